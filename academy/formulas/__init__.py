@@ -1,0 +1,1 @@
+"""LaTeX -> checked equations -> torch callables: every equation of a derivation page is evaluated in float64."""
