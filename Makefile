@@ -1,0 +1,34 @@
+# Each line is a command that a person could type; `.venv` is made on the first run and kept.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+PYTEST_WORKERS ?= auto
+
+.PHONY: serve site test bench clean
+.DELETE_ON_ERROR:
+
+serve: $(VENV)/.installed
+	$(BIN)/mkdocs serve
+
+site: $(VENV)/.installed
+	$(BIN)/mkdocs build --strict
+
+test: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS)
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/academy bench
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; this is %d.%d (try make PYTHON=python3.12)" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[site,test]'
+	touch $@
+
+$(VENV)/.installed-bench: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) site .cache

@@ -1,0 +1,128 @@
+"""Argument checks for public functions. Each error names the argument, what came, and what is allowed.
+
+They run before anything is launched or written. A wrong type raises `TypeError`, a wrong value `ValueError`. They cost
+a few microseconds together: host time is part of a small kernel's price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from academy.device import DEVICE, INTERPRET
+
+#: What the kernels compute in, unless a kernel says otherwise.
+FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def tensors(**named: torch.Tensor | None) -> None:
+    """Each must be a `torch.Tensor` on the device where kernels run. `None` (an optional argument left out) passes."""
+    for name, value in named.items():
+        if value is None:
+            continue
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+        if value.device.type != DEVICE.type:
+            raise ValueError(_wrong_device(name, value))
+        if value.layout != torch.strided:
+            raise TypeError(f"{name} must be a dense (strided) tensor, got layout {value.layout}")
+
+
+def _wrong_device(name: str, value: torch.Tensor) -> str:
+    if INTERPRET:
+        return f"{name} is on {value.device}, but kernels run in Triton's interpreter here: pass a CPU tensor"
+    return (
+        f"{name} is on {value.device}, but kernels are compiled for the GPU here: pass a CUDA tensor, "
+        "or set TRITON_INTERPRET=1 before starting Python to run on the CPU"
+    )
+
+
+def dtypes(allowed: Iterable[torch.dtype] = FLOATS, **named: torch.Tensor | None) -> None:
+    """Each tensor's dtype must be one of `allowed`."""
+    for name, value in named.items():
+        if value is not None and value.dtype not in allowed:
+            raise TypeError(f"{name} must be one of {_names(allowed)}, got {_short(value.dtype)}")
+
+
+def same_dtype(**named: torch.Tensor | None) -> None:
+    """All tensors must have the dtype of the first."""
+    (first, reference), *rest = ((n, v) for n, v in named.items() if v is not None)
+    for name, value in rest:
+        if value.dtype != reference.dtype:
+            raise TypeError(
+                f"{name} must have the dtype of {first}, {_short(reference.dtype)}, got {_short(value.dtype)}"
+            )
+
+
+def same_shape(**named: torch.Tensor) -> None:
+    """All tensors must have the shape of the first."""
+    (first, reference), *rest = named.items()
+    for name, value in rest:
+        if value.shape != reference.shape:
+            raise ValueError(
+                f"{name} must have the shape of {first}, {tuple(reference.shape)}, got {tuple(value.shape)}"
+            )
+
+
+def shape(name: str, value: torch.Tensor | None, expected: tuple[int, ...], meaning: str = "") -> None:
+    """`value` (if given) must have exactly this shape; `meaning` says where the numbers come from."""
+    if value is not None and tuple(value.shape) != tuple(expected):
+        note = f" ({meaning})" if meaning else ""
+        raise ValueError(f"{name} must have shape {tuple(expected)}{note}, got {tuple(value.shape)}")
+
+
+def dimensions(name: str, value: torch.Tensor, allowed: int | range, meaning: str = "") -> None:
+    """The number of dimensions must be `allowed`, or at least `allowed.start` for a range."""
+    count = value.dim()
+    if isinstance(allowed, int) and count != allowed or isinstance(allowed, range) and count not in allowed:
+        wanted = f"{allowed}" if isinstance(allowed, int) else f"at least {allowed.start}"
+        note = f" ({meaning})" if meaning else ""
+        raise ValueError(f"{name} must have {wanted} dimensions{note}, got shape {tuple(value.shape)}")
+
+
+def choice(name: str, value: object, allowed: Iterable[object]) -> None:
+    """`value` must be one of `allowed`."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+
+
+def number(name: str, value: object, *, at_least: float | None = None, above: float | None = None) -> None:
+    """`value` must be a finite int or float (not a bool), at least or above a bound."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    if value != value or value in (float("inf"), float("-inf")):
+        raise ValueError(f"{name} must be finite, got {value}")
+    if at_least is not None and value < at_least:
+        raise ValueError(f"{name} must be at least {at_least}, got {value}")
+    if above is not None and value <= above:
+        raise ValueError(f"{name} must be above {above}, got {value}")
+
+
+def power_of_two(**named: int | None) -> None:
+    """Tile sizes: each must be a power of two (`tl.arange` allows nothing else). `None` (tuned) passes."""
+    for name, value in named.items():
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name} must be an int, got {type(value).__name__}")
+        if value < 1 or value & (value - 1):
+            raise ValueError(f"{name} must be a power of two, got {value}")
+
+
+def no_gradient(function: str, **named: torch.Tensor | None) -> None:
+    """For forward-only functions: raise instead of returning a result that silently has no gradient."""
+    for name, value in named.items():
+        if value is not None and value.requires_grad and torch.is_grad_enabled():
+            raise ValueError(
+                f"{name} requires a gradient, but {function} has no backward pass: "
+                f"pass {name}.detach() or call it under torch.no_grad()"
+            )
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _names(allowed: Iterable[torch.dtype]) -> str:
+    return ", ".join(map(_short, allowed))

@@ -1,0 +1,99 @@
+"""Where kernels run: compiled on an NVIDIA GPU, or in Triton's interpreter on the CPU. Decided once, at import.
+
+Every kernel file imports this module before it imports triton, because Triton reads `TRITON_INTERPRET` while its own
+library is being imported. Without a GPU this module sets the variable; a value set by the reader is respected.
+
+Names: `INTERPRET` (bool), `DEVICE` (`torch.device`), `describe()`, `autotune()`, `arguments()`.
+Source of the interpreter's rules: Triton's documentation, "Debugging Triton".
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+import torch
+
+_TRUE = {"1", "true", "on", "yes", "y"}
+
+
+def _choose_interpreter() -> bool:
+    asked = os.environ.get("TRITON_INTERPRET")
+    interpret = asked.lower() in _TRUE if asked is not None else not torch.cuda.is_available()
+    if interpret and "triton.language" in sys.modules and not _triton_interprets():
+        raise ImportError(
+            "triton was imported before academy.device, and there is no GPU: by now Triton's own functions are set up "
+            "for one. Import academy.device (or a module of annotated_examples) first, or set TRITON_INTERPRET=1."
+        )
+    if interpret:
+        os.environ["TRITON_INTERPRET"] = "1"
+    return interpret
+
+
+def _triton_interprets() -> bool:
+    """Whether the triton that is already imported was imported for the interpreter."""
+    from triton.language import standard
+
+    return type(standard.sum).__name__ == "InterpretedFunction"
+
+
+#: Whether kernels run in Triton's interpreter (on CPU tensors) instead of being compiled for a GPU.
+INTERPRET: bool = _choose_interpreter()
+#: The device that inputs of kernels live on.
+DEVICE: torch.device = torch.device("cpu" if INTERPRET else "cuda")
+
+try:
+    import triton
+except ImportError as error:
+    raise ImportError(
+        "Kernels need triton, which has wheels for Linux only (Windows: use WSL; macOS: a Linux machine or Colab). "
+        "The site can be built and read without it."
+    ) from error
+
+if INTERPRET:
+    from academy import interpreter
+
+    interpreter.install()
+
+
+def describe() -> str:
+    """One line for the top of a script: the device, the versions, and why the interpreter runs where it does."""
+    versions = f"torch {torch.__version__}, triton {triton.__version__}"
+    if not INTERPRET:
+        return f"{torch.cuda.get_device_name()} (compiled), {versions}"
+    reason = "TRITON_INTERPRET is set" if torch.cuda.is_available() else "no GPU found"
+    return f"CPU, in Triton's interpreter ({reason}), {versions}"
+
+
+def autotune(configs: list[triton.Config], key: list[str], **options):
+    """`triton.autotune` that also works without a GPU: nothing can be timed there, so the first config is taken.
+
+    Args: as `triton.autotune`; put the config that suits most shapes first.
+    """
+    return triton.autotune(configs=configs[:1] if INTERPRET else configs, key=key, **options)
+
+
+def arguments(description: str, **options: dict) -> argparse.Namespace:
+    """Parse the command line of a kernel script. `--device` is always there; `options` adds more.
+
+    Args:
+        description: the module's docstring; its first heading or sentence becomes the help text.
+        options: flag name (underscores become dashes) -> keyword arguments of `ArgumentParser.add_argument`.
+
+    `--device cpu` on a machine with a GPU starts the script again with `TRITON_INTERPRET=1`, because the choice is
+    made while Triton is imported. `--device cuda` where kernels can't be compiled ends the script with status 2.
+    """
+    title = next(line.lstrip("# ") for line in description.splitlines() if line.strip())
+    parser = argparse.ArgumentParser(description=title)
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="cpu: Triton's interpreter (default: cuda if any)")
+    for name, settings in options.items():
+        parser.add_argument("--" + name.replace("_", "-"), **settings)
+    parsed = parser.parse_args()
+    if parsed.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda: torch finds no CUDA device here")
+    if parsed.device is not None and (parsed.device == "cpu") != INTERPRET:
+        environment = {**os.environ, "TRITON_INTERPRET": "1" if parsed.device == "cpu" else "0"}
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+    print(describe())
+    return parsed

@@ -1,0 +1,181 @@
+r"""
+# Vector addition: the first kernel
+
+Add two vectors, element by element:
+
+[[eq: VA]]
+
+Every Triton kernel has the shape of this one: find out which program this is, work out which elements are its own, mask
+off what lies past the end, load, compute, store. The gradients, [[tag: VA-x]] and [[tag: VA-y]], need no kernel at all:
+a sum passes its upstream gradient on unchanged.
+
+**What it costs.** Two numbers are read and one is written for a single addition. In float32 that is 12 bytes for one
+operation. An H200 can do hundreds of operations in the time it takes to move 12 bytes, so the memory decides: no
+version can be faster than `bytes / bandwidth`, and a good one comes close to it.
+
+**Contract.** `x` and `y` have the same shape, any number of dimensions, and the same dtype: float32, float16 or
+bfloat16. Any strides are allowed; what is not contiguous is copied first. Neither is ever written to.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import sys
+    from pathlib import Path
+
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from academy import checks, device
+
+import torch
+import triton
+import triton.language as tl
+from torch.autograd.function import once_differentiable
+
+
+# ## Reference
+#
+# The same in PyTorch. It runs in any dtype; in float64 it is what the kernel is measured against.
+def vector_add_reference(x, y):
+    return x + y
+
+
+# ## The kernel
+#
+# A kernel is written for **one program**; the launch starts many of them. A program is not a CUDA thread: it works on
+# whole blocks of values, and Triton spreads each block over the threads of one CUDA thread block.
+#
+# `n` is an ordinary argument. Were it a `tl.constexpr`, the kernel would be compiled again for every new length.
+# `BLOCK` has to be one, because the size of a block must be known when the kernel is compiled.
+@triton.jit
+def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    # Which program is this? In the example `n = 10` and `BLOCK = 4`, so three programs run; the last one sees
+    # `pid=2: pid = 2`. The number becomes int64 before it is multiplied: past 2³¹ elements a 32-bit offset would wrap
+    # around.
+    pid = tl.program_id(0).to(tl.int64)
+
+    # Which elements are mine? Program 0 owns `pid=0: offsets = [0, 1, 2, 3]`, program 1 `pid=1: offsets = [4, 5, 6, 7]`
+    # and the last one `pid=2: offsets = [8, 9, 10, 11]`.
+    offsets = pid * BLOCK + tl.arange(0, BLOCK)
+
+    # Elements 10 and 11 don't exist. The mask switches those lanes off: `pid=2: mask = [1, 1, 0, 0]`. Without it the
+    # program would read, and worse, overwrite, whatever lies behind the vectors.
+    mask = offsets < n
+
+    # Load, compute, store. `x_ptr + offsets` is a block of pointers, so one `tl.load` fetches a whole block:
+    # `pid=2: x[:2] = [8, 9]`. The sum is formed in float32 and rounded once, by the store.
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    y = tl.load(y_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    # Here `pid=2: out[:2] = [88, 99]`.
+    out = x + y
+    tl.store(out_ptr + offsets, out, mask=mask)
+
+
+# ## The launcher
+#
+# It allocates the output and starts enough programs to cover it. `triton.cdiv` rounds **up**. A grid of `n // BLOCK`
+# programs would leave the tail of the vector unwritten, and no error would say so.
+def vector_add_forward(x, y, *, BLOCK=1024):
+    checks.power_of_two(BLOCK=BLOCK)
+    x, y = x.contiguous(), y.contiguous()
+    out = torch.empty_like(x)
+    n = out.numel()
+    if n:
+        vector_add_kernel[(triton.cdiv(n, BLOCK),)](x, y, out, n, BLOCK=BLOCK)
+    return out
+
+
+# ## Joining autograd
+#
+# The backward pass hands the upstream gradient to both inputs, as [[tag: VA-x]] and [[tag: VA-y]] say.
+# `once_differentiable` makes a second derivative raise an error. Without it, a loss that contains a gradient would
+# silently lose a term wherever the backward pass is a kernel that autograd can't look into.
+class VectorAdd(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return vector_add_forward(x, y)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dout):
+        return dout, dout
+
+
+def vector_add(x, y):
+    """`x + y`, differentiable.
+
+    Args:
+        x: tensor of any shape, float32, float16 or bfloat16, any strides.
+        y: tensor of the same shape and dtype.
+
+    Returns:
+        A new tensor of the same shape and dtype.
+
+    Raises:
+        TypeError: an argument is no tensor, or has another dtype.
+        ValueError: the shapes differ, or a tensor is on the wrong device.
+
+    Source: the first of Triton's own tutorials teaches the same operation.
+    """
+    checks.tensors(x=x, y=y)
+    checks.dtypes(x=x)
+    checks.same_dtype(x=x, y=y)
+    checks.same_shape(x=x, y=y)
+    return VectorAdd.apply(x, y)
+
+
+# ## A run small enough to watch
+#
+# The recorder runs this in Triton's interpreter; the numbers quoted above come from it. The result says which shape and
+# dtype ran, so that `cost` can be compared with the bytes that the recorder saw.
+def EXAMPLE():
+    x = torch.arange(10, dtype=torch.float32, device=device.DEVICE)
+    vector_add_forward(x, 10 * x, BLOCK=4)
+    return dict(shape=(10,), dtype=torch.float32)
+
+
+# ## Cost and benchmark
+#
+# Bytes that must move and operations that must run, per pass. The backward pass launches nothing.
+def cost(shape, dtype):
+    n = torch.Size(shape).numel()
+    return {"forward": dict(bytes_read=2 * n * dtype.itemsize, bytes_written=n * dtype.itemsize, operations=n)}
+
+
+def bench_inputs(shape, dtype, device):
+    return dict(x=torch.randn(shape, dtype=dtype, device=device), y=torch.randn(shape, dtype=dtype, device=device))
+
+
+BENCH = dict(
+    shapes=[(1 << 20,), (1 << 24,), (1 << 28,)],
+    dtypes=[torch.float32, torch.bfloat16],
+    inputs=bench_inputs,
+    ours=vector_add,
+    eager=vector_add_reference,
+    peers={},
+    passes=["forward"],
+)
+
+
+def main():
+    from academy import accuracy
+
+    device.arguments(__doc__)
+    report = accuracy.Report()
+    for n in (1, 1000, 4097):
+        for dtype in checks.FLOATS:
+            x, y, dout = (torch.randn(n, dtype=dtype, device=device.DEVICE) for _ in range(3))
+            x.requires_grad_(), y.requires_grad_()
+            out = vector_add(x, y)
+            dx, dy = torch.autograd.grad(out, (x, y), dout)
+            report.compare("out", f"n = {n}", out, x + y, x.double() + y.double())
+            report.compare("dx", f"n = {n}", dx, dout, dout.double())
+            report.compare("dy", f"n = {n}", dy, dout, dout.double())
+    status = report.print()
+    if not device.INTERPRET:
+        from academy import bench
+
+        bench.print_speed(BENCH, cost)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

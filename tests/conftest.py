@@ -1,0 +1,33 @@
+"""What every test shares: where kernels run, and memory that is poisoned before anybody writes to it."""
+
+import pytest
+import torch
+
+from academy import device
+
+
+def pytest_report_header(config):
+    return f"kernels: {device.describe()}"
+
+
+def pytest_collection_modifyitems(items):
+    if device.INTERPRET:
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA device: the interpreter can't show it"))
+
+
+@pytest.fixture(autouse=True)
+def poisoned_memory():
+    """`torch.empty` returns NaN (integers: the largest), so an element that a kernel forgets to write shows."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    yield
+    torch.use_deterministic_algorithms(before[0])
+    torch.utils.deterministic.fill_uninitialized_memory = before[1]
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)

@@ -1,0 +1,135 @@
+"""tutorials/vector_add: values, gradients, hostile inputs, errors, mutants."""
+
+import pytest
+import torch
+
+from annotated_examples.tutorials import vector_add as lesson
+from tests.kernels import harness
+from tests.kernels.harness import DTYPES, LAYOUTS, Mutant, randn
+
+MUTANTS = [
+    Mutant("grid drops the tail", "triton.cdiv(n, BLOCK)", "max(n // BLOCK, 1)"),
+    Mutant("no mask on the store", "tl.store(out_ptr + offsets, out, mask=mask)", "tl.store(out_ptr + offsets, out)"),
+    Mutant("mask off by one", "mask = offsets < n", "mask = offsets < n - 1"),
+    Mutant("subtracts", "out = x + y\n    tl", "out = x - y\n    tl"),
+    Mutant("x twice", "tl.load(y_ptr + offsets", "tl.load(x_ptr + offsets"),
+    Mutant("every program does the first block", "offsets = pid * BLOCK +", "offsets = pid * 0 +"),
+    Mutant("strides ignored", "x, y = x.contiguous(), y.contiguous()", ""),
+    Mutant("gradient of y negated", "return dout, dout", "return dout, -dout"),
+    Mutant("adds into x", "out = torch.empty_like(x)", "out = x"),
+]
+
+
+def check(module):
+    """Everything a mutant has to get past."""
+    for n in (1, 7, 1024, 1030):
+        inputs = dict(x=harness.nan_fenced(randn(n)), y=harness.nan_fenced(randn(n)))
+        harness.assert_right(module.vector_add, lesson.vector_add_reference, inputs, randn(n))
+    inputs = dict(x=harness.transposed(randn(5, 9)), y=randn(5, 9))
+    harness.assert_right(module.vector_add, lesson.vector_add_reference, inputs)
+
+
+def test_check_passes():
+    check(lesson)
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
+def test_mutant_is_caught(mutant, tmp_path):
+    harness.assert_caught(lesson, mutant, check, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("shape", [(1,), (1023,), (1025,), (3, 5), (2, 3, 4), ()], ids=str)
+def test_values_and_gradients(shape, dtype):
+    inputs = dict(x=randn(*shape, dtype=dtype), y=randn(*shape, dtype=dtype))
+    harness.assert_right(lesson.vector_add, lesson.vector_add_reference, inputs, randn(*shape, dtype=dtype))
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e4])
+def test_large_and_small_values(scale):
+    inputs = dict(x=randn(300, scale=scale), y=randn(300, scale=scale))
+    harness.assert_right(lesson.vector_add, lesson.vector_add_reference, inputs)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_layouts(layout):
+    inputs = dict(x=layout(randn(6, 10)), y=randn(6, 10))
+    harness.assert_right(lesson.vector_add, lesson.vector_add_reference, inputs, layout(randn(6, 10)))
+
+
+def test_expanded_input_and_upstream_gradient():
+    inputs = dict(x=harness.expanded(4, 33), y=randn(4, 33))
+    harness.assert_right(lesson.vector_add, lesson.vector_add_reference, inputs)
+
+
+def test_empty():
+    x = torch.empty(0, 4, device=harness.DEVICE, requires_grad=True)
+    out = lesson.vector_add(x, x)
+    out.sum().backward()
+    assert out.shape == (0, 4) and x.grad.shape == (0, 4)
+
+
+def test_infinities_and_nan():
+    special = torch.tensor([float("inf"), float("-inf"), float("nan"), 0.0], device=harness.DEVICE)
+    inputs = dict(x=special, y=special.flip(0))
+    harness.assert_right(lesson.vector_add, lesson.vector_add_reference, inputs)
+
+
+def test_repeatable():
+    harness.assert_bitwise_repeatable(lesson.vector_add, dict(x=randn(99), y=randn(99)), randn(99))
+
+
+def test_second_derivative_raises():
+    harness.assert_gradient_penalty_raises(lambda x, y: lesson.vector_add(x * x, y), dict(x=randn(9), y=randn(9)))
+
+
+def test_reference_gradcheck():
+    harness.assert_reference_gradcheck(lesson.vector_add_reference, randn(5), randn(5))
+
+
+@pytest.mark.gpu
+def test_length_is_not_a_constexpr():
+    """A constexpr `n` would compile once more for every length."""
+    lesson.vector_add(randn(1001), randn(1001))
+    compiled = _compiled_variants()
+    lesson.vector_add(randn(1003), randn(1003))
+    lesson.vector_add(randn(2005), randn(2005))
+    assert _compiled_variants() == compiled
+
+
+def _compiled_variants():
+    return sum(len(cache[0]) for cache in lesson.vector_add_kernel.device_caches.values())
+
+
+def test_n_has_no_constexpr_annotation():
+    import inspect
+
+    parameters = inspect.signature(lesson.vector_add_kernel.fn).parameters
+    assert [n for n, p in parameters.items() if "constexpr" in str(p.annotation)] == ["BLOCK"]
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "error", "words"),
+    [
+        ([1.0], torch.ones(1), TypeError, "x must be a torch.Tensor, got list"),
+        (torch.ones(2), torch.ones(3), ValueError, r"y must have the shape of x, \(2,\), got \(3,\)"),
+        (torch.ones(2), torch.ones(2).half(), TypeError, "y must have the dtype of x, float32, got float16"),
+        (
+            torch.ones(2).long(),
+            torch.ones(2).long(),
+            TypeError,
+            "x must be one of float32, float16, bfloat16, got int64",
+        ),
+        (torch.ones(2, device="meta"), torch.ones(2), ValueError, "x is on meta"),
+    ],
+    ids=["type", "shape", "mixed dtypes", "dtype", "device"],
+)
+def test_bad_arguments(x, y, error, words):
+    move = lambda v: v.to(harness.DEVICE) if isinstance(v, torch.Tensor) and v.device.type == "cpu" else v  # noqa: E731
+    with pytest.raises(error, match=words):
+        lesson.vector_add(move(x), move(y))
+
+
+def test_bad_tile_size():
+    with pytest.raises(ValueError, match="BLOCK must be a power of two, got 100"):
+        lesson.vector_add_forward(randn(5), randn(5), BLOCK=100)
