@@ -1,0 +1,476 @@
+"""Repairs of Triton's interpreter, so that a kernel computes on the CPU what it computes on a GPU.
+
+The interpreter (`TRITON_INTERPRET=1`) keeps bfloat16 and float8 values as raw bits and then does integer arithmetic on
+them: `x + y` of two bfloat16 blocks is silently garbage. It also cuts digits off where the hardware rounds, and it has
+no `libdevice`. `install()` mends this for scripts, notebooks and tests alike. `REPAIRS` lists what is mended, and
+`used()` names what the kernels launched so far really needed, so that a page can say so.
+
+What the hardware refuses stays refused: `tl.exp` of a float16 block raises here as it does in the compiler, and
+`libdevice` goes through the compiler's own table of types.
+
+Sources: PTX ISA (`cvt.rn.bf16.f32`, `cvt.rn.satfinite.e4m3x2.f32`, `min`/`max` of a NaN), libdevice user's guide,
+`triton/runtime/interpreter.py` of Triton 3.6.0, 3.7.1 and 3.9.0.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+from triton.language.extra.cuda import libdevice as cuda_libdevice
+from triton.runtime import interpreter
+
+#: Versions whose internals the repairs were checked against.
+CHECKED_VERSIONS = ("3.6.0", "3.7.1", "3.9.0")
+
+#: What is repaired: key -> the semantics that a kernel gets.
+REPAIRS = {
+    "bf16": "bfloat16 arithmetic is done in float32 and rounded once, to nearest even",
+    "bf16 cast": "casts and stores to bfloat16 round to nearest even instead of cutting digits off",
+    "bf16 dot": "tl.dot of bfloat16 blocks multiplies their values, with a float32 accumulator",
+    "bf16 reduction": "reductions and scans of bfloat16 add in float32 and round the result once",
+    "bf16 atomic": "atomic add on bfloat16 rounds after every addition",
+    "fp8 cast": "casts to float8 round to nearest even and saturate",
+    "libdevice": "libdevice functions are computed in float64 and rounded once",
+    "nan": "tl.minimum, tl.maximum and tl.clamp ignore a NaN operand, as the hardware does",
+}
+
+_BUILDER_METHODS = (
+    "binary_op ternary_op unary_op cast_impl create_fp_to_fp create_dot create_fma create_rsqrt create_erf "
+    "create_clampf create_minnumf create_maxnumf create_atomic_rmw create_extern_elementwise"
+).split()
+_MODULE_NAMES = (
+    "TensorHandle GridExecutor ReduceOps ScanOps _LangPatchScope _patch_lang _get_np_dtype _interpreter _ir".split()
+)
+_FLOAT8 = {"fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2}
+
+_used: set[str] = set()
+
+
+def install() -> None:
+    """Put the repairs into Triton's interpreter. A second call does nothing.
+
+    Raises:
+        RuntimeError: this version of Triton lacks internals that the repairs build on, or triton was imported without
+            `TRITON_INTERPRET=1`. Nothing has been changed then.
+    """
+    if getattr(interpreter, "_academy_repairs", False):
+        return
+    _check_internals()
+    interpreter._academy_repairs = True
+    _repair_arithmetic()
+    _repair_casts()
+    _repair_nan_rules()
+    _repair_reductions()
+    _repair_atomics()
+    _repair_libdevice()
+    _quicken()
+
+
+def used(reset: bool = False) -> list[str]:
+    """Keys of `REPAIRS` that kernels have needed since the start or the last reset, in the order of `REPAIRS`."""
+    names = [name for name in REPAIRS if name in _used]
+    if reset:
+        _used.clear()
+    return names
+
+
+def decode(data: np.ndarray, dtype: tl.dtype) -> np.ndarray:
+    """The numbers in an interpreter payload: bfloat16 and float8 bits become float32, the rest is returned as it is."""
+    name = dtype.scalar.name
+    if name == "bf16":
+        return _bf16_to_fp32(data)
+    if name in _FLOAT8:
+        return _float8_to_fp32(data, name)
+    return data
+
+
+def _check_internals() -> None:
+    if type(tl.standard.sum).__name__ != "InterpretedFunction":
+        raise RuntimeError(
+            "academy.interpreter: triton was imported without TRITON_INTERPRET=1; set it before the import"
+        )
+    builder = getattr(interpreter, "InterpreterBuilder", None)
+    missing = [f"InterpreterBuilder.{name}" for name in _BUILDER_METHODS if not hasattr(builder, name)]
+    missing += [name for name in _MODULE_NAMES if not hasattr(interpreter, name)]
+    if missing:
+        raise RuntimeError(
+            f"academy.interpreter does not know the interpreter of triton {triton.__version__} (missing: "
+            f"{', '.join(missing)}); checked versions: {', '.join(CHECKED_VERSIONS)}"
+        )
+
+
+# ---- conversions of raw bits ----------------------------------------------------------------------------------------
+
+
+def _is_bf16(handle) -> bool:
+    return isinstance(handle, interpreter.TensorHandle) and handle.dtype.scalar.name == "bf16"
+
+
+def _bf16_to_fp32(bits: np.ndarray) -> np.ndarray:
+    return np.left_shift(bits, 16, dtype=np.uint32).view(np.float32)
+
+
+def _fp32_to_bf16(values: np.ndarray, truncate: bool = False) -> np.ndarray:
+    """Bits of the nearest bfloat16 (ties to even), or of the next one towards zero."""
+    bits = np.array(values, dtype=np.float32).view(np.uint32)
+    nan = np.isnan(values)
+    if not truncate:
+        bits = bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))
+    bits = (bits >> 16).astype(np.uint16)
+    return np.where(nan, np.uint16(0x7FC0), bits) if nan.any() else bits
+
+
+def _float8_to_fp32(bits: np.ndarray, name: str) -> np.ndarray:
+    return torch.from_numpy(np.array(bits, dtype=np.uint8)).view(_FLOAT8[name]).float().numpy()
+
+
+def _fp32_to_float8(values: np.ndarray, name: str) -> np.ndarray:
+    largest = torch.finfo(_FLOAT8[name]).max
+    clamped = torch.from_numpy(np.array(values, dtype=np.float32)).clamp(-largest, largest)
+    return clamped.to(_FLOAT8[name]).view(torch.uint8).numpy()
+
+
+def _widened(handle):
+    """A bfloat16 handle as float32; anything else as it is."""
+    return interpreter.TensorHandle(_bf16_to_fp32(handle.data), tl.float32) if _is_bf16(handle) else handle
+
+
+def _narrowed(handle):
+    """A float32 result as bfloat16, a truth value as int1."""
+    if handle.data.dtype == np.bool_:
+        return interpreter.TensorHandle(handle.data, tl.int1)
+    return interpreter.TensorHandle(_fp32_to_bf16(handle.data), tl.bfloat16)
+
+
+# ---- arithmetic -----------------------------------------------------------------------------------------------------
+
+
+def _repair_arithmetic() -> None:
+    builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
+
+    def through_fp32(name: str, reason: str) -> None:
+        original = getattr(builder, name)
+
+        @functools.wraps(original)
+        def method(self, *args, **kwargs):
+            if not any(map(_is_bf16, args)):
+                return original(self, *args, **kwargs)
+            _used.add(reason)
+            return _narrowed(original(self, *map(_widened, args), **kwargs))
+
+        setattr(builder, name, method)
+
+    for name in ("ternary_op", "unary_op", "create_fma", "create_rsqrt", "create_erf"):
+        through_fp32(name, "bf16")
+    # A choice between two blocks moves bits and computes nothing.
+    builder.create_select = lambda self, condition, lhs, rhs: handle(
+        np.where(condition.data, lhs.data, rhs.data), rhs.dtype.scalar
+    )
+    builder.create_erf = _vectorised_erf(builder.create_erf)
+    builder.get_bf16 = lambda self, value: handle(_fp32_to_bf16(np.array([value], dtype=np.float32)), tl.bfloat16)
+
+    original_binary_op = builder.binary_op
+
+    def binary_op(self, lhs, rhs, op):
+        if lhs.dtype.scalar.name == "bf16":
+            _used.add("bf16")
+            return _narrowed(original_binary_op(self, _widened(lhs), _widened(rhs), op))
+        result = original_binary_op(self, lhs, rhs, op)
+        # Triton types a comparison like its operands; a mask broadcast later would become 0 and 1 of that type.
+        return handle(result.data, tl.int1) if result.data.dtype == np.bool_ else result
+
+    builder.binary_op = binary_op
+    original_dot = builder.create_dot
+
+    def create_dot(self, a, b, accumulator, *args, **kwargs):
+        if _is_bf16(a) or _is_bf16(b) or a.dtype.name in _FLOAT8 or b.dtype.name in _FLOAT8:
+            _used.add("bf16 dot")
+            a, b = (handle(decode(operand.data, operand.dtype), tl.float32) for operand in (a, b))
+        return original_dot(self, a, b, accumulator, *args, **kwargs)
+
+    builder.create_dot = create_dot
+
+
+def _vectorised_erf(original):
+    """The interpreter's erf is a Python loop over elements; torch's, in float64, is one call and as exact."""
+
+    def create_erf(self, operand):
+        if operand.data.dtype.kind != "f":
+            return original(self, operand)
+        values = torch.erf(torch.from_numpy(np.array(operand.data, dtype=np.float64))).numpy()
+        return interpreter.TensorHandle(values.astype(operand.data.dtype), operand.dtype.scalar)
+
+    return create_erf
+
+
+def _repair_nan_rules() -> None:
+    builder = interpreter.InterpreterBuilder
+
+    def ignoring_nan(op):
+        def method(self, lhs, rhs):
+            if lhs.data.dtype.kind == "f" and (np.isnan(lhs.data).any() or np.isnan(rhs.data).any()):
+                _used.add("nan")
+            return self.binary_op(lhs, rhs, op)
+
+        return method
+
+    builder.create_minnumf = ignoring_nan(np.fmin)
+    builder.create_maxnumf = ignoring_nan(np.fmax)
+    original_clamp = builder.create_clampf
+
+    def create_clampf(self, operand, low, high, propagate_nan):
+        if propagate_nan != interpreter._ir.PROPAGATE_NAN.NONE:
+            return original_clamp(self, operand, low, high, propagate_nan)
+        return self.create_minnumf(self.create_maxnumf(operand, low), high)
+
+    builder.create_clampf = create_clampf
+
+
+# ---- casts ----------------------------------------------------------------------------------------------------------
+
+
+def _repair_casts() -> None:
+    builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
+    original_cast, original_fp_to_fp = builder.cast_impl, builder.create_fp_to_fp
+    towards_zero = interpreter._ir.ROUNDING_MODE.RTZ
+
+    def cast_impl(self, source, to_type, rounding=None):
+        from_type, to_type = source.dtype.scalar, to_type.scalar
+        if from_type.name == to_type.name:
+            return source
+        if from_type.name == "bf16" or from_type.name in _FLOAT8:
+            values = decode(source.data, from_type)
+            return cast_impl(self, handle(values, tl.float32), to_type, rounding)
+        if to_type.name == "bf16":
+            _used.add("bf16 cast")
+            bits = _fp32_to_bf16(source.data.astype(np.float32), truncate=rounding == towards_zero)
+            return handle(bits, tl.bfloat16)
+        if to_type.name in _FLOAT8 and source.data.dtype.kind == "f":
+            _used.add("fp8 cast")
+            return handle(_fp32_to_float8(source.data, to_type.name), to_type)
+        return original_cast(self, source, to_type)
+
+    def create_fp_to_fp(self, source, to_type, rounding):
+        names = {source.dtype.scalar.name, to_type.scalar.name}
+        if "bf16" in names or names & set(_FLOAT8):
+            return cast_impl(self, source, to_type, rounding)
+        return original_fp_to_fp(self, source, to_type, rounding)
+
+    builder.cast_impl = cast_impl
+    builder.create_fp_to_fp = create_fp_to_fp
+
+
+# ---- reductions, scans, atomics -------------------------------------------------------------------------------------
+
+
+def _repair_reductions() -> None:
+    def tensor(data, dtype, like):
+        return tl.tensor(
+            interpreter.TensorHandle(data, dtype), tl.block_type(dtype, list(like.shape)) if like.shape else dtype
+        )
+
+    def narrowed(result):
+        if result.dtype.name != "fp32":  # the index of an argmax
+            return result
+        return tensor(_fp32_to_bf16(result.handle.data), tl.bfloat16, result)
+
+    def repair(owner, name: str) -> None:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def method(self, operand, *args, **kwargs):
+            block = operand[0] if isinstance(operand, tuple) else operand
+            if block.dtype.name != "bf16":
+                return original(self, operand, *args, **kwargs)
+            _used.add("bf16 reduction")
+            result = original(self, tensor(_bf16_to_fp32(block.handle.data), tl.float32, block), *args, **kwargs)
+            return type(result)(map(narrowed, result)) if isinstance(result, (tuple, list)) else narrowed(result)
+
+        setattr(owner, name, method)
+
+    for owner, names in ((interpreter.ReduceOps, ("sum", "min_max")), (interpreter.ScanOps, ("cumsum", "cumprod"))):
+        for name in names:
+            repair(owner, name)
+
+
+def _repair_atomics() -> None:
+    builder, native = interpreter.InterpreterBuilder, interpreter._interpreter
+    original = builder.create_atomic_rmw
+
+    def create_atomic_rmw(self, operation, pointer, value, mask, *args, **kwargs):
+        if not _is_bf16(value) or operation != interpreter._ir.ATOMIC_OP.FADD:
+            return original(self, operation, pointer, value, mask, *args, **kwargs)
+        _used.add("bf16 atomic")
+        shape = pointer.data.shape
+        addresses = pointer.data.reshape(-1)
+        lanes = np.flatnonzero(np.broadcast_to(mask.data, shape))
+        addends = np.broadcast_to(_bf16_to_fp32(value.data), shape).reshape(-1)
+        before, one, zero = np.zeros(addresses.size, np.uint16), np.ones(1, bool), np.zeros(1, np.uint16)
+        for lane in lanes:  # one after the other: two lanes may add to one element
+            address = addresses[lane : lane + 1].copy()
+            bits = native.load(address, one, zero, np.dtype(np.uint16))
+            native.store(address, _fp32_to_bf16(_bf16_to_fp32(bits) + addends[lane]), one)
+            before[lane] = bits[0]
+        return interpreter.TensorHandle(before.reshape(shape), tl.bfloat16)
+
+    builder.create_atomic_rmw = create_atomic_rmw
+
+
+# ---- libdevice ------------------------------------------------------------------------------------------------------
+
+
+def _by_torch(name: str):
+    function = getattr(torch.special, name, None) or getattr(torch, name)
+    return lambda *args: function(*(torch.from_numpy(np.array(a)) for a in args)).numpy()
+
+
+#: libdevice's symbols without their `__nv_` and their type suffix -> a function of float64 arrays.
+_LIBDEVICE = {
+    **{name: getattr(np, name) for name in "exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan".split()},
+    **{
+        name: getattr(np, name)
+        for name in "sinh cosh tanh floor ceil trunc rint fmod isnan isinf signbit hypot".split()
+    },
+    **{name: getattr(np, "arc" + name[1:]) for name in "asin acos atan atan2 asinh acosh atanh".split()},
+    **{name: _by_torch(name) for name in "erf erfc erfinv erfcx lgamma".split()},
+    "exp10": lambda x: np.power(10.0, x),
+    "fabs": np.abs,
+    "copysign": np.copysign,
+    "fdim": lambda x, y: np.maximum(x - y, 0.0),
+    "finite": np.isfinite,
+    "isfinited": np.isfinite,
+    "fma": lambda x, y, z: x * y + z,
+    "fmax": np.fmax,
+    "fmin": np.fmin,
+    "nearbyint": np.rint,
+    "normcdf": _by_torch("ndtr"),
+    "normcdfinv": _by_torch("ndtri"),
+    "pow": np.power,
+    "powi": np.power,
+    "rcbrt": lambda x: 1.0 / np.cbrt(x),
+    "remainder": lambda x, y: x - y * np.rint(x / y),
+    "round": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x),  # halves go away from zero
+    "rsqrt": lambda x: 1.0 / np.sqrt(x),
+    "saturate": lambda x: np.clip(np.nan_to_num(x, nan=0.0), 0.0, 1.0),
+    "fdividef": np.divide,
+    "fast_fdividef": np.divide,
+    "fdiv_rn": np.divide,
+    "ddiv_rn": np.divide,
+    "frcp_rn": np.reciprocal,
+    "drcp_rn": np.reciprocal,
+    "fsqrt_rn": np.sqrt,
+    "dsqrt_rn": np.sqrt,
+    "frsqrt_rn": lambda x: 1.0 / np.sqrt(x),
+    "fadd_rn": np.add,
+    "dadd_rn": np.add,
+    "fsub_rn": np.subtract,
+    "dsub_rn": np.subtract,
+    "fmul_rn": np.multiply,
+    "dmul_rn": np.multiply,
+}
+
+
+def _libdevice_function(symbol: str):
+    """The function behind `__nv_tanhf`, `__nv_tanh`, `__nv_isnand`, `__nv_fast_expf`, or None."""
+    name = symbol.removeprefix("__nv_")
+    for candidate in (name, name.removesuffix("f"), name.removesuffix("d")):
+        for plain in (candidate, candidate.removeprefix("fast_")):
+            if plain in _LIBDEVICE:
+                return _LIBDEVICE[plain]
+    return None
+
+
+def _repair_libdevice() -> None:
+    def create_extern_elementwise(self, library, path, symbol, operands, result_type, is_pure):
+        function = _libdevice_function(symbol)
+        if function is None:
+            raise NotImplementedError(
+                f"libdevice function {symbol} has no CPU version in academy.interpreter; "
+                f"it has: {', '.join(sorted(_LIBDEVICE))}"
+            )
+        _used.add("libdevice")
+        values = function(*(operand.data.astype(np.float64) for operand in operands))
+        to_type = result_type.scalar
+        return interpreter.TensorHandle(np.asarray(values).astype(interpreter._get_np_dtype(to_type)), to_type)
+
+    def bound(function):
+        @functools.wraps(function)
+        def call(*args, _semantic=None):
+            return function(*args, _semantic=interpreter.interpreter_semantic)
+
+        return call
+
+    # Outside the compiler the functions of triton.language.extra.libdevice are empty and return None.
+    interpreter.InterpreterBuilder.create_extern_elementwise = create_extern_elementwise
+    for name, function in inspect.getmembers(cuda_libdevice, tl.core.is_builtin):
+        if hasattr(libdevice, name):
+            setattr(libdevice, name, bound(function))
+
+
+# ---- speed ----------------------------------------------------------------------------------------------------------
+
+
+def _quicken() -> None:
+    """Spare the interpreter work that it repeats for every launch, helper call and load; values stay the same.
+
+    A launch and every call of a jitted helper look through all of `triton.language` for functions to replace. The list
+    is the same every time, so it is kept; inside a launch the functions are already replaced.
+    """
+    original_patch, original_call = interpreter._patch_lang, interpreter.GridExecutor.__call__
+    languages_of: dict[object, tuple[str, ...]] = {}
+    changes_for: dict[tuple[str, ...], list[tuple[object, str, object]]] = {}
+    never_restored: set[str] = set()
+    running: list[set[str]] = []
+
+    def languages(function) -> tuple[str, ...]:
+        if function not in languages_of:
+            modules = [m for m in function.__globals__.values() if inspect.ismodule(m)]
+            languages_of[function] = tuple(sorted({m.__name__ for m in modules if m in (tl, tl.core)}))
+        return languages_of[function]
+
+    def patch_lang(function):
+        names = languages(function)
+        if running and running[-1]:  # a helper: its launch has replaced everything but perhaps another module
+            if set(names) - running[-1] - never_restored:
+                never_restored.update(names)
+                return original_patch(function)
+            return interpreter._LangPatchScope()
+        if running:
+            running[-1].update(names)
+        if names not in changes_for:
+            scope = original_patch(function)
+            changes_for[names] = [(owner, name, vars(owner)[name]) for owner, name, _ in scope._changes]
+            return scope
+        scope = interpreter._LangPatchScope()
+        for owner, name, value in changes_for[names]:
+            scope.set_attr(owner, name, value)
+        return scope
+
+    @functools.wraps(original_call)
+    def launch(self, *args, **kwargs):
+        running.append(set())
+        try:
+            with np.errstate(all="ignore"):  # a GPU does not warn of an infinity either
+                return original_call(self, *args, **kwargs)
+        finally:
+            running.pop()
+
+    interpreter._patch_lang = patch_lang
+    interpreter.GridExecutor.__call__ = launch
+
+    original_np_dtype = interpreter._get_np_dtype
+    names = "int1 int8 uint8 int16 uint16 int32 uint32 int64 uint64 fp16 bf16 fp32 fp64 fp8e4nv fp8e5".split()
+    np_dtypes = {name: original_np_dtype(tl.dtype(name)) for name in names}
+
+    def get_np_dtype(dtype):
+        element = dtype.element_ty if isinstance(dtype, tl.block_type) else dtype
+        known = np_dtypes.get(element.name)
+        return original_np_dtype(dtype) if known is None else known
+
+    interpreter._get_np_dtype = get_np_dtype

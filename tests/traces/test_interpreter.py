@@ -1,0 +1,93 @@
+"""The repairs of Triton's interpreter: right with them, wrong without, a clear message where they can't go."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from academy import device, interpreter
+
+if not device.INTERPRET:
+    pytest.skip("compiled kernels don't pass through the interpreter", allow_module_level=True)
+
+from tests.traces import interpreter_cases
+
+HERE = Path(__file__).parent
+#: Right without repairs too, at least on some version of Triton: these guard the repaired code against going wrong.
+GUARDS = {
+    "bf16_maximum",
+    "bf16_minimum",
+    "bf16_clamp",
+    "bf16_argmax",
+    "bf16_max_of_negative_numbers",
+    "cast_bf16_to_fp16",
+    "cast_bf16_to_int32",
+    "inverted_mask",
+    "maximum_ignores_nan",
+}
+
+
+@pytest.fixture(scope="module")
+def right_without_repairs() -> dict[str, bool]:
+    command = [sys.executable, str(HERE / "interpreter_cases.py")]
+    finished = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    return json.loads(finished.stdout)["right"]
+
+
+@pytest.mark.parametrize("name", interpreter_cases.CASES)
+def test_right_with_repairs(name):
+    assert interpreter_cases.CASES[name]()
+
+
+@pytest.mark.parametrize("name", sorted(set(interpreter_cases.CASES) - GUARDS))
+def test_wrong_without_repairs(name, right_without_repairs):
+    assert not right_without_repairs[name], "the repair is no longer needed, or the case can't show it"
+
+
+def test_install_twice_changes_nothing():
+    before = {**vars(interpreter.interpreter.InterpreterBuilder)}
+    interpreter.install()
+    assert before == {**vars(interpreter.interpreter.InterpreterBuilder)}
+
+
+def test_used_names_what_a_kernel_needed():
+    interpreter.used(reset=True)
+    x = torch.ones(8)
+    interpreter_cases.run_binary("add", x)
+    assert interpreter.used(reset=True) == []
+    interpreter_cases.run_binary("add", x.bfloat16())
+    assert interpreter.used(reset=True) == ["bf16"]
+    interpreter_cases.run_binary("cast", x, out_dtype=torch.bfloat16)
+    assert interpreter.used(reset=True) == ["bf16 cast"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["libdevice_kernel"])
+def test_what_a_gpu_refuses_is_refused(name, dtype):
+    x = torch.ones(64, dtype=dtype)
+    with pytest.raises(Exception, match="KeyError"):
+        getattr(interpreter_cases, name)[(1,)](x, x.clone(), OP="tanh", N=64)
+
+
+def test_unknown_internals_are_named(monkeypatch):
+    monkeypatch.delattr(interpreter.interpreter, "_academy_repairs")
+    monkeypatch.delattr(interpreter.interpreter.InterpreterBuilder, "create_masked_load")
+    interpreter._check_internals()  # the repairs don't build on that one
+    monkeypatch.delattr(interpreter.interpreter.InterpreterBuilder, "create_dot")
+    before = {**vars(interpreter.interpreter.InterpreterBuilder)}
+    with pytest.raises(RuntimeError, match=r"create_dot.*checked versions: 3\.6\.0, 3\.7\.1, 3\.9\.0"):
+        interpreter.install()
+    assert before == {**vars(interpreter.interpreter.InterpreterBuilder)}
+
+
+def test_triton_imported_for_a_gpu_is_named():
+    code = "import triton; from academy import interpreter; interpreter.install()"
+    environment = {**os.environ, "TRITON_INTERPRET": "0"}
+    finished = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=HERE.parents[1]
+    )
+    assert "triton was imported without TRITON_INTERPRET=1" in finished.stderr
