@@ -1,0 +1,59 @@
+"""Every kernel file runs as a script, and its exit status tells whether the kernel is right."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.harness import ROOT
+
+SCRIPTS = sorted(p for p in (ROOT / "annotated_examples").rglob("*.py") if p.name != "__init__.py")
+
+
+def run(path, *arguments, folder=ROOT):
+    # The repository is found by the script itself: PYTHONPATH is not set, and another folder is the current one.
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "TRITON_INTERPRET")}
+    command = [sys.executable, str(path), *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT / "annotated_examples").as_posix()
+
+
+def test_there_are_scripts():
+    assert len(SCRIPTS) >= 6
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=relative)
+def test_exit_status_0(path, tmp_path):
+    done = run(path, folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    first = done.stdout.splitlines()[0]
+    assert "interpreter" in first or "(compiled)" in first, "the first line says where it runs"
+    assert not list(tmp_path.iterdir()), "a script leaves nothing behind"
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=relative)
+def test_exit_status_1_when_the_kernel_is_broken(path, tmp_path):
+    """Every value that a jitted kernel stores is negated; the folder around the copy is like the repository's."""
+    source = path.read_text("utf-8")
+    broken, stores = re.subn(r"(tl\.store\(\s*[^,]+,\s*)([^,]+?)(,|\))", r"\1-(\2)\3", source)
+    assert stores, "no tl.store was found"
+    copy = tmp_path / path.relative_to(ROOT)
+    copy.parent.mkdir(parents=True)
+    copy.write_text(broken, "utf-8")
+    (tmp_path / "academy").symlink_to(ROOT / "academy")
+    done = run(copy)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "wrong" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=relative)
+def test_help(path):
+    done = run(path, "--help")
+    assert done.returncode == 0
+    assert "--device" in done.stdout

@@ -1,0 +1,65 @@
+"""academy/checks: every error names the argument, what came, and what is allowed."""
+
+import pytest
+import torch
+
+from academy import checks, device
+
+x = torch.ones(2, 3, device=device.DEVICE)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: checks.tensors(x=3), TypeError, "x must be a torch.Tensor, got int"),
+        (lambda: checks.tensors(x=x, y=torch.ones(1, device="meta")), ValueError, "y is on meta"),
+        (lambda: checks.tensors(x=x.to_sparse()), TypeError, "x must be a dense"),
+        (lambda: checks.dtypes(w=x.long()), TypeError, "w must be one of float32, float16, bfloat16, got int64"),
+        (lambda: checks.same_dtype(x=x, y=x.half()), TypeError, "y must have the dtype of x, float32, got float16"),
+        (lambda: checks.same_shape(x=x, y=x.T), ValueError, r"y must have the shape of x, \(2, 3\), got \(3, 2\)"),
+        (
+            lambda: checks.shape("w", x, (3,), "x's last"),
+            ValueError,
+            r"w must have shape \(3,\) \(x's last\), got \(2, 3\)",
+        ),
+        (lambda: checks.dimensions("a", x, 1), ValueError, r"a must have 1 dimensions, got shape \(2, 3\)"),
+        (lambda: checks.dimensions("a", x, range(3, 9)), ValueError, "a must have at least 3 dimensions"),
+        (lambda: checks.choice("mode", "c", ("a", "b")), ValueError, "mode must be one of 'a', 'b', got 'c'"),
+        (lambda: checks.number("eps", "1"), TypeError, "eps must be a number, got str"),
+        (lambda: checks.number("eps", True), TypeError, "eps must be a number, got bool"),
+        (lambda: checks.number("eps", float("nan")), ValueError, "eps must be finite, got nan"),
+        (lambda: checks.number("eps", -1.0, at_least=0), ValueError, "eps must be at least 0, got -1.0"),
+        (lambda: checks.number("eps", 0, above=0), ValueError, "eps must be above 0, got 0"),
+        (lambda: checks.power_of_two(BLOCK=6), ValueError, "BLOCK must be a power of two, got 6"),
+        (lambda: checks.power_of_two(BLOCK=4.0), TypeError, "BLOCK must be an int, got float"),
+        (
+            lambda: checks.no_gradient("f", x=x.clone().requires_grad_()),
+            ValueError,
+            "x requires a gradient, but f has no",
+        ),
+    ],
+)
+def test_errors(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_what_is_right_passes():
+    checks.tensors(x=x, bias=None)
+    checks.dtypes(x=x, bias=None)
+    checks.same_dtype(x=x, y=x, bias=None)
+    checks.same_shape(x=x, y=x)
+    checks.shape("x", x, (2, 3))
+    checks.shape("bias", None, (3,))
+    checks.dimensions("x", x, range(1, 9))
+    checks.choice("mode", None, (None, "relu"))
+    checks.number("eps", 0, at_least=0)
+    checks.power_of_two(BLOCK=1, other=None)
+    with torch.no_grad():
+        checks.no_gradient("f", x=x.clone().requires_grad_())
+
+
+@pytest.mark.skipif(device.INTERPRET, reason="about CPU tensors on a GPU run")
+def test_cpu_tensor_on_a_gpu_run():
+    with pytest.raises(ValueError, match="x is on cpu, but kernels are compiled for the GPU here"):
+        checks.tensors(x=torch.ones(1))
