@@ -1,0 +1,241 @@
+"""`academy bench`: measure every operation on this machine's GPU, show a table, keep the results.
+
+What is already measured, of the same source and with the same versions, is skipped: an interrupted run goes on where it
+stopped. Each case is saved as soon as it is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from academy.bench import store
+
+ROOT = Path(__file__).resolve().parents[2]
+DESCRIPTION = """Measure the kernels against PyTorch, torch.compile and their peers on this machine's GPU.
+Results go to benchmarks/results/<device>/<operation>.json; what is measured already is skipped."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--only",
+        metavar="OP",
+        action="append",
+        help="only this operation (a file's name without .py; `matmul` also takes matmul_…); may be repeated",
+    )
+    target = parser.add_mutually_exclusive_group()
+    target.add_argument("--json", metavar="FILE", type=Path, help="write all results to one file instead")
+    target.add_argument(
+        "--results",
+        metavar="DIR",
+        type=Path,
+        default=ROOT / "benchmarks" / "results",
+        help="folder of results, one folder per device inside (default: benchmarks/results)",
+    )
+    parser.add_argument("--minutes", type=float, help="start nothing that would not be done after this long")
+    parser.add_argument("--again", action="store_true", help="measure again what is measured already")
+    parser.add_argument("--list", action="store_true", help="list operations and the number of their cases, and stop")
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="academy bench", description=DESCRIPTION)
+    add_arguments(parser)
+    return run(parser.parse_args(argv))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exit status 0: all is measured. 1: one of our kernels failed or was wrong. 2: bad arguments or no GPU.
+    3: the time was up before the end; the same command goes on."""
+    from academy import device
+    from academy.bench import operation
+
+    try:
+        operations = select(operation.discover(), arguments.only)
+    except ValueError as error:
+        return _refuse(str(error))
+    if arguments.list:
+        for found in operations:
+            print(f"{found.name:20} {len(list(found.cases())):4} cases  {found.path}")
+        return 0
+    if device.INTERPRET:
+        return _refuse("no CUDA device here; the interpreter's times would say nothing about a kernel")
+    from academy.bench.measure import Gpu
+
+    gpu = Gpu()
+    if arguments.json:
+        results = store.Results(gpu.name, file=arguments.json)
+    else:
+        results = store.Results(gpu.name, folder=arguments.results)
+    try:
+        return Session(operations, results, gpu, arguments.minutes, arguments.again).run()
+    except store.OtherDevice as error:
+        return _refuse(str(error))
+
+
+def select(operations: list, only: list[str] | None) -> list:
+    """The operations named by `--only`. Raises ValueError for a name that fits none."""
+    if not only:
+        return operations
+    chosen = []
+    for name in only:
+        fitting = [o for o in operations if o.name == name or o.name.startswith(f"{name}_")]
+        if not fitting:
+            raise ValueError(f"--only {name}: there are {', '.join(o.name for o in operations)}")
+        chosen += [o for o in fitting if o not in chosen]
+    return chosen
+
+
+def _refuse(message: str) -> int:
+    print(f"academy bench: {message}", file=sys.stderr)
+    return 2
+
+
+class Session:
+    """A run of the benchmark: goes through operations and cases, keeps to the time, shows progress and tables."""
+
+    def __init__(self, operations: list, results: store.Results, gpu, minutes: float | None, again: bool):
+        self.operations, self.results, self.gpu, self.again = operations, results, gpu, again
+        self.begin = time.monotonic()
+        self.seconds = None if minutes is None else 60 * minutes
+        self.longest = 0.0
+        self.failures: list[str] = []
+
+    def run(self) -> int:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        from academy import device
+
+        console = Console()
+        records = {o.name: self.results.load(o.name) for o in self.operations}  # refuses before anything is measured
+        todo = {o.name: self._todo(o, records[o.name]) for o in self.operations}
+        console.print(device.describe())
+        copied, multiplied = self.gpu.copy_rate(), self.gpu.matrix_rate(_bfloat16())
+        console.print(f"This card copies {copied:.2f} TB/s and multiplies bf16 matrices at {multiplied:.0f} TFLOP/s.")
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=console, transient=True) as progress:
+            task = progress.add_task("", total=sum(map(len, todo.values())))
+            for operation in self.operations:
+                for case in todo[operation.name]:
+                    if self._time_is_up():
+                        left = progress.tasks[0].total - progress.tasks[0].completed
+                        console.print(f"The time is up; {left:.0f} cases are left: the same command goes on with them.")
+                        return 3
+                    progress.update(task, description=f"{operation.name} {_label(case)}")
+                    self._measure(operation, case, records[operation.name])
+                    progress.advance(task)
+                console.print(table(operation, records[operation.name]))
+        for failure in self.failures:
+            console.print(f"[red]{failure}")
+        return 1 if self.failures else 0
+
+    def _todo(self, operation, record: dict) -> list:
+        from academy.bench.run import dtype_name, provenance
+
+        now = provenance(operation)
+
+        def is_done(old: dict | None) -> bool:
+            return old is not None and (old["source"], old["versions"]) == (now["source"], now["versions"])
+
+        cases = [
+            (variant, shape, dtype)
+            for variant, shape, dtype in operation.cases()
+            if self.again or not is_done(store.find_case(record, variant.name, shape, dtype_name(dtype)))
+        ]
+        hosts = {h["variant"]: h for h in record.get("host", [])}
+        return cases + [(v, None, None) for v in operation.variants if self.again or not is_done(hosts.get(v.name))]
+
+    def _measure(self, operation, case: tuple, record: dict) -> None:
+        from academy.bench.run import measure_case, measure_host
+
+        begin = time.monotonic()
+        variant, shape, dtype = case
+        record["module"] = operation.path
+        if shape is None:
+            others = [h for h in record.get("host", []) if h["variant"] != variant.name]
+            record["host"] = [*others, measure_host(operation, variant, self.gpu)]
+        else:
+            measured = measure_case(operation, variant, shape, dtype, self.gpu)
+            store.put_case(record, measured)
+            if "failed" in measured["notes"].get("ours", {}):
+                self.failures.append(f"{operation.name} {_label(case)}: ours: {measured['notes']['ours']['failed']}")
+        self.results.save(record)
+        self.longest = max(self.longest, time.monotonic() - begin)
+
+    def _time_is_up(self) -> bool:
+        if self.seconds is None:
+            return False
+        return time.monotonic() - self.begin + min(self.longest, 60) > self.seconds
+
+
+def _bfloat16():
+    import torch
+
+    return torch.bfloat16
+
+
+def _label(case: tuple) -> str:
+    variant, shape, dtype = case
+    if shape is None:
+        return f"{variant.name} host time".strip()
+    return f"{variant.name} {'x'.join(map(str, shape))} {str(dtype).removeprefix('torch.')}".strip()
+
+
+def table(operation, record: dict):
+    """All results of an operation as a rich table: time of each provider, share of the limit in brackets."""
+    from rich.table import Table
+
+    passes = [(case, which) for case in record["cases"] for which in case["passes"]]
+    names = list(dict.fromkeys(n for case, which in passes for n in case["passes"][which]["providers"]))
+    missing = {n: note["missing"] for case, _ in passes for n, note in case["notes"].items() if "missing" in note}
+    caption = "; ".join(f"{name} is missing ({why})" for name, why in missing.items()) or None
+    result = Table(
+        title=f"{operation.name}: ms (share of the limit)",
+        title_justify="left",
+        caption=caption,
+        caption_justify="left",
+    )
+    for heading in ("shape", "dtype", "pass"):
+        result.add_column(heading)
+    for name in names:
+        result.add_column(name, justify="right")
+    for case, which in passes:
+        entry = case["passes"][which]
+        shape = f"{case['variant']} {'x'.join(map(str, case['shape']))}".strip()
+        times = [_time(entry["providers"].get(name), entry["limit_ms"]) for name in names]
+        result.add_row(shape, case["dtype"], which, *times)
+    return result
+
+
+def _time(measured: dict | None, limit_ms: float) -> str:
+    return f"{measured['ms']:.4g} ({limit_ms / measured['ms']:.0%})" if measured else "-"
+
+
+def print_speed(bench: dict, cost, seconds: float = 15) -> None:
+    """A quick table for a kernel's `main()`: ours, eager and torch.compile, share of the limit, in under 20 s.
+
+    The shapes of `bench` are taken in turn, first dtype only, no peers, until the time is up.
+    """
+    from rich.console import Console
+
+    from academy.bench import measure, operation, run
+
+    begin, gpu = time.monotonic(), measure.Gpu(warmup_ms=10, measure_ms=40)
+    quick = operation.Operation("speed", "", operation.read(bench, cost))
+    record: dict = {"cases": []}
+    for variant, shape, dtype in quick.cases():
+        if dtype != variant.dtypes[0]:
+            continue
+        alone = operation.without_peers(variant)
+        case_begin = time.monotonic()
+        record["cases"].append(run.measure_case(quick, alone, shape, dtype, gpu))
+        now = time.monotonic()
+        if now - begin + (now - case_begin) > seconds:
+            break
+    Console().print(table(quick, record))
+    for case in record["cases"]:
+        for name, note in case["notes"].items():
+            if "failed" in note:
+                print(f"{name}, {case['shape']}: {note['failed']}")

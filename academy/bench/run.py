@@ -1,0 +1,257 @@
+"""One case: check every provider's result against float64, then time each of its passes, and record all of it.
+
+A case is an operation with fixed options, one shape, one dtype. All its providers are measured together, on clones of
+the same tensors, beside a copy that moves the same bytes: what is compared was measured in the same minute.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+from collections.abc import Callable
+
+import torch
+import triton
+
+from academy import accuracy
+from academy.bench.operation import Operation, Variant
+
+#: Larger results are checked at evenly spread elements: about this many.
+MOST_CHECKED = 1 << 26
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+class Call:
+    """A provider's function on its own clones of the inputs, callable pass by pass.
+
+    `prepare(which)` does what comes before the clock starts and returns a state, `run(which)(state)` is what is timed.
+    """
+
+    def __init__(self, function: Callable, inputs: dict, variant: Variant):
+        self.function, self.originals = function, inputs
+        self.wanted = [name for name in variant.differentiable]
+        self.inputs = {n: v.clone() if isinstance(v, torch.Tensor) else v for n, v in inputs.items()}
+        for name in self.wanted:
+            self.inputs[name].requires_grad_()
+        self.upstream: torch.Tensor | None = None
+        self.writes_inputs: list[str] = []
+
+    def __call__(self) -> torch.Tensor:
+        with torch.set_grad_enabled(bool(self.wanted)):
+            return self.function(**self.inputs)
+
+    def gradients(self, out: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.autograd.grad(out, [self.inputs[name] for name in self.wanted], self.upstream)
+
+    def results(self, upstream: torch.Tensor | None) -> dict[str, torch.Tensor]:
+        """`{"out": …, "d<name>": …}`, and note which inputs were written to on the way."""
+        self.upstream = upstream
+        out = self()
+        values = {"out": out.detach().clone()}
+        if self.wanted:
+            values |= {f"d{name}": gradient for name, gradient in zip(self.wanted, self.gradients(out))}
+        self.writes_inputs = [
+            name
+            for name, value in self.inputs.items()
+            if isinstance(value, torch.Tensor) and not torch.equal(value.detach(), self.originals[name])
+        ]
+        return values
+
+    def prepare(self, which: str) -> Callable[[], object]:
+        def restore():
+            for name in self.writes_inputs:
+                self.inputs[name].detach().copy_(self.originals[name])
+
+        def forget_gradients():
+            restore()
+            for name in self.wanted:
+                self.inputs[name].grad = None
+
+        def forward():
+            restore()
+            return self()
+
+        return {"forward": restore, "backward": forward, "forward+backward": forget_gradients}[which]
+
+    def run(self, which: str) -> Callable[[object], object]:
+        return {
+            "forward": lambda _: self(),
+            "backward": self.gradients,
+            "forward+backward": lambda _: self().backward(self.upstream),
+        }[which]
+
+
+class Checker:
+    """Judges providers by the rule of `academy.accuracy`: PyTorch's eager result and float64 are computed once."""
+
+    def __init__(self, variant: Variant, inputs: dict):
+        eager = Call(variant.eager, inputs, variant)
+        with torch.no_grad():
+            out = eager.function(**eager.inputs)
+        self.upstream = torch.randn_like(out) if out.dim() else None
+        self.pytorch = sampled(eager.results(self.upstream))
+        double = {n: v.double() if _is_float(v) else v for n, v in inputs.items()}
+        exact = Call(variant.reference, double, variant)
+        self.exact = sampled(exact.results(None if self.upstream is None else self.upstream.double()))
+
+    def problem(self, call: Call) -> str | None:
+        """What is wrong with the provider's results, or None. It must be asked before the provider is timed."""
+        for name, value in sampled(call.results(self.upstream)).items():
+            wrong = accuracy.problem(value, self.pytorch[name].to(value.dtype), self.exact[name])
+            if wrong:
+                return f"{name}: {wrong}"
+        return None
+
+
+def sampled(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """All elements, or of a very large tensor every k-th with k odd, so that all lanes and columns have their turn."""
+
+    def some(value: torch.Tensor) -> torch.Tensor:
+        step = value.numel() // MOST_CHECKED
+        return value if step < 2 else value.flatten()[:: step | 1].clone()
+
+    return {name: some(value) for name, value in values.items()}
+
+
+def _is_float(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+# ---------------------------------------------------------------- a case
+
+
+def measure_case(operation: Operation, variant: Variant, shape: tuple[int, ...], dtype: torch.dtype, gpu) -> dict:
+    """Measure all providers. `gpu` is an `academy.bench.measure.Gpu`.
+
+    Returns the record that is stored: see docs/benchmarks/index.md, "What is in the files".
+    """
+    torch.manual_seed(0)
+    inputs = variant.inputs(shape, dtype, gpu.device)
+    checker = Checker(variant, inputs)
+    passes = {which: pass_limits(variant, shape, dtype, which, gpu) for which in variant.passes}
+    notes = {}
+    for name, factory in variant.providers().items():
+        call, note = prepared(name, factory, inputs, variant, checker)
+        if note:
+            notes[name] = note
+        for which in variant.passes if call else ():
+            try:
+                passes[which]["providers"][name] = measure_pass(call, which, variant.timing, gpu)
+            except Exception as error:  # a peer that fails must not take the others' results along
+                notes[name] = {"failed": _one_line(error)}
+                break
+        del call
+        torch.cuda.empty_cache() if gpu.device.type == "cuda" else None
+    return {
+        "variant": variant.name,
+        "shape": list(shape),
+        "dtype": dtype_name(dtype),
+        **provenance(operation),
+        "timing": variant.timing,
+        "copy_tb_s": _round(gpu.copy_rate()),
+        "matrix_tflop_s": _round(gpu.matrix_rate(dtype)),
+        "passes": passes,
+        "notes": notes,
+    }
+
+
+def prepared(
+    name: str, factory: Callable, inputs: dict, variant: Variant, checker: Checker
+) -> tuple[Call | None, dict]:
+    """The provider, checked, ready to be timed, or None; and what has to be said about it."""
+    try:
+        call = Call(factory(inputs), inputs, variant)
+        wrong = checker.problem(call)
+    except ImportError as error:
+        return None, {"missing": _one_line(error)}
+    except Exception as error:
+        return None, {"failed": _one_line(error)}
+    note = {"writes_inputs": call.writes_inputs} if call.writes_inputs else {}
+    if wrong:
+        note["inaccurate"] = wrong
+        if name == "ours":  # a peer's rounding is its own affair, and is told; a wrong kernel of ours has no speed
+            return None, {"failed": wrong}
+    return call, note
+
+
+def pass_limits(variant: Variant, shape: tuple[int, ...], dtype: torch.dtype, which: str, gpu) -> dict:
+    """Bytes and operations of a pass, the time of a copy of as many bytes, and the limit: the larger of both times."""
+    total_bytes, operations = variant.pass_cost(shape, dtype, which)
+    copy_ms = gpu.copy_milliseconds(total_bytes)
+    return {
+        "bytes": total_bytes,
+        "operations": operations,
+        "copy_ms": _round(copy_ms),
+        "limit_ms": _round(max(copy_ms, operations / gpu.matrix_rate(dtype) / 1e9)),
+        "providers": {},
+    }
+
+
+def measure_pass(call: Call, which: str, timing: str, gpu) -> dict:
+    prepare, run = call.prepare(which), call.run(which)
+    if timing == "graph":
+        measured = gpu.graph_milliseconds(call)
+    else:
+        measured = gpu.milliseconds(run, prepare)
+    return {
+        "ms": _round(measured.median),
+        "low_ms": _round(measured.low),
+        "high_ms": _round(measured.high),
+        "repeats": measured.repeats,
+        "peak_bytes": gpu.peak_bytes(run, prepare),
+    }
+
+
+def measure_host(operation: Operation, variant: Variant, gpu) -> dict:
+    """Host time of a small call, in µs, forward alone and forward with backward, for every provider but torch.compile.
+
+    torch.compile is left out because its host time is paid per compiled region, not per operation.
+    """
+    shape, dtype = variant.host_shape, variant.dtypes[0]
+    inputs = variant.inputs(shape, dtype, gpu.device)
+    record = {
+        "variant": variant.name,
+        "shape": list(shape),
+        "dtype": dtype_name(dtype),
+        **provenance(operation),
+        "providers": {},
+    }
+    for name, factory in variant.providers().items():
+        if name == "torch.compile":
+            continue
+        try:
+            call = Call(factory(inputs), inputs, variant)
+            times = {"forward_us": round(gpu.host_microseconds(call), 2)}
+            if call.wanted:
+                out = call()
+                call.upstream = torch.randn_like(out) if out.dim() else None
+                times["forward+backward_us"] = round(gpu.host_microseconds(lambda call=call: call.gradients(call())), 2)
+        except Exception as error:
+            times = {"missing" if isinstance(error, ImportError) else "failed": _one_line(error)}
+        record["providers"][name] = times
+    return record
+
+
+def provenance(operation: Operation) -> dict:
+    """Date, versions, and the source that was measured."""
+    versions = {"torch": torch.__version__, "triton": triton.__version__}
+    for package in ("liger-kernel", "gemlite"):
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    if torch.cuda.is_available():
+        versions["cuda"] = torch.version.cuda
+    return {"date": datetime.date.today().isoformat(), "versions": versions, "source": operation.source}
+
+
+def _round(value: float) -> float:
+    """Four significant digits: more would be noise."""
+    return float(f"{value:.4g}")
+
+
+def _one_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]

@@ -1,0 +1,195 @@
+"""Results on disk: one JSON file per operation and device, with where and when it was measured, and of which source.
+
+`benchmarks/results/<device>/<operation>.json`; ladders, written while a kernel was developed, in
+`benchmarks/results/<device>/ladder/<operation>.json`. Nothing here needs torch: the site reads the files without it.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+#: What may change in a kernel file without making its measurements stale.
+NOT_MEASURED = {"main", "EXAMPLE", "BENCH", "cost"}
+
+
+class OtherDevice(ValueError):
+    """A result measured on another device would be overwritten."""
+
+
+def slug(device: str) -> str:
+    """`"NVIDIA H200"` -> `"nvidia-h200"`, the name of the device's folder."""
+    return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
+
+
+# ---------------------------------------------------------------- the source a result belongs to
+
+
+def source_hash(path: Path, root: Path) -> str:
+    """Hash of a kernel file's syntax tree, without comments, docstrings and what can't change a speed (`NOT_MEASURED`).
+
+    Kernel files of this repository that it imports count too. The same on every Python version: fields that a later
+    version added are left out while they are empty, which `ast.dump` would not do.
+    """
+    digest = hashlib.sha256()
+    for file in [path, *_imported_kernels(path, root)]:
+        digest.update(_canonical(_measured(ast.parse(file.read_text("utf-8")))).encode())
+    return digest.hexdigest()[:16]
+
+
+def _measured(tree: ast.Module) -> ast.Module:
+    tree.body = [node for node in tree.body if not _is_excluded(node)]
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and _is_text(body[0]):
+            del body[0]
+    return tree
+
+
+def _is_excluded(node: ast.stmt) -> bool:
+    if isinstance(node, ast.FunctionDef):
+        return node.name in NOT_MEASURED
+    if isinstance(node, ast.If):  # `if __name__ == "__main__":`
+        return any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(node.test))
+    return isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id in NOT_MEASURED for t in node.targets)
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _canonical(node: object) -> str:
+    if isinstance(node, ast.AST):
+        fields = [(name, value) for name, value in ast.iter_fields(node) if value not in (None, [])]
+        constant = repr(node.value) if isinstance(node, ast.Constant) else ""
+        return f"{type(node).__name__}({constant}{','.join(f'{n}={_canonical(v)}' for n, v in fields if n != 'kind')})"
+    if isinstance(node, list):
+        return f"[{','.join(map(_canonical, node))}]"
+    return repr(node)
+
+
+def _imported_kernels(path: Path, root: Path) -> list[Path]:
+    """Kernel files that `path` imports, such as gemm for gemm_splitK."""
+    files = []
+    for node in ast.parse(path.read_text("utf-8")).body:
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        for name in names:
+            file = root / (name.replace(".", "/") + ".py")
+            if name.startswith("annotated_examples.") and file.is_file():
+                files.append(file)
+    return files
+
+
+# ---------------------------------------------------------------- files
+
+
+class Results:
+    """The results of one device, in a folder of files or in a single file. Each change is saved at once.
+
+    Args:
+        device: the device's name as CUDA gives it.
+        folder: `<folder>/<device>/<operation>.json` is read and written, or
+        file: everything goes into this one file.
+    """
+
+    def __init__(self, device: str, folder: Path | None = None, file: Path | None = None):
+        if (folder is None) == (file is None):
+            raise ValueError("give either folder or file")
+        self.device, self.folder, self.file = device, folder, file
+
+    def path(self, operation: str) -> Path:
+        return self.file or self.folder / slug(self.device) / f"{operation}.json"
+
+    def load(self, operation: str) -> dict:
+        """The operation's results, or an empty record. Raises `OtherDevice` if they are another device's."""
+        path = self.path(operation)
+        content = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        if content and content.get("device") != self.device:
+            raise OtherDevice(
+                f"{path} holds results of {content.get('device')}, this is {self.device}: "
+                "give another --json FILE or --results DIR"
+            )
+        record = content.get("operations", {}).get(operation) if self.file else content
+        return record or {"operation": operation, "device": self.device, "cases": []}
+
+    def save(self, record: dict) -> None:
+        """Write the operation's record, whole or not at all."""
+        content = record
+        if self.file:
+            old = json.loads(self.file.read_text("utf-8")) if self.file.exists() else {}
+            operations = {**old.get("operations", {}), record["operation"]: record}
+            content = {"device": self.device, "operations": operations}
+        write(self.path(record["operation"]), content)
+
+
+def write(path: Path, content: dict) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".json.new")
+    temporary.write_text(dumps(content) + "\n", "utf-8")
+    os.replace(temporary, path)
+
+
+def dumps(value: object, indent: str = "") -> str:
+    """JSON with short lists and dictionaries on one line, so that a diff shows one measurement a line."""
+    flat = json.dumps(value, ensure_ascii=False)
+    if len(indent) + len(flat) <= 110 or not isinstance(value, dict | list) or not value:
+        return flat
+    inner = indent + "  "
+    if isinstance(value, dict):
+        rows = [f"{inner}{json.dumps(k, ensure_ascii=False)}: {dumps(v, inner)}" for k, v in value.items()]
+        return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
+    return "[\n" + ",\n".join(inner + dumps(v, inner) for v in value) + f"\n{indent}]"
+
+
+def find_case(record: dict, variant: str, shape: tuple[int, ...], dtype: str) -> dict | None:
+    for case in record["cases"]:
+        if (case["variant"], tuple(case["shape"]), case["dtype"]) == (variant, tuple(shape), dtype):
+            return case
+    return None
+
+
+def put_case(record: dict, case: dict) -> None:
+    """Add a case, in place of an older one."""
+    key = (case["variant"], tuple(case["shape"]), case["dtype"])
+    for index, old in enumerate(record["cases"]):
+        if (old["variant"], tuple(old["shape"]), old["dtype"]) == key:
+            record["cases"][index] = case
+            return
+    record["cases"].append(case)
+
+
+# ---------------------------------------------------------------- committed results
+
+
+def committed(root: Path) -> Iterator[tuple[Path, dict]]:
+    """(path, record) of every result under benchmarks/results, ladders left out."""
+    for path in sorted((root / "benchmarks" / "results").glob("*/*.json")):
+        yield path, json.loads(path.read_text("utf-8"))
+
+
+def is_stale(record: dict, root: Path) -> bool:
+    """Whether the kernel's code is another than the one that was measured (or is gone)."""
+    path = root / record["module"]
+    return not path.is_file() or any(case["source"] != source_hash(path, root) for case in record["cases"])
+
+
+def warnings(root: Path) -> list[str]:
+    """One line `path:1:1: warning: …` for each committed result whose kernel has changed since: for `academy check`."""
+    lines = []
+    for path, record in committed(root):
+        if is_stale(record, root):
+            name = record["operation"]
+            lines.append(
+                f"{path.relative_to(root)}:1:1: warning: {record['module']} has changed since this was measured; "
+                f"run `academy bench --only {name}` on {record['device']}"
+            )
+    return lines
