@@ -1,12 +1,47 @@
 """Measuring: how fast a kernel is, beside what the card could do at best and beside its peers.
 
 `measure` times calls on a GPU, `operation` reads what a kernel file offers, `run` measures a case, `store` keeps
-results with their provenance, `command` is `academy bench`, `plots` and `pages` draw results on the site.
+results with their provenance, `command` is `academy bench`. `figures`, `plots` and `pages` show results on the site and
+need no torch; the functions here are what the site and the kernel scripts call.
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def print_speed(bench: dict, cost) -> None:
-    """See `academy.bench.command.print_speed`: the table that a kernel script prints on a GPU."""
-    from academy.bench.command import print_speed as show
+    """The table that a kernel script prints on a GPU: see `academy.bench.command.print_speed`."""
+    from academy.bench import command
 
-    show(bench, cost)
+    command.print_speed(bench, cost)
+
+
+def measured(key: str, root: Path = ROOT) -> str | None:
+    """The text for `[[bench: KEY]]`, from the committed results; None for a wrong key. See `academy.bench.figures`."""
+    from academy.bench import figures
+
+    return figures.measured(key, root)
+
+
+def page(operation: str, root: Path = ROOT) -> list[str]:
+    """Pieces of an operation's page, for `[[benchmark: OP]]`. See `academy.bench.pages`."""
+    from academy.bench import pages
+
+    return pages.operation(operation, root)
+
+
+def summary(root: Path = ROOT) -> list[str]:
+    """Pieces of the page with all operations, for `[[benchmarks]]`."""
+    from academy.bench import overview
+
+    return overview.summary(root)
+
+
+def warnings(root: Path = ROOT) -> list[str]:
+    """Committed results whose kernel has changed since, one line each, for `academy check`."""
+    from academy.bench import store
+
+    return store.warnings(root)

@@ -1,0 +1,353 @@
+"""Pages of results: for one operation and for all, made from the committed JSON while the site is built.
+
+Each function returns a page's pieces in order: lines of Markdown (`str`) and finished HTML (`Html`).
+"""
+
+from __future__ import annotations
+
+import html
+from functools import lru_cache
+from pathlib import Path
+
+from academy.bench import figures, plots, store
+
+PASS_NAMES = {"forward": "Forward", "backward": "Backward", "forward+backward": "Forward and backward"}
+#: From this many square sizes on, a line over the size says more than a row for each.
+ENOUGH_FOR_A_LINE = 8
+#: The memory plot shows this many shapes, the largest; its table shows all.
+MEMORY_ROWS = 10
+
+
+class Html(str):
+    """Finished HTML, to be placed as it is."""
+
+
+def operation(name: str, root: Path) -> list[str]:
+    """Everything about an operation: a section per device, or how to measure it when there is none."""
+    found = [(device, record) for device in figures.devices(root) if (record := figures.record(root, device, name))]
+    out: list[str] = []
+    for device, record in found:
+        level = "##"
+        if len(found) > 1:
+            out += ["", f"## {record['device']}", ""]
+            level = "###"
+        out += _device(name, device, record, level, root)
+    if not found:
+        out += ['!!! note "Not measured yet"', "", f"    No results of `{name}` are committed.", ""]
+        for device in figures.devices(root):
+            out += _ladder(name, device, "##", root)
+    return [*out, *_reproduce(name, root)]
+
+
+def _device(name: str, device: str, record: dict, level: str, root: Path) -> list[str]:
+    out = [_provenance(record), ""]
+    if store.is_stale(record, root):
+        out += ['!!! warning "Stale"', "", "    The kernel has changed since these numbers were measured.", ""]
+    for which in passes(record):
+        out += ["", f"{level} {PASS_NAMES[which]}", ""]
+        out += _pass(record, which, f"{device}-{name}")
+    out += ["", f"{level} Memory", "", "The most memory that a pass held beyond its inputs, outputs included.", ""]
+    out += [_memory_plot(record, f"{device}-{name}"), "", _memory_table(record), ""]
+    out += _host(record, level)
+    out += _ladder(name, device, level, root)
+    return out + _notes(record, level)
+
+
+def passes(record: dict) -> list[str]:
+    present = {which for case in record["cases"] for which in case["passes"]}
+    return [which for which in PASS_NAMES if which in present]
+
+
+def _provenance(record: dict) -> str:
+    dates = sorted({case["date"] for case in record["cases"]})
+    versions = sorted({f"{k} {v}" for case in record["cases"] for k, v in case["versions"].items()})
+    copies = [case["copy_tb_s"] for case in record["cases"]]
+    days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    return (
+        f"Measured on an {record['device']} on {days}, with {', '.join(versions)}. The card copied "
+        f"{between(copies, '{:.2f}')} TB/s in these runs; the limit of a pass is a copy of as many bytes, or its "
+        "operations at the card's matrix rate, whichever takes longer."
+    )
+
+
+def between(values: list[float], form: str) -> str:
+    low, high = form.format(min(values)), form.format(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+# ---------------------------------------------------------------- one pass
+
+
+def _pass(record: dict, which: str, name: str) -> list[str]:
+    cases = [case for case in record["cases"] if "ours" in case["passes"].get(which, {}).get("providers", {})]
+    if not cases:
+        return ["No provider of ours was right here; see the notes below.", ""]
+    squares = [case for case in cases if len(case["shape"]) > 1 and len(set(case["shape"])) == 1]
+    out = [sentence(cases, which), ""]
+    rest = cases
+    if len({tuple(case["shape"]) for case in squares}) >= ENOUGH_FOR_A_LINE:
+        out += [_lines(squares, which, name), ""]
+        rest = [case for case in cases if case not in squares]
+    for variant in dict.fromkeys(case["variant"] for case in rest):
+        chosen = [case for case in rest if case["variant"] == variant]
+        title = f"{PASS_NAMES[which]}{f', {variant}' if variant else ''}: share of the limit"
+        out += [_dots(chosen, which, title, f"{name}-{which}-{variant}"), ""]
+    return [*out, table(cases, which), ""]
+
+
+def sentence(cases: list[dict], which: str) -> str:
+    """What the numbers say, in words: range of shares, and where a peer is ahead."""
+    entries = [(case, case["passes"][which]) for case in cases]
+    shares = [100 * entry["limit_ms"] / entry["providers"]["ours"]["ms"] for _, entry in entries]
+    text = f"The kernel reaches {between(shares, '{:.0f}')} % of the limit"
+    behind, compared = [], 0
+    for case, entry in entries:
+        best = figures.best_peer(entry)
+        if best:
+            compared += 1
+            ratio = entry["providers"][best]["ms"] / entry["providers"]["ours"]["ms"]
+            if ratio < 1:
+                behind.append(f"{_name(case)} ({best} takes {100 * ratio:.0f} % of its time)")
+    if not compared:
+        return f"{text}."
+    if not behind:
+        return f"{text}. It is at least level with the best peer in all {compared} cases."
+    listed = ", ".join(behind[:6]) + (f" and {len(behind) - 6} more" if len(behind) > 6 else "")
+    level = compared - len(behind)
+    return f"{text}. It is at least level with the best peer in {level} of {compared} cases; not at {listed}."
+
+
+def _name(case: dict) -> str:
+    return f"{figures.label(case['shape'])}{' ' + case['variant'] if case['variant'] else ''}"
+
+
+def _providers(cases: list[dict], which: str) -> list[str]:
+    return list(dict.fromkeys(name for case in cases for name in case["passes"][which]["providers"]))
+
+
+def _rows(cases: list[dict]) -> list[str]:
+    """A label per case; the dtype is named where there are several."""
+    several = len({case["dtype"] for case in cases}) > 1
+    return [figures.label(case["shape"]) + (f" {case['dtype']}" if several else "") for case in cases]
+
+
+def _dots(cases: list[dict], which: str, title: str, name: str) -> Html:
+    def share(case: dict, provider: str) -> float | None:
+        entry = case["passes"][which]
+        timed = entry["providers"].get(provider)
+        return 100 * entry["limit_ms"] / timed["ms"] if timed else None
+
+    series = [plots.Series(p, [share(case, p) for case in cases]) for p in _providers(cases, which)]
+    return _figure(title, _drawn("dots", name, title, tuple(_rows(cases)), _frozen(series), "% of the limit", 100))
+
+
+def _lines(cases: list[dict], which: str, name: str) -> Html:
+    """Rate over the size of a square, one line per provider and variant."""
+    cases = sorted(cases, key=lambda case: case["shape"][0])
+    sizes = sorted({case["shape"][0] for case in cases})
+    series = []
+    for variant in dict.fromkeys(case["variant"] for case in cases):
+        chosen = {case["shape"][0]: case["passes"][which] for case in cases if case["variant"] == variant}
+        suffix = "" if variant in ("", "none") else f" + {variant}"
+        for provider in _providers([case for case in cases if case["variant"] == variant], which):
+            times = {n: entry["providers"].get(provider) for n, entry in chosen.items()}
+            values = [chosen[n]["operations"] / times[n]["ms"] / 1e9 if times.get(n) else None for n in sizes]
+            series.append(plots.Series(provider + suffix, values))
+    title = f"{PASS_NAMES[which]}: TFLOP/s over the size of a square"
+    drawn = _drawn("lines", f"{name}-{which}-lines", title, tuple(sizes), "size", _frozen(series), "TFLOP/s", False)
+    return _figure(title, drawn)
+
+
+def _frozen(series: list[plots.Series]) -> tuple:
+    return tuple((line.name, tuple(line.values)) for line in series)
+
+
+@lru_cache(maxsize=512)
+def _drawn(kind: str, *arguments) -> str:
+    """A plot, drawn once: `mkdocs serve` builds the page again and again."""
+
+    def thawed(value: object) -> object:
+        if isinstance(value, tuple) and value and isinstance(value[0], tuple):
+            return [plots.Series(name, list(values)) for name, values in value]
+        return list(value) if isinstance(value, tuple) else value
+
+    return getattr(plots, kind)(*map(thawed, arguments))
+
+
+def _figure(title: str, svg: str) -> Html:
+    return Html(f'<figure class="bench"><figcaption>{html.escape(title)}</figcaption>{svg}</figure>')
+
+
+def table(cases: list[dict], which: str) -> Html:
+    """The numbers behind a pass's plots: time and share of the limit of every provider."""
+    providers = _providers(cases, which)
+    variants = any(case["variant"] for case in cases)
+    head = ["shape", *(["variant"] if variants else []), "dtype", "limit", *providers]
+    rows = []
+    for case in cases:
+        entry = case["passes"][which]
+        best = figures.best_peer(entry)
+        cells = [figures.label(case["shape"]), *([case["variant"]] if variants else []), case["dtype"]]
+        cells.append(figures.milliseconds(entry["limit_ms"]))
+        for provider in providers:
+            timed = entry["providers"].get(provider)
+            text = html.escape(_timed(entry, timed)) if timed else "–"
+            behind = provider == "ours" and best and entry["providers"][best]["ms"] < timed["ms"]
+            cells.append(
+                Html(f'<span class="bench-behind" title="{best} is ahead">{text}</span>') if behind else Html(text)
+            )
+        rows.append(cells)
+    return _table(f"Data: {PASS_NAMES[which].lower()}, time and share of the limit", head, rows)
+
+
+def _timed(entry: dict, timed: dict) -> str:
+    value, unit = figures.rate(entry, timed)
+    share = figures.percent(entry["limit_ms"] / timed["ms"])
+    return f"{figures.milliseconds(timed['ms'])}, {share}, {value:.3g} {unit}"
+
+
+def _table(summary: str, head: list[str], rows: list[list[str]], is_open: bool = False) -> Html:
+    def cell(tag: str, text: str) -> str:
+        return f"<{tag}>{text if isinstance(text, Html) else html.escape(str(text))}</{tag}>"
+
+    body = "".join("<tr>" + "".join(cell("td", text) for text in row) + "</tr>" for row in rows)
+    columns = "".join(cell("th", name) for name in head)
+    return Html(
+        f'<details class="bench-data"{" open" if is_open else ""}><summary>{html.escape(summary)}</summary>'
+        f'<div class="bench-scroll" tabindex="0" role="region" aria-label="{html.escape(summary)}"><table>'
+        f"<thead><tr>{columns}</tr></thead><tbody>{body}</tbody></table></div></details>"
+    )
+
+
+# ---------------------------------------------------------------- memory, host time, ladder, notes
+
+
+def _memory_plot(record: dict, name: str) -> Html:
+    """Memory of the last pass, per shape and provider: the first variant, its largest shapes."""
+    which = passes(record)[-1]
+    cases = [case for case in _with(record, which) if case["variant"] == record["cases"][0]["variant"]]
+    largest = sorted(cases, key=lambda case: case["passes"][which]["bytes"])[-MEMORY_ROWS:]
+    cases = [case for case in cases if case in largest]
+
+    def mebibytes(case: dict, provider: str) -> float | None:
+        timed = case["passes"][which]["providers"].get(provider)
+        return timed["peak_bytes"] / (1 << 20) if timed else None
+
+    series = [plots.Series(p, [mebibytes(case, p) for case in cases]) for p in _providers(cases, which)]
+    variant = f", {cases[0]['variant']}" if cases[0]["variant"] else ""
+    title = f"Peak memory, {PASS_NAMES[which].lower()}{variant}"
+    return _figure(title, _drawn("dots", f"{name}-memory", title, tuple(_rows(cases)), _frozen(series), "MiB", None))
+
+
+def _memory_table(record: dict) -> Html:
+    providers = list(dict.fromkeys(p for which in passes(record) for p in _providers(_with(record, which), which)))
+    rows = []
+    for case in record["cases"]:
+        for which, entry in case["passes"].items():
+            peaks = [entry["providers"].get(p) for p in providers]
+            cells = [figures.memory(peak["peak_bytes"]) if peak else "–" for peak in peaks]
+            rows.append([_name(case), case["dtype"], PASS_NAMES[which].lower(), *cells])
+    return _table("Data: peak memory", ["shape", "dtype", "pass", *providers], rows)
+
+
+def _with(record: dict, which: str) -> list[dict]:
+    return [case for case in record["cases"] if which in case["passes"]]
+
+
+def _host(record: dict, level: str) -> list[str]:
+    """Host time of a small call: what Python costs before the GPU starts."""
+    rows = []
+    for host in record.get("host", []):
+        for provider, times in host["providers"].items():
+            if "forward_us" in times:
+                both = times.get("forward+backward_us")
+                values = [f"{times['forward_us']:.3g} µs", f"{both:.3g} µs" if both else "–"]
+                rows.append([provider, *values, figures.label(host["shape"]), host["variant"] or "–"])
+    if not rows:
+        return []
+    head = ["provider", "forward", "forward and backward", "shape", "variant"]
+    text = "What a call costs the CPU before the GPU has anything to do. It decides how fast small tensors are."
+    return ["", f"{level} Host time of a small call", "", text, "", _table("Data: host time", head, rows, True), ""]
+
+
+def _ladder(name: str, device: str, level: str, root: Path) -> list[str]:
+    """The steps from the naive kernel to the final one, as they were measured while it was written."""
+    ladder = figures.ladder(root, device, name)
+    if not ladder:
+        return []
+    rungs = ladder["rungs"]
+    fields = list(dict.fromkeys(key for rung in rungs for key in rung if key.endswith("_ms")))
+    series = [plots.Series(_field(key), [rung.get(key) for rung in rungs]) for key in fields]
+    names = tuple(rung["name"] for rung in rungs)
+    shape = ladder.get("shape")
+    title = f"Ladder: ms at {figures.label(shape)} {ladder.get('dtype', '')}".strip() if shape else "Ladder: ms"
+    head = ["rung", "what changed", *map(_field, fields)]
+    rows = [
+        [rung["name"], rung.get("what", ""), *(figures.milliseconds(rung[k]) if rung.get(k) else "–" for k in fields)]
+        for rung in rungs
+    ]
+    text = (
+        "From the first version to the one that runs, each step measured on the same card "
+        f"({ladder.get('date', 'no date')}, torch {ladder.get('torch', '?')}, triton {ladder.get('triton', '?')})."
+    )
+    drawn = _drawn("bars", f"{device}-{name}-ladder", title, names, _frozen(series), "ms")
+    return [
+        "",
+        f"{level} The ladder",
+        "",
+        text,
+        "",
+        _figure(title, drawn),
+        "",
+        _table("Data: the ladder", head, rows, True),
+        "",
+    ]
+
+
+def _field(key: str) -> str:
+    return key.removesuffix("_ms").replace("_", " ")
+
+
+def _notes(record: dict, level: str) -> list[str]:
+    """Missing peers, results outside the error rule, overwritten inputs: said, not hidden."""
+    said: dict[tuple[str, str], list[str]] = {}
+    texts = {
+        "missing": "was not installed: {}",
+        "failed": "failed: {}",
+        "inaccurate": "is outside the error rule (twice PyTorch's error against float64): {}",
+        "writes_inputs": "overwrites its inputs ({}); they are restored before each timed call",
+    }
+    for case in record["cases"]:
+        for provider, note in case["notes"].items():
+            for kind, detail in note.items():
+                detail = ", ".join(detail) if isinstance(detail, list) else detail
+                key = (provider, kind if kind in ("inaccurate", "failed") else texts[kind].format(detail))
+                said.setdefault(key, []).append(f"{_name(case)}: {detail}")
+    if not said:
+        return []
+    out = ["", f"{level} Notes", ""]
+    for (provider, kind), places in said.items():
+        if kind in texts:
+            more = f" and in {len(places) - 1} more cases" if len(places) > 1 else ""
+            out.append(f"- {provider} {texts[kind].format(f'`{places[0]}`')}{more}")
+        else:
+            out.append(f"- {provider} {kind}")
+    return [*out, ""]
+
+
+def _reproduce(name: str, root: Path) -> list[str]:
+    path = next((root / "annotated_examples").rglob(f"{name}.py"), None)
+    script = f"python {path.relative_to(root)}" if path else ""
+    quick = ["Its script shows the most important of it in seconds:", "", "```sh", script, "```", ""] if script else []
+    return [
+        "",
+        "## Measure it yourself",
+        "",
+        *quick,
+        "The whole measurement, written to `benchmarks/results/<your device>/`:",
+        "",
+        "```sh",
+        f"academy bench --only {name}",
+        "```",
+        "",
+    ]
