@@ -1,1 +1,11 @@
-"""LaTeX -> checked equations -> torch callables: every equation of a derivation page is evaluated in float64."""
+r"""LaTeX -> checked equations -> torch functions.
+
+`Page(path)` reads a derivation page, `check(page)` evaluates every formula of it in float64 (derivatives by autograd of
+the definitions on the same page), and `Page(path).formula(tag)` is a tagged formula as a torch function.
+"""
+
+from academy.formulas.errors import FormulaError, PageError
+from academy.formulas.page import Page
+from academy.formulas.verify import check
+
+__all__ = ["FormulaError", "Page", "PageError", "check"]

@@ -1,0 +1,37 @@
+"""The two exceptions of this package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from academy.problems import Problem
+
+
+class FormulaError(Exception):
+    """Something wrong at an offset of a formula's source.
+
+    kind: "syntax" (it can't be read), "type" (read, but without meaning) or "value" (read, and false).
+    """
+
+    def __init__(self, message: str, position: int = 0, kind: str = "syntax"):
+        super().__init__(message)
+        self.message, self.position, self.kind = message, position, kind
+
+
+class PageError(Exception):
+    """A `FormulaError`, or an error in a page's front matter or directives, at its place in the file."""
+
+    def __init__(self, path: str | Path, text: str, position: int, message: str, kind: str = "syntax"):
+        self.problem = Problem.at(path, text, position, message)
+        self.kind, self.message = kind, message
+        super().__init__(str(self.problem))
+
+    def __reduce__(self):  # crosses process borders
+        return _rebuild, (self.problem, self.kind, self.message)
+
+
+def _rebuild(problem: Problem, kind: str, message: str) -> PageError:
+    error = PageError.__new__(PageError)
+    Exception.__init__(error, str(problem))
+    error.problem, error.kind, error.message = problem, kind, message
+    return error
