@@ -29,6 +29,14 @@ def tensors(**named: torch.Tensor | None) -> None:
             raise TypeError(f"{name} must be a dense (strided) tensor, got layout {value.layout}")
 
 
+def required(**named: torch.Tensor | None) -> None:
+    """As `tensors`, but `None` is an error: for arguments that can't be left out."""
+    for name, value in named.items():
+        if value is None:
+            raise TypeError(f"{name} must be a torch.Tensor, got NoneType")
+    tensors(**named)
+
+
 def _wrong_device(name: str, value: torch.Tensor) -> str:
     if INTERPRET:
         return f"{name} is on {value.device}, but kernels run in Triton's interpreter here: pass a CPU tensor"

@@ -1,0 +1,238 @@
+"""What every gated linear unit has to stand: `activation(gate) * up`, separate or packed. A test class per activation
+inherits from `GatedUnitTests` and names its functions.
+"""
+
+import pytest
+import torch
+
+from tests.kernels import harness
+from tests.kernels.harness import DTYPES, LAYOUTS, randn
+
+SHAPES = [(1, 1), (1, 300), (7, 1), (5, 33), (2, 3, 17), (1030,), (2, 1100)]
+SPECIAL = [float("inf"), float("-inf"), float("nan"), 0.0, -0.0, 1.0, -1.0, 1e4, -1e4, 100.0, -100.0]
+
+
+def packed(gate, up):
+    return torch.cat([gate, up], dim=-1)
+
+
+def special_pairs(dtype):
+    """Every special gate with every special `up`."""
+    values = torch.tensor(SPECIAL, device=harness.DEVICE).to(dtype)
+    gate, up = torch.meshgrid(values, values, indexing="ij")
+    return gate.contiguous(), up.contiguous()
+
+
+class GatedUnitTests:
+    """`function(gate, up)`, `packed_function(x)` and, for each, the same in PyTorch; `forward` is a launcher."""
+
+    function = packed_function = reference = packed_reference = forward = None
+
+    def right(self, gate, up, upstream=None):
+        harness.assert_right(self.function, self.reference, dict(gate=gate, up=up), upstream)
+
+    def right_packed(self, x, upstream=None):
+        harness.assert_right(self.packed_function, self.packed_reference, dict(x=x), upstream)
+
+    @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+    @pytest.mark.parametrize("shape", SHAPES, ids=str)
+    def test_values_and_gradients(self, shape, dtype):
+        gate, up, upstream = (randn(*shape, dtype=dtype) for _ in range(3))
+        self.right(gate, up, upstream)
+        self.right_packed(packed(gate, up), upstream)
+
+    @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+    def test_sum_has_a_zero_stride_upstream_gradient(self, dtype):
+        gate, up = randn(3, 37, dtype=dtype), randn(3, 37, dtype=dtype)
+        self.right(gate, up)
+        self.right_packed(packed(gate, up))
+
+    @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+    def test_layouts(self, layout):
+        gate, up, upstream = (layout(randn(6, 10)) for _ in range(3))
+        self.right(gate, randn(6, 10), upstream)
+        self.right(randn(6, 10), up, randn(6, 10))
+        self.right_packed(layout(randn(6, 10)), layout(randn(6, 5)))
+
+    @pytest.mark.parametrize("dim", [-1, 0], ids=["rows", "columns"])
+    def test_chunk_views(self, dim):
+        gate, up = randn(4, 6, 20).chunk(2, dim)
+        self.right(gate, up, randn(*gate.shape))
+
+    def test_expanded(self):
+        self.right(harness.expanded(4, 33), randn(4, 33), harness.expanded(4, 33))
+        self.right(randn(4, 33), harness.expanded(4, 33), randn(1, 1).expand(4, 33))
+        self.right_packed(harness.expanded(2, 3, 22), harness.expanded(2, 3, 11))
+
+    def test_permuted_batch(self):
+        """Dimensions that no single row stride describes."""
+        x = randn(3, 4, 2, 10).transpose(0, 1)
+        self.right_packed(x, randn(4, 3, 2, 5))
+
+    def test_scalars(self):
+        self.right(randn(), randn(), randn())
+
+    def test_one_tensor_twice(self):
+        leaf = harness.leaf(randn(50))
+        out = self.function(leaf, leaf)
+        (actual,) = torch.autograd.grad(out.sum(), leaf)
+        (expected,) = torch.autograd.grad(self.reference(leaf, leaf).sum(), leaf)
+        torch.testing.assert_close(actual, expected)
+
+    @pytest.mark.parametrize("shape", [(0,), (0, 8), (3, 0)], ids=str)
+    def test_empty(self, shape):
+        gate, up = (torch.empty(shape, device=harness.DEVICE, requires_grad=True) for _ in range(2))
+        out = self.function(gate, up)
+        out.sum().backward()
+        assert out.shape == shape and gate.grad.shape == shape and up.grad.shape == shape
+        x = torch.empty((*shape[:-1], 2 * shape[-1]), device=harness.DEVICE, requires_grad=True)
+        out = self.packed_function(x)
+        out.sum().backward()
+        assert out.shape == shape and x.grad.shape == x.shape
+
+    @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+    def test_values_at_ten_thousand(self, dtype):
+        gate, up = (randn(11, 30).sign().mul(1e4).to(dtype) for _ in range(2))
+        self.right(gate, up)
+        self.right(randn(11, 30, dtype=dtype, scale=1e4), up, randn(11, 30, dtype=dtype))
+        self.right_packed(packed(gate, randn(11, 30, dtype=dtype)), randn(11, 30, dtype=dtype, scale=1e4))
+
+    @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+    def test_overflow_where_pytorch_overflows(self, dtype):
+        """In float16 the product of upstream gradient and `up` overflows; times a slope of 0 that is NaN."""
+        gate, up, upstream = (randn(9, 40, scale=1e4).to(dtype) for _ in range(3))
+        self.right(gate, up, upstream)
+
+    @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+    def test_large_negative_gates_alone(self, dtype):
+        """Nothing but the tail, so that no larger value hides its error."""
+        gate = (-3 - 2 * torch.rand(4, 50, device=harness.DEVICE)).to(dtype)
+        self.right(gate, randn(4, 50, dtype=dtype), randn(4, 50, dtype=dtype))
+
+    def test_only_one_input_wants_a_gradient(self):
+        gate, up = randn(5, 9), harness.leaf(randn(5, 9))
+        (actual,) = torch.autograd.grad(self.function(gate, up).sum(), up)
+        torch.testing.assert_close(actual, torch.autograd.grad(self.reference(gate, up).sum(), up)[0])
+
+    def test_second_backward_through_the_same_graph(self):
+        """Nothing saved may be overwritten by the first backward pass."""
+        gate, up, upstream = harness.leaf(randn(3, 21)), harness.leaf(randn(3, 21)), randn(3, 21)
+        out = self.function(gate, up)
+        first = torch.autograd.grad(out, (gate, up), upstream, retain_graph=True)
+        second = torch.autograd.grad(out, (gate, up), upstream)
+        assert all(torch.equal(a, b) for a, b in zip(first, second))
+
+    def test_repeatable(self):
+        harness.assert_bitwise_repeatable(self.function, dict(gate=randn(9, 31), up=randn(9, 31)), randn(9, 31))
+        harness.assert_bitwise_repeatable(self.packed_function, dict(x=randn(9, 62)), randn(9, 31))
+
+    def test_second_derivative_raises(self):
+        harness.assert_gradient_penalty_raises(self.function, dict(gate=randn(9), up=randn(9)))
+        harness.assert_gradient_penalty_raises(self.packed_function, dict(x=randn(2, 8)))
+
+    def test_reference_gradcheck(self):
+        harness.assert_reference_gradcheck(self.reference, randn(3, 4), randn(3, 4))
+        harness.assert_reference_gradcheck(self.packed_reference, randn(3, 8))
+
+    def test_output_is_new_and_contiguous(self):
+        gate = harness.transposed(randn(4, 6))
+        out = self.function(gate, gate)
+        assert out.is_contiguous() and out.data_ptr() != gate.data_ptr()
+
+    @pytest.mark.parametrize(
+        ("gate", "up", "error", "words"),
+        [
+            ([1.0], torch.ones(1), TypeError, "gate must be a torch.Tensor, got list"),
+            (torch.ones(1), None, TypeError, "up must be a torch.Tensor, got NoneType"),
+            (torch.ones(2), torch.ones(3), ValueError, r"up must have the shape of gate, \(2,\), got \(3,\)"),
+            (torch.ones(2, 3), torch.ones(3), ValueError, r"up must have the shape of gate, \(2, 3\), got \(3,\)"),
+            (torch.ones(2), torch.ones(2).half(), TypeError, "up must have the dtype of gate, float32, got float16"),
+            (torch.ones(2).double(), torch.ones(2).double(), TypeError, "gate must be one of float32, .*, got float64"),
+            (torch.ones(2, device="meta"), torch.ones(2), ValueError, "gate is on meta"),
+        ],
+        ids=["type", "none", "shape", "broadcast", "mixed dtypes", "dtype", "device"],
+    )
+    def test_bad_arguments(self, gate, up, error, words):
+        with pytest.raises(error, match=words):
+            self.function(_moved(gate), _moved(up))
+
+    @pytest.mark.parametrize(
+        ("x", "error", "words"),
+        [
+            ([1.0, 2.0], TypeError, "x must be a torch.Tensor, got list"),
+            (None, TypeError, "x must be a torch.Tensor, got NoneType"),
+            (torch.ones(4, 3), ValueError, r"x must have an even last dimension .* got shape \(4, 3\)"),
+            (torch.ones(()), ValueError, r"x must have at least 1 dimensions .* got shape \(\)"),
+            (torch.ones(4).long(), TypeError, "x must be one of float32, float16, bfloat16, got int64"),
+            (torch.ones(2, device="meta"), ValueError, "x is on meta"),
+        ],
+        ids=["type", "none", "odd", "scalar", "dtype", "device"],
+    )
+    def test_bad_packed_arguments(self, x, error, words):
+        with pytest.raises(error, match=words):
+            self.packed_function(_moved(x))
+
+    def test_bad_tile_size(self):
+        with pytest.raises(ValueError, match="BLOCK must be a power of two, got 100"):
+            self.forward(randn(5), randn(5), BLOCK=100)
+
+    @pytest.mark.gpu
+    def test_large(self):
+        """A shape that a model has, all of it, in bfloat16."""
+        self.right(*(randn(8192, 14336, dtype=torch.bfloat16) for _ in range(3)))
+
+    @pytest.mark.gpu
+    @pytest.mark.parametrize("shape", [(65537, 2 * 16400), (2 * ((1 << 31) + 4096),)], ids=["rows", "one row"])
+    def test_past_two_to_the_31_elements(self, shape):
+        """Only the end of the tensor is looked at: a 32-bit offset would have wrapped long before."""
+        x = torch.zeros(shape, dtype=torch.bfloat16, device=harness.DEVICE)
+        gate, up = x.view(-1, shape[-1]).chunk(2, -1)
+        gate[-1, -999:], up[-1, -999:] = randn(999), randn(999)
+        small = harness.leaf(gate[-1, -999:].clone()), harness.leaf(up[-1, -999:].clone())
+        leaf = harness.leaf(x)
+        out = self.packed_function(leaf)
+        (dx,) = torch.autograd.grad(out, leaf, torch.ones_like(out))
+        expected = self.function(*small)
+        dgate, dup = torch.autograd.grad(expected, small, torch.ones_like(expected))
+        assert torch.equal(out.view(-1)[-999:], expected)
+        actual_dgate, actual_dup = dx.view(-1, shape[-1]).chunk(2, -1)
+        assert torch.equal(actual_dgate[-1, -999:], dgate) and torch.equal(actual_dup[-1, -999:], dup)
+
+    @pytest.mark.gpu
+    def test_compiles_into_one_graph(self):
+        """No graph break, forward and backward."""
+
+        def model(x, y):
+            return self.packed_function(2 * x) + self.function(y, y + 1)
+
+        inputs = dict(x=randn(16, 64), y=randn(16, 32))
+        compiled = torch.compile(model, fullgraph=True)
+        expected, actual = (harness.gradients(f, inputs, randn(16, 32).zero_() + 1) for f in (model, compiled))
+        for name in expected:
+            torch.testing.assert_close(actual[name], expected[name])
+
+    @pytest.mark.gpu
+    def test_cuda_graph_replays(self):
+        gate, up = harness.leaf(randn(64, 128)), harness.leaf(randn(64, 128))
+
+        def step():
+            return torch.autograd.grad(self.function(gate, up).sum(), (gate, up))
+
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            step()
+        side.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = step()
+        with torch.no_grad():
+            gate.copy_(randn(64, 128))
+        graph.replay()
+        torch.cuda.synchronize()
+        for actual, expected in zip(captured, step()):
+            assert torch.equal(actual, expected)
+
+
+def _moved(value):
+    on_cpu = isinstance(value, torch.Tensor) and value.device.type == "cpu"
+    return value.to(harness.DEVICE) if on_cpu else value

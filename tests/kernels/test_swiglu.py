@@ -1,0 +1,121 @@
+"""classics/swiglu: values, gradients, hostile inputs, errors, mutants. Most tests come from `GatedUnitTests`."""
+
+import pytest
+import torch
+
+from annotated_examples.classics import swiglu as lesson
+from tests.kernels import gated_units, harness
+from tests.kernels.gated_units import GatedUnitTests, packed
+from tests.kernels.harness import DTYPES, Mutant, randn
+
+MUTANTS = [
+    Mutant("row stride of the gate ignored", "row * stride_gate", "row * n_cols", count=2),
+    Mutant("row stride of up ignored", "row * stride_up", "row * n_cols", count=2),
+    Mutant("row stride of the upstream gradient ignored", "row * stride_dout", "row * n_cols"),
+    Mutant("row stride of the packed gradient ignored", "row * stride_grad", "row * n_cols", count=2),
+    Mutant("column stride ignored", "or t.stride(-1) == 1 else t.contiguous()", "else t"),
+    Mutant(
+        "backward overwrites the gate",
+        "dgate = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)",
+        "dgate = gate.detach()",
+    ),
+    Mutant("backward overwrites up", "dup = torch.empty_like(dgate)", "dup = up.detach()"),
+    Mutant(
+        "forward overwrites up",
+        "out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)",
+        "out = up.detach()",
+    ),
+    Mutant(
+        "packed backward overwrites x", "dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)", "dx = x.detach()"
+    ),
+    Mutant("halves swapped", "return x[..., :h], x[..., h:]", "return x[..., h:], x[..., :h]"),
+    Mutant(
+        "exp over one plus exp",
+        "sigmoid = 1 / (1 + tl.exp(-gate))",
+        "sigmoid = tl.exp(gate) / (1 + tl.exp(gate))",
+        count=2,
+    ),
+    Mutant(
+        "sigmoid of the wrong sign", "sigmoid = 1 / (1 + tl.exp(-gate))", "sigmoid = 1 / (1 + tl.exp(gate))", count=2
+    ),
+    Mutant("slope without its one", "sigmoid * (1 + gate * (1 - sigmoid))", "sigmoid * (gate * (1 - sigmoid))"),
+    Mutant("slope of the sigmoid only", "sigmoid * (1 + gate * (1 - sigmoid))", "sigmoid * (1 - sigmoid)"),
+    Mutant("slope with the gate's sign lost", "(1 + gate * (1 - sigmoid))", "(1 - gate * (1 - sigmoid))"),
+    Mutant("gradient of the gate without up", "dgate = dactivation * slope", "dgate = dout * slope"),
+    Mutant("gradient of up without the gate", "dup = dout * activation", "dup = dout * sigmoid"),
+    Mutant("no overflow in float16", "dactivation = dactivation.to(tl.float16).to(tl.float32)", "pass"),
+    Mutant("grid drops the tail", "rows * triton.cdiv(n_cols, BLOCK)", "rows * max(n_cols // BLOCK, 1)"),
+    Mutant("every program does the first block", "(pid % blocks_per_row)", "(pid % 1)", count=2),
+    Mutant("mask off by one", "mask = cols < n_cols", "mask = cols < n_cols - 1", count=2),
+    Mutant("no mask on the store", "out, mask=mask)", "out)"),
+    Mutant("no mask on the gradients' store", "dup, mask=mask)", "dup)"),
+    Mutant("rounded twice", "out = gate * sigmoid * up", "out = (gate * sigmoid).to(tl.bfloat16).to(tl.float32) * up"),
+    Mutant("second derivative is silently wrong", "    @once_differentiable\n", "", count=2),
+]
+
+
+def check(module):
+    """Everything a mutant has to get past."""
+    separate, reference = module.swiglu, lesson.swiglu_reference
+    for scale in (1, 100):
+        inputs = dict(gate=harness.nan_fenced(randn(3, 21, scale=scale)), up=harness.nan_fenced(randn(3, 21)))
+        harness.assert_right(separate, reference, inputs, randn(3, 21))
+    harness.assert_right(separate, reference, dict(gate=randn(2, 1030), up=randn(2, 1030)), harness.expanded(2, 1030))
+    inputs = dict(gate=harness.sliced(randn(3, 9)), up=harness.transposed(randn(3, 9)))
+    harness.assert_right(separate, reference, inputs, harness.sliced(randn(3, 9)))
+    harness.assert_right(module.swiglu_packed, lesson.swiglu_packed_reference, dict(x=randn(3, 18)), randn(3, 9))
+    halves = [randn(5, 9, scale=1e4).half() for _ in range(3)]
+    harness.assert_right(separate, reference, dict(gate=halves[0], up=halves[1]), halves[2])
+    stores_stay_inside(module)
+    harness.assert_gradient_penalty_raises(separate, dict(gate=randn(9), up=randn(9)))
+
+
+def stores_stay_inside(module):
+    """Outputs are cut out of larger pieces of memory: what lies behind them must survive."""
+    out, dgate, dup = (torch.full((64,), 7.0, device=harness.DEVICE) for _ in range(3))
+    x = randn(10)
+    module.swiglu_forward_kernel[(3,)](x, x, out, 10, 10, 10, BLOCK=4)
+    module.swiglu_backward_kernel[(3,)](x, x, x, dgate, dup, 10, 10, 10, 10, 10, BLOCK=4)
+    for written in (out, dgate, dup):
+        assert torch.equal(written[10:], torch.full_like(written[10:], 7.0)), "wrote behind the end"
+
+
+def test_check_passes():
+    check(lesson)
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
+def test_mutant_is_caught(mutant, tmp_path):
+    harness.assert_caught(lesson, mutant, check, tmp_path)
+
+
+class TestSwiGLU(GatedUnitTests):
+    function = staticmethod(lesson.swiglu)
+    packed_function = staticmethod(lesson.swiglu_packed)
+    reference = staticmethod(lesson.swiglu_reference)
+    packed_reference = staticmethod(lesson.swiglu_packed_reference)
+    forward = staticmethod(lesson.swiglu_forward)
+
+    @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+    def test_infinities_and_nan(self, dtype):
+        gate, up = gated_units.special_pairs(dtype)
+        self.right(gate, up, torch.ones_like(gate))
+        self.right_packed(packed(gate, up), torch.full_like(gate, float("inf")))
+
+    def test_small_tiles_are_the_same(self):
+        """Several blocks a row, given by keyword, against one block."""
+        gate, up, dout = randn(3, 37), randn(3, 74)[:, :37], randn(3, 37)
+        x = packed(gate, up)
+        assert torch.equal(lesson.swiglu_forward(gate, up, BLOCK=8), lesson.swiglu_forward(gate, up))
+        for small, large in zip(
+            lesson.swiglu_backward(dout, gate, up, BLOCK=8), lesson.swiglu_backward(dout, gate, up)
+        ):
+            assert torch.equal(small, large)
+        assert torch.equal(
+            lesson.swiglu_packed_backward(dout, x, BLOCK=8), packed(*lesson.swiglu_backward(dout, gate, up))
+        )
+
+    def test_cost_counts_every_byte_once(self):
+        cost = lesson.cost((3, 5), torch.float32)
+        assert (cost["forward"]["bytes_read"], cost["forward"]["bytes_written"]) == (120, 60)
+        assert (cost["backward"]["bytes_read"], cost["backward"]["bytes_written"]) == (180, 120)
