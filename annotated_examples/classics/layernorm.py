@@ -10,18 +10,20 @@ Going back, the gradient of a row needs two averages over that row,
 
 [[eq: LN-X]]
 
-while the gradients of the parameters are sums over all **rows**: [[tag: LN-gamma]] and [[tag: LN-beta]]. The first kind of
-sum stays inside a program. The second kind crosses all of them, and that is what makes the backward pass interesting.
+while the gradients of the parameters are sums over all **rows**: [[tag: LN-gamma]] and [[tag: LN-beta]]. The first
+kind of sum stays inside a program. The second kind crosses all of them, and that is what makes the backward pass
+interesting.
 
-**What it costs.** Forward reads `x` and writes `y`. Backward reads `dy` and `x` and writes `dx`. In bfloat16 this is 4 and
-6 bytes an element, with about ten operations on each. An H200 can do hundreds of operations in the time it takes to
-move 4 bytes, so memory decides and the floor is `bytes / bandwidth`. Only one thing can cost much more: moving a row
-twice. Everything below is about moving it once.
+**What it costs.** Forward reads `x` and writes `y`. Backward reads `dy` and `x` and writes `dx`. In bfloat16 this is
+4 and 6 bytes an element, with about ten operations on each. An H200 can do hundreds of operations in the time it
+takes to move 4 bytes, so memory decides and the floor is `bytes / bandwidth`. Only one thing can cost much more:
+moving a row twice. Everything below is about moving it once.
 
-**Contract.** `x` has any shape, and rows of any length along its last dimension: float32, float16 or bfloat16, any strides.
-`weight` and `bias` are optional vectors as long as a row; each may have another of these dtypes than `x` (float32
-parameters beside bfloat16 activations are common). The result has the dtype of `x`. All arithmetic is float32. No
-input is ever written to, the upstream gradient included: in a pre-norm transformer the residual branch still needs it.
+**Contract.** `x` has any shape, and rows of any length along its last dimension: float32, float16 or bfloat16, any
+strides. `weight` and `bias` are optional vectors as long as a row; each may have another of these dtypes than `x`
+(float32 parameters beside bfloat16 activations are common). The result has the dtype of `x`. All arithmetic is
+float32. No input is ever written to, the upstream gradient included: in a pre-norm transformer the residual branch
+still needs it.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -40,8 +42,8 @@ from torch.autograd.function import once_differentiable
 
 # ## Reference
 #
-# The formula, spelled out in PyTorch. In float64 it is what the kernels are measured against. `eps` stands **inside** the
-# root: it keeps a constant row, whose variance is zero, from being divided by zero.
+# The formula, spelled out in PyTorch. In float64 it is what the kernels are measured against. `eps` stands **inside**
+# the root: it keeps a constant row, whose variance is zero, from being divided by zero.
 def layernorm_reference(x, weight=None, bias=None, eps=1e-5):
     centred = x - x.mean(dim=-1, keepdim=True)
     rstd = 1 / torch.sqrt(centred.pow(2).mean(dim=-1, keepdim=True) + eps)
@@ -97,19 +99,26 @@ def layernorm_forward_kernel(
     # `centred[0] = [-3, -1, -1, 1, 1, 3, 0, 0]`.
     centred = tl.where(column_mask[None, :], x - mean[:, None], 0.0)
 
-    # [[tag: LN-rstd]], one over the standard deviation: `variance[0] = 4.0` and `rstd[0] = 0.50`. Subtracting first
-    # matters. The shortcut $E[x^2] - E[x]^2$ saves nothing here, the row is in registers anyway, and for a row around
-    # 10000 it subtracts two numbers near 10⁸ whose float32 spacing is 8: nothing of a variance of 1 would be left.
-    variance = tl.sum(centred * centred, axis=1) / N
+    # Rounding has left the mean slightly off. Centred numbers are small, so their own mean tells by how much; usually
+    # it is nothing: `residual[0] = 0`. Around a mean of 10000 it is worth more than PyTorch's own error.
+    residual = tl.sum(centred, axis=1) / N
+
+    # [[tag: LN-shift]], the variance from numbers that are shifted to about zero: `variance[0] = 4.0`. The same
+    # identity without the shift, $E[x^2] - E[x]^2$, saves nothing, since the row is in registers anyway. And for a
+    # row around 10000 it subtracts two numbers near 10⁸, where float32 is spaced by 8: nothing of a variance of 1
+    # would be left.
+    variance = tl.sum(centred * centred, axis=1) / N - residual * residual
+
+    # [[tag: LN-rstd]], one over the standard deviation: `rstd[0] = 0.50`.
     rstd = 1.0 / tl.sqrt(variance + eps)
 
     # Backward needs both. Two numbers a row are cheap to keep; the normalised row isn't kept, it is made again.
-    tl.store(mean_ptr + rows, mean, mask=row_mask)
+    tl.store(mean_ptr + rows, mean + residual, mask=row_mask)
     tl.store(rstd_ptr + rows, rstd, mask=row_mask)
 
     # [[tag: LN-Y]]. Weight and bias are optional. `None` is a compile-time constant, so a version without them holds no
     # trace of these lines. Here `pid=0: y[0, :6] = [-1.5, -1.0, 0.5, 0.5, 1.5, 0.5]`.
-    y = centred * rstd[:, None]
+    y = (centred - residual[:, None]) * rstd[:, None]
     if weight_ptr is not None:
         y *= tl.load(weight_ptr + columns, mask=column_mask, other=0.0).to(tl.float32)[None, :]
     if bias_ptr is not None:
@@ -119,11 +128,12 @@ def layernorm_forward_kernel(
 
 # ## Forward: rows longer than a block
 #
-# There is a limit to what the registers of one program hold. A longer row goes through in chunks, twice: once for mean and
-# deviation, once for the result. The second time it comes from the L2 cache, because it has just been there.
+# There is a limit to what the registers of one program hold. A longer row goes through in chunks, twice: once for
+# mean and deviation, once for the result. The second time it comes from the L2 cache, because it has just been there.
 #
-# One row is left to one program. Mean and sum of squares of the row so far are merged with those of the next chunk. The
-# formula for that, [[tag: LN-merge]], only ever subtracts means, so it is as stable as the two steps above.
+# One row is left to one program. Mean and sum of squares of the row so far are merged with those of the next chunk by
+# [[tag: LN-merge]], which needs no difference of large numbers. To be as exact as the kernel above, everything is
+# counted from `shift`, a number near the mean ([[tag: LN-shift]] allows any): the mean of the first chunk.
 @triton.jit
 def layernorm_forward_chunked_kernel(
     x_ptr,
@@ -141,30 +151,34 @@ def layernorm_forward_chunked_kernel(
     x_ptr += row * stride_xm
     y_ptr += row * N
 
-    # The row so far: its mean, and the sum of its squared deviations from that mean. Nothing yet.
+    # In the example a row of 6 takes two chunks of 4; `shift = 3` is the mean of the first.
+    columns = tl.arange(0, BLOCK_N)
+    shift = tl.sum(tl.load(x_ptr + columns, mask=columns < N, other=0.0).to(tl.float32), axis=0) / BLOCK_N
+
+    # The row so far: its mean, counted from `shift`, and the sum of its squared deviations from that mean.
     mean = 0.0
     squares = 0.0
     for start in tl.range(0, N, BLOCK_N):
-        # In the example a row of 6 takes two chunks of 4. The second is half full:
-        # `pid=0, start=4: column_mask = [1, 1, 0, 0]` and `start=4: count = 2`.
+        # The second chunk is half full: `start=4: column_mask = [1, 1, 0, 0]` and `start=4: count = 2`.
         columns = start + tl.arange(0, BLOCK_N)
         column_mask = columns < N
         count = tl.minimum(N - start, BLOCK_N)
         # `evict_last` asks the L2 cache to keep these lines, since they will be needed again.
         x = tl.load(x_ptr + columns, mask=column_mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        shifted = tl.where(column_mask, x - shift, 0.0)
 
-        # The chunk alone, in two steps: `start=0: chunk_mean = 3` and `start=4: chunk_mean = 6`.
-        chunk_mean = tl.sum(x, axis=0) / count
-        centred = tl.where(column_mask, x - chunk_mean, 0.0)
+        # The chunk alone, in two steps: `start=0: chunk_mean = 0` and `start=4: chunk_mean = 3`, counted from `shift`.
+        chunk_mean = tl.sum(shifted, axis=0) / count
+        centred = tl.where(column_mask, shifted - chunk_mean, 0.0)
         # Then [[tag: LN-merge]]: `start=0: squares = 8` alone, and `start=4: squares = 24` with the second chunk.
         difference = chunk_mean - mean
         share = count / (start + count)
         squares += tl.sum(centred * centred, axis=0) + difference * difference * start * share
-        # The mean moves towards the chunk's mean by the chunk's share: `start=0: mean = 3`, `start=4: mean = 4`.
+        # The mean moves towards the chunk's mean by the chunk's share: `start=0: mean = 0`, `start=4: mean = 1`.
         mean += difference * share
 
     rstd = 1.0 / tl.sqrt(squares / N + eps)
-    tl.store(mean_ptr + row, mean)
+    tl.store(mean_ptr + row, shift + mean)
     tl.store(rstd_ptr + row, rstd)
 
     # Second trip over the row: [[tag: LN-Y]]. These lines won't be needed again, and say so with `evict_first`.
@@ -172,7 +186,7 @@ def layernorm_forward_chunked_kernel(
         columns = start + tl.arange(0, BLOCK_N)
         column_mask = columns < N
         x = tl.load(x_ptr + columns, mask=column_mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
-        y = (x - mean) * rstd
+        y = (x - shift - mean) * rstd
         if weight_ptr is not None:
             y *= tl.load(weight_ptr + columns, mask=column_mask, other=0.0).to(tl.float32)
         if bias_ptr is not None:
@@ -182,13 +196,13 @@ def layernorm_forward_chunked_kernel(
 
 # ## Backward: one trip for all three gradients
 #
-# `dx` is a matter of one row. `dweight` and `dbias` are sums over all rows ([[tag: LN-gamma]], [[tag: LN-beta]]), so every
-# program would have to add to the same numbers. Atomic additions would do that, in whatever order the programs happen
-# to finish; floating-point sums depend on their order, and the same step would give other bits every time.
+# `dx` is a matter of one row. `dweight` and `dbias` are sums over all rows ([[tag: LN-gamma]], [[tag: LN-beta]]), so
+# every program would have to add to the same numbers. Atomic additions would do that, in whatever order the programs
+# happen to finish; floating-point sums depend on their order, and the same step would give other bits every time.
 #
 # Instead there are only as many programs as fit on the card at once, and each walks over many rows. It sums its share
-# of `dweight` and `dbias` in registers and writes it once, at the end, into a row of its own. A second, small kernel adds
-# up these partial sums. Nothing is zeroed, nothing is contended, and the same call gives the same bits.
+# of `dweight` and `dbias` in registers and writes it once, at the end, into a row of its own. A second, small kernel
+# adds up these partial sums. Nothing is zeroed, nothing is contended, and the same call gives the same bits.
 @triton.jit
 def layernorm_backward_kernel(
     dy_ptr,
@@ -218,8 +232,9 @@ def layernorm_backward_kernel(
     dweight = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     dbias = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
 
-    # Two programs share three tiles of two rows here: program 0 takes tiles 0 and 2, program 1 takes tile 1. The loop is
-    # software-pipelined: while one tile is worked on, the next `NUM_STAGES` − 1 are already on their way from memory.
+    # Two programs share three tiles of two rows here: program 0 takes tiles 0 and 2, program 1 takes tile 1. The loop
+    # is software-pipelined: while one tile is worked on, the next `NUM_STAGES` − 1 are already on their way from
+    # memory.
     for tile in tl.range(pid, tl.cdiv(M, BLOCK_M), tl.num_programs(0), num_stages=NUM_STAGES):
         # `pid=0, tile=2: rows = [4, 5]`: row 5 is past the end and is masked off.
         rows = (tile * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
@@ -234,8 +249,8 @@ def layernorm_backward_kernel(
         # hold rubbish here, but `dy` is zero there, and everything below is multiplied by it or masked.
         normalised = (x - mean[:, None]) * rstd[:, None]
 
-        # [[tag: LN-gamma]] and [[tag: LN-beta]], the share of these rows. After both of its tiles, program 0 has seen rows
-        # 0, 1 and 4: `pid=0, tile=2: dbias[0, :6] = [2, 1, -1, 0, 1, 1]`.
+        # [[tag: LN-gamma]] and [[tag: LN-beta]], the share of these rows. After both of its tiles, program 0 has seen
+        # rows 0, 1 and 4: `pid=0, tile=2: dbias[0, :6] = [2, 1, -1, 0, 1, 1]`.
         dweight += dy * normalised
         dbias += dy
 
@@ -260,9 +275,9 @@ def layernorm_backward_kernel(
 
 # ## Backward: rows longer than a block
 #
-# The accumulators of a long row don't fit in registers beside the row. So the work is split: this kernel makes `dx` row by
-# row, in chunks, and the next one sums `dweight` and `dbias` column by column. The price is that the second kernel reads
-# `dy` and `x` once more.
+# The accumulators of a long row don't fit in registers beside the row. So the work is split: this kernel makes `dx`
+# row by row, in chunks, and the next one sums `dweight` and `dbias` column by column. The price is that the second
+# kernel reads `dy` and `x` once more.
 @triton.jit
 def layernorm_backward_chunked_kernel(
     dy_ptr,
@@ -283,16 +298,18 @@ def layernorm_backward_chunked_kernel(
     mean = tl.load(mean_ptr + row)
     rstd = tl.load(rstd_ptr + row)
 
-    # First trip: the two sums of [[tag: LN-X]]. They are kept a lane apart, and added across the lanes once, afterwards.
+    # First trip: the two sums of [[tag: LN-X]]. They are kept a lane apart, and added across the lanes once,
+    # afterwards.
     average = tl.zeros((BLOCK_N,), tl.float32)
     projection = tl.zeros((BLOCK_N,), tl.float32)
     for start in tl.range(0, N, BLOCK_N):
         columns = start + tl.arange(0, BLOCK_N)
         column_mask = columns < N
-        dnormalised = tl.load(dy_ptr + columns, mask=column_mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        dy = tl.load(dy_ptr + columns, mask=column_mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
         x = tl.load(x_ptr + columns, mask=column_mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        dnormalised = dy
         if weight_ptr is not None:
-            dnormalised *= tl.load(weight_ptr + columns, mask=column_mask, other=0.0).to(tl.float32)
+            dnormalised = dy * tl.load(weight_ptr + columns, mask=column_mask, other=0.0).to(tl.float32)
         average += dnormalised
         projection += dnormalised * (x - mean) * rstd
     # The same numbers as before: `pid=0: c_average = 0.167` and `pid=0: c_projection = -0.25`.
@@ -303,10 +320,11 @@ def layernorm_backward_chunked_kernel(
     for start in tl.range(0, N, BLOCK_N):
         columns = start + tl.arange(0, BLOCK_N)
         column_mask = columns < N
-        dnormalised = tl.load(dy_ptr + columns, mask=column_mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        dy = tl.load(dy_ptr + columns, mask=column_mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
         x = tl.load(x_ptr + columns, mask=column_mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        dnormalised = dy
         if weight_ptr is not None:
-            dnormalised *= tl.load(weight_ptr + columns, mask=column_mask, other=0.0).to(tl.float32)
+            dnormalised = dy * tl.load(weight_ptr + columns, mask=column_mask, other=0.0).to(tl.float32)
         dx = rstd * (dnormalised - c_average - (x - mean) * rstd * c_projection)
         tl.store(dx_ptr + columns, dx, mask=column_mask)
 
@@ -353,9 +371,9 @@ def layernorm_backward_columns_kernel(
 
 # ## Backward: adding up the partial sums
 #
-# One program per block of columns reads the partial sums of all `P` programs, tile after tile, always in the same order.
-# They are few and have just been written, so they come from the L2 cache. The result is rounded to the dtype of the
-# parameter here, once.
+# One program per block of columns reads the partial sums of all `P` programs, tile after tile, always in the same
+# order. They are few and have just been written, so they come from the L2 cache. The result is rounded to the dtype
+# of the parameter here, once.
 @triton.jit
 def layernorm_backward_sum_kernel(
     partial_dweight_ptr,
@@ -372,7 +390,8 @@ def layernorm_backward_sum_kernel(
     dweight = tl.zeros((BLOCK_P, BLOCK_N), tl.float32)
     dbias = tl.zeros((BLOCK_P, BLOCK_N), tl.float32)
     for start in tl.range(0, P, BLOCK_P):
-        # Two programs left partial sums, and a tile holds four rows of them: `pid=0, start=0: share_mask = [1, 1, 0, 0]`.
+        # Two programs left partial sums, and a tile holds four rows of them:
+        # `pid=0, start=0: share_mask = [1, 1, 0, 0]`.
         shares = start + tl.arange(0, BLOCK_P)
         share_mask = shares < P
         offsets = shares[:, None] * N + columns[None, :]
@@ -397,8 +416,8 @@ def as_rows(x):
 
 
 # Tile sizes follow from the row length: whole rows up to 32768 elements forward, up to 16384 backward, where two
-# accumulators sit beside the row. A thread should hold enough elements to load 16 bytes at a time, and few enough to leave
-# registers for the rest.
+# accumulators sit beside the row. A thread should hold enough elements to load 16 bytes at a time, and few enough to
+# leave registers for the rest.
 def forward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     BLOCK_N = BLOCK_N or min(triton.next_power_of_2(N), 32768)
     BLOCK_M = BLOCK_M or max(1, 2048 // BLOCK_N)
@@ -496,8 +515,8 @@ def multiprocessors(x):
 
 # ## Joining autograd
 #
-# `x` itself is saved, not the normalised row: it is in memory anyway, kept by the layer before. `once_differentiable` makes
-# a second derivative raise. Without it a gradient penalty would silently lose its term here.
+# `x` itself is saved, not the normalised row: it is in memory anyway, kept by the layer before. `once_differentiable`
+# makes a second derivative raise. Without it a gradient penalty would silently lose its term here.
 class LayerNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, bias, eps):
@@ -549,8 +568,8 @@ def layernorm(x, weight=None, bias=None, eps=1e-5):
 
 # ## In the place of a module
 #
-# `apply_layernorm(module, x)` computes what `module(x)` does. A `normalized_shape` of several dimensions is one long row.
-# Some models call their epsilon `variance_epsilon`.
+# `apply_layernorm(module, x)` computes what `module(x)` does. A `normalized_shape` of several dimensions is one long
+# row. Some models call their epsilon `variance_epsilon`.
 def apply_layernorm(module, x):
     """`module(x)` for an `nn.LayerNorm`, or for any module with `weight`, `bias` and `eps` or `variance_epsilon`.
 
@@ -582,9 +601,9 @@ def apply_layernorm(module, x):
 
 # ## A run small enough to watch
 #
-# Five rows of six, in blocks of two rows and eight columns; then the same rows in chunks of four. The upstream gradient is
-# not the same everywhere: for a constant one (and no weight) `dx` is exactly zero, whatever the kernel does, because
-# shifting a whole row changes nothing. An example like that could not show a mistake.
+# Five rows of six, in blocks of two rows and eight columns; then the same rows in chunks of four. The upstream
+# gradient is not the same everywhere: for a constant one (and no weight) `dx` is exactly zero, whatever the kernel
+# does, because shifting a whole row changes nothing. An example like that could not show a mistake.
 def EXAMPLE():
     make = lambda rows: torch.tensor(rows, dtype=torch.float32, device=device.DEVICE)  # noqa: E731
     x = make([[1, 3, 3, 5, 5, 7], [0, 1, 2, 3, 4, 8], [2, -2, 0, 1, -1, 0], [9, 7, 7, 5, 5, 3], [0, 0, 6, 6, 0, 0]])
@@ -598,8 +617,8 @@ def EXAMPLE():
 
 # ## Cost and benchmark
 #
-# Bytes that must move and operations that must run, per pass, with weight and bias of the dtype of `x`. Mean and rstd are
-# 4 bytes each a row. The partial sums of the backward pass are scratch and not counted.
+# Bytes that must move and operations that must run, per pass, with weight and bias of the dtype of `x`. Mean and rstd
+# are 4 bytes each a row. The partial sums of the backward pass are scratch and not counted.
 def cost(shape, dtype):
     numel, N = torch.Size(shape).numel(), shape[-1]
     statistics = 2 * 4 * (numel // N)
@@ -630,8 +649,8 @@ def liger():
 
 
 BENCH = dict(
-    shapes=[(32768, 4096), (8192, 8192), (65536, 1024)]
-    + [(16384, 768), (16384, 1000), (16384, 1536), (16384, 2880), (16384, 4097), (16384, 5120), (8192, 12288), (8192, 18432)],
+    shapes=[(32768, 4096), (8192, 8192), (65536, 1024)]  # then widths of models, and two odd ones
+    + [(16384, N) for N in (768, 1536, 2880, 5120, 12288, 18432, 1000, 4097)],
     dtypes=[torch.bfloat16],
     inputs=bench_inputs,
     ours=layernorm,
