@@ -1,0 +1,94 @@
+"""Recorded runs of kernels: watch them, and check every number that a comment quotes.
+
+A kernel file has a function `EXAMPLE()` that builds small inputs and calls the launchers. It is run once in Triton's
+interpreter, unchanged, and every statement of every program is recorded (`recorder`), kept by content (`store`), searched
+for races, unwritten outputs and the bytes it moves (`proof`), shown on the page (`page`) or in the terminal (`terminal`).
+
+## Numbers in comments
+
+A span in backticks of the form
+
+    [pid=P[, P2]] [, k=n ...]: EXPRESSION = LITERAL
+
+in a comment inside a jitted function is a claim about the recorded run (`quotes`):
+
+- It is about EXAMPLE's first launch of that kernel (of a helper: the first launch that calls it). `launch=1` picks the
+  second one.
+- `pid=P` or `pid=(P, P2)` names the program. It stays in force until the next `pid=` in the same function; before the
+  first one it is program 0. `k=n` picks an iteration of the loop over `k`, for this claim alone.
+- It holds right after the first statement, at or below the comment, that assigns one of the names in EXPRESSION. If there
+  is none, after the last statement above it. A comment behind code is about that code.
+- EXPRESSION is Python: names, indices, arithmetic, `.shape`, and `len min max sum abs any all`. Pointers are element
+  offsets from the start of their tensor. A mask is 1 and 0.
+- LITERAL is a number, True, False, inf, or a (nested) list; `...` leaves out the middle. A whole number has to be exact,
+  another one right to the digits that are written.
+- Lanes that a load without `other` masks off are undefined, so they can't be quoted; neither can NaN.
+
+Outside jitted functions a claim names its kernel: `layernorm_kernel, pid=2: rows = [4, 5]`.
+
+These are errors: a claim that doesn't hold; a span with `= number` that can't be evaluated, anywhere in the file's
+comments (quote a keyword argument without its value); a list of numbers, `name = number`, or a sentence with "program 7"
+and another number, outside backticks inside a jitted function; fewer than 8 claims in a file of `classics`.
+
+## What else a recording proves
+
+An access outside a tensor; two programs that meet at one element, one of them storing, without an atomic or a lock; an
+element of an allocated output that nobody wrote; a read of memory that nobody wrote; `cost(**EXAMPLE())` that differs
+from the distinct bytes that EXAMPLE's first call in each direction reads and writes (scratch between its launches is left
+out). Each is a `Problem` with file and line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from academy.problems import Problem
+
+
+def check(paths: Iterable[str | Path] | None = None) -> list[Problem]:
+    """Everything wrong with the quoted numbers and the recorded runs of kernel files; empty if all is well.
+
+    paths: files (others than kernel files with an EXAMPLE are passed over); None for all of `annotated_examples`.
+    """
+    from academy.traces import quotes, store
+
+    files = store.kernel_files() if paths is None else [Path(path).resolve() for path in paths]
+    files = [path for path in files if path.suffix == ".py" and store.has_example(path)]
+    problems = []
+    for path, recording in store.load(files).items():
+        shown = store.shorten(path)
+        proven = _proven(path, shown, recording)
+        problems += proven
+        if recording.data["error"] is None:
+            problems += quotes.check(path, shown, recording)
+    return problems
+
+
+def _proven(path: Path, shown: str, recording) -> list[Problem]:
+    """Findings of the recording, and where `cost` disagrees with it."""
+    lines = path.read_text().split("\n")
+    entries = [entry for entry in [recording.data["error"], *recording.data["findings"]] if entry]
+    problems = [
+        Problem(entry["file"], recording.line(entry["file"], entry["line"]), 1, entry["message"]) for entry in entries
+    ]
+    line = next((number for number, text in enumerate(lines, 1) if text.startswith("def cost(")), None)
+    if line is None or recording.data["error"]:
+        return problems
+    cost, traffic = recording.data["cost"], recording.data["traffic"]
+    if cost is None:
+        message = (
+            "EXAMPLE() has to return the keyword arguments for cost(), so that it can be compared with the recording"
+        )
+        return [*problems, Problem(shown, line, 1, message, lines[line - 1])]
+    for direction in sorted(set(cost) | set(traffic)):
+        if direction not in cost or direction not in traffic:
+            where = "cost() has no entry" if direction not in cost else "EXAMPLE runs nothing"
+            problems.append(Problem(shown, line, 1, f"{where} for {direction}", lines[line - 1]))
+            continue
+        for kind in ("bytes_read", "bytes_written"):
+            said, seen = cost[direction].get(kind), traffic[direction][kind]
+            if said != seen:
+                message = f"cost() says {said} {kind} for {direction}; the recorded run moves {seen} distinct ones"
+                problems.append(Problem(shown, line, 1, message, lines[line - 1]))
+    return problems

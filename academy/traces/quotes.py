@@ -1,0 +1,393 @@
+"""Check the numbers that kernel comments quote. The rules stand in `academy.traces`."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+
+from academy.problems import Problem
+from academy.traces.recording import Pointer, Recording, Step
+
+#: Fewest checked claims in a file of `annotated_examples/classics`.
+FLOOR = 8
+
+_SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+_NUMBER = r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_SELECTOR = re.compile(
+    r"\s*(?:(?P<kernel>[A-Za-z_]\w*)\s*(?:,\s*|(?=:)))?(?P<pairs>(?:\w+\s*=\s*(?:-?\d+|\([-\d\s,]*\))\s*,?\s*)*):(?P<body>.*)$",
+    re.S,
+)
+_PAIR = re.compile(r"(\w+)\s*=\s*(-?\d+|\([-\d\s,]*\))")
+_CLAIM = re.compile(
+    rf"\s*(?P<left>[^=<>!]+?)\s*=\s*(?P<right>{_NUMBER}|[\[(].*[\])]|True|False|[-+]?inf|[-+]?nan)\s*$", re.S
+)
+# `= 4`, `other=0.0`, `= [8`: an assignment of a number, not `2 * x`, `==` or `x <= 4`.
+_ASSIGNMENT = re.compile(
+    rf"(?<![=<>!+\-*/%&|^:])=(?!=)\s*(?:[\[(]\s*)?{_NUMBER}(?![\w.])(?!\s*(?:[-+*/@%<>=&|^~]|if\b))"
+)
+_LIST = re.compile(rf"\[\s*{_NUMBER}(?:\s*,\s*(?:{_NUMBER}|\.\.\.|…))+\s*\]")
+_BARE_ASSIGNMENT = re.compile(rf"(?<![=<>!+\-*/%&|^:\w])(\w+)\s*=\s*({_NUMBER})(?![\w.%])")
+_PROGRAM_NUMBER = r"(?:\d+|\(\s*\d+(?:\s*,\s*\d+)+\s*\))"
+_PROGRAMS = re.compile(rf"\b[Pp]rograms?\s+{_PROGRAM_NUMBER}(?:\s*(?:,|and|or|to|,\s*and)\s*{_PROGRAM_NUMBER})*")
+_BARE_NUMBER = re.compile(r"(?<![\w.\-²³×·^/])\d+(?:\.\d+)?(?![\w\-²³%×·^/]|\.\d)")
+_BUILTINS = {"len": len, "min": min, "max": max, "sum": sum, "abs": abs, "any": any, "all": all}
+
+
+@dataclass
+class Comment:
+    """A run of whole-line comments, or one behind code. text: without `#`. places: (line, column) of each character."""
+
+    text: str
+    places: list[tuple[int, int]]
+    line: int
+    trailing: bool
+
+
+@dataclass(frozen=True)
+class Claim:
+    """`pid=13, k=1: offs_am = [8, 9]`. anchor: the line from which its statement is looked for."""
+
+    line: int
+    col: int
+    anchor: int
+    function: str
+    pid: tuple[int, int, int]
+    loops: dict[str, int] = field(hash=False)
+    launch: int
+    left: str
+    right: str
+    span: str
+
+
+def check(path: Path, shown: str, recording: Recording) -> list[Problem]:
+    """Everything wrong with the numbers in one file's comments. shown: the path for messages."""
+    text = path.read_text()
+    claims, problems = parse(text, shown)
+    checked = 0
+    for claim in claims:
+        message = evaluate(claim, recording, text)
+        checked += message is None
+        if message:
+            problems.append(_problem(shown, text, claim.line, claim.col, f"`{claim.span}`: {message}"))
+    if "classics" in path.parts and checked < FLOOR:
+        problems.append(_problem(shown, text, 1, 1, f"{checked} numbers are quoted and hold; a classic needs {FLOOR}"))
+    return problems
+
+
+def parse(text: str, shown: str = "") -> tuple[list[Claim], list[Problem]]:
+    """The claims in a file, and what is wrong with the way numbers are written in its comments."""
+    functions = jitted_functions(text)
+    claims, problems, pids = [], [], {}
+    for comment in comments(text):
+        function = next((f for f in functions if _first_line(f) <= comment.line <= f.end_lineno), None)
+        for match in _SPAN.finditer(comment.text):
+            place = comment.places[match.start(1)]
+            try:
+                claim = _claim(match[1], place, comment, function, functions, pids)
+            except ValueError as error:
+                problems.append(_problem(shown, text, *place, f"`{' '.join(match[1].split())}`: {error}"))
+            else:
+                claims += [claim] if claim else []
+        if function is not None:
+            problems += [_problem(shown, text, *place, message) for place, message in _bare(comment)]
+    return claims, problems
+
+
+def _claim(span, place, comment: Comment, function, functions, pids: dict[str, tuple]) -> Claim | None:
+    """The claim in a backticked span, or None if it is plain code. Raises ValueError for a number nobody can check."""
+    selector = _SELECTOR.match(span)
+    kernel, pairs, body = None, {}, span
+    if selector and (selector["pairs"] or selector["kernel"] in {f.name for f in functions}):
+        kernel, body = selector["kernel"], selector["body"]
+        pairs = {name: ast.literal_eval(value) for name, value in _PAIR.findall(selector["pairs"])}
+    parts = _CLAIM.match(body)
+    if parts is None:
+        if _ASSIGNMENT.search(body) or (pairs and "=" not in body):
+            raise ValueError(
+                "a number after `=` has to be checkable: write `[pid=P, k=n:] expression = literal`, and quote a keyword "
+                "argument without its value"
+            )
+        return None
+    if kernel is None:
+        if function is None:
+            raise ValueError(
+                "outside a jitted function a number names its kernel, `kernel_name, pid=P: expression = literal`; quote a "
+                "keyword argument or a default without its value"
+            )
+        kernel = function.name
+    try:
+        ast.parse(parts["left"].strip(), mode="eval")
+        _literal(parts["right"])
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(getattr(error, "msg", None) or str(error)) from None
+    if "pid" in pairs:
+        pid = pairs.pop("pid")
+        pids[kernel] = (*(pid if isinstance(pid, tuple) else (pid,)), 0, 0)[:3]
+    anchor = _statement_line(function, comment.line) if comment.trailing and function else comment.line
+    if function is None or kernel != function.name:
+        anchor = 0
+    launch = pairs.pop("launch", 0)
+    pid, span = pids.get(kernel, (0, 0, 0)), " ".join(span.split())
+    return Claim(*place, anchor, kernel, pid, pairs, launch, parts["left"].strip(), parts["right"], span)
+
+
+# ---- evaluation -----------------------------------------------------------------------------------------------------
+
+
+def evaluate(claim: Claim, recording: Recording, text: str) -> str | None:
+    """What is wrong with a claim about the recorded run, or None."""
+    try:
+        got = computed(claim, recording, text)
+    except LookupError as error:
+        return error.args[0]
+    return None if same(got, claim.right) else f"the kernel computes {_text(got)}"
+
+
+def computed(claim: Claim, recording: Recording, text: str):
+    """What the kernel computes for the left side. Raises LookupError, with a sentence, if there is no such value."""
+    launch = _launch(claim, recording)
+    steps = recording.steps(launch, claim.pid)
+    if steps is None:
+        raise LookupError(f"there is no program {claim.pid} in the grid {tuple(launch['grid'])}")
+    names = {node.id for node in ast.walk(ast.parse(claim.left, mode="eval")) if isinstance(node, ast.Name)}
+    names -= set(_BUILTINS)
+    states = _states(steps, claim.function)
+    if claim.loops:
+        states = _inside(states, claim, recording, text)
+        if not states:
+            selected = ", ".join(f"{name}={value}" for name, value in claim.loops.items())
+            raise LookupError(f"no loop of {claim.function} gets to {selected} in program {claim.pid}")
+    variables = _moment(states, claim.anchor, names)
+    if variables is None:
+        missing = sorted(names - set().union(*(set(v) for _, v in states))) or sorted(names)
+        raise LookupError(f"{', '.join(missing)} has no value here in program {claim.pid} of the recorded run")
+    values = {name: _plain(recording.value(variables[name])) for name in names}
+    try:
+        got = eval(claim.left, {"__builtins__": _BUILTINS}, values)  # the project's own comments, numbers only
+    except Exception as error:
+        raise LookupError(f"{type(error).__name__}: {error}") from error
+    if _undefined(got, states):
+        raise LookupError("these lanes are masked off in a load without `other`: on a GPU their content is undefined")
+    return got
+
+
+def _launch(claim: Claim, recording: Recording) -> dict:
+    launches = [launch for launch in recording.launches if _runs(recording, launch, claim.function)]
+    own = [launch for launch in launches if launch["kernel"] == claim.function] or launches
+    if not own:
+        raise LookupError(f"EXAMPLE never runs {claim.function}")
+    if not 0 <= claim.launch < len(own):
+        raise LookupError(f"EXAMPLE launches {claim.function} {len(own)} times, counted from 0")
+    return own[claim.launch]
+
+
+def _runs(recording: Recording, launch: dict, function: str) -> bool:
+    if "functions" not in launch:
+        places = {row[0] for _, rows in launch["programs"] for row in rows}
+        launch["functions"] = {recording.data["places"][place][0] for place in places}
+    return function in launch["functions"]
+
+
+def _states(steps: list[Step], function: str) -> list[tuple[Step, dict[str, int]]]:
+    """Each step of a function with the variables (numbers of values) as they stand after it."""
+    own = [step for step in steps if step.function == function]
+    states, variables = [], {}
+    for step in own:
+        entered = step.line == own[0].line  # the `def` line: a new call
+        variables = {**({} if entered else variables), **step.values}
+        states.append((step, variables))
+    return states
+
+
+def _inside(states, claim: Claim, recording: Recording, text: str):
+    """The states inside the named iterations: of the loops whose variable has that name, else where it has that value."""
+    headers = {}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.For):
+            for target in ast.walk(node.target):
+                if isinstance(target, ast.Name):
+                    headers.setdefault(target.id, set()).add(node.lineno)
+
+    def fits(step: Step, variables: dict[str, int]) -> bool:
+        lines = {line for line, _ in step.loops}
+        for name, value in claim.loops.items():
+            if name not in variables or (name in headers and not headers[name] & lines) or not lines:
+                return False
+            if np.any(np.asarray(recording.value(variables[name])) != value):
+                return False
+        return True
+
+    return [(step, variables) for step, variables in states if fits(step, variables)]
+
+
+def _moment(states, anchor: int, names: set[str]) -> dict[str, int] | None:
+    """The variables that a claim is about: right after the first statement at or below it that assigns one of its names,
+    else after the last statement above it."""
+    for step, variables in states:
+        if step.line >= anchor and names & set(step.values) and names <= set(variables):
+            return variables
+    for step, variables in reversed(states):
+        if step.line <= anchor and names <= set(variables):
+            return variables
+    return None
+
+
+def _undefined(got, states) -> bool:
+    if isinstance(got, (np.ndarray, np.generic)) and np.asarray(got).dtype.kind == "f" and np.isnan(got).any():
+        loads = [access for step, _ in states for access in step.accesses]
+        return any(access[0] == "load" and access[4] for access in loads)
+    return False
+
+
+def _plain(value):
+    if isinstance(value, Pointer):
+        return value.offsets
+    return value
+
+
+# ---- literals -------------------------------------------------------------------------------------------------------
+
+
+def _literal(source: str):
+    """Nested lists of `Decimal`, bool, float (inf) and Ellipsis. Raises ValueError for anything else."""
+    tree = ast.parse(source.strip().replace("…", "..."), mode="eval").body
+    text = source.strip().replace("…", "...")
+
+    def convert(node):
+        if isinstance(node, (ast.List, ast.Tuple)):
+            return [convert(item) for item in node.elts]
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+            inner = convert(node.operand)
+            return -inner if isinstance(node.op, ast.USub) else inner
+        if isinstance(node, ast.Name) and node.id == "inf":
+            return float("inf")
+        if isinstance(node, ast.Name) and node.id == "nan":
+            raise ValueError("NaN can't be quoted: it also marks lanes that are undefined")
+        if isinstance(node, ast.Constant) and (node.value is Ellipsis or isinstance(node.value, bool)):
+            return node.value
+        if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+            number = Decimal(ast.get_source_segment(text, node).replace("_", ""))
+            if number == 0 and "e" in ast.get_source_segment(text, node).lower():
+                raise ValueError("write 0 without an exponent")
+            return number
+        raise ValueError("the right side has to be a number or a list of numbers")
+
+    return convert(tree)
+
+
+def same(got, right: str) -> bool:
+    """Whether a computed value is what the right side of a claim says. Raises ValueError if that is no literal."""
+    return _same(got, _literal(right))
+
+
+def _same(got, want) -> bool:
+    """Whole numbers exactly; others rounded (half to even) to the digits that are quoted; `...` stands for what's left out."""
+    if isinstance(want, list):
+        if isinstance(got, (tuple, list)):
+            items = list(got)
+        else:
+            got = np.asarray(got)
+            if got.ndim == 0:
+                return False
+            items = list(got)
+        if Ellipsis in want:
+            cut = want.index(Ellipsis)
+            head, tail = want[:cut], want[cut + 1 :]
+            if Ellipsis in tail or len(items) <= len(head) + len(tail):
+                return False
+            pairs = [*zip(items, head), *zip(items[len(items) - len(tail) :], tail)]
+        else:
+            if len(items) != len(want):
+                return False
+            pairs = zip(items, want)
+        return all(_same(item, wanted) for item, wanted in pairs)
+    if isinstance(got, (tuple, list, str)) or np.ndim(got) or got is None:
+        return False
+    if isinstance(want, bool):
+        return bool(got) is want and got in (0, 1)
+    value = float(got)
+    if isinstance(want, float) or not np.isfinite(value):
+        return value == float(want)
+    exponent = want.as_tuple().exponent
+    if exponent == 0:
+        return Decimal(int(got)) == want if value == int(value) else False
+    return Decimal(value).quantize(Decimal(1).scaleb(exponent)) == want
+
+
+def _text(value) -> str:
+    text = np.array2string(value, separator=", ", threshold=64) if isinstance(value, np.ndarray) else str(value)
+    return " ".join(text.split())
+
+
+# ---- comments -------------------------------------------------------------------------------------------------------
+
+
+def comments(text: str) -> list[Comment]:
+    """The comments of a file; neighbouring whole-line ones in one piece. Text inside ``` fences is blanked out."""
+    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    blank = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+    code = {token.start[0] for token in tokens if token.type not in blank}
+    found, fenced = [], False
+    for token in tokens:
+        if token.type != tokenize.COMMENT:
+            continue
+        line, column = token.start
+        body = token.string.lstrip("#")
+        indent = len(token.string) - len(body)
+        trailing = line in code
+        joined = found and not trailing and not found[-1].trailing and found[-1].places[-1][0] == line - 1
+        if not joined:
+            fenced = False
+            found.append(Comment("", [], line, trailing))
+        if body.strip().startswith("```"):
+            fenced, body = not fenced, ""
+        body = " " * len(body) if fenced else body
+        found[-1].text += " " + body
+        found[-1].places += [(line, column + 1), *((line, column + indent + 1 + i) for i in range(len(body)))]
+    return found
+
+
+def jitted_functions(text: str) -> list[ast.FunctionDef]:
+    """Functions decorated with `triton.jit`, among other decorators or not."""
+    return [
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in node.decorator_list)
+    ]
+
+
+def _first_line(function: ast.FunctionDef) -> int:
+    return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
+
+
+def _statement_line(function: ast.FunctionDef, line: int) -> int:
+    starts = [n.lineno for n in ast.walk(function) if isinstance(n, ast.stmt) and n.lineno <= line <= n.end_lineno]
+    return max(starts, default=line)
+
+
+def _bare(comment: Comment) -> list[tuple[tuple[int, int], str]]:
+    """Numbers about a program outside backticks, where nothing can check them."""
+    quiet = lambda match: " " * len(match[0])  # noqa: E731
+    text = re.sub(r"`[^`]*`|\$[^$]*\$|\[\[[^\]]*\]\]|\]\([^)]*\)|<[^>]*>", quiet, comment.text)
+    found = []
+    for pattern, what in ((_LIST, "a list of numbers"), (_BARE_ASSIGNMENT, "a value")):
+        found += [(m.start(), f"{what} outside backticks can't be checked: {m[0]}") for m in pattern.finditer(text)]
+    for sentence in re.finditer(r"(?:[^.!?]|[.!?](?=\S))+", text):
+        if _PROGRAMS.search(sentence[0]):
+            rest = _PROGRAMS.sub(quiet, sentence[0])
+            for match in _BARE_NUMBER.finditer(rest):
+                message = f"a number about a program outside backticks can't be checked: {match[0]}"
+                found.append((sentence.start() + match.start(), message))
+                break
+    return [(comment.places[position], message) for position, message in found]
+
+
+def _problem(shown: str, text: str, line: int, col: int, message: str) -> Problem:
+    return Problem(shown, line, col, message, text.split("\n")[line - 1])

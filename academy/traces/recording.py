@@ -1,0 +1,208 @@
+"""A recording as data: what the worker writes, the quote check reads and the viewer shows. Needs numpy only.
+
+    {"triton": "3.7.1", "files": {path: [line of each statement]}, "error": null or {"file", "line", "message"},
+     "findings": [{"file", "line", "message"}], "cost": null or {pass: {"bytes_read": ..., ...}}, "launches": [...]}
+
+A launch holds `kernel`, `direction` (forward or backward), `grid`, `repairs`, `traffic`, `tensors`, and `programs`: per
+program the steps, as `[number of the place, {name: value}, [access, ...]]`. Values are numbers of entries in `pool`, so
+that what is equal is stored once. An access is `[operation, tensor, elements, values, 1 if lanes are undefined]`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+#: Arrays longer than this are recorded by shape alone.
+MAX_VALUES = 1 << 14
+
+
+class Pool:
+    """Values, each stored once."""
+
+    def __init__(self):
+        self.entries: list[dict] = []
+        self._numbers: dict[str, int] = {}
+
+    def add(self, value) -> int:
+        entry = self._encode(value)
+        key = json.dumps(entry, separators=(",", ":"))
+        if key not in self._numbers:
+            self._numbers[key] = len(self.entries)
+            self.entries.append(entry)
+        return self._numbers[key]
+
+    def _encode(self, value) -> dict:
+        if isinstance(value, tuple):
+            return {"t": "tuple", "d": [self.add(item) for item in value]}
+        if value is None or isinstance(value, str):
+            return {"t": "text", "d": str(value)}
+        if hasattr(value, "base"):
+            if not isinstance(value, np.ndarray):  # a Pointer
+                return {**_array(value.offsets), "b": value.base}
+        if isinstance(value, bool):
+            return _array(np.array(value))
+        if isinstance(value, int):
+            return _array(np.array(value, dtype=np.int64))
+        return _array(np.asarray(value))
+
+
+def _array(array: np.ndarray) -> dict:
+    array = np.asarray(array)
+    entry = {"t": f"{array.dtype.kind}{array.dtype.itemsize}", "s": list(array.shape)}
+    if array.size <= MAX_VALUES:
+        entry["d"] = [_number(item, array.dtype) for item in array.reshape(-1)]
+    return entry
+
+
+def _number(item, dtype: np.dtype):
+    if dtype.kind != "f":
+        return int(item)
+    if not np.isfinite(item):
+        return "nan" if np.isnan(item) else "inf" if item > 0 else "-inf"
+    if item == int(item) and abs(item) < 1e15 and not (item == 0 and np.signbit(item)):
+        return int(item)
+    return float(str(item))  # the shortest decimal that reads back as the same value in its dtype
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A block of pointers read back: element offsets from the start of a tensor."""
+
+    base: str
+    offsets: np.ndarray
+
+
+@dataclass
+class Step:
+    """One executed statement, read back. values: name -> number in the pool. accesses: as stored."""
+
+    function: str
+    file: str
+    line: int
+    depth: int
+    loops: tuple[tuple[int, int], ...]
+    values: dict[str, int]
+    accesses: list[list]
+
+
+@dataclass
+class Recording:
+    """A recording read back, with line numbers moved to where the statements stand now."""
+
+    data: dict
+    moved: dict[str, dict[int, int]] = field(default_factory=dict)
+
+    @property
+    def launches(self) -> list[dict]:
+        return self.data["launches"]
+
+    def line(self, file: str, line: int) -> int:
+        return self.moved.get(file, {}).get(line, line)
+
+    @cached_property
+    def _places(self) -> list[tuple]:
+        places = []
+        for function, file, line, depth, loops in self.data["places"]:
+            moved = tuple((self.line(file, header), iteration) for header, iteration in loops)
+            places.append((function, file, self.line(file, line), depth, moved))
+        return places
+
+    @cached_property
+    def _decoded(self) -> dict[int, object]:
+        return {}
+
+    def value(self, number: int):
+        """The value with this number: numpy array or scalar, `Pointer`, text, tuple; None if it was too long to keep."""
+        if number not in self._decoded:
+            self._decoded[number] = self._decode(self.data["pool"][number])
+        return self._decoded[number]
+
+    def _decode(self, entry: dict):
+        if entry["t"] == "tuple":
+            return tuple(self.value(number) for number in entry["d"])
+        if entry["t"] == "text":
+            return entry["d"]
+        if "d" not in entry:
+            return None
+        array = np.array([float(d) if isinstance(d, str) else d for d in entry["d"]], dtype=entry["t"]).reshape(
+            entry["s"]
+        )
+        if "b" in entry:
+            return Pointer(entry["b"], array)
+        return array if array.shape else array[()]
+
+    def steps(self, launch: dict, program: tuple[int, int, int]) -> list[Step] | None:
+        """What one program of a launch did, in order; None if the grid has no such program."""
+        for pid, rows in launch["programs"]:
+            if tuple(pid) == program:
+                return [Step(*self._places[place], values, accesses) for place, values, accesses in rows]
+        return None
+
+
+def encode(launches, findings, shorten, **facts) -> dict:
+    """The data of a recording.
+
+    launches: pairs of a `Launch` and its traffic. findings: of `proof`. shorten: path -> the path to store. facts: the
+    other entries.
+    """
+    pool, places, numbers, storages = Pool(), [], {}, {}
+
+    def place(step) -> int:
+        key = step.function, step.file, step.line, step.depth, step.loops
+        if key not in numbers:
+            numbers[key] = len(places)
+            places.append(
+                [step.function, shorten(step.file), step.line, step.depth, [list(loop) for loop in step.loops]]
+            )
+        return numbers[key]
+
+    def access(entry) -> list:
+        values = -1 if entry.values is None else pool.add(entry.values)
+        return [entry.operation, entry.argument, pool.add(entry.elements), values, int(entry.undefined)]
+
+    def tensor(argument) -> dict:
+        return {
+            "name": argument.name,
+            "shape": list(argument.tensor.shape),
+            "dtype": str(argument.tensor.dtype).removeprefix("torch."),
+            "fresh": argument.fresh,
+            "storage": storages.setdefault(argument.identity, len(storages)),
+            "before": pool.add(_numpy(argument.before)),
+            "after": pool.add(_numpy(argument.after)),
+        }
+
+    encoded = []
+    for launch, traffic in launches:
+        programs = []
+        for pid, steps in launch.programs.items():
+            rows = [
+                [place(s), {n: pool.add(v) for n, v in s.values.items()}, [access(a) for a in s.accesses]]
+                for s in steps
+            ]
+            programs.append([list(pid), rows])
+        encoded.append(
+            {
+                "kernel": launch.kernel,
+                "file": shorten(launch.file),
+                "line": launch.line,
+                "direction": launch.direction,
+                "call": launch.call,
+                "grid": list(launch.grid),
+                "repairs": launch.repairs,
+                "traffic": traffic,
+                "tensors": [tensor(argument) for argument in launch.arguments],
+                "programs": programs,
+            }
+        )
+    found = [{"file": shorten(f.file), "line": f.line, "message": f.message} for f in findings]
+    return {"findings": found, "launches": encoded, "places": places, "pool": pool.entries, **facts}
+
+
+def _numpy(tensor) -> np.ndarray:
+    tensor = tensor.detach().cpu()
+    narrow = tensor.is_floating_point() and (tensor.element_size() == 1 or str(tensor.dtype) == "torch.bfloat16")
+    return (tensor.float() if narrow else tensor).contiguous().numpy()

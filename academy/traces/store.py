@@ -1,0 +1,178 @@
+"""Recordings of kernel files, kept under `.cache/traces` by content: without a change nothing is recorded again.
+
+The key covers the code of the file and of the project's files that it builds on, without comments, docstrings and line
+numbers, and the versions of triton, torch and numpy. Line numbers in a kept recording are moved to where the statements
+stand now, so that editing a comment costs nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+
+from academy.traces.recording import Recording
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / ".cache" / "traces"
+#: What a recording depends on besides the kernel file.
+_MACHINERY = ["device.py", "checks.py", "interpreter.py"]
+_MACHINERY += [f"traces/{name}.py" for name in ("memory", "recorder", "recording", "proof", "worker")]
+_SECONDS = 600
+
+
+def kernel_files(folder: Path | None = None) -> list[Path]:
+    """Every kernel file with an EXAMPLE under `annotated_examples` (or another folder), sorted."""
+    return [path for path in sorted((folder or ROOT / "annotated_examples").rglob("*.py")) if has_example(path)]
+
+
+def has_example(path: Path) -> bool:
+    tree = _tree(path.read_text())
+    return any(isinstance(node, ast.FunctionDef) and node.name == "EXAMPLE" for node in tree.body)
+
+
+def load(paths: list[Path]) -> dict[Path, Recording]:
+    """The recording of each file, from the cache where it is there, else made now, all in one subprocess."""
+    paths = [Path(path).resolve() for path in paths]
+    missing = [path for path in paths if not _cached(path).exists()]
+    _record(missing)
+    return {path: _read(path) for path in paths}
+
+
+def built_on(path: Path) -> list[Path]:
+    """The file and the other kernel files that it imports, directly or not."""
+    found, queue = [], [path]
+    while queue:
+        current = queue.pop()
+        if current not in found:
+            found.append(current)
+            queue += _imported(current)
+    return found
+
+
+def shorten(path: str | Path) -> str:
+    """A path relative to the project where it lies inside, as recordings store it."""
+    path = Path(path)
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+def statement_lines(path: Path) -> list[int]:
+    """The line of every statement and function, in an order that only code can change."""
+    return [node.lineno for node in ast.walk(_tree(path.read_text())) if isinstance(node, ast.stmt)]
+
+
+@lru_cache(maxsize=256)
+def _tree(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+def _imported(path: Path) -> list[Path]:
+    names = set()
+    for node in ast.walk(_tree(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    files = [ROOT / (name.replace(".", "/") + ".py") for name in sorted(names) if name.startswith("annotated_examples")]
+    return [file for file in files if file.exists()]
+
+
+@lru_cache(maxsize=256)
+def _code(text: str) -> str:
+    """The code without comments, docstrings and positions."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if (
+            isinstance(body, list)
+            and body
+            and isinstance(body[0], ast.Expr)
+            and isinstance(body[0].value, ast.Constant)
+        ):
+            body[0].value.value = ""
+    return ast.dump(tree)
+
+
+def _key(path: Path) -> str:
+    versions = [f"{name} {metadata.version(name)}" for name in ("triton", "torch", "numpy")]
+    parts = [*versions, f"python {sys.version_info[:2]}"]
+    parts += [_code(file.read_text()) for file in [*built_on(path), *(ROOT / "academy" / name for name in _MACHINERY)]]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _name(path: Path) -> str:
+    return shorten(path).removesuffix(".py").strip("/").replace("/", ".")
+
+
+def _cached(path: Path) -> Path:
+    return CACHE / f"{_name(path)}-{_key(path)}.json.gz"
+
+
+def _record(paths: list[Path]) -> None:
+    """Run the worker for these files; one that dies (a kernel can crash the process) is named and left behind."""
+    while paths:
+        CACHE.mkdir(parents=True, exist_ok=True)
+        jobs = [
+            {"path": str(path), "files": [str(f) for f in built_on(path)], "out": str(_cached(path))} for path in paths
+        ]
+        environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": _python_path()}
+        command = [sys.executable, "-m", "academy.traces.worker"]
+        try:
+            finished = subprocess.run(
+                command, input=json.dumps(jobs), capture_output=True, text=True, env=environment, timeout=_SECONDS
+            )
+            reason = f"the recording process ended with status {finished.returncode}: {finished.stderr.strip()[-800:]}"
+        except subprocess.TimeoutExpired:
+            reason = f"recording took longer than {_SECONDS} s"
+        left = [path for path in paths if not _cached(path).exists()]
+        if left:  # jobs run in order, so the first without a result is the one that failed
+            write(
+                _cached(left[0]), {"error": {"file": shorten(left[0]), "line": 1, "message": " ".join(reason.split())}}
+            )
+        for path in set(paths) - set(left):
+            _forget_older(path)
+        paths = left[1:]
+
+
+def _python_path() -> str:
+    return os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def _forget_older(path: Path) -> None:
+    for old in CACHE.glob(f"{_name(path)}-*.json.gz"):
+        if old != _cached(path):
+            old.unlink(missing_ok=True)
+
+
+def write(out: Path, data: dict) -> None:
+    """Write a recording's data so that a reader never sees half of it."""
+    data = {
+        "files": {},
+        "findings": [],
+        "launches": [],
+        "places": [],
+        "pool": [],
+        "cost": None,
+        "traffic": {},
+        "error": None,
+        **data,
+    }
+    temporary = out.with_suffix(f".{os.getpid()}")
+    temporary.write_bytes(gzip.compress(json.dumps(data, separators=(",", ":")).encode(), 6))
+    temporary.replace(out)
+
+
+def _read(path: Path) -> Recording:
+    data = json.loads(gzip.decompress(_cached(path).read_bytes()))
+    moved = {}
+    for name, lines in data["files"].items():
+        now = statement_lines(ROOT / name)
+        moved[name] = dict(zip(lines, now))
+    return Recording(data, moved)

@@ -1,0 +1,100 @@
+"""Record kernel files: `python -m academy.traces.worker`, started by `academy.traces.store` with its jobs on stdin."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import sys
+import traceback
+from pathlib import Path
+
+from academy import device
+from academy.traces import proof, store
+from academy.traces.memory import FreshMemory, OutOfBounds
+from academy.traces.recorder import Recorder
+from academy.traces.recording import encode
+
+import torch
+import triton
+
+
+def record(path: Path, files: list[Path]) -> dict:
+    """The data of one file's recording. What goes wrong in it is an entry of the data, not an exception.
+
+    Raises:
+        RuntimeError: kernels are compiled here, not interpreted; or triton's internals are not the known ones.
+    """
+    if not device.INTERPRET:
+        raise RuntimeError("recording needs Triton's interpreter: set TRITON_INTERPRET=1")
+    facts = {
+        "triton": triton.__version__,
+        "files": {store.shorten(file): store.statement_lines(file) for file in files},
+        "error": None,
+        "cost": None,
+    }
+    with FreshMemory() as fresh:
+        recorder = Recorder(map(str, files), fresh)
+        try:
+            module = import_file(path)
+            torch.manual_seed(0)
+            with recorder.running():
+                returned = module.EXAMPLE()
+            facts["cost"] = _cost(module, returned)
+        except RuntimeError as error:
+            if "checked versions" in str(error):
+                raise
+            facts["error"] = _where(error, path, files)
+        except Exception as error:
+            facts["error"] = _where(error, path, files)
+    launches = [] if facts["error"] else recorder.launches
+    findings = [finding for launch in launches for finding in proof.findings(launch)]
+    findings += proof.unwritten_outputs(launches)
+    facts["traffic"] = proof.pass_traffic(launches)
+    return encode([(launch, proof.traffic(launch)) for launch in launches], findings, store.shorten, **facts)
+
+
+def import_file(path: Path):
+    """Import a kernel file: as part of the project where it is one, else by itself."""
+    if path.is_relative_to(store.ROOT):
+        return importlib.import_module(store.shorten(path).removesuffix(".py").replace("/", "."))
+    sys.path.insert(0, str(path.parent))
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[path.stem] = module
+    specification.loader.exec_module(module)
+    return module
+
+
+def _cost(module, returned) -> dict | None:
+    """What `cost` says for the arguments that EXAMPLE returns: pass -> bytes_read, bytes_written, operations."""
+    if not hasattr(module, "cost") or not isinstance(returned, dict):
+        return None
+    return {name: {key: int(value) for key, value in one.items()} for name, one in module.cost(**returned).items()}
+
+
+def _where(error: BaseException, path: Path, files: list[Path]) -> dict:
+    """The place and the message of what went wrong, without the interpreter's wrapping."""
+    names, line, file = {str(file) for file in files}, 1, str(path)
+    cause = error
+    while cause is not None:
+        for frame in traceback.extract_tb(cause.__traceback__):
+            if frame.filename in names:
+                file, line = frame.filename, frame.lineno
+        error, cause = cause, cause.__cause__
+    if isinstance(error, OutOfBounds):
+        file, line, message = error.file, error.line, str(error)
+    else:
+        message = f"EXAMPLE fails: {type(error).__name__}: {error}"
+    return {"file": store.shorten(file), "line": line, "message": " ".join(message.split())}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    for job in json.load(sys.stdin):
+        data = record(Path(job["path"]), [Path(file) for file in job["files"]])
+        store.write(Path(job["out"]), data)
+
+
+if __name__ == "__main__":
+    main()
