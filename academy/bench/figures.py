@@ -13,7 +13,8 @@ A key is `<operation>[:<variant>]/<shape>[@<dtype>]/<pass>/<figure>`, for exampl
 | `<provider>.ms`, `.share`, `.rate`, `.memory` | the same of a provider: `eager.share`, `torch.compile.ms` |
 | `<provider>.speedup` | how many times as fast as that provider ours is |
 
-`<operation>/ladder/<rung>/<field>` is a number of its ladder; `device/copy` and `device/matrix` are the card's rates.
+`<operation>/ladder/<rung>/<field>` is a number of its ladder; `device/copy` and `device/matrix` are the card's rates;
+`measuring/<name>` is a result of the guide's experiments (benchmarks/measuring.py).
 Nothing here needs torch.
 """
 
@@ -61,6 +62,8 @@ def measured(key: str, root: Path) -> str | None:
     parts = [part.strip() for part in key.split("/")]
     if parts[0] == "device":
         return _card(root, parts[1:])
+    if parts[0] == "measuring":
+        return _experiment(root, parts[1:])
     operation, _, variant = parts[0].partition(":")
     if not any((root / "annotated_examples").rglob(f"{operation}.py")):
         return None
@@ -89,6 +92,15 @@ def _card(root: Path, parts: list[str]) -> str | None:
         values = [c[field] for r in records for c in r["cases"] if field == "copy_tb_s" or c["dtype"] == "bfloat16"]
         if values:
             return form.format(statistics.median(values))
+    return NOT_YET
+
+
+def _experiment(root: Path, parts: list[str]) -> str | None:
+    for device in devices(root):
+        content = _json(root / "benchmarks" / "results" / device / "experiments" / "measuring.json")
+        if content:
+            value = content["values"].get("/".join(parts))
+            return f"{value['value']:.3g} {value['unit']}" if value else None
     return NOT_YET
 
 

@@ -1,9 +1,9 @@
 """Every public function inside a compiled model, and inside a CUDA graph.
 
-`torch.compile(fullgraph=True)` raises where it would have to leave the compiled program, so passing means no graph break,
-forward and backward. A CUDA graph is captured once and replayed on other values: passing means that nothing on the way
-waits for the GPU, and that nothing is decided from values on the CPU. Without a GPU both are skipped by name: Dynamo
-can't trace Triton's interpreter.
+`torch.compile(fullgraph=True)` raises where it would have to leave the compiled program, so passing means no graph
+break, forward and backward. A CUDA graph is captured once and replayed on other values: passing means that nothing on
+the way waits for the GPU, and that nothing is decided from values on the CPU. Without a GPU both are skipped by name:
+Dynamo can't trace Triton's interpreter.
 """
 
 from __future__ import annotations

@@ -1,0 +1,175 @@
+"""The experiments of the guide to measuring (docs/guides/measuring.md), which shows this code and quotes its results.
+
+`python benchmarks/measuring.py` runs them on this machine's GPU and writes
+`benchmarks/results/<device>/experiments/measuring.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import statistics
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+if __name__ == "__main__":  # run as a script: make the repository importable
+    sys.path.insert(0, str(ROOT))
+
+import torch  # noqa: E402
+
+# --8<-- [start:roofline]
+BANDWIDTH = 4.8e12  # bytes per second: an H200's data sheet
+MATRIX_RATE = 989e12  # bf16 operations per second, a multiply and an add counted as two
+
+
+def floor_us(total_bytes: int, operations: int) -> float:
+    """No kernel that moves these bytes and does these operations can be faster, in µs."""
+    return max(total_bytes / BANDWIDTH, operations / MATRIX_RATE) * 1e6
+
+
+rows, width = 32768, 4096
+# LayerNorm reads each bf16 value once and writes one for it. About eight operations each.
+layernorm_us = floor_us(2 * 2 * rows * width, 8 * rows * width)
+n = 8192
+# A matrix product reads two matrices, writes one, and has a multiply and an add for each of n³ pairs.
+matmul_us = floor_us(3 * 2 * n * n, 2 * n**3)
+# --8<-- [end:roofline]
+
+
+# --8<-- [start:events]
+def event_times_ms(run, repeats: int = 100, before=lambda: None) -> list[float]:
+    """GPU time of each of `repeats` calls. `before` runs ahead of each call and isn't counted."""
+    starts = [torch.cuda.Event(enable_timing=True) for _ in range(repeats)]
+    ends = [torch.cuda.Event(enable_timing=True) for _ in range(repeats)]
+    for start, end in zip(starts, ends):
+        before()
+        start.record()
+        run()
+        end.record()
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) for start, end in zip(starts, ends)]
+    # --8<-- [end:events]
+
+
+# --8<-- [start:waiting]
+def host_clock_ms() -> tuple[float, float]:
+    """The CPU's clock around a matrix product: when the call returned, and when the GPU was done."""
+    a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    a @ a  # the first call sets things up
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    a @ a
+    returned = time.perf_counter()
+    torch.cuda.synchronize()
+    done = time.perf_counter()
+    return (returned - begin) * 1e3, (done - begin) * 1e3
+    # --8<-- [end:waiting]
+
+
+# --8<-- [start:zeros]
+def matmul_rates() -> tuple[float, float]:
+    """TFLOP/s of the same product, of random numbers and of zeros."""
+    rates = []
+    for make in (torch.randn, torch.zeros):
+        a, b = (make(8192, 8192, device="cuda").bfloat16() for _ in range(2))
+        times = event_times_ms(lambda a=a, b=b: a @ b, repeats=60)
+        rates.append(2 * 8192**3 / statistics.median(times[10:]) / 1e9)
+    return rates[0], rates[1]
+    # --8<-- [end:zeros]
+
+
+# --8<-- [start:cache]
+def copy_rates() -> tuple[float, float]:
+    """TB/s of copying 8 MiB, repeated as it is, and with the L2 cache filled by something else before each call."""
+    source = torch.randn(4 << 20, device="cuda").bfloat16()
+    target = torch.empty_like(source)
+    other = torch.zeros(256 << 20, device="cuda", dtype=torch.uint8)
+    moved = 2 * source.numel() * source.element_size()
+    warm = event_times_ms(lambda: target.copy_(source), 200)
+    cold = event_times_ms(lambda: target.copy_(source), 200, before=lambda: other.max())
+    return moved / statistics.median(warm) / 1e9, moved / statistics.median(cold) / 1e9
+    # --8<-- [end:cache]
+
+
+# --8<-- [start:spread]
+def spread_us() -> dict[str, float]:
+    """The same small copy three hundred times: the quickest, the median, the mean and the slowest, in µs."""
+    source = torch.randn(1 << 20, device="cuda")
+    target = torch.empty_like(source)
+    times = sorted(1e3 * t for t in event_times_ms(lambda: target.copy_(source), 300))
+    return dict(quickest=times[0], median=statistics.median(times), mean=statistics.mean(times), slowest=times[-1])
+    # --8<-- [end:spread]
+
+
+# --8<-- [start:noise]
+def noise_percent() -> float:
+    """`do_bench` ten times over on one and the same kernel: how far apart the answers are, in per cent."""
+    from triton.testing import do_bench
+
+    a = torch.randn(2048, 2048, device="cuda", dtype=torch.bfloat16)
+    answers = [do_bench(lambda: a @ a, return_mode="median") for _ in range(10)]
+    return 100 * (max(answers) / min(answers) - 1)
+    # --8<-- [end:noise]
+
+
+# --8<-- [start:first]
+def first_call_ms() -> tuple[float, float]:
+    """The first call of a kernel, which compiles it, and a later one, by the CPU's clock."""
+    from annotated_examples.tutorials.vector_add import vector_add
+
+    x = torch.randn(1 << 20, device="cuda")
+    times = []
+    for _ in range(20):
+        begin = time.perf_counter()
+        vector_add(x, x)
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - begin) * 1e3)
+    return times[0], statistics.median(times[1:])
+    # --8<-- [end:first]
+
+
+def run() -> dict:
+    """All experiments: name -> value and unit."""
+    first, later = first_call_ms()
+    returned, done = host_clock_ms()
+    random_rate, zeros_rate = matmul_rates()
+    warm, cold = copy_rates()
+    values = {
+        "first_call": (first, "ms"),
+        "later_call": (later, "ms"),
+        "returned": (1e3 * returned, "µs"),
+        "done": (done, "ms"),
+        "random_rate": (random_rate, "TFLOP/s"),
+        "zeros_rate": (zeros_rate, "TFLOP/s"),
+        "warm_copy": (warm, "TB/s"),
+        "cold_copy": (cold, "TB/s"),
+        **{name: (value, "µs") for name, value in spread_us().items()},
+        "noise": (noise_percent(), "%"),
+    }
+    return {name: {"value": float(f"{value:.3g}"), "unit": unit} for name, (value, unit) in values.items()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Run the experiments of the guide to measuring.")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        print("these experiments need a CUDA device", file=sys.stderr)
+        return 2
+    import triton
+
+    from academy.bench import store
+
+    device = torch.cuda.get_device_name()
+    versions = {"torch": torch.__version__, "triton": triton.__version__}
+    content = {"device": device, "date": datetime.date.today().isoformat(), "versions": versions, "values": run()}
+    path = arguments.results / store.slug(device) / "experiments" / "measuring.json"
+    store.write(path, content)
+    print(store.dumps(content))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
