@@ -1,0 +1,82 @@
+"""TeX to HTML and MathML by KaTeX, while the site is built: a page needs no script for its formulas, and a bad one fails here.
+
+KaTeX is vendored (vendor/katex) and runs in QuickJS, which pip installs on its own. Rendered formulas are kept in
+`.cache/site/katex.sqlite` under a hash of what made them, so that a rebuild renders only what changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+import re
+import sqlite3
+from functools import cache
+from pathlib import Path
+
+SCRIPT = Path(__file__).parent / "vendor/katex/katex.min.js"
+OPTIONS = {"output": "htmlAndMathml", "throwOnError": True, "strict": "error"}
+
+
+class TexError(ValueError):
+    """KaTeX does not accept a formula. The message is KaTeX's own."""
+
+
+def render(tex: str, display: bool = False) -> str:
+    """The HTML of a formula, MathML for screen readers included. Raises TexError."""
+    key = hashlib.sha256(json.dumps([_version(), OPTIONS, display, tex]).encode()).hexdigest()
+    found = _store().execute("SELECT html FROM formula WHERE key = ?", (key,)).fetchone()
+    if found:
+        return found[0]
+    rendered = _engine()(tex, display)
+    with _store() as store:
+        store.execute("INSERT OR REPLACE INTO formula VALUES (?, ?)", (key, rendered))
+    return rendered
+
+
+def plain(tex: str) -> str:
+    """A formula as plain text, for a table of contents: what its MathML shows."""
+    mathml = re.search(r"<math.*?</math>", render(tex), re.S)[0]
+    mathml = re.sub(r"<annotation.*?</annotation>", "", mathml, flags=re.S)
+    return html.unescape(re.sub(r"<[^>]+>", "", mathml)).strip()
+
+
+@cache
+def _version() -> str:
+    return hashlib.sha256(SCRIPT.read_bytes()).hexdigest()
+
+
+@cache
+def _store() -> sqlite3.Connection:
+    path = Path(".cache/site/katex.sqlite")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    store = sqlite3.connect(path, timeout=30, check_same_thread=False)
+    store.execute("PRAGMA journal_mode = WAL")
+    store.execute("PRAGMA synchronous = OFF")  # a cache: it may be lost, it must not be slow
+    store.execute("CREATE TABLE IF NOT EXISTS formula (key TEXT PRIMARY KEY, html TEXT NOT NULL)")
+    return store
+
+
+@cache
+def _engine():
+    import quickjs
+
+    context = quickjs.Context()
+    context.eval(SCRIPT.read_text("utf-8"))
+    options = json.dumps(OPTIONS)
+    # JSON both ways: long strings do not come back whole from QuickJS otherwise.
+    context.eval(
+        f"""globalThis.render = (tex, display) => {{
+          try {{
+            return JSON.stringify({{html: katex.renderToString(tex, {{...{options}, displayMode: display}})}})
+          }} catch (error) {{ return JSON.stringify({{error: error.message}}) }}
+        }}"""
+    )
+
+    def run(tex: str, display: bool) -> str:
+        answer = json.loads(context.eval(f"render({json.dumps(tex)}, {json.dumps(display)})"))
+        if "error" in answer:
+            raise TexError(answer["error"])
+        return answer["html"]
+
+    return run

@@ -1,0 +1,197 @@
+"""The page of a kernel file: Markdown of its notes out, the finished two columns back together.
+
+`markdown` writes the notes with a marker paragraph before each row, so that they are ordinary top-level Markdown (lists,
+tables, admonitions, headings in the table of contents). `assemble` then moves what stands between two markers into the row.
+"""
+
+from __future__ import annotations
+
+import re
+from xml.etree.ElementTree import Element, SubElement
+
+from pygments import lex
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+from pygments.token import Name, Operator
+
+from academy.site.splitter import Module, Row, Text
+
+MARKER = "academykernelrow{:04d}"
+MARKED = re.compile(r"^academykernelrow(\d{4})$")
+# A quoted number of the recorded run: `pid=13, k=1: offs_am[0] = 8`, or without a place, `num_pid_m = 8`.
+CLAIM = re.compile(
+    r"(?:(?P<where>\w+ ?= ?-?\d+(?:, ?\w+ ?= ?-?\d+)*): +)?(?P<name>[A-Za-z_][\w.]*(?:\[[^\]=]*\])?) = (?P<value>\S.*)"
+)
+SECTION = re.compile(
+    r"(Args|Arguments|Parameters|Returns|Yields|Raises|Attributes|Examples?|Notes?|Source|Sources):\s*$"
+)
+
+
+def markdown(module: Module, title: str) -> list[tuple[int, str]]:
+    """The page's Markdown as (line of the file, text). `title` heads the page if the docstring does not."""
+    intro = list(module.intro.lines)
+    head = [(0, f"# {title}")]
+    if intro and intro[0][1].startswith("# "):
+        head = [intro.pop(0)]
+    out = [*head, (0, ""), (0, MARKER.format(0)), (0, ""), *intro]
+    for i, row in enumerate(module.rows, 1):
+        out += [(0, ""), (0, MARKER.format(i)), (0, ""), *google_sections(row.note).lines]
+    return [*out, (0, ""), (0, MARKER.format(len(module.rows) + 1)), (0, "")]
+
+
+def google_sections(note: Text) -> Text:
+    """`Args:` and its kind, with their indented entries, as Markdown lists."""
+    out: list[tuple[int, str]] = []
+    inside = False
+    for number, line in note.lines:
+        section = SECTION.match(line)
+        if section:
+            out += [(0, ""), (number, f"**{section[1]}**"), (0, "")]
+            inside = True
+        elif inside and line and not line.startswith(" "):
+            out += [(0, ""), (number, line)]
+            inside = False
+        elif inside and line.startswith("    ") and not line.startswith("     "):
+            entry = re.sub(r"^(\*{0,2}\w[\w., *]*?)( \([^)]*\))?: ", r"`\1`\2: ", line[4:])
+            out.append((number, f"- {entry}"))
+        elif inside:
+            out.append((number, line[2:] if line.startswith("      ") else line))
+        else:
+            out.append((number, line))
+    return Text(tuple(out))
+
+
+class UnclosedNote(ValueError):
+    """A note swallows the row after it (an HTML tag that is never closed). `row` is the first one that is missing."""
+
+    def __init__(self, row: int):
+        super().__init__(f"row {row} is missing")
+        self.row = row
+
+
+def assemble(root: Element, module: Module, store, card: Element, panel: str) -> None:
+    """Turn the flat elements between markers into the page. `store(html)` returns a placeholder for finished HTML."""
+    groups, before, after = _groups(root, len(module.rows) + 2)
+    top = Element("div", {"class": "k-top"})
+    intro = SubElement(top, "div", {"class": "k-intro"})
+    _anchors(intro, module.intro.numbers)
+    intro.extend(groups[0])
+    top.append(card)
+    code = highlighted(module.text)
+    rows = [_row(row, group, code, module, store) for row, group in zip(module.rows, groups[1:])]
+    file = Element("div", {"class": "k-file", "data-path": module.path})
+    if panel:
+        side = SubElement(file, "div", {"class": "k-panel", "hidden": "hidden"})
+        side.text = store(panel)
+    file.extend(rows)
+    for child in list(root):
+        root.remove(child)
+    root.extend([*before, top, _bar(module, bool(panel)), file, *after])
+
+
+def _groups(root: Element, count: int) -> tuple[list[list[Element]], list[Element], list[Element]]:
+    """The elements after each marker; what stands before the first and after the last marker."""
+    before: list[Element] = []
+    groups: list[list[Element]] = []
+    for child in root:
+        found = MARKED.match((child.text or "").strip()) if child.tag == "p" and not len(child) else None
+        if found:
+            if int(found[1]) != len(groups):
+                raise UnclosedNote(len(groups))
+            groups.append([])
+        else:
+            (groups[-1] if groups else before).append(child)
+    if len(groups) != count:
+        raise UnclosedNote(len(groups))
+    return groups[:-1], before, groups[-1]
+
+
+def _row(row: Row, note: list[Element], code: list[str], module: Module, store) -> Element:
+    kind = " k-wide" if row.wide else "" if note else " k-bare"
+    element = Element("div", {"class": "k-row" + kind})
+    if row.wide and len(note) == 1 and note[0].tag in ("h2", "h3", "h4"):
+        element.set("class", "k-row k-wide k-heading")
+    if row.name:
+        element.set("id", row.name)
+    left = SubElement(element, "div", {"class": "k-note"})
+    _anchors(left, row.note.numbers)
+    left.extend(note)
+    _mark_claims(left, row)
+    if row.code:
+        element.append(_code(row.code, code, module, store))
+    return element
+
+
+def _anchors(parent: Element, numbers: list[int]) -> None:
+    """Lines that became a note can be linked to as well."""
+    for number in numbers:
+        SubElement(parent, "span", {"class": "k-at", "id": f"L{number}"})
+
+
+def _mark_claims(note: Element, row: Row) -> None:
+    """Quoted numbers get a class and their parts as data, for the viewer."""
+    for code in note.iter("code"):
+        found = CLAIM.fullmatch(code.text or "") if not len(code) else None
+        if found:
+            code.set("class", "k-claim")
+            for part, value in found.groupdict().items():
+                if value:
+                    code.set(f"data-{part}", value)
+            if row.code:
+                code.set("data-line", str(row.code[0]))
+
+
+def _code(numbers: list[int], code: list[str], module: Module, store) -> Element:
+    block = Element("div", {"class": "k-code highlight"})
+    pre = SubElement(block, "pre")
+    body = SubElement(pre, "code")
+    for i, number in enumerate(numbers):
+        line = SubElement(body, "span", {"class": "k-l", "id": f"L{number}"})
+        if i and numbers[i - 1] != number - 1:
+            line.set("class", "k-l k-jump")
+        link = {"class": "k-n", "href": f"#L{number}", "data-n": str(number), "tabindex": "-1", "aria-hidden": "true"}
+        SubElement(line, "a", link)
+        text = SubElement(line, "span", {"class": "k-c"})
+        text.text = store((code[number - 1] if number <= len(code) else "") + "\n")
+    return block
+
+
+def _bar(module: Module, has_run: bool) -> Element:
+    bar = Element("div", {"class": "k-bar", "role": "toolbar", "aria-label": "This file"})
+    if has_run:
+        modes = SubElement(bar, "span", {"class": "k-modes", "role": "group", "aria-label": "View"})
+        for mode, label in (("read", "Read"), ("run", "Run")):
+            pressed = "true" if mode == "read" else "false"
+            SubElement(modes, "button", {"type": "button", "data-k-mode": mode, "aria-pressed": pressed}).text = label
+    SubElement(bar, "span", {"class": "k-path"}).text = module.path
+    SubElement(bar, "button", {"type": "button", "data-k-notes": "", "aria-pressed": "false"}).text = "Hide notes"
+    SubElement(bar, "button", {"type": "button", "data-k-copy": ""}).text = "Copy file"
+    SubElement(bar, "a", {"href": f"/{module.path}", "download": "", "class": "k-download"}).text = "Download"
+    return bar
+
+
+class _TritonLexer(PythonLexer):
+    """Python, with what Triton's language offers (`tl.load`) set apart from other attributes."""
+
+    def get_tokens_unprocessed(self, text, stack=("root",)):
+        history = ["", ""]
+        for index, token, value in super().get_tokens_unprocessed(text, stack):
+            if token is Name and history == ["tl", "."]:
+                token = Name.Builtin
+            history = [history[1], value if token in Name or token in Operator or value == "." else ""]
+            yield index, token, value
+
+
+def highlighted(text: str) -> list[str]:
+    """One piece of HTML per line. The whole file is read at once, so that a row's border never breaks a token."""
+    lexer = _TritonLexer(stripnl=False, ensurenl=True)
+    pieces: list[str] = []
+    HtmlFormatter(nowrap=True).format(lex(text, lexer), _Lines(pieces))
+    return "".join(pieces).split("\n")
+
+
+class _Lines:
+    """The file that Pygments writes to."""
+
+    def __init__(self, pieces: list[str]):
+        self.write = pieces.append

@@ -1,0 +1,47 @@
+"""Where other parts of the project add to a page. Each returns HTML, or "" when that part is absent or has nothing to say.
+
+The parts are looked up by name and only when needed: a site is served on machines without triton, where the recorder
+can't be imported.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+
+log = logging.getLogger("mkdocs.academy.site")
+
+
+def recorded_run(path: str) -> str:
+    """The viewer of a kernel file's recorded run, for the Run side of the switch: `academy.traces.panel(path)`."""
+    panel = _find("academy.traces", "panel")
+    return (panel(path) or "") if panel else ""
+
+
+def check_mark(path: str, tex: str, tag: str | None) -> str:
+    """What was checked about a display equation of a derivation: `academy.formulas.mark(path, tex, tag)`."""
+    mark = _find("academy.formulas", "mark")
+    return (mark(path, tex, tag) or "") if mark else ""
+
+
+def measured(key: str) -> str | None:
+    """A measured number as text, from the committed results: `academy.bench.measured(key)`. None for an unknown key."""
+    number = _find("academy.bench", "measured")
+    return number(key) if number else None
+
+
+def benchmark(path: str) -> str:
+    """The plots of a kernel file's committed results: `academy.bench.figure(path)`."""
+    figure = _find("academy.bench", "figure")
+    return (figure(path) or "") if figure else ""
+
+
+@cache
+def _find(module: str, name: str):
+    from importlib import import_module
+
+    try:
+        return getattr(import_module(module), name, None)
+    except ModuleNotFoundError as error:
+        log.info("%s is left out of the pages: %s is not installed here", module, error.name)
+        return None

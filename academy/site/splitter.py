@@ -1,0 +1,249 @@
+"""Split an annotated Python module into the rows of its page: a note on the left, the code that it explains on the right.
+
+Nothing is lost: every line that is neither a comment of its own, a docstring nor blank is the code of exactly one row,
+in the order of the file (tests/site/test_splitter.py).
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import io
+import re
+import tokenize
+from dataclasses import dataclass, field
+
+from academy.problems import Problem
+
+# Comments for tools, and the markers of notebook cells: neither notes nor code that teaches.
+DIRECTIVE = re.compile(r"#\s*(type:|noqa|fmt:|ruff:|pragma|pylint:|isort:|mypy:|pyright:|%%|!/)")
+HEADING = re.compile(r"#{2,4} \S")
+
+
+class SourceError(ValueError):
+    """The module cannot be shown as a page. `problem` says where and why."""
+
+    def __init__(self, problem: Problem):
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+@dataclass(frozen=True)
+class Text:
+    """Markdown from comments or docstrings, with the line of the file that each of its lines came from (0: none)."""
+
+    lines: tuple[tuple[int, str], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.lines)
+
+    def __add__(self, other: Text) -> Text:
+        gap = ((0, ""),) if self and other else ()
+        return Text(self.lines + gap + other.lines)
+
+    def __str__(self) -> str:
+        return "\n".join(text for _, text in self.lines)
+
+    @property
+    def numbers(self) -> list[int]:
+        return [number for number, _ in self.lines if number]
+
+
+@dataclass
+class Row:
+    """One row of the page. `wide` rows have no code: a heading or an interlude across both columns."""
+
+    note: Text = Text()
+    code: list[int] = field(default_factory=list)
+    wide: bool = False
+    name: str = ""  # of the function or class that starts here
+
+
+@dataclass
+class Module:
+    """A kernel file as a page. `text` is the source; `intro` the module's docstring; line numbers count from 1."""
+
+    path: str
+    text: str
+    intro: Text
+    rows: list[Row]
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.split("\n")
+
+
+def split(text: str, path: str) -> Module:
+    """Split a module's source. Raises SourceError when it does not parse, or a docstring with a backslash is not raw."""
+    try:
+        tree = ast.parse(text, path)
+    except SyntaxError as error:
+        raise SourceError(
+            Problem(path, error.lineno or 1, error.offset or 1, f"not valid Python: {error.msg}")
+        ) from error
+    lines = text.split("\n")
+    docs = _docstrings(tree, lines, path)
+    module_doc = next((doc for doc in docs.values() if doc.owner is tree), None)
+    comments = _comments(text, after=module_doc.first if module_doc else 0)
+    definitions = {_first_line(node): node.name for node in tree.body if isinstance(node, _DEFINITION)}
+    rows = _Rows(lines, docs, comments, definitions).build()
+    return Module(path, text, module_doc.text if module_doc else Text(), rows)
+
+
+_DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def _first_line(node: ast.AST) -> int:
+    return min([node.lineno] + [decorator.lineno for decorator in node.decorator_list])
+
+
+@dataclass(frozen=True)
+class _Docstring:
+    owner: ast.AST
+    first: int
+    last: int
+    text: Text
+
+
+def _docstrings(tree: ast.Module, lines: list[str], path: str) -> dict[int, _Docstring]:
+    """The docstrings by the line on which they start."""
+    found = {}
+    for owner in ast.walk(tree):
+        if not isinstance(owner, (ast.Module, *_DEFINITION)) or not owner.body:
+            continue
+        node = owner.body[0]
+        if not (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        ):
+            continue
+        source = "\n".join(lines[node.lineno - 1 : node.end_lineno])
+        if "\\" in source and not source.lstrip()[0].lower() == "r":
+            message = 'this docstring has a backslash but is not raw: write r""" in front of it'
+            raise SourceError(Problem(path, node.lineno, node.col_offset + 1, message, lines[node.lineno - 1]))
+        own_lines = not lines[node.lineno - 1][: node.col_offset].strip() and not _after(
+            lines[node.end_lineno - 1], node
+        )
+        if own_lines:
+            text = _docstring_text(node.value.value, node.lineno)
+            found[node.lineno] = _Docstring(owner, node.lineno, node.end_lineno, text)
+    return found
+
+
+def _after(line: str, node: ast.Expr) -> str:
+    """What follows a docstring on its last line (a comment, or another statement)."""
+    return line.encode()[node.end_col_offset :].strip().decode()
+
+
+def _docstring_text(value: str, first: int) -> Text:
+    """`inspect.cleandoc`, remembering the line of the file that each line came from."""
+    raw = value.split("\n")
+    clean = inspect.cleandoc(value).split("\n") if value.strip() else []
+    skipped = next((i for i, line in enumerate(raw) if line.strip()), 0)
+    return Text(tuple((first + skipped + i, line) for i, line in enumerate(clean)))
+
+
+@dataclass(frozen=True)
+class _Comment:
+    """A run of comment lines, one under the other. `directive` ones are for tools and are not shown."""
+
+    first: int
+    last: int
+    text: Text
+    directive: bool
+
+
+def _comments(text: str, after: int) -> dict[int, _Comment]:
+    """The comments that stand on lines of their own outside brackets, by first line; those above the docstring are not notes."""
+    runs: list[list[tuple[int, int, str]]] = []
+    depth = 0
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.OP:
+            depth += (token.string in "([{") - (token.string in ")]}")
+        if token.type != tokenize.COMMENT or depth or token.line[: token.start[1]].strip():
+            continue
+        line, column = token.start
+        joins = runs and runs[-1][-1][:2] == (line - 1, column)
+        if joins and bool(DIRECTIVE.match(runs[-1][-1][2])) == bool(DIRECTIVE.match(token.string)):
+            runs[-1].append((line, column, token.string))
+        else:
+            runs.append([(line, column, token.string)])
+    found = {}
+    for run in runs:
+        body = Text(tuple((line, re.sub(r"^#:? ?", "", comment).rstrip()) for line, _, comment in run))
+        hidden = run[0][0] < after or bool(DIRECTIVE.match(run[0][2]))
+        found[run[0][0]] = _Comment(run[0][0], run[-1][0], body, hidden)
+    return found
+
+
+class _Rows:
+    """Walks the file once and fills the rows."""
+
+    def __init__(self, lines, docs, comments, definitions):
+        self.lines, self.docs, self.comments, self.definitions = lines, docs, comments, definitions
+        self.rows: list[Row] = []
+        self.row = Row()
+
+    def build(self) -> list[Row]:
+        number = 1
+        while number <= len(self.lines):
+            if number in self.docs:
+                number = self.docstring(self.docs[number])
+            elif number in self.comments:
+                number = self.comment(self.comments[number])
+            else:
+                number = self.code(number)
+        self.close()
+        return self.rows
+
+    def code(self, number: int) -> int:
+        if self.lines[number - 1].strip() or self.row.code:
+            if number in self.definitions:
+                if self.row.code:
+                    self.close()
+                self.row.name = self.definitions[number]
+            self.row.code.append(number)
+        return number + 1
+
+    def docstring(self, doc: _Docstring) -> int:
+        """A function's docstring stands beside its signature, and the code below it goes on in the same row."""
+        if not isinstance(doc.owner, ast.Module):
+            start = _first_line(doc.owner)
+            if start in self.row.code and any(self.lines[n - 1].strip() for n in self.row.code if n < start):
+                before = [n for n in self.row.code if n < start]
+                self.row.code = [n for n in self.row.code if n >= start]
+                after, self.row = self.row, Row(self.row.note, before, name=self.row.name)
+                self.close()
+                self.row = Row(Text(), after.code, name=getattr(doc.owner, "name", ""))
+            self.row.note += doc.text
+        return doc.last + 1
+
+    def comment(self, comment: _Comment) -> int:
+        if comment.directive:
+            return comment.last + 1
+        self.close()
+        text = comment.text
+        blank_follows = comment.last >= len(self.lines) or not self.lines[comment.last].strip()
+        if HEADING.match(text.lines[0][1]):
+            self.rows.append(Row(Text(text.lines[:1]), wide=True))
+            text = Text(_strip_blank(text.lines[1:]))
+        if text and blank_follows:
+            self.rows.append(Row(text, wide=True))
+        elif text:
+            self.row.note = text
+        return comment.last + 1
+
+    def close(self):
+        row, self.row = self.row, Row()
+        while row.code and not self.lines[row.code[-1] - 1].strip():
+            row.code.pop()
+        if row.note or row.code:
+            self.rows.append(row)
+
+
+def _strip_blank(lines: tuple[tuple[int, str], ...]) -> tuple[tuple[int, str], ...]:
+    lines = list(lines)
+    while lines and not lines[0][1].strip():
+        lines.pop(0)
+    while lines and not lines[-1][1].strip():
+        lines.pop()
+    return tuple(lines)
