@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mkdocs.structure.files import File
 
-from academy.site.extension import heading
+from academy.site.directives import heading
 from academy.site.library import Library, read
 
 ROOT = Path(__file__).resolve().parents[2]

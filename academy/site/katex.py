@@ -1,4 +1,4 @@
-"""TeX to HTML and MathML by KaTeX, while the site is built: a page needs no script for its formulas, and a bad one fails here.
+"""TeX to HTML and MathML by KaTeX, while the site is built: a page needs no script, a bad formula fails here.
 
 KaTeX is vendored (vendor/katex) and runs in QuickJS, which pip installs on its own. Rendered formulas are kept in
 `.cache/site/katex.sqlite` under a hash of what made them, so that a rebuild renders only what changed.

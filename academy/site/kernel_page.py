@@ -1,7 +1,8 @@
 """The page of a kernel file: Markdown of its notes out, the finished two columns back together.
 
-`markdown` writes the notes with a marker paragraph before each row, so that they are ordinary top-level Markdown (lists,
-tables, admonitions, headings in the table of contents). `assemble` then moves what stands between two markers into the row.
+`markdown` writes the notes with a marker paragraph before each row, so that they are ordinary top-level Markdown
+(lists, tables, admonitions, headings in the table of contents). `assemble` then moves what stands between two markers
+into the row.
 """
 
 from __future__ import annotations
@@ -19,9 +20,7 @@ from academy.site.splitter import Module, Row, Text
 MARKER = "academykernelrow{:04d}"
 MARKED = re.compile(r"^academykernelrow(\d{4})$")
 # A quoted number of the recorded run: `pid=13, k=1: offs_am[0] = 8`, or without a place, `num_pid_m = 8`.
-CLAIM = re.compile(
-    r"(?:(?P<where>\w+ ?= ?-?\d+(?:, ?\w+ ?= ?-?\d+)*): +)?(?P<name>[A-Za-z_][\w.]*(?:\[[^\]=]*\])?) = (?P<value>\S.*)"
-)
+CLAIM = re.compile(r"(?:(?P<where>[\w=(), ]+): +)?(?P<name>[A-Za-z_][\w.]*(?:\[[^\]=]*\])?) = (?P<value>\S.*)")
 SECTION = re.compile(
     r"(Args|Arguments|Parameters|Returns|Yields|Raises|Attributes|Examples?|Notes?|Source|Sources):\s*$"
 )

@@ -1,4 +1,4 @@
-"""What the site can point at: which page shows which file, which derivation prints which tagged equation, which kernel cites it.
+"""What the site can point at: the page that shows a file, the derivation that prints a tag, the kernels that cite it.
 
 Everything is read from the files themselves, so that adding an operation needs no list to be kept:
 

@@ -1,4 +1,4 @@
-"""Where other parts of the project add to a page. Each returns HTML, or "" when that part is absent or has nothing to say.
+"""Where other parts of the project add to a page. Each returns HTML, or "" when that part has nothing to say.
 
 The parts are looked up by name and only when needed: a site is served on machines without triton, where the recorder
 can't be imported.
@@ -30,10 +30,20 @@ def measured(key: str) -> str | None:
     return number(key) if number else None
 
 
-def benchmark(path: str) -> str:
-    """The plots of a kernel file's committed results: `academy.bench.figure(path)`."""
-    figure = _find("academy.bench", "figure")
-    return (figure(path) or "") if figure else ""
+def results(operation: str | None, store) -> list[str]:
+    """Markdown of an operation's results, or of all: `academy.bench.page(name)`, `academy.bench.summary()`.
+
+    Their pieces are Markdown or finished HTML (`academy.bench.pages.Html`); `store(html)` returns a placeholder for it.
+    """
+    page = _find("academy.bench", "page" if operation else "summary")
+    html = _find("academy.bench.pages", "Html")
+    if not page:
+        return ["", "*Results are not shown here: the part that draws them is missing.*", ""]
+    pieces = page(operation) if operation else page()
+    lines: list[str] = []
+    for piece in pieces:
+        lines += ["", store(str(piece)), ""] if html and isinstance(piece, html) else piece.split("\n")
+    return lines
 
 
 @cache

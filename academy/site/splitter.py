@@ -1,4 +1,4 @@
-"""Split an annotated Python module into the rows of its page: a note on the left, the code that it explains on the right.
+"""Split an annotated Python module into the rows of its page: a note on the left, the code it explains on the right.
 
 Nothing is lost: every line that is neither a comment of its own, a docstring nor blank is the code of exactly one row,
 in the order of the file (tests/site/test_splitter.py).
@@ -74,7 +74,7 @@ class Module:
 
 
 def split(text: str, path: str) -> Module:
-    """Split a module's source. Raises SourceError when it does not parse, or a docstring with a backslash is not raw."""
+    """Split a module's source. SourceError: it does not parse, or a docstring with a backslash is not raw."""
     try:
         tree = ast.parse(text, path)
     except SyntaxError as error:
@@ -109,29 +109,19 @@ def _docstrings(tree: ast.Module, lines: list[str], path: str) -> dict[int, _Doc
     """The docstrings by the line on which they start."""
     found = {}
     for owner in ast.walk(tree):
-        if not isinstance(owner, (ast.Module, *_DEFINITION)) or not owner.body:
+        if not isinstance(owner, (ast.Module, *_DEFINITION)) or ast.get_docstring(owner, clean=False) is None:
             continue
         node = owner.body[0]
-        if not (
-            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        ):
-            continue
         source = "\n".join(lines[node.lineno - 1 : node.end_lineno])
         if "\\" in source and not source.lstrip()[0].lower() == "r":
             message = 'this docstring has a backslash but is not raw: write r""" in front of it'
             raise SourceError(Problem(path, node.lineno, node.col_offset + 1, message, lines[node.lineno - 1]))
-        own_lines = not lines[node.lineno - 1][: node.col_offset].strip() and not _after(
-            lines[node.end_lineno - 1], node
-        )
-        if own_lines:
+        before = lines[node.lineno - 1][: node.col_offset].strip()
+        after = lines[node.end_lineno - 1].encode()[node.end_col_offset :].strip()
+        if not before and not after:  # it has its lines to itself
             text = _docstring_text(node.value.value, node.lineno)
             found[node.lineno] = _Docstring(owner, node.lineno, node.end_lineno, text)
     return found
-
-
-def _after(line: str, node: ast.Expr) -> str:
-    """What follows a docstring on its last line (a comment, or another statement)."""
-    return line.encode()[node.end_col_offset :].strip().decode()
 
 
 def _docstring_text(value: str, first: int) -> Text:
@@ -153,7 +143,7 @@ class _Comment:
 
 
 def _comments(text: str, after: int) -> dict[int, _Comment]:
-    """The comments that stand on lines of their own outside brackets, by first line; those above the docstring are not notes."""
+    """The comments on lines of their own outside brackets, by first line. Those above line `after` are not notes."""
     runs: list[list[tuple[int, int, str]]] = []
     depth = 0
     for token in tokenize.generate_tokens(io.StringIO(text).readline):

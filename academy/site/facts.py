@@ -1,0 +1,48 @@
+"""The card with the facts of a kernel file, beside its introduction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree.ElementTree import Element, SubElement
+
+from markdown.util import AtomicString
+
+from academy.site.directives import heading
+from academy.site.library import CITATION
+from academy.site.splitter import Module
+
+if TYPE_CHECKING:
+    from academy.site.extension import AcademyExtension
+
+
+def fact_card(extension: AcademyExtension, module: Module) -> Element:
+    """What belongs to a kernel file: where it is, how to run it, its derivation, tests and results."""
+    card = Element("aside", {"class": "k-card", "aria-label": "About this file"})
+    facts = SubElement(card, "dl")
+
+    def fact(name: str) -> Element:
+        SubElement(facts, "dt").text = name
+        return SubElement(facts, "dd")
+
+    def link(parent: Element, text: str, href: str, code: bool = False) -> None:
+        anchor = SubElement(parent, "a", {"href": href})
+        (SubElement(anchor, "code") if code else anchor).text = AtomicString(text)
+
+    path = Path(module.path)
+    link(fact("File"), module.path, extension.blob(module.path), code=True)
+    SubElement(fact("Run it"), "code").text = AtomicString(f"python {module.path}")
+    homes = {
+        extension.index.equations[tag].path for tag in CITATION.findall(module.text) if tag in extension.index.equations
+    }
+    homes |= {p for p in [f"backprop_math/{path.stem}.md"] if p in extension.index.pages}
+    for home in sorted(homes):
+        if home in extension.index.pages:
+            link(fact("Derivation"), heading(extension.index, extension.index.pages[home])[0], extension.link(home))
+    for test in sorted((extension.root / "tests/kernels").glob(f"test_{path.stem}.py")):
+        name = test.relative_to(extension.root).as_posix()
+        link(fact("Tests"), name, extension.blob(name), code=True)
+    results = f"benchmarks/{path.stem}.md"
+    if (extension.root / extension.getConfig("docs") / results).is_file():
+        link(fact("Measured"), "its benchmark", f"/{results}")
+    return card

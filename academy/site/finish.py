@@ -1,0 +1,178 @@
+"""The last steps on a page's tree: kernel pages put together, formulas set, links and headings made right."""
+
+from __future__ import annotations
+
+import re
+from posixpath import dirname, join, normpath
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from xml.etree.ElementTree import Element, SubElement
+
+from markdown.extensions.toc import slugify
+from markdown.treeprocessors import Treeprocessor
+from markdown.util import AtomicString
+
+from academy.site import katex, kernel_page, plugs
+from academy.site.facts import fact_card
+from academy.site.library import TAG
+from academy.site.splitter import Module
+
+if TYPE_CHECKING:
+    from academy.site.extension import AcademyExtension
+
+IN_REPOSITORY = re.compile(r"^(?:\.\./)+((?:annotated_examples|backprop_math|academy|benchmarks|tests)/.*)$")
+
+
+class Finish(Treeprocessor):
+    """Puts the kernel page together, sets the formulas, resolves links of files that live outside docs/."""
+
+    def __init__(self, extension: AcademyExtension):
+        super().__init__(extension.md)
+        self.extension = extension
+
+    def run(self, root: Element) -> None:
+        if self.extension.module:
+            self.kernel(root, self.extension.module)
+        self.links(root)
+        for element in list(root.iter()):
+            if re.fullmatch(r"h[1-6]", element.tag):
+                self.heading(element)
+        for element in list(root.iter()):
+            if element.get("class") == "arithmatex" and element.text:
+                self.formula(element)
+
+    def kernel(self, root: Element, module: Module) -> None:
+        store = self.md.htmlStash.store
+        card = fact_card(self.extension, module)
+        try:
+            kernel_page.assemble(root, module, store, card, plugs.recorded_run(module.path))
+        except kernel_page.UnclosedNote as error:
+            line = next((n for row in module.rows[: error.row] for n in row.note.numbers[-1:]), 1)
+            message = "this note swallows what follows (an HTML tag that is not closed, or a fence)"
+            self.extension.problem(message, path=module.path, line=line)
+
+    def links(self, root: Element) -> None:
+        """Links as they work in the repository, made to work on the site."""
+        page = self.extension.page
+        docs = self.extension.root / self.extension.getConfig("docs")
+        for element in root.iter("a"):
+            href = element.get("href", "")
+            parts = urlsplit(href)
+            if parts.scheme or parts.netloc or not parts.path or parts.path.startswith("/"):
+                continue
+            if page:
+                path = normpath(join(dirname(page.source), parts.path))
+            elif (found := IN_REPOSITORY.match(parts.path)) and not (docs / found[1]).exists():
+                path = normpath(found[1])
+            else:
+                continue
+            self.resolve(element, path, href, parts.fragment)
+
+    def resolve(self, element: Element, path: str, href: str, fragment: str) -> None:
+        docs = self.extension.getConfig("docs") + "/"
+        if not (self.extension.root / path).exists():
+            self.extension.problem(f"link to {path}, which does not exist", f"]({href}")
+        elif path.startswith(docs) and path.endswith(".md"):
+            element.set("href", "/" + path.removeprefix(docs) + (f"#{fragment}" if fragment else ""))
+        else:
+            element.set("href", self.extension.link(path, fragment))
+
+    def heading(self, element: Element) -> None:
+        """A heading with maths: its name in the table of contents and its anchor are plain text."""
+        if not any(child.get("class") == "arithmatex" for child in element.iter()):
+            return
+        text = "".join(self.words(element)).strip()
+        element.set("data-toc-label", text)
+        element.attrib.setdefault("id", slugify(text, "-", unicode=True))
+
+    def words(self, element: Element):
+        if element.get("class") == "arithmatex":
+            try:
+                yield katex.plain(element.text[2:-2].strip())
+            except katex.TexError:
+                yield element.text[2:-2]
+        else:
+            yield element.text or ""
+            for child in element:
+                yield from self.words(child)
+        yield element.tail or ""
+
+    def formula(self, element: Element) -> None:
+        tex = element.text[2:-2].strip()
+        display = element.text.startswith("\\[")
+        tags = TAG.findall(tex)
+        tex = TAG.sub("", tex).strip()
+        try:
+            html = katex.render(tex, display)
+        except katex.TexError as error:
+            self.extension.problem(f"KaTeX cannot set this formula: {error}", tex.split("\n")[0])
+            element.set("class", "academy-problem")
+            element.text = AtomicString(tex)
+            return
+        element.set("data-search-exclude", "")
+        element.text = self.md.htmlStash.store(html)
+        page = self.extension.page
+        if display and page and page.kind == "derivation":
+            self.home(element, tex, tags)
+
+    def home(self, element: Element, tex: str, tags: list[str]) -> None:
+        """A display equation of a derivation: its tag, the kernel lines that cite it, what was checked."""
+        page = self.extension.page
+        tag = tags[0] if tags else None
+        if len(tags) > 1:
+            self.extension.problem("one equation, one \\tag", f"\\tag{{{tags[1]}}}")
+        mark = plugs.check_mark(page.source, tex, tag)
+        if not (tag or mark):
+            return
+        maths = Element("div", dict(element.attrib))
+        maths.text = element.text
+        element.attrib = {"class": "eq"}
+        element.text = None
+        element.append(maths)
+        if tag:
+            element.set("id", tag)
+            SubElement(element, "a", {"class": "eq-tag", "href": f"#{tag}"}).text = AtomicString(f"({tag})")
+        if mark or self.extension.index.citations.get(tag):
+            foot = SubElement(element, "div", {"class": "eq-foot", "data-search-exclude": ""})
+            self.cited(foot, tag)
+            if mark:
+                SubElement(foot, "div", {"class": "eq-mark"}).text = self.md.htmlStash.store(mark)
+
+    def cited(self, foot: Element, tag: str | None) -> None:
+        by_file: dict[str, list[int]] = {}
+        for citation in self.extension.index.citations.get(tag, ()):
+            by_file.setdefault(citation.path, []).append(citation.line)
+        for path, lines in by_file.items():
+            line = SubElement(foot, "span", {"class": "eq-cites"})
+            line.text = AtomicString(f"used in {path.rsplit('/', 1)[-1]}, line{'s' if len(lines) > 1 else ''} ")
+            for i, number in enumerate(lines):
+                link = SubElement(line, "a", {"href": self.extension.link(path, f"L{number}")})
+                link.text = AtomicString(str(number))
+                link.tail = ", " if i + 1 < len(lines) else ""
+
+
+class Contents(Treeprocessor):
+    """A row of links to the sections of a kernel file, which has no room for a column with a table of contents."""
+
+    def __init__(self, extension: AcademyExtension):
+        super().__init__(extension.md)
+        self.extension = extension
+
+    def run(self, root: Element) -> None:
+        bar = next((e for e in root if e.get("class") == "k-bar"), None)
+        headings = [e for e in root.iter("h2") if e.get("id")]
+        if bar is None or not headings:
+            return
+        nav = Element("nav", {"class": "k-contents", "aria-label": "Sections of this file"})
+        for element in headings:
+            words = [element.text or ""]
+            for child in element:
+                words += [*(child.itertext() if child.get("class") != "headerlink" else ()), child.tail or ""]
+            text = element.get("data-toc-label") or "".join(words).strip()
+            SubElement(nav, "a", {"href": f"#{element.get('id')}"}).text = AtomicString(text)
+        first = root.find("./div[@class='k-file']/div[@class='k-row k-bare']")
+        if first is not None and first.find("div[@class='k-code highlight']") is not None:
+            first.set("class", "k-row k-first")  # the imports: the links fill the place of their note
+            first[0].append(nav)
+        else:
+            root.insert(list(root).index(bar), nav)
