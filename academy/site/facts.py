@@ -42,7 +42,6 @@ def fact_card(extension: AcademyExtension, module: Module) -> Element:
     for test in sorted((extension.root / "tests/kernels").glob(f"test_{path.stem}.py")):
         name = test.relative_to(extension.root).as_posix()
         link(fact("Tests"), name, extension.blob(name), code=True)
-    results = f"benchmarks/{path.stem}.md"
-    if (extension.root / extension.getConfig("docs") / results).is_file():
-        link(fact("Measured"), "its benchmark", f"/{results}")
+    if "\nBENCH = " in module.text:  # academy/bench/hook.py makes a page for it
+        link(fact("Measured"), "its benchmark", f"/benchmarks/{path.stem}.md")
     return card
