@@ -55,13 +55,17 @@ def check(paths: Iterable[str | Path] | None = None) -> list[Problem]:
 
     files = store.kernel_files() if paths is None else [Path(path).resolve() for path in paths]
     files = [path for path in files if path.suffix == ".py" and store.has_example(path)]
-    problems = []
-    for path, recording in store.load(files).items():
-        shown = store.shorten(path)
-        proven = _proven(path, shown, recording)
-        problems += proven
-        if recording.data["error"] is None:
-            problems += quotes.check(path, shown, recording)
+    return [p for path, recording in store.load(files).items() for p in check_recording(path, recording)]
+
+
+def check_recording(path: Path, recording, quoted: bool = True) -> list[Problem]:
+    """Everything wrong with one recorded file. quoted: check the numbers in its comments too."""
+    from academy.traces import quotes, store
+
+    shown = store.shorten(path)
+    problems = _proven(path, shown, recording)
+    if quoted and recording.data["error"] is None:
+        problems += quotes.check(path, shown, recording)
     return problems
 
 

@@ -152,22 +152,8 @@ def evaluate(claim: Claim, recording: Recording, text: str) -> str | None:
 
 def computed(claim: Claim, recording: Recording, text: str):
     """What the kernel computes for the left side. Raises LookupError, with a sentence, if there is no such value."""
-    launch = _launch(claim, recording)
-    steps = recording.steps(launch, claim.pid)
-    if steps is None:
-        raise LookupError(f"there is no program {claim.pid} in the grid {tuple(launch['grid'])}")
-    names = {node.id for node in ast.walk(ast.parse(claim.left, mode="eval")) if isinstance(node, ast.Name)}
-    names -= set(_BUILTINS)
-    states = _states(steps, claim.function)
-    if claim.loops:
-        states = _inside(states, claim, recording, text)
-        if not states:
-            selected = ", ".join(f"{name}={value}" for name, value in claim.loops.items())
-            raise LookupError(f"no loop of {claim.function} gets to {selected} in program {claim.pid}")
-    variables = _moment(states, claim.anchor, names)
-    if variables is None:
-        missing = sorted(names - set().union(*(set(v) for _, v in states))) or sorted(names)
-        raise LookupError(f"{', '.join(missing)} has no value here in program {claim.pid} of the recorded run")
+    names = _names(claim)
+    states, (_, _, variables) = _find(claim, recording, text)
     values = {name: _plain(recording.value(variables[name])) for name in names}
     try:
         got = eval(claim.left, {"__builtins__": _BUILTINS}, values)  # the project's own comments, numbers only
@@ -176,6 +162,37 @@ def computed(claim: Claim, recording: Recording, text: str):
     if _undefined(got, states):
         raise LookupError("these lanes are masked off in a load without `other`: on a GPU their content is undefined")
     return got
+
+
+def locate(claim: Claim, recording: Recording, text: str) -> tuple[int, tuple[int, int, int], int]:
+    """Where a claim holds: number of the launch, program, number of the step. Raises LookupError as `computed`."""
+    _, (position, _, _) = _find(claim, recording, text)
+    return recording.launches.index(_launch(claim, recording)), claim.pid, position
+
+
+def _names(claim: Claim) -> set[str]:
+    tree = ast.parse(claim.left, mode="eval")
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - set(_BUILTINS)
+
+
+def _find(claim: Claim, recording: Recording, text: str):
+    """The states that the claim could be about, and the one that it is about."""
+    launch = _launch(claim, recording)
+    steps = recording.steps(launch, claim.pid)
+    if steps is None:
+        raise LookupError(f"there is no program {claim.pid} in the grid {tuple(launch['grid'])}")
+    states = _states(steps, claim.function)
+    if claim.loops:
+        states = _inside(states, claim, recording, text)
+        if not states:
+            selected = ", ".join(f"{name}={value}" for name, value in claim.loops.items())
+            raise LookupError(f"no loop of {claim.function} gets to {selected} in program {claim.pid}")
+    names = _names(claim)
+    moment = _moment(states, claim.anchor, names)
+    if moment is None:
+        missing = sorted(names - set().union(*(set(v) for *_, v in states))) or sorted(names)
+        raise LookupError(f"{', '.join(missing)} has no value here in program {claim.pid} of the recorded run")
+    return states, moment
 
 
 def _launch(claim: Claim, recording: Recording) -> dict:
@@ -195,14 +212,15 @@ def _runs(recording: Recording, launch: dict, function: str) -> bool:
     return function in launch["functions"]
 
 
-def _states(steps: list[Step], function: str) -> list[tuple[Step, dict[str, int]]]:
-    """Each step of a function with the variables (numbers of values) as they stand after it."""
-    own = [step for step in steps if step.function == function]
+def _states(steps: list[Step], function: str) -> list[tuple[int, Step, dict[str, int]]]:
+    """Each step of a function: its number, itself, and the variables (numbers of values) as they stand after it."""
+    first_line = next((step.line for step in steps if step.function == function), 0)
     states, variables = [], {}
-    for step in own:
-        entered = step.line == own[0].line  # the `def` line: a new call
-        variables = {**({} if entered else variables), **step.values}
-        states.append((step, variables))
+    for position, step in enumerate(steps):
+        if step.function == function:
+            entered = step.line == first_line  # the `def` line: a new call
+            variables = {**({} if entered else variables), **step.values}
+            states.append((position, step, variables))
     return states
 
 
@@ -224,24 +242,26 @@ def _inside(states, claim: Claim, recording: Recording, text: str):
                 return False
         return True
 
-    return [(step, variables) for step, variables in states if fits(step, variables)]
+    return [state for state in states if fits(state[1], state[2])]
 
 
-def _moment(states, anchor: int, names: set[str]) -> dict[str, int] | None:
-    """The variables that a claim is about: right after the first statement at or below it that assigns one of its names,
-    else after the last statement above it."""
-    for step, variables in states:
+def _moment(states, anchor: int, names: set[str]):
+    """The state that a claim is about: right after the first statement at or below it that assigns one of its names, else
+    after the last statement above it; None if there is neither."""
+    for state in states:
+        _, step, variables = state
         if step.line >= anchor and names & set(step.values) and names <= set(variables):
-            return variables
-    for step, variables in reversed(states):
+            return state
+    for state in reversed(states):
+        _, step, variables = state
         if step.line <= anchor and names <= set(variables):
-            return variables
+            return state
     return None
 
 
 def _undefined(got, states) -> bool:
     if isinstance(got, (np.ndarray, np.generic)) and np.asarray(got).dtype.kind == "f" and np.isnan(got).any():
-        loads = [access for step, _ in states for access in step.accesses]
+        loads = [access for _, step, _ in states for access in step.accesses]
         return any(access[0] == "load" and access[4] for access in loads)
     return False
 

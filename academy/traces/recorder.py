@@ -148,7 +148,7 @@ class Recorder:
                 result = original(executor, *args, **kwargs)
             finally:
                 launch, self._launch = self._launch, None
-            launch.repairs = interpreter.used(reset=True)
+            launch.repairs = [interpreter.REPAIRS[name] for name in interpreter.used(reset=True)]
             for argument in launch.arguments:
                 argument.after = argument.tensor.detach().clone()
             launch.memory.close()

@@ -104,7 +104,8 @@ class Recording:
         return self.moved.get(file, {}).get(line, line)
 
     @cached_property
-    def _places(self) -> list[tuple]:
+    def places(self) -> list[tuple]:
+        """(function, file, line, depth, ((line of the header, iteration), ...)), with lines as they are now."""
         places = []
         for function, file, line, depth, loops in self.data["places"]:
             moved = tuple((self.line(file, header), iteration) for header, iteration in loops)
@@ -139,7 +140,7 @@ class Recording:
         """What one program of a launch did, in order; None if the grid has no such program."""
         for pid, rows in launch["programs"]:
             if tuple(pid) == program:
-                return [Step(*self._places[place], values, accesses) for place, values, accesses in rows]
+                return [Step(*self.places[place], values, accesses) for place, values, accesses in rows]
         return None
 
 

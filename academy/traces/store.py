@@ -46,6 +46,11 @@ def load(paths: list[Path]) -> dict[Path, Recording]:
     return {path: _read(path) for path in paths}
 
 
+def is_cached(path: Path) -> bool:
+    """Whether the file's recording is there, and still its own."""
+    return _cached(path.resolve()).exists()
+
+
 def built_on(path: Path) -> list[Path]:
     """The file and the other kernel files that it imports, directly or not."""
     found, queue = [], [path]

@@ -1,0 +1,249 @@
+"""The viewer on a kernel's page: its data, its static start state, and a self-contained HTML file.
+
+`panel` gives the HTML of the Run side of a page; it reads without JavaScript. `script` gives the data that the viewer
+fetches when the reader first switches to Run: a script rather than JSON, so that it also loads from a folder on disk.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import logging
+from html import escape
+from pathlib import Path
+
+import numpy as np
+
+from academy.traces import quotes, store
+from academy.traces.recording import Pointer, Recording
+
+log = logging.getLogger("mkdocs.academy.site")
+
+STATIC = Path(__file__).parent / "static"
+#: Largest size of one kernel's data, compressed.
+MAX_BYTES = 40 * 1024
+_MAX_ROWS = 60
+_MAX_CELLS = 512
+
+
+def panel(path: str) -> str:
+    """The recorded run of a kernel file, as HTML for its page; "" if it has none, or triton is not installed here."""
+    recording = _recording(path)
+    if recording is None or not recording.launches:
+        return ""
+    name = data_name(path)
+    start = _static(store.ROOT / path, recording)
+    return f'<div class="t-view" data-run="{escape(name)}">{start}</div>'
+
+
+def script(path: str) -> str:
+    """The viewer's data as a script; "" where `panel` is empty."""
+    recording = _recording(path)
+    if recording is None or not recording.launches:
+        return ""
+    data = json.dumps(viewer_data(store.ROOT / path, recording), separators=(",", ":"))
+    return f"academyRun({json.dumps(data_name(path))},{data})"
+
+
+def data_name(path: str) -> str:
+    """`classics.layernorm` for `annotated_examples/classics/layernorm.py`."""
+    return path.removeprefix("annotated_examples/").removesuffix(".py").replace("/", ".")
+
+
+def standalone(path: Path, recording: Recording) -> str:
+    """One HTML file with the code and the viewer, for any kernel file; no request leaves it."""
+    style = (STATIC / "viewer.css").read_text()
+    code = (STATIC / "viewer.js").read_text()
+    data = json.dumps(viewer_data(path, recording), separators=(",", ":")).replace("</", "<\\/")
+    lines = "".join(
+        f'<span class="k-l" id="L{number}"><span class="k-n">{number}</span>'
+        f'<span class="k-c">{escape(line)}\n</span></span>'
+        for number, line in enumerate(path.read_text().split("\n"), 1)
+    )
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(path.name)}, recorded</title>'
+        f'<meta name="viewport" content="width=device-width,initial-scale=1"><style>{style}</style>'
+        f'<body class="t-alone"><h1>{escape(path.name)}</h1><main class="k-file k-running">'
+        f'<div class="k-panel"><div class="t-view" data-run="here">{_static(path, recording)}</div></div>'
+        f'<pre class="k-code" tabindex="0" aria-label="Code">{lines}</pre></main>'
+        f'<script>{code}</script><script>academyRun("here",{data})</script></body></html>'
+    )
+
+
+def _recording(path: str) -> Recording | None:
+    """From the cache, or made together with those of all other kernels. What is wrong is logged with its place."""
+    if importlib.util.find_spec("triton") is None or not store.has_example(store.ROOT / path):
+        return None
+    if not store.is_cached(store.ROOT / path):
+        store.load(store.kernel_files())
+    recording = store.load([store.ROOT / path])[store.ROOT / path]
+    error = recording.data["error"]
+    if error:
+        log.warning("%s:%d: %s", error["file"], recording.line(error["file"], error["line"]), error["message"])
+    return recording
+
+
+# ---- data -----------------------------------------------------------------------------------------------------------
+
+
+def viewer_data(path: Path, recording: Recording) -> dict:
+    """What the viewer needs of a recording: lines as they are now, floats to five digits, the claims with their places.
+
+    Places in another file than the page's have line 0 and carry their file and line as text.
+    """
+    shown, text = store.shorten(path), path.read_text()
+    places = []
+    for function, file, line, depth, loops in recording.places:
+        here = file == shown
+        places.append([function, line if here else 0, depth, loops if here else [], *([] if here else [f"{file}:{line}"])])
+    launches = []
+    for launch in recording.launches:
+        names = ("kernel", "direction", "grid", "traffic", "tensors", "programs", "repairs")
+        kept = {name: launch[name] for name in names}
+        line = recording.line(launch["file"], launch["line"])
+        launches.append({**kept, "line": line if launch["file"] == shown else 0})
+    return {
+        "launches": launches,
+        "places": places,
+        "pool": [_rounded(entry) for entry in recording.data["pool"]],
+        "loops": _loop_names(text),
+        "claims": _claims(text, shown, recording),
+    }
+
+
+def _rounded(entry: dict) -> dict:
+    if not entry["t"].startswith("f") or "d" not in entry:
+        return entry
+    return {**entry, "d": [_digits(item) for item in entry["d"]]}
+
+
+def _digits(item):
+    if isinstance(item, str) or item == int(item):
+        return item
+    return float(f"{item:.5g}")
+
+
+def _loop_names(text: str) -> dict[str, str]:
+    """Line of a loop's header -> its variable."""
+    loops = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.For)]
+    return {str(node.lineno): ast.unparse(node.target) for node in loops}
+
+
+def _claims(text: str, shown: str, recording: Recording) -> list[list]:
+    """[text of the span, launch, program, step] for every claim that can be found in the recording."""
+    found = []
+    for claim in quotes.parse(text, shown)[0]:
+        try:
+            launch, pid, step = quotes.locate(claim, recording, text)
+        except LookupError:
+            continue
+        found.append([claim.span, launch, list(pid), step])
+    return found
+
+
+# ---- the static start state -----------------------------------------------------------------------------------------
+
+
+def _static(path: Path, recording: Recording) -> str:
+    """The first launch in words and tables: its tensors, and program 0 (or the one that prose follows) line by line."""
+    launch = recording.launches[0]
+    pid = _followed(path, recording, launch)
+    steps = recording.steps(launch, pid)
+    code = path.read_text().split("\n")
+    shown = store.shorten(path)
+    rows, seen = [], 0
+    for step in steps:
+        values = "".join(
+            f"<li><code>{escape(name)}</code> {escape(brief(recording.value(number)))}</li>"
+            for name, number in step.values.items()
+        )
+        values += "".join(f"<li>{escape(touched(recording, launch, access))}</li>" for access in step.accesses)
+        if not values or step.file != shown:
+            continue
+        seen += 1
+        if seen <= _MAX_ROWS:
+            where = "".join(f", iteration {iteration}" for _, iteration in step.loops[-1:])
+            line = code[step.line - 1].strip()
+            rows.append(
+                f'<tr><th scope="row"><a href="#L{step.line}">{step.line}</a>{where}</th>'
+                f"<td><code>{escape(line)}</code></td><td><ul>{values}</ul></td></tr>"
+            )
+    more = f"<p>… and {seen - _MAX_ROWS} more steps.</p>" if seen > _MAX_ROWS else ""
+    grid = " × ".join(str(size) for size in launch["grid"][: 3 if launch["grid"][2:] != [1] else 2 if launch["grid"][1] > 1 else 1])
+    return (
+        f'<div class="t-static"><p><strong>A recorded run.</strong> <code>{escape(launch["kernel"])}</code> on a small '
+        f"example: {grid} programs. This is program {program_name(pid)}, line by line.</p>"
+        f'<div class="t-tensors">{"".join(_tensor(recording, tensor) for tensor in launch["tensors"])}</div>'
+        f'<table class="t-steps"><thead><tr><th scope="col">Line</th><th scope="col">Code</th>'
+        f'<th scope="col">What it gives</th></tr></thead><tbody>{"".join(rows)}</tbody></table>{more}</div>'
+    )
+
+
+def _followed(path: Path, recording: Recording, launch: dict) -> tuple[int, int, int]:
+    """The program that the comments of this kernel speak of first, else the first one."""
+    claims, _ = quotes.parse(path.read_text())
+    pids = {tuple(pid) for pid, _ in launch["programs"]}
+    return next((c.pid for c in claims if c.function == launch["kernel"] and c.pid in pids), min(pids))
+
+
+def _tensor(recording: Recording, tensor: dict) -> str:
+    """One tensor as a table, as it was before the launch."""
+    value = recording.value(tensor["before"])
+    size = "×".join(str(n) for n in tensor["shape"]) or "scalar"
+    caption = f"<caption><code>{escape(tensor['name'])}</code> {tensor['dtype']}, {size}</caption>"
+    if value is None or np.size(value) > _MAX_CELLS or not np.size(value):
+        return f'<table class="t-grid">{caption}</table>'
+    if tensor["fresh"]:
+        return f'<table class="t-grid">{caption}<tbody><tr><td>allocated, nothing in it yet</td></tr></tbody></table>'
+    rows = np.reshape(value, (-1, np.shape(value)[-1] if np.ndim(value) else 1))
+    body = "".join("<tr>" + "".join(f"<td>{plain(item)}</td>" for item in row) + "</tr>" for row in rows)
+    return f'<table class="t-grid">{caption}<tbody>{body}</tbody></table>'
+
+
+def program_name(pid: tuple[int, ...]) -> str:
+    """13 for (13, 0, 0), (1, 2) for (1, 2, 0)."""
+    if tuple(pid[1:]) == (0, 0):
+        return str(pid[0])
+    return f"({pid[0]}, {pid[1]})" if pid[2] == 0 else str(tuple(pid))
+
+
+def touched(recording: Recording, launch: dict, access: list) -> str:
+    """`reads 5 of 8 in x_ptr`."""
+    operation, tensor, elements, _, undefined = access
+    lanes = np.atleast_1d(recording.value(elements)).reshape(-1)
+    active = int((lanes >= 0).sum())
+    verb = {"load": "reads", "store": "writes"}.get(operation, operation)
+    count = str(active) if active == lanes.size else f"{active} of {lanes.size}"
+    return f"{verb} {count} in {launch['tensors'][tensor]['name']}" + (", the others undefined" if undefined else "")
+
+
+def brief(value, width: int = 58) -> str:
+    """A value in one line."""
+    if isinstance(value, Pointer):
+        many = np.size(value.offsets) > 1 or np.any(value.offsets)
+        return f"{value.base} + {brief(value.offsets, width)}" if many else value.base
+    if value is None:
+        return "…"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(brief(item, width) for item in value) + ")"
+    if not np.ndim(value):
+        return str(plain(value))
+    text = str(nested(value)).replace("'", "")
+    return text if len(text) <= width else f"{'×'.join(map(str, np.shape(value)))} {text[: width - 8]}…"
+
+
+def nested(array: np.ndarray) -> list:
+    """Nested lists of numbers that are short to print."""
+    return [nested(item) if np.ndim(item) else plain(item) for item in array]
+
+
+def plain(item):
+    """A number that is short to print: at most five digits, whole numbers without a point, masks as 1 and 0."""
+    if isinstance(item, (bool, np.bool_)):
+        return int(item)
+    if isinstance(item, (float, np.floating)):
+        if not np.isfinite(item):
+            return str(item)
+        return int(item) if item == int(item) and abs(item) < 1e6 else float(f"{float(item):.5g}")
+    return int(item) if isinstance(item, np.integer) else item
