@@ -6,7 +6,8 @@ can't be read; "type" that it has no meaning; "value" that it is false.
 
 import pytest
 
-from academy.formulas import Page, PageError, check
+from academy.formulas import Page, PageError
+from academy.formulas.verify import check
 
 FRONT = r"""---
 math:

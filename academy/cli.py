@@ -1,0 +1,102 @@
+"""The `academy` command. Each subcommand belongs to a part of its own, which is imported when it is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+DESCRIPTION = "Triton Academy: check what its pages say, measure its kernels, watch them run."
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one subcommand. Exit status: 0 all is well, 1 something was found, 2 the command line is wrong."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser()
+    if arguments[:1] and arguments[0] in _PASSED_ON:
+        return _PASSED_ON[arguments[0]](arguments[1:])
+    parsed = parser.parse_args(arguments)
+    try:
+        return parsed.run(parsed)
+    except FileNotFoundError as error:
+        print(f"academy {parsed.command}: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="academy", description=DESCRIPTION)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    check = commands.add_parser(
+        "check",
+        help="is every equation true, every kernel what is printed, every quoted number what runs? (no GPU needed)",
+        description="Evaluate every equation in float64, compare every kernel with its printed formula on hostile "
+        "inputs, and compare the numbers quoted in comments with a recorded run. One line per failure, exit status 1.",
+    )
+    check.add_argument("files", nargs="*", type=Path, metavar="FILE", help="derivations, kernels, pages (default: all)")
+    check.set_defaults(run=_check)
+    mutate = commands.add_parser(
+        "mutate",
+        help="change every formula (and kernel) in small ways: does a check notice each change?",
+        description="Mutation score of derivations and kernels. A change that no check notices and that is not on the "
+        "reviewed list (backprop_math/equivalent_mutants.toml) is a failure, exit status 1.",
+    )
+    mutate.add_argument("files", nargs="*", type=Path, metavar="FILE", help="derivations or kernels (default: all)")
+    mutate.add_argument("--only", choices=("equations", "kernels"), help="only this kind of mutant")
+    mutate.set_defaults(run=_mutate)
+    commands.add_parser("bench", help="measure the kernels on this machine's GPU", add_help=False)
+    commands.add_parser("trace", help="record a kernel's example and show its run", add_help=False)
+    return parser
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from academy import problems
+    from academy.formulas import check as formulas
+
+    files = _existing(arguments.files)
+    start = time.perf_counter()
+    result = formulas.run(files)
+    found = [*result.problems, *_quoted_numbers(files)]
+    status = problems.report(found)
+    print(result.summary())
+    verdict = f"{len(set(found))} problems" if found else "all is well"
+    print(f"{verdict} ({time.perf_counter() - start:.1f} s)")
+    return status
+
+
+def _quoted_numbers(files: list[Path] | None):
+    from academy import traces
+
+    return traces.check(files)
+
+
+def _mutate(arguments: argparse.Namespace) -> int:
+    from academy.formulas import mutate
+
+    return mutate.main(_existing(arguments.files), arguments.only)
+
+
+def _existing(files: list[Path]) -> list[Path] | None:
+    for file in files:
+        if not file.is_file():
+            raise FileNotFoundError(f"{file}: no such file")
+    return files or None
+
+
+def _bench(arguments: list[str]) -> int:
+    from academy.bench import command
+
+    return command.main(arguments)
+
+
+def _trace(arguments: list[str]) -> int:
+    from academy.traces import command
+
+    return command.main(arguments)
+
+
+#: These parse their own options.
+_PASSED_ON = {"bench": _bench, "trace": _trace}
+
+if __name__ == "__main__":
+    sys.exit(main())

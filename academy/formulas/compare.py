@@ -1,0 +1,245 @@
+"""Run a kernel's public function on hostile inputs and compare it with the formula as it is printed.
+
+The formula, read from the page's LaTeX, is evaluated in float64 from the very inputs that the kernel got. A result may
+be no worse than twice PyTorch's own error in that dtype (`academy.accuracy`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType, SimpleNamespace
+
+import torch
+
+from academy import accuracy
+from academy.formulas.front_matter import Spec
+from academy.formulas.kernels import Comparison, Target, called
+from academy.formulas.values import DTYPE
+
+
+@dataclass(frozen=True)
+class Case:
+    """lengths: of dims in turn (the rows come first). scale: factor on what may be any real number."""
+
+    name: str
+    lengths: tuple[int, ...] = (5, 37, 19, 11, 23, 13)
+    scale: float = 1.0
+    dtype: str = "float32"
+    layout: str = "contiguous"
+    upstream: str = "random"
+
+
+#: No multiple of a block in any dimension, memory full of NaN around and between, one element, ±10⁴, zero strides.
+CASES = (
+    Case("odd sizes, NaN between the elements", layout="strided"),
+    Case("one element", lengths=(1,), upstream="expanded"),
+    Case("values around ±10⁴, upstream gradient with zero strides", scale=1e4, layout="fenced", upstream="expanded"),
+    Case("bfloat16", dtype="bfloat16", layout="strided"),
+    Case("float16", dtype="float16"),
+)
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """target: of the formula that differs. message: how, on which inputs."""
+
+    comparison: Comparison
+    target: Target | None
+    message: str
+
+
+def run(comparison: Comparison, module: ModuleType, cases=CASES, first_only: bool = False) -> list[Mismatch]:
+    """Compare on every case. `module` is handed in, so that a mutated copy can be judged too."""
+    found: list[Mismatch] = []
+    for seed, case in enumerate(cases):
+        if case.dtype not in comparison.dtypes:
+            continue
+        found += _Run(comparison, module, case, seed).mismatches()
+        if found and first_only:
+            break
+    return found
+
+
+class _Run:
+    def __init__(self, comparison: Comparison, module: ModuleType, case: Case, seed: int):
+        self.comparison, self.module, self.case = comparison, module, case
+        self.front = comparison.page.front
+        self.generator = torch.Generator().manual_seed(1000 + seed)
+        self.keys = {self.front.names[key]: key for key in (*self.front.given, *self.front.classes)}
+        self.upstreams = {self.front.names[up] for _, up in (self.front.loss.terms if self.front.loss else ())}
+        self.found: list[Mismatch] = []
+
+    # ---------------------------------------------------------------- inputs
+    def lengths(self) -> tuple[dict[str, int], int]:
+        """Length of each dim, and the number of rows."""
+        sizes = self.comparison.sizes
+        rows, *rest = (self.case.lengths * (len(self.front.dims) + 1))[: len(self.front.dims) + 1]
+        free = [dim for dim, formula in self.front.dims.items() if formula is None]
+        if self.case.lengths == (1,):
+            sizes = {}
+        lengths = self.front.lengths({dim: sizes.get(dim, rest[at]) for at, dim in enumerate(free)})
+        return lengths, sizes.get("rows", rows)
+
+    def draw(self) -> dict[str, torch.Tensor | float]:
+        """Inputs in the kernel's dtype, by Python name; symbols that are one number for the whole call are floats."""
+        lengths, rows = self.lengths()
+        self.row_lengths = lengths
+        inputs: dict[str, torch.Tensor | float] = {}
+        for name, key in self.keys.items():
+            batch = (rows,) if name in self.comparison.rows else ()
+            if key in self.front.classes:
+                inputs[name] = torch.randint(lengths[self.front.classes[key]], batch, generator=self.generator)
+                continue
+            spec = self.front.given[key]
+            values = spec.draw(lengths, self.generator, batch)
+            if spec.domain == "" and values.dim() and name not in self.upstreams:
+                values = values * self.case.scale
+            inputs[name] = self.place(name, values, spec)
+        for name, source in self.comparison.fixed.items():
+            value = eval(source, self.names(inputs))
+            inputs[name] = value if torch.is_tensor(value) else float(value)
+        return {name: value.to(_device()) if torch.is_tensor(value) else value for name, value in inputs.items()}
+
+    def place(self, name: str, values: torch.Tensor, spec: Spec) -> torch.Tensor | float:
+        if values.dim() == 0:
+            # A kernel takes the number as float32.
+            return float(values.to(torch.float32))
+        values = values.to(getattr(torch, self.case.dtype))
+        if name in self.upstreams:
+            return values[:1].expand(values.shape) if self.case.upstream == "expanded" else values
+        return _LAYOUTS[self.case.layout](values)
+
+    def names(self, inputs: dict) -> dict:
+        scope = {name: value for name, value in vars(self.module).items() if not name.startswith("__")}
+        return scope | _TOOLS | self.row_lengths | inputs
+
+    # ---------------------------------------------------------------- running
+    def mismatches(self) -> list[Mismatch]:
+        inputs = self.draw()
+        before = {name: value.clone() for name, value in inputs.items() if torch.is_tensor(value)}
+        try:
+            outputs, gradients = self.call(self.comparison.call, inputs)
+        except Exception as error:
+            return [Mismatch(self.comparison, None, f"{self.where()}: {type(error).__name__}: {error}")]
+        for name, value in before.items():
+            if not torch.equal(torch.nan_to_num(value), torch.nan_to_num(inputs[name])):
+                self.miss(None, f"the call wrote to its input {name}")
+        reference, reference_gradients = self.call(self.pytorch(), inputs)
+        self.compare_outputs(outputs, reference, inputs)
+        self.compare_gradients(gradients, reference_gradients, inputs)
+        return self.found
+
+    def call(self, source: str, inputs: dict) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
+        """Tensors that the expression returns, and the gradient of every floating-point input that gets one."""
+        leaves = {}
+        for name, value in inputs.items():
+            grad = torch.is_tensor(value) and value.is_floating_point() and not self.comparison.forward_only
+            leaves[name] = value.detach().requires_grad_(grad) if torch.is_tensor(value) else value
+        result = eval(source, self.names(leaves))
+        outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+        tensors = [out for out in outputs if torch.is_tensor(out)]
+        attached = [out for out in tensors if out.requires_grad]
+        if not attached:
+            return outputs, {}
+        wanted = {n: leaf for n, leaf in leaves.items() if torch.is_tensor(leaf) and leaf.requires_grad}
+        grads = torch.autograd.grad(attached, list(wanted.values()), self.upstream(attached, inputs), allow_unused=True)
+        gradients = {name: grad for name, grad in zip(wanted, grads) if grad is not None}
+        return [out.detach() if torch.is_tensor(out) else out for out in outputs], gradients
+
+    def upstream(self, outputs: list[torch.Tensor], inputs: dict) -> list[torch.Tensor]:
+        if self.comparison.upstream is not None:
+            value = eval(self.comparison.upstream, self.names(inputs))
+            return list(value) if isinstance(value, (tuple, list)) else [torch.as_tensor(value, dtype=outputs[0].dtype)]
+        if self.front.loss is None:
+            return [torch.ones_like(out) for out in outputs]
+        given = [inputs[self.front.names[up]] for _, up in self.front.loss.terms]
+        return [torch.as_tensor(up, dtype=out.dtype, device=out.device) for up, out in zip(given, outputs)]
+
+    def pytorch(self) -> str:
+        if self.comparison.pytorch:
+            return self.comparison.pytorch
+        call, function = self.comparison.call, self.comparison.function
+        node = called(call)[0].func
+        assert node.lineno == 1, "a call is one line"
+        return call[: node.col_offset] + function + "_reference" + call[node.end_col_offset :]
+
+    # ---------------------------------------------------------------- comparing
+    def where(self) -> str:
+        return f"{self.comparison.module}, {self.comparison.call} ({self.case.name})"
+
+    def miss(self, target: Target | None, message: str) -> None:
+        self.found.append(Mismatch(self.comparison, target, f"{self.where()}: {message}"))
+
+    def compare_outputs(self, outputs: list, reference: list, inputs: dict) -> None:
+        targets = self.comparison.returns
+        if len(outputs) != len(targets):
+            return self.miss(None, f"it returns {len(outputs)} tensors, and `returns` names {len(targets)}")
+        for at, target in enumerate(targets):
+            if target is not None:
+                self.judge(target, "the result", outputs[at], reference[at], inputs, summed=False)
+
+    def compare_gradients(self, gradients: dict, reference: dict, inputs: dict) -> None:
+        targets = self.comparison.gradients
+        for name in gradients:
+            if name not in targets and self.front.given[self.keys[name]].domain not in ("ones", "zeros"):
+                self.miss(None, f"it gives a gradient of {name}, and `gradients` names no tag for it")
+        for name, target in targets.items():
+            if name not in gradients:
+                self.miss(target, f"it gives no gradient of {name}")
+                continue
+            summed = bool(self.comparison.rows) and name not in self.comparison.rows
+            self.judge(target, f"the gradient of {name}", gradients[name], reference[name], inputs, summed)
+
+    def judge(self, target: Target, what: str, actual, reference, inputs: dict, summed: bool) -> None:
+        expected = self.printed(target, inputs)
+        stable = self.comparison.stable.get(target.tag)
+        if stable:
+            steady = self.printed(Target(stable, target.replaced), inputs)
+            if expected.isfinite().all() and not torch.allclose(expected, steady, rtol=1e-8, atol=1e-10):
+                self.miss(target, f"the stable form {stable} differs from {target.tag}")
+            expected = steady
+        if summed:
+            expected = expected.sum(0)
+        if not expected.isfinite().all() and reference.isfinite().all():
+            return self.miss(target, "the printed form overflows: print a stable one too, and name it under `stable`")
+        problem = accuracy.problem(actual.cpu(), reference.cpu(), expected)
+        if problem:
+            self.miss(target, f"{what} is not what {target} prints: {problem}")
+
+    def printed(self, target: Target, inputs: dict) -> torch.Tensor:
+        """The formula's value in float64."""
+        values = {}
+        for name, value in inputs.items():
+            value = torch.as_tensor(value, dtype=None if torch.is_tensor(value) else DTYPE).cpu()
+            values[name] = value.to(DTYPE) if value.is_floating_point() else value
+        for name, other in target.replaced:
+            values[name] = self.printed(other, inputs)
+        return self.comparison.page.formula(target.tag)(batch=self.comparison.rows, **values)
+
+
+#: What the expressions of an entry may use beside the module's functions and the page's symbols.
+_TOOLS = {"torch": torch, "F": torch.nn.functional, "namespace": SimpleNamespace}
+
+
+def _device() -> torch.device:
+    from academy.device import DEVICE
+
+    return DEVICE
+
+
+def _strided(values: torch.Tensor) -> torch.Tensor:
+    """Every third element of memory that is NaN in between, in padded rows."""
+    memory = torch.full((*values.shape[:-1], 3 * values.shape[-1] + 5), float("nan"), dtype=values.dtype)
+    view = memory[..., 2 : 2 + 3 * values.shape[-1] : 3]
+    view.copy_(values)
+    return view
+
+
+def _fenced(values: torch.Tensor) -> torch.Tensor:
+    """Contiguous, in the middle of memory full of NaN."""
+    memory = torch.full((values.numel() + 128,), float("nan"), dtype=values.dtype)
+    memory[64 : 64 + values.numel()] = values.flatten()
+    return memory[64 : 64 + values.numel()].view(values.shape)
+
+
+_LAYOUTS = {"contiguous": lambda values: values, "strided": _strided, "fenced": _fenced}

@@ -1,0 +1,107 @@
+"""The project that a command works on: the one that the current directory is in, so that it works in any clone."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from academy.formulas.errors import PageError
+from academy.formulas.page import Page
+
+
+@dataclass(frozen=True)
+class Project:
+    root: Path
+
+    @classmethod
+    def here(cls, start: Path | None = None) -> Project:
+        """The project around `start` (default: the current directory).
+
+        Raises:
+            FileNotFoundError: neither it nor a folder above it holds backprop_math and annotated_examples.
+        """
+        start = (start or Path.cwd()).resolve()
+        for folder in (start, *start.parents):
+            if (folder / "backprop_math").is_dir() and (folder / "annotated_examples").is_dir():
+                return cls(folder)
+        raise FileNotFoundError(f"{start} is not inside a project: no folder with backprop_math and annotated_examples")
+
+    def shown(self, path: Path) -> Path:
+        """The path as messages show it: relative to the project."""
+        path = path.resolve()
+        return path.relative_to(self.root) if path.is_relative_to(self.root) else path
+
+    def derivations(self) -> list[Path]:
+        return sorted((self.root / "backprop_math").glob("*.md"))
+
+    def kernels(self) -> list[Path]:
+        """Every module of annotated_examples."""
+        files = (self.root / "annotated_examples").rglob("*.py")
+        return sorted(path for path in files if path.name != "__init__.py")
+
+    def documents(self) -> list[Path]:
+        """Other pages and notebooks, in which a formula may be cited but not typed."""
+        docs = self.root / "docs"
+        found = [path for pattern in ("*.md", "*.ipynb", "*.py") for path in docs.rglob(pattern)]
+        return sorted([*found, *self.root.glob("*.md")])
+
+    def page(self, path: Path) -> Page:
+        """A derivation whose errors show its path relative to the project."""
+        return Page(self.shown(path), path.read_text("utf-8"))
+
+    def pages(self) -> tuple[list[Page], list[PageError]]:
+        """All derivations that can be read, and the errors of those that can't."""
+        pages, errors = [], []
+        for path in self.derivations():
+            try:
+                pages.append(self.page(path))
+            except PageError as error:
+                errors.append(error)
+        return pages, errors
+
+    def module_name(self, path: Path) -> str:
+        """`classics.layernorm` of annotated_examples/classics/layernorm.py."""
+        inside = path.resolve().relative_to(self.root / "annotated_examples")
+        return ".".join(inside.with_suffix("").parts)
+
+    def module_path(self, name: str) -> Path:
+        return self.root.joinpath("annotated_examples", *name.split(".")).with_suffix(".py")
+
+    def module(self, name: str) -> ModuleType:
+        """Import a module of annotated_examples, from this project and from nowhere else."""
+        if str(self.root) not in sys.path:
+            sys.path.insert(0, str(self.root))
+        module = importlib.import_module(f"annotated_examples.{name}")
+        if Path(module.__file__).resolve() != self.module_path(name):
+            raise ImportError(f"annotated_examples.{name} was imported from {module.__file__}, not from {self.root}")
+        return module
+
+
+def import_source(source: str, name: str, folder: Path | None = None) -> ModuleType:
+    """Import source code as a module of its own, from a file of its own: Triton reads a kernel's text from its file."""
+    path = Path(folder or _scratch()) / f"{name}.py"
+    path.write_text(source, "utf-8")
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.modules.pop(name, None)
+    return module
+
+
+@cache
+def _scratch() -> str:
+    return _scratch_folder().name
+
+
+@cache
+def _scratch_folder() -> tempfile.TemporaryDirectory:
+    return tempfile.TemporaryDirectory(prefix="academy-")
