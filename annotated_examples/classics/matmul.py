@@ -182,7 +182,7 @@ def matmul_kernel(
     num_pid_n = tl.cdiv(N, BLOCK_N)
     pid_m, pid_n = block_of_program(pid, num_pid_m, num_pid_n, GROUP_M)
 
-    # **Step 2: where do my blocks start?** Program 29 computes rows `pid=29: offs_m = [14, 15]` and columns
+    # **Step 2: where do my blocks start?** That program computes the rows `pid=29: offs_m = [14, 15]` and columns
     # `pid=29: offs_n = [4, 5]` of C. Row offsets are int64: times a stride they pass 2³¹ in a large matrix.
     offs_m = pid_m.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = pid_n.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -196,13 +196,15 @@ def matmul_kernel(
     # sum stays in float32 whatever the inputs are: in float16 it would lose a digit with every few terms.
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, tl.cdiv(K, BLOCK_K)):
-        # Three edges, three masks. What lies outside is read as 0, which adds nothing to a sum. Here everything is
-        # inside: `pid=29, k=7: k_mask = [1, 1]`. Without `other` the contents of masked lanes would be undefined, and
-        # one NaN there spoils a whole row of C.
+        # Three edges, three masks. What lies outside is read as 0, which adds nothing to a sum. In this run
+        # everything is inside, `pid=29, k=7: k_mask = [1, 1]`. The example's last launch has
+        # `launch=3, pid=0: K = 10`, in blocks of `launch=3: BLOCK_K = 4`: its third step starts at column 8 of `a`,
+        # where two are left, `launch=3, pid=0, k=2: k_mask = [1, 1, 0, 0]`. Both sides must be masked: a 0 on one
+        # side times a NaN on the other is a NaN. Without `other` the contents of masked lanes would be undefined.
         k_mask = offs_k < K - k * BLOCK_K
         a = tl.load(a_ptrs, mask=(offs_m[:, None] < M) & k_mask[None, :], other=0.0)
         b = tl.load(b_ptrs, mask=k_mask[:, None] & (offs_n[None, :] < N), other=0.0)
-        # The first step of program 29 gives `pid=29, k=0: acc = [[1, 3], [-1, -2]]`, the last
+        # The first step of that program gives `pid=29, k=0: acc = [[1, 3], [-1, -2]]`, the last
         # `pid=29, k=7: acc = [[0, 4], [8, -6]]`.
         acc = tl.dot(a, b, acc, input_precision=INPUT_PRECISION)
         # On to the next `BLOCK_K` columns of `a` and rows of `b`.
@@ -221,21 +223,6 @@ def matmul_kernel(
     tl.store(c_ptr + c_offsets, c, mask=c_mask)
     if SAVE_Z:
         tl.store(z_ptr + c_offsets, acc, mask=c_mask)
-
-
-# ## The edge of K
-#
-# A second run shows the mask. With K = 10 and blocks of 4, `cdiv(10, 4)` gives three steps. The last one starts at 8
-# and compares `[0, 1, 2, 3] < 10 - 8`:
-#
-# | k | columns of `a` read | `k_mask` |
-# |---|---|---|
-# | 0 | 0, 1, 2, 3 | 1, 1, 1, 1 |
-# | 1 | 4, 5, 6, 7 | 1, 1, 1, 1 |
-# | 2 | 8, 9 | 1, 1, 0, 0 |
-#
-# The two masked columns of `a` meet the two masked rows of `b`, zero times zero. That both are masked is no luxury:
-# `0 · NaN` is NaN.
 
 
 # ## The same with tensor descriptors
@@ -559,15 +546,9 @@ def EXAMPLE():
     b = (torch.arange(16 * 8, device=device.DEVICE) % 7 - 3).reshape(16, 8).float()
     c, _ = matmul_forward(a, b, "relu", BLOCK_M=2, BLOCK_N=2, BLOCK_K=2, GROUP_M=3)
     matmul_backward(torch.ones_like(c), a, b, c, "relu", BLOCK_M=4, BLOCK_N=4, BLOCK_K=4, GROUP_M=3)
+    # Every edge cut by a mask: C is 3 x 3, and K = 10 in blocks of 4.
+    matmul_forward(a[:3, :10], b[:10, :3], BLOCK_M=2, BLOCK_N=2, BLOCK_K=4, GROUP_M=2)
     return dict(shape=(16, 8, 16), dtype=torch.float32, activation="relu")
-
-
-# Every edge cut by a mask: 3 x 3 blocks of C, three steps along K = 10.
-def EXAMPLE_MASKS():
-    a = torch.arange(5 * 10, dtype=torch.float32, device=device.DEVICE).reshape(5, 10)
-    b = torch.ones(10, 5, device=device.DEVICE)
-    matmul_forward(a, b, BLOCK_M=2, BLOCK_N=2, BLOCK_K=4, GROUP_M=2)
-    return dict(shape=(5, 5, 10), dtype=torch.float32)
 
 
 # ## Cost and benchmark

@@ -303,20 +303,9 @@ def test_every_block_is_computed_once(num_pid_m, num_pid_n, group):
     assert sorted(blocks(num_pid_m, num_pid_n, group)) == [(m, n) for m in range(num_pid_m) for n in range(num_pid_n)]
 
 
-def test_mask_table():
-    """The table of K = 10 in blocks of 4."""
-    rows = re.findall(r"# \| (\d) \| ([\d, ]+) \| ([\d, ]+) \|", inspect.getsource(lesson))
-    assert len(rows) == 3
-    for k, columns, mask in rows:
-        lanes = [int(k) * 4 + lane for lane in range(4)]
-        assert [int(c) for c in columns.split(",")] == [lane for lane in lanes if lane < 10]
-        assert [int(bit) for bit in mask.split(",")] == [int(lane < 10) for lane in lanes]
-
-
 @pytest.mark.skipif(harness.DEVICE.type != "cpu", reason="tiles of 2 x 2 run in the interpreter only")
 def test_examples_run():
     assert lesson.EXAMPLE() == dict(shape=(16, 8, 16), dtype=torch.float32, activation="relu")
-    assert lesson.EXAMPLE_MASKS()["shape"] == (5, 5, 10)
 
 
 # ---------------------------------------------------------------- bad arguments
