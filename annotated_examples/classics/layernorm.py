@@ -113,7 +113,8 @@ def layernorm_forward_kernel(
     rstd = 1.0 / tl.sqrt(variance + eps)
 
     # Backward needs both. Two numbers a row are cheap to keep; the normalised row isn't kept, it is made again.
-    tl.store(mean_ptr + rows, mean + residual, mask=row_mask)
+    mean += residual
+    tl.store(mean_ptr + rows, mean, mask=row_mask)
     tl.store(rstd_ptr + rows, rstd, mask=row_mask)
 
     # [[tag: LN-Y]]. Weight and bias are optional. `None` is a compile-time constant, so a version without them holds no
@@ -123,7 +124,8 @@ def layernorm_forward_kernel(
         y *= tl.load(weight_ptr + columns, mask=column_mask, other=0.0).to(tl.float32)[None, :]
     if bias_ptr is not None:
         y += tl.load(bias_ptr + columns, mask=column_mask, other=0.0).to(tl.float32)[None, :]
-    tl.store(y_ptr + rows[:, None] * N + columns[None, :], y, mask=mask)
+    y_ptrs = y_ptr + rows[:, None] * N + columns[None, :]
+    tl.store(y_ptrs, y, mask=mask)
 
 
 # ## Forward: rows longer than a block
@@ -264,13 +266,16 @@ def layernorm_backward_kernel(
         if dx_ptr is not None:
             # `pid=0, tile=0: dx[0, :6] = [0.229, -0.146, -0.146, -0.021, -0.021, 0.104]`.
             dx = rstd[:, None] * (dnormalised - average[:, None] - normalised * projection[:, None])
-            tl.store(dx_ptr + rows[:, None] * N + columns[None, :], dx, mask=mask)
+            dx_ptrs = dx_ptr + rows[:, None] * N + columns[None, :]
+            tl.store(dx_ptrs, dx, mask=mask)
 
     # Now the rows of the tile are added up, once, and this program's share goes into row `pid` of the partial sums.
+    dweight_sum = tl.sum(dweight, axis=0)
+    dbias_sum = tl.sum(dbias, axis=0)
     if partial_dweight_ptr is not None:
-        tl.store(partial_dweight_ptr + pid * N + columns, tl.sum(dweight, axis=0), mask=column_mask)
+        tl.store(partial_dweight_ptr + pid * N + columns, dweight_sum, mask=column_mask)
     if partial_dbias_ptr is not None:
-        tl.store(partial_dbias_ptr + pid * N + columns, tl.sum(dbias, axis=0), mask=column_mask)
+        tl.store(partial_dbias_ptr + pid * N + columns, dbias_sum, mask=column_mask)
 
 
 # ## Backward: rows longer than a block
@@ -363,10 +368,12 @@ def layernorm_backward_columns_kernel(
         # [[tag: LN-gamma]] and [[tag: LN-beta]] again, for a few columns and many rows.
         dweight += dy * (x - mean[:, None]) * rstd[:, None]
         dbias += dy
+    dweight_sum = tl.sum(dweight, axis=0)
+    dbias_sum = tl.sum(dbias, axis=0)
     if partial_dweight_ptr is not None:
-        tl.store(partial_dweight_ptr + share * N + columns, tl.sum(dweight, axis=0), mask=column_mask)
+        tl.store(partial_dweight_ptr + share * N + columns, dweight_sum, mask=column_mask)
     if partial_dbias_ptr is not None:
-        tl.store(partial_dbias_ptr + share * N + columns, tl.sum(dbias, axis=0), mask=column_mask)
+        tl.store(partial_dbias_ptr + share * N + columns, dbias_sum, mask=column_mask)
 
 
 # ## Backward: adding up the partial sums
@@ -400,10 +407,12 @@ def layernorm_backward_sum_kernel(
             dweight += tl.load(partial_dweight_ptr + offsets, mask=mask, other=0.0)
         if dbias_ptr is not None:
             dbias += tl.load(partial_dbias_ptr + offsets, mask=mask, other=0.0)
+    dweight_sum = tl.sum(dweight, axis=0)
+    dbias_sum = tl.sum(dbias, axis=0)
     if dweight_ptr is not None:
-        tl.store(dweight_ptr + columns, tl.sum(dweight, axis=0), mask=column_mask)
+        tl.store(dweight_ptr + columns, dweight_sum, mask=column_mask)
     if dbias_ptr is not None:
-        tl.store(dbias_ptr + columns, tl.sum(dbias, axis=0), mask=column_mask)
+        tl.store(dbias_ptr + columns, dbias_sum, mask=column_mask)
 
 
 # ## Launchers
@@ -553,7 +562,8 @@ def layernorm(x, weight=None, bias=None, eps=1e-5):
     Sources: Ba, Kiros and Hinton, "Layer Normalization" (2016); for the merging of means and sums of squares, Chan,
     Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979).
     """
-    checks.tensors(x=x, weight=weight, bias=bias)
+    checks.required(x=x)
+    checks.tensors(weight=weight, bias=bias)
     checks.dtypes(x=x, weight=weight, bias=bias)
     if x.dim() == 0:
         checks.dimensions("x", x, range(1, 65), "rows lie along the last")
@@ -581,7 +591,7 @@ def apply_layernorm(module, x):
     Raises:
         ValueError: `x` doesn't end in `normalized_shape`. TypeError: the module has no epsilon. And as `layernorm`.
     """
-    checks.tensors(x=x)
+    checks.required(x=x)
     weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
     eps = getattr(module, "variance_epsilon", None) if not hasattr(module, "eps") else module.eps
     if eps is None:

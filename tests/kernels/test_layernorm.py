@@ -423,30 +423,7 @@ def test_row_offsets_past_32_bits():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("N", [256, 40000], ids=["one block", "chunks"])
-def test_torch_compile_without_a_graph_break(N):
-    inputs, dy = rows_and_parameters(8, N), randn(8, N)
+def test_torch_compile_of_long_rows_without_a_graph_break():
+    inputs, dy = rows_and_parameters(8, 40000), randn(8, 40000)
     compiled = torch.compile(lambda x, weight, bias: lesson.layernorm(2 * x, weight, bias) + 1, fullgraph=True)
-    plain = lambda x, weight, bias: pytorch(2 * x, weight, bias) + 1  # noqa: E731
-    harness.assert_right(compiled, plain, inputs, dy)
-
-
-@pytest.mark.gpu
-def test_cuda_graph_replays():
-    inputs, dy = rows_and_parameters(64, 512), randn(64, 512)
-    leaves = {n: harness.leaf(v) for n, v in inputs.items()}
-
-    def step():
-        return torch.autograd.grad(lesson.layernorm(**leaves), list(leaves.values()), dy)
-
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        expected = step()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        replayed = step()
-    graph.replay()
-    torch.cuda.synchronize()
-    for a, b in zip(replayed, expected):
-        assert torch.equal(a, b)
+    harness.assert_right(compiled, lambda x, weight, bias: pytorch(2 * x, weight, bias) + 1, inputs, dy)

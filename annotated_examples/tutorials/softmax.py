@@ -1,0 +1,367 @@
+r"""
+# Softmax: one trip over each row
+
+Softmax turns a row of numbers into probabilities: all positive, and one in sum. In the form that a computer can use:
+
+[[eq: SM]]
+
+Going back, the gradient of a row needs one number that depends on the whole row, the average of the upstream gradient
+under these probabilities:
+
+[[eq: SM-x]]
+
+**What it costs.** Written with PyTorch's elementwise operations, every step (maximum, difference, exponential, sum,
+quotient) reads the matrix from memory and most write it back: eight trips. The arithmetic is nothing beside that.
+This kernel is *fused*: a row is loaded once, everything happens in registers, the result is stored once. That is 2
+numbers moved per element forward and 3 backward, and the floor is `bytes / bandwidth`.
+
+**Contract.** `x` has any shape, and rows of any length along its last dimension: float32, float16 or bfloat16, any
+strides. The result has its dtype; inside, everything is float32. Nothing that comes in is written to. A row of
+nothing but $-\infty$ has no probabilities and gives NaN, as in PyTorch.
+
+**Two mistakes this kernel can't protect from.** `torch.nn.functional.cross_entropy` applies softmax itself: give it
+the logits. Softmax before a loss that applies it again still trains, slowly and to a worse end, and nothing reports
+an error. And `softmax(x).sum()` is the number of rows, whatever `x` is: its gradient is zero. A gradient check built
+on it passes for any kernel that returns something small, so the tests use a random upstream gradient.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import sys
+    from pathlib import Path
+
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from academy import checks, device
+
+import torch
+import triton
+import triton.language as tl
+from torch.autograd.function import once_differentiable
+
+
+# ## Reference
+#
+# The same in PyTorch, step by step. Subtracting the largest number of the row changes nothing in exact arithmetic
+# ([[tag: SM-shift]]), and it keeps every exponent at zero or below. Without it `exp(89)` is already infinite in
+# float32.
+def softmax_reference(x):
+    exponentials = torch.exp(x - x.amax(dim=-1, keepdim=True))
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+# ## Forward: rows that fit in one block
+#
+# One program takes `BLOCK_M` whole rows; short rows are taken several at a time so that a program has enough to do.
+# `N` and the stride are `tl.constexpr`: softmax runs over a few lengths (a vocabulary, a context), and a compiler
+# that knows them knows which masks are always true and how many neighbouring elements one instruction may load.
+@triton.jit
+def softmax_forward_kernel(
+    x_ptr, y_ptr, M, N: tl.constexpr, stride_xm: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+):
+    # Which rows are mine? There are 3 in the example and `BLOCK_M = 2`, so the second program has one real row:
+    # `pid=1: rows = [2, 3]` and `pid=1: row_mask = [1, 0]`.
+    rows = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    row_mask = rows < M
+
+    # Rows have 6 elements, blocks have to be a power of two: `column_mask = [1, 1, 1, 1, 1, 1, 0, 0]`.
+    columns = tl.arange(0, BLOCK_N)
+    column_mask = columns < N
+    mask = row_mask[:, None] & column_mask[None, :]
+
+    # What masked lanes read matters. A zero could be the largest number of a row of negative ones, and would count in
+    # the sum. $-\infty$ is never the largest, and its exponential is zero: `pid=0: x[0, :6] = [1, 3, 2, 0, 4, 1]`.
+    x_ptrs = x_ptr + rows[:, None] * stride_xm + columns[None, :]
+    x = tl.load(x_ptrs, mask=mask, other=-float("inf")).to(tl.float32)
+
+    # The largest of each row is subtracted before anything is exponentiated: `row_max[0] = 4`. So the largest
+    # exponential is one, and the sum is at least one: it can neither overflow nor vanish.
+    row_max = tl.max(x, axis=1)
+    exponentials = tl.exp(x - row_max[:, None])
+
+    # [[tag: SM]]. The masked lanes add nothing: `exponentials[0, 6] = 0` and `row_sum[0] = 1.656`.
+    row_sum = tl.sum(exponentials, axis=1)
+    # Probabilities: `y[0, :6] = [0.030, 0.222, 0.082, 0.011, 0.604, 0.030]`.
+    y = exponentials / row_sum[:, None]
+    y_ptrs = y_ptr + rows[:, None] * N + columns[None, :]
+    tl.store(y_ptrs, y, mask=mask)
+
+
+# ## Forward: rows longer than a block
+#
+# A long row doesn't fit in the registers of one program, so it comes in chunks, and the largest number isn't known
+# until the last one. The *online* softmax doesn't wait. It keeps the largest number so far and the sum relative to
+# it; when a larger one turns up, the old sum is scaled to the new reference by one factor, [[tag: SM-online]]. Flash
+# attention rests on this line.
+#
+# A second trip over the row then writes the probabilities. It reads the row again, but out of the L2 cache.
+@triton.jit
+def softmax_forward_chunked_kernel(x_ptr, y_ptr, N: tl.constexpr, stride_xm: tl.constexpr, BLOCK_N: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * stride_xm
+    y_ptr += row * N
+
+    row_max = -float("inf")
+    row_sum = 0.0
+    for start in tl.range(0, N, BLOCK_N):
+        # In the example a row of 6 takes two chunks of 4: `pid=0, start=4: column_mask = [1, 1, 0, 0]`. `evict_last`
+        # asks the L2 cache to keep these lines for the second trip.
+        columns = start + tl.arange(0, BLOCK_N)
+        column_mask = columns < N
+        x = tl.load(x_ptr + columns, mask=column_mask, other=-float("inf"), eviction_policy="evict_last").to(tl.float32)
+
+        # The largest so far: `start=0: new_max = 3`, and the second chunk holds a larger one, `start=4: new_max = 4`.
+        new_max = tl.maximum(row_max, tl.max(x, axis=0))
+        # Nothing but $-\infty$ so far? Then subtract zero: $-\infty - (-\infty)$ would be NaN, and the next chunk may
+        # yet bring a number.
+        reference = tl.where(new_max == -float("inf"), 0.0, new_max)
+        # [[tag: SM-online]]: `start=0: row_sum = 1.553` relative to 3. Relative to 4 that is e times less, and the
+        # second chunk adds its own: `start=4: row_sum = 1.656`, as in the other kernel.
+        row_sum = row_sum * tl.exp(row_max - reference) + tl.sum(tl.exp(x - reference), axis=0)
+        row_max = new_max
+
+    # Second trip: [[tag: SM]]. `evict_first`: these lines won't be needed again.
+    for start in tl.range(0, N, BLOCK_N):
+        columns = start + tl.arange(0, BLOCK_N)
+        column_mask = columns < N
+        x = tl.load(x_ptr + columns, mask=column_mask, other=-float("inf"), eviction_policy="evict_first").to(
+            tl.float32
+        )
+        # `start=4: y[:2] = [0.604, 0.030]`.
+        y = tl.exp(x - row_max) / row_sum
+        tl.store(y_ptr + columns, y, mask=column_mask)
+
+
+# ## Backward
+#
+# The probabilities that came out of the forward pass are all that is needed; `x` need not be kept. Each row takes one
+# sum, then [[tag: SM-x]].
+@triton.jit
+def softmax_backward_kernel(
+    dy_ptr, y_ptr, dx_ptr, M, N: tl.constexpr, stride_dym: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+):
+    rows = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tl.arange(0, BLOCK_N)
+    mask = (rows < M)[:, None] & (columns < N)[None, :]
+    # The upstream gradient may have any row stride, also 0: `.sum().backward()` passes one number, expanded.
+    dy_ptrs = dy_ptr + rows[:, None] * stride_dym + columns[None, :]
+    dy = tl.load(dy_ptrs, mask=mask, other=0.0).to(tl.float32)
+    y_ptrs = y_ptr + rows[:, None] * N + columns[None, :]
+    y = tl.load(y_ptrs, mask=mask, other=0.0).to(tl.float32)
+
+    # The average of the upstream gradient under the probabilities. Here the loss wants less of element 1 and more of
+    # element 4: `pid=0: dy[0, :6] = [0, 1, 0, 0, -1, 0]`, and on average `pid=0: average[0] = -0.382`.
+    average = tl.sum(dy * y, axis=1)
+    # What is better than average grows, what is worse shrinks, each in proportion to its own probability:
+    # `pid=0: dx[0, :6] = [0.011, 0.308, 0.031, 0.004, -0.373, 0.011]`. A row adds up to zero.
+    dx = y * (dy - average[:, None])
+    dx_ptrs = dx_ptr + rows[:, None] * N + columns[None, :]
+    tl.store(dx_ptrs, dx, mask=mask)
+
+
+# Rows longer than a block make the trip twice, like forward: once for the average, once for the result.
+@triton.jit
+def softmax_backward_chunked_kernel(
+    dy_ptr, y_ptr, dx_ptr, N: tl.constexpr, stride_dym: tl.constexpr, BLOCK_N: tl.constexpr
+):
+    row = tl.program_id(0).to(tl.int64)
+    dy_ptr += row * stride_dym
+    y_ptr += row * N
+    dx_ptr += row * N
+
+    # Sums are kept a lane apart and added across the lanes once, after the loop: threads needn't talk at every step.
+    products = tl.zeros((BLOCK_N,), tl.float32)
+    for start in tl.range(0, N, BLOCK_N):
+        columns = start + tl.arange(0, BLOCK_N)
+        mask = columns < N
+        dy = tl.load(dy_ptr + columns, mask=mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        y = tl.load(y_ptr + columns, mask=mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        products += dy * y
+    # The same as above: `pid=0: average = -0.382`.
+    average = tl.sum(products, axis=0)
+
+    for start in tl.range(0, N, BLOCK_N):
+        columns = start + tl.arange(0, BLOCK_N)
+        mask = columns < N
+        dy = tl.load(dy_ptr + columns, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        y = tl.load(y_ptr + columns, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        # [[tag: SM-x]], `pid=0, start=4: dx[:2] = [-0.373, 0.011]`.
+        dx = y * (dy - average)
+        tl.store(dx_ptr + columns, dx, mask=mask)
+
+
+# ## Launchers
+#
+# The kernels see a matrix whose rows are contiguous. Leading dimensions are merged; a slice of wider rows, or one row
+# expanded to many, is used where it lies, through its row stride. Anything else, a transposed matrix for one, is
+# copied first.
+def as_rows(x):
+    rows = x.reshape(-1, x.shape[-1])
+    return rows if rows.stride(1) == 1 else rows.contiguous()
+
+
+# Tile sizes follow from the row length.
+def tiles(N, BLOCK_M, BLOCK_N, num_warps):
+    BLOCK_N = BLOCK_N or min(triton.next_power_of_2(N), 32768)
+    BLOCK_M = BLOCK_M or max(1, 2048 // BLOCK_N)
+    num_warps = num_warps or min(max(BLOCK_M * BLOCK_N // 512, 1), 16)
+    return BLOCK_M, BLOCK_N, num_warps
+
+
+def softmax_forward(x, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
+    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if x.numel() == 0:
+        return y
+    x = as_rows(x)
+    M, N = x.shape
+    BLOCK_M, BLOCK_N, num_warps = tiles(N, BLOCK_M, BLOCK_N, num_warps)
+    if N <= BLOCK_N:
+        softmax_forward_kernel[(triton.cdiv(M, BLOCK_M),)](
+            x, y, M, N, x.stride(0), BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps
+        )
+    else:
+        softmax_forward_chunked_kernel[(M,)](x, y, N, x.stride(0), BLOCK_N=BLOCK_N, num_warps=num_warps)
+    return y
+
+
+def softmax_backward(dy, y, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
+    """The gradient for `x`. dy: upstream gradient, any strides. y: what the forward pass returned, contiguous."""
+    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
+    dx = torch.empty(y.shape, dtype=y.dtype, device=y.device)
+    if y.numel() == 0:
+        return dx
+    dy, y = as_rows(dy), as_rows(y)
+    M, N = y.shape
+    BLOCK_M, BLOCK_N, num_warps = tiles(N, BLOCK_M, BLOCK_N, num_warps)
+    if N <= BLOCK_N:
+        softmax_backward_kernel[(triton.cdiv(M, BLOCK_M),)](
+            dy, y, dx, M, N, dy.stride(0), BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps
+        )
+    else:
+        softmax_backward_chunked_kernel[(M,)](dy, y, dx, N, dy.stride(0), BLOCK_N=BLOCK_N, num_warps=num_warps)
+    return dx
+
+
+# ## Joining autograd
+#
+# The output is saved for the backward pass. It is an output, so autograd knows when somebody overwrites it, and raises.
+# `once_differentiable` makes a second derivative raise, too, instead of silently losing its term.
+class Softmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = softmax_forward(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        (y,) = ctx.saved_tensors
+        return softmax_backward(dy, y)
+
+
+def softmax(x):
+    """Softmax over the last dimension, differentiable.
+
+    Don't put it before a loss that applies softmax itself, such as `torch.nn.functional.cross_entropy`.
+
+    Args:
+        x: tensor of shape (..., N), float32, float16 or bfloat16, any strides.
+
+    Returns:
+        A new tensor of the shape and dtype of `x`; each row adds up to one.
+
+    Raises:
+        TypeError: `x` is no tensor, or has another dtype.
+        ValueError: `x` has no dimension, or is on the wrong device.
+
+    Source: Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018), for rows longer than a block.
+    """
+    checks.required(x=x)
+    checks.dtypes(x=x)
+    if x.dim() == 0:
+        checks.dimensions("x", x, range(1, 65), "rows lie along the last")
+    return Softmax.apply(x)
+
+
+# ## A run small enough to watch
+#
+# Three rows of six, in blocks of two rows and eight columns; then the same rows in chunks of four.
+def EXAMPLE():
+    make = lambda rows: torch.tensor(rows, dtype=torch.float32, device=device.DEVICE)  # noqa: E731
+    x = make([[1, 3, 2, 0, 4, 1], [2, 2, 2, 2, 2, 2], [0, -1, 5, -2, 3, 1]])
+    dy = make([[0, 1, 0, 0, -1, 0], [1, 0, 0, 0, 0, 0], [2, 0, 1, 0, 0, -1]])
+    for BLOCK_N in (8, 4):
+        y = softmax_forward(x, BLOCK_M=2, BLOCK_N=BLOCK_N)
+        softmax_backward(dy, y, BLOCK_M=2, BLOCK_N=BLOCK_N)
+    return dict(shape=(3, 6), dtype=torch.float32)
+
+
+# ## Cost and benchmark
+#
+# Bytes that must move and operations that must run, per pass.
+def cost(shape, dtype):
+    numel = torch.Size(shape).numel()
+    size = dtype.itemsize
+    return {
+        "forward": dict(bytes_read=numel * size, bytes_written=numel * size, operations=5 * numel),
+        "backward": dict(bytes_read=2 * numel * size, bytes_written=numel * size, operations=4 * numel),
+    }
+
+
+def bench_inputs(shape, dtype, device):
+    return dict(x=torch.randn(*shape, dtype=dtype, device=device))
+
+
+def eager(x):
+    return torch.softmax(x, dim=-1)
+
+
+def liger():
+    from liger_kernel.ops.softmax import LigerSoftmaxFunction
+
+    return lambda x: LigerSoftmaxFunction.apply(x)
+
+
+BENCH = dict(
+    shapes=[(8192, 32000), (32768, 4096)] + [(16384, N) for N in (768, 1000, 4097, 8192, 16384)] + [(4096, 128256)],
+    dtypes=[torch.bfloat16],
+    inputs=bench_inputs,
+    ours=softmax,
+    eager=eager,
+    peers={"liger-kernel": liger},
+    passes=["forward", "backward"],
+    differentiable=["x"],
+)
+
+
+def main():
+    from academy import accuracy
+
+    device.arguments(__doc__)
+    report = accuracy.Report()
+    for M, N in ((3, 64), (7, 1000), (2, 40000)):
+        for dtype in checks.FLOATS:
+            x, dy = (torch.randn(M, N, dtype=dtype, device=device.DEVICE) for _ in range(2))
+            compare(report, f"{M} x {N}", x, dy)
+    status = report.print()
+    if not device.INTERPRET:
+        from academy import bench
+
+        bench.print_speed(BENCH, cost)
+    return status
+
+
+def compare(report, case, x, dy):
+    """Add `y` and `dx` to the report, each beside PyTorch's own and the float64 reference."""
+    results = []
+    for function, dtype in ((softmax, x.dtype), (eager, x.dtype), (softmax_reference, torch.float64)):
+        leaf = x.to(dtype).detach().requires_grad_()
+        y = function(leaf)
+        results.append([y, *torch.autograd.grad(y, leaf, dy.to(dtype))])
+    for name, ours, pytorch, exact in zip(("y", "dx"), *results):
+        report.compare(name, case, ours, pytorch, exact)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,266 @@
+"""tutorials/softmax: values, gradients, long rows, infinities, hostile inputs, errors, mutants."""
+
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
+import pytest
+import torch
+
+from academy import accuracy
+from annotated_examples.tutorials import softmax as lesson
+from tests.kernels import harness
+from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
+
+INF = float("inf")
+
+MUTANTS = [
+    Mutant("largest not subtracted", "tl.exp(x - row_max[:, None])", "tl.exp(x)"),
+    Mutant("masked lanes read zero", 'x = tl.load(x_ptrs, mask=mask, other=-float("inf"))', "x = tl.load(x_ptrs, mask=mask, other=0.0)"),
+    Mutant("masked lanes of a chunk read zero", 'mask=column_mask, other=-float("inf"), eviction_policy="evict_last"', 'mask=column_mask, other=0.0, eviction_policy="evict_last"'),
+    Mutant("old sum not scaled", "row_sum * tl.exp(row_max - reference)", "row_sum"),
+    Mutant("largest of the last chunk only", "tl.maximum(row_max, tl.max(x, axis=0))", "tl.max(x, axis=0)"),
+    Mutant("chunk of minus infinity gives NaN", 'tl.where(new_max == -float("inf"), 0.0, new_max)', "new_max"),
+    Mutant("not divided by the sum", "y = exponentials / row_sum[:, None]", "y = exponentials"),
+    Mutant("last rows dropped", "softmax_forward_kernel[(triton.cdiv(M, BLOCK_M),)]", "softmax_forward_kernel[(max(M // BLOCK_M, 1),)]"),
+    Mutant("strides of x ignored", "x_ptr + rows[:, None] * stride_xm", "x_ptr + rows[:, None] * N"),
+    Mutant("strides of x ignored in chunks", "x_ptr += row * stride_xm", "x_ptr += row * N"),
+    Mutant("strides of the upstream gradient ignored", "dy_ptr + rows[:, None] * stride_dym", "dy_ptr + rows[:, None] * N"),
+    Mutant("strides of the upstream gradient ignored in chunks", "dy_ptr += row * stride_dym", "dy_ptr += row * N"),
+    Mutant("columns read as neighbours", "rows if rows.stride(1) == 1 else rows.contiguous()", "rows"),
+    Mutant("no average", "dx = y * (dy - average[:, None])", "dx = y * dy"),
+    Mutant("plain average", "average = tl.sum(dy * y, axis=1)", "average = tl.sum(dy, axis=1) / N"),
+    Mutant("gradient of a chunk without average", "dx = y * (dy - average)", "dx = y * dy"),
+    Mutant("average of the last chunk only", "products += dy * y", "products = dy * y"),
+    Mutant("gradient is zero", "return softmax_backward(dy, y)", "return torch.zeros_like(y)"),
+    Mutant("dx over dy", "dx = torch.empty(y.shape, dtype=y.dtype, device=y.device)", "dx = dy"),
+    Mutant("dx over y", "dx = torch.empty(y.shape, dtype=y.dtype, device=y.device)", "dx = y"),
+    Mutant("over the first dimension", "def softmax_forward(x, *,", "def softmax_forward(x, **o):\n    return forward(x.transpose(0, -1), **o).transpose(0, -1)\n\n\ndef forward(x, *,"),
+    Mutant("second derivative loses its term", "    @once_differentiable\n", ""),
+    Mutant("32-bit row offsets", "tl.program_id(0).to(tl.int64) * BLOCK_M", "tl.program_id(0) * BLOCK_M", count=2, gpu=True),
+]  # fmt: skip
+
+SMALL_TILES = [dict(BLOCK_M=2, BLOCK_N=64), dict(BLOCK_N=16)]
+
+
+def pytorch(x):
+    return torch.softmax(x, dim=-1)
+
+
+def assert_right_with_tiles(module, x, dy, **tiles):
+    """The launchers with small tiles, so that loops over chunks run more than once."""
+    with harness.unchanged(x=x, dy=dy):
+        y = module.softmax_forward(x, **tiles)
+        saved = y.clone()
+        dx = module.softmax_backward(dy, y, **tiles)
+    assert torch.equal(y.isnan(), saved.isnan()) and torch.equal(y.nan_to_num(), saved.nan_to_num()), "y was written to"
+    theirs = harness.gradients(pytorch, dict(x=x), dy)
+    exact = harness.gradients(pytorch, dict(x=x.double()), dy.double())
+    for name, value in dict(out=y, dx=dx).items():
+        accuracy.check(name, value, theirs[name], exact[name])
+
+
+def rows_with_minus_infinity():
+    """Masked scores: at the start (a whole first chunk), at the end, everywhere, in all but one place."""
+    x = randn(4, 50)
+    x[0, :20], x[1, 30:], x[2, :], x[3, 1:] = -INF, -INF, -INF, -INF
+    return x
+
+
+def check(module):
+    """Everything a mutant has to get past."""
+    harness.assert_right(module.softmax, pytorch, dict(x=harness.nan_fenced(randn(5, 37))), randn(5, 37))
+    harness.assert_right(
+        module.softmax, pytorch, dict(x=harness.transposed(randn(5, 37))), harness.sliced(randn(5, 37))
+    )
+    harness.assert_right(module.softmax, pytorch, dict(x=randn(2, 33) * 1e4), randn(2, 33))
+    harness.assert_right(module.softmax, pytorch, dict(x=randn(2, 33) - 50), randn(2, 33))
+    for tiles in SMALL_TILES:
+        assert_right_with_tiles(module, harness.sliced(randn(5, 37)), harness.sliced(randn(5, 37)), **tiles)
+        assert_right_with_tiles(module, randn(3, 37) - 50, randn(3, 37), **tiles)
+        assert_right_with_tiles(module, torch.arange(37.0, device=DEVICE).expand(3, 37) * 3, randn(3, 37), **tiles)
+        assert_right_with_tiles(module, rows_with_minus_infinity(), randn(4, 50), **tiles)
+    harness.assert_gradient_penalty_raises(module.softmax, dict(x=randn(2, 5)))
+    if DEVICE.type == "cuda":
+        offsets_past_32_bits(module)
+
+
+def offsets_past_32_bits(module):
+    x = torch.empty(2**19 + 8, 4096, device=DEVICE, dtype=torch.bfloat16).normal_()
+    y = module.softmax_forward(x)
+    dx = module.softmax_backward(x, y)
+    theirs = harness.gradients(pytorch, dict(x=x[-3:]), x[-3:])
+    exact = harness.gradients(pytorch, dict(x=x[-3:].double()), x[-3:].double())
+    for name, value in dict(out=y[-3:], dx=dx[-3:]).items():
+        accuracy.check(name, value, theirs[name], exact[name])
+
+
+def test_check_passes():
+    check(lesson)
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
+def test_mutant_is_caught(mutant, tmp_path):
+    harness.assert_caught(lesson, mutant, check, tmp_path)
+
+
+def test_reference_is_pytorchs_operation():
+    x = randn(4, 9).double()
+    torch.testing.assert_close(lesson.softmax_reference(x), pytorch(x), rtol=1e-12, atol=1e-12)
+
+
+def test_reference_gradcheck():
+    harness.assert_reference_gradcheck(lesson.softmax_reference, randn(3, 5))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (1, 130), (9, 1), (4, 768), (3, 1000), (2, 3, 65), (70,), (3, 4097)], ids=str
+)
+def test_values_and_gradients(shape, dtype):
+    harness.assert_right(lesson.softmax, pytorch, dict(x=randn(*shape, dtype=dtype)), randn(*shape, dtype=dtype))
+
+
+@pytest.mark.parametrize("tiles", SMALL_TILES, ids=["one block", "chunks"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("shape", [(1, 50), (5, 33), (7, 17)], ids=str)
+def test_small_tiles(shape, dtype, tiles):
+    assert_right_with_tiles(lesson, randn(*shape, dtype=dtype), randn(*shape, dtype=dtype), **tiles)
+
+
+@pytest.mark.parametrize("N", [33000, 70001])
+def test_rows_longer_than_any_block(N):
+    x, dy = randn(2, N, dtype=torch.bfloat16), randn(2, N, dtype=torch.bfloat16)
+    harness.assert_right(lesson.softmax, pytorch, dict(x=x), dy)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("scale", [1e-4, 1e4])
+def test_large_and_small_values(scale, dtype):
+    harness.assert_right(
+        lesson.softmax, pytorch, dict(x=randn(3, 300, dtype=dtype, scale=scale)), randn(3, 300, dtype=dtype)
+    )
+
+
+@pytest.mark.parametrize("tiles", SMALL_TILES, ids=["one block", "chunks"])
+def test_rows_of_minus_infinity(tiles):
+    """A row without any score is NaN, as in PyTorch; a masked score among others has probability zero."""
+    x = rows_with_minus_infinity()
+    y = lesson.softmax_forward(x, **tiles)
+    assert y[2].isnan().all() and not y[[0, 1, 3]].isnan().any()
+    assert (y[0, :20] == 0).all() and y[3, 0] == 1
+    assert_right_with_tiles(lesson, x, randn(4, 50), **tiles)
+
+
+@pytest.mark.parametrize("tiles", SMALL_TILES, ids=["one block", "chunks"])
+def test_infinity_and_nan(tiles):
+    x = randn(4, 50)
+    x[0, 3], x[1, 49], x[2, 0] = INF, INF, float("nan")
+    assert_right_with_tiles(lesson, x, randn(4, 50), **tiles)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_layouts(layout):
+    harness.assert_right(lesson.softmax, pytorch, dict(x=layout(randn(6, 10))), layout(randn(6, 10)))
+
+
+def test_transposed_input():
+    """Over the last dimension as it is seen, not as it is stored."""
+    x = randn(7, 5).t()
+    y = lesson.softmax(x)
+    torch.testing.assert_close(y.sum(dim=1), torch.ones(5, device=DEVICE))
+    harness.assert_right(lesson.softmax, pytorch, dict(x=x), randn(7, 5).t())
+
+
+def test_three_dimensional_layouts():
+    x = randn(4, 3, 20)
+    for view in (x.transpose(0, 1), x.transpose(0, 2), x[:, 1:], x[..., ::2]):
+        harness.assert_right(lesson.softmax, pytorch, dict(x=view), randn(*view.shape))
+
+
+def test_expanded_input_and_upstream_gradient():
+    harness.assert_right(lesson.softmax, pytorch, dict(x=harness.expanded(4, 33)), harness.expanded(4, 33))
+
+
+def test_gradient_of_the_sum_is_about_zero():
+    """Which is why no other test uses it: a kernel that returns zeros passes here."""
+    x = randn(4, 33).requires_grad_()
+    lesson.softmax(x).sum().backward()
+    assert x.grad.abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("shape", [(0, 8), (4, 0), (2, 0, 8)], ids=str)
+def test_empty(shape):
+    x = torch.empty(shape, device=DEVICE, requires_grad=True)
+    y = lesson.softmax(x)
+    y.sum().backward()
+    assert y.shape == shape and x.grad.shape == shape
+
+
+def test_backward_twice():
+    x, dy = randn(3, 40).requires_grad_(), randn(3, 40)
+    y = lesson.softmax(x)
+    first, second = (torch.autograd.grad(y, x, g, retain_graph=True)[0] for g in (dy, 2 * dy))
+    torch.testing.assert_close(second, 2 * first)
+
+
+def test_overwritten_output_raises():
+    x = randn(3, 40).requires_grad_()
+    y = lesson.softmax(x)
+    loss = (y * randn(3, 40)).sum()
+    with torch.no_grad():
+        y.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("shape", [(100, 64), (3, 40000)], ids=["one block", "chunks"])
+def test_repeatable(shape):
+    harness.assert_bitwise_repeatable(lesson.softmax, dict(x=randn(*shape)), randn(*shape))
+
+
+def test_second_derivative_raises():
+    harness.assert_gradient_penalty_raises(lesson.softmax, dict(x=randn(3, 9)))
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "words"),
+    [
+        ([1.0], TypeError, "x must be a torch.Tensor, got list"),
+        (None, TypeError, "x must be a torch.Tensor, got NoneType"),
+        (torch.ones(2, 3).long(), TypeError, "x must be one of float32, float16, bfloat16, got int64"),
+        (torch.ones(2, 3).double(), TypeError, "got float64"),
+        (torch.ones(()), ValueError, "x must have at least 1 dimensions"),
+        (torch.ones(2, 3, device="meta"), ValueError, "x is on meta"),
+    ],
+    ids=["list", "None", "int64", "float64", "no dimension", "device"],
+)
+def test_bad_arguments(x, error, words):
+    x = x.to(DEVICE) if isinstance(x, torch.Tensor) and x.device.type == "cpu" else x
+    with pytest.raises(error, match=words):
+        lesson.softmax(x)
+
+
+@pytest.mark.parametrize("tiles", [dict(BLOCK_M=3), dict(BLOCK_N=100), dict(num_warps=5)], ids=str)
+def test_bad_tile_size(tiles):
+    with pytest.raises(ValueError, match="must be a power of two"):
+        lesson.softmax_forward(randn(2, 3), **tiles)
+    with pytest.raises(ValueError, match="must be a power of two"):
+        lesson.softmax_backward(randn(2, 3), randn(2, 3), **tiles)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(8192, 32000), (32768, 4096), (1024, 128256), (64, 300001)], ids=str)
+def test_large_shapes(shape):
+    harness.assert_right(
+        lesson.softmax, pytorch, dict(x=randn(*shape, dtype=torch.bfloat16)), randn(*shape, dtype=torch.bfloat16)
+    )
+
+
+@pytest.mark.gpu
+def test_row_offsets_past_32_bits():
+    offsets_past_32_bits(lesson)
+
+
+@pytest.mark.gpu
+def test_torch_compile_of_long_rows_without_a_graph_break():
+    compiled = torch.compile(lambda x: lesson.softmax(2 * x) + 1, fullgraph=True)
+    harness.assert_right(compiled, lambda x: pytorch(2 * x) + 1, dict(x=randn(8, 40000)), randn(8, 40000))
