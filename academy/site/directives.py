@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 from posixpath import dirname
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 FENCE = re.compile(r"^\s*(`{3,}|~{3,})")
 OVERVIEW = re.compile(r"^\[\[(kernels|derivations)\]\]\s*$")
+CODE = re.compile(r"^\[\[code: (\S+\.py) (\w+)\]\]\s*$")
 RESULTS = re.compile(r"^\[\[benchmark(?:s|: *(\w+) *)\]\]\s*$")
 
 
@@ -39,12 +41,15 @@ class Directives(Preprocessor):
             stub = STUB.match(line) if not fence else None
             overview = OVERVIEW.match(line) if not fence else None
             results = RESULTS.match(line) if not fence else None
+            code = CODE.match(line) if not fence else None
             if stub:
                 out += self.stub(stub[1], stub[2])
             elif overview:
                 out += overview_list(index, overview[1])
             elif results:
                 out += plugs.results(results[1], self.md.htmlStash.store)
+            elif code:
+                out += self.code(code[1], code[2])
             else:
                 out.append(line)
         for path, source in self.extension.sources:
@@ -71,6 +76,17 @@ class Directives(Preprocessor):
         lines = kernel_page.markdown(module, (page.meta.get("title") if page else "") or Path(name).stem)
         self.extension.sources.append((name, lines))
         return [text.expandtabs(4) for _, text in lines]
+
+    def code(self, path: str, name: str) -> list[str]:
+        """`[[code: PATH NAME]]`: a function of a kernel file as plain code, without its notes."""
+        file = self.extension.root / path
+        module = split(read(file), path) if file.is_file() else None
+        numbers = module.lines_of(name) if module else []
+        if not numbers:
+            self.extension.problem(f"{path} has no {name}", f"[[code: {path} {name}]]")
+            return [f"no {name} in {path}"]
+        lines = [module.lines[n - 1] for n in numbers if module.lines[n - 1].strip()]
+        return ["", "```python", *textwrap.dedent("\n".join(lines)).split("\n"), "```", ""]
 
     def derivation(self, name: str, text: str) -> list[str]:
         body, cut = without_front_matter(text)

@@ -3,6 +3,8 @@
     [[kernel: annotated_examples/classics/layernorm.py]]   the page of a kernel file
     [[derivation: backprop_math/layernorm.md]]             a derivation
     [[kernels]]  [[derivations]]                           lists of all of them
+    [[code: PATH NAME]]                                    a function of a kernel file, without its notes
+    [[benchmark: layernorm]]  [[benchmarks]]               committed results of an operation, of all operations
     [[eq: LN-X]]                                           a tagged equation, drawn from its derivation, with a link
     [[tag: LN-X]]                                          a link to it, within a sentence
     [[bench: KEY]]                                         a measured number

@@ -3,6 +3,7 @@
 - publishes the kernel files (for download) and the style sheets, scripts and fonts of academy's parts;
 - "edit this page" leads to the kernel or derivation, not to its stub; title and description come from there too;
 - says where a broken link stands, by file and line;
+- `{{ repo_url }}` in a page stands for the address in mkdocs.yml, also in code;
 - resolves links to pages in the docstrings of the API reference, which MkDocs leaves as they are.
 """
 
@@ -65,7 +66,7 @@ def on_page_markdown(markdown, page, config, files):
         title, description = heading(library, stub)
         page.meta.setdefault("title", title)
         page.meta.setdefault("description", description)
-    return markdown
+    return markdown.replace("{{ repo_url }}", config.repo_url)
 
 
 def on_page_content(html, page, config, files):

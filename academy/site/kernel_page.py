@@ -144,8 +144,14 @@ def _code(numbers: list[int], code: list[str], module: Module, store) -> Element
     block = Element("div", {"class": "k-code highlight"})
     pre = SubElement(block, "pre")
     body = SubElement(pre, "code")
+    arguments = _bare_arguments(numbers, module)
+    group = None
     for i, number in enumerate(numbers):
-        line = SubElement(body, "span", {"class": "k-l", "id": f"L{number}"})
+        if number not in arguments:
+            group = None
+        elif group is None:
+            group = SubElement(body, "span", {"class": "k-sig"})
+        line = SubElement(body if group is None else group, "span", {"class": "k-l", "id": f"L{number}"})
         if i and numbers[i - 1] != number - 1:
             line.set("class", "k-l k-jump")
         link = {"class": "k-n", "href": f"#L{number}", "data-n": str(number), "tabindex": "-1", "aria-hidden": "true"}
@@ -153,6 +159,20 @@ def _code(numbers: list[int], code: list[str], module: Module, store) -> Element
         text = SubElement(line, "span", {"class": "k-c"})
         text.text = store((code[number - 1] if number <= len(code) else "") + "\n")
     return block
+
+
+def _bare_arguments(numbers: list[int], module: Module) -> set[int]:
+    """Lines that hold arguments of a signature and no comment: a run of them flows like text, to stay compact."""
+    found = set()
+    for start in (n for n in numbers if re.match(r"\s*(async )?def \w+\($", module.lines[n - 1])):
+        run = []
+        for number in range(start + 1, numbers[-1]):
+            line = module.lines[number - 1].strip()
+            if not re.fullmatch(r"[^#()\[\]{}]*,", line) or number not in numbers:
+                break
+            run.append(number)
+        found |= set(run) if len(run) > 2 else set()
+    return found
 
 
 def _bar(module: Module, has_run: bool) -> Element:

@@ -72,6 +72,14 @@ class Module:
     def lines(self) -> list[str]:
         return self.text.split("\n")
 
+    def lines_of(self, name: str) -> list[int]:
+        """The code lines of a top-level function or class, without comments of their own and docstrings."""
+        for node in ast.parse(self.text).body:
+            if isinstance(node, _DEFINITION) and node.name == name:
+                inside = range(_first_line(node), node.end_lineno + 1)
+                return [number for row in self.rows for number in row.code if number in inside]
+        return []
+
 
 def split(text: str, path: str) -> Module:
     """Split a module's source. SourceError: it does not parse, or a docstring with a backslash is not raw."""
