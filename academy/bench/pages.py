@@ -16,6 +16,8 @@ PASS_NAMES = {"forward": "Forward", "backward": "Backward", "forward+backward": 
 ENOUGH_FOR_A_LINE = 8
 #: The memory plot shows this many shapes, the largest; its table shows all.
 MEMORY_ROWS = 10
+#: A peer that takes at least this part of our time isn't ahead: two runs of one kernel differ as much.
+LEVEL = 0.99
 
 
 class Html(str):
@@ -106,15 +108,17 @@ def sentence(cases: list[dict], which: str) -> str:
         if best:
             compared += 1
             ratio = entry["providers"][best]["ms"] / entry["providers"]["ours"]["ms"]
-            if ratio < 1:
+            if ratio < LEVEL:
                 behind.append(f"{_name(case)} ({best} takes {100 * ratio:.0f} % of its time)")
     if not compared:
         return f"{text}."
     if not behind:
-        return f"{text}. It is at least level with the best peer in all {compared} cases."
+        return f"{text}. It is at least level with the best peer (within 1 %) in all {compared} cases."
     listed = ", ".join(behind[:6]) + (f" and {len(behind) - 6} more" if len(behind) > 6 else "")
     level = compared - len(behind)
-    return f"{text}. It is at least level with the best peer in {level} of {compared} cases; not at {listed}."
+    return (
+        f"{text}. It is at least level with the best peer (within 1 %) in {level} of {compared} cases; not at {listed}."
+    )
 
 
 def _name(case: dict) -> str:
@@ -192,7 +196,7 @@ def table(cases: list[dict], which: str) -> Html:
         for provider in providers:
             timed = entry["providers"].get(provider)
             text = html.escape(_timed(entry, timed)) if timed else "–"
-            behind = provider == "ours" and best and entry["providers"][best]["ms"] < timed["ms"]
+            behind = provider == "ours" and best and entry["providers"][best]["ms"] < LEVEL * timed["ms"]
             cells.append(
                 Html(f'<span class="bench-behind" title="{best} is ahead">{text}</span>') if behind else Html(text)
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import importlib.metadata
+import math
 from collections.abc import Callable
 
 import torch
@@ -107,11 +108,15 @@ class Checker:
 
 
 def sampled(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """All elements, or of a very large tensor every k-th with k odd, so that all lanes and columns have their turn."""
+    """All elements, or of a very large tensor every k-th. k has no factor of the size, so every column has its turn."""
 
     def some(value: torch.Tensor) -> torch.Tensor:
         step = value.numel() // MOST_CHECKED
-        return value if step < 2 else value.flatten()[:: step | 1].clone()
+        if step < 2:
+            return value
+        while math.gcd(step, value.numel()) > 1:
+            step += 1
+        return value.flatten()[::step].clone()
 
     return {name: some(value) for name, value in values.items()}
 

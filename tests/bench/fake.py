@@ -1,0 +1,89 @@
+"""A stand-in for the GPU, so that all but the clock can be tested without one; and a small operation to measure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from academy.bench.measure import Timing
+from academy.bench.operation import Operation, read
+
+
+class FakeGpu:
+    """Runs each call as often as a real one would at least, and reports times from a list instead of a clock."""
+
+    name = "NVIDIA Fake 1"
+    device = torch.device("cpu")
+
+    def __init__(self, ms: float = 2.0):
+        self.ms = ms
+        self.calls = 0
+
+    def milliseconds(self, run, prepare=lambda: None):
+        for _ in range(3):
+            run(prepare())
+            self.calls += 1
+        return Timing(self.ms, 0.9 * self.ms, 1.1 * self.ms, 3)
+
+    def graph_milliseconds(self, run):
+        return self.milliseconds(lambda _: run())
+
+    def peak_bytes(self, run, prepare=lambda: None):
+        run(prepare())
+        return 4096
+
+    def host_microseconds(self, run):
+        run()
+        return 12.5
+
+    def copy_milliseconds(self, total_bytes):
+        return total_bytes / 1e9
+
+    def copy_rate(self):
+        return 4.0
+
+    def matrix_rate(self, dtype):
+        return 700.0
+
+
+def double(x):
+    """The operation under test: `2 x`."""
+    return x * 2
+
+
+def inputs(shape, dtype, device):
+    return dict(x=torch.randn(shape, dtype=dtype, device=device))
+
+
+def cost(shape, dtype):
+    size = torch.Size(shape).numel() * dtype.itemsize
+    one = dict(bytes_read=size, bytes_written=size, operations=torch.Size(shape).numel())
+    return {"forward": one, "backward": one}
+
+
+def bench(**changes) -> dict:
+    """A `BENCH` of `double`; `changes` replace or add keys."""
+    standard = dict(
+        shapes=[(4, 8), (3, 5)],
+        dtypes=[torch.float32],
+        inputs=inputs,
+        ours=double,
+        eager=lambda x: x + x,
+        compile=False,
+        passes=["forward", "backward"],
+        differentiable=["x"],
+    )
+    return {**standard, **changes}
+
+
+def operation(**changes) -> Operation:
+    return Operation("double", "annotated_examples/classics/double.py", read(bench(**changes), cost), "abc")
+
+
+def repository(folder: Path) -> Path:
+    """A root with the operation's file, for pages and hashes."""
+    kernel = folder / "annotated_examples" / "classics" / "double.py"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text('"""\n# Double: twice x\n"""\n\n\ndef double(x):\n    return x * 2\n\n\nBENCH = {}\n', "utf-8")
+    return folder

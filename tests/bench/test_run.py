@@ -1,0 +1,150 @@
+"""A case: checked before it is timed, on the same values for everyone, and nothing dropped in silence."""
+
+import pytest
+import torch
+
+from academy.bench import run
+from tests.bench.fake import FakeGpu, operation
+
+
+def measure(gpu=None, shape=(4, 8), **changes):
+    op = operation(**changes)
+    return run.measure_case(op, op.variants[0], shape, torch.float32, gpu or FakeGpu())
+
+
+def test_a_record_has_everything():
+    case = measure()
+    assert (case["variant"], case["shape"], case["dtype"], case["source"]) == ("", [4, 8], "float32", "abc")
+    assert case["versions"]["torch"] == torch.__version__ and case["date"].count("-") == 2
+    assert (case["copy_tb_s"], case["matrix_tflop_s"]) == (4.0, 700.0)
+    assert list(case["passes"]) == ["forward", "backward"]
+    forward = case["passes"]["forward"]
+    assert forward["bytes"] == 2 * 4 * 32 and forward["operations"] == 32
+    assert forward["copy_ms"] == forward["limit_ms"] == 2.56e-07
+    assert list(forward["providers"]) == ["ours", "eager"]
+    assert forward["providers"]["ours"] == dict(ms=2.0, low_ms=1.8, high_ms=2.2, repeats=3, peak_bytes=4096)
+    assert case["notes"] == {}
+
+
+def test_operations_can_be_the_limit():
+    case = measure(
+        cost=lambda shape, dtype: {"forward": dict(bytes_read=1, bytes_written=1, operations=7e11)}, passes=["forward"]
+    )
+    assert case["passes"]["forward"]["limit_ms"] == 1.0
+
+
+def test_a_wrong_kernel_of_ours_has_no_time():
+    gpu = FakeGpu()
+    case = measure(gpu, ours=lambda x: x * 2.001)
+    assert "out: RMS error" in case["notes"]["ours"]["failed"]
+    assert [list(entry["providers"]) for entry in case["passes"].values()] == [["eager"], ["eager"]]
+
+
+def test_a_wrong_gradient_is_found():
+    class WrongGradient(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, dout):
+            return dout * 1.999
+
+    case = measure(ours=lambda x: WrongGradient.apply(x))
+    assert case["notes"]["ours"]["failed"].startswith("dx: RMS error")
+
+
+def test_an_inaccurate_peer_is_timed_and_told():
+    case = measure(peers={"rough": lambda: lambda x: x * 2.01})
+    assert "rough" in case["passes"]["forward"]["providers"]
+    assert "RMS error" in case["notes"]["rough"]["inaccurate"]
+
+
+def test_a_missing_peer_is_named():
+    def factory():
+        import a_library_that_is_not_there  # noqa: F401
+
+    case = measure(peers={"other": factory})
+    assert case["notes"]["other"]["missing"] == "ModuleNotFoundError: No module named 'a_library_that_is_not_there'"
+    assert "other" not in case["passes"]["forward"]["providers"]
+
+
+def test_a_failing_peer_takes_nobody_along():
+    def fails(x):
+        raise RuntimeError("out of\n   luck")
+
+    case = measure(peers={"unlucky": lambda: fails, "fine": lambda: lambda x: 2 * x})
+    assert case["notes"]["unlucky"]["failed"] == "RuntimeError: out of luck"
+    assert list(case["passes"]["backward"]["providers"]) == ["ours", "eager", "fine"]
+
+
+def test_everybody_gets_the_same_values_even_after_a_peer_that_overwrites_them():
+    seen = []
+
+    def overwrites(x):
+        seen.append(x.detach().clone())
+        out = x * 2
+        x.data.zero_()
+        return out
+
+    def looks(x):
+        seen.append(x.detach().clone())
+        return x * 2
+
+    case = measure(peers={"overwrites": lambda: overwrites, "looks": lambda: looks}, shape=(4, 8))
+    assert case["notes"]["overwrites"]["writes_inputs"] == ["x"]
+    assert "looks" not in case["notes"]
+    assert len(seen) > 10 and all(torch.equal(values, seen[0]) for values in seen), "an input was not restored"
+
+
+def test_forward_and_backward_goes_through_backward():
+    leaves = []
+
+    def ours(x):
+        leaves.append(x)
+        assert x.grad is None, "gradients of earlier repeats must not add up"
+        return x * 2
+
+    case = measure(ours=ours, passes=["forward+backward"])
+    assert list(case["passes"]) == ["forward+backward"]
+    assert leaves[0].grad is not None
+
+
+def test_without_gradients_nothing_is_recorded_for_autograd():
+    def ours(x):
+        assert not torch.is_grad_enabled() and not x.requires_grad
+        return x * 2
+
+    assert measure(ours=ours, passes=["forward"], differentiable=[])["notes"] == {}
+
+
+def test_a_scalar_loss_needs_no_upstream_gradient():
+    case = measure(ours=lambda x: (x * 2).sum(), eager=lambda x: (x + x).sum(), passes=["backward"])
+    assert case["notes"] == {} and "ours" in case["passes"]["backward"]["providers"]
+
+
+def test_the_reference_gets_float64():
+    asked = []
+
+    def reference(x):
+        asked.append(x.dtype)
+        return x + x
+
+    measure(reference=reference)
+    assert asked == [torch.float64]
+
+
+def test_host_time_of_all_but_torch_compile():
+    op = operation(peers={"other": lambda: lambda x: 2 * x}, compile=True)
+    host = run.measure_host(op, op.variants[0], FakeGpu())
+    assert host["shape"] == [3, 5] and list(host["providers"]) == ["ours", "eager", "other"]
+    assert host["providers"]["ours"] == {"forward_us": 12.5, "forward+backward_us": 12.5}
+
+
+@pytest.mark.parametrize("columns", [128, 1000])
+def test_a_sample_of_a_large_tensor_has_every_column(columns, monkeypatch):
+    monkeypatch.setattr(run, "MOST_CHECKED", 1 << 12)
+    values = torch.arange(64 * columns).view(64, columns)
+    sample = run.sampled({"out": values})["out"]
+    assert 1 << 10 <= sample.numel() < values.numel()
+    assert len(set((sample % columns).tolist())) == columns

@@ -1,0 +1,184 @@
+"""Results on disk: saved at once, never another device's, and stale when the kernel changes (and only then)."""
+
+import json
+import shutil
+
+import pytest
+
+from academy.bench import store
+from tests.bench import fake
+from tests.kernels.harness import ROOT
+
+KERNEL = '''"""Docstring."""
+from academy import device
+
+import triton
+
+
+@triton.jit
+def kernel(x_ptr, n, BLOCK: tl.constexpr):
+    """What it does."""
+    # why
+    offsets = tl.program_id(0) * BLOCK
+    tl.store(x_ptr + offsets, 1.0)
+
+
+BENCH = dict(shapes=[(1,)])
+
+
+def cost(shape, dtype):
+    return 1
+
+
+def main():
+    return 0
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+def hashed(source, folder, name="kernel.py"):
+    path = folder / name
+    path.write_text(source, "utf-8")
+    return store.source_hash(path, folder)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    # why\n", "    # because\n    # it is so\n"),
+        ('    """What it does."""\n', ""),
+        ('"""Docstring."""', 'r"""Another."""'),
+        ("offsets = tl.program_id(0) * BLOCK", "offsets = (tl.program_id(0)\n        * BLOCK)"),
+        ("shapes=[(1,)]", "shapes=[(2,)]"),
+        ("return 1", "return 2"),
+        ("    return 0", "    print('more')\n    return 0"),
+    ],
+)
+def test_what_does_not_change_a_speed_keeps_the_hash(old, new, tmp_path):
+    assert old in KERNEL
+    assert hashed(KERNEL, tmp_path) == hashed(KERNEL.replace(old, new), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("* BLOCK", "* BLOCK * 1"),
+        ("1.0", "2.0"),
+        ("1.0", "1"),
+        ("x_ptr + offsets", "x_ptr - offsets"),
+        ("BLOCK: tl.constexpr", "BLOCK"),
+        ("@triton.jit", "@triton.jit(debug=True)"),
+        ("tl.store(x_ptr + offsets, 1.0)", "tl.store(x_ptr + offsets, None)"),
+    ],
+)
+def test_any_other_change_changes_it(old, new, tmp_path):
+    assert old in KERNEL
+    assert hashed(KERNEL, tmp_path) != hashed(KERNEL.replace(old, new), tmp_path)
+
+
+def test_the_hash_is_the_same_on_every_python(tmp_path):
+    """The measuring machine and the machine that builds the site may run different versions."""
+    assert hashed(KERNEL, tmp_path) == "2cb1deee71e6f940"
+
+
+def test_imported_kernel_files_count(tmp_path):
+    helper = tmp_path / "annotated_examples" / "gemlite" / "gemm.py"
+    helper.parent.mkdir(parents=True)
+    helper.write_text("def unpack(): return 1\n")
+    source = (
+        "from annotated_examples.gemlite.gemm import unpack\nfrom annotated_examples.gemlite import gemm\n" + KERNEL
+    )
+    before = hashed(source, tmp_path)
+    helper.write_text("def unpack(): return 2\n")
+    assert hashed(source, tmp_path) != before
+
+
+def record(results, name="double", **case):
+    full = dict(variant="", shape=[4, 8], dtype="float32", source="abc", **case)
+    return {**results.load(name), "cases": [full]}
+
+
+def test_a_folder_per_device_and_a_file_per_operation(tmp_path):
+    results = store.Results("NVIDIA H200", folder=tmp_path)
+    results.save(record(results))
+    assert (tmp_path / "nvidia-h200" / "double.json").is_file()
+    assert results.load("double")["cases"][0]["shape"] == [4, 8]
+    assert results.load("other") == {"operation": "other", "device": "NVIDIA H200", "cases": []}
+    assert [p.name for p in (tmp_path / "nvidia-h200").iterdir()] == ["double.json"], "a temporary file was left behind"
+
+
+def test_one_file_for_all_operations(tmp_path):
+    results = store.Results("NVIDIA H200", file=tmp_path / "all.json")
+    results.save(record(results, "double"))
+    results.save(record(results, "triple"))
+    content = json.loads((tmp_path / "all.json").read_text())
+    assert content["device"] == "NVIDIA H200" and list(content["operations"]) == ["double", "triple"]
+    assert results.load("double")["cases"][0]["source"] == "abc"
+
+
+@pytest.mark.parametrize("single_file", [True, False], ids=["file", "folder"])
+def test_results_of_another_device_are_not_touched(single_file, tmp_path):
+    def results(device):
+        return (
+            store.Results(device, file=tmp_path / "x.json") if single_file else store.Results(device, folder=tmp_path)
+        )
+
+    first = results("NVIDIA H200")
+    first.save(record(first))
+    if not single_file:  # somebody renamed the folder
+        shutil.move(tmp_path / "nvidia-h200", tmp_path / "nvidia-a100")
+    before = [p.read_bytes() for p in tmp_path.rglob("*.json")]
+    with pytest.raises(store.OtherDevice, match="holds results of NVIDIA H200, this is NVIDIA A100"):
+        results("NVIDIA A100").load("double")
+    assert [p.read_bytes() for p in tmp_path.rglob("*.json")] == before
+
+
+def test_cases_are_replaced_not_repeated():
+    content = {"cases": []}
+    for ms in (1, 2):
+        store.put_case(content, dict(variant="tanh", shape=[4], dtype="float32", ms=ms))
+    store.put_case(content, dict(variant="none", shape=[4], dtype="float32", ms=3))
+    assert [case["ms"] for case in content["cases"]] == [2, 3]
+    assert store.find_case(content, "tanh", (4,), "float32")["ms"] == 2
+    assert store.find_case(content, "tanh", (5,), "float32") is None
+
+
+def test_what_is_written_is_json_of_one_measurement_a_line():
+    value = {"a": [1, 2], "b": {"c": "µ", "d": [{"x": "y" * 80}, {"x": "z" * 80}]}, "e": [], "f": None}
+    text = store.dumps(value)
+    assert json.loads(text) == value
+    assert all(len(line) <= 110 for line in text.split("\n")) and "µ" in text
+
+
+def test_stale_results_are_warned_about(tmp_path):
+    root = fake.repository(tmp_path)
+    kernel = root / "annotated_examples" / "classics" / "double.py"
+    results = store.Results("NVIDIA H200", folder=root / "benchmarks" / "results")
+    content = record(results) | {"module": "annotated_examples/classics/double.py"}
+    content["cases"][0]["source"] = store.source_hash(kernel, root)
+    results.save(content)
+    assert store.warnings(root) == []
+    kernel.write_text(kernel.read_text().replace("x * 2", "x + x"))
+    (line,) = store.warnings(root)
+    assert line.startswith(
+        "benchmarks/results/nvidia-h200/double.json:1:1: warning: annotated_examples/classics/double.py"
+    )
+    kernel.unlink()
+    assert len(store.warnings(root)) == 1
+
+
+def test_committed_results_are_whole():
+    for path, content in store.committed(ROOT):
+        assert path.parent.name == store.slug(content["device"]) and path.stem == content["operation"]
+        assert (ROOT / content["module"]).is_file(), f"{path}: its kernel is gone"
+        for case in content["cases"]:
+            assert {"variant", "shape", "dtype", "date", "versions", "source", "copy_tb_s", "passes", "notes"} <= set(
+                case
+            )
+            for entry in case["passes"].values():
+                assert entry["limit_ms"] >= entry["copy_ms"] > 0
+                for timed in entry["providers"].values():
+                    assert timed["low_ms"] <= timed["ms"] <= timed["high_ms"] and timed["repeats"] >= 10
