@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from academy.site.extension import AcademyExtension
 
 IN_REPOSITORY = re.compile(r"^(?:\.\./)+((?:annotated_examples|backprop_math|academy|benchmarks|tests)/.*)$")
+CLOSING = re.compile(r"[)\].,;:!?’”]+")
 
 
 class Finish(Treeprocessor):
@@ -111,6 +112,10 @@ class Finish(Treeprocessor):
             return
         element.set("data-search-exclude", "")
         element.text = self.md.htmlStash.store(html)
+        if not display and len(tex) < 40 and (closing := CLOSING.match(element.tail or "")):
+            # No line may begin with the comma or bracket that follows the formula.
+            element.set("data-tight", "")
+            element.text, element.tail = element.text + closing[0], element.tail[closing.end() :]
         page = self.extension.page
         if display and page and page.kind == "derivation":
             self.home(element, tex, tags)

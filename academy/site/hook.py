@@ -16,7 +16,7 @@ from pathlib import Path
 from mkdocs.structure.files import File
 
 from academy.site.directives import heading
-from academy.site.library import Library, read
+from academy.site.library import READING_ORDER, Library, read
 
 ROOT = Path(__file__).resolve().parents[2]
 ACADEMY = ROOT / "academy"
@@ -55,6 +55,12 @@ def on_files(files, config):
     return files
 
 
+def on_nav(nav, config, files):
+    READING_ORDER.clear()
+    READING_ORDER.update({page.file.src_uri: place for place, page in enumerate(nav.pages)})
+    return nav
+
+
 def _publish(files, config, path: Path, uri: str) -> None:
     if not files.get_file_from_path(uri):
         files.append(File.generated(config, uri, abs_src_path=str(path)))
@@ -78,6 +84,8 @@ def on_page_content(html, page, config, files):
             return match[0]
         return f'href="{target.url_relative_to(page.file)}{match[2] or ""}"'
 
+    # A result without a type starts with a dash in mkdocstrings' lists.
+    html = re.sub(r'(<li class="doc-section-item field-body">\s*)–\s*', r"\1", html)
     return LINK.sub(resolve, html)
 
 

@@ -24,6 +24,9 @@ TAG = re.compile(r"\s*\\tag\{([^{}]+)\}")
 FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?^ {0,3}\1[^\n]*$", re.M | re.S)
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*\n", re.S)
 
+# Place of each page in the order of reading, by uri: filled from the navigation (academy/site/hook.py), else empty.
+READING_ORDER: dict[str, int] = {}
+
 
 @dataclass(frozen=True)
 class Equation:
@@ -108,8 +111,9 @@ class Library:
         return next((page for page in self.pages.values() if page.uri == uri), None)
 
     def shown(self, kind: str) -> list[Page]:
-        """All kernel or derivation pages, in the order of their places."""
-        return sorted((page for page in self.pages.values() if page.kind == kind), key=lambda page: page.uri)
+        """All kernel or derivation pages, in the order of reading."""
+        pages = [page for page in self.pages.values() if page.kind == kind]
+        return sorted(pages, key=lambda page: (READING_ORDER.get(page.uri, len(READING_ORDER)), page.uri))
 
     def home(self, tag: str) -> str | None:
         """A link to the place where a tagged equation is printed, or None when no page prints it."""
