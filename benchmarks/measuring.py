@@ -11,6 +11,7 @@ import datetime
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -21,41 +22,26 @@ import torch  # noqa: E402
 
 # --8<-- [start:roofline]
 BANDWIDTH = 4.8e12  # bytes per second: an H200's data sheet
-MATRIX_RATE = 989e12  # bf16 operations per second, a multiply and an add counted as two
+MATRIX_RATE = 989e12  # bf16 operations per second; multiply and add are two
 
 
 def floor_us(total_bytes: int, operations: int) -> float:
-    """No kernel that moves these bytes and does these operations can be faster, in µs."""
+    """No kernel with these bytes and operations can be faster, in µs."""
     return max(total_bytes / BANDWIDTH, operations / MATRIX_RATE) * 1e6
 
 
+# LayerNorm reads each bf16 value once and writes one for it.
 rows, width = 32768, 4096
-# LayerNorm reads each bf16 value once and writes one for it. About eight operations each.
-layernorm_us = floor_us(2 * 2 * rows * width, 8 * rows * width)
+layernorm_us = floor_us(2 * 2 * rows * width, operations=8 * rows * width)
+# A matrix product reads two matrices and writes one.
 n = 8192
-# A matrix product reads two matrices, writes one, and has a multiply and an add for each of n³ pairs.
-matmul_us = floor_us(3 * 2 * n * n, 2 * n**3)
+matmul_us = floor_us(3 * 2 * n * n, operations=2 * n**3)
 # --8<-- [end:roofline]
-
-
-# --8<-- [start:events]
-def event_times_ms(run, repeats: int = 100, before=lambda: None) -> list[float]:
-    """GPU time of each of `repeats` calls. `before` runs ahead of each call and isn't counted."""
-    starts = [torch.cuda.Event(enable_timing=True) for _ in range(repeats)]
-    ends = [torch.cuda.Event(enable_timing=True) for _ in range(repeats)]
-    for start, end in zip(starts, ends):
-        before()
-        start.record()
-        run()
-        end.record()
-    torch.cuda.synchronize()
-    return [start.elapsed_time(end) for start, end in zip(starts, ends)]
-    # --8<-- [end:events]
 
 
 # --8<-- [start:waiting]
 def host_clock_ms() -> tuple[float, float]:
-    """The CPU's clock around a matrix product: when the call returned, and when the GPU was done."""
+    """The CPU's clock: when a call had returned, and when the GPU was done."""
     a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
     a @ a  # the first call sets things up
     torch.cuda.synchronize()
@@ -68,55 +54,46 @@ def host_clock_ms() -> tuple[float, float]:
     # --8<-- [end:waiting]
 
 
-# --8<-- [start:zeros]
-def matmul_rates() -> tuple[float, float]:
-    """TFLOP/s of the same product, of random numbers and of zeros."""
-    rates = []
-    for make in (torch.randn, torch.zeros):
-        a, b = (make(8192, 8192, device="cuda").bfloat16() for _ in range(2))
-        times = event_times_ms(lambda a=a, b=b: a @ b, repeats=60)
-        rates.append(2 * 8192**3 / statistics.median(times[10:]) / 1e9)
-    return rates[0], rates[1]
-    # --8<-- [end:zeros]
+# --8<-- [start:events]
+def event_times_ms(run, repeats: int = 100, before=lambda: None) -> list[float]:
+    """GPU time of each call of `run`. `before` comes first and isn't counted."""
+    starts = [torch.cuda.Event(enable_timing=True) for _ in range(repeats)]
+    ends = [torch.cuda.Event(enable_timing=True) for _ in range(repeats)]
+    for start, end in zip(starts, ends):
+        before()
+        start.record()
+        run()
+        end.record()
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) for start, end in zip(starts, ends)]
+    # --8<-- [end:events]
 
 
-# --8<-- [start:cache]
-def copy_rates() -> tuple[float, float]:
-    """TB/s of copying 8 MiB, repeated as it is, and with the L2 cache filled by something else before each call."""
-    source = torch.randn(4 << 20, device="cuda").bfloat16()
-    target = torch.empty_like(source)
-    other = torch.zeros(256 << 20, device="cuda", dtype=torch.uint8)
-    moved = 2 * source.numel() * source.element_size()
-    warm = event_times_ms(lambda: target.copy_(source), 200)
-    cold = event_times_ms(lambda: target.copy_(source), 200, before=lambda: other.max())
-    return moved / statistics.median(warm) / 1e9, moved / statistics.median(cold) / 1e9
-    # --8<-- [end:cache]
+# --8<-- [start:start]
+def head_start() -> Callable[[], None]:
+    """Some tens of µs of work for the GPU, in little memory."""
+    matrix = torch.randn(512, 512, device="cuda")
+
+    def work():
+        for _ in range(4):
+            matrix @ matrix
+
+    return work
 
 
-# --8<-- [start:spread]
-def spread_us() -> dict[str, float]:
-    """The same small copy three hundred times: the quickest, the median, the mean and the slowest, in µs."""
+def small_copy_us() -> tuple[float, float]:
+    """A copy of 4 MiB: without a head start for the CPU, and with one."""
     source = torch.randn(1 << 20, device="cuda")
     target = torch.empty_like(source)
-    times = sorted(1e3 * t for t in event_times_ms(lambda: target.copy_(source), 300))
-    return dict(quickest=times[0], median=statistics.median(times), mean=statistics.mean(times), slowest=times[-1])
-    # --8<-- [end:spread]
-
-
-# --8<-- [start:noise]
-def noise_percent() -> float:
-    """`do_bench` ten times over on one and the same kernel: how far apart the answers are, in per cent."""
-    from triton.testing import do_bench
-
-    a = torch.randn(2048, 2048, device="cuda", dtype=torch.bfloat16)
-    answers = [do_bench(lambda: a @ a, return_mode="median") for _ in range(10)]
-    return 100 * (max(answers) / min(answers) - 1)
-    # --8<-- [end:noise]
+    alone = event_times_ms(lambda: target.copy_(source), 300)
+    after = event_times_ms(lambda: target.copy_(source), 300, head_start())
+    return 1e3 * statistics.median(alone), 1e3 * statistics.median(after)
+    # --8<-- [end:start]
 
 
 # --8<-- [start:first]
 def first_call_ms() -> tuple[float, float]:
-    """The first call of a kernel, which compiles it, and a later one, by the CPU's clock."""
+    """A kernel's first call, which compiles it, and a later one (CPU's clock)."""
     from annotated_examples.tutorials.vector_add import vector_add
 
     x = torch.randn(1 << 20, device="cuda")
@@ -130,17 +107,72 @@ def first_call_ms() -> tuple[float, float]:
     # --8<-- [end:first]
 
 
+# --8<-- [start:spread]
+def spread_us() -> dict[str, float]:
+    """One small copy, three hundred times, in µs."""
+    source = torch.randn(1 << 20, device="cuda")
+    target = torch.empty_like(source)
+    times = event_times_ms(lambda: target.copy_(source), 300, head_start())
+    return dict(
+        quickest=1e3 * min(times),
+        median=1e3 * statistics.median(times),
+        mean=1e3 * statistics.mean(times),
+        slowest=1e3 * max(times),
+    )
+    # --8<-- [end:spread]
+
+
+# --8<-- [start:zeros]
+def matmul_rates() -> tuple[float, float]:
+    """TFLOP/s of the same product: of random numbers, and of zeros."""
+    rates = []
+    for make in (torch.randn, torch.zeros):
+        a, b = (make(8192, 8192, device="cuda").bfloat16() for _ in range(2))
+        times = event_times_ms(lambda a=a, b=b: a @ b, repeats=60)
+        rates.append(2 * 8192**3 / statistics.median(times[10:]) / 1e9)
+    return rates[0], rates[1]
+    # --8<-- [end:zeros]
+
+
+# --8<-- [start:cache]
+def copy_rates() -> tuple[float, float]:
+    """TB/s of copying 8 MiB again and again, and with the L2 cache full of
+    something else before each copy."""
+    source = torch.randn(4 << 20, device="cuda").bfloat16()
+    target = torch.empty_like(source)
+    other = torch.zeros(64 << 20, device="cuda")
+    warm = event_times_ms(lambda: target.copy_(source), 200, head_start())
+    cold = event_times_ms(lambda: target.copy_(source), 200, lambda: other.sum())
+    moved = 2 * source.numel() * source.element_size()
+    return moved / statistics.median(warm) / 1e9, moved / statistics.median(cold) / 1e9
+    # --8<-- [end:cache]
+
+
+# --8<-- [start:noise]
+def noise_percent() -> float:
+    """`do_bench` ten times on one kernel: how far apart the answers are, in %."""
+    from triton.testing import do_bench
+
+    a = torch.randn(2048, 2048, device="cuda", dtype=torch.bfloat16)
+    answers = [do_bench(lambda: a @ a, return_mode="median") for _ in range(10)]
+    return 100 * (max(answers) / min(answers) - 1)
+    # --8<-- [end:noise]
+
+
 def run() -> dict:
     """All experiments: name -> value and unit."""
     first, later = first_call_ms()
     returned, done = host_clock_ms()
     random_rate, zeros_rate = matmul_rates()
     warm, cold = copy_rates()
+    alone, after = small_copy_us()
     values = {
         "first_call": (first, "ms"),
         "later_call": (later, "ms"),
         "returned": (1e3 * returned, "µs"),
         "done": (done, "ms"),
+        "without_head_start": (alone, "µs"),
+        "with_head_start": (after, "µs"),
         "random_rate": (random_rate, "TFLOP/s"),
         "zeros_rate": (zeros_rate, "TFLOP/s"),
         "warm_copy": (warm, "TB/s"),
