@@ -71,7 +71,7 @@ def run(files: Iterable[Path] | None = None, project: Project | None = None, wor
     if chosen is not None:
         errors = [error for error in errors if (project.root / error.problem.path) in chosen]
     result.problems += [error.problem for error in errors]
-    entries, faults = _entries(pages)
+    entries, faults = declared(pages)
     wanted = [page for page in pages if chosen is None or _touches(page, entries, chosen, project)]
     result.problems += [p for p in faults if chosen is None or p.path in {str(page.path) for page in wanted}]
     for path in project.kernels():
@@ -91,7 +91,7 @@ def run(files: Iterable[Path] | None = None, project: Project | None = None, wor
     return result
 
 
-def _entries(pages: list[Page]) -> tuple[dict[Path, list[kernels.Comparison]], list[Problem]]:
+def declared(pages: list[Page]) -> tuple[dict[Path, list[kernels.Comparison]], list[Problem]]:
     """The kernel entries of each page, and what is wrong with them before anything is run."""
     entries, problems, owners = {}, [], {}
     for page in pages:

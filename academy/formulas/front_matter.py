@@ -110,6 +110,9 @@ class FrontMatter:
         """Remember where each key stands."""
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
+                if (*keys, key.value) in self.offsets:
+                    mark = 4 + key.start_mark.index
+                    raise PageError(self.path, self.text, mark, f"front matter: {key.value}: given twice")
                 self.offsets[(*keys, key.value)] = 4 + key.start_mark.index
                 self._locate(value, (*keys, key.value))
         elif isinstance(node, yaml.SequenceNode):

@@ -1,0 +1,136 @@
+"""`academy mutate`: change every formula (and kernel) in small ways, and see whether a check notices each change.
+
+A mutant that nothing notices *survives*. Either a check is missing, or the changed formula is true as well; those are
+kept in `backprop_math/equivalent_mutants.toml`, each with its reason, reviewed by a person. A survivor that is not on the
+list is a failure; so is an entry that no longer survives, and a page with more than 2 % of its mutants on the list.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from academy.formulas import mutants, verify
+from academy.formulas.errors import PageError
+from academy.formulas.page import Page
+from academy.formulas.project import Project
+from academy.problems import Problem, report
+
+LIST = "backprop_math/equivalent_mutants.toml"
+#: Share of a page's (a module's) mutants that may be on the list.
+LISTED_SHARE, KERNEL_SHARE = 0.02, 0.05
+
+
+@dataclass
+class Score:
+    """What became of the mutants of one file. survivors: (line, what was changed to), unlisted."""
+
+    path: str
+    total: int = 0
+    caught: Counter = field(default_factory=Counter)
+    survivors: list[tuple[int, str, str]] = field(default_factory=list)
+    listed: int = 0
+    equations: int = 0
+    skipped: int = 0
+
+    def line(self) -> str:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.caught.most_common())
+        gpu = f", {self.skipped} only on a GPU" if self.skipped else ""
+        return f"{self.path}: {self.total} mutants; caught: {kinds}; listed: {self.listed}{gpu}; survived: {len(self.survivors)}"
+
+
+def equivalents(project: Project) -> list[dict[str, str]]:
+    """The reviewed list: entries with page, formula and reason."""
+    path = project.root / LIST
+    return tomllib.loads(path.read_text("utf-8")).get("mutant", []) if path.exists() else []
+
+
+# ---------------------------------------------------------------- equations
+def score_page(project: Project, path: Path, workers: int | None = None) -> tuple[Score, list[Problem]]:
+    """Run all mutants of a derivation."""
+    page = project.page(path)
+    shown = str(page.path)
+    found = mutants.of_page(page)
+    score = Score(shown, len(found), equations=sum(step.kind in ("define", "claim") for step in page.steps))
+    jobs = [(page.path, page.text, mutant) for mutant in found]
+    listed = {mutants.squeeze(e["formula"]): e for e in equivalents(project) if e["page"] == path.name}
+    problems, alive = [], set()
+    for mutant, verdict in zip(found, in_parallel(try_page, jobs, workers)):
+        if verdict != "survived":
+            score.caught[verdict] += 1
+            continue
+        alive.add(mutant.name)
+        if mutant.name in listed:
+            score.listed += 1
+        else:
+            score.survivors.append((mutant.line, mutant.operator, mutant.name))
+            message = f"no check notices this change ({mutant.operator}): {mutant.name}"
+            problems.append(Problem(shown, mutant.line, 1, message))
+    for name, entry in listed.items():
+        if not entry.get("reason"):
+            problems.append(Problem(LIST, 1, 1, f"{path.name}: no reason is given for {name}"))
+        if name not in alive:
+            problems.append(Problem(LIST, 1, 1, f"{path.name}: listed, but caught or no mutant any more: {name}"))
+    if score.listed > LISTED_SHARE * score.total:
+        problems.append(Problem(LIST, 1, 1, f"{path.name}: {score.listed} of {score.total} mutants listed, over 2 %"))
+    return score, problems
+
+
+def try_page(job: tuple[Path, str, mutants.Mutant]) -> str:
+    """ "survived", or how the mutant was caught: syntax, type or value."""
+    path, text, mutant = job
+    torch.set_num_threads(1)
+    start = mutant.block.source_pos
+    changed = text[:start] + mutant.source + text[start + len(mutant.block.source) :]
+    try:
+        verify.check(Page(path, changed), start=mutant.block.pos)
+    except PageError as error:
+        return error.kind
+    return "survived"
+
+
+def in_parallel(function, jobs: list, workers: int | None = None) -> Iterable:
+    workers = workers or min(os.cpu_count() or 1, 8)
+    if workers < 2 or len(jobs) < 2 or torch.cuda.is_initialized():
+        return [function(job) for job in jobs]
+    torch.set_num_threads(1)
+    with multiprocessing.get_context("fork").Pool(workers) as pool:
+        return pool.map(function, jobs, chunksize=max(1, min(16, len(jobs) // (4 * workers))))
+
+
+# ---------------------------------------------------------------- the command
+def main(files: list[Path] | None = None, only: str | None = None) -> int:
+    """Exit status 1 when a mutant survives that is not on the list, or the list is wrong."""
+    start, project = time.perf_counter(), Project.here()
+    chosen = None if files is None else [file.resolve() for file in files]
+    problems, scores = [], []
+    if only != "kernels":
+        for path in project.derivations():
+            if chosen is None or path in chosen:
+                score, found = score_page(project, path)
+                print(score.line(), flush=True)
+                scores.append(score)
+                problems += found
+    total, listed = sum(s.total for s in scores), sum(s.listed for s in scores)
+    survived, equations = sum(len(s.survivors) for s in scores), sum(s.equations for s in scores)
+    status = report(problems)
+    if total:
+        caught = 100 * (1 - (survived + listed) / total)
+        print(
+            f"{total} mutants of {equations} equations ({total / max(equations, 1):.0f} each): {caught:.1f} % caught, "
+            f"{listed} listed as true, {survived} survived ({time.perf_counter() - start:.0f} s)"
+        )
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main([Path(p) for p in sys.argv[1:]] or None))
