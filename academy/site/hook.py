@@ -15,6 +15,7 @@ from pathlib import Path
 
 from mkdocs.structure.files import File
 
+from academy.site import plugs
 from academy.site.directives import heading
 from academy.site.library import READING_ORDER, Library, read
 
@@ -48,6 +49,9 @@ def on_files(files, config):
     for page in library.shown("kernel"):
         if (ROOT / page.source).is_file():
             _publish(files, config, ROOT / page.source, page.source)
+            place, data = plugs.recorded_data(page.source)
+            if data:
+                files.append(File.generated(config, f"assets/traces/{place}", content=data))
     for page in library.pages.values():
         stub = files.get_file_from_path(page.uri)
         if stub:

@@ -18,6 +18,12 @@ def recorded_run(path: str) -> str:
     return (panel(path) or "") if panel else ""
 
 
+def recorded_data(path: str) -> tuple[str, str]:
+    """The data that this viewer loads, and its place under assets/traces: `academy.traces.viewer_script(path)`."""
+    data = _find("academy.traces", "viewer_script")
+    return data(path) if data else ("", "")
+
+
 def check_mark(path: str, tex: str, tag: str | None) -> str:
     """What was checked about a display equation of a derivation: `academy.formulas.mark(path, tex, tag)`."""
     mark = _find("academy.formulas", "mark")

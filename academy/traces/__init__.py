@@ -58,6 +58,21 @@ def check(paths: Iterable[str | Path] | None = None) -> list[Problem]:
     return [p for path, recording in store.load(files).items() for p in check_recording(path, recording)]
 
 
+def panel(path: str) -> str:
+    """The recorded run of a kernel file (a path in the project) as HTML for its page; "" if there is nothing to show."""
+    from academy.traces import page
+
+    return page.panel(path)
+
+
+def viewer_script(path: str) -> tuple[str, str]:
+    """Place under assets/traces and content of the data that the panel of a kernel file loads; ("", "") for none."""
+    from academy.traces import page
+
+    content = page.script(path)
+    return (f"data/{page.data_name(path)}.js", content) if content else ("", "")
+
+
 def check_recording(path: Path, recording, quoted: bool = True) -> list[Problem]:
     """Everything wrong with one recorded file. quoted: check the numbers in its comments too."""
     from academy.traces import quotes, store
