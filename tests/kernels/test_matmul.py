@@ -24,16 +24,28 @@ MUTANTS = [
     Mutant("last group divided by GROUP_M", "tl.minimum(num_pid_m - first_pid_m, GROUP_M)", "GROUP_M"),
     Mutant("columns swapped for rows in a group", "pid_in_group // group_size_m", "pid_in_group % group_size_m"),
     Mutant("strides taken for bytes", "offs_m[:, None] * stride_am +", "offs_m[:, None] * (stride_am // 4) +"),
-    Mutant("stride of b ignored", "offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn", "offs_k[:, None] * N + offs_n[None, :]"),
+    Mutant(
+        "stride of b ignored",
+        "offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn",
+        "offs_k[:, None] * N + offs_n[None, :]",
+    ),
     Mutant("no mask on K", "k_mask = offs_k < K - k * BLOCK_K", "k_mask = offs_k < BLOCK_K"),
     Mutant("store not masked", "tl.store(c_ptr + c_offsets, c, mask=c_mask)", "tl.store(c_ptr + c_offsets, c)"),
     Mutant("one step of K too few", "tl.cdiv(K, BLOCK_K)):\n        # Three", "K // BLOCK_K):\n        # Three"),
     Mutant("no step along K", "a_ptrs += BLOCK_K *", "a_ptrs += 0 *"),
     Mutant("mismatched K unchecked", "if a.shape[1] != b.shape[0]:", "if False:"),
-    Mutant("raw integer pointers", "matmul_kernel[(blocks,)](a, b, c,", "matmul_kernel[(blocks,)](a.data_ptr(), b.data_ptr(), c,"),
+    Mutant(
+        "raw integer pointers",
+        "matmul_kernel[(blocks,)](a, b, c,",
+        "matmul_kernel[(blocks,)](a.data_ptr(), b.data_ptr(), c,",
+    ),
     Mutant("relu keeps negatives", "tl.where(z < 0, 0.0, z)", "tl.where(z < 0, z, z)"),
     Mutant("leaky slope wrong", "tl.where(z < 0, 0.01 * z, z)", "tl.where(z < 0, 0.1 * z, z)"),
-    Mutant("gelu by tanh", "1.0 + tl.erf(z * 0.7071067811865476)", "2.0 * tl.sigmoid(1.5957691216 * (z + 0.044715 * z * z * z))"),
+    Mutant(
+        "gelu by tanh",
+        "1.0 + tl.erf(z * 0.7071067811865476)",
+        "2.0 * tl.sigmoid(1.5957691216 * (z + 0.044715 * z * z * z))",
+    ),
     Mutant("activation forgotten after descriptors", "c_desc, activate(acc, ACTIVATION)", "c_desc, acc"),
     Mutant("slope forgotten", "activation_backward(dc, saved, activation)\n    # [[tag", "dc\n    # [[tag"),
     Mutant("gelu slope without the bell", "saved * 0.3989422804014327", "saved * 0.0"),
@@ -45,12 +57,20 @@ MUTANTS = [
     Mutant("rows that overlap described", "stride_row >= columns and stride_row % 8 == 0", "stride_row % 8 == 0"),
     Mutant("transposed block not turned back", "a_desc.load([start_k, start_m]).T", "a_desc.load([start_k, start_m])"),
     Mutant("second derivative lost", "    @once_differentiable\n", ""),
-]  # fmt: skip
+]
 if device.INTERPRET:  # out-of-bounds reads change no result: only the interpreter can be asked for the addresses
     MUTANTS += [
-        Mutant("no mask on M loads", "mask=(offs_m[:, None] < M) & k_mask[None, :]", "mask=(offs_m[:, None] >= 0) & k_mask[None, :]"),
-        Mutant("no mask on N loads", "mask=k_mask[:, None] & (offs_n[None, :] < N)", "mask=k_mask[:, None] & (offs_n[None, :] >= 0)"),
-    ]  # fmt: skip
+        Mutant(
+            "no mask on M loads",
+            "mask=(offs_m[:, None] < M) & k_mask[None, :]",
+            "mask=(offs_m[:, None] >= 0) & k_mask[None, :]",
+        ),
+        Mutant(
+            "no mask on N loads",
+            "mask=k_mask[:, None] & (offs_n[None, :] < N)",
+            "mask=k_mask[:, None] & (offs_n[None, :] >= 0)",
+        ),
+    ]
 
 
 def tiled(module, **options):
@@ -90,6 +110,7 @@ def check(module):
 
 
 def check_all(module):
+    stays_inside(module)  # first: a stray store elsewhere would damage the test itself
     fenced, multiply = harness.nan_fenced, tiled(module, **TILES)
     inputs = dict(a=fenced(randn(70, 37)), b=fenced(randn(37, 50)))
     assert_right(multiply, inputs, None, randn(70, 50))
@@ -105,7 +126,6 @@ def check_all(module):
     # rows that overlap: a window of 16 that moves on by 8
     windows = randn(200, dtype=torch.float16).as_strided((16, 16), (8, 1))
     assert module.storage_order(windows) is None
-    stays_inside(module)
     if device.INTERPRET:
         reads_inside(module)
     inner_sizes_are_checked(module)
@@ -173,7 +193,7 @@ def test_small_tiles_and_groups(group, activation):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=harness.dtype_name)
 @pytest.mark.parametrize("activation", lesson.ACTIVATIONS, ids=str)
 def test_descriptors_with_small_tiles(activation, dtype):
-    """Several blocks in every direction, none of them full at the end; every order of storage occurs in the gradients."""
+    """Several blocks in every direction, the last ones partly full; the gradients use every order of storage."""
     function = tiled(lesson, descriptors=True, BLOCK_M=64, BLOCK_N=32, BLOCK_K=16, GROUP_M=2)
     a = harness.nan_fenced(randn(136, 40, dtype=dtype))
     b = harness.nan_fenced(randn(40, 72, dtype=dtype))
@@ -315,16 +335,34 @@ def test_examples_run():
     ("a", "b", "activation", "error", "words"),
     [
         ([1.0], torch.ones(1, 1), None, TypeError, "a must be a torch.Tensor, got list"),
-        (torch.ones(2, 2).long(), torch.ones(2, 2).long(), None, TypeError, "a must be one of float32, float16, bfloat16"),
-        (torch.ones(2, 2), torch.ones(2, 2).half(), None, TypeError, "b must have the dtype of a, float32, got float16"),
+        (
+            torch.ones(2, 2).long(),
+            torch.ones(2, 2).long(),
+            None,
+            TypeError,
+            "a must be one of float32, float16, bfloat16",
+        ),
+        (
+            torch.ones(2, 2),
+            torch.ones(2, 2).half(),
+            None,
+            TypeError,
+            "b must have the dtype of a, float32, got float16",
+        ),
         (torch.ones(2), torch.ones(2, 2), None, ValueError, r"a must have 2 dimensions \(M, K\), got shape \(2,\)"),
-        (torch.ones(2, 2), torch.ones(1, 2, 2), None, ValueError, r"b must have 2 dimensions \(K, N\), got shape \(1, 2, 2\)"),
+        (
+            torch.ones(2, 2),
+            torch.ones(1, 2, 2),
+            None,
+            ValueError,
+            r"b must have 2 dimensions \(K, N\), got shape \(1, 2, 2\)",
+        ),
         (torch.ones(2, 3), torch.ones(2, 3), None, ValueError, "b must have as many rows as a has columns, 3"),
         (torch.ones(2, 2), torch.ones(2, 2), "tanh", ValueError, "activation must be one of None, 'relu'"),
         (torch.ones(2, 2, device="meta"), torch.ones(2, 2), None, ValueError, "a is on meta"),
     ],
     ids=["type", "dtype", "mixed dtypes", "one dimension", "three dimensions", "inner sizes", "activation", "device"],
-)  # fmt: skip
+)
 def test_bad_arguments(a, b, activation, error, words):
     move = lambda v: v.to(harness.DEVICE) if isinstance(v, torch.Tensor) and v.device.type == "cpu" else v  # noqa: E731
     with pytest.raises(error, match=words):
@@ -371,8 +409,11 @@ def test_compiles_without_a_graph_break(activation):
     function = torch.compile(lambda a, b: lesson.matmul(a * 2, b, activation), fullgraph=True)
     a, b = (randn(64, 64, dtype=torch.bfloat16) for _ in range(2))
     harness.assert_right(
-        function, lambda a, b: lesson.matmul_reference(a * 2, b, activation), dict(a=a, b=b), randn(64, 64, dtype=torch.bfloat16)
-    )  # fmt: skip
+        function,
+        lambda a, b: lesson.matmul_reference(a * 2, b, activation),
+        dict(a=a, b=b),
+        randn(64, 64, dtype=torch.bfloat16),
+    )
 
 
 @pytest.mark.gpu

@@ -1,0 +1,251 @@
+r"""
+# Matrix multiplication in blocks
+
+Multiply a matrix `x` of shape (M, K) by a matrix `y` of shape (K, N):
+
+[[eq: MM-Z]]
+
+This lesson builds the product block by block, and pays attention to three things: how a program finds the addresses
+of a two-dimensional block, how it walks along K, and what happens at the edges. It is the first step of a road; the
+[next one](matmul_grouped.md) reorders the programs and adds the gradients.
+
+**What it costs.** Each number of the product takes K multiplications and K additions, `2 · M · N · K` operations in
+all. Read naively, each of them would also fetch its own two inputs. A program that computes a block of `BLOCK_M` x
+`BLOCK_N` numbers uses each element of `x` that it loads `BLOCK_N` times, and each element of `y` `BLOCK_M` times.
+That is why matrices are multiplied in blocks.
+
+**Contract.** `x` and `y` have two dimensions and the same dtype: float32, float16 or bfloat16. Any strides are read
+in place. The sums are formed in float32 and the result has the inputs' dtype. There is no gradient yet: inputs that
+require one raise an error.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import sys
+    from pathlib import Path
+
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from academy import checks, device
+
+import torch
+import triton
+import triton.language as tl
+
+
+# ## Reference
+#
+# The same in PyTorch. It is compared in the same dtype: a float16 result differs from a float32 one by the rounding
+# alone, and that says nothing about a kernel.
+def matmul_reference(x, y):
+    return torch.matmul(x, y)
+
+
+# ## From offsets to a block of pointers
+#
+# The memory of a computer has one dimension. Element (i, k) of `x` lies `i · stride_xm + k · stride_xk` elements
+# behind the first. For an 8 x 8 matrix stored row by row the strides are 8 and 1: one row further is 8 elements
+# further.
+#
+# To load a block we need all its offsets at once. Take rows 4 to 7 and columns 0 to 3. Written as a column,
+# `offs_m[:, None]`, the row numbers are multiplied by 8. Written as a row, `offs_k[None, :]`, the column numbers are
+# multiplied by 1. Adding a column and a row fills a table, because Triton, like NumPy, repeats each along the missing
+# dimension:
+#
+# ```text
+#  offs_m[:, None] * 8      offs_k[None, :] * 1          their sum
+#
+#        32                                         32  33  34  35
+#        40             +     0   1   2   3    =    40  41  42  43
+#        48                                         48  49  50  51
+#        56                                         56  57  58  59
+# ```
+#
+# With the strides exchanged the same lines read the transposed matrix. Nothing has to be copied for that.
+#
+# ## The kernel
+#
+# The grid has two dimensions: one program for each block of the result. In the example the result is 8 x 8 and the
+# blocks are 4 x 4, so there are four programs. (A GPU wants at least 16 in each direction; the interpreter, where the
+# example runs, does not care.)
+@triton.jit
+def matmul_kernel(
+    x_ptr,
+    y_ptr,
+    z_ptr,
+    M,
+    N,
+    K,
+    stride_xm,
+    stride_xk,
+    stride_yk,
+    stride_yn,
+    stride_zm,
+    stride_zn,
+    INPUT_PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    # Which block of the result is mine? A grid with two dimensions gives two numbers.
+    pid_m = tl.program_id(0).to(tl.int64)
+    pid_n = tl.program_id(1).to(tl.int64)
+
+    # The program in the lower right computes the rows `pid=(1, 1): offs_m = [4, 5, 6, 7]` and the columns
+    # `pid=(1, 1): offs_n = [4, 5, 6, 7]`.
+    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    # It starts at the left edge of `x` and the upper edge of `y`: `offs_k = [0, 1, 2, 3]`.
+    offs_k = tl.arange(0, BLOCK_K).to(tl.int64)
+
+    # The table from above: rows 4 to 7 and columns 0 to 3 of `x` are
+    # `pid=(1, 0): x_ptrs = [[32, 33, 34, 35], [40, 41, 42, 43], [48, 49, 50, 51], [56, 57, 58, 59]]`. For `y` it is
+    # the other way round, rows by K and columns by N:
+    # `pid=(0, 1): y_ptrs = [[4, 5, 6, 7], [12, 13, 14, 15], [20, 21, 22, 23], [28, 29, 30, 31]]`.
+    x_ptrs = x_ptr + offs_m[:, None] * stride_xm + offs_k[None, :] * stride_xk
+    y_ptrs = y_ptr + offs_k[:, None] * stride_yk + offs_n[None, :] * stride_yn
+
+    # Walk along K, a block of columns of `x` and a block of rows of `y` at a time, and add up their products
+    # ([[tag: MM-Z]]). The sum is kept in float32 whatever the inputs are. float16 has eleven bits: beyond 2048 adding
+    # 1 changes nothing any more.
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(0, tl.cdiv(K, BLOCK_K)):
+        # Blocks overlap the edges of matrices whose sizes are no multiples. The example's second launch multiplies a
+        # 7 x 6 by a 6 x 5 matrix. Its last program has one row too many,
+        # `launch=1, pid=(1, 1): m_mask = [1, 1, 1, 0]`, three columns too many,
+        # `launch=1, pid=(1, 1): n_mask = [1, 0, 0, 0]`, and the second step along K finds two columns where it wants
+        # four, `launch=1, pid=(1, 1), k=1: k_mask = [1, 1, 0, 0]`.
+        m_mask = offs_m < M
+        n_mask = offs_n < N
+        k_mask = offs_k < K - k * BLOCK_K
+        # Every load gets the masks of both its dimensions. Without those of M and N the result would still be right,
+        # because the extra rows and columns are never stored. But the program would read memory that isn't its own,
+        # and crash on a bad day. Without the mask of K the result itself would be wrong. `other` fills the gaps with
+        # zeros, which add nothing.
+        x = tl.load(x_ptrs, mask=m_mask[:, None] & k_mask[None, :], other=0.0)
+        y = tl.load(y_ptrs, mask=k_mask[:, None] & n_mask[None, :], other=0.0)
+        # `tl.dot` multiplies two blocks on the tensor cores: 4 x 4 by 4 x 4 here. The first of the two steps of
+        # program (1, 1) gives `launch=0, pid=(1, 1), k=0: acc[0] = [35, 34, 33, 32]` in its first row, the second
+        # makes that `launch=0, pid=(1, 1), k=1: acc[0] = [71, 71, 71, 71]`.
+        acc = tl.dot(x, y, acc, input_precision=INPUT_PRECISION)
+        # The next block of `x` is `BLOCK_K` columns to the right, that of `y` as many rows down.
+        x_ptrs += BLOCK_K * tl.cast(stride_xk, tl.int64)
+        y_ptrs += BLOCK_K * tl.cast(stride_yk, tl.int64)
+
+    # The block of the result has pointers made in the same way, and masks for its two edges.
+    z_ptrs = z_ptr + offs_m[:, None] * stride_zm + offs_n[None, :] * stride_zn
+    z_mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    tl.store(z_ptrs, acc, mask=z_mask)
+
+
+# ## The launcher
+#
+# One program for each block of the result, rounded up in both directions. Strides are passed in elements, as
+# `Tensor.stride()` gives them, and the tensors themselves, never their addresses as numbers: a pointer that is an
+# integer has forgotten its dtype.
+#
+# float32 inputs are multiplied exactly unless PyTorch was told that TF32 will do. TF32 keeps 10 bits of each factor,
+# which is faster and a thousand times less accurate.
+def matmul_forward(x, y, *, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32):
+    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
+    (M, K), N = x.shape, y.shape[1]
+    z = torch.empty((M, N), dtype=x.dtype, device=x.device)
+    if z.numel():
+        grid = (triton.cdiv(M, BLOCK_M), triton.cdiv(N, BLOCK_N))
+        matmul_kernel[grid](
+            x, y, z, M, N, K, *x.stride(), *y.stride(), *z.stride(),
+            INPUT_PRECISION="tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee",
+            BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K,
+        )  # fmt: skip
+    return z
+
+
+def matmul(x, y):
+    """`x @ y`, forward only.
+
+    Args:
+        x: tensor of shape (M, K), float32, float16 or bfloat16, any strides.
+        y: tensor of shape (K, N), same dtype, any strides.
+
+    Returns:
+        A new contiguous tensor of shape (M, N) with the inputs' dtype; K = 0 gives zeros.
+
+    Raises:
+        TypeError: an argument is no tensor, or the dtypes differ or are not allowed.
+        ValueError: not two dimensions, inner sizes that differ, a tensor on the wrong device, or an input that requires
+            a gradient (`tutorials.matmul_grouped` has one).
+
+    Source: the first part of Triton's tutorial "Matrix Multiplication" teaches the same operation.
+    """
+    checks.tensors(x=x, y=y)
+    checks.dtypes(x=x)
+    checks.same_dtype(x=x, y=y)
+    checks.dimensions("x", x, 2, "M, K")
+    checks.dimensions("y", y, 2, "K, N")
+    if x.shape[1] != y.shape[0]:
+        raise ValueError(
+            f"y must have as many rows as x has columns, {x.shape[1]}, got shapes {tuple(x.shape)} and {tuple(y.shape)}"
+        )
+    checks.no_gradient("matmul", x=x, y=y)
+    return matmul_forward(x, y)
+
+
+# ## A run small enough to watch
+#
+# First 8 x 8 matrices in blocks of 4 x 4. In `x`, each element is its own offset. Then sizes that are no multiples of
+# 4 in any direction.
+def EXAMPLE():
+    x = torch.arange(64, dtype=torch.float32, device=device.DEVICE).reshape(8, 8)
+    y = torch.eye(8, device=device.DEVICE) + torch.eye(8, device=device.DEVICE).flip(1)
+    matmul_forward(x, y, BLOCK_M=4, BLOCK_N=4, BLOCK_K=4)
+    matmul_forward(x[:7, :6], y[:6, :5], BLOCK_M=4, BLOCK_N=4, BLOCK_K=4)
+    return dict(shape=(8, 8, 8), dtype=torch.float32)
+
+
+# ## Cost and benchmark
+#
+# `shape` is (M, N, K). Each matrix must move at least once; how often it really does depends on the order of the
+# programs and on the caches.
+def cost(shape, dtype):
+    M, N, K = shape
+    size = dtype.itemsize
+    return {"forward": dict(bytes_read=(M * K + K * N) * size, bytes_written=M * N * size, operations=2 * M * N * K)}
+
+
+def bench_inputs(shape, dtype, device):
+    M, N, K = shape
+    return dict(x=torch.randn(M, K, dtype=dtype, device=device), y=torch.randn(K, N, dtype=dtype, device=device))
+
+
+BENCH = dict(
+    shapes=[(1024, 1024, 1024), (4096, 4096, 4096)],
+    dtypes=[torch.bfloat16],
+    inputs=bench_inputs,
+    ours=matmul,
+    eager=matmul_reference,
+    peers={},
+    passes=["forward"],
+)
+
+
+def main():
+    from academy import accuracy
+
+    device.arguments(__doc__)
+    report = accuracy.Report()
+    for M, N, K in [(1, 1, 1), (64, 64, 64), (70, 50, 40), (129, 65, 100)]:
+        for dtype in checks.FLOATS:
+            x = torch.randn(M, K, dtype=dtype, device=device.DEVICE)
+            y = torch.randn(K, N, dtype=dtype, device=device.DEVICE)
+            report.compare("z", f"{M} x {N} x {K}", matmul(x, y), x @ y, x.double() @ y.double())
+            z = matmul(y.T, x.T)
+            report.compare("z", f"{N} x {M} x {K}, transposed", z, y.T @ x.T, y.double().T @ x.double().T)
+    status = report.print()
+    if not device.INTERPRET:
+        from academy import bench
+
+        bench.print_speed(BENCH, cost)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+"""tutorials/matmul_blocked: values, masks on every edge, layouts, errors, mutants."""
+
+import pytest
+import torch
+from triton.compiler.errors import CompilationError
+from triton.runtime.errors import InterpreterError
+
+from academy import accuracy, device
+from annotated_examples.tutorials import matmul_blocked as lesson
+from tests.kernels import addresses, harness
+from tests.kernels.harness import DTYPES, LAYOUTS, Mutant, randn
+
+TILES = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16)
+
+MUTANTS = [
+    Mutant("no mask on K", "k_mask = offs_k < K - k * BLOCK_K", "k_mask = offs_k < BLOCK_K"),
+    Mutant("store not masked", "tl.store(z_ptrs, acc, mask=z_mask)", "tl.store(z_ptrs, acc)"),
+    Mutant("grid rounded down", "triton.cdiv(M, BLOCK_M), triton", "max(M // BLOCK_M, 1), triton"),
+    Mutant("loop rounded down", "range(0, tl.cdiv(K, BLOCK_K))", "range(0, K // BLOCK_K)"),
+    Mutant("axes of the grid exchanged", "pid_n = tl.program_id(1)", "pid_n = tl.program_id(0)"),
+    Mutant("stride of x ignored", "offs_m[:, None] * stride_xm + offs_k", "offs_m[:, None] * K + offs_k"),
+    Mutant("stride of y ignored", "offs_k[:, None] * stride_yk + offs_n", "offs_k[:, None] * N + offs_n"),
+    Mutant("no step along K", "y_ptrs += BLOCK_K *", "y_ptrs += 0 *"),
+    Mutant(
+        "sum in float16",
+        "acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)",
+        "acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float16)",
+    ),
+    Mutant(
+        "result always float32",
+        "dtype=x.dtype, device=x.device)\n    if",
+        "dtype=torch.float32, device=x.device)\n    if",
+    ),
+    Mutant("sum starts anew", "acc = tl.dot(x, y, acc,", "acc = tl.dot(x, y,"),
+    Mutant("mismatched K unchecked", "if x.shape[1] != y.shape[0]:", "if False:"),
+    Mutant("gradient silently missing", 'checks.no_gradient("matmul", x=x, y=y)', ""),
+]
+if device.INTERPRET:  # out-of-bounds reads change no result: only the interpreter can be asked for the addresses
+    MUTANTS += [
+        Mutant(
+            "no mask on M loads",
+            "mask=m_mask[:, None] & k_mask[None, :]",
+            "mask=(offs_m >= 0)[:, None] & k_mask[None, :]",
+        ),
+        Mutant(
+            "no mask on N loads",
+            "mask=k_mask[:, None] & n_mask[None, :]",
+            "mask=k_mask[:, None] & (offs_n >= 0)[None, :]",
+        ),
+    ]
+
+
+def assert_right(function, x, y):
+    with harness.unchanged(x=x, y=y):
+        z = function(x, y)
+    accuracy.check("z", z, x @ y, x.double() @ y.double())
+
+
+def check(module):
+    """Everything a mutant has to get past."""
+    try:
+        check_all(module)
+    except (pytest.fail.Exception, InterpreterError, CompilationError) as error:
+        raise AssertionError(str(error)) from error
+
+
+def check_all(module):
+    stays_inside(module)  # first: a stray store elsewhere would damage the test itself
+    small = lambda x, y: module.matmul_forward(x, y, **TILES)  # noqa: E731
+    assert_right(small, harness.nan_fenced(randn(40, 37)), harness.nan_fenced(randn(37, 20)))
+    assert_right(module.matmul, randn(37, 20).T, randn(30, 37).T)
+    ones = torch.ones(16, 4096, dtype=torch.float16, device=harness.DEVICE)
+    assert_right(lambda x, y: module.matmul_forward(x, y, BLOCK_M=16, BLOCK_N=16, BLOCK_K=128), ones, ones.T)
+    if device.INTERPRET:
+        x, y = randn(20, 18), randn(18, 20)
+        with addresses.loads_inside(x, y):
+            small(x, y)
+    with pytest.raises(
+        ValueError, match=r"y must have as many rows as x has columns, 4, got shapes \(3, 4\) and \(5, 2\)"
+    ):
+        module.matmul(randn(3, 4), randn(5, 2))
+    with pytest.raises(ValueError, match="y requires a gradient, but matmul has no backward pass"):
+        module.matmul(randn(3, 4), randn(4, 2).requires_grad_())
+
+
+def stays_inside(module):
+    """The result is cut out of a larger piece of memory: what lies around it must survive."""
+    memory = torch.full((40, 40), 7.0, device=harness.DEVICE)
+    x, y, z = randn(20, 18), randn(18, 20), memory[:20, :20]
+    strides = (*x.stride(), *y.stride(), *z.stride())
+    module.matmul_kernel[(2, 2)](x, y, z, 20, 20, 18, *strides, INPUT_PRECISION="ieee", **TILES)
+    assert (memory[20:] == 7.0).all() and (memory[:, 20:] == 7.0).all(), "wrote outside of the result"
+
+
+def test_check_passes():
+    check(lesson)
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
+def test_mutant_is_caught(mutant, tmp_path):
+    harness.assert_caught(lesson, mutant, check, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize(
+    ("M", "N", "K"), [(1, 1, 1), (1, 70, 33), (70, 1, 33), (33, 17, 1), (16, 16, 10), (129, 65, 130), (64, 64, 64)]
+)
+def test_sizes(M, N, K, dtype):
+    assert_right(
+        lesson.matmul, harness.nan_fenced(randn(M, K, dtype=dtype)), harness.nan_fenced(randn(K, N, dtype=dtype))
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+def test_result_has_the_inputs_dtype(dtype):
+    assert lesson.matmul(randn(5, 4, dtype=dtype), randn(4, 3, dtype=dtype)).dtype == dtype
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e4])
+def test_large_and_small_values(scale):
+    assert_right(lesson.matmul, randn(30, 20, scale=scale), randn(20, 24))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=harness.dtype_name)
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_layouts(layout, dtype):
+    assert_right(lesson.matmul, layout(randn(40, 24, dtype=dtype)), layout(randn(24, 32, dtype=dtype)))
+
+
+def test_expanded():
+    assert_right(lesson.matmul, harness.expanded(24, 16), harness.expanded(16, 32))
+
+
+def test_infinities_and_nan():
+    x = torch.tensor([[float("inf")], [float("-inf")], [float("nan")], [0.0]], device=harness.DEVICE)
+    assert_right(lesson.matmul, x, torch.ones(1, 3, device=harness.DEVICE))
+
+
+@pytest.mark.parametrize(("M", "N", "K"), [(0, 5, 4), (5, 0, 4), (5, 4, 0), (0, 0, 0)])
+def test_empty(M, N, K):
+    assert_right(lesson.matmul, randn(M, K), randn(K, N))
+
+
+def test_repeatable():
+    x, y = randn(70, 40), randn(40, 50)
+    assert torch.equal(lesson.matmul(x, y), lesson.matmul(x, y))
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="tiles of 4 x 4 run in the interpreter only")
+def test_example_runs():
+    assert lesson.EXAMPLE() == dict(shape=(8, 8, 8), dtype=torch.float32)
+
+
+def test_no_gradient_needed_under_no_grad():
+    x = randn(3, 4).requires_grad_()
+    with torch.no_grad():
+        assert not lesson.matmul(x, randn(4, 2)).requires_grad
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "error", "words"),
+    [
+        ([1.0], torch.ones(1, 1), TypeError, "x must be a torch.Tensor, got list"),
+        (torch.ones(2, 2).long(), torch.ones(2, 2).long(), TypeError, "x must be one of float32, float16, bfloat16"),
+        (torch.ones(2, 2), torch.ones(2, 2).half(), TypeError, "y must have the dtype of x, float32, got float16"),
+        (torch.ones(2), torch.ones(2, 2), ValueError, r"x must have 2 dimensions \(M, K\), got shape \(2,\)"),
+        (torch.ones(2, 2), torch.ones(1, 2, 2), ValueError, r"y must have 2 dimensions \(K, N\)"),
+        (torch.ones(2, 3), torch.ones(2, 3), ValueError, "y must have as many rows as x has columns, 3"),
+        (torch.ones(2, 2, device="meta"), torch.ones(2, 2), ValueError, "x is on meta"),
+    ],
+    ids=["type", "dtype", "mixed dtypes", "one dimension", "three dimensions", "inner sizes", "device"],
+)
+def test_bad_arguments(x, y, error, words):
+    move = lambda v: v.to(harness.DEVICE) if isinstance(v, torch.Tensor) and v.device.type == "cpu" else v  # noqa: E731
+    with pytest.raises(error, match=words):
+        lesson.matmul(move(x), move(y))
+
+
+def test_bad_tile_size():
+    with pytest.raises(ValueError, match="BLOCK_N must be a power of two, got 24"):
+        lesson.matmul_forward(randn(5, 5), randn(5, 5), BLOCK_N=24)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+def test_large_shapes(dtype):
+    assert_right(lesson.matmul, randn(1000, 515, dtype=dtype), randn(515, 2049, dtype=dtype))
+
+
+@pytest.mark.gpu
+def test_offsets_beyond_32_bits():
+    x = torch.zeros(70_000, 40_000, dtype=torch.bfloat16, device="cuda")[:, :32]
+    x[-3:] = randn(3, 32, dtype=torch.bfloat16)
+    y = randn(32, 16, dtype=torch.bfloat16)
+    torch.testing.assert_close(lesson.matmul(x, y)[-3:], x[-3:] @ y, rtol=2e-2, atol=2e-2)
