@@ -118,7 +118,7 @@ def _svg(figure, axes, name: str, title: str) -> str:
     text = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', text)
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", text)
     text = re.sub(r'href="#([^"]+)"', rf'href="#{prefix}-\1"', text)
-    text = re.sub(r"font: (?:\w+ )*([\d.]+px)[^;\"]*", r"font-size: \1; font-family: inherit", text)
+    text = re.sub(r"font-family: [^;\"]*", "font-family: inherit", text)
     text = text.replace(INK, "currentColor").replace(GRID, "var(--bench-grid)")
     for index, colour in enumerate(SERIES):
         text = text.replace(colour, f"var(--bench-{index})")

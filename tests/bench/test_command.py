@@ -1,0 +1,141 @@
+"""`academy bench`: goes on where it stopped, stops in time, loses nothing, and tells when something is wrong."""
+
+import argparse
+import json
+
+import pytest
+
+from academy import device
+from academy.bench import command, store
+from tests.bench.fake import FakeGpu, operation
+
+
+def session(folder, gpu=None, minutes=None, again=False, **changes):
+    results = store.Results(FakeGpu.name, folder=folder)
+    return command.Session([operation(**changes)], results, gpu or FakeGpu(), minutes, again)
+
+
+def stored(folder):
+    return json.loads((folder / "nvidia-fake-1" / "double.json").read_text())
+
+
+def test_everything_is_measured_and_stored(tmp_path, capsys):
+    assert session(tmp_path).run() == 0
+    content = stored(tmp_path)
+    assert content["module"] == "annotated_examples/classics/double.py"
+    assert [case["shape"] for case in content["cases"]] == [[4, 8], [3, 5]]
+    assert content["host"][0]["providers"]["ours"]["forward_us"] == 12.5
+    printed = capsys.readouterr().out
+    assert "copies 4.00 TB/s" in printed and "4x8" in printed and "backward" in printed
+
+
+def test_what_is_measured_is_skipped(tmp_path):
+    gpu = FakeGpu()
+    session(tmp_path, gpu).run()
+    calls = gpu.calls
+    assert session(tmp_path, gpu).run() == 0 and gpu.calls == calls
+    session(tmp_path, gpu, again=True).run()
+    assert gpu.calls == 2 * calls
+
+
+def test_a_new_shape_is_added_to_what_is_there(tmp_path):
+    session(tmp_path, shapes=[(4, 8)]).run()
+    first = stored(tmp_path)["cases"][0]
+    session(tmp_path, shapes=[(4, 8), (3, 5)]).run()
+    assert stored(tmp_path)["cases"][0] == first and len(stored(tmp_path)["cases"]) == 2
+
+
+@pytest.mark.parametrize("change", ["source", "versions"])
+def test_what_has_changed_is_measured_again(change, tmp_path):
+    session(tmp_path).run()
+    path = tmp_path / "nvidia-fake-1" / "double.json"
+    content = stored(tmp_path)
+    content["cases"][1][change] = {"torch": "1.0"} if change == "versions" else "another"
+    path.write_text(json.dumps(content))
+    gpu = FakeGpu()
+    session(tmp_path, gpu).run()
+    assert gpu.calls == 3 * 2 * 2, "one case: two passes of two providers"
+    assert stored(tmp_path)["cases"][1][change] == stored(tmp_path)["cases"][0][change]
+
+
+def test_it_stops_in_time_and_goes_on_later(tmp_path, monkeypatch, capsys):
+    clock = iter(range(0, 10_000, 20))
+    monkeypatch.setattr(command.time, "monotonic", lambda: next(clock))
+    assert session(tmp_path, minutes=1.5).run() == 3
+    done = len(stored(tmp_path)["cases"])
+    assert 0 < done < 2 and "cases are left: the same command goes on" in capsys.readouterr().out
+    assert session(tmp_path).run() == 0 and len(stored(tmp_path)["cases"]) == 2
+
+
+def test_an_interrupted_run_loses_no_finished_case(tmp_path):
+    class Interrupted(FakeGpu):
+        def peak_bytes(self, run, prepare=None):
+            if self.calls > 20:
+                raise KeyboardInterrupt
+            return 1
+
+    with pytest.raises(KeyboardInterrupt):
+        session(tmp_path, Interrupted()).run()
+    assert [case["shape"] for case in stored(tmp_path)["cases"]] == [[4, 8]]
+
+
+def test_a_wrong_kernel_fails_the_run_and_is_named(tmp_path, capsys):
+    assert session(tmp_path, ours=lambda x: x * 3).run() == 1
+    assert "double 4x8 float32: ours: out: RMS error" in " ".join(capsys.readouterr().out.split())
+    assert "ours" not in stored(tmp_path)["cases"][0]["passes"]["forward"]["providers"]
+
+
+def test_a_missing_peer_is_named_under_the_table(tmp_path, capsys):
+    def factory():
+        raise ImportError("no such library")
+
+    session(tmp_path, peers={"liger-kernel": factory}).run()
+    assert "liger-kernel is missing (ImportError: no such library)" in " ".join(capsys.readouterr().out.split())
+
+
+def test_results_of_another_device_stop_it_before_anything_is_measured(tmp_path):
+    store.write(tmp_path / "nvidia-fake-1" / "double.json", {"device": "Another", "cases": []})
+    gpu = FakeGpu()
+    with pytest.raises(store.OtherDevice):
+        session(tmp_path, gpu).run()
+    assert gpu.calls == 0
+
+
+def names(*chosen):
+    return [argparse.Namespace(name=name) for name in chosen]
+
+
+def test_only():
+    operations = names("gemm", "gemm_splitK", "matmul", "matmul_blocked", "softmax")
+    assert [o.name for o in command.select(operations, None)] == [o.name for o in operations]
+    assert [o.name for o in command.select(operations, ["matmul"])] == ["matmul", "matmul_blocked"]
+    assert [o.name for o in command.select(operations, ["softmax", "gemm_splitK"])] == ["softmax", "gemm_splitK"]
+    with pytest.raises(ValueError, match="--only soft: there are gemm, gemm_splitK, matmul, matmul_blocked, softmax"):
+        command.select(operations, ["soft"])
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="there is a GPU here")
+def test_without_a_gpu_it_says_so(capsys):
+    assert command.main([]) == 2
+    assert "no CUDA device" in capsys.readouterr().err
+
+
+def test_list_and_unknown_operation(capsys):
+    assert command.main(["--list"]) == 0
+    assert "vector_add" in capsys.readouterr().out
+    assert command.main(["--only", "nothing"]) == 2
+    assert "--only nothing: there are" in capsys.readouterr().err
+
+
+@pytest.mark.gpu
+def test_a_kernel_script_shows_its_speed_in_seconds(capsys):
+    import time
+
+    from academy import bench
+    from annotated_examples.tutorials import vector_add
+
+    begin = time.monotonic()
+    bench.print_speed(vector_add.BENCH, vector_add.cost)
+    assert time.monotonic() - begin < 25
+    printed = capsys.readouterr().out
+    assert "ours" in printed and "torch.compile" in printed and "%" in printed

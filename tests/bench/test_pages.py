@@ -1,0 +1,265 @@
+"""What the site says about speed is what the files say."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from academy import bench
+from academy.bench import figures, hook, overview, pages, plots, store
+from tests.bench import fake
+from tests.kernels.harness import ROOT
+
+
+def entry(ours=1.0, eager=2.0, **others):
+    times = {"ours": ours, "eager": eager, **others}
+    timed = {n: dict(ms=ms, low_ms=ms, high_ms=ms, repeats=10, peak_bytes=3 << 20) for n, ms in times.items()}
+    return dict(bytes=10**9, operations=10**6, copy_ms=0.9, limit_ms=0.9, providers=timed)
+
+
+def case(shape=(4, 8), variant="", source="abc", notes=None, **passes):
+    return dict(
+        variant=variant,
+        shape=list(shape),
+        dtype="bfloat16",
+        date="2026-01-02",
+        versions={"torch": "2.11.0", "triton": "3.6.0"},
+        source=source,
+        timing="events",
+        copy_tb_s=4.25,
+        matrix_tflop_s=715.0,
+        passes=passes or {"forward": entry(), "backward": entry(eager=0.5, **{"torch.compile": 0.8})},
+        notes=notes or {},
+    )
+
+
+@pytest.fixture
+def root(tmp_path):
+    return fake.repository(tmp_path)
+
+
+def put(root, *cases, device="NVIDIA H200", **more):
+    record = dict(operation="double", device=device, module="annotated_examples/classics/double.py", cases=list(cases))
+    store.write(root / "benchmarks" / "results" / store.slug(device) / "double.json", {**record, **more})
+
+
+def text(pieces):
+    return re.sub(r"<svg.*?</svg>", "", "\n".join(pieces), flags=re.S)
+
+
+# ---------------------------------------------------------------- numbers in prose
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("double/4x8/forward/ms", "1 ms"),
+        ("double/4x8/forward/share", "90 %"),
+        ("double/4x8/forward/rate", "1 TB/s"),
+        ("double/4x8/forward/memory", "3 MiB"),
+        ("double/4x8/forward/speedup", "2.00x"),
+        ("double/4x8/forward/best_peer", "eager"),
+        ("double/4x8/forward/eager.ms", "2 ms"),
+        ("double/4x8/forward/eager.share", "45 %"),
+        ("double/4x8/backward/torch.compile.speedup", "0.80x"),
+        ("double/4x8/backward/speedup", "0.50x"),
+        ("double/4x8@bfloat16/forward/ms", "1 ms"),
+        ("double:tanh/4x8/forward/ms", "70 µs"),
+        ("double/64x64/forward/rate", "100 TFLOP/s"),
+        ("device/copy", "4.25 TB/s"),
+        ("device/matrix", "715 TFLOP/s"),
+        # wrong keys
+        ("double/4x9/forward/ms", None),
+        ("double/4x8@float32/forward/ms", None),
+        ("double/4x8/sideways/ms", None),
+        ("double/4x8/forward/speed", None),
+        ("double/4x8/forward/liger-kernel.ms", None),
+        ("double:none/4x8/forward/ms", None),
+        ("double/4x8/forward", None),
+        ("triple/4x8/forward/ms", None),
+        ("device/colour", None),
+    ],
+)
+def test_measured(key, expected, root):
+    matrix = dict(entry(), bytes=10**6, operations=10**11)
+    put(root, case(), case(variant="tanh", forward=entry(ours=0.07)), case((64, 64), forward=matrix))
+    assert figures.measured(key, root) == expected
+
+
+def test_without_results_a_number_says_so(root):
+    assert figures.measured("double/4x8/forward/ms", root) == "not measured yet"
+    assert figures.measured("device/copy", root) == "not measured yet"
+    assert figures.measured("measuring/median", root) == "not measured yet"
+
+
+def test_numbers_of_ladders_and_experiments(root):
+    folder = root / "benchmarks" / "results" / "nvidia-h200"
+    store.write(
+        folder / "ladder" / "double.json", {"rungs": [{"name": "one pass", "what": "less", "forward_ms": 0.25}]}
+    )
+    store.write(folder / "experiments" / "measuring.json", {"values": {"median": {"value": 7.25, "unit": "µs"}}})
+    assert figures.measured("double/ladder/one pass/forward_ms", root) == "0.25 ms"
+    assert figures.measured("double/ladder/two passes/forward_ms", root) is None
+    assert figures.measured("measuring/median", root) == "7.25 µs"
+    assert figures.measured("measuring/mode", root) is None
+
+
+def test_prose_quotes_the_reference_device(root):
+    put(root, case(forward=entry(ours=5.0)), device="NVIDIA A100")
+    assert figures.measured("double/4x8/forward/ms", root) == "5 ms"
+    put(root, case())
+    assert figures.measured("double/4x8/forward/ms", root) == "1 ms"
+
+
+def test_every_number_quoted_in_the_repository_exists():
+    files = [*ROOT.glob("annotated_examples/*/*.py"), *ROOT.glob("backprop_math/*.md"), *ROOT.glob("docs/**/*.md")]
+    wrong = [
+        (path.name, key)
+        for path in files
+        for key in re.findall(r"\[\[bench: *([^\]]+?) *\]\]", path.read_text("utf-8"))
+        if bench.measured(key) is None
+    ]
+    assert not wrong
+
+
+# ---------------------------------------------------------------- an operation's page
+
+
+def test_a_page_before_anything_was_measured(root):
+    page = text(pages.operation("double", root))
+    assert "Not measured yet" in page and "academy bench --only double" in page
+
+
+def test_a_page_has_all_that_was_measured(root):
+    host = [dict(variant="", shape=[4, 8], providers={"ours": {"forward_us": 15.0}, "eager": {"missing": "x"}})]
+    put(root, case(), case((3, 5)), host=host)
+    ladder = {
+        "date": "2026-01-01",
+        "shape": [4, 8],
+        "rungs": [{"name": "naive", "what": "row by row", "forward_ms": 3.0}],
+    }
+    store.write(root / "benchmarks" / "results" / "nvidia-h200" / "ladder" / "double.json", ladder)
+    pieces = pages.operation("double", root)
+    page = text(pieces)
+    for words in ("NVIDIA H200 on 2026-01-02", "torch 2.11.0", "## Forward", "## Backward", "## Memory", "3 MiB"):
+        assert words in page
+    for words in ("1 ms, 90 %, 1 TB/s", "2 ms, 45 %", "15 µs", "row by row", "## The ladder", "## Measure it yourself"):
+        assert words in page
+    assert sum("<svg" in piece for piece in pieces if isinstance(piece, pages.Html)) == 4
+
+
+def test_a_stale_page_says_so(root):
+    put(root, case(source="old"))
+    assert "Stale" in text(pages.operation("double", root))
+    put(root, case(source=store.source_hash(root / "annotated_examples/classics/double.py", root)))
+    assert "Stale" not in text(pages.operation("double", root))
+
+
+def test_where_a_peer_is_ahead_it_is_said_and_marked(root):
+    put(root, case(), case((3, 5), forward=entry(eager=0.995), backward=entry()))
+    page = text(pages.operation("double", root))
+    assert "within 1 %) in all 2 cases" in page
+    assert "in 1 of 2 cases; not at 4x8 (eager takes 50 % of its time)" in page
+    assert page.count('class="bench-behind" title="eager is ahead"') == 1
+
+
+def test_notes_are_told(root):
+    notes = {
+        "liger-kernel": {"writes_inputs": ["x"]},
+        "gemlite": {"missing": "ModuleNotFoundError: No module named 'gemlite'"},
+        "rough": {"inaccurate": "out: RMS error 1"},
+        "ours": {"failed": "out: wrong"},
+    }
+    put(root, case(notes=notes), case((3, 5), notes=notes))
+    page = text(pages.operation("double", root))
+    assert "liger-kernel overwrites its inputs (x)" in page
+    assert "gemlite was not installed: ModuleNotFoundError" in page
+    assert "rough is outside the error rule" in page and "and in 1 more cases" in page
+    assert "ours failed: `4x8: out: wrong`" in page
+
+
+def test_each_device_has_its_section(root):
+    put(root, case())
+    put(root, case(forward=entry(ours=5.0)), device="NVIDIA A100")
+    page = text(pages.operation("double", root))
+    assert page.index("## NVIDIA H200") < page.index("## NVIDIA A100") and "5 ms" in page
+
+
+def test_squares_become_lines(root):
+    squares = [case((n, n, n), forward=dict(entry(), operations=2 * n**3)) for n in range(128, 1281, 128)]
+    put(root, *squares, case((3, 5, 7), forward=entry()))
+    page = text(pages.operation("double", root))
+    assert "TFLOP/s over the size of a square" in page and "share of the limit" in page
+
+
+def test_a_name_from_a_file_cannot_become_html(root):
+    put(root, case(forward=entry(**{"<b>peer": 3.0})))
+    assert "<b>peer" not in "\n".join(pages.operation("double", root))
+
+
+# ---------------------------------------------------------------- plots
+
+
+def svg(kind):
+    series = [plots.Series("ours", [1.0, 2.0]), plots.Series("a < b", [2.0, None])]
+    if kind == "lines":
+        return plots.lines("p", "a & b", [1, 2], "size", series, "TFLOP/s", False)
+    if kind == "bars":
+        return plots.bars("p", "a & b", ["x", "y"], series, "ms")
+    return plots.dots("p", "a & b", ["x", "y"], series, "%", 100)
+
+
+@pytest.mark.parametrize("kind", ["lines", "bars", "dots"])
+def test_a_plot_follows_the_page(kind):
+    text = svg(kind)
+    tree = ElementTree.fromstring(text)
+    assert tree.get("role") == "img" and tree.get("aria-label") == "a & b"
+    assert not re.findall(r"#[0-9a-f]{6}", text), "a colour that no scheme can change"
+    assert "var(--bench-0)" in text and "var(--bench-1)" in text and "currentColor" in text
+    words = "".join(tree.itertext())
+    assert "ours" in words and "a < b" in words, "labels must stay text"
+    assert "font-family: inherit" in text and "DejaVu" not in text
+    ids = [element.get("id") for element in tree.iter() if element.get("id")]
+    assert len(ids) == len(set(ids)) and all(i.startswith("p-") for i in ids)
+    targets = re.findall(r'(?:href="#|url\(#)([^")]+)', text)
+    assert set(targets) <= set(ids)
+    assert svg(kind) == text, "the same every time"
+
+
+def test_every_colour_has_a_light_and_a_dark_version():
+    css = (ROOT / "academy" / "bench" / "static" / "bench.css").read_text("utf-8")
+    for index in range(len(plots.SERIES)):
+        assert css.count(f"--bench-{index}:") == 2
+    assert css.count("--bench-grid:") == 2
+
+
+# ---------------------------------------------------------------- all operations
+
+
+def test_the_summary_has_every_operation(root):
+    put(root, case(), case((3, 5)))
+    other = root / "annotated_examples" / "classics" / "triple.py"
+    other.write_text("x = 1\nBENCH = {}\n", "utf-8")
+    page = "\n".join(overview.summary(root))
+    assert "| [double](double.md) | forward | 2 | 90 % | 2.00x | stale |" in page
+    assert "| [double](double.md) | backward | 2 | 90 % | 0.50x | stale |" in page
+    assert "Not measured yet: `triple`." in page
+
+
+def test_an_empty_summary(root):
+    assert "No results are committed." in "\n".join(overview.summary(root))
+
+
+def test_each_kernel_file_has_a_page_and_a_line_in_the_navigation():
+    from types import SimpleNamespace
+
+    config = SimpleNamespace(
+        nav=[{"Home": "index.md"}, {"Benchmarks": ["benchmarks/index.md", {"Mine": "benchmarks/softmax.md"}]}]
+    )
+    hook.on_config(config)
+    (_, benchmarks) = config.nav
+    listed = [page if isinstance(page, str) else next(iter(page.values())) for page in benchmarks["Benchmarks"]]
+    assert len(listed) == len(set(listed))
+    assert {f"benchmarks/{name}.md" for name in hook.operations()} <= set(listed)
+    assert "[[benchmark: vector_add]]" in hook.page("vector_add", "Vector addition")
+    assert hook.kernel_page("annotated_examples/tutorials/vector_add.py") == "kernels/tutorials/vector_add.md"
