@@ -14,8 +14,11 @@ from pathlib import Path
 from academy.bench import store
 
 ROOT = Path(__file__).resolve().parents[2]
+SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 DESCRIPTION = """Measure the kernels against PyTorch, torch.compile and their peers on this machine's GPU.
 Results go to benchmarks/results/<device>/<operation>.json; what is measured already is skipped."""
+EPILOG = """Exit status: 0 all is measured; 1 one of our kernels failed or was wrong; 2 wrong arguments, no GPU, or
+results of another device in the way; 3 the time was up, and the same command goes on."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,14 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="academy bench", description=DESCRIPTION)
+    parser = argparse.ArgumentParser(prog="academy bench", description=DESCRIPTION, epilog=EPILOG)
     add_arguments(parser)
     return run(parser.parse_args(argv))
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status 0: all is measured. 1: one of our kernels failed or was wrong. 2: bad arguments or no GPU.
-    3: the time was up before the end; the same command goes on."""
+    """Measure as the arguments say; the exit status is explained in `EPILOG`."""
     from academy import device
     from academy.bench import operation
 
@@ -103,12 +105,11 @@ class Session:
         self.failures: list[str] = []
 
     def run(self) -> int:
-        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         from academy import device
 
-        console = Console()
+        console = _console()
         records = {o.name: self.results.load(o.name) for o in self.operations}  # refuses before anything is measured
         todo = {o.name: self._todo(o, records[o.name]) for o in self.operations}
         console.print(device.describe())
@@ -197,20 +198,28 @@ def table(operation, record: dict):
         caption=caption,
         caption_justify="left",
     )
-    for heading in ("shape", "dtype", "pass"):
+    for heading in ("shape", "pass"):
         result.add_column(heading)
     for name in names:
         result.add_column(name, justify="right")
     for case, which in passes:
         entry = case["passes"][which]
-        shape = f"{case['variant']} {'x'.join(map(str, case['shape']))}".strip()
+        dtype = SHORT.get(case["dtype"], case["dtype"])
+        shape = f"{case['variant']} {'x'.join(map(str, case['shape']))} {dtype}".strip()
         times = [_time(entry["providers"].get(name), entry["limit_ms"]) for name in names]
-        result.add_row(shape, case["dtype"], which, *times)
+        result.add_row(shape, which, *times)
     return result
 
 
 def _time(measured: dict | None, limit_ms: float) -> str:
-    return f"{measured['ms']:.4g} ({limit_ms / measured['ms']:.0%})" if measured else "-"
+    return f"{measured['ms']:.3g} ({limit_ms / measured['ms']:.0%})" if measured else "-"
+
+
+def _console():
+    """The terminal; a file or a pipe has room for all columns."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 120)
 
 
 def print_speed(bench: dict, cost, seconds: float = 15) -> None:
@@ -218,8 +227,6 @@ def print_speed(bench: dict, cost, seconds: float = 15) -> None:
 
     The shapes of `bench` are taken in turn, first dtype only, no peers, until the time is up.
     """
-    from rich.console import Console
-
     from academy.bench import measure, operation, run
 
     begin, gpu = time.monotonic(), measure.Gpu(warmup_ms=10, measure_ms=40)
@@ -234,7 +241,7 @@ def print_speed(bench: dict, cost, seconds: float = 15) -> None:
         now = time.monotonic()
         if now - begin + (now - case_begin) > seconds:
             break
-    Console().print(table(quick, record))
+    _console().print(table(quick, record))
     for case in record["cases"]:
         for name, note in case["notes"].items():
             if "failed" in note:
