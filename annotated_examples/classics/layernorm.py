@@ -76,27 +76,27 @@ def layernorm_forward_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    # Which rows are mine? In the example there are 5 rows and `BLOCK_M = 2`: the last program owns
-    # `pid=2: rows = [4, 5]`, and row 5 doesn't exist. int64, because a row number gets multiplied by a stride: past 2³¹
-    # elements a 32-bit offset would wrap around.
+    # Which rows are mine? In the example there are seven and `BLOCK_M = 2`: the last program owns
+    # `pid=3: rows = [6, 7]`, the second of which doesn't exist: `pid=3: row_mask = [1, 0]`. int64, because a row
+    # number gets multiplied by a stride: past 2³¹ elements a 32-bit offset would wrap around.
     rows = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     row_mask = rows < M
 
-    # A row has 6 elements in a block of 8: `column_mask = [1, 1, 1, 1, 1, 1, 0, 0]`.
+    # A row has six elements in a block of eight: `column_mask = [1, 1, 1, 1, 1, 1, 0, 0]`.
     columns = tl.arange(0, BLOCK_N)
     column_mask = columns < N
     mask = row_mask[:, None] & column_mask[None, :]
 
     # Load, and go to float32 at once: bfloat16 keeps 8 bits of a number, and a mean over thousands of them would lose
     # the rest. `other` puts zeros where there is no row, so that the sum below isn't disturbed:
-    # `pid=0: x[0] = [1, 3, 3, 5, 5, 7, 0, 0]`.
+    # `pid=0: x[0] = [2, 4, 2, 4, 8, 4, 0, 0]`.
     x = tl.load(x_ptr + rows[:, None] * stride_xm + columns[None, :], mask=mask, other=0.0).to(tl.float32)
 
     # [[tag: LN-mean]]: divide by the length of the row, not of the block: `mean[0] = 4`.
     mean = tl.sum(x, axis=1) / N
 
     # Masked lanes now hold 0 − 4. Put them back to zero before squaring, or each would add 16 to the sum of squares:
-    # `centred[0] = [-3, -1, -1, 1, 1, 3, 0, 0]`.
+    # `centred[0] = [-2, 0, -2, 0, 4, 0, 0, 0]`.
     centred = tl.where(column_mask[None, :], x - mean[:, None], 0.0)
 
     # Rounding has left the mean slightly off. Centred numbers are small, so their own mean tells by how much; usually
@@ -118,12 +118,13 @@ def layernorm_forward_kernel(
     tl.store(rstd_ptr + rows, rstd, mask=row_mask)
 
     # [[tag: LN-Y]]. Weight and bias are optional. `None` is a compile-time constant, so a version without them holds no
-    # trace of these lines. Here `pid=0: y[0, :6] = [-1.5, -1.0, 0.5, 0.5, 1.5, 0.5]`.
+    # trace of these lines.
     y = (centred - residual[:, None]) * rstd[:, None]
     if weight_ptr is not None:
         y *= tl.load(weight_ptr + columns, mask=column_mask, other=0.0).to(tl.float32)[None, :]
     if bias_ptr is not None:
         y += tl.load(bias_ptr + columns, mask=column_mask, other=0.0).to(tl.float32)[None, :]
+    # The first row of the example: `pid=0: y[0, :6] = [-1.00, 0.00, 0.00, 0.00, 3.00, -1.00]`.
     y_ptrs = y_ptr + rows[:, None] * N + columns[None, :]
     tl.store(y_ptrs, y, mask=mask)
 
@@ -172,7 +173,7 @@ def layernorm_forward_chunked_kernel(
         # The chunk alone, in two steps: `start=0: chunk_mean = 0` and `start=4: chunk_mean = 3`, counted from `shift`.
         chunk_mean = tl.sum(shifted, axis=0) / count
         centred = tl.where(column_mask, shifted - chunk_mean, 0.0)
-        # Then [[tag: LN-merge]]: `start=0: squares = 8` alone, and `start=4: squares = 24` with the second chunk.
+        # Then [[tag: LN-merge]]: `start=0: squares = 4` alone, and `start=4: squares = 24` with the second chunk.
         difference = chunk_mean - mean
         share = count / (start + count)
         squares += tl.sum(centred * centred, axis=0) + difference * difference * start * share
@@ -234,11 +235,11 @@ def layernorm_backward_kernel(
     dweight = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     dbias = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
 
-    # Two programs share three tiles of two rows here: program 0 takes tiles 0 and 2, program 1 takes tile 1. The loop
-    # is software-pipelined: while one tile is worked on, the next `NUM_STAGES` − 1 are already on their way from
-    # memory.
+    # Every program starts with the tile of its own number and steps on by the number of programs: three of them share
+    # four tiles here. The loop is software-pipelined: while one tile is worked on, the next `NUM_STAGES` − 1 are
+    # already on their way from memory.
     for tile in tl.range(pid, tl.cdiv(M, BLOCK_M), tl.num_programs(0), num_stages=NUM_STAGES):
-        # `pid=0, tile=2: rows = [4, 5]`: row 5 is past the end and is masked off.
+        # `pid=0, tile=3: rows = [6, 7]`: there are seven rows, so the second one is masked off.
         rows = (tile * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
         row_mask = rows < M
         mask = row_mask[:, None] & column_mask[None, :]
@@ -247,12 +248,12 @@ def layernorm_backward_kernel(
         mean = tl.load(mean_ptr + rows, mask=row_mask, other=0.0)
         rstd = tl.load(rstd_ptr + rows, mask=row_mask, other=0.0)
 
-        # The normalised row again: `pid=0, tile=0: normalised[0, :6] = [-1.5, -0.5, -0.5, 0.5, 0.5, 1.5]`. Masked lanes
-        # hold rubbish here, but `dy` is zero there, and everything below is multiplied by it or masked.
+        # The normalised row again: `pid=0, tile=0: normalised[0, :6] = [-1.00, 0.00, -1.00, 0.00, 2.00, 0.00]`.
+        # Masked lanes hold rubbish here, but `dy` is zero there, and everything below is multiplied by it or masked.
         normalised = (x - mean[:, None]) * rstd[:, None]
 
-        # [[tag: LN-gamma]] and [[tag: LN-beta]], the share of these rows. After both of its tiles, program 0 has seen
-        # rows 0, 1 and 4: `pid=0, tile=2: dbias[0, :6] = [2, 1, -1, 0, 1, 1]`.
+        # [[tag: LN-gamma]] and [[tag: LN-beta]], the share of these rows. The first accumulator of the first program
+        # sees the first row and the last one: `pid=0, tile=3: dbias[0, :6] = [2, 1, -1, 0, 1, 1]`.
         dweight += dy * normalised
         dbias += dy
 
@@ -264,7 +265,7 @@ def layernorm_backward_kernel(
         average = tl.sum(dnormalised, axis=1) / N
         projection = tl.sum(dnormalised * normalised, axis=1) / N
         if dx_ptr is not None:
-            # `pid=0, tile=0: dx[0, :6] = [0.229, -0.146, -0.146, -0.021, -0.021, 0.104]`.
+            # `pid=0, tile=0: dx[0, :6] = [0.333, -0.083, -0.167, -0.083, 0.083, -0.083]`.
             dx = rstd[:, None] * (dnormalised - average[:, None] - normalised * projection[:, None])
             dx_ptrs = dx_ptr + rows[:, None] * N + columns[None, :]
             tl.store(dx_ptrs, dx, mask=mask)
@@ -317,11 +318,11 @@ def layernorm_backward_chunked_kernel(
             dnormalised = dy * tl.load(weight_ptr + columns, mask=column_mask, other=0.0).to(tl.float32)
         average += dnormalised
         projection += dnormalised * (x - mean) * rstd
-    # The same numbers as before: `pid=0: c_average = 0.167` and `pid=0: c_projection = -0.25`.
+    # The same numbers as before: `pid=0: c_average = 0.167` and `pid=0: c_projection = -0.167`.
     c_average = tl.sum(average, axis=0) / N
     c_projection = tl.sum(projection, axis=0) / N
 
-    # Second trip, out of the L2 cache: `pid=0, start=0: dx = [0.229, -0.146, -0.146, -0.021]`.
+    # Second trip, out of the L2 cache: `pid=0, start=0: dx = [0.333, -0.083, -0.167, -0.083]`.
     for start in tl.range(0, N, BLOCK_N):
         columns = start + tl.arange(0, BLOCK_N)
         column_mask = columns < N
@@ -351,7 +352,7 @@ def layernorm_backward_columns_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    # Program (1, 0) owns columns 4 to 7, of which two exist: `pid=(1, 0): column_mask = [1, 1, 0, 0]`.
+    # The second block of columns is half empty: `pid=(1, 0): column_mask = [1, 1, 0, 0]`.
     columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     column_mask = columns < N
     share = tl.program_id(1).to(tl.int64)
@@ -397,8 +398,7 @@ def layernorm_backward_sum_kernel(
     dweight = tl.zeros((BLOCK_P, BLOCK_N), tl.float32)
     dbias = tl.zeros((BLOCK_P, BLOCK_N), tl.float32)
     for start in tl.range(0, P, BLOCK_P):
-        # Two programs left partial sums, and a tile holds four rows of them:
-        # `pid=0, start=0: share_mask = [1, 1, 0, 0]`.
+        # Three programs left partial sums: `pid=0, start=0: share_mask = [1, 1, 1, 0]`.
         shares = start + tl.arange(0, BLOCK_P)
         share_mask = shares < P
         offsets = shares[:, None] * N + columns[None, :]
@@ -511,9 +511,11 @@ def layernorm_backward(
                 BLOCK_M=BLOCK_M * 32, BLOCK_N=min(BLOCK_N, 128),
             )  # fmt: skip
     if want_dweight or want_dbias:
-        layernorm_backward_sum_kernel[(triton.cdiv(N, 32),)](
-            partial_dweight, partial_dbias, dweight, dbias, P, N, BLOCK_P=64, BLOCK_N=32
-        )
+        columns = min(BLOCK_N, 32)
+        layernorm_backward_sum_kernel[(triton.cdiv(N, columns),)](
+            partial_dweight, partial_dbias, dweight, dbias, P, N,
+            BLOCK_P=min(triton.next_power_of_2(P), 64), BLOCK_N=columns,
+        )  # fmt: skip
     return dx, dweight, dbias
 
 
@@ -611,18 +613,20 @@ def apply_layernorm(module, x):
 
 # ## A run small enough to watch
 #
-# Five rows of six, in blocks of two rows and eight columns; then the same rows in chunks of four. The upstream
+# Seven rows of six, in blocks of two rows and eight columns; then the same rows in chunks of four. The upstream
 # gradient is not the same everywhere: for a constant one (and no weight) `dx` is exactly zero, whatever the kernel
 # does, because shifting a whole row changes nothing. An example like that could not show a mistake.
 def EXAMPLE():
     make = lambda rows: torch.tensor(rows, dtype=torch.float32, device=device.DEVICE)  # noqa: E731
-    x = make([[1, 3, 3, 5, 5, 7], [0, 1, 2, 3, 4, 8], [2, -2, 0, 1, -1, 0], [9, 7, 7, 5, 5, 3], [0, 0, 6, 6, 0, 0]])
+    x = make([[2, 4, 2, 4, 8, 4], [0, 1, 2, 3, 4, 8], [2, -2, 0, 1, -1, 0], [9, 7, 7, 5, 5, 3], [0, 0, 6, 6, 0, 0]])
+    x = torch.cat([x, x[:2].flip(1)])
     weight, bias = make([1, 2, 1, 1, 1, 1]), make([0, 0, 1, 0, 1, -1])
     dy = make([[1, 0, 0, 0, 0, 0], [0, 2, 1, 0, 0, 1], [1, 0, 0, -1, 0, 0], [0, 0, 3, 0, 1, 0], [1, 1, -1, 0, 1, 1]])
+    dy = torch.cat([dy, dy[3:]])
     for BLOCK_N in (8, 4):
         y, mean, rstd = layernorm_forward(x, weight, bias, BLOCK_M=2, BLOCK_N=BLOCK_N)
-        layernorm_backward(dy, x, weight, mean, rstd, BLOCK_M=2, BLOCK_N=BLOCK_N, num_programs=2)
-    return dict(shape=(5, 6), dtype=torch.float32)
+        layernorm_backward(dy, x, weight, mean, rstd, BLOCK_M=2, BLOCK_N=BLOCK_N, num_programs=3)
+    return dict(shape=(7, 6), dtype=torch.float32)
 
 
 # ## Cost and benchmark

@@ -78,9 +78,9 @@ def softmax_forward_kernel(
     row_max = tl.max(x, axis=1)
     exponentials = tl.exp(x - row_max[:, None])
 
-    # [[tag: SM]]. The masked lanes add nothing: `exponentials[0, 6] = 0` and `row_sum[0] = 1.656`.
+    # [[tag: SM]]. The masked lanes add nothing: `exponentials[0, 6] = 0` and `row_sum[0] = 1.621`.
     row_sum = tl.sum(exponentials, axis=1)
-    # Probabilities: `y[0, :6] = [0.030, 0.222, 0.082, 0.011, 0.604, 0.030]`.
+    # Probabilities: `y[0, :6] = [0.031, 0.227, 0.083, 0.011, 0.617, 0.031]`.
     y = exponentials / row_sum[:, None]
     y_ptrs = y_ptr + rows[:, None] * N + columns[None, :]
     tl.store(y_ptrs, y, mask=mask)
@@ -115,7 +115,7 @@ def softmax_forward_chunked_kernel(x_ptr, y_ptr, N: tl.constexpr, stride_xm: tl.
         # yet bring a number.
         reference = tl.where(new_max == -float("inf"), 0.0, new_max)
         # [[tag: SM-online]]: `start=0: row_sum = 1.553` relative to 3. Relative to 4 that is e times less, and the
-        # second chunk adds its own: `start=4: row_sum = 1.656`, as in the other kernel.
+        # second chunk adds its own: `start=4: row_sum = 1.621`, as in the other kernel.
         row_sum = row_sum * tl.exp(row_max - reference) + tl.sum(tl.exp(x - reference), axis=0)
         row_max = new_max
 
@@ -126,7 +126,7 @@ def softmax_forward_chunked_kernel(x_ptr, y_ptr, N: tl.constexpr, stride_xm: tl.
         x = tl.load(x_ptr + columns, mask=column_mask, other=-float("inf"), eviction_policy="evict_first").to(
             tl.float32
         )
-        # `start=4: y[:2] = [0.604, 0.030]`.
+        # `start=4: y[:2] = [0.617, 0.031]`.
         y = tl.exp(x - row_max) / row_sum
         tl.store(y_ptr + columns, y, mask=column_mask)
 
@@ -149,10 +149,10 @@ def softmax_backward_kernel(
     y = tl.load(y_ptrs, mask=mask, other=0.0).to(tl.float32)
 
     # The average of the upstream gradient under the probabilities. Here the loss wants less of element 1 and more of
-    # element 4: `pid=0: dy[0, :6] = [0, 1, 0, 0, -1, 0]`, and on average `pid=0: average[0] = -0.382`.
+    # element 4: `pid=0: dy[0, :6] = [0, 1, 0, 0, -1, 0]`, and on average `pid=0: average[0] = -0.390`.
     average = tl.sum(dy * y, axis=1)
     # What is better than average grows, what is worse shrinks, each in proportion to its own probability:
-    # `pid=0: dx[0, :6] = [0.011, 0.308, 0.031, 0.004, -0.373, 0.011]`. A row adds up to zero.
+    # `pid=0: dx[0, :6] = [0.012, 0.315, 0.033, 0.004, -0.376, 0.012]`. A row adds up to zero.
     dx = y * (dy - average[:, None])
     dx_ptrs = dx_ptr + rows[:, None] * N + columns[None, :]
     tl.store(dx_ptrs, dx, mask=mask)
@@ -176,7 +176,7 @@ def softmax_backward_chunked_kernel(
         dy = tl.load(dy_ptr + columns, mask=mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
         y = tl.load(y_ptr + columns, mask=mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
         products += dy * y
-    # The same as above: `pid=0: average = -0.382`.
+    # The same as above: `pid=0: average = -0.390`.
     average = tl.sum(products, axis=0)
 
     for start in tl.range(0, N, BLOCK_N):
@@ -184,7 +184,7 @@ def softmax_backward_chunked_kernel(
         mask = columns < N
         dy = tl.load(dy_ptr + columns, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
         y = tl.load(y_ptr + columns, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
-        # [[tag: SM-x]], `pid=0, start=4: dx[:2] = [-0.373, 0.011]`.
+        # [[tag: SM-x]], `pid=0, start=4: dx[:2] = [-0.376, 0.012]`.
         dx = y * (dy - average)
         tl.store(dx_ptr + columns, dx, mask=mask)
 
