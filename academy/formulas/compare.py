@@ -6,12 +6,15 @@ be no worse than twice PyTorch's own error in that dtype (`academy.accuracy`).
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 
 import torch
 
 from academy import accuracy
+from academy.formulas.fences import Fences
 from academy.formulas.front_matter import Spec
 from academy.formulas.kernels import Comparison, Target, called
 from academy.formulas.values import DTYPE
@@ -48,21 +51,29 @@ class Mismatch:
     message: str
 
 
-def run(comparison: Comparison, module: ModuleType, cases=CASES, first_only: bool = False) -> list[Mismatch]:
-    """Compare on every case. `module` is handed in, so that a mutated copy can be judged too."""
+def run(
+    comparison: Comparison, module: ModuleType, first_only: bool = False, memo: dict | None = None
+) -> list[Mismatch]:
+    """Compare on every case.
+
+    Args:
+        module: handed in, so that a mutated copy can be judged too.
+        first_only: stop after the first case that shows something.
+        memo: keeps what PyTorch and the printed formulas give, for runs of other copies of the same module.
+    """
     found: list[Mismatch] = []
-    for seed, case in enumerate(cases):
+    for seed, case in enumerate(CASES):
         if case.dtype not in comparison.dtypes:
             continue
-        found += _Run(comparison, module, case, seed).mismatches()
+        found += _Run(comparison, module, case, seed, {} if memo is None else memo).mismatches()
         if found and first_only:
             break
     return found
 
 
 class _Run:
-    def __init__(self, comparison: Comparison, module: ModuleType, case: Case, seed: int):
-        self.comparison, self.module, self.case = comparison, module, case
+    def __init__(self, comparison: Comparison, module: ModuleType, case: Case, seed: int, memo: dict):
+        self.comparison, self.module, self.case, self.memo = comparison, module, case, memo
         self.front = comparison.page.front
         self.generator = torch.Generator().manual_seed(1000 + seed)
         self.keys = {self.front.names[key]: key for key in (*self.front.given, *self.front.classes)}
@@ -70,23 +81,24 @@ class _Run:
         self.found: list[Mismatch] = []
 
     # ---------------------------------------------------------------- inputs
-    def lengths(self) -> tuple[dict[str, int], int]:
-        """Length of each dim, and the number of rows."""
+    def lengths(self) -> tuple[dict[str, int], tuple[int, ...]]:
+        """Length of each dim, and the shape of the rows."""
         sizes = self.comparison.sizes
         rows, *rest = (self.case.lengths * (len(self.front.dims) + 1))[: len(self.front.dims) + 1]
         free = [dim for dim, formula in self.front.dims.items() if formula is None]
         if self.case.lengths == (1,):
             sizes = {}
         lengths = self.front.lengths({dim: sizes.get(dim, rest[at]) for at, dim in enumerate(free)})
-        return lengths, sizes.get("rows", rows)
+        chosen = sizes.get("rows", rows)
+        return lengths, tuple(chosen) if isinstance(chosen, list) else (chosen,)
 
     def draw(self) -> dict[str, torch.Tensor | float]:
         """Inputs in the kernel's dtype, by Python name; symbols that are one number for the whole call are floats."""
         lengths, rows = self.lengths()
-        self.row_lengths = lengths
+        self.dims, self.row_shape = lengths, rows
         inputs: dict[str, torch.Tensor | float] = {}
         for name, key in self.keys.items():
-            batch = (rows,) if name in self.comparison.rows else ()
+            batch = rows if name in self.comparison.rows else ()
             if key in self.front.classes:
                 inputs[name] = torch.randint(lengths[self.front.classes[key]], batch, generator=self.generator)
                 continue
@@ -111,23 +123,40 @@ class _Run:
 
     def names(self, inputs: dict) -> dict:
         scope = {name: value for name, value in vars(self.module).items() if not name.startswith("__")}
-        return scope | _TOOLS | self.row_lengths | inputs
+        return scope | _TOOLS | self.dims | inputs
 
     # ---------------------------------------------------------------- running
     def mismatches(self) -> list[Mismatch]:
         inputs = self.draw()
         before = {name: value.clone() for name, value in inputs.items() if torch.is_tensor(value)}
+        fences = Fences() if _device().type == "cpu" else contextlib.nullcontext()
         try:
-            outputs, gradients = self.call(self.comparison.call, inputs)
+            with fences, self.patched():
+                outputs, gradients = self.call(self.comparison.call, inputs)
         except Exception as error:
             return [Mismatch(self.comparison, None, f"{self.where()}: {type(error).__name__}: {error}")]
+        if isinstance(fences, Fences) and fences.broken():
+            self.miss(None, "something was written outside of a tensor")
         for name, value in before.items():
             if not torch.equal(torch.nan_to_num(value), torch.nan_to_num(inputs[name])):
                 self.miss(None, f"the call wrote to its input {name}")
-        reference, reference_gradients = self.call(self.pytorch(), inputs)
+        reference, reference_gradients = self.remembered("pytorch", lambda: self.call(self.pytorch(), inputs))
         self.compare_outputs(outputs, reference, inputs)
         self.compare_gradients(gradients, reference_gradients, inputs)
         return self.found
+
+    @contextlib.contextmanager
+    def patched(self):
+        """Functions of the module replaced, as the entry's `patch` says."""
+        before = {name: getattr(self.module, name) for name in self.comparison.patch}
+        scope = self.names({})
+        try:
+            for name, source in self.comparison.patch.items():
+                setattr(self.module, name, eval(source, scope))
+            yield
+        finally:
+            for name, function in before.items():
+                setattr(self.module, name, function)
 
     def call(self, source: str, inputs: dict) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
         """Tensors that the expression returns, and the gradient of every floating-point input that gets one."""
@@ -163,6 +192,12 @@ class _Run:
         assert node.lineno == 1, "a call is one line"
         return call[: node.col_offset] + function + "_reference" + call[node.end_col_offset :]
 
+    def remembered(self, what: str, compute: Callable):
+        key = (self.comparison.page.path, self.comparison.number, self.case.name, what)
+        if key not in self.memo:
+            self.memo[key] = compute()
+        return self.memo[key]
+
     # ---------------------------------------------------------------- comparing
     def where(self) -> str:
         return f"{self.comparison.module}, {self.comparison.call} ({self.case.name})"
@@ -191,15 +226,17 @@ class _Run:
             self.judge(target, f"the gradient of {name}", gradients[name], reference[name], inputs, summed)
 
     def judge(self, target: Target, what: str, actual, reference, inputs: dict, summed: bool) -> None:
-        expected = self.printed(target, inputs)
+        expected = self.remembered(str(target), lambda: self.printed(target, inputs))
         stable = self.comparison.stable.get(target.tag)
         if stable:
-            steady = self.printed(Target(stable, target.replaced), inputs)
+            steady = self.remembered(stable, lambda: self.printed(Target(stable, target.replaced), inputs))
             if expected.isfinite().all() and not torch.allclose(expected, steady, rtol=1e-8, atol=1e-10):
                 self.miss(target, f"the stable form {stable} differs from {target.tag}")
             expected = steady
         if summed:
             expected = expected.sum(0)
+        elif self.comparison.rows:
+            expected = expected.unflatten(0, self.row_shape)
         if not expected.isfinite().all() and reference.isfinite().all():
             return self.miss(target, "the printed form overflows: print a stable one too, and name it under `stable`")
         problem = accuracy.problem(actual.cpu(), reference.cpu(), expected)
@@ -211,10 +248,13 @@ class _Run:
         values = {}
         for name, value in inputs.items():
             value = torch.as_tensor(value, dtype=None if torch.is_tensor(value) else DTYPE).cpu()
-            values[name] = value.to(DTYPE) if value.is_floating_point() else value
+            value = value.to(DTYPE) if value.is_floating_point() else value
+            values[name] = value.flatten(0, len(self.row_shape) - 1) if name in self.comparison.rows else value
         for name, other in target.replaced:
             values[name] = self.printed(other, inputs)
-        return self.comparison.page.formula(target.tag)(batch=self.comparison.rows, **values)
+        batch = self.comparison.rows
+        batch += tuple(name for name, _ in target.replaced if batch and name not in batch)
+        return self.comparison.page.formula(target.tag)(batch=batch, **values)
 
 
 #: What the expressions of an entry may use beside the module's functions and the page's symbols.

@@ -20,7 +20,8 @@ class Formula:
     r"""The last side of a tagged equation as a float64 function of the page's given symbols.
 
     Symbols are passed by their Python names (`page.front.names`): $\nabla_Y$ as `nabla_Y`, $\hat{X}$ as `X_hat`, a
-    class as an integer that counts from 0. Names listed in `batch` carry one more leading axis of rows, over which the
+    class as an integer that counts from 0. A name that the page defines may be passed too, in place of its definition.
+    Names listed in `batch` carry one more leading axis of rows, over which the
     formula is vectorised (`torch.func.vmap`); the result carries it too.
 
     >>> Page("backprop_math/layernorm.md").formula("LN-X")(
@@ -48,7 +49,7 @@ class Formula:
             ValueError: a shape that doesn't fit, or a symbol that the formula needs and didn't get.
         """
         keys = {name: key for key, name in self.page.front.names.items()}
-        known = [n for n, key in keys.items() if key in self.page.front.given or key in self.page.front.classes]
+        known = [name for name, key in keys.items() if key not in self.page.front.ranges]
         for name in [*inputs, *batch]:
             if name not in known:
                 raise TypeError(f"{self.tag} has no input {name!r}; the page gives {', '.join(known)}")

@@ -17,11 +17,14 @@ More keys, where they are needed:
 - `upstream: nabla_Y`: the gradient handed to the call's result. Default: the upstream of the page's loss; ones if none.
 - `stable: {CE: CE-stable}`: for inputs around ±10⁴, where the form of the first tag overflows, compare with the second.
 - `with: {s: "0.5"}`: values for some symbols in place of random ones (Python; may use the other symbols).
-- `sizes: {n: 300}`: lengths for some dims in place of the usual odd ones.
+- `sizes: {n: 300}`: lengths for some dims in place of the usual odd ones. `rows: [3, 2100]` gives rows two axes.
+- `patch: {tile_sizes: "lambda *_: (16, 16)"}`: functions of the module replaced during the call, to get tiles so small
+  that the inputs take several of them.
 - `dtypes: [float32]`: default float32 and bfloat16.
 - `forward_only: true`: the call gives no gradient at all.
 
 A tag may be composed: `MM-X(nabla_C = MM-relu-Z)` is the formula MM-X with the result of MM-relu-Z put in for nabla_C.
+That also serves formulas made of a name whose definition overflows: `SM-x(y = SM)`, where SM is the stable form of y.
 `kernel: none` says that no kernel computes this page (yet).
 """
 
@@ -35,7 +38,7 @@ from academy.formulas.page import Page
 
 KEYS = (
     *("module", "call", "returns", "gradients", "rows", "pytorch", "upstream"),
-    *("stable", "with", "sizes", "dtypes", "forward_only"),
+    *("stable", "with", "sizes", "patch", "dtypes", "forward_only"),
 )
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -70,7 +73,8 @@ class Comparison:
     upstream: str | None = None
     stable: dict[str, str] = field(default_factory=dict)
     fixed: dict[str, str] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
+    sizes: dict[str, int | list[int]] = field(default_factory=dict)
+    patch: dict[str, str] = field(default_factory=dict)
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
     forward_only: bool = False
 
@@ -150,6 +154,7 @@ def _entry(page: Page, number: int, entry: object) -> Comparison:
         {reader.tag(k, "stable", k): reader.tag(v, "stable", k) for k, v in reader.map(entry, "stable")},
         {reader.symbol(k, "with", k): reader.python("with", str(v), k) for k, v in reader.map(entry, "with")},
         {k: reader.size(k, v) for k, v in reader.map(entry, "sizes")},
+        {str(k): reader.python("patch", str(v), k) for k, v in reader.map(entry, "patch")},
         tuple(reader.dtype(d) for d in entry.get("dtypes", ("float32", "bfloat16"))),
         bool(entry.get("forward_only", False)),
     )
@@ -186,7 +191,9 @@ class _Reader:
             name, equals, other = part.partition("=")
             if not equals:
                 self.fail(f"{text!r}: write TAG(symbol = TAG)", *keys)
-            replaced.append((self.symbol(name.strip(), *keys), self.target(other, *keys)))
+            if name.strip() not in self.page.front.names.values():
+                self.fail(f"{text!r}: the page has no symbol {name.strip()!r}", *keys)
+            replaced.append((name.strip(), self.target(other, *keys)))
         return Target(self.tag(found.group(1), *keys), tuple(replaced))
 
     def symbol(self, name: object, *keys) -> str:
@@ -201,8 +208,10 @@ class _Reader:
             self.fail(f"{source!r} is no Python expression: {error.msg}", key, *keys)
         return str(source)
 
-    def size(self, dim: object, length: object) -> int:
-        if dim not in (*self.page.front.dims, "rows") or not isinstance(length, int) or length < 1:
+    def size(self, dim: object, length: object) -> int | list[int]:
+        lengths = length if isinstance(length, list) and dim == "rows" else [length]
+        known = dim in (*self.page.front.dims, "rows")
+        if not known or not all(isinstance(n, int) and n > 0 for n in lengths):
             self.fail(f"needs a positive length for a dim or for `rows`, got {dim}: {length!r}", "sizes", dim)
         return length
 

@@ -1,8 +1,8 @@
 r"""Small changes of a formula's LaTeX, each of which a check should notice.
 
-They are made on the text, without the parser, so that a mistake of the parser can't hide from them: signs, coefficients,
-dropped terms and factors, swapped and renamed indices, exponents, transposes, sum ranges, conditions, function names,
-fractions turned over, symbols exchanged.
+They are made on the text, without the parser, so that a mistake of the parser can't hide from them: signs,
+coefficients, dropped terms and factors, swapped and renamed indices, exponents, transposes, sum ranges, conditions,
+function names, fractions turned over, symbols exchanged.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class _Formula:
     def changes(self) -> Iterator[tuple[str, int, int, str]]:
         for at, token in enumerate(self.tokens):
             if not token.isspace():
-                for change in (
+                yield from (
                     *self.signs(at, token),
                     *self.numbers(at, token),
                     *self.powers(at, token),
@@ -130,8 +130,7 @@ class _Formula:
                     *self.products(at, token),
                     *self.held(at, token),
                     *self.symbols(at, token),
-                ):
-                    yield change
+                )
         yield from self.terms()
 
     # ---------------------------------------------------------------- structure
@@ -206,7 +205,8 @@ class _Formula:
         opens = self.bracket(before) == 1 and not before.startswith((r"\begin", "{"))
         starts = (before in _RELATIONS or opens) and not self.subscript[at] and at < self.condition_from
         formals = re.search(r"\(\s*\\?[A-Za-z]+(\s*,\s*\\?[A-Za-z]+)*\s*$", self.source[: self.ends[at]])
-        if starts and token not in ("+", "-", "=", "&", ":") and self.bracket(token) != -1 and not formals:
+        zero = token == "0" and self.token(self.skip(at + 1)) not in (".", "+", "-")
+        if starts and not zero and token not in ("+", "-", "=", "&", ":") and self.bracket(token) != -1 and not formals:
             yield "sign", self.starts[at], self.starts[at], "-"
 
     def numbers(self, at, token):
@@ -241,7 +241,8 @@ class _Formula:
             inner = [
                 self.tokens[k] for k in range(at + 1, end) if not self.tokens[k].isspace() and self.tokens[k] != ","
             ]
-            if len(inner) == 2 and all(t in self.words.indices for t in inner):
+            symmetric = self.token(at - 2) == r"\delta"
+            if len(inner) == 2 and not symmetric and all(t in self.words.indices for t in inner):
                 yield self._change("index", at, end, f"{{{inner[1]} {inner[0]}}}")
 
     def conditions(self, at, token):

@@ -1,8 +1,8 @@
 """`academy mutate`: change every formula (and kernel) in small ways, and see whether a check notices each change.
 
 A mutant that nothing notices *survives*. Either a check is missing, or the changed formula is true as well; those are
-kept in `backprop_math/equivalent_mutants.toml`, each with its reason, reviewed by a person. A survivor that is not on the
-list is a failure; so is an entry that no longer survives, and a page with more than 2 % of its mutants on the list.
+kept in `backprop_math/equivalent_mutants.toml`, each with its reason, reviewed by a person. A survivor that is not on
+the list is a failure; so is an entry that no longer survives, and a page with more than 2 % of its mutants on the list.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Score:
     def line(self) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.caught.most_common())
         gpu = f", {self.skipped} only on a GPU" if self.skipped else ""
-        return f"{self.path}: {self.total} mutants; caught: {kinds}; listed: {self.listed}{gpu}; survived: {len(self.survivors)}"
+        rest = f"listed: {self.listed}{gpu}; survived: {len(self.survivors)}"
+        return f"{self.path}: {self.total} mutants; caught: {kinds}; {rest}"
 
 
 def equivalents(project: Project) -> list[dict[str, str]]:

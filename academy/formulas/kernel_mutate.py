@@ -1,0 +1,194 @@
+"""Run the mutants of a kernel file: does the comparison with the printed formula notice each?
+
+Each mutant runs in a forked process of its own, because a kernel without its mask writes where it likes. What the
+interpreter can't show (a missing `other`, code that only runs on a GPU) is left to a machine with a GPU.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import multiprocessing
+import os
+import sys
+import tomllib
+from collections.abc import Iterator
+from multiprocessing.connection import wait
+from pathlib import Path
+
+import torch
+
+from academy import device
+from academy.formulas import compare, kernel_mutants
+from academy.formulas.kernel_mutants import GPU_OPERATORS, KernelMutant
+from academy.formulas.kernels import Comparison
+from academy.formulas.mutate import KERNEL_SHARE, LIST, Score
+from academy.formulas.project import Project, import_source
+from academy.problems import Problem
+
+#: Mutants of one of the classics that are run; elsewhere all are.
+CLASSIC_SAMPLE = 40
+#: Seconds after which a mutant hangs, which counts as caught.
+PATIENCE = 30
+
+
+def score_module(
+    project: Project, path: Path, entries: list[Comparison], workers: int | None = None
+) -> tuple[Score, list[Problem]]:
+    """Run the mutants of one module against the entries that name it."""
+    name, shown = project.module_name(path), str(project.shown(path))
+    entries = [entry for entry in entries if entry.module == name]
+    source = path.read_text("utf-8")
+    mutants = kernel_mutants.of_source(source)
+    if name.startswith("classics."):
+        mutants = kernel_mutants.sample(mutants, CLASSIC_SAMPLE)
+    score = Score(shown, len(mutants))
+    if not mutants:
+        return score, []
+    memo: dict = {}
+    executed = _executed_lines(path, lambda: _compare(entries, project.module(name), memo))
+    here = [m for m in mutants if not device.INTERPRET or _shows_here(m, source, executed)]
+    score.skipped = len(mutants) - len(here)
+    listed = {entry["change"]: entry for entry in _listed(project, path)}
+    problems, alive = [], set()
+    for mutant, verdict in _verdicts(here, source, entries, memo, workers):
+        if verdict != "survived":
+            score.caught[verdict] += 1
+        elif mutant.name in listed:
+            alive.add(mutant.name)
+            score.listed += 1
+        else:
+            score.survivors.append((mutant.line, mutant.operator, mutant.name))
+            message = f"no comparison notices this change ({mutant.operator}): {mutant.name}"
+            problems.append(Problem.at(shown, source, mutant.start, message))
+    problems += _about_list(path, listed, alive, here, score)
+    return score, problems
+
+
+def _listed(project: Project, path: Path) -> list[dict[str, str]]:
+    file = project.root / LIST
+    entries = tomllib.loads(file.read_text("utf-8")).get("kernel", []) if file.exists() else []
+    return [entry for entry in entries if entry["file"] == project.shown(path).as_posix()]
+
+
+def _about_list(path: Path, listed: dict, alive: set[str], here: list[KernelMutant], score: Score) -> list[Problem]:
+    problems, names = [], {mutant.name for mutant in here}
+    for name, entry in listed.items():
+        if not entry.get("reason"):
+            problems.append(Problem(LIST, 1, 1, f"{path.name}: no reason is given for {name}"))
+        if name not in alive and (name in names or not device.INTERPRET):
+            problems.append(Problem(LIST, 1, 1, f"{path.name}: listed, but caught or no mutant any more: {name}"))
+    if score.listed > KERNEL_SHARE * score.total:
+        problems.append(Problem(LIST, 1, 1, f"{path.name}: {score.listed} of {score.total} mutants listed, over 5 %"))
+    return problems
+
+
+# ---------------------------------------------------------------- what the interpreter can show
+def _shows_here(mutant: KernelMutant, source: str, executed: set[int]) -> bool:
+    first, last = _statement(source, mutant.line)
+    return mutant.operator not in GPU_OPERATORS and not executed.isdisjoint(range(first, last + 1))
+
+
+def _statement(source: str, line: int) -> tuple[int, int]:
+    """First and last line of the innermost statement at a line (of a loop or branch: its head)."""
+    best = (line, line)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None)
+            last = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno
+            if node.lineno <= line <= last and (best == (line, line) or node.lineno >= best[0]):
+                best = (node.lineno, last)
+    return best
+
+
+def _executed_lines(path: Path, action) -> set[int]:
+    """Lines of the file that run during `action`, jitted functions in the interpreter included."""
+    lines: set[int] = set()
+    wanted = str(path)
+
+    def local(frame, event, argument):
+        lines.add(frame.f_lineno)
+        return local
+
+    def trace(frame, event, argument):
+        return local if frame.f_code.co_filename == wanted else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        problems = action()
+    finally:
+        sys.settrace(before)
+    if problems:
+        raise AssertionError(f"the kernel itself differs from its formula: {problems}")
+    return lines
+
+
+# ---------------------------------------------------------------- one mutant
+def _compare(entries: list[Comparison], module, memo: dict) -> str | None:
+    for entry in entries:
+        found = compare.run(entry, module, first_only=True, memo=memo)
+        if found:
+            return found[0].message
+    return None
+
+
+def try_mutant(mutant: KernelMutant, source: str, entries: list[Comparison], memo: dict) -> str:
+    """ "survived", or how it was caught: value (another result) or error."""
+    changed = mutant.apply(source)
+    name = "mutant_" + hashlib.sha256(changed.encode()).hexdigest()[:16]
+    try:
+        module = import_source(changed, name)
+        found = _compare(entries, module, memo)
+    except Exception:
+        return "error"
+    if found is None:
+        return "survived"
+    return "value" if "instead of" in found or "prints" in found or "outside" in found else "error"
+
+
+def _verdicts(
+    mutants: list[KernelMutant], source: str, entries: list[Comparison], memo: dict, workers: int | None
+) -> Iterator[tuple[KernelMutant, str]]:
+    """Each mutant in a process of its own, a few at a time (on a GPU, which a fork can't share: one after another)."""
+    if not device.INTERPRET:
+        yield from ((mutant, try_mutant(mutant, source, entries, memo)) for mutant in mutants)
+        return
+    torch.set_num_threads(1)
+    workers, waiting, running = workers or min(os.cpu_count() or 1, 8), list(mutants), {}
+    while waiting or running:
+        while waiting and len(running) < workers:
+            mutant = waiting.pop(0)
+            running.update([_start(mutant, source, entries, memo)])
+        ready = wait(running, timeout=PATIENCE)
+        for receiver in ready or list(running):
+            mutant, process = running.pop(receiver)
+            yield mutant, _verdict(receiver, process, bool(ready))
+
+
+def _start(mutant, source, entries, memo):
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_child, args=(sender, mutant, source, entries, memo), daemon=True)
+    process.start()
+    sender.close()
+    return receiver, (mutant, process)
+
+
+def _child(sender, mutant, source, entries, memo) -> None:
+    # What a broken kernel prints on its way down is of no interest.
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1), os.dup2(quiet, 2)
+    sender.send(try_mutant(mutant, source, entries, memo))
+    os._exit(0)
+
+
+def _verdict(receiver, process, ready: bool) -> str:
+    try:
+        verdict = receiver.recv() if ready else "hang"
+    except EOFError:
+        verdict = "crash"
+    process.kill() if verdict == "hang" else None
+    process.join()
+    receiver.close()
+    return verdict
