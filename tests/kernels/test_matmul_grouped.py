@@ -1,0 +1,292 @@
+"""tutorials/matmul_grouped: values, gradients by strides, one launch or two, a training run, errors, mutants."""
+
+import inspect
+import re
+
+import pytest
+import torch
+from triton.compiler.errors import CompilationError
+from triton.runtime.errors import InterpreterError
+
+from academy import device
+from annotated_examples.tutorials import matmul_grouped as lesson
+from tests.kernels import addresses, harness
+from tests.kernels.harness import DTYPES, LAYOUTS, Mutant, randn
+
+TILES = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, GROUP_M=3)
+
+MUTANTS = [
+    Mutant("last group divided by GROUP_M", "tl.minimum(num_pid_m - first_pid_m, GROUP_M)", "GROUP_M"),
+    Mutant("columns swapped for rows", "pid_in_group // group_size_m", "pid_in_group % group_size_m"),
+    Mutant("left strides ignored", "offs_r[:, None] * stride_lr + offs_i", "offs_r[:, None] * INNER + offs_i"),
+    Mutant("right strides ignored", "offs_i[:, None] * stride_ri + offs_c", "offs_i[:, None] * C + offs_c"),
+    Mutant(
+        "strides of y not exchanged for dX", "stride_dzn, stride_yn, stride_yk,", "stride_dzn, stride_yk, stride_yn,"
+    ),
+    Mutant("strides of x not exchanged for dY", "stride_xk, stride_xm, stride_dzm", "stride_xm, stride_xk, stride_dzm"),
+    Mutant("upstream taken for contiguous", "*dz.stride(), *x.stride()", "N, 1, *x.stride()"),
+    Mutant("gate forgotten for dX", '"left" if ACTIVATION == "relu" else "none"', '"none"'),
+    Mutant("gate forgotten for dY", '"right" if ACTIVATION == "relu" else "none"', '"none"'),
+    Mutant("gate open at zero", "gate <= 0, 0.0, left", "gate < 0, 0.0, left"),
+    Mutant("gate does not move on", "gate_ptrs += BLOCK_I * tl.cast(stride_g1", "gate_ptrs += 0 * tl.cast(stride_g1"),
+    Mutant("relu forgotten", 'tl.where(z < 0, 0.0, z) if ACTIVATION == "relu" else z', "z"),
+    Mutant("no mask on the inner dimension", "i_mask = offs_i < INNER - i * BLOCK_I", "i_mask = offs_i < BLOCK_I"),
+    Mutant("store not masked", "block, mask=mask)", "block)"),
+    Mutant("loop rounded down", "range(0, tl.cdiv(INNER, BLOCK_I))", "range(0, INNER // BLOCK_I)"),
+    Mutant("mismatched K unchecked", "if x.shape[1] != y.shape[0]:", "if False:"),
+    Mutant("second derivative lost", "    @once_differentiable\n", ""),
+]
+if device.INTERPRET:  # out-of-bounds reads change no result: only the interpreter can be asked for the addresses
+    MUTANTS += [
+        Mutant("no mask on rows", "r_mask = offs_r < R", "r_mask = offs_r >= 0"),
+        Mutant("no mask on columns", "c_mask = offs_c < C", "c_mask = offs_c >= 0"),
+    ]
+
+
+def tiled(module, launches=2):
+    """The public function with small tiles: several programs, groups and loop steps."""
+
+    class Tiled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y, activation):
+            z = module.matmul_forward(x, y, activation, **TILES)
+            ctx.activation = activation
+            ctx.save_for_backward(x, y, z)
+            return z
+
+        @staticmethod
+        def backward(ctx, dz):
+            x, y, z = ctx.saved_tensors
+            return *module.matmul_backward(dz, x, y, z, ctx.activation, launches=launches, **TILES), None
+
+    return Tiled.apply
+
+
+def assert_right(function, inputs, activation="none", upstream=None):
+    harness.assert_right(
+        lambda x, y: function(x, y, activation),
+        lambda x, y: lesson.matmul_reference(x, y, activation),
+        inputs,
+        upstream,
+    )
+
+
+def check(module):
+    """Everything a mutant has to get past."""
+    try:
+        check_all(module)
+    except (pytest.fail.Exception, InterpreterError, CompilationError) as error:
+        raise AssertionError(str(error)) from error
+
+
+def check_all(module):
+    stays_inside(module)  # first: a stray store elsewhere would damage the test itself
+    whole = dict(x=torch.randint(-2, 3, (9, 6), device=harness.DEVICE).float(), y=torch.eye(6, device=harness.DEVICE))
+    assert_right(module.matmul, whole, "relu", randn(9, 6))
+    for launches in (1, 2):
+        inputs = dict(x=harness.nan_fenced(randn(70, 37)), y=harness.nan_fenced(randn(37, 50)))
+        assert_right(tiled(module, launches), inputs, "relu", randn(70, 50))
+    # transposed views, and an upstream gradient with zero strides
+    assert_right(module.matmul, dict(x=randn(30, 40).T, y=randn(20, 30).T))
+    assert_right(module.matmul, dict(x=randn(40, 30), y=randn(30, 20)), "none", randn(20, 40).T)
+    if device.INTERPRET:
+        reads_inside(module)
+    with pytest.raises(
+        ValueError, match=r"y must have as many rows as x has columns, 4, got shapes \(3, 4\) and \(5, 2\)"
+    ):
+        module.matmul(randn(3, 4), randn(5, 2))
+    harness.assert_gradient_penalty_raises(lambda x, y: module.matmul(x * x, y), dict(x=randn(4, 4), y=randn(4, 4)))
+
+
+def reads_inside(module):
+    x, y = randn(20, 18), randn(18, 20)
+    z = torch.relu(x @ y)
+    dz = randn(20, 20)
+    with addresses.loads_inside(x, y, z, dz):
+        module.matmul_forward(x, y, **TILES)
+        module.matmul_backward(dz, x, y, z, "relu", **TILES)
+
+
+def stays_inside(module):
+    """The result is cut out of a larger piece of memory: what lies around it must survive."""
+    memory = torch.full((80, 80), 7.0, device=harness.DEVICE)
+    x, y, z = randn(20, 18), randn(18, 20), memory[:20, :20]
+    strides = (*x.stride(), *y.stride(), *z.stride())
+    module.matmul_forward_kernel[(4,)](x, y, z, 20, 20, 18, *strides, "relu", "ieee", **TILES)
+    assert (memory[20:] == 7.0).all() and (memory[:, 20:] == 7.0).all(), "wrote outside of the result"
+
+
+def test_check_passes():
+    check(lesson)
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
+def test_mutant_is_caught(mutant, tmp_path):
+    harness.assert_caught(lesson, mutant, check, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("activation", lesson.ACTIVATIONS)
+@pytest.mark.parametrize(
+    ("M", "N", "K"), [(1, 1, 1), (1, 70, 33), (70, 1, 33), (33, 17, 1), (129, 65, 130), (64, 64, 64)]
+)
+def test_sizes(M, N, K, activation, dtype):
+    inputs = dict(x=harness.nan_fenced(randn(M, K, dtype=dtype)), y=harness.nan_fenced(randn(K, N, dtype=dtype)))
+    assert_right(lesson.matmul, inputs, activation, randn(M, N, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=harness.dtype_name)
+@pytest.mark.parametrize("launches", [1, 2])
+def test_one_launch_and_two(launches, dtype):
+    inputs = dict(x=randn(50, 40, dtype=dtype), y=randn(40, 30, dtype=dtype))
+    assert_right(tiled(lesson, launches), inputs, "relu", randn(50, 30, dtype=dtype))
+
+
+def test_one_launch_gives_the_same_bits_as_two():
+    x, y, dz = randn(50, 40), randn(40, 30), randn(50, 30)
+    z = lesson.matmul_forward(x, y, "relu", **TILES)
+    one, two = (lesson.matmul_backward(dz, x, y, z, "relu", launches=n, **TILES) for n in (1, 2))
+    assert torch.equal(one[0], two[0]) and torch.equal(one[1], two[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=harness.dtype_name)
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_layouts(layout, dtype):
+    """Gradients against float64 with the 2x rule: a tolerance of 1e-2 would be larger than every gradient here."""
+    x, y, upstream = layout(randn(40, 24, dtype=dtype)), layout(randn(24, 32, dtype=dtype)), randn(40, 32, dtype=dtype)
+    assert_right(lesson.matmul, dict(x=x, y=randn(24, 32, dtype=dtype)), "relu", upstream * 1e-3)
+    assert_right(lesson.matmul, dict(x=x, y=y), "none", layout(upstream * 1e-3))
+
+
+def test_expanded_inputs_and_upstream():
+    inputs = dict(x=harness.expanded(24, 16), y=harness.expanded(16, 32))
+    assert_right(lesson.matmul, inputs, "relu")
+    assert_right(lesson.matmul, inputs, "none", harness.expanded(24, 32))
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e4])
+@pytest.mark.parametrize("activation", lesson.ACTIVATIONS)
+def test_large_and_small_values(activation, scale):
+    assert_right(lesson.matmul, dict(x=randn(30, 20, scale=scale), y=randn(20, 24)), activation, randn(30, 24))
+
+
+@pytest.mark.parametrize("activation", lesson.ACTIVATIONS)
+def test_infinities_and_nan(activation):
+    x = torch.tensor([[float("inf")], [float("-inf")], [float("nan")], [0.0]], device=harness.DEVICE)
+    assert_right(lesson.matmul, dict(x=x, y=torch.ones(1, 3, device=harness.DEVICE)), activation)
+
+
+@pytest.mark.parametrize(("M", "N", "K"), [(0, 5, 4), (5, 0, 4), (5, 4, 0), (0, 0, 0)])
+@pytest.mark.parametrize("activation", lesson.ACTIVATIONS)
+def test_empty(M, N, K, activation):
+    assert_right(lesson.matmul, dict(x=randn(M, K), y=randn(K, N)), activation)
+
+
+def test_one_input_needs_a_gradient():
+    x, y = randn(5, 6), randn(6, 7).requires_grad_()
+    lesson.matmul(x, y, "relu").sum().backward()
+    assert x.grad is None and y.grad.shape == (6, 7)
+
+
+def test_repeatable():
+    harness.assert_bitwise_repeatable(
+        lambda x, y: lesson.matmul(x, y), dict(x=randn(70, 40), y=randn(40, 50)), randn(70, 50)
+    )
+
+
+def test_second_derivative_raises():
+    harness.assert_gradient_penalty_raises(lambda x, y: lesson.matmul(x, y, "relu"), dict(x=randn(9, 5), y=randn(5, 4)))
+
+
+@pytest.mark.parametrize("activation", lesson.ACTIVATIONS)
+def test_reference_gradcheck(activation):
+    harness.assert_reference_gradcheck(lambda x, y: lesson.matmul_reference(x, y, activation), randn(4, 3), randn(3, 5))
+
+
+def test_training_with_softmax_and_cross_entropy():
+    """Two layers learn to tell three clusters apart, step for step as with PyTorch's own products."""
+    labels = torch.arange(60, device=harness.DEVICE) % 3
+    points = torch.nn.functional.one_hot(labels, 6).float() + randn(60, 6, scale=0.2)
+    start = [randn(6, 20, scale=0.5), randn(20, 3, scale=0.5)]
+    losses, ends = {}, {}
+    for name, product in dict(ours=lesson.matmul, reference=lesson.matmul_reference).items():
+        weights = [w.clone().requires_grad_() for w in start]
+        losses[name] = []
+        for _ in range(20):
+            hidden = product(points, weights[0], "relu")
+            logits = product(hidden, weights[1], "none")
+            loss = torch.nn.functional.cross_entropy(
+                logits, labels
+            )  # the softmax is inside: logits go in, not probabilities
+            gradients = torch.autograd.grad(loss, weights)
+            with torch.no_grad():
+                for weight, gradient in zip(weights, gradients):
+                    weight -= 0.5 * gradient
+            losses[name].append(loss.item())
+        ends[name] = weights
+    assert losses["ours"][-1] < 0.2 * losses["ours"][0]
+    assert losses["ours"] == pytest.approx(losses["reference"], rel=1e-4)
+    for ours, reference, before in zip(ends["ours"], ends["reference"], start):
+        torch.testing.assert_close(ours, reference, rtol=1e-3, atol=1e-4)
+        assert (ours - before).abs().max() > 0.1
+
+
+def test_picture_of_the_order():
+    """The picture above `block_of_program` is what the kernel computes."""
+    picture = re.findall(r"# pid_m = (\d)((?: +\d+){3})", inspect.getsource(lesson))
+    order = lesson.program_order(4, 3, 3)
+    assert len(picture) == 4 and sorted(order) == [(m, n) for m in range(4) for n in range(3)]
+    for pid_m, row in picture:
+        for pid_n, pid in enumerate(row.split()):
+            assert order[int(pid)] == (int(pid_m), pid_n)
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="tiles of 2 x 2 run in the interpreter only")
+def test_example_runs():
+    assert lesson.EXAMPLE() == dict(shape=(7, 5, 8), dtype=torch.float32, activation="relu")
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "activation", "error", "words"),
+    [
+        ([1.0], torch.ones(1, 1), "none", TypeError, "x must be a torch.Tensor, got list"),
+        (
+            torch.ones(2, 2).long(),
+            torch.ones(2, 2).long(),
+            "none",
+            TypeError,
+            "x must be one of float32, float16, bfloat16",
+        ),
+        (
+            torch.ones(2, 2),
+            torch.ones(2, 2).half(),
+            "none",
+            TypeError,
+            "y must have the dtype of x, float32, got float16",
+        ),
+        (torch.ones(2), torch.ones(2, 2), "none", ValueError, r"x must have 2 dimensions \(M, K\), got shape \(2,\)"),
+        (torch.ones(2, 3), torch.ones(2, 3), "none", ValueError, "y must have as many rows as x has columns, 3"),
+        (torch.ones(2, 2), torch.ones(2, 2), None, ValueError, "activation must be one of 'none', 'relu', got None"),
+        (torch.ones(2, 2, device="meta"), torch.ones(2, 2), "none", ValueError, "x is on meta"),
+    ],
+    ids=["type", "dtype", "mixed dtypes", "one dimension", "inner sizes", "activation", "device"],
+)
+def test_bad_arguments(x, y, activation, error, words):
+    move = lambda v: v.to(harness.DEVICE) if isinstance(v, torch.Tensor) and v.device.type == "cpu" else v  # noqa: E731
+    with pytest.raises(error, match=words):
+        lesson.matmul(move(x), move(y), activation)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+def test_large_shapes(dtype):
+    inputs = dict(x=randn(1000, 515, dtype=dtype), y=randn(515, 2049, dtype=dtype))
+    assert_right(lesson.matmul, inputs, "relu", randn(1000, 2049, dtype=dtype))
+
+
+@pytest.mark.gpu
+def test_compiles_without_a_graph_break():
+    function = torch.compile(lambda x, y: lesson.matmul(x * 2, y, "relu"), fullgraph=True)
+    inputs = dict(x=randn(64, 64, dtype=torch.bfloat16), y=randn(64, 64, dtype=torch.bfloat16))
+    reference = lambda x, y: lesson.matmul_reference(x * 2, y, "relu")  # noqa: E731
+    harness.assert_right(function, reference, inputs, randn(64, 64, dtype=torch.bfloat16))
