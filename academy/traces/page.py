@@ -64,9 +64,9 @@ def standalone(path: Path, recording: Recording) -> str:
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(path.name)}, recorded</title>'
         f'<meta name="viewport" content="width=device-width,initial-scale=1"><style>{style}</style>'
-        f'<body class="t-alone"><h1>{escape(path.name)}</h1><main class="k-file k-running">'
+        f'<body class="t-alone"><main><h1>{escape(path.name)}</h1><div class="k-file k-running">'
         f'<div class="k-panel"><div class="t-view" data-run="here">{_static(path, recording)}</div></div>'
-        f'<pre class="k-code" tabindex="0" aria-label="Code">{lines}</pre></main>'
+        f'<pre class="k-code" tabindex="0" aria-label="Code">{lines}</pre></div></main>'
         f'<script>{code}</script><script>academyRun("here",{data})</script></body></html>'
     )
 
@@ -96,7 +96,9 @@ def viewer_data(path: Path, recording: Recording) -> dict:
     places = []
     for function, file, line, depth, loops in recording.places:
         here = file == shown
-        places.append([function, line if here else 0, depth, loops if here else [], *([] if here else [f"{file}:{line}"])])
+        places.append(
+            [function, line if here else 0, depth, loops if here else [], *([] if here else [f"{file}:{line}"])]
+        )
     launches = []
     for launch in recording.launches:
         names = ("kernel", "direction", "grid", "traffic", "tensors", "programs", "repairs")
@@ -170,7 +172,9 @@ def _static(path: Path, recording: Recording) -> str:
                 f"<td><code>{escape(line)}</code></td><td><ul>{values}</ul></td></tr>"
             )
     more = f"<p>… and {seen - _MAX_ROWS} more steps.</p>" if seen > _MAX_ROWS else ""
-    grid = " × ".join(str(size) for size in launch["grid"][: 3 if launch["grid"][2:] != [1] else 2 if launch["grid"][1] > 1 else 1])
+    grid = " × ".join(
+        str(size) for size in launch["grid"][: 3 if launch["grid"][2:] != [1] else 2 if launch["grid"][1] > 1 else 1]
+    )
     return (
         f'<div class="t-static"><p><strong>A recorded run.</strong> <code>{escape(launch["kernel"])}</code> on a small '
         f"example: {grid} programs. This is program {program_name(pid)}, line by line.</p>"

@@ -41,9 +41,8 @@ def has_example(path: Path) -> bool:
 def load(paths: list[Path]) -> dict[Path, Recording]:
     """The recording of each file, from the cache where it is there, else made now, all in one subprocess."""
     paths = [Path(path).resolve() for path in paths]
-    missing = [path for path in paths if not _cached(path).exists()]
-    _record(missing)
-    return {path: _read(path) for path in paths}
+    failed = _record([path for path in paths if not is_cached(path)])
+    return {path: Recording(complete({"error": failed[path]})) if path in failed else _read(path) for path in paths}
 
 
 def is_cached(path: Path) -> bool:
@@ -112,38 +111,44 @@ def _key(path: Path) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def _name(path: Path) -> str:
+def name(path: Path) -> str:
+    """Dotted: `annotated_examples.classics.layernorm`."""
     return shorten(path).removesuffix(".py").strip("/").replace("/", ".")
 
 
 def _cached(path: Path) -> Path:
-    return CACHE / f"{_name(path)}-{_key(path)}.json.gz"
+    return CACHE / f"{name(path)}-{_key(path)}.json.gz"
 
 
-def _record(paths: list[Path]) -> None:
-    """Run the worker for these files; one that dies (a kernel can crash the process) is named and left behind."""
+def _record(paths: list[Path]) -> dict[Path, dict]:
+    """Run the worker for these files. A file that it dies on (a kernel can crash the process) is named, not kept."""
+    failed = {}
     while paths:
         CACHE.mkdir(parents=True, exist_ok=True)
         jobs = [
             {"path": str(path), "files": [str(f) for f in built_on(path)], "out": str(_cached(path))} for path in paths
         ]
-        environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": _python_path()}
-        command = [sys.executable, "-m", "academy.traces.worker"]
-        try:
-            finished = subprocess.run(
-                command, input=json.dumps(jobs), capture_output=True, text=True, env=environment, timeout=_SECONDS
-            )
-            reason = f"the recording process ended with status {finished.returncode}: {finished.stderr.strip()[-800:]}"
-        except subprocess.TimeoutExpired:
-            reason = f"recording took longer than {_SECONDS} s"
-        left = [path for path in paths if not _cached(path).exists()]
-        if left:  # jobs run in order, so the first without a result is the one that failed
-            write(
-                _cached(left[0]), {"error": {"file": shorten(left[0]), "line": 1, "message": " ".join(reason.split())}}
-            )
+        reason = _run_worker(jobs)
+        left = [path for path, job in zip(paths, jobs) if not Path(job["out"]).exists()]
         for path in set(paths) - set(left):
             _forget_older(path)
+        if left:  # jobs run in order, so the first without a result is the one that failed
+            failed[left[0]] = {"file": shorten(left[0]), "line": 1, "message": " ".join(reason.split())}
         paths = left[1:]
+    return failed
+
+
+def _run_worker(jobs: list[dict]) -> str:
+    """Record these jobs in one subprocess. Returns what to say of a job that is not done afterwards."""
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": _python_path()}
+    command = [sys.executable, "-m", "academy.traces.worker"]
+    try:
+        finished = subprocess.run(
+            command, input=json.dumps(jobs), capture_output=True, text=True, env=environment, timeout=_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return f"recording took longer than {_SECONDS} s"
+    return f"the recording process ended with status {finished.returncode}: {finished.stderr.strip()[-800:]}"
 
 
 def _python_path() -> str:
@@ -151,26 +156,21 @@ def _python_path() -> str:
 
 
 def _forget_older(path: Path) -> None:
-    for old in CACHE.glob(f"{_name(path)}-*.json.gz"):
+    for old in CACHE.glob(f"{name(path)}-*.json.gz"):
         if old != _cached(path):
             old.unlink(missing_ok=True)
 
 
+def complete(data: dict) -> dict:
+    """A recording's data with every entry that a reader expects."""
+    empty = {"files": {}, "findings": [], "launches": [], "places": [], "pool": [], "cost": None, "traffic": {}}
+    return {**empty, "error": None, **data}
+
+
 def write(out: Path, data: dict) -> None:
     """Write a recording's data so that a reader never sees half of it."""
-    data = {
-        "files": {},
-        "findings": [],
-        "launches": [],
-        "places": [],
-        "pool": [],
-        "cost": None,
-        "traffic": {},
-        "error": None,
-        **data,
-    }
     temporary = out.with_suffix(f".{os.getpid()}")
-    temporary.write_bytes(gzip.compress(json.dumps(data, separators=(",", ":")).encode(), 6))
+    temporary.write_bytes(gzip.compress(json.dumps(complete(data), separators=(",", ":")).encode(), 6))
     temporary.replace(out)
 
 

@@ -84,7 +84,10 @@
       this.stepNumber = Math.max(0, Math.min(this.steps().length - 1, step))
       if (program != null || !this.after) this.after = this.programNumber + 1
       this.draw()
-      if (told) this.remember()
+      if (told) {
+        this.remember()
+        this.lines.get(this.step.line)?.scrollIntoView({ block: "nearest" })
+      }
     }
 
     // A line of code was clicked: its execution in the iteration that is in sight.
@@ -122,9 +125,9 @@
       if (step >= 0) this.go({ step })
     }
 
-    loopValue(line, n) {
+    loopValue(line, n, steps = this.steps()) {
       const name = this.data.loops[line]
-      const header = this.steps().find(step => step.line === line && step.loops.some(loop => loop[0] === line && loop[1] === n))
+      const header = steps.find(step => step.line === line && step.loops.some(loop => loop[0] === line && loop[1] === n))
       const value = header && name in header.values ? this.value(header.values[name]) : null
       return value ? number(value.d[0], value.t) : String(n)
     }
@@ -156,18 +159,19 @@
       return exact >= 0 ? exact : Math.max(0, steps.findIndex(step => step.line >= line && fits(step)))
     }
 
-    address() {
-      const loops = this.step.loops.map(([line, n]) => `&${this.data.loops[line] ?? "iteration"}=${this.loopValue(line, n)}`)
-      const pid = this.program[0].slice(0, this.program[0][2] ? 3 : this.program[0][1] ? 2 : 1).join(",")
-      const line = this.step.line ? `&line=${this.step.line}` : ""
-      return `#pid=${pid}${line}${loops.join("")}${this.launchNumber ? `&launch=${this.launchNumber}` : ""}`
+    address(launchNumber = this.launchNumber, programNumber = this.programNumber, stepNumber = this.stepNumber) {
+      const launch = this.data.launches[launchNumber], steps = this.steps(programNumber, launch), step = steps[stepNumber]
+      const [pid] = launch.programs[programNumber]
+      const loops = step.loops.map(([line, n]) => `&${this.data.loops[line] ?? "iteration"}=${this.loopValue(line, n, steps)}`)
+      const line = step.line ? `&line=${step.line}` : ""
+      return `#pid=${pid.slice(0, pid[2] ? 3 : pid[1] ? 2 : 1).join(",")}${line}${loops.join("")}${launchNumber ? `&launch=${launchNumber}` : ""}`
     }
 
     remember() {
       if (this.running()) history.replaceState(null, "", this.address())
     }
 
-    // Numbers quoted in the notes lead to the moment that they quote.
+    // Numbers quoted in the notes become links to the moment that they quote.
     linkClaims() {
       const left = [...this.data.claims]
       for (const code of this.file.querySelectorAll(".k-note code")) {
@@ -175,14 +179,10 @@
         const i = left.findIndex(claim => claim[0] === text)
         if (i < 0) continue
         const [, launch, pid, step] = left.splice(i, 1)[0]
-        const watch = () => {
-          this.file.dispatchEvent(new CustomEvent("academy:mode", { detail: "run" }))
-          this.go({ launch, pid, step })
-          this.lines.get(this.step.line)?.scrollIntoView({ block: "nearest" })
-        }
-        const button = make("button", { type: "button", class: "t-watch", title: "Watch this in the recorded run", onclick: watch })
-        code.replaceWith(button)
-        button.append(code)
+        const program = this.data.launches[launch].programs.findIndex(p => p[0].join() === pid.join())
+        const link = make("a", { class: "t-watch", href: this.address(launch, program, step), title: "Watch this in the recorded run" })
+        code.replaceWith(link)
+        link.append(code)
       }
     }
 
@@ -196,7 +196,6 @@
       const loop = this.step.loops.at(-1)
       if (!event.shiftKey) this.go({ step: this.stepNumber + by })
       else if (loop) this.toIteration(loop[0], loop[1] + by)
-      this.lines.get(this.step.line)?.scrollIntoView({ block: "nearest" })
     }
 
     // ---- drawing
@@ -267,7 +266,7 @@
       const slider = make("input", {
         type: "range", min: 0, max: steps.length - 1, "aria-label": "Step", "data-t-key": "slider",
         "aria-valuetext": `step ${this.stepNumber + 1} of ${steps.length}, ${where}`,
-        oninput: () => { this.go({ step: +slider.value }); this.lines.get(this.step.line)?.scrollIntoView({ block: "nearest" }) },
+        oninput: () => this.go({ step: +slider.value }),
       })
       slider.value = this.stepNumber
       const rows = [make("div", { class: "t-stepper" },
@@ -344,7 +343,7 @@
       for (const access of step.accesses) if (access[0] !== "load") items.push(this.written(access))
       const line = this.lines.get(step.line)?.querySelector(".k-c")?.textContent.trim()
       this.parts.now.replaceChildren(
-        make("h3", {}, title), line && !entering ? make("code", { class: "t-code" }, line) : null,
+        make("p", { class: "t-title" }, title), line && !entering ? make("code", { class: "t-code" }, line) : null,
         make("div", { class: entering ? "t-vars t-args" : "t-vars" }, ...items))
       const told = Object.entries(step.values).slice(0, 4).map(([name, n]) => `${name} ${this.brief(n, 60)}`)
       const touched = step.accesses.map(access => this.touched(access))
@@ -429,7 +428,7 @@
     }
 
     drawMemory() {
-      this.parts.memory.replaceChildren(...(this.whole ? this.footprint() : this.seen()))
+      this.parts.memory.replaceChildren(...(this.whole ? this.footprint() : this.seen()).filter(Boolean))
     }
 
     // Numbers of the tensors that some program of the launch reads or writes.
@@ -484,8 +483,8 @@
       return value
     }
 
-    tensor(tensor, texts, look, tell, act) {
-      return this.grid(`${tensor.name} ${tensor.dtype} ${tensor.shape.join("×") || "scalar"}`, tensor.shape.length ? tensor.shape : [1], texts, look, tell, act)
+    tensor(tensor, texts, look, tell, act, what = tensor.dtype) {
+      return this.grid(`${tensor.name} ${tensor.shape.join("×") || "scalar"}, ${what}`, tensor.shape.length ? tensor.shape : [1], texts, look, tell, act)
     }
 
     unseen(tensor) {
@@ -521,7 +520,7 @@
           return `${tensor.name}${name}: ${[writes, reads].filter(Boolean).join("; ") || "not touched"}`
         }
         const act = i => writers[t][i].length && this.go({ program: writers[t][i].at(-1), step: this.storeStep(writers[t][i].at(-1), t, i) })
-        return this.tensor({ ...tensor, dtype: wrote ? "written by program" : "times read" , shape: tensor.shape }, texts, look, tell, act)
+        return this.tensor(tensor, texts, look, tell, act, wrote ? "by which program written" : "how often read")
       })
       return [
         make("div", { class: "t-stepper" }, slider, make("span", { class: "t-count" }, `first ${this.after} of ${total} programs`)),
@@ -553,32 +552,40 @@
       return `The whole launch ${part("read", "reads")}, and ${part("written", "writes")}.`
     }
 
-    // Blocks that programs load from tensors: the same block loaded twice is one block, if it stays in the cache.
+    // How many different two-dimensional blocks programs load: the same block loaded twice is one, if it stays in the cache.
     blocks(programs) {
       const found = new Set()
-      let loads = 0
       for (const p of programs) for (const step of this.steps(p)) for (const [operation, tensor, elements] of step.accesses) {
-        if (operation !== "load" || this.value(elements).s.length < 2) continue
-        found.add(`${tensor} ${elements}`)
-        loads += 1
+        if (operation === "load" && this.value(elements).s.length > 1) found.add(`${tensor} ${elements}`)
       }
-      return { different: found.size, loads }
+      return found.size
     }
 
-    // The order of the output's tiles, against row by row. Nothing where the two are the same.
-    reuse() {
-      const { launch } = this, total = launch.programs.length
+    // The programs in the order of the tiles that they write, row by row; null where that is their own order.
+    rowOrder() {
+      const { launch } = this
+      if (launch.byRow !== undefined) return launch.byRow
       const first = launch.programs.map((_, p) => {
         const stores = this.steps(p).flatMap(step => step.accesses.filter(a => a[0] === "store" && launch.tensors[a[1]].shape.length === 2))
-        const elements = stores.flatMap(a => this.value(a[2]).d.filter(x => x >= 0))
-        return elements.length ? elements.reduce((a, b) => Math.min(a, b)) : -1
+        return stores.flatMap(a => this.value(a[2]).d.filter(x => x >= 0)).reduce((a, b) => Math.min(a, b), Infinity)
       })
-      const byRow = first.map((_, p) => p).sort((a, b) => first[a] - first[b])
-      if (first.includes(-1) || new Set(first).size < total || byRow.every((p, i) => p === i)) return null
-      const own = this.blocks(byRow.map((_, i) => i).slice(0, this.after)), other = this.blocks(byRow.slice(0, this.after))
-      if (!own.loads) return null
-      return make("p", { class: "t-reuse" }, `The first ${plural(this.after, "program")} load ${own.different} different blocks of the inputs. `
-        + `In row order, the first ${plural(this.after, "tile")} would load ${other.different}.`)
+      const order = first.map((_, p) => p).sort((a, b) => first[a] - first[b])
+      const useless = first.includes(Infinity) || new Set(first).size < first.length || order.every((p, i) => p === i)
+      return (launch.byRow = useless ? null : order)
+    }
+
+    // What the order of the programs saves: blocks that a cache has to hold, against tiles row by row.
+    reuse() {
+      const byRow = this.rowOrder()
+      if (!byRow) return null
+      const own = n => this.blocks(byRow.map((_, i) => i).slice(0, n)), other = n => this.blocks(byRow.slice(0, n))
+      if (!own(1)) return null
+      const gain = n => other(n) / own(n)
+      const best = this.launch.best ??= byRow.map((_, i) => i + 1).reduce((a, b) => gain(b) > gain(a) + 1e-9 ? b : a)
+      const n = this.after
+      return make("p", { class: "t-reuse" },
+        `The first ${plural(n, "program")} load ${own(n)} different blocks of the inputs; tiles taken row by row would need ${other(n)}. `,
+        `The order saves most after ${plural(best, "program")}: ${own(best)} blocks instead of ${other(best)}.`)
     }
   }
 

@@ -18,17 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `academy trace`."""
-    parser.add_argument("module", help="a kernel file, or a module's dotted name, with a function EXAMPLE()")
-    parser.add_argument("--pid", type=_program, help="program to print: 13, or 1,0 (default: the first of each launch)")
-    parser.add_argument("--launch", type=int, help="launch to print, counted from 0 (default: all)")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the whole recording as JSON")
-    parser.add_argument("--html", metavar="FILE", type=Path, help="write one HTML file with the code and the viewer")
-
-
-def command(options: argparse.Namespace) -> int:
+def main(arguments: list[str]) -> int:
     """Record, print, write what was asked for. Exit status: 0, 1 if the recording shows something wrong, 2 for bad use."""
+    options = _parser().parse_args(arguments)
     console = Console()
     try:
         path = find(options.module)
@@ -51,9 +43,31 @@ def command(options: argparse.Namespace) -> int:
     return report(problems)
 
 
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="academy trace",
+        description="Run a kernel file's EXAMPLE() in Triton's interpreter and show every statement of one program: the "
+        "values that it assigns and the memory that it touches. Accesses outside a tensor, races, outputs that nobody "
+        "writes and reads of memory that nobody wrote are reported with their line. Needs no GPU.",
+    )
+    parser.add_argument(
+        "module", metavar="MODULE", help="a kernel file or a dotted module name, with a function EXAMPLE()"
+    )
+    parser.add_argument("--pid", type=_program, help="program to print: 13, or 1,0 (default: the first of each launch)")
+    parser.add_argument("--launch", type=int, help="launch to print, counted from 0 (default: all)")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the whole recording as JSON")
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write one HTML file with the code and the viewer")
+    return parser
+
+
 def find(module: str) -> Path:
-    """The file that a path or a dotted name stands for. Raises ValueError with a reason."""
+    """The file that a path, a dotted name or a kernel's name (`layernorm`) stands for. Raises ValueError with a reason."""
     path = Path(module)
+    named = [file for file in store.kernel_files() if f".{store.name(file)}".endswith(f".{module}")]
+    if not path.exists() and len(named) > 1:
+        raise ValueError(f"{module} could be any of {', '.join(map(store.shorten, named))}")
+    if not path.exists() and named:
+        path = named[0]
     if not path.exists():
         try:
             found = importlib.util.find_spec(module)
@@ -66,7 +80,9 @@ def find(module: str) -> Path:
         raise ValueError(f"{module} is not a Python file")
     try:
         if not store.has_example(path):
-            raise ValueError(f"{module} has no function EXAMPLE(): write one that builds small inputs and launches the kernel")
+            raise ValueError(
+                f"{module} has no function EXAMPLE(): write one that builds small inputs and launches the kernel"
+            )
     except SyntaxError as error:
         raise ValueError(f"{module}: {error}") from error
     return path.resolve()
@@ -119,11 +135,15 @@ def _tensors(launch: dict) -> Table:
                 counts[tensor, operation == "load"] = counts.get((tensor, operation == "load"), 0) + 1
     for number, tensor in enumerate(launch["tensors"]):
         reads, writes = counts.get((number, True), 0), counts.get((number, False), 0)
-        table.add_row(tensor["name"], "×".join(map(str, tensor["shape"])) or "()", tensor["dtype"], str(reads), str(writes))
+        table.add_row(
+            tensor["name"], "×".join(map(str, tensor["shape"])) or "()", tensor["dtype"], str(reads), str(writes)
+        )
     return table
 
 
-def _steps(console: Console, recording: Recording, launch: dict, steps: list[Step], shown: str, lines: list[str]) -> None:
+def _steps(
+    console: Console, recording: Recording, launch: dict, steps: list[Step], shown: str, lines: list[str]
+) -> None:
     """Each statement as it stands in the file; under it, indented, what it assigned and touched."""
     iteration = ()
     for step in steps:
@@ -135,7 +155,9 @@ def _steps(console: Console, recording: Recording, launch: dict, steps: list[Ste
         code = lines[step.line - 1].strip() if step.file == shown else f"{step.file}:{step.line}"
         number = f"[dim]{step.line:>4}[/]  {indent}"
         console.print(number + escape(code), highlight=False, no_wrap=True, overflow="ellipsis", crop=True)
-        values = [Text(f"{name} = {page.brief(recording.value(v))}", style="magenta") for name, v in step.values.items()]
+        values = [
+            Text(f"{name} = {page.brief(recording.value(v))}", style="magenta") for name, v in step.values.items()
+        ]
         values += [Text(page.touched(recording, launch, access), style="cyan") for access in step.accesses]
         if values:
             console.print(Padding(Text("   ").join(values), (0, 0, 0, 10 + len(indent))), highlight=False)
