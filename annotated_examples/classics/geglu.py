@@ -71,14 +71,19 @@ def geglu_packed_reference(x, approximate="none"):
 # division, and the backward pass needs the same exponential for the slope.
 @triton.jit
 def weight_exact(x):
+    # `exp2` is an instruction of the hardware. `exp` would multiply by log₂(e) first, and take a detour for results too
+    # small for a normal float32. Here the factor is part of the constant, log₂(e) / 2, and a tail that small may be 0.
     # The slope of the weight is the normal density; [[tag: GELU]] uses it. In the example's second row it is
     # `pid=2: slope = [0.242, 0.399, 0.242, 0.054]`.
-    exponential = tl.exp(-0.5 * x * x)
+    exponential = tl.exp2(-0.7213475204444817 * x * x)
     slope = 0.3989422804014327 * exponential
 
-    # The polynomial, by Horner's rule: multiply-adds, one instruction each. At zero `t` is one, and far out it goes to
-    # zero, as the exponential does, so an infinite `x` has no tail. Near by, `pid=2: t = [0.769, 1, 0.769, 0.625]`.
-    t = 1 / (1 + 0.3 * tl.abs(x))
+    # At zero `t` is one, and far out it goes to zero, as the exponential does: an infinite `x` has no tail. In between,
+    # `pid=2: t = [0.769, 1, 0.769, 0.625]`. A division would take eight instructions, a reciprocal square root is one.
+    y = 1 + 0.3 * tl.abs(x)
+    t = tl.rsqrt(y * y)
+
+    # The polynomial, by Horner's rule: a multiply-add a line, and each of them is one instruction.
     p = 0.035674791783094406 * t - 0.15720313787460327
     p = p * t + 0.20635360479354858
     p = p * t - 0.05368373170495033
@@ -122,7 +127,7 @@ def weight_tanh(x):
 @triton.jit
 def geglu_forward_kernel(
     gate_ptr, up_ptr, out_ptr, stride_gate, stride_up, n_cols, TANH: tl.constexpr, BLOCK: tl.constexpr
-):  # fmt: skip
+):
     # Which block is mine? The grid has one dimension, because only that one may hold more than 65,535 programs. Two
     # blocks cover a row of five, `pid=3: blocks_per_row = 2`, so program 3 has the second block of the second row,
     # `row = 1`. The row becomes int64 before it meets a stride: past 2³¹ elements a 32-bit product would wrap.
@@ -159,10 +164,19 @@ def geglu_forward_kernel(
 # whoever else still needs them: a second branch of the graph, a hook, a second backward pass.
 @triton.jit
 def geglu_backward_kernel(
-    dout_ptr, gate_ptr, up_ptr, dgate_ptr, dup_ptr,
-    stride_dout, stride_gate, stride_up, stride_grad,
-    n_cols, TANH: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+    dout_ptr,
+    gate_ptr,
+    up_ptr,
+    dgate_ptr,
+    dup_ptr,
+    stride_dout,
+    stride_gate,
+    stride_up,
+    stride_grad,
+    n_cols,
+    TANH: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     # The same blocks as in the forward pass: `pid=5: row = 2` and `mask = [1, 0, 0, 0]`.
     pid = tl.program_id(0)
     blocks_per_row = tl.cdiv(n_cols, BLOCK)
@@ -209,37 +223,43 @@ def geglu_backward_kernel(
 # The kernels want rows whose elements are neighbours. If all tensors are contiguous, the whole of each is **one row**:
 # no block is cut short at the end of every line, and an odd width costs nothing. Otherwise the leading dimensions are
 # flattened. For a half of a packed tensor that is a view; a transposed tensor is copied.
+#
+# The result: how many rows, how many columns, the tensors, and the row stride of each.
 def as_rows(*tensors):
-    tensors = [t if t.is_contiguous() or t.stride(-1) == 1 else t.contiguous() for t in tensors]
-    if all(t.is_contiguous() for t in tensors):
-        return [t.view(1, -1) for t in tensors]
-    return [t.reshape(-1, t.shape[-1]) for t in tensors]
+    if all([t.is_contiguous() for t in tensors]):
+        return 1, tensors[0].numel(), tensors, [0] * len(tensors)
+    width = tensors[0].shape[-1]
+    tensors = [(t if t.stride(-1) == 1 else t.contiguous()).reshape(-1, width) for t in tensors]
+    return tensors[0].shape[0], width, tensors, [t.stride(0) for t in tensors]
 
 
-# How much work is a program? Enough for several 16-byte loads in flight per thread, not so much that the last wave of
-# programs leaves the GPU half empty.
-def grid_and_tile(rows, n_cols, BLOCK):
-    checks.power_of_two(BLOCK=BLOCK)
+# How much work is a program? A thread moves 16 bytes at a time, eight numbers in bfloat16, and a program has 128
+# threads by default. So a block of 1024 is one full-width load from each input. Where rows are no multiple of that, the
+# block is halved until at most one column in eight is added as a masked lane.
+def grid_and_block(rows, n_cols, BLOCK):
     if BLOCK is None:
-        BLOCK = min(1024, triton.next_power_of_2(n_cols))
-    return (rows * triton.cdiv(n_cols, BLOCK),), dict(BLOCK=BLOCK, num_warps=4)
+        BLOCK = 1024
+        while rows > 1 and BLOCK > 64 and 8 * (-n_cols % BLOCK) > n_cols:
+            BLOCK //= 2
+    else:
+        checks.power_of_two(BLOCK=BLOCK)
+    return (rows * triton.cdiv(n_cols, BLOCK),), BLOCK
 
 
 # ## The launchers
+#
+# Outputs are new and contiguous, whatever the layout of the inputs.
 def geglu_forward(gate, up, approximate="none", *, BLOCK=None):
-    out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
+    out = torch.empty_like(gate, memory_format=torch.contiguous_format)
+    rows, n_cols, tensors, strides = as_rows(gate, up)
+    grid, BLOCK = grid_and_block(rows, n_cols, BLOCK)
     if out.numel():
-        gate, up = as_rows(gate, up)
-        rows, n_cols = gate.shape
-        grid, tile = grid_and_tile(rows, n_cols, BLOCK)
-        geglu_forward_kernel[grid](
-            gate, up, out, gate.stride(0), up.stride(0), n_cols, TANH=approximate == "tanh", **tile
-        )
+        geglu_forward_kernel[grid](*tensors, out, *strides, n_cols, TANH=approximate == "tanh", BLOCK=BLOCK)
     return out
 
 
 def geglu_backward(dout, gate, up, approximate="none", *, BLOCK=None):
-    dgate = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
+    dgate = torch.empty_like(gate, memory_format=torch.contiguous_format)
     dup = torch.empty_like(dgate)
     launch_backward(dout, gate, up, dgate, dup, approximate, BLOCK)
     return dgate, dup
@@ -248,27 +268,17 @@ def geglu_backward(dout, gate, up, approximate="none", *, BLOCK=None):
 # The packed backward pass fills one tensor, half by half. Allocating two and concatenating them would read and write
 # both once more.
 def geglu_packed_backward(dout, x, approximate="none", *, BLOCK=None):
-    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    launch_backward(dout, *halves(x), *halves(dx), approximate, BLOCK)
+    dx = torch.empty_like(x, memory_format=torch.contiguous_format)
+    launch_backward(dout, *x.chunk(2, dim=-1), *dx.chunk(2, dim=-1), approximate, BLOCK)
     return dx
 
 
 def launch_backward(dout, gate, up, dgate, dup, approximate, BLOCK):
-    if not dgate.numel():
-        return
-    dout, gate, up, dgate, dup = as_rows(dout, gate, up, dgate, dup)
-    rows, n_cols = gate.shape
-    grid, tile = grid_and_tile(rows, n_cols, BLOCK)
-    geglu_backward_kernel[grid](
-        dout, gate, up, dgate, dup,
-        dout.stride(0), gate.stride(0), up.stride(0), dgate.stride(0),
-        n_cols, TANH=approximate == "tanh", **tile,
-    )  # fmt: skip
-
-
-def halves(x):
-    h = x.shape[-1] // 2
-    return x[..., :h], x[..., h:]
+    rows, n_cols, tensors, strides = as_rows(dout, gate, up, dgate, dup)
+    grid, BLOCK = grid_and_block(rows, n_cols, BLOCK)
+    if dgate.numel():
+        # The last two tensors, the gradients, share their row stride.
+        geglu_backward_kernel[grid](*tensors, *strides[:-1], n_cols, TANH=approximate == "tanh", BLOCK=BLOCK)
 
 
 # ## Joining autograd
@@ -293,7 +303,7 @@ class GeGLUPacked(torch.autograd.Function):
     def forward(ctx, x, approximate):
         ctx.save_for_backward(x)
         ctx.approximate = approximate
-        return geglu_forward(*halves(x), approximate)
+        return geglu_forward(*x.chunk(2, dim=-1), approximate)
 
     @staticmethod
     @once_differentiable
@@ -363,7 +373,7 @@ def EXAMPLE():
     columns = torch.arange(5, dtype=torch.float32, device=device.DEVICE)
     gate = columns - torch.tensor([[2.0], [1.0], [0.0]], device=device.DEVICE)
     x = torch.cat([gate, (10 * columns + 10).expand(3, 5)], dim=-1)
-    geglu_forward(*halves(x), BLOCK=4)
+    geglu_forward(*x.chunk(2, dim=-1), BLOCK=4)
     geglu_packed_backward(torch.ones(3, 5, device=device.DEVICE), x, BLOCK=4)
     return dict(shape=(3, 5), dtype=torch.float32)
 

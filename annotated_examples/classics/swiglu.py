@@ -91,10 +91,18 @@ def swiglu_forward_kernel(gate_ptr, up_ptr, out_ptr, stride_gate, stride_up, n_c
 # whoever else still needs them: a second branch of the graph, a hook, a second backward pass.
 @triton.jit
 def swiglu_backward_kernel(
-    dout_ptr, gate_ptr, up_ptr, dgate_ptr, dup_ptr,
-    stride_dout, stride_gate, stride_up, stride_grad,
-    n_cols, BLOCK: tl.constexpr,
-):  # fmt: skip
+    dout_ptr,
+    gate_ptr,
+    up_ptr,
+    dgate_ptr,
+    dup_ptr,
+    stride_dout,
+    stride_gate,
+    stride_up,
+    stride_grad,
+    n_cols,
+    BLOCK: tl.constexpr,
+):
     # The same blocks as in the forward pass: `pid=5: row = 2` and `mask = [1, 0, 0, 0]`.
     pid = tl.program_id(0)
     blocks_per_row = tl.cdiv(n_cols, BLOCK)
@@ -136,35 +144,43 @@ def swiglu_backward_kernel(
 # The kernels want rows whose elements are neighbours. If all tensors are contiguous, the whole of each is **one row**:
 # no block is cut short at the end of every line, and an odd width costs nothing. Otherwise the leading dimensions are
 # flattened. For a half of a packed tensor that is a view; a transposed tensor is copied.
+#
+# The result: how many rows, how many columns, the tensors, and the row stride of each.
 def as_rows(*tensors):
-    tensors = [t if t.is_contiguous() or t.stride(-1) == 1 else t.contiguous() for t in tensors]
-    if all(t.is_contiguous() for t in tensors):
-        return [t.view(1, -1) for t in tensors]
-    return [t.reshape(-1, t.shape[-1]) for t in tensors]
+    if all([t.is_contiguous() for t in tensors]):
+        return 1, tensors[0].numel(), tensors, [0] * len(tensors)
+    width = tensors[0].shape[-1]
+    tensors = [(t if t.stride(-1) == 1 else t.contiguous()).reshape(-1, width) for t in tensors]
+    return tensors[0].shape[0], width, tensors, [t.stride(0) for t in tensors]
 
 
-# How much work is a program? Enough for several 16-byte loads in flight per thread, not so much that the last wave of
-# programs leaves the GPU half empty.
-def grid_and_tile(rows, n_cols, BLOCK):
-    checks.power_of_two(BLOCK=BLOCK)
+# How much work is a program? A thread moves 16 bytes at a time, eight numbers in bfloat16, and a program has 128
+# threads by default. So a block of 1024 is one full-width load from each input. Where rows are no multiple of that, the
+# block is halved until at most one column in eight is added as a masked lane.
+def grid_and_block(rows, n_cols, BLOCK):
     if BLOCK is None:
-        BLOCK = min(1024, triton.next_power_of_2(n_cols))
-    return (rows * triton.cdiv(n_cols, BLOCK),), dict(BLOCK=BLOCK, num_warps=4)
+        BLOCK = 1024
+        while rows > 1 and BLOCK > 64 and 8 * (-n_cols % BLOCK) > n_cols:
+            BLOCK //= 2
+    else:
+        checks.power_of_two(BLOCK=BLOCK)
+    return (rows * triton.cdiv(n_cols, BLOCK),), BLOCK
 
 
 # ## The launchers
+#
+# Outputs are new and contiguous, whatever the layout of the inputs.
 def swiglu_forward(gate, up, *, BLOCK=None):
-    out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
+    out = torch.empty_like(gate, memory_format=torch.contiguous_format)
+    rows, n_cols, tensors, strides = as_rows(gate, up)
+    grid, BLOCK = grid_and_block(rows, n_cols, BLOCK)
     if out.numel():
-        gate, up = as_rows(gate, up)
-        rows, n_cols = gate.shape
-        grid, tile = grid_and_tile(rows, n_cols, BLOCK)
-        swiglu_forward_kernel[grid](gate, up, out, gate.stride(0), up.stride(0), n_cols, **tile)
+        swiglu_forward_kernel[grid](*tensors, out, *strides, n_cols, BLOCK=BLOCK)
     return out
 
 
 def swiglu_backward(dout, gate, up, *, BLOCK=None):
-    dgate = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
+    dgate = torch.empty_like(gate, memory_format=torch.contiguous_format)
     dup = torch.empty_like(dgate)
     launch_backward(dout, gate, up, dgate, dup, BLOCK)
     return dgate, dup
@@ -173,27 +189,17 @@ def swiglu_backward(dout, gate, up, *, BLOCK=None):
 # The packed backward pass fills one tensor, half by half. Allocating two and concatenating them would read and write
 # both once more.
 def swiglu_packed_backward(dout, x, *, BLOCK=None):
-    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    launch_backward(dout, *halves(x), *halves(dx), BLOCK)
+    dx = torch.empty_like(x, memory_format=torch.contiguous_format)
+    launch_backward(dout, *x.chunk(2, dim=-1), *dx.chunk(2, dim=-1), BLOCK)
     return dx
 
 
 def launch_backward(dout, gate, up, dgate, dup, BLOCK):
-    if not dgate.numel():
-        return
-    dout, gate, up, dgate, dup = as_rows(dout, gate, up, dgate, dup)
-    rows, n_cols = gate.shape
-    grid, tile = grid_and_tile(rows, n_cols, BLOCK)
-    swiglu_backward_kernel[grid](
-        dout, gate, up, dgate, dup,
-        dout.stride(0), gate.stride(0), up.stride(0), dgate.stride(0),
-        n_cols, **tile,
-    )  # fmt: skip
-
-
-def halves(x):
-    h = x.shape[-1] // 2
-    return x[..., :h], x[..., h:]
+    rows, n_cols, tensors, strides = as_rows(dout, gate, up, dgate, dup)
+    grid, BLOCK = grid_and_block(rows, n_cols, BLOCK)
+    if dgate.numel():
+        # The last two tensors, the gradients, share their row stride.
+        swiglu_backward_kernel[grid](*tensors, *strides[:-1], n_cols, BLOCK=BLOCK)
 
 
 # ## Joining autograd
@@ -216,7 +222,7 @@ class SwiGLUPacked(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         ctx.save_for_backward(x)
-        return swiglu_forward(*halves(x))
+        return swiglu_forward(*x.chunk(2, dim=-1))
 
     @staticmethod
     @once_differentiable
@@ -280,8 +286,8 @@ def EXAMPLE():
     columns = torch.arange(5, dtype=torch.float32, device=device.DEVICE)
     gate = columns - torch.tensor([[2.0], [1.0], [0.0]], device=device.DEVICE)
     x = torch.cat([gate, (10 * columns + 10).expand(3, 5)], dim=-1)
-    swiglu_forward(*halves(x), BLOCK=4)
-    swiglu_packed_backward(torch.ones((), device=device.DEVICE).expand(3, 5).contiguous(), x, BLOCK=4)
+    swiglu_forward(*x.chunk(2, dim=-1), BLOCK=4)
+    swiglu_packed_backward(torch.ones(3, 5, device=device.DEVICE), x, BLOCK=4)
     return dict(shape=(3, 5), dtype=torch.float32)
 
 

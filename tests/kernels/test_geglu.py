@@ -10,22 +10,26 @@ from tests.kernels import gated_units, harness
 from tests.kernels.gated_units import GatedUnitTests, packed
 from tests.kernels.harness import DTYPES, Mutant, randn
 
-NEW_LIKE_GATE = "torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)"
+NEW_LIKE_GATE = "torch.empty_like(gate, memory_format=torch.contiguous_format)"
 
 MUTANTS = [
     Mutant("row stride of the gate ignored", "row * stride_gate", "row * n_cols", count=2),
     Mutant("row stride of up ignored", "row * stride_up", "row * n_cols", count=2),
     Mutant("row stride of the upstream gradient ignored", "row * stride_dout", "row * n_cols"),
     Mutant("row stride of the packed gradient ignored", "row * stride_grad", "row * n_cols", count=2),
-    Mutant("column stride ignored", "or t.stride(-1) == 1 else t.contiguous()", "else t"),
+    Mutant("column stride ignored", "(t if t.stride(-1) == 1 else t.contiguous())", "t"),
     Mutant("backward overwrites the gate", f"dgate = {NEW_LIKE_GATE}", "dgate = gate.detach()"),
     Mutant("backward overwrites up", "dup = torch.empty_like(dgate)", "dup = up.detach()"),
     Mutant("forward overwrites up", f"out = {NEW_LIKE_GATE}", "out = up.detach()"),
-    Mutant("packed backward overwrites x", "torch.empty(x.shape, dtype=x.dtype, device=x.device)", "x.detach()"),
-    Mutant("halves swapped", "return x[..., :h], x[..., h:]", "return x[..., h:], x[..., :h]"),
+    Mutant("packed backward overwrites x", "torch.empty_like(x, memory_format=torch.contiguous_format)", "x.detach()"),
+    Mutant("halves swapped", "*x.chunk(2, dim=-1)", "*x.chunk(2, dim=-1)[::-1]", count=3),
     Mutant("exact where tanh is asked for", 'TANH=approximate == "tanh"', "TANH=False", count=2),
     Mutant("tanh where exact is asked for", 'TANH=approximate == "tanh"', "TANH=True", count=2),
-    Mutant("backward of the other form", 'TANH=approximate == "tanh", **tile,', 'TANH=approximate != "tanh", **tile,'),
+    Mutant(
+        "backward of the other form",
+        "strides[:-1], n_cols, TANH=approximate ==",
+        "strides[:-1], n_cols, TANH=approximate !=",
+    ),
     Mutant("density not normalised", "0.3989422804014327 * exponential", "exponential"),
     Mutant("tail on the wrong side", "tl.where(x < 0, tail, 1 - tail)", "tl.where(x > 0, tail, 1 - tail)"),
     Mutant("one coefficient's last digits", "0.11962930113077164", "0.11963", count=1),

@@ -13,22 +13,24 @@ MUTANTS = [
     Mutant("row stride of up ignored", "row * stride_up", "row * n_cols", count=2),
     Mutant("row stride of the upstream gradient ignored", "row * stride_dout", "row * n_cols"),
     Mutant("row stride of the packed gradient ignored", "row * stride_grad", "row * n_cols", count=2),
-    Mutant("column stride ignored", "or t.stride(-1) == 1 else t.contiguous()", "else t"),
+    Mutant("column stride ignored", "(t if t.stride(-1) == 1 else t.contiguous())", "t"),
     Mutant(
         "backward overwrites the gate",
-        "dgate = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)",
+        "dgate = torch.empty_like(gate, memory_format=torch.contiguous_format)",
         "dgate = gate.detach()",
     ),
     Mutant("backward overwrites up", "dup = torch.empty_like(dgate)", "dup = up.detach()"),
     Mutant(
         "forward overwrites up",
-        "out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)",
+        "out = torch.empty_like(gate, memory_format=torch.contiguous_format)",
         "out = up.detach()",
     ),
     Mutant(
-        "packed backward overwrites x", "dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)", "dx = x.detach()"
+        "packed backward overwrites x",
+        "dx = torch.empty_like(x, memory_format=torch.contiguous_format)",
+        "dx = x.detach()",
     ),
-    Mutant("halves swapped", "return x[..., :h], x[..., h:]", "return x[..., h:], x[..., :h]"),
+    Mutant("halves swapped", "*x.chunk(2, dim=-1)", "*x.chunk(2, dim=-1)[::-1]", count=3),
     Mutant(
         "exp over one plus exp",
         "sigmoid = 1 / (1 + tl.exp(-gate))",
