@@ -179,6 +179,7 @@ def run() -> dict:
         "cold_copy": (cold, "TB/s"),
         **{name: (value, "µs") for name, value in spread_us().items()},
         "noise": (noise_percent(), "%"),
+        "l2": (torch.cuda.get_device_properties(0).L2_cache_size / 1e6, "MB"),
     }
     return {name: {"value": float(f"{value:.3g}"), "unit": unit} for name, (value, unit) in values.items()}
 

@@ -179,7 +179,8 @@ def _drawn(kind: str, *arguments) -> str:
 
 
 def _figure(title: str, svg: str) -> Html:
-    return Html(f'<figure class="bench"><figcaption>{html.escape(title)}</figcaption>{svg}</figure>')
+    scrolled = f'<div class="bench-scroll" tabindex="0" role="group" aria-label="plot">{svg}</div>'
+    return Html(f'<figure class="bench"><figcaption>{html.escape(title)}</figcaption>{scrolled}</figure>')
 
 
 def table(cases: list[dict], which: str) -> Html:
