@@ -71,14 +71,9 @@ def event_times_ms(run, repeats: int = 100, before=lambda: None) -> list[float]:
 
 # --8<-- [start:start]
 def head_start() -> Callable[[], None]:
-    """Some tens of µs of work for the GPU, in little memory."""
-    matrix = torch.randn(512, 512, device="cuda")
-
-    def work():
-        for _ in range(4):
-            matrix @ matrix
-
-    return work
+    """Some tens of µs of work for the GPU, in one launch and little memory."""
+    matrix = torch.randn(1024, 1024, device="cuda")
+    return lambda: matrix @ matrix
 
 
 def small_copy_us() -> tuple[float, float]:
@@ -128,17 +123,18 @@ def matmul_rates() -> tuple[float, float]:
     rates = []
     for make in (torch.randn, torch.zeros):
         a, b = (make(8192, 8192, device="cuda").bfloat16() for _ in range(2))
-        times = event_times_ms(lambda a=a, b=b: a @ b, repeats=60)
-        rates.append(2 * 8192**3 / statistics.median(times[10:]) / 1e9)
+        times = event_times_ms(lambda a=a, b=b: a @ b, repeats=800)
+        hot = statistics.median(times[400:])  # the power limit takes a while to bite
+        rates.append(2 * 8192**3 / hot / 1e9)
     return rates[0], rates[1]
     # --8<-- [end:zeros]
 
 
 # --8<-- [start:cache]
 def copy_rates() -> tuple[float, float]:
-    """TB/s of copying 8 MiB again and again, and with the L2 cache full of
+    """TB/s of copying 16 MiB again and again, and with the L2 cache full of
     something else before each copy."""
-    source = torch.randn(4 << 20, device="cuda").bfloat16()
+    source = torch.randn(8 << 20, device="cuda").bfloat16()
     target = torch.empty_like(source)
     other = torch.zeros(64 << 20, device="cuda")
     warm = event_times_ms(lambda: target.copy_(source), 200, head_start())

@@ -5,6 +5,9 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+pytest.importorskip("mkdocs", reason="pages are built where mkdocs is installed")
+pytest.importorskip("matplotlib", reason="plots are drawn where matplotlib is installed")
+
 from academy import bench
 from academy.bench import figures, hook, overview, pages, plots, store
 from tests.bench import fake
