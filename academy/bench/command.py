@@ -125,7 +125,10 @@ class Session:
                         console.print(f"The time is up; {left:.0f} cases are left: the same command goes on with them.")
                         return 3
                     progress.update(task, description=f"{operation.name} {_label(case)}")
-                    self._measure(operation, case, records[operation.name])
+                    try:
+                        self._measure(operation, case, records[operation.name])
+                    except Exception as error:  # one case that can't be measured must not end the whole run
+                        self.failures.append(f"{operation.name} {_label(case)}: {type(error).__name__}: {error}")
                     progress.advance(task)
                 console.print(table(operation, records[operation.name]))
         for failure in self.failures:

@@ -8,6 +8,7 @@ import pytest
 from academy import device
 from academy.bench import command, store
 from tests.bench.fake import FakeGpu, operation
+from tests.bench.fake import inputs as fake_inputs
 
 
 def session(folder, gpu=None, minutes=None, again=False, **changes):
@@ -83,6 +84,17 @@ def test_a_wrong_kernel_fails_the_run_and_is_named(tmp_path, capsys):
     assert session(tmp_path, ours=lambda x: x * 3).run() == 1
     assert "double 4x8 float32: ours: out: RMS error" in " ".join(capsys.readouterr().out.split())
     assert "ours" not in stored(tmp_path)["cases"][0]["passes"]["forward"]["providers"]
+
+
+def test_a_case_that_cannot_be_measured_does_not_end_the_run(tmp_path, capsys):
+    def inputs(shape, dtype, device):
+        if shape == (4, 8):
+            raise MemoryError("too large")
+        return fake_inputs(shape, dtype, device)
+
+    assert session(tmp_path, inputs=inputs).run() == 1
+    assert [case["shape"] for case in stored(tmp_path)["cases"]] == [[3, 5]]
+    assert "double 4x8 float32: MemoryError: too large" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_missing_peer_is_named_under_the_table(tmp_path, capsys):
