@@ -22,11 +22,12 @@ from academy.formulas.values import DTYPE
 
 @dataclass(frozen=True)
 class Case:
-    """lengths: of dims in turn (the rows come first). scale: factor on what may be any real number."""
+    """lengths: of dims in turn (the rows come first). scale, offset: of what may be any real number."""
 
     name: str
     lengths: tuple[int, ...] = (5, 37, 19, 11, 23, 13)
     scale: float = 1.0
+    offset: float = 0.0
     dtype: str = "float32"
     layout: str = "contiguous"
     upstream: str = "random"
@@ -37,6 +38,7 @@ CASES = (
     Case("odd sizes, NaN between the elements", layout="strided"),
     Case("one element", lengths=(1,), upstream="expanded"),
     Case("values around ±10⁴, upstream gradient with zero strides", scale=1e4, layout="fenced", upstream="expanded"),
+    Case("values around 10⁴ that differ by about 1", offset=1e4),
     Case("bfloat16", dtype="bfloat16", layout="strided"),
     Case("float16", dtype="float16"),
 )
@@ -105,7 +107,7 @@ class _Run:
             spec = self.front.given[key]
             values = spec.draw(lengths, self.generator, batch)
             if spec.domain == "" and values.dim() and name not in self.upstreams:
-                values = values * self.case.scale
+                values = values * self.case.scale + self.case.offset
             inputs[name] = self.place(name, values, spec)
         for name, source in self.comparison.fixed.items():
             value = eval(source, self.names(inputs))

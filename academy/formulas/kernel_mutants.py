@@ -108,7 +108,7 @@ class _Kernel:
             yield from self.visit(statement)
 
     def visit(self, node: ast.AST) -> Iterator[KernelMutant]:
-        if isinstance(node, ast.keyword) and (node.arg in _TUNING or (node.arg == "other" and not self.reduces)):
+        if isinstance(node, ast.keyword) and node.arg in (*_TUNING, "other"):
             return
         rule = getattr(self, "_" + type(node).__name__.lower(), None)
         if rule:
@@ -199,6 +199,7 @@ class _Kernel:
                 yield self.change("drop mask", keyword.value, "None")
             elif keyword.arg == "other" and self.reduces:
                 yield self.change("drop other", keyword.value, "None")
+                yield self.change("other", keyword.value, 'float("nan")')
         for inner in ast.walk(node.args[0]):
             if isinstance(inner, ast.Name) and inner.id in self.pointers:
                 for other in self.pointers:

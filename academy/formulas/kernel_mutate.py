@@ -26,22 +26,20 @@ from academy.formulas.mutate import KERNEL_SHARE, LIST, Score
 from academy.formulas.project import Project, import_source
 from academy.problems import Problem
 
-#: Mutants of one of the classics that are run; elsewhere all are.
-CLASSIC_SAMPLE = 40
+#: Mutants of one file that are run: a fixed sample, spread over functions and kinds of change.
+SAMPLE = 30
 #: Seconds after which a mutant hangs, which counts as caught.
 PATIENCE = 30
 
 
 def score_module(
-    project: Project, path: Path, entries: list[Comparison], workers: int | None = None
+    project: Project, path: Path, entries: list[Comparison], count: int | None = None, workers: int | None = None
 ) -> tuple[Score, list[Problem]]:
-    """Run the mutants of one module against the entries that name it."""
+    """Run `count` mutants (default: `SAMPLE`) of one module against the entries that name it."""
     name, shown = project.module_name(path), str(project.shown(path))
     entries = [entry for entry in entries if entry.module == name]
     source = path.read_text("utf-8")
-    mutants = kernel_mutants.of_source(source)
-    if name.startswith("classics."):
-        mutants = kernel_mutants.sample(mutants, CLASSIC_SAMPLE)
+    mutants = kernel_mutants.sample(kernel_mutants.of_source(source), SAMPLE if count is None else count)
     score = Score(shown, len(mutants))
     if not mutants:
         return score, []
