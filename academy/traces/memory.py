@@ -53,7 +53,9 @@ class FreshMemory(TorchDispatchMode):
 def unwritten(data: np.ndarray | torch.Tensor) -> np.ndarray:
     """Where an array from fresh memory still holds what `FreshMemory` put there."""
     if isinstance(data, torch.Tensor):
-        data = data.detach().reshape(-1).contiguous().view(torch.uint8).numpy().reshape(*data.shape, data.element_size())
+        data = (
+            data.detach().reshape(-1).contiguous().view(torch.uint8).numpy().reshape(*data.shape, data.element_size())
+        )
     else:
         data = np.ascontiguousarray(data).view(np.uint8).reshape(*data.shape, data.itemsize)
     return (data == 0xFF).all(axis=-1)

@@ -281,8 +281,10 @@ class Recorder:
             return value
         if isinstance(value, (tuple, tl.tuple)):
             return tuple(self._value(item) for item in value)
-        if isinstance(value, tl.tensor_descriptor_base):
-            return f"descriptor, block {'×'.join(str(int(size)) for size in value.block_shape)}"
+        if isinstance(value, tl.core.tensor_descriptor_base):
+            address = np.asarray(value.handle.base.data).astype(np.int64).reshape(-1)[:1]
+            argument = self._launch.arguments[int(self._launch.memory.owners(address)[0])]
+            return f"descriptor of {argument.name}, block {'×'.join(str(int(size)) for size in value.block_shape)}"
         return getattr(value, "__name__", None) or (
             str(value) if isinstance(value, tl.dtype) else f"<{type(value).__name__}>"
         )

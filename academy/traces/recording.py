@@ -63,7 +63,7 @@ def _number(item, dtype: np.dtype):
         return int(item)
     if not np.isfinite(item):
         return "nan" if np.isnan(item) else "inf" if item > 0 else "-inf"
-    if item == int(item) and abs(item) < 1e15 and not (item == 0 and np.signbit(item)):
+    if item == int(item) and abs(float(item)) < 1e15 and not (item == 0 and np.signbit(item)):
         return int(item)
     return float(str(item))  # the shortest decimal that reads back as the same value in its dtype
 

@@ -1,0 +1,44 @@
+"""Kernel files made up for a test, recorded in this process."""
+
+import textwrap
+
+import pytest
+
+from academy import device
+
+if not device.INTERPRET:
+    collect_ignore_glob = ["test_*.py"]  # a compiled kernel can't be recorded
+
+PREAMBLE = """
+import torch
+import triton
+import triton.language as tl
+
+"""
+
+
+@pytest.fixture
+def kernel_file(tmp_path):
+    """Write a kernel file: `kernel_file(source)` -> its path. The imports are put in front."""
+    count = iter(range(100))
+
+    def write(source: str, name: str = "", folder=None):
+        path = (folder or tmp_path) / f"{name or f'example_{tmp_path.name}_{next(count)}'.replace('-', '_')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(PREAMBLE + textwrap.dedent(source))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def record(kernel_file):
+    """Record a kernel file: `record(source)` -> (path, Recording)."""
+    from academy.traces import store, worker
+    from academy.traces.recording import Recording
+
+    def run(source: str):
+        path = kernel_file(source)
+        return path, Recording(store.complete(worker.record(path, [path])))
+
+    return run

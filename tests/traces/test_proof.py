@@ -1,0 +1,162 @@
+"""What a recording proves: races, unwritten outputs, reads of unwritten memory, and the bytes that move."""
+
+import pytest
+
+from academy.traces import check_recording
+
+
+def problems(record, source):
+    path, recording = record(source)
+    return [problem.message for problem in check_recording(path, recording, quoted=False)]
+
+
+STORE = """
+@triton.jit
+def store_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    offsets = tl.arange(0, BLOCK)
+{body}
+
+def EXAMPLE():
+    x, y = torch.ones(8), {y}
+    store_kernel[(2,)](x, y, 8, BLOCK=4)
+"""
+
+
+def test_two_programs_storing_one_element_is_a_race(record):
+    found = problems(record, STORE.format(body="    tl.store(y_ptr + pid * 3 + offsets, 1.0)", y="torch.empty(7)"))
+    assert found == [
+        "race in store_kernel: program 0 stores y_ptr[3] (line 11) and program 1 stores it too; on a GPU their order is open"
+    ]
+
+
+def test_reading_what_another_program_stores_is_a_race(record):
+    body = "    x = tl.load(x_ptr + pid * 4 + offsets)\n    tl.store(x_ptr + (1 - pid) * 4 + offsets, x + 1)"
+    (found,) = problems(record, STORE.format(body=body, y="None"))
+    assert "program 0 reads x_ptr[0] (line 11) and program 1 stores it too" in found
+
+
+def test_a_race_through_two_views_of_one_storage(record):
+    source = STORE.format(
+        body="    tl.store(x_ptr + pid * 4 + offsets, 1.0)\n    tl.store(y_ptr + 1 - pid, 2.0)", y="None"
+    )
+    source = source.replace("x, y = torch.ones(8), None", "x = torch.ones(8); y = x[3:5]")
+    (found,) = problems(record, source)
+    assert found.startswith("race in store_kernel") and "[" in found
+
+
+def test_atomics_are_no_race(record):
+    assert problems(record, STORE.format(body="    tl.atomic_add(y_ptr + offsets, 1.0)", y="torch.zeros(4)")) == []
+
+
+def test_an_atomic_beside_a_store_is_a_race(record):
+    body = "    if pid == 0:\n        tl.store(y_ptr + offsets, 1.0)\n    else:\n        tl.atomic_add(y_ptr + offsets, 1.0)"
+    (found,) = problems(record, STORE.format(body=body, y="torch.zeros(4)"))
+    assert "program 0 stores y_ptr[0] (line 12) and program 1 updates it too" in found
+
+
+def test_a_lock_puts_stores_in_order(record):
+    source = STORE.format(
+        body="""
+    while tl.atomic_cas(lock_ptr, 0, 1) == 1:
+        pass
+    tl.store(y_ptr + offsets, tl.load(y_ptr + offsets) + 1.0)
+    tl.atomic_xchg(lock_ptr, 0)
+""",
+        y="torch.zeros(4)",
+    )
+    source = source.replace("y_ptr, n,", "y_ptr, lock_ptr, n,").replace(
+        "y, 8,", "y, torch.zeros(1, dtype=torch.int32), 8,"
+    )
+    assert problems(record, source) == []
+    unlocked = source.replace("    tl.atomic_xchg(lock_ptr, 0)\n", "").replace(
+        "while tl.atomic_cas(lock_ptr, 0, 1) == 1", "while pid < 0"
+    )
+    assert any("race" in message for message in problems(record, unlocked))
+
+
+def test_the_last_program_may_add_up_the_others_sums(record):
+    source = STORE.format(
+        body="""
+    tl.store(x_ptr + pid, 1.0)
+    if tl.atomic_add(count_ptr, 1) == 1:
+        tl.store(y_ptr, tl.load(x_ptr) + tl.load(x_ptr + 1))
+""",
+        y="torch.empty(1)",
+    )
+    source = source.replace("y_ptr, n,", "y_ptr, count_ptr, n,").replace(
+        "y, 8,", "y, torch.zeros(1, dtype=torch.int32), 8,"
+    )
+    assert problems(record, source) == []
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32", "int64"])
+def test_an_output_that_nobody_writes(record, dtype):
+    body = "    tl.store(y_ptr + pid * 4 + offsets, 1, mask=offsets < 3)"
+    found = problems(record, STORE.format(body=body, y=f"torch.empty(2, 4, dtype=torch.{dtype})"))
+    assert found == ["no program of store_kernel writes y_ptr[0, 3] (2 of 8 elements are left out)"]
+
+
+def test_zeros_need_not_be_overwritten(record):
+    body = "    tl.store(y_ptr + pid * 4 + offsets, 1.0, mask=offsets < 3)"
+    assert problems(record, STORE.format(body=body, y="torch.zeros(2, 4)")) == []
+
+
+def test_a_later_launch_may_fill_the_rest(record):
+    source = STORE.format(body="    tl.store(y_ptr + pid * 4 + offsets, 1.0, mask=offsets < n)", y="torch.empty(2, 4)")
+    both = source.replace("BLOCK=4)", "BLOCK=4); store_kernel[(2,)](x, y, 4, BLOCK=4)").replace("y, 8,", "y, 3,")
+    assert problems(record, both) == []
+
+
+def test_reading_memory_that_nobody_wrote(record):
+    body = "    tl.store(y_ptr + pid * 4 + offsets, tl.load(x_ptr + pid * 4 + offsets))"
+    source = STORE.format(body=body, y="torch.empty(8)").replace("torch.ones(8)", "torch.empty(8)")
+    assert "store_kernel reads x_ptr[0], which nobody has written" in problems(record, source)
+
+
+def test_bytes_requested_and_distinct(record):
+    body = "    x = tl.load(x_ptr + offsets) + tl.load(x_ptr + offsets)\n    tl.store(y_ptr + pid * 4 + offsets, x)"
+    _, recording = record(STORE.format(body=body, y="torch.empty(8, dtype=torch.float16)"))
+    assert recording.launches[0]["traffic"] == {
+        "requested_read": 64,
+        "bytes_read": 16,
+        "requested_written": 16,
+        "bytes_written": 16,
+    }
+
+
+COST = """
+@triton.jit
+def half_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets) / 2)
+
+def half_forward(x):
+    scratch, y = torch.empty_like(x), torch.empty_like(x)
+    half_kernel[(1,)](x, scratch, BLOCK=8)
+    half_kernel[(1,)](scratch, y, BLOCK=8)
+    return y
+
+def half_backward(dy):
+    return half_forward(dy)
+
+def EXAMPLE():
+    half_backward(half_forward(torch.ones(8)))
+    half_forward(torch.ones(8))
+    return dict(n=8)
+
+def cost(n):
+    return {passes}
+"""
+
+
+def test_cost_is_compared_with_the_recording(record):
+    right = "dict(bytes_read=4 * n, bytes_written=4 * n, operations=n)"
+    assert problems(record, COST.format(passes=f"dict(forward={right}, backward={right})")) == []
+    wrong = right.replace("bytes_read=4", "bytes_read=8")
+    assert problems(record, COST.format(passes=f"dict(forward={right}, backward={wrong})")) == [
+        "cost() says 64 bytes_read for backward; the recorded run moves 32 distinct ones"
+    ]
+    assert problems(record, COST.format(passes=f"dict(forward={right})")) == ["cost() has no entry for backward"]
+    nothing = COST.format(passes=f"dict(forward={right}, backward={right})").replace("    return dict(n=8)\n", "")
+    assert "EXAMPLE() has to return" in problems(record, nothing)[0]
