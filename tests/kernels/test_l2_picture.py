@@ -1,0 +1,84 @@
+"""The picture of L2 reuse: counted from the order that a kernel's own index function gives, and drawn from that."""
+
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from academy.site import l2_picture
+from annotated_examples.tutorials import matmul_grouped as lesson
+from tests.kernels import harness
+from tests.kernels.harness import Mutant
+
+
+def loads(module, rows, columns, group, programs, blocks_k):
+    return l2_picture.count(module.program_order(rows, columns, group), programs, blocks_k)
+
+
+def check(module):
+    """9 x 9 blocks: a row of nine programs loads 90 blocks, a square of 3 x 3 loads 54."""
+    plain, grouped = loads(module, 9, 9, 1, 9, 9), loads(module, 9, 9, 3, 9, 9)
+    assert (plain.left, plain.right, plain.total) == (9, 81, 90)
+    assert (grouped.left, grouped.right, grouped.total) == (27, 27, 54)
+    order = module.program_order(9, 9, 4)  # 9 rows in groups of 4: the last group has one row
+    assert sorted(order) == [(m, n) for m in range(9) for n in range(9)]
+
+
+def test_the_numbers_of_the_lesson():
+    check(lesson)
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    harness.mutant_parameters(
+        [
+            Mutant("last group divided by GROUP_M", "tl.minimum(num_pid_m - first_pid_m, GROUP_M)", "GROUP_M"),
+            Mutant("rows and columns stored in each other's place", "2 * pid, pid_m)", "2 * pid, pid_n)"),
+            Mutant("no groups", "num_pid_in_group = GROUP_M * num_pid_n", "num_pid_in_group = num_pid_n"),
+        ]
+    ),
+)
+def test_mutant_is_caught(mutant, tmp_path):
+    harness.assert_caught(lesson, mutant, check, tmp_path)
+
+
+def test_group_of_one_is_row_by_row():
+    assert lesson.program_order(3, 4, 1) == [(m, n) for m in range(3) for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "group", "programs", "blocks_k"), [(9, 9, 3, 9, 9), (5, 8, 4, 11, 3), (1, 1, 8, 1, 1)]
+)
+def test_the_drawing_shows_what_was_counted(rows, columns, group, programs, blocks_k):
+    order = lesson.program_order(rows, columns, group)
+    counted = l2_picture.count(order, programs, blocks_k)
+    drawing = ElementTree.fromstring(l2_picture.draw(order, programs, blocks_k, "Grouped <order>"))
+    space = "{http://www.w3.org/2000/svg}"
+    squares = drawing.findall(f"{space}rect")
+    assert len(squares) == rows * blocks_k + blocks_k * columns + rows * columns
+    filled = [square.get("fill") for square in squares]
+    assert sum("loaded" in fill for fill in filled) == counted.total
+    assert sum("computed" in fill for fill in filled) == programs
+    texts = [text.text for text in drawing.findall(f"{space}text")]
+    assert "Grouped <order>" in texts and f"{counted.left} + {counted.right} = {counted.total} blocks loaded" in texts
+    assert [int(text) for text in texts if text.isdigit()] == [
+        order.index((m, n)) for m in range(rows) for n in range(columns)
+    ]
+    width, height = (float(v) for v in drawing.get("viewBox").split()[2:])
+    for square in squares:
+        assert 0 <= float(square.get("x")) <= width - l2_picture.SIDE
+        assert 0 <= float(square.get("y")) <= height - l2_picture.SIDE
+
+
+def test_colours_follow_the_page():
+    drawing = l2_picture.draw(lesson.program_order(2, 2, 1), 2, 2, "Row by row")
+    assert 'fill="currentColor"' in drawing and "var(--l2-loaded" in drawing and "#000" not in drawing
+
+
+def test_bad_arguments():
+    order = lesson.program_order(2, 2, 1)
+    with pytest.raises(ValueError, match="programs must be between 1 and 4"):
+        l2_picture.count(order, 5, 2)
+    with pytest.raises(ValueError, match="blocks_k must be at least 1"):
+        l2_picture.count(order, 2, 0)
+    with pytest.raises(ValueError, match="names a block twice"):
+        l2_picture.count(order * 2, 2, 2)
