@@ -1,4 +1,4 @@
-"""MkDocs hook: what the Markdown extension can't reach. The site also builds without it, with fewer comforts.
+"""MkDocs hook: what the Markdown extension can't reach.
 
 - publishes the kernel files (for download) and the style sheets, scripts and fonts of academy's parts;
 - "edit this page" leads to the kernel or derivation, not to its stub; title and description come from there too;

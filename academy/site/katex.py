@@ -48,7 +48,7 @@ def _version() -> str:
 
 @cache
 def _store() -> sqlite3.Connection:
-    path = Path(".cache/site/katex.sqlite")
+    path = Path(__file__).resolve().parents[2] / ".cache/site/katex.sqlite"
     path.parent.mkdir(parents=True, exist_ok=True)
     store = sqlite3.connect(path, timeout=30, check_same_thread=False)
     store.execute("PRAGMA journal_mode = WAL")

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 from functools import cache
+from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 log = logging.getLogger("mkdocs.academy.site")
 
 
 def recorded_run(path: str) -> str:
     """The viewer of a kernel file's recorded run, for the Run side of the switch: `academy.traces.panel(path)`."""
-    panel = _find("academy.traces", "panel")
+    panel = _find("academy.traces", "panel") if (ROOT / path).is_file() else None  # recordings are of this project
     return (panel(path) or "") if panel else ""
 
 

@@ -1,0 +1,36 @@
+"""The site is built once for all tests of this folder, as a reader builds it: strictly, in a process of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.site.browser import CHROMIUM, Browser, served
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory) -> Path:
+    """The folder of the built site."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def address(site):
+    with served(site) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    if not CHROMIUM:
+        pytest.skip("needs Chromium, which is not installed")
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()

@@ -1,0 +1,279 @@
+"""What the Markdown extension makes of directives, and the mistakes that it reports by file and line."""
+
+import logging
+import re
+import subprocess
+import sys
+
+import markdown
+import pytest
+
+from academy.site import katex, lint
+
+DERIVATION = r"""---
+title: Doubling
+description: Twice is a sum.
+---
+# Doubling
+
+$$y := 2 x \tag{D}$$
+
+Its slope is constant.
+
+$$\frac{\partial y}{\partial x} = 2 \tag{D-x}$$
+"""
+KERNEL = r'''r"""
+# Doubling a number
+
+[[eq: D]]
+
+By [[tag: D-x]] the slope is two, and `x` stays as it is.
+"""
+
+import torch
+
+
+# ## The kernel
+#
+# Twice, as [[tag: D]] says. Here `pid=3: y = [2, 4]`.
+def double(
+    x_ptr,
+    y_ptr,
+    n,
+):
+    """Twice `x`.
+
+    Args:
+        x_ptr: the numbers.
+        n: how many.
+    """
+    # See [the derivation](../../backprop_math/doubling.md#D-x).
+    return 2 * x
+
+
+# An interlude about $x^2$.
+
+z = 1
+'''
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A small project: a kernel, its derivation and their stubs."""
+    for name, text in {
+        "annotated_examples/group/doubling.py": KERNEL,
+        "backprop_math/doubling.md": DERIVATION,
+        "docs/kernels/group/doubling.md": "[[kernel: annotated_examples/group/doubling.py]]\n",
+        "docs/derivations/doubling.md": "[[derivation: backprop_math/doubling.md]]\n",
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+@pytest.fixture
+def convert(project, caplog):
+    def run(text: str) -> tuple[str, list[str]]:
+        caplog.clear()
+        settings = {"academy.site": {"root": str(project), "repo_url": "https://example.org/repo"}}
+        settings["pymdownx.arithmatex"] = {"generic": True}
+        extensions = ["toc", "tables", "attr_list", "def_list", "pymdownx.superfences", *settings]
+        with caplog.at_level(logging.WARNING):
+            html = markdown.markdown(text, extensions=extensions, extension_configs=settings)
+        return html, [record.getMessage() for record in caplog.records]
+
+    return run
+
+
+KERNEL_FILE = "annotated_examples/group/doubling.py"
+KERNEL_PAGE = "[[kernel: annotated_examples/group/doubling.py]]"
+DERIVATION_PAGE = "[[derivation: backprop_math/doubling.md]]"
+
+
+def test_a_kernel_page_has_notes_code_and_an_anchor_for_every_line(convert):
+    html, problems = convert(KERNEL_PAGE)
+    assert problems == []
+    anchors = re.findall(r'id="L(\d+)"', html)
+    assert len(anchors) == len(set(anchors))
+    silent = {1, 8, 10, 11, 13, 27, 28, 30}  # quotes of the docstring, blank lines
+    shown = {n for n, line in enumerate(KERNEL.split("\n"), 1) if line.strip() and '"""' not in line}
+    assert shown - silent <= {int(n) for n in anchors}
+    for text in ("Doubling a number", "Twice, as", "the numbers.", "An interlude about"):
+        assert text in html
+    assert '<h2 id="the-kernel">' in html and 'class="k-row k-wide k-heading"' in html
+    assert 'id="double"' in html
+
+
+def test_code_is_the_file_without_its_notes(convert):
+    html, _ = convert(KERNEL_PAGE)
+    lines = re.findall(r'<span class="k-l(?: k-jump)?" id="L\d+">.*?<span class="k-c">(.*?)\n</span>', html, re.S)
+    plain = [re.sub(r"<[^>]+>", "", line) for line in lines]
+    assert [line for line in plain if line] == [
+        "import torch",
+        "def double(",
+        "    x_ptr,",
+        "    y_ptr,",
+        "    n,",
+        "):",
+        "    return 2 * x",
+        "z = 1",
+    ]
+
+
+def test_a_claim_carries_its_parts(convert):
+    html, _ = convert(KERNEL_PAGE)
+    claim = re.search(r'<code class="k-claim"[^>]*>', html)[0]
+    for part in ('data-where="pid=3"', 'data-name="y"', 'data-value="[2, 4]"', 'data-line="15"'):
+        assert part in claim
+
+
+def test_equations_and_kernel_lines_link_to_each_other(convert):
+    kernel, _ = convert(KERNEL_PAGE)
+    assert '<a class="eq-tag" href="/derivations/doubling.md#D"' in kernel
+    assert '<a class="eq-ref" href="/derivations/doubling.md#D-x">(D-x)</a>' in kernel
+    assert 'href="/derivations/doubling.md#D-x">the derivation' in kernel
+    derivation, problems = convert(DERIVATION_PAGE)
+    assert problems == []
+    assert '<div class="eq" id="D">' in derivation
+    for line in (4, 14):
+        assert f'<a href="/kernels/group/doubling.md#L{line}">{line}</a>' in derivation
+    assert '<a href="/kernels/group/doubling.md#L6">6</a>' in derivation
+
+
+def test_formulas_are_set_without_a_script_and_with_mathml(convert):
+    html, _ = convert(DERIVATION_PAGE)
+    assert "<math" in html and 'class="katex-html"' in html and "tag{" not in html.replace("\\tag{", "", 0)
+    assert "<script" not in html
+
+
+def test_a_heading_with_maths_has_a_plain_name(convert):
+    html, problems = convert(r"## The gradient $\nabla_x$")
+    assert problems == []
+    assert '<h2 id="the-gradient-x">' in html or '<h2 id="the-gradient-∇x">' in html
+
+
+def test_a_function_is_quoted_without_its_notes(convert):
+    html, problems = convert("[[code: annotated_examples/group/doubling.py double]]")
+    text = re.sub(r"<[^>]+>", "", html)
+    assert problems == []
+    assert "return 2 * x" in text and "Twice" not in text and "See [" not in text
+
+
+def test_lists_of_pages_are_made_from_the_files(convert):
+    html, problems = convert("[[kernels]]\n\n[[derivations]]")
+    assert problems == []
+    assert 'href="/kernels/group/doubling.md"' in html and "Doubling a number" in html
+    assert 'href="/derivations/doubling.md"' in html and "Twice is a sum." in html
+
+
+def test_directives_in_fences_are_left_alone(convert):
+    html, problems = convert("```\n[[eq: NONE]]\n[[kernel: none.py]]\n```\n\nand `[[tag: NONE]]`")
+    assert problems == []
+    assert html.count("NONE") == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        (
+            "annotated_examples/group/doubling.py",
+            "[[eq: D]]",
+            "[[eq: E]]",
+            r"doubling.py:4: no derivation prints \tag{E}",
+        ),
+        (
+            "annotated_examples/group/doubling.py",
+            "[[tag: D-x]]",
+            "[[tag: D-y]]",
+            r"doubling.py:6: no derivation prints",
+        ),
+        (
+            "annotated_examples/group/doubling.py",
+            "doubling.md#D-x",
+            "halving.md",
+            "doubling.py:26: link to backprop_math",
+        ),
+        (KERNEL_FILE, "$x^2$", "$x^{2$", "doubling.py:30: KaTeX cannot set this formula"),
+        (
+            "annotated_examples/group/doubling.py",
+            "is two, and",
+            "is two\n- and",
+            "doubling.py:7: a list needs a blank line",
+        ),
+        (
+            "annotated_examples/group/doubling.py",
+            '"""Twice',
+            '"""$\\alpha$',
+            "doubling.py:20: this docstring has a backslash",
+        ),
+        (
+            "annotated_examples/group/doubling.py",
+            "`x` stays",
+            "[[bench: no/such]]",
+            "doubling.py:6: no committed result",
+        ),
+        (
+            "annotated_examples/group/doubling.py",
+            "# An interlude",
+            "# <div>\n# An interlude",
+            "this note swallows what follows",
+        ),
+        ("backprop_math/doubling.md", "2 x", r"2 \nosuch", r"doubling.md:7: KaTeX cannot set this formula"),
+        ("backprop_math/doubling.md", "constant.", "constant:\n* yes", "doubling.md:10: a list needs a blank line"),
+        ("backprop_math/doubling.md", "constant.", "[constant](no.md).", "doubling.md:9: link to backprop_math/no.md"),
+    ],
+)
+def test_a_mistake_is_reported_by_file_and_line(project, convert, file, old, new, message):
+    path = project / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+    _, problems = convert(KERNEL_PAGE if file.endswith(".py") else DERIVATION_PAGE)
+    assert any(message in problem for problem in problems), problems
+
+
+def test_a_missing_file_is_reported(convert):
+    _, problems = convert("[[kernel: annotated_examples/group/none.py]]")
+    assert any("does not exist" in problem for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("words\n- item", [2]),
+        ("words\n1. item", [2]),
+        ("words\n\n- item\n- item\n  more\n- item", []),
+        ("# heading\n- item", []),
+        ("$$\na\n- b\n$$", []),
+        ("```\nwords\n- item\n```", []),
+        ("| a |\n|---|\n- item", []),
+        ("a product\n3.5 times", []),
+    ],
+)
+def test_lists_after_text(text, expected):
+    assert [line for line, _ in lint.lists_after_text(enumerate(text.split("\n"), 1))] == expected
+
+
+def test_katex_refuses_bad_tex():
+    with pytest.raises(katex.TexError, match="KaTeX parse error"):
+        katex.render(r"\frac{1")
+    with pytest.raises(katex.TexError):
+        katex.render(r"\notacommand")
+    assert katex.plain(r"\nabla_x") == "∇x"
+
+
+def test_a_strict_build_fails_on_a_bad_formula(project):
+    (project / "docs/kernels/group/doubling.md").unlink()  # its download needs the hook
+    (project / "docs/index.md").write_text("# Home\n\n$\\frac{1$\n")
+    (project / "mkdocs.yml").write_text(
+        "site_name: x\ntheme: {name: material}\nplugins: []\nmarkdown_extensions:\n"
+        "  - pymdownx.arithmatex: {generic: true}\n  - academy.site: {repo_url: https://example.org}\n"
+        "validation: {links: {absolute_links: relative_to_docs}}\n"
+    )
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict"]
+    result = subprocess.run(command, cwd=project, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "docs/index.md:3: KaTeX cannot set this formula" in result.stderr
+    (project / "docs/index.md").write_text("# Home\n\n$\\frac{1}{2}$\n")
+    result = subprocess.run(command, cwd=project, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
