@@ -9,6 +9,7 @@ import tokenize
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -275,8 +276,13 @@ def _plain(value):
 # ---- literals -------------------------------------------------------------------------------------------------------
 
 
+class _Number(NamedTuple):
+    value: Decimal
+    whole: bool  # written without a point or an exponent
+
+
 def _literal(source: str):
-    """Nested lists of `Decimal`, bool, float (inf) and Ellipsis. Raises ValueError for anything else."""
+    """Nested lists of `_Number`, bool, float (inf) and Ellipsis. Raises ValueError for anything else."""
     tree = ast.parse(source.strip().replace("…", "..."), mode="eval").body
     text = source.strip().replace("…", "...")
 
@@ -285,6 +291,8 @@ def _literal(source: str):
             return [convert(item) for item in node.elts]
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
             inner = convert(node.operand)
+            if isinstance(inner, _Number):
+                return inner._replace(value=-inner.value) if isinstance(node.op, ast.USub) else inner
             return -inner if isinstance(node.op, ast.USub) else inner
         if isinstance(node, ast.Name) and node.id == "inf":
             return float("inf")
@@ -293,10 +301,10 @@ def _literal(source: str):
         if isinstance(node, ast.Constant) and (node.value is Ellipsis or isinstance(node.value, bool)):
             return node.value
         if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-            number = Decimal(ast.get_source_segment(text, node).replace("_", ""))
-            if number == 0 and "e" in ast.get_source_segment(text, node).lower():
+            digits = ast.get_source_segment(text, node).replace("_", "")
+            if Decimal(digits) == 0 and "e" in digits.lower():
                 raise ValueError("write 0 without an exponent")
-            return number
+            return _Number(Decimal(digits), whole=digits.isdigit())
         raise ValueError("the right side has to be a number or a list of numbers")
 
     return convert(tree)
@@ -334,11 +342,10 @@ def _same(got, want) -> bool:
         return bool(got) is want and got in (0, 1)
     value = float(got)
     if isinstance(want, float) or not np.isfinite(value):
-        return value == float(want)
-    exponent = want.as_tuple().exponent
-    if exponent == 0:
-        return Decimal(int(got)) == want if value == int(value) else False
-    return Decimal(value).quantize(Decimal(1).scaleb(exponent)) == want
+        return isinstance(want, float) and value == want
+    if want.whole:
+        return value == int(value) and int(got) == want.value
+    return Decimal(value).quantize(Decimal(1).scaleb(want.value.as_tuple().exponent)) == want.value
 
 
 def _text(value) -> str:

@@ -68,8 +68,8 @@ def shorten(path: str | Path) -> str:
 
 
 def statement_lines(path: Path) -> list[int]:
-    """The line of every statement and function, in an order that only code can change."""
-    return [node.lineno for node in ast.walk(_tree(path.read_text())) if isinstance(node, ast.stmt)]
+    """The line of every statement and function but docstrings, in an order that only code can change."""
+    return [node.lineno for node in ast.walk(_code_tree(path.read_text())) if isinstance(node, ast.stmt)]
 
 
 @lru_cache(maxsize=256)
@@ -89,19 +89,20 @@ def _imported(path: Path) -> list[Path]:
 
 
 @lru_cache(maxsize=256)
-def _code(text: str) -> str:
-    """The code without comments, docstrings and positions."""
+def _code_tree(text: str) -> ast.Module:
+    """The syntax tree without docstrings."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
-        if (
-            isinstance(body, list)
-            and body
-            and isinstance(body[0], ast.Expr)
-            and isinstance(body[0].value, ast.Constant)
-        ):
-            body[0].value.value = ""
-    return ast.dump(tree)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+            del body[0]
+    return tree
+
+
+@lru_cache(maxsize=256)
+def _code(text: str) -> str:
+    """The code without comments, docstrings and positions."""
+    return ast.dump(_code_tree(text))
 
 
 def _key(path: Path) -> str:

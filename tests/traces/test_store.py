@@ -1,0 +1,95 @@
+"""Recordings are kept by content: comments cost nothing, code does; a crash is named; nothing half-written is read."""
+
+import os
+
+import pytest
+
+from academy.traces import quotes, store
+
+SOURCE = """
+@triton.jit
+def one_kernel(x_ptr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    tl.store(x_ptr + offsets, {value})
+
+def EXAMPLE():
+    one_kernel[(1,)](torch.zeros(4), BLOCK=4)
+"""
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "CACHE", tmp_path / "cache")
+    runs = []
+    original = store._run_worker
+    monkeypatch.setattr(store, "_run_worker", lambda jobs: runs.append(len(jobs)) or original(jobs))
+    return runs
+
+
+def test_one_process_for_all_and_nothing_twice(cache, kernel_file):
+    files = [kernel_file(SOURCE.format(value=value)) for value in (1.0, 2.0)]
+    recordings = store.load(files)
+    assert cache == [2] and all(recordings[path].data["error"] is None for path in files)
+    store.load(files)
+    assert cache == [2]
+
+
+def test_a_comment_is_free_and_moves_the_lines(cache, kernel_file):
+    path = kernel_file(SOURCE.format(value=1.0))
+    before = store.load([path])[path]
+    text = path.read_text().replace(
+        "    offsets =", "    # two lines more:\n    # `pid=0: offsets = [0, 1, 2, 3]`\n    offsets ="
+    )
+    path.write_text('"""A docstring."""\n' + text.lstrip())
+    after = store.load([path])[path]
+    assert cache == [1]
+    lines = {step.line: step for step in after.steps(after.launches[0], (0, 0, 0))}
+    store_line = next(i for i, line in enumerate(path.read_text().split("\n"), 1) if "tl.store" in line)
+    assert lines[store_line].accesses and len(lines) == len(before.steps(before.launches[0], (0, 0, 0)))
+    assert quotes.check(path, path.name, after) == []
+
+
+def test_code_is_recorded_again_and_the_old_recording_removed(cache, kernel_file):
+    path = kernel_file(SOURCE.format(value=1.0))
+    store.load([path])
+    path.write_text(path.read_text().replace("1.0", "2.0"))
+    recording = store.load([path])[path]
+    assert cache == [1, 1] and len(list(store.CACHE.glob("*.json.gz"))) == 1
+    assert recording.value(recording.launches[0]["tensors"][0]["after"]).tolist() == [2.0] * 4
+
+
+def test_what_a_file_builds_on_counts(monkeypatch, tmp_path):
+    monkeypatch.setattr(store, "ROOT", tmp_path)
+    monkeypatch.setattr(store, "_MACHINERY", [])
+    folder = tmp_path / "annotated_examples"
+    folder.mkdir()
+    (folder / "base.py").write_text("x = 1  # one\n")
+    (folder / "user.py").write_text("from annotated_examples import base\n")
+    assert store.built_on(folder / "user.py") == [folder / "user.py", folder / "base.py"]
+    first = store._key(folder / "user.py")
+    (folder / "base.py").write_text("x = 1  # two\n")
+    assert store._key(folder / "user.py") == first
+    (folder / "base.py").write_text("x = 2\n")
+    assert store._key(folder / "user.py") != first
+
+
+def test_a_crash_is_named_and_the_others_are_recorded(cache, kernel_file):
+    crash = kernel_file("import os\ndef EXAMPLE():\n    os.abort()\n")
+    good = kernel_file(SOURCE.format(value=1.0))
+    recordings = store.load([crash, good])
+    assert "the recording process ended with status -6" in recordings[crash].data["error"]["message"]
+    assert recordings[good].data["error"] is None
+    assert not store.is_cached(crash) and store.is_cached(good)
+
+
+def test_reader_never_sees_half_a_file(tmp_path):
+    out = tmp_path / "a.json.gz"
+    store.write(out, {"error": None})
+    assert os.listdir(tmp_path) == ["a.json.gz"]
+
+
+def test_paths_in_a_recording_are_relative(cache):
+    path = store.ROOT / "annotated_examples/tutorials/vector_add.py"
+    data = store.load([path])[path].data
+    assert list(data["files"]) == ["annotated_examples/tutorials/vector_add.py"]
+    assert str(store.ROOT) not in str(data)
