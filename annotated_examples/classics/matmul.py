@@ -80,7 +80,7 @@ def matmul_reference(a, b, activation=None):
 #
 # Programs 0 to 8 now need three rows of blocks of `a` and three columns of blocks of `b`. In the plain order the
 # first nine need three rows and every column, however many there are. The [grouped
-# tutorial](../tutorials/matmul_grouped.md) counts the loads and draws them.
+# tutorial](../tutorials/matmul_grouped.py) counts the loads and draws them.
 @triton.jit
 def block_of_program(pid, num_pid_m, num_pid_n, GROUP_M: tl.constexpr):
     # A full group is `num_pid_in_group = 12` programs, so program 14 is in the group `pid=14: group_id = 1`, which
@@ -308,7 +308,7 @@ def matmul_descriptor_kernel(
 # [[tag: MM-leaky-Z]], [[tag: MM-gelu-Z]], [[tag: MM-silu-Z]]). Both gradient products need all of it, so it is
 # computed once and kept. Fusing it into their loads would compute it once for every block that reads it, and a block
 # that has to be changed on its way can't go straight from the TMA to the tensor cores. The [grouped
-# tutorial](../tutorials/matmul_grouped.md) does fuse it, and measures.
+# tutorial](../tutorials/matmul_grouped.py) does fuse it, and measures.
 @triton.jit
 def activation_backward_kernel(
     dc_ptr,

@@ -7,7 +7,7 @@ Multiply a matrix `x` of shape (M, K) by a matrix `y` of shape (K, N):
 
 This lesson builds the product block by block, and pays attention to three things: how a program finds the addresses
 of a two-dimensional block, how it walks along K, and what happens at the edges. It is the first step of a road; the
-[next one](matmul_grouped.md) reorders the programs and adds the gradients.
+[next one](matmul_grouped.py) reorders the programs and adds the gradients.
 
 **What it costs.** Each number of the product takes K multiplications and K additions, `2 · M · N · K` operations in
 all. Read naively, each of them would also fetch its own two inputs. A program that computes a block of `BLOCK_M` x

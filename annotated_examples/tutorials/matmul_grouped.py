@@ -2,7 +2,7 @@ r"""
 # Matrix multiplication, grouped and differentiable
 
 The second step of the road. The product of `x` (M, K) and `y` (K, N) is the same as in the
-[first](matmul_blocked.md),
+[first](matmul_blocked.py),
 
 [[eq: MM-Z]]
 
