@@ -229,7 +229,8 @@ def as_rows(*tensors):
     if all([t.is_contiguous() for t in tensors]):
         return 1, tensors[0].numel(), tensors, [0] * len(tensors)
     width = tensors[0].shape[-1]
-    tensors = [(t if t.stride(-1) == 1 else t.contiguous()).reshape(-1, width) for t in tensors]
+    tensors = [t if t.stride(-1) == 1 else t.contiguous() for t in tensors]
+    tensors = [t if t.dim() == 2 else t.reshape(-1, width) for t in tensors]
     return tensors[0].shape[0], width, tensors, [t.stride(0) for t in tensors]
 
 
@@ -243,7 +244,8 @@ def grid_and_block(rows, n_cols, BLOCK):
             BLOCK //= 2
     else:
         checks.power_of_two(BLOCK=BLOCK)
-    return (rows * triton.cdiv(n_cols, BLOCK),), BLOCK
+    blocks_per_row = (n_cols + BLOCK - 1) // BLOCK
+    return (rows * blocks_per_row,), BLOCK
 
 
 # ## The launchers

@@ -13,7 +13,7 @@ MUTANTS = [
     Mutant("row stride of up ignored", "row * stride_up", "row * n_cols", count=2),
     Mutant("row stride of the upstream gradient ignored", "row * stride_dout", "row * n_cols"),
     Mutant("row stride of the packed gradient ignored", "row * stride_grad", "row * n_cols", count=2),
-    Mutant("column stride ignored", "(t if t.stride(-1) == 1 else t.contiguous())", "t"),
+    Mutant("column stride ignored", "t if t.stride(-1) == 1 else t.contiguous()", "t"),
     Mutant(
         "backward overwrites the gate",
         "dgate = torch.empty_like(gate, memory_format=torch.contiguous_format)",
@@ -46,7 +46,7 @@ MUTANTS = [
     Mutant("gradient of the gate without up", "dgate = dactivation * slope", "dgate = dout * slope"),
     Mutant("gradient of up without the gate", "dup = dout * activation", "dup = dout * sigmoid"),
     Mutant("no overflow in float16", "dactivation = dactivation.to(tl.float16).to(tl.float32)", "pass"),
-    Mutant("grid drops the tail", "rows * triton.cdiv(n_cols, BLOCK)", "rows * max(n_cols // BLOCK, 1)"),
+    Mutant("grid drops the tail", "(n_cols + BLOCK - 1) // BLOCK", "max(n_cols // BLOCK, 1)"),
     Mutant("every program does the first block", "(pid % blocks_per_row)", "(pid % 1)", count=2),
     Mutant("mask off by one", "mask = cols < n_cols", "mask = cols < n_cols - 1", count=2),
     Mutant("no mask on the store", "out, mask=mask)", "out)"),
