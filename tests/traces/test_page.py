@@ -1,0 +1,108 @@
+"""What a page shows of a recorded run: the data's size and content, the start state without JavaScript."""
+
+import gzip
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from academy.traces import page, store
+
+FILES = store.kernel_files()
+STATIC = page.STATIC
+
+
+@pytest.fixture(scope="module")
+def recordings():
+    return store.load(FILES)
+
+
+@pytest.fixture(params=FILES, ids=lambda path: path.stem)
+def kernel(request, recordings):
+    return request.param, recordings[request.param]
+
+
+def test_data_is_small(kernel):
+    path, _ = kernel
+    script = page.script(store.shorten(path))
+    size = len(gzip.compress(script.encode()))
+    assert size <= page.MAX_BYTES, f"{size} bytes compressed: use fewer programs or smaller tensors in EXAMPLE"
+
+
+def test_viewer_is_small():
+    assert len(gzip.compress((STATIC / "viewer.js").read_bytes())) < 12_000
+    assert len(gzip.compress((STATIC / "viewer.css").read_bytes())) < 5_000
+
+
+def test_data_says_what_the_recording_says(kernel):
+    path, recording = kernel
+    script = page.script(store.shorten(path))
+    name, data = re.fullmatch(r'academyRun\("([\w.]+)",(.*)\)', script, re.S).groups()
+    assert name == page.data_name(store.shorten(path))
+    data = json.loads(data)
+    assert [launch["kernel"] for launch in data["launches"]] == [launch["kernel"] for launch in recording.launches]
+    for entry, number in zip(data["pool"], range(len(data["pool"]))):
+        value = recording.value(number)
+        if entry["t"] in ("tuple", "text") or value is None:
+            continue
+        value = getattr(value, "offsets", value)
+        shown = np.array([float(x) for x in entry["d"]], dtype=float).reshape(entry["s"])
+        np.testing.assert_allclose(shown, np.asarray(value, dtype=float), rtol=1e-4)
+    lines = path.read_text().split("\n")
+    for function, line, *_ in data["places"]:
+        assert 0 <= line <= len(lines), function
+
+
+def test_every_claim_has_its_moment(kernel):
+    path, recording = kernel
+    data = page.viewer_data(path, recording)
+    for _, launch, pid, step in data["claims"]:
+        programs = {tuple(p): rows for p, rows in data["launches"][launch]["programs"]}
+        assert 0 <= step < len(programs[tuple(pid)])
+
+
+class Tags(HTMLParser):
+    """Checks that what is opened is closed."""
+
+    VOID = {"meta", "input", "br", "link"}
+
+    def __init__(self):
+        super().__init__()
+        self.stack, self.wrong = [], []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in self.VOID:
+            self.stack.append(tag)
+
+    def handle_endtag(self, tag):
+        if not self.stack or self.stack.pop() != tag:
+            self.wrong.append(tag)
+
+
+def test_static_start_state(kernel):
+    path, recording = kernel
+    html = page.panel(store.shorten(path))
+    tags = Tags()
+    tags.feed(html)
+    assert not tags.stack and not tags.wrong
+    assert f"<code>{recording.launches[0]['kernel']}</code>" in html
+    assert re.search(r'<a href="#L\d+">\d+</a>', html) and html.count("<tr>") > 3
+    assert "<script" not in html and "undefined" not in html.replace("the others undefined", "")
+
+
+def test_program_that_the_prose_follows_comes_first():
+    html = page.panel("annotated_examples/tutorials/vector_add.py")
+    assert "This is program 0, line by line" in html
+    assert "3 programs" in html
+
+
+def test_no_panel_without_a_run():
+    assert page.panel("annotated_examples/__init__.py") == ""
+    assert page.script("annotated_examples/__init__.py") == ""
+
+
+def test_no_panel_without_triton(monkeypatch):
+    monkeypatch.setattr(page.importlib.util, "find_spec", lambda name: None)
+    assert page.panel("annotated_examples/tutorials/vector_add.py") == ""

@@ -1,0 +1,193 @@
+"""The viewer in a real browser: programs, steps, iterations, deep links, phone, dark, keyboard, accessibility."""
+
+from pathlib import Path
+
+import pytest
+
+from academy.traces import page, store
+from tests.site.browser import CHROMIUM, Browser
+
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="needs Chromium, which is not installed")
+ROOT = Path(__file__).parents[2]
+AXE = ROOT / "node_modules/axe-core/axe.min.js"
+FILES = {path.stem: path for path in store.kernel_files()}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """Address of the self-contained page of a kernel."""
+    folder = tmp_path_factory.mktemp("pages")
+
+    def address(name: str, fragment: str = "") -> str:
+        out = folder / f"{name}.html"
+        if not out.exists():
+            path = FILES[name]
+            out.write_text(page.standalone(path, store.load([path])[path]))
+        return f"{out.as_uri()}{fragment}"
+
+    return address
+
+
+@pytest.fixture
+def matmul(browser, pages):
+    open_page(browser, pages("matmul"))
+    return browser
+
+
+def open_page(browser, address, **window):
+    browser.open("about:blank")  # a change of the fragment alone would not load the page again
+    browser.errors.clear(), browser.requests.clear()
+    browser.open(address, **window)
+    browser.wait("document.querySelector('.t-stepper') !== null")
+
+
+def pressed(browser):
+    return browser.run("document.querySelector('.t-programs [aria-pressed=true]').textContent")
+
+
+def title(browser):
+    return browser.run("document.querySelector('.t-title').textContent")
+
+
+def click(browser, selector):
+    browser.run(f"document.querySelector({selector!r}).click()")
+
+
+def key(browser, name, modifiers=0):
+    codes = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Enter": 13}
+    for kind in ("keyDown", "keyUp"):
+        browser.call(
+            "Input.dispatchKeyEvent", type=kind, key=name, windowsVirtualKeyCode=codes[name], modifiers=modifiers
+        )
+
+
+def line_of(name, text):
+    return next(i for i, line in enumerate(FILES[name].read_text().split("\n"), 1) if text in line)
+
+
+def beside(browser, line):
+    return browser.run(f"document.querySelector('#L{line} .t-val')?.textContent ?? ''")
+
+
+def test_programs_can_be_picked(matmul):
+    line = line_of("matmul", "pid_in_group = pid %")
+    click(matmul, "[data-t-key=p14]")
+    assert pressed(matmul) == "14"
+    assert beside(matmul, line) == "pid_in_group 2"
+    click(matmul, "[data-t-key=p29]")
+    assert beside(matmul, line) == "pid_in_group 5"
+    assert matmul.run("location.hash").startswith("#pid=29&line=")
+    assert not matmul.errors
+
+
+def test_steps_and_rounds(matmul):
+    load = line_of("matmul", "a = tl.load(a_ptrs")
+    matmul.run(f"location.hash = '#pid=29&line={load}&k=0'")
+    matmul.wait(f"document.querySelector('.t-title').textContent === 'After line {load}, k = 0'")
+    first = beside(matmul, load)
+    assert first.startswith("a [[") and "reads 4 in a_ptr" in first
+    key(matmul, "ArrowRight", modifiers=8)
+    assert title(matmul) == f"After line {load}, k = 1" and beside(matmul, load) != first
+    key(matmul, "ArrowLeft", modifiers=8)
+    assert beside(matmul, load) == first
+    key(matmul, "ArrowRight")
+    assert title(matmul) == f"After line {load + 1}, k = 0"
+    click(matmul, "[data-t-key=back]")
+    assert title(matmul) == f"After line {load}, k = 0"
+    click(matmul, f"#L{load + 1} .k-c")
+    assert title(matmul) == f"After line {load + 1}, k = 0"
+
+
+def test_memory_shows_what_is_read_and_written(matmul):
+    load = line_of("matmul", "a = tl.load(a_ptrs")
+    matmul.run(f"location.hash = '#pid=29&line={load}&k=1'")
+    matmul.wait("document.querySelectorAll('.t-memory td.t-r').length === 4")
+    found = "[...document.querySelectorAll('.t-memory td.t-r')].map(cell => cell.title.split(']')[0] + ']')"
+    assert matmul.run(found) == ["[14, 2]", "[14, 3]", "[15, 2]", "[15, 3]"]
+    assert matmul.run("document.querySelectorAll('.t-memory td.t-r0').length") == 8  # both inputs' blocks of round 0
+    status = matmul.run("document.querySelector('[role=status]').textContent")
+    assert status.startswith(f"Program 29, After line {load}, k = 1") and "reads 4 in a_ptr" in status
+
+
+def test_whole_launch_shows_order_and_reuse(matmul):
+    click(matmul, "[data-t-key=p0]")
+    click(matmul, "[data-t-key=wtrue]")
+    caption = "[...document.querySelectorAll('.t-memory caption')].map(c => c.textContent)"
+    assert "c_ptr 16×8, by which program written" in matmul.run(caption)
+    written = matmul.run(
+        "[...[...document.querySelectorAll('.t-memory table')].find(t => t.caption.textContent.startsWith('c_ptr')).rows]"
+        ".map(row => [...row.cells].map(cell => +cell.textContent))"
+    )
+    # Each tile of 2x2 by one program; the last group has two rows of tiles.
+    assert written[0] == [0, 0, 3, 3, 6, 6, 9, 9] and written[12] == [24, 24, 26, 26, 28, 28, 30, 30]
+    assert written[14] == [25, 25, 27, 27, 29, 29, 31, 31]
+    reuse = matmul.run("document.querySelector('.t-reuse').textContent")
+    # Five programs: three rows and two columns of tiles need 24 + 16 blocks; a row of four and one tile need 16 + 32.
+    assert "The order saves most after 5 programs: 40 blocks instead of 48." in reuse
+    facts = matmul.run("document.querySelector('.t-memory .t-facts').textContent")
+    assert "reads 1536 different bytes for 8192 requested: each byte 5.33 times" in facts
+    matmul.run("document.querySelector('.t-memory td.t-order:last-child').click()")
+    assert pressed(matmul) == "9"
+    click(matmul, "[data-t-key=wfalse]")
+
+
+def test_cells_by_keyboard(matmul):
+    matmul.run("document.querySelector('.t-memory table').focus()")
+    for name in ("ArrowRight", "ArrowRight", "ArrowDown"):
+        key(matmul, name)
+    assert matmul.run("document.querySelector('[role=status]').textContent").startswith("[1, 1]")
+
+
+def test_programs_by_keyboard(matmul):
+    click(matmul, "[data-t-key=p3]")
+    matmul.run("document.querySelector('[data-t-key=p3]').focus()")
+    key(matmul, "ArrowDown")
+    assert pressed(matmul) == "19" and matmul.run("document.activeElement.textContent") == "19"
+
+
+def test_several_launches(matmul):
+    matmul.run(
+        "{ const s = document.querySelector('.t-head select'); s.selectedIndex = 1; s.dispatchEvent(new Event('change')) }"
+    )
+    assert "activation_backward_kernel" in matmul.run("document.querySelector('.t-title').textContent")
+    assert "&launch=1" in matmul.run("location.hash")
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("width, dark", [(1440, False), (390, True)])
+def test_every_kernel_runs_without_errors(browser, pages, name, width, dark):
+    open_page(browser, pages(name), width=width, height=900, dark=dark)
+    launches = browser.run("document.querySelectorAll('.t-head option').length") or 1
+    for launch in range(launches):
+        if launches > 1:
+            script = f"{{ const s = document.querySelector('.t-head select'); s.selectedIndex = {launch}; s.dispatchEvent(new Event('change')) }}"
+            browser.run(script)
+        click(browser, "[data-t-key=wtrue]")
+        click(browser, "[data-t-key=wfalse]")
+        browser.run(
+            "{ const s = document.querySelector('.t-stepper input'); s.value = s.max; s.dispatchEvent(new Event('input')) }"
+        )
+    text = browser.run("document.querySelector('.t-view').textContent")
+    assert not browser.errors and "undefined " not in text and "NaN" not in text and "[object" not in text
+    assert browser.requests == [] or all(url.startswith(("file:", "about:", "data:")) for url in browser.requests)
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="needs axe-core: npm install --no-save axe-core")
+@pytest.mark.parametrize("width, dark", [(1440, False), (1440, True), (390, False), (390, True)])
+@pytest.mark.parametrize("whole", [False, True])
+def test_accessibility(browser, pages, width, dark, whole):
+    load = line_of("matmul", "a = tl.load(a_ptrs")
+    open_page(browser, pages("matmul", f"#pid=29&line={load}&k=1"), width=width, height=900, dark=dark)
+    if whole:
+        click(browser, "[data-t-key=wtrue]")
+    browser.run(AXE.read_text() + ";0")
+    found = browser.run("axe.run(document).then(r => r.violations.map(v => `${v.id}: ${v.nodes[0].html}`))")
+    assert found == []
