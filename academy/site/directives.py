@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FENCE = re.compile(r"^\s*(`{3,}|~{3,})")
 OVERVIEW = re.compile(r"^\[\[(kernels|derivations)\]\]\s*$")
+VERIFIED = re.compile(r"^\[\[verified\]\]\s*$")
 CODE = re.compile(r"^\[\[code: (\S+\.py) (\w+)\]\]\s*$")
 RESULTS = re.compile(r"^\[\[benchmark(?:s|: *(\w+) *)\]\]\s*$")
 
@@ -48,6 +49,8 @@ class Directives(Preprocessor):
                 out += overview_list(index, overview[1])
             elif results:
                 out += plugs.results(results[1], self.md.htmlStash.store)
+            elif not fence and VERIFIED.match(line):
+                out += plugs.verified(index.home)
             elif code:
                 out += self.code(code[1], code[2])
             else:

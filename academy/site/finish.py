@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from posixpath import dirname, join, normpath
 from typing import TYPE_CHECKING
@@ -89,7 +90,7 @@ class Finish(Treeprocessor):
     def words(self, element: Element):
         if element.get("class") == "arithmatex":
             try:
-                yield katex.plain(element.text[2:-2].strip())
+                yield katex.plain(html.unescape(element.text[2:-2]).strip())
             except katex.TexError:
                 yield element.text[2:-2]
         else:
@@ -99,19 +100,19 @@ class Finish(Treeprocessor):
         yield element.tail or ""
 
     def formula(self, element: Element) -> None:
-        tex = element.text[2:-2].strip()
+        tex = html.unescape(element.text[2:-2]).strip()  # arithmatex escapes `&` in blocks
         display = element.text.startswith("\\[")
         tags = TAG.findall(tex)
         tex = TAG.sub("", tex).strip()
         try:
-            html = katex.render(tex, display)
+            rendered = katex.render(tex, display)
         except katex.TexError as error:
             self.extension.problem(f"KaTeX cannot set this formula: {error}", tex.split("\n")[0])
             element.set("class", "academy-problem")
             element.text = AtomicString(tex)
             return
         element.set("data-search-exclude", "")
-        element.text = self.md.htmlStash.store(html)
+        element.text = self.md.htmlStash.store(rendered)
         if not display and len(tex) < 40 and (closing := CLOSING.match(element.tail or "")):
             # No line may begin with the comma or bracket that follows the formula.
             element.set("data-tight", "")

@@ -28,8 +28,14 @@ def recorded_data(path: str) -> tuple[str, str]:
 
 def check_mark(path: str, tex: str, tag: str | None) -> str:
     """What was checked about a display equation of a derivation: `academy.formulas.mark(path, tex, tag)`."""
-    mark = _find("academy.formulas", "mark")
+    mark = _find("academy.formulas", "mark") if (ROOT / path).is_file() else None
     return (mark(path, tex, tag) or "") if mark else ""
+
+
+def verified(home) -> list[str]:
+    """Markdown for the table of all that is verified: `academy.formulas.reports.table`. `home(tag)` gives a link."""
+    table = _find("academy.formulas.reports", "table")
+    return table(home=home) if table else []
 
 
 def measured(key: str) -> str | None:

@@ -20,6 +20,11 @@ $$y := 2 x \tag{D}$$
 
 Its slope is constant.
 
+$$\begin{aligned}
+y &= x + x \\
+  &= 2 x
+\end{aligned}$$
+
 $$\frac{\partial y}{\partial x} = 2 \tag{D-x}$$
 """
 KERNEL = r'''r"""
@@ -144,7 +149,8 @@ def test_equations_and_kernel_lines_link_to_each_other(convert):
 def test_formulas_are_set_without_a_script_and_with_mathml(convert):
     html, _ = convert(DERIVATION_PAGE)
     assert "<math" in html and 'class="katex-html"' in html and "tag{" not in html.replace("\\tag{", "", 0)
-    assert "<script" not in html
+    assert "<script" not in html and "amp;=" not in html.replace("&amp;=", "")
+    assert html.count("<mtr>") == 2
 
 
 def test_a_heading_with_maths_has_a_plain_name(convert):

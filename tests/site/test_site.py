@@ -1,0 +1,224 @@
+"""The built site: it is strict, its links resolve, it sends nothing anywhere, and its parts work in a browser."""
+
+import html
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNEL = "kernels/tutorials/vector_add/"
+SOURCE = ROOT / "annotated_examples/tutorials/vector_add.py"
+
+
+def pages(site: Path) -> list[str]:
+    """The address of every page, from the sitemap, relative to the site."""
+    tree = ElementTree.parse(site / "sitemap.xml")
+    found = [element.text for element in tree.iter("{*}loc")]
+    home = min(found, key=len)
+    return [address.removeprefix(home) for address in found]
+
+
+def text(site: Path, page: str) -> str:
+    return (site / page / "index.html").read_text("utf-8")
+
+
+def test_every_page_has_a_title_and_a_description(site):
+    for page in pages(site):
+        source = text(site, page)
+        assert re.search(r'<meta name="description" content="[^"]{20,}', source), page
+        assert len(re.findall(r"<h1\b", source)) == 1, page
+        assert re.search(r"<title>[^<]{5,}</title>", source), page
+
+
+def test_links_and_anchors_resolve(site, address, tmp_path):
+    settings = tmp_path / "linkcheckerrc"
+    settings.write_text("[AnchorCheck]\n[output]\nwarnings=1\n[checking]\nthreads=4\n")
+    # Not followed: other hosts, the repository, and the line numbers of code, which lead to themselves.
+    command = [
+        *(sys.executable, "-m", "linkcheck", "--config", str(settings), "--no-status", "--output", "csv"),
+        *("--ignore-url", r"#L\d+$", "--ignore-url", r"^(?!http://127\.0\.0\.1)", address),
+    ]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr
+    checked = [line for line in result.stdout.splitlines() if line.startswith(("http", "/", '"', "."))]
+    assert checked == [] or result.returncode == 0
+
+
+def test_links_to_lines_of_code_resolve(site):
+    """The part of the anchors that the link checker is spared, because each line links to itself."""
+    anchors = {page: set(re.findall(r'id="(L\d+)"', text(site, page))) for page in pages(site)}
+    links = 0
+    for page in pages(site):
+        for href in re.findall(r'href="([^"]*#L\d+)"', text(site, page)):
+            if urlsplit(href).scheme:
+                continue
+            target = urljoin("/" + page, href)[1:]
+            path, _, anchor = target.partition("#")
+            assert anchor in anchors[path], (page, href)
+            links += 1
+    assert links > 500
+
+
+@pytest.mark.parametrize("page", ["kernels/tutorials/vector_add/", "kernels/classics/layernorm/"])
+def test_the_anchors_of_a_kernel_page_are_its_line_numbers(site, page):
+    file = ROOT / ("annotated_examples/" + page.removeprefix("kernels/").rstrip("/") + ".py")
+    lines = file.read_text().split("\n")
+    source = text(site, page)
+    assert len(re.findall(r'id="L\d+"', source)) == len(set(re.findall(r'id="L\d+"', source)))
+    shown = dict(re.findall(r'id="L(\d+)"><a [^>]*></a><span class="k-c">(.*?)\n</span>', source, re.S))
+    assert len(shown) > 40
+    for number, code in shown.items():
+        assert html.unescape(re.sub(r"<[^>]+>", "", code)) == lines[int(number) - 1]
+
+
+def test_the_file_can_be_downloaded(site):
+    copy = site / "annotated_examples/tutorials/vector_add.py"
+    assert copy.read_text() == SOURCE.read_text()
+    assert 'href="../../../annotated_examples/tutorials/vector_add.py"' in text(site, KERNEL)
+
+
+def test_edit_links_lead_to_the_true_source(site):
+    assert "/edit/main/annotated_examples/tutorials/vector_add.py" in text(site, KERNEL)
+    assert "/edit/main/backprop_math/vector_add.md" in text(site, "derivations/vector_add/")
+    assert "/edit/main/docs/index.md" in text(site, "")
+
+
+def test_formulas_are_html_and_mathml_already(site):
+    for page in pages(site):
+        source = text(site, page)
+        assert "arithmatex" not in source or "<math" in source, page
+        assert not re.search(r'class="arithmatex"[^>]*>\\[(\[]', source), page
+        assert "katex.min.js" not in source
+
+
+def test_nothing_on_a_page_comes_from_another_host(site):
+    for path in site.rglob("*.html"):
+        source = path.read_text("utf-8")
+        loads = re.findall(r'<(?:script|img|iframe|source|video|audio)\b[^>]*\ssrc="([^"]+)"', source)
+        loads += re.findall(r'<link\b[^>]*\brel="(?:stylesheet|icon|preload|preconnect)"[^>]*\bhref="([^"]+)"', source)
+        assert not [url for url in loads if urlsplit(url).netloc], path
+    for path in [*site.rglob("*.css")]:
+        assert not re.search(r"url\(['\"]?(?:https?:)?//", path.read_text("utf-8")), path
+
+
+def test_the_index_of_the_search_knows_names_of_code(site):
+    index = json.loads((site / "search/search_index.json").read_text())
+    split = re.compile(index["config"]["separator"])
+    for word in ("program_id", "dgamma"):
+        found = {
+            d["location"].partition("#")[0] for d in index["docs"] if word in split.split(strip(d["text"]).lower())
+        }
+        assert any(place.startswith("kernels/") for place in found), word
+    everything = " ".join(document["text"] for document in index["docs"])
+    assert "katex" not in everything and "mathml" not in everything
+
+
+def strip(text: str) -> str:
+    return html.unescape(re.sub(r"<[^>]+>", " ", text))
+
+
+# In a browser
+
+
+def test_no_request_leaves_the_machine(browser, address, site):
+    for page in pages(site):
+        browser.requests.clear()
+        browser.errors.clear()
+        browser.open(urljoin(address, page))
+        browser.run("window.scrollTo(0, document.body.scrollHeight)")
+        outside = [url for url in browser.requests if not url.startswith((address, "data:", "blob:"))]
+        assert outside == [] and browser.errors == [], (page, outside, browser.errors)
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_no_page_is_wider_than_the_window(browser, address, site, width):
+    for page in pages(site):
+        browser.open(urljoin(address, page), width=width, height=844)
+        assert browser.run("document.documentElement.scrollWidth") <= width, page
+
+
+@pytest.mark.parametrize("word", ["program_id", "dgamma"])
+def test_search_finds_names_of_code(browser, address, word):
+    browser.open(urljoin(address, f"?q={word}"))
+    found = browser.wait("[...document.querySelectorAll('.md-search-result__link')].map(a => a.href).join(' ')")
+    assert "/kernels/" in found
+
+
+def test_dark_and_light_follow_the_system_and_the_switch(browser, address):
+    scheme = "document.body.getAttribute('data-md-color-scheme')"
+    browser.open(address, dark=True)
+    assert browser.run(scheme) == "slate"
+    browser.open(address)
+    assert browser.run(scheme) == "default"
+    shown = "[...document.querySelectorAll('[data-md-component=palette] label')].find(l => !l.hidden)"
+    browser.run(f"{shown}.click()")
+    browser.run(f"{shown}.click()")
+    assert browser.run(scheme) == "slate"
+    browser.run("localStorage.clear()")
+
+
+def clipboard(browser, click: str) -> str:
+    """What a click puts on the clipboard."""
+    browser.run(
+        "window.copied = null; Object.defineProperty(navigator, 'clipboard', {configurable: true, "
+        "value: {writeText: text => { window.copied = text; return Promise.resolve() }}})"
+    )
+    browser.run("document.execCommand = () => { window.copied = document.activeElement.value; return true }")
+    browser.run(click)
+    return browser.wait("window.copied")
+
+
+def test_a_block_and_the_whole_file_can_be_copied(browser, address):
+    browser.open(urljoin(address, KERNEL))
+    assert clipboard(browser, "document.querySelector('[data-k-copy]').click()") == SOURCE.read_text()
+    lines = SOURCE.read_text().split("\n")
+    first = next(n for n, line in enumerate(lines) if line.startswith("def vector_add_forward"))
+    last = next(n for n in range(first + 1, len(lines)) if not lines[n])
+    row = "document.getElementById('vector_add_forward')"
+    browser.wait(f"!!{row}.querySelector('.md-clipboard, [data-clipboard-target]')")
+    copied = clipboard(browser, f"{row}.querySelector('.md-clipboard, [data-clipboard-target]').click()")
+    assert copied.rstrip("\n") == "\n".join(lines[first:last])
+
+
+def test_notes_are_hidden_and_stay_hidden(browser, address):
+    browser.open(urljoin(address, KERNEL))
+    visible = "[...document.querySelectorAll('.k-row:not(.k-heading) > .k-note')].some(n => n.offsetHeight > 20)"
+    assert browser.run(visible)
+    browser.run("document.querySelector('[data-k-notes]').click()")
+    assert not browser.run(visible)
+    browser.open(urljoin(address, "kernels/classics/layernorm/"))
+    assert not browser.run(visible)
+    browser.run("document.querySelector('[data-k-notes]').click()")
+    assert browser.run(visible)
+
+
+def test_a_phone_shows_one_column(browser, address):
+    browser.open(urljoin(address, KERNEL), width=390, height=844)
+    row = browser.run(
+        "(() => { const row = document.getElementById('vector_add_kernel'); const box = s => row.querySelector(s)"
+        ".getBoundingClientRect(); return [box('.k-note').bottom, box('.k-code').top, box('.k-code').width] })()"
+    )
+    assert row[0] <= row[1] + 1 and row[2] > 340
+
+
+def test_a_link_to_a_line_marks_it(browser, address):
+    browser.open(urljoin(address, KERNEL))
+    number = browser.run("document.querySelector('#vector_add_kernel ~ .k-row .k-l').id")
+    browser.open("about:blank")
+    browser.open(urljoin(address, f"{KERNEL}#{number}"))
+    top = browser.run(f"document.getElementById('{number}').getBoundingClientRect().top")
+    assert 40 < top < 1000
+    assert browser.run("document.querySelector(':target').id") == number
+
+
+def test_wide_formulas_can_be_scrolled_by_keyboard(browser, address):
+    browser.open(urljoin(address, "derivations/layernorm/"), width=390, height=844)
+    boxes = "[...document.querySelectorAll('div.arithmatex')].filter(b => b.scrollWidth > b.clientWidth + 1)"
+    assert browser.run(f"{boxes}.length") > 0
+    assert browser.run(f"{boxes}.every(b => b.tabIndex === 0 && b.getAttribute('aria-label'))")
