@@ -401,28 +401,3 @@ def test_offsets_beyond_32_bits():
     for options in (dict(descriptors=True), dict(descriptors=False)):
         c, _ = lesson.matmul_forward(a, b, **options)
         torch.testing.assert_close(c[-3:].double(), exact, rtol=2e-2, atol=2e-2)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("activation", lesson.ACTIVATIONS, ids=str)
-def test_compiles_without_a_graph_break(activation):
-    function = torch.compile(lambda a, b: lesson.matmul(a * 2, b, activation), fullgraph=True)
-    a, b = (randn(64, 64, dtype=torch.bfloat16) for _ in range(2))
-    harness.assert_right(
-        function,
-        lambda a, b: lesson.matmul_reference(a * 2, b, activation),
-        dict(a=a, b=b),
-        randn(64, 64, dtype=torch.bfloat16),
-    )
-
-
-@pytest.mark.gpu
-def test_replays_in_a_cuda_graph():
-    a, b = randn(256, 128, dtype=torch.bfloat16), randn(128, 512, dtype=torch.bfloat16)
-    lesson.matmul(a, b, "relu")
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        c = lesson.matmul(a, b, "relu")
-    a.copy_(randn(256, 128))
-    graph.replay()
-    assert torch.equal(c, lesson.matmul(a, b, "relu"))
