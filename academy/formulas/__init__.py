@@ -7,4 +7,12 @@ autograd of the definitions on the same page), and `Page(path).formula(tag)` is 
 from academy.formulas.errors import FormulaError, PageError
 from academy.formulas.page import Page
 
-__all__ = ["FormulaError", "Page", "PageError"]
+
+def mark(path: str, tex: str, tag: str | None) -> str:
+    """What was checked about a display equation, as HTML for the site: see `academy.formulas.reports`."""
+    from academy.formulas import reports
+
+    return reports.mark(path, tex, tag)
+
+
+__all__ = ["FormulaError", "Page", "PageError", "mark"]

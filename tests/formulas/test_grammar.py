@@ -148,11 +148,13 @@ CASES = [
     (r"\mathbb{E}_{i \sim \frac{1}{\sum_j e^{x_j}} \exp(x)}[y_i] = \frac{\sum_i e^{x_i} y_i}{\sum_j e^{x_j}}", "ok"),
     # matrices written out, stacked rows
     (
-        r"\begin{pmatrix} s & t \\ t & s \end{pmatrix} \begin{pmatrix} 1 \\ 0 \end{pmatrix} = \begin{pmatrix} s \\ t \end{pmatrix}",
+        r"\begin{pmatrix} s & t \\ t & s \end{pmatrix} \begin{pmatrix} 1 \\ 0 \end{pmatrix} "
+        r"= \begin{pmatrix} s \\ t \end{pmatrix}",
         "ok",
     ),
     (
-        r"\begin{pmatrix} s & t \\ t & s \end{pmatrix} \begin{pmatrix} 0 \\ 1 \end{pmatrix} = \begin{pmatrix} s \\ t \end{pmatrix}",
+        r"\begin{pmatrix} s & t \\ t & s \end{pmatrix} \begin{pmatrix} 0 \\ 1 \end{pmatrix} "
+        r"= \begin{pmatrix} s \\ t \end{pmatrix}",
         "value",
     ),
     (r"\begin{bmatrix} x^\top \\ y^\top \end{bmatrix} x = \begin{bmatrix} x^\top x \\ x^\top y \end{bmatrix}", "ok"),

@@ -1,0 +1,50 @@
+"""The guide for authors: each of its examples does what the guide says."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from academy.formulas import Page, PageError
+from academy.formulas.kernels import comparisons
+from academy.formulas.verify import check
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = (ROOT / "docs/guides/writing-derivations.md").read_text("utf-8")
+FENCES = re.findall(r"^```(\w+)\n(.*?)^```$", GUIDE, re.S | re.M)
+SYMBOLS = next(body for kind, body in FENCES if kind == "yaml" and body.startswith("math:"))
+GOOD = [formula.strip() for kind, body in FENCES if kind == "latex" for formula in body.split("\n\n")]
+BAD = [case.strip().split("\n    ") for kind, body in FENCES if kind == "text" for case in body.split("\n\n")]
+DEFINED = "$$u := x \\odot y$$\n\n"
+
+
+def test_whole_page():
+    (page,) = (body for kind, body in FENCES if kind == "markdown")
+    read = Page("squared_error.md", page)
+    check(read)
+    assert comparisons(read) == [] and list(read.tags()) == ["SE", "SE-x"]
+
+
+def test_good_examples_hold_together():
+    text = f"---\n{SYMBOLS}---\n" + "".join(f"\n$${formula}$$\n" for formula in GOOD)
+    assert len(GOOD) > 40
+    check(Page("guide.md", text))
+
+
+@pytest.mark.parametrize(("formula", "message"), BAD, ids=[formula for formula, _ in BAD])
+def test_bad_example_gives_this_message(formula, message):
+    with pytest.raises(PageError) as caught:
+        check(Page("guide.md", f"---\n{SYMBOLS}---\n{DEFINED}$${formula}$$\n"))
+    assert caught.value.message.startswith(message), caught.value.message
+    assert caught.value.problem.line == len(SYMBOLS.split("\n")) + 4
+
+
+def test_kernel_example_is_the_real_one():
+    (example,) = (body for kind, body in FENCES if kind == "yaml" and body.startswith("kernel:"))
+    assert example in (ROOT / "backprop_math/vector_add.md").read_text("utf-8")
+
+
+def test_every_key_of_the_front_matter_is_described():
+    from academy.formulas.front_matter import MATH_KEYS
+
+    assert all(f"| `{key}` |" in GUIDE for key in MATH_KEYS)
