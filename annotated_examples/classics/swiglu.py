@@ -155,18 +155,18 @@ def as_rows(*tensors):
     return tensors[0].shape[0], width, tensors, [t.stride(0) for t in tensors]
 
 
-# How much work is a program? A thread moves 16 bytes at a time, eight numbers in bfloat16, and a program has 128
-# threads by default. So a block of 1024 is one full-width load from each input. Where rows are no multiple of that, the
-# block is halved until at most one column in eight is added as a masked lane.
-def grid_and_block(rows, n_cols, BLOCK):
+# How much work is a program? A thread moves 16 bytes at a time, eight numbers in bfloat16, and a program of four warps
+# has 128 threads. So a block of 1024 is one full-width load from each input. Shorter rows get a smaller block and fewer
+# warps. Where rows are no multiple of 16 the compiler can't tell that the mask never cuts a 16-byte load in two, so it
+# loads the numbers one by one. Half the block then leaves fewer masked lanes to pay for.
+def grid_and_tile(rows, n_cols, BLOCK):
+    checks.power_of_two(BLOCK=BLOCK)
     if BLOCK is None:
-        BLOCK = 1024
-        while rows > 1 and BLOCK > 64 and 8 * (-n_cols % BLOCK) > n_cols:
+        BLOCK = 1024 if rows == 1 or n_cols % 16 == 0 else 512
+        while rows > 1 and BLOCK >= 2 * n_cols:
             BLOCK //= 2
-    else:
-        checks.power_of_two(BLOCK=BLOCK)
     blocks_per_row = (n_cols + BLOCK - 1) // BLOCK
-    return (rows * blocks_per_row,), BLOCK
+    return (rows * blocks_per_row,), dict(BLOCK=BLOCK, num_warps=min(4, max(1, BLOCK // 64)))
 
 
 # ## The launchers
@@ -175,9 +175,9 @@ def grid_and_block(rows, n_cols, BLOCK):
 def swiglu_forward(gate, up, *, BLOCK=None):
     out = torch.empty_like(gate, memory_format=torch.contiguous_format)
     rows, n_cols, tensors, strides = as_rows(gate, up)
-    grid, BLOCK = grid_and_block(rows, n_cols, BLOCK)
+    grid, tile = grid_and_tile(rows, n_cols, BLOCK)
     if out.numel():
-        swiglu_forward_kernel[grid](*tensors, out, *strides, n_cols, BLOCK=BLOCK)
+        swiglu_forward_kernel[grid](*tensors, out, *strides, n_cols, **tile)
     return out
 
 
@@ -198,10 +198,10 @@ def swiglu_packed_backward(dout, x, *, BLOCK=None):
 
 def launch_backward(dout, gate, up, dgate, dup, BLOCK):
     rows, n_cols, tensors, strides = as_rows(dout, gate, up, dgate, dup)
-    grid, BLOCK = grid_and_block(rows, n_cols, BLOCK)
+    grid, tile = grid_and_tile(rows, n_cols, BLOCK)
     if dgate.numel():
         # The last two tensors, the gradients, share their row stride.
-        swiglu_backward_kernel[grid](*tensors, *strides[:-1], n_cols, BLOCK=BLOCK)
+        swiglu_backward_kernel[grid](*tensors, *strides[:-1], n_cols, **tile)
 
 
 # ## Joining autograd
