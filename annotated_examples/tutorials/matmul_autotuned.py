@@ -142,7 +142,7 @@ BACKWARD = {"relu": relu_backward, "leaky_relu": leaky_relu_backward, "gelu": ge
 def block_of_program(pid, num_pid_m, num_pid_n, GROUP_M: tl.constexpr):
     num_pid_in_group = GROUP_M * num_pid_n
     first_pid_m = pid // num_pid_in_group * GROUP_M
-    # The last group may have fewer rows. In the example 5 rows of blocks are grouped by 2: program 8 finds
+    # The last group may have fewer rows. With `num_pid_m = 5` and `GROUP_M = 2`, program 8 finds
     # `pid=8: group_size_m = 1`.
     group_size_m = tl.minimum(num_pid_m - first_pid_m, GROUP_M)
     pid_in_group = pid % num_pid_in_group
