@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from academy.site.extension import AcademyExtension
 
 IN_REPOSITORY = re.compile(r"^(?:\.\./)+((?:annotated_examples|backprop_math|academy|benchmarks|tests)/.*)$")
+RUN = re.compile(r"(?:pid|line|launch)=")
 CLOSING = re.compile(r"[)\].,;:!?’”]+")
 
 
@@ -58,6 +59,7 @@ class Finish(Treeprocessor):
         page = self.extension.page
         docs = self.extension.root / self.extension.getConfig("docs")
         for element in root.iter("a"):
+            self.moment(element)
             href = element.get("href", "")
             parts = urlsplit(href)
             if parts.scheme or parts.netloc or not parts.path or parts.path.startswith("/"):
@@ -69,6 +71,16 @@ class Finish(Treeprocessor):
             else:
                 continue
             self.resolve(element, path, href, parts.fragment)
+
+    def moment(self, element: Element) -> None:
+        """`#pid=13&line=79&k=1`, a moment of a recorded run: the link leads to the line (without one, to the example), the
+        viewer's script leads on."""
+        href, _, fragment = element.get("href", "").partition("#")
+        if not RUN.match(fragment):
+            return
+        line = re.search(r"\bline=(\d+)", fragment)
+        element.set("href", f"{href}#L{line[1]}" if line else f"{href}#EXAMPLE")
+        element.set("data-run", fragment)
 
     def resolve(self, element: Element, path: str, href: str, fragment: str) -> None:
         docs = self.extension.getConfig("docs") + "/"

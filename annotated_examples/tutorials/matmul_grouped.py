@@ -55,8 +55,9 @@ def matmul_reference(x, y, activation="none"):
 #
 # Nine programs that compute one *row* of blocks of a 9 x 9 result share their blocks of `x`, but each wants a column
 # of `y` of its own. With nine blocks along K they load 9 blocks of `x` and 81 of `y`, 90 in all. Nine programs that
-# compute a *square* of 3 x 3 blocks load 27 and 27: 54. That is the gain, and the kernel only has to number its
-# blocks differently: first down a group of rows, then to the right.
+# compute a *square* of 3 x 3 blocks load 27 and 27: 54. That is the gain
+# ([watch it, counted](#pid=8&launch=1&whole=9)), and the kernel only has to number its blocks differently: first down
+# a group of rows, then to the right.
 #
 # The function below turns the number of a program into its block. In the example the result has 4 x 3 blocks and the
 # groups have 3 rows, so the second group is left with one row:
@@ -417,6 +418,9 @@ def EXAMPLE():
     x = (torch.arange(7 * 8, device=device.DEVICE) % 5 - 2).reshape(7, 8).float()
     y = (torch.arange(8 * 5, device=device.DEVICE) % 3 - 1).reshape(8, 5).float()
     z = matmul_forward(x, y, "relu", BLOCK_M=2, BLOCK_N=2, BLOCK_K=4, GROUP_M=3)
+    # The 9 x 9 blocks of the text above, a number each: "Whole launch" shows their order and counts what they load.
+    square = torch.ones(9, 9, device=device.DEVICE)
+    matmul_forward(square, square, BLOCK_M=1, BLOCK_N=1, BLOCK_K=1, GROUP_M=3)
     dz = torch.ones_like(z)
     matmul_backward(dz, x, y, z, "relu", launches=1, BLOCK_M=4, BLOCK_N=4, BLOCK_K=4, GROUP_M=2)
     return dict(shape=(7, 5, 8), dtype=torch.float32, activation="relu")

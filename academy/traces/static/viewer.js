@@ -132,17 +132,23 @@
       return value ? number(value.d[0], value.t) : String(n)
     }
 
-    // ---- the address: #pid=13&line=79&k=1, or pid=(1, 0) as pid=1,0; launch=2 for another launch than the first that fits
+    // ---- the address: #pid=13&line=79&k=1, or pid=(1, 0) as pid=1,0; launch=2 for another launch than the first that fits;
+    // whole=9 shows the whole launch after nine programs
 
     fromHash() {
       const wanted = new URLSearchParams(location.hash.slice(1))
-      if (!wanted.has("pid") && !wanted.has("line")) return false
+      if (!["pid", "line", "launch"].some(name => wanted.has(name))) return false
       const line = +wanted.get("line")
       const runs = launch => launch.programs.some(p => p[1].some(([place]) => this.data.places[place][1] === line))
       let launch = wanted.has("launch") ? +wanted.get("launch") : line ? this.data.launches.findIndex(runs) : this.launchNumber
       if (!this.data.launches[launch]) launch = 0
       const pid = wanted.has("pid") ? wanted.get("pid").replace(/[()]/g, "").split(",").map(Number) : [0]
+      if (wanted.has("whole")) Object.assign(this, { whole: true })
       this.go({ launch, pid, step: 0 }, false)
+      if (wanted.has("whole")) {
+        this.after = +wanted.get("whole") || this.launch.programs.length
+        this.drawMemory()
+      }
       if (line) this.go({ step: this.find(line, wanted) }, false)
       this.file.dispatchEvent(new CustomEvent("academy:mode", { detail: "run" }))
       this.lines.get(this.step.line)?.scrollIntoView({ block: "center" })
@@ -342,9 +348,8 @@
       for (const [name, n] of Object.entries(step.values)) items.push(this.variable(name, n, step))
       for (const access of step.accesses) if (access[0] !== "load") items.push(this.written(access))
       const line = this.lines.get(step.line)?.querySelector(".k-c")?.textContent.trim()
-      this.parts.now.replaceChildren(
-        make("p", { class: "t-title" }, title), line && !entering ? make("code", { class: "t-code" }, line) : null,
-        make("div", { class: entering ? "t-vars t-args" : "t-vars" }, ...items))
+      const shown = line && !entering ? [make("code", { class: "t-code" }, line)] : []
+      this.parts.now.replaceChildren(make("p", { class: "t-title" }, title), ...shown, make("div", { class: entering ? "t-vars t-args" : "t-vars" }, ...items))
       const told = Object.entries(step.values).slice(0, 4).map(([name, n]) => `${name} ${this.brief(n, 60)}`)
       const touched = step.accesses.map(access => this.touched(access))
       this.status.textContent = `Program ${programName(this.program[0])}, ${title}. ${[...told, ...touched].join(". ")}`
@@ -608,14 +613,18 @@
       document.head.append(script)
     }
     file.addEventListener("academy:mode", event => { if (event.detail === "run") load(); else history.replaceState(null, "", location.pathname + location.search) })
-    const wanted = () => /[#&](pid|line)=/.test(location.hash) && load()
+    const wanted = () => /[#&](pid|line|launch)=/.test(location.hash) && load()
     addEventListener("hashchange", wanted)
     wanted()
     // Claims are buttons only when there is something to watch; loading waits until the reader points at one.
     for (const event of ["pointerenter", "focusin"]) file.addEventListener(event, load, { once: true, capture: true, passive: true })
   }
 
-  const begin = () => document.querySelectorAll(".t-view[data-run]").forEach(boot)
+  const begin = () => {
+    // Links from prose into a run lead to the line; with this script they lead to the moment.
+    for (const link of document.querySelectorAll("a[data-run]")) link.hash = link.dataset.run
+    document.querySelectorAll(".t-view[data-run]").forEach(boot)
+  }
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", begin)
   else begin()
 })()
