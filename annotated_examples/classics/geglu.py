@@ -15,8 +15,8 @@ The gradients are [[tag: GeGLU-gate]] and [[tag: GeGLU-up]], and for the approxi
 [[tag: GeGLU-tanh-up]]. A model has to be run with the form it was trained with: the two are close, and not the same.
 
 **What it costs.** Forward: two numbers in, one out. Backward: three in, two out. In bfloat16 that is 6 and 10 bytes an
-element. By its data sheet an H200 does 84 operations in float32 while 6 bytes pass. The exact form written with a
-library's `erf` needs most of them, and misses the memory's pace. So this file has an error function of its own.
+element. By its data sheet an H200 does 84 operations in float32 while 6 bytes pass, addresses and conversions included.
+The exact form with a library's `erf` needs more than that. So this file has an error function of its own.
 
 **Contract.** `gate` and `up` have one shape, any number of dimensions, and one dtype: float32, float16 or bfloat16.
 `geglu_packed` takes both as the halves of one tensor, as a fused projection leaves them. Any strides: rows of any
@@ -69,6 +69,16 @@ def geglu_packed_reference(x, approximate="none"):
 # Hastings ("Approximations for Digital Computers", 1955; Abramowitz and Stegun, 7.1.26). The coefficients here were
 # fitted afresh, for the least relative error of the tail; a test measures it. The formula takes one exponential and one
 # division, and the backward pass needs the same exponential for the slope.
+#
+# Here instructions count, because the memory leaves time for so few. The forward pass at 8192 x 14336 in bfloat16:
+#
+# - PyTorch's two operations: [[bench: geglu/ladder/exact: eager/forward_ms]]
+# - one kernel with the library's `erf`: [[bench: geglu/ladder/exact: library erf/forward_ms]]
+# - with the polynomial: [[bench: geglu/ladder/exact: polynomial/forward_ms]]
+# - with `exp2` for `exp`: [[bench: geglu/ladder/exact: exp2/forward_ms]]
+# - with a reciprocal square root for the division: [[bench: geglu/ladder/exact: final/forward_ms]]
+#
+# The last one is the time that the memory needs, [[bench: geglu/ladder/tanh: final/forward_ms]] with the cheaper form.
 @triton.jit
 def weight_exact(x):
     # `exp2` is an instruction of the hardware. `exp` would multiply by log₂(e) first, and take a detour for results too
@@ -103,7 +113,9 @@ def weight_exact(x):
 # ### Approximate
 #
 # Here the weight is `(1 + tanh(z)) / 2`. That is a sigmoid of `2z`, [[tag: GELU-tanh-weight]]: no digits are lost for
-# negative `x`, where the tangent is next to −1, and one exponential does the work of the library's `tanh`.
+# negative `x`, where the tangent is next to −1, and one exponential does the work of the library's `tanh`. In the
+# forward pass that is [[bench: geglu/ladder/tanh: final/forward_ms]] instead of
+# [[bench: geglu/ladder/tanh: library tanh/forward_ms]].
 # The slope is that of a sigmoid, `weight · (1 - weight)`, times the slope of `2z`; [[tag: GELU-tanh]] uses it.
 @triton.jit
 def weight_tanh(x):
@@ -234,10 +246,14 @@ def as_rows(*tensors):
     return tensors[0].shape[0], width, tensors, [t.stride(0) for t in tensors]
 
 
-# How much work is a program? A thread moves 16 bytes at a time, eight numbers in bfloat16, and a program of four warps
-# has 128 threads. So a block of 1024 is one full-width load from each input. Shorter rows get a smaller block and fewer
-# warps. Where rows are no multiple of 16 the compiler can't tell that the mask never cuts a 16-byte load in two, so it
-# loads the numbers one by one. Half the block then leaves fewer masked lanes to pay for.
+# ## How much work is a program?
+#
+# A thread moves 16 bytes at a time, eight numbers in bfloat16, and a program of four warps has 128 threads. So a block
+# of 1024 is one full-width load from each input.
+#
+# Shorter rows get a smaller block and fewer warps. Where rows are no multiple of 16 the compiler can't tell that the
+# mask never cuts a 16-byte load in two, so it loads the numbers one by one. Half the block then leaves fewer masked
+# lanes to pay for.
 def grid_and_tile(rows, n_cols, BLOCK):
     checks.power_of_two(BLOCK=BLOCK)
     if BLOCK is None:

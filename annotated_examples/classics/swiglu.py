@@ -155,10 +155,24 @@ def as_rows(*tensors):
     return tensors[0].shape[0], width, tensors, [t.stride(0) for t in tensors]
 
 
-# How much work is a program? A thread moves 16 bytes at a time, eight numbers in bfloat16, and a program of four warps
-# has 128 threads. So a block of 1024 is one full-width load from each input. Shorter rows get a smaller block and fewer
-# warps. Where rows are no multiple of 16 the compiler can't tell that the mask never cuts a 16-byte load in two, so it
-# loads the numbers one by one. Half the block then leaves fewer masked lanes to pay for.
+# ## How much work is a program?
+#
+# A thread moves 16 bytes at a time, eight numbers in bfloat16, and a program of four warps has 128 threads. So a block
+# of 1024 is one full-width load from each input. This is what the size of the load is worth, in the forward pass at
+# 8192 x 14336:
+#
+# - PyTorch's two operations: [[bench: swiglu/ladder/eager/forward_ms]]
+# - one kernel, one number a thread: [[bench: swiglu/ladder/2-byte loads/forward_ms]]
+# - four numbers a thread: [[bench: swiglu/ladder/8-byte loads/forward_ms]]
+# - eight numbers a thread: [[bench: swiglu/ladder/final/forward_ms]]
+#
+# Larger programs don't help: with blocks of 8192 and 16 warps it is [[bench: swiglu/ladder/8192 a program/forward_ms]].
+# Nor does it help to mark the loads `evict_first`, though nothing is read twice:
+# [[bench: swiglu/ladder/evict_first/forward_ms]].
+#
+# Shorter rows get a smaller block and fewer warps. Where rows are no multiple of 16 the compiler can't tell that the
+# mask never cuts a 16-byte load in two, so it loads the numbers one by one. Half the block then leaves fewer masked
+# lanes to pay for.
 def grid_and_tile(rows, n_cols, BLOCK):
     checks.power_of_two(BLOCK=BLOCK)
     if BLOCK is None:
