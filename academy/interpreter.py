@@ -168,10 +168,7 @@ def _repair_arithmetic() -> None:
 
     for name in ("ternary_op", "unary_op", "create_fma", "create_rsqrt", "create_erf"):
         through_fp32(name, "bf16")
-    # A choice between two blocks moves bits and computes nothing.
-    builder.create_select = lambda self, condition, lhs, rhs: handle(
-        np.where(condition.data, lhs.data, rhs.data), rhs.dtype.scalar
-    )
+    builder.create_select = _select
     builder.create_erf = _vectorised_erf(builder.create_erf)
     builder.get_bf16 = lambda self, value: handle(_fp32_to_bf16(np.array([value], dtype=np.float32)), tl.bfloat16)
 
@@ -195,6 +192,12 @@ def _repair_arithmetic() -> None:
         return original_dot(self, a, b, accumulator, *args, **kwargs)
 
     builder.create_dot = create_dot
+
+
+def _select(self, condition, lhs, rhs):
+    """A choice between two blocks moves bits and computes nothing, so bfloat16 needs no detour."""
+    values = np.where(condition.data, lhs.data, rhs.data)
+    return interpreter.TensorHandle(values.astype(rhs.data.dtype, copy=False), rhs.dtype.scalar)
 
 
 def _vectorised_erf(original):

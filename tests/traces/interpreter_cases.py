@@ -260,6 +260,18 @@ def bf16_atomic_add():
 
 
 @triton.jit
+def atomic_min_kernel(x_ptr, out_ptr, N: tl.constexpr):
+    tl.atomic_min(out_ptr + tl.arange(0, N), tl.load(x_ptr + tl.arange(0, N)))
+
+
+@case
+def float_atomic_min():
+    x, out = random(FP32, 8), torch.zeros(8)
+    atomic_min_kernel[(1,)](x, out, N=8)
+    return same(out, x.clamp(max=0))
+
+
+@triton.jit
 def mask_kernel(out_ptr, limit, N: tl.constexpr):
     offsets = tl.arange(0, N)
     inside = tl.broadcast_to(offsets[:, None] < limit, (N, 2))

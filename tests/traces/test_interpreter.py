@@ -26,6 +26,7 @@ GUARDS = {
     "bf16_max_of_negative_numbers",
     "cast_bf16_to_fp16",
     "cast_bf16_to_int32",
+    "float_atomic_min",
     "inverted_mask",
     "maximum_ignores_nan",
 }
