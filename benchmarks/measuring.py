@@ -132,9 +132,9 @@ def matmul_rates() -> tuple[float, float]:
 
 # --8<-- [start:cache]
 def copy_rates() -> tuple[float, float]:
-    """TB/s of copying 16 MiB again and again, and with the L2 cache full of
+    """TB/s of copying 8 MiB again and again, and with the L2 cache full of
     something else before each copy."""
-    source = torch.randn(8 << 20, device="cuda").bfloat16()
+    source = torch.randn(4 << 20, device="cuda").bfloat16()
     target = torch.empty_like(source)
     other = torch.zeros(64 << 20, device="cuda")
     warm = event_times_ms(lambda: target.copy_(source), 200, head_start())

@@ -184,7 +184,6 @@ class _no_garbage_collection:
 
     def __enter__(self):
         self.was_enabled = gc.isenabled()
-        gc.collect()
         gc.disable()
 
     def __exit__(self, *_):
