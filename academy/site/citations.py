@@ -1,4 +1,5 @@
-"""What a text draws from elsewhere: a tagged equation from its derivation, a number from the committed results."""
+"""What a text draws from elsewhere: a tagged equation from its derivation, a number from the committed results
+or from a recorded run."""
 
 from __future__ import annotations
 
@@ -79,6 +80,23 @@ class Measured(TagLink):
         element = Element("span", {"class": "measured", "title": f"measured: {m[1]}"})
         element.text = AtomicString(number)
         return element, m.start(0), m.end(0)
+
+
+class Recorded(TagLink):
+    """`[[run: classics/layernorm: layernorm_forward_kernel, pid=0: mean[0]]]`: a number of a recorded run."""
+
+    def handleMatch(self, m, data):
+        try:
+            found = plugs.recorded_number(m[1])
+        except ValueError as error:
+            self.extension.problem(f"{m[0]}: {error}", m[0])
+            return _failure(m[1], "span"), m.start(0), m.end(0)
+        if found is None:
+            return _failure("(not recorded here: triton is missing)", "span"), m.start(0), m.end(0)
+        text, path, line, moment = found
+        link = Element("a", {"class": "k-run-link", "href": self.extension.link(path, f"L{line}"), "data-run": moment})
+        SubElement(link, "code", {"class": "k-claim"}).text = AtomicString(text)
+        return link, m.start(0), m.end(0)
 
 
 def _failure(text: str, tag: str = "p") -> Element:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from markdown import Extension
 
-from academy.site.citations import CitedEquation, Measured, TagLink
+from academy.site.citations import CitedEquation, Measured, Recorded, TagLink
 from academy.site.directives import Directives
 from academy.site.finish import Contents, Finish
 from academy.site.library import Library, Page, read, without_front_matter
@@ -54,6 +54,7 @@ class AcademyExtension(Extension):
         md.parser.blockprocessors.register(CitedEquation(self), "academy_equation", 95)
         md.inlinePatterns.register(TagLink(r"\[\[tag: *([^\]\s]+) *\]\]", self), "academy_tag", 185)
         md.inlinePatterns.register(Measured(r"\[\[bench: *([^\]]+?) *\]\]", self), "academy_bench", 184)
+        md.inlinePatterns.register(Recorded(r"\[\[run: *(.+?) *\]\](?!\])", self), "academy_run", 186)
         # After inline patterns (20), before the table of contents and MkDocs's links and anchors (5 and below).
         md.treeprocessors.register(Finish(self), "academy_finish", 7)
         md.treeprocessors.register(Contents(self), "academy_contents", 4)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +25,15 @@ def recorded_data(path: str) -> tuple[str, str]:
     """The data that this viewer loads, and its place under assets/traces: `academy.traces.viewer_script(path)`."""
     data = _find("academy.traces", "viewer_script")
     return data(path) if data else ("", "")
+
+
+def recorded_number(key: str) -> tuple[str, str, int, str] | None:
+    """A number of a recorded run, its file, line and moment: `academy.traces.number(key)`. None where triton is missing.
+
+    Raises ValueError for a key that stands for nothing.
+    """
+    number = _find("academy.traces", "number") if find_spec("triton") else None
+    return number(key) if number else None
 
 
 def check_mark(path: str, tex: str, tag: str | None) -> str:

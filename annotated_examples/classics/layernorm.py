@@ -10,9 +10,9 @@ Going back, the gradient of a row needs two averages over that row,
 
 [[eq: LN-X]]
 
-while the gradients of the parameters are sums over all **rows**: [[tag: LN-gamma]] and [[tag: LN-beta]]. The first
-kind of sum stays inside a program. The second kind crosses all of them, and that is what makes the backward pass
-interesting.
+while the gradients of the parameters, `dgamma` and `dbeta` in other libraries, are sums over all **rows**:
+[[tag: LN-gamma]] and [[tag: LN-beta]]. The first kind of sum stays inside a program. The second kind crosses all of
+them, and that is what makes the backward pass interesting.
 
 **What it costs.** Forward reads `x` and writes `y`. Backward reads `dy` and `x` and writes `dx`. In bfloat16 this is
 4 and 6 bytes an element, with about ten operations on each. An H200 can do hundreds of operations in the time it
@@ -99,15 +99,17 @@ def layernorm_forward_kernel(
     # `centred[0] = [-2, 0, -2, 0, 4, 0, 0, 0]`.
     centred = tl.where(column_mask[None, :], x - mean[:, None], 0.0)
 
-    # Rounding has left the mean slightly off. Centred numbers are small, so their own mean tells by how much; usually
-    # it is nothing: `residual[0] = 0`. Around a mean of 10000 it is worth more than PyTorch's own error.
-    residual = tl.sum(centred, axis=1) / N
+    # Rounding has left the mean slightly off. Centred numbers are small, so their own mean tells by how much. Usually it
+    # is nothing, as here: `residual[0] = 0`. Around a mean of 10000 it is worth more than PyTorch's whole error. A sum
+    # over a row makes all threads of a program wait for each other, so both sums are taken at once.
+    sums = tl.sum(tl.join(centred, centred * centred), axis=1)
+    residual, mean_square = tl.split(sums / N)
 
     # [[tag: LN-shift]], the variance from numbers that are shifted to about zero: `variance[0] = 4.0`. The same
-    # identity without the shift, $E[x^2] - E[x]^2$, saves nothing, since the row is in registers anyway. And for a
-    # row around 10000 it subtracts two numbers near 10⁸, where float32 is spaced by 8: nothing of a variance of 1
-    # would be left.
-    variance = tl.sum(centred * centred, axis=1) / N - residual * residual
+    # identity without the shift, $E[x^2] - E[x]^2$, saves nothing, since the row is in registers anyway. And for a row
+    # around 10000 it subtracts two numbers near 10⁸, where float32 is spaced by 8: nothing of a variance of 1 would be
+    # left.
+    variance = mean_square - residual * residual
 
     # [[tag: LN-rstd]], one over the standard deviation: `rstd[0] = 0.50`.
     rstd = 1.0 / tl.sqrt(variance + eps)
@@ -119,7 +121,7 @@ def layernorm_forward_kernel(
 
     # [[tag: LN-Y]]. Weight and bias are optional. `None` is a compile-time constant, so a version without them holds no
     # trace of these lines.
-    y = (centred - residual[:, None]) * rstd[:, None]
+    y = centred * rstd[:, None] - (residual * rstd)[:, None]
     if weight_ptr is not None:
         y *= tl.load(weight_ptr + columns, mask=column_mask, other=0.0).to(tl.float32)[None, :]
     if bias_ptr is not None:
@@ -424,23 +426,43 @@ def as_rows(x):
     return rows if rows.stride(1) == 1 else rows.contiguous()
 
 
-# Tile sizes follow from the row length: whole rows up to 32768 elements forward, up to 16384 backward, where two
-# accumulators sit beside the row. A thread should hold enough elements to load 16 bytes at a time, and few enough to
-# leave registers for the rest.
+# ### Tile sizes
+#
+# What makes a memory-bound kernel fast is having enough bytes on their way at any moment: on an H200 about 64 KB per
+# multiprocessor. The registers of a multiprocessor decide how many rows it works on at once, and a thread spends
+# some of them whatever it does. So a thread gets many elements, up to 48, and a row few threads. `N` counts here rather
+# than `BLOCK_N`: the compiler knows which registers would only hold masked lanes, and drops them.
 def forward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
-    BLOCK_N = BLOCK_N or min(triton.next_power_of_2(N), 32768)
-    BLOCK_M = BLOCK_M or max(1, 2048 // BLOCK_N)
-    num_warps = num_warps or min(max(BLOCK_M * BLOCK_N // 512, 1), 16)
+    BLOCK_N = BLOCK_N or (triton.next_power_of_2(N) if N <= 32768 else 4096)
+    BLOCK_M = BLOCK_M or (1 if BLOCK_N > 4096 else max(2, 2048 // BLOCK_N))
+    elements = BLOCK_M * min(N, BLOCK_N)
+    num_warps = num_warps or min(triton.next_power_of_2(triton.cdiv(elements, 48 * 32)), 8)
     return BLOCK_M, BLOCK_N, num_warps
 
 
+# Backward holds a tile of `x`, one of `dy` and two accumulators: no more than 32 elements of each fit beside one another in
+# a thread, and 8192 in a program.
 def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
-    BLOCK_N = BLOCK_N or (triton.next_power_of_2(N) if N <= 16384 else 4096)
+    BLOCK_N = BLOCK_N or (triton.next_power_of_2(N) if N <= 8192 else 4096)
     BLOCK_M = BLOCK_M or max(1, 4096 // BLOCK_N)
-    num_warps = num_warps or min(max(BLOCK_M * BLOCK_N // 512, 1), 16)
+    num_warps = num_warps or min(max(BLOCK_M * BLOCK_N // (32 * 32), 1), 8)
     return BLOCK_M, BLOCK_N, num_warps
 
 
+# How many programs share the rows, and how many tiles each has under way. Small tiles leave room for two programs on a
+# multiprocessor: while one waits for its sums, the other one loads. A tile that isn't full brings fewer bytes, so one more
+# is requested ahead. All of them wait in shared memory, which has an end.
+def backward_schedule(x, N, BLOCK_M, BLOCK_N):
+    if device.INTERPRET:
+        return 4, 1
+    card = torch.cuda.get_device_properties(x.device)
+    per_multiprocessor = 2 if BLOCK_M * BLOCK_N <= 4096 else 1
+    tile_bytes = per_multiprocessor * BLOCK_M * BLOCK_N * 2 * x.element_size()
+    num_stages = min(3 if N == BLOCK_N else 4, 1 + card.shared_memory_per_block_optin // tile_bytes)
+    return per_multiprocessor * card.multi_processor_count, num_stages
+
+
+# ### Forward
 def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
     """Returns `y` in the shape of `x`, and `mean` and `rstd` in float32, one number a row."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
@@ -467,8 +489,10 @@ def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_M=None, BLOC
     return y, mean, rstd
 
 
-# Backward needs to know which gradients are wanted: `wanted` is a triple for x, weight and bias, and the others come
-# back as `None`. Frozen parameters (a LoRA fine-tuning has almost nothing else) cost nothing that way.
+# ### Backward
+#
+# It needs to know which gradients are wanted: `wanted` is a triple for x, weight and bias, and the others come back as
+# `None`. Frozen parameters (a LoRA fine-tuning has almost nothing else) cost nothing that way.
 def layernorm_backward(
     dy, x, weight, mean, rstd, *, wanted=(True, True, True), dtypes=(None, None),
     BLOCK_M=None, BLOCK_N=None, num_warps=None, num_programs=None, num_stages=None,
@@ -483,45 +507,42 @@ def layernorm_backward(
     """
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
     N, M = x.shape[-1], mean.numel()
-    want_dx, want_dweight, want_dbias = wanted
-    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device) if want_dx else None
-    dweight = torch.empty(N, dtype=dtypes[0] or x.dtype, device=x.device) if want_dweight else None
-    dbias = torch.empty(N, dtype=dtypes[1] or x.dtype, device=x.device) if want_dbias else None
+    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device) if wanted[0] else None
+    dweight = torch.empty(N, dtype=dtypes[0] or x.dtype, device=x.device) if wanted[1] else None
+    dbias = torch.empty(N, dtype=dtypes[1] or x.dtype, device=x.device) if wanted[2] else None
     if x.numel() == 0:
         return dx, *(g if g is None else g.zero_() for g in (dweight, dbias))
     dy, x = as_rows(dy), as_rows(x)
     weight = weight if weight is None else weight.contiguous()
     BLOCK_M, BLOCK_N, num_warps = backward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
-    P = min(num_programs or multiprocessors(x), triton.cdiv(M, BLOCK_M))
-    partial_dweight = torch.empty((P, N), dtype=torch.float32, device=x.device) if want_dweight else None
-    partial_dbias = torch.empty((P, N), dtype=torch.float32, device=x.device) if want_dbias else None
-    if N <= BLOCK_N:
+    programs, stages = backward_schedule(x, N, BLOCK_M, BLOCK_N)
+    one_block = N <= BLOCK_N
+    ROWS = BLOCK_M if one_block else 32 if BLOCK_N >= 128 else BLOCK_M  # rows of a tile in the kernel that sums columns
+    P = min(num_programs or (programs if one_block else 16), triton.cdiv(M, ROWS))
+    partial_dweight = torch.empty((P, N), dtype=torch.float32, device=x.device) if wanted[1] else None
+    partial_dbias = torch.empty((P, N), dtype=torch.float32, device=x.device) if wanted[2] else None
+    if one_block:
         layernorm_backward_kernel[(P,)](
             dy, x, weight, mean, rstd, dx, partial_dweight, partial_dbias, M, N, dy.stride(0), x.stride(0),
-            BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=num_stages or 3, num_warps=num_warps,
+            BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=num_stages or stages, num_warps=num_warps,
         )  # fmt: skip
-    else:
-        if want_dx:
-            layernorm_backward_chunked_kernel[(M,)](
-                dy, x, weight, mean, rstd, dx, N, dy.stride(0), x.stride(0), BLOCK_N=BLOCK_N, num_warps=num_warps
-            )
-        if want_dweight or want_dbias:
-            layernorm_backward_columns_kernel[(triton.cdiv(N, min(BLOCK_N, 128)), P)](
-                dy, x, mean, rstd, partial_dweight, partial_dbias, M, N, dy.stride(0), x.stride(0),
-                BLOCK_M=BLOCK_M * 32, BLOCK_N=min(BLOCK_N, 128),
-            )  # fmt: skip
-    if want_dweight or want_dbias:
-        columns = min(BLOCK_N, 32)
-        layernorm_backward_sum_kernel[(triton.cdiv(N, columns),)](
+    if not one_block and wanted[0]:
+        layernorm_backward_chunked_kernel[(M,)](
+            dy, x, weight, mean, rstd, dx, N, dy.stride(0), x.stride(0), BLOCK_N=BLOCK_N, num_warps=num_warps
+        )
+    if not one_block and (wanted[1] or wanted[2]):
+        COLUMNS = min(BLOCK_N, 128)
+        layernorm_backward_columns_kernel[(triton.cdiv(N, COLUMNS), P)](
+            dy, x, mean, rstd, partial_dweight, partial_dbias, M, N, dy.stride(0), x.stride(0),
+            BLOCK_M=ROWS, BLOCK_N=COLUMNS, num_warps=4,
+        )  # fmt: skip
+    if wanted[1] or wanted[2]:
+        COLUMNS = min(BLOCK_N, 32)
+        layernorm_backward_sum_kernel[(triton.cdiv(N, COLUMNS),)](
             partial_dweight, partial_dbias, dweight, dbias, P, N,
-            BLOCK_P=min(triton.next_power_of_2(P), 64), BLOCK_N=columns,
+            BLOCK_P=min(triton.next_power_of_2(P), 32), BLOCK_N=COLUMNS,
         )  # fmt: skip
     return dx, dweight, dbias
-
-
-def multiprocessors(x):
-    """How many programs of the backward pass to start: as many as the card has multiprocessors."""
-    return 4 if device.INTERPRET else torch.cuda.get_device_properties(x.device).multi_processor_count
 
 
 # ## Joining autograd
