@@ -73,8 +73,8 @@ class Finish(Treeprocessor):
             self.resolve(element, path, href, parts.fragment)
 
     def moment(self, element: Element) -> None:
-        """`#pid=13&line=79&k=1`, a moment of a recorded run: the link leads to the line (without one, to the example), the
-        viewer's script leads on."""
+        """`#pid=13&line=79&k=1`, a moment of a recorded run: the link leads to the line (without one, to the example),
+        the viewer's script leads on."""
         href, _, fragment = element.get("href", "").partition("#")
         if not RUN.match(fragment):
             return
@@ -85,7 +85,9 @@ class Finish(Treeprocessor):
     def resolve(self, element: Element, path: str, href: str, fragment: str) -> None:
         docs = self.extension.getConfig("docs") + "/"
         if not (self.extension.root / path).exists():
-            self.extension.problem(f"link to {path}, which does not exist", f"]({href}")
+            kernel = path.removesuffix(".md") + ".py"
+            hint = f": write {href.partition('#')[0][:-3]}.py" if (self.extension.root / kernel).exists() else ""
+            self.extension.problem(f"link to {path}, which does not exist{hint}", f"]({href}")
         elif path.startswith(docs) and path.endswith(".md"):
             element.set("href", "/" + path.removeprefix(docs) + (f"#{fragment}" if fragment else ""))
         else:

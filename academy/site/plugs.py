@@ -28,7 +28,7 @@ def recorded_data(path: str) -> tuple[str, str]:
 
 
 def recorded_number(key: str) -> tuple[str, str, int, str] | None:
-    """A number of a recorded run, its file, line and moment: `academy.traces.number(key)`. None where triton is missing.
+    """A recorded number, its file, line and moment: `academy.traces.number(key)`. None where triton is missing.
 
     Raises ValueError for a key that stands for nothing.
     """

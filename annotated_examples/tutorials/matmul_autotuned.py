@@ -24,7 +24,7 @@ hundred in each direction on, the operations take longer than the bytes, and the
 - *The kernel runs many times.* One that overwrites its output does not care. One that adds to it, or changes an input,
   does so with every trial. Such arguments must be named in `reset_to_zero` or `restore_value`.
 - *Timing is noisy.* Two searches may choose differently, and the last bits of a result may differ with them. Where
-  results must not change, choose by a rule, as [classics/matmul](../classics/matmul.md) does.
+  results must not change, choose by a rule, as [classics/matmul](../classics/matmul.py) does.
 - *The choice is forgotten* when the process ends. `cache_results` keeps it on disk, where it may outlive the driver, or
   the hot day, that it was made for.
 - *A search needs the clock.* It can't happen while a CUDA graph is captured: call the function once before.
@@ -136,7 +136,7 @@ BACKWARD = {"relu": relu_backward, "leaky_relu": leaky_relu_backward, "gelu": ge
 
 # ## The order of the blocks
 #
-# In groups of `GROUP_M` rows, as in the [lesson before](matmul_grouped.md). `GROUP_M` is one more number to be tuned,
+# In groups of `GROUP_M` rows, as in the [lesson before](matmul_grouped.py). `GROUP_M` is one more number to be tuned,
 # and 1 means no groups.
 @triton.jit
 def block_of_program(pid, num_pid_m, num_pid_n, GROUP_M: tl.constexpr):

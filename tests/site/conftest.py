@@ -1,5 +1,6 @@
 """The site is built once for all tests of this folder, as a reader builds it: strictly, in a process of its own."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,8 @@ def site(tmp_path_factory) -> Path:
     """The folder of the built site."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    result = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return folder
 
