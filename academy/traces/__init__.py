@@ -26,6 +26,9 @@ in a comment inside a jitted function is a claim about the recorded run (`quotes
 
 Outside jitted functions a claim names its kernel: `layernorm_kernel, pid=2: rows = [4, 5]`.
 
+Text elsewhere (a guide, a derivation) doesn't copy such a number but draws it from the recording:
+`[[run: classics/layernorm: layernorm_forward_kernel, pid=0: mean[0]]]`.
+
 These are errors: a claim that doesn't hold; a span with `= number` that can't be evaluated, anywhere in the file's
 comments (quote a keyword argument without its value); a list of numbers, `name = number`, or a sentence with "program 7"
 and another number, outside backticks inside a jitted function; fewer than 8 claims in a file of `classics`.
@@ -71,6 +74,13 @@ def viewer_script(path: str) -> tuple[str, str]:
 
     content = page.script(path)
     return (f"data/{page.data_name(path)}.js", content) if content else ("", "")
+
+
+def number(key: str) -> tuple[str, str, int, str]:
+    """A number of a recorded run, for any text on the site: see `academy.traces.page.number`."""
+    from academy.traces import page
+
+    return page.number(key)
 
 
 def check_recording(path: Path, recording, quoted: bool = True) -> list[Problem]:

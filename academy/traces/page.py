@@ -84,6 +84,31 @@ def _recording(path: str) -> Recording | None:
     return recording
 
 
+def number(key: str) -> tuple[str, str, int, str]:
+    """A number of a recorded run for any text: its digits, the kernel file, the line, and the address of that moment.
+
+    key: `classics/layernorm: layernorm_forward_kernel, pid=0: mean[0]`, the file under annotated_examples, then the left
+    side of a claim. Raises ValueError with a sentence if there is no such number.
+    """
+    file, _, asked = key.partition(":")
+    path = f"annotated_examples/{file.strip().removesuffix('.py')}.py"
+    recording = _recording(path) if (store.ROOT / path).is_file() else None
+    if recording is None:
+        raise ValueError(f"{path} has no recorded run")
+    text = (store.ROOT / path).read_text()
+    try:
+        claim = quotes.question(text, asked.strip())
+        value = quotes.computed(claim, recording, text)
+        launch, pid, position = quotes.locate(claim, recording, text)
+    except (LookupError, SyntaxError) as error:
+        raise ValueError(str(error.args[0])) from error
+    step = recording.steps(recording.launches[launch], pid)[position]
+    numbers = ",".join(str(n) for n in pid[: 3 if pid[2] else 2 if pid[1] else 1])
+    loops = "".join(f"&{name}={n}" for name, n in claim.loops.items())
+    address = f"pid={numbers}&line={step.line}{loops}" + (f"&launch={launch}" if launch else "")
+    return brief(value, 400), path, step.line, address
+
+
 # ---- data -----------------------------------------------------------------------------------------------------------
 
 

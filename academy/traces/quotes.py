@@ -165,6 +165,15 @@ def computed(claim: Claim, recording: Recording, text: str):
     return got
 
 
+def question(text: str, asked: str) -> Claim:
+    """The claim `kernel, pid=P, k=n: expression` without its right side, about a file's text. Raises ValueError."""
+    functions = jitted_functions(text)
+    claim = _claim(f"{asked} = 0", (1, 1), Comment("", [], 1, False), None, functions, {})
+    if claim is None:
+        raise ValueError("ask for a number as in `kernel, pid=P, k=n: expression`")
+    return claim
+
+
 def locate(claim: Claim, recording: Recording, text: str) -> tuple[int, tuple[int, int, int], int]:
     """Where a claim holds: number of the launch, program, number of the step. Raises LookupError as `computed`."""
     _, (position, _, _) = _find(claim, recording, text)

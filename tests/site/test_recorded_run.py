@@ -1,0 +1,111 @@
+"""The recorded run on a built page: the switch, data that loads when it is needed, links into the run, no JavaScript."""
+
+import markdown
+import pytest
+
+from academy.site import plugs
+from tests.site.conftest import ROOT
+
+pytest.importorskip("triton", reason="recording needs triton")
+PAGE = "kernels/classics/layernorm/"
+
+
+def opened(browser, address, fragment=""):
+    browser.open("about:blank")
+    browser.errors.clear(), browser.requests.clear()
+    browser.open(address + PAGE + fragment)
+    return browser
+
+
+def test_data_loads_only_when_the_reader_asks(browser, address):
+    page = opened(browser, address)
+    data = "assets/traces/data/classics.layernorm.js"
+    assert not any(data in url for url in page.requests)
+    line = "[...document.querySelectorAll('.k-l')].find(l => l.textContent.includes('tl.arange(0, BLOCK_N)'))"
+    page.run(f"{line}.scrollIntoView({{ block: 'center', behavior: 'instant' }})")
+    before = page.run(f"{line}.getBoundingClientRect().top")
+    page.run("document.querySelector('[data-k-mode=run]').click()")
+    page.wait("document.querySelector('.t-stepper')")
+    assert any(data in url for url in page.requests) and not page.errors
+    assert all(url.startswith((address, "data:", "about:")) for url in page.requests)
+    assert abs(page.run(f"{line}.getBoundingClientRect().top") - before) < 2, "the reader loses the place"
+    assert page.run(f"{line}.querySelector('.t-val').textContent").startswith("columns [0, 1, 2")
+    page.run("document.querySelector('[data-k-mode=read]').click()")
+    assert page.run("getComputedStyle(document.querySelector('.k-panel')).display") == "none"
+    assert page.run("getComputedStyle(document.querySelector('.t-val')).display") == "none"
+    assert page.run("location.hash") == ""
+
+
+def test_a_quoted_number_leads_to_its_moment(browser, address):
+    page = opened(browser, address)
+    page.run("document.querySelector('.k-file').dispatchEvent(new FocusEvent('focusin'))")
+    page.wait("document.querySelector('a.t-watch')")
+    assert page.run(
+        "document.querySelectorAll('.k-note code.k-claim').length === document.querySelectorAll('a.t-watch').length"
+    )
+    page.run("[...document.querySelectorAll('a.t-watch')].find(a => a.textContent.includes('mean[0]')).click()")
+    page.wait("document.querySelector('.k-running .k-l.t-now')")
+    assert page.run("document.querySelector('.k-l.t-now').textContent").startswith("    mean = tl.sum(")
+
+
+def test_an_address_opens_the_run(browser, address):
+    line = next(
+        i
+        for i, text in enumerate((ROOT / "annotated_examples/classics/layernorm.py").read_text().split("\n"), 1)
+        if "mean = tl.sum(x, axis=1)" in text
+    )
+    page = opened(browser, address, f"#pid=1&line={line}")
+    page.wait("document.querySelector('.k-running .t-title')")
+    assert page.run("document.querySelector('.t-title').textContent") == f"After line {line}"
+    assert page.run("document.querySelector('.t-programs [aria-pressed=true]').textContent") == "1"
+    top = page.run("document.querySelector('.k-l.t-now').getBoundingClientRect().top")
+    assert 0 < top < 1000
+
+
+def test_without_javascript_the_run_is_a_table(browser, address):
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.call("Page.navigate", url=address + PAGE)
+        browser.wait("document.readyState === 'complete' && document.querySelector('.t-static')")
+        assert browser.run("getComputedStyle(document.querySelector('.k-panel')).display") == "block"
+        assert browser.run("document.querySelectorAll('.t-static .t-steps tbody tr').length") > 5
+    finally:
+        browser.call("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def convert(text: str, caplog) -> tuple[str, list[str]]:
+    html = markdown.markdown(text, extensions=["academy.site"], extension_configs={"academy.site": {"root": str(ROOT)}})
+    return html, [record.getMessage() for record in caplog.records]
+
+
+def test_any_text_can_draw_a_number_from_a_run(caplog):
+    html, problems = convert(
+        "It owns `[[x]]` [[run: tutorials/vector_add: vector_add_kernel, pid=2: offsets[:2]]].", caplog
+    )
+    assert problems == []
+    assert '<code class="k-claim">[8, 9]</code>' in html and 'data-run="pid=2&amp;line=' in html
+
+
+@pytest.mark.parametrize(
+    "key, message",
+    [
+        ("tutorials/nothing: k, pid=0: x", "has no recorded run"),
+        ("tutorials/vector_add: vector_add_kernel, pid=9: offsets", "there is no program (9, 0, 0)"),
+        ("tutorials/vector_add: vector_add_kernel: nothing", "nothing has no value here"),
+    ],
+)
+def test_a_wrong_key_is_a_problem(caplog, key, message):
+    _, problems = convert(f"[[run: {key}]]", caplog)
+    assert len(problems) == 1 and message in problems[0]
+
+
+def test_without_triton_pages_say_so(monkeypatch, caplog):
+    monkeypatch.setattr(plugs, "find_spec", lambda name: None)
+    html, problems = convert("[[run: tutorials/vector_add: vector_add_kernel, pid=2: n]]", caplog)
+    assert problems == [] and "not recorded here" in html
+
+
+def test_links_into_a_run_lead_to_the_line(caplog):
+    html, _ = convert("[a](#pid=13&line=79&k=1) and [b](#launch=1&whole=9)", caplog)
+    assert 'href="#L79"' in html and 'data-run="pid=13&amp;line=79&amp;k=1"' in html
+    assert 'href="#EXAMPLE"' in html and 'data-run="launch=1&amp;whole=9"' in html
