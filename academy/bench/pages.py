@@ -6,6 +6,7 @@ Each function returns a page's pieces in order: lines of Markdown (`str`) and fi
 from __future__ import annotations
 
 import html
+import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -287,8 +288,9 @@ def _ladder(name: str, device: str, level: str, root: Path) -> list[str]:
     shape = ladder.get("shape")
     title = f"Ladder: ms at {figures.label(shape)} {ladder.get('dtype', '')}".strip() if shape else "Ladder: ms"
     head = ["rung", "what changed", *map(_field, fields)]
+    copies = [ladder.get(f"copy_{key}") for key in fields]
     rows = [
-        [rung["name"], rung.get("what", ""), *(figures.milliseconds(rung[k]) if rung.get(k) else "–" for k in fields)]
+        [rung["name"], words(rung.get("what", "")), *(_rung_time(rung.get(k), c) for k, c in zip(fields, copies))]
         for rung in rungs
     ]
     text = (
@@ -307,6 +309,19 @@ def _ladder(name: str, device: str, level: str, root: Path) -> list[str]:
         _table("Data: the ladder", head, rows, True),
         "",
     ]
+
+
+def _rung_time(ms: float | None, copy_ms: float | None) -> str:
+    """Time of a rung, with its share of a copy of as many bytes if that was measured beside it."""
+    if not ms:
+        return "–"
+    return figures.milliseconds(ms) + (f", {figures.percent(copy_ms / ms)}" if copy_ms else "")
+
+
+def words(text: str) -> Html:
+    """A cell of prose, with `code` set as such."""
+    escaped = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
+    return Html(f'<span class="bench-words">{escaped}</span>')
 
 
 def _field(key: str) -> str:

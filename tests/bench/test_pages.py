@@ -136,17 +136,22 @@ def test_a_page_before_anything_was_measured(root):
 def test_a_page_has_all_that_was_measured(root):
     host = [dict(variant="", shape=[4, 8], providers={"ours": {"forward_us": 15.0}, "eager": {"missing": "x"}})]
     put(root, case(), case((3, 5)), host=host)
-    ladder = {
-        "date": "2026-01-01",
-        "shape": [4, 8],
-        "rungs": [{"name": "naive", "what": "row by row", "forward_ms": 3.0}],
-    }
+    rungs = [{"name": "naive", "what": "row by row, `tl.load`", "forward_ms": 3.0}]
+    ladder = {"date": "2026-01-01", "shape": [4, 8], "copy_forward_ms": 1.5, "rungs": rungs}
     store.write(root / "benchmarks" / "results" / "nvidia-h200" / "ladder" / "double.json", ladder)
     pieces = pages.operation("double", root)
     page = text(pieces)
     for words in ("NVIDIA H200 on 2026-01-02", "torch 2.11.0", "## Forward", "## Backward", "## Memory", "3 MiB"):
         assert words in page
-    for words in ("1 ms, 90 %, 1 TB/s", "2 ms, 45 %", "15 µs", "row by row", "## The ladder", "## Measure it yourself"):
+    for words in (
+        "1 ms, 90 %, 1 TB/s",
+        "2 ms, 45 %",
+        "15 µs",
+        "row by row, <code>tl.load</code>",
+        "3 ms, 50 %",
+        "## The ladder",
+        "## Measure it yourself",
+    ):
         assert words in page
     assert sum("<svg" in piece for piece in pieces if isinstance(piece, pages.Html)) == 4
 
