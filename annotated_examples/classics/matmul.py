@@ -67,20 +67,25 @@ def matmul_reference(a, b, activation=None):
 # columns. The example has 8 x 4 blocks of C and groups of 3 rows. These are the program ids, each at its block:
 #
 # ```text
-#            pid_n = 0   1   2   3
-# pid_m = 0          0   3   6   9
-# pid_m = 1          1   4   7  10     group 0: programs 0 to 11
-# pid_m = 2          2   5   8  11
-# pid_m = 3         12  15  18  21
-# pid_m = 4         13  16  19  22     group 1: programs 12 to 23
-# pid_m = 5         14  17  20  23
-# pid_m = 6         24  26  28  30
-# pid_m = 7         25  27  29  31     group 2: programs 24 to 31, two rows only
+#     pid_n = 0   1   2   3
+# pid_m = 0   0   3   6   9
+# pid_m = 1   1   4   7  10   group 0: programs 0 to 11
+# pid_m = 2   2   5   8  11
+#
+# pid_m = 3  12  15  18  21
+# pid_m = 4  13  16  19  22   group 1: programs 12 to 23
+# pid_m = 5  14  17  20  23
+#
+# pid_m = 6  24  26  28  30   group 2: programs 24 to 31,
+# pid_m = 7  25  27  29  31            two rows only
 # ```
 #
 # Programs 0 to 8 now need three rows of blocks of `a` and three columns of blocks of `b`. In the plain order the
 # first nine need three rows and every column, however many there are. The [grouped
-# tutorial](../tutorials/matmul_grouped.py) counts the loads and draws them.
+# tutorial](../tutorials/matmul_grouped.md) counts the loads and draws them.
+
+
+# From a program's number to its block. Four lines of arithmetic, and the last group is where they go wrong.
 @triton.jit
 def block_of_program(pid, num_pid_m, num_pid_n, GROUP_M: tl.constexpr):
     # A full group is `num_pid_in_group = 12` programs, so program 14 is in the group `pid=14: group_id = 1`, which

@@ -61,7 +61,8 @@ def matmul_reference(x, y):
 # ```
 #
 # With the strides exchanged the same lines read the transposed matrix. Nothing has to be copied for that.
-#
+
+
 # ## The kernel
 #
 # The grid has two dimensions: one program for each block of the result. In the example the result is 8 x 8 and the

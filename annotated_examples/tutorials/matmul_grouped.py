@@ -55,20 +55,23 @@ def matmul_reference(x, y, activation="none"):
 #
 # Nine programs that compute one *row* of blocks of a 9 x 9 result share their blocks of `x`, but each wants a column
 # of `y` of its own. With nine blocks along K they load 9 blocks of `x` and 81 of `y`, 90 in all. Nine programs that
-# compute a *square* of 3 x 3 blocks load 27 and 27: 54. That is the gain
-# ([watch it, counted](#pid=8&launch=1&whole=9)), and the kernel only has to number its blocks differently: first down
-# a group of rows, then to the right.
+# compute a *square* of 3 x 3 blocks load 27 and 27: 54. That is the gain ([watch it,
+# counted](#pid=8&launch=1&whole=9)), and the kernel only has to number its blocks differently: first down a group of
+# rows, then to the right.
 #
-# The function below turns the number of a program into its block. In the example the result has 4 x 3 blocks and the
-# groups have 3 rows, so the second group is left with one row:
+# In the example the result has 4 x 3 blocks and the groups have 3 rows, so the second group is left with one row:
 #
 # ```text
-#            pid_n = 0   1   2
-# pid_m = 0          0   3   6
-# pid_m = 1          1   4   7      group 0: programs 0 to 8
-# pid_m = 2          2   5   8
-# pid_m = 3          9  10  11      group 1: programs 9 to 11, one row only
+#     pid_n = 0   1   2
+# pid_m = 0   0   3   6
+# pid_m = 1   1   4   7   group 0: programs 0 to 8
+# pid_m = 2   2   5   8
+#
+# pid_m = 3   9  10  11   group 1: one row only
 # ```
+
+
+# This function turns the number of a program into its block.
 @triton.jit
 def block_of_program(pid, num_pid_m, num_pid_n, GROUP_M: tl.constexpr):
     # A full group has `num_pid_in_group = 9` programs. Program 10 is in group `pid=10: group_id = 1`, whose first row
