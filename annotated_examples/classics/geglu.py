@@ -56,7 +56,7 @@ def geglu_packed_reference(x, approximate="none"):
 #
 # Both forms are `gelu(x) = x · weight(x)`, with a weight that climbs from 0 to 1. By the product rule the slope of GELU
 # is `weight + x · weight'`. So all that the kernels have to know of either form is the weight and its slope.
-#
+
 # ### Exact
 #
 # The weight is the normal distribution function, [[tag: GELU-weight]]. Computed as `(1 + erf(x / √2)) / 2` it would
@@ -78,7 +78,11 @@ def geglu_packed_reference(x, approximate="none"):
 # - with `exp2` for `exp`: [[bench: geglu/ladder/exact: exp2/forward_ms]]
 # - with a reciprocal square root for the division: [[bench: geglu/ladder/exact: final/forward_ms]]
 #
-# The last one is the time that the memory needs, [[bench: geglu/ladder/tanh: final/forward_ms]] with the cheaper form.
+# The last one is the time that the memory needs: the cheaper tanh form takes
+# [[bench: geglu/ladder/tanh: final/forward_ms]].
+
+
+# Two results: the weight at `x`, and its slope there. Nothing is loaded or stored here.
 @triton.jit
 def weight_exact(x):
     # `exp2` is an instruction of the hardware. `exp` would multiply by log₂(e) first, and take a detour for results too
@@ -117,6 +121,8 @@ def weight_exact(x):
 # forward pass that is [[bench: geglu/ladder/tanh: final/forward_ms]] instead of
 # [[bench: geglu/ladder/tanh: library tanh/forward_ms]].
 # The slope is that of a sigmoid, `weight · (1 - weight)`, times the slope of `2z`; [[tag: GELU-tanh]] uses it.
+
+
 @triton.jit
 def weight_tanh(x):
     # √(2/π) and the cubic coefficient are those of the paper, doubled here because the sigmoid wants `2z`.
@@ -136,6 +142,8 @@ def weight_tanh(x):
 # row starts 10 elements further on.
 #
 # `TANH` is a constexpr: the compiler makes two kernels of this one, and neither contains the other's formula.
+
+
 @triton.jit
 def geglu_forward_kernel(
     gate_ptr, up_ptr, out_ptr, stride_gate, stride_up, n_cols, TANH: tl.constexpr, BLOCK: tl.constexpr
@@ -174,6 +182,8 @@ def geglu_forward_kernel(
 #
 # The gradients go to memory of their own. Writing them over `gate` and `up` would save memory, and would ruin both for
 # whoever else still needs them: a second branch of the graph, a hook, a second backward pass.
+
+
 @triton.jit
 def geglu_backward_kernel(
     dout_ptr,
@@ -235,7 +245,8 @@ def geglu_backward_kernel(
 # The kernels want rows whose elements are neighbours. If all tensors are contiguous, the whole of each is **one row**:
 # no block is cut short at the end of every line, and an odd width costs nothing. Otherwise the leading dimensions are
 # flattened. For a half of a packed tensor that is a view; a transposed tensor is copied.
-#
+
+
 # The result: how many rows, how many columns, the tensors, and the row stride of each.
 def as_rows(*tensors):
     if all([t.is_contiguous() for t in tensors]):
@@ -250,7 +261,8 @@ def as_rows(*tensors):
 #
 # A thread moves 16 bytes at a time, eight numbers in bfloat16, and a program of four warps has 128 threads. So a block
 # of 1024 is one full-width load from each input.
-#
+
+
 # Shorter rows get a smaller block and fewer warps. Where rows are no multiple of 16 the compiler can't tell that the
 # mask never cuts a 16-byte load in two, so it loads the numbers one by one. Half the block then leaves fewer masked
 # lanes to pay for.

@@ -55,6 +55,8 @@ def swiglu_packed_reference(x):
 #
 # In the example run `gate` and `up` are the halves of a tensor of shape (3, 10). So a row has 5 elements, but the next
 # row starts 10 elements further on.
+
+
 @triton.jit
 def swiglu_forward_kernel(gate_ptr, up_ptr, out_ptr, stride_gate, stride_up, n_cols, BLOCK: tl.constexpr):
     # Which block is mine? The grid has one dimension, because only that one may hold more than 65,535 programs. Two
@@ -89,6 +91,8 @@ def swiglu_forward_kernel(gate_ptr, up_ptr, out_ptr, stride_gate, stride_up, n_c
 #
 # The gradients go to memory of their own. Writing them over `gate` and `up` would save memory, and would ruin both for
 # whoever else still needs them: a second branch of the graph, a hook, a second backward pass.
+
+
 @triton.jit
 def swiglu_backward_kernel(
     dout_ptr,
@@ -144,7 +148,8 @@ def swiglu_backward_kernel(
 # The kernels want rows whose elements are neighbours. If all tensors are contiguous, the whole of each is **one row**:
 # no block is cut short at the end of every line, and an odd width costs nothing. Otherwise the leading dimensions are
 # flattened. For a half of a packed tensor that is a view; a transposed tensor is copied.
-#
+
+
 # The result: how many rows, how many columns, the tensors, and the row stride of each.
 def as_rows(*tensors):
     if all([t.is_contiguous() for t in tensors]):
@@ -169,7 +174,8 @@ def as_rows(*tensors):
 # Larger programs don't help: with blocks of 8192 and 16 warps it is [[bench: swiglu/ladder/8192 a program/forward_ms]].
 # Nor does it help to mark the loads `evict_first`, though nothing is read twice:
 # [[bench: swiglu/ladder/evict_first/forward_ms]].
-#
+
+
 # Shorter rows get a smaller block and fewer warps. Where rows are no multiple of 16 the compiler can't tell that the
 # mask never cuts a 16-byte load in two, so it loads the numbers one by one. Half the block then leaves fewer masked
 # lanes to pay for.
