@@ -73,11 +73,12 @@ def standalone(path: Path, recording: Recording) -> str:
 
 def _recording(path: str) -> Recording | None:
     """From the cache, or made together with those of all other kernels. What is wrong is logged with its place."""
-    if importlib.util.find_spec("triton") is None or not store.has_example(store.ROOT / path):
+    file = store.ROOT / path
+    if importlib.util.find_spec("triton") is None or not store.has_example(file):
         return None
-    if not store.is_cached(store.ROOT / path):
+    if not store.is_cached(file):
         store.load(store.kernel_files())
-    recording = store.load([store.ROOT / path])[store.ROOT / path]
+    recording = store.load([file])[file]
     error = recording.data["error"]
     if error:
         log.warning("%s:%d: %s", error["file"], recording.line(error["file"], error["line"]), error["message"])
@@ -211,7 +212,7 @@ def _static(path: Path, recording: Recording) -> str:
 
 def _followed(path: Path, recording: Recording, launch: dict) -> tuple[int, int, int]:
     """The program that the comments of this kernel speak of first, else the first one."""
-    claims, _ = quotes.parse(path.read_text())
+    claims, _ = quotes.parse(path.read_text(), store.shorten(path))
     pids = {tuple(pid) for pid, _ in launch["programs"]}
     return next((c.pid for c in claims if c.function == launch["kernel"] and c.pid in pids), min(pids))
 

@@ -8,6 +8,7 @@ import re
 import tokenize
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,8 +71,8 @@ class Claim:
 def check(path: Path, shown: str, recording: Recording) -> list[Problem]:
     """Everything wrong with the numbers in one file's comments. shown: the path for messages."""
     text = path.read_text()
-    claims, problems = parse(text, shown)
-    checked = 0
+    claims, found = parse(text, shown)
+    problems, checked = list(found), 0
     for claim in claims:
         message = evaluate(claim, recording, text)
         checked += message is None
@@ -82,7 +83,8 @@ def check(path: Path, shown: str, recording: Recording) -> list[Problem]:
     return problems
 
 
-def parse(text: str, shown: str = "") -> tuple[list[Claim], list[Problem]]:
+@lru_cache(maxsize=64)
+def parse(text: str, shown: str = "") -> tuple[tuple[Claim, ...], tuple[Problem, ...]]:
     """The claims in a file, and what is wrong with the way numbers are written in its comments."""
     functions = jitted_functions(text)
     claims, problems, pids = [], [], {}
@@ -98,7 +100,7 @@ def parse(text: str, shown: str = "") -> tuple[list[Claim], list[Problem]]:
                 claims += [claim] if claim else []
         if function is not None:
             problems += [_problem(shown, text, *place, message) for place, message in _bare(comment)]
-    return claims, problems
+    return tuple(claims), tuple(problems)
 
 
 def _claim(span, place, comment: Comment, function, functions, pids: dict[str, tuple]) -> Claim | None:
@@ -206,20 +208,13 @@ def _find(claim: Claim, recording: Recording, text: str):
 
 
 def _launch(claim: Claim, recording: Recording) -> dict:
-    launches = [launch for launch in recording.launches if _runs(recording, launch, claim.function)]
+    launches = [launch for launch in recording.launches if claim.function in recording.functions(launch)]
     own = [launch for launch in launches if launch["kernel"] == claim.function] or launches
     if not own:
         raise LookupError(f"EXAMPLE never runs {claim.function}")
     if not 0 <= claim.launch < len(own):
         raise LookupError(f"EXAMPLE launches {claim.function} {len(own)} times, counted from 0")
     return own[claim.launch]
-
-
-def _runs(recording: Recording, launch: dict, function: str) -> bool:
-    if "functions" not in launch:
-        places = {row[0] for _, rows in launch["programs"] for row in rows}
-        launch["functions"] = {recording.data["places"][place][0] for place in places}
-    return function in launch["functions"]
 
 
 def _states(steps: list[Step], function: str) -> list[tuple[int, Step, dict[str, int]]]:
@@ -236,12 +231,7 @@ def _states(steps: list[Step], function: str) -> list[tuple[int, Step, dict[str,
 
 def _inside(states, claim: Claim, recording: Recording, text: str):
     """The states inside the named iterations: of the loops whose variable has that name, else where it has that value."""
-    headers = {}
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.For):
-            for target in ast.walk(node.target):
-                if isinstance(target, ast.Name):
-                    headers.setdefault(target.id, set()).add(node.lineno)
+    headers = _loop_headers(text)
 
     def fits(step: Step, variables: dict[str, int]) -> bool:
         lines = {line for line, _ in step.loops}
@@ -253,6 +243,18 @@ def _inside(states, claim: Claim, recording: Recording, text: str):
         return True
 
     return [state for state in states if fits(state[1], state[2])]
+
+
+@lru_cache(maxsize=64)
+def _loop_headers(text: str) -> dict[str, set[int]]:
+    """Variable of a loop -> lines of the loops over it."""
+    headers = {}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.For):
+            for target in ast.walk(node.target):
+                if isinstance(target, ast.Name):
+                    headers.setdefault(target.id, set()).add(node.lineno)
+    return headers
 
 
 def _moment(states, anchor: int, names: set[str]):
@@ -390,6 +392,7 @@ def comments(text: str) -> list[Comment]:
     return found
 
 
+@lru_cache(maxsize=64)
 def jitted_functions(text: str) -> list[ast.FunctionDef]:
     """Functions decorated with `triton.jit`, among other decorators or not."""
     return [

@@ -136,12 +136,30 @@ class Recording:
             return Pointer(entry["b"], array)
         return array if array.shape else array[()]
 
+    @cached_property
+    def _steps(self) -> dict[tuple[int, tuple], list[Step]]:
+        return {}
+
     def steps(self, launch: dict, program: tuple[int, int, int]) -> list[Step] | None:
         """What one program of a launch did, in order; None if the grid has no such program."""
-        for pid, rows in launch["programs"]:
-            if tuple(pid) == program:
-                return [Step(*self.places[place], values, accesses) for place, values, accesses in rows]
-        return None
+        key = id(launch), program
+        if key not in self._steps:
+            rows = next((rows for pid, rows in launch["programs"] if tuple(pid) == program), None)
+            if rows is None:
+                return None
+            self._steps[key] = [Step(*self.places[place], values, accesses) for place, values, accesses in rows]
+        return self._steps[key]
+
+    @cached_property
+    def _functions(self) -> dict[int, set[str]]:
+        return {}
+
+    def functions(self, launch: dict) -> set[str]:
+        """Names of the jitted functions that run in a launch."""
+        if id(launch) not in self._functions:
+            places = {row[0] for _, rows in launch["programs"] for row in rows}
+            self._functions[id(launch)] = {self.places[place][0] for place in places}
+        return self._functions[id(launch)]
 
 
 def encode(launches, findings, shorten, **facts) -> dict:

@@ -69,7 +69,12 @@ def shorten(path: str | Path) -> str:
 
 def statement_lines(path: Path) -> list[int]:
     """The line of every statement and function but docstrings, in an order that only code can change."""
-    return [node.lineno for node in ast.walk(_code_tree(path.read_text())) if isinstance(node, ast.stmt)]
+    return _statement_lines(path.read_text())
+
+
+@lru_cache(maxsize=256)
+def _statement_lines(text: str) -> list[int]:
+    return [node.lineno for node in ast.walk(_code_tree(text)) if isinstance(node, ast.stmt)]
 
 
 @lru_cache(maxsize=256)
@@ -78,14 +83,19 @@ def _tree(text: str) -> ast.Module:
 
 
 def _imported(path: Path) -> list[Path]:
+    files = [ROOT / (name.replace(".", "/") + ".py") for name in _kernel_modules(path.read_text())]
+    return [file for file in files if file.exists()]
+
+
+@lru_cache(maxsize=256)
+def _kernel_modules(text: str) -> list[str]:
     names = set()
-    for node in ast.walk(_tree(path.read_text())):
+    for node in ast.walk(_tree(text)):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-    files = [ROOT / (name.replace(".", "/") + ".py") for name in sorted(names) if name.startswith("annotated_examples")]
-    return [file for file in files if file.exists()]
+    return [name for name in sorted(names) if name.startswith("annotated_examples")]
 
 
 @lru_cache(maxsize=256)
@@ -180,10 +190,12 @@ def write(out: Path, data: dict) -> None:
     temporary.replace(out)
 
 
+@lru_cache(maxsize=64)
+def _kept(cached: Path) -> dict:
+    return json.loads(gzip.decompress(cached.read_bytes()))
+
+
 def _read(path: Path) -> Recording:
-    data = json.loads(gzip.decompress(_cached(path).read_bytes()))
-    moved = {}
-    for name, lines in data["files"].items():
-        now = statement_lines(ROOT / name)
-        moved[name] = dict(zip(lines, now))
+    data = _kept(_cached(path))
+    moved = {name: dict(zip(lines, statement_lines(ROOT / name))) for name, lines in data["files"].items()}
     return Recording(data, moved)
