@@ -82,7 +82,7 @@ def matmul_reference(a, b, activation=None):
 #
 # Programs 0 to 8 now need three rows of blocks of `a` and three columns of blocks of `b`. In the plain order the
 # first nine need three rows and every column, however many there are. The [grouped
-# tutorial](../tutorials/matmul_grouped.md) counts the loads and draws them.
+# tutorial](../tutorials/matmul_grouped.py) counts the loads and draws them.
 
 
 # From a program's number to its block. Four lines of arithmetic, and the last group is where they go wrong.
@@ -197,7 +197,7 @@ def matmul_kernel(
     a_ptrs = a_ptr + offs_m[:, None] * stride_am + offs_k[None, :] * stride_ak
     b_ptrs = b_ptr + offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn
 
-    # **Step 3: walk along K and add up.** Each step multiplies a block of `a` by a block of `b` ([[tag: MM-Z]]). The
+    # **Step 3: walk along K and add up.** Each step multiplies a block of `a` by a block of `b` [[tag: MM-Z]]. The
     # sum stays in float32 whatever the inputs are: in float16 it would lose a digit with every few terms.
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, tl.cdiv(K, BLOCK_K)):
@@ -309,8 +309,8 @@ def matmul_descriptor_kernel(
 
 # ## The activation's backward pass
 #
-# The gradient of $Z$ is the upstream gradient times the slope, element by element ([[tag: MM-relu-Z]],
-# [[tag: MM-leaky-Z]], [[tag: MM-gelu-Z]], [[tag: MM-silu-Z]]). Both gradient products need all of it, so it is
+# The gradient of $Z$ is the upstream gradient times the slope, element by element [[tag: MM-relu-Z]],
+# [[tag: MM-leaky-Z]], [[tag: MM-gelu-Z]], [[tag: MM-silu-Z]]. Both gradient products need all of it, so it is
 # computed once and kept. Fusing it into their loads would compute it once for every block that reads it, and a block
 # that has to be changed on its way can't go straight from the TMA to the tensor cores. The [grouped
 # tutorial](../tutorials/matmul_grouped.py) does fuse it, and measures.

@@ -6,8 +6,8 @@ The third step of the road: the same product, now as fast as the vendor's librar
 [[eq: MM-Z]]
 
 An activation may be fused: [[tag: MM-relu]], [[tag: MM-leaky]], [[tag: MM-gelu]] or [[tag: MM-silu]]. The gradients
-are [[tag: MM-X]] and [[tag: MM-Y]], fed with the activation's own ([[tag: MM-relu-Z]], [[tag: MM-leaky-Z]],
-[[tag: MM-gelu-Z]], [[tag: MM-silu-Z]]).
+are [[tag: MM-X]] and [[tag: MM-Y]], fed with the activation's own [[tag: MM-relu-Z]], [[tag: MM-leaky-Z]],
+[[tag: MM-gelu-Z]], [[tag: MM-silu-Z]].
 
 How large should a block be, how many warps should work on it, how many loads should be under way? The answer depends
 on the shape and on the GPU, and nobody can tell it from paper alone. `triton.autotune` tries a list of configurations

@@ -106,8 +106,8 @@ def matmul_kernel(
     y_ptrs = y_ptr + offs_k[:, None] * stride_yk + offs_n[None, :] * stride_yn
 
     # Walk along K, a block of columns of `x` and a block of rows of `y` at a time, and add up their products
-    # ([[tag: MM-Z]]). The sum is kept in float32 whatever the inputs are. float16 has eleven bits: beyond 2048 adding
-    # 1 changes nothing any more.
+    # [[tag: MM-Z]]. The sum is kept in float32 whatever the inputs are. float16 has eleven bits: beyond 2048 adding 1
+    # changes nothing any more.
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, tl.cdiv(K, BLOCK_K)):
         # Blocks overlap the edges of matrices whose sizes are no multiples. The example's second launch multiplies a

@@ -7,7 +7,7 @@ The second step of the road. The product of `x` (M, K) and `y` (K, N) is the sam
 [[eq: MM-Z]]
 
 but the programs run in another order, which spares the memory; a ReLU can be applied before the result is stored
-([[tag: MM-relu]]); and there are gradients:
+[[tag: MM-relu]]; and there are gradients:
 
 [[eq: MM-X]]
 
@@ -221,34 +221,16 @@ def matmul_forward_kernel(
     pid_m, pid_n = block_of_program(tl.program_id(0), num_pid_m, num_pid_n, GROUP_M)
 
     # [[tag: MM-Z]]. Its block of the product is `pid=10: z = [[3, -2], [0, 0]]`. The second row lies behind the edge:
-    # it was loaded as zeros, and will not be stored. fmt: off
+    # it was loaded as zeros, and will not be stored.
     z = multiply_block(
-        x_ptr,
-        y_ptr,
-        x_ptr,
-        M,
-        N,
-        K,
-        pid_m,
-        pid_n,
-        stride_xm,
-        stride_xk,
-        stride_yk,
-        stride_yn,
-        0,
-        0,
-        "none",
-        INPUT_PRECISION,
-        BLOCK_M,
-        BLOCK_N,
-        BLOCK_K,
-    )
+        x_ptr, y_ptr, x_ptr, M, N, K, pid_m, pid_n, stride_xm, stride_xk, stride_yk, stride_yn, 0, 0,
+        "none", INPUT_PRECISION, BLOCK_M, BLOCK_N, BLOCK_K,
+    )  # fmt: skip
 
     # [[tag: MM-relu]] costs nothing here, while the block is in registers: `pid=10: activated = [[3, 0], [0, 0]]`. A
     # kernel of its own would have to load and store the whole matrix once more.
     activated = tl.where(z < 0, 0.0, z) if ACTIVATION == "relu" else z
     store_block(z_ptr, activated, M, N, pid_m, pid_n, stride_zm, stride_zn, BLOCK_M, BLOCK_N)
-    # fmt: on
 
 
 # ## Backward
@@ -289,7 +271,7 @@ def matmul_backward_kernel(
     pid = tl.program_id(0)
     programs_dx = tl.cdiv(M, BLOCK_R) * tl.cdiv(K, BLOCK_C) if WANT_DX else 0
 
-    # fmt: off
+    #
     if pid < programs_dx:
         # [[tag: MM-X]]: rows of M, columns of K, and the sum runs over N. $Y^\top$ is `y` with its strides exchanged:
         # the inner dimension moves by `stride_yn`.
@@ -298,7 +280,7 @@ def matmul_backward_kernel(
             dz_ptr, y_ptr, z_ptr, M, K, N, row, column,
             stride_dzm, stride_dzn, stride_yn, stride_yk, stride_zm, stride_zn,
             "left" if ACTIVATION == "relu" else "none", INPUT_PRECISION, BLOCK_R, BLOCK_C, BLOCK_I,
-        )
+        )  # fmt: skip
         store_block(dx_ptr, dx, M, K, row, column, K, 1, BLOCK_R, BLOCK_C)
     elif WANT_DY:
         # [[tag: MM-Y]]: rows of K, columns of N, and the sum runs over M, down the columns of both.
@@ -307,9 +289,8 @@ def matmul_backward_kernel(
             x_ptr, dz_ptr, z_ptr, K, N, M, row, column,
             stride_xk, stride_xm, stride_dzm, stride_dzn, stride_zm, stride_zn,
             "right" if ACTIVATION == "relu" else "none", INPUT_PRECISION, BLOCK_R, BLOCK_C, BLOCK_I,
-        )
+        )  # fmt: skip
         store_block(dy_ptr, dy, K, N, row, column, N, 1, BLOCK_R, BLOCK_C)
-    # fmt: on
 
 
 # ## The launchers
