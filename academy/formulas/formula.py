@@ -49,10 +49,11 @@ class Formula:
             ValueError: a shape that doesn't fit, or a symbol that the formula needs and didn't get.
         """
         keys = {name: key for key, name in self.page.front.names.items()}
-        known = [name for name, key in keys.items() if key not in self.page.front.ranges]
+        front = self.page.front
         for name in [*inputs, *batch]:
-            if name not in known:
-                raise TypeError(f"{self.tag} has no input {name!r}; the page gives {', '.join(known)}")
+            if name not in keys or keys[name] in front.ranges or keys[name] in front.dims:
+                given = ", ".join(front.names[key] for key in (*front.given, *front.classes))
+                raise TypeError(f"{self.tag} has no input {name!r}; the page gives {given}")
         tensors = [torch.as_tensor(value) for value in inputs.values()]
         tensors = [t.to("cpu", DTYPE if t.is_floating_point() else torch.int64) for t in tensors]
         names = [keys[name] for name in inputs]
@@ -72,7 +73,8 @@ class Formula:
         integers = {key: (values.pop(key).tensor.long(), front.classes[key]) for key in front.classes if key in inputs}
         for key, spec in front.given.items():
             if key not in values and spec.domain in ("ones", "zeros"):
-                values[key] = Value(spec.draw(lengths, torch.Generator()))
+                shape = tuple(lengths[dim] for dim in spec.dims)
+                values[key] = Value(torch.full(shape, float(spec.domain == "ones"), dtype=DTYPE))
         env = Environment(
             lengths, front.index_ranges(lengths), values, integers, loss=front.loss, origin=front.origin, batched=True
         )

@@ -114,6 +114,8 @@ class _Formula:
         quad = [at for at, token in enumerate(self.tokens) if token in (r"\quad", r"\qquad")]
         self.condition_from = quad[0] if quad else len(self.tokens)
         self.differentials = self._differentials()
+        # A side that is nothing but 0: the others are zero too, and zero has no sign.
+        self.is_zero = bool(re.search(r"=\s*0\s*($|[.,]?\s*\\q?quad)", source))
 
     def changes(self) -> Iterator[tuple[str, int, int, str]]:
         for at, token in enumerate(self.tokens):
@@ -205,7 +207,7 @@ class _Formula:
         opens = self.bracket(before) == 1 and not before.startswith((r"\begin", "{"))
         starts = (before in _RELATIONS or opens) and not self.subscript[at] and at < self.condition_from
         formals = re.search(r"\(\s*\\?[A-Za-z]+(\s*,\s*\\?[A-Za-z]+)*\s*$", self.source[: self.ends[at]])
-        zero = token == "0" and self.token(self.skip(at + 1)) not in (".", "+", "-")
+        zero = self.is_zero or (token == "0" and self.token(self.skip(at + 1)) not in (".", "+", "-"))
         if starts and not zero and token not in ("+", "-", "=", "&", ":") and self.bracket(token) != -1 and not formals:
             yield "sign", self.starts[at], self.starts[at], "-"
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from academy.formulas import mutants, verify
+from academy.formulas import equivalence, mutants, verify
 from academy.formulas.errors import PageError
 from academy.formulas.page import Page
 from academy.formulas.project import Project
@@ -66,6 +66,9 @@ def score_page(project: Project, path: Path, workers: int | None = None) -> tupl
     listed = {mutants.squeeze(e["formula"]): e for e in equivalents(project) if e["page"] == path.name}
     problems, alive = [], set()
     for mutant, verdict in zip(found, in_parallel(try_page, jobs, workers)):
+        if verdict == "same value":
+            score.total -= 1
+            continue
         if verdict != "survived":
             score.caught[verdict] += 1
             continue
@@ -87,16 +90,17 @@ def score_page(project: Project, path: Path, workers: int | None = None) -> tupl
 
 
 def try_page(job: tuple[Path, str, mutants.Mutant]) -> str:
-    """ "survived", or how the mutant was caught: syntax, type or value."""
+    """How the mutant was caught (syntax, type or value), "survived", or "same value": it changes nothing."""
     path, text, mutant = job
     torch.set_num_threads(1)
     start = mutant.block.source_pos
     changed = text[:start] + mutant.source + text[start + len(mutant.block.source) :]
     try:
-        verify.check(Page(path, changed), start=mutant.block.pos)
+        page = Page(path, changed)
+        verify.check(page, start=mutant.block.pos)
     except PageError as error:
         return error.kind
-    return "survived"
+    return "same value" if equivalence.same_value(Page(path, text), page, mutant.block.pos) else "survived"
 
 
 def in_parallel(function, jobs: list, workers: int | None = None) -> Iterable:

@@ -1,0 +1,196 @@
+"""`academy check` finds what was changed by hand, at the right line, in any clone; and equations typed twice."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from academy.formulas import Page, PageError, coverage, mutants, one_home, verify
+from academy.formulas.project import Project
+
+PROJECT = Project.here(Path(__file__))
+PAGES, _ = PROJECT.pages()
+KINDS = ("sign", "coefficient", "turned fraction", "index", "exponent", "drop term")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.stem)
+def test_a_change_by_hand_is_reported_at_its_line(page):
+    """One change of each kind in a claim: the error points into the display that was changed."""
+    claims = {step.pos: step for step in page.steps if step.kind == "claim" and step.display}
+    chosen = {}
+    for mutant in mutants.of_page(page):
+        if mutant.operator in KINDS and mutant.block.pos in claims:
+            chosen.setdefault((mutant.operator, len(chosen) % 2), mutant)
+    assert {kind for kind, _ in chosen} >= {"sign", "index"} or page.path.stem in ("geglu", "swiglu")
+    silent = 0
+    for mutant in chosen.values():
+        start = mutant.block.source_pos
+        text = page.text[:start] + mutant.source + page.text[start + len(mutant.block.source) :]
+        try:
+            verify.check(Page(page.path, text), start=mutant.block.pos)
+        except PageError as error:
+            first = page.text.count("\n", 0, mutant.block.pos) + 1
+            last = first + mutant.source.count("\n") + 1
+            assert first <= error.problem.line <= last, f"{mutant.operator}: {error}"
+        else:
+            silent += 1
+    assert silent <= 1, "more changes went unnoticed than could be equivalent"
+
+
+# ---------------------------------------------------------------- a clone
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    root = tmp_path_factory.mktemp("clone")
+    (root / "backprop_math").mkdir()
+    (root / "annotated_examples/tutorials").mkdir(parents=True)
+    for name in ("backprop_math/vector_add.md", "annotated_examples/tutorials/vector_add.py"):
+        shutil.copy(PROJECT.root / name, root / name)
+    for name in ("annotated_examples", "annotated_examples/tutorials"):
+        (root / name / "__init__.py").touch()
+    return root
+
+
+def academy_check(root: Path, *files: str) -> tuple[int, str]:
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT.root), "OMP_NUM_THREADS": "1", "TRITON_INTERPRET": "1"}
+    command = [sys.executable, "-m", "academy.cli", "check", *files]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300)
+    return done.returncode, done.stdout + done.stderr
+
+
+def edited(path: Path, old: str, new: str):
+    text = path.read_text("utf-8")
+    assert text.count(old) == 1, (old, text.count(old))
+    path.write_text(text.replace(old, new), "utf-8")
+    return text
+
+
+def test_a_wrong_sign_in_a_page_and_in_a_kernel(clone):
+    page, kernel = clone / "backprop_math/vector_add.md", clone / "annotated_examples/tutorials/vector_add.py"
+    status, output = academy_check(clone, "backprop_math/vector_add.md")
+    assert status == 0, output
+    before = edited(page, r"$$\nabla_y = \nabla_z \tag{VA-y}$$", r"$$\nabla_y = -\nabla_z \tag{VA-y}$$")
+    status, output = academy_check(clone, "backprop_math/vector_add.md")
+    page.write_text(before, "utf-8")
+    line = before[: before.index("{VA-y}$$")].count("\n") + 1
+    assert status == 1 and f"backprop_math/vector_add.md:{line}:14: '=' does not hold" in output, output
+    edited(kernel, "out = x + y\n", "out = x - y\n")
+    status, output = academy_check(clone, "backprop_math/vector_add.md")
+    assert status == 1 and "the result is not what VA prints" in output, output
+
+
+def test_outside_of_a_project(tmp_path):
+    (tmp_path / "page.md").write_text("text")
+    status, output = academy_check(tmp_path, "page.md")
+    assert status == 2 and "is not inside a project" in output
+    status, output = academy_check(tmp_path, "missing.md")
+    assert status == 2 and "missing.md: no such file" in output
+
+
+# ---------------------------------------------------------------- one home
+def home(tmp_path: Path, name: str, text: str) -> list[str]:
+    (tmp_path / "docs").mkdir(exist_ok=True)
+    path = tmp_path / "docs" / name
+    path.write_text(text, "utf-8")
+    (tmp_path / "backprop_math").mkdir(exist_ok=True)
+    (tmp_path / "annotated_examples").mkdir(exist_ok=True)
+    result = one_home.check(Project(tmp_path.resolve()), None, {"VA": Path("backprop_math/vector_add.md")})
+    return [re.sub(r"\n.*", "", str(problem)) for problem in result.problems]
+
+
+def test_a_display_belongs_into_a_derivation(tmp_path):
+    (found,) = home(tmp_path, "page.md", "Text.\n\n$$x = y$$\n")
+    assert found.startswith("docs/page.md:3:1: a display equation has one home")
+    assert not home(tmp_path, "page.md", "<!-- math: prose a picture of a shape -->\n\n$$x = y$$\n\n```\n$$a$$\n```\n")
+
+
+def test_citations_name_tags_that_exist(tmp_path):
+    (found,) = home(tmp_path, "page.md", "See [[tag: VA]] and [[eq: VB]], written `[[eq: VC]]`.\n")
+    assert found == "docs/page.md:1:21: no derivation prints the tag VB"
+
+
+def test_notes_and_docstrings_of_code(tmp_path):
+    code = 'r"""Doc.\n\n$$x = y$$\n"""\nx = "$$not a note$$"\n# $$a = b$$\ndef f():\n    r"""[[eq: VB]]"""\n'
+    found = home(tmp_path, "lesson.py", code)
+    assert sorted(line.split(":")[1] for line in found) == ["3", "6", "8"], found
+
+
+def test_notebooks(tmp_path):
+    cell = '{"cells": [{"cell_type": "markdown", "source": ["A title\\n", "\\n", "$$x = y$$"]}, '
+    found = home(tmp_path, "a.ipynb", cell + '{"cell_type": "code", "source": ["s = \'$$x$$\'"]}]}')
+    assert len(found) == 1 and "docs/a.ipynb" in found[0]
+
+
+def test_inline_relations_are_checked_where_the_page_binds_symbols(tmp_path):
+    bound = "---\nmath:\n  given: {x: scalar}\n---\nTwice: $2x = x + x$, not $3 x = x + x$.\n"
+    (found,) = home(tmp_path, "page.md", bound)
+    assert found.startswith("docs/page.md:5:33: '=' does not hold")
+    result = one_home.check(Project(tmp_path.resolve()), None, {})
+    assert not result.counts.get("unbound")
+    assert not home(tmp_path, "page.md", "Nothing is bound: $a = b$.\n")
+    assert one_home.check(Project(tmp_path.resolve()), None, {}).counts["unbound"] == 1
+
+
+# ---------------------------------------------------------------- both ways
+MODULE = '''import triton
+
+@triton.jit
+def f_kernel(x_ptr):
+    """Raises: nothing."""
+
+def f_forward(x):
+    """Raises: a lot."""
+
+def f(x, scale=1.0, *, BLOCK=8):
+    """Returns.
+
+    Raises:
+        ValueError: always.
+    """
+
+def g(x):
+    """No public function: it doesn't say what it raises."""
+'''
+
+DERIVATION = """---
+kernel:
+  - module: tutorials.m
+    call: CALL
+    returns: Y
+math:
+  given: {x: scalar, s: scalar}
+---
+$$y := s x \\tag{Y}$$
+"""
+
+
+def gaps(tmp_path: Path, call: str, module: str = MODULE) -> list[str]:
+    from academy.formulas.kernels import comparisons
+
+    path = tmp_path / "m.py"
+    path.write_text(module)
+    entries = comparisons(Page("d.md", DERIVATION.replace("CALL", call)))
+    return [p.message for p in coverage.uncovered_module(path, Path("m.py"), "tutorials.m", entries)]
+
+
+def test_every_public_function_and_argument_is_compared(tmp_path):
+    assert coverage.public_functions(MODULE) == ["f"]
+    assert gaps(tmp_path, "f(x, s)") == gaps(tmp_path, "f(x, scale=s)") == []
+    assert gaps(tmp_path, "f(x)") == ["no `kernel` entry passes scale to f"]
+    assert gaps(tmp_path, "f_forward(x)") == [
+        "f returns tensors that no derivation's `kernel` entry compares with a tag"
+    ]
+    assert "front matter: tutorials.m has no function h" in gaps(tmp_path, "h(x)")
+    (message,) = [p.message for p in coverage.uncovered_module(tmp_path / "m.py", Path("m.py"), "tutorials.m", [])]
+    assert message.startswith("no derivation names tutorials.m")
+
+
+def test_a_tag_without_a_kernel_is_an_error():
+    from academy.formulas.kernels import comparisons
+
+    page = Page("d.md", DERIVATION.replace("CALL", "f(x, s)") + "\n$$y^2 = s x y \\tag{Y2}$$\n")
+    (problem,) = coverage.uncompared_tags(page, comparisons(page))
+    assert problem.line == 11 and problem.message.startswith("tag Y2: no entry")

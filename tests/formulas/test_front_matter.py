@@ -1,0 +1,140 @@
+"""Front matter: every mistake is an error at its line that names the key."""
+
+import pytest
+
+from academy.formulas import Page, PageError
+from academy.formulas.kernels import comparisons
+
+BASE = {"dims": "[n]", "index": "{i: n}", "given": "{x: n, s: scalar}"}
+
+
+def page(**changes: str) -> str:
+    lines = [f"  {key}: {value}" for key, value in {**BASE, **changes}.items()]
+    return "---\nmath:\n" + "\n".join(lines) + "\n---\n\n$$y_i := s x_i$$\n"
+
+
+def failure(text: str) -> PageError:
+    with pytest.raises(PageError) as caught:
+        Page("page.md", text)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("dims", "n", "math.dims: must be a list, got 'n'"),
+        ("index", "[i]", "math.index: must be a mapping, got ['i']"),
+        ("index", "{i: q}", "math.index.i: 'q' is not among the dims (n)"),
+        ("index", "{i: 1..q}", "math.index.i: 'q': 'q' is not a declared index"),
+        ("class", "{c: q}", "math.class.c: 'q' is not among the dims (n)"),
+        ("given", "{x: vector}", "math.given.x: 'vector': write `scalar` or dims (n)"),
+        ("given", "{x: n > 1}", "math.given.x: 'n > 1': write `scalar`"),
+        ("given", "{e: n}", "math.given.e: e is reserved"),
+        ("given", "{n: scalar}", "math.given.n: n is declared twice"),
+        ("generic", "{f: 1}", "math.generic: must be a list"),
+        ("origin", "2", "math.origin: must be 0 or 1, got 2"),
+        ("loss", "{name: L, of: y}", "math.loss: needs the key upstream"),
+        ("loss", "{name: L, of: y, upstream: s, x: 1}", "math.loss.x: unknown key"),
+        ("loss", "{name: L, of: y, upstream: g}", "math.loss.upstream: upstream g must be among `given`"),
+        ("loss", "{name: L, of: z, upstream: x}", "math.loss.of: the page never defines z"),
+        ("reference", "{z: x}", "math.reference.z: the page never defines z"),
+        ("gradients", "{dy: y}", "math.gradients.dy: needs `loss`"),
+        ("dim", "[n]", "math.dim: unknown key; allowed are origin, dims"),
+        ("dims", r'["n\\foo"]', r"math.dims.0: command \foo is not in the grammar"),
+    ],
+)
+def test_mistake_names_its_key(key, value, message):
+    error = failure(page(**{key: value}))
+    assert error.message.startswith(f"front matter: {message}"), error.message
+    lines = page(**{key: value}).split("\n")
+    assert key in lines[error.problem.line - 1]
+
+
+def test_broken_yaml_points_at_the_place():
+    error = failure("---\nmath:\n  dims: [n\n  index: {}\n---\n")
+    assert "front matter" in error.message and error.problem.line in (3, 4)
+
+
+def test_a_key_given_twice():
+    error = failure("---\nmath: {}\ntitle: a\nmath: {}\n---\n")
+    assert error.message == "front matter: math: given twice" and error.problem.line == 4
+
+
+def test_reference_that_raises_or_differs():
+    from academy.formulas.verify import check
+
+    for source, words in (("x * 2", "differs from its reference"), ("x @ torch.ones(99)", "RuntimeError")):
+        with pytest.raises(PageError, match=words):
+            check(Page("page.md", page(reference=f'{{y: "{source}"}}')))
+
+
+KERNEL = """---
+kernel:
+  - module: tutorials.x
+    call: f(x, s)
+    returns: Y
+math:
+  dims: [n]
+  index: {i: n}
+  given: {x: n, s: scalar}
+---
+$$y_i := s x_i \\tag{Y}$$
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message", "line"),
+    [
+        ("returns: Y", "returns: Z", "kernel.0.returns: the page has no tag 'Z'; it has Y", 5),
+        ("returns: Y", "returns: Y(q = Y)", "kernel.0.returns: 'Y(q = Y)': the page has no symbol 'q'", 5),
+        ("call: f(x, s)", "call: f(x,", "kernel.0.call: 'f(x,' is no Python expression", 4),
+        ("call: f(x, s)", "call: x + s", "kernel.0.call: 'x + s' calls no function of the module", 4),
+        ("    returns: Y\n", "", "kernel.0: needs the key returns", 3),
+        ("returns: Y", "returns: Y\n    colour: red", "kernel.0.colour: unknown key", 6),
+        ("returns: Y", "returns: Y\n    rows: [q]", "kernel.0.rows: the page gives no symbol 'q'; it gives s, x", 6),
+        ("returns: Y", "returns: Y\n    dtypes: [float8]", "kernel.0.dtypes: 'float8' is not among", 6),
+        ("returns: Y", "returns: Y\n    sizes: {q: 3}", "kernel.0.sizes.q: needs a positive length", 6),
+        ("returns: Y", "returns: Y\n    gradients: {x: Q}", "kernel.0.gradients.x: the page has no tag 'Q'", 6),
+    ],
+)
+def test_kernel_entry(old, new, message, line):
+    assert comparisons(Page("page.md", KERNEL))[0].function == "f"
+    with pytest.raises(PageError) as caught:
+        comparisons(Page("page.md", KERNEL.replace(old, new)))
+    assert caught.value.message.startswith(f"front matter: {message}"), caught.value.message
+    assert caught.value.problem.line == line
+
+
+def test_kernel_key_is_needed():
+    with pytest.raises(PageError, match="kernel: missing"):
+        comparisons(Page("page.md", page()))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<!-- math: prose -->\n$$s = x$$", "math: prose needs a reason"),
+        ("<!-- math: prose because -->\nand no display", "math: prose must stand before a display formula"),
+        ("<!-- math: tol much -->\n$$s = s + 0$$", "math: tol needs a number, got 'much'"),
+        ("<!-- math: tol 1e-3 -->\n$$s = s + 0$$", r"math: tol must stand before a display formula with \approx"),
+        ("<!-- math: forget q -->", "cannot forget q: no such symbol"),
+        ("<!-- math: skip -->", "unknown directive math: skip"),
+        ("```math\ns = s\n```", "use $$...$$ for display formulas, not a math fence"),
+        ("\\[ s = x \\]", "mathematics outside $...$ / $$...$$"),
+        ("$$s + 0 = s \\tag{A}$$\n\n$$0 + s = s \\tag{A}$$", "tag A is used twice"),
+        ("$$s + 0 = s \\tag{a b}$$", "a tag is letters, digits and dashes, not 'a b'"),
+        ("The value of $q$ is high.", "symbol 'q' is not declared or not yet defined"),
+        ("Here $s = 2 s$, they say.", "'=' does not hold"),
+    ],
+)
+def test_text(text, message):
+    from academy.formulas.verify import check
+
+    with pytest.raises(PageError) as caught:
+        check(Page("page.md", page() + "\n" + text + "\n"))
+    assert caught.value.message.startswith(message), caught.value.message
+
+
+def test_prose_is_counted_and_code_is_not_read():
+    text = page() + "\n<!-- math: prose it is about sets -->\n$$S \\subset T$$\n\n`$$q$$` and ```$q$```\n"
+    assert Page("page.md", text).summary()["prose"] == 1
