@@ -195,9 +195,7 @@ def grid_and_tile(rows, n_cols, BLOCK):
 def swiglu_forward(gate, up, *, BLOCK=None):
     out = torch.empty_like(gate, memory_format=torch.contiguous_format)
     rows, n_cols, tensors, strides = as_rows(gate, up)
-    grid, tile = grid_and_tile(rows, n_cols, BLOCK)
-    if out.numel():
-        swiglu_forward_kernel[grid](*tensors, out, *strides, n_cols, **tile)
+    launch(swiglu_forward_kernel, rows, n_cols, [*tensors, out], strides, BLOCK)
     return out
 
 
@@ -216,12 +214,24 @@ def swiglu_packed_backward(dout, x, *, BLOCK=None):
     return dx
 
 
+# The last two tensors, the gradients, share their row stride.
 def launch_backward(dout, gate, up, dgate, dup, BLOCK):
     rows, n_cols, tensors, strides = as_rows(dout, gate, up, dgate, dup)
+    launch(swiglu_backward_kernel, rows, n_cols, tensors, strides[:-1], BLOCK)
+
+
+# A long row whose length is no multiple of 16 gets two launches: one for the whole sixteens, with 16-byte loads, and
+# one for the few elements that are left. (`rows == 1` means contiguous, so the views cost nothing.)
+def launch(kernel, rows, n_cols, tensors, strides, BLOCK):
+    if n_cols == 0:
+        return
+    rest = n_cols % 16
+    if rows == 1 and rest and n_cols > 65536:
+        n_cols -= rest
+        tails = [t.view(-1)[n_cols:] for t in tensors]
+        launch(kernel, 1, rest, tails, strides, BLOCK)
     grid, tile = grid_and_tile(rows, n_cols, BLOCK)
-    if dgate.numel():
-        # The last two tensors, the gradients, share their row stride.
-        swiglu_backward_kernel[grid](*tensors, *strides[:-1], n_cols, **tile)
+    kernel[grid](*tensors, *strides, n_cols, **tile)
 
 
 # ## Joining autograd

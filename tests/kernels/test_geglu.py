@@ -23,12 +23,12 @@ MUTANTS = [
     Mutant("forward overwrites up", f"out = {NEW_LIKE_GATE}", "out = up.detach()"),
     Mutant("packed backward overwrites x", "torch.empty_like(x, memory_format=torch.contiguous_format)", "x.detach()"),
     Mutant("halves swapped", "*x.chunk(2, dim=-1)", "*x.chunk(2, dim=-1)[::-1]", count=3),
-    Mutant("exact where tanh is asked for", 'TANH=approximate == "tanh"', "TANH=False", count=2),
-    Mutant("tanh where exact is asked for", 'TANH=approximate == "tanh"', "TANH=True", count=2),
+    Mutant("exact where tanh is asked for", ', approximate == "tanh")', ", False)", count=2),
+    Mutant("tanh where exact is asked for", ', approximate == "tanh")', ", True)", count=2),
     Mutant(
         "backward of the other form",
-        "strides[:-1], n_cols, TANH=approximate ==",
-        "strides[:-1], n_cols, TANH=approximate !=",
+        "strides[:-1], BLOCK, approximate ==",
+        "strides[:-1], BLOCK, approximate !=",
     ),
     Mutant("density not normalised", "0.3989422804014327 * exponential", "exponential"),
     Mutant("tail on the wrong side", "tl.where(x < 0, tail, 1 - tail)", "tl.where(x > 0, tail, 1 - tail)"),
@@ -52,6 +52,8 @@ MUTANTS = [
     Mutant("no overflow in float16", "dactivation = dactivation.to(tl.float16).to(tl.float32)", "pass"),
     Mutant("grid drops the tail", "(n_cols + BLOCK - 1) // BLOCK", "max(n_cols // BLOCK, 1)"),
     Mutant("every program does the first block", "(pid % blocks_per_row)", "(pid % 1)", count=2),
+    Mutant("the rest of a long row is forgotten", "    launch(kernel, 1, rest,", "    0 and launch(kernel, 1, rest,"),
+    Mutant("the rest starts too late", "t.view(-1)[n_cols:]", "t.view(-1)[n_cols + 1 :]"),
     Mutant("mask off by one", "mask = cols < n_cols", "mask = cols < n_cols - 1", count=2),
     Mutant("no mask on the store", "out, mask=mask)", "out)"),
     Mutant("no mask on the gradients' store", "dup, mask=mask)", "dup)"),
@@ -78,6 +80,7 @@ def check(module):
             dict(x=randn(3, 18)),
             randn(3, 9),
         )
+        right(dict(gate=randn(65573), up=randn(65573)), randn(65573))
         gate, up, upstream = (randn(5, 9, scale=1e4).half() for _ in range(3))
         right(dict(gate=gate, up=up), upstream)
         harness.assert_gradient_penalty_raises(

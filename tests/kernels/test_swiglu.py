@@ -48,6 +48,8 @@ MUTANTS = [
     Mutant("no overflow in float16", "dactivation = dactivation.to(tl.float16).to(tl.float32)", "pass"),
     Mutant("grid drops the tail", "(n_cols + BLOCK - 1) // BLOCK", "max(n_cols // BLOCK, 1)"),
     Mutant("every program does the first block", "(pid % blocks_per_row)", "(pid % 1)", count=2),
+    Mutant("the rest of a long row is forgotten", "    launch(kernel, 1, rest,", "    0 and launch(kernel, 1, rest,"),
+    Mutant("the rest starts too late", "t.view(-1)[n_cols:]", "t.view(-1)[n_cols + 1 :]"),
     Mutant("mask off by one", "mask = cols < n_cols", "mask = cols < n_cols - 1", count=2),
     Mutant("no mask on the store", "out, mask=mask)", "out)"),
     Mutant("no mask on the gradients' store", "dup, mask=mask)", "dup)"),
@@ -68,6 +70,7 @@ def check(module):
     harness.assert_right(module.swiglu_packed, lesson.swiglu_packed_reference, dict(x=randn(3, 18)), randn(3, 9))
     halves = [randn(5, 9, scale=1e4).half() for _ in range(3)]
     harness.assert_right(separate, reference, dict(gate=halves[0], up=halves[1]), halves[2])
+    harness.assert_right(separate, reference, dict(gate=randn(65573), up=randn(65573)), randn(65573))
     stores_stay_inside(module)
     harness.assert_gradient_penalty_raises(separate, dict(gate=randn(9), up=randn(9)))
 
