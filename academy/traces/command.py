@@ -27,6 +27,8 @@ def main(arguments: list[str]) -> int:
     except ValueError as error:
         Console(stderr=True).print(f"academy trace: {error}", markup=False, highlight=False)
         return 2
+    if not path.is_relative_to(store.ROOT):
+        store.forget(path)  # what a file outside the project builds on is not known
     recording = store.load([path])[path]
     if options.launch is not None and not 0 <= options.launch < max(len(recording.launches), 1):
         message = f"academy trace: --launch {options.launch}: EXAMPLE launches {len(recording.launches)} kernels"

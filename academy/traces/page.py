@@ -275,5 +275,6 @@ def plain(item):
     if isinstance(item, (float, np.floating)):
         if not np.isfinite(item):
             return str(item)
-        return int(item) if item == int(item) and abs(item) < 1e6 else float(f"{float(item):.5g}")
+        short = float(f"{float(item):.5g}") if abs(item) < 1e6 else float(item)
+        return int(short) if short == int(short) and abs(short) < 1e6 else float(f"{short:.5g}")
     return int(item) if isinstance(item, np.integer) else item

@@ -50,6 +50,11 @@ def is_cached(path: Path) -> bool:
     return _cached(path.resolve()).exists()
 
 
+def forget(path: Path) -> None:
+    """Remove what is kept of a file's recording."""
+    _cached(path.resolve()).unlink(missing_ok=True)
+
+
 def built_on(path: Path) -> list[Path]:
     """The file and the other kernel files that it imports, directly or not."""
     found, queue = [], [path]

@@ -58,7 +58,12 @@ def import_file(path: Path):
     """Import a kernel file: as part of the project where it is one, else by itself."""
     if path.is_relative_to(store.ROOT):
         return importlib.import_module(store.shorten(path).removesuffix(".py").replace("/", "."))
-    sys.path.insert(0, str(path.parent))
+    root = path.parent
+    while (root / "__init__.py").exists():
+        root = root.parent
+    sys.path.insert(0, str(root))
+    if root != path.parent:  # a file of a package: its relative imports have to work
+        return importlib.import_module(".".join(path.relative_to(root).with_suffix("").parts))
     specification = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(specification)
     sys.modules[path.stem] = module

@@ -80,3 +80,17 @@ def test_a_program_that_is_none(kernel_file, capsys):
 def test_a_kernel_of_the_project_by_its_name(capsys):
     assert cli.main(["trace", "vector_add", "--pid", "2"]) == 0
     assert "vector_add_kernel" in capsys.readouterr().out
+
+
+def test_a_file_of_a_package_and_what_it_imports(kernel_file, tmp_path, capsys):
+    package = tmp_path / "own_package"
+    kernel_file("SIZE = 4", "sizes", package)
+    path = kernel_file(
+        "from .sizes import SIZE\n" + OWN.format(shift="").replace("BLOCK=4", "BLOCK=SIZE"), "kernel", package
+    )
+    (package / "__init__.py").write_text("")
+    assert cli.main(["trace", str(path)]) == 0
+    assert "BLOCK = 4" in capsys.readouterr().out
+    (package / "sizes.py").write_text("SIZE = 8")
+    assert cli.main(["trace", str(path)]) == 0
+    assert "BLOCK = 8" in capsys.readouterr().out
