@@ -162,9 +162,9 @@ class Finish(Treeprocessor):
         by_file: dict[str, list[int]] = {}
         for citation in self.extension.index.citations.get(tag, ()):
             by_file.setdefault(citation.path, []).append(citation.line)
-        for path, lines in by_file.items():
+        for place, (path, lines) in enumerate(by_file.items()):
             line = SubElement(foot, "span", {"class": "eq-cites"})
-            line.text = AtomicString(f"used in {path.rsplit('/', 1)[-1]}, line{'s' if len(lines) > 1 else ''} ")
+            line.text = AtomicString(f"{'' if place else 'used in '}{path.rsplit('/', 1)[-1]} ")
             for i, number in enumerate(lines):
                 link = SubElement(line, "a", {"href": self.extension.link(path, f"L{number}")})
                 link.text = AtomicString(str(number))

@@ -62,8 +62,18 @@ function kernelPage(file, bar) {
   })
 }
 
+// The theme makes a landmark of each copy button and of each level of the table of contents; those are no landmarks.
+function fewerLandmarks() {
+  for (const nav of document.querySelectorAll(".md-code__nav:not([role]), .md-sidebar--secondary .md-nav .md-nav:not([role])")) {
+    nav.removeAttribute("aria-label")
+    nav.setAttribute("role", "presentation")
+  }
+}
+
 document.addEventListener("DOMContentLoaded", () => {
   document.querySelector(".md-search")?.setAttribute("aria-label", "Search")
+  fewerLandmarks()
+  new MutationObserver(fewerLandmarks).observe(document.querySelector(".md-content") ?? document.body, { childList: true, subtree: true })
   const file = document.querySelector(".k-file")
   const bar = document.querySelector(".k-bar")
   if (file && bar) kernelPage(file, bar)
