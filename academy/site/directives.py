@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import textwrap
 from pathlib import Path
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from academy.site.extension import AcademyExtension
 
 FENCE = re.compile(r"^\s*(`{3,}|~{3,})")
-OVERVIEW = re.compile(r"^\[\[(kernels|derivations)\]\]\s*$")
+OVERVIEW = re.compile(r"^\[\[(kernels|derivations|reference)\]\]\s*$")
 VERIFIED = re.compile(r"^\[\[verified\]\]\s*$")
 CODE = re.compile(r"^\[\[code: (\S+\.py) (\w+)\]\]\s*$")
 RESULTS = re.compile(r"^\[\[benchmark(?:s|: *(\w+) *)\]\]\s*$")
@@ -46,7 +47,7 @@ class Directives(Preprocessor):
             if stub:
                 out += self.stub(stub[1], stub[2])
             elif overview:
-                out += overview_list(index, overview[1])
+                out += reference(index) if overview[1] == "reference" else overview_list(index, overview[1])
             elif results:
                 out += plugs.results(results[1], self.md.htmlStash.store)
             elif not fence and VERIFIED.match(line):
@@ -111,6 +112,34 @@ def overview_list(index: Library, what: str) -> list[str]:
             out += ["", f"## {group.rsplit('/', 1)[-1].replace('_', ' ').capitalize()}", ""]
         out += ["", f"[{title}]({page.href}){{ .k-entry }}", f": {description}", ""]
     return out or ["", "Nothing here yet.", ""]
+
+
+def reference(index: Library) -> list[str]:
+    """Markdown for mkdocstrings: the public functions of all kernels that have a page, by folder."""
+    out: list[str] = []
+    group = None
+    for page in index.shown("kernel"):
+        names = public_functions(read(index.root / page.source))
+        if names and dirname(page.uri) != group:
+            group = dirname(page.uri)
+            out += ["", f"## {group.rsplit('/', 1)[-1].capitalize()}", ""]
+        if names:
+            module = page.source.removesuffix(".py").replace("/", ".")
+            out += ["", f"### [{heading(index, page)[0]}]({page.href})", ""]
+            for name in names:
+                out += ["", f"::: {module}.{name}", "    options: {heading_level: 4}", ""]
+    return out
+
+
+def public_functions(text: str) -> list[str]:
+    """Functions that a reader calls: documented with arguments or errors, and no launcher of one direction."""
+    found = []
+    for node in ast.parse(text).body:
+        doc = ast.get_docstring(node) or "" if isinstance(node, ast.FunctionDef) else ""
+        is_launcher = doc and re.search(r"_(forward|backward|reference)_?$", node.name)
+        if re.search(r"^(Args|Raises):", doc, re.M) and not is_launcher and not node.name.startswith("_"):
+            found.append(node.name)
+    return found
 
 
 def heading(index: Library, page: Page) -> tuple[str, str]:
