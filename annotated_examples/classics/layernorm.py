@@ -99,17 +99,15 @@ def layernorm_forward_kernel(
     # `centred[0] = [-2, 0, -2, 0, 4, 0, 0, 0]`.
     centred = tl.where(column_mask[None, :], x - mean[:, None], 0.0)
 
-    # Rounding has left the mean slightly off. Centred numbers are small, so their own mean tells by how much. Usually it
-    # is nothing, as here: `residual[0] = 0`. Around a mean of 10000 it is worth more than PyTorch's whole error. A sum
-    # over a row makes all threads of a program wait for each other, so both sums are taken at once.
-    sums = tl.sum(tl.join(centred, centred * centred), axis=1)
-    residual, mean_square = tl.split(sums / N)
+    # Rounding has left the mean slightly off. Centred numbers are small, so their own mean tells by how much. Usually
+    # it is nothing, as here: `residual[0] = 0`. Around a mean of 10000 it is worth more than PyTorch's whole error.
+    residual = tl.sum(centred, axis=1) / N
 
     # [[tag: LN-shift]], the variance from numbers that are shifted to about zero: `variance[0] = 4.0`. The same
     # identity without the shift, $E[x^2] - E[x]^2$, saves nothing, since the row is in registers anyway. And for a row
     # around 10000 it subtracts two numbers near 10⁸, where float32 is spaced by 8: nothing of a variance of 1 would be
     # left.
-    variance = mean_square - residual * residual
+    variance = tl.sum(centred * centred, axis=1) / N - residual * residual
 
     # [[tag: LN-rstd]], one over the standard deviation: `rstd[0] = 0.50`.
     rstd = 1.0 / tl.sqrt(variance + eps)
@@ -440,8 +438,8 @@ def forward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     return BLOCK_M, BLOCK_N, num_warps
 
 
-# Backward holds a tile of `x`, one of `dy` and two accumulators: no more than 32 elements of each fit beside one another in
-# a thread, and 8192 in a program.
+# Backward holds a tile of `x`, one of `dy` and two accumulators: no more than 32 elements of each fit beside one
+# another in a thread, and 8192 in a program.
 def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     BLOCK_N = BLOCK_N or (triton.next_power_of_2(N) if N <= 8192 else 4096)
     BLOCK_M = BLOCK_M or max(1, 4096 // BLOCK_N)
@@ -449,9 +447,9 @@ def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     return BLOCK_M, BLOCK_N, num_warps
 
 
-# How many programs share the rows, and how many tiles each has under way. Small tiles leave room for two programs on a
-# multiprocessor: while one waits for its sums, the other one loads. A tile that isn't full brings fewer bytes, so one more
-# is requested ahead. All of them wait in shared memory, which has an end.
+# How many programs share the rows, and how many tiles each has under way. Small tiles leave room for two programs on
+# a multiprocessor: while one waits for its sums, the other one loads. A tile that isn't full brings fewer bytes, so
+# one more is requested ahead. All of them wait in shared memory, which has an end.
 def backward_schedule(x, N, BLOCK_M, BLOCK_N):
     if device.INTERPRET:
         return 4, 1

@@ -20,7 +20,7 @@ MUTANTS = [
     Mutant("inverse variance instead of rstd", "1.0 / tl.sqrt(variance + eps)", "1.0 / (variance + eps)"),
     Mutant("eps outside the root", "1.0 / tl.sqrt(variance + eps)", "1.0 / (tl.sqrt(variance) + eps)"),
     Mutant("mean of squares minus square of mean", "centred * centred, axis=1) / N - residual * residual", "x * x, axis=1) / N - mean * mean"),
-    Mutant("rounded mean not corrected", "(centred - residual[:, None])", "centred"),
+    Mutant("rounded mean not corrected", " - (residual * rstd)[:, None]", ""),
     Mutant("chunks not shifted", "tl.where(column_mask, x - shift, 0.0)", "tl.where(column_mask, x, 0.0) + 0 * shift"),
     Mutant("mean over the block", "mean = tl.sum(x, axis=1) / N", "mean = tl.sum(x, axis=1) / BLOCK_N"),
     Mutant("masked lanes in the variance", "tl.where(column_mask[None, :], x - mean[:, None], 0.0)", "x - mean[:, None]"),
@@ -43,8 +43,6 @@ MUTANTS = [
     Mutant("second derivative loses its term", "    @once_differentiable\n", ""),
     Mutant("strided rows read as contiguous", "rows if rows.stride(1) == 1 else rows.contiguous()", "rows"),
     Mutant("eps of the module ignored", "bias.flatten(),\n        eps,", "bias.flatten(),\n        1e-5,"),
-    Mutant("32-bit row offsets", "tl.program_id(0).to(tl.int64) * BLOCK_M", "tl.program_id(0) * BLOCK_M", gpu=True),
-    Mutant("32-bit row offsets backward", "tl.arange(0, BLOCK_M)).to(tl.int64)", "tl.arange(0, BLOCK_M)).to(tl.int32)", count=2, gpu=True),
 ]  # fmt: skip
 
 
@@ -93,8 +91,8 @@ def check(module):
     for tiles in SMALL_TILES:
         assert_right_with_tiles(module, {**inputs, "x": inputs["x"] + 0.5}, harness.sliced(randn(5, 37)), **tiles)
     # More programs than the second kernel takes at a time.
-    many = rows_and_parameters(70, 8, shift=0.5)
-    assert_right_with_tiles(module, many, randn(70, 8), {}, dict(BLOCK_M=1, BLOCK_N=8, num_programs=70))
+    many = rows_and_parameters(35, 8, shift=0.5)
+    assert_right_with_tiles(module, many, randn(35, 8), {}, dict(BLOCK_M=1, BLOCK_N=8, num_programs=35))
     # A mean that is large beside the deviation; deviations that are small beside eps.
     harness.assert_right(module.layernorm, pytorch, rows_and_parameters(9, 33, shift=1e4), randn(9, 33))
     harness.assert_right(module.layernorm, pytorch, rows_and_parameters(2, 33, scale=1e-3), randn(2, 33))
@@ -107,8 +105,6 @@ def check(module):
     layer = nn_layernorm((4, 3), eps=0.3)
     x = randn(2, 4, 3)
     accuracy.check("module", module.apply_layernorm(layer, x), layer(x), layer.double()(x.double()))
-    if DEVICE.type == "cuda":
-        offsets_past_32_bits(module)
 
 
 def accuracy_far_from_zero(module):
@@ -128,7 +124,10 @@ def nn_layernorm(shape, **options):
 
 
 def offsets_past_32_bits(module):
-    """More than 2^31 elements; the upstream gradient is zero but in the last row, so only that row makes gradients."""
+    """More than 2^31 elements; the upstream gradient is zero but in the last row, so only that row makes gradients.
+
+    There is no mutant for this: a wrapped offset ends the CUDA context.
+    """
     M, N = 2**19 + 8, 4096
     x = torch.empty(M, N, device=DEVICE, dtype=torch.bfloat16).normal_()
     dy = torch.zeros_like(x)
@@ -179,7 +178,7 @@ def test_small_tiles(shape, dtype, tiles):
     assert_right_with_tiles(lesson, inputs, randn(*shape, dtype=dtype), **tiles)
 
 
-@pytest.mark.parametrize("N", [33000, 70001])
+@pytest.mark.parametrize("N", [16500, 33001])
 def test_rows_longer_than_any_block(N):
     inputs = rows_and_parameters(2, N, dtype=torch.bfloat16)
     harness.assert_right(lesson.layernorm, pytorch, inputs, randn(2, N, dtype=torch.bfloat16))
@@ -239,14 +238,14 @@ def test_expanded_input_weight_and_upstream_gradient():
 
 
 @pytest.mark.parametrize("given", [(), ("weight",), ("bias",)], ids=["neither", "weight", "bias"])
-@pytest.mark.parametrize("N", [50, 20000], ids=["one block", "chunks"])
+@pytest.mark.parametrize("N", [50, 9000], ids=["one block", "chunks"])
 def test_optional_parameters(N, given):
     inputs = rows_and_parameters(3, N)
     inputs = {n: v for n, v in inputs.items() if n == "x" or n in given}
     harness.assert_right(lesson.layernorm, pytorch, inputs, randn(3, N))
 
 
-@pytest.mark.parametrize("N", [50, 20000], ids=["one block", "chunks"])
+@pytest.mark.parametrize("N", [50, 9000], ids=["one block", "chunks"])
 @pytest.mark.parametrize("wanted", ["x", "weight", "bias"])
 def test_only_one_gradient_wanted(wanted, N):
     inputs, dy = rows_and_parameters(3, N), randn(3, N)
@@ -257,7 +256,7 @@ def test_only_one_gradient_wanted(wanted, N):
 
 
 @pytest.mark.parametrize("parameters", [torch.float32, torch.float16], ids=harness.dtype_name)
-@pytest.mark.parametrize("N", [50, 20000], ids=["one block", "chunks"])
+@pytest.mark.parametrize("N", [50, 9000], ids=["one block", "chunks"])
 def test_parameters_of_another_dtype(N, parameters):
     inputs = rows_and_parameters(3, N, dtype=torch.bfloat16, parameters=parameters)
     harness.assert_right(lesson.layernorm, pytorch, inputs, randn(3, N, dtype=torch.bfloat16))
@@ -299,7 +298,7 @@ def test_backward_twice():
     torch.testing.assert_close(second, 2 * first)
 
 
-@pytest.mark.parametrize("shape", [(100, 64), (6, 20000)], ids=["one block", "chunks"])
+@pytest.mark.parametrize("shape", [(100, 64), (6, 9000)], ids=["one block", "chunks"])
 def test_repeatable(shape):
     harness.assert_bitwise_repeatable(lesson.layernorm, rows_and_parameters(*shape), randn(*shape))
 
@@ -426,4 +425,8 @@ def test_row_offsets_past_32_bits():
 def test_torch_compile_of_long_rows_without_a_graph_break():
     inputs, dy = rows_and_parameters(8, 40000), randn(8, 40000)
     compiled = torch.compile(lambda x, weight, bias: lesson.layernorm(2 * x, weight, bias) + 1, fullgraph=True)
-    harness.assert_right(compiled, lambda x, weight, bias: pytorch(2 * x, weight, bias) + 1, inputs, dy)
+    plain = lambda x, weight, bias: pytorch(2 * x, weight, bias) + 1  # noqa: E731
+    actual, theirs = (harness.gradients(function, inputs, dy) for function in (compiled, plain))
+    exact = harness.gradients(plain, {n: v.double() for n, v in inputs.items()}, dy.double())
+    for name, value in actual.items():
+        accuracy.check(name, value, theirs[name], exact[name])
