@@ -20,21 +20,39 @@ OPTIONS = {
     "n_items": dict(n_items=11),
 }
 
+PROBABILITY = "return exp_shifted(z, shift) * scale * slope"
+BODY = "body = (vocab - head) // STRIP * STRIP"
+STORE = 'tl.store(dlogits_ptr + start + offs, dx, mask=mask, cache_modifier=".cs")'
+EDGES = "edge_mask = edge < tl.where(lane < STRIP, head, vocab)"
+NEW_TENSOR = "torch.empty(logits.shape, dtype=logits.dtype, device=logits.device) if"
+
 MUTANTS = [
-    Mutant("gradient over the logits", "torch.empty(logits.shape, dtype=logits.dtype, device=logits.device) if", "logits if"),
+    Mutant("gradient over the logits", NEW_TENSOR, "logits if"),
     Mutant("second backward differs", "if torch._C._autograd._get_current_graph_task_keep_graph():", "if False:"),
     Mutant("ignored label gives NaN", "tl.where(ignored, 0.0, loss))", "loss)"),
-    Mutant("ignored label has a gradient", "columns = tl.where(ignored, 0, vocab)", "columns = vocab"),
+    Mutant("ignored label has a gradient", "tl.where(ignored, 0, body)", "body"),
+    Mutant("ignored label has a gradient at the edges", "tl.where(ignored, 0.0, dx_edge)", "dx_edge"),
     Mutant("scale flattens instead of sharpening", "x = x * scaling", "x = x / scaling"),
-    Mutant("cap at 65536", "tl.where(ignored, 0, vocab)", "tl.where(ignored, 0, tl.minimum(vocab, 65536))"),
-    Mutant("gradients beside the label zeroed", "tl.exp(z - shift) * (weight / row_sum)", "tl.where(cols == label, tl.exp(z - shift) * (weight / row_sum), 0.0)"),
-    Mutant("gradient at the label without its minus one", "tl.where(cols == label, weight, 0.0)", "0.0"),
-    Mutant("label out of range unnoticed", 'tl.where(in_range, weight, float("nan"))', "weight"),
-    Mutant("sum not rescaled to the new maximum", "row_sum * tl.exp(row_max - shift)", "row_sum"),
-    Mutant("strips merged without their maxima", "strip_sum * tl.exp(strip_max - shift)", "strip_sum"),
-    Mutant("strip of infinities gives NaN", 'shift = tl.where(new_max == -float("inf"), 0.0, new_max)', "shift = new_max"),
+    Mutant("cap at 65536", BODY, "body = tl.minimum(vocab - head, 65536) // STRIP * STRIP"),
+    Mutant("gradients beside the label zeroed", PROBABILITY, PROBABILITY + " * 0.0"),
+    Mutant(
+        "no minus one at the label", "row_shift) * scale - weight) * slope_label", "row_shift) * scale) * slope_label"
+    ),
+    Mutant("label without its slope", "scale - weight) * slope_label", "scale - weight)"),
+    Mutant("label stored for an ignored row", "mask=in_range & ~ignored", "mask=in_range"),
+    Mutant("label out of range unnoticed", 'weight, float("nan"))', "weight, weight)"),
+    Mutant("sum not rescaled to the new maximum", "total * exp_shifted(shift, new_shift)", "total", count=2),
+    Mutant("strips merged without their maxima", "total * exp_shifted(shift, row_shift)", "total"),
+    Mutant(
+        "strip of infinities gives NaN", "tl.constexpr(torch.finfo(torch.float32).min)", 'tl.constexpr(-float("inf"))'
+    ),
+    Mutant("exponent from large numbers", "(z - shift) * LOG2E", "z * LOG2E - shift * LOG2E"),
     Mutant("lanes past the row count", 'tl.where(mask, z, -float("inf"))', "z"),
-    Mutant("gradient stored past the row", "dx.to(dlogits_ptr.dtype.element_ty), mask=mask)", "dx.to(dlogits_ptr.dtype.element_ty))"),
+    Mutant("gradient stored past the row", STORE, STORE.replace("mask=mask, ", "")),
+    Mutant("head of a row forgotten", EDGES, "edge_mask = (lane >= STRIP) & (edge < vocab)"),
+    Mutant("tail of a row forgotten", EDGES, "edge_mask = (lane < STRIP) & (edge < head)"),
+    Mutant("edges not in the sum", " + tl.sum(exp_shifted(z_edge, row_shift), 0)", ""),
+    Mutant("edges not in the maximum", "tl.maximum(tl.max(shift, 0), tl.max(z_edge, 0))", "tl.max(shift, 0)"),
     Mutant("sum instead of mean", "weight = 1.0 / tl.load(n_items_ptr).to(tl.float32)", "weight = 1.0"),
     Mutant("ignored labels counted", "(mask & (labels != ignore_index))", "mask"),
     Mutant("slope of tanh forgotten", "slope = slope * (1.0 - tanh * tanh)", "slope = slope * 1.0"),
@@ -42,10 +60,12 @@ MUTANTS = [
     Mutant("tanh from a sigmoid", "libdevice.tanh(x / softcapping)", "2 * tl.sigmoid(2 * (x / softcapping)) - 1"),
     Mutant("rows assumed side by side", "batch * stride_xb", "batch * seq_len * stride_xs"),
     Mutant("upstream gradient dropped", "end = tl.where(dloss == 1.0, 0, n)", "end = tl.minimum(n, 0)"),
-    Mutant("gradient penalty loses its term", "dloss if dloss.requires_grad else dloss.detach().requires_grad_()", "dloss"),
+    Mutant(
+        "gradient penalty loses its term", "dloss if dloss.requires_grad else dloss.detach().requires_grad_()", "dloss"
+    ),
     Mutant("float16 rounds before the loss scale", "logits.dtype == torch.float16 or compiling", "compiling"),
     Mutant("labels read as contiguous", "rows, labels = labels.numel(), labels.contiguous()", "rows = labels.numel()"),
-]  # fmt: skip
+]
 
 
 # ---------------------------------------------------------------- judging
@@ -98,6 +118,11 @@ def check(module):
             assert_right(
                 module, logits, random_labels(2, 2, vocab=21), torch.tensor(0.7, device=harness.DEVICE), **options
             )
+        assert_right(module, harness.nan_fenced(randn(5, 21, scale=30)), random_labels(5, vocab=21, ignore=False))
+        assert_right(module, randn(4, 50) - 1e4, random_labels(4, vocab=50))
+        assert_right(module, randn(3, 3), random_labels(3, vocab=3))
+        inside = torch.tensor([0, 3, 0, 19], device=harness.DEVICE)
+        assert_right(module, randn(4, 20), inside, ignore_index=0)
         labels = random_labels(2, 6, vocab=24)[:, 1::2]
         assert_right(module, randn(2, 3, 24), labels)
         small = randn(4, 8, scale=0.02)
