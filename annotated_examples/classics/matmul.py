@@ -378,13 +378,11 @@ def multiprocessors(device_index):
 # can hold. But where C has too few such blocks to give most of the multiprocessors one, smaller blocks keep more of
 # them busy.
 def tile_sizes(M, N, dtype, descriptors):
-    if not descriptors:
-        if dtype == torch.float32:
-            return dict(BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, GROUP_M=8, num_warps=4, num_stages=3)
-        return dict(BLOCK_M=128, BLOCK_N=128, BLOCK_K=32, GROUP_M=8, num_warps=4, num_stages=4)
+    if dtype == torch.float32:
+        return dict(BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, GROUP_M=8, num_warps=4, num_stages=3)
     if triton.cdiv(M, 128) * triton.cdiv(N, 256) >= 64:
         return dict(BLOCK_M=128, BLOCK_N=256, BLOCK_K=64, GROUP_M=8, num_warps=8, num_stages=3)
-    if triton.cdiv(M, 128) * triton.cdiv(N, 128) >= 64:
+    if descriptors and triton.cdiv(M, 128) * triton.cdiv(N, 128) >= 64:
         return dict(BLOCK_M=128, BLOCK_N=128, BLOCK_K=64, GROUP_M=8, num_warps=8, num_stages=4)
     return dict(BLOCK_M=64, BLOCK_N=64, BLOCK_K=64, GROUP_M=8, num_warps=4, num_stages=4)
 
@@ -418,7 +416,7 @@ def matmul_forward(
         a_desc = describe(a, a_order, tiles["BLOCK_M"], tiles["BLOCK_K"])
         b_desc = describe(b, b_order, tiles["BLOCK_K"], tiles["BLOCK_N"])
         c_desc = describe(c, "rows", tiles["BLOCK_M"], tiles["BLOCK_N"] // 2)
-        z_desc = describe(z, "rows", tiles["BLOCK_M"], tiles["BLOCK_N"] // 2) if save_z else c_desc
+        z_desc = describe(z, "rows", tiles["BLOCK_M"], tiles["BLOCK_N"] // 2) if save_z else None
         orders = dict(A_TRANSPOSED=a_order == "columns", B_TRANSPOSED=b_order == "columns", NUM_PROGRAMS=programs)
         matmul_descriptor_kernel[(min(blocks, programs),)](a_desc, b_desc, c_desc, z_desc, M, N, K, **orders, **options)
     else:

@@ -136,8 +136,11 @@ BACKWARD = {"relu": relu_backward, "leaky_relu": leaky_relu_backward, "gelu": ge
 
 # ## The order of the blocks
 #
-# In groups of `GROUP_M` rows, as in the [lesson before](matmul_grouped.py). `GROUP_M` is one more number to be tuned,
-# and 1 means no groups.
+# In groups of `GROUP_M` rows, as in the [lesson before](matmul_grouped.py). `GROUP_M` is one more number to be tuned.
+# With 1 there are no groups: at 4096 in each direction the kernel with descriptors then took
+# [[bench: matmul_autotuned/ladder/no groups/forward_ms]], with 8 it took
+# [[bench: matmul_autotuned/ladder/groups of 8/forward_ms]] and with 16
+# [[bench: matmul_autotuned/ladder/groups of 16/forward_ms]].
 @triton.jit
 def block_of_program(pid, num_pid_m, num_pid_n, GROUP_M: tl.constexpr):
     num_pid_in_group = GROUP_M * num_pid_n
@@ -151,7 +154,10 @@ def block_of_program(pid, num_pid_m, num_pid_n, GROUP_M: tl.constexpr):
 
 # ## Any strides, any K: the kernel with pointers
 #
-# Masks cost something, and in the middle of a matrix they are of no use. Two tricks keep them out of the main loop.
+# A thread can fetch 16 bytes at once, but only where the compiler can prove that they lie side by side, begin at a
+# multiple of 16 bytes and share one mask. Of a size or a stride it knows a single thing: whether 16 divides it. A
+# mask that compares with a K of 5000 falls into that gap, and every number is then fetched alone. So the mask of K
+# stays out of the loop.
 @triton.jit
 def matmul_kernel(
     a_ptr,
@@ -184,34 +190,33 @@ def matmul_kernel(
     offs_n = pid_n.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
     offs_k = tl.arange(0, BLOCK_K).to(tl.int64)
 
-    # **Trick one.** A row that doesn't exist is replaced by row 0: `pid=8: offs_m = [8, 9]` becomes
-    # `pid=8: rows = [8, 0]`. Row 0 can be read safely, and what comes of it is never stored. So the loads need no
-    # mask for M and N.
-    rows = tl.where(offs_m < M, offs_m, 0)
-    columns = tl.where(offs_n < N, offs_n, 0)
-    a_ptrs = a_ptr + rows[:, None] * stride_am + offs_k[None, :] * stride_ak
-    b_ptrs = b_ptr + offs_k[:, None] * stride_bk + columns[None, :] * stride_bn
+    # Rows and columns have their masks, which don't change in the loop: `pid=8: m_mask = [1, 0]` and
+    # `pid=8: n_mask = [1, 1, 1, 1]`.
+    m_mask = offs_m < M
+    n_mask = offs_n < N
+    a_ptrs = a_ptr + offs_m[:, None] * stride_am + offs_k[None, :] * stride_ak
+    b_ptrs = b_ptr + offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn
 
-    # [[tag: MM-Z]]. The loop stops before the last block of K if that isn't full. K is 10 here and a block of it 4,
-    # which makes `full_blocks = 2`.
+    # [[tag: MM-Z]]. The loop stops before the last block of K if that isn't full. With `K = 10` and `BLOCK_K = 4` it
+    # makes `full_blocks = 2` steps.
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     full_blocks = K // BLOCK_K
     for _ in range(0, full_blocks):
-        a = tl.load(a_ptrs)
-        b = tl.load(b_ptrs)
+        a = tl.load(a_ptrs, mask=m_mask[:, None], other=0.0)
+        b = tl.load(b_ptrs, mask=n_mask[None, :], other=0.0)
         acc = tl.dot(a, b, acc, input_precision=INPUT_PRECISION)
         a_ptrs += BLOCK_K * tl.cast(stride_ak, tl.int64)
         b_ptrs += BLOCK_K * tl.cast(stride_bk, tl.int64)
 
-    # **Trick two.** Only the rest of K, once, needs its mask: `k_mask = [1, 1, 0, 0]`.
+    # Only the rest of K, once, needs its mask: `k_mask = [1, 1, 0, 0]`.
     if K % BLOCK_K != 0:
         k_mask = offs_k < K % BLOCK_K
-        a = tl.load(a_ptrs, mask=k_mask[None, :], other=0.0)
-        b = tl.load(b_ptrs, mask=k_mask[:, None], other=0.0)
+        a = tl.load(a_ptrs, mask=m_mask[:, None] & k_mask[None, :], other=0.0)
+        b = tl.load(b_ptrs, mask=k_mask[:, None] & n_mask[None, :], other=0.0)
         acc = tl.dot(a, b, acc, input_precision=INPUT_PRECISION)
 
     # Activation and store. Whatever function `ACTIVATION` is, it works on the float32 sums in registers.
-    c_mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    c_mask = m_mask[:, None] & n_mask[None, :]
     c_offsets = offs_m[:, None] * stride_cm + offs_n[None, :] * stride_cn
     tl.store(c_ptr + c_offsets, ACTIVATION(acc), mask=c_mask)
     if SAVE_Z:
@@ -309,8 +314,9 @@ def set_block_shapes(arguments):
     rows, columns, inner = (arguments[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K"))
     arguments["a_desc"].block_shape = [inner, rows] if arguments["A_TRANSPOSED"] else [rows, inner]
     arguments["b_desc"].block_shape = [columns, inner] if arguments["B_TRANSPOSED"] else [inner, columns]
-    arguments["c_desc"].block_shape = [rows, columns // 2]
-    arguments["z_desc"].block_shape = [rows, columns // 2]
+    for name in ("c_desc", "z_desc"):
+        if arguments[name] is not None:
+            arguments[name].block_shape = [rows, columns // 2]
 
 
 DESCRIPTOR_CONFIGURATIONS = [
@@ -372,9 +378,11 @@ def storage_order(x):
     return None
 
 
-def describe(x, order, block_shape=(16, 16)):
-    x = x.T if order == "columns" else x
-    return TensorDescriptor(x, list(x.shape), [x.stride(0), 1], list(block_shape))
+def describe(x, order):
+    (rows, columns), (stride_row, stride_column) = x.shape, x.stride()
+    if order == "columns":
+        return TensorDescriptor(x, [columns, rows], [stride_column, 1], [16, 16])
+    return TensorDescriptor(x, [rows, columns], [stride_row, 1], [16, 16])
 
 
 @functools.cache
@@ -414,10 +422,9 @@ def matmul_forward(
 
     if descriptors:
         kernel = matmul_descriptor_kernel if given else tuned_descriptor_kernel
-        c_desc = describe(c, "rows")
         arguments = dict(
-            a_desc=describe(a, a_order), b_desc=describe(b, b_order), c_desc=c_desc,
-            z_desc=describe(z, "rows") if save_z else c_desc, M=M, N=N, K=K,
+            a_desc=describe(a, a_order), b_desc=describe(b, b_order), c_desc=describe(c, "rows"),
+            z_desc=describe(z, "rows") if save_z else None, M=M, N=N, K=K,
             A_TRANSPOSED=a_order == "columns", B_TRANSPOSED=b_order == "columns", NUM_PROGRAMS=programs, **options,
         )  # fmt: skip
         if given:

@@ -237,7 +237,17 @@ def matmul_forward_kernel(
 #
 # One kernel computes either gradient, or both in one launch: then the first programs do dX, the others dY. Is one
 # launch better than two? It saves the pause between two kernels, and the last programs of one product don't leave
-# half the GPU idle. But its code holds both loops, and is compiled for the larger need of registers of the two.
+# half the GPU idle. But the code holds both loops, and each program gets the registers of the hungrier one. At 4096
+# in each direction two launches took [[bench: matmul_grouped/ladder/two launches/backward_ms]], one took
+# [[bench: matmul_grouped/ladder/one launch/backward_ms]]: no difference to speak of, so there are two.
+#
+# The gate is another matter. Fused into the loads, the backward pass with a ReLU took
+# [[bench: matmul_grouped/ladder/gated, two launches/backward_ms]], and in one launch
+# [[bench: matmul_grouped/ladder/gated, one launch/backward_ms]]. A block that has to be changed must pass through
+# registers on its way to the tensor cores, and it is changed again by every program that loads it. A small kernel
+# that gates the gradient once, before both products, is far cheaper: [classics/matmul](../classics/matmul.py) does
+# that, and needs [[bench: matmul_grouped/ladder/gate as a kernel of its own/backward_ms]] for the whole. Fusion pays
+# where it saves memory traffic that somebody was waiting for. Here nobody was.
 @triton.jit
 def matmul_backward_kernel(
     dz_ptr,

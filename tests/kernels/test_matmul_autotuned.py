@@ -20,11 +20,11 @@ TILES = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, GROUP_M=3)
 MUTANTS = [
     Mutant("last group divided by GROUP_M", "tl.minimum(num_pid_m - first_pid_m, GROUP_M)", "GROUP_M"),
     Mutant("columns swapped for rows in a group", "pid_in_group // group_size_m", "pid_in_group % group_size_m"),
-    Mutant("strides taken for bytes", "rows[:, None] * stride_am +", "rows[:, None] * (stride_am // 4) +"),
+    Mutant("strides taken for bytes", "offs_m[:, None] * stride_am +", "offs_m[:, None] * (stride_am // 4) +"),
     Mutant(
         "stride of b ignored",
-        "offs_k[:, None] * stride_bk + columns[None, :] * stride_bn",
-        "offs_k[:, None] * N + columns[None, :]",
+        "offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn",
+        "offs_k[:, None] * N + offs_n[None, :]",
     ),
     Mutant("no mask on K", "k_mask = offs_k < K % BLOCK_K", "k_mask = offs_k < BLOCK_K"),
     Mutant("K must divide", "if K % BLOCK_K != 0:", "if K < 0:"),
@@ -68,8 +68,16 @@ MUTANTS = [
 ]
 if device.INTERPRET:  # out-of-bounds reads change no result: only the interpreter can be asked for the addresses
     MUTANTS += [
-        Mutant("reads rows that don't exist", "rows = tl.where(offs_m < M, offs_m, 0)", "rows = offs_m"),
-        Mutant("reads columns that don't exist", "columns = tl.where(offs_n < N, offs_n, 0)", "columns = offs_n"),
+        Mutant(
+            "reads rows that don't exist",
+            "a_ptrs, mask=m_mask[:, None], other",
+            "a_ptrs, mask=(offs_m >= 0)[:, None], other",
+        ),
+        Mutant(
+            "reads columns that don't exist",
+            "b_ptrs, mask=n_mask[None, :], other",
+            "b_ptrs, mask=(offs_n >= 0)[None, :], other",
+        ),
     ]
 
 
@@ -151,9 +159,10 @@ def stays_inside(module):
 
 
 def reads_inside(module):
-    a, b = randn(20, 18), randn(18, 20)
-    with addresses.loads_inside(a, b):
-        module.matmul_forward(a, b, **TILES)
+    for K in (16, 18):  # with and without a rest
+        a, b = randn(20, K), randn(K, 20)
+        with addresses.loads_inside(a, b):
+            module.matmul_forward(a, b, **TILES)
 
 
 def inner_sizes_are_checked(module):
