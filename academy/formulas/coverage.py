@@ -52,11 +52,10 @@ def uncovered_module(path: Path, shown: Path, name: str, entries: Iterable[Compa
     functions = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
     problems = []
     for entry in here:
-        for call in called(entry.call):
-            if call is called(entry.call)[0] and call.func.id not in functions:
-                position = entry.page.front.offsets.get(("kernel", entry.number, "call"), 0)
-                message = f"front matter: {name} has no function {call.func.id}"
-                problems.append(Problem.at(entry.page.path, entry.page.text, position, message))
+        if entry.function not in functions:
+            position = entry.page.front.offsets.get(("kernel", entry.number, "call"), 0)
+            message = f"front matter: {name} has no function {entry.function}"
+            problems.append(Problem.at(entry.page.path, entry.page.text, position, message))
     for function in public_functions(text):
         node = functions[function]
         position = sum(len(line) + 1 for line in text.split("\n")[: node.lineno - 1])

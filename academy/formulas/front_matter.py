@@ -17,9 +17,11 @@ math:
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,20 @@ class Spec:
             "whole > 0": lambda: (uniform * 9).floor() + 1,
             "probabilities": lambda: torch.softmax(normal, -1),
         }[self.domain]()
+
+
+def front_matter(path: Path, text: str) -> FrontMatter:
+    """The front matter at the beginning of `text`; its YAML is read once for all pages that begin the same."""
+    found = re.match(r"---\n(.*?)\n---[ \t]*(?:\n|$)", text, re.S)
+    front = copy.copy(_parsed(path, found.group() if found else ""))
+    front.names = dict(front.names)
+    front.text = text
+    return front
+
+
+@lru_cache(maxsize=32)
+def _parsed(path: Path, head: str) -> FrontMatter:
+    return FrontMatter(path, head)
 
 
 class FrontMatter:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from academy.formulas.markdown import Block
 from academy.formulas.page import Page
+from academy.formulas.tree import bound_indices, free_indices, mentioned
 
 _TOKEN = re.compile(
     r"\\(?:operatorname|mathrm|text|mathbf|mathcal|mathbb|hat|bar|tilde)\{(?:[^{}]|\{[^{}]*\})*\}"
@@ -93,13 +94,20 @@ def vocabulary(page: Page, seed: int = 0) -> Vocabulary:
             others = sorted(group - {name})
             if others:
                 names[name] = generator.sample(others, min(2, len(others)))
-    body = page.text[page.front.end :]
-    used = [
-        i
-        for i in (*page.front.ranges, *page.front.classes)
-        if re.search(rf"(?<![A-Za-z\\]){re.escape(i)}(?![A-Za-z])", body)
-    ]
+    declared = [*page.front.ranges, *page.front.classes]
+    written = set().union(*(_index_names(step.equation) for step in page.steps if step.equation))
+    used = [name for name in declared if name in written]
+    used = used if len(used) > 1 else declared
     return Vocabulary(names, used, list(page.front.dims))
+
+
+def _index_names(equation) -> set[str]:
+    parts = [
+        *equation.sides,
+        equation.condition,
+        tuple(equation.definition.indices or ()) if equation.definition else (),
+    ]
+    return {*free_indices(parts), *bound_indices(parts), *mentioned(parts)}
 
 
 class _Formula:
