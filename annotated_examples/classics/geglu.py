@@ -21,7 +21,9 @@ The exact form with a library's `erf` needs more than that. So this file has an 
 **Contract.** `gate` and `up` have one shape, any number of dimensions, and one dtype: float32, float16 or bfloat16.
 `geglu_packed` takes both as the halves of one tensor, as a fused projection leaves them. Any strides: rows of any
 pitch are read in place, so `chunk` and slices cost no copy; what is not contiguous within a row is copied first.
-Inputs and the upstream gradient are never written to. Outputs are contiguous.
+Inputs and the upstream gradient are never written to. Outputs are contiguous. One difference from PyTorch: for negative
+gates below about −5 its activation rounds to 0 early, and an infinite `up` makes that NaN; here the activation keeps
+its small value, and the product is infinite.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
