@@ -477,3 +477,39 @@ def _quicken() -> None:
         return original_np_dtype(dtype) if known is None else known
 
     interpreter._get_np_dtype = get_np_dtype
+    _keep_types()
+
+
+def _keep_types() -> None:
+    """Build the type of a block, and the shape of a tensor, once for each dtype and shape: a third of the time went there.
+
+    Every operation makes both anew, out of `constexpr` objects and checks. They are never changed afterwards.
+    """
+    original_block, original_tensor = tl.block_type.__init__, tl.tensor.__init__
+    known: dict[tuple, dict] = {}
+
+    @functools.wraps(original_block)
+    def block_type(self, element_ty, shape):
+        if type(element_ty) is not tl.dtype:  # pointers to different tensors' types share names
+            original_block(self, element_ty, shape)
+            return
+        sizes = shape.values if isinstance(shape, tl.tuple) else shape
+        key = element_ty.name, *[size.value if isinstance(size, tl.constexpr) else size for size in sizes]
+        if key not in known:
+            original_block(self, element_ty, shape)
+            known[key] = {**vars(self), "_shape_and_numel": []}
+        vars(self).update(known[key])
+
+    @functools.wraps(original_tensor)
+    def tensor(self, handle, type):
+        kept = vars(type).get("_shape_and_numel")
+        if not kept:
+            original_tensor(self, handle, type)
+            if kept is not None:
+                kept += [self.shape, self.numel]
+            return
+        self.handle, self.type, self.dtype = handle, type, type.scalar
+        self.shape, self.numel = kept
+
+    tl.block_type.__init__ = block_type
+    tl.tensor.__init__ = tensor
