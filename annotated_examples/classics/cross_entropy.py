@@ -1,32 +1,32 @@
 r"""
 # Cross entropy: the loss and its gradient in one go
 
-A language model ends in one row of *logits* for every token: a number for each entry of the vocabulary. The *label* says
-which entry was right. With the row $x$, the label $c$ and the log-sum-exp $z$ of the row, the loss of one token is
+A language model ends in a row of *logits* for every token: a number for each entry of the vocabulary. The *label* says
+which entry was right. With the row $x$ and the label $c$, the loss of one token is
 
 [[eq: CE]]
 
-and the loss of a batch is its mean over the tokens that count, [[tag: CE-mean]]. The gradient needs no more than the
+and the loss of a batch is the mean over the tokens that count, [[tag: CE-mean]]. The gradient needs no more than the
 probabilities that the forward pass computes anyway:
 
 [[eq: CE-mean-X]]
 
-Logits may be scaled first, [[tag: CE-scaled]], and then capped, [[tag: CE-capped]]; each option changes the loss and adds
-a factor to the gradient.
+Logits may be scaled first, [[tag: CE-scaled]], and then capped, [[tag: CE-capped]]. Each option changes the loss and
+adds a factor to the gradient.
 
-**What it costs.** The logits are by far the largest tensor of a training step: 8192 tokens and 128256 entries are 2.1 GB
-in bfloat16. A handful of operations for each of them is nothing; moving them is everything. They must be read once, and a
-gradient of the same size must be written once. An H200 copies about 4.25 TB/s, so no version can be faster than
-`(bytes read + bytes written) / 4.25e12` seconds.
+**What it costs.** The logits are by far the largest tensor of a training step: 8192 tokens and 128256 entries are
+2.1 GB in bfloat16. They must be read once, and a gradient of the same size must be written once. An H200 copies about
+4.25 TB/s, so no version can be faster than `(bytes read + bytes written) / 4.25e12` seconds. The two exponentials that
+each logit takes are not free either: done carelessly they take longer than the memory.
 
-An ordinary implementation reads them in the forward pass, and reads them again and writes in the backward pass: three
-trips instead of two, so 67 % of the limit at best. This one makes the gradient **in the forward pass**, while the row is
-still in the L2 cache. All that is unknown then is the upstream gradient, a single number, and that is almost always 1.
+An ordinary implementation reads the logits in the forward pass, and in the backward pass reads them again and writes:
+three trips instead of two, 67 % of the limit at best. This one makes the gradient **in the forward pass**, while the
+row is still in a cache. All that is unknown by then is the upstream gradient: a single number, and almost always 1.
 
-**Contract.** `logits` is (rows, vocab) or (batch, seq, vocab), float32, float16 or bfloat16; `labels` has one integer for each
-row. Everything is computed in float32. Rows may lie anywhere in memory; if the entries of a row are not side by side,
-they are copied first. `cross_entropy_loss` never writes to its arguments; `cross_entropy_loss_` may put the gradient where
-the logits were.
+**Contract.** `logits` is (rows, vocab) or (batch, seq, vocab), float32, float16 or bfloat16, and `labels` has an
+integer for each row. Everything is computed in float32. Rows may lie anywhere in memory; if the entries of a row are
+not side by side, they are copied first. `cross_entropy_loss` never writes to its arguments; `cross_entropy_loss_` may
+put the gradient where the logits were.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -68,9 +68,9 @@ def cross_entropy_loss_reference(
 
 # ## How many labels count
 #
-# The mean divides by the number of labels that aren't ignored, and the gradient is divided by it too, so it has to be known before
-# the first row is finished. Asking PyTorch for it on the host would stall: Python would have to wait for the GPU. One small program
-# counts instead, and leaves the number in GPU memory for the next kernel.
+# The mean divides by the number of labels that aren't ignored. So does the gradient: the number has to be known before
+# the first row is finished. Python can't ask for it without waiting for the GPU. So one small program counts, and
+# leaves the number in GPU memory for the next kernel.
 @triton.jit
 def count_labels_forward_kernel(labels_ptr, count_ptr, rows, ignore_index, BLOCK: tl.constexpr):
     # One program walks over all labels: beside the logits they are next to nothing. There are `rows = 4`.
@@ -78,7 +78,8 @@ def count_labels_forward_kernel(labels_ptr, count_ptr, rows, ignore_index, BLOCK
     for start in tl.range(0, rows, BLOCK):
         offs = start + tl.arange(0, BLOCK)
         mask = offs < rows
-        # Labels come in any integer dtype. Widened to int64, all can be compared with `ignore_index`. `labels = [4, 1, 20, 7]`.
+        # Labels come in any integer dtype. Widened to int64, all can be compared with `ignore_index`:
+        # `labels = [4, 1, 20, 7]`.
         labels = tl.load(labels_ptr + offs, mask=mask, other=0).to(tl.int64)
         # All of them count: `count = [1, 1, 1, 1]`.
         count += (mask & (labels != ignore_index)).to(tl.int32)
@@ -181,8 +182,8 @@ def second_sweep(
 #
 # **Online.** The largest logit isn't known before the whole row has been read, so the sum is relative to the largest
 # one so far, the shift. When a larger one turns up, what was summed before is scaled down, as if the new one had been
-# there from the start: [[tag: SM-online]]. Each strip of a block keeps a shift and a sum of its own. A strip lies in one
-# thread, so no thread has to wait for another one before the sweep is over.
+# there from the start: [[tag: SM-online]]. Each strip of a block keeps a shift and a sum of its own. A strip lies in
+# one thread, so no thread has to wait for another one before the sweep is over.
 @triton.jit
 def cross_entropy_forward_kernel(
     logits_ptr, labels_ptr, n_items_ptr, dloss_ptr, losses_ptr, dlogits_ptr,
@@ -245,7 +246,8 @@ def cross_entropy_forward_kernel(
     # With blocks of 8, two of them fit: `pid=0: whole = 16`.
     whole = needed // (2 * BLOCK) * (2 * BLOCK)
     for start in tl.range(0, whole, 2 * BLOCK):
-        # `evict_last`: what is loaded here will be needed again. `pid=0, start=0: x0 = [[-3, 2, 0, -1], [-3, 2, 1, -1]]`.
+        # `evict_last`: what is loaded here will be needed again.
+        # `pid=0, start=0: x0 = [[-3, 2, 0, -1], [-3, 2, 1, -1]]`
         x0 = tl.load(logits_ptr + x_body + start + offs, eviction_policy="evict_last").to(tl.float32)
         x1 = tl.load(logits_ptr + x_body + start + BLOCK + offs, eviction_policy="evict_last").to(tl.float32)
         z0, _ = scale_and_cap(x0, scaling, softcapping)
@@ -301,9 +303,9 @@ def cross_entropy_forward_kernel(
 
 # ## The upstream gradient
 #
-# The gradient is there before backward begins. All that is missing is a factor in front, the upstream gradient: a number
-# in GPU memory, which Python could only look at by waiting. So the kernel looks. Is it 1, as in `loss.backward()`? Then every
-# program stops at once, and a backward pass costs one empty launch.
+# The gradient is there before backward begins. All that is missing is a factor in front, the upstream gradient: a
+# number in GPU memory, which Python could only look at by waiting. So the kernel looks. Is it 1, as in
+# `loss.backward()`? Then every program stops at once, and the backward pass costs one empty launch.
 @triton.jit
 def cross_entropy_backward_kernel(dloss_ptr, gradient_ptr, dlogits_ptr, n, IN_PLACE: tl.constexpr, BLOCK: tl.constexpr):
     # In the example it is another number: `pid=0: dloss = 0.5`.
@@ -324,6 +326,9 @@ def cross_entropy_backward_kernel(dloss_ptr, gradient_ptr, dlogits_ptr, n, IN_PL
 
 
 # ## The launchers
+#
+# Small blocks and one warp for a short row, so that many rows share a multiprocessor. Large blocks and many warps for a
+# long one, so that few rows fill it, and the cache can hold them.
 def tiles(vocab, itemsize):
     """`BLOCK` (entries) and `num_warps` for rows of `vocab` entries of `itemsize` bytes, as measured on an H200."""
     row_bytes = vocab * itemsize
@@ -339,7 +344,7 @@ def row_strides(x):
 
 
 def count_labels(labels, ignore_index):
-    """How many labels differ from `ignore_index`: a 0-d int32 tensor, still being computed when this returns."""
+    """How many labels differ from `ignore_index`: an int32 tensor of one, still being computed when this returns."""
     rows, labels = labels.numel(), labels.contiguous()
     count = torch.empty(1, dtype=torch.int32, device=labels.device)
     BLOCK = min(8192, triton.next_power_of_2(max(rows, 1)))
@@ -352,6 +357,8 @@ def reciprocal(n_items):
     return 1.0 / n_items if n_items else float("inf")
 
 
+# Accesses are as wide as a strip only where a strip begins at a good address in the logits *and* in the gradient. That
+# is so if both have the same strides, or if all rows of both begin at a multiple of a strip.
 def launch(
     logits, labels, n_items, softcapping, scaling, ignore_index, *, losses=None, dlogits=None, dloss=None,
     BLOCK=None, num_warps=None,
@@ -385,7 +392,7 @@ def cross_entropy_forward(
     logits, labels, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100, *, gradient=True,
     BLOCK=None, num_warps=None,
 ):  # fmt: skip
-    """The loss, and with `gradient` also its gradient with respect to the logits (else None), in a tensor of its own."""
+    """The loss, and with `gradient` its gradient with respect to the logits (else None), in a tensor of its own."""
     logits = rows_in_place(logits)
     dlogits = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device) if gradient else None
     return _forward(logits, labels, n_items, softcapping, scaling, ignore_index, dlogits, BLOCK, num_warps), dlogits
@@ -398,6 +405,7 @@ def cross_entropy_forward_(
     return _forward(logits, labels, n_items, softcapping, scaling, ignore_index, logits, BLOCK, num_warps), logits
 
 
+# The sum over the rows is left to PyTorch: it is one small kernel, and adds in the same order every time.
 def _forward(logits, labels, n_items, softcapping, scaling, ignore_index, dlogits, BLOCK, num_warps):
     if n_items is None:
         n_items = count_labels(labels, ignore_index)
@@ -411,6 +419,7 @@ def _forward(logits, labels, n_items, softcapping, scaling, ignore_index, dlogit
 
 @functools.lru_cache
 def backward_programs(index):
+    """Eight programs for each multiprocessor of the GPU with this index; a few in the interpreter (None)."""
     return 8 * torch.cuda.get_device_properties(index).multi_processor_count if index is not None else 4
 
 
@@ -435,27 +444,51 @@ def _scale(dloss, gradient, dlogits, BLOCK):
     return dlogits
 
 
+def cross_entropy_recompute(dloss, logits, labels, n_items, softcapping, scaling, ignore_index):
+    """The gradient for an upstream gradient that is known, from the logits. No loss is stored."""
+    logits = rows_in_place(logits)
+    dlogits = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
+    launch(logits, labels, n_items, softcapping, scaling, ignore_index, dlogits=dlogits, dloss=dloss)
+    return dlogits
+
+
 # ## Joining autograd
+#
+# **A second backward pass.** With `retain_graph` the gradient may be asked for again, with another upstream
+# gradient. What forward made must survive then, unscaled, so the result goes to a new tensor. Otherwise nobody will ask
+# again, and the tensor itself is scaled and handed out: no copy, no second tensor. Which of the two it is, autograd
+# knows; `_get_current_graph_task_keep_graph` is how PyTorch's own compiled graphs ask it, and there is no public way.
+#
+# **When the gradient can wait.** In two cases forward doesn't make it, and the same kernel runs once more in the
+# backward pass, with the upstream gradient as a part of the weight:
+#
+# - float16. Its smallest number is about $6 \cdot 10^{-8}$, and most probabilities divided by the number of tokens are
+#   smaller. Training in float16 therefore multiplies the loss by a large number. That factor arrives as the
+#   upstream gradient, and has to come in *before* the rounding.
+# - Inside `torch.compile`, where nothing may be decided by how autograd was called.
+#
+# **A gradient of the gradient.** `once_differentiable` turns it into an error, but only where the upstream gradient
+# itself requires one. A loss is differentiated with a constant 1, so a gradient penalty would pass unnoticed and have
+# no effect. Hence the first lines of `backward`.
 class CrossEntropyLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, labels, n_items, softcapping, scaling, ignore_index, gradient_in, in_place):
         ctx.gradient_in = gradient_in
-        if in_place and gradient_in == "forward":
-            loss, dlogits = cross_entropy_forward_(logits, labels, n_items, softcapping, scaling, ignore_index)
-            torch.autograd.graph.increment_version(logits)
+        options = softcapping, scaling, ignore_index
+        if gradient_in == "forward":
+            # Autograd is told of overwritten logits: whoever saved them for a gradient of his own gets an error.
+            launcher = cross_entropy_forward_ if in_place else cross_entropy_forward
+            loss, dlogits = launcher(logits, labels, n_items, *options)
+            if in_place:
+                torch.autograd.graph.increment_version(logits)
             ctx.save_for_backward(dlogits)
             return loss
         if gradient_in == "backward":
             n_items = count_labels(labels, ignore_index) if n_items is None else n_items
             on_device = isinstance(n_items, torch.Tensor)
-            ctx.options = None if on_device else n_items, softcapping, scaling, ignore_index
+            ctx.options = None if on_device else n_items, *options
             ctx.save_for_backward(logits, labels, *([n_items] if on_device else []))
-        loss, dlogits = cross_entropy_forward(
-            logits, labels, n_items, softcapping, scaling, ignore_index, gradient=gradient_in == "forward"
-        )
-        if dlogits is not None:
-            ctx.save_for_backward(dlogits)
-        return loss
+        return cross_entropy_forward(logits, labels, n_items, *options, gradient=False)[0]
 
     @staticmethod
     def backward(ctx, dloss):
@@ -468,21 +501,12 @@ class CrossEntropyLoss(torch.autograd.Function):
     def gradient(ctx, dloss):
         if ctx.gradient_in == "backward":
             logits, labels, *counted = ctx.saved_tensors
-            n_items, softcapping, scaling, ignore_index = ctx.options
-            n_items = counted[0] if counted else n_items
-            return cross_entropy_recompute(dloss, logits, labels, n_items, softcapping, scaling, ignore_index)
+            n_items, *options = ctx.options
+            return cross_entropy_recompute(dloss, logits, labels, counted[0] if counted else n_items, *options)
         (gradient,) = ctx.saved_tensors
         if torch._C._autograd._get_current_graph_task_keep_graph():
             return cross_entropy_backward(dloss, gradient)
         return cross_entropy_backward_(dloss, gradient.detach())
-
-
-def cross_entropy_recompute(dloss, logits, labels, n_items, softcapping, scaling, ignore_index):
-    """The gradient for a known upstream gradient, from the logits: no loss is stored."""
-    logits = rows_in_place(logits)
-    dlogits = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
-    launch(logits, labels, n_items, softcapping, scaling, ignore_index, dlogits=dlogits, dloss=dloss)
-    return dlogits
 
 
 def cross_entropy_loss(logits, labels, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100):
@@ -490,12 +514,12 @@ def cross_entropy_loss(logits, labels, logit_softcapping=0.0, logit_scaling=0.0,
 
     Args:
         logits: (rows, vocab) or (batch, seq, vocab), float32, float16 or bfloat16, any strides, any size of vocabulary.
-        labels: (rows,) or (batch, seq), any integer dtype, any strides; each in [0, vocab) or equal to `ignore_index`.
+        labels: (rows,) or (batch, seq), any integer dtype, any strides; in [0, vocab), or equal to `ignore_index`.
         logit_softcapping: $t$ in $t \tanh(x / t)$, which keeps the logits between $-t$ and $t$. 0.0 turns it off.
-        logit_scaling: $s$; logits are multiplied by it before they are capped. Above 1 sharpens the distribution, below 1
-            flattens it. 0.0 turns it off.
-        n_items: what the sum over the rows is divided by: an int, a float or a 0-d tensor (on the GPU, nobody waits for it).
-            Default: the number of labels that differ from `ignore_index`.
+        logit_scaling: $s$; logits are multiplied by it before they are capped. Above 1 sharpens the distribution,
+            below 1 flattens it. 0.0 turns it off.
+        n_items: what the sum over the rows is divided by: an int, a float or a 0-d tensor (if it is on the GPU, nobody
+            waits for it). Default: the number of labels that differ from `ignore_index`.
         ignore_index: rows with this label have no loss and a gradient of 0.
 
     Returns:
@@ -504,11 +528,11 @@ def cross_entropy_loss(logits, labels, logit_softcapping=0.0, logit_scaling=0.0,
     Raises:
         TypeError: an argument has a wrong type, or a tensor a wrong dtype.
         ValueError: shapes don't fit, a tensor is on the wrong device, a number is negative or not finite, or, for CPU
-            tensors and with `ACADEMY_DEBUG=1` in the environment, a label is out of range. Without that check (it has to
-            wait for the GPU) such a label makes its row's loss and gradient NaN; nothing outside the row is read.
+            tensors and with `ACADEMY_DEBUG=1` in the environment, a label is out of range. Without that check (it has
+            to wait for the GPU) such a label makes its row's loss and gradient NaN; nothing outside the row is read.
 
     Source: the online log-sum-exp is that of Milakov and Gimelshein, "Online normalizer calculation for softmax"
-    (arXiv 1805.02867); making the gradient in the forward pass was shown by liger-kernel. Soft-capping is that of Gemma 2.
+    (arXiv 1805.02867); liger-kernel has shown how to make the gradient in the forward pass; Gemma 2 caps its logits.
     """
     return _loss(logits, labels, logit_softcapping, logit_scaling, n_items, ignore_index, in_place=False)
 
@@ -516,9 +540,9 @@ def cross_entropy_loss(logits, labels, logit_softcapping=0.0, logit_scaling=0.0,
 def cross_entropy_loss_(logits, labels, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100):
     """`cross_entropy_loss` that needs no memory for the gradient: it may be written over the logits.
 
-    Arguments, result and errors are those of `cross_entropy_loss`. Afterwards the values in `logits` are undefined: with
-    contiguous float32 or bfloat16 logits that require a gradient they *are* the gradient, in all other cases nothing is
-    overwritten. Autograd is told: an operation that saved the old logits for its own gradient raises RuntimeError.
+    Arguments, result and errors are those of `cross_entropy_loss`. Afterwards the values in `logits` are undefined:
+    contiguous float32 or bfloat16 logits that require a gradient have become the gradient, in all other cases nothing
+    is overwritten. Autograd is told: an operation that saved the old logits for its own gradient raises RuntimeError.
 
     Raises:
         TypeError, ValueError: as `cross_entropy_loss`.
@@ -593,9 +617,9 @@ def EXAMPLE():
 
 # ## Cost and benchmark
 #
-# The forward pass reads logits and labels and writes the gradient, a loss for each row and the number of labels that count.
-# Backward with an upstream gradient other than 1 reads and writes the gradient once more; with 1 it reads one number, so
-# what a training step must move is the forward pass alone.
+# The forward pass reads logits and labels, and writes the gradient and a loss for each row. A backward pass with an
+# upstream gradient other than 1 reads and writes the gradient once more. With 1 it reads one number, so all that a
+# training step must move is the forward pass.
 def cost(shape, dtype):
     rows, logits = torch.Size(shape[:-1]).numel(), torch.Size(shape).numel()
     forward = dict(

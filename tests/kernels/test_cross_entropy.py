@@ -91,8 +91,8 @@ def random_labels(*shape, vocab, ignore=True):
 def assert_right(module, logits, labels, upstream=None, function="cross_entropy_loss", **options):
     """The 2x rule for the loss, for the gradient at the labels and, apart from it, for the gradient everywhere else.
 
-    One tolerance for the whole gradient would pass with every entry beside the label set to 0. The loss is judged by what
-    PyTorch computes in float32, for every dtype of the logits.
+    One tolerance for the whole gradient would pass with every entry beside the label set to 0. The loss is judged by
+    what PyTorch computes in float32, for every dtype of the logits.
     """
     upstream = torch.ones((), device=harness.DEVICE) if upstream is None else upstream
     ours = lambda logits: getattr(module, function)(logits, labels, **options)  # noqa: E731
@@ -640,7 +640,7 @@ def test_nobody_waits_for_the_gpu():
 
 @pytest.mark.gpu
 def test_memory_is_one_gradient():
-    """The gradient that forward made is the one that `.grad` gets: no second tensor of its size, not even for a moment."""
+    """The gradient that forward made becomes `.grad` itself: no second tensor of its size, not even for a moment."""
     logits, labels = harness.leaf(randn(1024, 32768, dtype=torch.bfloat16)), random_labels(1024, vocab=32768)
     for function, tensors in ((lesson.cross_entropy_loss, 1), (lesson.cross_entropy_loss_, 0)):
         logits.grad = None
