@@ -23,7 +23,7 @@ The exact form with a library's `erf` needs more than that. So this file has an 
 pitch are read in place, so `chunk` and slices cost no copy; what is not contiguous within a row is copied first.
 Inputs and the upstream gradient are never written to. Outputs are contiguous. One difference from PyTorch: for negative
 gates below about −5 its activation rounds to 0 early, and an infinite `up` makes that NaN; here the activation keeps
-its small value, and the product is infinite.
+its small value down to about −13, and the product is infinite.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable

@@ -17,9 +17,9 @@ pass. So the memory decides: the floor is `bytes / bandwidth`, and a kernel that
 **Contract.** `gate` and `up` have one shape, any number of dimensions, and one dtype: float32, float16 or bfloat16.
 `swiglu_packed` takes both as the halves of one tensor, as a fused projection leaves them. Any strides: rows of any
 pitch are read in place, so `chunk` and slices cost no copy; what is not contiguous within a row is copied first.
-Inputs and the upstream gradient are never written to. Outputs are contiguous. One difference from PyTorch: it rounds the
-activation to the tensor's dtype before it multiplies. In float16 that is 0 for gates below about −20, and an infinite
-`up` makes it NaN; here the product is formed in float32, and is infinite.
+Inputs and the upstream gradient are never written to. Outputs are contiguous. One difference from PyTorch: it rounds
+the activation to the tensor's dtype before it multiplies. In float16 that is 0 for gates below about −20, and an
+infinite `up` makes it NaN; here the product is formed in float32, and is infinite.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
