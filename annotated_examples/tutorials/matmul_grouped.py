@@ -244,10 +244,13 @@ def matmul_forward_kernel(
 # The gate is another matter. Fused into the loads, the backward pass with a ReLU took
 # [[bench: matmul_grouped/ladder/gated, two launches/backward_ms]], and in one launch
 # [[bench: matmul_grouped/ladder/gated, one launch/backward_ms]]. A block that has to be changed must pass through
-# registers on its way to the tensor cores, and it is changed again by every program that loads it. A small kernel
-# that gates the gradient once, before both products, is far cheaper: [classics/matmul](../classics/matmul.py) does
-# that, and needs [[bench: matmul_grouped/ladder/gate as a kernel of its own/backward_ms]] for the whole. Fusion pays
-# where it saves memory traffic that somebody was waiting for. Here nobody was.
+# registers on its way to the tensor cores, and it is changed again by every program that loads it.
+# [classics/matmul](../classics/matmul.py) gates the gradient once, by a small kernel before both products. There the
+# backward pass takes [[bench: matmul_grouped/ladder/descriptors, no activation/backward_ms]] without a ReLU and
+# [[bench: matmul_grouped/ladder/gate as a kernel of its own/backward_ms]] with one. Fusion pays where it saves memory
+# traffic that somebody was waiting for. Here nobody was.
+
+
 @triton.jit
 def matmul_backward_kernel(
     dz_ptr,
