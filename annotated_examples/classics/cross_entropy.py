@@ -17,7 +17,7 @@ adds a factor to the gradient.
 **What it costs.** The logits are by far the largest tensor of a training step: 8192 tokens and 128256 entries are
 2.1 GB in bfloat16. They must be read once, and a gradient of the same size must be written once. An H200 copies about
 4.25 TB/s, so no version can be faster than `(bytes read + bytes written) / 4.25e12` seconds. The two exponentials that
-each logit takes are not free either: done carelessly they take longer than the memory.
+each logit takes are not free either: done carelessly, they set the pace, and not the memory.
 
 An ordinary implementation reads the logits in the forward pass, and in the backward pass reads them again and writes:
 three trips instead of two, 67 % of the limit at best. This one makes the gradient **in the forward pass**, while the
@@ -97,7 +97,7 @@ def count_labels_forward_kernel(labels_ptr, count_ptr, rows, ignore_index, BLOCK
 def scale_and_cap(x, scaling: tl.constexpr, softcapping: tl.constexpr):
     # Returns the logits that the loss sees, and their slope: the factor that the chain rule puts on the gradient.
     slope = tl.full(x.shape, 1.0, tl.float32)
-    # [[tag: CE-scale]]
+    # [[tag: CE-scale]]; the slope is the factor in [[tag: CE-scaled-x]].
     if scaling != 0.0:
         x = x * scaling
         slope = slope * scaling
@@ -129,8 +129,8 @@ def strip_sums(z, shift):
     return tl.sum(exp_shifted(z, shift[:, None]), 1)
 
 
-# A block of the gradient [[tag: CE-mean-X]] as if no entry were the label: the probability times the weight of the row,
-# and times the slope where logits are transformed.
+# A block of the gradient [[tag: CE-mean-X]] as if no entry were the label: the probability as in [[tag: CE-x-stable]],
+# times the weight of the row, and times the slope where logits are transformed.
 @triton.jit
 def beside_the_label(x, shift, scale, scaling: tl.constexpr, softcapping: tl.constexpr):
     z, slope = scale_and_cap(x.to(tl.float32), scaling, softcapping)
@@ -184,6 +184,8 @@ def second_sweep(
 # one so far, the shift. When a larger one turns up, what was summed before is scaled down, as if the new one had been
 # there from the start: [[tag: SM-online]]. Each strip of a block keeps a shift and a sum of its own. A strip lies in
 # one thread, so no thread has to wait for another one before the sweep is over.
+
+
 @triton.jit
 def cross_entropy_forward_kernel(
     logits_ptr, labels_ptr, n_items_ptr, dloss_ptr, losses_ptr, dlogits_ptr,
@@ -470,6 +472,8 @@ def cross_entropy_recompute(dloss, logits, labels, n_items, softcapping, scaling
 # **A gradient of the gradient.** `once_differentiable` turns it into an error, but only where the upstream gradient
 # itself requires one. A loss is differentiated with a constant 1, so a gradient penalty would pass unnoticed and have
 # no effect. Hence the first lines of `backward`.
+
+
 class CrossEntropyLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, labels, n_items, softcapping, scaling, ignore_index, gradient_in, in_place):
