@@ -16,11 +16,9 @@ from academy.device import DEVICE, INTERPRET
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
-def tensors(**named: torch.Tensor | None) -> None:
-    """Each must be a `torch.Tensor` on the device where kernels run. `None` (an optional argument left out) passes."""
+def tensors(**named: torch.Tensor) -> None:
+    """Each must be a dense `torch.Tensor` on the device where kernels run."""
     for name, value in named.items():
-        if value is None:
-            continue
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
         if value.device.type != DEVICE.type:
@@ -29,12 +27,9 @@ def tensors(**named: torch.Tensor | None) -> None:
             raise TypeError(f"{name} must be a dense (strided) tensor, got layout {value.layout}")
 
 
-def required(**named: torch.Tensor | None) -> None:
-    """As `tensors`, but `None` is an error: for arguments that can't be left out."""
-    for name, value in named.items():
-        if value is None:
-            raise TypeError(f"{name} must be a torch.Tensor, got NoneType")
-    tensors(**named)
+def optional_tensors(**named: torch.Tensor | None) -> None:
+    """As `tensors`, but `None`, an argument left out, passes."""
+    tensors(**{name: value for name, value in named.items() if value is not None})
 
 
 def _wrong_device(name: str, value: torch.Tensor) -> str:

@@ -12,6 +12,7 @@ x = torch.ones(2, 3, device=device.DEVICE)
     ("call", "error", "words"),
     [
         (lambda: checks.tensors(x=3), TypeError, "x must be a torch.Tensor, got int"),
+        (lambda: checks.tensors(x=None), TypeError, "x must be a torch.Tensor, got NoneType"),
         (lambda: checks.tensors(x=x, y=torch.ones(1, device="meta")), ValueError, "y is on meta"),
         (lambda: checks.tensors(x=x.to_sparse()), TypeError, "x must be a dense"),
         (lambda: checks.dtypes(w=x.long()), TypeError, "w must be one of float32, float16, bfloat16, got int64"),
@@ -45,7 +46,8 @@ def test_errors(call, error, words):
 
 
 def test_what_is_right_passes():
-    checks.tensors(x=x, bias=None)
+    checks.tensors(x=x)
+    checks.optional_tensors(x=x, bias=None)
     checks.dtypes(x=x, bias=None)
     checks.same_dtype(x=x, y=x, bias=None)
     checks.same_shape(x=x, y=x)

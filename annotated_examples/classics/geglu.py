@@ -371,7 +371,7 @@ def geglu(gate, up, approximate="none"):
     Source: D. Hendrycks and K. Gimpel, "Gaussian Error Linear Units" (2016), arXiv:1606.08415; N. Shazeer, "GLU
     Variants Improve Transformer" (2020), arXiv:2002.05202.
     """
-    checks.required(gate=gate, up=up)
+    checks.tensors(gate=gate, up=up)
     checks.dtypes(gate=gate)
     checks.same_dtype(gate=gate, up=up)
     checks.same_shape(gate=gate, up=up)
@@ -398,7 +398,7 @@ def geglu_packed(x, approximate="none"):
 
     Source: as `geglu`.
     """
-    checks.required(x=x)
+    checks.tensors(x=x)
     checks.dtypes(x=x)
     checks.dimensions("x", x, range(1, 65), "the last one holds gate and up")
     if x.shape[-1] % 2:

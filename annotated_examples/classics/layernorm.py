@@ -583,8 +583,8 @@ def layernorm(x, weight=None, bias=None, eps=1e-5):
     Sources: Ba, Kiros and Hinton, "Layer Normalization" (2016); for the merging of means and sums of squares, Chan,
     Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979).
     """
-    checks.required(x=x)
-    checks.tensors(weight=weight, bias=bias)
+    checks.tensors(x=x)
+    checks.optional_tensors(weight=weight, bias=bias)
     checks.dtypes(x=x, weight=weight, bias=bias)
     if x.dim() == 0:
         checks.dimensions("x", x, range(1, 65), "rows lie along the last")
@@ -612,7 +612,7 @@ def apply_layernorm(module, x):
     Raises:
         ValueError: `x` doesn't end in `normalized_shape`. TypeError: the module has no epsilon. And as `layernorm`.
     """
-    checks.required(x=x)
+    checks.tensors(x=x)
     weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
     eps = getattr(module, "variance_epsilon", None) if not hasattr(module, "eps") else module.eps
     if eps is None:

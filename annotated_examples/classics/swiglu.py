@@ -280,7 +280,7 @@ def swiglu(gate, up):
 
     Source: N. Shazeer, "GLU Variants Improve Transformer" (2020), arXiv:2002.05202.
     """
-    checks.required(gate=gate, up=up)
+    checks.tensors(gate=gate, up=up)
     checks.dtypes(gate=gate)
     checks.same_dtype(gate=gate, up=up)
     checks.same_shape(gate=gate, up=up)
@@ -304,7 +304,7 @@ def swiglu_packed(x):
 
     Source: as `swiglu`.
     """
-    checks.required(x=x)
+    checks.tensors(x=x)
     checks.dtypes(x=x)
     checks.dimensions("x", x, range(1, 65), "the last one holds gate and up")
     if x.shape[-1] % 2:

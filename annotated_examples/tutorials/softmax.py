@@ -310,7 +310,7 @@ def softmax(x):
 
     Source: Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018), for rows longer than a block.
     """
-    checks.required(x=x)
+    checks.tensors(x=x)
     checks.dtypes(x=x)
     if x.dim() == 0:
         checks.dimensions("x", x, range(1, 65), "rows lie along the last")
