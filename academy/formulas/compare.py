@@ -143,8 +143,9 @@ class _Run:
             if not torch.equal(torch.nan_to_num(value), torch.nan_to_num(inputs[name])):
                 self.miss(None, f"the call wrote to its input {name}")
         reference, reference_gradients = self.remembered("pytorch", lambda: self.call(self.pytorch(), inputs))
-        self.compare_outputs(outputs, reference, inputs)
-        self.compare_gradients(gradients, reference_gradients, inputs)
+        exact, exact_gradients = self.remembered("float64", lambda: self.call(self.pytorch(), _doubled(inputs)))
+        self.compare_outputs(outputs, reference, exact, inputs)
+        self.compare_gradients(gradients, reference_gradients, exact_gradients, inputs)
         return self.found
 
     @contextlib.contextmanager
@@ -168,6 +169,8 @@ class _Run:
             leaves[name] = value.detach().requires_grad_(grad) if torch.is_tensor(value) else value
         result = eval(source, self.names(leaves))
         outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+        if len(outputs) != len(self.comparison.returns):
+            raise ValueError(f"it returns {len(outputs)} values, and `returns` names {len(self.comparison.returns)}")
         tensors = [out for out in outputs if torch.is_tensor(out)]
         attached = [out for out in tensors if out.requires_grad]
         if not attached:
@@ -207,15 +210,12 @@ class _Run:
     def miss(self, target: Target | None, message: str) -> None:
         self.found.append(Mismatch(self.comparison, target, f"{self.where()}: {message}"))
 
-    def compare_outputs(self, outputs: list, reference: list, inputs: dict) -> None:
-        targets = self.comparison.returns
-        if len(outputs) != len(targets):
-            return self.miss(None, f"it returns {len(outputs)} tensors, and `returns` names {len(targets)}")
-        for at, target in enumerate(targets):
+    def compare_outputs(self, outputs: list, reference: list, exact: list, inputs: dict) -> None:
+        for at, target in enumerate(self.comparison.returns):
             if target is not None:
-                self.judge(target, "the result", outputs[at], reference[at], inputs, summed=False)
+                self.judge(target, "the result", (outputs[at], reference[at], exact[at]), inputs, summed=False)
 
-    def compare_gradients(self, gradients: dict, reference: dict, inputs: dict) -> None:
+    def compare_gradients(self, gradients: dict, reference: dict, exact: dict, inputs: dict) -> None:
         targets = self.comparison.gradients
         for name in gradients:
             if name not in targets and self.front.given[self.keys[name]].domain not in ("ones", "zeros"):
@@ -225,25 +225,43 @@ class _Run:
                 self.miss(target, f"it gives no gradient of {name}")
                 continue
             summed = bool(self.comparison.rows) and name not in self.comparison.rows
-            self.judge(target, f"the gradient of {name}", gradients[name], reference[name], inputs, summed)
+            three = (gradients[name], reference[name], exact[name])
+            self.judge(target, f"the gradient of {name}", three, inputs, summed)
 
-    def judge(self, target: Target, what: str, actual, reference, inputs: dict, summed: bool) -> None:
-        expected = self.remembered(str(target), lambda: self.printed(target, inputs))
-        stable = self.comparison.stable.get(target.tag)
-        if stable:
-            steady = self.remembered(stable, lambda: self.printed(Target(stable, target.replaced), inputs))
-            if expected.isfinite().all() and not torch.allclose(expected, steady, rtol=1e-8, atol=1e-10):
-                self.miss(target, f"the stable form {stable} differs from {target.tag}")
-            expected = steady
+    def judge(self, target: Target, what: str, three: tuple, inputs: dict, summed: bool) -> None:
+        """three: the kernel's result, PyTorch's in the same dtype, PyTorch's in float64."""
+        actual, reference, exact = (value.cpu() for value in three)
+        expected = self.expected(target, inputs)
         if summed:
             expected = expected.sum(0)
         elif self.comparison.rows:
             expected = expected.unflatten(0, self.row_shape)
         if not expected.isfinite().all() and reference.isfinite().all():
             return self.miss(target, "the printed form overflows: print a stable one too, and name it under `stable`")
-        problem = accuracy.problem(actual.cpu(), reference.cpu(), expected)
+        # Were the formula wrong, PyTorch's error would be as large as the kernel's and excuse it.
+        if exact.shape != expected.shape or self.apart(exact, expected):
+            return self.miss(target, f"{what} of PyTorch in float64 is not what {target} prints")
+        problem = accuracy.problem(actual, reference, expected)
         if problem:
             self.miss(target, f"{what} is not what {target} prints: {problem}")
+
+    @staticmethod
+    def apart(exact: torch.Tensor, expected: torch.Tensor) -> bool:
+        """Whether PyTorch means another formula (an expression may have gone to float32 on the way)."""
+        finite = exact.isfinite() & expected.isfinite()
+        limit = 1e-6 if exact.dtype == DTYPE else 1e-3
+        return accuracy.errors(exact, expected, finite).rms > limit
+
+    def expected(self, target: Target, inputs: dict) -> torch.Tensor:
+        """The printed formula's value; of the stable form, if one is named."""
+        value = self.remembered(str(target), lambda: self.printed(target, inputs))
+        stable = self.comparison.stable.get(target.tag)
+        if stable is None:
+            return value
+        steady = self.remembered(stable, lambda: self.printed(Target(stable, target.replaced), inputs))
+        if value.isfinite().all() and not torch.allclose(value, steady, rtol=1e-8, atol=1e-10):
+            self.miss(target, f"the stable form {stable} differs from {target.tag}")
+        return steady
 
     def printed(self, target: Target, inputs: dict) -> torch.Tensor:
         """The formula's value in float64."""
@@ -261,6 +279,13 @@ class _Run:
 
 #: What the expressions of an entry may use beside the module's functions and the page's symbols.
 _TOOLS = {"torch": torch, "F": torch.nn.functional, "namespace": SimpleNamespace}
+
+
+def _doubled(inputs: dict) -> dict:
+    return {
+        name: value.double() if torch.is_tensor(value) and value.is_floating_point() else value
+        for name, value in inputs.items()
+    }
 
 
 def _device() -> torch.device:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
 import multiprocessing
 import os
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -32,6 +35,10 @@ SAMPLE = 30
 PATIENCE = 30
 
 
+class Unfit(Exception):
+    """The kernel itself differs from its formula, so its mutants say nothing."""
+
+
 def score_module(
     project: Project, path: Path, entries: list[Comparison], count: int | None = None, workers: int | None = None
 ) -> tuple[Score, list[Problem]]:
@@ -44,12 +51,22 @@ def score_module(
     if not mutants:
         return score, []
     memo: dict = {}
-    executed = _executed_lines(path, lambda: _compare(entries, project.module(name), memo))
-    here = [m for m in mutants if not device.INTERPRET or _shows_here(m, source, executed)]
-    score.skipped = len(mutants) - len(here)
+    if device.INTERPRET:
+        try:
+            executed = _executed_lines(path, lambda: _compare(entries, project.module(name), memo))
+        except Unfit as error:
+            return score, [Problem.at(shown, source, 0, str(error))]
+        here = [m for m in mutants if _shows_in_interpreter(m, source, executed)]
+        score.skipped = len(mutants) - len(here)
+    else:
+        # The interpreter has shown the others; where it can't look, only compiled code tells.
+        executed = set(_ask_interpreter(project, path))
+        here = mutants = [m for m in mutants if not _shows_in_interpreter(m, source, executed)]
+        score.total = len(here)
     listed = {entry["change"]: entry for entry in _listed(project, path)}
     problems, alive = [], set()
-    for mutant, verdict in _verdicts(here, source, entries, memo, workers):
+    judged = _verdicts(here, source, entries, memo, workers) if device.INTERPRET else _on_gpu(project, path, here)
+    for mutant, verdict in judged:
         if verdict != "survived":
             score.caught[verdict] += 1
         elif mutant.name in listed:
@@ -74,7 +91,7 @@ def _about_list(path: Path, listed: dict, alive: set[str], here: list[KernelMuta
     for name, entry in listed.items():
         if not entry.get("reason"):
             problems.append(Problem(LIST, 1, 1, f"{path.name}: no reason is given for {name}"))
-        if name not in alive and (name in names or not device.INTERPRET):
+        if name not in alive and name in names:
             problems.append(Problem(LIST, 1, 1, f"{path.name}: listed, but caught or no mutant any more: {name}"))
     if score.listed > KERNEL_SHARE * score.total:
         problems.append(Problem(LIST, 1, 1, f"{path.name}: {score.listed} of {score.total} mutants listed, over 5 %"))
@@ -82,7 +99,7 @@ def _about_list(path: Path, listed: dict, alive: set[str], here: list[KernelMuta
 
 
 # ---------------------------------------------------------------- what the interpreter can show
-def _shows_here(mutant: KernelMutant, source: str, executed: set[int]) -> bool:
+def _shows_in_interpreter(mutant: KernelMutant, source: str, executed: set[int]) -> bool:
     first, last = _statement(source, mutant.line)
     return mutant.operator not in GPU_OPERATORS and not executed.isdisjoint(range(first, last + 1))
 
@@ -118,7 +135,7 @@ def _executed_lines(path: Path, action) -> set[int]:
     finally:
         sys.settrace(before)
     if problems:
-        raise AssertionError(f"the kernel itself differs from its formula: {problems}")
+        raise Unfit(f"before any change: {problems}")
     return lines
 
 
@@ -148,10 +165,7 @@ def try_mutant(mutant: KernelMutant, source: str, entries: list[Comparison], mem
 def _verdicts(
     mutants: list[KernelMutant], source: str, entries: list[Comparison], memo: dict, workers: int | None
 ) -> Iterator[tuple[KernelMutant, str]]:
-    """Each mutant in a process of its own, a few at a time (on a GPU, which a fork can't share: one after another)."""
-    if not device.INTERPRET:
-        yield from ((mutant, try_mutant(mutant, source, entries, memo)) for mutant in mutants)
-        return
+    """Each mutant in a process of its own, a few at a time."""
     torch.set_num_threads(1)
     workers, waiting, running = workers or min(os.cpu_count() or 1, 8), list(mutants), {}
     while waiting or running:
@@ -190,3 +204,44 @@ def _verdict(receiver, process, ready: bool) -> str:
     process.join()
     receiver.close()
     return verdict
+
+
+# ---------------------------------------------------------------- on a GPU: a fresh Python for each mutant
+def _python(project: Project, *arguments: str, **environment: str) -> str:
+    command = [sys.executable, "-m", "academy.formulas.kernel_mutate", *arguments]
+    python_path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": python_path, **environment}
+    done = subprocess.run(command, cwd=project.root, env=environment, capture_output=True, text=True, timeout=300)
+    return done.stdout.strip().rsplit("\n", 1)[-1] if done.returncode == 0 else ""
+
+
+def _ask_interpreter(project: Project, path: Path) -> list[int]:
+    lines = _python(project, str(path), "executed", TRITON_INTERPRET="1")
+    if not lines:
+        raise RuntimeError(f"{path}: the comparisons did not run in Triton's interpreter")
+    return json.loads(lines)
+
+
+def _on_gpu(project: Project, path: Path, mutants: list[KernelMutant]) -> list[tuple[KernelMutant, str]]:
+    """A broken kernel can leave the GPU unusable for its process, so nothing else runs in that process."""
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        verdicts = pool.map(lambda mutant: _python(project, str(path), mutant.name, str(mutant.start)), mutants)
+        return [(mutant, verdict or "crash") for mutant, verdict in zip(mutants, verdicts)]
+
+
+def main(arguments: list[str]) -> None:
+    """`FILE executed`: the lines that the interpreter runs. `FILE NAME START`: the verdict on one mutant."""
+    from academy.formulas.check import declared
+
+    project, path = Project.here(), Path(arguments[0]).resolve()
+    name, source = project.module_name(path), path.read_text("utf-8")
+    entries = [entry for found in declared(project.pages()[0])[0].values() for entry in found if entry.module == name]
+    if arguments[1] == "executed":
+        print(json.dumps(sorted(_executed_lines(path, lambda: _compare(entries, project.module(name), {})))))
+        return
+    known = {(mutant.name, str(mutant.start)): mutant for mutant in kernel_mutants.of_source(source)}
+    print(try_mutant(known[arguments[1], arguments[2]], source, entries, {}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from academy import device
 from academy.formulas import kernel_mutants, kernel_mutate, mutants, mutate
 from academy.formulas.check import declared
 from academy.formulas.kernel_mutants import KernelMutant
@@ -22,6 +23,15 @@ def test_no_change_of_a_formula_goes_unnoticed(page):
     assert score.total >= 10 * score.equations or score.equations < 10
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("path", KERNELS, ids=PROJECT.module_name)
+def test_no_change_that_the_interpreter_hides_goes_unnoticed(path):
+    """A missing `other`, and code that runs on a GPU only."""
+    _, problems = kernel_mutate.score_module(PROJECT, path, ENTRIES)
+    assert not problems, "\n".join(map(str, problems))
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="runs in Triton's interpreter")
 @pytest.mark.parametrize("path", KERNELS, ids=PROJECT.module_name)
 def test_no_change_of_a_kernel_goes_unnoticed(path):
     score, problems = kernel_mutate.score_module(PROJECT, path, ENTRIES)
