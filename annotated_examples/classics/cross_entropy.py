@@ -345,11 +345,11 @@ def row_strides(x):
     return (x.stride(0) if x.dim() == 3 else 0), x.stride(-2)
 
 
-def count_labels(labels, ignore_index):
+def count_labels(labels, ignore_index, *, BLOCK=None):
     """How many labels differ from `ignore_index`: an int32 tensor of one, still being computed when this returns."""
     rows, labels = labels.numel(), labels.contiguous()
     count = torch.empty(1, dtype=torch.int32, device=labels.device)
-    BLOCK = min(8192, triton.next_power_of_2(max(rows, 1)))
+    BLOCK = BLOCK or min(8192, triton.next_power_of_2(max(rows, 1)))
     count_labels_forward_kernel[(1,)](labels, count, rows, ignore_index, BLOCK=BLOCK, num_warps=32)
     return count
 

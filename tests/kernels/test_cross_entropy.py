@@ -55,6 +55,12 @@ MUTANTS = [
     Mutant("edges not in the maximum", "tl.maximum(tl.max(shift, 0), tl.max(z_edge, 0))", "tl.max(shift, 0)"),
     Mutant("sum instead of mean", "weight = 1.0 / tl.load(n_items_ptr).to(tl.float32)", "weight = 1.0"),
     Mutant("ignored labels counted", "(mask & (labels != ignore_index))", "mask"),
+    Mutant("only the last labels counted", "count += (mask", "count = (mask"),
+    Mutant(
+        "count overflows",
+        "(mask & (labels != ignore_index)).to(tl.int32)",
+        "(mask & (labels != ignore_index)).to(tl.int8)",
+    ),
     Mutant("slope of tanh forgotten", "slope = slope * (1.0 - tanh * tanh)", "slope = slope * 1.0"),
     Mutant("slope of the scale forgotten", "slope = slope * scaling", "slope = slope * 1.0"),
     Mutant("tanh from a sigmoid", "libdevice.tanh(x / softcapping)", "2 * tl.sigmoid(2 * (x / softcapping)) - 1"),
@@ -127,6 +133,8 @@ def check(module):
         assert_right(module, randn(2, 3, 24), labels)
         small = randn(4, 8, scale=0.02)
         assert_right(module, small, random_labels(4, vocab=8), logit_softcapping=30.0)
+        labels = random_labels(200, vocab=9)
+        assert module.count_labels(labels, -100, BLOCK=1).item() == (labels != -100).sum().item()
         no_valid_label(module)
         masked_entries(module)
         out_of_range_is_nan(module)
@@ -513,6 +521,8 @@ LABELS = torch.zeros(2, dtype=torch.long)
     ("change", "error", "words"),
     [
         (dict(logits=[1.0]), TypeError, "logits must be a torch.Tensor, got list"),
+        (dict(logits=None), TypeError, "logits must be a torch.Tensor, got NoneType"),
+        (dict(labels=None), TypeError, "labels must be a torch.Tensor, got NoneType"),
         (
             dict(logits=torch.ones(2, 4).double()),
             TypeError,
