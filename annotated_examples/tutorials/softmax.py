@@ -51,53 +51,69 @@ def softmax_reference(x):
 
 # ## Forward: rows that fit in one block
 #
-# A program takes `BLOCK_M` whole rows at a time: a tile. Usually there is a program for each tile, and the loop runs
-# once. Very long rows are different: one of them fills the registers of a whole multiprocessor, and while it is being
-# worked on nothing would be loaded. So only as many programs are started as there are multiprocessors, each walks over
-# many rows, and the loop is *software-pipelined*: the next rows are already on their way into shared memory.
-#
-# `N` and the stride are `tl.constexpr`: softmax runs over a few lengths (a vocabulary, a context), and a compiler that
-# knows them knows which masks are always true and how many neighbouring elements one instruction may load.
+# One program takes `BLOCK_M` whole rows; short rows are taken several at a time so that a program has enough to do.
+# `N` and the stride are `tl.constexpr`: softmax runs over a few lengths (a vocabulary, a context), and a compiler
+# that knows them knows which masks are always true and how many neighbouring elements one instruction may load.
 @triton.jit
 def softmax_forward_kernel(
+    x_ptr, y_ptr, M, N: tl.constexpr, stride_xm: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+):
+    # Which rows are mine? There are 3 in the example and `BLOCK_M = 2`, so the second program has one real row:
+    # `pid=1: rows = [2, 3]` and `pid=1: row_mask = [1, 0]`.
+    rows = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    row_mask = rows < M
+
+    # Rows have 6 elements, blocks have to be a power of two: `column_mask = [1, 1, 1, 1, 1, 1, 0, 0]`.
+    columns = tl.arange(0, BLOCK_N)
+    column_mask = columns < N
+    mask = row_mask[:, None] & column_mask[None, :]
+
+    # What masked lanes read matters. A zero could be the largest number of a row of negative ones, and would count in
+    # the sum. $-\infty$ is never the largest, and its exponential is zero: `pid=0: x[0, :6] = [1, 3, 2, 0, 4, 1]`.
+    x_ptrs = x_ptr + rows[:, None] * stride_xm + columns[None, :]
+    x = tl.load(x_ptrs, mask=mask, other=-float("inf")).to(tl.float32)
+
+    # The largest of each row is subtracted before anything is exponentiated: `row_max[0] = 4`. So the largest
+    # exponential is one, and the sum is at least one: it can neither overflow nor vanish.
+    row_max = tl.max(x, axis=1)
+    exponentials = tl.exp(x - row_max[:, None])
+
+    # [[tag: SM]]. The masked lanes add nothing: `exponentials[0, 6] = 0` and `row_sum[0] = 1.621`.
+    row_sum = tl.sum(exponentials, axis=1)
+    # Probabilities: `y[0, :6] = [0.031, 0.227, 0.083, 0.011, 0.617, 0.031]`.
+    y = exponentials / row_sum[:, None]
+    y_ptrs = y_ptr + rows[:, None] * N + columns[None, :]
+    tl.store(y_ptrs, y, mask=mask)
+
+
+# ## Forward: rows that fill a multiprocessor
+#
+# Up to 16384 elements, several rows share a multiprocessor, and while one program computes another one loads. A
+# longer row fills the registers alone, and while it is worked on nothing would be loaded. So only as many programs
+# are started as there are multiprocessors, each walks over many rows, and the loop is *software-pipelined*: the next
+# `NUM_STAGES` − 1 rows are already on their way, into shared memory. This took
+# [[bench: softmax/ladder/one trip/forward_ms]] down to [[bench: softmax/ladder/final/forward_ms]].
+@triton.jit
+def softmax_forward_pipelined_kernel(
     x_ptr,
     y_ptr,
     M,
     N: tl.constexpr,
     stride_xm: tl.constexpr,
-    BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     NUM_STAGES: tl.constexpr,
 ):
-    # Rows have 6 elements, blocks have to be a power of two: `column_mask = [1, 1, 1, 1, 1, 1, 0, 0]`.
     columns = tl.arange(0, BLOCK_N)
-    column_mask = columns < N
-
-    first_tile = tl.program_id(0).to(tl.int64)
-    for tile in tl.range(first_tile, tl.cdiv(M, BLOCK_M), tl.num_programs(0), num_stages=NUM_STAGES):
-        # Which rows are mine? There are 3 in the example and `BLOCK_M = 2`, so the second tile has one real row:
-        # `pid=1: rows = [2, 3]` and `pid=1: row_mask = [1, 0]`.
-        rows = (tile * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
-        row_mask = rows < M
-        mask = row_mask[:, None] & column_mask[None, :]
-
-        # What masked lanes read matters. A zero could be the largest number of a row of negative ones, and would
-        # count in the sum. $-\infty$ is never the largest, and its exponential is zero:
-        # `pid=0: x[0, :6] = [1, 3, 2, 0, 4, 1]`.
-        x_ptrs = x_ptr + rows[:, None] * stride_xm + columns[None, :]
-        x = tl.load(x_ptrs, mask=mask, other=-float("inf")).to(tl.float32)
-
-        # The largest of each row is subtracted before anything is exponentiated: `row_max[0] = 4`. So the largest
-        # exponential is one, and the sum is at least one: it can neither overflow nor vanish.
-        row_max = tl.max(x, axis=1)
-        exponentials = tl.exp(x - row_max[:, None])
-
-        # [[tag: SM]]. The masked lanes add nothing: `exponentials[0, 6] = 0` and `row_sum[0] = 1.621`.
-        row_sum = tl.sum(exponentials, axis=1)
-        # Probabilities: `y[0, :6] = [0.031, 0.227, 0.083, 0.011, 0.617, 0.031]`.
-        y = exponentials / row_sum[:, None]
-        y_ptrs = y_ptr + rows[:, None] * N + columns[None, :]
-        tl.store(y_ptrs, y, mask=mask)
+    mask = columns < N
+    first = tl.program_id(0).to(tl.int64)
+    # Two programs share three rows here; the first one takes `pid=0, row=0: row = 0` and `pid=0, row=2: row = 2`.
+    for row in tl.range(first, M, tl.num_programs(0), num_stages=NUM_STAGES):
+        x = tl.load(x_ptr + row * stride_xm + columns, mask=mask, other=-float("inf")).to(tl.float32)
+        # [[tag: SM]] as above: `pid=0, row=2: row_max = 5`.
+        row_max = tl.max(x, axis=0)
+        exponentials = tl.exp(x - row_max)
+        y = exponentials / tl.sum(exponentials, axis=0)
+        tl.store(y_ptr + row * N + columns, y, mask=mask)
 
 
 # ## Forward: rows longer than a block
@@ -217,28 +233,28 @@ def as_rows(x):
 #
 # What makes a memory-bound kernel fast is having enough bytes on their way at any moment, so every thread of a
 # multiprocessor should have loads to wait for: sixteen elements each. Rows shorter than 1024 are taken several at a
-# time.
+# time. A row of more than 16384 has the multiprocessor to itself, and there fewer threads are better: all of them wait
+# for each other at every sum.
 def tiles(N, BLOCK_M, BLOCK_N, num_warps):
     BLOCK_N = BLOCK_N or min(triton.next_power_of_2(N), 32768)
     BLOCK_M = BLOCK_M or max(1, 1024 // BLOCK_N)
-    elements = BLOCK_M * min(N, BLOCK_N)
-    num_warps = num_warps or min(max(triton.next_power_of_2(elements // 512 + 1) // 2, 1), 32)
+    warps = triton.next_power_of_2(BLOCK_M * min(N, BLOCK_N) // 512 + 1) // 2
+    num_warps = num_warps or min(max(warps, 1), 16 if 16384 < N <= 32768 else 32)
     return BLOCK_M, BLOCK_N, num_warps
 
 
-# How many programs, and how many tiles each has under way. Up to 16384 elements several rows share a multiprocessor,
-# and while one program computes another one loads. Beyond, a program has to load ahead itself, as far as shared
-# memory reaches.
-def forward_schedule(x, tile_count, BLOCK_N):
+# How many programs walk over the rows, and how many rows each has under way: as far as shared memory reaches. `None`
+# where a program for each tile is better.
+def pipeline(x, BLOCK_N):
     if device.INTERPRET or BLOCK_N <= 16384:
-        return tile_count, 1
+        return None
     card = torch.cuda.get_device_properties(x.device)
-    num_stages = min(4, 1 + card.shared_memory_per_block_optin // (BLOCK_N * x.element_size()))
-    return min(tile_count, card.multi_processor_count), num_stages
+    return card.multi_processor_count, min(4, 1 + card.shared_memory_per_block_optin // (BLOCK_N * x.element_size()))
 
 
 # ### Forward
-def softmax_forward(x, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
+def softmax_forward(x, *, BLOCK_M=None, BLOCK_N=None, num_warps=None, pipelined=None):
+    """Softmax over the last dimension. pipelined: (programs, stages) of the kernel that loads ahead; None: tuned."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if x.numel() == 0:
@@ -246,13 +262,18 @@ def softmax_forward(x, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
     x = as_rows(x)
     M, N = x.shape
     BLOCK_M, BLOCK_N, num_warps = tiles(N, BLOCK_M, BLOCK_N, num_warps)
-    if N <= BLOCK_N:
-        programs, stages = forward_schedule(x, triton.cdiv(M, BLOCK_M), BLOCK_N)
-        softmax_forward_kernel[(programs,)](
-            x, y, M, N, x.stride(0), BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=stages, num_warps=num_warps
+    pipelined = pipelined or pipeline(x, BLOCK_N)
+    if N > BLOCK_N:
+        softmax_forward_chunked_kernel[(M,)](x, y, N, x.stride(0), BLOCK_N=BLOCK_N, num_warps=num_warps)
+    elif pipelined:
+        programs, stages = pipelined
+        softmax_forward_pipelined_kernel[(min(programs, M),)](
+            x, y, M, N, x.stride(0), BLOCK_N=BLOCK_N, NUM_STAGES=stages, num_warps=num_warps
         )
     else:
-        softmax_forward_chunked_kernel[(M,)](x, y, N, x.stride(0), BLOCK_N=BLOCK_N, num_warps=num_warps)
+        softmax_forward_kernel[(triton.cdiv(M, BLOCK_M),)](
+            x, y, M, N, x.stride(0), BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps
+        )
     return y
 
 
@@ -319,7 +340,8 @@ def softmax(x):
 
 # ## A run small enough to watch
 #
-# Three rows of six, in blocks of two rows and eight columns; then the same rows in chunks of four.
+# Three rows of six, in blocks of two rows and eight columns; then the same rows in chunks of four; then by two programs
+# that load ahead.
 def EXAMPLE():
     make = lambda rows: torch.tensor(rows, dtype=torch.float32, device=device.DEVICE)  # noqa: E731
     x = make([[1, 3, 2, 0, 4, 1], [2, 2, 2, 2, 2, 2], [0, -1, 5, -2, 3, 1]])
@@ -327,6 +349,7 @@ def EXAMPLE():
     for BLOCK_N in (8, 4):
         y = softmax_forward(x, BLOCK_M=2, BLOCK_N=BLOCK_N)
         softmax_backward(dy, y, BLOCK_M=2, BLOCK_N=BLOCK_N)
+    softmax_forward(x, BLOCK_N=8, pipelined=(2, 2))
     return dict(shape=(3, 6), dtype=torch.float32)
 
 

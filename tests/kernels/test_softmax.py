@@ -20,9 +20,12 @@ MUTANTS = [
     Mutant("largest of the last chunk only", "tl.maximum(row_max, tl.max(x, axis=0))", "tl.max(x, axis=0)"),
     Mutant("chunk of minus infinity gives NaN", 'tl.where(new_max == -float("inf"), 0.0, new_max)', "new_max"),
     Mutant("not divided by the sum", "y = exponentials / row_sum[:, None]", "y = exponentials"),
-    Mutant("last rows dropped", "tl.cdiv(M, BLOCK_M), tl.num_programs(0)", "M // BLOCK_M, tl.num_programs(0)"),
+    Mutant("last rows dropped", "softmax_forward_kernel[(triton.cdiv(M, BLOCK_M),)]", "softmax_forward_kernel[(max(M // BLOCK_M, 1),)]"),
     Mutant("last rows dropped backward", "softmax_backward_kernel[(triton.cdiv(M, BLOCK_M),)]", "softmax_backward_kernel[(max(M // BLOCK_M, 1),)]"),
-    Mutant("only the first tile of a program", "tl.range(first_tile, tl.cdiv(M, BLOCK_M)", "tl.range(first_tile, tl.minimum(first_tile + 1, tl.cdiv(M, BLOCK_M))"),
+    Mutant("only the first row of a program", "tl.range(first, M, tl.num_programs(0)", "tl.range(first, tl.minimum(first + 1, M), tl.num_programs(0)"),
+    Mutant("last row of all left out", "tl.range(first, M, tl.num_programs(0)", "tl.range(first, M - 1, tl.num_programs(0)"),
+    Mutant("masked lanes of a pipelined row read zero", 'x_ptr + row * stride_xm + columns, mask=mask, other=-float("inf")', "x_ptr + row * stride_xm + columns, mask=mask, other=0.0"),
+    Mutant("strides of a pipelined row ignored", "x_ptr + row * stride_xm + columns", "x_ptr + row * N + columns"),
     Mutant("strides of x ignored", "x_ptr + rows[:, None] * stride_xm", "x_ptr + rows[:, None] * N"),
     Mutant("strides of x ignored in chunks", "x_ptr += row * stride_xm", "x_ptr += row * N"),
     Mutant("strides of the upstream gradient ignored", "dy_ptr + rows[:, None] * stride_dym", "dy_ptr + rows[:, None] * N"),
@@ -84,14 +87,11 @@ def check(module):
 
 
 def few_programs(module):
-    """Three programs walk over five tiles, as they do on a GPU when rows are very long."""
-    x, schedule = randn(9, 20), module.forward_schedule
-    module.forward_schedule = lambda *_: (3, 1)
-    try:
-        y = module.softmax_forward(x, BLOCK_M=2, BLOCK_N=32)
-    finally:
-        module.forward_schedule = schedule
-    accuracy.check("out", y, pytorch(x), pytorch(x.double()))
+    """Three programs walk over eight rows, as they do on a GPU when rows are very long."""
+    for x in (harness.sliced(randn(8, 20)), randn(8, 20) - 50, rows_with_minus_infinity(), randn(2, 20)):
+        with harness.fenced_allocations():
+            y = module.softmax_forward(x, BLOCK_N=64, pipelined=(3, 2))
+        accuracy.check("out", y, pytorch(x), pytorch(x.double()))
 
 
 def offsets_past_32_bits(module):
