@@ -599,6 +599,7 @@ BENCH = dict(
     passes=["forward"],
     differentiable=["a", "b"],
     variants={
+        "": {},  # the product alone
         BENCH_ACTIVATION: dict(
             ours=lambda a, b: matmul(a, b, BENCH_ACTIVATION),
             eager=lambda a, b: matmul_reference(a, b, BENCH_ACTIVATION),
