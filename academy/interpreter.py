@@ -481,7 +481,8 @@ def _quicken() -> None:
 
 
 def _keep_types() -> None:
-    """Build the type of a block, and the shape of a tensor, once for each dtype and shape: a third of the time went there.
+    """Build the type of a block, and the shape of a tensor, once for each dtype and shape: a third of the time went
+    there.
 
     Every operation makes both anew, out of `constexpr` objects and checks. They are never changed afterwards.
     """

@@ -1,8 +1,9 @@
 """Recorded runs of kernels: watch them, and check every number that a comment quotes.
 
 A kernel file has a function `EXAMPLE()` that builds small inputs and calls the launchers. It is run once in Triton's
-interpreter, unchanged, and every statement of every program is recorded (`recorder`), kept by content (`store`), searched
-for races, unwritten outputs and the bytes it moves (`proof`), shown on the page (`page`) or in the terminal (`terminal`).
+interpreter, unchanged, and every statement of every program is recorded (`recorder`), kept by content (`store`),
+searched for races, unwritten outputs and the bytes it moves (`proof`), shown on the page (`page`) or in the terminal
+(`command`).
 
 ## Numbers in comments
 
@@ -16,12 +17,12 @@ in a comment inside a jitted function is a claim about the recorded run (`quotes
   second one.
 - `pid=P` or `pid=(P, P2)` names the program. It stays in force until the next `pid=` in the same function; before the
   first one it is program 0. `k=n` picks an iteration of the loop over `k`, for this claim alone.
-- It holds right after the first statement, at or below the comment, that assigns one of the names in EXPRESSION. If there
-  is none, after the last statement above it. A comment behind code is about that code.
+- It holds right after the first statement, at or below the comment, that assigns one of the names in EXPRESSION. If
+  there is none, after the last statement above it. A comment behind code is about that code.
 - EXPRESSION is Python: names, indices, arithmetic, `.shape`, and `len min max sum abs any all`. Pointers are element
   offsets from the start of their tensor. A mask is 1 and 0.
-- LITERAL is a number, True, False, inf, or a (nested) list; `...` leaves out the middle. A whole number has to be exact,
-  another one right to the digits that are written.
+- LITERAL is a number, True, False, inf, or a (nested) list; `...` leaves out the middle. A whole number has to be
+  exact, another one right to the digits that are written.
 - Lanes that a load without `other` masks off are undefined, so they can't be quoted; neither can NaN.
 
 Outside jitted functions a claim names its kernel: `layernorm_kernel, pid=2: rows = [4, 5]`.
@@ -30,15 +31,16 @@ Text elsewhere (a guide, a derivation) doesn't copy such a number but draws it f
 `[[run: classics/layernorm: layernorm_forward_kernel, pid=0: mean[0]]]`.
 
 These are errors: a claim that doesn't hold; a span with `= number` that can't be evaluated, anywhere in the file's
-comments (quote a keyword argument without its value); a list of numbers, `name = number`, or a sentence with "program 7"
-and another number, outside backticks inside a jitted function; fewer than 8 claims in a file of `classics`.
+comments (quote a keyword argument without its value); a list of numbers, `name = number`, or a sentence with "program
+7" and another number, outside backticks inside a jitted function; fewer than 8 claims in a file of `classics`.
 
 ## What else a recording proves
 
 An access outside a tensor; two programs that meet at one element, one of them storing, without an atomic or a lock; an
 element of an allocated output that nobody wrote; a read of memory that nobody wrote; `cost(**EXAMPLE())` that differs
-from the distinct bytes that EXAMPLE's first call in each direction reads and writes (scratch between its launches is left
-out; an entry for both passes together, `forward+backward`, has no run of its own). Each is a `Problem` with file and line.
+from the distinct bytes that EXAMPLE's first call in each direction reads and writes (scratch between its launches is
+left out; an entry for both passes together, `forward+backward`, has no run of its own). Each is a `Problem` with file
+and line.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ def check(paths: Iterable[str | Path] | None = None) -> list[Problem]:
 
     paths: files (others than kernel files with an EXAMPLE are passed over); None for all of `annotated_examples`.
     """
-    from academy.traces import quotes, store
+    from academy.traces import store
 
     files = store.kernel_files() if paths is None else [Path(path).resolve() for path in paths]
     files = [path for path in files if path.suffix == ".py" and store.has_example(path)]
@@ -62,7 +64,7 @@ def check(paths: Iterable[str | Path] | None = None) -> list[Problem]:
 
 
 def panel(path: str) -> str:
-    """The recorded run of a kernel file (a path in the project) as HTML for its page; "" if there is nothing to show."""
+    """The recorded run of a kernel file (a path in the project) as HTML for its page; "" if there is none."""
     from academy.traces import page
 
     return page.panel(path)

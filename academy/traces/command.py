@@ -1,4 +1,4 @@
-"""`academy trace MODULE`: a recorded run in the terminal, for any kernel file with an EXAMPLE, in this project or not."""
+"""`academy trace MODULE`: a recorded run in the terminal, for any kernel file with an EXAMPLE."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import importlib.util
 import json
 from pathlib import Path
 
-from academy.problems import report
-from academy.traces import check_recording, page, store
-from academy.traces.recording import Recording, Step
-
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from academy.problems import report
+from academy.traces import check_recording, page, store
+from academy.traces.recording import Recording, Step
+
 
 def main(arguments: list[str]) -> int:
-    """Record, print, write what was asked for. Exit status: 0, 1 if the recording shows something wrong, 2 for bad use."""
+    """Record, print, write what was asked for. Exit status: 0, 1 if something is wrong with the run, 2 for bad use."""
     options = _parser().parse_args(arguments)
     console = Console()
     try:
@@ -48,9 +48,9 @@ def main(arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="academy trace",
-        description="Run a kernel file's EXAMPLE() in Triton's interpreter and show every statement of one program: the "
-        "values that it assigns and the memory that it touches. Accesses outside a tensor, races, outputs that nobody "
-        "writes and reads of memory that nobody wrote are reported with their line. Needs no GPU.",
+        description="Run a kernel file's EXAMPLE() in Triton's interpreter and show every statement of one program: "
+        "the values that it assigns and the memory that it touches. Accesses outside a tensor, races, outputs that "
+        "nobody writes and reads of memory that nobody wrote are reported with their line. Needs no GPU.",
     )
     parser.add_argument(
         "module", metavar="MODULE", help="a kernel file or a dotted module name, with a function EXAMPLE()"
@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def find(module: str) -> Path:
-    """The file that a path, a dotted name or a kernel's name (`layernorm`) stands for. Raises ValueError with a reason."""
+    """The file that a path, a dotted name or a kernel's name (`layernorm`) stands for. Raises ValueError."""
     path = Path(module)
     named = [file for file in store.kernel_files() if f".{store.name(file)}".endswith(f".{module}")]
     if not path.exists() and len(named) > 1:

@@ -27,7 +27,8 @@ class OutOfBounds(IndexError):
 class FreshMemory(TorchDispatchMode):
     """Inside `with FreshMemory() as fresh:`, memory allocated without a value holds 0xFF in every byte.
 
-    In every floating dtype that is a NaN which no arithmetic produces, so an element still holding it was never written.
+    In every floating dtype that is a NaN which no arithmetic produces, so an element still holding it was never
+    written.
     """
 
     ALLOCATIONS = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"}
@@ -159,7 +160,7 @@ class Memory:
             file.close()
 
     def owners(self, addresses: np.ndarray) -> np.ndarray:
-        """Index into `arguments` for each address: the window that it lies in, else the nearest one; -1 if there is none."""
+        """Index into `arguments` for each address: its window, or the nearest one; -1 if there is none."""
         if not self.arguments:
             return np.full(addresses.shape, -1)
         if self._starts is None:

@@ -88,8 +88,8 @@ def _recording(path: str) -> Recording | None:
 def number(key: str) -> tuple[str, str, int, str]:
     """A number of a recorded run for any text: its digits, the kernel file, the line, and the address of that moment.
 
-    key: `classics/layernorm: layernorm_forward_kernel, pid=0: mean[0]`, the file under annotated_examples, then the left
-    side of a claim. Raises ValueError with a sentence if there is no such number.
+    key: `classics/layernorm: layernorm_forward_kernel, pid=0: mean[0]`, the file under annotated_examples, then the
+    left side of a claim. Raises ValueError with a sentence if there is no such number.
     """
     file, _, asked = key.partition(":")
     path = f"annotated_examples/{file.strip().removesuffix('.py')}.py"
@@ -275,6 +275,6 @@ def plain(item):
     if isinstance(item, (float, np.floating)):
         if not np.isfinite(item):
             return str(item)
-        short = float(f"{float(item):.5g}") if abs(item) < 1e6 else float(item)
+        short = float(f"{float(item):.5g}") if abs(float(item)) < 1e6 else float(item)
         return int(short) if short == int(short) and abs(short) < 1e6 else float(f"{short:.5g}")
     return int(item) if isinstance(item, np.integer) else item

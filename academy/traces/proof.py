@@ -91,8 +91,8 @@ def traffic(launch: Launch) -> dict[str, int]:
 def pass_traffic(launches: list[Launch]) -> dict[str, dict[str, int]]:
     """Direction -> bytes that the operation moves: what `cost` must say.
 
-    Counted are the launches of EXAMPLE's first call in that direction, together: an element that two of them read is one
-    element. Scratch, that is memory which one of these launches writes and a later one reads, is left out.
+    Counted are the launches of EXAMPLE's first call in that direction, together: an element that two of them read is
+    one element. Scratch, that is memory which one of these launches writes and a later one reads, is left out.
     """
     result = {}
     for direction in dict.fromkeys(launch.direction for launch in launches):
@@ -163,16 +163,12 @@ def _races(launch: Launch, touches: list[_Touch]) -> list[Finding]:
                 argument = first.argument
                 element = int(argument.elements(np.array([_address_of(argument, address[group[0]])]))[0])
                 verbs = {"load": "reads", "store": "stores"}
-                found.append(
-                    Finding(
-                        second.file,
-                        second.line,
-                        f"race in {launch.kernel}: program {_name(names[first.program])} "
-                        f"{verbs.get(first.operation, 'updates')} {element_name(argument, element)} (line {first.line}) and "
-                        f"program {_name(names[second.program])} {verbs.get(second.operation, 'updates')} it too; "
-                        "on a GPU their order is open",
-                    )
+                one, other = (
+                    f"program {_name(names[touch.program])} {verbs.get(touch.operation, 'updates')}" for touch in pair
                 )
+                where = f"{element_name(argument, element)} (line {first.line})"
+                message = f"race in {launch.kernel}: {one} {where} and {other} it too; on a GPU their order is open"
+                found.append(Finding(second.file, second.line, message))
                 break
     return found
 

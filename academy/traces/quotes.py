@@ -114,15 +114,15 @@ def _claim(span, place, comment: Comment, function, functions, pids: dict[str, t
     if parts is None:
         if _ASSIGNMENT.search(body) or (pairs and "=" not in body):
             raise ValueError(
-                "a number after `=` has to be checkable: write `[pid=P, k=n:] expression = literal`, and quote a keyword "
-                "argument without its value"
+                "a number after `=` has to be checkable: write `[pid=P, k=n:] expression = literal`, and quote a "
+                "keyword argument without its value"
             )
         return None
     if kernel is None:
         if function is None:
             raise ValueError(
-                "outside a jitted function a number names its kernel, `kernel_name, pid=P: expression = literal`; quote a "
-                "keyword argument or a default without its value"
+                "outside a jitted function a number names its kernel, `kernel_name, pid=P: expression = literal`; "
+                "quote a keyword argument or a default without its value"
             )
         kernel = function.name
     try:
@@ -230,7 +230,7 @@ def _states(steps: list[Step], function: str) -> list[tuple[int, Step, dict[str,
 
 
 def _inside(states, claim: Claim, recording: Recording, text: str):
-    """The states inside the named iterations: of the loops whose variable has that name, else where it has that value."""
+    """The states inside the named iterations: where the loops' variables have those values."""
     headers = _loop_headers(text)
 
     def fits(step: Step, variables: dict[str, int]) -> bool:
@@ -258,8 +258,8 @@ def _loop_headers(text: str) -> dict[str, set[int]]:
 
 
 def _moment(states, anchor: int, names: set[str]):
-    """The state that a claim is about: right after the first statement at or below it that assigns one of its names, else
-    after the last statement above it; None if there is neither."""
+    """The state that a claim is about: right after the first statement at or below it that assigns one of its names,
+    else after the last statement above it; None if there is neither."""
     for state in states:
         _, step, variables = state
         if step.line >= anchor and names & set(step.values) and names <= set(variables):
@@ -327,7 +327,7 @@ def same(got, right: str) -> bool:
 
 
 def _same(got, want) -> bool:
-    """Whole numbers exactly; others rounded (half to even) to the digits that are quoted; `...` stands for what's left out."""
+    """Whole numbers exactly; others rounded (half to even) to the digits that are quoted; `...` leaves out."""
     if isinstance(want, list):
         if isinstance(got, (tuple, list)):
             items = list(got)

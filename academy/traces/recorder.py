@@ -1,8 +1,8 @@
 """Run kernels in Triton's interpreter, unchanged, and record every statement.
 
-The interpreter rewrites a kernel's syntax tree before it runs it. `Recorder` adds calls to that tree: one before and one
-after each statement, with the local variables. Loads, stores and atomics are recorded where the interpreter performs
-them. Line numbers are those of the file.
+The interpreter rewrites a kernel's syntax tree before it runs it. `Recorder` adds calls to that tree: one before and
+one after each statement, with the local variables. Loads, stores and atomics are recorded where the interpreter
+performs them. Line numbers are those of the file.
 
 Lanes of a load that are masked off without `other` are undefined on a GPU; while recording they are NaN (integers: a
 pattern of bits), so that a result which depends on them shows it.
@@ -47,9 +47,9 @@ class Pointer:
 class Access:
     """What one load, store or atomic did to one tensor.
 
-    operation: load, store, atomic_add, ... elements: row-major number of the element for each lane, -1 where the lane is
-    masked off. values: what was read or written. addresses: byte offsets in the storage, -1 where masked off.
-    undefined: the load has masked lanes and no `other`. unwritten: element that was read although nobody has written it.
+    operation: load, store, atomic_add, ... elements: row-major number of the element for each lane, -1 where the lane
+    is masked off. values: what was read or written. addresses: byte offsets in the storage, -1 where masked off.
+    undefined: the load has masked lanes and no `other`. unwritten: element that was read and that nobody has written.
     """
 
     operation: str
@@ -357,7 +357,8 @@ class Recorder:
         program = self._launch.grid and tuple(triton_interpreter.interpreter_builder.grid_idx)
         shown = program[0] if program[1:] == (0, 0) else program
         error = OutOfBounds(
-            f"program {shown} of {self._launch.kernel} does a {operation} outside a tensor: {argument.describe(address)}"
+            f"program {shown} of {self._launch.kernel} does a {operation} outside a tensor: "
+            f"{argument.describe(address)}"
         )
         error.file, error.line = (step.file, step.line) if step else (self._launch.file, self._launch.line)
         raise error
@@ -373,8 +374,8 @@ def _check_internals() -> None:
     missing = [f"{owner.__name__}.{name}" for owner, names in known for name in names if not hasattr(owner, name)]
     if missing:
         raise RuntimeError(
-            f"academy.traces does not know the interpreter of triton {triton.__version__} (missing: {', '.join(missing)}); "
-            f"checked versions: {', '.join(interpreter.CHECKED_VERSIONS)}"
+            f"academy.traces does not know the interpreter of triton {triton.__version__} "
+            f"(missing: {', '.join(missing)}); checked versions: {', '.join(interpreter.CHECKED_VERSIONS)}"
         )
 
 

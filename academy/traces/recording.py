@@ -117,7 +117,7 @@ class Recording:
         return {}
 
     def value(self, number: int):
-        """The value with this number: numpy array or scalar, `Pointer`, text, tuple; None if it was too long to keep."""
+        """The value with this number: numpy array or scalar, `Pointer`, text, tuple; None if too long."""
         if number not in self._decoded:
             self._decoded[number] = self._decode(self.data["pool"][number])
         return self._decoded[number]

@@ -40,9 +40,12 @@ def has_example(path: Path) -> bool:
 
 def load(paths: list[Path]) -> dict[Path, Recording]:
     """The recording of each file, from the cache where it is there, else made now, all in one subprocess."""
-    paths = [Path(path).resolve() for path in paths]
-    failed = _record([path for path in paths if not is_cached(path)])
-    return {path: Recording(complete({"error": failed[path]})) if path in failed else _read(path) for path in paths}
+    cached = {path.resolve(): _cached(path.resolve()) for path in map(Path, paths)}
+    failed = _record({path: out for path, out in cached.items() if not out.exists()})
+    return {
+        path: Recording(complete({"error": failed[path]})) if path in failed else _read(out)
+        for path, out in cached.items()
+    }
 
 
 def is_cached(path: Path) -> bool:
@@ -141,18 +144,16 @@ def _cached(path: Path) -> Path:
     return CACHE / f"{name(path)}-{_key(path)}.json.gz"
 
 
-def _record(paths: list[Path]) -> dict[Path, dict]:
+def _record(outs: dict[Path, Path]) -> dict[Path, dict]:
     """Run the worker for these files. A file that it dies on (a kernel can crash the process) is named, not kept."""
-    failed = {}
+    failed, paths = {}, list(outs)
     while paths:
         CACHE.mkdir(parents=True, exist_ok=True)
-        jobs = [
-            {"path": str(path), "files": [str(f) for f in built_on(path)], "out": str(_cached(path))} for path in paths
-        ]
+        jobs = [{"path": str(p), "files": [str(f) for f in built_on(p)], "out": str(outs[p])} for p in paths]
         reason = _run_worker(jobs)
-        left = [path for path, job in zip(paths, jobs) if not Path(job["out"]).exists()]
+        left = [path for path in paths if not outs[path].exists()]
         for path in set(paths) - set(left):
-            _forget_older(path)
+            _forget_older(path, outs[path])
         if left:  # jobs run in order, so the first without a result is the one that failed
             failed[left[0]] = {"file": shorten(left[0]), "line": 1, "message": " ".join(reason.split())}
         paths = left[1:]
@@ -176,9 +177,9 @@ def _python_path() -> str:
     return os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
-def _forget_older(path: Path) -> None:
+def _forget_older(path: Path, newest: Path) -> None:
     for old in CACHE.glob(f"{name(path)}-*.json.gz"):
-        if old != _cached(path):
+        if old != newest:
             old.unlink(missing_ok=True)
 
 
@@ -196,11 +197,11 @@ def write(out: Path, data: dict) -> None:
 
 
 @lru_cache(maxsize=64)
-def _kept(cached: Path) -> dict:
+def _kept(cached: Path, written: int) -> dict:
     return json.loads(gzip.decompress(cached.read_bytes()))
 
 
-def _read(path: Path) -> Recording:
-    data = _kept(_cached(path))
+def _read(out: Path) -> Recording:
+    data = _kept(out, out.stat().st_mtime_ns)
     moved = {name: dict(zip(lines, statement_lines(ROOT / name))) for name, lines in data["files"].items()}
     return Recording(data, moved)

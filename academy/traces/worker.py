@@ -1,5 +1,7 @@
 """Record kernel files: `python -m academy.traces.worker`, started by `academy.traces.store` with its jobs on stdin."""
 
+# ruff: noqa: I001  academy.device must come before triton
+
 from __future__ import annotations
 
 import importlib

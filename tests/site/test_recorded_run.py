@@ -1,4 +1,5 @@
-"""The recorded run on a built page: the switch, data that loads when it is needed, links into the run, no JavaScript."""
+"""The recorded run on a built page: the switch, data that loads when it is needed, links into the run, no
+JavaScript."""
 
 import markdown
 import pytest

@@ -42,3 +42,24 @@ def record(kernel_file):
         return path, Recording(store.complete(worker.record(path, [path])))
 
     return run
+
+
+@pytest.fixture
+def in_process(monkeypatch):
+    """Record in this process, which spares a test the import of torch in another one. Returns the sizes of the runs."""
+    from pathlib import Path
+
+    from academy.traces import store, worker
+
+    runs = []
+
+    def run(jobs):
+        runs.append(len(jobs))
+        for job in jobs:
+            path = Path(job["path"])
+            worker.sys.modules.pop(path.stem, None)
+            store.write(Path(job["out"]), worker.record(path, [Path(file) for file in job["files"]]))
+        return ""
+
+    monkeypatch.setattr(store, "_run_worker", run)
+    return runs

@@ -27,6 +27,11 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "CACHE", tmp_path / "cache")
 
 
+@pytest.fixture
+def kernel_file(kernel_file, in_process):
+    return kernel_file
+
+
 def test_prints_a_readable_run_and_writes_files(kernel_file, tmp_path, capsys):
     path = kernel_file(OWN.format(shift=""))
     status = cli.main(
@@ -82,7 +87,9 @@ def test_a_kernel_of_the_project_by_its_name(capsys):
     assert "vector_add_kernel" in capsys.readouterr().out
 
 
-def test_a_file_of_a_package_and_what_it_imports(kernel_file, tmp_path, capsys):
+def test_a_file_of_a_package_and_what_it_imports(kernel_file, tmp_path, capsys, monkeypatch):
+    monkeypatch.undo()  # in processes of their own: the second one has to import the package anew
+    monkeypatch.setattr(store, "CACHE", tmp_path / "cache")
     package = tmp_path / "own_package"
     kernel_file("SIZE = 4", "sizes", package)
     path = kernel_file(

@@ -26,7 +26,8 @@ def EXAMPLE():
 def test_two_programs_storing_one_element_is_a_race(record):
     found = problems(record, STORE.format(body="    tl.store(y_ptr + pid * 3 + offsets, 1.0)", y="torch.empty(7)"))
     assert found == [
-        "race in store_kernel: program 0 stores y_ptr[3] (line 11) and program 1 stores it too; on a GPU their order is open"
+        "race in store_kernel: program 0 stores y_ptr[3] (line 11) and program 1 stores it too; "
+        "on a GPU their order is open"
     ]
 
 
@@ -50,7 +51,8 @@ def test_atomics_are_no_race(record):
 
 
 def test_an_atomic_beside_a_store_is_a_race(record):
-    body = "    if pid == 0:\n        tl.store(y_ptr + offsets, 1.0)\n    else:\n        tl.atomic_add(y_ptr + offsets, 1.0)"
+    body = "    if pid == 0:\n        tl.store(y_ptr + offsets, 1.0)\n    else:\n"
+    body += "        tl.atomic_add(y_ptr + offsets, 1.0)"
     (found,) = problems(record, STORE.format(body=body, y="torch.zeros(4)"))
     assert "program 0 stores y_ptr[0] (line 12) and program 1 updates it too" in found
 

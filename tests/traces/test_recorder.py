@@ -189,7 +189,8 @@ def count_kernel(x_ptr, total_ptr, largest_ptr, BLOCK: tl.constexpr):
     tl.atomic_cas(largest_ptr, 7, 8)
 
 def EXAMPLE():
-    count_kernel[(2,)](torch.arange(8, dtype=torch.int32), torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32), BLOCK=4)
+    x, total, largest = (torch.arange(8), torch.zeros(1), torch.zeros(1))
+    count_kernel[(2,)](x.int(), total.int(), largest.int(), BLOCK=4)
 """
     )
     assert recording.data["error"] is None and recording.data["findings"] == []

@@ -18,7 +18,13 @@ def EXAMPLE():
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch):
+def cache(tmp_path, monkeypatch, in_process):
+    monkeypatch.setattr(store, "CACHE", tmp_path / "cache")
+    return in_process
+
+
+@pytest.fixture
+def cache_by_process(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "CACHE", tmp_path / "cache")
     runs = []
     original = store._run_worker
@@ -26,7 +32,8 @@ def cache(tmp_path, monkeypatch):
     return runs
 
 
-def test_one_process_for_all_and_nothing_twice(cache, kernel_file):
+def test_one_process_for_all_and_nothing_twice(cache_by_process, kernel_file):
+    cache = cache_by_process
     files = [kernel_file(SOURCE.format(value=value)) for value in (1.0, 2.0)]
     recordings = store.load(files)
     assert cache == [2] and all(recordings[path].data["error"] is None for path in files)
@@ -73,7 +80,7 @@ def test_what_a_file_builds_on_counts(monkeypatch, tmp_path):
     assert store._key(folder / "user.py") != first
 
 
-def test_a_crash_is_named_and_the_others_are_recorded(cache, kernel_file):
+def test_a_crash_is_named_and_the_others_are_recorded(cache_by_process, kernel_file):
     crash = kernel_file("import os\ndef EXAMPLE():\n    os.abort()\n")
     good = kernel_file(SOURCE.format(value=1.0))
     recordings = store.load([crash, good])

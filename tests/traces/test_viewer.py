@@ -60,6 +60,11 @@ def click(browser, selector):
     browser.run(f"document.querySelector({selector!r}).click()")
 
 
+def pick_launch(browser, number):
+    picker = "document.querySelector('.t-head select')"
+    browser.run(f"{picker}.selectedIndex = {number}; {picker}.dispatchEvent(new Event('change'))")
+
+
 def key(browser, name, modifiers=0):
     codes = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Enter": 13}
     for kind in ("keyDown", "keyUp"):
@@ -122,7 +127,8 @@ def test_whole_launch_shows_order_and_reuse(matmul):
     caption = "[...document.querySelectorAll('.t-memory caption')].map(c => c.textContent)"
     assert "c_ptr 16×8, by which program written" in matmul.run(caption)
     written = matmul.run(
-        "[...[...document.querySelectorAll('.t-memory table')].find(t => t.caption.textContent.startsWith('c_ptr')).rows]"
+        "[...[...document.querySelectorAll('.t-memory table')]"
+        ".find(table => table.caption.textContent.startsWith('c_ptr')).rows]"
         ".map(row => [...row.cells].map(cell => +cell.textContent))"
     )
     # Each tile of 2x2 by one program; the last group has two rows of tiles.
@@ -153,9 +159,7 @@ def test_programs_by_keyboard(matmul):
 
 
 def test_several_launches(matmul):
-    matmul.run(
-        "{ const s = document.querySelector('.t-head select'); s.selectedIndex = 1; s.dispatchEvent(new Event('change')) }"
-    )
+    pick_launch(matmul, 1)
     assert "activation_backward_kernel" in matmul.run("document.querySelector('.t-title').textContent")
     assert "&launch=1" in matmul.run("location.hash")
 
@@ -167,13 +171,11 @@ def test_every_kernel_runs_without_errors(browser, pages, name, width, dark):
     launches = browser.run("document.querySelectorAll('.t-head option').length") or 1
     for launch in range(launches):
         if launches > 1:
-            script = f"{{ const s = document.querySelector('.t-head select'); s.selectedIndex = {launch}; s.dispatchEvent(new Event('change')) }}"
-            browser.run(script)
+            pick_launch(browser, launch)
         click(browser, "[data-t-key=wtrue]")
         click(browser, "[data-t-key=wfalse]")
-        browser.run(
-            "{ const s = document.querySelector('.t-stepper input'); s.value = s.max; s.dispatchEvent(new Event('input')) }"
-        )
+        slider = "document.querySelector('.t-stepper input')"
+        browser.run(f"{slider}.value = {slider}.max; {slider}.dispatchEvent(new Event('input'))")
     text = browser.run("document.querySelector('.t-view').textContent")
     assert not browser.errors and "undefined " not in text and "NaN" not in text and "[object" not in text
     assert browser.requests == [] or all(url.startswith(("file:", "about:", "data:")) for url in browser.requests)
