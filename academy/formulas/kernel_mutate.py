@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import json
 import multiprocessing
 import os
 import subprocess
@@ -51,20 +50,20 @@ def score_module(
     if not mutants:
         return score, []
     memo: dict = {}
+    only_gpu = {entry["function"] for entry in _listed(project, path, "gpu")}
+    here = [m for m in mutants if (m.operator in GPU_OPERATORS or m.function in only_gpu) != device.INTERPRET]
     if device.INTERPRET:
+        score.skipped = len(mutants) - len(here)
         try:
             executed = _executed_lines(path, lambda: _compare(entries, project.module(name), memo))
         except Unfit as error:
             return score, [Problem.at(shown, source, 0, str(error))]
-        here = [m for m in mutants if _shows_in_interpreter(m, source, executed)]
-        score.skipped = len(mutants) - len(here)
+        here, idle = _split(here, source, executed)
     else:
-        # The interpreter has shown the others; where it can't look, only compiled code tells.
-        executed = set(_ask_interpreter(project, path))
-        here = mutants = [m for m in mutants if not _shows_in_interpreter(m, source, executed)]
-        score.total = len(here)
-    listed = {entry["change"]: entry for entry in _listed(project, path)}
-    problems, alive = [], set()
+        score.total, idle = len(here), []
+    listed = {entry["change"]: entry for entry in _listed(project, path, "kernel")}
+    problems = [Problem.at(shown, source, m.start, f"no comparison runs this line of {m.function}") for m in idle]
+    alive: set[str] = set()
     judged = _verdicts(here, source, entries, memo, workers) if device.INTERPRET else _on_gpu(project, path, here)
     for mutant, verdict in judged:
         if verdict != "survived":
@@ -80,9 +79,10 @@ def score_module(
     return score, problems
 
 
-def _listed(project: Project, path: Path) -> list[dict[str, str]]:
+def _listed(project: Project, path: Path, what: str) -> list[dict[str, str]]:
+    """Entries about a file: kernel (a mutant that is no mistake) or gpu (a function that only a GPU can run)."""
     file = project.root / LIST
-    entries = tomllib.loads(file.read_text("utf-8")).get("kernel", []) if file.exists() else []
+    entries = tomllib.loads(file.read_text("utf-8")).get(what, []) if file.exists() else []
     return [entry for entry in entries if entry["file"] == project.shown(path).as_posix()]
 
 
@@ -93,15 +93,19 @@ def _about_list(path: Path, listed: dict, alive: set[str], here: list[KernelMuta
             problems.append(Problem(LIST, 1, 1, f"{path.name}: no reason is given for {name}"))
         if name not in alive and name in names:
             problems.append(Problem(LIST, 1, 1, f"{path.name}: listed, but caught or no mutant any more: {name}"))
-    if score.listed > KERNEL_SHARE * score.total:
+    if device.INTERPRET and score.listed > KERNEL_SHARE * score.total:
         problems.append(Problem(LIST, 1, 1, f"{path.name}: {score.listed} of {score.total} mutants listed, over 5 %"))
     return problems
 
 
 # ---------------------------------------------------------------- what the interpreter can show
-def _shows_in_interpreter(mutant: KernelMutant, source: str, executed: set[int]) -> bool:
-    first, last = _statement(source, mutant.line)
-    return mutant.operator not in GPU_OPERATORS and not executed.isdisjoint(range(first, last + 1))
+def _split(mutants: list[KernelMutant], source: str, executed: set[int]) -> tuple[list, list]:
+    """Those in statements that ran, and those in statements that no comparison has run."""
+    ran, idle = [], []
+    for mutant in mutants:
+        first, last = _statement(source, mutant.line)
+        (idle if executed.isdisjoint(range(first, last + 1)) else ran).append(mutant)
+    return ran, idle
 
 
 def _statement(source: str, line: int) -> tuple[int, int]:
@@ -207,19 +211,12 @@ def _verdict(receiver, process, ready: bool) -> str:
 
 
 # ---------------------------------------------------------------- on a GPU: a fresh Python for each mutant
-def _python(project: Project, *arguments: str, **environment: str) -> str:
+def _python(project: Project, *arguments: str) -> str:
     command = [sys.executable, "-m", "academy.formulas.kernel_mutate", *arguments]
     python_path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": python_path, **environment}
+    environment = {**os.environ, "PYTHONPATH": python_path}
     done = subprocess.run(command, cwd=project.root, env=environment, capture_output=True, text=True, timeout=300)
     return done.stdout.strip().rsplit("\n", 1)[-1] if done.returncode == 0 else ""
-
-
-def _ask_interpreter(project: Project, path: Path) -> list[int]:
-    lines = _python(project, str(path), "executed", TRITON_INTERPRET="1")
-    if not lines:
-        raise RuntimeError(f"{path}: the comparisons did not run in Triton's interpreter")
-    return json.loads(lines)
 
 
 def _on_gpu(project: Project, path: Path, mutants: list[KernelMutant]) -> list[tuple[KernelMutant, str]]:
@@ -230,15 +227,12 @@ def _on_gpu(project: Project, path: Path, mutants: list[KernelMutant]) -> list[t
 
 
 def main(arguments: list[str]) -> None:
-    """`FILE executed`: the lines that the interpreter runs. `FILE NAME START`: the verdict on one mutant."""
+    """`FILE NAME START`: print the verdict on one mutant."""
     from academy.formulas.check import declared
 
     project, path = Project.here(), Path(arguments[0]).resolve()
     name, source = project.module_name(path), path.read_text("utf-8")
     entries = [entry for found in declared(project.pages()[0])[0].values() for entry in found if entry.module == name]
-    if arguments[1] == "executed":
-        print(json.dumps(sorted(_executed_lines(path, lambda: _compare(entries, project.module(name), {})))))
-        return
     known = {(mutant.name, str(mutant.start)): mutant for mutant in kernel_mutants.of_source(source)}
     print(try_mutant(known[arguments[1], arguments[2]], source, entries, {}))
 
