@@ -151,7 +151,7 @@ def heading(index: Library, page: Page) -> tuple[str, str]:
         own = {"title": lines[0].removeprefix("# ") if lines[0].startswith("# ") else Path(page.source).stem}
         own["description"] = first_sentence("\n".join(lines[1:]))
     else:
-        own = front_matter(text)
+        own = dict(front_matter(text))
         body, _ = without_front_matter(text)
         title = re.search(r"^# (.+)$", body, re.M)
         own.setdefault("title", title[1] if title else Path(page.source).stem)

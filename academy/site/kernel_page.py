@@ -8,6 +8,7 @@ into the row.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from xml.etree.ElementTree import Element, SubElement
 
 from pygments import lex
@@ -201,6 +202,7 @@ class _TritonLexer(PythonLexer):
             yield index, token, value
 
 
+@lru_cache(256)
 def highlighted(text: str) -> list[str]:
     """One piece of HTML per line. The whole file is read at once, so that a row's border never breaks a token."""
     lexer = _TritonLexer(stripnl=False, ensurenl=True)

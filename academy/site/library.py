@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import yaml
@@ -74,15 +74,11 @@ class Library:
 
     @classmethod
     def read(cls, root: str | Path = ".", docs: str = "docs") -> Library:
-        """Index the project under `root`. Files are read again only when they changed."""
-        library = cls(Path(root))
-        for path in sorted((library.root / docs).rglob("*.md")):
-            library._add_page(path, path.relative_to(library.root / docs).as_posix())
-        for path in sorted((library.root / "backprop_math").glob("*.md")):
-            library._add_equations(path, path.relative_to(library.root).as_posix())
-        for path in sorted((library.root / "annotated_examples").rglob("*.py")):
-            library._add_citations(path, path.relative_to(library.root).as_posix())
-        return library
+        """Index the project under `root`. The index is made again only when a file in it changed."""
+        root = Path(root)
+        folders = ((root / docs, "*.md"), (root / "backprop_math", "*.md"), (root / "annotated_examples", "*.py"))
+        files = tuple((p, p.stat().st_mtime_ns) for folder, kind in folders for p in sorted(folder.rglob(kind)))
+        return _index(root, docs, files)
 
     def _add_page(self, path: Path, uri: str) -> None:
         text = read(path)
@@ -122,6 +118,20 @@ class Library:
         return f"{page.href}#{tag}" if page else None
 
 
+@lru_cache(8)
+def _index(root: Path, docs: str, files: tuple[tuple[Path, int], ...]) -> Library:
+    library = Library(root)
+    for path, _ in files:
+        name = path.relative_to(root).as_posix()
+        if path.suffix == ".py":
+            library._add_citations(path, name)
+        elif name.startswith("backprop_math/"):
+            library._add_equations(path, name)
+        else:
+            library._add_page(path, path.relative_to(root / docs).as_posix())
+    return library
+
+
 def equations(text: str, path: str) -> Iterator[Equation]:
     """The tagged display equations of a derivation's text, in order. Fenced code is skipped."""
     blank = FENCE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
@@ -131,6 +141,7 @@ def equations(text: str, path: str) -> Iterator[Equation]:
             yield Equation(tag[1], TAG.sub("", display[1]).strip(), path, line)
 
 
+@cache
 def front_matter(text: str) -> dict:
     """The YAML between the first two `---` lines; empty when there is none or it is not a mapping."""
     found = FRONT_MATTER.match(text)

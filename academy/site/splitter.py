@@ -12,6 +12,7 @@ import io
 import re
 import tokenize
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from academy.problems import Problem
 
@@ -81,6 +82,7 @@ class Module:
         return []
 
 
+@lru_cache(256)
 def split(text: str, path: str) -> Module:
     """Split a module's source. SourceError: it does not parse, or a docstring with a backslash is not raw."""
     try:
