@@ -202,17 +202,12 @@ def cross_entropy_forward_kernel(
     d_start = batch * stride_db + position * stride_ds
 
     # Its label. One outside of the vocabulary must not become an address; it will turn the row into NaN. The label's
-    # logit is loaded now: later, another warp may already have written the gradient over it.
+    # logit is asked for now: later, another warp may already have written the gradient over it. It is *used* at the
+    # end: a program runs on until it needs what a load brings, and here it would wait for memory twice in a row.
     label = tl.load(labels_ptr + row).to(tl.int64)
     ignored = label == ignore_index
     in_range = (label >= 0) & (label < vocab)
-    x_label = tl.load(logits_ptr + x_start + label, mask=in_range, other=0.0).to(tl.float32)
-    z_label, slope_label = scale_and_cap(x_label, scaling, softcapping)
-
-    # The weight of this row in the mean over four labels: `pid=0: weight = 0.25`.
-    if n_items_ptr is not None:
-        weight = 1.0 / tl.load(n_items_ptr).to(tl.float32)
-    weight = tl.where(in_range, weight, float("nan")).to(tl.float32)
+    x_label = tl.load(logits_ptr + x_start + label, mask=in_range, other=0.0)
 
     head = 0
     # The head reaches up to the next multiple of `STRIP = 4`. Row 0 begins with one, `pid=0: head = 0`; row 1 doesn't,
@@ -226,15 +221,6 @@ def cross_entropy_forward_kernel(
     # The compiler can't see that these are multiples of a strip. Unless it is told, it moves one entry at a time.
     if ALIGNED:
         x_body, d_body = tl.multiple_of(x_body, STRIP), tl.multiple_of(d_body, STRIP)
-
-    # Head and tail, less than a strip each. In row 1 three entries come before the body and two after it:
-    # `pid=1: edge_mask = [1, 1, 1, 0, 1, 1, 0, 0]`.
-    lane = tl.arange(0, 2 * STRIP)
-    edge = tl.where(lane < STRIP, lane, head + body + lane - STRIP)
-    edge_mask = edge < tl.where(lane < STRIP, head, vocab)
-    x_edge = tl.load(logits_ptr + x_start + edge, mask=edge_mask, other=0.0)
-    z_edge, slope_edge = scale_and_cap(x_edge.to(tl.float32), scaling, softcapping)
-    z_edge = tl.where(edge_mask, z_edge, -float("inf"))
 
     # A block is a matrix with a strip in each row: `pid=0: strips = [0, 4]` and
     # `offs = [[0, 1, 2, 3], [4, 5, 6, 7]]`.
@@ -271,11 +257,26 @@ def cross_entropy_forward_kernel(
         total = total * exp_shifted(shift, new_shift) + strip_sums(z, new_shift)
         shift = new_shift
 
+    # Head and tail, less than a strip each. In row 1 three entries come before the body and two after it:
+    # `pid=1: edge_mask = [1, 1, 1, 0, 1, 1, 0, 0]`.
+    lane = tl.arange(0, 2 * STRIP)
+    edge = tl.where(lane < STRIP, lane, head + body + lane - STRIP)
+    edge_mask = edge < tl.where(lane < STRIP, head, vocab)
+    x_edge = tl.load(logits_ptr + x_start + edge, mask=edge_mask, other=0.0)
+    z_edge, slope_edge = scale_and_cap(x_edge.to(tl.float32), scaling, softcapping)
+    z_edge = tl.where(edge_mask, z_edge, -float("inf"))
+
     # All strips become one row. The largest logit of all is `pid=0: row_shift = 3`, and relative to it the sum is
     # `pid=0: row_total = 3.1235`. [[tag: CE-LSE]] is the first plus the logarithm of the second.
     row_shift = tl.maximum(tl.max(shift, 0), tl.max(z_edge, 0))
     row_total = tl.sum(total * exp_shifted(shift, row_shift), 0) + tl.sum(exp_shifted(z_edge, row_shift), 0)
 
+    # The weight of this row in the mean over four labels: `pid=0: weight = 0.25`.
+    if n_items_ptr is not None:
+        weight = 1.0 / tl.load(n_items_ptr).to(tl.float32)
+    weight = tl.where(in_range, weight, float("nan")).to(tl.float32)
+
+    z_label, slope_label = scale_and_cap(x_label.to(tl.float32), scaling, softcapping)
     # [[tag: CE]] times the weight. The large numbers cancel first: `row_shift - z_label` is exact or nearly so.
     if losses_ptr is not None:
         # The label of row 0 was unlikely, `pid=0: loss = 1.7847`, that of row 1 less so, `pid=1: loss = 0.3324`.
