@@ -33,6 +33,8 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 
 from academy import checks, device
 
+import functools
+
 import torch
 import triton
 import triton.language as tl
@@ -234,7 +236,8 @@ def as_rows(x):
 # What makes a memory-bound kernel fast is having enough bytes on their way at any moment, so every thread of a
 # multiprocessor should have loads to wait for: sixteen elements each. Rows shorter than 1024 are taken several at a
 # time. A row of more than 16384 has the multiprocessor to itself, and there fewer threads are better: all of them wait
-# for each other at every sum.
+# for each other at every sum. The sizes are remembered: what Python does here is time that a small call waits for.
+@functools.cache
 def tiles(N, BLOCK_M, BLOCK_N, num_warps):
     BLOCK_N = BLOCK_N or min(triton.next_power_of_2(N), 32768)
     BLOCK_M = BLOCK_M or max(1, 1024 // BLOCK_N)
@@ -245,24 +248,25 @@ def tiles(N, BLOCK_M, BLOCK_N, num_warps):
 
 # How many programs walk over the rows, and how many rows each has under way: as far as shared memory reaches. `None`
 # where a program for each tile is better.
-def pipeline(x, BLOCK_N):
+@functools.cache
+def pipeline(device_index, element_size, BLOCK_N):
     if device.INTERPRET or BLOCK_N <= 16384:
         return None
-    card = torch.cuda.get_device_properties(x.device)
-    return card.multi_processor_count, min(4, 1 + card.shared_memory_per_block_optin // (BLOCK_N * x.element_size()))
+    card = torch.cuda.get_device_properties(device_index)
+    return card.multi_processor_count, min(4, 1 + card.shared_memory_per_block_optin // (BLOCK_N * element_size))
 
 
 # ### Forward
 def softmax_forward(x, *, BLOCK_M=None, BLOCK_N=None, num_warps=None, pipelined=None):
     """Softmax over the last dimension. pipelined: (programs, stages) of the kernel that loads ahead; None: tuned."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    y = torch.empty_like(x, memory_format=torch.contiguous_format)
     if x.numel() == 0:
         return y
     x = as_rows(x)
     M, N = x.shape
     BLOCK_M, BLOCK_N, num_warps = tiles(N, BLOCK_M, BLOCK_N, num_warps)
-    pipelined = pipelined or pipeline(x, BLOCK_N)
+    pipelined = pipelined or pipeline(x.device.index, x.element_size(), BLOCK_N)
     if N > BLOCK_N:
         softmax_forward_chunked_kernel[(M,)](x, y, N, x.stride(0), BLOCK_N=BLOCK_N, num_warps=num_warps)
     elif pipelined:
@@ -271,7 +275,7 @@ def softmax_forward(x, *, BLOCK_M=None, BLOCK_N=None, num_warps=None, pipelined=
             x, y, M, N, x.stride(0), BLOCK_N=BLOCK_N, NUM_STAGES=stages, num_warps=num_warps
         )
     else:
-        softmax_forward_kernel[(triton.cdiv(M, BLOCK_M),)](
+        softmax_forward_kernel[(-(-M // BLOCK_M),)](
             x, y, M, N, x.stride(0), BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps
         )
     return y
@@ -281,14 +285,14 @@ def softmax_forward(x, *, BLOCK_M=None, BLOCK_N=None, num_warps=None, pipelined=
 def softmax_backward(dy, y, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
     """The gradient for `x`. dy: upstream gradient, any strides. y: what the forward pass returned, contiguous."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
-    dx = torch.empty(y.shape, dtype=y.dtype, device=y.device)
+    dx = torch.empty_like(y, memory_format=torch.contiguous_format)
     if y.numel() == 0:
         return dx
     dy, y = as_rows(dy), as_rows(y)
     M, N = y.shape
     BLOCK_M, BLOCK_N, num_warps = tiles(N, BLOCK_M, BLOCK_N, num_warps)
     if N <= BLOCK_N:
-        softmax_backward_kernel[(triton.cdiv(M, BLOCK_M),)](
+        softmax_backward_kernel[(-(-M // BLOCK_M),)](
             dy, y, dx, M, N, dy.stride(0), BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps
         )
     else:
