@@ -17,7 +17,9 @@ them, and that is what makes the backward pass interesting.
 **What it costs.** Forward reads `x` and writes `y`. Backward reads `dy` and `x` and writes `dx`. In bfloat16 this is
 4 and 6 bytes an element, with about ten operations on each. An H200 can do hundreds of operations in the time it
 takes to move 4 bytes, so memory decides and the floor is `bytes / bandwidth`. Only one thing can cost much more:
-moving a row twice. Everything below is about moving it once.
+moving a row twice. Everything below is about moving it once. At 32768 rows of 4096, on an H200, it reaches
+[[bench: layernorm/32768x4096/forward/share]] of that limit forward and [[bench: layernorm/32768x4096/backward/share]]
+backward.
 
 **Contract.** `x` has any shape, and rows of any length along its last dimension: float32, float16 or bfloat16, any
 strides. `weight` and `bias` are optional vectors as long as a row; each may have another of these dtypes than `x`
@@ -33,6 +35,8 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from academy import checks, device
+
+import functools
 
 import torch
 import triton
@@ -206,6 +210,11 @@ def layernorm_forward_chunked_kernel(
 # Instead there are only as many programs as fit on the card at once, and each walks over many rows. It sums its share
 # of `dweight` and `dbias` in registers and writes it once, at the end, into a row of its own. A second, small kernel
 # adds up these partial sums. Nothing is zeroed, nothing is contended, and the same call gives the same bits.
+#
+# A program that walks must not wait for every row. Loading the next rows while this one is worked on took the backward
+# pass from [[bench: layernorm/ladder/one trip/backward_ms]] to [[bench: layernorm/ladder/ahead/backward_ms]], and two
+# programs on each multiprocessor, one loading while the other one sums, to
+# [[bench: layernorm/ladder/final/backward_ms]].
 @triton.jit
 def layernorm_backward_kernel(
     dy_ptr,
@@ -424,22 +433,34 @@ def as_rows(x):
     return rows if rows.stride(1) == 1 else rows.contiguous()
 
 
+# Rounded up, like `triton.cdiv`, but without the microseconds that its check for constexpr arguments takes. The time
+# that Python needs before the GPU has anything to do is what a small call costs; so the tile sizes are remembered,
+# too.
+def cdiv(size, block):
+    return -(-size // block)
+
+
 # ### Tile sizes
 #
 # What makes a memory-bound kernel fast is having enough bytes on their way at any moment: on an H200 about 64 KB per
-# multiprocessor. The registers of a multiprocessor decide how many rows it works on at once, and a thread spends
-# some of them whatever it does. So a thread gets many elements, up to 48, and a row few threads. `N` counts here rather
-# than `BLOCK_N`: the compiler knows which registers would only hold masked lanes, and drops them.
+# multiprocessor. The registers of a multiprocessor decide how many rows it works on at once, and a thread spends some
+# of them whatever it does. So a thread gets many elements, up to 48, and a row few threads: against 16 warps a row this
+# took the forward pass from [[bench: layernorm/ladder/one trip/forward_ms]] to
+# [[bench: layernorm/ladder/final/forward_ms]]. `N` counts here rather than
+# `BLOCK_N`: the compiler knows which registers would only hold masked lanes, and drops them. Up to 20480 elements two
+# rows fit on a multiprocessor, with four warps each; from there on a row goes through in chunks.
+@functools.cache
 def forward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
-    BLOCK_N = BLOCK_N or (triton.next_power_of_2(N) if N <= 32768 else 4096)
+    BLOCK_N = BLOCK_N or (triton.next_power_of_2(N) if N <= 20480 else 4096)
     BLOCK_M = BLOCK_M or (1 if BLOCK_N > 4096 else max(2, 2048 // BLOCK_N))
-    elements = BLOCK_M * min(N, BLOCK_N)
-    num_warps = num_warps or min(triton.next_power_of_2(triton.cdiv(elements, 48 * 32)), 8)
+    warps = triton.next_power_of_2(cdiv(BLOCK_M * min(N, BLOCK_N), 48 * 32))
+    num_warps = num_warps or min(warps, 4 if 16384 < N <= BLOCK_N else 8)
     return BLOCK_M, BLOCK_N, num_warps
 
 
 # Backward holds a tile of `x`, one of `dy` and two accumulators: no more than 32 elements of each fit beside one
 # another in a thread, and 8192 in a program.
+@functools.cache
 def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     BLOCK_N = BLOCK_N or (triton.next_power_of_2(N) if N <= 8192 else 4096)
     BLOCK_M = BLOCK_M or max(1, 4096 // BLOCK_N)
@@ -447,15 +468,16 @@ def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     return BLOCK_M, BLOCK_N, num_warps
 
 
-# How many programs share the rows, and how many tiles each has under way. Small tiles leave room for two programs on
-# a multiprocessor: while one waits for its sums, the other one loads. A tile that isn't full brings fewer bytes, so
-# one more is requested ahead. All of them wait in shared memory, which has an end.
-def backward_schedule(x, N, BLOCK_M, BLOCK_N):
+# How many programs share the rows, and how many tiles each has under way. Small tiles leave room for two programs on a
+# multiprocessor: while one waits for its sums, the other one loads. A tile that isn't full brings fewer bytes, so one
+# more is requested ahead. All of them wait in shared memory, which has an end.
+@functools.cache
+def backward_schedule(device_index, element_size, N, BLOCK_M, BLOCK_N):
     if device.INTERPRET:
         return 4, 1
-    card = torch.cuda.get_device_properties(x.device)
+    card = torch.cuda.get_device_properties(device_index)
     per_multiprocessor = 2 if BLOCK_M * BLOCK_N <= 4096 else 1
-    tile_bytes = per_multiprocessor * BLOCK_M * BLOCK_N * 2 * x.element_size()
+    tile_bytes = per_multiprocessor * BLOCK_M * BLOCK_N * 2 * element_size
     num_stages = min(3 if N == BLOCK_N else 4, 1 + card.shared_memory_per_block_optin // tile_bytes)
     return per_multiprocessor * card.multi_processor_count, num_stages
 
@@ -464,7 +486,7 @@ def backward_schedule(x, N, BLOCK_M, BLOCK_N):
 def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
     """Returns `y` in the shape of `x`, and `mean` and `rstd` in float32, one number a row."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    y = torch.empty_like(x, memory_format=torch.contiguous_format)
     N = x.shape[-1]
     M = x.numel() // max(N, 1)
     mean = torch.empty(M, dtype=torch.float32, device=x.device)
@@ -476,7 +498,7 @@ def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_M=None, BLOC
     bias = bias if bias is None else bias.contiguous()
     BLOCK_M, BLOCK_N, num_warps = forward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
     if N <= BLOCK_N:
-        layernorm_forward_kernel[(triton.cdiv(M, BLOCK_M),)](
+        layernorm_forward_kernel[(cdiv(M, BLOCK_M),)](
             x, weight, bias, y, mean, rstd, M, N, x.stride(0), eps,
             BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps,
         )  # fmt: skip
@@ -505,7 +527,7 @@ def layernorm_backward(
     """
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
     N, M = x.shape[-1], mean.numel()
-    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device) if wanted[0] else None
+    dx = torch.empty_like(x, memory_format=torch.contiguous_format) if wanted[0] else None
     dweight = torch.empty(N, dtype=dtypes[0] or x.dtype, device=x.device) if wanted[1] else None
     dbias = torch.empty(N, dtype=dtypes[1] or x.dtype, device=x.device) if wanted[2] else None
     if x.numel() == 0:
@@ -513,10 +535,10 @@ def layernorm_backward(
     dy, x = as_rows(dy), as_rows(x)
     weight = weight if weight is None else weight.contiguous()
     BLOCK_M, BLOCK_N, num_warps = backward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
-    programs, stages = backward_schedule(x, N, BLOCK_M, BLOCK_N)
+    programs, stages = backward_schedule(x.device.index, x.element_size(), N, BLOCK_M, BLOCK_N)
     one_block = N <= BLOCK_N
     ROWS = BLOCK_M if one_block else 32 if BLOCK_N >= 128 else BLOCK_M  # rows of a tile in the kernel that sums columns
-    P = min(num_programs or (programs if one_block else 16), triton.cdiv(M, ROWS))
+    P = min(num_programs or (programs if one_block else 16), cdiv(M, ROWS))
     partial_dweight = torch.empty((P, N), dtype=torch.float32, device=x.device) if wanted[1] else None
     partial_dbias = torch.empty((P, N), dtype=torch.float32, device=x.device) if wanted[2] else None
     if one_block:
@@ -530,13 +552,13 @@ def layernorm_backward(
         )
     if not one_block and (wanted[1] or wanted[2]):
         COLUMNS = min(BLOCK_N, 128)
-        layernorm_backward_columns_kernel[(triton.cdiv(N, COLUMNS), P)](
+        layernorm_backward_columns_kernel[(cdiv(N, COLUMNS), P)](
             dy, x, mean, rstd, partial_dweight, partial_dbias, M, N, dy.stride(0), x.stride(0),
             BLOCK_M=ROWS, BLOCK_N=COLUMNS, num_warps=4,
         )  # fmt: skip
     if wanted[1] or wanted[2]:
         COLUMNS = min(BLOCK_N, 32)
-        layernorm_backward_sum_kernel[(triton.cdiv(N, COLUMNS),)](
+        layernorm_backward_sum_kernel[(cdiv(N, COLUMNS),)](
             partial_dweight, partial_dbias, dweight, dbias, P, N,
             BLOCK_P=min(triton.next_power_of_2(P), 32), BLOCK_N=COLUMNS,
         )  # fmt: skip
