@@ -56,6 +56,7 @@ class Browser:
         self.errors: list[str] = []
         for domain in ("Page", "Runtime", "Network"):
             self.call(f"{domain}.enable")
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
 
     def call(self, method: str, **params) -> dict:
         """Send one command and wait for its answer."""
@@ -96,10 +97,15 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self._events.clear()
-        self.call("Page.navigate", url=url)
-        while not any(event["method"] == "Page.loadEventFired" for event in self._events):
+        page = self.call("Page.navigate", url=url).get("loaderId")  # none: only the part behind # is new
+        while page and not any(self._is_loaded(event, page) for event in self._events):
             self._receive()
         self.run("document.fonts.ready.then(() => new Promise(requestAnimationFrame))")
+
+    @staticmethod
+    def _is_loaded(event: dict, page: str) -> bool:
+        params = event["params"]
+        return event["method"] == "Page.lifecycleEvent" and params["name"] == "load" and params["loaderId"] == page
 
     def run(self, script: str):
         """The value of a JavaScript expression; a promise is awaited."""
