@@ -11,7 +11,7 @@ serve: $(VENV)/.installed
 	$(BIN)/mkdocs serve
 
 site: $(VENV)/.installed
-	$(BIN)/mkdocs build --strict
+	EXECUTE_NOTEBOOKS=true $(BIN)/mkdocs build --strict
 
 test: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -1,0 +1,133 @@
+"""Measured gains in the notebooks: drawn from the committed results, else measured here if there is a GPU, else said.
+
+A notebook runs in three places: in the repository, whose results it shows; on somebody's GPU without those files, where
+a few shapes are measured on the spot; and without either. Interpreter times are never shown as speed.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import time
+from collections.abc import Callable
+from types import ModuleType
+
+from academy.bench import ROOT, figures, pages, store
+
+#: Outside the site nothing sets the plots' colours: these can be told apart on a light and on a dark ground.
+FALLBACK = dict(zip("01234567", ("#3b82c4", "#d9773a", "#35a06b", "#a066c9", "#b5942b", "#d0558f", "#2a9aa5", "#888")))
+FALLBACK["grid"] = "#8884"
+
+
+class Shown:
+    """What a cell shows: HTML in a notebook or on the site, one line of text elsewhere."""
+
+    def __init__(self, parts: list[str], text: str):
+        self.html, self.text = "\n".join(parts), text
+
+    def _repr_html_(self) -> str:
+        return re.sub(r"var\(--bench-(\w+)\)", lambda m: f"var(--bench-{m[1]}, {FALLBACK[m[1]]})", self.html)
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def speed(lesson: ModuleType, which: str = "forward", variants=("",), live=(), seconds: float = 15) -> Shown:
+    """A plot of one pass of a kernel file beside its peers, with its data.
+
+    Args:
+        lesson: the kernel file's module, with `BENCH` and `cost`.
+        which: "forward", "backward" or "forward+backward".
+        variants: names of the `BENCH` variants to show; "" is the one without a name.
+        live: the shapes that are measured where no results are committed but a GPU is there.
+        seconds: no further shape is begun once these have passed.
+    """
+    name = lesson.__name__.rsplit(".", 1)[-1]
+    record = next((r for d in figures.devices(ROOT) if (r := figures.record(ROOT, d, name))), None)
+    if record is None:
+        record = _measured_here(lesson, which, variants, live, seconds)
+    if record is None:
+        return _nothing(name)
+    cases = [case for case in record["cases"] if case["variant"] in variants]
+    cases = [case for case in cases if "ours" in case["passes"].get(which, {}).get("providers", {})]
+    if not cases:
+        return _nothing(name)
+    sentence = pages.sentence(cases, which)
+    where = f"{record['device']}, {cases[0]['date']}. {sentence}"
+    if "module" in record and store.is_stale(record, ROOT):
+        where = f"Stale: the kernel has changed since this was measured. {where}"
+    squares = [case for case in cases if len(case["shape"]) > 1 and len(set(case["shape"])) == 1]
+    if len({tuple(case["shape"]) for case in squares}) >= pages.ENOUGH_FOR_A_LINE:
+        drawn = [pages._lines(squares, which, f"notebook-{name}")]
+    else:
+        drawn = [
+            pages._dots(
+                [case for case in cases if case["variant"] == variant],
+                which,
+                f"{pages.PASS_NAMES[which]}{f', {variant}' if variant else ''}: share of the limit",
+                f"notebook-{name}-{which}-{variant}",
+            )
+            for variant in dict.fromkeys(case["variant"] for case in cases)
+        ]
+    return Shown([*drawn, pages.table(cases, which), f"<p>{html.escape(where)}</p>"], where)
+
+
+def ladder(name: str, live: dict[str, Callable[[], Callable]] | None = None, title: str = "Ladder: ms") -> Shown:
+    """The steps under `benchmarks/results/<device>/ladder/<name>.json`: a plot and a table of what each changed.
+
+    Args:
+        name: the file's name without `.json`.
+        live: rung -> a function that makes the call to time, measured where no such file is there but a GPU is.
+        title: of the plot that is measured live.
+    """
+    for device in figures.devices(ROOT):
+        if pieces := pages._ladder(name, device, "##", ROOT):
+            where = next(piece for piece in pieces if piece.startswith("From the first version"))
+            drawn = [piece for piece in pieces if isinstance(piece, pages.Html)]
+            return Shown([*drawn, f"<p>{html.escape(where)}</p>"], where)
+    times = _timed_here(live or {})
+    if not times:
+        return _nothing(name)
+    drawn = pages._drawn("bars", f"notebook-{name}", title, tuple(times), (("ms", tuple(times.values())),), "ms")
+    return Shown([pages._figure(title, drawn)], ", ".join(f"{k}: {figures.milliseconds(v)}" for k, v in times.items()))
+
+
+def _timed_here(live: dict[str, Callable[[], Callable]]) -> dict[str, float]:
+    from academy import device
+
+    if device.INTERPRET:
+        return {}
+    from academy.bench import measure
+
+    gpu = measure.Gpu(warmup_ms=10, measure_ms=40)
+    times = {}
+    for rung, make in live.items():
+        call = make()
+        times[rung] = gpu.milliseconds(lambda _, call=call: call()).median
+    return times
+
+
+def _measured_here(lesson: ModuleType, which: str, variants, live, seconds: float) -> dict | None:
+    from academy import device
+
+    if device.INTERPRET or not live:
+        return None
+    from academy.bench import measure, operation, run
+
+    begin, gpu = time.monotonic(), measure.Gpu(warmup_ms=10, measure_ms=40)
+    quick = operation.Operation("notebook", "", operation.read(lesson.BENCH, lesson.cost))
+    record: dict = {"device": gpu.name, "cases": []}
+    for variant in quick.variants:
+        for shape in live if variant.name in variants and which in variant.passes else ():
+            if time.monotonic() - begin < seconds:
+                alone = operation.without_peers(variant)
+                record["cases"].append(run.measure_case(quick, alone, shape, variant.dtypes[0], gpu))
+    return record
+
+
+def _nothing(name: str) -> Shown:
+    text = (
+        f"Nothing measured: no results of {name} are here, and no GPU to measure on. "
+        "The interpreter's times say nothing about a GPU, so none are shown."
+    )
+    return Shown([f"<p>{text}</p>"], text)

@@ -1,0 +1,160 @@
+"""MkDocs hook: the chapters under docs/learn, which are notebooks in jupytext's percent format.
+
+mkdocs-jupyter says which files are notebooks and whether their cells are executed (its options are in mkdocs.yml). What
+it would make of them is HTML with 590 KB of CSS a page, scripts from another host, and links that nobody checks. So an
+executed notebook goes on as Markdown instead, through the same extensions as every other page: formulas are set while
+the site is built, `[[eq: TAG]]` and `[[bench: KEY]]` work, links are resolved and checked.
+
+A cell that fails ends the build. Beside each page lies its notebook (.ipynb), not executed, for Jupyter or Colab.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from posixpath import dirname, join, normpath
+
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File
+
+from academy.site import plugs
+from academy.site.directives import first_sentence
+from academy.site.library import Library
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGIN = "mkdocs-jupyter"
+#: Seconds that one cell may take.
+TIMEOUT = 120
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(#[^)\s]*)?\)")
+
+_figures: dict[str, list[str]] = {}
+
+
+def on_files(files, config):
+    """Publish each chapter as a notebook file, with what only the site understands written out."""
+    for file in [file for file in files if _is_chapter(file, config)]:
+        uri = file.src_uri.removesuffix(".py") + ".ipynb"
+        files.append(File.generated(config, uri, content=portable(Path(file.abs_src_path), file.src_uri, config)))
+    return files
+
+
+def on_pre_page(page, config, files):
+    if _is_chapter(page.file, config):
+        vars(page).pop("render", None)  # mkdocs-jupyter's own way to HTML: see above
+    return page
+
+
+def on_page_markdown(markdown, page, config, files):
+    if not _is_chapter(page.file, config):
+        return None
+    import jupytext
+
+    options = config.plugins[PLUGIN].config
+    notebook = jupytext.read(page.file.abs_src_path)
+    if options["execute"]:
+        execute(notebook, f"docs/{page.file.src_uri}", options["allow_errors"])
+    figures = _figures[page.file.src_uri] = []
+    text = as_markdown(notebook, figures)
+    prose = re.sub(r"[*`]", "", first_sentence(notebook.cells[0].source))
+    page.meta.setdefault("description", prose)
+    return introduced(text, Path(page.file.src_uri).stem, options["execute"])
+
+
+def on_page_content(html, page, config, files):
+    for number, figure in enumerate(_figures.pop(page.file.src_uri, ())):
+        html = html.replace(_placeholder(number), f'<div class="nb-figure" data-search-exclude>{figure}</div>')
+    return html
+
+
+def execute(notebook, path: str, allow_errors: bool) -> None:
+    """Run all cells in a fresh kernel, from the repository's root."""
+    from jupyter_client import AsyncKernelManager
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+    client = NotebookClient(
+        notebook,
+        km=AsyncKernelManager(kernel_name="python3", transport="ipc"),  # no port for others on the machine to listen at
+        timeout=TIMEOUT,
+        allow_errors=allow_errors,
+        resources={"metadata": {"path": str(ROOT)}},
+    )
+    try:
+        client.execute()
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        raise PluginError(f"{path}: a cell failed\n{error}") from error
+
+
+def as_markdown(notebook, figures: list[str]) -> str:
+    """The notebook as Markdown. Drawings are added to `figures`; a placeholder holds their place."""
+    parts = []
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            parts.append(cell.source)
+        elif cell.source.strip():
+            parts.append(_fence(cell.source, "python"))
+            parts += [part for output in cell.get("outputs", ()) if (part := _output(output, figures))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _output(output, figures: list[str]) -> str:
+    if output.output_type == "stream":
+        return _fence(output.text, "{ .text .nb-output }")
+    if output.output_type == "error":  # only where errors are allowed
+        return _fence(f"{output.ename}: {output.evalue}", "{ .text .nb-output }")
+    for kind in ("text/html", "image/svg+xml"):
+        if kind in output.data:
+            figures.append("".join(output.data[kind]))
+            return _placeholder(len(figures) - 1)
+    return _fence("".join(output.data.get("text/plain", "")), "{ .text .nb-output }")
+
+
+def _fence(text: str, language: str) -> str:
+    mark = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    return f"{mark}{language}\n{text.rstrip()}\n{mark}" if text.strip() else ""
+
+
+def _placeholder(number: int) -> str:
+    return f'<div class="nb-figure" data-figure="{number}"></div>'
+
+
+def introduced(text: str, name: str, executed: bool) -> str:
+    """The page's text with a line under its heading: where the notebook is."""
+    heading, _, rest = text.partition("\n")
+    line = f'[Download this chapter as a notebook]({name}.ipynb){{ .nb-download download="{name}.ipynb" }}'
+    if not executed:
+        line += '\n\n!!! note "Not executed"\n\n    The cells\' output is missing here. `make site` executes them.'
+    return f"{heading}\n\n{line}\n{rest}"
+
+
+def portable(path: Path, uri: str, config) -> str:
+    """The notebook as JSON for Jupyter and Colab: citations written out, links made absolute."""
+    import jupytext
+
+    library = Library.read(ROOT)
+
+    def link(found: re.Match) -> str:
+        place = found[1].lstrip("/") if found[1].startswith("/") else normpath(join(dirname(uri), found[1]))
+        page = re.sub(r"(?:index)?\.(?:md|py)$", "/", place).replace("//", "/")
+        return f"]({config.site_url}{page}{found[2] or ''})"
+
+    def equation(found: re.Match) -> str:
+        known = library.equations.get(found[1])
+        return f"$$\n{known.tex}\n$$" if known else found[0]
+
+    notebook = jupytext.read(path)
+    notebook.metadata.pop("jupytext", None)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            text = re.sub(r"\[\[eq: *([^\]\s]+) *\]\]", equation, cell.source)
+            text = re.sub(r"\[\[tag: *([^\]\s]+) *\]\]", r"(\1)", text)
+            text = re.sub(r"\[\[bench: *([^\]]+?) *\]\]", lambda m: plugs.measured(m[1]) or m[0], text)
+            cell.source = LINK.sub(link, text)
+        cell.source = cell.source.replace("{{ repo_url }}", config.repo_url)
+        cell.pop("id", None)  # random: two builds of one source should be the same
+    notebook.nbformat_minor = min(notebook.nbformat_minor, 4)  # the first that asks for ids is 5
+    return jupytext.writes(notebook, fmt="ipynb")
+
+
+def _is_chapter(file, config) -> bool:
+    return PLUGIN in config.plugins and config.plugins[PLUGIN].should_include(file)

@@ -1,0 +1,317 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 5. Autotuning, and what can go wrong with it
+#
+# Tile sizes, warps and stages decide how fast a product is, and no formula knows the best ones. `triton.autotune` tries a list
+# and keeps the fastest. You build a small one yourself, so that you see what it does, then make each of its mistakes once.
+
+# %%
+# In the repository this does nothing. Elsewhere, in Colab for example, it installs the kernels.
+import importlib.util
+import subprocess
+import sys
+
+if importlib.util.find_spec("annotated_examples") is None:
+    packages = ["git+{{ repo_url }}", "matplotlib"]
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
+
+# %%
+from academy import device  # before triton: without a GPU it switches the interpreter on
+from academy.bench import notebook
+from annotated_examples.tutorials import matmul_autotuned as lesson
+
+import random
+import torch
+import triton
+import triton.language as tl
+
+torch.manual_seed(0)
+print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
+
+# %% [markdown]
+# ## What there is to choose
+#
+# A configuration fixes the tile (`BLOCK_M`, `BLOCK_N`, `BLOCK_K`), the order (`GROUP_M`), how many warps share the work, and in
+# how many *stages* the loop is pipelined: with three, the tiles of the next two steps are already on their way while this
+# one is multiplied. Stages wait in shared memory, and the sums stay in registers, so large tiles and many stages exclude each
+# other. These are the ones that [the lesson's kernel](../kernels/tutorials/matmul_autotuned.md) tries when it works with
+# pointers:
+
+
+# %%
+def shared_memory(config, element_size=2):
+    """Bytes of shared memory that the pipelined tiles of both inputs take."""
+    tiles = config.kwargs
+    one_stage = (tiles["BLOCK_M"] + tiles["BLOCK_N"]) * tiles["BLOCK_K"] * element_size
+    return config.num_stages * one_stage
+
+
+for config in lesson.POINTER_CONFIGURATIONS:
+    tile = "{BLOCK_M:3} x {BLOCK_N:3} x {BLOCK_K:2}".format(**config.kwargs)
+    kib = shared_memory(config) / 1024
+    print(f"{tile}, {config.num_warps} warps, {config.num_stages} stages: {kib:3.0f} KiB of shared memory")
+
+# %% [markdown]
+# ## An autotuner in twenty lines
+#
+# At the first call for a *key* it runs the kernel once with each configuration, takes the time and remembers the fastest.
+# Later calls with that key look it up. This one is handed the clock, so that you can see it work without a GPU: here the
+# clock is a pretence, a formula for what a call might cost.
+
+
+# %%
+class Autotuner:
+    """Tries every configuration for a new key, then keeps to the fastest."""
+
+    def __init__(self, kernel, configurations, key, clock):
+        self.kernel, self.configurations, self.key, self.clock = kernel, configurations, key, clock
+        self.best = {}
+        self.trials = 0
+
+    def __call__(self, **arguments):
+        key = self.key(arguments)
+        if key not in self.best:
+            times = []
+            for configuration in self.configurations:
+                self.kernel(**arguments, **configuration)  # a trial is a real run
+                times.append(self.clock(arguments, configuration))
+                self.trials += 1
+            self.best[key] = self.configurations[times.index(min(times))]
+        return self.kernel(**arguments, **self.best[key])
+
+
+def pretended_time(arguments, configuration):
+    """132 programs run at a time. Each takes time for what it loads and for what it multiplies."""
+    M, N, K = arguments["M"], arguments["N"], arguments["K"]
+    rows, columns = configuration["BLOCK_M"], configuration["BLOCK_N"]
+    rounds = triton.cdiv(triton.cdiv(M, rows) * triton.cdiv(N, columns), 132)
+    return rounds * (rows + columns + rows * columns / 100) * K
+
+
+CONFIGURATIONS = [dict(BLOCK_M=m, BLOCK_N=n) for m, n in ((16, 16), (64, 64), (128, 32), (128, 256))]
+
+
+def pretend_kernel(**arguments):
+    pass
+
+
+tuner = Autotuner(pretend_kernel, CONFIGURATIONS, lambda a: (a["M"], a["N"], a["K"]), pretended_time)
+for M, N, K in ((4096, 4096, 4096), (16, 4096, 4096), (512, 512, 4096), (4096, 4096, 4096)):
+    tuner(M=M, N=N, K=K)
+    print(f"{M} x {N} x {K}: {tuner.best[M, N, K]}, {tuner.trials} trials so far")
+
+# %% [markdown]
+# A large square wants large tiles, which load less for each sum. A thin or small product wants small ones: large tiles would
+# leave most of the multiprocessors without work. The fourth call was found in the cache.
+#
+# ## Hazard: the key
+#
+# The key decides what counts as the same problem. The lesson's kernel uses M, N and K (Triton adds the dtypes). What if M is
+# the length of a text, different in every call? Then every call is a search. What if M is left out? Then the first text
+# decides for all that follow.
+#
+# Choose how keys are made, and look at the number of trials and at how far the choices are from the best.
+
+# %% tags=["parameters"]
+key = "exact"  # or "none", or "power of two"
+lengths = [17, 900, 33, 4000, 520, 61, 2048, 19, 700, 1500]
+
+# %%
+KEYS = {
+    "exact": lambda a: a["M"],
+    "none": lambda a: None,
+    "power of two": lambda a: triton.next_power_of_2(a["M"]),
+}
+tuner = Autotuner(pretend_kernel, CONFIGURATIONS, KEYS[key], pretended_time)
+chosen, best = 0, 0
+for M in lengths:
+    arguments = dict(M=M, N=4096, K=4096)
+    tuner(**arguments)
+    chosen += pretended_time(arguments, tuner.best[KEYS[key](arguments)])
+    best += min(pretended_time(arguments, configuration) for configuration in CONFIGURATIONS)
+print(
+    f"key {key!r}: {tuner.trials} trials, {100 * (chosen / best - 1):.0f} % slower than the best choices, by the pretended clock"
+)
+
+# %% [markdown]
+# ## Hazard: outputs that are changed while tuning
+#
+# A trial is a real run. A kernel that *adds* to its output adds once for every trial. The next kernel does what split-K
+# kernels do; the tuner runs it four times to choose and once in earnest.
+
+
+# %%
+@triton.jit
+def accumulate_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0)
+    tl.atomic_add(out_ptr + offsets, x, mask=mask)
+
+
+def accumulate(x, out, BLOCK):
+    accumulate_kernel[(triton.cdiv(x.numel(), BLOCK),)](x, out, x.numel(), BLOCK=BLOCK)
+
+
+BLOCKS = [dict(BLOCK=block) for block in (16, 32, 64, 128)]
+x = torch.ones(100, device=device.DEVICE)
+out = torch.zeros(100, device=device.DEVICE)
+tuner = Autotuner(accumulate, BLOCKS, lambda a: a["x"].numel(), lambda a, c: -c["BLOCK"])
+tuner(x=x, out=out)
+print("first call: ", out[0].item())
+out.zero_()
+tuner(x=x, out=out)
+print("second call:", out[0].item())
+
+# %% [markdown]
+# The first call of the day is wrong, every later one is right. Tests that call a kernel twice and look at the second result
+# never see it. `triton.autotune` has two remedies: `reset_to_zero=["out_ptr"]` clears the output before each trial, and
+# `restore_value=["x_ptr"]` puts back what was there. The same goes for a kernel that overwrites its input.
+#
+# ## Hazard: noise
+#
+# Two configurations often differ by less than the clock does from run to run. The next cell simulates that, with numbers that
+# you choose: the second configuration is slower by `difference`, and each timing is off by a random share of about `noise`.
+# No kernel runs here.
+
+# %% tags=["parameters"]
+difference = 0.01
+noise = 0.03
+
+# %%
+random.seed(0)
+
+
+def timing(true_time):
+    return true_time * (1 + abs(random.gauss(0, noise)))  # a disturbance only ever costs time
+
+
+def wrong_choices(repeats, experiments=2000):
+    """The share of searches that pick the slower configuration, by the median of some repeats."""
+    wrong = 0
+    for _ in range(experiments):
+        medians = [sorted(timing(time) for _ in range(repeats))[repeats // 2] for time in (1, 1 + difference)]
+        wrong += medians[1] < medians[0]
+    return wrong / experiments
+
+
+for repeats in (1, 5, 25, 101):
+    print(f"{repeats:3} repeats: wrong in {100 * wrong_choices(repeats):2.0f} % of the searches")
+
+# %% [markdown]
+# A wrong choice between such neighbours costs 1 %, which is nothing. What it does cost is repeatability: two runs of one
+# program may use two configurations, and their sums round differently. Where results must be the same to the bit, fix the
+# configuration.
+#
+# ## Hazard: the cache
+#
+# `triton.autotune` remembers its choices in the process. A new process searches again, and so do eight processes on eight
+# GPUs, which may choose differently. `cache_results=True` keeps them on disk, but not for configurations with a `pre_hook`.
+# To see what was chosen, set `TRITON_PRINT_AUTOTUNING=1` or ask:
+
+# %%
+a = torch.randn(100, 60, device=device.DEVICE)
+b = torch.randn(60, 80, device=device.DEVICE)
+c = lesson.matmul(a, b, activation="relu")
+print("right:", torch.allclose(c, torch.relu(a @ b), atol=1e-4))
+if device.INTERPRET:
+    print("Nothing can be timed here, so the first configuration is taken:", lesson.POINTER_CONFIGURATIONS[0])
+else:
+    print("chosen:", lesson.tuned_matmul_kernel.best_config)
+
+# %% [markdown]
+# ## An activation as an argument
+#
+# That call also applied a ReLU, to the float32 sums in registers. The kernel doesn't know any activation. It is handed a
+# jitted function as a `tl.constexpr` argument, `ACTIVATION`, and calls it; the compiler puts its body in place. You can hand
+# it one of your own:
+
+
+# %%
+@triton.jit
+def square(z):
+    return z * z
+
+
+c = torch.empty(100, 80, device=device.DEVICE)
+tiles = dict(BLOCK_M=32, BLOCK_N=32, BLOCK_K=32, GROUP_M=8)
+grid = (triton.cdiv(100, 32) * triton.cdiv(80, 32),)
+strides = (*a.stride(), *b.stride(), *c.stride())
+lesson.matmul_kernel[grid](
+    a, b, c, c, 100, 80, 60, *strides, ACTIVATION=square, SAVE_Z=False, INPUT_PRECISION="ieee", **tiles
+)
+torch.allclose(c, (a @ b) ** 2, atol=1e-3)
+
+# %% [markdown]
+# ## What it gains
+#
+# Square products in bfloat16, from 128 to 4096 in steps of 128. cuBLAS runs the activation as a second kernel, which reads and
+# writes the whole result once more.
+
+# %%
+notebook.speed(lesson, variants=("", "leaky_relu"), live=[(2048, 2048, 2048)])
+
+# %% [markdown]
+# ## Exercises
+#
+# **1.** Write `safe_accumulate(x, out, BLOCK)` so that `Autotuner(safe_accumulate, ...)` gives the right result at the first
+# call: the sum replaces what is in `out`.
+#
+# <details class="success" markdown="1"><summary>Answer</summary>
+#
+# ```python
+# def safe_accumulate(x, out, BLOCK):
+#     out.zero_()
+#     accumulate(x, out, BLOCK)
+# ```
+#
+# Each trial starts from zero, and so does the run in earnest. That is what `reset_to_zero` does.
+#
+# </details>
+#
+# **2.** Write `fits(config, limit=227 * 1024)`, which says whether a configuration's tiles fit in an H200's shared memory, and
+# `pruned(configurations)`, which drops those that don't. Why is a search better without them?
+#
+# <details class="success" markdown="1"><summary>Answer</summary>
+#
+# ```python
+# def fits(config, limit=227 * 1024):
+#     return shared_memory(config) <= limit
+#
+#
+# def pruned(configurations):
+#     return [config for config in configurations if fits(config)]
+# ```
+#
+# They would fail anyway, but only after having been compiled. `triton.autotune` takes such a function as
+# `prune_configs_by={"early_config_prune": ...}`.
+#
+# </details>
+#
+# **3.** Write a jitted `hard_swish(z)`, which is z · min(max(z + 3, 0), 6) / 6, to be handed to the kernel as `ACTIVATION`. A
+# NaN must come out as NaN.
+#
+# <details class="success" markdown="1"><summary>Answer</summary>
+#
+# ```python
+# @triton.jit
+# def hard_swish(z):
+#     return z * tl.minimum(tl.maximum(z + 3.0, 0.0), 6.0) / 6.0
+# ```
+#
+# `tl.maximum` of NaN and 0 is 0 on a GPU, but the product with `z` brings the NaN back.
+#
+# </details>
+#
+# This is the end of the road. From here the [classics](../kernels/index.md) take each of these ideas further.

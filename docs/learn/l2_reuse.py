@@ -1,0 +1,233 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 4. Reuse in the L2 cache
+#
+# The programs of a launch share a cache. You change nothing but the order in which they take their blocks of the result, and
+# count how many blocks they load. Then you go backwards, where every gradient has a transposed matrix in it, and see how a
+# kernel that ignores strides passes a careless test.
+
+# %%
+# In the repository this does nothing. Elsewhere, in Colab for example, it installs the kernels.
+import importlib.util
+import subprocess
+import sys
+
+if importlib.util.find_spec("annotated_examples") is None:
+    packages = ["git+{{ repo_url }}", "matplotlib"]
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
+
+# %%
+from academy import device  # before triton: without a GPU it switches the interpreter on
+from academy.bench import notebook
+from academy.site import l2_picture
+from annotated_examples.tutorials import matmul_autotuned
+from annotated_examples.tutorials import matmul_grouped as lesson
+
+import torch
+
+torch.manual_seed(0)
+print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
+
+# %% [markdown]
+# ## Who runs at the same time
+#
+# An H200 has 132 multiprocessors. With a program on each, 132 blocks of the result are computed at a time. All their loads
+# go through one cache, the L2, which is several times as fast as the memory behind it. What one program has loaded, another
+# one finds there.
+#
+# Each block of the result needs one row of blocks of `x` and one column of blocks of `y`. Programs that share rows and
+# columns share loads. So which blocks run at the same time decides how much comes from memory.
+#
+# ## Ninety and fifty-four
+#
+# Take a result of 9 x 9 blocks, nine blocks along K, and nine programs at a time. Going along a row, the first nine share
+# their row of `x`, but each needs a column of `y` for itself. The pictures are drawn from `program_order`, a kernel that
+# stores where each program of the real kernel would be.
+
+
+# %%
+class Picture:
+    """An SVG that a notebook shows."""
+
+    def __init__(self, svg):
+        self.svg = svg
+
+    def _repr_html_(self):
+        return self.svg
+
+
+def picture(rows, columns, GROUP_M, programs, blocks_k):
+    order = lesson.program_order(rows, columns, GROUP_M)
+    title = f"Groups of {GROUP_M} rows" if GROUP_M > 1 else "Row by row"
+    return Picture(l2_picture.draw(order, programs, blocks_k, title))
+
+
+picture(9, 9, GROUP_M=1, programs=9, blocks_k=9)
+
+# %% [markdown]
+# Now the programs are numbered in groups of three rows: first down, then to the right. The first nine make a square.
+
+# %%
+picture(9, 9, GROUP_M=3, programs=9, blocks_k=9)
+
+# %% [markdown]
+# 27 and 27 blocks instead of 9 and 81. The work is the same, the result is the same, and 40 % of the loads are gone.
+#
+# ## Change it
+#
+# Any grid will do. Try a number of rows that `GROUP_M` doesn't divide: the last group is smaller, and
+# [the kernel's index function](../kernels/tutorials/matmul_grouped.md) has to know. Try `GROUP_M` equal to `rows`.
+
+# %% tags=["parameters"]
+rows, columns = 7, 6
+GROUP_M = 4
+programs = 12
+blocks_k = 5
+
+# %%
+picture(rows, columns, GROUP_M, programs, blocks_k)
+
+# %% [markdown]
+# ## At the size of a GPU
+#
+# 8192 x 8192 in blocks of 128 x 256 makes 64 x 32 blocks. Of those, 132 run at a time. How much do they load?
+
+# %%
+size = 8192
+
+for GROUP_M in (1, 2, 4, 8, 16, 32):
+    order = lesson.program_order(size // 128, size // 256, GROUP_M)
+    loads = l2_picture.count(order, programs=132, blocks_k=size // 64)
+    mebibytes = (loads.left * 128 * 64 + loads.right * 64 * 256) * 2 / 2**20
+    print(f"GROUP_M = {GROUP_M:2}: {loads.left:5} blocks of x, {loads.right:5} of y, {mebibytes:4.0f} MiB")
+
+# %% [markdown]
+# The best group makes the running blocks about as tall as they are wide, counted in elements. Try 4096: there a row of the
+# result has only 16 blocks, so 132 programs fill a near square in any order, and little is left to gain.
+#
+# ## What it gains
+#
+# Counting says how many bytes must come from memory at least. Whether anybody was waiting for them, only a measurement says.
+
+
+# %%
+def product(GROUP_M):
+    """A call to time: one product of 8192 x 8192 matrices."""
+    a, b = (torch.randn(8192, 8192, dtype=torch.bfloat16, device=device.DEVICE) for _ in range(2))
+    tiles = dict(BLOCK_M=128, BLOCK_N=256, BLOCK_K=64, num_warps=8, descriptors=False)
+    return lambda: matmul_autotuned.matmul_forward(a, b, GROUP_M=GROUP_M, **tiles)
+
+
+groups = {1: "no groups", 4: "groups of 4", 8: "groups of 8", 16: "groups of 16", 32: "groups of 32"}
+notebook.ladder("l2_reuse", live={name: lambda GROUP_M=GROUP_M: product(GROUP_M) for GROUP_M, name in groups.items()})
+
+# %% [markdown]
+# At 4096 in each direction the same change gained next to nothing on an H200:
+# [[bench: matmul_autotuned/ladder/no groups/forward_ms]] without groups and
+# [[bench: matmul_autotuned/ladder/groups of 16/forward_ms]] with groups of 16, for the kernel of the
+# [next lesson](../kernels/tutorials/matmul_autotuned.md). There each matrix has 32 MiB and the cache holds 50 MB, so most of
+# what is asked for again is still there in any order.
+#
+# ## Backwards
+#
+# The gradients of a product are two more products:
+#
+# [[eq: MM-X]]
+#
+# [[eq: MM-Y]]
+#
+# A transposed matrix is the same memory with its strides exchanged. A kernel that takes strides needs no second version for
+# it. A kernel that ignores them, because its author assumed rows of length K, reads the wrong numbers. Nothing crashes,
+# since there are as many of them.
+
+# %%
+x = 0.01 * torch.randn(32, 48, device=device.DEVICE)
+y = 0.01 * torch.randn(48, 16, device=device.DEVICE)
+dz = 0.01 * torch.randn(32, 16, device=device.DEVICE)
+expected = dz.double() @ y.double().T
+
+dx, dy = lesson.matmul_backward(dz, x, y, dz)
+ignores_strides = dz @ y.reshape(16, 48)  # the memory of y, taken for its transpose
+
+for name, value in (("with strides", dx), ("without", ignores_strides)):
+    passes = torch.allclose(value.double(), expected, atol=1e-2, rtol=0)
+    error = float((value - expected).norm() / expected.norm())
+    print(f"{name:12}: relative error {error:7.1e}, torch.allclose with atol=1e-2: {passes}")
+
+# %% [markdown]
+# The second one is wrong from end to end, and the test passes. Its tolerance is larger than every gradient. Compare relative
+# to the size of the values, and use inputs of the size that people have.
+#
+# ## A fusion that doesn't pay
+#
+# With a ReLU behind the product, the upstream gradient has to be *gated* before it is multiplied. Doing that inside the
+# loads saves a trip over memory. It is slower all the same:
+
+# %%
+notebook.ladder("matmul_grouped")
+
+# %% [markdown]
+# A block that has to be changed goes through registers on its way to the tensor cores, and it is changed again by every
+# program that loads it. Predict, change, measure, and be ready to put it back.
+#
+# ## Exercises
+#
+# **1.** Write `block_of_program(pid, rows, columns, GROUP_M)` in Python: the row and column of a program's block. The last
+# group may have fewer rows.
+#
+# <details class="success" markdown="1"><summary>Answer</summary>
+#
+# ```python
+# def block_of_program(pid, rows, columns, GROUP_M):
+#     first_row = pid // (GROUP_M * columns) * GROUP_M
+#     group_rows = min(rows - first_row, GROUP_M)
+#     in_group = pid % (GROUP_M * columns)
+#     return first_row + in_group % group_rows, in_group // group_rows
+# ```
+#
+# Dividing by `GROUP_M` instead of `group_rows` is the classic mistake: it names blocks below the last row.
+#
+# </details>
+#
+# **2.** Write `best_group(rows, columns, programs, blocks_k)`: the `GROUP_M` from 1 to `rows` with which the first programs
+# load the fewest blocks; the smallest one if several do.
+#
+# <details class="success" markdown="1"><summary>Answer</summary>
+#
+# ```python
+# def best_group(rows, columns, programs, blocks_k):
+#     def loads(GROUP_M):
+#         return l2_picture.count(lesson.program_order(rows, columns, GROUP_M), programs, blocks_k).total
+#
+#     return min(range(1, rows + 1), key=loads)
+# ```
+#
+# For nine programs in a 9 x 9 grid it is 3: a square has the shortest sides for its area.
+#
+# </details>
+#
+# **3.** Write `gradients(dz, x, y)` with two calls of `lesson.matmul_forward`, and no copy.
+#
+# <details class="success" markdown="1"><summary>Answer</summary>
+#
+# ```python
+# def gradients(dz, x, y):
+#     return lesson.matmul_forward(dz, y.T), lesson.matmul_forward(x.T, dz)
+# ```
+#
+# `y.T` and `x.T` are views: only their strides are exchanged. The kernel reads them in place.
+#
+# </details>
+#
+# Next: [autotuning](autotuning.py), which picks the tile sizes for you, and what can go wrong with it.

@@ -1,0 +1,240 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 2. Softmax: a row at a time
+#
+# You meet the first *reduction*: a row of numbers becomes one number, and every element of the result needs it. You see
+# why the largest score is subtracted first, what a masked lane must read, and where fusing several steps into one kernel
+# saves memory traffic.
+
+# %%
+# In the repository this does nothing. Elsewhere, in Colab for example, it installs the kernels.
+import importlib.util
+import subprocess
+import sys
+
+if importlib.util.find_spec("annotated_examples") is None:
+    packages = ["git+{{ repo_url }}", "matplotlib"]
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
+
+# %%
+from academy import device  # before triton: without a GPU it switches the interpreter on
+from academy.bench import notebook
+from annotated_examples.tutorials import softmax as lesson
+
+import math
+import torch
+import triton
+import triton.language as tl
+
+torch.manual_seed(0)
+print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
+
+# %% [markdown]
+# ## Numbers that are too large
+#
+# Softmax turns scores into probabilities. The textbook's formula divides each exponential by their sum. In float32 that
+# breaks early: `exp(89)` is infinite already.
+
+# %%
+scores = torch.tensor([[88.0, 89.0, 90.0]])
+exponentials = torch.exp(scores)
+print("exponentials:", exponentials.tolist())
+print("quotients:   ", (exponentials / exponentials.sum()).tolist())
+
+# %% [markdown]
+# A quotient doesn't change when numerator and denominator are divided by the same number. Divide by the exponential of the
+# largest score:
+#
+# [[eq: SM]]
+#
+# Now the largest exponential is 1. The sum is at least 1, so it can't overflow and can't vanish. The price is one more
+# reduction: the row's maximum has to be known first.
+
+# %%
+shifted = torch.exp(scores - scores.max())
+print((shifted / shifted.sum()).tolist())
+
+# %% [markdown]
+# ## A program for each row
+#
+# A kernel for short rows fits on a screen. Each program loads one row as a block. `tl.max` and `tl.sum` reduce a block to
+# one number; the threads of the program talk to each other for that, and the source doesn't show it.
+#
+# A block's length is a power of two, a row's length is anything. What should the surplus lanes read? The last argument
+# decides.
+
+
+# %%
+@triton.jit
+def row_softmax_kernel(x_ptr, y_ptr, N, stride, OTHER: tl.constexpr, BLOCK_N: tl.constexpr):
+    row = tl.program_id(0)
+    columns = tl.arange(0, BLOCK_N)
+    mask = columns < N
+    x = tl.load(x_ptr + row * stride + columns, mask=mask, other=OTHER)
+    exponentials = tl.exp(x - tl.max(x, axis=0))
+    y = exponentials / tl.sum(exponentials, axis=0)
+    tl.store(y_ptr + row * N + columns, y, mask=mask)
+
+
+def row_softmax(x, other):
+    M, N = x.shape
+    y = torch.empty_like(x)
+    row_softmax_kernel[(M,)](x, y, N, x.stride(0), OTHER=other, BLOCK_N=triton.next_power_of_2(N))
+    return y
+
+
+# %% [markdown]
+# ## Change it
+#
+# `row` is any row of scores, `other` what masked lanes read. Try `other = -math.inf`, then `0.0` again with a row of six
+# positive scores, then with eight scores of any sign. When does the mistake show?
+
+# %% tags=["parameters"]
+row = [-3.0, -1.0, -2.0, -4.0, -1.0, -3.0]
+other = 0.0
+
+# %%
+x = torch.tensor([row], device=device.DEVICE)
+y = row_softmax(x, other)
+print("probabilities:", [round(p, 3) for p in y[0].tolist()])
+print("their sum:    ", round(float(y.sum()), 3))
+
+# %% [markdown]
+# A row of six in a block of eight has two surplus lanes. If they read zero, each adds an exponential of its own to the sum,
+# and the probabilities no longer add up to 1. With minus infinity they add nothing, and they are never the maximum.
+#
+# A row of eight has no surplus lanes, so a test that only tries powers of two can't see this mistake. Every masked load that
+# feeds a reduction needs an `other` that is neutral: 0 for a sum, minus infinity for a maximum.
+#
+# ## One trip over memory
+#
+# Written with PyTorch's operations, softmax makes eight trips over the matrix: read for the maximum; read and write for the
+# difference; read and write for the exponential; read for the sum; read and write for the quotient. The kernel makes two.
+
+# %%
+shape, dtype = (8192, 4096), torch.bfloat16
+cost = lesson.cost(shape, dtype)["forward"]
+one_trip = math.prod(shape) * dtype.itemsize
+print(f"step by step: {8 * one_trip / 2**20:.0f} MiB")
+print(f"fused:        {(cost['bytes_read'] + cost['bytes_written']) / 2**20:.0f} MiB")
+
+# %% [markdown]
+# ## A row that doesn't fit
+#
+# A row of 128,256 scores, the vocabulary of a language model, is too long for the registers of one program. It has to come
+# in chunks, and the maximum isn't known before the last one. The *online* form keeps a maximum and a sum relative to it.
+# When a larger score turns up, the old sum is scaled down to the new maximum ([[tag: SM-online]]):
+
+# %%
+scores = torch.randn(20)
+largest, total = -math.inf, 0.0
+for chunk in scores.split(8):
+    new = max(largest, float(chunk.max()))
+    total = total * math.exp(largest - new) + float(torch.exp(chunk - new).sum())
+    largest = new
+    print(f"after this chunk: maximum {largest:.3f}, sum {total:.3f}")
+print(f"all at once:      maximum {scores.max():.3f}, sum {torch.exp(scores - scores.max()).sum():.3f}")
+
+# %% [markdown]
+# Flash attention rests on this line. [The lesson's kernels](../kernels/tutorials/softmax.md) have both forms, and pick one
+# by the length of the row.
+#
+# ## Backwards
+#
+# The gradient of a row needs one more reduction, the average of the upstream gradient under the row's probabilities:
+#
+# [[eq: SM-x]]
+#
+# Only the probabilities are needed, so `x` need not be kept. Here is the kernel's gradient beside that of PyTorch, in
+# float64.
+
+# %%
+x = torch.randn(5, 100, device=device.DEVICE, requires_grad=True)
+upstream = torch.randn(5, 100, device=device.DEVICE)
+(ours,) = torch.autograd.grad(lesson.softmax(x), x, upstream)
+exact = x.detach().double().requires_grad_()
+(expected,) = torch.autograd.grad(torch.softmax(exact, -1), exact, upstream.double())
+print(f"largest gradient {expected.abs().max():.3f}, largest error {(ours - expected).abs().max():.1e}")
+
+# %% [markdown]
+# A warning about tests. `softmax(x).sum()` is the number of rows, whatever `x` is. Its gradient is zero, so a kernel that
+# returns any small number passes such a test. Use a random upstream gradient, as above.
+#
+# ## How fast it is
+
+# %%
+notebook.speed(lesson, live=[(8192, 4096), (4096, 32000)])
+
+# %% [markdown]
+# ## Exercises
+#
+# **1.** Write `logsumexp(x)`: for each row of a matrix the logarithm of the sum of the exponentials, for scores up to 1000.
+#
+# <details class="success" markdown="1"><summary>Answer</summary>
+#
+# ```python
+# @triton.jit
+# def logsumexp_kernel(x_ptr, out_ptr, N, stride, BLOCK_N: tl.constexpr):
+#     row = tl.program_id(0)
+#     columns = tl.arange(0, BLOCK_N)
+#     x = tl.load(x_ptr + row * stride + columns, mask=columns < N, other=-float("inf"))
+#     largest = tl.max(x, axis=0)
+#     tl.store(out_ptr + row, largest + tl.log(tl.sum(tl.exp(x - largest), axis=0)))
+#
+#
+# def logsumexp(x):
+#     out = torch.empty(x.shape[0], device=x.device)
+#     logsumexp_kernel[(x.shape[0],)](x, out, x.shape[1], x.stride(0), BLOCK_N=triton.next_power_of_2(x.shape[1]))
+#     return out
+# ```
+#
+# What was divided out comes back as a term: the logarithm of a product is a sum.
+#
+# </details>
+#
+# **2.** Write `softmax_gradient(dy, y)` in PyTorch, from the formula above, without autograd. What does it give for
+# `dy = torch.ones_like(y)`, and why?
+#
+# <details class="success" markdown="1"><summary>Answer</summary>
+#
+# ```python
+# def softmax_gradient(dy, y):
+#     average = (dy * y).sum(dim=-1, keepdim=True)
+#     return y * (dy - average)
+# ```
+#
+# Zero, up to rounding. The average of ones is 1, and the difference vanishes. That is the gradient of `softmax(x).sum()`.
+#
+# </details>
+#
+# **3.** Two programs have each seen one half of a row and know the maximum and the sum of their half. Write
+# `merge(max_a, sum_a, max_b, sum_b)`, which returns both for the whole row. One half may be empty: maximum minus infinity,
+# sum 0.
+#
+# <details class="success" markdown="1"><summary>Answer</summary>
+#
+# ```python
+# def merge(max_a, sum_a, max_b, sum_b):
+#     largest = max(max_a, max_b)
+#     if largest == -math.inf:  # both empty: minus infinity minus itself would be NaN
+#         return largest, 0.0
+#     return largest, sum_a * math.exp(max_a - largest) + sum_b * math.exp(max_b - largest)
+# ```
+#
+# The loop above is this merge with one chunk after the other. The order doesn't matter, so the halves can be worked on at
+# the same time.
+#
+# </details>
+#
+# Next: [tiles and pointers](tiles_and_pointers.py), where blocks get a second dimension.

@@ -1,0 +1,265 @@
+"""The chapters under docs/learn: each runs from top to bottom, and the folded answers of its exercises are right.
+
+A chapter is a Python file in the percent format, so it is run here as it is; nothing of Jupyter is needed, and on a GPU
+the same file runs compiled. tests/site/test_learn.py looks at the pages that are made from them.
+"""
+
+import contextlib
+import importlib.util
+import io
+import math
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+from academy import device
+from academy.bench import notebook
+
+ROOT = Path(__file__).resolve().parents[2]
+CHAPTERS = ["first_kernel", "softmax", "tiles_and_pointers", "l2_reuse", "autotuning"]
+CELL = re.compile(r"^# %%", re.M)
+ANSWER = re.compile(
+    r"^# \*\*(\d)\.\*\*.*?^# <details class=\"success\" markdown=\"1\">.*?^# ```python\n(.*?)^# ```$", re.M | re.S
+)
+
+
+def source(chapter):
+    return (ROOT / f"docs/learn/{chapter}.py").read_text("utf-8")
+
+
+@cache
+def run(chapter):
+    """The chapter's names after all of its cells, and what it printed."""
+    spec = importlib.util.spec_from_file_location(f"chapter_{chapter}", ROOT / f"docs/learn/{chapter}.py")
+    module = importlib.util.module_from_spec(spec)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        spec.loader.exec_module(module)
+    return vars(module), printed.getvalue()
+
+
+def answers(chapter):
+    """Exercise number -> the code of its answer."""
+    code = {int(n): re.sub(r"^# ?", "", text, flags=re.M) for n, text in ANSWER.findall(source(chapter))}
+    return code
+
+
+def answered(chapter, number, folder):
+    """The names that a reader has who runs the answer at the end of the chapter."""
+    path = folder / f"{chapter}_{number}.py"  # a file: Triton reads a kernel's source from it
+    path.write_text(answers(chapter)[number], "utf-8")
+    names = dict(run(chapter)[0])
+    exec(compile(path.read_text("utf-8"), str(path), "exec"), names)
+    return names
+
+
+def test_every_chapter_is_tested():
+    assert {path.stem for path in (ROOT / "docs/learn").glob("*.py")} == set(CHAPTERS)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_chapter_has_its_parts(chapter):
+    text = source(chapter)
+    cells = CELL.split(text)
+    code = [cell for cell in cells if not cell.startswith(" [markdown]")]
+    assert 'find_spec("annotated_examples")' in code[1] and "{{ repo_url }}" in code[1], "the first cell installs"
+    assert '# %% tags=["parameters"]' in text, "a cell for the reader to change"
+    assert re.search(r"^notebook\.(speed|ladder)\(", text, re.M), "a measured gain"
+    assert sorted(answers(chapter)) == [1, 2, 3]
+
+
+EXPECTED = {
+    "first_kernel": ["3 programs of 8 lanes for 23 elements", "written behind the end: 0", "[1.0, 1.0, 7.0, 7.0, 7.0"],
+    "softmax": ["[[0.0, nan, nan]]", "their sum:     0.331", "step by step: 512 MiB", "fused:        128 MiB"],
+    "tiles_and_pointers": ["kept in float16: 2048", "kept in float32: 2060", "every 2nd row: (16, 1)"],
+    "l2_reuse": ["GROUP_M =  1:   640 blocks of x,  4096 of y", "GROUP_M = 16:  2048 blocks of x,  1152 of y"],
+    "autotuning": ["first call:  5.0", "second call: 1.0", "12 trials so far", "right: True"],
+}
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_chapter_runs_and_shows_what_its_text_says(chapter):
+    printed = run(chapter)[1]
+    for text in EXPECTED[chapter]:
+        assert text in printed
+
+
+def on_device(*shape):
+    return torch.randn(*shape, device=device.DEVICE)
+
+
+def check_scale_and_add(names):
+    for n in (1, 128, 300):
+        x, y = on_device(n), on_device(n)
+        torch.testing.assert_close(names["scale_and_add"](-2.5, x, y), -2.5 * x + y)
+
+
+def check_reverse(names):
+    for n in (1, 128, 300):
+        x = on_device(n)
+        assert torch.equal(names["reverse"](x), x.flip(0))
+
+
+def check_add_three(names):
+    x, y, z = on_device(300), on_device(300), on_device(300)
+    torch.testing.assert_close(names["add_three"](x, y, z), x + y + z)
+    assert names["bytes_saved"](1000) == 8000
+
+
+def check_logsumexp(names):
+    x = 1000 * on_device(3, 13)
+    torch.testing.assert_close(names["logsumexp"](x), torch.logsumexp(x.double(), -1).float())
+    wide = on_device(3, 20)[:, :13]
+    torch.testing.assert_close(names["logsumexp"](wide), torch.logsumexp(wide, -1))
+
+
+def check_softmax_gradient(names):
+    x = on_device(4, 9).double().requires_grad_()
+    dy = on_device(4, 9).double()
+    y = torch.softmax(x, -1)
+    (expected,) = torch.autograd.grad(y, x, dy)
+    torch.testing.assert_close(names["softmax_gradient"](dy, y.detach()), expected)
+    assert names["softmax_gradient"](torch.ones_like(y), y).abs().max() < 1e-15
+
+
+def check_merge(names):
+    row = torch.randn(20).double()
+    halves = [
+        value for half in row.split(7) for value in (half.max().item(), torch.exp(half - half.max()).sum().item())
+    ]
+    largest, total = names["merge"](*halves[:4])
+    largest, total = names["merge"](*halves[4:], largest, total)
+    assert largest == row.max() and math.isclose(total, torch.exp(row - row.max()).sum().item())
+    assert names["merge"](-math.inf, 0.0, 3.0, 2.0) == (3.0, 2.0)
+    assert names["merge"](-math.inf, 0.0, -math.inf, 0.0) == (-math.inf, 0.0)
+
+
+def check_offset(names):
+    view = names["x"][::2].T
+    assert names["place"] == 33 == names["offset"](1, 2, view.stride()) == view[1, 2]
+    assert names["offset"](3, 5, (8, 1)) == 29
+
+
+def check_diagonal(names):
+    x = on_device(11, 20)
+    for square in (x[:, :11], x[:, 3:14].T, x[:, ::2][:10, :10]):
+        assert torch.equal(names["diagonal"](square), torch.diagonal(square))
+
+
+def check_smallest_square_tile(names):
+    assert names["smallest_square_tile"](206) == 512
+    assert names["smallest_square_tile"](64) == 128 and names["smallest_square_tile"](65) == 256
+
+
+def check_block_of_program(names):
+    for rows, columns, group in ((9, 9, 3), (7, 6, 4), (4, 3, 8), (5, 1, 1)):
+        order = [names["block_of_program"](pid, rows, columns, group) for pid in range(rows * columns)]
+        assert order == names["lesson"].program_order(rows, columns, group)
+
+
+def check_best_group(names):
+    assert names["best_group"](9, 9, 9, 9) == 3
+    assert names["best_group"](4, 1, 4, 5) == 1
+
+
+def check_gradients(names):
+    x, y, dz = on_device(20, 30), on_device(30, 17), on_device(20, 17)
+    dx, dy = names["gradients"](dz, x, y)
+    torch.testing.assert_close(dx, dz @ y.T, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(dy, x.T @ dz, rtol=1e-4, atol=1e-4)
+
+
+def check_safe_accumulate(names):
+    def tuned(kernel):
+        out = torch.full((100,), 7.0, device=device.DEVICE)
+        tuner = names["Autotuner"](kernel, names["BLOCKS"], lambda a: None, lambda a, c: 1.0)
+        tuner(x=torch.ones(100, device=device.DEVICE), out=out)
+        return out.unique().tolist()
+
+    assert tuned(names["safe_accumulate"]) == [1.0]
+    assert tuned(names["accumulate"]) == [12.0], "the mistake that the exercise is about"
+
+
+def check_pruned(names):
+    kept = names["pruned"](names["lesson"].POINTER_CONFIGURATIONS)
+    assert kept == names["lesson"].POINTER_CONFIGURATIONS
+    huge = names["triton"].Config(dict(BLOCK_M=256, BLOCK_N=256, BLOCK_K=64), num_stages=4)
+    assert names["shared_memory"](huge) == 4 * 512 * 64 * 2
+    assert names["pruned"]([huge, *kept]) == kept and names["fits"](huge, limit=1 << 20)
+
+
+def check_hard_swish(names):
+    a, b = names["a"].clone(), names["b"]
+    a[0, 0] = math.nan
+    c = torch.empty(100, 80, device=device.DEVICE)
+    strides = (*a.stride(), *b.stride(), *c.stride())
+    tiles = dict(BLOCK_M=32, BLOCK_N=32, BLOCK_K=32, GROUP_M=8)
+    names["lesson"].matmul_kernel[(12,)](
+        a, b, c, c, 100, 80, 60, *strides, ACTIVATION=names["hard_swish"], SAVE_Z=False, INPUT_PRECISION="ieee", **tiles
+    )
+    expected = torch.nn.functional.hardswish((a.double() @ b.double()).float())
+    assert c[0].isnan().all() and not c[1:].isnan().any()
+    torch.testing.assert_close(c[1:], expected[1:], rtol=1e-4, atol=1e-4)
+
+
+CHECKS = {
+    "first_kernel": [check_scale_and_add, check_reverse, check_add_three],
+    "softmax": [check_logsumexp, check_softmax_gradient, check_merge],
+    "tiles_and_pointers": [check_offset, check_diagonal, check_smallest_square_tile],
+    "l2_reuse": [check_block_of_program, check_best_group, check_gradients],
+    "autotuning": [check_safe_accumulate, check_pruned, check_hard_swish],
+}
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_an_answer_is_right(chapter, number, tmp_path):
+    CHECKS[chapter][number - 1](answered(chapter, number, tmp_path))
+
+
+def test_the_tolerance_hides_the_wrong_gradient_and_the_relative_error_shows_it():
+    lines = [line for line in run("l2_reuse")[1].split("\n") if "relative error" in line]
+    assert len(lines) == 2 and all(line.endswith("atol=1e-2: True") for line in lines)
+    right, wrong = (float(re.search(r"error +(\S+),", line)[1]) for line in lines)
+    assert right < 1e-6 and wrong > 0.5
+
+
+# The experiments that a chapter asks its reader to try
+
+
+def test_what_a_masked_lane_reads_shows_only_where_there_is_one():
+    names, _ = run("softmax")
+    sums = {
+        (len(row), other): float(names["row_softmax"](torch.tensor([row], device=device.DEVICE), other).sum())
+        for row in ([-3.0, -1.0, -2.0, -4.0, -1.0, -3.0], [-3.0, 1.0, -2.0, 4.0, -1.0, 3.0, 0.0, 2.0])
+        for other in (0.0, -math.inf)
+    }
+    assert abs(sums[6, 0.0] - 1) > 0.1
+    assert all(abs(sums[key] - 1) < 1e-5 for key in sums if key != (6, 0.0))
+
+
+def test_strides_read_what_the_chapter_says():
+    names, _ = run("tiles_and_pointers")
+    x, read_tile = names["x"], names["read_tile"]
+    assert torch.equal(read_tile(x, 4, 0), x[4:, :4].int())
+    assert torch.equal(read_tile(x, 4, 0, (1, 8)), x.T[4:, :4].int())
+    assert torch.equal(read_tile(x, 0, 0, (9, 0)), torch.diagonal(x)[:4, None].expand(4, 4).int())
+
+
+def test_no_result_is_said_and_interpreter_times_are_not_shown(monkeypatch, tmp_path):
+    monkeypatch.setattr(notebook, "ROOT", tmp_path)
+    monkeypatch.setattr(device, "INTERPRET", True)
+    for shown in (
+        notebook.speed(run("softmax")[0]["lesson"], live=[(8, 8)]),
+        notebook.ladder("x", {"a": lambda: None}),
+    ):
+        assert repr(shown).startswith("Nothing measured") and "ms" not in shown._repr_html_()
+
+
+def test_committed_results_are_drawn():
+    shown = notebook.speed(run("first_kernel")[0]["lesson"])
+    assert "<svg" in shown._repr_html_() and "<table" in shown._repr_html_() and "H200" in repr(shown)
+    assert "var(--bench-0, #" in shown._repr_html_(), "colours for a notebook outside the site"
