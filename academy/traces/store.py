@@ -166,7 +166,13 @@ def _run_worker(jobs: list[dict]) -> str:
     command = [sys.executable, "-m", "academy.traces.worker"]
     try:
         finished = subprocess.run(
-            command, input=json.dumps(jobs), capture_output=True, text=True, env=environment, timeout=_SECONDS
+            command,
+            input=json.dumps(jobs),
+            capture_output=True,
+            text=True,
+            env=environment,
+            cwd=ROOT,  # `-m` looks for academy there first
+            timeout=_SECONDS,
         )
     except subprocess.TimeoutExpired:
         return f"recording took longer than {_SECONDS} s"
