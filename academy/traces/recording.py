@@ -65,7 +65,8 @@ def _number(item, dtype: np.dtype):
         return "nan" if np.isnan(item) else "inf" if item > 0 else "-inf"
     if item == int(item) and abs(float(item)) < 1e15 and not (item == 0 and np.signbit(item)):
         return int(item)
-    return float(str(item))  # the shortest decimal that reads back as the same value in its dtype
+    # float32: the shortest decimal that reads back as the same value. float16: its value, to be shown as it is.
+    return float(str(item)) if dtype.itemsize > 2 else float(item)
 
 
 @dataclass(frozen=True)
