@@ -48,7 +48,7 @@ class Finish(Treeprocessor):
         store = self.md.htmlStash.store
         card = fact_card(self.extension, module)
         try:
-            kernel_page.assemble(root, module, store, card, plugs.recorded_run(module.path))
+            kernel_page.assemble(root, module, store, card, plugs.recorded_run(module.path), plugs.no_run())
         except kernel_page.UnclosedNote as error:
             line = next((n for row in module.rows[: error.row] for n in row.note.numbers[-1:]), 1)
             message = "this note swallows what follows (an HTML tag that is not closed, or a fence)"

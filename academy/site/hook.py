@@ -46,6 +46,8 @@ def on_files(files, config):
         for path in sorted(folder.rglob("*")):
             if path.suffix in PUBLISHED and not (folder.name == "katex" and path.suffix == ".js"):
                 _publish(files, config, path, f"{place}/{path.relative_to(folder).as_posix()}")
+    if plugs.no_run():
+        logging.getLogger("mkdocs.academy.site").info(plugs.no_run())
     for page in library.shown("kernel"):
         if (ROOT / page.source).is_file():
             _publish(files, config, ROOT / page.source, page.source)

@@ -69,8 +69,11 @@ class UnclosedNote(ValueError):
         self.row = row
 
 
-def assemble(root: Element, module: Module, store, card: Element, panel: str) -> None:
-    """Turn the flat elements between markers into the page. `store(html)` returns a placeholder for finished HTML."""
+def assemble(root: Element, module: Module, store, card: Element, panel: str, missing: str = "") -> None:
+    """Turn the flat elements between markers into the page. `store(html)` returns a placeholder for finished HTML.
+
+    panel: HTML for the Run side of the switch. missing: if there is none for a reason, that reason.
+    """
     groups, before, after = _groups(root, len(module.rows) + 2)
     top = Element("div", {"class": "k-top"})
     intro = SubElement(top, "div", {"class": "k-intro"})
@@ -86,7 +89,7 @@ def assemble(root: Element, module: Module, store, card: Element, panel: str) ->
     file.extend(rows)
     for child in list(root):
         root.remove(child)
-    root.extend([*before, top, _bar(module, bool(panel)), file, *after])
+    root.extend([*before, top, _bar(module, bool(panel), missing), file, *after])
 
 
 def _groups(root: Element, count: int) -> tuple[list[list[Element]], list[Element], list[Element]]:
@@ -176,14 +179,14 @@ def _bare_arguments(numbers: list[int], module: Module) -> set[int]:
     return found
 
 
-def _bar(module: Module, has_run: bool) -> Element:
+def _bar(module: Module, has_run: bool, missing: str) -> Element:
     bar = Element("div", {"class": "k-bar", "role": "toolbar", "aria-label": "This file"})
     if has_run:
         modes = SubElement(bar, "span", {"class": "k-modes", "role": "group", "aria-label": "View"})
         for mode, label in (("read", "Read"), ("run", "Run")):
             pressed = "true" if mode == "read" else "false"
             SubElement(modes, "button", {"type": "button", "data-k-mode": mode, "aria-pressed": pressed}).text = label
-    SubElement(bar, "span", {"class": "k-path"}).text = module.path
+    SubElement(bar, "span", {"class": "k-path"}).text = missing or module.path
     SubElement(bar, "button", {"type": "button", "data-k-notes": "", "aria-pressed": "false"}).text = "Hide notes"
     SubElement(bar, "button", {"type": "button", "data-k-copy": ""}).text = "Copy file"
     SubElement(bar, "a", {"href": f"/{module.path}", "download": "", "class": "k-download"}).text = "Download"

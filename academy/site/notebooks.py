@@ -82,7 +82,8 @@ def execute(notebook, path: str, allow_errors: bool) -> None:
     try:
         client.execute()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        raise PluginError(f"{path}: a cell failed\n{error}") from error
+        message = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # the traceback's colours
+        raise PluginError(f"{path}: a cell failed\n{message}") from error
 
 
 def as_markdown(notebook, figures: list[str]) -> str:

@@ -21,6 +21,11 @@ def recorded_run(path: str) -> str:
     return (panel(path) or "") if panel else ""
 
 
+def no_run() -> str:
+    """Why a page has no recorded run, for the reader; "" where runs can be recorded."""
+    return "" if find_spec("triton") else "Run is left out: it needs Triton, which is not installed here"
+
+
 def recorded_data(path: str) -> tuple[str, str]:
     """The data that this viewer loads, and its place under assets/traces: `academy.traces.viewer_script(path)`."""
     data = _find("academy.traces", "viewer_script")

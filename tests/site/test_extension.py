@@ -283,3 +283,10 @@ def test_a_strict_build_fails_on_a_bad_formula(project):
     (project / "docs/index.md").write_text("# Home\n\n$\\frac{1}{2}$\n")
     result = subprocess.run(command, cwd=project, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+
+
+def test_a_page_says_so_where_triton_is_missing(convert, monkeypatch):
+    monkeypatch.setattr("academy.site.plugs.find_spec", lambda name: None)
+    html, problems = convert(KERNEL_PAGE)
+    assert problems == []
+    assert "needs Triton, which is not installed here" in html and "data-k-mode" not in html
