@@ -83,6 +83,7 @@ def arguments(description: str, **options: dict) -> argparse.Namespace:
 
     `--device cpu` on a machine with a GPU starts the script again with `TRITON_INTERPRET=1`, because the choice is
     made while Triton is imported. `--device cuda` where kernels can't be compiled ends the script with status 2.
+    PyTorch's generator is seeded, so that two runs compare the same numbers.
     """
     title = next(line.lstrip("# ") for line in description.splitlines() if line.strip())
     parser = argparse.ArgumentParser(description=title)
@@ -95,5 +96,6 @@ def arguments(description: str, **options: dict) -> argparse.Namespace:
     if parsed.device is not None and (parsed.device == "cpu") != INTERPRET:
         environment = {**os.environ, "TRITON_INTERPRET": "1" if parsed.device == "cpu" else "0"}
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+    torch.manual_seed(0)
     print(describe())
     return parsed
