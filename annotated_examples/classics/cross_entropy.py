@@ -338,7 +338,7 @@ def tiles(vocab, itemsize):
     for limit, block_bytes, num_warps in ((4096, 1024, 1), (16384, 2048, 4), (49152, 8192, 8), (131072, 16384, 16)):
         if row_bytes <= limit:
             return block_bytes // itemsize, num_warps
-    return 32768 // itemsize, 32
+    return 65536 // itemsize, 32
 
 
 def row_strides(x):
