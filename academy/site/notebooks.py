@@ -68,13 +68,14 @@ def on_page_content(html, page, config, files):
 
 def execute(notebook, path: str, allow_errors: bool) -> None:
     """Run all cells in a fresh kernel, from the repository's root."""
-    from jupyter_client import AsyncKernelManager
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+    from traitlets.config import Config
 
     client = NotebookClient(
         notebook,
-        km=AsyncKernelManager(kernel_name="python3", transport="ipc"),  # no port for others on the machine to listen at
+        config=Config(KernelManager={"transport": "ipc"}),  # no port for others on the machine to listen at
+        kernel_name="python3",
         timeout=TIMEOUT,
         allow_errors=allow_errors,
         resources={"metadata": {"path": str(ROOT)}},
