@@ -95,8 +95,19 @@ def as_markdown(notebook, figures: list[str]) -> str:
             parts.append(cell.source)
         elif cell.source.strip():
             parts.append(_fence(cell.source, "python"))
-            parts += [part for output in cell.get("outputs", ()) if (part := _output(output, figures))]
+            parts += [part for output in _joined(cell.get("outputs", ())) if (part := _output(output, figures))]
     return "\n\n".join(parts) + "\n"
+
+
+def _joined(outputs):
+    """The outputs, with text that was printed in several pieces joined."""
+    found = []
+    for output in outputs:
+        if found and output.output_type == found[-1].output_type == "stream" and output.name == found[-1].name:
+            found[-1].text += output.text
+        else:
+            found.append(output)
+    return found
 
 
 def _output(output, figures: list[str]) -> str:

@@ -1,5 +1,6 @@
 """The site is built once for all tests of this folder, as a reader builds it: strictly, in a process of its own."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -14,12 +15,19 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory) -> Path:
-    """The folder of the built site."""
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    result = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    """The folder of the built site, chapters executed. The first worker that needs it builds it for all."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder, done = shared / "built-site", shared / "built-site.done"
+    with open(shared / "built-site.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+            environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "EXECUTE_NOTEBOOKS": "true"}
+            result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+            assert result.returncode == 0, result.stderr
+            done.touch()
     return folder
 
 

@@ -1,0 +1,93 @@
+"""The chapters as pages: executed, set like every other page, light, and there as notebooks that run elsewhere."""
+
+import gzip
+import html
+import json
+import re
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+
+import pytest
+from mkdocs.config import load_config
+from mkdocs.exceptions import PluginError
+
+from academy.site import notebooks
+
+ROOT = Path(__file__).resolve().parents[2]
+CHAPTERS = sorted(path.stem for path in (ROOT / "docs/learn").glob("*.py"))
+#: The most that a chapter may weigh, with all that its page loads, in bytes as they are sent.
+LIMIT = 250_000
+
+
+def text(site, chapter):
+    return (site / f"learn/{chapter}/index.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_chapter_was_executed_and_set_like_any_page(site, chapter):
+    page = text(site, chapter)
+    words = html.unescape(re.sub(r"<[^>]+>", "", page))
+    assert "Triton's interpreter" in words or "GPU" in words
+    assert len(re.findall(r'class="[^"]*\bnb-output\b', page)) + page.count('class="nb-figure"') >= 5
+    assert "Not executed" not in words and "Traceback" not in words
+    assert "[[" not in re.sub(r"<pre.*?</pre>|<code.*?</code>|<script.*?</script>", "", page, flags=re.S)
+    assert page.count('<details class="success"') == 3 and len(re.findall(r"<details(?![^>]*\bopen)", page)) >= 3
+    assert "data-figure=" not in page, "a drawing that did not find its place"
+    assert "{{" not in words and "jp-Notebook" not in page and "mathjax" not in page.lower()
+    assert f"/edit/main/docs/learn/{chapter}.py" in page
+
+
+def test_the_picture_of_l2_reuse_is_on_its_page(site):
+    page = text(site, "l2_reuse")
+    assert "9 + 81 = 90 blocks loaded" in page and "27 + 27 = 54 blocks loaded" in page
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_chapter_asks_no_other_host_and_is_light(site, browser, address, chapter):
+    browser.call("Network.setCacheDisabled", cacheDisabled=True)
+    browser.requests.clear()
+    browser.open(urljoin(address, f"learn/{chapter}/"))
+    requests = {url.partition("#")[0] for url in browser.requests if not url.startswith("data:")}
+    browser.call("Network.setCacheDisabled", cacheDisabled=False)
+    assert all(url.startswith(address) for url in requests), requests
+    files = [site / urlsplit(url).path.lstrip("/") for url in requests]
+    sizes = {path: len(gzip.compress(read(path))) for path in files}
+    assert sum(sizes.values()) < LIMIT, sorted(sizes.items(), key=lambda item: -item[1])[:5]
+
+
+def read(path):
+    return (path / "index.html" if path.is_dir() else path).read_bytes()
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_the_notebook_file_runs_elsewhere(site, chapter):
+    config = load_config(str(ROOT / "mkdocs.yml"))
+    notebook = json.loads((site / f"learn/{chapter}.ipynb").read_text("utf-8"))
+    cells = ["".join(cell["source"]) for cell in notebook["cells"]]
+    assert f"git+{config.repo_url}" in "\n".join(cells)
+    for cell in cells:
+        assert "[[" not in cell.replace("[[i", "") and "{{" not in cell
+    for link in re.findall(r"\]\(([^)\s]+)\)", "\n".join(cells)):
+        page = link.removeprefix(config.site_url)
+        assert link.startswith(config.site_url) and (site / page / "index.html").is_file(), link
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            compile("".join(cell["source"]), chapter, "exec")
+            assert cell["outputs"] == []
+
+
+def test_a_cell_that_fails_ends_the_build():
+    import jupytext
+
+    broken = jupytext.reads("# %%\nx = 0\n\n# %%\n1 / x\n", fmt="py:percent")
+    with pytest.raises(PluginError, match=r"docs/learn/broken.py: a cell failed(.|\n)*ZeroDivisionError"):
+        notebooks.execute(broken, "docs/learn/broken.py", allow_errors=False)
+    assert load_config(str(ROOT / "mkdocs.yml")).plugins["mkdocs-jupyter"].config["allow_errors"] is False
+
+
+def test_cells_are_not_executed_unless_asked(monkeypatch):
+    options = {}
+    for value in (None, "true"):
+        monkeypatch.setenv("EXECUTE_NOTEBOOKS", value) if value else monkeypatch.delenv("EXECUTE_NOTEBOOKS", False)
+        options[value] = load_config(str(ROOT / "mkdocs.yml")).plugins["mkdocs-jupyter"].config["execute"]
+    assert options == {None: False, "true": True}
