@@ -25,6 +25,8 @@ from triton.language.extra import libdevice
 from triton.language.extra.cuda import libdevice as cuda_libdevice
 from triton.runtime import interpreter
 
+from academy import libdevice as libdevice_on_cpu
+
 #: Versions whose internals the repairs were checked against.
 CHECKED_VERSIONS = ("3.6.0", "3.7.1", "3.9.0")
 
@@ -328,74 +330,13 @@ def _repair_atomics() -> None:
 # ---- libdevice ------------------------------------------------------------------------------------------------------
 
 
-def _by_torch(name: str):
-    function = getattr(torch.special, name, None) or getattr(torch, name)
-    return lambda *args: function(*(torch.from_numpy(np.array(a)) for a in args)).numpy()
-
-
-#: libdevice's symbols without their `__nv_` and their type suffix -> a function of float64 arrays.
-_LIBDEVICE = {
-    **{name: getattr(np, name) for name in "exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan".split()},
-    **{
-        name: getattr(np, name)
-        for name in "sinh cosh tanh floor ceil trunc rint fmod isnan isinf signbit hypot".split()
-    },
-    **{name: getattr(np, "arc" + name[1:]) for name in "asin acos atan atan2 asinh acosh atanh".split()},
-    **{name: _by_torch(name) for name in "erf erfc erfinv erfcx lgamma".split()},
-    "exp10": lambda x: np.power(10.0, x),
-    "fabs": np.abs,
-    "copysign": np.copysign,
-    "fdim": lambda x, y: np.maximum(x - y, 0.0),
-    "finite": np.isfinite,
-    "isfinited": np.isfinite,
-    "fma": lambda x, y, z: x * y + z,
-    "fmax": np.fmax,
-    "fmin": np.fmin,
-    "nearbyint": np.rint,
-    "normcdf": _by_torch("ndtr"),
-    "normcdfinv": _by_torch("ndtri"),
-    "pow": np.power,
-    "powi": np.power,
-    "rcbrt": lambda x: 1.0 / np.cbrt(x),
-    "remainder": lambda x, y: x - y * np.rint(x / y),
-    "round": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x),  # halves go away from zero
-    "rsqrt": lambda x: 1.0 / np.sqrt(x),
-    "saturate": lambda x: np.clip(np.nan_to_num(x, nan=0.0), 0.0, 1.0),
-    "fdividef": np.divide,
-    "fast_fdividef": np.divide,
-    "fdiv_rn": np.divide,
-    "ddiv_rn": np.divide,
-    "frcp_rn": np.reciprocal,
-    "drcp_rn": np.reciprocal,
-    "fsqrt_rn": np.sqrt,
-    "dsqrt_rn": np.sqrt,
-    "frsqrt_rn": lambda x: 1.0 / np.sqrt(x),
-    "fadd_rn": np.add,
-    "dadd_rn": np.add,
-    "fsub_rn": np.subtract,
-    "dsub_rn": np.subtract,
-    "fmul_rn": np.multiply,
-    "dmul_rn": np.multiply,
-}
-
-
-def _libdevice_function(symbol: str):
-    """The function behind `__nv_tanhf`, `__nv_tanh`, `__nv_isnand`, `__nv_fast_expf`, or None."""
-    name = symbol.removeprefix("__nv_")
-    for candidate in (name, name.removesuffix("f"), name.removesuffix("d")):
-        for plain in (candidate, candidate.removeprefix("fast_")):
-            if plain in _LIBDEVICE:
-                return _LIBDEVICE[plain]
-    return None
-
-
 def _repair_libdevice() -> None:
     def create_extern_elementwise(self, library, path, symbol, operands, result_type, is_pure):
-        function = _libdevice_function(symbol)
+        function = libdevice_on_cpu.find(symbol)
         if function is None:
             raise NotImplementedError(
                 f"libdevice function {symbol} has no CPU version in academy.interpreter; "
-                f"it has: {', '.join(sorted(_LIBDEVICE))}"
+                f"it has: {', '.join(sorted(libdevice_on_cpu.FUNCTIONS))}"
             )
         _used.add("libdevice")
         values = function(*(operand.data.astype(np.float64) for operand in operands))

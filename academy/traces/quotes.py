@@ -3,53 +3,43 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from academy.problems import Problem
+from academy.traces import literals
+from academy.traces.comments import (
+    NUMBER,
+    Comment,
+    bare_numbers,
+    comments,
+    first_line,
+    jitted_functions,
+    statement_line,
+)
 from academy.traces.recording import Pointer, Recording, Step
 
 #: Fewest checked claims in a file of `annotated_examples/classics`.
 FLOOR = 8
 
 _SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
-_NUMBER = r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _SELECTOR = re.compile(
     r"\s*(?:(?P<kernel>[A-Za-z_]\w*)\s*(?:,\s*|(?=:)))?(?P<pairs>(?:\w+\s*=\s*(?:-?\d+|\([-\d\s,]*\))\s*,?\s*)*):(?P<body>.*)$",
     re.S,
 )
 _PAIR = re.compile(r"(\w+)\s*=\s*(-?\d+|\([-\d\s,]*\))")
 _CLAIM = re.compile(
-    rf"\s*(?P<left>[^=<>!]+?)\s*=\s*(?P<right>{_NUMBER}|[\[(].*[\])]|True|False|[-+]?inf|[-+]?nan)\s*$", re.S
+    rf"\s*(?P<left>[^=<>!]+?)\s*=\s*(?P<right>{NUMBER}|[\[(].*[\])]|True|False|[-+]?inf|[-+]?nan)\s*$", re.S
 )
 # `= 4`, `other=0.0`, `= [8`: an assignment of a number, not `2 * x`, `==` or `x <= 4`.
 _ASSIGNMENT = re.compile(
-    rf"(?<![=<>!+\-*/%&|^:])=(?!=)\s*(?:[\[(]\s*)?{_NUMBER}(?![\w.])(?!\s*(?:[-+*/@%<>=&|^~]|if\b))"
+    rf"(?<![=<>!+\-*/%&|^:])=(?!=)\s*(?:[\[(]\s*)?{NUMBER}(?![\w.])(?!\s*(?:[-+*/@%<>=&|^~]|if\b))"
 )
-_LIST = re.compile(rf"\[\s*{_NUMBER}(?:\s*,\s*(?:{_NUMBER}|\.\.\.|…))+\s*\]")
-_BARE_ASSIGNMENT = re.compile(rf"(?<![=<>!+\-*/%&|^:\w])(\w+)\s*=\s*({_NUMBER})(?![\w.%])")
-_PROGRAM_NUMBER = r"(?:\d+|\(\s*\d+(?:\s*,\s*\d+)+\s*\))"
-_PROGRAMS = re.compile(rf"\b[Pp]rograms?\s+{_PROGRAM_NUMBER}(?:\s*(?:,|and|or|to|,\s*and)\s*{_PROGRAM_NUMBER})*")
-_BARE_NUMBER = re.compile(r"(?<![\w.\-²³×·^/])\d+(?:\.\d+)?(?![\w\-²³%×·^/]|\.\d)")
 _BUILTINS = {"len": len, "min": min, "max": max, "sum": sum, "abs": abs, "any": any, "all": all}
-
-
-@dataclass
-class Comment:
-    """A run of whole-line comments, or one behind code. text: without `#`. places: (line, column) of each character."""
-
-    text: str
-    places: list[tuple[int, int]]
-    line: int
-    trailing: bool
 
 
 @dataclass(frozen=True)
@@ -89,7 +79,7 @@ def parse(text: str, shown: str = "") -> tuple[tuple[Claim, ...], tuple[Problem,
     functions = jitted_functions(text)
     claims, problems, pids = [], [], {}
     for comment in comments(text):
-        function = next((f for f in functions if _first_line(f) <= comment.line <= f.end_lineno), None)
+        function = next((f for f in functions if first_line(f) <= comment.line <= f.end_lineno), None)
         for match in _SPAN.finditer(comment.text):
             place = comment.places[match.start(1)]
             try:
@@ -99,7 +89,7 @@ def parse(text: str, shown: str = "") -> tuple[tuple[Claim, ...], tuple[Problem,
             else:
                 claims += [claim] if claim else []
         if function is not None:
-            problems += [_problem(shown, text, *place, message) for place, message in _bare(comment)]
+            problems += [_problem(shown, text, *place, message) for place, message in bare_numbers(comment)]
     return tuple(claims), tuple(problems)
 
 
@@ -127,13 +117,13 @@ def _claim(span, place, comment: Comment, function, functions, pids: dict[str, t
         kernel = function.name
     try:
         ast.parse(parts["left"].strip(), mode="eval")
-        _literal(parts["right"])
+        literals.parse(parts["right"])
     except (SyntaxError, ValueError) as error:
         raise ValueError(getattr(error, "msg", None) or str(error)) from None
     if "pid" in pairs:
         pid = pairs.pop("pid")
         pids[kernel] = (*(pid if isinstance(pid, tuple) else (pid,)), 0, 0)[:3]
-    anchor = _statement_line(function, comment.line) if comment.trailing and function else comment.line
+    anchor = statement_line(function, comment.line) if comment.trailing and function else comment.line
     if function is None or kernel != function.name:
         anchor = 0
     launch = pairs.pop("launch", 0)
@@ -150,7 +140,7 @@ def evaluate(claim: Claim, recording: Recording, text: str) -> str | None:
         got = computed(claim, recording, text)
     except LookupError as error:
         return error.args[0]
-    return None if same(got, claim.right) else f"the kernel computes {_text(got)}"
+    return None if literals.same(got, claim.right) else f"the kernel computes {_text(got)}"
 
 
 def computed(claim: Claim, recording: Recording, text: str):
@@ -284,148 +274,9 @@ def _plain(value):
     return value
 
 
-# ---- literals -------------------------------------------------------------------------------------------------------
-
-
-class _Number(NamedTuple):
-    value: Decimal
-    whole: bool  # written without a point or an exponent
-
-
-def _literal(source: str):
-    """Nested lists of `_Number`, bool, float (inf) and Ellipsis. Raises ValueError for anything else."""
-    tree = ast.parse(source.strip().replace("…", "..."), mode="eval").body
-    text = source.strip().replace("…", "...")
-
-    def convert(node):
-        if isinstance(node, (ast.List, ast.Tuple)):
-            return [convert(item) for item in node.elts]
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
-            inner = convert(node.operand)
-            if isinstance(inner, _Number):
-                return inner._replace(value=-inner.value) if isinstance(node.op, ast.USub) else inner
-            return -inner if isinstance(node.op, ast.USub) else inner
-        if isinstance(node, ast.Name) and node.id == "inf":
-            return float("inf")
-        if isinstance(node, ast.Name) and node.id == "nan":
-            raise ValueError("NaN can't be quoted: it also marks lanes that are undefined")
-        if isinstance(node, ast.Constant) and (node.value is Ellipsis or isinstance(node.value, bool)):
-            return node.value
-        if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-            digits = ast.get_source_segment(text, node).replace("_", "")
-            if Decimal(digits) == 0 and "e" in digits.lower():
-                raise ValueError("write 0 without an exponent")
-            return _Number(Decimal(digits), whole=digits.isdigit())
-        raise ValueError("the right side has to be a number or a list of numbers")
-
-    return convert(tree)
-
-
-def same(got, right: str) -> bool:
-    """Whether a computed value is what the right side of a claim says. Raises ValueError if that is no literal."""
-    return _same(got, _literal(right))
-
-
-def _same(got, want) -> bool:
-    """Whole numbers exactly; others rounded (half to even) to the digits that are quoted; `...` leaves out."""
-    if isinstance(want, list):
-        if isinstance(got, (tuple, list)):
-            items = list(got)
-        else:
-            got = np.asarray(got)
-            if got.ndim == 0:
-                return False
-            items = list(got)
-        if Ellipsis in want:
-            cut = want.index(Ellipsis)
-            head, tail = want[:cut], want[cut + 1 :]
-            if Ellipsis in tail or len(items) <= len(head) + len(tail):
-                return False
-            pairs = [*zip(items, head), *zip(items[len(items) - len(tail) :], tail)]
-        else:
-            if len(items) != len(want):
-                return False
-            pairs = zip(items, want)
-        return all(_same(item, wanted) for item, wanted in pairs)
-    if isinstance(got, (tuple, list, str)) or np.ndim(got) or got is None:
-        return False
-    if isinstance(want, bool):
-        return bool(got) is want and got in (0, 1)
-    value = float(got)
-    if isinstance(want, float) or not np.isfinite(value):
-        return isinstance(want, float) and value == want
-    if want.whole:
-        return value == int(value) and int(got) == want.value
-    return Decimal(value).quantize(Decimal(1).scaleb(want.value.as_tuple().exponent)) == want.value
-
-
 def _text(value) -> str:
     text = np.array2string(value, separator=", ", threshold=64) if isinstance(value, np.ndarray) else str(value)
     return " ".join(text.split())
-
-
-# ---- comments -------------------------------------------------------------------------------------------------------
-
-
-def comments(text: str) -> list[Comment]:
-    """The comments of a file; neighbouring whole-line ones in one piece. Text inside ``` fences is blanked out."""
-    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
-    blank = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
-    code = {token.start[0] for token in tokens if token.type not in blank}
-    found, fenced = [], False
-    for token in tokens:
-        if token.type != tokenize.COMMENT:
-            continue
-        line, column = token.start
-        body = token.string.lstrip("#")
-        indent = len(token.string) - len(body)
-        trailing = line in code
-        joined = found and not trailing and not found[-1].trailing and found[-1].places[-1][0] == line - 1
-        if not joined:
-            fenced = False
-            found.append(Comment("", [], line, trailing))
-        if body.strip().startswith("```"):
-            fenced, body = not fenced, ""
-        body = " " * len(body) if fenced else body
-        found[-1].text += " " + body
-        found[-1].places += [(line, column + 1), *((line, column + indent + 1 + i) for i in range(len(body)))]
-    return found
-
-
-@lru_cache(maxsize=64)
-def jitted_functions(text: str) -> list[ast.FunctionDef]:
-    """Functions decorated with `triton.jit`, among other decorators or not."""
-    return [
-        node
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in node.decorator_list)
-    ]
-
-
-def _first_line(function: ast.FunctionDef) -> int:
-    return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
-
-
-def _statement_line(function: ast.FunctionDef, line: int) -> int:
-    starts = [n.lineno for n in ast.walk(function) if isinstance(n, ast.stmt) and n.lineno <= line <= n.end_lineno]
-    return max(starts, default=line)
-
-
-def _bare(comment: Comment) -> list[tuple[tuple[int, int], str]]:
-    """Numbers about a program outside backticks, where nothing can check them."""
-    quiet = lambda match: " " * len(match[0])  # noqa: E731
-    text = re.sub(r"`[^`]*`|\$[^$]*\$|\[\[[^\]]*\]\]|\]\([^)]*\)|<[^>]*>", quiet, comment.text)
-    found = []
-    for pattern, what in ((_LIST, "a list of numbers"), (_BARE_ASSIGNMENT, "a value")):
-        found += [(m.start(), f"{what} outside backticks can't be checked: {m[0]}") for m in pattern.finditer(text)]
-    for sentence in re.finditer(r"(?:[^.!?]|[.!?](?=\S))+", text):
-        if _PROGRAMS.search(sentence[0]):
-            rest = _PROGRAMS.sub(quiet, sentence[0])
-            for match in _BARE_NUMBER.finditer(rest):
-                message = f"a number about a program outside backticks can't be checked: {match[0]}"
-                found.append((sentence.start() + match.start(), message))
-                break
-    return [(comment.places[position], message) for position, message in found]
 
 
 def _problem(shown: str, text: str, line: int, col: int, message: str) -> Problem:

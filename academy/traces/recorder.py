@@ -25,11 +25,11 @@ from triton.runtime import interpreter as triton_interpreter
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from academy import interpreter
+from academy.traces.instrument import HOOK, Instrument, assigned
 from academy.traces.memory import Argument, FreshMemory, Memory, OutOfBounds, unwritten
 
 #: Programs of one launch whose values are kept. Accesses of the others are still checked and counted.
 MAX_PROGRAMS = 256
-_HOOK = "__academy_trace__"
 _BUILDER_METHODS = (
     "create_masked_load create_masked_store create_atomic_rmw create_atomic_cas set_grid_idx set_grid_dim".split()
 )
@@ -136,7 +136,7 @@ class Recorder:
             function.rewritten_fn.update(rewritten)
             self._calls.clear()
             for namespace in self._hooked:
-                namespace.pop(_HOOK, None)
+                namespace.pop(HOOK, None)
 
     # ---- launches and programs
 
@@ -210,17 +210,17 @@ class Recorder:
                 definition = module.body[0]
                 for node in ast.walk(definition):
                     if isinstance(node, ast.stmt):
-                        self._targets[path, node.lineno] = _assigned(node)
-                _Instrument(definition.name, path).function(definition)
+                        self._targets[path, node.lineno] = assigned(node)
+                Instrument(definition.name, path).function(definition)
                 ast.fix_missing_locations(module)
-                rewriter.fn.__globals__[_HOOK] = self._hook
+                rewriter.fn.__globals__[HOOK] = self._hook
                 self._hooked.append(rewriter.fn.__globals__)
             return module
 
         return transform
 
     def _hook(self, event: str, function: str, file: str, line: int, variables: dict, value=None):
-        """Called by the instrumented kernel; see `_Instrument` for the events."""
+        """Called by the instrumented kernel; see `Instrument` for the events."""
         if event == "enter":
             frame = {"function": function, "file": file, "loops": [], "previous": {}}
             self._frames.append(frame)
@@ -407,57 +407,3 @@ def _undefined_lanes(pointers) -> np.ndarray:
     if np_dtype == np.bool_:
         return np.zeros(shape, dtype=bool)
     return np.full(shape, np.frombuffer(b"\xa5" * np_dtype.itemsize, dtype=np_dtype)[0])
-
-
-def _assigned(statement: ast.stmt) -> set[str]:
-    targets = list(getattr(statement, "targets", []))
-    targets += [statement.target] if hasattr(statement, "target") else []
-    return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
-
-
-class _Instrument:
-    """Puts a call of the hook around every statement of one function.
-
-    Events: `enter` with the arguments; `begin` and `end` of a statement; `loop`, then `iteration` for each round (the
-    loop variable is set), then `endloop`; `return` with the value, which the hook hands on.
-    """
-
-    def __init__(self, function: str, file: str):
-        self.name, self.file = function, file
-
-    def function(self, definition: ast.FunctionDef) -> None:
-        body = [self._event("enter", definition.lineno), *self._body(definition.body)]
-        if not isinstance(definition.body[-1], ast.Return):
-            body.append(ast.Expr(self._call("return", definition.body[-1].lineno)))
-        definition.body = body
-
-    def _call(self, event: str, line: int, *extra: ast.expr) -> ast.Call:
-        constants = [ast.Constant(value) for value in (event, self.name, self.file, line)]
-        variables = ast.Call(ast.Name("locals", ast.Load()), [], [])
-        return ast.Call(ast.Name(_HOOK, ast.Load()), [*constants, variables, *extra], [])
-
-    def _event(self, event: str, line: int) -> ast.stmt:
-        return ast.Expr(self._call(event, line))
-
-    def _body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        return [new for statement in statements for new in self._statement(statement)]
-
-    def _statement(self, node: ast.stmt) -> list[ast.stmt]:
-        line = node.lineno
-        if isinstance(node, (ast.For, ast.While)):
-            node.body = [self._event("iteration", line), *self._body(node.body)]
-            node.orelse = self._body(node.orelse)
-            return [self._event("loop", line), node, self._event("endloop", line)]
-        if isinstance(node, (ast.If, ast.With)):
-            node.body = self._body(node.body)
-            if isinstance(node, ast.If):
-                node.orelse = self._body(node.orelse)
-            return [self._event("begin", line), node]
-        if isinstance(node, ast.Return):
-            node.value = self._call("return", line, node.value or ast.Constant(None))
-            return [self._event("begin", line), node]
-        if isinstance(node, (ast.Break, ast.Continue, ast.FunctionDef)):
-            return [node]
-        if isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
-            return [node]
-        return [self._event("begin", line), node, self._event("end", line)]

@@ -23,8 +23,8 @@ from academy.traces.recording import Recording
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "traces"
 #: What a recording depends on besides the kernel file.
-_MACHINERY = ["device.py", "checks.py", "interpreter.py"]
-_MACHINERY += [f"traces/{name}.py" for name in ("memory", "recorder", "recording", "proof", "worker")]
+_MACHINERY = ["device.py", "checks.py", "interpreter.py", "libdevice.py"]
+_MACHINERY += [f"traces/{name}.py" for name in ("instrument", "memory", "recorder", "recording", "proof", "worker")]
 _SECONDS = 600
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from academy.traces import quotes, store
+from academy.traces import literals, quotes, store
 
 KERNEL = """
 # {module}
@@ -161,12 +161,12 @@ def test_every_changed_digit_is_noticed(path, recordings):
     tried = 0
     for claim in claims:
         got = quotes.computed(claim, recordings[path], text)
-        assert quotes.same(got, claim.right)
+        assert literals.same(got, claim.right)
         for place in re.finditer(r"\d", claim.right):
             for digit in "0123456789".replace(place[0], ""):
                 changed = claim.right[: place.start()] + digit + claim.right[place.end() :]
                 try:
-                    assert not quotes.same(got, changed), f"{claim.span}: {changed} passes too"
+                    assert not literals.same(got, changed), f"{claim.span}: {changed} passes too"
                 except (SyntaxError, ValueError):
                     pass  # `[07]` is no number at all: an error of its own
                 tried += 1

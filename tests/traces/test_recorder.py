@@ -277,7 +277,7 @@ def test_nothing_is_left_behind(kernel_file):
     worker.record(path, [path])
     assert {name: getattr(recorder.triton_interpreter.InterpreterBuilder, name) for name in before} == before
     module = worker.sys.modules[path.stem]
-    assert recorder._HOOK not in vars(module)
+    assert recorder.HOOK not in vars(module)
     x, y = torch.ones(4), torch.empty(4)
     module.copy_kernel[(1,)](x, y, 4, BLOCK=4)
     assert y.tolist() == [7.0] * 4
