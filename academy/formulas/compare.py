@@ -14,7 +14,7 @@ from types import ModuleType, SimpleNamespace
 import torch
 
 from academy import accuracy
-from academy.formulas.fences import Fences
+from academy.formulas.fences import Fences, walled
 from academy.formulas.front_matter import Spec
 from academy.formulas.kernels import Comparison, Target, called
 from academy.formulas.values import DTYPE
@@ -54,28 +54,34 @@ class Mismatch:
 
 
 def run(
-    comparison: Comparison, module: ModuleType, first_only: bool = False, memo: dict | None = None
+    comparison: Comparison,
+    module: ModuleType,
+    first_only: bool = False,
+    memo: dict | None = None,
+    walls: bool = False,
 ) -> list[Mismatch]:
     """Compare on every case.
 
     Args:
         module: handed in, so that a mutated copy can be judged too.
         first_only: stop after the first case that shows something.
+        walls: put contiguous inputs in front of memory that can't be read: a read behind the end kills the process.
         memo: keeps what PyTorch and the printed formulas give, for runs of other copies of the same module.
     """
     found: list[Mismatch] = []
     for seed, case in enumerate(CASES):
         if case.dtype not in comparison.dtypes:
             continue
-        found += _Run(comparison, module, case, seed, {} if memo is None else memo).mismatches()
+        found += _Run(comparison, module, case, seed, {} if memo is None else memo, walls).mismatches()
         if found and first_only:
             break
     return found
 
 
 class _Run:
-    def __init__(self, comparison: Comparison, module: ModuleType, case: Case, seed: int, memo: dict):
+    def __init__(self, comparison: Comparison, module: ModuleType, case: Case, seed: int, memo: dict, walls: bool):
         self.comparison, self.module, self.case, self.memo = comparison, module, case, memo
+        self.walls = walls and _device().type == "cpu"
         self.front = comparison.page.front
         self.generator = torch.Generator().manual_seed(1000 + seed)
         self.keys = {self.front.names[key]: key for key in (*self.front.given, *self.front.classes)}
@@ -121,7 +127,8 @@ class _Run:
         values = values.to(getattr(torch, self.case.dtype))
         if name in self.upstreams:
             return values[:1].expand(values.shape) if self.case.upstream == "expanded" else values
-        return _LAYOUTS[self.case.layout](values)
+        layout = "walled" if self.walls and self.case.layout != "strided" else self.case.layout
+        return _LAYOUTS[layout](values)
 
     def names(self, inputs: dict) -> dict:
         scope = {name: value for name, value in vars(self.module).items() if not name.startswith("__")}
@@ -312,4 +319,4 @@ def _fenced(values: torch.Tensor) -> torch.Tensor:
     return memory[64 : 64 + values.numel()].view(values.shape)
 
 
-_LAYOUTS = {"contiguous": lambda values: values, "strided": _strided, "fenced": _fenced}
+_LAYOUTS = {"contiguous": lambda values: values, "strided": _strided, "fenced": _fenced, "walled": walled}

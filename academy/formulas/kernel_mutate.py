@@ -29,7 +29,7 @@ from academy.formulas.project import Project, import_source
 from academy.problems import Problem
 
 #: Mutants of one file that are run: a fixed sample, spread over functions and kinds of change.
-SAMPLE = 30
+SAMPLE = 40
 #: Seconds after which a mutant hangs, which counts as caught.
 PATIENCE = 30
 
@@ -45,7 +45,9 @@ def score_module(
     name, shown = project.module_name(path), str(project.shown(path))
     entries = [entry for entry in entries if entry.module == name]
     source = path.read_text("utf-8")
-    mutants = kernel_mutants.sample(kernel_mutants.of_source(source), SAMPLE if count is None else count)
+    exempt = {entry["function"] for entry in _listed(project, path, "exempt")}
+    mutants = [mutant for mutant in kernel_mutants.of_source(source) if mutant.function not in exempt]
+    mutants = kernel_mutants.sample(mutants, SAMPLE if count is None else count)
     score = Score(shown, len(mutants))
     if not mutants:
         return score, []
@@ -80,7 +82,8 @@ def score_module(
 
 
 def _listed(project: Project, path: Path, what: str) -> list[dict[str, str]]:
-    """Entries about a file: kernel (a mutant that is no mistake) or gpu (a function that only a GPU can run)."""
+    """Entries about a file: kernel (a mutant that is no mistake), gpu (a function that only a GPU can run), exempt (one
+    that computes no formula)."""
     file = project.root / LIST
     entries = tomllib.loads(file.read_text("utf-8")).get(what, []) if file.exists() else []
     return [entry for entry in entries if entry["file"] == project.shown(path).as_posix()]
@@ -144,21 +147,21 @@ def _executed_lines(path: Path, action) -> set[int]:
 
 
 # ---------------------------------------------------------------- one mutant
-def _compare(entries: list[Comparison], module, memo: dict) -> str | None:
+def _compare(entries: list[Comparison], module, memo: dict, walls: bool = False) -> str | None:
     for entry in entries:
-        found = compare.run(entry, module, first_only=True, memo=memo)
+        found = compare.run(entry, module, first_only=True, memo=memo, walls=walls)
         if found:
             return found[0].message
     return None
 
 
-def try_mutant(mutant: KernelMutant, source: str, entries: list[Comparison], memo: dict) -> str:
-    """ "survived", or how it was caught: value (another result) or error."""
+def try_mutant(mutant: KernelMutant, source: str, entries: list[Comparison], memo: dict, walls: bool = False) -> str:
+    """ "survived", or how it was caught: value (another result) or error. With `walls` it may kill the process."""
     changed = mutant.apply(source)
     name = "mutant_" + hashlib.sha256(changed.encode()).hexdigest()[:16]
     try:
         module = import_source(changed, name)
-        found = _compare(entries, module, memo)
+        found = _compare(entries, module, memo, walls)
     except Exception:
         return "error"
     if found is None:
@@ -195,7 +198,7 @@ def _child(sender, mutant, source, entries, memo) -> None:
     # What a broken kernel prints on its way down is of no interest.
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1), os.dup2(quiet, 2)
-    sender.send(try_mutant(mutant, source, entries, memo))
+    sender.send(try_mutant(mutant, source, entries, memo, walls=True))
     os._exit(0)
 
 
