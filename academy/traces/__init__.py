@@ -30,6 +30,10 @@ Outside jitted functions a claim names its kernel: `layernorm_kernel, pid=2: row
 Text elsewhere (a guide, a derivation) doesn't copy such a number but draws it from the recording:
 `[[run: classics/layernorm: layernorm_forward_kernel, pid=0: mean[0]]]`.
 
+A link leads into the run of a page: `#pid=13&line=79&k=1`, with `launch=1` for another launch than the first one that
+runs that line, `pid=1,0` in a grid of two dimensions, and `whole=9` for the whole launch after nine programs. Every
+claim in a note is such a link by itself, and moves along with its line.
+
 These are errors: a claim that doesn't hold; a span with `= number` that can't be evaluated, anywhere in the file's
 comments (quote a keyword argument without its value); a list of numbers, `name = number`, or a sentence with "program
 7" and another number, outside backticks inside a jitted function; fewer than 8 claims in a file of `classics`.
