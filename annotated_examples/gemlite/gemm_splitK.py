@@ -1,0 +1,697 @@
+r"""
+# Split-K: enough programs for a thin matrix product
+
+With one row of activations, an `N = 8192` product has 64 tiles of output, and an H200 has 132 multiprocessors, each
+of which wants several programs to hide the time that memory takes to answer. So the sum over K is cut as well:
+several programs work on each tile, every one on its own part of the sum,
+
+[[eq: QM-split]]
+
+and the parts are added. The file holds the split-K product, a matrix-vector product for `M = 1`, a kernel that only
+dequantizes, for large `M`, and the function that chooses among them.
+
+**What it costs.** The words are read once, as always. On top come the parts: `4 * M * N` bytes for each of them,
+written and read once more. So it pays while `M` is small, and the words are most of what has to move.
+
+**Contract.** As [gemm](gemm.md), except that `a` has to be finite: the zero point is taken off the sum, not off each
+weight, and an infinity in a row of `a` makes that row of the result NaN. Parts that are added by atomic operations
+arrive in no fixed order, so the last bits of two equal calls to `gemm_splitK` may differ. `low_bit_matmul` adds them
+in a fixed order.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import sys
+    from pathlib import Path
+
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from academy import checks, device
+
+import torch
+import triton
+import triton.language as tl
+
+from annotated_examples.gemlite.gemm import (
+    bench_inputs,
+    check_arguments,
+    check_options,
+    cost,
+    dequantize_block,
+    gemm,
+    gemm_reference,
+    group_stride,
+    pack,
+    quantize,
+    tile_linear,
+    tile_swizzled,
+    unpack,
+)
+
+
+# ## Planes instead of rows
+#
+# Expanding a tile of words along K makes every word load several times. There is another way. Number `j` of **all**
+# words of a tile forms a *plane*, a matrix as large as the tile of words. A sum may be taken in any order, so the
+# product is summed plane by plane, [[tag: QM-planes]]: plane `j` meets the columns `j`, `per_word + j`,
+# `2 * per_word + j` ... of A. Each word is loaded once, and no weight ever moves to another row.
+#
+# The tile of A is loaded as it lies in memory. Splitting it into even and odd columns, and those again, gives the
+# columns for one plane. The bits of `j` say which half to keep. What two planes have in common the compiler does only
+# once.
+@triton.jit
+def columns_of_plane(a, j: tl.constexpr, PER_WORD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr):
+    for bit in tl.static_range(5):
+        if PER_WORD > (1 << bit):
+            even, odd = tl.split(tl.reshape(a, (BLOCK_M, BLOCK_K >> (bit + 1), 2)))
+            if (j >> bit) % 2 == 0:
+                a = even
+            else:
+                a = odd
+    return a
+
+
+# ## An integer that is already a float
+#
+# Converting an integer to a float is slow: the unit that does it is a quarter as wide as the others. But a float16
+# with the exponent bits `0x6400` is 1024 plus its lowest mantissa bits. So `q | 0x6400`, read as float16, **is** 1024
+# + q, exactly, and one subtraction gives q. In bfloat16, `0x4300` makes 128 + q for q below 128. A 32-bit word has
+# room for two such numbers: one shift and one mask extract planes `j` and `j + per_word / 2` at the same time.
+@triton.jit
+def two_planes(words, j: tl.constexpr, W_NBITS: tl.constexpr, dtype: tl.constexpr):
+    both = (words >> (j * W_NBITS)) & (((1 << W_NBITS) - 1) * 0x00010001)
+    if dtype == tl.float16:
+        both = both | 0x64006400
+        low = both.to(tl.int16).to(tl.float16, bitcast=True) - 1024.0
+        high = (both >> 16).to(tl.int16).to(tl.float16, bitcast=True) - 1024.0
+    elif W_NBITS < 8:
+        both = both | 0x43004300
+        low = both.to(tl.int16).to(tl.bfloat16, bitcast=True).to(tl.float32) - 128.0
+        high = (both >> 16).to(tl.int16).to(tl.bfloat16, bitcast=True).to(tl.float32) - 128.0
+    else:
+        low = (both & 0xFFFF).to(tl.float32)
+        high = (both >> 16).to(tl.float32)
+    return low.to(dtype), high.to(dtype)
+
+
+# The same idea in float32, for the matrix-vector product. Put the byte that holds number `j` at bits 12 to 19 of a
+# mantissa. With the right exponent the float is a power of two plus q, exactly, and numbers of the same byte share
+# one shift.
+@triton.jit
+def number_in_mantissa(words, j: tl.constexpr, W_NBITS: tl.constexpr):
+    WITHIN: tl.constexpr = (j * W_NBITS) % 8
+    if j * W_NBITS < 8:
+        moved = words << 12
+    elif j * W_NBITS < 16:
+        moved = words << 4
+    elif j * W_NBITS < 24:
+        moved = words >> 4
+    else:
+        moved = words >> 12
+    bits = (moved & (((1 << W_NBITS) - 1) << (12 + WITHIN))) | ((127 + 11 - WITHIN) << 23)
+    return bits.to(tl.float32, bitcast=True)  # 2 ** (11 - WITHIN) + q
+
+
+# ## Scales and zeros, once a group
+#
+# A word lies inside one group, because a group is a multiple of the values in a word. So scales and zeros come one
+# row for each **word row**, or a single row if the whole tile lies inside a group.
+@triton.jit
+def load_word_metadata(
+    metadata_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_g, stride_n,
+    ONE_GROUP: tl.constexpr, EVICT: tl.constexpr,
+):  # fmt: skip
+    if ONE_GROUP:
+        group = tl.min(word_rows, axis=0) // group_words
+        metadata = tl.load(
+            metadata_ptr + group.to(tl.int64) * stride_g + offs_n[None, :] * stride_n,
+            mask=offs_n[None, :] < N, other=0.0, eviction_policy=EVICT,
+        )  # fmt: skip
+    else:
+        groups = (word_rows // group_words).to(tl.int64)
+        metadata = tl.load(
+            metadata_ptr + groups[:, None] * stride_g + offs_n[None, :] * stride_n,
+            mask=(word_rows[:, None] < K_WORDS) & (offs_n[None, :] < N), other=0.0, eviction_policy=EVICT,
+        )  # fmt: skip
+    return metadata.to(tl.float32)
+
+
+# Inside a group the scale is a common factor of the sum, and the zero point meets the plain sum of A,
+# [[tag: QM-regroup]]. So neither touches the single weight: they are applied to a finished sum, in float32, which is
+# exact for any zero point, an integer or not.
+@triton.jit
+def add_group(acc, sums, a_sums, scales, zeros, W_GROUP_MODE: tl.constexpr):
+    if W_GROUP_MODE == 1 or W_GROUP_MODE == 3:
+        sums = sums - zeros * a_sums
+    if W_GROUP_MODE >= 2:
+        sums = sums * scales
+    if W_GROUP_MODE == 4:
+        sums = sums + zeros * a_sums
+    return acc + sums
+
+
+# ## The split-K kernel
+#
+# The product is turned around: the weights are the left factor and the tile of the result is stored transposed.
+# Tensor cores take their left factor from registers, and that is where unpacked weights are. A tile of 16 rows of A
+# costs no more there than one.
+@triton.jit
+def gemm_splitK_kernel(
+    a_ptr, words_ptr, scales_ptr, zeros_ptr, c_ptr,
+    M, N, K, group_size, zero,
+    stride_am, stride_ak, stride_wk, stride_wn, stride_sg, stride_sn, stride_zg, stride_zn,
+    W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, ZERO_IS_NUMBER: tl.constexpr, ONE_GROUP: tl.constexpr,
+    SWIZZLED: tl.constexpr, A_LOAD_ORDER: tl.constexpr, EVICT: tl.constexpr, CONTIGUOUS: tl.constexpr,
+    ATOMIC: tl.constexpr, SPLIT_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_KW: tl.constexpr,
+    GROUP_M: tl.constexpr,
+):  # fmt: skip
+    PER_WORD: tl.constexpr = 32 // W_NBITS if W_NBITS < 16 else 1
+    BLOCK_K: tl.constexpr = BLOCK_KW * PER_WORD
+    # Inside `torch.compile` a Python float arrives as float64, and would make all of this float64.
+    zero = tl.cast(zero, tl.float32)
+
+    # **Step 1: my tile and my part of the sum.** In the example: `pid=(1, 1): pid_n = 1`, `pid_k = 1`.
+    pid = tl.program_id(0)
+    pid_k = tl.program_id(1)
+    if SWIZZLED:
+        pid_m, pid_n = tile_swizzled(pid, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+    else:
+        pid_m, pid_n = tile_linear(pid, M, N, BLOCK_M, BLOCK_N)
+    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    if CONTIGUOUS:
+        offs_n = tl.max_contiguous(tl.multiple_of(offs_n, BLOCK_N), BLOCK_N)
+    # K is cut between blocks, as evenly as whole blocks allow. Nothing has to divide anything: with three blocks and
+    # two parts the first program takes one block, `pid=(1, 0): first = 0`, `last = 1`, and the second takes two,
+    # `pid=(1, 1): first = 1`, `last = 3`. With more parts than blocks some programs add nothing.
+    K_WORDS = K // PER_WORD
+    group_words = group_size // PER_WORD
+    blocks = tl.cdiv(K_WORDS, BLOCK_KW)
+    first = pid_k * blocks // SPLIT_K
+    last = (pid_k + 1) * blocks // SPLIT_K
+
+    a_rows = a_ptr + offs_m[:, None].to(tl.int64) * stride_am
+    acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
+    for block in range(first, last):
+        # **Step 2: loads.** `pid=(1, 1), block=2: word_rows = [4, 5]`: the block ends after the last of the words,
+        # and the mask lets the second of its rows out.
+        word_rows = block * BLOCK_KW + tl.arange(0, BLOCK_KW)
+        offs_k = block * BLOCK_K + tl.arange(0, BLOCK_K)
+        a_ptrs = a_rows + offs_k[None, :] * stride_ak
+        a_mask = (offs_m[:, None] < M) & (offs_k[None, :] < K)
+        if A_LOAD_ORDER == 0:
+            a = tl.load(a_ptrs, mask=a_mask, other=0.0)
+        words_ptrs = words_ptr + word_rows[None, :].to(tl.int64) * stride_wk + offs_n[:, None] * stride_wn
+        words = tl.load(words_ptrs, mask=(word_rows[None, :] < K_WORDS) & (offs_n[:, None] < N), other=0)
+        if A_LOAD_ORDER == 1:
+            a = tl.load(a_ptrs, mask=a_mask, other=0.0)
+        scales = 1.0
+        zeros = zero
+        if W_GROUP_MODE >= 2:
+            scales = tl.trans(load_word_metadata(
+                scales_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_sg, stride_sn, ONE_GROUP, EVICT
+            ))  # fmt: skip
+        if (W_GROUP_MODE == 1 or W_GROUP_MODE >= 3) and not ZERO_IS_NUMBER:
+            zeros = tl.trans(load_word_metadata(
+                zeros_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_zg, stride_zn, ONE_GROUP, EVICT
+            ))  # fmt: skip
+        if A_LOAD_ORDER >= 2:
+            a = tl.load(a_ptrs, mask=a_mask, other=0.0)
+
+        # **Step 3: plane by plane.** If the block lies inside one group, what is multiplied are the integers
+        # themselves, and scale and zero come after. If not, each weight is dequantized with the metadata of its word.
+        sums = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
+        for j in tl.static_range((PER_WORD + 1) // 2):
+            if W_NBITS == 16:
+                low = words
+                high = words
+            else:
+                low, high = two_planes(words, j, W_NBITS, a_ptr.dtype.element_ty)
+            if not ONE_GROUP:
+                low = dequantize_block(low, scales, zeros, W_GROUP_MODE, a_ptr.dtype.element_ty)
+                high = dequantize_block(high, scales, zeros, W_GROUP_MODE, a_ptr.dtype.element_ty)
+            sums = tl.dot(low, tl.trans(columns_of_plane(a, j, PER_WORD, BLOCK_M, BLOCK_K)), sums)
+            if W_NBITS < 16:
+                a_high = columns_of_plane(a, j + PER_WORD // 2, PER_WORD, BLOCK_M, BLOCK_K)
+                sums = tl.dot(high, tl.trans(a_high), sums)
+
+        # **Step 4: the group's scale and zero.**
+        if ONE_GROUP:
+            a_sums = tl.sum(a.to(tl.float32), axis=1)[None, :]
+            acc = add_group(acc, sums, a_sums, scales, zeros, W_GROUP_MODE)
+        else:
+            acc += sums
+
+    # **Step 5: bring the parts together.** Either every program adds to the same C, which has to be zero before, and
+    # float32: rounding to sixteen bits after each part would lose bits with each. `sem` says whether other programs
+    # may see this addition before what the program wrote earlier. It wrote nothing, so relaxed is enough. Or every
+    # program stores its part in a C of its own, and `finish_kernel` adds them: nobody waits, and the order is fixed.
+    c_mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    c_offsets = offs_m[:, None].to(tl.int64) * N + offs_n[None, :]
+    if ATOMIC == "none":
+        tl.store(c_ptr + pid_k.to(tl.int64) * M * N + c_offsets, tl.trans(acc), mask=c_mask)
+    else:
+        tl.atomic_add(c_ptr + c_offsets, tl.trans(acc), mask=c_mask, sem=ATOMIC)
+
+
+# ## One row: a matrix-vector product
+#
+# A tensor core multiplies at least eight rows of A. With a single row, seven eighths of its work are for nothing, and
+# feeding it costs instructions. The ordinary float32 units do as well: one shift for the numbers of a byte, then a
+# mask and a multiplication with addition for each weight. Each number arrives with a power of two on top, and so does
+# the sum. What was too much is known, it depends on A only, and is taken off once for each row of words.
+@triton.jit
+def matvec_kernel(
+    a_ptr, words_ptr, scales_ptr, zeros_ptr, c_ptr,
+    N, K, group_size, zero,
+    stride_ak, stride_wk, stride_wn, stride_sg, stride_sn, stride_zg, stride_zn,
+    W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, ZERO_IS_NUMBER: tl.constexpr, ONE_GROUP: tl.constexpr,
+    EVICT: tl.constexpr, SPLIT_K: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_KW: tl.constexpr,
+):  # fmt: skip
+    PER_WORD: tl.constexpr = 32 // W_NBITS if W_NBITS < 16 else 1
+    PER_BYTE: tl.constexpr = 8 // W_NBITS if W_NBITS < 16 else 1
+    zero = tl.cast(zero, tl.float32)
+    offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    pid_k = tl.program_id(1)
+    K_WORDS = K // PER_WORD
+    group_words = group_size // PER_WORD
+    blocks = tl.cdiv(K_WORDS, BLOCK_KW)
+    acc = tl.zeros((BLOCK_KW, BLOCK_N), dtype=tl.float32)
+    for block in range(pid_k * blocks // SPLIT_K, (pid_k + 1) * blocks // SPLIT_K):
+        word_rows = block * BLOCK_KW + tl.arange(0, BLOCK_KW)
+        scales = 1.0
+        zeros = zero
+        if W_GROUP_MODE >= 2:
+            scales = load_word_metadata(
+                scales_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_sg, stride_sn, ONE_GROUP, EVICT
+            )  # fmt: skip
+        if (W_GROUP_MODE == 1 or W_GROUP_MODE >= 3) and not ZERO_IS_NUMBER:
+            zeros = load_word_metadata(
+                zeros_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_zg, stride_zn, ONE_GROUP, EVICT
+            )  # fmt: skip
+        # No word is read twice: `evict_first` lets it leave the cache before the activations and the metadata do.
+        words = tl.load(
+            words_ptr + word_rows[:, None].to(tl.int64) * stride_wk + offs_n[None, :] * stride_wn,
+            mask=(word_rows[:, None] < K_WORDS) & (offs_n[None, :] < N), other=0, eviction_policy="evict_first",
+        )  # fmt: skip
+        sums = tl.zeros((BLOCK_KW, BLOCK_N), dtype=tl.float32)
+        a_sums = tl.zeros((BLOCK_KW,), dtype=tl.float32)
+        too_much = tl.zeros((BLOCK_KW,), dtype=tl.float32)
+        # The numbers that sit at the same place within their bytes have the same power of two on top.
+        for place in tl.static_range(PER_BYTE):
+            same_place = tl.zeros((BLOCK_KW,), dtype=tl.float32)
+            for j in tl.static_range(place, PER_WORD, PER_BYTE):
+                a = tl.load(a_ptr + (word_rows * PER_WORD + j) * stride_ak, mask=word_rows < K_WORDS, other=0.0)
+                a = a.to(tl.float32)
+                same_place += a
+                if W_NBITS == 16:
+                    sums += a[:, None] * words.to(tl.float32)
+                else:
+                    sums += a[:, None] * number_in_mantissa(words, j, W_NBITS)
+            a_sums += same_place
+            if W_NBITS < 16:
+                too_much += same_place * (1 << (11 - place * W_NBITS))
+        acc = add_group(acc, sums - too_much[:, None], a_sums[:, None], scales, zeros, W_GROUP_MODE)
+    tl.store(c_ptr + pid_k * N + offs_n, tl.sum(acc, axis=0), mask=offs_n < N)
+
+
+# ## Add the parts, scale, round once
+@triton.jit
+def finish_kernel(
+    parts_ptr, scales_ptr, scales_a_ptr, c_ptr, N, elements, stride_sn,
+    CHANNEL_SCALE_MODE: tl.constexpr, PARTS: tl.constexpr, PARTS_BLOCK: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    parts = tl.arange(0, PARTS_BLOCK).to(tl.int64)
+    c = tl.sum(tl.load(
+        parts_ptr + parts[:, None] * elements + offsets[None, :],
+        mask=(parts[:, None] < PARTS) & (offsets[None, :] < elements), other=0.0,
+    ), axis=0)  # fmt: skip
+    # [[tag: QM-channel]]
+    if CHANNEL_SCALE_MODE == 1 or CHANNEL_SCALE_MODE == 3:
+        c *= tl.load(scales_ptr + (offsets % N) * stride_sn, mask=offsets < elements, other=0.0).to(tl.float32)
+    if CHANNEL_SCALE_MODE >= 2:
+        c *= tl.load(scales_a_ptr + offsets // N, mask=offsets < elements, other=0.0).to(tl.float32)
+    tl.store(c_ptr + offsets, c.to(c_ptr.dtype.element_ty), mask=offsets < elements)
+
+
+# ## Many rows: dequantize once
+#
+# With hundreds of rows a fused kernel unpacks every weight once for each tile of rows. It is cheaper to write the
+# weight out in sixteen bits and to call the library's matrix product. One word gives `per_word` rows of the weight.
+@triton.jit
+def dequantize_kernel(
+    words_ptr, scales_ptr, zeros_ptr, weight_ptr, N, K, group_size, zero,
+    stride_wk, stride_wn, stride_sg, stride_sn, stride_zg, stride_zn,
+    W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, ZERO_IS_NUMBER: tl.constexpr, ONE_GROUP: tl.constexpr,
+    EVICT: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_KW: tl.constexpr,
+):  # fmt: skip
+    PER_WORD: tl.constexpr = 32 // W_NBITS if W_NBITS < 16 else 1
+    zeros = tl.cast(zero, tl.float32)
+    offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    word_rows = tl.program_id(1) * BLOCK_KW + tl.arange(0, BLOCK_KW)
+    K_WORDS = K // PER_WORD
+    group_words = group_size // PER_WORD
+    scales = 1.0
+    if W_GROUP_MODE >= 2:
+        scales = load_word_metadata(
+            scales_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_sg, stride_sn, ONE_GROUP, EVICT
+        )  # fmt: skip
+    if (W_GROUP_MODE == 1 or W_GROUP_MODE >= 3) and not ZERO_IS_NUMBER:
+        zeros = load_word_metadata(
+            zeros_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_zg, stride_zn, ONE_GROUP, EVICT
+        )  # fmt: skip
+    inside = (word_rows[:, None] < K_WORDS) & (offs_n[None, :] < N)
+    words_ptrs = words_ptr + word_rows[:, None].to(tl.int64) * stride_wk + offs_n[None, :] * stride_wn
+    words = tl.load(words_ptrs, mask=inside, other=0)
+    for j in tl.static_range(PER_WORD):
+        q = (words >> (j * W_NBITS)) & ((1 << W_NBITS) - 1) if W_NBITS < 16 else words
+        weight = dequantize_block(q, scales, zeros, W_GROUP_MODE, weight_ptr.dtype.element_ty)
+        offs_k = word_rows.to(tl.int64) * PER_WORD + j
+        tl.store(weight_ptr + offs_k[:, None] * N + offs_n[None, :], weight, mask=inside)
+
+
+# ## Launchers
+def _metadata_arguments(a, scales, zeros, uses_scales):
+    """(scales pointer, its two strides, zeros pointer, its two strides): any tensor where a mode follows no pointer."""
+    scales = scales if uses_scales else a
+    zeros = a if zeros is None else zeros
+    return scales, (group_stride(scales), scales.stride(1)), zeros, (group_stride(zeros), zeros.stride(1))
+
+
+def _finish(parts, scales, scales_a, out_dtype, channel_scale_mode):
+    """Add (PARTS, M, N) float32, scale rows and columns, round to out_dtype."""
+    PARTS, M, N = parts.shape
+    if PARTS == 1 and channel_scale_mode == 0 and out_dtype == torch.float32:
+        return parts[0]
+    c = torch.empty(M, N, dtype=out_dtype, device=parts.device)
+    BLOCK = 256
+    finish_kernel[(triton.cdiv(M * N, BLOCK),)](
+        parts, scales if channel_scale_mode in (1, 3) else parts,
+        scales_a.contiguous() if channel_scale_mode >= 2 else parts, c,
+        N, M * N, scales.stride(1) if channel_scale_mode in (1, 3) else 0,
+        CHANNEL_SCALE_MODE=channel_scale_mode, PARTS=PARTS, PARTS_BLOCK=triton.next_power_of_2(PARTS), BLOCK=BLOCK,
+    )  # fmt: skip
+    return c
+
+
+# What is searched: how many parts, how wide a tile. While it searches, a configuration runs many times and adds to
+# the same C each time, so `reset_to_zero` zeroes C before every run. The launcher allocates it as zeros too: what
+# `torch.empty` returns holds what was there before, and an atomic addition would keep it.
+CONFIGS = [
+    triton.Config(dict(BLOCK_N=128, SPLIT_K=8), num_warps=4, num_stages=2),
+    triton.Config(dict(BLOCK_N=64, SPLIT_K=4), num_warps=4, num_stages=3),
+    triton.Config(dict(BLOCK_N=128, SPLIT_K=4), num_warps=8, num_stages=3),
+    triton.Config(dict(BLOCK_N=128, SPLIT_K=16), num_warps=4, num_stages=2),
+]
+gemm_splitK_tuned = device.autotune(CONFIGS, ["N", "K", "W_NBITS", "BLOCK_M", "ATOMIC"], reset_to_zero=["c_ptr"])(
+    gemm_splitK_kernel
+)
+
+
+def split_forward(
+    a, words, scales, zeros, zero, scales_a, W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype,
+    tile_order, A_load_order, meta_evict_policy, data_contiguous, split_k, atomic_mode,
+    BLOCK_M=None, BLOCK_N=None, BLOCK_KW=None, GROUP_M=8,
+):  # fmt: skip
+    """The split-K product of checked arguments. `atomic_mode="none"` stores the parts and adds them afterwards."""
+    (M, K), N = a.shape, words.shape[1]
+    per_word = 32 // W_nbits if W_nbits < 16 else 1
+    # Many planes of many rows would not fit into the registers.
+    BLOCK_M = BLOCK_M or (16 if M <= 16 else 32 if M <= 32 or per_word > 8 else 64)
+    BLOCK_KW = BLOCK_KW or (64 if W_nbits == 16 else 32 if W_nbits == 8 else 16)
+    scales_ptr, scales_strides, zeros_ptr, zeros_strides = _metadata_arguments(a, scales, zeros, W_group_mode >= 2)
+    arguments = (*a.stride(), *words.stride(), *scales_strides, *zeros_strides)
+    options = dict(
+        W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, ZERO_IS_NUMBER=zeros is None,
+        ONE_GROUP=(group_size // per_word) % BLOCK_KW == 0, SWIZZLED=tile_order == "swizzled",
+        A_LOAD_ORDER=A_load_order,
+        EVICT=meta_evict_policy, CONTIGUOUS=data_contiguous, ATOMIC=atomic_mode,
+        BLOCK_M=BLOCK_M, BLOCK_KW=BLOCK_KW, GROUP_M=GROUP_M,
+    )  # fmt: skip
+    if split_k is None and BLOCK_N is None and atomic_mode != "none":
+        c = torch.zeros(1, M, N, dtype=torch.float32, device=a.device)
+        grid = lambda meta: (triton.cdiv(M, BLOCK_M) * triton.cdiv(N, meta["BLOCK_N"]), meta["SPLIT_K"])  # noqa: E731
+        gemm_splitK_tuned[grid](a, words, scales_ptr, zeros_ptr, c, M, N, K, group_size, zero, *arguments, **options)
+    else:
+        BLOCK_N = BLOCK_N or 128
+        split_k = split_k or (8 if M <= 16 else 4)
+        wide = BLOCK_M * BLOCK_N > 32 * 128
+        shape = (split_k if atomic_mode == "none" else 1, M, N)
+        make = torch.empty if atomic_mode == "none" else torch.zeros
+        c = make(*shape, dtype=torch.float32, device=a.device)
+        grid = (triton.cdiv(M, BLOCK_M) * triton.cdiv(N, BLOCK_N), split_k)
+        gemm_splitK_kernel[grid](
+            a, words, scales_ptr, zeros_ptr, c, M, N, K, group_size, zero, *arguments, **options,
+            SPLIT_K=split_k, BLOCK_N=BLOCK_N, num_warps=8 if wide else 4, num_stages=3 if wide else 2,
+        )  # fmt: skip
+    return _finish(c, scales, scales_a, out_dtype, channel_scale_mode)
+
+
+def matvec_forward(
+    a, words, scales, zeros, zero, scales_a, W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype,
+    meta_evict_policy, split_k=None, BLOCK_N=64, BLOCK_KW=32, num_warps=2,
+):  # fmt: skip
+    """One row times the weight, of checked arguments."""
+    K, N = a.shape[1], words.shape[1]
+    per_word = 32 // W_nbits if W_nbits < 16 else 1
+    split_k = split_k or max(1, min(16, triton.cdiv(K // per_word, 2 * BLOCK_KW)))
+    scales_ptr, scales_strides, zeros_ptr, zeros_strides = _metadata_arguments(a, scales, zeros, W_group_mode >= 2)
+    parts = torch.empty(split_k, 1, N, dtype=torch.float32, device=a.device)
+    matvec_kernel[(triton.cdiv(N, BLOCK_N), split_k)](
+        a, words, scales_ptr, zeros_ptr, parts, N, K, group_size, zero,
+        a.stride(1), *words.stride(), *scales_strides, *zeros_strides,
+        W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, ZERO_IS_NUMBER=zeros is None,
+        ONE_GROUP=(group_size // per_word) % BLOCK_KW == 0, EVICT=meta_evict_policy,
+        SPLIT_K=split_k, BLOCK_N=BLOCK_N, BLOCK_KW=BLOCK_KW, num_warps=num_warps, num_stages=1,
+    )  # fmt: skip
+    return _finish(parts, scales, scales_a, out_dtype, channel_scale_mode)
+
+
+def dequantize_forward(words, scales, zeros, zero, K, W_nbits, group_size, W_group_mode, dtype, meta_evict_policy):
+    """The weight, (K, N) in `dtype`, of checked arguments."""
+    N = words.shape[1]
+    weight = torch.empty(K, N, dtype=dtype, device=words.device)
+    per_word = 32 // W_nbits if W_nbits < 16 else 1
+    BLOCK_N, BLOCK_KW = 256, 8
+    scales_ptr, scales_strides, zeros_ptr, zeros_strides = _metadata_arguments(words, scales, zeros, W_group_mode >= 2)
+    if weight.numel():
+        dequantize_kernel[(triton.cdiv(N, BLOCK_N), triton.cdiv(K // per_word, BLOCK_KW))](
+            words, scales_ptr, zeros_ptr, weight, N, K, group_size, zero,
+            *words.stride(), *scales_strides, *zeros_strides,
+            W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, ZERO_IS_NUMBER=zeros is None,
+            ONE_GROUP=(group_size // per_word) % BLOCK_KW == 0, EVICT=meta_evict_policy,
+            BLOCK_N=BLOCK_N, BLOCK_KW=BLOCK_KW,
+        )  # fmt: skip
+    return weight
+
+
+# ## Which kernel?
+#
+# One row: matrix-vector. A few rows: split-K, as the words are what has to move. Many rows: the weights are worth
+# writing out once. Writing and reading them costs five times the bytes of the words, whatever `M` is, and the product
+# itself grows with `M`. Rows or columns that are scaled in float32, or another `out_dtype`, are left to `gemm`: the
+# library would round first.
+def by_shape(
+    a, words, scales, zeros, zero, scales_a, W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype,
+    tile_order, A_load_order, meta_evict_policy, data_contiguous,
+):  # fmt: skip
+    M = a.shape[0]
+    modes = (W_nbits, group_size, W_group_mode, channel_scale_mode)
+    arguments = (a, words, scales, zeros, zero, scales_a, *modes, out_dtype)
+    if M == 1:
+        return matvec_forward(*arguments, meta_evict_policy)
+    if M <= 64:
+        orders = (tile_order, A_load_order, meta_evict_policy, data_contiguous)
+        return split_forward(*arguments, *orders, split_k=None, atomic_mode="none")
+    if channel_scale_mode == 0 and out_dtype == a.dtype:
+        weight = dequantize_forward(
+            words, scales, zeros, zero, a.shape[1], W_nbits, group_size, W_group_mode, a.dtype, meta_evict_policy
+        )
+        return torch.matmul(a, weight)
+    return gemm(
+        a, words, scales, zero if zeros is None else zeros, W_nbits=W_nbits, group_size=group_size,
+        W_group_mode=W_group_mode, channel_scale_mode=channel_scale_mode, scales_a=scales_a, out_dtype=out_dtype,
+        tile_order=tile_order, A_load_order=A_load_order, meta_evict_policy=meta_evict_policy,
+        data_contiguous=data_contiguous,
+    )  # fmt: skip
+
+
+# `torch.compile` need not look into any of this: inside a compiled model the whole choice is one custom operator.
+@torch.library.custom_op(f"{__name__.replace('.', '_')}::low_bit", mutates_args=())
+def low_bit_operator(
+    a: torch.Tensor, words: torch.Tensor, scales: torch.Tensor | None, zeros: torch.Tensor | None, zero: float,
+    scales_a: torch.Tensor | None, W_nbits: int, group_size: int, W_group_mode: int, channel_scale_mode: int,
+    out_dtype: torch.dtype, tile_order: str, A_load_order: int, meta_evict_policy: str, data_contiguous: bool,
+    split_k: int | None, atomic_mode: str,
+) -> torch.Tensor:  # fmt: skip
+    arguments = (
+        a, words, scales, zeros, zero, scales_a, W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype,
+        tile_order, A_load_order, meta_evict_policy, data_contiguous,
+    )  # fmt: skip
+    return by_shape(*arguments) if atomic_mode == "by shape" else split_forward(*arguments, split_k, atomic_mode)
+
+
+@low_bit_operator.register_fake
+def low_bit_fake(a, words, scales, zeros, zero, scales_a, W_nbits, group_size, mode, channel_mode, out_dtype, *options):
+    return a.new_empty(a.shape[0], words.shape[1], dtype=out_dtype)
+
+
+def _checked(
+    a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, scales_a, out_dtype,
+    tile_order, A_load_order, meta_evict_policy, data_contiguous,
+):  # fmt: skip
+    """Check everything; return the arguments as the launchers and the operator take them."""
+    zeros, zero = check_arguments(
+        a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, scales_a, out_dtype
+    )
+    check_options(tile_order, A_load_order, meta_evict_policy)
+    uses_scales = W_group_mode >= 2 or channel_scale_mode in (1, 3)
+    return (
+        a, words, scales if uses_scales else None, zeros, zero, scales_a if channel_scale_mode >= 2 else None,
+        W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype or a.dtype,
+        tile_order, A_load_order, meta_evict_policy, bool(data_contiguous),
+    )  # fmt: skip
+
+
+def gemm_splitK(
+    a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,
+    out_dtype=None, tile_order="swizzled", A_load_order=2, meta_evict_policy="evict_last", data_contiguous=True,
+    split_k=None, atomic_mode="relaxed", BLOCK_M=None, BLOCK_N=None, BLOCK_KW=None, GROUP_M=8,
+):  # fmt: skip
+    """`a @ dequantize(words)` with the sum over K split over `split_k` programs that add into C. Forward only.
+
+    Args:
+        a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, scales_a, out_dtype,
+            tile_order, A_load_order, meta_evict_policy, data_contiguous: as `gemm`; A_load_order 2 and 3 are the same here.
+        split_k: number of parts, at least 1; it need not divide anything. None: searched for, once a weight's shape.
+        atomic_mode: "relaxed" or "release", the memory order of the atomic additions.
+        BLOCK_M, BLOCK_N: tile sizes; BLOCK_KW: word rows in a block of K. Powers of two; None: chosen from the shape.
+
+    Returns:
+        (M, N) in out_dtype. The parts are added in float32, in no fixed order, and rounded once.
+
+    Raises:
+        TypeError, ValueError: naming the argument and the rule that it breaks, before anything is launched.
+
+    Source: split-K with atomic additions as in the GPTQ kernels of foundation-model-stack; float16 made of an integer's
+    bits as in Kim et al., 2022, "Who Says Elephants Can't Run: Bringing Large Scale MoE Models into Cloud Scale
+    Production".
+    """
+    arguments = _checked(
+        a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, scales_a, out_dtype,
+        tile_order, A_load_order, meta_evict_policy, data_contiguous,
+    )  # fmt: skip
+    checks.choice("atomic_mode", atomic_mode, ("relaxed", "release"))
+    if split_k is not None and (isinstance(split_k, bool) or not isinstance(split_k, int) or split_k < 1):
+        raise ValueError(f"split_k must be a whole number of parts, at least 1, or None, got {split_k!r}")
+    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_KW=BLOCK_KW)
+    if a.shape[0] == 0 or words.shape[1] == 0:
+        return torch.empty(a.shape[0], words.shape[1], dtype=out_dtype or a.dtype, device=a.device)
+    if torch.compiler.is_compiling():
+        return low_bit_operator(*arguments, split_k, atomic_mode)
+    return split_forward(*arguments, split_k, atomic_mode, BLOCK_M, BLOCK_N, BLOCK_KW, GROUP_M)
+
+
+def low_bit_matmul(
+    a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,
+    out_dtype=None, tile_order="swizzled", A_load_order=2, meta_evict_policy="evict_last", data_contiguous=True,
+):  # fmt: skip
+    """`a @ dequantize(words)` by whichever kernel suits the shape. Forward only, the same bits each time.
+
+    For more than 64 rows the dequantized weight, (K, N) in a's dtype, exists for the length of the call.
+
+    Args: as `gemm`. An option that the chosen kernel has no use for is checked and ignored.
+
+    Returns:
+        (M, N) in out_dtype.
+
+    Raises:
+        TypeError, ValueError: naming the argument and the rule that it breaks, before anything is launched.
+
+    Source: as `gemm` and `gemm_splitK`.
+    """
+    arguments = _checked(
+        a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, scales_a, out_dtype,
+        tile_order, A_load_order, meta_evict_policy, data_contiguous,
+    )  # fmt: skip
+    if a.shape[0] == 0 or words.shape[1] == 0:
+        return torch.empty(a.shape[0], words.shape[1], dtype=out_dtype or a.dtype, device=a.device)
+    if torch.compiler.is_compiling():
+        return low_bit_operator(*arguments, None, "by shape")
+    return by_shape(*arguments)
+
+
+# ## A run small enough to watch
+#
+# Five words to a column, in blocks of two: the third block is half empty. Two parts share the three blocks.
+def EXAMPLE():
+    torch.manual_seed(0)
+    a = torch.randn(2, 40, device=device.DEVICE).half()
+    words = pack(torch.randint(0, 16, (40, 8), device=device.DEVICE), 4)
+    scales, zeros = torch.rand(5, 8, device=device.DEVICE).half(), torch.randn(5, 8, device=device.DEVICE).half()
+    tiles = dict(split_k=2, BLOCK_M=2, BLOCK_N=4, BLOCK_KW=2, GROUP_M=2)
+    gemm_splitK(a, words, scales, zeros, W_nbits=4, group_size=8, **tiles)
+    return dict(shape=(2, 8, 40), dtype=torch.float16, W_nbits=4, group_size=8)
+
+
+# ## Benchmark
+#
+# The inputs and the cost are those of [gemm](gemm.md).
+def bench_reference(a, words, scales, zeros, w):
+    return gemm_reference(a, words, scales, zeros, W_nbits=4, group_size=128, dtype=torch.float64)
+
+
+def gemlite_peer(inputs):
+    """gemlite's own kernels with its widest search, on the same integers."""
+    from gemlite.core import DType, GemLiteLinear, set_autotune
+
+    set_autotune("max")
+    words, (K, N) = inputs["words"], inputs["w"].shape
+    q = unpack(words, 4).T.contiguous()
+    dtypes = dict(input_dtype=DType.FP16, output_dtype=DType.FP16)
+    layer = GemLiteLinear(4, group_size=128, in_features=K, out_features=N, **dtypes)
+    layer.pack(q, inputs["scales"].T.contiguous(), inputs["zeros"].T.contiguous(), bias=None)
+    return lambda a, words, scales, zeros, w: layer(a)
+
+
+BENCH = dict(
+    shapes=[(M, 8192, 8192) for M in (1, 16, 64, 512, 4096)],
+    dtypes=[torch.float16],
+    inputs=bench_inputs,
+    ours=lambda a, words, scales, zeros, w: low_bit_matmul(a, words, scales, zeros, W_nbits=4, group_size=128),
+    eager=lambda a, words, scales, zeros, w: a @ w,
+    eager_name="cuBLAS",
+    reference=bench_reference,
+    peers={"gemlite": gemlite_peer},
+    compile=False,
+    timing="graph",
+    host_shape=(1, 128, 128),
+)
+
+
+def main():
+    from academy import accuracy
+
+    device.arguments(__doc__)
+    report = accuracy.Report()
+    for M, N, K in [(1, 40, 256), (3, 24, 128), (20, 40, 192)]:
+        for W_nbits in (8, 4, 2, 1):
+            w = torch.randn(K, N, dtype=torch.float16, device=device.DEVICE)
+            a = torch.randn(M, K, dtype=torch.float16, device=device.DEVICE)
+            words, scales, zeros = quantize(w, W_nbits, 64)
+            options = dict(W_nbits=W_nbits, group_size=64)
+            pytorch = gemm_reference(a, words, scales, zeros, **options)
+            exact = gemm_reference(a, words, scales, zeros, dtype=torch.float64, **options)
+            for function in (gemm_splitK, low_bit_matmul):
+                c = function(a, words, scales, zeros, **options)
+                report.compare(function.__name__, f"{M} x {N} x {K}, {W_nbits} bits", c, pytorch, exact)
+    status = report.print()
+    if not device.INTERPRET:
+        from academy import bench
+
+        bench.print_speed(BENCH, cost)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

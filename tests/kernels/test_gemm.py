@@ -1,0 +1,438 @@
+"""gemlite/gemm: packing, quantization, every mode of the product, rules of the format, mutants."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from academy import accuracy, device
+from annotated_examples.gemlite import gemm as lesson
+from tests.kernels import harness
+from tests.kernels.harness import DEVICE, LAYOUTS, Mutant, randn
+
+FP16, BF16, FP32 = torch.float16, torch.bfloat16, torch.float32
+SMALL = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, GROUP_M=2)
+
+MUTANTS = [
+    Mutant("comparing before the kernel ran", "    gemm_kernel[grid](", "    (lambda *_, **__: None)("),
+    Mutant("zeros never used", "weight = (weight - zeros) * scales", "weight = weight * scales"),
+    Mutant("scales never used", "weight = (weight - zeros) * scales", "weight = weight - zeros"),
+    Mutant("mode 1 adds", "weight = weight - zeros\n", "weight = weight + zeros\n"),
+    Mutant("mode 4 as mode 3", "tl.fma(weight, scales, zeros)", "(weight - zeros) * scales"),
+    Mutant("mode 2 unscaled", "weight = weight * scales\n", "weight = weight\n"),
+    Mutant(
+        "-1 read as 15: sign copies kept",
+        "(words >> shifts[:, None]) & ((1 << W_NBITS) - 1)",
+        "words >> shifts[:, None]",
+    ),
+    Mutant(
+        "big end first",
+        "shifts = (offs_k % (32 // W_NBITS)) * W_NBITS",
+        "shifts = 32 - W_NBITS - (offs_k % (32 // W_NBITS)) * W_NBITS",
+    ),
+    Mutant("always four bits", "word_rows = offs_k // (32 // W_NBITS)", "word_rows = offs_k // 8"),
+    Mutant(
+        "group of the first row for all",
+        "groups = offs_k // group_size",
+        "groups = offs_k * 0 + tl.min(offs_k, axis=0) // group_size",
+    ),
+    Mutant("group index is the row in the group", "groups = offs_k // group_size", "groups = offs_k % group_size"),
+    Mutant(
+        "K not masked in A",
+        "(offs_m[:, None] < M) & (offs_k[None, :] < K), other=0.0)",
+        "offs_m[:, None] < M, other=0.0)",
+    ),
+    Mutant(
+        "N not masked in the store",
+        "mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))\n\n\n# ## The rules",
+        "mask=offs_m[:, None] < M)\n\n\n# ## The rules",
+    ),
+    Mutant(
+        "last K block dropped",
+        "for k0 in range(0, K, BLOCK_K)",
+        "for k0 in range(0, K // BLOCK_K * BLOCK_K, BLOCK_K)",
+    ),
+    Mutant("swizzle forgets the last group", "tl.minimum(num_pid_m - first_pid_m, GROUP_M)", "GROUP_M"),
+    Mutant(
+        "linear order transposed",
+        "return pid // num_pid_n, pid % num_pid_n",
+        "return pid % num_pid_n, pid // num_pid_n",
+    ),
+    Mutant("column scales forgotten", "acc = acc * columns[None, :]", "acc = acc"),
+    Mutant("row scales forgotten", "acc = acc * rows[:, None]", "acc = acc"),
+    Mutant(
+        "one zero for all columns of a group",
+        "group_stride(zeros_ptr), zeros_ptr.stride(1)",
+        "group_stride(zeros_ptr), 0",
+    ),
+    Mutant(
+        "per-column metadata walks on",
+        "return 0 if metadata.shape[0] == 1 else metadata.stride(0)",
+        "return metadata.stride(0)",
+    ),
+    Mutant("output in the inputs' dtype", "dtype=out_dtype or a.dtype, device", "dtype=a.dtype, device"),
+    Mutant(
+        "fp16 sum",
+        "acc = tl.dot(a, weight, acc)",
+        "acc = (acc + tl.dot(a, weight)).to(tl.float16).to(tl.float32)",
+    ),
+    Mutant(
+        "signed packing not refused",
+        "if q.numel() and not (0 <= q.min().item()",
+        "if False and not (0 <= q.min().item()",
+    ),
+]  # fmt: skip
+
+
+def problem(W_nbits, mode, M=5, N=21, K=64, group_size=32, dtype=FP16, metadata=None, channel=0, per_column=False):
+    """Hostile inputs: scales and zeros that are neither one nor whole, every integer of the format."""
+    per_word = 32 // W_nbits if W_nbits < 16 else 1
+    assert group_size % per_word == 0 and K % group_size == 0
+    if W_nbits == 16:
+        words = randn(K, N, dtype=dtype)
+    else:
+        words = lesson.pack(torch.randint(0, 2**W_nbits, (K, N), device=DEVICE), W_nbits)
+    metadata = metadata or dtype
+    groups = 1 if per_column else K // group_size
+    scales = ((torch.rand(groups if channel not in (1, 3) else 1, N, device=DEVICE) + 0.5) / 2**W_nbits).to(metadata)
+    zeros = ((torch.rand(groups, N, device=DEVICE) + 0.1) * min(2**W_nbits, 256) * 0.7).to(metadata)
+    if W_nbits == 16:
+        scales, zeros = (torch.rand_like(scales.float()) + 0.5).to(metadata), randn(groups, N, dtype=metadata)
+    scales_a = torch.rand(M, device=DEVICE) + 0.5 if channel >= 2 else None
+    modes = dict(W_group_mode=mode, channel_scale_mode=channel)
+    options = dict(W_nbits=W_nbits, group_size=group_size, scales_a=scales_a, **modes)
+    return (randn(M, K, dtype=dtype), words, scales, zeros), options
+
+
+def assert_right(function, arguments, options, **more):
+    """The 2x rule against the dequantized product in float64; inputs unchanged, nothing written outside."""
+    tensors = {f"argument{i}": v for i, v in enumerate(arguments) if isinstance(v, torch.Tensor)}
+    out_dtype = more.get("out_dtype") or arguments[0].dtype
+    with harness.unchanged(**tensors), harness.fenced_allocations():
+        actual = function(*arguments, **options, **more)
+    pytorch = lesson.gemm_reference(*arguments, **options).to(out_dtype)
+    exact = lesson.gemm_reference(*arguments, **options, dtype=torch.float64)
+    accuracy.check("C", actual, pytorch, exact)
+    assert actual.dtype == out_dtype and actual.is_contiguous()
+
+
+def assert_scaled_before_rounding(function):
+    """The product overflows float16, the scaled product does not."""
+    (a, words, scales, zeros), options = problem(8, 0, channel=3)
+    a, options["scales_a"] = a.abs() * 1000, options["scales_a"] * 1e-3
+    assert function(a, words, None, None, **options | dict(channel_scale_mode=0)).isinf().any()
+    exact = lesson.gemm_reference(a, words, scales, zeros, **options, dtype=torch.float64)
+    accuracy.check("C", function(a, words, scales, zeros, **options), exact.half(), exact)
+
+
+def check(module):
+    """Everything a mutant has to get past."""
+    torch.manual_seed(0)
+    run = lambda *a, **o: module.gemm(*a, **o, **SMALL)  # noqa: E731
+    assert_right(run, *problem(4, 3, M=35, N=35, K=48, group_size=24))
+    for W_nbits, mode in ((4, 1), (8, 2), (2, 3), (4, 4)):
+        assert_right(run, *problem(W_nbits, mode, N=17, K=96, group_size=16))
+    # One group over several blocks of K, a K that ends inside a block, the other order of tiles.
+    assert_right(run, *problem(4, 3, M=35, N=19), tile_order="linear")
+    assert_right(run, *problem(4, 3, K=40, group_size=8), out_dtype=FP32)
+    assert_right(run, *problem(4, 3, K=64, group_size=16, per_column=True))
+    assert_right(run, *problem(4, 1, channel=3))
+    # Sums beyond what float16 can hold, scaled down in float32.
+    assert_scaled_before_rounding(run)
+    try:
+        words = module.pack(torch.full((8, 1), -1, device=DEVICE), 4)
+    except ValueError:
+        return
+    raise AssertionError(f"-1 was packed as {module.unpack(words, 4)[0].item()}")
+
+
+def test_check_passes():
+    check(lesson)
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
+def test_mutant_is_caught(mutant, tmp_path):
+    harness.assert_caught(lesson, mutant, check, tmp_path)
+
+
+# ---------------------------------------------------------------- packing and quantizing
+
+
+@pytest.mark.parametrize("W_nbits", [8, 4, 2, 1])
+def test_pack_and_unpack(W_nbits):
+    for q in (
+        torch.randint(0, 2**W_nbits, (64, 5), device=DEVICE),
+        torch.full((32, 3), 2**W_nbits - 1, device=DEVICE),  # all bits set: int32 -1
+        torch.zeros(32, 1, device=DEVICE, dtype=torch.uint8),
+        torch.zeros(0, 4, device=DEVICE, dtype=torch.int16),
+    ):
+        words = lesson.pack(q, W_nbits)
+        assert words.dtype == torch.int32 and words.shape == (q.shape[0] * W_nbits // 32, q.shape[1])
+        assert torch.equal(lesson.unpack(words, W_nbits).long(), q.long())
+
+
+def test_little_end_first():
+    q = torch.arange(8, device=DEVICE).view(8, 1)
+    assert lesson.pack(q, 4).item() == 0x76543210
+    assert lesson.unpack(torch.full((1, 1), -1, dtype=torch.int32, device=DEVICE), 4).flatten().tolist() == [15] * 8
+
+
+def test_signed_integers_are_stored_with_an_offset():
+    """-1 must not come back as 15: signed values go in with 2**(bits - 1) added, and that is their zero."""
+    signed = torch.randint(-8, 8, (32, 6), device=DEVICE)
+    with pytest.raises(ValueError, match="add 8 to signed values and pass that as zeros"):
+        lesson.pack(signed, 4)
+    a = randn(3, 32, dtype=FP16)
+    c = lesson.gemm(a, lesson.pack(signed + 8, 4), None, 8, W_nbits=4, group_size=32, W_group_mode=1, out_dtype=FP32)
+    torch.testing.assert_close(c.double(), a.double() @ signed.double(), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(("W_nbits", "dtype"), list(itertools.product([8, 4, 2, 1], [FP32, FP16])), ids=str)
+def test_quantize_moves_nothing_by_more_than_a_step(W_nbits, dtype):
+    w = randn(64, 7, dtype=dtype)
+    words, scales, zeros = lesson.quantize(w, W_nbits, 32)
+    assert scales.dtype == zeros.dtype == dtype and scales.shape == zeros.shape == (2, 7)
+    assert torch.equal(zeros, zeros.round())
+    back = lesson.dequantize_reference(words, scales, zeros, W_nbits=W_nbits, group_size=32)
+    step = scales.double().repeat_interleave(32, 0)
+    assert ((back - w.double()).abs() <= 1.01 * step).all()  # half a step from rounding, half from the zero point
+    assert ((back - w.double()).abs() / step).mean() < 0.3
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0, -3.0, 1e-7])
+def test_quantize_constant_groups(value):
+    w = torch.full((32, 2), value, device=DEVICE)
+    words, scales, zeros = lesson.quantize(w, 4, 32)
+    assert scales.isfinite().all() and zeros.isfinite().all() and (scales > 0).all()
+    back = lesson.dequantize_reference(words, scales, zeros, W_nbits=4, group_size=32)
+    torch.testing.assert_close(back, w.double(), rtol=1e-6, atol=1e-12)
+
+
+def test_quantize_keeps_zero():
+    w = randn(32, 4)
+    w[5] = 0
+    back = lesson.dequantize_reference(*lesson.quantize(w, 4, 32), W_nbits=4, group_size=32)
+    assert (back[5] == 0).all()
+
+
+# ---------------------------------------------------------------- the product
+
+
+@pytest.mark.parametrize(("W_nbits", "mode"), list(itertools.product(lesson.W_NBITS, range(5))))
+def test_bits_and_group_modes(W_nbits, mode):
+    dtype = BF16 if (W_nbits + mode) % 2 else FP16
+    assert_right(lesson.gemm, *problem(W_nbits, mode, dtype=dtype))
+
+
+@pytest.mark.parametrize("channel", range(4))
+@pytest.mark.parametrize("out_dtype", [FP16, BF16, FP32], ids=harness.dtype_name)
+def test_channel_scales(channel, out_dtype):
+    assert_right(lesson.gemm, *problem(4, 1, channel=channel, M=3), out_dtype=out_dtype)
+
+
+def test_channel_scales_are_applied_before_rounding():
+    assert_scaled_before_rounding(lesson.gemm)
+
+
+@pytest.mark.parametrize("A_load_order", range(4))
+@pytest.mark.parametrize("tile_order", ["swizzled", "linear"])
+def test_orders(A_load_order, tile_order):
+    assert_right(
+        lambda *a, **o: lesson.gemm(*a, **o, **SMALL), *problem(4, 3, M=20, N=40),
+        A_load_order=A_load_order, tile_order=tile_order,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["", "evict_first", "evict_last"])
+@pytest.mark.parametrize("contiguous", [True, False])
+def test_hints(policy, contiguous):
+    assert_right(lesson.gemm, *problem(4, 3), meta_evict_policy=policy, data_contiguous=contiguous)
+
+
+@pytest.mark.parametrize("metadata", lesson.METADATA_DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("mode", [3, 4])
+def test_metadata_dtypes(metadata, mode):
+    assert_right(lesson.gemm, *problem(4, mode, metadata=metadata))
+
+
+@pytest.mark.parametrize("mode", [1, 3, 4])
+@pytest.mark.parametrize("zero", [8, 7.25])
+def test_zero_is_a_number(mode, zero):
+    (a, words, scales, _), options = problem(4, mode)
+    assert_right(lesson.gemm, (a, words, scales, zero), options)
+
+
+def test_unused_metadata_is_ignored():
+    (a, words, scales, zeros), options = problem(4, 0)
+    nan = torch.full((7, 7), float("nan"))
+    expected = lesson.gemm(a, words, None, None, **options)
+    assert torch.equal(lesson.gemm(a, words, nan, "nothing", **options), expected)
+    options["W_group_mode"] = 2
+    assert lesson.gemm(a, words, scales, nan, **options).isfinite().all()
+    options["W_group_mode"] = 1
+    assert lesson.gemm(a, words, nan, zeros, **options).isfinite().all()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_layouts(layout):
+    (a, words, scales, zeros), options = problem(4, 3, N=16)
+    assert_right(lesson.gemm, (layout(a), words, layout(scales), layout(zeros)), options)
+
+
+def test_strided_words():
+    (a, words, scales, zeros), options = problem(4, 3)
+    wide = torch.randint(-(2**31), 2**31, (words.shape[0], 3 * words.shape[1]), dtype=torch.int32, device=DEVICE)
+    wide[:, 1::3] = words
+    for view in (wide[:, 1::3], harness.transposed(words)):
+        assert_right(lesson.gemm, (a, view, scales, zeros), options, data_contiguous=False)
+        assert_right(lesson.gemm, (a, view, scales, zeros), options)
+
+
+@pytest.mark.parametrize(("M", "N", "K"), [(1, 1, 8), (1, 300, 8), (17, 5, 40), (33, 65, 136), (130, 3, 24)])
+def test_odd_shapes(M, N, K):
+    assert_right(lesson.gemm, *problem(4, 3, M=M, N=N, K=K, group_size=8))
+
+
+@pytest.mark.parametrize(("M", "N", "K"), [(0, 5, 32), (3, 0, 32), (3, 5, 0), (0, 0, 0)])
+def test_empty(M, N, K):
+    arguments, options = problem(4, 3, M=M, N=N, K=K)
+    c = lesson.gemm(*arguments, **options)
+    assert c.shape == (M, N) and (c == 0).all()
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e3])
+def test_large_and_small_values(scale):
+    (a, words, scales, zeros), options = problem(4, 3, metadata=FP32)
+    assert_right(lesson.gemm, ((a * scale).to(BF16), words, scales * scale, zeros), options)
+
+
+@st.composite
+def configurations(draw):
+    W_nbits = draw(st.sampled_from(lesson.W_NBITS))
+    per_word = 32 // W_nbits if W_nbits < 16 else 1
+    channel = draw(st.integers(0, 3))
+    mode = draw(st.integers(0, 1 if channel in (1, 3) else 4))
+    group_size = per_word * draw(st.sampled_from([1, 2, 3, 8]))
+    return dict(
+        W_nbits=W_nbits, mode=mode, channel=channel, group_size=group_size,
+        M=draw(st.integers(1, 20)), N=draw(st.integers(1, 40)), K=group_size * draw(st.integers(1, 4)),
+        dtype=draw(st.sampled_from([FP16, BF16])), metadata=draw(st.sampled_from([None, FP16, BF16, FP32])),
+        per_column=draw(st.booleans()),
+    ), draw(st.sampled_from([None, FP16, BF16, FP32]))  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(configurations())
+def test_random_configurations(configuration):
+    keywords, out_dtype = configuration
+    torch.manual_seed(keywords["M"] * 100 + keywords["N"])
+    assert_right(lesson.gemm, *problem(**keywords), out_dtype=out_dtype)
+
+
+def test_repeatable():
+    arguments, options = problem(4, 3, M=20, N=40)
+    assert torch.equal(lesson.gemm(*arguments, **options), lesson.gemm(*arguments, **options))
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="tiles of 2 x 4 run in the interpreter only")
+def test_example_runs():
+    assert lesson.EXAMPLE() == dict(shape=(4, 8, 24), dtype=FP16, W_nbits=4, group_size=8)
+
+
+# ---------------------------------------------------------------- errors
+
+
+def assert_rule(message, error=ValueError, function=None, W_nbits=4, group_size=32, mode=3, channel=0, **changes):
+    """The call with these changes raises an error that says so."""
+    arguments, options = problem(4, mode, channel=channel)
+    named = dict(zip(("a", "words", "scales", "zeros"), arguments))
+    options |= dict(W_nbits=W_nbits, group_size=group_size)
+    options |= {k: v for k, v in changes.items() if k not in named}
+    named |= {k: v for k, v in changes.items() if k in named}
+    with pytest.raises(error, match=message):
+        (function or lesson.gemm)(**named, **options)
+
+
+RULES = [
+    (r"scales must have shape \(2, 21\).*got \(32, 21\)", dict(scales=torch.ones(32, 21))),  # (group_size, N)
+    (r"zeros must have shape \(2, 21\).*got \(32, 21\)", dict(zeros=torch.ones(32, 21))),
+    ("group_size must be a multiple of the 8 values in a word and divide K = 64, got 12", dict(group_size=12)),
+    ("group_size must .* got 48", dict(group_size=48)),
+    ("group_size must .* got 0", dict(group_size=0)),
+    ("W_nbits must be one of 16, 8, 4, 2, 1, got 3", dict(W_nbits=3)),
+    ("W_group_mode must be one of", dict(W_group_mode=5)),
+    ("channel_scale_mode must be one of", dict(channel_scale_mode=4)),
+    ("out_dtype must be one of", dict(out_dtype=torch.float64)),
+    ("tile_order must be one of", dict(tile_order="random")),
+    ("A_load_order must be one of", dict(A_load_order=4)),
+    ("meta_evict_policy must be one of", dict(meta_evict_policy="keep")),
+    (r"words must have shape \(8, 21\)", dict(words=torch.zeros(16, 21, dtype=torch.int32))),
+    ("a must have a multiple of 8 columns", dict(a=torch.zeros(5, 60).half())),
+    ("W_group_mode must be 0 or 1 when channel_scale_mode=1", dict(channel_scale_mode=1)),
+    ("zeros must be finite", dict(zeros=float("nan"))),
+    ("a requires a gradient", dict(a=torch.zeros(5, 64).half().requires_grad_())),
+    ("scales requires a gradient", dict(scales=torch.zeros(2, 21).requires_grad_())),
+    ("zeros requires a gradient", dict(zeros=torch.zeros(2, 21).requires_grad_())),
+]
+TYPES = [
+    ("group_size must be an int", dict(group_size=32.0)),
+    ("a must be a torch.Tensor", dict(a=[1.0])),
+    ("words must be one of int32, got int64", dict(words=torch.zeros(8, 21, dtype=torch.int64))),
+    ("a must be one of float16, bfloat16, got float32", dict(a=torch.zeros(5, 64))),
+    ("scales must be a tensor in this mode, got None", dict(scales=None)),
+    ("zeros must be a number, got NoneType", dict(zeros=None)),
+    ("scales must be one of float16, bfloat16, float32, got int32", dict(scales=torch.ones(2, 21, dtype=torch.int32))),
+    ("scales_a must be a torch.Tensor, got NoneType", dict(W_group_mode=1, channel_scale_mode=2)),
+]
+
+
+def on_device(changes):
+    move = lambda v: v.detach().to(DEVICE).requires_grad_(v.requires_grad)  # noqa: E731
+    return {name: move(v) if isinstance(v, torch.Tensor) else v for name, v in changes.items()}
+
+
+@pytest.mark.parametrize(("message", "changes"), RULES, ids=[m for m, _ in RULES])
+def test_rules_of_the_format(message, changes):
+    assert_rule(message, **on_device(changes))
+
+
+@pytest.mark.parametrize(("message", "changes"), TYPES, ids=[m for m, _ in TYPES])
+def test_wrong_types(message, changes):
+    assert_rule(message, TypeError, **on_device(changes))
+
+
+def test_scales_a_shape():
+    assert_rule(r"scales_a must have shape \(5,\)", scales_a=torch.ones(4, device=DEVICE), channel_scale_mode=2)
+
+
+def test_no_grad_is_allowed():
+    arguments, options = problem(4, 3)
+    with torch.no_grad():
+        assert lesson.gemm(arguments[0].requires_grad_(), *arguments[1:], **options).isfinite().all()
+
+
+def test_bad_calls_of_the_helpers():
+    q = torch.zeros(8, 2, device=DEVICE, dtype=torch.int32)
+    for message, call in (
+        ("W_nbits must be one of 8, 4, 2, 1, got 16", lambda: lesson.pack(q, 16)),
+        ("q must have a multiple of 32 rows", lambda: lesson.pack(q, 1)),
+        (r"q must lie in \[0, 16\)", lambda: lesson.pack(q + 16, 4)),
+        ("q must have 2 dimensions", lambda: lesson.pack(q[0], 4)),
+        ("W_nbits must be one of", lambda: lesson.unpack(q, 3)),
+        ("w must be finite", lambda: lesson.quantize(torch.full((8, 1), float("inf"), device=DEVICE), 4, 8)),
+        ("group_size must", lambda: lesson.quantize(randn(8, 1), 4, 4)),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+    with pytest.raises(TypeError, match="words must be one of int32"):
+        lesson.unpack(q.long(), 4)
+    with pytest.raises(TypeError, match="q must be one of"):
+        lesson.pack(q.float(), 4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("M", [1, 16, 200])
+def test_large_shapes(M):
+    assert_right(lesson.gemm, *problem(4, 3, M=M, N=1000, K=4096, group_size=128))

@@ -1,0 +1,278 @@
+"""gemlite/gemm_splitK: parts of the sum, planes, the matrix-vector form, the choice by shape, mutants."""
+
+import inspect
+import itertools
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from academy import device
+from annotated_examples.gemlite import gemm as plain
+from annotated_examples.gemlite import gemm_splitK as lesson
+from tests.kernels import harness
+from tests.kernels.harness import DEVICE, LAYOUTS, Mutant
+from tests.kernels.test_gemm import BF16, FP16, FP32, assert_right, assert_rule, configurations, on_device, problem
+
+SMALL = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_KW=16)
+PARTS = "last = (pid_k + 1) * blocks // SPLIT_K"
+
+MUTANTS = [
+    Mutant(
+        "garbage in C survives",
+        'make = torch.empty if atomic_mode == "none" else torch.zeros',
+        "make = torch.empty",
+    ),
+    Mutant("SPLIT_K that doesn't divide the blocks", PARTS, "last = first + blocks // SPLIT_K"),
+    Mutant("a part is one block short", PARTS, "last = (pid_k + 1) * blocks // SPLIT_K - 1"),
+    Mutant(
+        "fp16 atomics round each part",
+        "tl.atomic_add(c_ptr + c_offsets, tl.trans(acc),",
+        "tl.atomic_add(c_ptr + c_offsets, tl.trans(acc.to(tl.float16).to(tl.float32)),",
+    ),
+    Mutant("parts stored over each other", "c_ptr + pid_k.to(tl.int64) * M * N + c_offsets", "c_ptr + c_offsets"),
+    Mutant("stored, not added", "tl.atomic_add(c_ptr + c_offsets, tl.trans(acc), mask=c_mask, sem=ATOMIC)", "tl.store(c_ptr + c_offsets, tl.trans(acc), mask=c_mask)"),
+    Mutant("comparing before the kernel ran", "gemm_splitK_kernel[grid](", "(lambda *_, **__: None)("),
+    Mutant("planes of A in the wrong order", "if (j >> bit) % 2 == 0:", "if (j >> bit) % 2 == 1:"),
+    Mutant("planes of the words in the wrong order", "a, j + PER_WORD // 2, PER_WORD,", "a, j, PER_WORD,"),
+    Mutant("-1 read as 15: no mask", "(words >> (j * W_NBITS)) & (((1 << W_NBITS) - 1) * 0x00010001)", "(words >> (j * W_NBITS)) & 0x00FF00FF"),
+    Mutant("1024 not taken off", "high = (both >> 16).to(tl.int16).to(tl.float16, bitcast=True) - 1024.0", "high = (both >> 16).to(tl.int16).to(tl.float16, bitcast=True)"),
+    Mutant("zeros never used", "sums = sums - zeros * a_sums", "sums = sums"),
+    Mutant("scales never used", "        sums = sums * scales\n", "        sums = sums\n"),
+    Mutant("mode 4 forgets its zero", "sums = sums + zeros * a_sums", "sums = sums"),
+    Mutant("group index of the block", "groups = (word_rows // group_words)", "groups = (word_rows * 0 + tl.min(word_rows, axis=0) // group_words)"),
+    Mutant("group counted in rows, not words", "    group_words = group_size // PER_WORD\n", "    group_words = group_size\n", count=3),
+    Mutant("power of two left on the sum", "sums - too_much[:, None]", "sums"),
+    Mutant("byte shifted by one place too few", "moved = words >> 4", "moved = words >> 3"),
+    Mutant("matvec ends early", "(pid_k + 1) * blocks // SPLIT_K):", "(pid_k + 1) * (blocks // SPLIT_K)):"),
+    Mutant("column scales forgotten", "c *= tl.load(scales_ptr", "c *= 1 + 0 * tl.load(scales_ptr"),
+    Mutant("row scales forgotten", "c *= tl.load(scales_a_ptr", "c *= 1 + 0 * tl.load(scales_a_ptr"),
+    Mutant("last part forgotten", "mask=(parts[:, None] < PARTS)", "mask=(parts[:, None] < PARTS - 1)"),
+    Mutant("dequantized rows in the order of words", "offs_k = word_rows.to(tl.int64) * PER_WORD + j", "offs_k = word_rows.to(tl.int64) + j * K_WORDS"),
+    Mutant("library rounds before the scale", "if channel_scale_mode == 0 and out_dtype == a.dtype:", "if True:"),
+]  # fmt: skip
+
+
+def splitK(module=lesson, **more):
+    return lambda *arguments, **options: module.gemm_splitK(*arguments, **options, **{**SMALL, **more})
+
+
+def check(module):
+    """Everything a mutant has to get past."""
+    torch.manual_seed(0)
+    # Three blocks in two parts: blocks inside one group, then rows with groups of their own.
+    assert_right(splitK(module, split_k=2), *problem(4, 3, N=19, K=384, group_size=128), out_dtype=FP32)
+    assert_right(splitK(module, split_k=2), *problem(4, 3, N=19, K=384, group_size=24))
+    assert_right(splitK(module, split_k=3), *problem(8, 4, K=192, group_size=64))
+    # Eight equal parts that cancel in pairs: rounding each to float16 would be most of what is left.
+    (a, words, scales, zeros), options = problem(4, 3, M=3, K=512, group_size=128)
+    a[:, 256:] = -a[:, :256]
+    a[:, 0] += 0.5
+    words[32:], scales[2:], zeros[2:] = words[:32].clone(), scales[:2].clone(), zeros[:2].clone()
+    exact = plain.gemm_reference(a, words, scales, zeros, **options, dtype=torch.float64)
+    c = splitK(module, split_k=4)(a, words, scales, zeros, **options, out_dtype=FP32)
+    assert ((c.double() - exact).abs() < 2e-4).all(), "a part was rounded to sixteen bits"
+    # Three blocks in two parts again, one row.
+    assert_right(module.low_bit_matmul, *problem(4, 3, M=1, K=768, group_size=128))
+    for M, mode, channel in ((1, 1, 3), (5, 1, 3), (70, 3, 0), (70, 0, 3)):
+        assert_right(module.low_bit_matmul, *problem(4, mode, M=M, K=384, group_size=128, channel=channel))
+
+
+def test_check_passes():
+    check(lesson)
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
+def test_mutant_is_caught(mutant, tmp_path):
+    harness.assert_caught(lesson, mutant, check, tmp_path)
+
+
+FORMS = {"splitK": (splitK(split_k=2), 3), "matvec": (lesson.low_bit_matmul, 1), "stored parts": (lesson.low_bit_matmul, 3), "dequantized": (lesson.low_bit_matmul, 65)}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("W_nbits", "mode"), list(itertools.product(plain.W_NBITS, range(5))))
+def test_bits_and_group_modes(W_nbits, mode, form):
+    function, M = FORMS[form]
+    dtype = BF16 if (W_nbits + mode) % 2 else FP16
+    assert_right(function, *problem(W_nbits, mode, M=M, N=11, dtype=dtype, group_size=32))
+
+
+@pytest.mark.parametrize("W_nbits", [8, 4, 2, 1, 16])
+@pytest.mark.parametrize("dtype", [FP16, BF16], ids=harness.dtype_name)
+@pytest.mark.parametrize("M", [1, 3])
+def test_blocks_inside_one_group(W_nbits, dtype, M):
+    """Zeros are no whole numbers: taken off in sixteen bits they would be rounded."""
+    K = 1024 if W_nbits == 1 else 512
+    arguments = problem(W_nbits, 3, M=M, N=7, K=K, group_size=K // 2, dtype=dtype, metadata=FP32)
+    assert_right(lesson.low_bit_matmul, *arguments)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("channel", range(4))
+@pytest.mark.parametrize("out_dtype", [FP16, FP32], ids=harness.dtype_name)
+def test_channel_scales(channel, out_dtype, form):
+    function, M = FORMS[form]
+    assert_right(function, *problem(4, 1, M=M, channel=channel), out_dtype=out_dtype)
+
+
+@pytest.mark.parametrize("split_k", [1, 2, 3, 7, 50])
+def test_any_number_of_parts(split_k):
+    """50 parts for three blocks: most programs have nothing to add."""
+    assert_right(splitK(split_k=split_k), *problem(4, 3, M=18, K=384, group_size=64))
+
+
+def test_garbage_in_C_does_not_survive():
+    """`assert_right` fills what `torch.empty` returns with NaN; what `torch.zeros` returns has to be zero."""
+    with harness.fenced_allocations():
+        assert torch.empty(3).isnan().all()
+    arguments, options = problem(4, 3)
+    for _ in range(3):
+        assert_right(splitK(split_k=4), arguments, options)
+
+
+@pytest.mark.parametrize("atomic_mode", ["relaxed", "release"])
+@pytest.mark.parametrize("tile_order", ["swizzled", "linear"])
+def test_atomic_modes_and_tile_orders(atomic_mode, tile_order):
+    arguments = problem(4, 3, M=20, N=40)
+    assert_right(splitK(split_k=2), *arguments, atomic_mode=atomic_mode, tile_order=tile_order)
+
+
+@pytest.mark.parametrize("A_load_order", range(4))
+@pytest.mark.parametrize("policy", ["", "evict_first", "evict_last"])
+def test_load_orders_and_hints(A_load_order, policy):
+    options = dict(A_load_order=A_load_order, meta_evict_policy=policy, data_contiguous=A_load_order % 2 == 0)
+    assert_right(splitK(split_k=2), *problem(4, 3), **options)
+
+
+def test_searched_configuration():
+    """No split_k: the configuration is searched for (without a GPU: the first), and C is zeroed before each run."""
+    assert lesson.gemm_splitK_tuned.reset_to_zero == ["c_ptr"]
+    assert_right(lesson.gemm_splitK, *problem(4, 3, M=3, N=40, K=256, group_size=128))
+
+
+@pytest.mark.parametrize("M", [1, 3, 65])
+def test_number_as_zero_and_one_row_of_metadata(M):
+    (a, words, scales, _), options = problem(4, 3, M=M)
+    assert_right(lesson.low_bit_matmul, (a, words, scales, 7.25), options)
+    assert_right(lesson.low_bit_matmul, *problem(4, 4, M=M, per_column=True))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+@pytest.mark.parametrize("M", [1, 3, 65])
+def test_layouts(layout, M):
+    (a, words, scales, zeros), options = problem(4, 3, M=M, N=16)
+    wide = torch.randint(-(2**31), 2**31, (words.shape[0], 3 * words.shape[1]), dtype=torch.int32, device=DEVICE)
+    wide[:, 1::3] = words
+    assert_right(lesson.low_bit_matmul, (layout(a), wide[:, 1::3], layout(scales), layout(zeros)), options)
+
+
+@pytest.mark.parametrize("function", [lesson.gemm_splitK, lesson.low_bit_matmul])
+@pytest.mark.parametrize(("M", "N", "K"), [(0, 5, 32), (3, 0, 32), (3, 5, 0), (1, 5, 0), (65, 5, 0), (0, 0, 0)])
+def test_empty(M, N, K, function):
+    arguments, options = problem(4, 3, M=M, N=N, K=K)
+    c = function(*arguments, **options)
+    assert c.shape == (M, N) and (c == 0).all()
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(configurations(), st.sampled_from([1, 2, 5]))
+def test_random_configurations(configuration, split_k):
+    keywords, out_dtype = configuration
+    torch.manual_seed(keywords["M"] * 100 + keywords["N"])
+    arguments, options = problem(**keywords)
+    assert_right(splitK(split_k=split_k), arguments, options, out_dtype=out_dtype)
+    assert_right(lesson.low_bit_matmul, arguments, options, out_dtype=out_dtype)
+    row = options | dict(scales_a=options["scales_a"][:1] if options["scales_a"] is not None else None)
+    assert_right(lesson.low_bit_matmul, (arguments[0][:1], *arguments[1:]), row, out_dtype=out_dtype)
+
+
+@pytest.mark.parametrize("M", [1, 3, 65])
+def test_low_bit_matmul_is_repeatable(M):
+    arguments, options = problem(4, 3, M=M, N=40, K=256)
+    assert torch.equal(lesson.low_bit_matmul(*arguments, **options), lesson.low_bit_matmul(*arguments, **options))
+
+
+@pytest.mark.parametrize(
+    ("M", "kernel"),
+    [(1, "matvec_forward"), (2, "split_forward"), (64, "split_forward"), (65, "dequantize_forward")],
+)
+def test_which_kernel(M, kernel, monkeypatch):
+    called = []
+    real = getattr(lesson, kernel)
+    monkeypatch.setattr(lesson, kernel, lambda *a, **o: called.append(kernel) or real(*a, **o))
+    assert_right(lesson.low_bit_matmul, *problem(4, 3, M=M))
+    assert called == [kernel]
+
+
+def test_scaled_rows_of_many_are_left_to_gemm(monkeypatch):
+    called = []
+    monkeypatch.setattr(lesson, "gemm", lambda *a, **o: called.append(1) or plain.gemm(*a, **o))
+    assert_right(lesson.low_bit_matmul, *problem(4, 3, M=65, channel=2))
+    assert_right(lesson.low_bit_matmul, *problem(4, 3, M=65), out_dtype=FP32)
+    assert called == [1, 1]
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="tiles of 2 x 4 run in the interpreter only")
+def test_example_runs():
+    assert lesson.EXAMPLE() == dict(shape=(2, 8, 40), dtype=FP16, W_nbits=4, group_size=8)
+
+
+def test_same_arguments_as_gemm():
+    names = lambda function: list(inspect.signature(function).parameters)  # noqa: E731
+    tiles = ["BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M"]
+    common = [name for name in names(plain.gemm) if name not in tiles]
+    assert names(lesson.low_bit_matmul) == common
+    assert names(lesson.gemm_splitK)[: len(common) + 2] == [*common, "split_k", "atomic_mode"]
+
+
+def test_measured_by_replay_with_what_is_right_in_float64():
+    """Compiling and searching happen before the capture, so no time includes them."""
+    bench = SimpleNamespace(**lesson.BENCH)
+    assert bench.timing == "graph" and bench.eager_name == "cuBLAS"
+    inputs = bench.inputs((2, 16, 128), FP16, DEVICE)
+    exact = bench.reference(**inputs)
+    assert exact.dtype == torch.float64
+    for function in (bench.ours, bench.eager):
+        torch.testing.assert_close(function(**inputs).double(), exact, rtol=1e-2, atol=2e-2)
+
+
+BOTH = [lesson.gemm_splitK, lesson.low_bit_matmul]
+RULES = [
+    (r"scales must have shape \(2, 21\).*got \(32, 21\)", dict(scales=torch.ones(32, 21))),  # (group_size, N)
+    ("group_size must be a multiple of the 8 values in a word and divide K = 64, got 12", dict(group_size=12)),
+    ("W_nbits must be one of", dict(W_nbits=3)),
+    ("tile_order must be one of", dict(tile_order="random")),
+    ("A_load_order must be one of", dict(A_load_order=4)),
+    ("meta_evict_policy must be one of", dict(meta_evict_policy="keep")),
+    ("a requires a gradient", dict(a=torch.zeros(5, 64).half().requires_grad_())),
+]
+
+
+@pytest.mark.parametrize("function", BOTH)
+@pytest.mark.parametrize(("message", "changes"), RULES, ids=[m for m, _ in RULES])
+def test_rules_of_the_format(message, changes, function):
+    assert_rule(message, function=function, **on_device(changes))
+
+
+@pytest.mark.parametrize(
+    ("message", "changes"),
+    [
+        ("split_k must be a whole number of parts", dict(split_k=0)),
+        ("split_k must be a whole number of parts", dict(split_k=2.0)),
+        ("atomic_mode must be one of 'relaxed', 'release', got 'none'", dict(atomic_mode="none")),
+        ("BLOCK_KW must be a power of two, got 12", dict(BLOCK_KW=12)),
+    ],
+)
+def test_bad_options(message, changes):
+    assert_rule(message, function=lesson.gemm_splitK, **changes)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("M", [1, 16, 40, 200])
+def test_large_shapes(M):
+    arguments, options = problem(4, 3, M=M, N=1000, K=4096, group_size=128)
+    assert_right(lesson.low_bit_matmul, arguments, options)
+    assert_right(lesson.gemm_splitK, arguments, options)
