@@ -45,7 +45,7 @@ GPU_OPERATORS = {"drop other"}
 
 @dataclass(frozen=True)
 class KernelMutant:
-    """start, end: offsets in the source, replaced by `new`. line: from 1."""
+    """start, end: offsets in the source, replaced by `new`. line: from 1; its text is `context`."""
 
     operator: str
     function: str
@@ -54,11 +54,12 @@ class KernelMutant:
     end: int
     new: str
     old: str
+    context: str = ""
 
     @property
     def name(self) -> str:
-        """How the reviewed list names it: function, statement and change."""
-        return f"{self.function}: {self.old} -> {self.new}"
+        """How the reviewed list names it: function, line and change."""
+        return f"{self.function}: {self.context}: {self.old} -> {self.new}"
 
     def apply(self, source: str) -> str:
         return source[: self.start] + self.new + source[self.end :]
@@ -136,7 +137,8 @@ class _Kernel:
 
     def replace(self, operator: str, start: int, end: int, new: str) -> KernelMutant:
         line = self.source.count("\n", 0, start) + 1
-        return KernelMutant(operator, self.function.name, line, start, end, new, self.source[start:end])
+        context = self.source.split("\n")[line - 1].split("  #")[0].strip()
+        return KernelMutant(operator, self.function.name, line, start, end, new, self.source[start:end], context)
 
     # ---------------------------------------------------------------- rules, by type of node
     def _binop(self, node: ast.BinOp):
