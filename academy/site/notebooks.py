@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = "mkdocs-jupyter"
 #: Seconds that one cell may take.
 TIMEOUT = 120
+FENCED = re.compile(r"(^```.*?^```$)", re.M | re.S)
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(#[^)\s]*)?\)")
 
 _figures: dict[str, list[str]] = {}
@@ -162,7 +163,8 @@ def portable(path: Path, uri: str, config) -> str:
             text = re.sub(r"\[\[eq: *([^\]\s]+) *\]\]", equation, cell.source)
             text = re.sub(r"\[\[tag: *([^\]\s]+) *\]\]", r"(\1)", text)
             text = re.sub(r"\[\[bench: *([^\]]+?) *\]\]", lambda m: plugs.measured(m[1]) or m[0], text)
-            cell.source = LINK.sub(link, text)
+            parts = FENCED.split(text)  # every second one is code, where `](` may be a call
+            cell.source = "".join(part if place % 2 else LINK.sub(link, part) for place, part in enumerate(parts))
         cell.source = cell.source.replace("{{ repo_url }}", config.repo_url)
         cell.pop("id", None)  # random: two builds of one source should be the same
     notebook.nbformat_minor = min(notebook.nbformat_minor, 4)  # the first that asks for ids is 5

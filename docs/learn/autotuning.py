@@ -43,7 +43,7 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # ## What there is to choose
 #
 # A configuration fixes the tile (`BLOCK_M`, `BLOCK_N`, `BLOCK_K`), the order (`GROUP_M`), how many warps share the work, and in
-# how many *stages* the loop is pipelined: with three, the tiles of the next two steps are already on their way while this
+# how many **stages** the loop is pipelined: with three, the tiles of the next two steps are already on their way while this
 # one is multiplied. Stages wait in shared memory, and the sums stay in registers, so large tiles and many stages exclude each
 # other. These are the ones that [the lesson's kernel](../kernels/tutorials/matmul_autotuned.md) tries when it works with
 # pointers:
@@ -65,7 +65,7 @@ for config in lesson.POINTER_CONFIGURATIONS:
 # %% [markdown]
 # ## An autotuner in twenty lines
 #
-# At the first call for a *key* it runs the kernel once with each configuration, takes the time and remembers the fastest.
+# At the first call for a **key** it runs the kernel once with each configuration, takes the time and remembers the fastest.
 # Later calls with that key look it up. This one is handed the clock, so that you can see it work without a GPU: here the
 # clock is a pretence, a formula for what a call might cost.
 
@@ -147,7 +147,7 @@ print(
 # %% [markdown]
 # ## Hazard: outputs that are changed while tuning
 #
-# A trial is a real run. A kernel that *adds* to its output adds once for every trial. The next kernel does what split-K
+# A trial is a real run. A kernel that adds to its output adds once for every trial. The next kernel does what split-K
 # kernels do; the tuner runs it four times to choose and once in earnest.
 
 

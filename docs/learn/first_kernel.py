@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 1. The first kernel
 #
-# You take vector addition apart: what a *program* is, why there is a mask, and what becomes of the last few elements of a
+# You take vector addition apart: what a **program** is, why there is a mask, and what becomes of the last few elements of a
 # vector. Then you break the kernel on purpose and watch which elements go wrong.
 #
 # You need Python and a little PyTorch. You don't need a GPU: without one, Triton's interpreter runs the same kernels on the
@@ -43,10 +43,10 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # %% [markdown]
 # ## One program, one block of elements
 #
-# In CUDA you write what one **thread** does, usually to one element. You also say how many threads make a *block*, and the
+# In CUDA you write what one **thread** does, usually to one element. You also say how many threads make a **block**, and the
 # threads of a block may share memory and wait for each other.
 #
-# In Triton you write what one **program** does to a whole block of *elements*. There are no threads in the source. The
+# In Triton you write what one **program** does to a whole block of elements. There are no threads in the source. The
 # compiler deals the elements of a block out to the threads of one CUDA thread block, by default four warps of 32. So the
 # word block means two things: a CUDA block is a group of threads, a Triton block is a piece of data. A program with 1024
 # elements and 128 threads gives each thread eight of them.

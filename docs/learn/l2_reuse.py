@@ -171,7 +171,7 @@ for name, value in (("with strides", dx), ("without", ignores_strides)):
 #
 # ## A fusion that doesn't pay
 #
-# With a ReLU behind the product, the upstream gradient has to be *gated* before it is multiplied. Doing that inside the
+# With a ReLU behind the product, the upstream gradient has to be **gated** before it is multiplied. Doing that inside the
 # loads saves a trip over memory. It is slower all the same:
 
 # %%

@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 2. Softmax: a row at a time
 #
-# You meet the first *reduction*: a row of numbers becomes one number, and every element of the result needs it. You see
+# You meet the first **reduction**: a row of numbers becomes one number, and every element of the result needs it. You see
 # why the largest score is subtracted first, what a masked lane must read, and where fusing several steps into one kernel
 # saves memory traffic.
 
@@ -133,7 +133,7 @@ print(f"fused:        {(cost['bytes_read'] + cost['bytes_written']) / 2**20:.0f}
 # ## A row that doesn't fit
 #
 # A row of 128,256 scores, the vocabulary of a language model, is too long for the registers of one program. It has to come
-# in chunks, and the maximum isn't known before the last one. The *online* form keeps a maximum and a sum relative to it.
+# in chunks, and the maximum isn't known before the last one. The **online** form keeps a maximum and a sum relative to it.
 # When a larger score turns up, the old sum is scaled down to the new maximum ([[tag: SM-online]]):
 
 # %%

@@ -42,7 +42,7 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # %% [markdown]
 # ## Strides
 #
-# Memory has one dimension. A tensor's *strides* say how many elements further the next row and the next column are. Element
+# Memory has one dimension. A tensor's **strides** say how many elements further the next row and the next column are. Element
 # (i, k) of `x` lies `i * stride_xm + k * stride_xk` elements behind the first.
 #
 # In the matrix below each element is its own offset, so what a kernel loads tells where it loaded it.
