@@ -189,7 +189,8 @@ class _Kernel:
             yield self.change("swap", node, f"tl.dot({self.text(node.args[1])}, {self.text(node.args[0])})")
         if isinstance(node.func, ast.Attribute) and short == "to" and len(node.args) == 1:
             # Offsets of too few bits show in tensors of 2³¹ elements only; tests/kernels/addresses.py looks at those.
-            if self.text(node.args[0]) == "tl.float32":
+            zeros = self.text(node.func.value).startswith("tl.zeros")
+            if self.text(node.args[0]) == "tl.float32" and not zeros:
                 yield self.change("narrow cast", node.args[0], "tl.float16")
         if isinstance(node.func, ast.Name) and len(node.args) > 1:
             for a, b in zip(node.args, node.args[1:]):
@@ -203,7 +204,8 @@ class _Kernel:
                 yield self.change("drop mask", keyword.value, "None")
             elif keyword.arg == "other" and node.lineno <= self.last_reduction:
                 yield self.change("drop other", keyword.value, "None")
-                yield self.change("other", keyword.value, 'float("nan")')
+                if self.text(keyword.value) != "0":  # an integer: there is no NaN to put in
+                    yield self.change("other", keyword.value, 'float("nan")')
         for inner in ast.walk(node.args[0]):
             if isinstance(inner, ast.Name) and inner.id in self.pointers:
                 for other in self.pointers:
