@@ -31,3 +31,11 @@ def poisoned_memory():
 @pytest.fixture(autouse=True)
 def seed():
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def returned_memory(request):
+    """Large tensors go back to the card after each test that needs one: tests may run in several processes."""
+    yield
+    if request.node.get_closest_marker("gpu"):
+        torch.cuda.empty_cache()

@@ -545,6 +545,9 @@ def layernorm_backward(
         layernorm_backward_kernel[(P,)](
             dy, x, weight, mean, rstd, dx, partial_dweight, partial_dbias, M, N, dy.stride(0), x.stride(0),
             BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=num_stages or stages, num_warps=num_warps,
+            # A fused multiply-add would round `dy * weight` in the average but not in the difference. With one column
+            # the two must cancel exactly, and times a `rstd` of hundreds it would show that they don't.
+            enable_fp_fusion=False,
         )  # fmt: skip
     if not one_block and wanted[0]:
         layernorm_backward_chunked_kernel[(M,)](

@@ -32,7 +32,7 @@ MUTANTS = [
     Mutant("relu forgotten", 'tl.where(z < 0, 0.0, z) if ACTIVATION == "relu" else z', "z"),
     Mutant("no mask on the inner dimension", "i_mask = offs_i < INNER - i * BLOCK_I", "i_mask = offs_i < BLOCK_I"),
     Mutant("store not masked", "block, mask=mask)", "block)"),
-    Mutant("loop rounded down", "range(0, tl.cdiv(INNER, BLOCK_I))", "range(0, INNER // BLOCK_I)"),
+    Mutant("loop rounded down", "blocks = tl.cdiv(INNER, BLOCK_I)", "blocks = INNER // BLOCK_I"),
     Mutant("mismatched K unchecked", "if x.shape[1] != y.shape[0]:", "if False:"),
     Mutant("second derivative lost", "    @once_differentiable\n", ""),
 ]

@@ -80,7 +80,9 @@ def check(module):
     for tiles in SMALL_TILES:
         assert_right_with_tiles(module, harness.sliced(randn(5, 37)), harness.sliced(randn(5, 37)), **tiles)
         assert_right_with_tiles(module, randn(3, 37) - 50, randn(3, 37), **tiles)
-        assert_right_with_tiles(module, torch.arange(37.0, device=DEVICE).expand(3, 37) * 3, randn(3, 37), **tiles)
+        # One probability is nearly 1, so the gradient is a difference of two nearly equal numbers: many rows, because
+        # the rounding of a single one would decide the comparison.
+        assert_right_with_tiles(module, torch.arange(37.0, device=DEVICE).expand(24, 37) * 3, randn(24, 37), **tiles)
         assert_right_with_tiles(module, rows_with_minus_infinity(), randn(4, 50), **tiles)
     few_programs(module)
     harness.assert_gradient_penalty_raises(module.softmax, dict(x=randn(2, 5)))
