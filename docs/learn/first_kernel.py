@@ -95,14 +95,17 @@ owners(n=10, BLOCK=4, programs=10 // 4)
 
 # %%
 @triton.jit
-def unmasked_kernel(out_ptr, BLOCK: tl.constexpr):
+def ones_kernel(out_ptr, n, BLOCK: tl.constexpr, MASKED: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + offsets, 1.0)
+    if MASKED:
+        tl.store(out_ptr + offsets, 1.0, mask=offsets < n)
+    else:
+        tl.store(out_ptr + offsets, 1.0)
 
 
 memory = torch.full((16,), 7.0, device=device.DEVICE)
 vector = memory[:10]
-unmasked_kernel[(triton.cdiv(10, 4),)](vector, BLOCK=4)
+ones_kernel[(triton.cdiv(10, 4),)](vector, 10, BLOCK=4, MASKED=False)
 print("the vector:          ", vector.tolist())
 print("its neighbour's data:", memory[10:].tolist())
 
@@ -121,14 +124,11 @@ BLOCK = 8
 masked = True
 
 # %%
-memory = torch.zeros(triton.cdiv(n, BLOCK) * BLOCK, device=device.DEVICE)
-if masked:
-    ones = torch.ones(n, device=device.DEVICE)
-    memory[:n] = lesson.vector_add_forward(ones, 0 * ones, BLOCK=BLOCK)
-else:
-    unmasked_kernel[(triton.cdiv(n, BLOCK),)](memory, BLOCK=BLOCK)
-print(f"{triton.cdiv(n, BLOCK)} programs of {BLOCK} lanes for {n} elements")
-print(f"{len(memory) - n} lanes too many; written behind the end: {int(memory[n:].sum())}")
+programs = triton.cdiv(n, BLOCK)
+memory = torch.zeros(programs * BLOCK, device=device.DEVICE)
+ones_kernel[(programs,)](memory[:n], n, BLOCK=BLOCK, MASKED=masked)
+print(f"{programs} programs of {BLOCK} lanes for {n} elements")
+print(f"{programs * BLOCK - n} lanes too many; written behind the end: {int(memory[n:].sum())}")
 
 # %% [markdown]
 # ## The real kernel

@@ -106,7 +106,7 @@ picture(rows, columns, GROUP_M, programs, blocks_k)
 # %%
 size = 8192
 
-for GROUP_M in (1, 2, 4, 8, 16, 32):
+for GROUP_M in (1, 8, 16, 32):
     order = lesson.program_order(size // 128, size // 256, GROUP_M)
     loads = l2_picture.count(order, programs=132, blocks_k=size // 64)
     mebibytes = (loads.left * 128 * 64 + loads.right * 64 * 256) * 2 / 2**20

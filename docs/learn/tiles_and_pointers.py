@@ -98,9 +98,9 @@ read_tile(x, row, column, strides)
 # %% [markdown]
 # ## A product, tile by tile
 #
-# [The lesson's kernel](../kernels/tutorials/matmul_blocked.md) computes [[tag: MM-Z]]. A program owns one tile of the result. It walks along K
-# with a tile of `x` and a tile of `y`, multiplies them with `tl.dot` and adds the product to `acc`. At the edges it needs
-# masks, for all three dimensions. Here no size is a multiple of the tile.
+# [The lesson's kernel](../kernels/tutorials/matmul_blocked.md) computes [[tag: MM-Z]]. A program owns one tile of the result.
+# It walks along K with a tile of `x` and a tile of `y`, multiplies them with `tl.dot` and adds the product to `acc`. At the
+# edges it needs masks, for all three dimensions. Here no size is a multiple of the tile.
 
 # %%
 M, N, K = 40, 24, 36

@@ -230,6 +230,30 @@ def test_the_tolerance_hides_the_wrong_gradient_and_the_relative_error_shows_it(
 # The experiments that a chapter asks its reader to try
 
 
+@pytest.mark.parametrize(("masked", "written"), [(True, 0), (False, 1)])
+def test_only_the_mask_keeps_the_kernel_from_writing_behind_the_end(masked, written):
+    names, _ = run("first_kernel")
+    memory = torch.zeros(24, device=device.DEVICE)
+    names["ones_kernel"][(3,)](memory[:23], 23, BLOCK=8, MASKED=masked)
+    assert memory[:23].eq(1).all() and memory[23] == written
+
+
+@pytest.mark.parametrize(
+    ("key", "trials", "slower"), [("exact", 40, False), ("none", 4, True), ("power of two", 20, None)]
+)
+def test_the_key_trades_searches_for_choices(key, trials, slower):
+    names, _ = run("autotuning")
+    make = names["KEYS"][key]
+    tuner = names["Autotuner"](names["pretend_kernel"], names["CONFIGURATIONS"], make, names["pretended_time"])
+    worse = 0
+    for M in names["lengths"]:
+        arguments = dict(M=M, N=4096, K=4096)
+        tuner(**arguments)
+        times = [names["pretended_time"](arguments, c) for c in names["CONFIGURATIONS"]]
+        worse += names["pretended_time"](arguments, tuner.best[make(arguments)]) > min(times)
+    assert tuner.trials == trials and (slower is None or bool(worse) == slower)
+
+
 def test_what_a_masked_lane_reads_shows_only_where_there_is_one():
     names, _ = run("softmax")
     sums = {
