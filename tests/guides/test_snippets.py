@@ -10,7 +10,7 @@ from tests.kernels.harness import ROOT
 
 GUIDES = ROOT / "docs" / "guides"
 SNIPPETS = sorted((GUIDES / "snippets").glob("*.py"))
-EXPECTED = re.compile(r"#> (.*)$")
+EXPECTED = re.compile(r"# → (.*)$")
 #: Shown by a guide, and in this file.
 SECTION = re.compile(r"\[start:(\w+)\]")
 
@@ -35,6 +35,6 @@ def test_every_section_is_shown_in_exactly_one_guide():
 
 def test_a_wrong_promise_is_noticed(tmp_path, capsys):
     wrong = tmp_path / "wrong.py"
-    wrong.write_text("print(1 + 1)  #> 3\n" + "print(0)  #> 0\n" * 5)
+    wrong.write_text("print(1 + 1)  # → 3\n" + "print(0)  # → 0\n" * 5)
     with pytest.raises(AssertionError):
         test_prints_what_the_comments_promise(wrong, capsys)

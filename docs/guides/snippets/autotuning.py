@@ -39,17 +39,17 @@ def double(x):
 
 
 double(torch.ones(100, device=device.DEVICE))
-print(len(trials), double_kernel.best_config.kwargs)  # > 3 {'BLOCK': 64}
+print(len(trials), double_kernel.best_config.kwargs)  # → 3 {'BLOCK': 64}
 double(torch.ones(100, device=device.DEVICE))
-print(len(trials))  # > 3
+print(len(trials))  # → 3
 # --8<-- [end:tuned]
 
 # --8<-- [start:key]
 double(torch.ones(101, device=device.DEVICE))
-print(len(trials))  # > 6
+print(len(trials))  # → 6
 double(torch.ones(100, dtype=torch.float16, device=device.DEVICE))
-print(len(trials))  # > 9
-print(list(double_kernel.cache)[-1])  # > (100, 'torch.float16', 'torch.float16')
+print(len(trials))  # → 9
+print(list(double_kernel.cache)[-1])  # → (100, 'torch.float16', 'torch.float16')
 # --8<-- [end:key]
 
 
@@ -72,9 +72,9 @@ def two_calls(kernel):
 
 jitted = triton.jit(accumulate_kernel)
 tune = dict(configs=configs, key=["n"], do_bench=pretended_clock)
-print(two_calls(triton.autotune(**tune)(jitted)))  # > [4.0, 1.0]
-print(two_calls(triton.autotune(**tune, reset_to_zero=["out_ptr"])(jitted)))  # > [1.0, 1.0]
-print(two_calls(triton.autotune(**tune, restore_value=["out_ptr"])(jitted)))  # > [1.0, 1.0]
+print(two_calls(triton.autotune(**tune)(jitted)))  # → [4.0, 1.0]
+print(two_calls(triton.autotune(**tune, reset_to_zero=["out_ptr"])(jitted)))  # → [1.0, 1.0]
+print(two_calls(triton.autotune(**tune, restore_value=["out_ptr"])(jitted)))  # → [1.0, 1.0]
 # --8<-- [end:mutated]
 
 
@@ -88,11 +88,11 @@ trials.clear()
 pruned = triton.autotune(**tune, prune_configs_by={"early_config_prune": fitting})(triton.jit(double_kernel.fn.fn))
 x = torch.ones(20, device=device.DEVICE)
 pruned[lambda meta: (triton.cdiv(20, meta["BLOCK"]),)](x, torch.empty_like(x), 20)
-print(len(trials), pruned.best_config.kwargs)  # > 2 {'BLOCK': 32}
+print(len(trials), pruned.best_config.kwargs)  # → 2 {'BLOCK': 32}
 # --8<-- [end:pruned]
 
 
 # --8<-- [start:academy]
 kernel = device.autotune(configs, key=["n"])(jitted)
-print(len(kernel.configs) == (1 if device.INTERPRET else 3))  # > True
+print(len(kernel.configs) == (1 if device.INTERPRET else 3))  # → True
 # --8<-- [end:academy]

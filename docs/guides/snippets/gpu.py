@@ -17,7 +17,7 @@ def who_kernel(out_ptr, n, BLOCK: tl.constexpr):
 
 out = torch.empty(10, dtype=torch.int32, device=device.DEVICE)
 who_kernel[(triton.cdiv(10, 4),)](out, 10, BLOCK=4)
-print(out.tolist())  # > [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]
+print(out.tolist())  # → [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]
 # --8<-- [end:programs]
 
 
@@ -32,10 +32,10 @@ def waves(programs, programs_per_sm=1):
     return rounds, round(programs / (rounds * places), 2)
 
 
-print(waves(132))  # > (1, 1.0)
-print(waves(133))  # > (2, 0.5)
-print(waves((4096 // 128) * (4096 // 256)))  # > (4, 0.97)
-print(waves(8192 // 256))  # > (1, 0.24)
+print(waves(132))  # → (1, 1.0)
+print(waves(133))  # → (2, 0.5)
+print(waves((4096 // 128) * (4096 // 256)))  # → (4, 0.97)
+print(waves(8192 // 256))  # → (1, 0.24)
 # --8<-- [end:waves]
 
 
@@ -52,12 +52,12 @@ def useful(stride, element_size):
 
 for stride in (1, 2, 4, 8, 4096):
     print(f"float32, stride {stride}: {sectors(stride, 4)} sectors, {useful(stride, 4):.1%} useful")
-# > float32, stride 1: 4 sectors, 100.0% useful
-# > float32, stride 2: 8 sectors, 50.0% useful
-# > float32, stride 4: 16 sectors, 25.0% useful
-# > float32, stride 8: 32 sectors, 12.5% useful
-# > float32, stride 4096: 32 sectors, 12.5% useful
-print(f"{useful(4096, 2):.2%}")  # > 6.25%
+# → float32, stride 1: 4 sectors, 100.0% useful
+# → float32, stride 2: 8 sectors, 50.0% useful
+# → float32, stride 4: 16 sectors, 25.0% useful
+# → float32, stride 8: 32 sectors, 12.5% useful
+# → float32, stride 4096: 32 sectors, 12.5% useful
+print(f"{useful(4096, 2):.2%}")  # → 6.25%
 # --8<-- [end:coalescing]
 
 
@@ -78,9 +78,9 @@ def programs_per_sm(num_warps, registers, shared_bytes=0):
     return limits[tightest], tightest
 
 
-print(programs_per_sm(num_warps=4, registers=32))  # > (16, 'warps')
-print(programs_per_sm(num_warps=4, registers=64))  # > (8, 'registers')
-print(programs_per_sm(num_warps=4, registers=32, shared_bytes=32 * 1024))  # > (6, 'shared memory')
+print(programs_per_sm(num_warps=4, registers=32))  # → (16, 'warps')
+print(programs_per_sm(num_warps=4, registers=64))  # → (8, 'registers')
+print(programs_per_sm(num_warps=4, registers=32, shared_bytes=32 * 1024))  # → (6, 'shared memory')
 # --8<-- [end:occupancy]
 
 
@@ -90,9 +90,9 @@ num_warps, num_stages = 8, 3
 
 shared = (BLOCK_M + BLOCK_N) * BLOCK_K * 2 * num_stages  # bfloat16: 2 bytes
 accumulators = BLOCK_M * BLOCK_N // (32 * num_warps)  # float32: one register each
-print(shared // 1024, "KB of shared memory")  # > 144 KB of shared memory
-print(accumulators, "registers a thread for the sums")  # > 128 registers a thread for the sums
-print(programs_per_sm(num_warps, 168, shared))  # > (1, 'registers')
+print(shared // 1024, "KB of shared memory")  # → 144 KB of shared memory
+print(accumulators, "registers a thread for the sums")  # → 128 registers a thread for the sums
+print(programs_per_sm(num_warps, 168, shared))  # → (1, 'registers')
 # --8<-- [end:tile]
 
 
@@ -104,9 +104,9 @@ def operations_per_byte(block_m, block_n, element_size=2):
 
 for tile in ((16, 16), (64, 64), (128, 256)):
     print(tile, round(operations_per_byte(*tile)))
-# > (16, 16) 8
-# > (64, 64) 32
-# > (128, 256) 85
+# → (16, 16) 8
+# → (64, 64) 32
+# → (128, 256) 85
 # --8<-- [end:intensity]
 
 
@@ -117,8 +117,8 @@ def in_flight(bandwidth, latency):
 
 
 card, sm = in_flight(4.8e12, 0.5e-6)
-print(f"{card / 1e6:.1f} MB, {sm / 1024:.0f} KB an SM")  # > 2.4 MB, 18 KB an SM
-print(f"{sm / 16:.0f} loads of 16 bytes an SM")  # > 1136 loads of 16 bytes an SM
+print(f"{card / 1e6:.1f} MB, {sm / 1024:.0f} KB an SM")  # → 2.4 MB, 18 KB an SM
+print(f"{sm / 16:.0f} loads of 16 bytes an SM")  # → 1136 loads of 16 bytes an SM
 # --8<-- [end:flight]
 
 
@@ -126,6 +126,6 @@ print(f"{sm / 16:.0f} loads of 16 bytes an SM")  # > 1136 loads of 16 bytes an S
 for name, elements in {"4096 x 4096": 4096**2, "8192 x 8192": 8192**2}.items():
     megabytes = elements * 2 / 1e6
     print(f"{name} in bfloat16: {megabytes:.0f} MB, {megabytes / 60:.1f} times the L2 cache")
-# > 4096 x 4096 in bfloat16: 34 MB, 0.6 times the L2 cache
-# > 8192 x 8192 in bfloat16: 134 MB, 2.2 times the L2 cache
+# → 4096 x 4096 in bfloat16: 34 MB, 0.6 times the L2 cache
+# → 8192 x 8192 in bfloat16: 134 MB, 2.2 times the L2 cache
 # --8<-- [end:l2]

@@ -12,18 +12,18 @@ torch.manual_seed(0)
 for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn):
     info = torch.finfo(dtype)
     print(f"{str(dtype)[6:]:14} eps {info.eps:.1e}  largest {info.max:.3g}  smallest normal {info.smallest_normal:.1e}")
-# > float32        eps 1.2e-07  largest 3.4e+38  smallest normal 1.2e-38
-# > float16        eps 9.8e-04  largest 6.55e+04  smallest normal 6.1e-05
-# > bfloat16       eps 7.8e-03  largest 3.39e+38  smallest normal 1.2e-38
-# > float8_e4m3fn  eps 1.2e-01  largest 448  smallest normal 1.6e-02
+# → float32        eps 1.2e-07  largest 3.4e+38  smallest normal 1.2e-38
+# → float16        eps 9.8e-04  largest 6.55e+04  smallest normal 6.1e-05
+# → bfloat16       eps 7.8e-03  largest 3.39e+38  smallest normal 1.2e-38
+# → float8_e4m3fn  eps 1.2e-01  largest 448  smallest normal 1.6e-02
 # --8<-- [end:dtypes]
 
 
 # --8<-- [start:rounding]
 x = torch.tensor([1.0, 300.0, 70000.0])
-print(x.half().tolist())  # > [1.0, 300.0, inf]
-print(x.bfloat16().tolist())  # > [1.0, 300.0, 70144.0]
-print((x.bfloat16() + 1).tolist())  # > [2.0, 300.0, 70144.0]
+print(x.half().tolist())  # → [1.0, 300.0, inf]
+print(x.bfloat16().tolist())  # → [1.0, 300.0, 70144.0]
+print((x.bfloat16() + 1).tolist())  # → [2.0, 300.0, 70144.0]
 # --8<-- [end:rounding]
 
 
@@ -41,14 +41,14 @@ total = torch.empty(1, device=device.DEVICE)
 for acc_dtype in (tl.float16, tl.float32):
     sum_kernel[(1,)](ones, total, len(ones), acc_dtype)
     print(acc_dtype, total.item())
-# > fp16 2048.0
-# > fp32 3000.0
+# → fp16 2048.0
+# → fp32 3000.0
 # --8<-- [end:stuck]
 
 
 # --8<-- [start:order]
 a, b, c = torch.tensor([1e8, -1e8, 1.0])
-print(((a + b) + c).item(), (a + (b + c)).item())  # > 1.0 0.0
+print(((a + b) + c).item(), (a + (b + c)).item())  # → 1.0 0.0
 # --8<-- [end:order]
 
 
@@ -61,9 +61,9 @@ def to_tf32(x):
 
 a, b = torch.randn(64, 512), torch.randn(512, 64)
 exact = a.double() @ b.double()
-print(f"float32 {accuracy.errors(a @ b, exact).rms:.0e}")  # > float32 2e-07
-print(f"tf32    {accuracy.errors(to_tf32(a) @ to_tf32(b), exact).rms:.0e}")  # > tf32    3e-04
-print(f"float16 {accuracy.errors(a.half().float() @ b.half().float(), exact).rms:.0e}")  # > float16 3e-04
+print(f"float32 {accuracy.errors(a @ b, exact).rms:.0e}")  # → float32 2e-07
+print(f"tf32    {accuracy.errors(to_tf32(a) @ to_tf32(b), exact).rms:.0e}")  # → tf32    3e-04
+print(f"float16 {accuracy.errors(a.half().float() @ b.half().float(), exact).rms:.0e}")  # → float16 3e-04
 # --8<-- [end:tf32]
 
 
@@ -72,16 +72,16 @@ x = 10000 + torch.randn(1000)
 exact = x.double().var(correction=0)
 short_cut = (x * x).mean() - x.mean() ** 2
 two_steps = ((x - x.mean()) ** 2).mean()
-print(f"exact {exact:.3f}, two steps {two_steps:.3f}")  # > exact 0.987, two steps 0.987
-print(short_cut.item() % 8, abs(short_cut - exact).item() > 0.9)  # > 0.0 True
+print(f"exact {exact:.3f}, two steps {two_steps:.3f}")  # → exact 0.987, two steps 0.987
+print(short_cut.item() % 8, abs(short_cut - exact).item() > 0.9)  # → 0.0 True
 # --8<-- [end:cancellation]
 
 
 # --8<-- [start:overflow]
 x = torch.tensor([1000.0, 1001.0, 1002.0])
-print((x.exp() / x.exp().sum()).tolist())  # > [nan, nan, nan]
+print((x.exp() / x.exp().sum()).tolist())  # → [nan, nan, nan]
 shifted = (x - x.max()).exp()
-print([round(p, 3) for p in (shifted / shifted.sum()).tolist()])  # > [0.09, 0.245, 0.665]
+print([round(p, 3) for p in (shifted / shifted.sum()).tolist()])  # → [0.09, 0.245, 0.665]
 # --8<-- [end:overflow]
 
 
@@ -97,8 +97,8 @@ def online_logsumexp(chunks):
 
 
 x = 100 * torch.randn(1000)
-print(torch.allclose(online_logsumexp(x.split(64)), x.logsumexp(0)))  # > True
-print(online_logsumexp([torch.full((4,), float("-inf")), x]).item())  # > nan
+print(torch.allclose(online_logsumexp(x.split(64)), x.logsumexp(0)))  # → True
+print(online_logsumexp([torch.full((4,), float("-inf")), x]).item())  # → nan
 # --8<-- [end:online]
 
 
@@ -109,7 +109,7 @@ one_by_one = x.numpy().cumsum()[-1]  # each addition waits for the one before
 tree = x
 while len(tree) > 1:  # what tl.sum does: halves, added element by element
     tree = tree[: len(tree) // 2] + tree[len(tree) // 2 :]
-print(f"{abs(one_by_one / exact - 1):.0e}, {abs(tree.item() / exact - 1):.0e}")  # > 1e-04, 0e+00
+print(f"{abs(one_by_one / exact - 1):.0e}, {abs(tree.item() / exact - 1):.0e}")  # → 1e-04, 0e+00
 # --8<-- [end:growth]
 
 
@@ -126,8 +126,8 @@ for offset in (0, 100):
     pytorch = torch.nn.functional.layer_norm(x + offset, (1000,))
     message = accuracy.problem(layernorm_short_cut(x + offset), pytorch, exact)
     print(offset, "right" if message is None else message.split(" is ")[1].split(" PyTorch")[0])
-# > 0 right
-# > 100 more than twice
+# → 0 right
+# → 100 more than twice
 # --8<-- [end:budget]
 
 
@@ -137,5 +137,5 @@ exact = x.double().softmax(dim=-1)
 once = x.float().softmax(dim=-1).bfloat16()
 each_step = (x - x.amax(-1, keepdim=True)).exp()
 each_step = each_step / each_step.sum(-1, keepdim=True)
-print(f"{accuracy.errors(once, exact).rms:.0e}, {accuracy.errors(each_step, exact).rms:.0e}")  # > 2e-03, 4e-03
+print(f"{accuracy.errors(once, exact).rms:.0e}, {accuracy.errors(each_step, exact).rms:.0e}")  # → 2e-03, 4e-03
 # --8<-- [end:once]
