@@ -103,7 +103,7 @@ def problem(W_nbits, mode, M=5, N=21, K=64, group_size=32, dtype=FP16, metadata=
     scales_a = torch.rand(M, device=DEVICE) + 0.5 if channel >= 2 else None
     modes = dict(W_group_mode=mode, channel_scale_mode=channel)
     options = dict(W_nbits=W_nbits, group_size=group_size, scales_a=scales_a, **modes)
-    return (randn(M, K, dtype=dtype), words, scales, zeros), options
+    return (harness.nan_fenced(randn(M, K, dtype=dtype)), words, scales, zeros), options
 
 
 def assert_right(function, arguments, options, **more):
