@@ -240,4 +240,5 @@ notebook.speed(lesson, live=[(1 << 24,), (1 << 28,)])
 #
 # </details>
 #
+# More about programs, warps and memory is in [how a GPU runs a Triton program](../guides/how-a-gpu-runs-triton.md).
 # Next: [softmax](softmax.py), where a program has to look at a whole row before it can write anything.

@@ -170,7 +170,8 @@ print(f"float32: {relative_error(a @ b):.1e}")
 print(f"TF32:    {relative_error(to_tf32(a).double() @ to_tf32(b).double()):.1e}")
 
 # %% [markdown]
-# Enough for most training, and a surprise in a test that expects float32.
+# Enough for most training, and a surprise in a test that expects float32. The guide on [numerics](../guides/numerics.md) has
+# more.
 #
 # ## Why tiles
 #
