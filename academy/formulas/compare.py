@@ -132,7 +132,8 @@ class _Run:
 
     def names(self, inputs: dict) -> dict:
         scope = {name: value for name, value in vars(self.module).items() if not name.startswith("__")}
-        return scope | _TOOLS | self.dims | inputs
+        walls = {"at_end": walled if self.walls else lambda values: values}
+        return scope | _TOOLS | walls | self.dims | inputs
 
     # ---------------------------------------------------------------- running
     def mismatches(self) -> list[Mismatch]:
@@ -287,7 +288,8 @@ class _Run:
         return self.comparison.page.formula(target.tag)(batch=batch, **values)
 
 
-#: What the expressions of an entry may use beside the module's functions and the page's symbols.
+#: What the expressions of an entry may use beside the module's functions, the page's symbols, and `at_end(tensor)`: a
+#: copy that mutants find at the end of readable memory.
 _TOOLS = {"torch": torch, "F": torch.nn.functional, "namespace": SimpleNamespace}
 
 
