@@ -1,0 +1,348 @@
+"""The check-list of the guide "Best practice", held against every kernel file by reading its syntax tree."""
+
+import ast
+import re
+
+import pytest
+
+from tests.kernels.harness import ROOT
+
+FILES = sorted(p for p in (ROOT / "annotated_examples").glob("*/*.py") if p.name != "__init__.py")
+GUIDE = ROOT / "docs" / "guides" / "best-practice.md"
+LONGEST_KERNEL = 60
+#: Two kernels are longer: two sweeps over a row in one, two forms of the inner loop in the other. They may not grow.
+LONGER_KERNELS = {"cross_entropy_forward_kernel": 66, "gemm_splitK_kernel": 72}
+#: These get 16-bit operands only, for which there is no precision to choose: their launchers see to it.
+SIXTEEN_BITS = {"matmul_descriptor_kernel", "gemm_kernel", "gemm_splitK_kernel", "add_group"}
+#: The lesson is about a jitted helper of another file.
+BORROWERS = {"gemlite/gemm_splitK.py": "annotated_examples.gemlite"}
+
+
+class File:
+    """A kernel file as a syntax tree, and the parts that the checks ask for."""
+
+    def __init__(self, text):
+        self.tree = ast.parse(text)
+        self.lines = text.splitlines()
+        self.functions = [n for n in self.tree.body if isinstance(n, ast.FunctionDef)]
+        self.jitted = [f for f in self.functions if any("jit" in ast.unparse(d) for d in f.decorator_list)]
+        self.kernels = [f for f in self.jitted if f.name.endswith("_kernel")]
+        self.classes = [n for n in self.tree.body if isinstance(n, ast.ClassDef)]
+
+    def launchers(self):
+        ends = re.compile(r"_(forward|backward)$")
+        return [f for f in self.functions if f not in self.jitted and ends.search(f.name)]
+
+    def public_functions(self):
+        """What a reader imports: module-level functions with a docstring, other than launchers and helpers."""
+        described = [f for f in self.functions if "Args:" in (ast.get_docstring(f) or "")]
+        return [f for f in described if f not in self.launchers()]
+
+
+def calls(tree, name):
+    return [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == name]
+
+
+def keywords(call):
+    return {k.arg for k in call.keywords}
+
+
+# The checks. Each returns the places that break the rule, as sentences.
+
+
+def academy_device_comes_first(file):
+    imports = [n for n in file.tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
+    names = [getattr(n, "module", None) or n.names[0].name for n in imports]
+    first = next((i for i, n in enumerate(imports) if "device" in ast.unparse(n) and names[i] == "academy"), None)
+    if first is None:
+        return ["academy.device is not imported"]
+    early = [name for name in names[:first] if name.split(".")[0] in ("triton", "torch", "annotated_examples")]
+    return [f"{name} is imported before academy.device" for name in early]
+
+
+def no_kernel_imports_another(file):
+    found = [n.module or "" for n in ast.walk(file.tree) if isinstance(n, ast.ImportFrom)]
+    found += [a.name for n in ast.walk(file.tree) if isinstance(n, ast.Import) for a in n.names]
+    return [f"imports {name}" for name in found if name.startswith("annotated_examples")]
+
+
+def masked_loads_have_other(file):
+    return [
+        f"line {load.lineno}: a load with a mask but without other="
+        for function in file.jitted
+        for load in calls(function, "tl.load")
+        if "mask" in keywords(load) and "other" not in keywords(load)
+    ]
+
+
+def stores_are_masked_or_whole(file):
+    """A store without a mask writes one number: its pointer has no block in it."""
+    found = []
+    for function in file.kernels:
+        blocks = {name for name, value in assignments(function) if "tl.arange" in value}
+        for store in calls(function, "tl.store"):
+            names = {n.id for n in ast.walk(store.args[0]) if isinstance(n, ast.Name)}
+            if "mask" not in keywords(store) and len(store.args) < 3 and names & blocks:
+                found.append(f"line {store.lineno}: a store of a block without a mask")
+    return found
+
+
+def assignments(function):
+    """(name, source of the value) of each assignment in a function."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                for name in ast.walk(target):
+                    if isinstance(name, ast.Name):
+                        yield name.id, ast.unparse(node.value)
+
+
+def row_offsets_are_int64(file):
+    """A kernel that multiplies by a row stride or a width works with int64 somewhere on the way.
+
+    Names in capitals are constexpr; a helper may do it (`helpers`), and a tensor descriptor does it in hardware.
+    """
+    wide = {f.name for f in file.jitted if "int64" in ast.unparse(f)}
+    found = []
+    for kernel in file.kernels:
+        text = ast.unparse(kernel)
+        strided = any(
+            isinstance(n, ast.BinOp)
+            and isinstance(n.op, ast.Mult)
+            and any(isinstance(side, ast.Name) and side.id.startswith("stride") for side in (n.left, n.right))
+            for n in ast.walk(kernel)
+        )
+        if strided and "int64" not in text and not any(f"{name}(" in text for name in wide):
+            found.append(f"{kernel.name}: offsets times a stride, all in 32 bits")
+    return found
+
+
+def no_and_or_not_on_blocks(file):
+    """`and`, `or` and `not` are for what is known while compiling: constexprs, dtypes, `is None`."""
+    found = []
+    for function in file.jitted:
+        known = {a.arg for a in function.args.args if a.annotation and "constexpr" in ast.unparse(a.annotation)}
+        for node in ast.walk(function):
+            if isinstance(node, ast.BoolOp):
+                operands = node.values
+            elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+                operands = [node.operand]
+            else:
+                continue
+            found += [
+                f"line {node.lineno}: `{ast.unparse(operand)}` may be a block"
+                for operand in operands
+                if not known_while_compiling(operand, known)
+            ]
+    return found
+
+
+def known_while_compiling(node, known):
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot):
+        return True
+    if "dtype" in ast.unparse(node):
+        return True
+    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return all(name in known or name.isupper() or name == "tl" for name in names)
+
+
+def no_python_max_on_blocks(file):
+    return [
+        f"line {call.lineno}: {ast.unparse(call)}: write tl.maximum or tl.minimum"
+        for function in file.jitted
+        for name in ("max", "min", "sum")
+        for call in calls(function, name)
+    ]
+
+
+def accumulators_are_float32(file):
+    """`tl.zeros` and `tl.full` in a kernel are sums or maxima: float32, or integers."""
+    narrow = ("float16", "bfloat16", "element_ty")
+    return [
+        f"line {call.lineno}: {ast.unparse(call)}"
+        for function in file.jitted
+        for name in ("tl.zeros", "tl.full")
+        for call in calls(function, name)
+        if any(word in ast.unparse(call) for word in narrow)
+    ]
+
+
+def dots_say_their_precision(file):
+    return [
+        f"line {call.lineno}: {ast.unparse(call)}"
+        for function in file.jitted
+        if function.name not in SIXTEEN_BITS
+        for call in calls(function, "tl.dot")
+        if "input_precision" not in keywords(call)
+    ]
+
+
+def kernels_are_short(file):
+    found = []
+    for kernel in file.jitted:
+        body = file.lines[kernel.body[0].lineno - 1 : kernel.end_lineno]
+        length = sum(1 for line in body if line.strip() and not line.strip().startswith("#"))
+        if length > LONGER_KERNELS.get(kernel.name, LONGEST_KERNEL):
+            found.append(f"{kernel.name}: {length} lines of code")
+    return found
+
+
+def backwards_are_once_differentiable(file):
+    """The decorator sits on `backward`, or on the method that it hands over to."""
+    found = []
+    for cls in file.classes:
+        if not any("Function" in ast.unparse(base) for base in cls.bases):
+            continue
+        methods = {f.name: f for f in cls.body if isinstance(f, ast.FunctionDef)}
+        guarded = {n for n, f in methods.items() if "once_differentiable" in map(ast.unparse, f.decorator_list)}
+        handed_over = any(f"{cls.name}.{name}(" in ast.unparse(methods["backward"]) for name in guarded)
+        if "backward" not in guarded and not handed_over:
+            found.append(f"{cls.name}.backward is not once_differentiable")
+    return found
+
+
+def launchers_do_not_write_to_arguments(file):
+    """No in-place method and no item assignment on a parameter; names that end in an underscore may."""
+    found = []
+    for function in file.launchers():
+        parameters = {a.arg for a in function.args.args}
+        rebound = {name for name, _ in assignments(function)}
+        for node in ast.walk(function):
+            target = None
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                if re.search(r"[a-z]_$", node.func.attr) and node.func.attr != "requires_grad_":
+                    target = node.func.value
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                target = node.value
+            if isinstance(target, ast.Name) and target.id in parameters - rebound:
+                found.append(f"line {node.lineno}: {function.name} writes to {target.id}")
+    return found
+
+
+def public_functions_say_what_they_take(file):
+    """`Args: as ...` points at the function that describes them; a first line that is an expression is the result."""
+    found = []
+    for function in file.public_functions():
+        text = ast.get_docstring(function)
+        parts = ["Args:", "Raises:"] + (["Returns:"] if "`" not in text.splitlines()[0] else [])
+        found += [f"{function.name}: no {part}" for part in parts if part not in text]
+        if "Args: as `" not in text:
+            names = [a.arg for a in function.args.args + function.args.kwonlyargs]
+            missing = [name for name in names if not re.search(rf"\b{name}\b", text)]
+            found += [f"{function.name}: {name} is not described" for name in missing]
+    return found if file.public_functions() else ["no public function with a docstring"]
+
+
+def has_the_parts_of_a_lesson(file):
+    names = {f.name for f in file.functions}
+    names |= {t.id for n in file.tree.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
+    names |= {a.name for n in file.tree.body if isinstance(n, ast.ImportFrom) for a in n.names}
+    found = [f"no {part}" for part in ("EXAMPLE", "cost", "BENCH", "main") if part not in names]
+    if not any(name.endswith("_reference") for name in names):
+        found.append("no reference")
+    docstring = ast.get_docstring(file.tree) or ""
+    return found + [f"the docstring lacks: {part}" for part in ("What it costs", "Contract") if part not in docstring]
+
+
+CHECKS = [
+    academy_device_comes_first,
+    no_kernel_imports_another,
+    masked_loads_have_other,
+    stores_are_masked_or_whole,
+    row_offsets_are_int64,
+    no_and_or_not_on_blocks,
+    no_python_max_on_blocks,
+    accumulators_are_float32,
+    dots_say_their_precision,
+    kernels_are_short,
+    backwards_are_once_differentiable,
+    launchers_do_not_write_to_arguments,
+    public_functions_say_what_they_take,
+    has_the_parts_of_a_lesson,
+]
+
+
+def name_of(value):
+    return value.__name__ if callable(value) else f"{value.parent.name}/{value.name}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+def test_kernel_files(check, path):
+    name = name_of(path)
+    problems = check(File(path.read_text("utf-8")))
+    if check is no_kernel_imports_another and name in BORROWERS:
+        problems = [p for p in problems if not p.startswith(f"imports {BORROWERS[name]}")]
+    assert not problems, f"{name}: " + "; ".join(problems)
+
+
+# A test must be able to fail: each check finds the fault that it is about, and says nothing of the mended file.
+
+FAULTS = {
+    academy_device_comes_first: (
+        "import triton\nfrom academy import device",
+        "from academy import device\nimport triton",
+    ),
+    no_kernel_imports_another: ("from annotated_examples.classics import matmul", "from academy import checks"),
+    masked_loads_have_other: (
+        "@triton.jit\ndef f(p, m):\n    x = tl.load(p, mask=m)",
+        "@triton.jit\ndef f(p, m):\n    x = tl.load(p, mask=m, other=0.0)",
+    ),
+    stores_are_masked_or_whole: (
+        "@triton.jit\ndef a_kernel(p, x):\n    o = tl.arange(0, 4)\n    tl.store(p + o, x)",
+        "@triton.jit\ndef a_kernel(p, x):\n    o = tl.arange(0, 4)\n    tl.store(p + o, x, mask=o < 3)",
+    ),
+    row_offsets_are_int64: (
+        "@triton.jit\ndef a_kernel(p, stride_m):\n    row = tl.program_id(0)\n    p += row * stride_m",
+        "@triton.jit\ndef a_kernel(p, stride_m):\n    row = tl.program_id(0).to(tl.int64)\n    p += row * stride_m",
+    ),
+    no_and_or_not_on_blocks: (
+        "@triton.jit\ndef f(a, b):\n    m = a and not b",
+        "@triton.jit\ndef f(a, b, C: tl.constexpr):\n    m = a & ~b\n    if C and a is not None:\n        m = a",
+    ),
+    no_python_max_on_blocks: (
+        "@triton.jit\ndef f(a):\n    m = max(a, 0)",
+        "@triton.jit\ndef f(a):\n    m = tl.maximum(a, 0)",
+    ),
+    accumulators_are_float32: (
+        "@triton.jit\ndef f():\n    acc = tl.zeros((4,), tl.float16)",
+        "@triton.jit\ndef f():\n    acc = tl.zeros((4,), tl.float32)",
+    ),
+    dots_say_their_precision: (
+        "@triton.jit\ndef f(a, b):\n    c = tl.dot(a, b)",
+        "@triton.jit\ndef f(a, b):\n    c = tl.dot(a, b, input_precision='ieee')",
+    ),
+    kernels_are_short: (
+        "@triton.jit\ndef f(a):\n" + "    a += 1\n" * (LONGEST_KERNEL + 1),
+        "@triton.jit\ndef f(a):\n" + "    a += 1\n    # why\n" * LONGEST_KERNEL,
+    ),
+    backwards_are_once_differentiable: (
+        "class F(Function):\n    def backward(ctx, dy): pass",
+        "class F(Function):\n    @once_differentiable\n    def backward(ctx, dy): pass",
+    ),
+    launchers_do_not_write_to_arguments: (
+        "def f_forward(x):\n    x.mul_(2)",
+        "def f_forward(x):\n    x = x.clone()\n    x.mul_(2)",
+    ),
+    public_functions_say_what_they_take: (
+        'def f(x, y):\n    """`x`.\n\n    Args:\n        x: one.\n\n    Raises:\n        TypeError: no."""',
+        'def f(x):\n    """`x`.\n\n    Args:\n        x: one.\n\n    Raises:\n        TypeError: no."""',
+    ),
+    has_the_parts_of_a_lesson: (
+        "def main(): pass",
+        '"""What it costs. Contract."""\nBENCH = {}\n'
+        + "".join(f"def {name}(): pass\n" for name in ("main", "EXAMPLE", "cost", "x_reference")),
+    ),
+}
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+def test_each_check_finds_its_fault(check):
+    broken, mended = FAULTS[check]
+    assert check(File(broken))
+    assert not check(File(mended))
+
+
+def test_the_guide_names_every_check():
+    named = re.findall(r"\| `(\w+)` \|", GUIDE.read_text("utf-8"))
+    assert named == [check.__name__ for check in CHECKS]
