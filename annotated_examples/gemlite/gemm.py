@@ -93,8 +93,9 @@ def unpack(words, W_nbits):
 # ## From numbers to integers
 #
 # Min-max quantization, a group at a time. The range is widened to contain zero, so that zero has an integer of its
-# own and the zero point fits into the same bits. A group of equal values is no special case then, except all zeros,
-# whose range is empty: its scale is set to one. The scale is rounded to the dtype it is stored in *before* the
+# own and the zero point fits into the same bits; the range divided by the number of steps is the scale,
+# [[tag: QM-scale]]. A group of equal values is no special case then, except all zeros, whose range is empty: its scale
+# is set to one. The scale is rounded to the dtype it is stored in *before* the
 # integers are chosen, since it is the rounded one that the kernel will multiply with.
 def quantize(w, W_nbits, group_size):
     """Quantize a weight for `W_group_mode=3`: `(q - zeros) * scales` is near `w`.
@@ -306,8 +307,8 @@ def gemm_kernel(
         if A_LOAD_ORDER == 2:
             a = load_a(a_ptr, offs_m, offs_k, M, K, stride_am, stride_ak)
 
-        # **Step 5: integers, weights, product.** [[tag: QM-mode1]] to [[tag: QM-mode4]] are the formulas behind the
-        # modes.
+        # **Step 5: integers, weights, product.** The formulas behind the modes: [[tag: QM-mode0]],
+        # [[tag: QM-mode1]], [[tag: QM-mode2]], [[tag: QM-mode3]], [[tag: QM-mode4]].
         q = unpack_block(words, offs_k, W_NBITS) if W_NBITS < 16 else words
         weight = dequantize_block(q, scales, zeros, W_GROUP_MODE, a_ptr.dtype.element_ty)
         if A_LOAD_ORDER == 3:

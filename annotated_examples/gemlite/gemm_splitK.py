@@ -14,9 +14,9 @@ dequantizes, for large `M`, and the function that chooses among them.
 written and read once more. So it pays while `M` is small, and the words are most of what has to move.
 
 **Contract.** As [gemm](gemm.md), except that `a` has to be finite: the zero point is taken off the sum, not off each
-weight, and an infinity in a row of `a` makes that row of the result NaN. Parts that are added by atomic operations
-arrive in no fixed order, so the last bits of two equal calls to `gemm_splitK` may differ. `low_bit_matmul` adds them
-in a fixed order.
+weight, and an infinity in a row of `a` makes that row of the result NaN. With one row, and fewer than sixteen bits,
+it has to stay below `2**67`. Parts that are added by atomic operations arrive in no fixed order, so the last bits of
+two equal calls to `gemm_splitK` may differ. `low_bit_matmul` adds them in a fixed order.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -72,17 +72,20 @@ def columns_of_plane(a, j: tl.constexpr, PER_WORD: tl.constexpr, BLOCK_M: tl.con
 
 # ## An integer that is already a float
 #
-# Converting an integer to a float is slow: the unit that does it is a quarter as wide as the others. But a float16
-# with the exponent bits `0x6400` is 1024 plus its lowest mantissa bits. So `q | 0x6400`, read as float16, **is** 1024
-# + q, exactly, and one subtraction gives q. In bfloat16, `0x4300` makes 128 + q for q below 128. A 32-bit word has
-# room for two such numbers: one shift and one mask extract planes `j` and `j + per_word / 2` at the same time.
+# Converting an integer to a float is slow: the unit that does it is a quarter as wide as the others. But the smallest
+# floats, the *subnormal* ones, count evenly, as integers do. The bits of the integer q, read as float16, **are** the
+# float `q * 2**-24`, exactly, and tensor cores multiply such floats like any other. The power of two is put right
+# once, in the sum. A word has room for two float16: one shift and one mask extract planes `j` and `j + per_word / 2`
+# at the same time.
+#
+# A bfloat16 counts in steps of `2**-133`. Those would make float32 sums so small that they lose digits. There the
+# exponent bits `0x4300` make 128 + q for q below 128, and 128 is subtracted.
 @triton.jit
 def two_planes(words, j: tl.constexpr, W_NBITS: tl.constexpr, dtype: tl.constexpr):
     both = (words >> (j * W_NBITS)) & (((1 << W_NBITS) - 1) * 0x00010001)
     if dtype == tl.float16:
-        both = both | 0x64006400
-        low = both.to(tl.int16).to(tl.float16, bitcast=True) - 1024.0
-        high = (both >> 16).to(tl.int16).to(tl.float16, bitcast=True) - 1024.0
+        low = both.to(tl.int16).to(tl.float16, bitcast=True)  # q * 2**-24
+        high = (both >> 16).to(tl.int16).to(tl.float16, bitcast=True)
     elif W_NBITS < 8:
         both = both | 0x43004300
         low = both.to(tl.int16).to(tl.bfloat16, bitcast=True).to(tl.float32) - 128.0
@@ -93,22 +96,16 @@ def two_planes(words, j: tl.constexpr, W_NBITS: tl.constexpr, dtype: tl.constexp
     return low.to(dtype), high.to(dtype)
 
 
-# The same idea in float32, for the matrix-vector product. Put the byte that holds number `j` at bits 12 to 19 of a
-# mantissa. With the right exponent the float is a power of two plus q, exactly, and numbers of the same byte share
-# one shift.
+# The matrix-vector product does the same in float32, whose subnormal numbers have 23 bits. A number may even stay
+# where it is in its word: at bit `place` it counts `2**(place - 149)`. Numbers too far up are brought down by one
+# shift for all.
 @triton.jit
-def number_in_mantissa(words, j: tl.constexpr, W_NBITS: tl.constexpr):
-    WITHIN: tl.constexpr = (j * W_NBITS) % 8
-    if j * W_NBITS < 8:
-        moved = words << 12
-    elif j * W_NBITS < 16:
-        moved = words << 4
-    elif j * W_NBITS < 24:
-        moved = words >> 4
+def number_in_place(words, j: tl.constexpr, W_NBITS: tl.constexpr):
+    if (j + 1) * W_NBITS <= 23:
+        bits = words & (((1 << W_NBITS) - 1) << (j * W_NBITS))
     else:
-        moved = words >> 12
-    bits = (moved & (((1 << W_NBITS) - 1) << (12 + WITHIN))) | ((127 + 11 - WITHIN) << 23)
-    return bits.to(tl.float32, bitcast=True)  # 2 ** (11 - WITHIN) + q
+        bits = (words >> 12) & (((1 << W_NBITS) - 1) << (j * W_NBITS - 12))
+    return bits.to(tl.float32, bitcast=True)
 
 
 # ## Scales and zeros, once a group
@@ -118,19 +115,19 @@ def number_in_mantissa(words, j: tl.constexpr, W_NBITS: tl.constexpr):
 @triton.jit
 def load_word_metadata(
     metadata_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_g, stride_n,
-    ONE_GROUP: tl.constexpr, EVICT: tl.constexpr,
+    ONE_GROUP: tl.constexpr, EVICT: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     if ONE_GROUP:
         group = tl.min(word_rows, axis=0) // group_words
         metadata = tl.load(
             metadata_ptr + group.to(tl.int64) * stride_g + offs_n[None, :] * stride_n,
-            mask=offs_n[None, :] < N, other=0.0, eviction_policy=EVICT,
+            mask=(offs_n[None, :] < N) | EVEN, other=0.0, eviction_policy=EVICT,
         )  # fmt: skip
     else:
         groups = (word_rows // group_words).to(tl.int64)
         metadata = tl.load(
             metadata_ptr + groups[:, None] * stride_g + offs_n[None, :] * stride_n,
-            mask=(word_rows[:, None] < K_WORDS) & (offs_n[None, :] < N), other=0.0, eviction_policy=EVICT,
+            mask=((word_rows[:, None] < K_WORDS) & (offs_n[None, :] < N)) | EVEN, other=0.0, eviction_policy=EVICT,
         )  # fmt: skip
     return metadata.to(tl.float32)
 
@@ -161,11 +158,13 @@ def gemm_splitK_kernel(
     stride_am, stride_ak, stride_wk, stride_wn, stride_sg, stride_sn, stride_zg, stride_zn,
     W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, ZERO_IS_NUMBER: tl.constexpr, ONE_GROUP: tl.constexpr,
     SWIZZLED: tl.constexpr, A_LOAD_ORDER: tl.constexpr, EVICT: tl.constexpr, CONTIGUOUS: tl.constexpr,
-    ATOMIC: tl.constexpr, SPLIT_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_KW: tl.constexpr,
-    GROUP_M: tl.constexpr,
+    EVEN: tl.constexpr, ATOMIC: tl.constexpr, SPLIT_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_KW: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
     PER_WORD: tl.constexpr = 32 // W_NBITS if W_NBITS < 16 else 1
     BLOCK_K: tl.constexpr = BLOCK_KW * PER_WORD
+    # What a unit of the integers is multiplied with to be one: see `two_planes`.
+    UNIT: tl.constexpr = (1 << 24) if W_NBITS < 16 and a_ptr.dtype.element_ty == tl.float16 else 1
     # Inside `torch.compile` a Python float arrives as float64, and would make all of this float64.
     zero = tl.cast(zero, tl.float32)
 
@@ -189,30 +188,33 @@ def gemm_splitK_kernel(
     first = pid_k * blocks // SPLIT_K
     last = (pid_k + 1) * blocks // SPLIT_K
 
-    a_rows = a_ptr + offs_m[:, None].to(tl.int64) * stride_am
+    # The pointers start at the first block of the part and then walk. Where no block sticks out, `EVEN`, every mask but
+    # that of the rows of A is true at compile time, and is left out of the compiled kernel.
+    word_rows = first * BLOCK_KW + tl.arange(0, BLOCK_KW)
+    words_ptrs = words_ptr + word_rows[None, :].to(tl.int64) * stride_wk + offs_n[:, None].to(tl.int64) * stride_wn
+    offs_k = first * BLOCK_K + tl.arange(0, BLOCK_K)
+    a_ptrs = a_ptr + offs_m[:, None].to(tl.int64) * stride_am + offs_k[None, :].to(tl.int64) * stride_ak
     acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
     for block in range(first, last):
         # **Step 2: loads.** `pid=(1, 1), block=2: word_rows = [4, 5]`: the block ends after the last of the words,
         # and the mask lets the second of its rows out.
         word_rows = block * BLOCK_KW + tl.arange(0, BLOCK_KW)
         offs_k = block * BLOCK_K + tl.arange(0, BLOCK_K)
-        a_ptrs = a_rows + offs_k[None, :] * stride_ak
-        a_mask = (offs_m[:, None] < M) & (offs_k[None, :] < K)
+        a_mask = (offs_m[:, None] < M) & ((offs_k[None, :] < K) | EVEN)
         if A_LOAD_ORDER == 0:
             a = tl.load(a_ptrs, mask=a_mask, other=0.0)
-        words_ptrs = words_ptr + word_rows[None, :].to(tl.int64) * stride_wk + offs_n[:, None] * stride_wn
-        words = tl.load(words_ptrs, mask=(word_rows[None, :] < K_WORDS) & (offs_n[:, None] < N), other=0)
+        words = tl.load(words_ptrs, mask=((word_rows[None, :] < K_WORDS) & (offs_n[:, None] < N)) | EVEN, other=0)
         if A_LOAD_ORDER == 1:
             a = tl.load(a_ptrs, mask=a_mask, other=0.0)
         scales = 1.0
         zeros = zero
         if W_GROUP_MODE >= 2:
             scales = tl.trans(load_word_metadata(
-                scales_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_sg, stride_sn, ONE_GROUP, EVICT
+                scales_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_sg, stride_sn, ONE_GROUP, EVICT, EVEN
             ))  # fmt: skip
         if (W_GROUP_MODE == 1 or W_GROUP_MODE >= 3) and not ZERO_IS_NUMBER:
             zeros = tl.trans(load_word_metadata(
-                zeros_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_zg, stride_zn, ONE_GROUP, EVICT
+                zeros_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_zg, stride_zn, ONE_GROUP, EVICT, EVEN
             ))  # fmt: skip
         if A_LOAD_ORDER >= 2:
             a = tl.load(a_ptrs, mask=a_mask, other=0.0)
@@ -227,8 +229,8 @@ def gemm_splitK_kernel(
             else:
                 low, high = two_planes(words, j, W_NBITS, a_ptr.dtype.element_ty)
             if not ONE_GROUP:
-                low = dequantize_block(low, scales, zeros, W_GROUP_MODE, a_ptr.dtype.element_ty)
-                high = dequantize_block(high, scales, zeros, W_GROUP_MODE, a_ptr.dtype.element_ty)
+                low = dequantize_block(low.to(tl.float32) * UNIT, scales, zeros, W_GROUP_MODE, a_ptr.dtype.element_ty)
+                high = dequantize_block(high.to(tl.float32) * UNIT, scales, zeros, W_GROUP_MODE, a_ptr.dtype.element_ty)
             sums = tl.dot(low, tl.trans(columns_of_plane(a, j, PER_WORD, BLOCK_M, BLOCK_K)), sums)
             if W_NBITS < 16:
                 a_high = columns_of_plane(a, j + PER_WORD // 2, PER_WORD, BLOCK_M, BLOCK_K)
@@ -237,9 +239,11 @@ def gemm_splitK_kernel(
         # **Step 4: the group's scale and zero.**
         if ONE_GROUP:
             a_sums = tl.sum(a.to(tl.float32), axis=1)[None, :]
-            acc = add_group(acc, sums, a_sums, scales, zeros, W_GROUP_MODE)
+            acc = add_group(acc, sums * UNIT, a_sums, scales, zeros, W_GROUP_MODE)
         else:
             acc += sums
+        words_ptrs += BLOCK_KW * stride_wk
+        a_ptrs += BLOCK_K * stride_ak
 
     # **Step 5: bring the parts together.** Either every program adds to the same C, which has to be zero before, and
     # float32: rounding to sixteen bits after each part would lose bits with each. `sem` says whether other programs
@@ -256,19 +260,18 @@ def gemm_splitK_kernel(
 # ## One row: a matrix-vector product
 #
 # A tensor core multiplies at least eight rows of A. With a single row, seven eighths of its work are for nothing, and
-# feeding it costs instructions. The ordinary float32 units do as well: one shift for the numbers of a byte, then a
-# mask and a multiplication with addition for each weight. Each number arrives with a power of two on top, and so does
-# the sum. What was too much is known, it depends on A only, and is taken off once for each row of words.
+# feeding it costs instructions. The ordinary float32 units do as well: a mask and a multiplication with addition for
+# each weight, a shift for each word. Which power of two a number comes with depends on its place in the word only. So
+# the activation of that place is multiplied with the opposite one, to make all products alike.
 @triton.jit
 def matvec_kernel(
     a_ptr, words_ptr, scales_ptr, zeros_ptr, c_ptr,
     N, K, group_size, zero,
     stride_ak, stride_wk, stride_wn, stride_sg, stride_sn, stride_zg, stride_zn,
     W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, ZERO_IS_NUMBER: tl.constexpr, ONE_GROUP: tl.constexpr,
-    EVICT: tl.constexpr, SPLIT_K: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_KW: tl.constexpr,
+    EVICT: tl.constexpr, EVEN: tl.constexpr, SPLIT_K: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_KW: tl.constexpr,
 ):  # fmt: skip
     PER_WORD: tl.constexpr = 32 // W_NBITS if W_NBITS < 16 else 1
-    PER_BYTE: tl.constexpr = 8 // W_NBITS if W_NBITS < 16 else 1
     zero = tl.cast(zero, tl.float32)
     offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     pid_k = tl.program_id(1)
@@ -276,41 +279,41 @@ def matvec_kernel(
     group_words = group_size // PER_WORD
     blocks = tl.cdiv(K_WORDS, BLOCK_KW)
     acc = tl.zeros((BLOCK_KW, BLOCK_N), dtype=tl.float32)
-    for block in range(pid_k * blocks // SPLIT_K, (pid_k + 1) * blocks // SPLIT_K):
+    first = pid_k * blocks // SPLIT_K
+    word_rows = first * BLOCK_KW + tl.arange(0, BLOCK_KW)
+    words_ptrs = words_ptr + word_rows[:, None].to(tl.int64) * stride_wk + offs_n[None, :].to(tl.int64) * stride_wn
+    for block in range(first, (pid_k + 1) * blocks // SPLIT_K):
         word_rows = block * BLOCK_KW + tl.arange(0, BLOCK_KW)
         scales = 1.0
         zeros = zero
         if W_GROUP_MODE >= 2:
             scales = load_word_metadata(
-                scales_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_sg, stride_sn, ONE_GROUP, EVICT
+                scales_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_sg, stride_sn, ONE_GROUP, EVICT, EVEN
             )  # fmt: skip
         if (W_GROUP_MODE == 1 or W_GROUP_MODE >= 3) and not ZERO_IS_NUMBER:
             zeros = load_word_metadata(
-                zeros_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_zg, stride_zn, ONE_GROUP, EVICT
+                zeros_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_zg, stride_zn, ONE_GROUP, EVICT, EVEN
             )  # fmt: skip
         # No word is read twice: `evict_first` lets it leave the cache before the activations and the metadata do.
-        words = tl.load(
-            words_ptr + word_rows[:, None].to(tl.int64) * stride_wk + offs_n[None, :] * stride_wn,
-            mask=(word_rows[:, None] < K_WORDS) & (offs_n[None, :] < N), other=0, eviction_policy="evict_first",
-        )  # fmt: skip
+        inside = ((word_rows[:, None] < K_WORDS) & (offs_n[None, :] < N)) | EVEN
+        words = tl.load(words_ptrs, mask=inside, other=0, eviction_policy="evict_first")
+        words_ptrs += BLOCK_KW * stride_wk
         sums = tl.zeros((BLOCK_KW, BLOCK_N), dtype=tl.float32)
         a_sums = tl.zeros((BLOCK_KW,), dtype=tl.float32)
-        too_much = tl.zeros((BLOCK_KW,), dtype=tl.float32)
-        # The numbers that sit at the same place within their bytes have the same power of two on top.
-        for place in tl.static_range(PER_BYTE):
-            same_place = tl.zeros((BLOCK_KW,), dtype=tl.float32)
-            for j in tl.static_range(place, PER_WORD, PER_BYTE):
-                a = tl.load(a_ptr + (word_rows * PER_WORD + j) * stride_ak, mask=word_rows < K_WORDS, other=0.0)
-                a = a.to(tl.float32)
-                same_place += a
-                if W_NBITS == 16:
-                    sums += a[:, None] * words.to(tl.float32)
-                else:
-                    sums += a[:, None] * number_in_mantissa(words, j, W_NBITS)
-            a_sums += same_place
-            if W_NBITS < 16:
-                too_much += same_place * (1 << (11 - place * W_NBITS))
-        acc = add_group(acc, sums - too_much[:, None], a_sums[:, None], scales, zeros, W_GROUP_MODE)
+        for j in tl.static_range(PER_WORD):
+            a_ptrs = a_ptr + (word_rows * PER_WORD + j) * stride_ak
+            a = tl.load(a_ptrs, mask=(word_rows < K_WORDS) | EVEN, other=0.0).to(tl.float32)
+            a_sums += a
+            if W_NBITS == 16:
+                sums += a[:, None] * words.to(tl.float32)
+            elif (j + 1) * W_NBITS <= 23:
+                sums += (a * (1.0 * (1 << (60 - j * W_NBITS))))[:, None] * number_in_place(words, j, W_NBITS)
+            else:
+                sums += (a * (1.0 * (1 << (72 - j * W_NBITS))))[:, None] * number_in_place(words, j, W_NBITS)
+        # Every product came out as `2**(60 - 149)` times what it stands for, wherever its number sat.
+        if W_NBITS < 16:
+            sums *= 1.0 * (1 << 89)
+        acc = add_group(acc, sums, a_sums[:, None], scales, zeros, W_GROUP_MODE)
     tl.store(c_ptr + pid_k * N + offs_n, tl.sum(acc, axis=0), mask=offs_n < N)
 
 
@@ -343,7 +346,7 @@ def dequantize_kernel(
     words_ptr, scales_ptr, zeros_ptr, weight_ptr, N, K, group_size, zero,
     stride_wk, stride_wn, stride_sg, stride_sn, stride_zg, stride_zn,
     W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, ZERO_IS_NUMBER: tl.constexpr, ONE_GROUP: tl.constexpr,
-    EVICT: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_KW: tl.constexpr,
+    EVICT: tl.constexpr, EVEN: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_KW: tl.constexpr,
 ):  # fmt: skip
     PER_WORD: tl.constexpr = 32 // W_NBITS if W_NBITS < 16 else 1
     zeros = tl.cast(zero, tl.float32)
@@ -354,14 +357,14 @@ def dequantize_kernel(
     scales = 1.0
     if W_GROUP_MODE >= 2:
         scales = load_word_metadata(
-            scales_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_sg, stride_sn, ONE_GROUP, EVICT
+            scales_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_sg, stride_sn, ONE_GROUP, EVICT, EVEN
         )  # fmt: skip
     if (W_GROUP_MODE == 1 or W_GROUP_MODE >= 3) and not ZERO_IS_NUMBER:
         zeros = load_word_metadata(
-            zeros_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_zg, stride_zn, ONE_GROUP, EVICT
+            zeros_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_zg, stride_zn, ONE_GROUP, EVICT, EVEN
         )  # fmt: skip
-    inside = (word_rows[:, None] < K_WORDS) & (offs_n[None, :] < N)
-    words_ptrs = words_ptr + word_rows[:, None].to(tl.int64) * stride_wk + offs_n[None, :] * stride_wn
+    inside = ((word_rows[:, None] < K_WORDS) & (offs_n[None, :] < N)) | EVEN
+    words_ptrs = words_ptr + word_rows[:, None].to(tl.int64) * stride_wk + offs_n[None, :].to(tl.int64) * stride_wn
     words = tl.load(words_ptrs, mask=inside, other=0)
     for j in tl.static_range(PER_WORD):
         q = (words >> (j * W_NBITS)) & ((1 << W_NBITS) - 1) if W_NBITS < 16 else words
@@ -398,9 +401,9 @@ def _finish(parts, scales, scales_a, out_dtype, channel_scale_mode):
 # the same C each time, so `reset_to_zero` zeroes C before every run. The launcher allocates it as zeros too: what
 # `torch.empty` returns holds what was there before, and an atomic addition would keep it.
 CONFIGS = [
-    triton.Config(dict(BLOCK_N=128, SPLIT_K=8), num_warps=4, num_stages=2),
-    triton.Config(dict(BLOCK_N=64, SPLIT_K=4), num_warps=4, num_stages=3),
-    triton.Config(dict(BLOCK_N=128, SPLIT_K=4), num_warps=8, num_stages=3),
+    triton.Config(dict(BLOCK_N=128, SPLIT_K=8), num_warps=4, num_stages=3),
+    triton.Config(dict(BLOCK_N=256, SPLIT_K=8), num_warps=8, num_stages=3),
+    triton.Config(dict(BLOCK_N=128, SPLIT_K=4), num_warps=4, num_stages=3),
     triton.Config(dict(BLOCK_N=128, SPLIT_K=16), num_warps=4, num_stages=2),
 ]
 gemm_splitK_tuned = device.autotune(CONFIGS, ["N", "K", "W_NBITS", "BLOCK_M", "ATOMIC"], reset_to_zero=["c_ptr"])(
@@ -419,30 +422,30 @@ def split_forward(
     # Many planes of many rows would not fit into the registers.
     BLOCK_M = BLOCK_M or (16 if M <= 16 else 32 if M <= 32 or per_word > 8 else 64)
     BLOCK_KW = BLOCK_KW or (64 if W_nbits == 16 else 32 if W_nbits == 8 else 16)
+    searched = split_k is None and BLOCK_N is None and atomic_mode != "none"
+    BLOCK_N = BLOCK_N or (256 if BLOCK_M == 16 and N >= 4096 else 128)
     scales_ptr, scales_strides, zeros_ptr, zeros_strides = _metadata_arguments(a, scales, zeros, W_group_mode >= 2)
     arguments = (*a.stride(), *words.stride(), *scales_strides, *zeros_strides)
     options = dict(
         W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, ZERO_IS_NUMBER=zeros is None,
         ONE_GROUP=(group_size // per_word) % BLOCK_KW == 0, SWIZZLED=tile_order == "swizzled",
-        A_LOAD_ORDER=A_load_order,
-        EVICT=meta_evict_policy, CONTIGUOUS=data_contiguous, ATOMIC=atomic_mode,
+        A_LOAD_ORDER=A_load_order, EVICT=meta_evict_policy, CONTIGUOUS=data_contiguous, ATOMIC=atomic_mode,
+        EVEN=N % (256 if searched else BLOCK_N) == 0 and K // per_word % BLOCK_KW == 0,
         BLOCK_M=BLOCK_M, BLOCK_KW=BLOCK_KW, GROUP_M=GROUP_M,
     )  # fmt: skip
-    if split_k is None and BLOCK_N is None and atomic_mode != "none":
+    if searched:
         c = torch.zeros(1, M, N, dtype=torch.float32, device=a.device)
         grid = lambda meta: (triton.cdiv(M, BLOCK_M) * triton.cdiv(N, meta["BLOCK_N"]), meta["SPLIT_K"])  # noqa: E731
         gemm_splitK_tuned[grid](a, words, scales_ptr, zeros_ptr, c, M, N, K, group_size, zero, *arguments, **options)
     else:
-        BLOCK_N = BLOCK_N or 128
         split_k = split_k or (8 if M <= 16 else 4)
-        wide = BLOCK_M * BLOCK_N > 32 * 128
         shape = (split_k if atomic_mode == "none" else 1, M, N)
         make = torch.empty if atomic_mode == "none" else torch.zeros
         c = make(*shape, dtype=torch.float32, device=a.device)
         grid = (triton.cdiv(M, BLOCK_M) * triton.cdiv(N, BLOCK_N), split_k)
         gemm_splitK_kernel[grid](
             a, words, scales_ptr, zeros_ptr, c, M, N, K, group_size, zero, *arguments, **options,
-            SPLIT_K=split_k, BLOCK_N=BLOCK_N, num_warps=8 if wide else 4, num_stages=3 if wide else 2,
+            SPLIT_K=split_k, BLOCK_N=BLOCK_N, num_warps=8 if BLOCK_N >= 256 else 4, num_stages=3,
         )  # fmt: skip
     return _finish(c, scales, scales_a, out_dtype, channel_scale_mode)
 
@@ -462,6 +465,7 @@ def matvec_forward(
         a.stride(1), *words.stride(), *scales_strides, *zeros_strides,
         W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, ZERO_IS_NUMBER=zeros is None,
         ONE_GROUP=(group_size // per_word) % BLOCK_KW == 0, EVICT=meta_evict_policy,
+        EVEN=N % BLOCK_N == 0 and K // per_word % BLOCK_KW == 0,
         SPLIT_K=split_k, BLOCK_N=BLOCK_N, BLOCK_KW=BLOCK_KW, num_warps=num_warps, num_stages=1,
     )  # fmt: skip
     return _finish(parts, scales, scales_a, out_dtype, channel_scale_mode)
@@ -480,7 +484,7 @@ def dequantize_forward(words, scales, zeros, zero, K, W_nbits, group_size, W_gro
             *words.stride(), *scales_strides, *zeros_strides,
             W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, ZERO_IS_NUMBER=zeros is None,
             ONE_GROUP=(group_size // per_word) % BLOCK_KW == 0, EVICT=meta_evict_policy,
-            BLOCK_N=BLOCK_N, BLOCK_KW=BLOCK_KW,
+            EVEN=N % BLOCK_N == 0 and K // per_word % BLOCK_KW == 0, BLOCK_N=BLOCK_N, BLOCK_KW=BLOCK_KW,
         )  # fmt: skip
     return weight
 
@@ -562,10 +566,11 @@ def gemm_splitK(
 
     Args:
         a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, scales_a, out_dtype,
-            tile_order, A_load_order, meta_evict_policy, data_contiguous: as `gemm`; A_load_order 2 and 3 are the same here.
+            tile_order, A_load_order, meta_evict_policy, data_contiguous: as `gemm`. A_load_order 2 and 3 are the same.
         split_k: number of parts, at least 1; it need not divide anything. None: searched for, once a weight's shape.
         atomic_mode: "relaxed" or "release", the memory order of the atomic additions.
         BLOCK_M, BLOCK_N: tile sizes; BLOCK_KW: word rows in a block of K. Powers of two; None: chosen from the shape.
+        GROUP_M: as `gemm`.
 
     Returns:
         (M, N) in out_dtype. The parts are added in float32, in no fixed order, and rounded once.

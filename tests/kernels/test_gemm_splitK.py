@@ -33,25 +33,53 @@ MUTANTS = [
         "tl.atomic_add(c_ptr + c_offsets, tl.trans(acc.to(tl.float16).to(tl.float32)),",
     ),
     Mutant("parts stored over each other", "c_ptr + pid_k.to(tl.int64) * M * N + c_offsets", "c_ptr + c_offsets"),
-    Mutant("stored, not added", "tl.atomic_add(c_ptr + c_offsets, tl.trans(acc), mask=c_mask, sem=ATOMIC)", "tl.store(c_ptr + c_offsets, tl.trans(acc), mask=c_mask)"),
+    Mutant(
+        "stored, not added",
+        "tl.atomic_add(c_ptr + c_offsets, tl.trans(acc), mask=c_mask, sem=ATOMIC)",
+        "tl.store(c_ptr + c_offsets, tl.trans(acc), mask=c_mask)",
+    ),
     Mutant("comparing before the kernel ran", "gemm_splitK_kernel[grid](", "(lambda *_, **__: None)("),
     Mutant("planes of A in the wrong order", "if (j >> bit) % 2 == 0:", "if (j >> bit) % 2 == 1:"),
     Mutant("planes of the words in the wrong order", "a, j + PER_WORD // 2, PER_WORD,", "a, j, PER_WORD,"),
-    Mutant("-1 read as 15: no mask", "(words >> (j * W_NBITS)) & (((1 << W_NBITS) - 1) * 0x00010001)", "(words >> (j * W_NBITS)) & 0x00FF00FF"),
-    Mutant("1024 not taken off", "high = (both >> 16).to(tl.int16).to(tl.float16, bitcast=True) - 1024.0", "high = (both >> 16).to(tl.int16).to(tl.float16, bitcast=True)"),
+    Mutant("even blocks assumed", "EVEN=N % BLOCK_N == 0 and K // per_word % BLOCK_KW == 0", "EVEN=True", count=2),
+    Mutant(
+        "pointers don't walk",
+        "        words_ptrs += BLOCK_KW * stride_wk\n        a_ptrs +=",
+        "        a_ptrs +=",
+    ),
     Mutant("zeros never used", "sums = sums - zeros * a_sums", "sums = sums"),
     Mutant("scales never used", "        sums = sums * scales\n", "        sums = sums\n"),
     Mutant("mode 4 forgets its zero", "sums = sums + zeros * a_sums", "sums = sums"),
-    Mutant("group index of the block", "groups = (word_rows // group_words)", "groups = (word_rows * 0 + tl.min(word_rows, axis=0) // group_words)"),
-    Mutant("group counted in rows, not words", "    group_words = group_size // PER_WORD\n", "    group_words = group_size\n", count=3),
-    Mutant("power of two left on the sum", "sums - too_much[:, None]", "sums"),
-    Mutant("byte shifted by one place too few", "moved = words >> 4", "moved = words >> 3"),
+    Mutant(
+        "group index of the block",
+        "groups = (word_rows // group_words)",
+        "groups = (word_rows * 0 + tl.min(word_rows, axis=0) // group_words)",
+    ),
+    Mutant(
+        "group counted in rows, not words",
+        "    group_words = group_size // PER_WORD\n",
+        "    group_words = group_size\n",
+        count=3,
+    ),
     Mutant("matvec ends early", "(pid_k + 1) * blocks // SPLIT_K):", "(pid_k + 1) * (blocks // SPLIT_K)):"),
     Mutant("column scales forgotten", "c *= tl.load(scales_ptr", "c *= 1 + 0 * tl.load(scales_ptr"),
     Mutant("row scales forgotten", "c *= tl.load(scales_a_ptr", "c *= 1 + 0 * tl.load(scales_a_ptr"),
     Mutant("last part forgotten", "mask=(parts[:, None] < PARTS)", "mask=(parts[:, None] < PARTS - 1)"),
-    Mutant("dequantized rows in the order of words", "offs_k = word_rows.to(tl.int64) * PER_WORD + j", "offs_k = word_rows.to(tl.int64) + j * K_WORDS"),
+    Mutant(
+        "dequantized rows in the order of words",
+        "offs_k = word_rows.to(tl.int64) * PER_WORD + j",
+        "offs_k = word_rows.to(tl.int64) + j * K_WORDS",
+    ),
     Mutant("library rounds before the scale", "if channel_scale_mode == 0 and out_dtype == a.dtype:", "if True:"),
+    Mutant(
+        "-1 read as 15: the mask too wide",
+        "(((1 << W_NBITS) - 1) * 0x00010001)",
+        "(((2 << W_NBITS) - 1) * 0x00010001)",
+    ),
+    Mutant("unit of float16 forgotten", "sums * UNIT, a_sums", "sums, a_sums"),
+    Mutant("unit of float32 forgotten", "sums *= 1.0 * (1 << 89)", "sums *= 1.0 * (1 << 88)"),
+    Mutant("one place off", "(1 << (72 - j * W_NBITS))", "(1 << (71 - j * W_NBITS))"),
+    Mutant("shifted by one bit too few", "bits = (words >> 12)", "bits = (words >> 11)"),
 ]  # fmt: skip
 
 
@@ -89,7 +117,12 @@ def test_mutant_is_caught(mutant, tmp_path):
     harness.assert_caught(lesson, mutant, check, tmp_path)
 
 
-FORMS = {"splitK": (splitK(split_k=2), 3), "matvec": (lesson.low_bit_matmul, 1), "stored parts": (lesson.low_bit_matmul, 3), "dequantized": (lesson.low_bit_matmul, 65)}  # fmt: skip
+FORMS = {
+    "splitK": (splitK(split_k=2), 3),
+    "matvec": (lesson.low_bit_matmul, 1),
+    "stored parts": (lesson.low_bit_matmul, 3),
+    "dequantized": (lesson.low_bit_matmul, 65),
+}
 
 
 @pytest.mark.parametrize("form", FORMS)
