@@ -344,5 +344,6 @@ def test_each_check_finds_its_fault(check):
 
 
 def test_the_guide_names_every_check():
-    named = re.findall(r"\| `(\w+)` \|", GUIDE.read_text("utf-8"))
-    assert named == [check.__name__ for check in CHECKS]
+    rows = re.findall(r"^\|[^|]+\|([^|]+)\|[^|]+\|$", GUIDE.read_text("utf-8"), re.M)
+    named = [cell.strip() for cell in rows if cell.strip() not in ("test", "---")]
+    assert named == [check.__name__.replace("_", " ") for check in CHECKS]

@@ -41,7 +41,7 @@ print(waves(8192 // 256))  # → (1, 0.24)
 
 # --8<-- [start:coalescing]
 def sectors(stride, element_size, lanes=32):
-    """How many 32-byte sectors one load of a warp touches when neighbours lie `stride` elements apart."""
+    """32-byte sectors that one load of a warp touches; neighbours lie `stride` elements apart."""
     return len({lane * stride * element_size // 32 for lane in range(lanes)})
 
 
