@@ -9,7 +9,7 @@ never reaches a result, so there `other` is left alone.
 from __future__ import annotations
 
 import ast
-import random
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -45,7 +45,7 @@ GPU_OPERATORS = {"drop other"}
 
 @dataclass(frozen=True)
 class KernelMutant:
-    """start, end: offsets in the source, replaced by `new`. line: from 1; its text is `context`."""
+    """start, end: offsets in the source, replaced by `new`. line: from 1; context: its text, changed at `column`."""
 
     operator: str
     function: str
@@ -55,11 +55,12 @@ class KernelMutant:
     new: str
     old: str
     context: str = ""
+    column: int = 0
 
     @property
     def name(self) -> str:
-        """How the reviewed list names it: function, line and change."""
-        return f"{self.function}: {self.context}: {self.old} -> {self.new}"
+        """How the reviewed list names it: function, line, place in the line, and change."""
+        return f"{self.function}: {self.context} @{self.column}: {self.old} -> {self.new}"
 
     def apply(self, source: str) -> str:
         return source[: self.start] + self.new + source[self.end :]
@@ -77,14 +78,14 @@ def of_source(source: str) -> list[KernelMutant]:
     return found
 
 
-def sample(mutants: list[KernelMutant], count: int, seed: int = 0) -> list[KernelMutant]:
-    """At most `count` of them, spread over functions and operators, always the same ones."""
+def sample(mutants: list[KernelMutant], count: int) -> list[KernelMutant]:
+    """At most `count` of them, spread over functions and operators; an edit of the file changes few of the chosen."""
     groups: dict[tuple[str, str], list[KernelMutant]] = {}
     for mutant in mutants:
         groups.setdefault((mutant.function, mutant.operator), []).append(mutant)
-    generator, chosen = random.Random(seed), []
+    chosen: list[KernelMutant] = []
     for group in groups.values():
-        generator.shuffle(group)
+        group.sort(key=lambda mutant: hashlib.sha256(mutant.name.encode()).digest())
     while len(chosen) < min(count, len(mutants)):
         for group in groups.values():
             if group and len(chosen) < count:
@@ -115,8 +116,17 @@ class _Kernel:
         if rule:
             yield from rule(node)
         for child in ast.iter_child_nodes(node):
-            if not (isinstance(node, ast.AnnAssign) and child is node.annotation):
+            if not self.silent(node, child):
                 yield from self.visit(child)
+
+    def silent(self, node: ast.AST, child: ast.AST) -> bool:
+        """Annotations, tuning (`RUNS: tl.constexpr = 4`), the axis of `tl.num_programs`, and zeros for unused arguments."""
+        if isinstance(node, ast.AnnAssign):
+            return child is node.annotation or isinstance(child, (ast.Constant, ast.IfExp))
+        if not isinstance(node, ast.Call) or not isinstance(child, ast.Constant):
+            return False
+        unused = isinstance(node.func, ast.Name) and child.value == 0
+        return unused or self.text(node.func) == "tl.num_programs"
 
     # ---------------------------------------------------------------- places
     def offset(self, line: int, column: int) -> int:
@@ -137,8 +147,10 @@ class _Kernel:
 
     def replace(self, operator: str, start: int, end: int, new: str) -> KernelMutant:
         line = self.source.count("\n", 0, start) + 1
-        context = self.source.split("\n")[line - 1].split("  #")[0].strip()
-        return KernelMutant(operator, self.function.name, line, start, end, new, self.source[start:end], context)
+        text = self.source.split("\n")[line - 1]
+        column = start - self.lines[line - 1] - (len(text) - len(text.lstrip()))
+        old, context = self.source[start:end], text.split("  #")[0].strip()
+        return KernelMutant(operator, self.function.name, line, start, end, new, old, context, column)
 
     # ---------------------------------------------------------------- rules, by type of node
     def _binop(self, node: ast.BinOp):
@@ -189,8 +201,9 @@ class _Kernel:
             yield self.change("swap", node, f"tl.dot({self.text(node.args[1])}, {self.text(node.args[0])})")
         if isinstance(node.func, ast.Attribute) and short == "to" and len(node.args) == 1:
             # Offsets of too few bits show in tensors of 2³¹ elements only; tests/kernels/addresses.py looks at those.
-            zeros = self.text(node.func.value).startswith("tl.zeros")
-            if self.text(node.args[0]) == "tl.float32" and not zeros:
+            value = self.text(node.func.value)
+            exact = value.startswith("tl.zeros") or value.endswith(".to(tl.float16)")
+            if self.text(node.args[0]) == "tl.float32" and not exact:
                 yield self.change("narrow cast", node.args[0], "tl.float16")
         if isinstance(node.func, ast.Name) and len(node.args) > 1:
             for a, b in zip(node.args, node.args[1:]):

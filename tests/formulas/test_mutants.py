@@ -113,7 +113,7 @@ import triton.language as tl
 def k(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = (offs < n) & (offs >= 0)
-    x = tl.load(x_ptr + offs, mask=mask, other=0.0)
+    x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
     total = 0.0
     total += tl.sum(tl.where(mask, -x, 1.0), 0)
     tl.store(y_ptr + offs, tl.exp(total), mask=mask)
@@ -132,7 +132,7 @@ def test_kernel_mutators():
         "operator": "* -> +",
         "comparison": "< -> <=",
         "drop mask term": "(offs < n) & (offs >= 0) -> offs < n",
-        "narrow cast": "tl.int64 -> tl.int8",
+        "narrow cast": "tl.float32 -> tl.float16",
         "drop mask": "mask -> None",
         "drop other": "0.0 -> None",
         "pointer": "x_ptr -> y_ptr",
