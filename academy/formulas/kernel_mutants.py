@@ -120,7 +120,7 @@ class _Kernel:
                 yield from self.visit(child)
 
     def silent(self, node: ast.AST, child: ast.AST) -> bool:
-        """Annotations, tuning (`RUNS: tl.constexpr = 4`), the axis of `tl.num_programs`, and zeros for unused arguments."""
+        """Annotations, tuning (`RUNS: tl.constexpr = 4`), the axis of `tl.num_programs`, zeros for unused arguments."""
         if isinstance(node, ast.AnnAssign):
             return child is node.annotation or isinstance(child, (ast.Constant, ast.IfExp))
         if not isinstance(node, ast.Call) or not isinstance(child, ast.Constant):
