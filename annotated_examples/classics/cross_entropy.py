@@ -97,9 +97,10 @@ def count_labels_forward_kernel(labels_ptr, count_ptr, rows, ignore_index, BLOCK
 def scale_and_cap(x, scaling: tl.constexpr, softcapping: tl.constexpr):
     # Returns the logits that the loss sees, and their slope: the factor that the chain rule puts on the gradient.
     slope = tl.full(x.shape, 1.0, tl.float32)
-    # [[tag: CE-scale]]; the slope is the factor in [[tag: CE-scaled-x]].
+    # [[tag: CE-scale]]; the slope is the factor in [[tag: CE-scaled-x]]. `mul_rn` is a product that is rounded by
+    # itself: fused with the subtraction of the rounded maximum, the largest logit would not end up exactly at zero.
     if scaling != 0.0:
-        x = x * scaling
+        x = libdevice.mul_rn(x, scaling)
         slope = slope * scaling
     # [[tag: CE-cap]], and the slope in [[tag: CE-capped-x]]. The exact `libdevice.tanh` is worth its price: twice a
     # sigmoid minus one loses digits around zero, where most logits are.

@@ -42,6 +42,7 @@ import torch
 import triton
 import triton.language as tl
 from torch.autograd.function import once_differentiable
+from triton.language.extra import libdevice
 
 
 # ## Reference
@@ -270,7 +271,10 @@ def layernorm_backward_kernel(
         # passes back, the second what the deviation does: `pid=0, tile=0: average[0] = 0.167`.
         dnormalised = dy
         if weight_ptr is not None:
-            dnormalised = dy * weight[None, :]
+            # `mul_rn` is a product that is rounded by itself. The compiler would fuse a plain one with the subtraction
+            # below and round only the difference, while the average is made of rounded products. With one column the
+            # two must cancel exactly, and times a `rstd` of hundreds it would show that they don't.
+            dnormalised = libdevice.mul_rn(dy, weight[None, :])
         average = tl.sum(dnormalised, axis=1) / N
         projection = tl.sum(dnormalised * normalised, axis=1) / N
         if dx_ptr is not None:
@@ -545,9 +549,6 @@ def layernorm_backward(
         layernorm_backward_kernel[(P,)](
             dy, x, weight, mean, rstd, dx, partial_dweight, partial_dbias, M, N, dy.stride(0), x.stride(0),
             BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=num_stages or stages, num_warps=num_warps,
-            # A fused multiply-add would round `dy * weight` in the average but not in the difference. With one column
-            # the two must cancel exactly, and times a `rstd` of hundreds it would show that they don't.
-            enable_fp_fusion=False,
         )  # fmt: skip
     if not one_block and wanted[0]:
         layernorm_backward_chunked_kernel[(M,)](

@@ -14,7 +14,7 @@ where each weight comes from its integer, a zero point and a scale that a whole 
 
 **What it costs.** At `M = 1` and four bits, an `N = K = 8192` product reads 33.5 MB of words and does 134 million
 operations: memory decides. At `M = 4096` the same weights are used 4096 times, arithmetic decides, and unpacking is
-pure extra work. Where one turns into the other is what [the split-K lesson](gemm_splitK.md) measures.
+pure extra work. Where one turns into the other is what [the split-K lesson](gemm_splitK.py) measures.
 
 **Contract.** `a` is `(M, K)`, float16 or bfloat16, any strides. `words` is int32, `(K // per_word, N)`, made by
 `pack`; with `W_nbits=16` it is the weight itself, `(K, N)` in the dtype of `a`. `scales` and `zeros` are
@@ -252,7 +252,7 @@ def load_a(a_ptr, offs_m, offs_k, M, K, stride_am, stride_ak):
 #
 # A tiled matrix product like any other, except that its right-hand tile is made on the spot. Every row of the tile
 # loads its word. Eight neighbouring rows load the **same** word: one load goes to memory, seven are answered by the
-# L1 cache. That keeps this kernel short. [The split-K kernel](gemm_splitK.md) loads each word once.
+# L1 cache. That keeps this kernel short. [The split-K kernel](gemm_splitK.py) loads each word once.
 @triton.jit
 def gemm_kernel(
     a_ptr, words_ptr, scales_ptr, zeros_ptr, scales_a_ptr, c_ptr,

@@ -13,7 +13,7 @@ dequantizes, for large `M`, and the function that chooses among them.
 **What it costs.** The words are read once, as always. On top come the parts: `4 * M * N` bytes for each of them,
 written and read once more. So it pays while `M` is small, and the words are most of what has to move.
 
-**Contract.** As [gemm](gemm.md), except that `a` has to be finite: the zero point is taken off the sum, not off each
+**Contract.** As [gemm](gemm.py), except that `a` has to be finite: the zero point is taken off the sum, not off each
 weight, and an infinity in a row of `a` makes that row of the result NaN. With one row, and fewer than sixteen bits,
 it has to stay below `2**67`. Parts that are added by atomic operations arrive in no fixed order, so the last bits of
 two equal calls to `gemm_splitK` may differ. `low_bit_matmul` adds them in a fixed order.
@@ -565,8 +565,8 @@ def gemm_splitK(
     """`a @ dequantize(words)` with the sum over K split over `split_k` programs that add into C. Forward only.
 
     Args:
-        a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, scales_a, out_dtype,
-            tile_order, A_load_order, meta_evict_policy, data_contiguous: as `gemm`. A_load_order 2 and 3 are the same.
+        a, words, scales, zeros: as `gemm`, and so are all keyword arguments that are not listed here. A_load_order 2
+            and 3 are the same.
         split_k: number of parts, at least 1; it need not divide anything. None: searched for, once a weight's shape.
         atomic_mode: "relaxed" or "release", the memory order of the atomic additions.
         BLOCK_M, BLOCK_N: tile sizes; BLOCK_KW: word rows in a block of K. Powers of two; None: chosen from the shape.
@@ -641,7 +641,7 @@ def EXAMPLE():
 
 # ## Benchmark
 #
-# The inputs and the cost are those of [gemm](gemm.md).
+# The inputs and the cost are those of [gemm](gemm.py).
 def bench_reference(a, words, scales, zeros, w):
     return gemm_reference(a, words, scales, zeros, W_nbits=4, group_size=128, dtype=torch.float64)
 

@@ -32,7 +32,7 @@ MUTANTS = [
     Mutant("ignored label gives NaN", "tl.where(ignored, 0.0, loss))", "loss)"),
     Mutant("ignored label has a gradient", "tl.where(ignored, 0, body)", "body"),
     Mutant("ignored label has a gradient at the edges", "tl.where(ignored, 0.0, dx_edge)", "dx_edge"),
-    Mutant("scale flattens instead of sharpening", "x = x * scaling", "x = x / scaling"),
+    Mutant("scale flattens instead of sharpening", "x = libdevice.mul_rn(x, scaling)", "x = x / scaling"),
     Mutant("cap at 65536", BODY, "body = tl.minimum(vocab - head, 65536) // STRIP * STRIP"),
     Mutant("gradients beside the label zeroed", PROBABILITY, PROBABILITY + " * 0.0"),
     Mutant(

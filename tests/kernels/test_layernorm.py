@@ -36,7 +36,7 @@ MUTANTS = [
     Mutant("no path through the mean", "dnormalised - average[:, None] -", "dnormalised -"),
     Mutant("no path through the deviation", " - normalised * projection[:, None])", ")"),
     Mutant("no path through the deviation in chunks", " - (x - mean) * rstd * c_projection)", ")"),
-    Mutant("weight ignored in dx", "dnormalised = dy * weight[None, :]", "dnormalised = dy"),
+    Mutant("weight ignored in dx", "dnormalised = libdevice.mul_rn(dy, weight[None, :])", "dnormalised = dy"),
     Mutant("no weight gradient", "return dx, dweight, dbias\n", "return dx, torch.zeros_like(dweight), dbias\n"),
     Mutant("parameter gradients in the dtype of x", "dtype=dtypes[0] or x.dtype", "dtype=x.dtype"),
     Mutant("bias forgotten in chunks", "column_mask, other=0.0).to(tl.float32)\n        tl.store(y_ptr + col", "column_mask, other=0.0).to(tl.float32) * 0\n        tl.store(y_ptr + col"),

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,8 +38,8 @@ def test_exit_status_0(path, tmp_path):
     assert not list(tmp_path.iterdir()), "a script leaves nothing behind"
 
 
-def with_stores_negated(source):
-    """The same module with a minus sign before every value that `tl.store` stores."""
+def with_stores_broken(source):
+    """The same module with one added to every value that `tl.store` stores (a sign could cancel another)."""
     lines = source.splitlines(keepends=True)
     calls = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Call) and ast.unparse(n.func) == "tl.store"]
     values = sorted((call.args[1] for call in calls), key=lambda v: (v.lineno, v.col_offset), reverse=True)
@@ -46,7 +47,7 @@ def with_stores_negated(source):
     for value in values:
         for row, column, text in (
             (value.end_lineno - 1, value.end_col_offset, ")"),
-            (value.lineno - 1, value.col_offset, "-("),
+            (value.lineno - 1, value.col_offset, "1 + ("),
         ):
             line = lines[row].encode()
             lines[row] = (line[:column] + text.encode() + line[column:]).decode()
@@ -55,10 +56,10 @@ def with_stores_negated(source):
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=relative)
 def test_exit_status_1_when_the_kernel_is_broken(path, tmp_path):
-    """Every value that a jitted kernel stores is negated; the folder around the copy is like the repository's."""
-    broken = with_stores_negated(path.read_text("utf-8"))
+    """Every value that a jitted kernel stores is off by one; the folder around the copy is like the repository's."""
+    broken = with_stores_broken(path.read_text("utf-8"))
     copy = tmp_path / path.relative_to(ROOT)
-    copy.parent.mkdir(parents=True)
+    shutil.copytree(ROOT / "annotated_examples", tmp_path / "annotated_examples")
     copy.write_text(broken, "utf-8")
     (tmp_path / "academy").symlink_to(ROOT / "academy")
     done = run(copy)
