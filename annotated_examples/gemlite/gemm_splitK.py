@@ -565,8 +565,20 @@ def gemm_splitK(
     """`a @ dequantize(words)` with the sum over K split over `split_k` programs that add into C. Forward only.
 
     Args:
-        a, words, scales, zeros: as `gemm`, and so are all keyword arguments that are not listed here. A_load_order 2
-            and 3 are the same.
+        a: as `gemm`.
+        words: as `gemm`.
+        scales: as `gemm`.
+        zeros: as `gemm`.
+        W_nbits: as `gemm`.
+        group_size: as `gemm`.
+        W_group_mode: as `gemm`.
+        channel_scale_mode: as `gemm`.
+        scales_a: as `gemm`.
+        out_dtype: as `gemm`.
+        tile_order: as `gemm`.
+        A_load_order: as `gemm`; 2 and 3 are the same here.
+        meta_evict_policy: as `gemm`.
+        data_contiguous: as `gemm`.
         split_k: number of parts, at least 1; it need not divide anything. None: searched for, once a weight's shape.
         atomic_mode: "relaxed" or "release", the memory order of the atomic additions.
         BLOCK_M, BLOCK_N: tile sizes; BLOCK_KW: word rows in a block of K. Powers of two; None: chosen from the shape.
