@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PYTEST_WORKERS ?= auto
 
-.PHONY: serve site test bench clean
+.PHONY: serve site site-check test bench clean
 .DELETE_ON_ERROR:
 
 serve: $(VENV)/.installed
@@ -16,6 +16,10 @@ site: $(VENV)/.installed
 test: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS)
+
+# The slow checks of the site: Lighthouse, accessibility of every page, every link, page weight, build time.
+site-check: $(VENV)/.installed node_modules/.installed
+	$(BIN)/python -m pytest -m site_check tests/site
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/academy bench
@@ -30,5 +34,10 @@ $(VENV)/.installed-bench: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
 	touch $@
 
+node_modules/.installed: package.json package-lock.json
+	command -v npm >/dev/null || { echo "make site-check needs npm and Node.js 18.16 or newer, for Lighthouse"; exit 1; }
+	npm ci --no-audit --no-fund
+	touch $@
+
 clean:
-	rm -rf $(VENV) site .cache
+	rm -rf $(VENV) site .cache node_modules

@@ -5,6 +5,9 @@ them: `x + y` of two bfloat16 blocks is silently garbage. It also cuts digits of
 no `libdevice`. `install()` mends this for scripts, notebooks and tests alike. `REPAIRS` lists what is mended, and
 `used()` names what the kernels launched so far really needed, so that a page can say so.
 
+What the hardware leaves undefined is poisoned: lanes that a load masks off without `other` hold NaN, in integers 0xA5
+in every byte. On a GPU they hold whatever was in the register, most of the time the 0 that hides the mistake.
+
 What the hardware refuses stays refused: `tl.exp` of a float16 block raises here as it does in the compiler, and
 `libdevice` goes through the compiler's own table of types.
 
@@ -44,12 +47,14 @@ REPAIRS = {
 
 _BUILDER_METHODS = (
     "binary_op ternary_op unary_op cast_impl create_fp_to_fp create_dot create_fma create_rsqrt create_erf "
-    "create_clampf create_minnumf create_maxnumf create_atomic_rmw create_extern_elementwise"
+    "create_clampf create_minnumf create_maxnumf create_atomic_rmw create_masked_load create_extern_elementwise"
 ).split()
 _MODULE_NAMES = (
     "TensorHandle GridExecutor ReduceOps ScanOps _LangPatchScope _patch_lang _get_np_dtype _interpreter _ir".split()
 )
 _FLOAT8 = {"fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2}
+#: Bits of a NaN, for the types that the interpreter keeps as bits.
+_NAN_BITS = {"bf16": 0x7FC0, "fp8e4nv": 0x7F, "fp8e5": 0x7E}
 
 _used: set[str] = set()
 
@@ -70,6 +75,7 @@ def install() -> None:
     _repair_nan_rules()
     _repair_reductions()
     _repair_atomics()
+    _repair_loads()
     _repair_libdevice()
     _quicken()
 
@@ -90,6 +96,16 @@ def decode(data: np.ndarray, dtype: tl.dtype) -> np.ndarray:
     if name in _FLOAT8:
         return _float8_to_fp32(data, name)
     return data
+
+
+def undefined_lanes(shape: tuple[int, ...], dtype: tl.dtype) -> np.ndarray:
+    """An interpreter payload of a value that a GPU leaves undefined: NaN, or for integers 0xA5 in every byte."""
+    np_dtype = interpreter._get_np_dtype(dtype)
+    if dtype.is_floating():
+        return np.full(shape, _NAN_BITS.get(dtype.name, np.nan), dtype=np_dtype)
+    if np_dtype == np.bool_:
+        return np.zeros(shape, dtype=bool)
+    return np.full(shape, np.frombuffer(b"\xa5" * np_dtype.itemsize, dtype=np_dtype)[0])
 
 
 def _check_internals() -> None:
@@ -325,6 +341,22 @@ def _repair_atomics() -> None:
         return interpreter.TensorHandle(before.reshape(shape), tl.bfloat16)
 
     builder.create_atomic_rmw = create_atomic_rmw
+
+
+# ---- loads ----------------------------------------------------------------------------------------------------------
+
+
+def _repair_loads() -> None:
+    builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
+    original = builder.create_masked_load
+
+    def create_masked_load(self, pointers, mask, other, *args, **kwargs):
+        if other is None and not np.all(mask.data):  # a block pointer's mask is a bare array
+            dtype = pointers.get_element_ty()
+            other = handle(undefined_lanes(np.shape(pointers.data), dtype), dtype)
+        return original(self, pointers, mask, other, *args, **kwargs)
+
+    builder.create_masked_load = create_masked_load
 
 
 # ---- libdevice ------------------------------------------------------------------------------------------------------

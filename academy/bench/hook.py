@@ -7,6 +7,7 @@ docs/benchmarks/ is left alone.
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 from mkdocs.structure.files import File
@@ -26,6 +27,7 @@ def operations() -> dict[str, str]:
     return found
 
 
+@cache
 def title(text: str, name: str) -> str:
     """What stands before the colon in the heading of the module's docstring."""
     try:

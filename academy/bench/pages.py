@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import html
 import re
-from functools import lru_cache
 from pathlib import Path
 
 from academy.bench import figures, plots, store
+from academy.cache import kept
 
 PASS_NAMES = {"forward": "Forward", "backward": "Backward", "forward+backward": "Forward and backward"}
 #: From this many square sizes on, a line over the size says more than a row for each.
@@ -157,7 +157,7 @@ def _lines(cases: list[dict], which: str, name: str) -> Html:
         for provider in _providers([case for case in cases if case["variant"] == variant], which):
             times = {n: entry["providers"].get(provider) for n, entry in chosen.items()}
             values = [chosen[n]["operations"] / times[n]["ms"] / 1e9 if times.get(n) else None for n in sizes]
-            series.append(plots.Series(provider + suffix, values))
+            series.append(plots.Series(provider.removesuffix(suffix) + suffix, values))
     title = f"{PASS_NAMES[which]}: TFLOP/s over the size of a square"
     drawn = _drawn("lines", f"{name}-{which}-lines", title, tuple(sizes), "size", _frozen(series), "TFLOP/s", False)
     return _figure(title, drawn)
@@ -167,16 +167,15 @@ def _frozen(series: list[plots.Series]) -> tuple:
     return tuple((line.name, tuple(line.values)) for line in series)
 
 
-@lru_cache(maxsize=512)
 def _drawn(kind: str, *arguments) -> str:
-    """A plot, drawn once: `mkdocs serve` builds the page again and again."""
+    """A plot, drawn once for all builds of the site."""
 
     def thawed(value: object) -> object:
         if isinstance(value, tuple) and value and isinstance(value[0], tuple):
             return [plots.Series(name, list(values)) for name, values in value]
         return list(value) if isinstance(value, tuple) else value
 
-    return getattr(plots, kind)(*map(thawed, arguments))
+    return kept("plot", [kind, *arguments], lambda: getattr(plots, kind)(*map(thawed, arguments)))
 
 
 def _figure(title: str, svg: str) -> Html:
@@ -220,7 +219,7 @@ def _table(summary: str, head: list[str], rows: list[list[str]], is_open: bool =
     columns = "".join(cell("th", name) for name in head)
     return Html(
         f'<details class="bench-data"{" open" if is_open else ""}><summary>{html.escape(summary)}</summary>'
-        f'<div class="bench-scroll" tabindex="0" role="region" aria-label="{html.escape(summary)}"><table>'
+        f'<div class="bench-scroll" tabindex="0" role="group" aria-label="{html.escape(summary)}"><table>'
         f"<thead><tr>{columns}</tr></thead><tbody>{body}</tbody></table></div></details>"
     )
 
@@ -229,9 +228,10 @@ def _table(summary: str, head: list[str], rows: list[list[str]], is_open: bool =
 
 
 def _memory_plot(record: dict, name: str) -> Html:
-    """Memory of the last pass, per shape and provider: the first variant, its largest shapes."""
+    """Memory of the last pass, per shape and provider: the first variant that has it, its largest shapes."""
     which = passes(record)[-1]
-    cases = [case for case in _with(record, which) if case["variant"] == record["cases"][0]["variant"]]
+    cases = _with(record, which)
+    cases = [case for case in cases if case["variant"] == cases[0]["variant"]]
     largest = sorted(cases, key=lambda case: case["passes"][which]["bytes"])[-MEMORY_ROWS:]
     cases = [case for case in cases if case in largest]
 

@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 #: What may change in a kernel file without making its measurements stale.
@@ -37,9 +38,14 @@ def source_hash(path: Path, root: Path) -> str:
     version added are left out while they are empty, which `ast.dump` would not do.
     """
     digest = hashlib.sha256()
-    for file in [path, *_imported_kernels(path, root)]:
-        digest.update(_canonical(_measured(ast.parse(file.read_text("utf-8")))).encode())
+    for file in [path, *imported_kernels(path, root)]:
+        digest.update(_measured_code(file.read_text("utf-8")))
     return digest.hexdigest()[:16]
+
+
+@lru_cache(256)
+def _measured_code(text: str) -> bytes:
+    return _canonical(_measured(ast.parse(text))).encode()
 
 
 def _measured(tree: ast.Module) -> ast.Module:
@@ -73,10 +79,11 @@ def _canonical(node: object) -> str:
     return repr(node)
 
 
-def _imported_kernels(path: Path, root: Path) -> list[Path]:
+def imported_kernels(path: Path, root: Path) -> list[Path]:
     """Kernel files that `path` imports, such as gemm for gemm_splitK."""
     files = []
-    for node in ast.parse(path.read_text("utf-8")).body:
+    text = path.read_text("utf-8")
+    for node in ast.parse(text).body if "annotated_examples" in text else ():
         names = []
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
@@ -179,7 +186,10 @@ def committed(root: Path) -> Iterator[tuple[Path, dict]]:
 def is_stale(record: dict, root: Path) -> bool:
     """Whether the kernel's code is another than the one that was measured (or is gone)."""
     path = root / record["module"]
-    return not path.is_file() or any(case["source"] != source_hash(path, root) for case in record["cases"])
+    if not path.is_file():
+        return True
+    now = source_hash(path, root)
+    return any(case["source"] != now for case in record["cases"])
 
 
 def warnings(root: Path) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -14,6 +12,7 @@ import torch
 from academy.formulas import compare, coverage, kernels, verify
 from academy.formulas.errors import PageError
 from academy.formulas.page import Page
+from academy.formulas.processes import in_parallel
 from academy.formulas.project import Project
 from academy.problems import Problem
 
@@ -80,7 +79,8 @@ def run(files: Iterable[Path] | None = None, project: Project | None = None, wor
             result.problems += coverage.uncovered_module(path, shown, name, [e for es in entries.values() for e in es])
     jobs = [(_equations, page, project) for page in wanted]
     jobs += [(_kernels, page, project) for page in wanted if entries.get(page.path)]
-    for part in _in_parallel(jobs, workers):
+    # In processes: a crash takes nothing else with it.
+    for part in in_parallel(_run, jobs, workers):
         result.add(part)
     result.exempt += [str(page.path) for page in wanted if kernels.exempt(page)]
     result.count(dict(pages=len(wanted)))
@@ -136,16 +136,6 @@ def _kernels(page: Page, project: Project) -> Result:
             result.problems.append(Problem.at(page.path, page.text, at, miss.message))
         result.count({"entries": 1})
     return result
-
-
-def _in_parallel(jobs: list[tuple], workers: int | None) -> Iterable[Result]:
-    """Each job in a forked process: kernels and pages are loaded, and a crash takes nothing else with it."""
-    workers = workers or min(len(jobs), os.cpu_count() or 1, 8)
-    if workers < 2 or torch.cuda.is_initialized():
-        return [_run(job) for job in jobs]
-    torch.set_num_threads(1)
-    with multiprocessing.get_context("fork").Pool(workers) as pool:
-        return pool.map(_run, jobs, chunksize=1)
 
 
 def _run(job: tuple[Callable, Page, Project]) -> Result:

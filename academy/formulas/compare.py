@@ -65,7 +65,8 @@ def run(
     Args:
         module: handed in, so that a mutated copy can be judged too.
         first_only: stop after the first case that shows something.
-        walls: put contiguous inputs in front of memory that can't be read: a read behind the end kills the process.
+        walls: put contiguous inputs and new tensors in front of memory that can't be read: a read behind the end
+            kills the process.
         memo: keeps what PyTorch and the printed formulas give, for runs of other copies of the same module.
     """
     found: list[Mismatch] = []
@@ -124,7 +125,8 @@ class _Run:
         if values.dim() == 0:
             # A kernel takes the number as float32.
             return float(values.to(torch.float32))
-        values = values.to(getattr(torch, self.case.dtype))
+        # Strides would not survive the way to the GPU, so the memory is laid out there.
+        values = values.to(_device(), getattr(torch, self.case.dtype))
         if name in self.upstreams:
             return values[:1].expand(values.shape) if self.case.upstream == "expanded" else values
         layout = "walled" if self.walls and self.case.layout != "strided" else self.case.layout
@@ -146,10 +148,9 @@ class _Run:
     def compare(self) -> None:
         inputs = self.draw()
         before = {name: value.clone() for name, value in inputs.items() if torch.is_tensor(value)}
-        fences = Fences() if _device().type == "cpu" else contextlib.nullcontext()
-        with fences, self.patched():
+        with Fences(self.walls) as fences, self.patched():
             outputs, gradients = self.call(self.comparison.call, inputs)
-        if isinstance(fences, Fences) and fences.broken():
+        if fences.broken():
             self.miss(None, "something was written outside of a tensor")
         for name, value in before.items():
             if not torch.equal(torch.nan_to_num(value), torch.nan_to_num(inputs[name])):
@@ -308,7 +309,7 @@ def _device() -> torch.device:
 
 def _strided(values: torch.Tensor) -> torch.Tensor:
     """Every third element of memory that is NaN in between, in padded rows."""
-    memory = torch.full((*values.shape[:-1], 3 * values.shape[-1] + 5), float("nan"), dtype=values.dtype)
+    memory = values.new_full((*values.shape[:-1], 3 * values.shape[-1] + 5), float("nan"))
     view = memory[..., 2 : 2 + 3 * values.shape[-1] : 3]
     view.copy_(values)
     return view
@@ -316,7 +317,7 @@ def _strided(values: torch.Tensor) -> torch.Tensor:
 
 def _fenced(values: torch.Tensor) -> torch.Tensor:
     """Contiguous, in the middle of memory full of NaN."""
-    memory = torch.full((values.numel() + 128,), float("nan"), dtype=values.dtype)
+    memory = values.new_full((values.numel() + 128,), float("nan"))
     memory[64 : 64 + values.numel()] = values.flatten()
     return memory[64 : 64 + values.numel()].view(values.shape)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -39,8 +40,6 @@ _TUNING = {
     "warp_specialize",
 }
 _TUNING |= {"input_precision", "allow_tf32", "loop_unroll_factor", "disallow_acc_multi_buffer", "dtype", "sem", "scope"}
-#: What only compiled code shows: the interpreter reads 0 where `other` is missing.
-GPU_OPERATORS = {"drop other"}
 
 
 @dataclass(frozen=True)
@@ -103,6 +102,9 @@ class _Kernel:
         self.pointers = [name for name in arguments if name.endswith("_ptr")]
         reductions = [node.lineno for node in ast.walk(function) if isinstance(node, ast.Call) and _reduces(node)]
         self.last_reduction = max(reductions, default=0)
+        hints = [argument for node in ast.walk(function) if _is_hint(node) for argument in node.args[1:]]
+        told = _loads(*hints)
+        self.only_hints = {name for name, count in _loads(function).items() if count == told[name]}
 
     def mutants(self) -> Iterator[KernelMutant]:
         body = self.function.body[1:] if ast.get_docstring(self.function) else self.function.body
@@ -112,6 +114,8 @@ class _Kernel:
     def visit(self, node: ast.AST) -> Iterator[KernelMutant]:
         if isinstance(node, ast.keyword) and node.arg in (*_TUNING, "other"):
             return
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id in self.only_hints:
+            return
         rule = getattr(self, "_" + type(node).__name__.lower(), None)
         if rule:
             yield from rule(node)
@@ -120,9 +124,12 @@ class _Kernel:
                 yield from self.visit(child)
 
     def silent(self, node: ast.AST, child: ast.AST) -> bool:
-        """Annotations, tuning (`RUNS: tl.constexpr = 4`), the axis of `tl.num_programs`, zeros for unused arguments."""
+        """Annotations, tuning (`RUNS: tl.constexpr = 4`), the axis of `tl.num_programs`, zeros for unused arguments,
+        and how wide the compiler is told that it may load."""
         if isinstance(node, ast.AnnAssign):
             return child is node.annotation or isinstance(child, (ast.Constant, ast.IfExp))
+        if _is_hint(node) and child is not node.args[0]:
+            return True
         if not isinstance(node, ast.Call) or not isinstance(child, ast.Constant):
             return False
         unused = isinstance(node.func, ast.Name) and child.value == 0
@@ -233,6 +240,18 @@ class _Kernel:
             yield self.change("operator", node, f"{target} {new}= {value}")
         yield self.change("forget", node, f"{target} = {value}")
         yield self.change("drop statement", node, "pass")
+
+
+def _loads(*nodes: ast.AST) -> Counter:
+    """How often each name is read."""
+    inside = [node for parent in nodes for node in ast.walk(parent)]
+    return Counter(node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
+
+
+def _is_hint(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in {
+        f"tl.{name}" for name in ("max_contiguous", "multiple_of", "max_constancy")
+    }
 
 
 def _reduces(node: ast.Call) -> bool:

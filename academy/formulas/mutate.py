@@ -7,12 +7,11 @@ the list is a failure; so is an entry that no longer survives, and a page with m
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import sys
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +20,7 @@ import torch
 from academy.formulas import equivalence, mutants, verify
 from academy.formulas.errors import PageError
 from academy.formulas.page import Page
+from academy.formulas.processes import in_parallel
 from academy.formulas.project import Project
 from academy.problems import Problem, report
 
@@ -39,12 +39,10 @@ class Score:
     survivors: list[tuple[int, str, str]] = field(default_factory=list)
     listed: int = 0
     equations: int = 0
-    skipped: int = 0
 
     def line(self) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.caught.most_common())
-        gpu = f", {self.skipped} only on a GPU" if self.skipped else ""
-        rest = f"listed: {self.listed}{gpu}; survived: {len(self.survivors)}"
+        rest = f"listed: {self.listed}; survived: {len(self.survivors)}"
         return f"{self.path}: {self.total} mutants; caught: {kinds}; {rest}"
 
 
@@ -64,7 +62,7 @@ def score_page(project: Project, path: Path, workers: int | None = None) -> tupl
     jobs = [(page.path, page.text, mutant) for mutant in found]
     listed = {mutants.squeeze(e["formula"]): e for e in equivalents(project) if e["page"] == path.name}
     problems, alive = [], set()
-    for mutant, verdict in zip(found, in_parallel(try_page, jobs, workers)):
+    for mutant, verdict in zip(found, in_parallel(try_page, jobs, workers, chunk=4)):
         if verdict == "same value":
             score.total -= 1
             continue
@@ -102,18 +100,14 @@ def try_page(job: tuple[Path, str, mutants.Mutant]) -> str:
     return "same value" if equivalence.same_value(Page(path, text), page, mutant.block.pos) else "survived"
 
 
-def in_parallel(function, jobs: list, workers: int | None = None) -> Iterable:
-    workers = workers or min(os.cpu_count() or 1, 8)
-    if workers < 2 or len(jobs) < 2 or torch.cuda.is_initialized():
-        return [function(job) for job in jobs]
-    torch.set_num_threads(1)
-    with multiprocessing.get_context("fork").Pool(workers) as pool:
-        return pool.map(function, jobs, chunksize=max(1, min(16, len(jobs) // (4 * workers))))
-
-
 # ---------------------------------------------------------------- the command
-def main(files: list[Path] | None = None, only: str | None = None) -> int:
-    """Exit status 1 when a mutant survives that is not on the list, or the list is wrong."""
+def main(files: list[Path] | None = None, only: str | None = None, every: bool = False) -> int:
+    """Exit status 1 when a mutant survives that is not on the list, or the list is wrong.
+
+    Args:
+        every: all mutants of each kernel in place of a sample (equations: always all).
+    """
+    os.environ.setdefault("TRITON_INTERPRET", "1")
     from academy import device  # noqa: F401  before anything imports triton
 
     start, project = time.perf_counter(), Project.here()
@@ -123,20 +117,28 @@ def main(files: list[Path] | None = None, only: str | None = None) -> int:
         pages = [path for path in project.derivations() if chosen is None or path in chosen]
         problems += _scored("equations", (score_page(project, path) for path in pages))
     if only != "equations":
-        problems += _scored("kernels", _kernels(project, chosen))
+        problems += _scored("kernels", _kernels(project, chosen, every))
     status = report(problems)
     print(f"{time.perf_counter() - start:.0f} s")
     return status
 
 
-def _kernels(project: Project, chosen: list[Path] | None):
+def _kernels(project: Project, chosen: list[Path] | None, every: bool):
     from academy.formulas import check, kernel_mutate
 
     pages, _ = project.pages()
     entries = [entry for found in check.declared(pages)[0].values() for entry in found]
     for path in project.kernels():
         if (chosen is None or path in chosen) and any(e.module == project.module_name(path) for e in entries):
-            yield kernel_mutate.score_module(project, path, entries)
+            count, progress = (None, _progress) if every else (kernel_mutate.SAMPLE, lambda done, total: None)
+            yield kernel_mutate.score_module(project, path, entries, count, progress=progress)
+
+
+def _progress(done: int, total: int) -> None:
+    """A line that counts, on a terminal; elsewhere a line for every hundred."""
+    terminal = sys.stderr.isatty()
+    if terminal or done % 100 == 0:
+        print(f"{done} of {total}", end="\r" if terminal else "\n", file=sys.stderr, flush=True)
 
 
 def _scored(what: str, results) -> list[Problem]:
@@ -149,9 +151,8 @@ def _scored(what: str, results) -> list[Problem]:
     total = sum(score.total for score in scores)
     if not total:
         return problems
-    listed, skipped = (sum(getattr(score, name) for score in scores) for name in ("listed", "skipped"))
+    listed = sum(score.listed for score in scores)
     survived, equations = sum(len(score.survivors) for score in scores), sum(score.equations for score in scores)
     each = f" ({total / equations:.0f} for each of {equations} equations)" if equations else ""
-    rest = f", {skipped} left to a GPU" if skipped else ""
-    print(f"{what}: {total} mutants{each}: {listed} listed as true{rest}, {survived} survived, all others caught")
+    print(f"{what}: {total} mutants{each}: {listed} listed as true, {survived} survived, all others caught")
     return problems

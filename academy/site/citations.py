@@ -46,7 +46,7 @@ class CitedEquation(BlockProcessor):
             return _failure(f"no derivation prints ({tag})")
         box = Element("div", {"class": "eq eq-cited"})
         maths = SubElement(box, "div", {"class": "arithmatex"})
-        maths.text = AtomicString("\\[" + self.extension.index.equations[tag].tex + "\\]")
+        maths.text = AtomicString("\\[" + self.extension.index.tex(tag) + "\\]")
         link = SubElement(box, "a", {"class": "eq-tag", "href": href, "title": "See its derivation"})
         link.text = AtomicString(f"({tag})")
         return box

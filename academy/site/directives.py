@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from posixpath import dirname
 from typing import TYPE_CHECKING
@@ -12,17 +13,31 @@ from typing import TYPE_CHECKING
 from markdown.preprocessors import Preprocessor
 
 from academy.site import kernel_page, lint, plugs
-from academy.site.library import STUB, Library, Page, front_matter, read, without_front_matter
+from academy.site.library import STUB, Library, front_matter, read, without_front_matter
+from academy.site.path import path_map
 from academy.site.splitter import SourceError, split
+from academy.site.titles import heading
 
 if TYPE_CHECKING:
     from academy.site.extension import AcademyExtension
 
 FENCE = re.compile(r"^\s*(`{3,}|~{3,})")
-OVERVIEW = re.compile(r"^\[\[(kernels|derivations|reference)\]\]\s*$")
+OVERVIEW = re.compile(r"^\[\[(kernels|derivations|reference|path)\]\]\s*$")
 VERIFIED = re.compile(r"^\[\[verified\]\]\s*$")
 CODE = re.compile(r"^\[\[code: (\S+\.py) (\w+)\]\]\s*$")
 RESULTS = re.compile(r"^\[\[benchmark(?:s|: *(\w+) *)\]\]\s*$")
+
+
+def fenced(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Each line, and its part in a fenced block: "opens", "inside", "closes", or "" for a line outside of one."""
+    fence = ""
+    for line in lines:
+        marker = FENCE.match(line.lstrip("> "))
+        if marker and (not fence or marker[1].startswith(fence)):
+            part, fence = ("closes", "") if fence else ("opens", marker[1])
+            yield line, part
+        else:
+            yield line, "inside" if fence else ""
 
 
 class Directives(Preprocessor):
@@ -35,25 +50,19 @@ class Directives(Preprocessor):
     def run(self, lines: list[str]) -> list[str]:
         index = self.extension.begin(lines)
         out: list[str] = []
-        fence = ""
-        for line in lines:
-            marker = FENCE.match(line)
-            if marker and (not fence or marker[1].startswith(fence)):
-                fence = "" if fence else marker[1]
-            stub = STUB.match(line) if not fence else None
-            overview = OVERVIEW.match(line) if not fence else None
-            results = RESULTS.match(line) if not fence else None
-            code = CODE.match(line) if not fence else None
-            if stub:
-                out += self.stub(stub[1], stub[2])
-            elif overview:
-                out += reference(index) if overview[1] == "reference" else overview_list(index, overview[1])
-            elif results:
-                out += plugs.results(results[1], self.md.htmlStash.store)
-            elif not fence and VERIFIED.match(line):
+        for line, part in fenced(lines):
+            if part:
+                out.append(line)
+            elif found := STUB.match(line):
+                out += self.stub(found[1], found[2])
+            elif found := OVERVIEW.match(line):
+                out += self.overview(index, found[1])
+            elif found := RESULTS.match(line):
+                out += plugs.results(found[1], self.md.htmlStash.store)
+            elif VERIFIED.match(line):
                 out += plugs.verified(index.home)
-            elif code:
-                out += self.code(code[1], code[2])
+            elif found := CODE.match(line):
+                out += self.code(found[1], found[2])
             else:
                 out.append(line)
         for path, source in self.extension.sources:
@@ -61,13 +70,18 @@ class Directives(Preprocessor):
                 self.extension.problem(message, path=path, line=number)
         return out
 
+    def overview(self, index: Library, what: str) -> list[str]:
+        if what == "path":
+            return path_map(index, self.extension.getConfig("docs"))
+        return reference(index) if what == "reference" else overview_list(index, what)
+
     def stub(self, kind: str, name: str) -> list[str]:
         path = self.extension.root / name
         if not path.is_file():
             self.extension.problem(f"{name} does not exist", f"[[{kind}: {name}]]")
             return [f'!!! failure "{name} does not exist"']
         if self.extension.page is None:
-            self.extension.page = self.extension.index.pages.get(name)
+            self.extension.page = self.extension.index.page_of(name)
         return self.kernel(name, read(path)) if kind == "kernel" else self.derivation(name, read(path))
 
     def kernel(self, name: str, text: str) -> list[str]:
@@ -83,14 +97,11 @@ class Directives(Preprocessor):
 
     def code(self, path: str, name: str) -> list[str]:
         """`[[code: PATH NAME]]`: a function of a kernel file as plain code, without its notes."""
-        file = self.extension.root / path
-        module = split(read(file), path) if file.is_file() else None
-        numbers = module.lines_of(name) if module else []
-        if not numbers:
+        lines = code_of(self.extension.root / path, path, name)
+        if not lines:
             self.extension.problem(f"{path} has no {name}", f"[[code: {path} {name}]]")
             return [f"no {name} in {path}"]
-        lines = [module.lines[n - 1] for n in numbers if module.lines[n - 1].strip()]
-        return ["", "```python", *textwrap.dedent("\n".join(lines)).split("\n"), "```", ""]
+        return ["", "```python", *lines, "```", ""]
 
     def derivation(self, name: str, text: str) -> list[str]:
         body, cut = without_front_matter(text)
@@ -99,6 +110,13 @@ class Directives(Preprocessor):
         if not any(line.startswith("# ") for line in lines):
             lines = [f"# {front_matter(text).get('title', Path(name).stem)}", "", *lines]
         return lines
+
+
+def code_of(file: Path, path: str, name: str) -> list[str]:
+    """The code lines of a function of a kernel file; none where there is no such function."""
+    module = split(read(file), path) if file.is_file() else None
+    lines = [module.lines[n - 1] for n in module.lines_of(name)] if module else []
+    return textwrap.dedent("\n".join(line for line in lines if line.strip())).split("\n") if lines else []
 
 
 def overview_list(index: Library, what: str) -> list[str]:
@@ -140,29 +158,3 @@ def public_functions(text: str) -> list[str]:
         if re.search(r"^(Args|Raises):", doc, re.M) and not is_launcher and not node.name.startswith("_"):
             found.append(node.name)
     return found
-
-
-def heading(index: Library, page: Page) -> tuple[str, str]:
-    """Title and one-line description: the stub's front matter, else what the file itself says."""
-    text = read(index.root / page.source)
-    if page.kind == "kernel":
-        intro = split(text, page.source).intro
-        lines = str(intro).split("\n")
-        own = {"title": lines[0].removeprefix("# ") if lines[0].startswith("# ") else Path(page.source).stem}
-        own["description"] = first_sentence("\n".join(lines[1:]))
-    else:
-        own = dict(front_matter(text))
-        body, _ = without_front_matter(text)
-        title = re.search(r"^# (.+)$", body, re.M)
-        own.setdefault("title", title[1] if title else Path(page.source).stem)
-        own.setdefault("description", first_sentence(body))
-    return page.meta.get("title") or own["title"], page.meta.get("description") or own["description"]
-
-
-def first_sentence(text: str) -> str:
-    """The first sentence of the first paragraph of prose, without a colon at its end."""
-    for paragraph in re.split(r"\n\s*\n", text):
-        paragraph = " ".join(paragraph.split())
-        if paragraph and paragraph[0] not in "#$|!<[":
-            return re.sub(r"[:.]$", "", re.split(r"(?<=[.!?])\s", paragraph)[0]) + "."
-    return ""

@@ -3,6 +3,7 @@
     [[kernel: annotated_examples/classics/layernorm.py]]   the page of a kernel file
     [[derivation: backprop_math/layernorm.md]]             a derivation
     [[kernels]]  [[derivations]]                           lists of all of them
+    [[path]]                                               the map of the learning path
     [[code: PATH NAME]]                                    a function of a kernel file, without its notes
     [[benchmark: layernorm]]  [[benchmarks]]               committed results of an operation, of all operations
     [[eq: LN-X]]                                           a tagged equation, drawn from its derivation, with a link
@@ -21,11 +22,15 @@ from pathlib import Path
 
 from markdown import Extension
 
+from academy import cache
 from academy.site.citations import CitedEquation, Measured, Recorded, TagLink
 from academy.site.directives import Directives
 from academy.site.finish import Contents, Finish
+from academy.site.glossary import Mentions
 from academy.site.library import Library, Page, read, without_front_matter
+from academy.site.path import PageFacts
 from academy.site.splitter import Module
+from academy.site.variables import Names, Variables
 
 log = logging.getLogger("mkdocs.academy.site")
 
@@ -46,6 +51,7 @@ class AcademyExtension(Extension):
     def reset(self):
         self.page: Page | None = None  # set on the page of a kernel or derivation
         self.module: Module | None = None
+        self._variables: Variables | None = None
         self.sources: list[tuple[str, list[tuple[int, str]]]] = []
 
     def extendMarkdown(self, md):
@@ -58,7 +64,10 @@ class AcademyExtension(Extension):
         md.inlinePatterns.register(Recorded(r"\[\[run: *(.+?) *\]\](?!\])", self), "academy_run", 186)
         # After inline patterns (20), before the table of contents and MkDocs's links and anchors (5 and below).
         md.treeprocessors.register(Finish(self), "academy_finish", 7)
+        md.treeprocessors.register(Names(self), "academy_names", 6)
         md.treeprocessors.register(Contents(self), "academy_contents", 4)
+        md.treeprocessors.register(PageFacts(self), "academy_facts", 3)
+        md.treeprocessors.register(Mentions(self), "academy_terms", 2)
 
     # What the parts below share
 
@@ -67,10 +76,19 @@ class AcademyExtension(Extension):
         return Path(self.getConfig("root"))
 
     def library(self) -> Library:
+        if cache.building(self.root):  # one index for a whole build: docstrings alone are hundreds of conversions
+            return cache.building(self.root)
         return Library.read(self.root, self.getConfig("docs"))
 
+    @property
+    def variables(self) -> Variables:
+        """The variables of the page that is being converted."""
+        if self._variables is None:
+            self._variables = Variables.of(self.index, self.page)
+        return self._variables
+
     def begin(self, lines: list[str]) -> Library:
-        self.index = self.library()
+        self.index, self._variables = self.library(), None
         relpath = self.md.treeprocessors["relpath"] if "relpath" in self.md.treeprocessors else None
         self.uri = relpath.file.src_uri if relpath else ""
         self.page = self.index.page_at(self.uri) if self.uri else None
@@ -101,6 +119,6 @@ class AcademyExtension(Extension):
 
     def link(self, path: str, fragment: str = "") -> str:
         """A link to a file of the repository: its page on the site if it has one, else the file in the repository."""
-        page = self.index.pages.get(path)
+        page = self.index.page_of(path)
         end = f"#{fragment}" if fragment else ""
         return (page.href if page else self.blob(path)) + end

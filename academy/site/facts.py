@@ -8,9 +8,9 @@ from xml.etree.ElementTree import Element, SubElement
 
 from markdown.util import AtomicString
 
-from academy.site.directives import heading
-from academy.site.library import CITATION
+from academy.site.library import CITATION, exists
 from academy.site.splitter import Module
+from academy.site.titles import heading
 
 if TYPE_CHECKING:
     from academy.site.extension import AcademyExtension
@@ -31,17 +31,15 @@ def fact_card(extension: AcademyExtension, module: Module) -> Element:
 
     path = Path(module.path)
     link(fact("File"), module.path, extension.blob(module.path), code=True)
-    SubElement(fact("Run it"), "code").text = AtomicString(f"python {module.path}")
-    homes = {
-        extension.index.equations[tag].path for tag in CITATION.findall(module.text) if tag in extension.index.equations
-    }
-    homes |= {p for p in [f"backprop_math/{path.stem}.md"] if p in extension.index.pages}
-    for home in sorted(homes):
-        if home in extension.index.pages:
-            link(fact("Derivation"), heading(extension.index, extension.index.pages[home])[0], extension.link(home))
-    for test in sorted((extension.root / "tests/kernels").glob(f"test_{path.stem}.py")):
-        name = test.relative_to(extension.root).as_posix()
-        link(fact("Tests"), name, extension.blob(name), code=True)
+    SubElement(fact("Run it"), "code").text = AtomicString(f".venv/bin/python {module.path}")
+    homes = {extension.index.derivation_of(tag) for tag in CITATION.findall(module.text)}
+    homes |= {f"backprop_math/{path.stem}.md"}
+    for home in sorted(homes - {None}):
+        if page := extension.index.page_of(home):
+            link(fact("Derivation"), heading(extension.index, page)[0], extension.link(home))
+    test = f"tests/kernels/test_{path.stem}.py"
+    if exists(str(extension.root / test)):
+        link(fact("Tests"), test, extension.blob(test), code=True)
     if "\nBENCH = " in module.text:  # academy/bench/hook.py makes a page for it
         link(fact("Measured"), "its benchmark", f"/benchmarks/{path.stem}.md")
     return card

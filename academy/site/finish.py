@@ -15,7 +15,7 @@ from markdown.util import AtomicString
 
 from academy.site import katex, kernel_page, plugs
 from academy.site.facts import fact_card
-from academy.site.library import TAG
+from academy.site.library import TAG, Citation, exists
 from academy.site.splitter import Module
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class Finish(Treeprocessor):
         for element in list(root.iter()):
             if re.fullmatch(r"h[1-6]", element.tag):
                 self.heading(element)
+            elif element.tag == "th" and not len(element) and not (element.text or "").strip():
+                element.tag = "td"  # the corner of a table heads nothing
         for element in list(root.iter()):
             if element.get("class") == "arithmatex" and element.text:
                 self.formula(element)
@@ -66,7 +68,7 @@ class Finish(Treeprocessor):
                 continue
             if page:
                 path = normpath(join(dirname(page.source), parts.path))
-            elif (found := IN_REPOSITORY.match(parts.path)) and not (docs / found[1]).exists():
+            elif (found := IN_REPOSITORY.match(parts.path)) and not exists(str(docs / found[1])):
                 path = normpath(found[1])
             else:
                 continue
@@ -84,7 +86,7 @@ class Finish(Treeprocessor):
 
     def resolve(self, element: Element, path: str, href: str, fragment: str) -> None:
         docs = self.extension.getConfig("docs") + "/"
-        if not (self.extension.root / path).exists():
+        if not exists(str(self.extension.root / path)):
             kernel = path.removesuffix(".md") + ".py"
             hint = f": write {href.partition('#')[0][:-3]}.py" if (self.extension.root / kernel).exists() else ""
             self.extension.problem(f"link to {path}, which does not exist{hint}", f"]({href}")
@@ -119,7 +121,7 @@ class Finish(Treeprocessor):
         tags = TAG.findall(tex)
         tex = TAG.sub("", tex).strip()
         try:
-            rendered = katex.render(tex, display)
+            rendered = self.extension.variables.render(tex, display)
         except katex.TexError as error:
             self.extension.problem(f"KaTeX cannot set this formula: {error}", tex.split("\n")[0])
             element.set("class", "academy-problem")
@@ -152,15 +154,16 @@ class Finish(Treeprocessor):
         if tag:
             element.set("id", tag)
             SubElement(element, "a", {"class": "eq-tag", "href": f"#{tag}"}).text = AtomicString(f"({tag})")
-        if mark or self.extension.index.citations.get(tag):
+        cited = self.extension.index.cited(tag) if tag else []
+        if mark or cited:
             foot = SubElement(element, "div", {"class": "eq-foot", "data-search-exclude": ""})
-            self.cited(foot, tag)
+            self.cited(foot, cited)
             if mark:
                 SubElement(foot, "div", {"class": "eq-mark"}).text = self.md.htmlStash.store(mark)
 
-    def cited(self, foot: Element, tag: str | None) -> None:
+    def cited(self, foot: Element, citations: list[Citation]) -> None:
         by_file: dict[str, list[int]] = {}
-        for citation in self.extension.index.citations.get(tag, ()):
+        for citation in citations:
             by_file.setdefault(citation.path, []).append(citation.line)
         for place, (path, lines) in enumerate(by_file.items()):
             line = SubElement(foot, "span", {"class": "eq-cites"})

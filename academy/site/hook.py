@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import logging
 import re
+from functools import partial
 from pathlib import Path
 
 from mkdocs.structure.files import File
 
+from academy import cache
 from academy.site import plugs
-from academy.site.directives import heading
 from academy.site.library import READING_ORDER, Library, read
+from academy.site.titles import heading, summary
 
 ROOT = Path(__file__).resolve().parents[2]
 ACADEMY = ROOT / "academy"
 # Folder with files to publish -> its place on the site. A part of academy that has a static/ folder is published too.
 VENDORED = {"site/vendor/katex": "katex", "site/vendor/plex": "plex"}
-PUBLISHED = {".css", ".js", ".woff2", ".svg"}
+PUBLISHED = {".css", ".js", ".woff2", ".svg", ".png"}
 LINK = re.compile(r'href="/([^"#?]+\.md)(#[^"]*)?"')
 BROKEN = re.compile(r"Doc file '(?P<doc>[^']+)' contains .*?'(?P<link>[^']+)'")
 
@@ -38,6 +40,7 @@ def on_config(config):
 def on_files(files, config):
     global library
     library = Library.read(ROOT, Path(config.docs_dir).relative_to(ROOT).as_posix())
+    cache.begin(library)
     for path, line, message in library.problems:
         logging.getLogger("mkdocs.academy.site").warning("%s:%d: %s", path, line, message)
     folders = {ACADEMY / source: f"assets/{place}" for source, place in VENDORED.items()}
@@ -48,12 +51,14 @@ def on_files(files, config):
                 _publish(files, config, path, f"{place}/{path.relative_to(folder).as_posix()}")
     if plugs.no_run():
         logging.getLogger("mkdocs.academy.site").info(plugs.no_run())
-    for page in library.shown("kernel"):
-        if (ROOT / page.source).is_file():
-            _publish(files, config, ROOT / page.source, page.source)
-            place, data = plugs.recorded_data(page.source)
-            if data:
-                files.append(File.generated(config, f"assets/traces/{place}", content=data))
+    kernels = [page for page in library.shown("kernel") if (ROOT / page.source).is_file()]
+    cache.expect([partial(plugs.recorded_data, page.source) for page in kernels])
+    for page in kernels:
+        _publish(files, config, ROOT / page.source, page.source)
+        place, data = plugs.recorded_data(page.source)
+        if data:
+            files.append(File.generated(config, f"assets/traces/{place}", content=data))
+    cache.arrived()
     for page in library.pages.values():
         stub = files.get_file_from_path(page.uri)
         if stub:
@@ -78,6 +83,8 @@ def on_page_markdown(markdown, page, config, files):
         title, description = heading(library, stub)
         page.meta.setdefault("title", title)
         page.meta.setdefault("description", description)
+    if "description" in page.meta:
+        page.meta["description"] = summary(page.title or "", page.meta["description"], stub.kind if stub else "")
     return markdown.replace("{{ repo_url }}", config.repo_url)
 
 

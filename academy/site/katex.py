@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import html
 import json
+import os
 import re
 import sqlite3
 from functools import cache
@@ -57,6 +58,20 @@ def _store() -> sqlite3.Connection:
     return store
 
 
+_inherited: list[sqlite3.Connection] = []  # kept, for closing them here would close them for the first process
+
+
+def _reconnect() -> None:
+    """After a fork (academy/cache.py): a connection belongs to one process."""
+    if _store.cache_info().currsize:
+        _inherited.append(_store())
+        _store.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reconnect)
+
+
 @cache
 def _engine():
     import quickjs
@@ -66,9 +81,17 @@ def _engine():
     options = json.dumps(OPTIONS)
     # JSON both ways: long strings do not come back whole from QuickJS otherwise.
     context.eval(
-        f"""globalThis.render = (tex, display) => {{
+        f"""// academy/site/variables.py marks variables; nothing else may put attributes into the page.
+          const more = {{
+            trust: context => {{
+              if (context.command === "\\\\htmlData") return true
+              throw new Error(context.command + " is not allowed here")
+            }},
+            strict: problem => problem === "htmlExtension" ? "ignore" : "error",
+          }}
+          globalThis.render = (tex, display) => {{
           try {{
-            return JSON.stringify({{html: katex.renderToString(tex, {{...{options}, displayMode: display}})}})
+            return JSON.stringify({{html: katex.renderToString(tex, {{...{options}, ...more, displayMode: display}})}})
           }} catch (error) {{ return JSON.stringify({{error: error.message}}) }}
         }}"""
     )

@@ -17,12 +17,16 @@ from pathlib import Path
 
 import yaml
 
+from academy.cache import question
+
 STUB = re.compile(r"^\[\[(kernel|derivation): ([^\]\s]+)\]\]\s*$", re.M)
 CITATION = re.compile(r"\[\[(?:eq|tag): *([^\]\s]+) *\]\]")
 DISPLAY = re.compile(r"\$\$(.+?)\$\$", re.S)
 TAG = re.compile(r"\s*\\tag\{([^{}]+)\}")
 FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?^ {0,3}\1[^\n]*$", re.M | re.S)
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*\n", re.S)
+# A file that pymdownx.snippets puts in, with or without the name of a section behind it.
+SNIPPET = re.compile(r"""-{1,}8<-{1,} +["']([^"':]+)""")
 
 # Place of each page in the order of reading, by uri: filled from the navigation (academy/site/hook.py), else empty.
 READING_ORDER: dict[str, int] = {}
@@ -81,7 +85,7 @@ class Library:
         return _index(root, docs, files)
 
     def _add_page(self, path: Path, uri: str) -> None:
-        text = read(path)
+        text = _text(path)
         for found in STUB.finditer(FENCE.sub("", text)):
             page = Page(uri, found[1], found[2], front_matter(text))
             if page.source in self.pages:
@@ -91,26 +95,49 @@ class Library:
             self.pages.setdefault(page.source, page)
 
     def _add_equations(self, path: Path, name: str) -> None:
-        for equation in equations(read(path), name):
+        for equation in equations(_text(path), name):
             first = self.equations.setdefault(equation.tag, equation)
             if first is not equation:
                 message = f"\\tag{{{equation.tag}}} is already at {first.path}:{first.line}"
                 self.problems.append((name, equation.line, message))
 
     def _add_citations(self, path: Path, name: str) -> None:
-        for number, line in enumerate(read(path).split("\n"), 1):
+        for number, line in enumerate(_text(path).split("\n"), 1):
             for tag in CITATION.findall(line):
                 self.citations.setdefault(tag, []).append(Citation(tag, name, number))
 
+    @question
+    def page_of(self, source: str) -> Page | None:
+        """The page that shows this file."""
+        return self.pages.get(source)
+
+    @question
     def page_at(self, uri: str) -> Page | None:
         """The stub at this place under docs/, if that page is one."""
         return next((page for page in self.pages.values() if page.uri == uri), None)
 
+    @question
     def shown(self, kind: str) -> list[Page]:
         """All kernel or derivation pages, in the order of reading."""
         pages = [page for page in self.pages.values() if page.kind == kind]
         return sorted(pages, key=lambda page: (READING_ORDER.get(page.uri, len(READING_ORDER)), page.uri))
 
+    @question
+    def tex(self, tag: str) -> str | None:
+        """A tagged equation without its tag, or None when no derivation has it."""
+        return self.equations[tag].tex if tag in self.equations else None
+
+    @question
+    def derivation_of(self, tag: str) -> str | None:
+        """The file that prints a tagged equation."""
+        return self.equations[tag].path if tag in self.equations else None
+
+    @question
+    def cited(self, tag: str) -> list[Citation]:
+        """The lines of kernel files that cite a tagged equation."""
+        return self.citations.get(tag, [])
+
+    @question
     def home(self, tag: str) -> str | None:
         """A link to the place where a tagged equation is printed, or None when no page prints it."""
         equation = self.equations.get(tag)
@@ -159,7 +186,22 @@ def without_front_matter(text: str) -> tuple[str, int]:
 
 
 def read(path: Path) -> str:
-    """A file's text, read again only when its size or time changed."""
+    """A file's text, on which the piece that is being made then depends. Read again only when size or time changed."""
+    return _asked(str(path))
+
+
+@question
+def _asked(path: str) -> str:
+    return _text(Path(path))
+
+
+@question
+def exists(path: str) -> bool:
+    """Whether there is such a file or folder."""
+    return Path(path).exists()
+
+
+def _text(path: Path) -> str:
     stat = path.stat()
     return _read(str(path), stat.st_mtime_ns, stat.st_size)
 

@@ -10,16 +10,18 @@ A cell that fails ends the build. Beside each page lies its notebook (.ipynb), n
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from posixpath import dirname, join, normpath
+from tempfile import TemporaryDirectory
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 from academy.site import plugs
-from academy.site.directives import first_sentence
 from academy.site.library import Library
+from academy.site.titles import first_sentence
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = "mkdocs-jupyter"
@@ -58,7 +60,7 @@ def on_page_markdown(markdown, page, config, files):
     text = as_markdown(notebook, figures)
     prose = re.sub(r"[*`]", "", first_sentence(notebook.cells[0].source))
     page.meta.setdefault("description", prose)
-    return introduced(text, Path(page.file.src_uri).stem, options["execute"])
+    return introduced(text, page.file.src_uri, options["execute"], config.repo_url)
 
 
 def on_page_content(html, page, config, files):
@@ -73,19 +75,22 @@ def execute(notebook, path: str, allow_errors: bool) -> None:
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
     from traitlets.config import Config
 
-    client = NotebookClient(
-        notebook,
-        config=Config(KernelManager={"transport": "ipc"}),  # no port for others on the machine to listen at
-        kernel_name="python3",
-        timeout=TIMEOUT,
-        allow_errors=allow_errors,
-        resources={"metadata": {"path": str(ROOT)}},
-    )
-    try:
-        client.execute()
-    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        message = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # the traceback's colours
-        raise PluginError(f"{path}: a cell failed\n{message}") from error
+    # The kernel is reached through sockets in a folder of its own: no port for others on the machine to listen at, and
+    # no file left behind in the folder where the build was started. (`ip` is what their names begin with.)
+    with TemporaryDirectory(prefix="academy-") as sockets:
+        client = NotebookClient(
+            notebook,
+            config=Config(KernelManager={"transport": "ipc", "ip": f"{sockets}/kernel"}),
+            kernel_name="python3",
+            timeout=TIMEOUT,
+            allow_errors=allow_errors,
+            resources={"metadata": {"path": str(ROOT)}},
+        )
+        try:
+            client.execute()
+        except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+            message = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # the traceback's colours
+            raise PluginError(f"{path}: a cell failed\n{message}") from error
 
 
 def as_markdown(notebook, figures: list[str]) -> str:
@@ -132,13 +137,28 @@ def _placeholder(number: int) -> str:
     return f'<div class="nb-figure" data-figure="{number}"></div>'
 
 
-def introduced(text: str, name: str, executed: bool) -> str:
+def introduced(text: str, uri: str, executed: bool, repo_url: str) -> str:
     """The page's text with a line under its heading: where the notebook is."""
     heading, _, rest = text.partition("\n")
+    name = Path(uri).stem
     line = f'[Download this chapter as a notebook]({name}.ipynb){{ .nb-download download="{name}.ipynb" }}'
+    if place := colab(uri, repo_url):
+        line += f" or [open it in Colab]({place}){{ .nb-download }}"
     if not executed:
         line += '\n\n!!! note "Not executed"\n\n    The cells\' output is missing here. `make site` executes them.'
     return f"{heading}\n\n{line}\n{rest}"
+
+
+def colab(uri: str, repo_url: str) -> str:
+    """Where Colab opens a chapter, or "" if the repository isn't on GitHub.
+
+    Colab reads notebooks from a branch. The source branch has none, only scripts in the percent format; the published
+    branch has the ones made here, in the folder of their version (`mike` says which one is being built).
+    """
+    owner = re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?", repo_url or "")
+    version = os.environ.get("MIKE_DOCS_VERSION", "latest")
+    path = f"{version}/{Path(uri).with_suffix('.ipynb').as_posix()}"
+    return f"https://colab.research.google.com/github/{owner[1]}/blob/gh-pages/{path}" if owner else ""
 
 
 def portable(path: Path, uri: str, config) -> str:

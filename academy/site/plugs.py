@@ -11,14 +11,16 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from academy.cache import kept, question
+from academy.site.library import read
+
 ROOT = Path(__file__).resolve().parents[2]
 log = logging.getLogger("mkdocs.academy.site")
 
 
 def recorded_run(path: str) -> str:
     """The viewer of a kernel file's recorded run, for the Run side of the switch: `academy.traces.panel(path)`."""
-    panel = _find("academy.traces", "panel") if (ROOT / path).is_file() else None  # recordings are of this project
-    return (panel(path) or "") if panel else ""
+    return _run(path)[2] if (ROOT / path).is_file() else ""  # recordings are of this project
 
 
 def no_run() -> str:
@@ -28,8 +30,19 @@ def no_run() -> str:
 
 def recorded_data(path: str) -> tuple[str, str]:
     """The data that this viewer loads, and its place under assets/traces: `academy.traces.viewer_script(path)`."""
-    data = _find("academy.traces", "viewer_script")
-    return data(path) if data else ("", "")
+    place, data, _ = _run(path)
+    return place, data
+
+
+def _run(path: str) -> list[str]:
+    """A recorded run's data, its place, and its panel: made together, from one reading of the recording."""
+    data, panel = _find("academy.traces", "viewer_script"), _find("academy.traces", "panel")
+
+    def made() -> list[str]:
+        _depend_on_kernel(path)
+        return [*data(path), panel(path) or ""]
+
+    return kept("run", [path], made) if data and find_spec("triton") else ["", "", ""]
 
 
 def recorded_number(key: str) -> tuple[str, str, int, str] | None:
@@ -38,7 +51,16 @@ def recorded_number(key: str) -> tuple[str, str, int, str] | None:
     Raises ValueError for a key that stands for nothing.
     """
     number = _find("academy.traces", "number") if find_spec("triton") else None
+    path = f"annotated_examples/{key.partition(':')[0].strip().removesuffix('.py')}.py"
+    if number and (ROOT / path).is_file():
+        _depend_on_kernel(path)
     return number(key) if number else None
+
+
+def _depend_on_kernel(path: str) -> None:
+    """A recorded run depends on the kernel file and those that it imports."""
+    for file in _find("academy.traces.store", "built_on")(ROOT / path):
+        read(file)
 
 
 def check_mark(path: str, tex: str, tag: str | None) -> str:
@@ -53,6 +75,7 @@ def verified(home) -> list[str]:
     return table(home=home) if table else []
 
 
+@question
 def measured(key: str) -> str | None:
     """A measured number as text, from the committed results: `academy.bench.measured(key)`. None for an unknown key."""
     number = _find("academy.bench", "measured")
@@ -64,6 +87,7 @@ def results(operation: str | None, store) -> list[str]:
 
     Their pieces are Markdown or finished HTML (`academy.bench.pages.Html`); `store(html)` returns a placeholder for it.
     """
+    _results_read(operation or "")
     page = _find("academy.bench", "page" if operation else "summary")
     html = _find("academy.bench.pages", "Html")
     if not page:
@@ -73,6 +97,16 @@ def results(operation: str | None, store) -> list[str]:
     for piece in pieces:
         lines += ["", store(str(piece)), ""] if html and isinstance(piece, html) else piece.split("\n")
     return lines
+
+
+@question
+def _results_read(operation: str) -> list[str]:
+    """What an operation's results are drawn from, or those of all: the committed files, and the kernels' code, which
+    tells whether they are still true."""
+    files = sorted((ROOT / "benchmarks/results").rglob(f"{operation or '*'}.json"))
+    for kernel in sorted((ROOT / "annotated_examples").rglob(f"{operation or '*'}.py")):
+        files += [kernel, *_find("academy.bench.store", "imported_kernels")(kernel, ROOT)]
+    return [f"{path}: {read(path)}" for path in files]
 
 
 @cache

@@ -5,7 +5,7 @@ interpreter, unchanged, and every statement of every program is recorded (`recor
 searched for races, unwritten outputs and the bytes it moves (`proof`), shown on the page (`page`) or in the terminal
 (`command`).
 
-## Numbers in comments
+# Numbers in comments
 
 A span in backticks of the form
 
@@ -38,7 +38,7 @@ These are errors: a claim that doesn't hold; a span with `= number` that can't b
 comments (quote a keyword argument without its value); a list of numbers, `name = number`, or a sentence with "program
 7" and another number, outside backticks inside a jitted function; fewer than 8 claims in a file of `classics`.
 
-## What else a recording proves
+# What else a recording proves
 
 An access outside a tensor; two programs that meet at one element, one of them storing, without an atomic or a lock; an
 element of an allocated output that nobody wrote; a read of memory that nobody wrote; `cost(**EXAMPLE())` that differs

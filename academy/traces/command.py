@@ -38,7 +38,10 @@ def main(arguments: list[str]) -> int:
     if options.json:
         options.json.write_text(json.dumps(recording.data, separators=(",", ":")))
         console.print(f"wrote {options.json}", highlight=False)
-    if options.html:
+    if options.html and not recording.launches:
+        message = f"academy trace: {options.html} is not written: no launch came to its end, so there is no run to show"
+        Console(stderr=True).print(message, markup=False, highlight=False)
+    elif options.html:
         options.html.write_text(page.standalone(path, recording))
         console.print(f"wrote {options.html}", highlight=False)
     problems = check_recording(path, recording, quoted=path.is_relative_to(store.ROOT / "annotated_examples"))

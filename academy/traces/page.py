@@ -154,7 +154,7 @@ def _digits(item):
 
 def _loop_names(text: str) -> dict[str, str]:
     """Line of a loop's header -> its variable."""
-    loops = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.For)]
+    loops = [node for node in ast.walk(store.tree(text)) if isinstance(node, ast.For)]
     return {str(node.lineno): ast.unparse(node.target) for node in loops}
 
 

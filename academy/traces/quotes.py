@@ -275,6 +275,8 @@ def _plain(value):
 
 
 def _text(value) -> str:
+    if isinstance(value, np.ndarray) and value.dtype == bool:
+        value = value.astype(np.uint8)  # a mask, as comments and the terminal write it
     text = np.array2string(value, separator=", ", threshold=64) if isinstance(value, np.ndarray) else str(value)
     return " ".join(text.split())
 

@@ -4,8 +4,8 @@ The interpreter rewrites a kernel's syntax tree before it runs it. `Recorder` ad
 one after each statement, with the local variables. Loads, stores and atomics are recorded where the interpreter
 performs them. Line numbers are those of the file.
 
-Lanes of a load that are masked off without `other` are undefined on a GPU; while recording they are NaN (integers: a
-pattern of bits), so that a result which depends on them shows it.
+Lanes of a load that are masked off without `other` are undefined on a GPU. `academy.interpreter` poisons them; here
+they are marked too.
 """
 
 from __future__ import annotations
@@ -296,7 +296,6 @@ class Recorder:
             active = _active(mask, pointers)
             accesses = self._accesses("load", pointers, active)
             if other is None and not active.all():
-                other = triton_interpreter.TensorHandle(_undefined_lanes(pointers), pointers.get_element_ty())
                 for access in accesses:
                     access.undefined = True
             result = original(builder, pointers, mask, other, *args, **kwargs)
@@ -394,16 +393,3 @@ def _active(mask, pointers) -> np.ndarray:
     # Triton 3.6 and 3.7 pass a tensor descriptor's mask as a bare array.
     data = mask.data if isinstance(mask, triton_interpreter.TensorHandle) else mask
     return np.broadcast_to(np.asarray(data, dtype=bool), np.shape(pointers.data))
-
-
-def _undefined_lanes(pointers) -> np.ndarray:
-    """What masked lanes hold while recording: NaN, or for integers 0xA5 in every byte."""
-    dtype = pointers.get_element_ty()
-    np_dtype = triton_interpreter._get_np_dtype(dtype)
-    shape = np.shape(pointers.data)
-    if dtype.is_floating():
-        nan = {"bf16": 0x7FC0, "fp8e4nv": 0x7F, "fp8e5": 0x7E}.get(dtype.name, np.nan)
-        return np.full(shape, nan, dtype=np_dtype)
-    if np_dtype == np.bool_:
-        return np.zeros(shape, dtype=bool)
-    return np.full(shape, np.frombuffer(b"\xa5" * np_dtype.itemsize, dtype=np_dtype)[0])

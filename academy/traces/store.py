@@ -34,8 +34,8 @@ def kernel_files(folder: Path | None = None) -> list[Path]:
 
 
 def has_example(path: Path) -> bool:
-    tree = _tree(path.read_text())
-    return any(isinstance(node, ast.FunctionDef) and node.name == "EXAMPLE" for node in tree.body)
+    found = tree(path.read_text())
+    return any(isinstance(node, ast.FunctionDef) and node.name == "EXAMPLE" for node in found.body)
 
 
 def load(paths: list[Path]) -> dict[Path, Recording]:
@@ -86,7 +86,7 @@ def _statement_lines(text: str) -> list[int]:
 
 
 @lru_cache(maxsize=256)
-def _tree(text: str) -> ast.Module:
+def tree(text: str) -> ast.Module:
     return ast.parse(text)
 
 
@@ -98,7 +98,7 @@ def _imported(path: Path) -> list[Path]:
 @lru_cache(maxsize=256)
 def _kernel_modules(text: str) -> list[str]:
     names = set()
-    for node in ast.walk(_tree(text)):
+    for node in ast.walk(tree(text)):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):

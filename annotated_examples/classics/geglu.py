@@ -38,7 +38,7 @@ import torch
 import torch.nn.functional as F
 import triton
 import triton.language as tl
-from torch.autograd.function import once_differentiable
+from academy.autograd import once_differentiable
 
 
 # ## Reference
@@ -145,11 +145,35 @@ def weight_tanh(x):
 #
 # `TANH` is a constexpr: the compiler makes two kernels of this one, and neither contains the other's formula.
 
+#
+# A packed tensor of width 2000 has rows of 1000. Both are multiples of eight, but the compiler sees numbers that it
+# doesn't know. It trusts arithmetic: a quotient times eight is a multiple of eight.
+
+
+@triton.jit
+def as_multiple(number, VECTOR: tl.constexpr):
+    return number // VECTOR * VECTOR
+
 
 @triton.jit
 def geglu_forward_kernel(
-    gate_ptr, up_ptr, out_ptr, stride_gate, stride_up, n_cols, TANH: tl.constexpr, BLOCK: tl.constexpr
+    gate_ptr,
+    up_ptr,
+    out_ptr,
+    stride_gate,
+    stride_up,
+    n_cols,
+    TANH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    VECTOR: tl.constexpr,
 ):
+    # One instruction may load several neighbours if all rows begin at a multiple of that many, and end at one. The
+    # compiler has to know: whatever comes out of `as_multiple` is one of `VECTOR`. In the example rows of five end
+    # anywhere, `VECTOR = 1`.
+    n_cols = as_multiple(n_cols, VECTOR)
+    stride_gate = as_multiple(stride_gate, VECTOR)
+    stride_up = as_multiple(stride_up, VECTOR)
+
     # Which block is mine? The grid has one dimension, because only that one may hold more than 65,535 programs. Two
     # blocks cover a row of five, `pid=3: blocks_per_row = 2`, so program 3 has the second block of the second row,
     # `row = 1`. The row becomes int64 before it meets a stride: past 2³¹ elements a 32-bit product would wrap.
@@ -200,8 +224,14 @@ def geglu_backward_kernel(
     n_cols,
     TANH: tl.constexpr,
     BLOCK: tl.constexpr,
+    VECTOR: tl.constexpr,
 ):
     # The same blocks as in the forward pass: `pid=5: row = 2` and `mask = [1, 0, 0, 0]`.
+    n_cols = as_multiple(n_cols, VECTOR)
+    stride_dout = as_multiple(stride_dout, VECTOR)
+    stride_gate = as_multiple(stride_gate, VECTOR)
+    stride_up = as_multiple(stride_up, VECTOR)
+    stride_grad = as_multiple(stride_grad, VECTOR)
     pid = tl.program_id(0)
     blocks_per_row = tl.cdiv(n_cols, BLOCK)
     row = (pid // blocks_per_row).to(tl.int64)
@@ -265,17 +295,19 @@ def as_rows(*tensors):
 # of 1024 is one full-width load from each input.
 
 
-# Shorter rows get a smaller block and fewer warps. Where rows are no multiple of 16 the compiler can't tell that the
-# mask never cuts a 16-byte load in two, so it loads the numbers one by one. Half the block then leaves fewer masked
-# lanes to pay for.
-def grid_and_tile(rows, n_cols, BLOCK):
+# Shorter rows get a smaller block and fewer warps. Rows of odd length, or an odd distance apart, can only be loaded one
+# number at a time. Half the block then leaves fewer masked lanes to pay for.
+def grid_and_tile(rows, n_cols, strides, BLOCK):
     checks.power_of_two(BLOCK=BLOCK)
+    VECTOR = 1 if rows == 1 else 16
+    while VECTOR > 1 and any([size % VECTOR for size in (n_cols, *strides)]):
+        VECTOR //= 2
     if BLOCK is None:
-        BLOCK = 1024 if rows == 1 or n_cols % 16 == 0 else 512
+        BLOCK = 1024 if rows == 1 or VECTOR >= 8 else 512
         while rows > 1 and BLOCK >= 2 * n_cols:
             BLOCK //= 2
     blocks_per_row = (n_cols + BLOCK - 1) // BLOCK
-    return (rows * blocks_per_row,), dict(BLOCK=BLOCK, num_warps=min(4, max(1, BLOCK // 64)))
+    return (rows * blocks_per_row,), dict(BLOCK=BLOCK, VECTOR=VECTOR, num_warps=max(1, min(BLOCK, 1024) // 256))
 
 
 # ## The launchers
@@ -319,7 +351,7 @@ def launch(kernel, rows, n_cols, tensors, strides, BLOCK, TANH):
         n_cols -= rest
         tails = [t.view(-1)[n_cols:] for t in tensors]
         launch(kernel, 1, rest, tails, strides, BLOCK, TANH)
-    grid, tile = grid_and_tile(rows, n_cols, BLOCK)
+    grid, tile = grid_and_tile(rows, n_cols, strides, BLOCK)
     kernel[grid](*tensors, *strides, n_cols, TANH=TANH, **tile)
 
 

@@ -41,7 +41,7 @@ import functools
 import torch
 import triton
 import triton.language as tl
-from torch.autograd.function import once_differentiable
+from academy.autograd import once_differentiable
 from triton.language.extra import libdevice
 
 
@@ -122,13 +122,21 @@ def layernorm_forward_kernel(
     tl.store(mean_ptr + rows, mean, mask=row_mask)
     tl.store(rstd_ptr + rows, rstd, mask=row_mask)
 
+    # How many neighbours can one instruction load? Rows begin at multiples of the row length. The largest power of two
+    # in it, `vector = 2` for rows of six, divides the place of every row. For a row of 4097 that is 1: its elements
+    # come one at a time. The vectors below begin at good addresses and could be loaded eight at a time. Then a thread
+    # would get other columns of them than it has of the rows, and all would have to be sent round. So they are loaded
+    # as the rows are.
+    vector: tl.constexpr = (N | stride_xm) & -(N | stride_xm)
+    vector_columns = tl.max_contiguous(columns, vector)
+
     # [[tag: LN-Y]]. Weight and bias are optional. `None` is a compile-time constant, so a version without them holds no
     # trace of these lines.
     y = centred * rstd[:, None] - (residual * rstd)[:, None]
     if weight_ptr is not None:
-        y *= tl.load(weight_ptr + columns, mask=column_mask, other=0.0).to(tl.float32)[None, :]
+        y *= tl.load(weight_ptr + vector_columns, mask=column_mask, other=0.0).to(tl.float32)[None, :]
     if bias_ptr is not None:
-        y += tl.load(bias_ptr + columns, mask=column_mask, other=0.0).to(tl.float32)[None, :]
+        y += tl.load(bias_ptr + vector_columns, mask=column_mask, other=0.0).to(tl.float32)[None, :]
     # The first row of the example: `pid=0: y[0, :6] = [-1.00, 0.00, 0.00, 0.00, 3.00, -1.00]`.
     y_ptrs = y_ptr + rows[:, None] * N + columns[None, :]
     tl.store(y_ptrs, y, mask=mask)
@@ -238,9 +246,11 @@ def layernorm_backward_kernel(
     columns = tl.arange(0, BLOCK_N)
     column_mask = columns < N
 
-    # The weight is the same for all rows: it is fetched once and stays.
+    # The weight is the same for all rows: it is fetched once and stays, in the threads that will have its columns.
+    vector: tl.constexpr = (N | stride_dym | stride_xm) & -(N | stride_dym | stride_xm)
+    vector_columns = tl.max_contiguous(columns, vector)
     if weight_ptr is not None:
-        weight = tl.load(weight_ptr + columns, mask=column_mask, other=0.0).to(tl.float32)
+        weight = tl.load(weight_ptr + vector_columns, mask=column_mask, other=0.0).to(tl.float32)
     # One accumulator per row of the tile. Adding the rows of a tile up at every step would need threads to talk.
     dweight = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     dbias = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
@@ -433,7 +443,7 @@ def layernorm_backward_sum_kernel(
 # The kernels see a matrix whose rows are contiguous. Leading dimensions are merged; a slice of wider rows, or one row
 # expanded to many, is used where it lies, through its row stride. Anything else is copied first.
 def as_rows(x):
-    rows = x.reshape(-1, x.shape[-1])
+    rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
     return rows if rows.stride(1) == 1 else rows.contiguous()
 
 
@@ -450,37 +460,45 @@ def cdiv(size, block):
 # multiprocessor. The registers of a multiprocessor decide how many rows it works on at once, and a thread spends some
 # of them whatever it does. So a thread gets many elements, up to 48, and a row few threads: against 16 warps a row this
 # took the forward pass from [[bench: layernorm/ladder/one trip/forward_ms]] to
-# [[bench: layernorm/ladder/final/forward_ms]]. `N` counts here rather than
-# `BLOCK_N`: the compiler knows which registers would only hold masked lanes, and drops them. Up to 20480 elements two
-# rows fit on a multiprocessor, with four warps each; from there on a row goes through in chunks.
+# [[bench: layernorm/ladder/final/forward_ms]]. `N` counts here rather than `BLOCK_N`: the compiler knows which
+# registers would only hold masked lanes, and drops them. Up to 20480 elements two rows fit on a multiprocessor; from
+# there on a row goes through in chunks.
 @functools.cache
 def forward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     BLOCK_N = BLOCK_N or (triton.next_power_of_2(N) if N <= 20480 else 4096)
     BLOCK_M = BLOCK_M or (1 if BLOCK_N > 4096 else max(2, 2048 // BLOCK_N))
     warps = triton.next_power_of_2(cdiv(BLOCK_M * min(N, BLOCK_N), 48 * 32))
-    num_warps = num_warps or min(warps, 4 if 16384 < N <= BLOCK_N else 8)
-    return BLOCK_M, BLOCK_N, num_warps
+    return BLOCK_M, BLOCK_N, num_warps or min(warps, 8)
+
+
+# Above 16384 elements a thread would be given more registers than its half, and one row would be all that fits on a
+# multiprocessor. Told to get by with 128 for each of its 256 threads, the compiler finds a way, and two rows fit: one
+# of them loads while the other one waits for its sums. (`torch.compile` can't pass on this option.)
+def registers(N):
+    return dict(maxnreg=128) if 16384 < N <= 20480 and not torch.compiler.is_compiling() else {}
 
 
 # Backward holds a tile of `x`, one of `dy` and two accumulators: no more than 32 elements of each fit beside one
-# another in a thread, and 8192 in a program.
+# another in a thread, and 8192 in a program. Rows a little longer than 4096 would leave half of 8 warps idle. Long
+# rows that can only be loaded one or two elements at a time gain little from being loaded ahead; there two programs
+# of 4 warps, which wait in turn, are faster.
 @functools.cache
 def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     BLOCK_N = BLOCK_N or (triton.next_power_of_2(N) if N <= 8192 else 4096)
     BLOCK_M = BLOCK_M or max(1, 4096 // BLOCK_N)
-    num_warps = num_warps or min(max(BLOCK_M * BLOCK_N // (32 * 32), 1), 8)
-    return BLOCK_M, BLOCK_N, num_warps
+    most = 4 if N % 4 and 4096 < N <= 33 * 128 else 8
+    return BLOCK_M, BLOCK_N, num_warps or min(max(BLOCK_M * BLOCK_N // (32 * 32), 1), most)
 
 
 # How many programs share the rows, and how many tiles each has under way. Small tiles leave room for two programs on a
 # multiprocessor: while one waits for its sums, the other one loads. A tile that isn't full brings fewer bytes, so one
 # more is requested ahead. All of them wait in shared memory, which has an end.
 @functools.cache
-def backward_schedule(device_index, element_size, N, BLOCK_M, BLOCK_N):
+def backward_schedule(device_index, element_size, N, BLOCK_M, BLOCK_N, num_warps):
     if device.INTERPRET:
         return 4, 1
     card = torch.cuda.get_device_properties(device_index)
-    per_multiprocessor = 2 if BLOCK_M * BLOCK_N <= 4096 else 1
+    per_multiprocessor = 2 if num_warps <= 4 else 1
     tile_bytes = per_multiprocessor * BLOCK_M * BLOCK_N * 2 * element_size
     num_stages = min(3 if N == BLOCK_N else 4, 1 + card.shared_memory_per_block_optin // tile_bytes)
     return per_multiprocessor * card.multi_processor_count, num_stages
@@ -504,7 +522,7 @@ def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_M=None, BLOC
     if N <= BLOCK_N:
         layernorm_forward_kernel[(cdiv(M, BLOCK_M),)](
             x, weight, bias, y, mean, rstd, M, N, x.stride(0), eps,
-            BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps,
+            BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps, **registers(N),
         )  # fmt: skip
     else:
         layernorm_forward_chunked_kernel[(M,)](
@@ -539,7 +557,7 @@ def layernorm_backward(
     dy, x = as_rows(dy), as_rows(x)
     weight = weight if weight is None else weight.contiguous()
     BLOCK_M, BLOCK_N, num_warps = backward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
-    programs, stages = backward_schedule(x.device.index, x.element_size(), N, BLOCK_M, BLOCK_N)
+    programs, stages = backward_schedule(x.device.index, x.element_size(), N, BLOCK_M, BLOCK_N, num_warps)
     one_block = N <= BLOCK_N
     ROWS = BLOCK_M if one_block else 32 if BLOCK_N >= 128 else BLOCK_M  # rows of a tile in the kernel that sums columns
     P = min(num_programs or (programs if one_block else 16), cdiv(M, ROWS))

@@ -248,6 +248,18 @@ def load_a(a_ptr, offs_m, offs_k, M, K, stride_am, stride_ak):
     return tl.load(a_ptr + offsets, mask=(offs_m[:, None] < M) & (offs_k[None, :] < K), other=0.0)
 
 
+# Tensor cores multiply sixteen columns with sixteen rows at a time. A thinner block gets a column of zeros between its
+# columns, and a row of zeros between its rows, until it is wide enough.
+@triton.jit
+def multiply_add(left, right, acc):
+    for _ in tl.static_range(4):
+        if left.shape[1] < 16:
+            left = tl.reshape(tl.join(left, tl.zeros_like(left)), (left.shape[0], 2 * left.shape[1]))
+            rows = tl.permute(tl.join(right, tl.zeros_like(right)), (0, 2, 1))
+            right = tl.reshape(rows, (2 * right.shape[0], right.shape[1]))
+    return tl.dot(left, right, acc)
+
+
 # ## The kernel
 #
 # A tiled matrix product like any other, except that its right-hand tile is made on the spot. Every row of the tile
@@ -313,7 +325,7 @@ def gemm_kernel(
         weight = dequantize_block(q, scales, zeros, W_GROUP_MODE, a_ptr.dtype.element_ty)
         if A_LOAD_ORDER == 3:
             a = load_a(a_ptr, offs_m, offs_k, M, K, stride_am, stride_ak)
-        acc = tl.dot(a, weight, acc)
+        acc = multiply_add(a, weight, acc)
 
     # **Step 6: scales of whole rows and columns**, [[tag: QM-channel]], while the sum is still float32. Then one
     # rounding.

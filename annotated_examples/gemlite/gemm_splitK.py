@@ -7,16 +7,16 @@ several programs work on each tile, every one on its own part of the sum,
 
 [[eq: QM-split]]
 
-and the parts are added. The file holds the split-K product, a matrix-vector product for `M = 1`, a kernel that only
-dequantizes, for large `M`, and the function that chooses among them.
+and the parts are added. The file holds the split-K product for every format, a faster form of it for the formats that
+are used most, a kernel that only dequantizes, for large `M`, and the function that chooses among them.
 
 **What it costs.** The words are read once, as always. On top come the parts: `4 * M * N` bytes for each of them,
 written and read once more. So it pays while `M` is small, and the words are most of what has to move.
 
 **Contract.** As [gemm](gemm.py), except that `a` has to be finite: the zero point is taken off the sum, not off each
-weight, and an infinity in a row of `a` makes that row of the result NaN. With one row, and fewer than sixteen bits,
-it has to stay below `2**67`. Parts that are added by atomic operations arrive in no fixed order, so the last bits of
-two equal calls to `gemm_splitK` may differ. `low_bit_matmul` adds them in a fixed order.
+weight, and an infinity in a row of `a` makes that row of the result NaN. Parts that are added by atomic operations
+arrive in no fixed order, so the last bits of two equal calls to `gemm_splitK` may differ. `low_bit_matmul` adds them in
+a fixed order.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -27,9 +27,12 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 
 from academy import checks, device
 
+import functools
+
 import torch
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from annotated_examples.gemlite.gemm import (
     bench_inputs,
@@ -40,6 +43,7 @@ from annotated_examples.gemlite.gemm import (
     gemm,
     gemm_reference,
     group_stride,
+    multiply_add,
     pack,
     quantize,
     tile_linear,
@@ -94,18 +98,6 @@ def two_planes(words, j: tl.constexpr, W_NBITS: tl.constexpr, dtype: tl.constexp
         low = (both & 0xFFFF).to(tl.float32)
         high = (both >> 16).to(tl.float32)
     return low.to(dtype), high.to(dtype)
-
-
-# The matrix-vector product does the same in float32, whose subnormal numbers have 23 bits. A number may even stay
-# where it is in its word: at bit `place` it counts `2**(place - 149)`. Numbers too far up are brought down by one
-# shift for all.
-@triton.jit
-def number_in_place(words, j: tl.constexpr, W_NBITS: tl.constexpr):
-    if (j + 1) * W_NBITS <= 23:
-        bits = words & (((1 << W_NBITS) - 1) << (j * W_NBITS))
-    else:
-        bits = (words >> 12) & (((1 << W_NBITS) - 1) << (j * W_NBITS - 12))
-    return bits.to(tl.float32, bitcast=True)
 
 
 # ## Scales and zeros, once a group
@@ -231,10 +223,10 @@ def gemm_splitK_kernel(
             if not ONE_GROUP:
                 low = dequantize_block(low.to(tl.float32) * UNIT, scales, zeros, W_GROUP_MODE, a_ptr.dtype.element_ty)
                 high = dequantize_block(high.to(tl.float32) * UNIT, scales, zeros, W_GROUP_MODE, a_ptr.dtype.element_ty)
-            sums = tl.dot(low, tl.trans(columns_of_plane(a, j, PER_WORD, BLOCK_M, BLOCK_K)), sums)
+            sums = multiply_add(low, tl.trans(columns_of_plane(a, j, PER_WORD, BLOCK_M, BLOCK_K)), sums)
             if W_NBITS < 16:
                 a_high = columns_of_plane(a, j + PER_WORD // 2, PER_WORD, BLOCK_M, BLOCK_K)
-                sums = tl.dot(high, tl.trans(a_high), sums)
+                sums = multiply_add(high, tl.trans(a_high), sums)
 
         # **Step 4: the group's scale and zero.**
         if ONE_GROUP:
@@ -257,64 +249,136 @@ def gemm_splitK_kernel(
         tl.atomic_add(c_ptr + c_offsets, tl.trans(acc), mask=c_mask, sem=ATOMIC)
 
 
-# ## One row: a matrix-vector product
+# ## A handful of rows, and no instruction too many
 #
-# A tensor core multiplies at least eight rows of A. With a single row, seven eighths of its work are for nothing, and
-# feeding it costs instructions. The ordinary float32 units do as well: a mask and a multiplication with addition for
-# each weight, a shift for each word. Which power of two a number comes with depends on its place in the word only. So
-# the activation of that place is multiplied with the opposite one, to make all products alike.
+# Up to 64 rows, reading the words ought to decide. In the kernel above instructions do: more than thirty for each word
+# that a thread unpacks. Many of them compute addresses, or carry numbers from the thread that loaded them to the one
+# that multiplies them. The next kernel forms the same sums with little more than half as many. It has conditions, so it
+# doesn't replace the other.
+#
+# **Half-words.** A register holds 32 bits, and the tensor cores want two float16 in it, neighbours along K. Cut a word
+# into two halves of sixteen bits, and let plane `j` be number `j` of all *half-words*. It has two rows for each word
+# row. Mask a word, and what is left are the two numbers of such a plane, in the right halves, as subnormal floats:
+# the masked word **is** the register that the tensor cores want.
+#
+# **Every other plane without a shift.** A float16 counts evenly up to `2**10` of its smallest steps. That is room for
+# two numbers of four bits. The upper one may stay where it is, and counts `2**W_NBITS` times as much. So there are two
+# sums, of the even and of the odd planes.
+#
+# All even planes are stacked along K, for one long product. `shifts` is known when the kernel is compiled, so it is a
+# constant in each instruction and no data.
 @triton.jit
-def matvec_kernel(
-    a_ptr, words_ptr, scales_ptr, zeros_ptr, c_ptr,
-    N, K, group_size, zero,
-    stride_ak, stride_wk, stride_wn, stride_sg, stride_sn, stride_zg, stride_zn,
-    W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, ZERO_IS_NUMBER: tl.constexpr, ONE_GROUP: tl.constexpr,
-    EVICT: tl.constexpr, EVEN: tl.constexpr, SPLIT_K: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_KW: tl.constexpr,
+def half_word_planes(words, place: tl.constexpr, mask: tl.constexpr, W_NBITS: tl.constexpr, dtype: tl.constexpr):
+    PLANES: tl.constexpr = 8 // W_NBITS
+    shifts = place + 2 * W_NBITS * tl.arange(0, PLANES)
+    both = (words[:, None, :] >> shifts[None, :, None]) & mask
+    if dtype == tl.bfloat16:
+        both = both | 0x43004300  # 128 + q, as above
+    low = both.to(tl.int16).to(dtype, bitcast=True)
+    high = (both >> 16).to(tl.int16).to(dtype, bitcast=True)
+    return tl.reshape(tl.join(low, high), (words.shape[0], 2 * PLANES * words.shape[1]))
+
+
+# The columns of A have to follow: the even ones and the odd ones apart, and then plane by plane.
+@triton.jit
+def columns_by_plane(a, W_NBITS: tl.constexpr):
+    BLOCK_M: tl.constexpr = a.shape[0]
+    HALF_K: tl.constexpr = a.shape[1] // 2
+    PLANES: tl.constexpr = 8 // W_NBITS
+    even, odd = tl.split(tl.reshape(a, (BLOCK_M, HALF_K // PLANES, PLANES, 2)))
+    even = tl.reshape(tl.permute(even, (0, 2, 1)), (BLOCK_M, HALF_K))
+    odd = tl.reshape(tl.permute(odd, (0, 2, 1)), (BLOCK_M, HALF_K))
+    return even, odd
+
+
+# Every tile of columns would do that again, and sum the rows of A again. With few rows it hardly shows. With more than
+# sixteen it is cheaper to do it once, in a kernel of its own.
+@triton.jit
+def arrange_kernel(
+    a_ptr, arranged_ptr, a_sums_ptr, M, K, stride_am, stride_ak,
+    W_NBITS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    PER_WORD: tl.constexpr = 32 // W_NBITS if W_NBITS < 16 else 1
+    block = tl.program_id(0)
+    offs_m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_k = block.to(tl.int64) * BLOCK_K + tl.arange(0, BLOCK_K)
+    rows = offs_m[:, None].to(tl.int64)
+    a = tl.load(a_ptr + rows * stride_am + offs_k[None, :] * stride_ak, mask=offs_m[:, None] < M, other=0.0)
+    tl.store(a_sums_ptr + block * M + offs_m, tl.sum(a.to(tl.float32), axis=1), mask=offs_m < M)
+    even, odd = columns_by_plane(a, W_NBITS)
+    offs_even = block.to(tl.int64) * BLOCK_K + tl.arange(0, BLOCK_K // 2)
+    arranged_ptrs = arranged_ptr + rows * K + offs_even[None, :]
+    tl.store(arranged_ptrs, even, mask=offs_m[:, None] < M)
+    tl.store(arranged_ptrs + BLOCK_K // 2, odd, mask=offs_m[:, None] < M)
+
+
+# A block lies inside one group, so there is one row of metadata.
+@triton.jit
+def load_group_metadata(metadata_ptr, group, offs_n, N, stride_g, stride_n, EVICT: tl.constexpr, EVEN: tl.constexpr):
+    metadata_ptrs = metadata_ptr + tl.cast(group, tl.int64) * stride_g + offs_n * stride_n
+    metadata = tl.load(metadata_ptrs, mask=(offs_n < N) | EVEN, other=0.0, eviction_policy=EVICT)
+    return metadata.to(tl.float32)[:, None]
+
+
+# **Descriptors.** Words and A come by the tensor memory accelerator, as in
+# [the classic product](../classics/matmul.py): no addresses, no masks. It leaves them in shared memory, and each thread
+# picks up those words whose weights the tensor cores want from it. What is unpacked never leaves its thread.
+#
+# **Turned around** as above: the weights are the left factor, and a tile of A may be eight rows thin.
+@triton.jit
+def gemm_descriptor_kernel(
+    a_desc, words_desc, scales_ptr, zeros_ptr, a_sums_ptr, c_ptr,
+    M, N, K, group_size, zero, stride_sg, stride_sn, stride_zg, stride_zn,
+    W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, ZERO_IS_NUMBER: tl.constexpr, ARRANGED: tl.constexpr,
+    EVICT: tl.constexpr, EVEN: tl.constexpr, SPLIT_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_KW: tl.constexpr, NUM_STAGES: tl.constexpr,
+):  # fmt: skip
+    BLOCK_K: tl.constexpr = BLOCK_KW * (32 // W_NBITS)
+    dtype: tl.constexpr = a_desc.dtype
+    MASK: tl.constexpr = ((1 << W_NBITS) - 1) * 0x00010001
+    # `LIFT`: how far up the odd planes stay. `UNIT`: how many units of the sums make one. Instead of turning every sum
+    # into ones, the sums of A are turned into these units, and the result into ones at the end.
+    LIFT: tl.constexpr = W_NBITS if W_NBITS < 8 and dtype == tl.float16 else 0
+    UNIT: tl.constexpr = (1 << 24) if dtype == tl.float16 else 1
+    BIAS: tl.constexpr = 0 if dtype == tl.float16 else 128
     zero = tl.cast(zero, tl.float32)
-    offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    start_n = tl.program_id(0) * BLOCK_N
     pid_k = tl.program_id(1)
-    K_WORDS = K // PER_WORD
-    group_words = group_size // PER_WORD
-    blocks = tl.cdiv(K_WORDS, BLOCK_KW)
-    acc = tl.zeros((BLOCK_KW, BLOCK_N), dtype=tl.float32)
-    first = pid_k * blocks // SPLIT_K
-    word_rows = first * BLOCK_KW + tl.arange(0, BLOCK_KW)
-    words_ptrs = words_ptr + word_rows[:, None].to(tl.int64) * stride_wk + offs_n[None, :].to(tl.int64) * stride_wn
-    for block in range(first, (pid_k + 1) * blocks // SPLIT_K):
-        word_rows = block * BLOCK_KW + tl.arange(0, BLOCK_KW)
+    start_m = tl.program_id(2) * BLOCK_M
+    offs_m = start_m + tl.arange(0, BLOCK_M)
+    offs_n = start_n + tl.max_contiguous(tl.multiple_of(tl.arange(0, BLOCK_N), BLOCK_N), BLOCK_N)
+    blocks = K // BLOCK_K
+    acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
+    # `num_stages` of the launch loads ahead only what a `tl.dot` multiplies. Given to the loop itself it loads
+    # everything ahead, the metadata too.
+    for block in tl.range(pid_k * blocks // SPLIT_K, (pid_k + 1) * blocks // SPLIT_K, num_stages=NUM_STAGES):
         scales = 1.0
         zeros = zero
+        group = block * BLOCK_K // group_size
         if W_GROUP_MODE >= 2:
-            scales = load_word_metadata(
-                scales_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_sg, stride_sn, ONE_GROUP, EVICT, EVEN
-            )  # fmt: skip
+            scales = load_group_metadata(scales_ptr, group, offs_n, N, stride_sg, stride_sn, EVICT, EVEN)
         if (W_GROUP_MODE == 1 or W_GROUP_MODE >= 3) and not ZERO_IS_NUMBER:
-            zeros = load_word_metadata(
-                zeros_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_zg, stride_zn, ONE_GROUP, EVICT, EVEN
-            )  # fmt: skip
-        # No word is read twice: `evict_first` lets it leave the cache before the activations and the metadata do.
-        inside = ((word_rows[:, None] < K_WORDS) & (offs_n[None, :] < N)) | EVEN
-        words = tl.load(words_ptrs, mask=inside, other=0, eviction_policy="evict_first")
-        words_ptrs += BLOCK_KW * stride_wk
-        sums = tl.zeros((BLOCK_KW, BLOCK_N), dtype=tl.float32)
-        a_sums = tl.zeros((BLOCK_KW,), dtype=tl.float32)
-        for j in tl.static_range(PER_WORD):
-            a_ptrs = a_ptr + (word_rows * PER_WORD + j) * stride_ak
-            a = tl.load(a_ptrs, mask=(word_rows < K_WORDS) | EVEN, other=0.0).to(tl.float32)
-            a_sums += a
-            if W_NBITS == 16:
-                sums += a[:, None] * words.to(tl.float32)
-            elif (j + 1) * W_NBITS <= 23:
-                sums += (a * (1.0 * (1 << (60 - j * W_NBITS))))[:, None] * number_in_place(words, j, W_NBITS)
-            else:
-                sums += (a * (1.0 * (1 << (72 - j * W_NBITS))))[:, None] * number_in_place(words, j, W_NBITS)
-        # Every product came out as `2**(60 - 149)` times what it stands for, wherever its number sat.
-        if W_NBITS < 16:
-            sums *= 1.0 * (1 << 89)
-        acc = add_group(acc, sums, a_sums[:, None], scales, zeros, W_GROUP_MODE)
-    tl.store(c_ptr + pid_k * N + offs_n, tl.sum(acc, axis=0), mask=offs_n < N)
+            zeros = load_group_metadata(zeros_ptr, group, offs_n, N, stride_zg, stride_zn, EVICT, EVEN)
+        words = tl.trans(words_desc.load([block * BLOCK_KW, start_n]))
+        # Sums of A without additions: the tensor cores multiply with ones. All rows of that product are the same.
+        if ARRANGED:
+            even = tl.trans(a_desc.load([start_m, block * BLOCK_K]))
+            odd = tl.trans(a_desc.load([start_m, block * BLOCK_K + BLOCK_K // 2]))
+            a_sums = tl.load(a_sums_ptr + block * M + offs_m, mask=offs_m < M, other=0.0)
+        else:
+            even, odd = columns_by_plane(a_desc.load([start_m, block * BLOCK_K]), W_NBITS)
+            even, odd = tl.trans(even), tl.trans(odd)
+            ones = tl.full((16, BLOCK_K // 2), 1.0, dtype)
+            a_sums = tl.max(tl.dot(ones, odd, tl.dot(ones, even)), axis=0)
+        a_sums = a_sums[None, :] * (1.0 / UNIT)
+        even_planes = half_word_planes(words, 0, MASK, W_NBITS, dtype)
+        odd_planes = half_word_planes(words, W_NBITS - LIFT, MASK << LIFT, W_NBITS, dtype)
+        if LIFT:
+            sums = tl.dot(even_planes, even) + tl.dot(odd_planes, odd) * (1.0 / (1 << LIFT))
+        else:
+            sums = tl.dot(odd_planes, odd, tl.dot(even_planes, even)) - BIAS * a_sums
+        acc = add_group(acc, sums, a_sums, scales, zeros, W_GROUP_MODE)
+    c_ptrs = c_ptr + (pid_k.to(tl.int64) * M + offs_m[:, None]) * N + offs_n[None, :]
+    tl.store(c_ptrs, tl.trans(acc * UNIT), mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
 
 
 # ## Add the parts, scale, round once
@@ -387,7 +451,7 @@ def _finish(parts, scales, scales_a, out_dtype, channel_scale_mode):
     if PARTS == 1 and channel_scale_mode == 0 and out_dtype == torch.float32:
         return parts[0]
     c = torch.empty(M, N, dtype=out_dtype, device=parts.device)
-    BLOCK = 256
+    BLOCK = 256 if M * N <= 1 << 17 else 1024
     finish_kernel[(triton.cdiv(M * N, BLOCK),)](
         parts, scales if channel_scale_mode in (1, 3) else parts,
         scales_a.contiguous() if channel_scale_mode >= 2 else parts, c,
@@ -450,23 +514,64 @@ def split_forward(
     return _finish(c, scales, scales_a, out_dtype, channel_scale_mode)
 
 
-def matvec_forward(
+@functools.cache
+def has_tma(device_index):
+    """Is there a tensor memory accelerator? The interpreter is taken for a GPU with one."""
+    return device.INTERPRET or torch.cuda.get_device_capability(device_index)[0] >= 9
+
+
+def describable(x):
+    """Can a descriptor describe x: rows that are contiguous, apart, and aligned to 16 bytes?"""
+    stride_m, stride_n = x.stride()
+    aligned = stride_m * x.element_size() % 16 == 0 and x.data_ptr() % 16 == 0
+    return aligned and stride_n == 1 and stride_m >= x.shape[1]
+
+
+def descriptor_block(a, words, W_nbits, group_size):
+    """Word rows in a block of `gemm_descriptor_kernel`, or 0 where it can't run."""
+    if W_nbits == 16 or (W_nbits == 8 and a.dtype == torch.bfloat16) or not has_tma(words.device.index):
+        return 0
+    if a.shape[1] == 0 or not describable(a) or not describable(words):
+        return 0
+    group_words = group_size * W_nbits // 32
+    return 16 if group_words % 16 == 0 and W_nbits >= 4 else 8 if group_words % 8 == 0 else 0
+
+
+# Few rows: programs of one or two warps and many of them, so that several share a multiprocessor, and while one waits
+# for its words the others compute. Many rows: four warps together, which is what the larger instructions of the tensor
+# cores want.
+def descriptor_tiles(M):
+    """(BLOCK_M, BLOCK_N, parts of the sum, columns of A arranged ahead?, warps, stages)."""
+    if M <= 16:
+        return (8, 128, 8, False, 2, 3) if M <= 8 else (16, 64, 8, False, 1, 4)
+    return (32, 64, 4, True, 4, 3) if M <= 32 else (64, 128, 4, True, 4, 3)
+
+
+def descriptor_forward(
     a, words, scales, zeros, zero, scales_a, W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype,
-    meta_evict_policy, split_k=None, BLOCK_N=64, BLOCK_KW=32, num_warps=2,
+    meta_evict_policy, BLOCK_KW, tiles=None,
 ):  # fmt: skip
-    """One row times the weight, of checked arguments."""
-    K, N = a.shape[1], words.shape[1]
-    per_word = 32 // W_nbits if W_nbits < 16 else 1
-    split_k = split_k or max(1, min(16, triton.cdiv(K // per_word, 2 * BLOCK_KW)))
+    """The product of checked, describable arguments, the parts added in a fixed order."""
+    (M, K), N = a.shape, words.shape[1]
+    BLOCK_K = BLOCK_KW * 32 // W_nbits
+    BLOCK_M, BLOCK_N, split_k, arranged, num_warps, num_stages = tiles or descriptor_tiles(M)
+    split_k = min(split_k, K // BLOCK_K)
+    a_sums = a
+    if arranged:
+        a_natural, a = a, torch.empty(M, K, dtype=a.dtype, device=a.device)
+        a_sums = torch.empty(K // BLOCK_K, M, dtype=torch.float32, device=a.device)
+        arrange_kernel[(K // BLOCK_K, triton.cdiv(M, 16))](
+            a_natural, a, a_sums, M, K, *a_natural.stride(), W_NBITS=W_nbits, BLOCK_M=16, BLOCK_K=BLOCK_K
+        )
     scales_ptr, scales_strides, zeros_ptr, zeros_strides = _metadata_arguments(a, scales, zeros, W_group_mode >= 2)
-    parts = torch.empty(split_k, 1, N, dtype=torch.float32, device=a.device)
-    matvec_kernel[(triton.cdiv(N, BLOCK_N), split_k)](
-        a, words, scales_ptr, zeros_ptr, parts, N, K, group_size, zero,
-        a.stride(1), *words.stride(), *scales_strides, *zeros_strides,
-        W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, ZERO_IS_NUMBER=zeros is None,
-        ONE_GROUP=(group_size // per_word) % BLOCK_KW == 0, EVICT=meta_evict_policy,
-        EVEN=N % BLOCK_N == 0 and K // per_word % BLOCK_KW == 0,
-        SPLIT_K=split_k, BLOCK_N=BLOCK_N, BLOCK_KW=BLOCK_KW, num_warps=num_warps, num_stages=1,
+    parts = torch.empty(split_k, M, N, dtype=torch.float32, device=a.device)
+    gemm_descriptor_kernel[(triton.cdiv(N, BLOCK_N), split_k, triton.cdiv(M, BLOCK_M))](
+        TensorDescriptor.from_tensor(a, [BLOCK_M, BLOCK_K // 2 if arranged else BLOCK_K]),
+        TensorDescriptor.from_tensor(words, [BLOCK_KW, BLOCK_N]),
+        scales_ptr, zeros_ptr, a_sums, parts, M, N, K, group_size, zero, *scales_strides, *zeros_strides,
+        W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, ZERO_IS_NUMBER=zeros is None, ARRANGED=arranged,
+        EVICT=meta_evict_policy, EVEN=N % BLOCK_N == 0, SPLIT_K=split_k, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N,
+        BLOCK_KW=BLOCK_KW, NUM_STAGES=num_stages, num_warps=num_warps,
     )  # fmt: skip
     return _finish(parts, scales, scales_a, out_dtype, channel_scale_mode)
 
@@ -491,10 +596,10 @@ def dequantize_forward(words, scales, zeros, zero, K, W_nbits, group_size, W_gro
 
 # ## Which kernel?
 #
-# One row: matrix-vector. A few rows: split-K, as the words are what has to move. Many rows: the weights are worth
-# writing out once. Writing and reading them costs five times the bytes of the words, whatever `M` is, and the product
-# itself grows with `M`. Rows or columns that are scaled in float32, or another `out_dtype`, are left to `gemm`: the
-# library would round first.
+# Up to 64 rows: split-K, as the words are what has to move, with descriptors if the format and the addresses allow it.
+# Many rows: the weights are worth writing out once. Writing and reading them costs five times the bytes of the words,
+# whatever `M` is, and the product itself grows with `M`. Rows or columns that are scaled in float32, or another
+# `out_dtype`, are left to `gemm`: the library would round first.
 def by_shape(
     a, words, scales, zeros, zero, scales_a, W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype,
     tile_order, A_load_order, meta_evict_policy, data_contiguous,
@@ -502,8 +607,9 @@ def by_shape(
     M = a.shape[0]
     modes = (W_nbits, group_size, W_group_mode, channel_scale_mode)
     arguments = (a, words, scales, zeros, zero, scales_a, *modes, out_dtype)
-    if M == 1:
-        return matvec_forward(*arguments, meta_evict_policy)
+    BLOCK_KW = descriptor_block(a, words, W_nbits, group_size)
+    if M <= 64 and BLOCK_KW:
+        return descriptor_forward(*arguments, meta_evict_policy, BLOCK_KW)
     if M <= 64:
         orders = (tile_order, A_load_order, meta_evict_policy, data_contiguous)
         return split_forward(*arguments, *orders, split_k=None, atomic_mode="none")

@@ -35,7 +35,7 @@ from academy import checks, device
 import torch
 import triton
 import triton.language as tl
-from torch.autograd.function import once_differentiable
+from academy.autograd import once_differentiable
 
 ACTIVATIONS = ("none", "relu")
 
@@ -110,6 +110,18 @@ def program_order(num_pid_m, num_pid_n, GROUP_M):
     return [tuple(block) for block in blocks.tolist()]
 
 
+# ## Adding a block's product to the sum
+#
+# As in the first lesson: for exact float32 products, each block of the inner dimension is summed by itself.
+@triton.jit
+def multiply_add(left, right, acc, INPUT_PRECISION: tl.constexpr):
+    if left.dtype == tl.float32 and INPUT_PRECISION == "ieee":
+        total = tl.fma(tl.dot(left, right, input_precision=INPUT_PRECISION), 1.0, acc)
+    else:
+        total = tl.dot(left, right, acc, input_precision=INPUT_PRECISION)
+    return total
+
+
 # ## One block of a product
 #
 # Forward and backward passes need three products: `x @ y`, `dz @ yᵀ` and `xᵀ @ dz`. They differ in where the matrices
@@ -159,34 +171,25 @@ def multiply_block(
     elif GATE == "right":
         gate_ptrs = gate_ptr + offs_i[:, None] * stride_g0 + offs_c[None, :] * stride_g1
 
-    # The loop of the first lesson, in float32 whatever the inputs are. A chain of additions rounds at every link: its
-    # error grows with its length. For float32 inputs, where nothing else rounds, it is cut into four chains: with one,
-    # sums of two thousand terms miss the accuracy rule. `tl.static_range` is unrolled by the compiler, and a single run
-    # costs nothing more than the plain loop.
-    RUNS: tl.constexpr = 4 if left_ptr.dtype.element_ty == tl.float32 else 1
+    # The loop of the first lesson, with a sum in float32 whatever the inputs are.
     acc = tl.zeros((BLOCK_R, BLOCK_C), dtype=tl.float32)
-    blocks = tl.cdiv(INNER, BLOCK_I)
-    per_run = tl.cdiv(blocks, RUNS)
-    for run in tl.static_range(RUNS):
-        partial = tl.zeros((BLOCK_R, BLOCK_C), dtype=tl.float32)
-        for i in range(run * per_run, tl.minimum((run + 1) * per_run, blocks)):
-            i_mask = offs_i < INNER - i * BLOCK_I
-            left = tl.load(left_ptrs, mask=r_mask[:, None] & i_mask[None, :], other=0.0)
-            right = tl.load(right_ptrs, mask=i_mask[:, None] & c_mask[None, :], other=0.0)
-            # [[tag: MM-relu-Z]]: where the result is not positive, the gradient is 0. The comparison is written so that
-            # a NaN, which is neither, lets the gradient through, as PyTorch does.
-            if GATE == "left":
-                gate = tl.load(gate_ptrs, mask=r_mask[:, None] & i_mask[None, :], other=0.0)
-                left = tl.where(gate <= 0, 0.0, left).to(right.dtype)
-                gate_ptrs += BLOCK_I * tl.cast(stride_g1, tl.int64)
-            elif GATE == "right":
-                gate = tl.load(gate_ptrs, mask=i_mask[:, None] & c_mask[None, :], other=0.0)
-                right = tl.where(gate <= 0, 0.0, right).to(left.dtype)
-                gate_ptrs += BLOCK_I * tl.cast(stride_g0, tl.int64)
-            partial = tl.dot(left, right, partial, input_precision=INPUT_PRECISION)
-            left_ptrs += BLOCK_I * tl.cast(stride_li, tl.int64)
-            right_ptrs += BLOCK_I * tl.cast(stride_ri, tl.int64)
-        acc += partial
+    for i in range(0, tl.cdiv(INNER, BLOCK_I)):
+        i_mask = offs_i < INNER - i * BLOCK_I
+        left = tl.load(left_ptrs, mask=r_mask[:, None] & i_mask[None, :], other=0.0)
+        right = tl.load(right_ptrs, mask=i_mask[:, None] & c_mask[None, :], other=0.0)
+        # [[tag: MM-relu-Z]]: where the result is not positive, the gradient is 0. The comparison is written so that a
+        # NaN, which is neither, lets the gradient through, as PyTorch does.
+        if GATE == "left":
+            gate = tl.load(gate_ptrs, mask=r_mask[:, None] & i_mask[None, :], other=0.0)
+            left = tl.where(gate <= 0, 0.0, left).to(right.dtype)
+            gate_ptrs += BLOCK_I * tl.cast(stride_g1, tl.int64)
+        elif GATE == "right":
+            gate = tl.load(gate_ptrs, mask=i_mask[:, None] & c_mask[None, :], other=0.0)
+            right = tl.where(gate <= 0, 0.0, right).to(left.dtype)
+            gate_ptrs += BLOCK_I * tl.cast(stride_g0, tl.int64)
+        acc = multiply_add(left, right, acc, INPUT_PRECISION)
+        left_ptrs += BLOCK_I * tl.cast(stride_li, tl.int64)
+        right_ptrs += BLOCK_I * tl.cast(stride_ri, tl.int64)
     return acc
 
 

@@ -38,7 +38,7 @@ import functools
 import torch
 import triton
 import triton.language as tl
-from torch.autograd.function import once_differentiable
+from academy.autograd import once_differentiable
 
 
 # ## Reference
@@ -227,7 +227,7 @@ def softmax_backward_chunked_kernel(
 # expanded to many, is used where it lies, through its row stride. Anything else, a transposed matrix for one, is
 # copied first.
 def as_rows(x):
-    rows = x.reshape(-1, x.shape[-1])
+    rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
     return rows if rows.stride(1) == 1 else rows.contiguous()
 
 
@@ -244,6 +244,16 @@ def tiles(N, BLOCK_M, BLOCK_N, num_warps):
     warps = triton.next_power_of_2(BLOCK_M * min(N, BLOCK_N) // 512 + 1) // 2
     num_warps = num_warps or min(max(warps, 1), 16 if 16384 < N <= 32768 else 32)
     return BLOCK_M, BLOCK_N, num_warps
+
+
+# Backward has two rows to hold, and the registers of a program that holds 16384 elements of each are those of a whole
+# multiprocessor. Reading both a second time, in halves and out of the cache, takes fewer, so that the next row can be
+# on its way meanwhile. It pays where two blocks fill a row exactly.
+@functools.cache
+def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
+    if BLOCK_N is None and N in (4096, 8192, 16384):
+        BLOCK_N, num_warps = N // 2, num_warps or (16 if N <= 8192 else 32)
+    return tiles(N, BLOCK_M, BLOCK_N, num_warps)
 
 
 # How many programs walk over the rows, and how many rows each has under way: as far as shared memory reaches. `None`
@@ -290,7 +300,7 @@ def softmax_backward(dy, y, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
         return dx
     dy, y = as_rows(dy), as_rows(y)
     M, N = y.shape
-    BLOCK_M, BLOCK_N, num_warps = tiles(N, BLOCK_M, BLOCK_N, num_warps)
+    BLOCK_M, BLOCK_N, num_warps = backward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
     if N <= BLOCK_N:
         softmax_backward_kernel[(-(-M // BLOCK_M),)](
             dy, y, dx, M, N, dy.stride(0), BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps

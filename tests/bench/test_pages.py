@@ -271,3 +271,12 @@ def test_each_kernel_file_has_a_page_and_a_line_in_the_navigation():
     assert {f"benchmarks/{name}.md" for name in hook.operations()} <= set(listed)
     assert "[[benchmark: vector_add]]" in hook.page("vector_add", "Vector addition")
     assert hook.kernel_page("annotated_examples/tutorials/vector_add.py") == "kernels/tutorials/vector_add.md"
+
+
+def test_a_pass_that_only_a_later_variant_has(tmp_path):
+    """The plot of memory takes the first variant that was measured in the pass that it shows."""
+    entry = dict(bytes=8, providers={"ours": dict(ms=1.0, peak_bytes=1 << 20)})
+    common = dict(shape=[128], dtype="bfloat16")
+    cases = [common | dict(variant="", passes=dict(forward=entry))]
+    cases.append(common | dict(variant="backward", passes=dict(backward=entry)))
+    assert "Peak memory, backward, backward" in str(pages._memory_plot(dict(cases=cases), "x"))

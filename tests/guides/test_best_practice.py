@@ -13,7 +13,13 @@ LONGEST_KERNEL = 60
 #: Two kernels are longer: two sweeps over a row in one, two forms of the inner loop in the other. They may not grow.
 LONGER_KERNELS = {"cross_entropy_forward_kernel": 66, "gemm_splitK_kernel": 72}
 #: These get 16-bit operands only, for which there is no precision to choose: their launchers see to it.
-SIXTEEN_BITS = {"matmul_descriptor_kernel", "gemm_kernel", "gemm_splitK_kernel", "add_group"}
+SIXTEEN_BITS = {
+    "matmul_descriptor_kernel",
+    "matmul_interleaved_kernel",
+    "multiply_add",
+    "gemm_descriptor_kernel",
+    "add_group",
+}
 #: The lesson is about a jitted helper of another file.
 BORROWERS = {"gemlite/gemm_splitK.py": "annotated_examples.gemlite"}
 

@@ -2,6 +2,8 @@
 inherits from `GatedUnitTests` and names its functions.
 """
 
+import functools
+
 import pytest
 import torch
 
@@ -23,10 +25,37 @@ def special_pairs(dtype):
     return gate.contiguous(), up.contiguous()
 
 
-class GatedUnitTests:
-    """`function(gate, up)`, `packed_function(x)` and, for each, the same in PyTorch; `forward` is a launcher."""
+def check(function, packed_function, reference, packed_reference):
+    """What a mutant of any gated unit has to get past, values and gradients: a part of the tests below, in seconds."""
+    right = functools.partial(harness.assert_right, function, reference)
+    for scale in (1, 100):
+        inputs = dict(gate=harness.nan_fenced(randn(3, 21, scale=scale)), up=harness.nan_fenced(randn(3, 21)))
+        right(inputs, randn(3, 21))
+    right(dict(gate=randn(2, 1030), up=randn(2, 1030)), harness.expanded(2, 1030))
+    right(dict(gate=harness.sliced(randn(3, 9)), up=harness.transposed(randn(3, 9))), harness.sliced(randn(3, 9)))
+    right(dict(gate=harness.sliced(randn(3, 16)), up=randn(3, 16)), randn(3, 16))
+    harness.assert_right(packed_function, packed_reference, dict(x=randn(3, 18)), randn(3, 9))
+    gate, up, upstream = (randn(5, 9, scale=1e4).half() for _ in range(3))
+    right(dict(gate=gate, up=up), upstream)
+    right(dict(gate=randn(65573), up=randn(65573)), randn(65573))
+    harness.assert_gradient_penalty_raises(function, dict(gate=randn(9), up=randn(9)))
 
-    function = packed_function = reference = packed_reference = forward = None
+
+def stores_stay_inside(forward_kernel, backward_kernel, **constants):
+    """Outputs are cut out of larger pieces of memory: what lies behind them must survive."""
+    out, dgate, dup = (torch.full((64,), 7.0, device=harness.DEVICE) for _ in range(3))
+    x = randn(10)
+    forward_kernel[(3,)](x, x, out, 10, 10, 10, BLOCK=4, VECTOR=1, **constants)
+    backward_kernel[(3,)](x, x, x, dgate, dup, 10, 10, 10, 10, 10, BLOCK=4, VECTOR=1, **constants)
+    for written in (out, dgate, dup):
+        assert torch.equal(written[10:], torch.full_like(written[10:], 7.0)), "wrote behind the end"
+
+
+class GatedUnitTests:
+    """`function(gate, up)`, `packed_function(x)` and, for each, the same in PyTorch; the launchers; `cost`."""
+
+    function = packed_function = reference = packed_reference = None
+    forward = backward = packed_backward = cost = None
 
     def right(self, gate, up, upstream=None):
         harness.assert_right(self.function, self.reference, dict(gate=gate, up=up), upstream)
@@ -171,6 +200,25 @@ class GatedUnitTests:
     def test_bad_packed_arguments(self, x, error, words):
         with pytest.raises(error, match=words):
             self.packed_function(_moved(x))
+
+    def test_small_tiles_are_the_same(self):
+        """Several blocks a row, given by keyword, against one block."""
+        gate, up, dout = randn(3, 37), randn(3, 74)[:, :37], randn(3, 37)
+        small, large = (
+            (
+                self.forward(gate, up, BLOCK=block),
+                *self.backward(dout, gate, up, BLOCK=block),
+                self.packed_backward(dout, packed(gate, up), BLOCK=block),
+            )
+            for block in (8, None)
+        )
+        assert all(torch.equal(a, b) for a, b in zip(small, large))
+        assert torch.equal(large[3], packed(*large[1:3]))
+
+    def test_cost_counts_every_byte_once(self):
+        cost = self.cost((3, 5), torch.float32)
+        assert (cost["forward"]["bytes_read"], cost["forward"]["bytes_written"]) == (120, 60)
+        assert (cost["backward"]["bytes_read"], cost["backward"]["bytes_written"]) == (180, 120)
 
     def test_bad_tile_size(self):
         with pytest.raises(ValueError, match="BLOCK must be a power of two, got 100"):

@@ -179,14 +179,24 @@ def assert_bitwise_repeatable(function: Callable, inputs: dict[str, torch.Tensor
         assert torch.equal(first[name], second[name]), f"{name} differs between two equal calls"
 
 
-def assert_gradient_penalty_raises(function: Callable, inputs: dict[str, torch.Tensor]) -> None:
-    """Differentiating a gradient again must raise instead of silently losing its term."""
-    leaves = {n: leaf(v) if v.is_floating_point() else v for n, v in inputs.items()}
-    wanted = [v for v in leaves.values() if v.requires_grad]
-    out = function(**leaves)
-    grads = torch.autograd.grad((out.float() ** 2).sum(), wanted, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        sum(g.float().pow(2).sum() for g in grads).backward()
+def assert_gradient_penalty_raises(function: Callable, inputs: dict[str, torch.Tensor], constant: bool = True) -> None:
+    """Differentiating a gradient again must raise instead of silently losing its term.
+
+    Once with an upstream gradient that depends on the inputs, and once with a `constant` one, unless `function` is
+    linear: its gradient then is a constant too, and nothing can be lost.
+    """
+    losses = [lambda out: (out.float() ** 2).sum()] + [lambda out: out.float().sum()] * constant
+    for loss in losses:
+        leaves = {n: leaf(v) if v.is_floating_point() else v for n, v in inputs.items()}
+        wanted = [v for v in leaves.values() if v.requires_grad]
+        value = loss(function(**leaves))
+        grads = torch.autograd.grad(value, wanted, create_graph=True)
+        try:
+            (value + sum(g.float().pow(2).sum() for g in grads)).backward()
+        except RuntimeError as error:
+            assert "once_differentiable" in str(error), error
+        else:
+            raise AssertionError("a gradient penalty silently lost its term")
 
 
 def assert_reference_gradcheck(reference: Callable, *inputs: torch.Tensor) -> None:
@@ -219,7 +229,8 @@ def mutated(module: ModuleType, mutant: Mutant, folder: Path) -> ModuleType:
     """Import a copy of `module` with the edit made."""
     source = Path(module.__file__).read_text("utf-8")
     assert source.count(mutant.old) == mutant.count, (
-        f"mutant {mutant.name!r}: {mutant.old!r} occurs {source.count(mutant.old)} times, not {mutant.count}"
+        f"mutant {mutant.name!r}: {mutant.old!r} occurs {source.count(mutant.old)} times, not {mutant.count}. "
+        f"This says nothing about the kernel's numbers: its text was changed, so MUTANTS in its test has to follow"
     )
     return import_source(source.replace(mutant.old, mutant.new), folder, Path(module.__file__).stem)
 

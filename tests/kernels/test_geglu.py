@@ -51,6 +51,8 @@ MUTANTS = [
     Mutant("gradient of up without the gate", "dup = dout * activation", "dup = dout * weight"),
     Mutant("no overflow in float16", "dactivation = dactivation.to(tl.float16).to(tl.float32)", "pass"),
     Mutant("grid drops the tail", "(n_cols + BLOCK - 1) // BLOCK", "max(n_cols // BLOCK, 1)"),
+    Mutant("every width a multiple of sixteen", "while VECTOR > 1 and", "while False and"),
+    Mutant("row strides taken for multiples", "for size in (n_cols, *strides)", "for size in (n_cols,)"),
     Mutant("every program does the first block", "(pid % blocks_per_row)", "(pid % 1)", count=2),
     Mutant("the rest of a long row is forgotten", "    launch(kernel, 1, rest,", "    0 and launch(kernel, 1, rest,"),
     Mutant("the rest starts too late", "t.view(-1)[n_cols:]", "t.view(-1)[n_cols + 1 :]"),
@@ -64,40 +66,15 @@ MUTANTS = [
 def check(module):
     """Everything a mutant has to get past: both forms, each against its own reference."""
     for approximate in ("none", "tanh"):
-        reference = functools.partial(lesson.geglu_reference, approximate=approximate)
-        right = functools.partial(
-            harness.assert_right, functools.partial(module.geglu, approximate=approximate), reference
+        ours, packed_ours, reference, packed_reference = (
+            functools.partial(f, approximate=approximate)
+            for f in (module.geglu, module.geglu_packed, lesson.geglu_reference, lesson.geglu_packed_reference)
         )
-        for scale in (1, 100):
-            inputs = dict(gate=harness.nan_fenced(randn(3, 21, scale=scale)), up=harness.nan_fenced(randn(3, 21)))
-            right(inputs, randn(3, 21))
-        right(dict(gate=-2 - randn(3, 30).abs(), up=randn(3, 30)), randn(3, 30))
-        right(dict(gate=randn(2, 1030), up=randn(2, 1030)), harness.expanded(2, 1030))
-        right(dict(gate=harness.sliced(randn(3, 9)), up=harness.transposed(randn(3, 9))), harness.sliced(randn(3, 9)))
-        harness.assert_right(
-            functools.partial(module.geglu_packed, approximate=approximate),
-            functools.partial(lesson.geglu_packed_reference, approximate=approximate),
-            dict(x=randn(3, 18)),
-            randn(3, 9),
-        )
-        right(dict(gate=randn(65573), up=randn(65573)), randn(65573))
-        gate, up, upstream = (randn(5, 9, scale=1e4).half() for _ in range(3))
-        right(dict(gate=gate, up=up), upstream)
-        harness.assert_gradient_penalty_raises(
-            functools.partial(module.geglu, approximate=approximate), dict(gate=randn(9), up=randn(9))
-        )
-    stores_stay_inside(module)
+        gated_units.check(ours, packed_ours, reference, packed_reference)
+        inputs = dict(gate=-2 - randn(3, 30).abs(), up=randn(3, 30))
+        harness.assert_right(ours, reference, inputs, randn(3, 30))
+    gated_units.stores_stay_inside(module.geglu_forward_kernel, module.geglu_backward_kernel, TANH=False)
     assert largest_relative_error_of_the_tail(module) < 1e-6
-
-
-def stores_stay_inside(module):
-    """Outputs are cut out of larger pieces of memory: what lies behind them must survive."""
-    out, dgate, dup = (torch.full((64,), 7.0, device=harness.DEVICE) for _ in range(3))
-    x = randn(10)
-    module.geglu_forward_kernel[(3,)](x, x, out, 10, 10, 10, TANH=False, BLOCK=4)
-    module.geglu_backward_kernel[(3,)](x, x, x, dgate, dup, 10, 10, 10, 10, 10, TANH=False, BLOCK=4)
-    for written in (out, dgate, dup):
-        assert torch.equal(written[10:], torch.full_like(written[10:], 7.0)), "wrote behind the end"
 
 
 def largest_relative_error_of_the_tail(module, low=-3.0):
@@ -123,6 +100,9 @@ class TestExact(GatedUnitTests):
     reference = staticmethod(lesson.geglu_reference)
     packed_reference = staticmethod(lesson.geglu_packed_reference)
     forward = staticmethod(lesson.geglu_forward)
+    backward = staticmethod(lesson.geglu_backward)
+    packed_backward = staticmethod(lesson.geglu_packed_backward)
+    cost = staticmethod(lesson.cost)
 
     @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
     def test_infinities_and_nan(self, dtype):
@@ -150,6 +130,9 @@ class TestTanh(GatedUnitTests):
     reference = staticmethod(functools.partial(lesson.geglu_reference, approximate="tanh"))
     packed_reference = staticmethod(functools.partial(lesson.geglu_packed_reference, approximate="tanh"))
     forward = staticmethod(functools.partial(lesson.geglu_forward, approximate="tanh"))
+    backward = staticmethod(functools.partial(lesson.geglu_backward, approximate="tanh"))
+    packed_backward = staticmethod(functools.partial(lesson.geglu_packed_backward, approximate="tanh"))
+    cost = staticmethod(lesson.cost)
 
     @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
     def test_infinities_and_nan(self, dtype):
@@ -188,25 +171,3 @@ def test_bad_approximate(approximate):
     ):
         with pytest.raises(ValueError, match="approximate must be one of 'none', 'tanh', got"):
             call()
-
-
-@pytest.mark.parametrize("approximate", ["none", "tanh"])
-def test_small_tiles_are_the_same(approximate):
-    """Several blocks a row, given by keyword, against one block."""
-    gate, up, dout = randn(3, 37), randn(3, 74)[:, :37], randn(3, 37)
-    small, large = (
-        (
-            lesson.geglu_forward(gate, up, approximate, BLOCK=block),
-            *lesson.geglu_backward(dout, gate, up, approximate, BLOCK=block),
-            lesson.geglu_packed_backward(dout, packed(gate, up), approximate, BLOCK=block),
-        )
-        for block in (8, None)
-    )
-    assert all(torch.equal(a, b) for a, b in zip(small, large))
-    assert torch.equal(large[3], packed(*large[1:3]))
-
-
-def test_cost_counts_every_byte_once():
-    cost = lesson.cost((3, 5), torch.float32)
-    assert (cost["forward"]["bytes_read"], cost["forward"]["bytes_written"]) == (120, 60)
-    assert (cost["backward"]["bytes_read"], cost["backward"]["bytes_written"]) == (180, 120)

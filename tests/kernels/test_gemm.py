@@ -75,8 +75,8 @@ MUTANTS = [
     Mutant("output in the inputs' dtype", "dtype=out_dtype or a.dtype, device", "dtype=a.dtype, device"),
     Mutant(
         "fp16 sum",
-        "acc = tl.dot(a, weight, acc)",
-        "acc = (acc + tl.dot(a, weight)).to(tl.float16).to(tl.float32)",
+        "acc = multiply_add(a, weight, acc)",
+        "acc = multiply_add(a, weight, acc).to(tl.float16).to(tl.float32)",
     ),
     Mutant(
         "signed packing not refused",
@@ -321,6 +321,15 @@ def configurations(draw):
         dtype=draw(st.sampled_from([FP16, BF16])), metadata=draw(st.sampled_from([None, FP16, BF16, FP32])),
         per_column=draw(st.booleans()),
     ), draw(st.sampled_from([None, FP16, BF16, FP32]))  # fmt: skip
+
+
+@pytest.mark.parametrize("BLOCK_K", [1, 2, 4, 8])
+@pytest.mark.parametrize(("W_nbits", "mode"), [(4, 3), (8, 1), (16, 2)])
+def test_blocks_thinner_than_a_tensor_core(W_nbits, mode, BLOCK_K):
+    """Tensor cores take sixteen rows at a time; compiled, `tl.dot` refuses fewer."""
+    dtype = BF16 if BLOCK_K == 2 else FP16
+    arguments = problem(W_nbits, mode, M=18, K=32, group_size=8, dtype=dtype)
+    assert_right(lambda *a, **o: lesson.gemm(*a, BLOCK_K=BLOCK_K, **o), *arguments)
 
 
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

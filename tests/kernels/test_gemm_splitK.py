@@ -1,4 +1,4 @@
-"""gemlite/gemm_splitK: parts of the sum, planes, the matrix-vector form, the choice by shape, mutants."""
+"""gemlite/gemm_splitK: parts of the sum, planes, the form with descriptors, the choice by shape, mutants."""
 
 import inspect
 import itertools
@@ -41,7 +41,7 @@ MUTANTS = [
     Mutant("comparing before the kernel ran", "gemm_splitK_kernel[grid](", "(lambda *_, **__: None)("),
     Mutant("planes of A in the wrong order", "if (j >> bit) % 2 == 0:", "if (j >> bit) % 2 == 1:"),
     Mutant("planes of the words in the wrong order", "a, j + PER_WORD // 2, PER_WORD,", "a, j, PER_WORD,"),
-    Mutant("even blocks assumed", "EVEN=N % BLOCK_N == 0 and K // per_word % BLOCK_KW == 0", "EVEN=True", count=2),
+    Mutant("even blocks assumed", "EVEN=N % BLOCK_N == 0 and K // per_word % BLOCK_KW == 0", "EVEN=True"),
     Mutant(
         "pointers don't walk",
         "        words_ptrs += BLOCK_KW * stride_wk\n        a_ptrs +=",
@@ -59,9 +59,8 @@ MUTANTS = [
         "group counted in rows, not words",
         "    group_words = group_size // PER_WORD\n",
         "    group_words = group_size\n",
-        count=3,
+        count=2,
     ),
-    Mutant("matvec ends early", "(pid_k + 1) * blocks // SPLIT_K):", "(pid_k + 1) * (blocks // SPLIT_K)):"),
     Mutant("column scales forgotten", "c *= tl.load(scales_ptr", "c *= 1 + 0 * tl.load(scales_ptr"),
     Mutant("row scales forgotten", "c *= tl.load(scales_a_ptr", "c *= 1 + 0 * tl.load(scales_a_ptr"),
     Mutant("last part forgotten", "mask=(parts[:, None] < PARTS)", "mask=(parts[:, None] < PARTS - 1)"),
@@ -77,14 +76,39 @@ MUTANTS = [
         "(((2 << W_NBITS) - 1) * 0x00010001)",
     ),
     Mutant("unit of float16 forgotten", "sums * UNIT, a_sums", "sums, a_sums"),
-    Mutant("unit of float32 forgotten", "sums *= 1.0 * (1 << 89)", "sums *= 1.0 * (1 << 88)"),
-    Mutant("one place off", "(1 << (72 - j * W_NBITS))", "(1 << (71 - j * W_NBITS))"),
-    Mutant("shifted by one bit too few", "bits = (words >> 12)", "bits = (words >> 11)"),
+    Mutant(
+        "last blocks dropped",
+        "(pid_k + 1) * blocks // SPLIT_K, num_stages",
+        "(pid_k + 1) * (blocks // SPLIT_K), num_stages",
+    ),
+    Mutant("group of the block before", "block * BLOCK_K // group_size", "(block * BLOCK_K - 1) // group_size"),
+    Mutant(
+        "even and odd planes swapped",
+        "even, odd = tl.split(tl.reshape(a, (BLOCK_M, HALF",
+        "odd, even = tl.split(tl.reshape(a, (BLOCK_M, HALF",
+    ),
+    Mutant("planes one place off", "tl.dot(even_planes, even) +", "tl.dot(odd_planes, even) +"),
+    Mutant("numbers further up counted as if at the bottom", "* (1.0 / (1 << LIFT))", "* 1.0"),
+    Mutant("shift of one number, not two", "place + 2 * W_NBITS * tl.arange", "place + W_NBITS * tl.arange"),
+    Mutant("128 of bfloat16 kept", "- BIAS * a_sums", "- 0 * a_sums"),
+    Mutant("units of the sums of A", "a_sums[None, :] * (1.0 / UNIT)", "a_sums[None, :] * 1.0"),
+    Mutant("units of the result", "tl.trans(acc * UNIT)", "tl.trans(acc)"),
+    Mutant("ones for the even columns only", "tl.dot(ones, odd, tl.dot(ones, even))", "tl.dot(ones, even)"),
+    Mutant("odd columns arranged as even", "arranged_ptrs + BLOCK_K // 2, odd", "arranged_ptrs + BLOCK_K // 2, even"),
+    Mutant("sums of A of another block", "a_sums_ptr + block * M + offs_m, mask", "a_sums_ptr + offs_m, mask"),
+    Mutant("rows that are no multiple of 16 bytes described", "return aligned and", "return True and"),
 ]  # fmt: skip
 
 
 def splitK(module=lesson, **more):
     return lambda *arguments, **options: module.gemm_splitK(*arguments, **options, **{**SMALL, **more})
+
+
+def count_calls(monkeypatch, name):
+    """A list that gets `name` at each call of the lesson's function of that name."""
+    calls, real = [], getattr(lesson, name)
+    monkeypatch.setattr(lesson, name, lambda *a, **o: calls.append(name) or real(*a, **o))
+    return calls
 
 
 def check(module):
@@ -102,8 +126,12 @@ def check(module):
     exact = plain.gemm_reference(a, words, scales, zeros, **options, dtype=torch.float64)
     c = splitK(module, split_k=4)(a, words, scales, zeros, **options, out_dtype=FP32)
     assert ((c.double() - exact).abs() < 2e-4).all(), "a part was rounded to sixteen bits"
-    # Three blocks in two parts again, one row.
-    assert_right(module.low_bit_matmul, *problem(4, 3, M=1, K=768, group_size=128))
+    # With descriptors: N that fills no tile, blocks that no number of parts divides, as A lies and arranged ahead.
+    for M in (1, 18):
+        assert_right(module.low_bit_matmul, *problem(4, 3, M=M, N=20, K=11 * 128, group_size=128), out_dtype=FP32)
+    assert_right(module.low_bit_matmul, *problem(2, 4, M=3, N=20, K=512, group_size=256))
+    assert_right(module.low_bit_matmul, *problem(8, 1, M=3, N=20, K=256, group_size=128))
+    assert_right(module.low_bit_matmul, *problem(4, 3, M=3, N=20, K=256, group_size=128, dtype=BF16))
     for M, mode, channel in ((1, 1, 3), (5, 1, 3), (70, 3, 0), (70, 0, 3)):
         assert_right(module.low_bit_matmul, *problem(4, mode, M=M, K=384, group_size=128, channel=channel))
 
@@ -119,7 +147,6 @@ def test_mutant_is_caught(mutant, tmp_path):
 
 FORMS = {
     "splitK": (splitK(split_k=2), 3),
-    "matvec": (lesson.low_bit_matmul, 1),
     "stored parts": (lesson.low_bit_matmul, 3),
     "dequantized": (lesson.low_bit_matmul, 65),
 }
@@ -131,6 +158,38 @@ def test_bits_and_group_modes(W_nbits, mode, form):
     function, M = FORMS[form]
     dtype = BF16 if (W_nbits + mode) % 2 else FP16
     assert_right(function, *problem(W_nbits, mode, M=M, N=11, dtype=dtype, group_size=32))
+
+
+@pytest.mark.parametrize("M", [1, 9, 18])
+@pytest.mark.parametrize("dtype", [FP16, BF16], ids=harness.dtype_name)
+@pytest.mark.parametrize(("W_nbits", "mode"), list(itertools.product((8, 4, 2, 1), range(5))))
+def test_descriptors(W_nbits, mode, dtype, M, monkeypatch):
+    """Two groups of the fewest words, a tile of columns that is not full."""
+    called = count_calls(monkeypatch, "descriptor_forward")
+    group_size = (16 if mode == 3 else 8) * 32 // W_nbits
+    arguments = problem(W_nbits, mode, M=M, N=20, K=2 * group_size, group_size=group_size, dtype=dtype)
+    assert_right(lesson.low_bit_matmul, *arguments)
+    assert bool(called) == (not (W_nbits == 8 and dtype == BF16))  # bfloat16 has seven bits for the integer
+
+
+@pytest.mark.parametrize("M", [1, 18])
+@pytest.mark.parametrize("channel", range(4))
+def test_descriptors_and_channel_scales(channel, M):
+    arguments = problem(4, 1, M=M, N=20, K=256, group_size=128, channel=channel)
+    assert_right(lesson.low_bit_matmul, *arguments, out_dtype=FP32)
+
+
+@pytest.mark.parametrize("M", [1, 18])
+def test_descriptors_and_metadata(M):
+    """A number as zero, one row of metadata, metadata in float32 with strides, A of any strides."""
+    keywords = dict(M=M, N=20, K=256, group_size=128)
+    (a, words, scales, zeros), options = problem(4, 3, **keywords)
+    assert_right(lesson.low_bit_matmul, (a, words, scales, 7.25), options)
+    assert_right(lesson.low_bit_matmul, *problem(4, 4, per_column=True, **keywords))
+    strided = [x.float().t().contiguous().t() for x in (scales, zeros)]
+    assert_right(lesson.low_bit_matmul, (a, words, *strided), options)
+    for layout in LAYOUTS.values():
+        assert_right(lesson.low_bit_matmul, (layout(a), words, scales, zeros), options)
 
 
 @pytest.mark.parametrize("W_nbits", [8, 4, 2, 1, 16])
@@ -155,6 +214,23 @@ def test_channel_scales(channel, out_dtype, form):
 def test_any_number_of_parts(split_k):
     """50 parts for three blocks: most programs have nothing to add."""
     assert_right(splitK(split_k=split_k), *problem(4, 3, M=18, K=384, group_size=64))
+
+
+@pytest.mark.parametrize("BLOCK_KW", [1, 2, 4, 8])
+@pytest.mark.parametrize(("W_nbits", "mode", "group_size"), [(4, 3, 16), (4, 3, 64), (8, 1, 16), (16, 2, 8)])
+def test_blocks_thinner_than_a_tensor_core(W_nbits, mode, group_size, BLOCK_KW):
+    """Tensor cores take sixteen word rows at a time; compiled, `tl.dot` refuses fewer."""
+    dtype = BF16 if BLOCK_KW == 2 else FP16
+    arguments = problem(W_nbits, mode, M=18, K=64, group_size=group_size, dtype=dtype)
+    assert_right(lambda *a, **o: lesson.gemm_splitK(*a, split_k=2, BLOCK_KW=BLOCK_KW, **o), *arguments)
+
+
+@pytest.mark.parametrize("M", [1, 5, 37])
+@pytest.mark.parametrize("function", [lesson.gemm_splitK, lesson.low_bit_matmul])
+@pytest.mark.parametrize(("W_nbits", "group_size"), [(8, 4), (4, 8), (4, 16), (2, 16), (1, 32), (16, 1)])
+def test_smallest_groups(W_nbits, group_size, function, M):
+    """A group of one word, and no tile asked for."""
+    assert_right(function, *problem(W_nbits, 3, M=M, N=19, K=96, group_size=group_size))
 
 
 def test_garbage_in_C_does_not_survive():
@@ -210,34 +286,48 @@ def test_empty(M, N, K, function):
     assert c.shape == (M, N) and (c == 0).all()
 
 
+@pytest.mark.parametrize("form", ["split-K", "chosen by shape", "one row"])  # apart: compiling takes its time
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(configurations(), st.sampled_from([1, 2, 5]))
-def test_random_configurations(configuration, split_k):
+def test_random_configurations(form, configuration, split_k):
     keywords, out_dtype = configuration
     torch.manual_seed(keywords["M"] * 100 + keywords["N"])
     arguments, options = problem(**keywords)
-    assert_right(splitK(split_k=split_k), arguments, options, out_dtype=out_dtype)
-    assert_right(lesson.low_bit_matmul, arguments, options, out_dtype=out_dtype)
-    row = options | dict(scales_a=options["scales_a"][:1] if options["scales_a"] is not None else None)
-    assert_right(lesson.low_bit_matmul, (arguments[0][:1], *arguments[1:]), row, out_dtype=out_dtype)
+    if form == "one row":
+        scales = options["scales_a"]
+        options = options | dict(scales_a=scales if scales is None else scales[:1])
+        arguments = (arguments[0][:1], *arguments[1:])
+    function = splitK(split_k=split_k) if form == "split-K" else lesson.low_bit_matmul
+    assert_right(function, arguments, options, out_dtype=out_dtype)
 
 
 @pytest.mark.parametrize("M", [1, 3, 65])
 def test_low_bit_matmul_is_repeatable(M):
-    arguments, options = problem(4, 3, M=M, N=40, K=256)
+    arguments, options = problem(4, 3, M=M, N=40, K=512, group_size=128)
     assert torch.equal(lesson.low_bit_matmul(*arguments, **options), lesson.low_bit_matmul(*arguments, **options))
 
 
 @pytest.mark.parametrize(
-    ("M", "kernel"),
-    [(1, "matvec_forward"), (2, "split_forward"), (64, "split_forward"), (65, "dequantize_forward")],
+    ("M", "N", "group_size", "kernel"),
+    [
+        (1, 20, 128, "descriptor_forward"),
+        (64, 20, 64, "descriptor_forward"),
+        (1, 21, 128, "split_forward"),  # rows of words that are no multiple of 16 bytes
+        (64, 20, 32, "split_forward"),  # a group of four words
+        (65, 20, 128, "dequantize_forward"),
+    ],
 )
-def test_which_kernel(M, kernel, monkeypatch):
-    called = []
-    real = getattr(lesson, kernel)
-    monkeypatch.setattr(lesson, kernel, lambda *a, **o: called.append(kernel) or real(*a, **o))
-    assert_right(lesson.low_bit_matmul, *problem(4, 3, M=M))
+def test_which_kernel(M, N, group_size, kernel, monkeypatch):
+    called = count_calls(monkeypatch, kernel)
+    assert_right(lesson.low_bit_matmul, *problem(4, 3, M=M, N=N, K=128, group_size=group_size))
     assert called == [kernel]
+
+
+def test_without_a_tma(monkeypatch):
+    called = count_calls(monkeypatch, "split_forward")
+    monkeypatch.setattr(lesson, "has_tma", lambda device_index: False)
+    assert_right(lesson.low_bit_matmul, *problem(4, 3, M=2, N=20, K=128, group_size=128))
+    assert called == ["split_forward"]
 
 
 def test_scaled_rows_of_many_are_left_to_gemm(monkeypatch):

@@ -1,31 +1,16 @@
-"""tutorials/matmul_autotuned: values, gradients, both kernels, hostile inputs, errors, the notes' examples, mutants."""
+"""tutorials/matmul_autotuned: the cases that every product has to stand, the search, every configuration, mutants."""
 
 import pytest
 import torch
-import triton
-import triton.language as tl
-from triton.compiler.errors import CompilationError
-from triton.runtime.errors import InterpreterError
+from triton.runtime import interpreter
 
-from academy import device
+from academy import accuracy, device
 from annotated_examples.tutorials import matmul_autotuned as lesson
-from tests.kernels import addresses, harness
-from tests.kernels.harness import DTYPES, LAYOUTS, Mutant, randn
+from tests.kernels import harness, matmul_cases
+from tests.kernels.harness import Mutant, randn
+from tests.kernels.matmul_cases import MatmulTests, tiled
 
-block_of_program = lesson.block_of_program
-
-#: small tiles: several programs, groups and loop steps even for small matrices (tensor cores want at least 16)
-TILES = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, GROUP_M=3)
-
-MUTANTS = [
-    Mutant("last group divided by GROUP_M", "tl.minimum(num_pid_m - first_pid_m, GROUP_M)", "GROUP_M"),
-    Mutant("columns swapped for rows in a group", "pid_in_group // group_size_m", "pid_in_group % group_size_m"),
-    Mutant("strides taken for bytes", "offs_m[:, None] * stride_am +", "offs_m[:, None] * (stride_am // 4) +"),
-    Mutant(
-        "stride of b ignored",
-        "offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn",
-        "offs_k[:, None] * N + offs_n[None, :]",
-    ),
+MUTANTS = matmul_cases.MUTANTS + [
     Mutant("no mask on K", "k_mask = offs_k < K % BLOCK_K", "k_mask = offs_k < BLOCK_K"),
     Mutant("K must divide", "if K % BLOCK_K != 0:", "if K < 0:"),
     Mutant("store not masked", "c_offsets, ACTIVATION(acc), mask=c_mask)", "c_offsets, ACTIVATION(acc))"),
@@ -40,34 +25,34 @@ MUTANTS = [
         '"leaky_relu": relu, "gelu": gelu',
     ),
     Mutant("last block of K too few", "for k in range(0, tl.cdiv(K, BLOCK_K)):", "for k in range(0, K // BLOCK_K):"),
-    Mutant("no step along K", "a_ptrs += BLOCK_K *", "a_ptrs += 0 *"),
-    Mutant("mismatched K unchecked", "if a.shape[1] != b.shape[0]:", "if False:"),
     Mutant(
         "raw integer pointers",
-        "(blocks(tiles),)](a, b, c,",
-        "(blocks(tiles),)](a.data_ptr(), b.data_ptr(), c,",
-    ),
-    Mutant("relu keeps negatives", "tl.where(z < 0, 0.0, z)", "tl.where(z < 0, z, z)"),
-    Mutant("leaky slope wrong", "tl.where(z < 0, 0.01 * z, z)", "tl.where(z < 0, 0.1 * z, z)"),
-    Mutant(
-        "gelu by tanh",
-        "1.0 + tl.erf(z * 0.7071067811865476)",
-        "2.0 * tl.sigmoid(1.5957691216 * (z + 0.044715 * z * z * z))",
+        "kernel[grid](a, b, c,",
+        "kernel[grid](a.data_ptr(), b.data_ptr(), c,",
     ),
     Mutant("activation forgotten after descriptors", "c_desc, ACTIVATION(acc)", "c_desc, acc"),
     Mutant("slope forgotten", "activation_backward(dc, saved, activation)\n    da", "dc\n    da"),
-    Mutant("gelu slope without the bell", "saved * 0.3989422804014327", "saved * 0.0"),
-    Mutant("silu slope sign", "1.0 + saved * (1.0 - sigmoid)", "1.0 - saved * (1.0 - sigmoid)"),
-    Mutant("relu slope at zero", "tl.where(saved <= 0, 0.0, dc)", "tl.where(saved < 0, 0.0, dc)"),
-    Mutant("saves the result where the input is needed", "else z if save_z else None)", "else c if save_z else None)"),
-    Mutant("upstream strides ignored", "* stride_dcm + offs_n[None, :] * stride_dcn", "* N + offs_n[None, :]"),
-    Mutant("da without the transpose", "matmul_forward(dz, b.T, **", "matmul_forward(dz, b.reshape(b.shape[::-1]), **"),
-    Mutant("rows that overlap described", "stride_row >= columns and stride_row % 8 == 0", "stride_row % 8 == 0"),
-    Mutant("transposed block not turned back", "a_desc.load([start_k, start_m]).T", "a_desc.load([start_k, start_m])"),
-    Mutant("second derivative lost", "    @once_differentiable\n", ""),
 ]
-if device.INTERPRET:  # out-of-bounds reads change no result: only the interpreter can be asked for the addresses
+if device.INTERPRET:
+    # Where a copy begins changes no result, and a GPU that is told nonsense about copies may stop for good.
     MUTANTS += [
+        Mutant("walk too short by the skew", "tl.cdiv(K + skew, BLOCK_K)", "tl.cdiv(K, BLOCK_K)"),
+        Mutant("always the first phase", "phase = pid_m % PHASES", "phase = pid_m * 0"),
+        Mutant("phases are no rows of their own", "pid_m // PHASES * BLOCK_M", "pid_m * BLOCK_M"),
+        Mutant("odd phases forgotten", "phase = pid_m % PHASES", "phase = pid_m % PHASES // 2 * 2"),
+        Mutant(
+            "rows of a phase one apart",
+            "[stride, phases * stride, 1]",
+            "[stride, stride, 1]",
+        ),
+        Mutant("columns of b again", "start_k, start_n + 2 * BLOCK_N, B", "start_k, start_n + BLOCK_N, B"),
+        Mutant("columns stored elsewhere", "start_n + 2 * width", "start_n + width"),
+        Mutant(
+            "strides of b exchanged", "b = b_desc.load([start_n, start_k]).T", "b = b_desc.load([start_k, start_n])"
+        ),
+        Mutant("unequal phases", "and a.shape[0] % row_phases(a) == 0", ""),
+        Mutant("activation forgotten in one of three", "ACTIVATION(right)", "right"),
+        Mutant("copies begin inside a line", "phase * (stride_am % LINE) % LINE", "phase * 0"),
         Mutant(
             "reads rows that don't exist",
             "a_ptrs, mask=m_mask[:, None], other",
@@ -81,368 +66,243 @@ if device.INTERPRET:  # out-of-bounds reads change no result: only the interpret
     ]
 
 
-def tiled(module, **options):
-    """The public function, but with small tiles and the pointer kernel (or what `options` say)."""
+#: what each of the tuned kernels may choose from
+LISTS = {
+    "tuned_matmul_kernel": "POINTER_CONFIGURATIONS",
+    "tuned_descriptor_kernel": "DESCRIPTOR_CONFIGURATIONS",
+    "tuned_interleaved_kernel": "INTERLEAVED_CONFIGURATIONS",
+}
 
-    options = {"descriptors": False, **options}
 
-    class Tiled(module.MatMul):
-        @staticmethod
-        def forward(ctx, a, b, activation):
-            c, z = module.matmul_forward(a, b, activation, save_z=True, **options)
-            ctx.activation, ctx.options = activation, options
-            ctx.save_for_backward(a, b, c if activation in ("relu", "leaky_relu") else z)
-            return c
+def take_small_blocks(module):
+    """Nothing to choose from, so nothing is searched, which takes seconds for each shape and dtype. Small blocks, so
+    that small matrices have several in each direction, and that they compile in no time.
+    """
+    module.tuned_matmul_kernel.configs = [module.configuration(32, 32, 16, 3, 4, 2)]
+    module.tuned_descriptor_kernel.configs = [module.configuration(64, 32, 32, 3, 4, 3, module.set_block_shapes)]
+    module.tuned_interleaved_kernel.configs = module.INTERLEAVED_CONFIGURATIONS[:1]
 
-        @staticmethod
-        def backward(ctx, dc):
-            a, b, saved = ctx.saved_tensors
-            return *module.matmul_backward(dc, a, b, saved, ctx.activation, **ctx.options), None
 
-    return Tiled.apply
+def take_large_blocks(module):
+    """The largest of each list, 128 x 256 or 128 x 192."""
+    area = lambda configuration: configuration.kwargs["BLOCK_M"] * configuration.kwargs["BLOCK_N"]  # noqa: E731
+    for tuner, configurations in LISTS.items():
+        getattr(module, tuner).configs = [max(getattr(module, configurations), key=area)]
 
 
-def assert_right(function, inputs, activation=None, upstream=None):
-    harness.assert_right(
-        lambda a, b: function(a, b, activation),
-        lambda a, b: lesson.matmul_reference(a, b, activation),
-        inputs,
-        upstream,
-    )
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    for tuner in LISTS:
+        monkeypatch.setattr(getattr(lesson, tuner), "configs", None)  # put back afterwards
+    take_small_blocks(lesson)
 
 
-def check(module):
-    """Everything a mutant has to get past."""
-    try:
-        check_all(module)
-    except (pytest.fail.Exception, InterpreterError, CompilationError) as error:
-        raise AssertionError(str(error)) from error
+@pytest.fixture
+def every_configuration(small_blocks, monkeypatch):
+    """For tests that do search, with nothing found before. On a GPU only: the interpreter can time nothing."""
+    for tuner, configurations in LISTS.items():
+        monkeypatch.setattr(getattr(lesson, tuner), "configs", getattr(lesson, configurations))
+        monkeypatch.setattr(getattr(lesson, tuner), "cache", {})
 
 
-def check_all(module):
-    """All with tile sizes that are given: a mutant on a GPU should not search for the best way to be wrong."""
-    stays_inside(module)  # first: a stray store elsewhere would damage the test itself
-    fenced, multiply, described = harness.nan_fenced, tiled(module, **TILES), tiled(module, descriptors=True, **TILES)
-    inputs = dict(a=fenced(randn(70, 37)), b=fenced(randn(37, 50)))
-    assert_right(multiply, inputs, None, randn(70, 50))
-    assert_right(multiply, dict(a=randn(32, 32), b=randn(32, 32)), "gelu")
-    for activation in ("relu", "leaky_relu", "silu"):
-        assert_right(multiply, dict(a=randn(20, 24), b=randn(24, 40).T.contiguous().T), activation)
-    # whole numbers: sums that are exactly zero show which side zero is on
-    whole = dict(a=torch.randint(-2, 3, (9, 6), device=harness.DEVICE).float(), b=torch.eye(6, device=harness.DEVICE))
-    assert_right(multiply, whole, "relu", randn(9, 6))
-    # 16-bit matrices that a descriptor can describe, transposed and not
-    for a, b in [(randn(40, 24), randn(24, 48)), (randn(24, 40).T, randn(48, 24).T)]:
-        assert_right(described, dict(a=a.bfloat16(), b=b.bfloat16()), "silu")
-    # rows that overlap: a window of 16 that moves on by 8
-    windows = randn(200, dtype=torch.float16).as_strided((16, 16), (8, 1))
-    assert module.storage_order(windows) is None
-    if device.INTERPRET:
-        reads_inside(module)
-    saves_what_the_slope_needs(module)
-    inner_sizes_are_checked(module)
-    harness.assert_gradient_penalty_raises(lambda a, b: module.matmul(a * a, b), dict(a=randn(4, 4), b=randn(4, 4)))
+#: a shape for each kernel, in which no block is a multiple: the search and the test of each configuration share what
+#: was compiled for it
+DESCRIBED = dict(shape=(521, 776, 200), dtype=torch.bfloat16, activation="silu")
+POINTED = dict(shape=(519, 77, 201), dtype=torch.float16, activation="gelu")
 
 
-def saves_what_the_slope_needs(module):
-    assert_right(module.matmul, dict(a=randn(4, 4), b=randn(4, 4)), "gelu")
-
-
-def stays_inside(module):
-    """C is cut out of a larger piece of memory: what lies around it must survive."""
-    memory = torch.full((40, 40), 7.0, device=harness.DEVICE)
-    a, b, c = randn(20, 18), randn(18, 20), memory[:20, :20]
-    options = dict(ACTIVATION=module.identity, SAVE_Z=False, INPUT_PRECISION="ieee", **TILES)
-    strides = (*a.stride(), *b.stride(), *c.stride())
-    module.matmul_kernel[(4,)](a, b, c, c, 20, 20, 18, *strides, **options)
-    assert (memory[20:] == 7.0).all() and (memory[:, 20:] == 7.0).all(), "wrote outside of C"
-
-
-def reads_inside(module):
-    for K in (16, 18):  # with and without a rest
-        a, b = randn(20, K), randn(K, 20)
-        with addresses.loads_inside(a, b):
-            module.matmul_forward(a, b, **TILES)
-
-
-def inner_sizes_are_checked(module):
-    with pytest.raises(
-        ValueError, match=r"b must have as many rows as a has columns, 4, got shapes \(3, 4\) and \(5, 2\)"
-    ):
-        module.matmul(randn(3, 4), randn(5, 2))
-
-
-def test_check_passes():
-    check(lesson)
-
-
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
-def test_mutant_is_caught(mutant, tmp_path):
-    harness.assert_caught(lesson, mutant, check, tmp_path)
-
-
-# ---------------------------------------------------------------- values and gradients
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-@pytest.mark.parametrize("activation", lesson.ACTIVATIONS, ids=str)
-def test_activations(activation, dtype):
-    inputs = dict(a=randn(50, 40, dtype=dtype), b=randn(40, 72, dtype=dtype))
-    assert_right(lesson.matmul, inputs, activation, randn(50, 72, dtype=dtype))
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-@pytest.mark.parametrize(
-    ("M", "N", "K"), [(1, 1, 1), (1, 70, 33), (70, 1, 33), (33, 17, 1), (16, 16, 10), (129, 65, 130), (64, 64, 64)]
-)
-def test_sizes(M, N, K, dtype):
-    inputs = dict(a=harness.nan_fenced(randn(M, K, dtype=dtype)), b=harness.nan_fenced(randn(K, N, dtype=dtype)))
-    assert_right(lesson.matmul, inputs, "leaky_relu", randn(M, N, dtype=dtype))
-
-
-@pytest.mark.parametrize("activation", ["relu", "gelu"])
-@pytest.mark.parametrize("group", [1, 2, 3, 8])
-def test_small_tiles_and_groups(group, activation):
-    inputs = dict(a=harness.nan_fenced(randn(70, 40)), b=harness.nan_fenced(randn(40, 37)))
-    assert_right(tiled(lesson, **{**TILES, "GROUP_M": group}), inputs, activation, randn(70, 37))
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=harness.dtype_name)
-@pytest.mark.parametrize("activation", lesson.ACTIVATIONS, ids=str)
-def test_descriptors_with_small_tiles(activation, dtype):
-    """Several blocks in every direction, the last ones partly full; the gradients use every order of storage."""
-    function = tiled(lesson, descriptors=True, BLOCK_M=64, BLOCK_N=32, BLOCK_K=16, GROUP_M=2)
-    a = harness.nan_fenced(randn(136, 40, dtype=dtype))
-    b = harness.nan_fenced(randn(40, 72, dtype=dtype))
-    assert_right(function, dict(a=a, b=b), activation, randn(136, 72, dtype=dtype))
-
-
-@pytest.mark.parametrize("scale", [1e-4, 1e4])
-@pytest.mark.parametrize("activation", lesson.ACTIVATIONS, ids=str)
-def test_large_and_small_values(activation, scale):
-    inputs = dict(a=randn(30, 20, scale=scale), b=randn(20, 24))
-    assert_right(lesson.matmul, inputs, activation, randn(30, 24))
-
-
-@pytest.mark.parametrize("activation", lesson.ACTIVATIONS, ids=str)
-def test_infinities_and_nan(activation):
-    if activation == "gelu" and harness.DEVICE.type == "cpu":
-        pytest.skip("PyTorch's vectorised GELU on the CPU turns inf into NaN, its scalar one does not")
-    a = torch.tensor([[float("inf")], [float("-inf")], [float("nan")], [0.0], [1.0], [-1.0]], device=harness.DEVICE)
-    assert_right(lesson.matmul, dict(a=a, b=torch.ones(1, 3, device=harness.DEVICE)), activation)
-
-
-def test_float16_sums_are_formed_in_float32():
-    """4096 ones: a float16 sum would stop at 2048."""
-    ones = torch.ones(16, 4096, dtype=torch.float16, device=harness.DEVICE)
-    assert (lesson.matmul(ones, ones.T) == 4096).all()
-
-
-def test_float32_is_not_tf32():
-    assert not torch.backends.cuda.matmul.allow_tf32
-    inputs = dict(a=randn(40, 300), b=randn(300, 40))
-    assert_right(lesson.matmul, inputs)
-
-
-# ---------------------------------------------------------------- layouts
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=harness.dtype_name)
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-def test_layouts(layout, dtype):
-    a, b, upstream = layout(randn(40, 24, dtype=dtype)), layout(randn(24, 32, dtype=dtype)), randn(40, 32, dtype=dtype)
-    assert_right(lesson.matmul, dict(a=a, b=randn(24, 32, dtype=dtype)), "relu", upstream)
-    assert_right(lesson.matmul, dict(a=randn(40, 24, dtype=dtype), b=b), "silu", layout(upstream))
-    assert_right(lesson.matmul, dict(a=a, b=b), None, layout(upstream))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=harness.dtype_name)
-def test_expanded_inputs_and_upstream(dtype):
-    a, b = harness.expanded(24, 16, dtype=dtype), harness.expanded(16, 32, dtype=dtype)
-    assert_right(lesson.matmul, dict(a=a, b=b), "gelu")
-    assert_right(lesson.matmul, dict(a=a, b=b), None, harness.expanded(24, 32, dtype=dtype))
-
-
-def test_slices_at_odd_addresses():
-    """16-bit views that start at no multiple of 16 bytes can't be described; pointers must take over."""
-    a = randn(40, 33, dtype=torch.bfloat16)[1:, 1:]
-    b = randn(32, 48, dtype=torch.bfloat16)
-    assert lesson.storage_order(a) is None and lesson.storage_order(b) == "rows"
-    assert_right(lesson.matmul, dict(a=a, b=b), "relu")
-
-
-def test_transposed_views_are_not_copied(monkeypatch):
-    """The kernel gets the caller's memory: no `.contiguous()` on the way."""
-    monkeypatch.setattr(torch.Tensor, "contiguous", lambda self: pytest.fail("made a copy"))
-    a, b = randn(24, 40).T, randn(16, 24).T
-    torch.testing.assert_close(lesson.matmul(a, b), a @ b, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize(("M", "N", "K"), [(0, 5, 4), (5, 0, 4), (5, 4, 0), (0, 0, 0)])
-@pytest.mark.parametrize("activation", [None, "gelu"])
-def test_empty(M, N, K, activation):
-    inputs = dict(a=randn(M, K), b=randn(K, N))
-    assert_right(lesson.matmul, inputs, activation)
-
-
-def test_one_input_needs_a_gradient():
-    a, b = randn(5, 6), randn(6, 7).requires_grad_()
-    lesson.matmul(a, b, "silu").sum().backward()
-    assert a.grad is None and b.grad.shape == (6, 7)
-    c = lesson.matmul(a, b.detach(), "silu")
-    assert not c.requires_grad
-
-
-def test_repeatable():
-    inputs = dict(a=randn(70, 40), b=randn(40, 50))
-    harness.assert_bitwise_repeatable(lambda a, b: lesson.matmul(a, b, "gelu"), inputs, randn(70, 50))
-
-
-def test_second_derivative_raises():
-    harness.assert_gradient_penalty_raises(lambda a, b: lesson.matmul(a, b, "silu"), dict(a=randn(9, 5), b=randn(5, 4)))
-
-
-@pytest.mark.parametrize("activation", lesson.ACTIVATIONS, ids=str)
-def test_reference_gradcheck(activation):
-    harness.assert_reference_gradcheck(lambda a, b: lesson.matmul_reference(a, b, activation), randn(4, 3), randn(3, 5))
-
-
-# ---------------------------------------------------------------- the order, the benchmark, the example
-
-
-@triton.jit
-def store_block_kernel(out_ptr, num_pid_m, num_pid_n, GROUP_M: tl.constexpr):
-    pid = tl.program_id(0)
-    pid_m, pid_n = block_of_program(pid, num_pid_m, num_pid_n, GROUP_M)
-    tl.store(out_ptr + 2 * pid, pid_m)
-    tl.store(out_ptr + 2 * pid + 1, pid_n)
-
-
-@pytest.mark.parametrize(("num_pid_m", "num_pid_n", "group"), [(8, 4, 3), (9, 9, 3), (1, 7, 4), (7, 1, 2), (5, 3, 8)])
-def test_every_block_is_computed_once(num_pid_m, num_pid_n, group):
-    out = torch.empty(num_pid_m * num_pid_n, 2, dtype=torch.int32, device=harness.DEVICE)
-    store_block_kernel[(len(out),)](out, num_pid_m, num_pid_n, GROUP_M=group)
-    assert sorted(map(tuple, out.tolist())) == [(m, n) for m in range(num_pid_m) for n in range(num_pid_n)]
-
-
-def test_benchmark_runs_what_its_lines_are_called():
-    """Sizes 128 to 4096 in steps of 128, and four lines: each computes what its name says."""
-    squares = [shape[0] for shape in lesson.BENCH["shapes"] if len(set(shape)) == 1 and shape[0] <= 4096]
-    assert squares == list(range(128, 4097, 128))
-    a, b = randn(16, 16), randn(16, 16)
-    ((name, line),) = ((n, v) for n, v in lesson.BENCH["variants"].items() if n in lesson.ACTIVATIONS)
-    assert name == "leaky_relu" and line["eager_name"] == "cuBLAS + leaky_relu"
-    expected = torch.nn.functional.leaky_relu(a @ b, 0.01)
-    for product in (line["ours"](a, b), line["eager"](a, b)):
-        torch.testing.assert_close(product, expected, rtol=1e-4, atol=1e-4)
-    for product in (lesson.BENCH["ours"](a, b), lesson.BENCH["eager"](a, b)):
-        torch.testing.assert_close(product, a @ b, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.skipif(not device.INTERPRET, reason="tiles of 2 x 4 run in the interpreter only")
-def test_example_runs():
-    assert lesson.EXAMPLE() == dict(shape=(9, 6, 10), dtype=torch.float32, activation="leaky_relu")
-
-
-@pytest.mark.gpu
-def test_search_leaves_inputs_and_result_right():
-    """The first call for a shape runs the kernel many times: inputs stay, and the result is as if it had run once."""
-    a, b = randn(272, 400, dtype=torch.bfloat16), randn(400, 336, dtype=torch.bfloat16)
-    searched = len(lesson.tuned_descriptor_kernel.cache)
-    assert_right(lesson.matmul, dict(a=a, b=b), "leaky_relu")
-    assert len(lesson.tuned_descriptor_kernel.cache) > searched
-    first, second = lesson.matmul(a, b), lesson.matmul(a, b)
-    assert torch.equal(first, second)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("number", range(len(lesson.DESCRIPTOR_CONFIGURATIONS)))
-def test_every_descriptor_configuration_is_right(number):
-    chosen = lesson.DESCRIPTOR_CONFIGURATIONS[number]
-    options = dict(chosen.kwargs, num_warps=chosen.num_warps, num_stages=chosen.num_stages, descriptors=True)
-    inputs = dict(a=randn(520, 200, dtype=torch.bfloat16), b=randn(200, 776, dtype=torch.bfloat16))
-    assert_right(tiled(lesson, **options), inputs, "silu", randn(520, 776, dtype=torch.bfloat16))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("number", range(len(lesson.POINTER_CONFIGURATIONS)))
-def test_every_pointer_configuration_is_right(number):
-    chosen = lesson.POINTER_CONFIGURATIONS[number]
-    options = dict(chosen.kwargs, num_warps=chosen.num_warps, num_stages=chosen.num_stages, descriptors=False)
-    inputs = dict(a=randn(519, 201, dtype=torch.float16), b=randn(201, 77, dtype=torch.float16))
-    assert_right(tiled(lesson, **options), inputs, "gelu", randn(519, 77, dtype=torch.float16))
-
-
-# ---------------------------------------------------------------- bad arguments
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "activation", "error", "words"),
-    [
-        ([1.0], torch.ones(1, 1), None, TypeError, "a must be a torch.Tensor, got list"),
-        (
-            torch.ones(2, 2).long(),
-            torch.ones(2, 2).long(),
-            None,
-            TypeError,
-            "a must be one of float32, float16, bfloat16",
-        ),
-        (
-            torch.ones(2, 2),
-            torch.ones(2, 2).half(),
-            None,
-            TypeError,
-            "b must have the dtype of a, float32, got float16",
-        ),
-        (torch.ones(2), torch.ones(2, 2), None, ValueError, r"a must have 2 dimensions \(M, K\), got shape \(2,\)"),
-        (
-            torch.ones(2, 2),
-            torch.ones(1, 2, 2),
-            None,
-            ValueError,
-            r"b must have 2 dimensions \(K, N\), got shape \(1, 2, 2\)",
-        ),
-        (torch.ones(2, 3), torch.ones(2, 3), None, ValueError, "b must have as many rows as a has columns, 3"),
-        (torch.ones(2, 2), torch.ones(2, 2), "tanh", ValueError, "activation must be one of None, 'relu'"),
-        (torch.ones(2, 2, device="meta"), torch.ones(2, 2), None, ValueError, "a is on meta"),
-    ],
-    ids=["type", "dtype", "mixed dtypes", "one dimension", "three dimensions", "inner sizes", "activation", "device"],
-)
-def test_bad_arguments(a, b, activation, error, words):
-    move = lambda v: v.to(harness.DEVICE) if isinstance(v, torch.Tensor) and v.device.type == "cpu" else v  # noqa: E731
-    with pytest.raises(error, match=words):
-        lesson.matmul(move(a), move(b), activation)
-
-
-def test_bad_launcher_arguments():
-    with pytest.raises(ValueError, match="BLOCK_N must be a power of two, got 24"):
-        lesson.matmul_forward(randn(5, 5), randn(5, 5), BLOCK_M=16, BLOCK_N=24, BLOCK_K=16, GROUP_M=1)
-    with pytest.raises(ValueError, match="descriptors need 16-bit matrices"):
-        lesson.matmul_forward(randn(5, 5), randn(5, 5), descriptors=True)
-
-
-# ---------------------------------------------------------------- on a GPU
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(
-    "shape", [(2048, 2048, 2048), (1000, 3000, 5000), (4096, 512, 4097), (257, 8200, 1000)], ids=str
-)
-@pytest.mark.parametrize("activation", [None, "silu"])
-def test_large_shapes(shape, activation):
+def matrices(shape, dtype, activation):
+    """(inputs, activation, upstream gradient)"""
     M, N, K = shape
-    for dtype in (torch.bfloat16, torch.float16):
-        inputs = dict(a=randn(M, K, dtype=dtype), b=randn(K, N, dtype=dtype))
-        assert_right(lesson.matmul, inputs, activation, randn(M, N, dtype=dtype))
+    return dict(a=randn(M, K, dtype=dtype), b=randn(K, N, dtype=dtype)), activation, randn(M, N, dtype=dtype)
 
 
-@pytest.mark.gpu
-def test_offsets_beyond_32_bits():
-    """Row 70000 of a matrix whose rows lie 40000 elements apart starts past 2³¹."""
-    a = torch.zeros(70_000, 40_000, dtype=torch.bfloat16, device="cuda")[:, :32]
-    a[-3:] = randn(3, 32, dtype=torch.bfloat16)
-    b = randn(32, 16, dtype=torch.bfloat16)
-    exact = a[-3:].double() @ b.double()
-    for options in (dict(descriptors=True), dict(descriptors=False)):
-        c, _ = lesson.matmul_forward(a, b, **options)
-        torch.testing.assert_close(c[-3:].double(), exact, rtol=2e-2, atol=2e-2)
+#: small in the interpreter; compiled, the blocks that the list has
+INTERLEAVED_TILES = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, GROUP_M=3)
+if not device.INTERPRET:
+    INTERLEAVED_TILES = dict(BLOCK_M=128, BLOCK_N=64, BLOCK_K=64, GROUP_M=4, num_warps=4, num_stages=4)
+
+
+def at_a_line(rows, columns, dtype=torch.bfloat16):
+    """A contiguous matrix that begins where a cache line begins, wherever the allocator starts."""
+    memory = torch.full((rows * columns + 64,), float("nan"), dtype=dtype, device=harness.DEVICE)
+    start = -memory.data_ptr() % 128 // 2
+    return memory[start : start + rows * columns].view(rows, columns).copy_(randn(rows, columns, dtype=dtype))
+
+
+def copies_whole_lines(module):
+    """What the interleaving is for: each row of each copied block of `a` begins where a cache line begins."""
+    a, b = at_a_line(16, 200), randn(200, 24, dtype=torch.bfloat16)
+    handle, seen = interpreter.TensorDescHandle, []
+    original = handle.materialize_pointers
+
+    def watched(self, offsets):
+        pointers, mask = original(self, offsets)
+        if self.base.data.item() == a.data_ptr():
+            seen.append(pointers.data[0, :, 0] % 128)
+        return pointers, mask
+
+    handle.materialize_pointers = watched
+    try:
+        module.matmul_forward(a, b, interleaved=True, BLOCK_M=2, BLOCK_N=16, BLOCK_K=64, GROUP_M=2)
+    finally:
+        handle.materialize_pointers = original
+    assert len(seen) >= 8 and not any(offsets.any() for offsets in seen), "a copy begins inside a cache line"
+
+
+class TestMatmulAutotuned(MatmulTests):
+    lesson = lesson
+
+    def prepare(self, module, large=False):
+        take_large_blocks(module) if large else take_small_blocks(module)
+
+    def identity(self, module):
+        return module.identity
+
+    def check_all(self, module):
+        super().check_all(module)
+        self.interleaved_right(module, 48, 104, 24, "silu")
+        self.interleaved_right(module, 16, 104, 40, None, transposed=True)
+        with pytest.raises(ValueError, match="interleaving needs rows of a that start at a cache line"):
+            module.matmul_forward(at_a_line(12, 24), randn(24, 16).bfloat16(), interleaved=True)
+        if device.INTERPRET:
+            copies_whole_lines(module)
+
+    def interleaved_right(self, module, M, N, K, activation, dtype=torch.bfloat16, transposed=False, **tiles):
+        """The product and what was saved before its activation."""
+        a = at_a_line(M, K, dtype=dtype)
+        b = randn(N, K, dtype=dtype).T if transposed else randn(K, N, dtype=dtype)
+        tiles = tiles or INTERLEAVED_TILES
+        with harness.unchanged(a=a, b=b), harness.fenced_allocations():
+            c, z = module.matmul_forward(a, b, activation, save_z=True, interleaved=True, **tiles)
+        doubles = a.double(), b.double()
+        for name, actual, kind in (("c", c, activation), ("z", z, None)):
+            pytorch, exact = (lesson.matmul_reference(*pair, kind) for pair in ((a, b), doubles))
+            accuracy.check(name, actual, pytorch, exact)
+
+    @pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
+    def test_mutant_is_caught(self, mutant, tmp_path):
+        harness.assert_caught(lesson, mutant, self.check, tmp_path)
+
+    def test_benchmark_runs_what_its_lines_are_called(self):
+        """Sizes 128 to 4096 in steps of 128, and four lines: each computes what its name says."""
+        squares = [shape[0] for shape in lesson.BENCH["shapes"] if len(set(shape)) == 1 and shape[0] <= 4096]
+        assert squares == list(range(128, 4097, 128))
+        a, b = randn(16, 16), randn(16, 16)
+        ((name, line),) = ((n, v) for n, v in lesson.BENCH["variants"].items() if n in lesson.ACTIVATIONS)
+        assert name == "leaky_relu" and line["eager_name"] == "cuBLAS + leaky_relu"
+        expected = torch.nn.functional.leaky_relu(a @ b, 0.01)
+        for product in (line["ours"](a, b), line["eager"](a, b)):
+            torch.testing.assert_close(product, expected, rtol=1e-4, atol=1e-4)
+        for product in (lesson.BENCH["ours"](a, b), lesson.BENCH["eager"](a, b)):
+            torch.testing.assert_close(product, a @ b, rtol=1e-4, atol=1e-4)
+
+    @pytest.mark.skipif(not device.INTERPRET, reason="tiles of 2 x 4 run in the interpreter only")
+    def test_example_runs(self):
+        assert lesson.EXAMPLE() == dict(shape=(9, 6, 10), dtype=torch.float32, activation="leaky_relu")
+
+    @pytest.mark.parametrize("transposed", [False, True])
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=harness.dtype_name)
+    @pytest.mark.parametrize(
+        ("M", "N", "K", "phases"),
+        [(48, 104, 24, 8), (16, 8, 8, 8), (8, 200, 72, 8), (36, 56, 16, 4), (34, 48, 96, 2), (33, 64, 64, 1)],
+    )
+    def test_interleaved(self, M, N, K, phases, dtype, transposed):
+        """Rows that begin in 8, 4, 2 and 1 ways; phases with less than a block of rows; b as it is stored or not."""
+        assert lesson.row_phases(at_a_line(M, K, dtype=dtype)) == phases
+        self.interleaved_right(lesson, M, N, K, "silu", dtype, transposed)
+
+    def test_interleaved_sliced_rows(self):
+        """The stride decides about the phases, and what lies between the rows is never read."""
+        a = harness.nan_fenced(at_a_line(24, 72))[:, :40]
+        memory = torch.full((24 * 72 + 128,), float("nan"), dtype=torch.bfloat16, device=harness.DEVICE)
+        start = -memory.data_ptr() % 128 // 2
+        view = memory[start : start + 24 * 72].view(24, 72)[:, :40]
+        view.copy_(a)
+        assert lesson.row_phases(view) == 8
+        b = randn(40, 48, dtype=torch.bfloat16)
+        c, _ = lesson.matmul_forward(view, b, interleaved=True, **INTERLEAVED_TILES)
+        accuracy.check("c", c, view @ b, view.double() @ b.double())
+
+    def test_interleaving_bypassed(self):
+        """Rows that don't divide into phases, an address inside a line, float32: the other kernels take over."""
+        whole = at_a_line(24, 24)
+        assert lesson.can_interleave(whole, "rows")
+        assert not lesson.can_interleave(whole, "columns")
+        assert not lesson.can_interleave(whole[:12], "rows")
+        assert not lesson.can_interleave(at_a_line(25, 24)[1:], "rows")
+        b = randn(24, 16, dtype=torch.bfloat16)
+        with pytest.raises(ValueError, match="interleaving needs rows of a that start at a cache line"):
+            lesson.matmul_forward(whole[:12], b, interleaved=True)
+        with pytest.raises(ValueError, match="descriptors need 16-bit matrices"):
+            lesson.matmul_forward(whole.float(), b.float(), interleaved=True)
+
+    @pytest.mark.parametrize(
+        ("M", "N", "phases", "pays"),
+        [(1000, 3000, 8, True), (3000, 3000, 8, True), (4000, 4000, 8, False), (1000, 1000, 8, False)]
+        + [(n, n, 1, False) for n in (2048, 4096, 8192)],
+    )
+    def test_rule_of_interleaving(self, M, N, phases, pays):
+        """With 132 multiprocessors, as it was measured."""
+        assert lesson.interleaving_pays(M, N, phases, 132) == pays
+
+    @pytest.mark.skipif(not device.INTERPRET, reason="only the interpreter can be asked for addresses")
+    def test_copies_whole_lines(self):
+        copies_whole_lines(lesson)
+
+    @pytest.mark.gpu
+    @pytest.mark.parametrize("number", range(len(lesson.INTERLEAVED_CONFIGURATIONS)))
+    def test_every_interleaved_configuration_is_right(self, number):
+        chosen = lesson.INTERLEAVED_CONFIGURATIONS[number]
+        options = dict(chosen.kwargs, num_warps=chosen.num_warps, num_stages=chosen.num_stages)
+        self.interleaved_right(lesson, 1032, 776, 200, "gelu", **options)
+        self.interleaved_right(lesson, 1032, 776, 200, "gelu", transposed=True, **options)
+
+    @pytest.mark.gpu
+    def test_search_among_interleaved_configurations(self, every_configuration):
+        a, b = at_a_line(1000, 5000), randn(5000, 3000, dtype=torch.bfloat16)
+        with harness.unchanged(a=a, b=b):
+            c = lesson.matmul(a, b)
+        tuner = lesson.tuned_interleaved_kernel
+        assert set(tuner.configs_timings) == set(tuner.configs), "not every configuration was timed"
+        accuracy.check("c", c, a @ b, a.double() @ b.double())
+
+    @pytest.mark.gpu
+    @pytest.mark.parametrize(
+        ("tuner", "case"),
+        [(lesson.tuned_descriptor_kernel, DESCRIBED), (lesson.tuned_matmul_kernel, POINTED)],
+        ids=["descriptors", "pointers"],
+    )
+    def test_search_leaves_inputs_and_result_right(self, tuner, case, every_configuration):
+        """The first call for a shape runs the kernel many times: inputs stay, the result is as if it had run once."""
+        inputs, activation, upstream = matrices(**case)
+        self.right(lesson.matmul, inputs, activation, upstream)
+        assert len(tuner.cache) == 3, "one search for the product, one for each gradient"
+        assert set(tuner.configs_timings) == set(tuner.configs), "not every configuration was timed"
+        assert max(times[0] for times in tuner.configs_timings.values()) < float("inf"), "a configuration can't run"
+        first, second = (lesson.matmul(**inputs, activation=activation) for _ in range(2))
+        assert torch.equal(first, second)
+        assert len(tuner.cache) == 3, "searched again for a shape that was known"
+
+    @pytest.mark.gpu
+    def test_float32_search_leaves_large_blocks_out(self, every_configuration):
+        """Compiling them takes longer than all the others together."""
+        a, b = randn(70, 40), randn(40, 50)
+        accuracy.check("c", lesson.matmul(a, b), a @ b, a.double() @ b.double())
+        tried = set(lesson.tuned_matmul_kernel.configs_timings)
+        assert 1 < len(tried) < len(lesson.POINTER_CONFIGURATIONS)
+        assert lesson.POINTER_CONFIGURATIONS[0] in tried
+
+    @pytest.mark.gpu
+    @pytest.mark.parametrize("number", range(len(lesson.DESCRIPTOR_CONFIGURATIONS)))
+    def test_every_descriptor_configuration_is_right(self, number):
+        chosen = lesson.DESCRIPTOR_CONFIGURATIONS[number]
+        options = dict(chosen.kwargs, num_warps=chosen.num_warps, num_stages=chosen.num_stages, descriptors=True)
+        self.right(tiled(lesson, **options), *matrices(**DESCRIBED))
+
+    @pytest.mark.gpu
+    @pytest.mark.parametrize("number", range(len(lesson.POINTER_CONFIGURATIONS)))
+    def test_every_pointer_configuration_is_right(self, number):
+        chosen = lesson.POINTER_CONFIGURATIONS[number]
+        options = dict(chosen.kwargs, num_warps=chosen.num_warps, num_stages=chosen.num_stages, descriptors=False)
+        self.right(tiled(lesson, **options), *matrices(**POINTED))

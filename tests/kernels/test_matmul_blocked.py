@@ -9,6 +9,7 @@ from academy import accuracy, device
 from annotated_examples.tutorials import matmul_blocked as lesson
 from tests.kernels import addresses, harness
 from tests.kernels.harness import DTYPES, LAYOUTS, Mutant, randn
+from tests.kernels.matmul_cases import assert_long_sums_right
 
 TILES = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16)
 
@@ -31,7 +32,13 @@ MUTANTS = [
         "dtype=x.dtype, device=x.device)\n    if",
         "dtype=torch.float32, device=x.device)\n    if",
     ),
-    Mutant("sum starts anew", "acc = tl.dot(x, y, acc,", "acc = tl.dot(x, y,"),
+    Mutant("sum starts anew", "total = tl.dot(x, y, acc,", "total = tl.dot(x, y,"),
+    Mutant(
+        "one chain of float32 sums",
+        "tl.fma(tl.dot(x, y, input_precision=INPUT_PRECISION), 1.0, acc)",
+        "acc + tl.dot(x, y, input_precision=INPUT_PRECISION)",
+        gpu=True,
+    ),
     Mutant("mismatched K unchecked", "if x.shape[1] != y.shape[0]:", "if False:"),
     Mutant("gradient silently missing", 'checks.no_gradient("matmul", x=x, y=y)', ""),
 ]
@@ -71,6 +78,8 @@ def check_all(module):
     assert_right(module.matmul, randn(37, 20).T, randn(30, 37).T)
     ones = torch.ones(16, 4096, dtype=torch.float16, device=harness.DEVICE)
     assert_right(lambda x, y: module.matmul_forward(x, y, BLOCK_M=16, BLOCK_N=16, BLOCK_K=128), ones, ones.T)
+    if not device.INTERPRET:  # the interpreter's sums are NumPy's
+        assert_long_sums_right(module.matmul, 4096)
     if device.INTERPRET:
         x, y = randn(20, 18), randn(18, 20)
         with addresses.loads_inside(x, y):
@@ -94,6 +103,11 @@ def stays_inside(module):
 
 def test_check_passes():
     check(lesson)
+
+
+@pytest.mark.parametrize("K", [1025, 2049, 8192])
+def test_float32_sums_of_many_terms(K):
+    assert_long_sums_right(lesson.matmul, K)
 
 
 @pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))

@@ -12,6 +12,7 @@ from academy import device
 from annotated_examples.tutorials import matmul_grouped as lesson
 from tests.kernels import addresses, harness
 from tests.kernels.harness import DTYPES, LAYOUTS, Mutant, randn
+from tests.kernels.matmul_cases import assert_long_sums_right
 
 TILES = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, GROUP_M=3)
 
@@ -32,9 +33,16 @@ MUTANTS = [
     Mutant("relu forgotten", 'tl.where(z < 0, 0.0, z) if ACTIVATION == "relu" else z', "z"),
     Mutant("no mask on the inner dimension", "i_mask = offs_i < INNER - i * BLOCK_I", "i_mask = offs_i < BLOCK_I"),
     Mutant("store not masked", "block, mask=mask)", "block)"),
-    Mutant("loop rounded down", "blocks = tl.cdiv(INNER, BLOCK_I)", "blocks = INNER // BLOCK_I"),
+    Mutant("loop rounded down", "range(0, tl.cdiv(INNER, BLOCK_I))", "range(0, INNER // BLOCK_I)"),
+    Mutant(
+        "one chain of float32 sums",
+        "tl.fma(tl.dot(left, right, input_precision=INPUT_PRECISION), 1.0, acc)",
+        "acc + tl.dot(left, right, input_precision=INPUT_PRECISION)",
+        gpu=True,
+    ),
     Mutant("mismatched K unchecked", "if x.shape[1] != y.shape[0]:", "if False:"),
     Mutant("second derivative lost", "    @once_differentiable\n", ""),
+    Mutant("gradient penalty lost", "from academy.autograd import", "from torch.autograd.function import"),
 ]
 if device.INTERPRET:  # out-of-bounds reads change no result: only the interpreter can be asked for the addresses
     MUTANTS += [
@@ -89,6 +97,8 @@ def check_all(module):
     # transposed views, and an upstream gradient with zero strides
     assert_right(module.matmul, dict(x=randn(30, 40).T, y=randn(20, 30).T))
     assert_right(module.matmul, dict(x=randn(40, 30), y=randn(30, 20)), "none", randn(20, 40).T)
+    if not device.INTERPRET:  # the interpreter's sums are NumPy's
+        assert_long_sums_right(module.matmul, 4096)
     if device.INTERPRET:
         reads_inside(module)
     with pytest.raises(
@@ -118,6 +128,11 @@ def stays_inside(module):
 
 def test_check_passes():
     check(lesson)
+
+
+@pytest.mark.parametrize("K", [1025, 2049, 8192])
+def test_float32_sums_of_many_terms(K):
+    assert_long_sums_right(lesson.matmul, K)
 
 
 @pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))

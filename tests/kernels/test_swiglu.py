@@ -6,7 +6,7 @@ import torch
 from annotated_examples.classics import swiglu as lesson
 from tests.kernels import gated_units, harness
 from tests.kernels.gated_units import GatedUnitTests, packed
-from tests.kernels.harness import DTYPES, Mutant, randn
+from tests.kernels.harness import DTYPES, Mutant
 
 MUTANTS = [
     Mutant("row stride of the gate ignored", "row * stride_gate", "row * n_cols", count=2),
@@ -47,6 +47,8 @@ MUTANTS = [
     Mutant("gradient of up without the gate", "dup = dout * activation", "dup = dout * sigmoid"),
     Mutant("no overflow in float16", "dactivation = dactivation.to(tl.float16).to(tl.float32)", "pass"),
     Mutant("grid drops the tail", "(n_cols + BLOCK - 1) // BLOCK", "max(n_cols // BLOCK, 1)"),
+    Mutant("every width a multiple of sixteen", "while VECTOR > 1 and", "while False and"),
+    Mutant("row strides taken for multiples", "for size in (n_cols, *strides)", "for size in (n_cols,)"),
     Mutant("every program does the first block", "(pid % blocks_per_row)", "(pid % 1)", count=2),
     Mutant("the rest of a long row is forgotten", "    launch(kernel, 1, rest,", "    0 and launch(kernel, 1, rest,"),
     Mutant("the rest starts too late", "t.view(-1)[n_cols:]", "t.view(-1)[n_cols + 1 :]"),
@@ -60,29 +62,8 @@ MUTANTS = [
 
 def check(module):
     """Everything a mutant has to get past."""
-    separate, reference = module.swiglu, lesson.swiglu_reference
-    for scale in (1, 100):
-        inputs = dict(gate=harness.nan_fenced(randn(3, 21, scale=scale)), up=harness.nan_fenced(randn(3, 21)))
-        harness.assert_right(separate, reference, inputs, randn(3, 21))
-    harness.assert_right(separate, reference, dict(gate=randn(2, 1030), up=randn(2, 1030)), harness.expanded(2, 1030))
-    inputs = dict(gate=harness.sliced(randn(3, 9)), up=harness.transposed(randn(3, 9)))
-    harness.assert_right(separate, reference, inputs, harness.sliced(randn(3, 9)))
-    harness.assert_right(module.swiglu_packed, lesson.swiglu_packed_reference, dict(x=randn(3, 18)), randn(3, 9))
-    halves = [randn(5, 9, scale=1e4).half() for _ in range(3)]
-    harness.assert_right(separate, reference, dict(gate=halves[0], up=halves[1]), halves[2])
-    harness.assert_right(separate, reference, dict(gate=randn(65573), up=randn(65573)), randn(65573))
-    stores_stay_inside(module)
-    harness.assert_gradient_penalty_raises(separate, dict(gate=randn(9), up=randn(9)))
-
-
-def stores_stay_inside(module):
-    """Outputs are cut out of larger pieces of memory: what lies behind them must survive."""
-    out, dgate, dup = (torch.full((64,), 7.0, device=harness.DEVICE) for _ in range(3))
-    x = randn(10)
-    module.swiglu_forward_kernel[(3,)](x, x, out, 10, 10, 10, BLOCK=4)
-    module.swiglu_backward_kernel[(3,)](x, x, x, dgate, dup, 10, 10, 10, 10, 10, BLOCK=4)
-    for written in (out, dgate, dup):
-        assert torch.equal(written[10:], torch.full_like(written[10:], 7.0)), "wrote behind the end"
+    gated_units.check(module.swiglu, module.swiglu_packed, lesson.swiglu_reference, lesson.swiglu_packed_reference)
+    gated_units.stores_stay_inside(module.swiglu_forward_kernel, module.swiglu_backward_kernel)
 
 
 def test_check_passes():
@@ -100,27 +81,12 @@ class TestSwiGLU(GatedUnitTests):
     reference = staticmethod(lesson.swiglu_reference)
     packed_reference = staticmethod(lesson.swiglu_packed_reference)
     forward = staticmethod(lesson.swiglu_forward)
+    backward = staticmethod(lesson.swiglu_backward)
+    packed_backward = staticmethod(lesson.swiglu_packed_backward)
+    cost = staticmethod(lesson.cost)
 
     @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
     def test_infinities_and_nan(self, dtype):
         gate, up = gated_units.special_pairs(dtype)
         self.right(gate, up, torch.ones_like(gate))
         self.right_packed(packed(gate, up), torch.full_like(gate, float("inf")))
-
-    def test_small_tiles_are_the_same(self):
-        """Several blocks a row, given by keyword, against one block."""
-        gate, up, dout = randn(3, 37), randn(3, 74)[:, :37], randn(3, 37)
-        x = packed(gate, up)
-        assert torch.equal(lesson.swiglu_forward(gate, up, BLOCK=8), lesson.swiglu_forward(gate, up))
-        for small, large in zip(
-            lesson.swiglu_backward(dout, gate, up, BLOCK=8), lesson.swiglu_backward(dout, gate, up)
-        ):
-            assert torch.equal(small, large)
-        assert torch.equal(
-            lesson.swiglu_packed_backward(dout, x, BLOCK=8), packed(*lesson.swiglu_backward(dout, gate, up))
-        )
-
-    def test_cost_counts_every_byte_once(self):
-        cost = lesson.cost((3, 5), torch.float32)
-        assert (cost["forward"]["bytes_read"], cost["forward"]["bytes_written"]) == (120, 60)
-        assert (cost["backward"]["bytes_read"], cost["backward"]["bytes_written"]) == (180, 120)

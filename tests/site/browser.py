@@ -1,160 +1,165 @@
-"""Drives the Chromium that is installed, through its debugging pipe.
-
-By hand because the usual tools bring a browser of their own or need Node; the few calls that the tests make fit here.
-"""
+"""Drives the Chromium that is installed, by Playwright; serves a folder as the site's host does, compressed."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import functools
+import gzip
 import http.server
-import itertools
-import json
-import os
+import io
 import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import urlsplit
 
 CHROMIUM = next((p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name))), None)
-FLAGS = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-extensions",
-    "--hide-scrollbars",
-]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--hide-scrollbars"]
+
+
+def _in_its_thread(method):
+    """Playwright's calls belong to one thread; in pytest's own, its event loop would be in the way of other tests."""
+
+    @functools.wraps(method)
+    def call(self, *args, **options):
+        return self._thread.submit(method, self, *args, **options).result()
+
+    return call
 
 
 class Browser:
     """One tab. `requests` collects the URL of everything that it asked for, `errors` what scripts threw."""
 
-    def __init__(self, profile: Path):
-        to_browser, self._out = os.pipe()
-        self._in, from_browser = os.pipe()
-        command = [CHROMIUM, *FLAGS, "--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank"]
-        # The pipe has to be on descriptors 3 and 4.
-        shell = ["bash", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser} 2>/dev/null', "chromium", *command]
-        self._process = subprocess.Popen(shell, pass_fds=(to_browser, from_browser))
-        os.close(to_browser), os.close(from_browser)
-        self._numbers = itertools.count(1)
-        self._rest = b""
-        self._events: list[dict] = []
-        self._session = None
-        target = next(t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
-        attached = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
-        self._session = attached["sessionId"]
+    def __init__(self):
+        self._thread = ThreadPoolExecutor(1)
         self.requests: list[str] = []
         self.errors: list[str] = []
-        for domain in ("Page", "Runtime", "Network"):
-            self.call(f"{domain}.enable")
-        self.call("Page.setLifecycleEventsEnabled", enabled=True)
+        self._start()
 
+    @_in_its_thread
+    def _start(self) -> None:
+        from playwright.sync_api import sync_playwright
+
+        self._playwright = sync_playwright().start()
+        self._chromium = self._playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        self._page = self._chromium.new_context().new_page()
+        self._page.on("request", lambda request: self.requests.append(request.url))
+        self._page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self._tools = self._page.context.new_cdp_session(self._page)
+
+    @_in_its_thread
     def call(self, method: str, **params) -> dict:
-        """Send one command and wait for its answer."""
-        number = next(self._numbers)
-        message = {"id": number, "method": method, "params": params}
-        if self._session:
-            message["sessionId"] = self._session
-        os.write(self._out, json.dumps(message).encode() + b"\0")
-        while True:
-            answer = self._receive()
-            if answer.get("id") == number:
-                if "error" in answer:
-                    raise RuntimeError(f"{method}: {answer['error']['message']}")
-                return answer["result"]
+        """A command of the DevTools protocol."""
+        return self._tools.send(method, params)
 
-    def _receive(self) -> dict:
-        while b"\0" not in self._rest:
-            data = os.read(self._in, 1 << 20)
-            if not data:
-                raise RuntimeError("Chromium ended")
-            self._rest += data
-        line, _, self._rest = self._rest.partition(b"\0")
-        message = json.loads(line)
-        if message.get("method") == "Network.requestWillBeSent":
-            self.requests.append(message["params"]["request"]["url"])
-        elif message.get("method") == "Runtime.exceptionThrown":
-            details = message["params"]["exceptionDetails"]
-            self.errors.append(details.get("exception", {}).get("description") or details["text"])
-        elif "method" in message:
-            self._events.append(message)
-        return message
-
+    @_in_its_thread
     def open(self, url: str, width: int = 1440, height: int = 1000, dark: bool = False) -> None:
         """Load a page at a window size and wait until it has loaded."""
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
-        )
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self._events.clear()
-        page = self.call("Page.navigate", url=url).get("loaderId")  # none: only the part behind # is new
-        while page and not any(self._is_loaded(event, page) for event in self._events):
-            self._receive()
-        self.run("document.fonts.ready.then(() => new Promise(requestAnimationFrame))")
+        self._page.set_viewport_size({"width": width, "height": height})
+        self._page.emulate_media(color_scheme="dark" if dark else "light")
+        self._page.goto(url)
+        self._page.evaluate("document.fonts.ready.then(() => new Promise(requestAnimationFrame))")
 
-    @staticmethod
-    def _is_loaded(event: dict, page: str) -> bool:
-        params = event["params"]
-        return event["method"] == "Page.lifecycleEvent" and params["name"] == "load" and params["loaderId"] == page
-
+    @_in_its_thread
     def run(self, script: str):
         """The value of a JavaScript expression; a promise is awaited."""
-        answer = self.call(
-            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True, userGesture=True
-        )
-        if "exceptionDetails" in answer:
-            raise RuntimeError(answer["exceptionDetails"].get("exception", {}).get("description", script))
-        return answer["result"].get("value")
+        return self._page.evaluate(script)
 
     def wait(self, script: str, seconds: float = 10):
-        """Run an expression until it is true, and return its value."""
+        """Run an expression until it is true, and return its value. The page may be replaced meanwhile."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if value := self.run(script):
-                return value
+            try:
+                if value := self.run(script):
+                    return value
+            except Exception as error:
+                if "context was destroyed" not in str(error):
+                    raise
             time.sleep(0.05)
         raise AssertionError(f"not true within {seconds} s: {script}")
 
+    @_in_its_thread
+    def press(self, keys: str) -> None:
+        """Press a key or a combination on what has the focus: `Tab`, `Shift+ArrowRight`."""
+        self._page.keyboard.press(keys)
+
+    def violations(self) -> list[str]:
+        """What axe finds wrong with the page as it is shown: `rule: element`."""
+        return self.run(f"{_axe()}; axe.run(document, {{resultTypes: ['violations']}}).then({_LIST})")
+
+    @_in_its_thread
     def screenshot(self, path: Path, full: bool = False) -> None:
         """Write what the window shows, or the whole page, as PNG."""
-        options = {}
-        if full:
-            size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-            options = {"captureBeyondViewport": True, "clip": {**size, "scale": 1}}
-        data = self.call("Page.captureScreenshot", format="png", **options)["data"]
-        Path(path).write_bytes(base64.b64decode(data))
+        self._page.screenshot(path=path, full_page=full)
+
+    @_in_its_thread
+    def pdf(self, path: Path) -> None:
+        """Print the page on A4."""
+        self._page.pdf(path=path, format="A4", print_background=False)
 
     def close(self) -> None:
-        with contextlib.suppress(Exception):
-            self._session = None
-            self.call("Browser.close")
-        os.close(self._out), os.close(self._in)
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
+        self._stop()
+        self._thread.shutdown()
+
+    @_in_its_thread
+    def _stop(self) -> None:
+        self._chromium.close()
+        self._playwright.stop()
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
+_LIST = "found => found.violations.flatMap(v => v.nodes.map(node => `${v.id}: ${node.html.slice(0, 200)}`))"
+
+
+@functools.cache
+def _axe() -> str:
+    return (Path(find_spec("axe_playwright_python").origin).parent / "axe.min.js").read_text("utf-8")
+
+
+class _Pages(http.server.SimpleHTTPRequestHandler):
+    """As GitHub Pages does it: text is sent compressed, a missing page gets 404.html, the site stands under a path."""
+
+    TEXT = (".html", ".css", ".js", ".json", ".svg", ".xml", ".txt", ".md", ".py", ".ipynb")
+    under = "/"
+
     def log_message(self, *_):
         pass
 
+    def translate_path(self, path: str) -> str:
+        return super().translate_path("/" + path.removeprefix(self.under))
+
+    def send_head(self):
+        path = Path(self.translate_path(self.path))
+        if path.is_dir() and urlsplit(self.path).path.endswith("/"):
+            path = path / "index.html"
+        missing = not path.exists()
+        path = Path(self.directory) / "404.html" if missing else path
+        if path.suffix not in self.TEXT:
+            return super().send_head()
+        packed = "gzip" in self.headers.get("Accept-Encoding", "")
+        body = _compressed(path, path.stat().st_mtime_ns) if packed else path.read_bytes()
+        self.send_response(404 if missing else 200)
+        self.send_header("Content-Type", self.guess_type(str(path)) + "; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "max-age=600")
+        if packed:
+            self.send_header("Content-Encoding", "gzip")
+        self.end_headers()
+        return io.BytesIO(body)
+
+
+@functools.lru_cache(1000)
+def _compressed(path: Path, _time: int) -> bytes:
+    return gzip.compress(path.read_bytes(), mtime=0)
+
 
 @contextlib.contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """Serve a folder on this machine while the block runs; the value is its address."""
-    handler = functools.partial(_Quiet, directory=str(folder))
+def served(folder: Path, under: str = "/") -> Iterator[str]:
+    """Serve a folder on this machine while the block runs; the value is its address. `under`: the path it stands at."""
+    handler = functools.partial(type("_Pages", (_Pages,), {"under": under}), directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
+        yield f"http://127.0.0.1:{server.server_port}{under}"
         server.shutdown()

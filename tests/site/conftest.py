@@ -38,9 +38,9 @@ def address(site):
 
 
 @pytest.fixture(scope="session")
-def browser(tmp_path_factory):
+def browser():
     if not CHROMIUM:
         pytest.skip("needs Chromium, which is not installed")
-    browser = Browser(tmp_path_factory.mktemp("profile"))
+    browser = Browser()
     yield browser
     browser.close()

@@ -90,6 +90,20 @@ def test_a_cell_that_fails_ends_the_build():
     assert load_config(str(ROOT / "mkdocs.yml")).plugins["mkdocs-jupyter"].config["allow_errors"] is False
 
 
+def test_nothing_is_left_where_the_build_was_started(tmp_path, monkeypatch):
+    import jupytext
+
+    here, scratch = tmp_path / "here", tmp_path / "scratch"
+    here.mkdir(), scratch.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    notebook = jupytext.reads("# %%\nprint(6 * 7)\n", fmt="py:percent")
+    notebooks.execute(notebook, "docs/learn/small.py", allow_errors=False)
+    assert notebook.cells[0].outputs[0].text == "42\n"
+    left = [path for path in (*here.rglob("*"), *scratch.rglob("*"))]
+    assert left == []
+
+
 def test_cells_are_not_executed_unless_asked(monkeypatch):
     options = {}
     for value in (None, "true"):

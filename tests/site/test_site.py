@@ -221,4 +221,7 @@ def test_wide_formulas_can_be_scrolled_by_keyboard(browser, address):
     browser.open(urljoin(address, "derivations/layernorm/"), width=390, height=844)
     boxes = "[...document.querySelectorAll('div.arithmatex')].filter(b => b.scrollWidth > b.clientWidth + 1)"
     assert browser.run(f"{boxes}.length") > 0
-    assert browser.run(f"{boxes}.every(b => b.tabIndex === 0 && b.getAttribute('aria-label'))")
+    browser.wait(f"{boxes}.every(b => b.tabIndex === 0 && b.getAttribute('aria-label'))")
+    browser.run(f"{boxes}[0].focus()")
+    browser.press("ArrowRight")
+    browser.wait("document.activeElement.scrollLeft > 0")

@@ -346,6 +346,58 @@ def libdevice_kernel(x_ptr, out_ptr, OP: tl.constexpr, N: tl.constexpr):
     tl.store(out_ptr + offsets, out)
 
 
+@triton.jit
+def masked_load_kernel(x_ptr, out_ptr, n, WAY: tl.constexpr, N: tl.constexpr):
+    offsets = tl.arange(0, N)
+    if WAY == "mask":
+        x = tl.load(x_ptr + offsets, mask=offsets < n)
+    elif WAY == "other":
+        x = tl.load(x_ptr + offsets, mask=offsets < n, other=0)
+    elif WAY == "scalar":
+        x = tl.load(x_ptr + n, mask=n < 0) + tl.zeros((N,), x_ptr.dtype.element_ty)
+    elif WAY == "block pointer":
+        x = tl.load(tl.make_block_ptr(x_ptr, (n,), (1,), (0,), (N,), (0,)), boundary_check=(0,))
+    elif WAY == "padding":
+        x = tl.load(tl.make_block_ptr(x_ptr, (n,), (1,), (0,), (N,), (0,)), boundary_check=(0,), padding_option="zero")
+    elif WAY == "descriptor":
+        x = tl.make_tensor_descriptor(x_ptr, [n], [1], [N]).load([0])
+    tl.store(out_ptr + offsets, x)
+
+
+def load_eight_of_sixteen(way, dtype):
+    """The first 8 of 16 ones through a masked load that covers all 16."""
+    x, out = torch.ones(16).to(dtype), torch.zeros(16).to(dtype)
+    masked_load_kernel[(1,)](x, out, 8, WAY=way, N=16)
+    return out
+
+
+FLOATS = [torch.float64, FP32, FP16, BF16, torch.float8_e4m3fn, torch.float8_e5m2]
+
+
+@case
+def masked_lanes_without_other_are_nan():
+    outs = [load_eight_of_sixteen(way, dtype).double() for way in ("mask", "block pointer") for dtype in FLOATS]
+    return all(bool((out[:8] == 1).all() and out[8:].isnan().all()) for out in outs)
+
+
+@case
+def a_scalar_load_that_is_masked_off_is_nan():
+    return bool(load_eight_of_sixteen("scalar", FP32).isnan().all())
+
+
+@case
+def masked_integers_without_other_are_a_pattern():
+    expected = {torch.int8: -91, torch.uint8: 165, torch.int32: -1515870811, torch.int64: -6510615555426900571}
+    outs = {dtype: load_eight_of_sixteen("mask", dtype) for dtype in expected}
+    return all(bool((out[:8] == 1).all() and (out[8:] == expected[dtype]).all()) for dtype, out in outs.items())
+
+
+@case
+def lanes_with_other_or_padding_keep_it():
+    outs = [load_eight_of_sixteen(way, dtype) for way in ("other", "padding", "descriptor") for dtype in FLOATS[1:4]]
+    return all(out.tolist() == [1.0] * 8 + [0.0] * 8 for out in outs)
+
+
 def register_libdevice():
     torch_of = {
         "pow": lambda x: x**3,

@@ -58,6 +58,14 @@ def test_something_wrong_is_an_exit_status_and_a_line(kernel_file, capsys):
     assert f"{path}:{line}:1: program 2 of scale_kernel does a store outside a tensor: element 10 of y_ptr" in printed
 
 
+def test_without_a_run_to_show_the_html_is_left_out_and_the_bug_reported(kernel_file, tmp_path, capsys):
+    path = kernel_file(OWN.format(shift=" + 1"))
+    assert cli.main(["trace", str(path), "--html", f"{tmp_path}/run.html"]) == 1
+    printed = capsys.readouterr()
+    assert "is not written" in " ".join(printed.err.split()) and "outside a tensor" in printed.out
+    assert not (tmp_path / "run.html").exists()
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

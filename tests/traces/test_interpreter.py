@@ -28,6 +28,7 @@ GUARDS = {
     "cast_bf16_to_int32",
     "float_atomic_min",
     "inverted_mask",
+    "lanes_with_other_or_padding_keep_it",
     "maximum_ignores_nan",
 }
 
@@ -76,7 +77,7 @@ def test_what_a_gpu_refuses_is_refused(name, dtype):
 
 def test_unknown_internals_are_named(monkeypatch):
     monkeypatch.delattr(interpreter.interpreter, "_academy_repairs")
-    monkeypatch.delattr(interpreter.interpreter.InterpreterBuilder, "create_masked_load")
+    monkeypatch.delattr(interpreter.interpreter.InterpreterBuilder, "create_masked_store")
     interpreter._check_internals()  # the repairs don't build on that one
     monkeypatch.delattr(interpreter.interpreter.InterpreterBuilder, "create_dot")
     before = {**vars(interpreter.interpreter.InterpreterBuilder)}

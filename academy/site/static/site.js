@@ -1,13 +1,28 @@
 // What pages do in the browser. They read without it: no formula, no text and no code depends on a script.
 
 // Boxes that scroll sideways can be reached by keyboard.
-function reachable() {
-  for (const box of document.querySelectorAll("div.arithmatex, .md-typeset__scrollwrap")) {
+const SCROLLING = {
+  "div.arithmatex": "Formula, scrolls sideways",
+  ".md-typeset__scrollwrap": "Table, scrolls sideways",
+  ".k-code code": "Code, scrolls sideways",
+}
+
+function reachable(boxes) {
+  for (const box of boxes) {
     if (box.scrollWidth > box.clientWidth + 1 && !box.hasAttribute("tabindex")) {
       box.tabIndex = 0
       box.setAttribute("role", "group")
-      box.setAttribute("aria-label", box.matches(".arithmatex") ? "Formula, scrolls sideways" : "Table, scrolls sideways")
+      box.setAttribute("aria-label", Object.entries(SCROLLING).find(([selector]) => box.matches(selector))[1])
     }
+  }
+}
+
+// A button beside each piece of a kernel file, as the theme adds to other code; the theme's script does the copying.
+function copyButtons(file) {
+  for (const pre of file.querySelectorAll(":scope > .k-row > .k-code > pre")) {
+    pre.id = `code-${pre.querySelector(".k-l").id}`
+    pre.insertAdjacentHTML("afterbegin", `<div class="md-code__nav"><button type="button" class="md-code__button" data-md-type="copy" ` +
+      `title="Copy to clipboard" aria-label="Copy to clipboard" data-clipboard-target="#${pre.id} code"></button></div>`)
   }
 }
 
@@ -72,11 +87,24 @@ function fewerLandmarks() {
 
 document.addEventListener("DOMContentLoaded", () => {
   document.querySelector(".md-search")?.setAttribute("aria-label", "Search")
+  document.querySelector(".md-path")?.setAttribute("aria-label", "Path to this page")
   fewerLandmarks()
   new MutationObserver(fewerLandmarks).observe(document.querySelector(".md-content") ?? document.body, { childList: true, subtree: true })
   const file = document.querySelector(".k-file")
   const bar = document.querySelector(".k-bar")
-  if (file && bar) kernelPage(file, bar)
-  reachable()
-  addEventListener("resize", reachable)
+  if (file && bar) {
+    kernelPage(file, bar)
+    copyButtons(file)
+  }
+  const boxes = [...document.querySelectorAll(Object.keys(SCROLLING).join())]
+  const sizes = new ResizeObserver(entries => reachable(entries.map(entry => entry.target)))
+  for (const box of boxes) sizes.observe(box)
+  // What is out of sight is not laid out, and measuring lays it out: a few at a time, when there is nothing else to do.
+  const idle = window.requestIdleCallback ?? (task => setTimeout(task, 50))
+  const measure = () => {
+    reachable(boxes.splice(0, 4))
+    if (boxes.length) idle(measure)
+    else document.documentElement.dataset.measured = "" // for tests
+  }
+  idle(measure)
 })

@@ -1,0 +1,57 @@
+"""MkDocs hook: all style sheets of the site as one file, named after its content.
+
+A page waits for every sheet before it shows anything. One file costs a phone one wait instead of ten, and its name
+changes with it, so that a host may let browsers keep it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from posixpath import dirname, normpath, relpath
+
+from mkdocs.plugins import event_priority
+from mkdocs.structure.files import File
+
+URL = re.compile(r"""url\(\s*(["']?)(?!data:|[a-z]+:|/|\#)([^"')]+)\1\s*\)""")
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
+FOLDER = "assets"
+
+
+@event_priority(-100)  # after mkdocstrings has written its sheet
+def on_env(env, config, files):
+    sheets = [file.src_uri for pattern in ("main", "palette") for file in files if _is_theme_sheet(file, pattern)]
+    sheets += [str(path) for path in config.extra_css]
+    text = "".join(combined(uri, _text(uri, config, files)) for uri in sheets)
+    name = f"{FOLDER}/academy.{hashlib.sha256(text.encode()).hexdigest()[:8]}.css"
+    files.append(File.generated(config, name, content=text))
+    config.extra_css = [name]
+    return env
+
+
+def _is_theme_sheet(file, name: str) -> bool:
+    return bool(re.fullmatch(rf"assets/stylesheets/{name}\.\w+\.min\.css", file.src_uri))
+
+
+def _text(uri: str, config, files) -> str:
+    file = files.get_file_from_path(uri)
+    # mkdocstrings' sheet is no file of MkDocs: it is written to the site at once.
+    return file.content_string if file else (Path(config.site_dir) / uri).read_text("utf-8")
+
+
+def combined(uri: str, text: str) -> str:
+    """A sheet's text for the common file: without comments, its addresses relative to the folder of that file.
+
+    Raises:
+        ValueError: the sheet imports another one, which would have to come first.
+    """
+    text = COMMENT.sub("", text)
+    if "@import" in text:
+        raise ValueError(f"{uri}: @import does not work in a combined style sheet")
+
+    def moved(found: re.Match) -> str:
+        return f"url({relpath(normpath(f'{dirname(uri)}/{found[2]}'), FOLDER)})"
+
+    lines = (line.strip() for line in URL.sub(moved, text).split("\n"))
+    return "\n".join(line for line in lines if line) + "\n"

@@ -1,0 +1,238 @@
+r"""The same variable in formulas, notes and code: each place says which one it is, as `data-v`, for static/reader.js.
+
+A derivation's stub (docs/derivations) declares what its symbols are called in the kernel files:
+
+    variables:
+      \hat{X}: normalised
+      X: [x, a]            # in one file it is `x`, in another `a`: the name that the file uses more
+
+A symbol stands for itself with any subscripts. Where one symbol is part of another, the longer one counts. The table
+holds on the derivation's page and on the pages of all kernels that mainly cite it.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+import tokenize
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from xml.etree.ElementTree import Element, SubElement
+
+from markdown.treeprocessors import Treeprocessor
+from markdown.util import HTML_PLACEHOLDER_RE, AtomicString
+
+from academy.cache import question
+from academy.site import katex
+from academy.site.library import CITATION, Library, Page, read
+
+if TYPE_CHECKING:
+    from academy.site.extension import AcademyExtension
+
+TOKEN = re.compile(r"\\[A-Za-z]+|\\.|[^\s]", re.S)
+#: Commands whose argument is a word or belongs to one letter: no variable is looked for in it.
+WHOLE = {rf"\{name}" for name in "hat tilde bar vec operatorname text textbf mathrm mathbf mathcal begin end".split()}
+CODE_NAME = re.compile(r'<span class="(n|nb|bp)">(\w+)</span>')
+ANNOTATION = re.compile(r"(<annotation[^>]*>).*?(</annotation>)", re.S)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """`tex`: how formulas write it; `names`: what it is called in code, the first of which identifies it."""
+
+    tex: str
+    names: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        return self.names[0]
+
+
+@question
+def main_derivation(index: Library, path: str) -> str | None:
+    """The derivation that a kernel file cites most."""
+    homes = Counter(index.derivation_of(tag) for tag in CITATION.findall(read(index.root / path)))
+    homes.pop(None, None)
+    return homes.most_common(1)[0][0] if homes else None
+
+
+def declared(index: Library, derivation: str | None) -> list[Variable]:
+    """The table of a derivation's stub."""
+    stub = index.page_of(derivation) if derivation else None
+    table = stub.meta.get("variables", {}) if stub else {}
+    return [Variable(str(tex), (names,) if isinstance(names, str) else tuple(names)) for tex, names in table.items()]
+
+
+@lru_cache(64)
+def names_in(source: str) -> Counter[str]:
+    """How often each name stands in a Python file's code."""
+    words = tokenize.generate_tokens(io.StringIO(source).readline)
+    return Counter(word.string for word in words if word.type == tokenize.NAME)
+
+
+class Variables:
+    """The variables of one page, in the order of their table."""
+
+    def __init__(self, variables: list[Variable]):
+        self.list = variables
+        self.ids = {name: variable.id for variable in variables for name in variable.names}
+        patterns = [(_tokens(variable.tex), variable.id) for variable in variables]
+        self.patterns = sorted(([text for text, _, _ in tokens], id) for tokens, id in patterns)
+        self.patterns.sort(key=lambda pattern: -len(pattern[0]))
+
+    @classmethod
+    def of(cls, index: Library, page: Page | None) -> Variables:
+        """Those of a kernel's or derivation's page. On a kernel's page, only those that its file has a name for."""
+        if page is None:
+            return cls([])
+        if page.kind == "derivation":
+            return cls(declared(index, page.source))
+        path = index.root / page.source
+        try:
+            known = names_in(read(path))
+        except (OSError, SyntaxError, tokenize.TokenError):
+            return cls([])
+        found = []
+        for variable in declared(index, main_derivation(index, page.source)):
+            name = max(variable.names, key=lambda name: known[name])
+            if known[name]:
+                found.append(Variable(variable.tex, (name,)))
+        return cls(found)
+
+    def render(self, tex: str, display: bool) -> str:
+        """The formula's HTML (`katex.render`), its variables marked. The TeX that readers copy is the formula's own."""
+        marked = self.marked(tex)
+        if marked == tex:
+            return katex.render(tex, display)
+        own = html.escape(tex, quote=False).replace("\\", r"\\")
+        return ANNOTATION.sub(rf"\g<1>{own}\g<2>", katex.render(marked, display))
+
+    def marked(self, tex: str) -> str:
+        """The TeX with each variable, its scripts included, in `\\htmlData`."""
+        if not self.patterns:
+            return tex
+        tokens = _tokens(tex)
+        out, done, at = [], 0, 0
+        while at < len(tokens):
+            text = tokens[at][0]
+            after, id = self._variable(tokens, at)
+            if id:
+                out += [
+                    tex[done : tokens[at][1]],
+                    rf"\htmlData{{v={id}}}{{",
+                    tex[tokens[at][1] : tokens[after - 1][2]],
+                    "}",
+                ]
+                done = tokens[after - 1][2]
+                at = after
+            elif text == "_" or text in WHOLE:
+                at = _argument(tokens, at + 1)
+            elif text == "^" and at + 1 < len(tokens) and tokens[at + 1][0] != "{":
+                at += 2
+            else:
+                at += 1
+        return "".join(out) + tex[done:]
+
+    def _variable(self, tokens: list, at: int) -> tuple[int, str]:
+        """Where the variable that begins here ends, behind its scripts, and which one it is."""
+        for pattern, id in self.patterns:
+            end = _match(tokens, at, pattern)
+            if end and not (end < len(tokens) and tokens[end][0] == "'"):
+                return _scripts(tokens, end), id
+        return at, ""
+
+
+def _tokens(tex: str) -> list[tuple[str, int, int]]:
+    return [(found[0], found.start(), found.end()) for found in TOKEN.finditer(tex)]
+
+
+def _match(tokens: list, at: int, pattern: list[str]) -> int:
+    """The end of the pattern, if it stands here. Subscripts within it are passed over, and braces around one token."""
+    depth = 0
+    for wanted in pattern:
+        while at < len(tokens) and tokens[at][0] != wanted:
+            if tokens[at][0] == "_" and pattern[0] != tokens[at][0]:
+                at = _argument(tokens, at + 1)
+            elif tokens[at][0] == "{" and wanted != "{" and at and tokens[at - 1][0] == "_":
+                depth, at = depth + 1, at + 1
+            else:
+                return 0
+        if at >= len(tokens):
+            return 0
+        at += 1
+    while depth:
+        at = _scripts(tokens, at)
+        if at >= len(tokens) or tokens[at][0] != "}":
+            return 0
+        depth, at = depth - 1, at + 1
+    return at
+
+
+def _scripts(tokens: list, at: int) -> int:
+    while at < len(tokens) and tokens[at][0] in "_^":
+        at = _argument(tokens, at + 1)
+    return at
+
+
+def _argument(tokens: list, at: int) -> int:
+    """The end of the token or group that begins here."""
+    depth = 0
+    for place in range(at, len(tokens)):
+        depth += (tokens[place][0] == "{") - (tokens[place][0] == "}")
+        if depth <= 0:
+            return place + 1
+    return len(tokens)
+
+
+class Names(Treeprocessor):
+    """Marks variables in the code and in the inline code of a page, and adds the list of them."""
+
+    def __init__(self, extension: AcademyExtension):
+        super().__init__(extension.md)
+        self.extension = extension
+
+    def run(self, root: Element) -> None:
+        variables = self.extension.variables
+        if not variables.list:
+            return
+        for element in root.iter():
+            if element.tag == "code" and not len(element):
+                name = element.get("data-name") or element.text or ""
+                if id := variables.ids.get(re.sub(r"\[.*", "", name)):
+                    element.set("data-v", id)
+            elif element.get("class") == "k-c":
+                self.code(element.text or "", variables.ids)
+        card = root.find("./div[@class='k-top']/aside/dl")
+        if card is not None:
+            SubElement(card, "dt").text = "Symbols"
+            self.legend(SubElement(card, "dd"), variables)
+        elif (title := root.find("h1")) is not None:
+            legend = Element("div", {"class": "v-bar"})
+            SubElement(legend, "span").text = "In the code"
+            self.legend(legend, variables)
+            root.insert(list(root).index(title) + 1, legend)
+
+    def code(self, placeholder: str, ids: dict[str, str]) -> None:
+        """A line of code is finished HTML in the stash."""
+        stash = self.md.htmlStash.rawHtmlBlocks
+        for found in HTML_PLACEHOLDER_RE.finditer(placeholder):
+            number = int(found[1])
+            stash[number] = CODE_NAME.sub(lambda name: _marked_name(name, ids), str(stash[number]))
+
+    def legend(self, parent: Element, variables: Variables) -> None:
+        parent.set("data-search-exclude", "")
+        entries = SubElement(parent, "ul", {"class": "v-legend", "aria-label": "Symbols and their names in the code"})
+        for variable in variables.list:
+            options = {"type": "button", "data-v": variable.id, "aria-pressed": "false"}
+            button = SubElement(SubElement(entries, "li"), "button", options)
+            SubElement(button, "span").text = self.md.htmlStash.store(katex.render(variable.tex))
+            SubElement(button, "code").text = AtomicString(", ".join(variable.names))
+
+
+def _marked_name(found: re.Match, ids: dict[str, str]) -> str:
+    if found[2] not in ids:
+        return found[0]
+    return f'<span class="{found[1]}" data-v="{ids[found[2]]}">{found[2]}</span>'

@@ -1,0 +1,73 @@
+"""A copy of this project with more kernels than it has: for measuring what a build of the site costs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = ["academy", "annotated_examples", "backprop_math", "benchmarks", "docs", "tests/kernels", "mkdocs.yml"]
+PLACE = "\n  - Derivations:\n"  # in the navigation, behind the kernels
+
+# Runs in the copy: the recorded run of a kernel is its original's, under the new names.
+_RECORDINGS = """
+import gzip, sys
+from pathlib import Path
+from academy.traces import store
+pairs = [line.split() for line in sys.stdin]
+store.load([Path(original).resolve() for original, _ in pairs])
+for original, copy in pairs:
+    kept = store._cached(Path(original).resolve())
+    text = gzip.decompress(kept.read_bytes()).decode()
+    named = text.replace(original, copy).replace(store.name(Path(original)), store.name(Path(copy)))
+    store._cached(Path(copy).resolve()).write_bytes(gzip.compress(named.encode()))
+"""
+
+
+def copied(folder: Path, kernels: int) -> Path:
+    """The project under `folder`, with this many kernel pages: copies of its own kernels under other names.
+
+    Recorded runs are there, pages, plots and formulas have not been made yet.
+    """
+    for part in PARTS:
+        (folder / part).parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / part).is_dir():
+            shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / part, folder / part)
+    for cache in ("traces", "formulas"):
+        if (ROOT / ".cache" / cache).is_dir():
+            shutil.copytree(ROOT / ".cache" / cache, folder / ".cache" / cache)
+    stubs = sorted(path for path in (folder / "docs/kernels").glob("*/*.md") if "[[kernel: " in path.read_text())
+    pairs, lines = [], ["      - Copies:"]
+    for number in range(kernels - len(stubs)):
+        stub = stubs[number % len(stubs)]
+        original = stub.read_text().partition("[[kernel: ")[2].partition("]]")[0]
+        copy = original.removesuffix(".py") + f"_{number:03}.py"
+        shutil.copy(folder / original, folder / copy)
+        page = stub.with_stem(f"{stub.stem}_{number:03}")
+        page.write_text(stub.read_text().replace(original, copy))
+        lines.append(f"          - Copy {number}: {page.relative_to(folder / 'docs').as_posix()}")
+        pairs.append(f"{original} {copy}")
+    if pairs:
+        settings = (folder / "mkdocs.yml").read_text()
+        assert settings.count(PLACE) == 1
+        (folder / "mkdocs.yml").write_text(settings.replace(PLACE, "\n".join(["", *lines]) + PLACE))
+        run(folder, "-c", _RECORDINGS, input="\n".join(pairs))
+    return folder
+
+
+def run(folder: Path, *arguments: str, **options) -> subprocess.CompletedProcess:
+    """Python in the copy; its `academy`, not this one's."""
+    result = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment(folder), text=True, capture_output=True, **options
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(folder), "NO_MKDOCS_2_WARNING": "1", "EXECUTE_NOTEBOOKS": "false"}

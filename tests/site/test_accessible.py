@@ -1,0 +1,109 @@
+"""Pages for everybody: axe finds nothing, what is wide scrolls by keyboard, phones have a menu, paper no controls.
+
+Here a page of each kind; `make site-check` takes all of them, in both themes and at both widths.
+"""
+
+from urllib.parse import urljoin
+
+import pytest
+
+KERNEL = "kernels/classics/layernorm/"
+PHONE = {"width": 390, "height": 844}
+
+
+def violations(browser) -> list[str]:
+    """What axe finds, when the page's script has found all boxes that scroll."""
+    browser.wait("document.documentElement.dataset.measured !== undefined")
+    return browser.violations()
+
+
+@pytest.mark.parametrize(
+    "page, window",
+    [
+        ("", {}),
+        ("", {**PHONE, "dark": True}),
+        ("kernels/tutorials/vector_add/", {}),
+        ("kernels/tutorials/vector_add/", {**PHONE, "dark": True}),
+        ("derivations/softmax/", {"dark": True}),
+        ("learn/first_kernel/", PHONE),
+        ("benchmarks/", {"dark": True}),
+        ("benchmarks/layernorm/", PHONE),
+        ("compatibility/", PHONE),
+        ("guides/glossary/", {}),
+        ("reference/academy/", PHONE),
+    ],
+)
+def test_axe_finds_nothing(browser, address, page, window):
+    browser.open(urljoin(address, page), **window)
+    assert violations(browser) == []
+
+
+@pytest.mark.parametrize(
+    "page, boxes",
+    [
+        (KERNEL, ".k-code code"),
+        ("learn/first_kernel/", "pre > code"),
+        ("guides/what-is-verified/", ".md-typeset__scrollwrap"),
+        ("benchmarks/layernorm/", ".bench-scroll"),
+    ],
+)
+def test_what_is_wide_scrolls_by_keyboard(browser, address, page, boxes):
+    browser.open(urljoin(address, page), **PHONE)
+    is_wide = "b => b.checkVisibility() && b.scrollWidth > b.clientWidth + 1"
+    wide = f"[...document.querySelectorAll('{boxes}')].filter({is_wide})"
+    assert browser.run(f"{wide}.length") > 0
+    browser.wait(f"{wide}.every(b => b.tabIndex === 0)")
+    browser.run(f"{wide}[0].focus()")
+    browser.press("ArrowRight")
+    browser.wait("document.activeElement.scrollLeft > 0")
+
+
+def test_the_menu_of_a_phone_leads_to_a_page(browser, address):
+    browser.open(urljoin(address, KERNEL), **PHONE)
+    shown = "document.querySelector('.md-sidebar--primary').getBoundingClientRect().right > 50"
+    assert not browser.run(shown)
+    browser.run("document.querySelector('.md-header label[for=__drawer]').click()")
+    browser.wait(shown)
+    link = "[...document.querySelectorAll('.md-sidebar--primary a')].find(a => a.textContent.trim() === 'Guides')"
+    browser.run(f"setTimeout(() => {link}.click())")
+    browser.wait("location.pathname.includes('/guides/') && document.readyState === 'complete'")
+    browser.run("document.querySelector('.md-header label[for=__drawer]').click()")
+    browser.wait(shown)
+    browser.run("document.querySelector('.md-overlay').click()")
+    browser.wait(f"!({shown})")
+
+
+def test_the_address_of_a_row_shows_it_below_the_bar(browser, address):
+    """Rows out of sight are not laid out; a link to one has to find it all the same."""
+    browser.open("about:blank")
+    browser.open(urljoin(address, f"{KERNEL}#layernorm_backward_kernel"))
+    top = "document.getElementById('layernorm_backward_kernel').getBoundingClientRect().top"
+    bar = browser.run("document.querySelector('.k-bar').getBoundingClientRect().bottom")
+    assert bar < browser.wait(top) < bar + 60
+
+
+@pytest.fixture
+def paper(browser, address):
+    browser.open(urljoin(address, KERNEL), width=700, dark=True)
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    yield browser
+    browser.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_a_printed_kernel_is_notes_and_code_in_one_column(paper):
+    hidden = ".md-header, .md-tabs, .md-sidebar, .md-footer, .md-path, .k-bar, .k-contents, .md-code__nav, .headerlink"
+    assert paper.run(f"[...document.querySelectorAll('{hidden}')].every(e => !e.checkVisibility())")
+    row = "document.querySelector('#layernorm_reference')"
+    note, code = (
+        paper.run(f"{row}.querySelector('{part}').getBoundingClientRect().toJSON()") for part in (".k-note", "pre")
+    )
+    assert note["bottom"] <= code["top"] + 1 and abs(note["left"] - code["left"]) < 30 and code["width"] > 600
+    assert paper.run("[...document.querySelectorAll('.k-code code')].every(c => c.scrollWidth <= c.clientWidth + 1)")
+    assert paper.run("getComputedStyle(document.body).getPropertyValue('--md-default-bg-color').trim()") == "#fff"
+    assert paper.run("getComputedStyle(document.querySelector('.k-note p')).color") == "rgb(0, 0, 0)"
+
+
+def test_a_printed_kernel_takes_few_pages(browser, address, tmp_path):
+    browser.open(urljoin(address, "kernels/tutorials/vector_add/"))
+    browser.pdf(tmp_path / "page.pdf")
+    assert 1 < (tmp_path / "page.pdf").read_bytes().count(b"/Type /Page\n") < 8

@@ -1,0 +1,215 @@
+"""What every page has besides its text: descriptions, a picture for links, its Markdown, a way to edit it; and 404."""
+
+import html
+import re
+import struct
+from posixpath import dirname, join, normpath
+from urllib.parse import urljoin
+from xml.etree import ElementTree
+
+import pytest
+from mkdocs.config import load_config
+
+from academy.site import plain, stylesheet
+from academy.site.library import equations
+from academy.site.signatures import documented
+from tests.site.browser import served
+from tests.site.test_accessible import violations
+from tests.site.test_site import ROOT, pages, text
+
+FENCED = re.compile(r"^[> ]*(`{3,}|~{3,}).*?^[> ]*\1[ \t]*$", re.S | re.M)
+CODE_SPAN = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.S)
+#: What only the site's own extensions understand.
+UNFINISHED = re.compile(r"\[\[[a-z]+:|\{\{ |--8<--|^ *(?:!!!|\?\?\?|===) |academykernelrow|<(?:div|svg)\b", re.M)
+
+
+def meta(source: str, name: str) -> str:
+    return html.unescape(re.search(rf'<meta (?:name|property)="{name}" content="([^"]*)"', source)[1])
+
+
+def copy_of(site, page: str) -> str:
+    return (site / page / "index.md").read_text("utf-8")
+
+
+def prose(markdown: str) -> str:
+    return CODE_SPAN.sub("", FENCED.sub("", markdown))
+
+
+# What search engines and other sites show
+
+
+def test_every_page_is_described_in_its_own_words(site):
+    described = {page: meta(text(site, page), "description") for page in pages(site)}
+    assert len(set(described.values())) == len(described)
+    for page, words in described.items():
+        assert 50 <= len(words) <= 300 and not re.search(r"[*`$\\]|\[\[", words), (page, words)
+    titles = [re.search(r"<title>(.*?)</title>", text(site, page))[1] for page in pages(site)]
+    assert len(set(titles)) == len(titles)
+
+
+def test_every_page_has_what_a_shared_link_shows(site):
+    base = load_config(str(ROOT / "mkdocs.yml")).site_url
+    for page in pages(site):
+        source = text(site, page)
+        assert meta(source, "og:title") and meta(source, "twitter:card") == "summary_large_image", page
+        assert meta(source, "og:description") == meta(source, "description")
+        assert meta(source, "og:url") == base + page
+        assert meta(source, "og:image") == f"{base}assets/site/social.png"
+    picture = (site / "assets/site/social.png").read_bytes()
+    assert picture.startswith(b"\x89PNG") and struct.unpack(">II", picture[16:24]) == (1200, 630)
+
+
+def test_every_page_is_in_the_sitemap(site):
+    found = {path.parent.relative_to(site).as_posix() + "/" for path in site.rglob("index.html")}
+    assert {page or "./" for page in pages(site)} == found
+    dates = ElementTree.parse(site / "sitemap.xml").findall(".//{*}lastmod")
+    assert len(dates) == len(found)
+
+
+def test_every_page_is_edited_where_its_text_comes_from(site):
+    config = load_config(str(ROOT / "mkdocs.yml"))
+    for page in pages(site):
+        found = re.findall(r'<a href="([^"]+)"[^>]*rel="edit"', text(site, page))
+        if not found:  # made while the site is built, from results
+            assert re.fullmatch(r"benchmarks/\w+/", page)
+            continue
+        path = found[0].removeprefix(f"{config.repo_url}/edit/main/")
+        name = page.rstrip("/").rpartition("/")[2]
+        expected = {"kernels": rf"annotated_examples/\w+/{name}\.py", "derivations": rf"backprop_math/{name}\.md"}
+        if (ROOT / f"docs/learn/{name}.py").is_file() and page.startswith("learn/"):
+            assert path == f"docs/learn/{name}.py"
+        elif (kind := page.partition("/")[0]) in expected and name != kind:
+            assert re.fullmatch(expected[kind], path), (page, path)
+        else:
+            assert path in (f"docs/{page}index.md", f"docs/{page.rstrip('/')}.md"), (page, path)
+        assert (ROOT / path).is_file(), path
+
+
+# Markdown
+
+
+def test_every_page_names_its_markdown(site):
+    for page in pages(site):
+        assert '<link rel="alternate " type="text/markdown" href="index.md">' in text(site, page), page
+        assert re.search(r"^# \S", copy_of(site, page), re.M), page
+
+
+def test_the_markdown_stands_for_itself(site):
+    for page in pages(site):
+        words = prose(copy_of(site, page))
+        assert not (left := UNFINISHED.search(words)), (page, words[left.start() - 50 : left.end() + 50])
+
+
+def test_links_of_the_markdown_resolve(site):
+    count = 0
+    for page in pages(site):
+        for href in re.findall(r"\]\(([^)\s]+)[^)]*\)", prose(copy_of(site, page))):
+            target = href.partition("#")[0]
+            if target and not re.match(r"[a-z]+:", target):
+                assert (site / normpath(join(dirname(f"{page}index.md"), target))).is_file(), (page, href)
+                count += 1
+    assert count > 300
+
+
+@pytest.mark.parametrize("kernel", ["tutorials/vector_add", "classics/layernorm", "gemlite/gemm"])
+def test_the_markdown_of_a_kernel_has_all_of_its_code_and_formulas(site, kernel):
+    source = (ROOT / f"annotated_examples/{kernel}.py").read_text()
+    found = copy_of(site, f"kernels/{kernel}/")
+    code = "\n".join(match[0] for match in FENCED.finditer(found)).split("\n")
+    tree = documented_lines(source)
+    assert [line for line in code if line.strip() and not line.startswith("```")] == tree
+    known = {e.tag: e.tex for path in (ROOT / "backprop_math").glob("*.md") for e in equations(path.read_text(), "")}
+    cited = re.findall(r"^\W*\[\[eq: (\S+)\]\]$", source, re.M)
+    assert cited or kernel == "gemlite/gemm"
+    for tag in cited:
+        assert known[tag].split("\n")[0] in found and rf"\tag{{{tag}}}" in found
+
+
+def documented_lines(source: str) -> list[str]:
+    """The code lines of a kernel file, as the splitter gives them to its page."""
+    from academy.site.splitter import split
+
+    module = split(source, "file.py")
+    lines = [module.lines[number - 1] for row in module.rows for number in row.code]
+    return [line for line in lines if line.strip()]
+
+
+def test_the_markdown_of_other_pages_has_what_they_are_about(site):
+    assert "\\operatorname{rstd}_r := \\frac{1}{\\sigma_r}" in copy_of(site, "derivations/layernorm/")
+    chapter = copy_of(site, "learn/first_kernel/")
+    assert "```python" in chapter and "```text" in chapter
+    assert "| shape | dtype | limit | ours |" in copy_of(site, "benchmarks/layernorm/")
+    assert "def layernorm(" in copy_of(site, "reference/annotated_examples/")
+    assert "def tensors(" in copy_of(site, "reference/academy/")
+    assert "](../kernels/tutorials/vector_add/index.md)" in copy_of(site, "kernels/") + copy_of(site, "learn/")
+
+
+def test_llms_txt_lists_every_page_once(site):
+    config = load_config(str(ROOT / "mkdocs.yml"))
+    listed = (site / "llms.txt").read_text()
+    assert listed.startswith(f"# {config.site_name}\n\n> ")
+    found = re.findall(r"^- \[[^\]]+\]\((\S+)\): \S", listed, re.M)
+    assert sorted(found) == sorted(f"{config.site_url}{page}index.md" for page in pages(site))
+
+
+def test_boxes_and_tabs_become_plain_markdown():
+    box = ['??? success "Answer"', "", "    One.", "", "    !!! note", "", "        Two.", "", "After."]
+    assert plain.boxes(box) == ["> **Answer**", ">", "> One.", ">", "> > Two.", ">", "", "After."]
+    tabs = ['=== "CPU"', "", "    a", "", '=== "GPU"', "", "    b"]
+    assert plain.boxes(tabs) == ["**CPU**", "", "a", "", "**GPU**", "", "b", ""]
+
+
+def test_tables_of_results_become_plain_markdown():
+    markup = "<details><summary>Data</summary><table><thead><tr><th>a</th><th>b</th></tr></thead>"
+    markup += "<tbody><tr><td>1 &lt; 2</td><td>x|y</td></tr></tbody></table></details><figure><svg>…</svg></figure>"
+    assert plain.tables(markup) == "**Data**\n\n\n| a | b |\n|---|---|\n| 1 < 2 | x\\|y |"
+
+
+def test_an_api_is_documented_from_its_source():
+    lines = "\n".join(documented(ROOT, "academy.checks.number"))
+    assert lines.lstrip().startswith("```python\ndef number(name: str, value: object, *, at_least: float")
+    assert "must be a finite int or float" in lines
+    assert "\n### Numbers in comments\n" in "\n".join(documented(ROOT, "academy.traces"))
+    assert documented(ROOT, "academy.nothing_here") == ["`academy.nothing_here`"]
+
+
+# One style sheet
+
+
+def test_a_page_waits_for_one_style_sheet(site):
+    for page in pages(site):
+        sheets = re.findall(r'<link rel="stylesheet" href="([^"]+)"', text(site, page))
+        assert len(sheets) == 1 and (site / page / sheets[0]).resolve().is_file(), page
+
+
+def test_addresses_in_the_combined_sheet_resolve(site):
+    sheet = next((site / "assets").glob("academy.*.css"))
+    found = [url.strip("'\"") for url in re.findall(r"url\(([^)]+)\)", sheet.read_text("utf-8"))]
+    files = [url for url in found if not url.startswith("data:")]
+    assert len(files) > 20 and all((sheet.parent / url).is_file() for url in files)
+
+
+def test_a_sheet_keeps_its_addresses_when_it_moves():
+    text = "/* a comment */ @font-face { src: url(fonts/a.woff2) }\n\n.x { background: url('data:image/svg+xml,x') }"
+    combined = stylesheet.combined("assets/katex/katex.min.css", text)
+    assert combined == "@font-face { src: url(katex/fonts/a.woff2) }\n.x { background: url('data:image/svg+xml,x') }\n"
+    with pytest.raises(ValueError, match="a.css: @import"):
+        stylesheet.combined("a.css", '@import "b.css";')
+
+
+# A page that isn't there
+
+
+def test_a_missing_page_leads_on(site, browser):
+    with served(site, "/triton-academy/") as address:
+        browser.errors.clear()
+        browser.open(urljoin(address, "kernels/no/such/page/"))
+        assert browser.run("document.querySelector('h1').textContent") == "There is no page here"
+        assert browser.run("document.title") == "Page not found - Triton Academy"
+        assert (
+            browser.run("getComputedStyle(document.querySelector('.md-header')).backgroundColor") == "rgb(13, 47, 58)"
+        )
+        links = browser.run("[...document.querySelectorAll('.md-content li a')].map(a => a.href)")
+        assert len(links) == 7 and browser.errors == [] and violations(browser) == []
+        for link in links:
+            assert (site / link.removeprefix(address) / "index.html").is_file(), link

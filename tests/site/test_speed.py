@@ -1,0 +1,119 @@
+"""How long the site takes to build, to start and to show an edit. For an idle machine: `make site-check`."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import pytest
+
+from tests.site.project import copied, environment, run
+
+pytestmark = pytest.mark.site_check
+
+KERNEL = "annotated_examples/classics/layernorm.py"
+PAGE = "kernels/classics/layernorm/"
+
+
+def build(project, *options) -> float:
+    started = time.monotonic()
+    run(project, "-m", "mkdocs", "build", "--strict", "--quiet", *options)
+    return time.monotonic() - started
+
+
+def test_a_hundred_kernel_pages_are_built_in_twenty_seconds(tmp_path):
+    """Nothing but the recorded runs has been made before: no page, plot, formula or template."""
+    project = copied(tmp_path, kernels=100)
+    seconds = build(project)
+    pages = [path for path in (project / "site/kernels").rglob("index.html") if 'class="k-file' in path.read_text()]
+    assert len(pages) == 100
+    assert all("data-k-mode" in path.read_text() for path in pages), "a page lacks its recorded run"
+    print(f"{seconds:.1f} s, again {build(project):.1f} s")
+    assert seconds < 20
+
+
+def test_an_edit_gives_the_site_that_a_fresh_build_gives(tmp_path):
+    """After a comment and a heading changed, every file is the same, made from kept pieces or not."""
+    project = copied(tmp_path, kernels=0)
+    build(project)
+    before = contents(project / "site")
+    for name, old, new in [
+        (KERNEL, "\n# ## ", "\n# Another comment.\n\n# ## "),
+        ("backprop_math/softmax.md", "## Forward", "## Going forward"),
+    ]:
+        path = project / name
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new, 1))
+    build(project)
+    kept = contents(project / "site")
+    build(project)
+    assert contents(project / "site") == kept
+    subprocess.run(["rm", "-r", str(project / ".cache/site")], check=True)
+    build(project)
+    fresh = contents(project / "site")
+    assert [name for name in fresh if fresh[name] != kept.get(name)] == []
+    assert kept.keys() == fresh.keys()
+    changed = {name for name in fresh if fresh[name] != before.get(name)}
+    assert f"{PAGE}index.html" in changed and "derivations/softmax/index.html" in changed
+    assert "kernels/classics/swiglu/index.html" not in changed
+
+
+def contents(site) -> dict[str, bytes]:
+    """Every page and data file by its place. Dates of the build are left out."""
+    files = {path.relative_to(site).as_posix(): path for path in site.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in files.items() if not re.match(r"sitemap|objects\.inv", name)}
+
+
+def test_serve_starts_in_six_seconds_and_shows_an_edit_in_three(tmp_path):
+    project = copied(tmp_path, kernels=0)
+    with served(project):  # fills the cache
+        pass
+    with served(project) as (get, seconds):
+        print(f"start {seconds:.1f} s")
+        assert seconds < 6
+        time.sleep(1.5)  # the folders are watched from now on
+        path = project / KERNEL
+        path.write_text(path.read_text().replace("\n# ", "\n# Zebra. ", 1))
+        started = time.monotonic()
+        while "Zebra." not in get():
+            assert time.monotonic() - started < 60
+            time.sleep(0.02)
+        seconds = time.monotonic() - started
+        print(f"reload {seconds:.1f} s")
+        assert seconds < 3
+
+
+class served:
+    """`mkdocs serve` while the block runs: a function that gets the page, and the seconds until it was there."""
+
+    def __init__(self, project):
+        self.project = project
+
+    def __enter__(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        started = time.monotonic()
+        command = [sys.executable, "-m", "mkdocs", "serve", "--dev-addr", f"127.0.0.1:{self.port}"]
+        self.process = subprocess.Popen(
+            command, cwd=self.project, env=environment(self.project), stderr=subprocess.DEVNULL
+        )
+        while "LayerNorm" not in self.get():
+            assert self.process.poll() is None and time.monotonic() - started < 120
+            time.sleep(0.02)
+        return self.get, time.monotonic() - started
+
+    def get(self) -> str:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/triton-academy/{PAGE}", timeout=60) as page:
+                return page.read().decode()
+        except OSError:
+            return ""
+
+    def __exit__(self, *_):
+        os.kill(self.process.pid, signal.SIGINT)
+        self.process.wait(30)

@@ -1,0 +1,68 @@
+"""What a page costs a reader: everything that its first load fetches, compressed as a host sends it."""
+
+import gzip
+from pathlib import Path
+from urllib.parse import unquote, urljoin, urlsplit
+
+import pytest
+
+from tests.site.test_site import pages
+
+#: Kilobytes (1000 bytes) that a page may fetch before anyone has clicked on anything.
+LIMIT = 250
+COMPRESSED = {".woff2", ".png", ".jpg", ".webp", ".gz"}
+
+
+def weight(site: Path, url: str) -> int:
+    path = site / unquote(urlsplit(url).path).lstrip("/")
+    path = path / "index.html" if path.is_dir() else path
+    content = path.read_bytes()
+    return len(content) if path.suffix in COMPRESSED else len(gzip.compress(content, mtime=0))
+
+
+def fetched(browser, url: str) -> set[str]:
+    """All files that the page asks for, until two moments in which it asks for nothing more."""
+    browser.requests.clear()
+    browser.open(url)
+    seen = -1
+    while seen < len(browser.requests):
+        seen = len(browser.requests)
+        browser.run("new Promise(done => setTimeout(done, 150))")
+    return {request.partition("#")[0] for request in browser.requests if request.startswith("http")}
+
+
+def test_every_page_is_light(browser, address, site):
+    heavy, counted = {}, set()
+    for page in pages(site):
+        files = {file: weight(site, file) for file in fetched(browser, urljoin(address, page))}
+        counted |= {Path(urlsplit(file).path).suffix for file in files}
+        if sum(files.values()) > LIMIT * 1000:
+            heavy[page] = {file.removeprefix(address): size for file, size in files.items()}
+    assert heavy == {}
+    assert {".css", ".js", ".woff2"} <= counted, "the browser was not listened to"
+
+
+def test_the_index_of_the_search_comes_when_the_search_is_opened(browser, address):
+    index = urljoin(address, "search/search_index.json")
+    assert index not in fetched(browser, urljoin(address, "guides/numerics/"))
+    browser.run("document.querySelector('.md-search__input').focus()")
+    browser.wait(f"performance.getEntriesByType('resource').some(entry => entry.name === {index!r})")
+    browser.run(
+        "(() => { const box = document.querySelector('.md-search__input'); box.value = 'program_id';"
+        " box.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true})) })()"
+    )
+    found = browser.wait("[...document.querySelectorAll('.md-search-result__link')].map(a => a.href).join(' ')")
+    assert "/kernels/" in found
+
+
+@pytest.mark.parametrize("page", ["?q=rstd", "derivations/layernorm/?h=variance"])
+def test_links_to_results_and_to_their_marks_need_no_click(browser, address, page):
+    assert urljoin(address, "search/search_index.json") in fetched(browser, urljoin(address, page))
+    if "?h=" in page:
+        browser.wait("!!document.querySelector('article mark')")
+
+
+def test_the_viewer_comes_only_where_there_is_a_run(browser, address):
+    viewer = urljoin(address, "assets/traces/viewer.js")
+    assert viewer not in fetched(browser, urljoin(address, "compatibility/"))
+    assert viewer in fetched(browser, urljoin(address, "kernels/tutorials/vector_add/"))
