@@ -147,7 +147,12 @@ def arrived() -> None:
 
 
 def digest(value: object) -> str:
-    return hashlib.sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return _digest(value if isinstance(value, str) else repr(value))
+
+
+@lru_cache(4096)
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def trim() -> None:

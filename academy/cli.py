@@ -56,15 +56,19 @@ def _check(arguments: argparse.Namespace) -> int:
 
     files = _existing(arguments.files)
     start = time.perf_counter()
-    result = formulas.run(files)
-    found = [*result.problems, *_quoted_numbers(files)]
+    found, summary = formulas.syntax_errors(files), ""
+    if not found:
+        result = formulas.run(files)
+        found, summary = [*result.problems, *_quoted_numbers(files)], result.summary()
     status = problems.report(found)
-    for warning in _stale_results():  # told, not a failure: measuring needs the GPU that they came from
-        print(warning)
-    print(result.summary())
-    verdict = f"{len(set(found))} problems" if found else "all is well"
-    print(f"{verdict} ({time.perf_counter() - start:.1f} s)")
+    notes = [summary, "" if files or found else _stale_results()]
+    print(*filter(None, notes), _verdict(len(set(found)), time.perf_counter() - start), sep="\n")
     return status
+
+
+def _verdict(problems: int, seconds: float) -> str:
+    found = {0: "all is well", 1: "1 problem"}.get(problems, f"{problems} problems")
+    return f"{found} ({seconds:.1f} s)"
 
 
 def _quoted_numbers(files: list[Path] | None):
@@ -73,10 +77,11 @@ def _quoted_numbers(files: list[Path] | None):
     return traces.check(files)
 
 
-def _stale_results() -> list[str]:
+def _stale_results() -> str:
+    """Told of the whole project, and no failure: who edits one kernel can't measure it without the same GPU."""
     from academy import bench
 
-    return bench.warnings()
+    return bench.stale_note()
 
 
 def _mutate(arguments: argparse.Namespace) -> int:

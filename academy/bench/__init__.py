@@ -40,8 +40,8 @@ def summary(root: Path = ROOT) -> list[str]:
     return overview.summary(root)
 
 
-def warnings(root: Path = ROOT) -> list[str]:
-    """Committed results whose kernel has changed since, one line each, for `academy check`."""
+def stale_note(root: Path = ROOT) -> str:
+    """One line on the kernels that have changed since they were measured, for `academy check`; "" if there is none."""
     from academy.bench import store
 
-    return store.warnings(root)
+    return store.stale_note(root)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from mkdocs.structure.files import File
 
+from academy import syntax
+
 ROOT = Path(__file__).resolve().parents[2]
 SECTION = "Benchmarks"
 
@@ -31,7 +33,7 @@ def operations() -> dict[str, str]:
 def title(text: str, name: str) -> str:
     """What stands before the colon in the heading of the module's docstring."""
     try:
-        docstring = ast.get_docstring(ast.parse(text)) or ""
+        docstring = ast.get_docstring(syntax.tree(text)) or ""
     except SyntaxError:
         docstring = ""  # the kernel's own page reports it
     heading = next((line for line in docstring.split("\n") if line.startswith("# ")), f"# {name}")

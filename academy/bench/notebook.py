@@ -64,7 +64,7 @@ def speed(lesson: ModuleType, which: str = "forward", variants=("",), live=(), s
             pages._dots(
                 [case for case in cases if case["variant"] == variant],
                 which,
-                f"{pages.PASS_NAMES[which]}{f', {variant}' if variant else ''}: share of the limit",
+                f"{pages.pass_name(which, variant)}: share of the limit",
                 f"notebook-{name}-{which}-{variant}",
             )
             for variant in dict.fromkeys(case["variant"] for case in cases)

@@ -93,9 +93,14 @@ def _pass(record: dict, which: str, name: str) -> list[str]:
         rest = [case for case in cases if case not in squares]
     for variant in dict.fromkeys(case["variant"] for case in rest):
         chosen = [case for case in rest if case["variant"] == variant]
-        title = f"{PASS_NAMES[which]}{f', {variant}' if variant else ''}: share of the limit"
+        title = f"{pass_name(which, variant)}: share of the limit"
         out += [_dots(chosen, which, title, f"{name}-{which}-{variant}"), ""]
     return [*out, table(cases, which), ""]
+
+
+def pass_name(which: str, variant: str) -> str:
+    """`Forward, leaky_relu`; a variant that is there for this pass alone, and named like it, adds nothing."""
+    return PASS_NAMES[which] + (f", {variant}" if variant not in ("", which) else "")
 
 
 def sentence(cases: list[dict], which: str) -> str:
@@ -240,8 +245,7 @@ def _memory_plot(record: dict, name: str) -> Html:
         return timed["peak_bytes"] / (1 << 20) if timed else None
 
     series = [plots.Series(p, [mebibytes(case, p) for case in cases]) for p in _providers(cases, which)]
-    variant = f", {cases[0]['variant']}" if cases[0]["variant"] else ""
-    title = f"Peak memory, {PASS_NAMES[which].lower()}{variant}"
+    title = f"Peak memory, {pass_name(which, cases[0]['variant']).lower()}"
     return _figure(title, _drawn("dots", f"{name}-memory", title, tuple(_rows(cases)), _frozen(series), "MiB", None))
 
 

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 INK, GRID = "#010101", "#020202"
 SERIES = [f"#0303{i:02x}" for i in range(8)]
 MARKERS = "osD^vPX*"
+#: Inches: of a figure, and of a character in a label.
+WIDTH, CHARACTER = 7.2, 0.085
+LEGEND_COLUMNS = 5
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Series:
 
 def dots(name: str, title: str, labels: list[str], series: list[Series], unit: str, limit: float | None = None) -> str:
     """One row per label, one mark per series: for shapes that have no common scale."""
-    figure, axes = _axes(0.9 + 0.34 * len(labels))
+    figure, axes = _axes(0.9 + 0.34 * len(labels), labels)
     for index, line in enumerate(series):
         known = [(value, row) for row, value in enumerate(line.values) if value is not None]
         axes.plot(*zip(*known), **_style(index), linestyle="", label=line.name, zorder=10 - index) if known else None
@@ -60,7 +63,7 @@ def lines(name: str, title: str, xs: list[float], x_name: str, series: list[Seri
 def bars(name: str, title: str, labels: list[str], series: list[Series], unit: str) -> str:
     """Horizontal bars, a group per label: for ladders."""
     height = 0.8 / max(len(series), 1)
-    figure, axes = _axes(0.9 + 0.3 * len(labels) * max(len(series), 1))
+    figure, axes = _axes(0.9 + 0.3 * len(labels) * max(len(series), 1), labels)
     for index, line in enumerate(series):
         rows = [row + (index - (len(series) - 1) / 2) * height for row in range(len(labels))]
         found = axes.barh(
@@ -80,13 +83,20 @@ def _style(index: int, size: float = 6.5) -> dict:
     return dict(color=colour, marker=MARKERS[index % len(MARKERS)], markersize=size, markeredgewidth=0)
 
 
-def _axes(height: float):
+def _axes(height: float, labels: list[str] = ()):
+    """A figure of this height with axes that leave room for these labels of rows (for numbers if there are none).
+
+    The margins come from the number of characters: matplotlib's own layout draws everything twice to measure it, and in
+    another font than the page's.
+    """
     import matplotlib
 
     matplotlib.use("svg")
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.2, height), layout="constrained")
+    figure = Figure(figsize=(WIDTH, height))
+    left = 0.15 + CHARACTER * max(map(len, labels)) if labels else 0.7
+    figure.subplots_adjust(left=left / WIDTH, right=1 - 0.15 / WIDTH, bottom=0.5 / height, top=1 - 0.1 / height)
     axes = figure.add_subplot()
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
@@ -104,7 +114,10 @@ def _svg(figure, axes, name: str, title: str) -> str:
 
     handles, _ = axes.get_legend_handles_labels()
     if handles:
-        figure.legend(loc="outside upper left", ncols=min(len(handles), 5), frameon=False, labelcolor=INK)
+        rows = -(-len(handles) // LEGEND_COLUMNS)
+        figure.subplots_adjust(top=1 - (0.12 + 0.24 * rows) / figure.get_figheight())
+        columns = min(len(handles), LEGEND_COLUMNS)
+        figure.legend(loc="upper left", ncols=columns, frameon=False, labelcolor=INK, borderaxespad=0)
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 10}):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})

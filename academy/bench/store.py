@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from academy import syntax
+
 #: What may change in a kernel file without making its measurements stale.
 NOT_MEASURED = {"main", "EXAMPLE", "BENCH", "cost"}
 
@@ -83,7 +85,7 @@ def imported_kernels(path: Path, root: Path) -> list[Path]:
     """Kernel files that `path` imports, such as gemm for gemm_splitK."""
     files = []
     text = path.read_text("utf-8")
-    for node in ast.parse(text).body if "annotated_examples" in text else ():
+    for node in syntax.tree(text).body if "annotated_examples" in text else ():
         names = []
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
@@ -184,22 +186,17 @@ def committed(root: Path) -> Iterator[tuple[Path, dict]]:
 
 
 def is_stale(record: dict, root: Path) -> bool:
-    """Whether the kernel's code is another than the one that was measured (or is gone)."""
-    path = root / record["module"]
-    if not path.is_file():
+    """Whether the kernel's code is another than the one that was measured (or is gone, or no Python)."""
+    try:
+        now = source_hash(root / record["module"], root)
+    except (FileNotFoundError, SyntaxError):
         return True
-    now = source_hash(path, root)
     return any(case["source"] != now for case in record["cases"])
 
 
-def warnings(root: Path) -> list[str]:
-    """One line `path:1:1: warning: …` for each committed result whose kernel has changed since: for `academy check`."""
-    lines = []
-    for path, record in committed(root):
-        if is_stale(record, root):
-            name = record["operation"]
-            lines.append(
-                f"{path.relative_to(root)}:1:1: warning: {record['module']} has changed since this was measured; "
-                f"run `academy bench --only {name}` on {record['device']}"
-            )
-    return lines
+def stale_note(root: Path) -> str:
+    """One line on the kernels that have changed since they were measured; "" if there is none. For `academy check`."""
+    names = dict.fromkeys(record["operation"] for _, record in committed(root) if is_stale(record, root))
+    if not names:
+        return ""
+    return f"no error, but measured before the kernel last changed: {', '.join(names)} (`academy bench` measures again)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -89,6 +90,22 @@ def run(files: Iterable[Path] | None = None, project: Project | None = None, wor
     result.add(one_home.check(project, chosen, {tag: page.path for page in pages for tag in page.tags()}))
     result.seconds = time.perf_counter() - start
     return result
+
+
+def syntax_errors(files: Iterable[Path] | None = None, project: Project | None = None) -> list[Problem]:
+    """Files among `files` (default: all kernel files) that are no Python: nothing else can be said of them."""
+    project = project or Project.here()
+    found = []
+    for path in project.kernels() if files is None else files:
+        if path.suffix != ".py":
+            continue
+        text = path.read_text("utf-8")
+        try:
+            ast.parse(text)
+        except SyntaxError as error:
+            line = text.split("\n")[error.lineno - 1]
+            found.append(Problem(str(project.shown(path)), error.lineno, error.offset, error.msg, line))
+    return found
 
 
 def declared(pages: list[Page]) -> tuple[dict[Path, list[kernels.Comparison]], list[Problem]]:

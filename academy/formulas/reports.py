@@ -17,6 +17,7 @@ from pathlib import Path
 
 from academy.formulas.errors import PageError
 from academy.formulas.kernels import Comparison, comparisons, exempt
+from academy.formulas.markdown import Block, scan
 from academy.formulas.page import Page, Step
 from academy.formulas.project import Project
 from academy.formulas.tree import Node, children
@@ -46,13 +47,14 @@ class Checked:
 
 @dataclass
 class Report:
-    """A page: problem is "" if everything holds."""
+    """A page: problem is "" if everything holds. first: its first display equation, where a problem is reported."""
 
     path: str
     title: str
     checked: list[Checked]
     exempt: bool
     problem: str = ""
+    first: str = ""
 
 
 def report(path: str | Path, root: Path | None = None) -> Report:
@@ -95,7 +97,11 @@ def _check(project: Project, path: Path) -> Report:
         entries = comparisons(page)
         tallies = verify.check(page)
     except PageError as error:
-        return Report(shown, path.stem, [], False, str(error.problem))
+        displays = [
+            event for event in scan(path.read_text("utf-8")).events if isinstance(event, Block) and event.display
+        ]
+        first = _bare(displays[0].source) if displays else ""
+        return Report(shown, path.stem, [], False, str(error.problem), first)
     checked = [
         _checked(page, step, tallies[at].points, entries)
         for at, step in enumerate(page.steps)
@@ -134,20 +140,16 @@ def mark(path: str, tex: str, tag: str | None) -> str:
     """
     made = report(path)
     if made.problem:
-        _warn(made.problem)
+        if made.first == _bare(tex):  # once for the page
+            log.warning(made.problem)
         return '<span class="academy-problem">this page does not hold</span>'
     found = [entry for entry in made.checked if entry.source == _bare(tex) and entry.tag in ("", tag or "")]
     if not found:
-        _warn(f"{path}: the checker has not seen the equation {tex.strip()[:80]}")
+        log.warning("%s: the checker has not seen the equation %s", path, tex.strip()[:80])
         return '<span class="academy-problem">not checked</span>'
     said = "; ".join(_said(found))
     word = "prose" if found[0].kind == "prose" else "checked"
     return f'<details class="eq-check"><summary>{word}</summary><p>{said}.</p></details>'
-
-
-@cache
-def _warn(message: str) -> None:
-    log.warning(message)
 
 
 def _said(found: list[Checked]):
@@ -187,7 +189,7 @@ def table(root: Path | None = None, home=lambda tag: None) -> list[str]:
         prose = sum(entry.kind == "prose" for entry in made.checked)
         lines += ["", f"## {made.title}", ""]
         if made.problem:
-            _warn(made.problem)
+            log.warning(made.problem)
             lines += [f"This page does not hold: {made.problem.splitlines()[0]}", ""]
             continue
         summary = f"{relations} relations and definitions, {points:,} numbers compared in float64"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from markdown.preprocessors import Preprocessor
 
 from academy.site import kernel_page, lint, plugs
+from academy.site.autodoc import public_functions
 from academy.site.library import STUB, Library, front_matter, read, without_front_matter
 from academy.site.path import path_map
 from academy.site.splitter import SourceError, split
@@ -137,7 +137,7 @@ def reference(index: Library) -> list[str]:
     out: list[str] = []
     group = None
     for page in index.shown("kernel"):
-        names = public_functions(read(index.root / page.source))
+        names = public_functions(str(index.root / page.source))
         if names and dirname(page.uri) != group:
             group = dirname(page.uri)
             out += ["", f"## {group.rsplit('/', 1)[-1].capitalize()}", ""]
@@ -147,14 +147,3 @@ def reference(index: Library) -> list[str]:
             for name in names:
                 out += ["", f"::: {module}.{name}", "    options: {heading_level: 4}", ""]
     return out
-
-
-def public_functions(text: str) -> list[str]:
-    """Functions that a reader calls: documented with arguments or errors, and no launcher of one direction."""
-    found = []
-    for node in ast.parse(text).body:
-        doc = ast.get_docstring(node) or "" if isinstance(node, ast.FunctionDef) else ""
-        is_launcher = doc and re.search(r"_(forward|backward|reference)_?$", node.name)
-        if re.search(r"^(Args|Raises):", doc, re.M) and not is_launcher and not node.name.startswith("_"):
-            found.append(node.name)
-    return found

@@ -7,18 +7,20 @@ navigation.
 
 from __future__ import annotations
 
+import gc
 import re
 from functools import partial
+from pathlib import Path
 
 from jinja2 import FileSystemBytecodeCache
+from mkdocs.plugins import event_priority
 from mkdocs.structure.pages import Page
 from mkdocs.structure.toc import AnchorLink, TableOfContents
 
 from academy.cache import FOLDER, arrived, digest, end, expect, kept, trim
+from academy.site import autodoc
 from academy.site.library import SNIPPET, read
 
-#: mkdocstrings also enters what it finds into an inventory of its own, so its pages are rendered in each build.
-AUTODOC = re.compile(r"^(?::::|\[\[reference\]\])", re.M)
 SNIPPETS = "pymdownx.snippets"
 
 #: What makes most of a page's markup, of which the search plugin takes the text: formulas, code.
@@ -33,11 +35,18 @@ _settings = ""  # what every page's rendering depends on
 
 def on_config(config):
     """Behind the search plugin's own: the index is made by then."""
-    search = config.plugins.get("material/search") or config.plugins.get("search")
-    if search and hasattr(search, "search_index"):
-        index = search.search_index
+    if index := _search_index(config):
         index.add_entry_from_context = partial(_add_entries, index, index.add_entry_from_context)
     return config
+
+
+def on_pre_build(config):
+    gc.disable()  # a sixth of the time goes into looking for cycles among objects that live until the end
+
+
+def _search_index(config):
+    plugin = config.plugins.get("material/search") or config.plugins.get("search")
+    return getattr(plugin, "search_index", None)
 
 
 def on_nav(nav, config, files):
@@ -56,8 +65,14 @@ def on_pre_page(page, config, files):
     return page
 
 
+@event_priority(-100)
+def on_page_content(html, page, config, files):
+    """For the search: the text as it is before links between pages are set, which changes none of it."""
+    page.searched = html
+    return html
+
+
 def on_env(env, config, files):
-    arrived()
     folder = FOLDER.parent / "templates"
     folder.mkdir(parents=True, exist_ok=True)
     env.bytecode_cache = FileSystemBytecodeCache(str(folder))
@@ -65,33 +80,37 @@ def on_env(env, config, files):
 
 
 def on_post_build(config):
+    arrived()
     end()
     trim()
+    gc.enable()
 
 
 def on_build_error(error):
     arrived()
     end()
+    gc.enable()
 
 
 def _ahead(page, config, files) -> None:
-    """What MkDocs does with a page up to its rendering."""
+    """What MkDocs does with a page up to its rendering, and its entries in the search index."""
     page = config.plugins.on_pre_page(page, config=config, files=files)
     page.read_source(config)
     page.markdown = config.plugins.on_page_markdown(page.markdown, page=page, config=config, files=files)
-    if not AUTODOC.search(page.markdown):
-        page.render(config, files)
+    page.render(config, files)
+    page.content = config.plugins.on_page_content(page.content, page=page, config=config, files=files)
+    if index := _search_index(config):
+        index.add_entry_from_context(page)
 
 
 def _render(page, config, files) -> None:
-    if AUTODOC.search(page.markdown):
-        return Page.render(page, config, files)
     key = [page.file.src_uri, page.markdown, _settings]
     piece = kept("page", key, lambda: _rendered(page, config, files))
-    page.content, page._title_from_render, headings, anchors, links = piece
+    page.content, page._title_from_render, headings, anchors, links, entries = piece
     page.toc = TableOfContents([_heading(*heading) for heading in headings])
     page.present_anchor_ids = set(anchors)
     page.links_to_anchors = {files.get_file_from_path(uri): found for uri, found in links.items()}
+    autodoc.enter(entries, page, config)
 
 
 def _rendered(page, config, files) -> list:
@@ -99,10 +118,12 @@ def _rendered(page, config, files) -> list:
     appended = config.mdx_configs.get(SNIPPETS, {}).get("auto_append", [])
     for name in [*SNIPPET.findall(page.markdown), *appended]:
         read(name)
-    Page.render(page, config, files)
+    autodoc.depend_on_modules(page.markdown, Path(config.config_file_path).parent)
+    with autodoc.noted(config) as entries:
+        Page.render(page, config, files)
     links = {file.src_uri: found for file, found in (page.links_to_anchors or {}).items()}
     headings = [_plain(item) for item in page.toc]
-    return [page.content, page._title_from_render, headings, sorted(page.present_anchor_ids), links]
+    return [page.content, page._title_from_render, headings, sorted(page.present_anchor_ids), links, entries]
 
 
 def _plain(item: AnchorLink) -> list:
@@ -120,7 +141,7 @@ def _add_entries(index, add, page) -> None:
 
     def added() -> list:
         first, content = len(index.entries), page.content
-        page.content = without_markup(content)
+        page.content = without_markup(page.searched)
         add(page)
         page.content = content
         entries = index.entries[first:]
@@ -128,7 +149,7 @@ def _add_entries(index, add, page) -> None:
         return entries
 
     headings = [_plain(item) for item in page.toc]
-    key = [page.url, page.content, page.title, headings, repr(page.meta)]
+    key = [page.url, page.searched, page.title, headings, repr(page.meta)]
     index.entries += kept("search", key, added)
 
 

@@ -65,8 +65,13 @@ def _depend_on_kernel(path: str) -> None:
 
 def check_mark(path: str, tex: str, tag: str | None) -> str:
     """What was checked about a display equation of a derivation: `academy.formulas.mark(path, tex, tag)`."""
-    mark = _find("academy.formulas", "mark") if (ROOT / path).is_file() else None
-    return (mark(path, tex, tag) or "") if mark else ""
+
+    def made() -> str:
+        read(ROOT / path)
+        mark = _find("academy.formulas", "mark")
+        return (mark(path, tex, tag) or "") if mark else ""
+
+    return kept("mark", [path, tex, tag], made) if (ROOT / path).is_file() else ""
 
 
 def verified(home) -> list[str]:

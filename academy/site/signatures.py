@@ -10,6 +10,7 @@ import inspect
 import re
 from pathlib import Path
 
+from academy import syntax
 from academy.site.kernel_page import google_sections
 from academy.site.library import read
 from academy.site.splitter import Text
@@ -24,7 +25,7 @@ def documented(root: Path, name: str) -> list[str]:
         base = root.joinpath(*parts[:cut])
         path = next((p for p in (base.with_suffix(".py"), base / "__init__.py") if p.is_file()), None)
         if path:
-            tree = ast.parse(read(path))
+            tree = syntax.tree(read(path))
             return _module(tree) if cut == len(parts) else _member(tree, parts[-1]) or [f"`{name}`"]
     return [f"`{name}`"]
 

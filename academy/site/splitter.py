@@ -14,6 +14,7 @@ import tokenize
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
+from academy import syntax
 from academy.problems import Problem
 
 # Comments for tools, and the markers of notebook cells: neither notes nor code that teaches.
@@ -75,18 +76,26 @@ class Module:
 
     def lines_of(self, name: str) -> list[int]:
         """The code lines of a top-level function or class, without comments of their own and docstrings."""
-        for node in ast.parse(self.text).body:
+        for node in syntax.tree(self.text).body:
             if isinstance(node, _DEFINITION) and node.name == name:
                 inside = range(_first_line(node), node.end_lineno + 1)
                 return [number for row in self.rows for number in row.code if number in inside]
         return []
 
 
+def introduction(text: str) -> str:
+    """The module's docstring; "" where the file does not parse, which its own page reports."""
+    try:
+        return ast.get_docstring(syntax.tree(text)) or ""
+    except SyntaxError:
+        return ""
+
+
 @lru_cache(256)
 def split(text: str, path: str) -> Module:
     """Split a module's source. SourceError: it does not parse, or a docstring with a backslash is not raw."""
     try:
-        tree = ast.parse(text, path)
+        tree = syntax.tree(text)
     except SyntaxError as error:
         raise SourceError(
             Problem(path, error.lineno or 1, error.offset or 1, f"not valid Python: {error.msg}")
@@ -118,7 +127,7 @@ class _Docstring:
 def _docstrings(tree: ast.Module, lines: list[str], path: str) -> dict[int, _Docstring]:
     """The docstrings by the line on which they start."""
     found = {}
-    for owner in ast.walk(tree):
+    for owner in [tree, *syntax.statements(tree)]:
         if not isinstance(owner, (ast.Module, *_DEFINITION)) or ast.get_docstring(owner, clean=False) is None:
             continue
         node = owner.body[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from academy.cache import question
 from academy.site.library import Library, Page, front_matter, read, without_front_matter
-from academy.site.splitter import split
+from academy.site.splitter import introduction
 
 
 def heading(index: Library, page: Page) -> tuple[str, str]:
@@ -20,8 +20,7 @@ def _heading(index: Library, source: str) -> tuple[str, str]:
     page = index.pages[source]
     text = read(index.root / page.source)
     if page.kind == "kernel":
-        intro = split(text, page.source).intro
-        lines = str(intro).split("\n")
+        lines = introduction(text).split("\n")
         own = {"title": lines[0].removeprefix("# ") if lines[0].startswith("# ") else Path(page.source).stem}
         own["description"] = first_sentence("\n".join(lines[1:]))
     else:

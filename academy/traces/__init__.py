@@ -91,39 +91,55 @@ def number(key: str) -> tuple[str, str, int, str]:
 
 def check_recording(path: Path, recording, quoted: bool = True) -> list[Problem]:
     """Everything wrong with one recorded file. quoted: check the numbers in its comments too."""
-    from academy.traces import quotes, store
-
-    shown = store.shorten(path)
-    problems = _proven(path, shown, recording)
-    if quoted and recording.data["error"] is None:
-        problems += quotes.check(path, shown, recording)
-    return problems
+    return [*wrong_in_the_run(path, recording), *stale_numbers(path, recording, quoted)]
 
 
-def _proven(path: Path, shown: str, recording) -> list[Problem]:
-    """Findings of the recording, and where `cost` disagrees with it."""
-    lines = path.read_text().split("\n")
+def wrong_in_the_run(path: Path, recording) -> list[Problem]:
+    """Where the run fails, and what the recording proves."""
+    from academy.traces import store
+
     entries = [entry for entry in [recording.data["error"], *recording.data["findings"]] if entry]
     problems = [
         Problem(entry["file"], recording.line(entry["file"], entry["line"]), 1, entry["message"]) for entry in entries
     ]
+    if not entries and not recording.launches:
+        text = path.read_text("utf-8")
+        message = "EXAMPLE() launches no kernel, so there is no run to show"
+        problems.append(Problem.at(store.shorten(path), text, text.find("def EXAMPLE("), message))
+    return problems
+
+
+def stale_numbers(path: Path, recording, quoted: bool = True) -> list[Problem]:
+    """Numbers of the file that a complete run contradicts: those of `cost`, and (quoted) those in the comments."""
+    from academy.traces import quotes, store
+
+    if recording.data["error"]:
+        return []
+    shown = store.shorten(path)
+    return _contradicted_cost(path, shown, recording) + (quotes.check(path, shown, recording) if quoted else [])
+
+
+def _contradicted_cost(path: Path, shown: str, recording) -> list[Problem]:
+    lines = path.read_text("utf-8").split("\n")
     line = next((number for number, text in enumerate(lines, 1) if text.startswith("def cost(")), None)
-    if line is None or recording.data["error"]:
-        return problems
+    if line is None:
+        return []
     cost, traffic = recording.data["cost"], recording.data["traffic"]
+    messages = []
     if cost is None:
-        message = (
+        messages.append(
             "EXAMPLE() has to return the keyword arguments for cost(), so that it can be compared with the recording"
         )
-        return [*problems, Problem(shown, line, 1, message, lines[line - 1])]
+        cost = traffic = {}
     for direction in sorted({name for name in cost if "+" not in name} | set(traffic)):
         if direction not in cost or direction not in traffic:
             where = "cost() has no entry" if direction not in cost else "EXAMPLE runs nothing"
-            problems.append(Problem(shown, line, 1, f"{where} for {direction}", lines[line - 1]))
+            messages.append(f"{where} for {direction}")
             continue
         for kind in ("bytes_read", "bytes_written"):
             said, seen = cost[direction].get(kind), traffic[direction][kind]
             if said != seen:
-                message = f"cost() says {said} {kind} for {direction}; the recorded run moves {seen} distinct ones"
-                problems.append(Problem(shown, line, 1, message, lines[line - 1]))
-    return problems
+                messages.append(
+                    f"cost() says {said} {kind} for {direction}; the recorded run moves {seen} distinct ones"
+                )
+    return [Problem(shown, line, 1, message, lines[line - 1]) for message in messages]

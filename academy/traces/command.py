@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -13,39 +14,91 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from academy import traces
 from academy.problems import report
-from academy.traces import check_recording, page, store
-from academy.traces.recording import Recording, Step
+from academy.traces import page, store
+from academy.traces.recording import Pointer, Recording, Step, grid_name, program_name
+
+#: Columns before what a statement gives; characters that a value gets however narrow the terminal is.
+_INDENT, _NARROWEST = 10, 24
+#: Dtypes that go without saying beside a value.
+_USUAL = {"float32", "int32", "int64", "bool", ""}
 
 
 def main(arguments: list[str]) -> int:
     """Record, print, write what was asked for. Exit status: 0, 1 if something is wrong with the run, 2 for bad use."""
     options = _parser().parse_args(arguments)
-    console = Console()
     try:
         path = find(options.module)
+        if not path.is_relative_to(store.ROOT):
+            store.forget(path)  # what a file outside the project builds on is not known
+        recording = store.load([path])[path]
+        numbers = chosen(recording, options.launch, options.pid)
+    except SyntaxError as error:
+        print(f"academy trace: {error.filename}:{error.lineno}:{error.offset}: {error.msg}", file=sys.stderr)
+        return 2
     except ValueError as error:
-        Console(stderr=True).print(f"academy trace: {error}", markup=False, highlight=False)
+        print(f"academy trace: {error}", file=sys.stderr)
         return 2
-    if not path.is_relative_to(store.ROOT):
-        store.forget(path)  # what a file outside the project builds on is not known
-    recording = store.load([path])[path]
-    if options.launch is not None and not 0 <= options.launch < max(len(recording.launches), 1):
-        message = f"academy trace: --launch {options.launch}: EXAMPLE launches {len(recording.launches)} kernels"
-        Console(stderr=True).print(message, markup=False, highlight=False)
+    console = Console()
+    show(console, path, recording, numbers, options.pid)
+    try:
+        _write(path, recording, options)
+    except OSError as error:
+        print(f"academy trace: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
-    show(console, path, recording, options.pid, options.launch)
+    return _report(console, path, recording)
+
+
+def chosen(recording: Recording, launch: int | None, program: tuple[int, int, int] | None) -> list[int]:
+    """Numbers of the launches to print: the one asked for, else the one that fails, else all.
+
+    Raises ValueError if there is no such launch, or no such program in any of them.
+    """
+    launches = recording.launches
+    if not launches:
+        return []  # the report says why
+    if launch is not None and not 0 <= launch < len(launches):
+        last = len(launches) - 1
+        ran = f"launches {len(launches)} kernels, 0 to {last}" if last else "launches 1 kernel, number 0"
+        stops = f", and fails in launch {recording.stopped[0]}" if recording.stopped else ""
+        raise ValueError(f"--launch {launch}: EXAMPLE {ran}{stops}")
+    if launch is not None:
+        numbers = [launch]
+    else:
+        numbers = [recording.stopped[0]] if recording.stopped else list(range(len(launches)))
+    if program is not None and not any(_in_grid(program, launches[number]) for number in numbers):
+        grids = [f"{grid_name(launches[n]['grid'])} of {launches[n]['kernel']} (launch {n})" for n in numbers]
+        which = "the grid" if len(grids) == 1 else "every grid:"
+        raise ValueError(f"--pid {program_name(program)} is outside {which} {', '.join(grids)}")
+    return numbers
+
+
+def _in_grid(program: tuple[int, int, int], launch: dict) -> bool:
+    return all(0 <= index < size for index, size in zip(program, launch["grid"]))
+
+
+def _write(path: Path, recording: Recording, options: argparse.Namespace) -> None:
+    """The files that were asked for."""
     if options.json:
         options.json.write_text(json.dumps(recording.data, separators=(",", ":")))
-        console.print(f"wrote {options.json}", highlight=False)
-    if options.html and not recording.launches:
-        message = f"academy trace: {options.html} is not written: no launch came to its end, so there is no run to show"
-        Console(stderr=True).print(message, markup=False, highlight=False)
+        print(f"wrote {options.json}")
+    if options.html and (recording.data["error"] or not recording.launches):
+        why = "the run fails" if recording.data["error"] else "there is no launch"
+        print(f"academy trace: {options.html} is not written: {why}, so there is no run to show", file=sys.stderr)
     elif options.html:
         options.html.write_text(page.standalone(path, recording))
-        console.print(f"wrote {options.html}", highlight=False)
-    problems = check_recording(path, recording, quoted=path.is_relative_to(store.ROOT / "annotated_examples"))
-    return report(problems)
+        print(f"wrote {options.html}")
+
+
+def _report(console: Console, path: Path, recording: Recording) -> int:
+    """What is wrong with the run, then the numbers in the file that it contradicts. Returns the exit status."""
+    wrong = report(traces.wrong_in_the_run(path, recording))
+    own = path.is_relative_to(store.ROOT / "annotated_examples")
+    stale = traces.stale_numbers(path, recording, quoted=own)
+    if stale:
+        console.print("Numbers in this file that the run contradicts:", style="bold", highlight=False)
+    return max(wrong, report(stale))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,65 +111,93 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "module", metavar="MODULE", help="a kernel file or a dotted module name, with a function EXAMPLE()"
     )
-    parser.add_argument("--pid", type=_program, help="program to print: 13, or 1,0 (default: the first of each launch)")
-    parser.add_argument("--launch", type=int, help="launch to print, counted from 0 (default: all)")
+    parser.add_argument(
+        "--pid",
+        type=_program,
+        help="program to print: 13, or 1,0 (default: the one that fails, else the first of each launch)",
+    )
+    parser.add_argument(
+        "--launch", type=int, help="launch to print, counted from 0 (default: the one that fails, else all)"
+    )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the whole recording as JSON")
     parser.add_argument("--html", metavar="FILE", type=Path, help="write one HTML file with the code and the viewer")
     return parser
 
 
 def find(module: str) -> Path:
-    """The file that a path, a dotted name or a kernel's name (`layernorm`) stands for. Raises ValueError."""
-    path = Path(module)
-    named = [file for file in store.kernel_files() if f".{store.name(file)}".endswith(f".{module}")]
-    if not path.exists() and len(named) > 1:
-        raise ValueError(f"{module} could be any of {', '.join(map(store.shorten, named))}")
-    if not path.exists() and named:
-        path = named[0]
-    if not path.exists():
-        try:
-            found = importlib.util.find_spec(module)
-        except (ImportError, ValueError):
-            found = None
-        if found is None or not found.origin:
-            raise ValueError(f"{module}: no such file, and no module of that name")
-        path = Path(found.origin)
+    """The file that a path, a dotted name or a kernel's name (`layernorm`) stands for.
+
+    Raises ValueError if there is none with an EXAMPLE, and SyntaxError if it is no Python.
+    """
+    path = Path(module) if Path(module).exists() else _named(module)
     if path.suffix != ".py":
         raise ValueError(f"{module} is not a Python file")
-    try:
-        if not store.has_example(path):
-            raise ValueError(
-                f"{module} has no function EXAMPLE(): write one that builds small inputs and launches the kernel"
-            )
-    except SyntaxError as error:
-        raise ValueError(f"{module}: {error}") from error
+    if not store.has_example(path):
+        raise ValueError(
+            f"{module} has no function EXAMPLE(): write one that builds small inputs and launches the kernel"
+        )
     return path.resolve()
 
 
-def show(console: Console, path: Path, recording: Recording, program=None, only: int | None = None) -> None:
-    """Print each launch: its tensors, the bytes it moves, and one program line by line."""
-    lines = path.read_text().split("\n")
-    for number, launch in enumerate(recording.launches):
-        if only is not None and number != only:
-            continue
-        grid = [size for size in launch["grid"]]
-        while len(grid) > 1 and grid[-1] == 1:
-            grid.pop()
-        console.rule(f"[bold]{launch['kernel']}[/]  {launch['direction']}, launch {number}, grid {tuple(grid)}")
+def _named(module: str) -> Path:
+    """The file of a kernel's name or a dotted name."""
+    kernels = [file for file in store.kernel_files() if f".{store.name(file)}".endswith(f".{module}")]
+    if len(kernels) > 1:
+        raise ValueError(f"{module} could be any of {', '.join(map(store.shorten, kernels))}")
+    if kernels:
+        return kernels[0]
+    try:
+        found = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        found = None
+    if found is None or not found.origin:
+        raise ValueError(f"{module}: no such file, and no module of that name")
+    return Path(found.origin)
+
+
+def show(
+    console: Console, path: Path, recording: Recording, numbers: list[int], program: tuple[int, int, int] | None = None
+) -> None:
+    """Print these launches: the tensors, the bytes that move, and one program line by line. Then what was printed."""
+    for number in numbers:
+        launch = recording.launches[number]
+        grid, failing = grid_name(launch["grid"]), _failing(recording, number)
+        console.rule(f"[bold]{launch['kernel']}[/]  {launch['direction']}, launch {number}, grid {grid}")
         console.print(_tensors(launch), highlight=False)
-        console.print(traffic_line(launch["traffic"]), highlight=False)
+        if failing is None:
+            console.print(traffic_line(launch["traffic"]), highlight=False)
         for line in launch["repairs"]:
             console.print(f"repaired semantics: {line}", style="dim", highlight=False)
-        pids = [tuple(pid) for pid, _ in launch["programs"]]
-        if not pids:
-            continue
-        pid = program if program is not None else pids[0]
-        if pid not in pids:
-            console.print(f"no program {page.program_name(pid)} in this grid", style="yellow", highlight=False)
-            continue
-        console.print(f"[bold]program {page.program_name(pid)}[/], line by line:", highlight=False)
-        _steps(console, recording, launch, recording.steps(launch, pid), store.shorten(path), lines)
+        if launch["programs"]:
+            _program_of(console, recording, number, program, path)
         console.print()
+    if recording.data["printed"]:
+        console.print("[bold]printed:[/]", highlight=False)
+        print(recording.data["printed"])
+
+
+def _failing(recording: Recording, number: int) -> tuple[int, int, int] | None:
+    """The program in which this launch fails."""
+    return recording.stopped[1] if recording.stopped and recording.stopped[0] == number else None
+
+
+def _program_of(console: Console, recording: Recording, number: int, asked: tuple | None, path: Path) -> None:
+    """The statements of the program asked for, else of the one that fails, else of the first."""
+    launch, failing = recording.launches[number], _failing(recording, number)
+    pid = asked or failing or tuple(launch["programs"][0][0])
+    name, steps = program_name(pid), recording.steps(launch, pid)
+    if steps is None:
+        reason = f"did not run: program {program_name(failing)} fails before it" if failing else "is not in this grid"
+        console.print(f"program {name} {reason}", style="yellow", highlight=False)
+        return
+    until = ", up to the statement that fails" if pid == failing else ""
+    console.print(f"[bold]program {name}[/], line by line{until}:", highlight=False)
+    if not any(step.values for step in steps):
+        message = "Values are kept of the first programs only: give EXAMPLE smaller inputs to see those of this one."
+        console.print(message, style="yellow", highlight=False)
+    _steps(console, recording, launch, steps, path)
+    if pid == failing:
+        console.print(" " * _INDENT + "    this statement fails", style="bold red", highlight=False)
 
 
 def traffic_line(traffic: dict[str, int]) -> str:
@@ -131,8 +212,8 @@ def traffic_line(traffic: dict[str, int]) -> str:
 
 def _tensors(launch: dict) -> Table:
     table = Table(show_header=True, header_style="bold", box=None, pad_edge=False)
-    for title in ("tensor", "shape", "dtype", "reads", "writes"):
-        table.add_column(title, justify="right" if title in ("reads", "writes") else "left")
+    for title in ("tensor", "shape", "dtype", "loads", "stores"):
+        table.add_column(title, justify="right" if title in ("loads", "stores") else "left")
     counts = {}
     for _, rows in launch["programs"]:
         for _, _, accesses in rows:
@@ -146,26 +227,47 @@ def _tensors(launch: dict) -> Table:
     return table
 
 
-def _steps(
-    console: Console, recording: Recording, launch: dict, steps: list[Step], shown: str, lines: list[str]
-) -> None:
+def _steps(console: Console, recording: Recording, launch: dict, steps: list[Step], path: Path) -> None:
     """Each statement as it stands in the file; under it, indented, what it assigned and touched."""
-    iteration = ()
+    shown, lines, iteration = store.shorten(path), path.read_text("utf-8").split("\n"), ()
     for step in steps:
-        indent = "  " * step.depth
+        line = lines[step.line - 1] if step.file == shown else f"{step.file}:{step.line}"
+        margin = "  " * step.depth + line[: len(line) - len(line.lstrip())]
         if step.loops and step.loops != iteration:
             header, count = step.loops[-1]
-            console.print(f"[dim]      {indent}loop at line {header}, iteration {count}[/]", highlight=False)
+            console.print(f"[dim]      {margin}loop at line {header}, iteration {count}[/]", highlight=False)
         iteration = step.loops
-        code = lines[step.line - 1].strip() if step.file == shown else f"{step.file}:{step.line}"
-        number = f"[dim]{step.line:>4}[/]  {indent}"
-        console.print(number + escape(code), highlight=False, no_wrap=True, overflow="ellipsis", crop=True)
-        values = [
-            Text(f"{name} = {page.brief(recording.value(v))}", style="magenta") for name, v in step.values.items()
-        ]
-        values += [Text(page.touched(recording, launch, access), style="cyan") for access in step.accesses]
-        if values:
-            console.print(Padding(Text("   ").join(values), (0, 0, 0, 10 + len(indent))), highlight=False)
+        number = f"[dim]{step.line:>4}[/]  "
+        console.print(
+            number + escape(margin + line.strip()), highlight=False, no_wrap=True, overflow="ellipsis", crop=True
+        )
+        left = _INDENT + len(margin)
+        for text in _flow(_results(recording, launch, step, console.width - left), console.width - left):
+            console.print(Padding(text, (0, 0, 0, left), expand=False), highlight=False)
+
+
+def _results(recording: Recording, launch: dict, step: Step, width: int) -> list[Text]:
+    """What a statement assigned and touched, each in at most about `width` characters."""
+    results = []
+    for name, number in step.values.items():
+        value, dtype = recording.value(number), recording.dtype(number)
+        dtype = "" if dtype in _USUAL else f"{dtype} "
+        room = width - len(f"{name} = {dtype}") - (len(f"{value.base} + ") if isinstance(value, Pointer) else 0)
+        text = page.brief(value, max(room, _NARROWEST))
+        if text != name:  # a pointer argument, which still points to its tensor's first element
+            results.append(Text(f"{name} = {dtype}{text}", style="magenta"))
+    return results + [Text(page.touched(recording, launch, access), style="cyan") for access in step.accesses]
+
+
+def _flow(items: list[Text], width: int) -> list[Text]:
+    """The items in lines of at most `width`, three spaces apart; none is broken unless it alone is too long."""
+    lines: list[list[Text]] = []
+    for item in items:
+        if lines and sum(len(other) + 3 for other in lines[-1]) + len(item) <= width:
+            lines[-1].append(item)
+        else:
+            lines.append([item])
+    return [Text("   ").join(line) for line in lines]
 
 
 def _program(text: str) -> tuple[int, int, int]:

@@ -9,6 +9,8 @@ import tokenize
 from dataclasses import dataclass
 from functools import lru_cache
 
+from academy import syntax
+
 #: A number as it is written.
 NUMBER = r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _LIST = re.compile(rf"\[\s*{NUMBER}(?:\s*,\s*(?:{NUMBER}|\.\.\.|…))+\s*\]")
@@ -58,7 +60,7 @@ def jitted_functions(text: str) -> list[ast.FunctionDef]:
     """Functions decorated with `triton.jit`, among other decorators or not."""
     return [
         node
-        for node in ast.walk(ast.parse(text))
+        for node in syntax.statements(syntax.tree(text))
         if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in node.decorator_list)
     ]
 

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
+from academy import syntax
 from academy.traces import quotes, store
-from academy.traces.recording import Pointer, Recording
+from academy.traces.recording import Pointer, Recording, program_name
 
 log = logging.getLogger("mkdocs.academy.site")
 
@@ -72,7 +73,7 @@ def standalone(path: Path, recording: Recording) -> str:
 
 
 def _recording(path: str) -> Recording | None:
-    """From the cache, or made together with those of all other kernels. What is wrong is logged with its place."""
+    """From the cache, or made together with those of all other kernels. None, and logged, where the run fails."""
     file = store.ROOT / path
     if importlib.util.find_spec("triton") is None or not store.has_example(file):
         return None
@@ -82,6 +83,7 @@ def _recording(path: str) -> Recording | None:
     error = recording.data["error"]
     if error:
         log.warning("%s:%d: %s", error["file"], recording.line(error["file"], error["line"]), error["message"])
+        return None
     return recording
 
 
@@ -154,7 +156,7 @@ def _digits(item):
 
 def _loop_names(text: str) -> dict[str, str]:
     """Line of a loop's header -> its variable."""
-    loops = [node for node in ast.walk(store.tree(text)) if isinstance(node, ast.For)]
+    loops = [node for node in syntax.statements(syntax.tree(text)) if isinstance(node, ast.For)]
     return {str(node.lineno): ast.unparse(node.target) for node in loops}
 
 
@@ -229,13 +231,6 @@ def _tensor(recording: Recording, tensor: dict) -> str:
     rows = np.reshape(value, (-1, np.shape(value)[-1] if np.ndim(value) else 1))
     body = "".join("<tr>" + "".join(f"<td>{plain(item)}</td>" for item in row) + "</tr>" for row in rows)
     return f'<table class="t-grid">{caption}<tbody>{body}</tbody></table>'
-
-
-def program_name(pid: tuple[int, ...]) -> str:
-    """13 for (13, 0, 0), (1, 2) for (1, 2, 0)."""
-    if tuple(pid[1:]) == (0, 0):
-        return str(pid[0])
-    return f"({pid[0]}, {pid[1]})" if pid[2] == 0 else str(tuple(pid))
 
 
 def touched(recording: Recording, launch: dict, access: list) -> str:

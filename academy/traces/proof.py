@@ -13,6 +13,7 @@ import numpy as np
 
 from academy.traces.memory import Argument, unwritten
 from academy.traces.recorder import Launch
+from academy.traces.recording import program_name
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def unwritten_outputs(launches: list[Launch]) -> list[Finding]:
     for (identity, *_), (launch, argument) in last.items():
         if launch is not final[identity]:
             continue
-        holes = np.flatnonzero(unwritten(argument.after).reshape(-1))
+        holes = np.setdiff1d(np.flatnonzero(unwritten(argument.after).reshape(-1)), _stored(argument, launches))
         if holes.size:
             message = f"no program of {launch.kernel} writes {element_name(argument, int(holes[0]))}"
             if holes.size > 1:
@@ -161,10 +162,11 @@ def _races(launch: Launch, touches: list[_Touch]) -> list[Finding]:
             if pair:
                 first, second = pair
                 argument = first.argument
-                element = int(argument.elements(np.array([_address_of(argument, address[group[0]])]))[0])
+                element = int(argument.elements(_address_of(argument, address[group[:1]]))[0])
                 verbs = {"load": "reads", "store": "stores"}
                 one, other = (
-                    f"program {_name(names[touch.program])} {verbs.get(touch.operation, 'updates')}" for touch in pair
+                    f"program {program_name(names[touch.program])} {verbs.get(touch.operation, 'updates')}"
+                    for touch in pair
                 )
                 where = f"{element_name(argument, element)} (line {first.line})"
                 message = f"race in {launch.kernel}: {one} {where} and {other} it too; on a GPU their order is open"
@@ -173,8 +175,15 @@ def _races(launch: Launch, touches: list[_Touch]) -> list[Finding]:
     return found
 
 
-def _address_of(argument: Argument, storage_offset: int) -> int:
-    return int(storage_offset) + argument.start - argument.tensor.storage_offset() * argument.itemsize
+def _stored(argument: Argument, launches: list[Launch]) -> np.ndarray:
+    """Elements of a tensor that some program stores, also if the value is what fresh memory holds."""
+    touches = [touch for launch in launches for touch in _touches(launch) if touch.operation != "load"]
+    offsets = [touch.addresses for touch in touches if touch.argument.identity == argument.identity]
+    return argument.elements(_address_of(argument, np.concatenate(offsets)))
+
+
+def _address_of(argument: Argument, storage_offset):
+    return storage_offset + argument.start - argument.tensor.storage_offset() * argument.itemsize
 
 
 def _conflict(touches: list[_Touch]) -> tuple[_Touch, _Touch] | None:
@@ -188,7 +197,3 @@ def _conflict(touches: list[_Touch]) -> tuple[_Touch, _Touch] | None:
             if not ordered:
                 return first, second
     return None
-
-
-def _name(program: tuple[int, int, int]) -> str:
-    return str(program[0]) if program[1:] == (0, 0) else str(program)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from academy import syntax
 from academy.problems import Problem
 from academy.traces import literals
 from academy.traces.comments import (
@@ -21,7 +22,7 @@ from academy.traces.comments import (
     jitted_functions,
     statement_line,
 )
-from academy.traces.recording import Pointer, Recording, Step
+from academy.traces.recording import Pointer, Recording, Step, grid_name, program_name
 
 #: Fewest checked claims in a file of `annotated_examples/classics`.
 FLOOR = 8
@@ -153,7 +154,7 @@ def computed(claim: Claim, recording: Recording, text: str):
     except Exception as error:
         raise LookupError(f"{type(error).__name__}: {error}") from error
     if _undefined(got, states):
-        raise LookupError("these lanes are masked off in a load without `other`: on a GPU their content is undefined")
+        raise LookupError("this comes from lanes that a load masks off without `other`: on a GPU they are undefined")
     return got
 
 
@@ -182,18 +183,19 @@ def _find(claim: Claim, recording: Recording, text: str):
     launch = _launch(claim, recording)
     steps = recording.steps(launch, claim.pid)
     if steps is None:
-        raise LookupError(f"there is no program {claim.pid} in the grid {tuple(launch['grid'])}")
+        raise LookupError(f"there is no program {program_name(claim.pid)} in the grid {grid_name(launch['grid'])}")
     states = _states(steps, claim.function)
     if claim.loops:
         states = _inside(states, claim, recording, text)
         if not states:
             selected = ", ".join(f"{name}={value}" for name, value in claim.loops.items())
-            raise LookupError(f"no loop of {claim.function} gets to {selected} in program {claim.pid}")
+            raise LookupError(f"no loop of {claim.function} gets to {selected} in program {program_name(claim.pid)}")
     names = _names(claim)
     moment = _moment(states, claim.anchor, names)
     if moment is None:
         missing = sorted(names - set().union(*(set(v) for *_, v in states))) or sorted(names)
-        raise LookupError(f"{', '.join(missing)} has no value here in program {claim.pid} of the recorded run")
+        where = f"program {program_name(claim.pid)} of the recorded run"
+        raise LookupError(f"{', '.join(missing)} has no value here in {where}")
     return states, moment
 
 
@@ -239,7 +241,7 @@ def _inside(states, claim: Claim, recording: Recording, text: str):
 def _loop_headers(text: str) -> dict[str, set[int]]:
     """Variable of a loop -> lines of the loops over it."""
     headers = {}
-    for node in ast.walk(ast.parse(text)):
+    for node in syntax.statements(syntax.tree(text)):
         if isinstance(node, ast.For):
             for target in ast.walk(node.target):
                 if isinstance(target, ast.Name):
@@ -278,7 +280,7 @@ def _text(value) -> str:
     if isinstance(value, np.ndarray) and value.dtype == bool:
         value = value.astype(np.uint8)  # a mask, as comments and the terminal write it
     text = np.array2string(value, separator=", ", threshold=64) if isinstance(value, np.ndarray) else str(value)
-    return " ".join(text.split())
+    return re.sub(r"(?<=\[) +| +(?=,|\])", "", " ".join(text.split()))
 
 
 def _problem(shown: str, text: str, line: int, col: int, message: str) -> Problem:

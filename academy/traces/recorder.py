@@ -27,6 +27,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from academy import interpreter
 from academy.traces.instrument import HOOK, Instrument, assigned
 from academy.traces.memory import Argument, FreshMemory, Memory, OutOfBounds, unwritten
+from academy.traces.recording import program_name
 
 #: Programs of one launch whose values are kept. Accesses of the others are still checked and counted.
 MAX_PROGRAMS = 256
@@ -41,6 +42,14 @@ class Pointer:
 
     base: str
     offsets: np.ndarray
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A block of numbers of a dtype that numpy lacks, as float32."""
+
+    dtype_name: str
+    data: np.ndarray
 
 
 @dataclass
@@ -101,12 +110,14 @@ class Recorder:
     """Records every launch inside `with recorder.running():`.
 
     files: paths whose statements are recorded. fresh: knows the storages that were allocated without a value.
+    stopped: number of the launch, and program, in which the last launch failed; None if it came to its end.
     """
 
     def __init__(self, files, fresh: FreshMemory):
         self.fresh = fresh
         self.files = {os.path.realpath(file) for file in files}
         self.launches: list[Launch] = []
+        self.stopped: tuple[int, tuple[int, int, int]] | None = None
         self._launch: Launch | None = None
         self._program: list[Step] = []
         self._frames: list[dict] = []
@@ -144,17 +155,26 @@ class Recorder:
         def call(executor, *args, **kwargs):
             interpreter.used(reset=True)
             self._frames.clear()
+            self.stopped = None
             try:
-                result = original(executor, *args, **kwargs)
+                return original(executor, *args, **kwargs)
+            except Exception:
+                if self._launch is not None and self._launch.programs:
+                    self.stopped = len(self.launches) - 1, next(reversed(self._launch.programs))
+                raise
             finally:
-                launch, self._launch = self._launch, None
-            launch.repairs = [interpreter.REPAIRS[name] for name in interpreter.used(reset=True)]
-            for argument in launch.arguments:
-                argument.after = argument.tensor.detach().clone()
-            launch.memory.close()
-            return result
+                self._end_launch()
 
         return call
+
+    def _end_launch(self) -> None:
+        launch, self._launch = self._launch, None
+        if launch is None:  # the arguments were refused
+            return
+        launch.repairs = [interpreter.REPAIRS[name] for name in interpreter.used(reset=True)]
+        for argument in launch.arguments:
+            argument.after = argument.tensor.detach().clone()
+        launch.memory.close()
 
     def _wrap_init_args_hst(self, original):
         def init_args_hst(executor, args, kwargs):
@@ -276,7 +296,8 @@ class Recorder:
                 addresses = np.asarray(data).astype(np.int64).reshape(shape)
                 argument = self._launch.arguments[int(self._launch.memory.owners(addresses.reshape(-1)[:1])[0])]
                 return Pointer(argument.name, (addresses - argument.start) // argument.itemsize)
-            return np.array(interpreter.decode(np.asarray(data), value.type)).reshape(shape)
+            decoded = np.array(interpreter.decode(np.asarray(data), value.type)).reshape(shape)
+            return decoded if decoded.dtype == np.asarray(data).dtype else Converted(_name(value.type), decoded)
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, (tuple, tl.tuple)):
@@ -344,20 +365,20 @@ class Recorder:
             elements = np.full(addresses.shape, -1, dtype=np.int64)
             elements[mine] = argument.elements(addresses[mine])
             if (elements[mine] < 0).any():
-                self._out_of_bounds(operation, argument, int(addresses[mine][elements[mine] < 0][0]))
+                self._out_of_bounds(operation, argument, addresses[mine][elements[mine] < 0], addresses.size)
             offsets = np.where(mine, argument.storage_offset(addresses), -1)
             result.append(Access(operation, int(index), elements, values, offsets))
         if self._frames:
             self._frames[-1]["step"].accesses += result
         return result
 
-    def _out_of_bounds(self, operation: str, argument: Argument, address: int) -> None:
+    def _out_of_bounds(self, operation: str, argument: Argument, outside: np.ndarray, lanes: int) -> None:
         step = self._frames[-1]["step"] if self._frames else None
-        program = self._launch.grid and tuple(triton_interpreter.interpreter_builder.grid_idx)
-        shown = program[0] if program[1:] == (0, 0) else program
+        program = program_name(triton_interpreter.interpreter_builder.grid_idx)
         error = OutOfBounds(
-            f"program {shown} of {self._launch.kernel} does a {operation} outside a tensor: "
-            f"{argument.describe(address)}"
+            f"program {program} of {self._launch.kernel} does a {operation} outside a tensor: "
+            f"{argument.describe(int(outside[0]))}"
+            + (f" ({outside.size} of {lanes} lanes are outside)" if lanes > 1 else "")
         )
         error.file, error.line = (step.file, step.line) if step else (self._launch.file, self._launch.line)
         raise error
@@ -376,6 +397,10 @@ def _check_internals() -> None:
             f"academy.traces does not know the interpreter of triton {triton.__version__} "
             f"(missing: {', '.join(missing)}); checked versions: {', '.join(interpreter.CHECKED_VERSIONS)}"
         )
+
+
+def _name(dtype: tl.dtype) -> str:
+    return {"bf16": "bfloat16"}.get(dtype.scalar.name, dtype.scalar.name)
 
 
 def _place(memory: Memory, name: str, value):

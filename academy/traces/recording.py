@@ -1,11 +1,16 @@
 """A recording as data: what the worker writes, the quote check reads and the viewer shows. Needs numpy only.
 
     {"triton": "3.7.1", "files": {path: [line of each statement]}, "error": null or {"file", "line", "message"},
-     "findings": [{"file", "line", "message"}], "cost": null or {pass: {"bytes_read": ..., ...}}, "launches": [...]}
+     "findings": [{"file", "line", "message"}], "cost": null or {pass: {"bytes_read": ..., ...}}, "launches": [...],
+     "printed": what EXAMPLE and its kernels print}
+
+An error inside a kernel has two more entries, `launch` and `program`: where the run stopped. The launches are those up
+to there, and the last statement of the last program is the one that fails.
 
 A launch holds `kernel`, `direction` (forward or backward), `grid`, `repairs`, `traffic`, `tensors`, and `programs`: per
 program the steps, as `[number of the place, {name: value}, [access, ...]]`. Values are numbers of entries in `pool`, so
-that what is equal is stored once. An access is `[operation, tensor, elements, values, 1 if lanes are undefined]`.
+that what is equal is stored once; a dtype that numpy lacks is named there, as `n`. An access is `[operation, tensor,
+elements, values, 1 if lanes are undefined]`.
 """
 
 from __future__ import annotations
@@ -40,6 +45,8 @@ class Pool:
             return {"t": "tuple", "d": [self.add(item) for item in value]}
         if value is None or isinstance(value, str):
             return {"t": "text", "d": str(value)}
+        if hasattr(value, "dtype_name"):  # a Converted
+            return {**_array(value.data), "n": value.dtype_name}
         if hasattr(value, "base"):
             if not isinstance(value, np.ndarray):  # a Pointer
                 return {**_array(value.offsets), "b": value.base}
@@ -113,6 +120,19 @@ class Recording:
             places.append((function, file, self.line(file, line), depth, moved))
         return places
 
+    def dtype(self, number: int) -> str:
+        """The dtype of the value with this number; "" if it is no tensor of numbers."""
+        entry = self.data["pool"][number]
+        if entry["t"] in ("tuple", "text") or "b" in entry:
+            return ""
+        return entry.get("n") or np.dtype(entry["t"]).name
+
+    @property
+    def stopped(self) -> tuple[int, tuple[int, int, int]] | None:
+        """Number of the launch, and program, in which the run failed; None if it did not, or not inside a program."""
+        error = self.data["error"] or {}
+        return (error["launch"], tuple(error["program"])) if "launch" in error else None
+
     @cached_property
     def _decoded(self) -> dict[int, object]:
         return {}
@@ -161,6 +181,23 @@ class Recording:
             places = {row[0] for _, rows in launch["programs"] for row in rows}
             self._functions[id(launch)] = {self.places[place][0] for place in places}
         return self._functions[id(launch)]
+
+
+def program_name(pid: tuple[int, ...]) -> str:
+    """13 for (13, 0, 0), (1, 2) for (1, 2, 0)."""
+    return str(pid[0]) if tuple(pid[1:]) == (0, 0) else str(_without_end(pid, 0))
+
+
+def grid_name(grid: tuple[int, ...]) -> str:
+    """(3,) for (3, 1, 1), (2, 4) for (2, 4, 1)."""
+    return str(_without_end(grid, 1))
+
+
+def _without_end(sizes: tuple[int, ...], default: int) -> tuple[int, ...]:
+    sizes = tuple(sizes)
+    while len(sizes) > 1 and sizes[-1] == default:
+        sizes = sizes[:-1]
+    return sizes
 
 
 def encode(launches, findings, shorten, **facts) -> dict:

@@ -18,6 +18,7 @@ from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 
+from academy import syntax
 from academy.traces.recording import Recording
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,8 +35,8 @@ def kernel_files(folder: Path | None = None) -> list[Path]:
 
 
 def has_example(path: Path) -> bool:
-    found = tree(path.read_text())
-    return any(isinstance(node, ast.FunctionDef) and node.name == "EXAMPLE" for node in found.body)
+    """Whether the file has a function EXAMPLE. Raises SyntaxError, which names the file, if it is no Python."""
+    return any(isinstance(node, ast.FunctionDef) and node.name == "EXAMPLE" for node in _parsed(path).body)
 
 
 def load(paths: list[Path]) -> dict[Path, Recording]:
@@ -85,20 +86,23 @@ def _statement_lines(text: str) -> list[int]:
     return [node.lineno for node in ast.walk(_code_tree(text)) if isinstance(node, ast.stmt)]
 
 
-@lru_cache(maxsize=256)
-def tree(text: str) -> ast.Module:
-    return ast.parse(text)
+def _parsed(path: Path) -> ast.Module:
+    try:
+        return syntax.tree(path.read_text())
+    except SyntaxError as error:
+        error.filename = shorten(path)
+        raise
 
 
 def _imported(path: Path) -> list[Path]:
-    files = [ROOT / (name.replace(".", "/") + ".py") for name in _kernel_modules(path.read_text())]
+    files = [ROOT / (name.replace(".", "/") + ".py") for name in _kernel_modules(_parsed(path))]
     return [file for file in files if file.exists()]
 
 
 @lru_cache(maxsize=256)
-def _kernel_modules(text: str) -> list[str]:
+def _kernel_modules(module: ast.Module) -> list[str]:
     names = set()
-    for node in ast.walk(tree(text)):
+    for node in ast.walk(module):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
@@ -124,8 +128,8 @@ def _code_tree(text: str) -> ast.Module:
 
 @lru_cache(maxsize=256)
 def _code(text: str) -> str:
-    """The code without comments, docstrings and positions."""
-    return ast.dump(_code_tree(text))
+    """A hash of the code without comments, docstrings and positions."""
+    return hashlib.sha256(ast.dump(_code_tree(text)).encode()).hexdigest()
 
 
 def _key(path: Path) -> str:
@@ -192,7 +196,7 @@ def _forget_older(path: Path, newest: Path) -> None:
 def complete(data: dict) -> dict:
     """A recording's data with every entry that a reader expects."""
     empty = {"files": {}, "findings": [], "launches": [], "places": [], "pool": [], "cost": None, "traffic": {}}
-    return {**empty, "error": None, **data}
+    return {**empty, "error": None, "printed": "", **data}
 
 
 def write(out: Path, data: dict) -> None:

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
+import io
 import json
 import sys
 import traceback
@@ -35,7 +37,8 @@ def record(path: Path, files: list[Path]) -> dict:
         "error": None,
         "cost": None,
     }
-    with FreshMemory() as fresh:
+    printed = io.StringIO()
+    with FreshMemory() as fresh, contextlib.redirect_stdout(printed):
         recorder = Recorder(map(str, files), fresh)
         try:
             module = import_file(path)
@@ -49,10 +52,13 @@ def record(path: Path, files: list[Path]) -> dict:
             facts["error"] = _where(error, path, files)
         except Exception as error:
             facts["error"] = _where(error, path, files)
-    launches = [] if facts["error"] else recorder.launches
-    findings = [finding for launch in launches for finding in proof.findings(launch)]
-    findings += proof.unwritten_outputs(launches)
-    facts["traffic"] = proof.pass_traffic(launches)
+    launches = recorder.launches
+    if facts["error"] and recorder.stopped:
+        facts["error"].update(zip(("launch", "program"), recorder.stopped))
+    whole = [] if facts["error"] else launches  # what part of a run leaves out proves nothing
+    findings = [finding for launch in whole for finding in proof.findings(launch)]
+    findings += proof.unwritten_outputs(whole)
+    facts.update(traffic=proof.pass_traffic(whole), printed=printed.getvalue())
     return encode([(launch, proof.traffic(launch)) for launch in launches], findings, store.shorten, **facts)
 
 

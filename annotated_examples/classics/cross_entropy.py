@@ -21,7 +21,9 @@ each logit takes are not free either: done carelessly, they set the pace, and no
 
 An ordinary implementation reads the logits in the forward pass, and in the backward pass reads them again and writes:
 three trips instead of two, 67 % of the limit at best. This one makes the gradient **in the forward pass**, while the
-row is still in a cache. All that is unknown by then is the upstream gradient: a single number, and almost always 1.
+row is still in a cache. All that is unknown by then is the upstream gradient: a single number, and almost always 1. At
+8192 x 128256, on an H200, both passes together take [[bench: cross_entropy/8192x128256/forward+backward/ms]], which is
+[[bench: cross_entropy/8192x128256/forward+backward/share]] of the limit.
 
 **Contract.** `logits` is (rows, vocab) or (batch, seq, vocab), float32, float16 or bfloat16, and `labels` has an
 integer for each row. Everything is computed in float32. Rows may lie anywhere in memory; if the entries of a row are
@@ -73,7 +75,8 @@ def cross_entropy_loss_reference(
 # leaves the number in GPU memory for the next kernel.
 @triton.jit
 def count_labels_forward_kernel(labels_ptr, count_ptr, rows, ignore_index, BLOCK: tl.constexpr):
-    # One program walks over all labels: beside the logits they are next to nothing. There are `rows = 4`.
+    # One program of 32 warps, the most it can have, walks over all labels: beside the logits they are next to nothing.
+    # There are `rows = 4`.
     count = tl.zeros((BLOCK,), tl.int32)
     for start in tl.range(0, rows, BLOCK):
         offs = start + tl.arange(0, BLOCK)
@@ -114,7 +117,8 @@ def scale_and_cap(x, scaling: tl.constexpr, softcapping: tl.constexpr):
 # **Exponentials.** The shift keeps the exponent small, [[tag: CE-LSE]]. A GPU has an instruction for powers of two, so
 # $e^x$ becomes $2^{x \log_2 e}$. `tl.exp` does the same, and takes care of results that are too small for an ordinary
 # float32 besides. Here those may as well be zero, and `tl.exp2` spares the extra instructions. Each logit takes two
-# exponentials and little else: no other line matters as much for the speed of this kernel.
+# exponentials and little else, so this line alone took the kernel at 8192 x 128256 from
+# [[bench: cross_entropy/ladder/strips/forward_ms]] to [[bench: cross_entropy/ladder/exp2/forward_ms]].
 LOG2E = tl.constexpr(1.4426950408889634)
 LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
 
@@ -138,8 +142,9 @@ def beside_the_label(x, shift, scale, scaling: tl.constexpr, softcapping: tl.con
     return exp_shifted(z, shift) * scale * slope
 
 
-# The **second sweep** over the body of a row, backwards: what was read last is most likely still in the cache.
-# `evict_first` and `.cs` (streaming) make room for other rows: neither the logits nor the gradient are needed again.
+# The **second sweep** over a row; the next section explains its body and strips, and the first sweep. It goes
+# backwards: what was read last is most likely still in the cache. `evict_first` and `.cs` (streaming) make room for
+# other rows: neither the logits nor the gradient are needed again.
 @triton.jit
 def second_sweep(
     logits_ptr, dlogits_ptr, strips, offs, whole, needed, body, shift, scale,
@@ -150,8 +155,8 @@ def second_sweep(
         x = tl.load(logits_ptr + start + offs, mask=mask, other=0.0, eviction_policy="evict_first")
         dx = beside_the_label(x, shift, scale, scaling, softcapping)
         tl.store(dlogits_ptr + start + offs, dx, mask=mask, cache_modifier=".cs")
-    # Two blocks at a time here too. Both are loaded before one is stored: the compiler can't do that by itself, because
-    # for all it knows a store might change what is loaded next.
+    # Two blocks at a time. Both are loaded before one is stored: the compiler can't do that by itself, because for all
+    # it knows a store might change what is loaded next.
     for done in tl.range(2 * BLOCK, whole + 2 * BLOCK, 2 * BLOCK):
         pair = whole - done + offs
         x0 = tl.load(logits_ptr + pair, eviction_policy="evict_first")
@@ -184,7 +189,8 @@ def second_sweep(
 # **Online.** The largest logit isn't known before the whole row has been read, so the sum is relative to the largest
 # one so far, the shift. When a larger one turns up, what was summed before is scaled down, as if the new one had been
 # there from the start: [[tag: SM-online]]. Each strip of a block keeps a shift and a sum of its own. A strip lies in
-# one thread, so no thread has to wait for another one before the sweep is over.
+# one thread, so no thread has to wait for another one before the sweep is over. At 8192 x 128256 that took the kernel
+# from [[bench: cross_entropy/ladder/one pass/forward_ms]] to [[bench: cross_entropy/ladder/strips/forward_ms]].
 
 
 @triton.jit
@@ -224,7 +230,8 @@ def cross_entropy_forward_kernel(
         x_body, d_body = tl.multiple_of(x_body, STRIP), tl.multiple_of(d_body, STRIP)
 
     # A block is a matrix with a strip in each row: `pid=0: strips = [0, 4]` and
-    # `offs = [[0, 1, 2, 3], [4, 5, 6, 7]]`.
+    # `offs = [[0, 1, 2, 3], [4, 5, 6, 7]]`. The shifts start at the lowest finite number. With −∞ a strip that has
+    # only masked entries would take −∞ from −∞, which is NaN.
     strips = tl.arange(0, BLOCK // STRIP) * STRIP
     offs = strips[:, None] + tl.arange(0, STRIP)[None, :]
     shift = tl.full((BLOCK // STRIP,), LOWEST, tl.float32)
@@ -298,7 +305,8 @@ def cross_entropy_forward_kernel(
         )  # fmt: skip
 
         # One entry is still wrong: the label's, which lacks its minus one, [[tag: CE-x]]. Putting it right afterwards
-        # is cheaper than comparing every column with the label. The barrier keeps the order of the two stores.
+        # spares the sweep a comparison with the label in every column. (The gain was too small to measure:
+        # [[bench: cross_entropy/ladder/label last/forward_ms]] either way.) The barrier keeps the order of both stores.
         tl.debug_barrier()
         # Almost the whole weight, because the label had almost no probability: `pid=0: dx_label = -0.2498`.
         dx_label = (exp_shifted(z_label, row_shift) * scale - weight) * slope_label
@@ -309,7 +317,8 @@ def cross_entropy_forward_kernel(
 #
 # The gradient is there before backward begins. All that is missing is a factor in front, the upstream gradient: a
 # number in GPU memory, which Python could only look at by waiting. So the kernel looks. Is it 1, as in
-# `loss.backward()`? Then every program stops at once, and the backward pass costs one empty launch.
+# `loss.backward()`, and may the result lie where the gradient is (`IN_PLACE`)? Then every program stops at once, and
+# the backward pass costs one empty launch.
 @triton.jit
 def cross_entropy_backward_kernel(dloss_ptr, gradient_ptr, dlogits_ptr, n, IN_PLACE: tl.constexpr, BLOCK: tl.constexpr):
     # In the example it is another number: `pid=0: dloss = 0.5`.
@@ -423,7 +432,7 @@ def _forward(logits, labels, n_items, softcapping, scaling, ignore_index, dlogit
 
 @functools.lru_cache
 def backward_programs(index):
-    """Eight programs for each multiprocessor of the GPU with this index; a few in the interpreter (None)."""
+    """As many as the GPU with this index holds: 64 warps a multiprocessor, eight programs of 8. None: interpreter."""
     return 8 * torch.cuda.get_device_properties(index).multi_processor_count if index is not None else 4
 
 

@@ -15,8 +15,9 @@ The gradients are [[tag: GeGLU-gate]] and [[tag: GeGLU-up]], and for the approxi
 [[tag: GeGLU-tanh-up]]. A model has to be run with the form it was trained with: the two are close, and not the same.
 
 **What it costs.** Forward: two numbers in, one out. Backward: three in, two out. In bfloat16 that is 6 and 10 bytes an
-element. By its data sheet an H200 does 84 operations in float32 while 6 bytes pass, addresses and conversions included.
-The exact form with a library's `erf` needs more than that. So this file has an error function of its own.
+element. By its data sheet an H200 does 84 operations in float32 while 6 bytes pass. That counts a multiply-add as two,
+so it is 42 instructions, and addresses and conversions take their share of them. The exact form with a library's `erf`
+needs more. So this file has an error function of its own.
 
 **Contract.** `gate` and `up` have one shape, any number of dimensions, and one dtype: float32, float16 or bfloat16.
 `geglu_packed` takes both as the halves of one tensor, as a fused projection leaves them. Any strides: rows of any
@@ -127,7 +128,8 @@ def weight_exact(x):
 
 @triton.jit
 def weight_tanh(x):
-    # √(2/π) and the cubic coefficient are those of the paper, doubled here because the sigmoid wants `2z`.
+    # The first constant is 2 √(2/π), because the sigmoid wants `2z`; the cubic coefficient is the paper's, and in the
+    # slope three times that.
     double_z = 1.5957691216057308 * x * (1 + 0.044715 * x * x)
     double_z_slope = 1.5957691216057308 * (1 + 0.134145 * x * x)
     weight = 1 / (1 + tl.exp(-double_z))
@@ -145,11 +147,10 @@ def weight_tanh(x):
 #
 # `TANH` is a constexpr: the compiler makes two kernels of this one, and neither contains the other's formula.
 
-#
-# A packed tensor of width 2000 has rows of 1000. Both are multiples of eight, but the compiler sees numbers that it
-# doesn't know. It trusts arithmetic: a quotient times eight is a multiple of eight.
 
-
+# A packed tensor of width 2000 has rows of 1000. Both are multiples of eight, so 16 bytes could be loaded at a time.
+# But of an argument Triton only notices whether it is a multiple of 16. It does understand arithmetic: a quotient times
+# eight is a multiple of eight.
 @triton.jit
 def as_multiple(number, VECTOR: tl.constexpr):
     return number // VECTOR * VECTOR
@@ -167,9 +168,9 @@ def geglu_forward_kernel(
     BLOCK: tl.constexpr,
     VECTOR: tl.constexpr,
 ):
-    # One instruction may load several neighbours if all rows begin at a multiple of that many, and end at one. The
-    # compiler has to know: whatever comes out of `as_multiple` is one of `VECTOR`. In the example rows of five end
-    # anywhere, `VECTOR = 1`.
+    # One instruction may load several neighbours if all rows begin and end at a multiple of that many. The compiler
+    # has to know: what comes out of `as_multiple` is a multiple of `VECTOR`, and unchanged, because the launcher chose
+    # `VECTOR` to divide it. In the example rows of five end anywhere, `VECTOR = 1`.
     n_cols = as_multiple(n_cols, VECTOR)
     stride_gate = as_multiple(stride_gate, VECTOR)
     stride_up = as_multiple(stride_up, VECTOR)
@@ -256,7 +257,7 @@ def geglu_backward_kernel(
 
     # The gradient that reaches the activation, `pid=2: dactivation = [10, 20, 30, 40]`. float16 ends at 65504. PyTorch
     # rounds this product to the tensor's dtype, and past the end it is infinite. It is here too, so that a loss scaler
-    # that looks for infinities sees the same ones.
+    # that looks for infinities sees the same ones. (bfloat16 reaches as far as float32.)
     dactivation = dout * up
     if up_ptr.dtype.element_ty == tl.float16:
         dactivation = dactivation.to(tl.float16).to(tl.float32)
@@ -275,7 +276,7 @@ def geglu_backward_kernel(
 # ## Rows, without copying
 #
 # The kernels want rows whose elements are neighbours. If all tensors are contiguous, the whole of each is **one row**:
-# no block is cut short at the end of every line, and an odd width costs nothing. Otherwise the leading dimensions are
+# no block is cut short at the end of every row, and an odd width costs nothing. Otherwise the leading dimensions are
 # flattened. For a half of a packed tensor that is a view; a transposed tensor is copied.
 
 
@@ -295,8 +296,10 @@ def as_rows(*tensors):
 # of 1024 is one full-width load from each input.
 
 
-# Shorter rows get a smaller block and fewer warps. Rows of odd length, or an odd distance apart, can only be loaded one
-# number at a time. Half the block then leaves fewer masked lanes to pay for.
+# `VECTOR` is the largest power of two, up to 16, that divides the length of a row and all strides. One long row needs
+# no such hint: its stride is 0, and `launch` sees to its length. Shorter rows get a smaller block, and a warp for every
+# 256 numbers. Where fewer than eight neighbours can be loaded at a time, loads are dearer; half the block then leaves
+# fewer masked lanes to pay for.
 def grid_and_tile(rows, n_cols, strides, BLOCK):
     checks.power_of_two(BLOCK=BLOCK)
     VECTOR = 1 if rows == 1 else 16
@@ -341,8 +344,9 @@ def launch_backward(dout, gate, up, dgate, dup, approximate, BLOCK):
     launch(geglu_backward_kernel, rows, n_cols, tensors, strides[:-1], BLOCK, approximate == "tanh")
 
 
-# A long row whose length is no multiple of 16 gets two launches: one for the whole sixteens, with 16-byte loads, and
-# one for the few elements that are left. (`rows == 1` means contiguous, so the views cost nothing.)
+# A long row whose length is no multiple of 16 gets two launches: one for the few elements at its end, and one for the
+# whole sixteens. There Triton sees by itself that the length is a multiple of 16, and loads 16 bytes at a time.
+# (`rows == 1` means contiguous, so the views cost nothing.)
 def launch(kernel, rows, n_cols, tensors, strides, BLOCK, TANH):
     if n_cols == 0:
         return

@@ -15,11 +15,11 @@ while the gradients of the parameters, `dgamma` and `dbeta` in other libraries, 
 them, and that is what makes the backward pass interesting.
 
 **What it costs.** Forward reads `x` and writes `y`. Backward reads `dy` and `x` and writes `dx`. In bfloat16 this is
-4 and 6 bytes an element, with about ten operations on each. An H200 can do hundreds of operations in the time it
-takes to move 4 bytes, so memory decides and the floor is `bytes / bandwidth`. Only one thing can cost much more:
-moving a row twice. Everything below is about moving it once. At 32768 rows of 4096, on an H200, it reaches
-[[bench: layernorm/32768x4096/forward/share]] of that limit forward and [[bench: layernorm/32768x4096/backward/share]]
-backward.
+4 and 6 bytes an element, for about ten and fifteen operations. By its data sheet an H200 does 56 operations in float32
+while 4 bytes pass, so memory decides and the floor is `bytes / bandwidth`. Two things keep a kernel from it: moving a
+row twice, and waiting for a row that could have been requested earlier. Everything below is about these two. At 32768
+rows of 4096, on an H200, it reaches [[bench: layernorm/32768x4096/forward/share]] of that limit forward and
+[[bench: layernorm/32768x4096/backward/share]] backward.
 
 **Contract.** `x` has any shape, and rows of any length along its last dimension: float32, float16 or bfloat16, any
 strides. `weight` and `bias` are optional vectors as long as a row; each may have another of these dtypes than `x`
@@ -92,8 +92,8 @@ def layernorm_forward_kernel(
     column_mask = columns < N
     mask = row_mask[:, None] & column_mask[None, :]
 
-    # Load, and go to float32 at once: bfloat16 keeps 8 bits of a number, and a mean over thousands of them would lose
-    # the rest. `other` puts zeros where there is no row, so that the sum below isn't disturbed:
+    # Load, and go to float32 at once: bfloat16 keeps 8 bits of a number, and a sum that reached 256 would ignore every
+    # further 1. `other` puts zeros where there is no row, so that the sum below isn't disturbed:
     # `pid=0: x[0] = [2, 4, 2, 4, 8, 4, 0, 0]`.
     x = tl.load(x_ptr + rows[:, None] * stride_xm + columns[None, :], mask=mask, other=0.0).to(tl.float32)
 
@@ -104,8 +104,9 @@ def layernorm_forward_kernel(
     # `centred[0] = [-2, 0, -2, 0, 4, 0, 0, 0]`.
     centred = tl.where(column_mask[None, :], x - mean[:, None], 0.0)
 
-    # Rounding has left the mean slightly off. Centred numbers are small, so their own mean tells by how much. Usually
-    # it is nothing, as here: `residual[0] = 0`. Around a mean of 10000 it is worth more than PyTorch's whole error.
+    # Rounding has left the mean slightly off. Centred numbers are small, so their own mean tells by how much. Here it
+    # is nothing: `residual[0] = 0`. Around 10000 the neighbours in float32 are a thousandth apart: a mean off by half
+    # of that would shift a whole row of deviation 1 by as much.
     residual = tl.sum(centred, axis=1) / N
 
     # [[tag: LN-shift]], the variance from numbers that are shifted to about zero: `variance[0] = 4.0`. The same
@@ -123,10 +124,10 @@ def layernorm_forward_kernel(
     tl.store(rstd_ptr + rows, rstd, mask=row_mask)
 
     # How many neighbours can one instruction load? Rows begin at multiples of the row length. The largest power of two
-    # in it, `vector = 2` for rows of six, divides the place of every row. For a row of 4097 that is 1: its elements
-    # come one at a time. The vectors below begin at good addresses and could be loaded eight at a time. Then a thread
-    # would get other columns of them than it has of the rows, and all would have to be sent round. So they are loaded
-    # as the rows are.
+    # in it, `vector = 2` for rows of six, divides the place of every row. (`n & -n` is the lowest bit of `n`.) For a
+    # row of 4097 it is 1: its elements come one at a time. Weight and bias begin at good addresses and could be loaded
+    # eight at a time even then. But a thread would get other columns of them than it has of the rows, and the threads
+    # would have to exchange them. So they are loaded as the rows are.
     vector: tl.constexpr = (N | stride_xm) & -(N | stride_xm)
     vector_columns = tl.max_contiguous(columns, vector)
 
@@ -167,7 +168,7 @@ def layernorm_forward_chunked_kernel(
     x_ptr += row * stride_xm
     y_ptr += row * N
 
-    # In the example a row of 6 takes two chunks of 4; `shift = 3` is the mean of the first.
+    # In the example a row of 6 takes two chunks of 4; `shift = 3` is the mean of the first, which is always full.
     columns = tl.arange(0, BLOCK_N)
     shift = tl.sum(tl.load(x_ptr + columns, mask=columns < N, other=0.0).to(tl.float32), axis=0) / BLOCK_N
 
@@ -251,7 +252,8 @@ def layernorm_backward_kernel(
     vector_columns = tl.max_contiguous(columns, vector)
     if weight_ptr is not None:
         weight = tl.load(weight_ptr + vector_columns, mask=column_mask, other=0.0).to(tl.float32)
-    # One accumulator per row of the tile. Adding the rows of a tile up at every step would need threads to talk.
+    # One accumulator per row of the tile. To add the rows of a tile up at every step, threads would have to exchange
+    # numbers.
     dweight = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     dbias = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
 
@@ -282,8 +284,8 @@ def layernorm_backward_kernel(
         dnormalised = dy
         if weight_ptr is not None:
             # `mul_rn` is a product that is rounded by itself. The compiler would fuse a plain one with the subtraction
-            # below and round only the difference, while the average is made of rounded products. With one column the
-            # two must cancel exactly, and times a `rstd` of hundreds it would show that they don't.
+            # below and round only the difference, while the average is made of rounded products. A row of one column
+            # has the gradient 0: there the two must cancel, and `rstd`, in the hundreds, would magnify what is left.
             dnormalised = libdevice.mul_rn(dy, weight[None, :])
         average = tl.sum(dnormalised, axis=1) / N
         projection = tl.sum(dnormalised * normalised, axis=1) / N
@@ -306,7 +308,8 @@ def layernorm_backward_kernel(
 #
 # The accumulators of a long row don't fit in registers beside the row. So the work is split: this kernel makes `dx`
 # row by row, in chunks, and the next one sums `dweight` and `dbias` column by column. The price is that the second
-# kernel reads `dy` and `x` once more.
+# kernel reads `dy` and `x` once more: at 16384 rows of 12288 the pass reaches
+# [[bench: layernorm/16384x12288/backward/share]] of the limit.
 @triton.jit
 def layernorm_backward_chunked_kernel(
     dy_ptr,
@@ -327,8 +330,7 @@ def layernorm_backward_chunked_kernel(
     mean = tl.load(mean_ptr + row)
     rstd = tl.load(rstd_ptr + row)
 
-    # First trip: the two sums of [[tag: LN-X]]. They are kept a lane apart, and added across the lanes once,
-    # afterwards.
+    # First trip: the two sums of [[tag: LN-X]]. Each lane keeps its own, and the lanes are added up once, afterwards.
     average = tl.zeros((BLOCK_N,), tl.float32)
     projection = tl.zeros((BLOCK_N,), tl.float32)
     for start in tl.range(0, N, BLOCK_N):
@@ -359,7 +361,8 @@ def layernorm_backward_chunked_kernel(
 
 
 # A program of this kernel owns `BLOCK_N` columns and every `num_programs(1)`-th tile of rows. It sums down its columns;
-# the result is a row of partial sums, as in the kernel for short rows.
+# the result is a row of partial sums, as in the kernel for short rows. A row longer than 8192 has more than 64 times
+# 128 columns; with 16 shares of the rows that is over a thousand programs, enough to fill the card.
 @triton.jit
 def layernorm_backward_columns_kernel(
     dy_ptr,
@@ -404,7 +407,8 @@ def layernorm_backward_columns_kernel(
 #
 # One program per block of columns reads the partial sums of all `P` programs, tile after tile, always in the same
 # order. They are few and have just been written, so they come from the L2 cache. The result is rounded to the dtype
-# of the parameter here, once.
+# of the parameter here, once. Its blocks are narrow, 32 columns: a row of 4096 makes 128 programs, about one for each
+# multiprocessor.
 @triton.jit
 def layernorm_backward_sum_kernel(
     partial_dweight_ptr,
@@ -456,13 +460,17 @@ def cdiv(size, block):
 
 # ### Tile sizes
 #
-# What makes a memory-bound kernel fast is having enough bytes on their way at any moment: on an H200 about 64 KB per
-# multiprocessor. The registers of a multiprocessor decide how many rows it works on at once, and a thread spends some
-# of them whatever it does. So a thread gets many elements, up to 48, and a row few threads: against 16 warps a row this
-# took the forward pass from [[bench: layernorm/ladder/one trip/forward_ms]] to
-# [[bench: layernorm/ladder/final/forward_ms]]. `N` counts here rather than `BLOCK_N`: the compiler knows which
-# registers would only hold masked lanes, and drops them. Up to 20480 elements two rows fit on a multiprocessor; from
-# there on a row goes through in chunks.
+# What makes a memory-bound kernel fast is having enough bytes on their way at any moment. The registers of a
+# multiprocessor decide how many rows it works on at once, and a thread spends some of them whatever it does. So a
+# thread gets many elements and a row few threads. Keeping the row in registers isn't enough: the forward pass with 16
+# warps a row took [[bench: layernorm/ladder/one trip/forward_ms]], longer than in chunks and two trips,
+# [[bench: layernorm/ladder/two trips/forward_ms]]. With more elements a thread it takes
+# [[bench: layernorm/ladder/final/forward_ms]].
+
+
+# Up to 48 elements a thread; more than that above 12288, where 8 warps are the most. `N` counts here rather than
+# `BLOCK_N`: the compiler knows which registers would only hold masked lanes, and drops them. Up to 20480 elements at
+# least two rows fit on a multiprocessor; from there on a row goes through in chunks.
 @functools.cache
 def forward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     BLOCK_N = BLOCK_N or (triton.next_power_of_2(N) if N <= 20480 else 4096)
@@ -471,17 +479,17 @@ def forward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     return BLOCK_M, BLOCK_N, num_warps or min(warps, 8)
 
 
-# Above 16384 elements a thread would be given more registers than its half, and one row would be all that fits on a
-# multiprocessor. Told to get by with 128 for each of its 256 threads, the compiler finds a way, and two rows fit: one
-# of them loads while the other one waits for its sums. (`torch.compile` can't pass on this option.)
+# A multiprocessor has 65536 registers: 128 for each of 256 threads, if two rows are to fit. Above 16384 elements the
+# compiler would take more, and one row would be all that fits. Told to get by with 128 it finds a way, and one row
+# loads while the other one waits for its sums. (`torch.compile` can't pass on this option.)
 def registers(N):
     return dict(maxnreg=128) if 16384 < N <= 20480 and not torch.compiler.is_compiling() else {}
 
 
-# Backward holds a tile of `x`, one of `dy` and two accumulators: no more than 32 elements of each fit beside one
-# another in a thread, and 8192 in a program. Rows a little longer than 4096 would leave half of 8 warps idle. Long
-# rows that can only be loaded one or two elements at a time gain little from being loaded ahead; there two programs
-# of 4 warps, which wait in turn, are faster.
+# Backward holds a tile of `x`, one of `dy` and two accumulators. A thread has room for 32 elements of each, and the 8
+# warps of a program for 8192. One exception: rows a little longer than 4096, such as 4097, that can only be loaded one
+# or two elements at a time. Half of 8 warps would hold nothing but masked lanes, and loading ahead gains little. Two
+# programs of 4 warps, one of which loads while the other one waits, are faster.
 @functools.cache
 def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     BLOCK_N = BLOCK_N or (triton.next_power_of_2(N) if N <= 8192 else 4096)
@@ -492,7 +500,7 @@ def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
 
 # How many programs share the rows, and how many tiles each has under way. Small tiles leave room for two programs on a
 # multiprocessor: while one waits for its sums, the other one loads. A tile that isn't full brings fewer bytes, so one
-# more is requested ahead. All of them wait in shared memory, which has an end.
+# more is requested ahead. All of them wait in shared memory, whose size is the limit.
 @functools.cache
 def backward_schedule(device_index, element_size, N, BLOCK_M, BLOCK_N, num_warps):
     if device.INTERPRET:
@@ -589,8 +597,9 @@ def layernorm_backward(
 
 # ## Joining autograd
 #
-# `x` itself is saved, not the normalised row: it is in memory anyway, kept by the layer before. `once_differentiable`
-# makes a second derivative raise. Without it a gradient penalty would silently lose its term here.
+# `x` itself is saved, not the normalised row: it is in memory already, and the other would be one tensor more.
+# `once_differentiable` makes a second derivative raise. Without it a gradient penalty would silently lose its term
+# here.
 class LayerNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, bias, eps):

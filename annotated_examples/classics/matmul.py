@@ -16,14 +16,14 @@ fed with the activation's own gradient. The same kernel computes them: it is han
 same memory with its strides exchanged.
 
 **What it costs.** `2 · M · N · K` operations, for `M · K + K · N` numbers read and `M · N` written. At M = N = K =
-4096 in bfloat16 each byte serves 1365 operations. An H200 can do about 200 in the time it takes to move one, so the
-arithmetic decides, and not the memory: the floor is the operations divided by the rate of the tensor cores.
+4096 in bfloat16 each byte serves 1365 operations. By its data sheet an H200 does 206 in the time it takes to move one.
+So the arithmetic decides, and not the memory: the floor is the operations divided by the rate of the tensor cores.
 Everything below serves one end: to keep them fed.
 
 **Contract.** `a` and `b` have two dimensions and the same dtype: float32, float16 or bfloat16. Any strides are read
 in place, also those of a transposed or expanded view. Sums are formed in float32, and the result has the inputs'
-dtype. float32 inputs are multiplied exactly unless `torch.backends.cuda.matmul.allow_tf32` is set. Neither input is
-ever written to, and the same call gives the same bits.
+dtype. float32 inputs are multiplied in full precision, unless `torch.backends.cuda.matmul.allow_tf32` permits tf32.
+Neither input is ever written to, and the same call gives the same bits.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -80,12 +80,15 @@ def matmul_reference(a, b, activation=None):
 # pid_m = 7  25  27  29  31            two rows only
 # ```
 #
-# Programs 0 to 8 now need three rows of blocks of `a` and three columns of blocks of `b`. In the plain order the
-# first nine need three rows and every column, however many there are. The [grouped
-# tutorial](../tutorials/matmul_grouped.py) counts the loads and draws them.
+# Programs 0 to 8 now need three rows of blocks of `a` and three columns of blocks of `b`, six strips in all. In the
+# plain order the first nine need three rows and all four columns; in a C of nine columns, one row and nine columns. The
+# [grouped tutorial](../tutorials/matmul_grouped.py) counts the loads and draws them. How much time the order saves
+# depends on how much of both matrices the L2 cache holds anyway. At M = N = K = 4096 it is little: the second kernel
+# below took [[bench: matmul/ladder/descriptors/forward_ms]] without groups and
+# [[bench: matmul/ladder/descriptors, grouped/forward_ms]] with them.
 
 
-# From a program's number to its block. Four lines of arithmetic, and the last group is where they go wrong.
+# From a program's number to its block. It is only integer arithmetic, and the last group is where it goes wrong.
 @triton.jit
 def block_of_program(pid, num_pid_m, num_pid_n, GROUP_M: tl.constexpr):
     # A full group is `num_pid_in_group = 12` programs, so program 14 is in the group `pid=14: group_id = 1`, which
@@ -154,8 +157,9 @@ def activate_backward(dc, saved, ACTIVATION: tl.constexpr):
 # A float32 sum rounds with each term, and its error grows with the number of terms that were added one after the other.
 # 16-bit results round so much at the end that nobody notices. For float32 inputs each block of K is summed by itself
 # before it joins the rest: of 8192 terms in blocks of 32, no rounding then has more than 32 + 256 successors. PyTorch
-# cuts its sums too, and a single chain misses the accuracy rule from about a thousand terms on. Why `tl.fma`? The
-# compiler takes `acc + tl.dot(a, b)` for a `tl.dot` that starts from `acc`, which is the single chain again.
+# cuts its sums too, and from about a thousand terms on a single chain has more than the twice its error that we allow.
+# Why `tl.fma`? The compiler takes `acc + tl.dot(a, b)` for a `tl.dot` that starts from `acc`, which is the single chain
+# again.
 @triton.jit
 def multiply_add(a, b, acc, INPUT_PRECISION: tl.constexpr):
     if a.dtype == tl.float32 and INPUT_PRECISION == "ieee":
@@ -168,8 +172,8 @@ def multiply_add(a, b, acc, INPUT_PRECISION: tl.constexpr):
 # ## The kernel, step by step
 #
 # The example multiplies a 16 x 16 by a 16 x 8 matrix in blocks of 2 x 2, with `2` elements of K at a time: 32
-# programs of eight loop steps. (A GPU's tensor cores want at least 16 in each direction. The interpreter, where the
-# example runs, does not care.)
+# programs of eight loop steps. (On a GPU `tl.dot` wants at least 16 elements of K. The interpreter, where the example
+# runs, does not care.)
 #
 # Strides are counted in elements, not in bytes: `stride_am` is how many elements lie between one row of `a` and the
 # next. Triton multiplies by the size of an element, because `a_ptr` knows its dtype.
@@ -214,10 +218,11 @@ def matmul_kernel(
     b_ptrs = b_ptr + offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn
 
     # **Step 3: walk along K and add up.** Each step multiplies a block of `a` by a block of `b` [[tag: MM-Z]]. The
-    # sum stays in float32 whatever the inputs are: in float16 it would lose a digit with every few terms.
+    # sum stays in float32 whatever the inputs are: in float16 the neighbours of 2048 are 2 apart, and a sum that got
+    # there would ignore every further 1.
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, tl.cdiv(K, BLOCK_K)):
-        # Three edges, three masks. What lies outside is read as 0, which adds nothing to a sum. In this run
+        # Three edges, three masks. What lies outside is read as 0, which adds nothing to a sum. In the first launch
         # everything is inside, `pid=29, k=7: k_mask = [1, 1]`. The example's last launch has
         # `launch=3, pid=0: K = 10`, in blocks of `launch=3: BLOCK_K = 4`: its third step starts at column 8 of `a`,
         # where two are left, `launch=3, pid=0, k=2: k_mask = [1, 1, 0, 0]`. Both sides must be masked: a 0 on one
@@ -225,10 +230,11 @@ def matmul_kernel(
         k_mask = offs_k < K - k * BLOCK_K
         a = tl.load(a_ptrs, mask=(offs_m[:, None] < M) & k_mask[None, :], other=0.0)
         b = tl.load(b_ptrs, mask=k_mask[:, None] & (offs_n[None, :] < N), other=0.0)
-        # The first step of that program gives `pid=29, k=0: acc = [[1, 3], [-1, -2]]`, the last
+        # Back to the first launch: the first step of program 29 gives `pid=29, k=0: acc = [[1, 3], [-1, -2]]`, the last
         # `pid=29, k=7: acc = [[0, 4], [8, -6]]`.
         acc = multiply_add(a, b, acc, INPUT_PRECISION)
-        # On to the next `BLOCK_K` columns of `a` and rows of `b`.
+        # On to the next `BLOCK_K` columns of `a` and rows of `b`, in int64 like the offsets. (A stride of 1 reaches the
+        # kernel as a constant, which has no `.to`; `tl.cast` takes both.)
         a_ptrs += BLOCK_K * tl.cast(stride_ak, tl.int64)
         b_ptrs += BLOCK_K * tl.cast(stride_bk, tl.int64)
 
@@ -251,16 +257,18 @@ def matmul_kernel(
 # The kernel above computes an address for every element, and the threads of the program fetch them. Since Hopper
 # there is a unit that copies a whole block by itself, the tensor memory accelerator (TMA). It is told once where a
 # matrix lies, how large it is and what its strides are: that is a **tensor descriptor**. A load then names only the
-# corner of a block. The registers that held pointers are free for a larger block of C, and no thread spends time on
-# addresses or masks: what lies outside is filled with zeros by the unit.
+# corner of a block. No thread spends registers or time on addresses and masks: what lies outside is filled with zeros
+# by the unit. With the persistent loop below, that took the product at 4096 in each direction from
+# [[bench: matmul/ladder/grouped/forward_ms]] to [[bench: matmul/ladder/descriptors, grouped/forward_ms]].
 #
-# It has conditions: one dimension must be contiguous and the other stride a multiple of 16 bytes. The contiguous one
-# is always the last of a descriptor, so a transposed matrix is described as it is stored, and its blocks are
-# transposed after the load. That costs nothing: the tensor cores read both orders.
+# It has conditions: one dimension must be contiguous, and the address and the other stride multiples of 16 bytes. The
+# contiguous one is always the last of a descriptor, so a transposed matrix is described as it is stored, and its blocks
+# are transposed after the load. That costs nothing: 16-bit numbers can be read by the tensor cores in both orders.
 
 
-# A block of float32 sums has to pass through shared memory on its way out, because the TMA reads nothing else. Stored
-# in two halves it needs half the room, and the rest stays with the loads.
+# On its way out a block of C passes through shared memory, because the TMA stores from nowhere else. In two halves it
+# needs half the room, and the rest stays with the loads. `tl.split` divides a last dimension of two; reshape and
+# permute make it out of the left and the right half of the columns.
 @triton.jit
 def store_in_halves(desc, block, start_m, start_n):
     rows: tl.constexpr = block.shape[0]
@@ -303,7 +311,7 @@ def matmul_descriptor_kernel(
         start_n = pid_n * BLOCK_N
 
         # Step 3, [[tag: MM-Z]] again. Triton keeps several of these copies under way (`num_stages`) while the tensor
-        # cores work.
+        # cores work. The inputs are 16-bit here, so the sum needs no `multiply_add`.
         acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for k in range(0, tl.cdiv(K, BLOCK_K)):
             start_k = k * BLOCK_K
@@ -343,8 +351,8 @@ def activation_backward_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    # A block of the matrix for each program. The upstream gradient may have any strides, also 0: `.sum().backward()`
-    # hands us one number, expanded.
+    # A block of the matrix for each program, wide rather than square, because neighbours along a row are fetched
+    # together. The upstream gradient may have any strides, also 0: `.sum().backward()` hands us one number, expanded.
     offs_m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = tl.program_id(1).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
     mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
@@ -361,7 +369,8 @@ def activation_backward_kernel(
 # ## The launchers
 #
 # `storage_order` says how a descriptor can describe a matrix, or None where only pointers will do. An expanded view
-# has a stride of 0, a slice may start at an odd address, float32 is left to the kernel that can multiply exactly.
+# has a stride of 0, a slice may start at an odd address, float32 is left to the kernel that can multiply in full
+# precision. Eight 16-bit numbers are 16 bytes, hence the `% 8`.
 def storage_order(x):
     rows, columns = x.shape
     stride_row, stride_column = x.stride()
@@ -395,10 +404,21 @@ def multiprocessors(device_index):
     return properties.multi_processor_count if properties.major >= 9 else 0
 
 
-# Tile sizes, warps and stages for a shape. A large block reads less: each number of `a` that is loaded serves
-# `BLOCK_N` columns of C, each of `b` serves `BLOCK_M` rows. 128 x 256 sums are as many as the registers of 8 warps
-# can hold. But where C has too few such blocks to give most of the multiprocessors one, smaller blocks keep more of
-# them busy.
+# **Tile sizes.** A large block reads less: each number of `a` that is loaded serves `BLOCK_N` columns of C, each of `b`
+# serves `BLOCK_M` rows. The product at 4096 in each direction, with pointers:
+#
+# - in blocks of 32 x 32: [[bench: matmul/ladder/32 x 32 blocks/forward_ms]]
+# - in blocks of 64 x 64: [[bench: matmul/ladder/64 x 64 blocks/forward_ms]]
+# - in blocks of 128 x 256: [[bench: matmul/ladder/128 x 256 blocks/forward_ms]]
+#
+# There it ends: 128 x 256 sums take 128 of the 255 registers of each thread of 8 warps, and twice as many would leave
+# none for anything else. A row of 64 16-bit numbers along K is 128 bytes, a cache line. Each stage holds the blocks of
+# one step along K in shared memory: the largest need 48 KB, of the 227 KB that a program may have.
+
+
+# Where C has fewer than 64 large blocks, more than half of an H200's 132 multiprocessors would go without, and smaller
+# blocks keep more of them busy. float32 in full precision runs without tensor cores. There both factors pass through
+# registers too, so its blocks stay small.
 def tile_sizes(M, N, dtype, descriptors):
     if dtype == torch.float32:
         return dict(BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, GROUP_M=8, num_warps=4, num_stages=3)
@@ -510,8 +530,8 @@ def compiled_backward(dc, a, b, saved, activation, needs):
 #
 # What has to be kept for the backward pass? Always `a` and `b`. For ReLU and leaky ReLU also the result, which the
 # next layer keeps alive anyway. For GELU and SiLU it must be $Z$, because the result doesn't tell the slope. Saving
-# it costs one more matrix of C's size; computing it again would cost a third of the whole backward pass. Without an
-# activation nothing more is kept, and where no gradient is wanted $Z$ isn't even stored.
+# it costs one more matrix of C's size; computing it again would make three products of the backward pass's two. Without
+# an activation nothing more is kept, and where no gradient is wanted $Z$ isn't even stored.
 class MatMul(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b, activation):
@@ -566,7 +586,8 @@ def matmul(a, b, activation=None):
 
 # ## A run small enough to watch
 #
-# Small whole numbers, so that every sum can be checked by hand. The first launch is the one that the notes quote.
+# Small whole numbers, so that every sum can be checked by hand. The notes quote the first launch, where they don't name
+# another.
 def EXAMPLE():
     a = (torch.arange(16 * 16, device=device.DEVICE) % 5 - 1).reshape(16, 16).float()
     b = (torch.arange(16 * 8, device=device.DEVICE) % 7 - 3).reshape(16, 8).float()
@@ -581,6 +602,11 @@ def EXAMPLE():
 #
 # `shape` is (M, N, K). The backward pass reads the upstream gradient, both inputs and what was saved, and writes two
 # gradients.
+#
+# In the last shape of the benchmark PyTorch is ahead: [[bench: matmul/1000x3000x5000/forward/eager.ms]] against
+# [[bench: matmul/1000x3000x5000/forward/ms]]. C has 96 blocks there, too few for 132 multiprocessors, and rows of `a`
+# begin in the middle of cache lines. The [autotuned tutorial](../tutorials/matmul_autotuned.py) closes that gap, with a
+# kernel made for such rows.
 def cost(shape, dtype, activation=None):
     M, N, K = shape
     inputs, output, size = M * K + K * N, M * N, dtype.itemsize

@@ -14,7 +14,8 @@ where each weight comes from its integer, a zero point and a scale that a whole 
 
 **What it costs.** At `M = 1` and four bits, an `N = K = 8192` product reads 33.5 MB of words and does 134 million
 operations: memory decides. At `M = 4096` the same weights are used 4096 times, arithmetic decides, and unpacking is
-pure extra work. Where one turns into the other is what [the split-K lesson](gemm_splitK.py) measures.
+pure extra work. Where does one turn into the other? A byte of words holds two weights and serves `4 * M` operations. An
+H200 does about 200 in the time of a byte, so at about fifty rows.
 
 **Contract.** `a` is `(M, K)`, float16 or bfloat16, any strides. `words` is int32, `(K // per_word, N)`, made by
 `pack`; with `W_nbits=16` it is the weight itself, `(K, N)` in the dtype of `a`. `scales` and `zeros` are
@@ -95,8 +96,8 @@ def unpack(words, W_nbits):
 # Min-max quantization, a group at a time. The range is widened to contain zero, so that zero has an integer of its
 # own and the zero point fits into the same bits; the range divided by the number of steps is the scale,
 # [[tag: QM-scale]]. A group of equal values is no special case then, except all zeros, whose range is empty: its scale
-# is set to one. The scale is rounded to the dtype it is stored in *before* the
-# integers are chosen, since it is the rounded one that the kernel will multiply with.
+# is set to one. The scale is rounded to the dtype it is stored in *before* the integers are chosen, since it is the
+# rounded one that the kernel will multiply with.
 def quantize(w, W_nbits, group_size):
     """Quantize a weight for `W_group_mode=3`: `(q - zeros) * scales` is near `w`.
 
@@ -220,8 +221,8 @@ def dequantize_block(q, scales, zeros, W_GROUP_MODE: tl.constexpr, dtype: tl.con
 
 
 # Scales and zeros: one row of the metadata covers the whole block when the block lies inside one group. Otherwise
-# every row of the block looks up its own group. The eviction policy is a hint to the cache: metadata is read again by
-# every tile in the same columns, the words never again.
+# every row of the block looks up its own group. The eviction policy is a hint to the cache: while it stays in a group,
+# a program reads the same metadata again and again, but each word in one step only.
 @triton.jit
 def load_metadata(
     metadata_ptr, offs_k, offs_n, N, K, group_size, stride_g, stride_n,
@@ -248,8 +249,9 @@ def load_a(a_ptr, offs_m, offs_k, M, K, stride_am, stride_ak):
     return tl.load(a_ptr + offsets, mask=(offs_m[:, None] < M) & (offs_k[None, :] < K), other=0.0)
 
 
-# Tensor cores multiply sixteen columns with sixteen rows at a time. A thinner block gets a column of zeros between its
-# columns, and a row of zeros between its rows, until it is wide enough.
+# Tensor cores multiply sixteen columns with sixteen rows at a time. A thinner block (one whose size was given; the
+# default ones are wide enough) gets a column of zeros between its columns, and a row of zeros between its rows, until
+# it is wide enough.
 @triton.jit
 def multiply_add(left, right, acc):
     for _ in tl.static_range(4):
@@ -263,8 +265,11 @@ def multiply_add(left, right, acc):
 # ## The kernel
 #
 # A tiled matrix product like any other, except that its right-hand tile is made on the spot. Every row of the tile
-# loads its word. Eight neighbouring rows load the **same** word: one load goes to memory, seven are answered by the
-# L1 cache. That keeps this kernel short. [The split-K kernel](gemm_splitK.py) loads each word once.
+# loads its word. With four bits eight neighbouring rows load the **same** word: one load goes to memory, seven are
+# answered by the caches. That keeps this kernel short, and slow: with 16 rows and N = K = 8192 it takes
+# [[bench: gemm/16x8192x8192/forward/ms]], the library's product with the weight in sixteen bits
+# [[bench: gemm/16x8192x8192/forward/cuBLAS.ms]]. [The split-K lesson](gemm_splitK.py) loads each word once, and makes
+# good use of the saved bytes.
 @triton.jit
 def gemm_kernel(
     a_ptr, words_ptr, scales_ptr, zeros_ptr, scales_a_ptr, c_ptr,
@@ -285,8 +290,9 @@ def gemm_kernel(
     else:
         pid_m, pid_n = tile_linear(pid, M, N, BLOCK_M, BLOCK_N)
     offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    # Columns of the last program: `pid=3: offs_n = [4, 5, 6, 7]`. The contiguity hint tells the compiler what it can't
-    # prove: four neighbouring columns are four neighbouring words, to be fetched by one wide load.
+    # Columns of the last program: `pid=3: offs_n = [4, 5, 6, 7]`. The hint says that they are neighbours, to be fetched
+    # by one wide load. Here the compiler sees that by itself. Where column numbers wrap round, as in `offs_n % N`, it
+    # could not.
     offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
     if CONTIGUOUS:
         offs_n = tl.max_contiguous(tl.multiple_of(offs_n, BLOCK_N), BLOCK_N)
@@ -341,7 +347,7 @@ def gemm_kernel(
 
 # ## The rules of the format, checked
 #
-# Everything that can be wrong with eleven arguments is said before anything is launched. Metadata that a mode has no
+# Everything that can be wrong with so many arguments is said before anything is launched. Metadata that a mode has no
 # use for is ignored, whatever it is.
 def _integer_matrix(name, value, allowed=(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)):
     checks.tensors(**{name: value})
@@ -362,7 +368,7 @@ def _group_rule(K, group_size, W_nbits):
 def check_arguments(
     a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, scales_a, out_dtype
 ):
-    """Raise on anything that breaks the format; return (scales, zeros tensor or None, zero number, scales_a)."""
+    """Raise on anything that breaks the format; return the zeros as (tensor or None, number where there is none)."""
     checks.choice("W_nbits", W_nbits, W_NBITS)
     checks.choice("W_group_mode", W_group_mode, (0, 1, 2, 3, 4))
     checks.choice("channel_scale_mode", channel_scale_mode, (0, 1, 2, 3))
@@ -434,8 +440,8 @@ def group_stride(metadata):
 
 # ## The launcher
 #
-# `tl.dot` on a GPU wants at least 16 rows and 16 columns, so a single row runs in a tile of 16, the other rows
-# masked. Tiles grow with `M`: more rows use the unpacked weights more often.
+# Tensor cores take at least 16 rows of their left factor at a time, so a single row runs in a tile of 16, the other
+# rows masked. Tiles grow with `M`: more rows use the unpacked weights more often.
 def gemm(
     a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,
     out_dtype=None, tile_order="swizzled", A_load_order=2, meta_evict_policy="evict_last", data_contiguous=True,
@@ -498,6 +504,8 @@ def gemm(
 
 
 # ## A run small enough to watch
+#
+# K is 24, in groups of 8 and blocks of 16. So the second block is half empty, and a block reaches over two groups.
 def EXAMPLE():
     torch.manual_seed(0)
     w = torch.randn(24, 8, device=device.DEVICE).half()

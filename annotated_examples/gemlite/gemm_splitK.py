@@ -1,8 +1,8 @@
 r"""
 # Split-K: enough programs for a thin matrix product
 
-With one row of activations, an `N = 8192` product has 64 tiles of output, and an H200 has 132 multiprocessors, each
-of which wants several programs to hide the time that memory takes to answer. So the sum over K is cut as well:
+With one row of activations, an `N = 8192` product has 64 tiles of 128 columns, and an H200 has 132 multiprocessors,
+each of which wants several programs to hide the time that memory takes to answer. So the sum over K is cut as well:
 several programs work on each tile, every one on its own part of the sum,
 
 [[eq: QM-split]]
@@ -11,7 +11,9 @@ and the parts are added. The file holds the split-K product for every format, a 
 are used most, a kernel that only dequantizes, for large `M`, and the function that chooses among them.
 
 **What it costs.** The words are read once, as always. On top come the parts: `4 * M * N` bytes for each of them,
-written and read once more. So it pays while `M` is small, and the words are most of what has to move.
+written and read once more. So it pays while `M` is small, and the words are most of what has to move. At `M = 1` and
+`N = K = 8192`, `low_bit_matmul` takes [[bench: gemm_splitK/1x8192x8192/forward/ms]], cuBLAS with the weight in sixteen
+bits [[bench: gemm_splitK/1x8192x8192/forward/cuBLAS.ms]].
 
 **Contract.** As [gemm](gemm.py), except that `a` has to be finite: the zero point is taken off the sum, not off each
 weight, and an infinity in a row of `a` makes that row of the result NaN. Parts that are added by atomic operations
@@ -57,7 +59,8 @@ from annotated_examples.gemlite.gemm import (
 # Expanding a tile of words along K makes every word load several times. There is another way. Number `j` of **all**
 # words of a tile forms a *plane*, a matrix as large as the tile of words. A sum may be taken in any order, so the
 # product is summed plane by plane, [[tag: QM-planes]]: plane `j` meets the columns `j`, `per_word + j`,
-# `2 * per_word + j` ... of A. Each word is loaded once, and no weight ever moves to another row.
+# `2 * per_word + j` ... of A. Each word is loaded once, and no weight ever moves to another row. What has to follow is
+# the order of A, which is small.
 #
 # The tile of A is loaded as it lies in memory. Splitting it into even and odd columns, and those again, gives the
 # columns for one plane. The bits of `j` say which half to keep. What two planes have in common the compiler does only
@@ -76,14 +79,15 @@ def columns_of_plane(a, j: tl.constexpr, PER_WORD: tl.constexpr, BLOCK_M: tl.con
 
 # ## An integer that is already a float
 #
-# Converting an integer to a float is slow: the unit that does it is a quarter as wide as the others. But the smallest
-# floats, the *subnormal* ones, count evenly, as integers do. The bits of the integer q, read as float16, **are** the
-# float `q * 2**-24`, exactly, and tensor cores multiply such floats like any other. The power of two is put right
-# once, in the sum. A word has room for two float16: one shift and one mask extract planes `j` and `j + per_word / 2`
-# at the same time.
+# Converting an integer to a float is slow: a multiprocessor has far fewer units for it than for arithmetic. But the
+# smallest floats, the *subnormal* ones, count evenly, as integers do. The bits of the integer q, read as float16,
+# **are** the float `q * 2**-24`, exactly, and tensor cores multiply such floats like any other. The power of two is put
+# right once, in the sum. A word has room for two float16: one shift and one mask extract planes `j` and
+# `j + per_word / 2` at the same time.
 #
 # A bfloat16 counts in steps of `2**-133`. Those would make float32 sums so small that they lose digits. There the
-# exponent bits `0x4300` make 128 + q for q below 128, and 128 is subtracted.
+# exponent bits `0x4300` make 128 + q for q below 128, and 128 is subtracted. Integers of eight bits don't fit below it:
+# they are converted.
 @triton.jit
 def two_planes(words, j: tl.constexpr, W_NBITS: tl.constexpr, dtype: tl.constexpr):
     both = (words >> (j * W_NBITS)) & (((1 << W_NBITS) - 1) * 0x00010001)
@@ -103,7 +107,8 @@ def two_planes(words, j: tl.constexpr, W_NBITS: tl.constexpr, dtype: tl.constexp
 # ## Scales and zeros, once a group
 #
 # A word lies inside one group, because a group is a multiple of the values in a word. So scales and zeros come one
-# row for each **word row**, or a single row if the whole tile lies inside a group.
+# row for each **word row**, or a single row if the whole tile lies inside a group. `EVEN` says that no tile sticks out
+# of the matrix: then the masks are true everywhere and leave nothing behind in the compiled kernel.
 @triton.jit
 def load_word_metadata(
     metadata_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_g, stride_n,
@@ -125,8 +130,8 @@ def load_word_metadata(
 
 
 # Inside a group the scale is a common factor of the sum, and the zero point meets the plain sum of A,
-# [[tag: QM-regroup]]. So neither touches the single weight: they are applied to a finished sum, in float32, which is
-# exact for any zero point, an integer or not.
+# [[tag: QM-regroup]]. So neither touches the single weight: they are applied to a finished sum, in float32, and no
+# weight is rounded to sixteen bits, whatever its zero point and scale.
 @triton.jit
 def add_group(acc, sums, a_sums, scales, zeros, W_GROUP_MODE: tl.constexpr):
     if W_GROUP_MODE == 1 or W_GROUP_MODE == 3:
@@ -140,9 +145,10 @@ def add_group(acc, sums, a_sums, scales, zeros, W_GROUP_MODE: tl.constexpr):
 
 # ## The split-K kernel
 #
-# The product is turned around: the weights are the left factor and the tile of the result is stored transposed.
-# Tensor cores take their left factor from registers, and that is where unpacked weights are. A tile of 16 rows of A
-# costs no more there than one.
+# The product is turned around: the weights are the left factor, and the tile of the result is transposed when it is
+# stored. Hopper's tensor cores can take their left factor from registers, which is where unpacked weights are; the
+# right one must lie in shared memory. And the left factor comes 64 rows at a time, the right one in columns of eight:
+# few rows of A waste less on the right.
 @triton.jit
 def gemm_splitK_kernel(
     a_ptr, words_ptr, scales_ptr, zeros_ptr, c_ptr,
@@ -180,8 +186,8 @@ def gemm_splitK_kernel(
     first = pid_k * blocks // SPLIT_K
     last = (pid_k + 1) * blocks // SPLIT_K
 
-    # The pointers start at the first block of the part and then walk. Where no block sticks out, `EVEN`, every mask but
-    # that of the rows of A is true at compile time, and is left out of the compiled kernel.
+    # The pointers start at the first block of the part and then walk, which takes fewer instructions than new ones.
+    # With `EVEN` only the mask of the rows of A is left.
     word_rows = first * BLOCK_KW + tl.arange(0, BLOCK_KW)
     words_ptrs = words_ptr + word_rows[None, :].to(tl.int64) * stride_wk + offs_n[:, None].to(tl.int64) * stride_wn
     offs_k = first * BLOCK_K + tl.arange(0, BLOCK_K)
@@ -251,10 +257,10 @@ def gemm_splitK_kernel(
 
 # ## A handful of rows, and no instruction too many
 #
-# Up to 64 rows, reading the words ought to decide. In the kernel above instructions do: more than thirty for each word
-# that a thread unpacks. Many of them compute addresses, or carry numbers from the thread that loaded them to the one
-# that multiplies them. The next kernel forms the same sums with little more than half as many. It has conditions, so it
-# doesn't replace the other.
+# Up to about fifty rows, reading the words ought to decide. In the kernel above instructions do: compiled for an H200,
+# its loop has more than thirty for each word that a thread unpacks. Many of them compute addresses, or carry numbers
+# from the thread that loaded them to the one that multiplies them. The next kernel forms the same sums with little more
+# than half as many. It has conditions, so it doesn't replace the other.
 #
 # **Half-words.** A register holds 32 bits, and the tensor cores want two float16 in it, neighbours along K. Cut a word
 # into two halves of sixteen bits, and let plane `j` be number `j` of all *half-words*. It has two rows for each word
@@ -263,7 +269,9 @@ def gemm_splitK_kernel(
 #
 # **Every other plane without a shift.** A float16 counts evenly up to `2**10` of its smallest steps. That is room for
 # two numbers of four bits. The upper one may stay where it is, and counts `2**W_NBITS` times as much. So there are two
-# sums, of the even and of the odd planes.
+# sums, of the even and of the odd planes. With one row and N = K = 8192 this took
+# [[bench: gemm_splitK/ladder/descriptors and half-words/forward_ms]] down to
+# [[bench: gemm_splitK/ladder/odd planes left in place/forward_ms]].
 #
 # All even planes are stacked along K, for one long product. `shifts` is known when the kernel is compiled, so it is a
 # constant in each instruction and no data.
@@ -335,8 +343,9 @@ def gemm_descriptor_kernel(
     BLOCK_K: tl.constexpr = BLOCK_KW * (32 // W_NBITS)
     dtype: tl.constexpr = a_desc.dtype
     MASK: tl.constexpr = ((1 << W_NBITS) - 1) * 0x00010001
-    # `LIFT`: how far up the odd planes stay. `UNIT`: how many units of the sums make one. Instead of turning every sum
-    # into ones, the sums of A are turned into these units, and the result into ones at the end.
+    # `LIFT`: how many bits up the odd planes stay. `UNIT`: the sums count in units of `1 / UNIT`, as in `two_planes`.
+    # Converting each would cost instructions, so the sums of A are divided by it, and the result is multiplied once.
+    # `BIAS`: what each bfloat16 weight has too much; it is taken off the sum, by way of the sums of A.
     LIFT: tl.constexpr = W_NBITS if W_NBITS < 8 and dtype == tl.float16 else 0
     UNIT: tl.constexpr = (1 << 24) if dtype == tl.float16 else 1
     BIAS: tl.constexpr = 0 if dtype == tl.float16 else 128
@@ -348,8 +357,8 @@ def gemm_descriptor_kernel(
     offs_n = start_n + tl.max_contiguous(tl.multiple_of(tl.arange(0, BLOCK_N), BLOCK_N), BLOCK_N)
     blocks = K // BLOCK_K
     acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
-    # `num_stages` of the launch loads ahead only what a `tl.dot` multiplies. Given to the loop itself it loads
-    # everything ahead, the metadata too.
+    # `num_stages` of the launch loads ahead only what a `tl.dot` multiplies. Given to the loop itself it loads the
+    # metadata ahead, too. Nothing sticks out along K: the launcher takes this kernel only if groups are whole blocks.
     for block in tl.range(pid_k * blocks // SPLIT_K, (pid_k + 1) * blocks // SPLIT_K, num_stages=NUM_STAGES):
         scales = 1.0
         zeros = zero
@@ -359,7 +368,8 @@ def gemm_descriptor_kernel(
         if (W_GROUP_MODE == 1 or W_GROUP_MODE >= 3) and not ZERO_IS_NUMBER:
             zeros = load_group_metadata(zeros_ptr, group, offs_n, N, stride_zg, stride_zn, EVICT, EVEN)
         words = tl.trans(words_desc.load([block * BLOCK_KW, start_n]))
-        # Sums of A without additions: the tensor cores multiply with ones. All rows of that product are the same.
+        # Sums of A without additions: the tensor cores multiply with ones. All rows of that product are the same, and
+        # the largest is any of them.
         if ARRANGED:
             even = tl.trans(a_desc.load([start_m, block * BLOCK_K]))
             odd = tl.trans(a_desc.load([start_m, block * BLOCK_K + BLOCK_K // 2]))
@@ -382,6 +392,8 @@ def gemm_descriptor_kernel(
 
 
 # ## Add the parts, scale, round once
+#
+# A program adds all parts of its elements, always in the same order. So the same call gives the same bits.
 @triton.jit
 def finish_kernel(
     parts_ptr, scales_ptr, scales_a_ptr, c_ptr, N, elements, stride_sn,
@@ -403,8 +415,10 @@ def finish_kernel(
 
 # ## Many rows: dequantize once
 #
-# With hundreds of rows a fused kernel unpacks every weight once for each tile of rows. It is cheaper to write the
-# weight out in sixteen bits and to call the library's matrix product. One word gives `per_word` rows of the weight.
+# With hundreds of rows a fused kernel unpacks every weight once for each tile of rows. For 512 rows, and N and K of
+# 8192, [gemm](gemm.py) takes [[bench: gemm/512x8192x8192/forward/ms]], the library's product in sixteen bits
+# [[bench: gemm/512x8192x8192/forward/cuBLAS.ms]]. So it is cheaper to write the weight out and to call the library. One
+# word gives `per_word` rows of the weight.
 @triton.jit
 def dequantize_kernel(
     words_ptr, scales_ptr, zeros_ptr, weight_ptr, N, K, group_size, zero,
@@ -597,9 +611,9 @@ def dequantize_forward(words, scales, zeros, zero, K, W_nbits, group_size, W_gro
 # ## Which kernel?
 #
 # Up to 64 rows: split-K, as the words are what has to move, with descriptors if the format and the addresses allow it.
-# Many rows: the weights are worth writing out once. Writing and reading them costs five times the bytes of the words,
-# whatever `M` is, and the product itself grows with `M`. Rows or columns that are scaled in float32, or another
-# `out_dtype`, are left to `gemm`: the library would round first.
+# Many rows: the weights are worth writing out once. With four bits, writing them and reading them back moves eight
+# times the bytes of the words, whatever `M` is, while the work of the product grows with `M`. Rows or columns that are
+# scaled in float32, or another `out_dtype`, are left to `gemm`: the library would round first.
 def by_shape(
     a, words, scales, zeros, zero, scales_a, W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype,
     tile_order, A_load_order, meta_evict_policy, data_contiguous,
@@ -721,7 +735,12 @@ def low_bit_matmul(
 ):  # fmt: skip
     """`a @ dequantize(words)` by whichever kernel suits the shape. Forward only, the same bits each time.
 
-    For more than 64 rows the dequantized weight, (K, N) in a's dtype, exists for the length of the call.
+    Up to 64 rows the weight stays packed, and `a` has to be finite. One kernel with tensor descriptors does the
+    product, on Hopper or later, for 1, 2, 4 and (in float16) 8 bits, if a group is a multiple of 8 words and the rows
+    of `a` and `words` are contiguous and aligned to 16 bytes; otherwise split-K.
+
+    For more rows the weight is dequantized and `torch.matmul` called: (K, N) in a's dtype exists for the length of the
+    call. With channel scales or another out_dtype `gemm` runs instead.
 
     Args: as `gemm`. An option that the chosen kernel has no use for is checked and ignored.
 

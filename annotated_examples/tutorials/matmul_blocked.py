@@ -10,9 +10,9 @@ of a two-dimensional block, how it walks along K, and what happens at the edges.
 [next one](matmul_grouped.py) reorders the programs and adds the gradients.
 
 **What it costs.** Each number of the product takes K multiplications and K additions, `2 · M · N · K` operations in
-all. Read naively, each of them would also fetch its own two inputs. A program that computes a block of `BLOCK_M` x
-`BLOCK_N` numbers uses each element of `x` that it loads `BLOCK_N` times, and each element of `y` `BLOCK_M` times.
-That is why matrices are multiplied in blocks.
+all. Done naively, each multiplication would also fetch its own two inputs from memory. A program that computes a block
+of `BLOCK_M` x `BLOCK_N` numbers uses each element of `x` that it loads `BLOCK_N` times, and each element of `y`
+`BLOCK_M` times. That is why matrices are multiplied in blocks.
 
 **Contract.** `x` and `y` have two dimensions and the same dtype: float32, float16 or bfloat16. Any strides are read
 in place. The sums are formed in float32 and the result has the inputs' dtype. There is no gradient yet: inputs that
@@ -34,8 +34,8 @@ import triton.language as tl
 
 # ## Reference
 #
-# The same in PyTorch. It is compared in the same dtype: a float16 result differs from a float32 one by the rounding
-# alone, and that says nothing about a kernel.
+# The same in PyTorch. The kernel is held against PyTorch in the same dtype, and both against float64: a float16 result
+# differs from a float32 one by its rounding alone, and that says nothing about a kernel.
 def matmul_reference(x, y):
     return torch.matmul(x, y)
 
@@ -65,11 +65,15 @@ def matmul_reference(x, y):
 
 # ## Adding a block's product to the sum
 #
-# A float32 sum rounds with each term, and its error grows with the number of terms that were added one after the other.
-# 16-bit results round so much at the end that nobody notices. For float32 inputs each block of K is summed by itself
-# before it joins the rest: of 8192 terms in blocks of 32, no rounding then has more than 32 + 256 successors. PyTorch
-# cuts its sums too, and a single chain misses the accuracy rule from about a thousand terms on. Why `tl.fma`? The
-# compiler takes `acc + tl.dot(x, y)` for a `tl.dot` that starts from `acc`, which is the single chain again.
+# `tl.dot(x, y, acc)` multiplies two blocks and adds the product to `acc`, the sum so far. For 16-bit inputs that is
+# all.
+#
+# In float32 there is more to say. A sum rounds with each term, and its error grows with the number of terms that were
+# added one after the other; a 16-bit result rounds so much at the end that nobody notices. So each block of K is summed
+# by itself before it joins the rest: of 8192 terms in blocks of 32, no rounding then has more than 32 + 256 successors.
+# PyTorch cuts its sums too. A single chain would be more than twice as far off as PyTorch, which is more than the tests
+# allow, from about a thousand terms on. Why `tl.fma`? The compiler would turn `acc + tl.dot(x, y)` into
+# `tl.dot(x, y, acc)`, which is the single chain again. ("ieee" stands for products in full float32; see the launcher.)
 @triton.jit
 def multiply_add(x, y, acc, INPUT_PRECISION: tl.constexpr):
     if x.dtype == tl.float32 and INPUT_PRECISION == "ieee":
@@ -82,8 +86,8 @@ def multiply_add(x, y, acc, INPUT_PRECISION: tl.constexpr):
 # ## The kernel
 #
 # The grid has two dimensions: one program for each block of the result. In the example the result is 8 x 8 and the
-# blocks are 4 x 4, so there are four programs. (A GPU wants at least 16 in each direction; the interpreter, where the
-# example runs, does not care.)
+# blocks are 4 x 4, so there are four programs. (Compiled for a GPU, `tl.dot` wants at least 16 along K; the
+# interpreter, where the example runs, does not care.)
 @triton.jit
 def matmul_kernel(
     x_ptr,
@@ -103,7 +107,8 @@ def matmul_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    # Which block of the result is mine? A grid with two dimensions gives two numbers.
+    # Which block of the result is mine? A grid with two dimensions gives two numbers. They are int64 because a row
+    # number times a stride can pass 2³¹ in a large matrix.
     pid_m = tl.program_id(0).to(tl.int64)
     pid_n = tl.program_id(1).to(tl.int64)
 
@@ -140,15 +145,17 @@ def matmul_kernel(
         # zeros, which add nothing.
         x = tl.load(x_ptrs, mask=m_mask[:, None] & k_mask[None, :], other=0.0)
         y = tl.load(y_ptrs, mask=k_mask[:, None] & n_mask[None, :], other=0.0)
-        # `tl.dot` multiplies two blocks on the tensor cores: 4 x 4 by 4 x 4 here. The first of the two steps of
-        # program (1, 1) gives `launch=0, pid=(1, 1), k=0: acc[0] = [35, 34, 33, 32]` in its first row, the second
-        # makes that `launch=0, pid=(1, 1), k=1: acc[0] = [71, 71, 71, 71]`.
+        # 4 x 4 by 4 x 4 here. On a GPU the tensor cores do it, unless float32 has to be exact. The first of the two
+        # steps of program (1, 1) gives `launch=0, pid=(1, 1), k=0: acc[0] = [35, 34, 33, 32]` in its first row, the
+        # second makes that `launch=0, pid=(1, 1), k=1: acc[0] = [71, 71, 71, 71]`.
         acc = multiply_add(x, y, acc, INPUT_PRECISION)
-        # The next block of `x` is `BLOCK_K` columns to the right, that of `y` as many rows down.
+        # The next block of `x` is `BLOCK_K` columns to the right, that of `y` as many rows down. (Why `tl.cast`? A
+        # stride of 1 is compiled in as a plain number, which has no `.to`.)
         x_ptrs += BLOCK_K * tl.cast(stride_xk, tl.int64)
         y_ptrs += BLOCK_K * tl.cast(stride_yk, tl.int64)
 
-    # The block of the result has pointers made in the same way, and masks for its two edges.
+    # The block of the result has pointers made in the same way, and masks for its two edges. The store rounds the sums
+    # to the dtype of `z`.
     z_ptrs = z_ptr + offs_m[:, None] * stride_zm + offs_n[None, :] * stride_zn
     z_mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
     tl.store(z_ptrs, acc, mask=z_mask)
@@ -160,8 +167,11 @@ def matmul_kernel(
 # `Tensor.stride()` gives them, and the tensors themselves, never their addresses as numbers: a pointer that is an
 # integer has forgotten its dtype.
 #
-# float32 inputs are multiplied exactly unless PyTorch was told that TF32 will do. TF32 keeps 10 bits of each factor,
-# which is faster and a thousand times less accurate.
+# float32 inputs are multiplied in full precision, "ieee", unless PyTorch was told that TF32 will do. TF32 keeps 10 of
+# the 23 fraction bits of each factor. Tensor cores can multiply that, and the rounding is 2¹³ times coarser.
+#
+# The default blocks leave 32 sums to each of the 128 threads that a program has unless the launch says otherwise.
+# Larger blocks would reuse more of what they load; the [third step](matmul_autotuned.py) searches for the best.
 def matmul_forward(x, y, *, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32):
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
     (M, K), N = x.shape, y.shape[1]

@@ -131,7 +131,7 @@ def multiply_add(left, right, acc, INPUT_PRECISION: tl.constexpr):
 # One thing on the way is the **gate**. With a ReLU, the gradient of $Z$ is the upstream gradient where the result is
 # positive, and 0 elsewhere. Computed beforehand it would be one more matrix to write and read. Instead the result is
 # loaded along with the upstream gradient, and the block is gated before it is multiplied. `GATE` says which of the
-# factors that is, if any.
+# factors that is, if any. (Does that pay? It is measured below, and the answer is no.)
 @triton.jit
 def multiply_block(
     left_ptr,
@@ -239,8 +239,9 @@ def matmul_forward_kernel(
         "none", INPUT_PRECISION, BLOCK_M, BLOCK_N, BLOCK_K,
     )  # fmt: skip
 
-    # [[tag: MM-relu]] costs nothing here, while the block is in registers: `pid=10: activated = [[3, 0], [0, 0]]`. A
-    # kernel of its own would have to load and store the whole matrix once more.
+    # [[tag: MM-relu]] costs next to nothing here, while the block is in registers:
+    # `pid=10: activated = [[3, 0], [0, 0]]`. A kernel of its own would have to load and store the whole matrix once
+    # more.
     activated = tl.where(z < 0, 0.0, z) if ACTIVATION == "relu" else z
     store_block(z_ptr, activated, M, N, pid_m, pid_n, stride_zm, stride_zn, BLOCK_M, BLOCK_N)
 
@@ -250,8 +251,8 @@ def matmul_forward_kernel(
 # One kernel computes either gradient, or both in one launch: then the first programs do dX, the others dY. Is one
 # launch better than two? It saves the pause between two kernels, and the last programs of one product don't leave
 # half the GPU idle. But the code holds both loops, and each program gets the registers of the hungrier one. At 4096
-# in each direction two launches took [[bench: matmul_grouped/ladder/two launches/backward_ms]], one took
-# [[bench: matmul_grouped/ladder/one launch/backward_ms]]: no difference to speak of, so there are two.
+# in each direction and in bfloat16, two launches took [[bench: matmul_grouped/ladder/two launches/backward_ms]], one
+# took [[bench: matmul_grouped/ladder/one launch/backward_ms]]: no difference to speak of, so there are two.
 #
 # The gate is another matter. Fused into the loads, the backward pass with a ReLU took
 # [[bench: matmul_grouped/ladder/gated, two launches/backward_ms]], and in one launch
@@ -320,8 +321,9 @@ def matmul_backward_kernel(
 
 # ## The launchers
 #
-# Blocks of 128 x 256 sums, for the tensor cores' 16-bit formats, fill the registers of 8 warps. Exact float32
-# products run on the ordinary cores and want smaller ones.
+# For 16-bit inputs a block has 128 x 256 sums. Each thread of 8 warps keeps 128 of them, half of the registers that it
+# can have. Exact float32 products run on the ordinary cores, which take their factors from registers as well, and want
+# smaller blocks.
 def tile_sizes(dtype, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M):
     if BLOCK_M is not None:
         checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
@@ -372,7 +374,7 @@ def matmul_backward(
 
 # ## Joining autograd
 #
-# Kept for the backward pass: both inputs, and with a ReLU the result, whose sign is the sign of $Z$. Transposed or
+# Kept for the backward pass: both inputs, and with a ReLU the result, which is positive where $Z$ is. Transposed or
 # expanded inputs are kept as the views they are.
 class MatMul(torch.autograd.Function):
     @staticmethod

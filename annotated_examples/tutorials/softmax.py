@@ -13,7 +13,9 @@ under these probabilities:
 **What it costs.** Written with PyTorch's elementwise operations, every step (maximum, difference, exponential, sum,
 quotient) reads the matrix from memory and most write it back: eight trips. The arithmetic is nothing beside that.
 This kernel is *fused*: a row is loaded once, everything happens in registers, the result is stored once. That is 2
-numbers moved per element forward and 3 backward, and the floor is `bytes / bandwidth`.
+numbers moved per element forward and 3 backward, and the floor is `bytes / bandwidth`. At 8192 x 32000 in bfloat16 the
+eight trips took [[bench: softmax/ladder/elementwise/forward_ms]], this kernel takes
+[[bench: softmax/ladder/final/forward_ms]].
 
 **Contract.** `x` has any shape, and rows of any length along its last dimension: float32, float16 or bfloat16, any
 strides. The result has its dtype; inside, everything is float32. Nothing that comes in is written to. A row of
@@ -54,8 +56,9 @@ def softmax_reference(x):
 # ## Forward: rows that fit in one block
 #
 # One program takes `BLOCK_M` whole rows; short rows are taken several at a time so that a program has enough to do.
-# `N` and the stride are `tl.constexpr`: softmax runs over a few lengths (a vocabulary, a context), and a compiler
-# that knows them knows which masks are always true and how many neighbouring elements one instruction may load.
+# `N` and the stride are `tl.constexpr`: a compiler that knows them knows which masks are always true and how many
+# neighbouring elements one instruction may load. The price is a compilation for each new length, and softmax runs over
+# a few lengths (a vocabulary, a context).
 @triton.jit
 def softmax_forward_kernel(
     x_ptr, y_ptr, M, N: tl.constexpr, stride_xm: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
@@ -93,7 +96,7 @@ def softmax_forward_kernel(
 # Up to 16384 elements, several rows share a multiprocessor, and while one program computes another one loads. A
 # longer row fills the registers alone, and while it is worked on nothing would be loaded. So only as many programs
 # are started as there are multiprocessors, each walks over many rows, and the loop is *software-pipelined*: the next
-# `NUM_STAGES` − 1 rows are already on their way, into shared memory. This took
+# `NUM_STAGES` − 1 rows are already on their way, into shared memory. At 8192 x 32000 in bfloat16 this took
 # [[bench: softmax/ladder/one trip/forward_ms]] down to [[bench: softmax/ladder/final/forward_ms]].
 @triton.jit
 def softmax_forward_pipelined_kernel(
@@ -125,7 +128,8 @@ def softmax_forward_pipelined_kernel(
 # it; when a larger one turns up, the old sum is scaled to the new reference by one factor, [[tag: SM-online]]. Flash
 # attention rests on this line.
 #
-# A second trip over the row then writes the probabilities. It reads the row again, but out of the L2 cache.
+# A second trip over the row then writes the probabilities. It reads the row again, from the L2 cache as far as the row
+# is still there: all rows that are worked on share that cache.
 @triton.jit
 def softmax_forward_chunked_kernel(x_ptr, y_ptr, N: tl.constexpr, stride_xm: tl.constexpr, BLOCK_N: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
@@ -183,14 +187,16 @@ def softmax_backward_kernel(
     # The average of the upstream gradient under the probabilities. Here the loss wants less of element 1 and more of
     # element 4: `pid=0: dy[0, :6] = [0, 1, 0, 0, -1, 0]`, and on average `pid=0: average[0] = -0.390`.
     average = tl.sum(dy * y, axis=1)
-    # What is better than average grows, what is worse shrinks, each in proportion to its own probability:
+    # Where `dy` lies above the average the gradient is positive, and descent lowers the score; below it, the other way.
+    # Each is in proportion to the element's own probability:
     # `pid=0: dx[0, :6] = [0.012, 0.315, 0.033, 0.004, -0.376, 0.012]`. A row adds up to zero.
     dx = y * (dy - average[:, None])
     dx_ptrs = dx_ptr + rows[:, None] * N + columns[None, :]
     tl.store(dx_ptrs, dx, mask=mask)
 
 
-# Rows longer than a block make the trip twice, like forward: once for the average, once for the result.
+# Rows longer than a block make the trip twice, like forward: once for the average, once for the result. So do rows of a
+# few shorter lengths, see `backward_tiles`.
 @triton.jit
 def softmax_backward_chunked_kernel(
     dy_ptr, y_ptr, dx_ptr, N: tl.constexpr, stride_dym: tl.constexpr, BLOCK_N: tl.constexpr
@@ -200,7 +206,8 @@ def softmax_backward_chunked_kernel(
     y_ptr += row * N
     dx_ptr += row * N
 
-    # Sums are kept a lane apart and added across the lanes once, after the loop: threads needn't talk at every step.
+    # Each lane keeps a sum of its own. They are added up once, after the loop, so that the threads need not exchange
+    # numbers at every step.
     products = tl.zeros((BLOCK_N,), tl.float32)
     for start in tl.range(0, N, BLOCK_N):
         columns = start + tl.arange(0, BLOCK_N)
@@ -234,9 +241,12 @@ def as_rows(x):
 # ### Tile sizes
 #
 # What makes a memory-bound kernel fast is having enough bytes on their way at any moment, so every thread of a
-# multiprocessor should have loads to wait for: sixteen elements each. Rows shorter than 1024 are taken several at a
-# time. A row of more than 16384 has the multiprocessor to itself, and there fewer threads are better: all of them wait
-# for each other at every sum. The sizes are remembered: what Python does here is time that a small call waits for.
+# multiprocessor should have loads to wait for: sixteen elements each, or up to twice as many where the row is no power
+# of two. Rows of 512 or less are taken several at a time. A row of more than 16384 has the multiprocessor to itself,
+# and there fewer threads are better: all of them wait for each other at every sum. The backward pass of 8192 x 32000
+# took [[bench: softmax/ladder/one trip/backward_ms]] with 32 warps and
+# [[bench: softmax/ladder/final/backward_ms]] with 16. The sizes are remembered: what Python does here is time that a
+# small call waits for.
 @functools.cache
 def tiles(N, BLOCK_M, BLOCK_N, num_warps):
     BLOCK_N = BLOCK_N or min(triton.next_power_of_2(N), 32768)

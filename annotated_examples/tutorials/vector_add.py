@@ -10,8 +10,10 @@ off what lies past the end, load, compute, store. The gradients, [[tag: VA-x]] a
 a sum passes its upstream gradient on unchanged.
 
 **What it costs.** Two numbers are read and one is written for a single addition. In float32 that is 12 bytes for one
-operation. An H200 can do hundreds of operations in the time it takes to move 12 bytes, so the memory decides: no
-version can be faster than `bytes / bandwidth`, and a good one comes close to it.
+operation. An H200 can do more than a hundred operations in the time it takes to move 12 bytes, so the memory decides:
+no version can be faster than `bytes / bandwidth`. For 2²⁸ float32 elements this one takes
+[[bench: vector_add/268435456@float32/forward/ms]] and PyTorch's own
+[[bench: vector_add/268435456@float32/forward/eager.ms]]: both wait for the memory.
 
 **Contract.** `x` and `y` have the same shape, any number of dimensions, and the same dtype: float32, float16 or
 bfloat16. Any strides are allowed; what is not contiguous is copied first. Neither is ever written to.
@@ -61,7 +63,8 @@ def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     mask = offsets < n
 
     # Load, compute, store. `x_ptr + offsets` is a block of pointers, so one `tl.load` fetches a whole block:
-    # `pid=2: x[:2] = [8, 9]`. The sum is formed in float32 and rounded once, by the store.
+    # `pid=2: x[:2] = [8, 9]`. Lanes that are switched off get `other`. The sum is formed in float32 and rounded once,
+    # by the store. For one addition that is a mere habit; longer kernels need it to stay accurate in 16 bits.
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     y = tl.load(y_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     # Here `pid=2: out[:2] = [88, 99]`.
@@ -73,6 +76,9 @@ def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 #
 # It allocates the output and starts enough programs to cover it. `triton.cdiv` rounds **up**. A grid of `n // BLOCK`
 # programs would leave the tail of the vector unwritten, and no error would say so.
+#
+# Why 1024? A program has 128 threads unless the launch says otherwise, so each of them gets eight elements: in float32
+# two loads of 16 bytes, the most that one instruction fetches here.
 def vector_add_forward(x, y, *, BLOCK=1024):
     checks.power_of_two(BLOCK=BLOCK)
     x, y = x.contiguous(), y.contiguous()
@@ -86,8 +92,8 @@ def vector_add_forward(x, y, *, BLOCK=1024):
 # ## Joining autograd
 #
 # The backward pass hands the upstream gradient to both inputs, as [[tag: VA-x]] and [[tag: VA-y]] say.
-# `once_differentiable` makes a second derivative raise an error. Without it, a loss that contains a gradient would
-# silently lose a term wherever the backward pass is a kernel that autograd can't look into.
+# `once_differentiable` makes a second derivative raise an error. This backward pass could do without. But autograd
+# can't look into one that launches a kernel, and a loss that contains a gradient would silently lose a term.
 class VectorAdd(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, y):

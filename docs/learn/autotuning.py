@@ -316,5 +316,5 @@ notebook.speed(lesson, variants=("", "leaky_relu"), live=[(2048, 2048, 2048)])
 #
 # </details>
 #
-# This is the end of the road. From here the [classics](../kernels/index.md) take each of these ideas further, and the guide
+# This is the last chapter. From here the [classics](../kernels/index.md) take each of these ideas further, and the guide
 # on [autotuning](../guides/autotuning.md) says more about searches and caches.

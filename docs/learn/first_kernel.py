@@ -47,9 +47,10 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # threads of a block may share memory and wait for each other.
 #
 # In Triton you write what one **program** does to a whole block of elements. There are no threads in the source. The
-# compiler deals the elements of a block out to the threads of one CUDA thread block, by default four warps of 32. So the
-# word block means two things: a CUDA block is a group of threads, a Triton block is a piece of data. A program with 1024
-# elements and 128 threads gives each thread eight of them.
+# compiler deals the elements of a block out to the threads of one CUDA thread block, by default 128 of them: four
+# **warps** of 32, the threads that a GPU runs in step. So the word block means two things: a CUDA block is a group of
+# threads, a Triton block is a piece of data. A program with 1024 elements and 128 threads gives each thread eight of
+# them.
 #
 # The launch says how many programs there are. Each asks for its number and works out which elements are its own. This
 # kernel does nothing else: every element of the output gets the number of the program that owns it.
@@ -161,7 +162,7 @@ notebook.speed(lesson, live=[(1 << 24,), (1 << 28,)])
 #
 # ## Exercises
 #
-# **1.** Write `scale_and_add(alpha, x, y)`, which computes `alpha * x + y` in one kernel. `alpha` is a Python number.
+# **1.** Write `scale_and_add(alpha, x, y)`, which computes `alpha * x + y` in one kernel. `alpha` is a Python float.
 #
 # <details class="success" markdown="1"><summary>Answer</summary>
 #
@@ -181,7 +182,7 @@ notebook.speed(lesson, live=[(1 << 24,), (1 << 28,)])
 #     return out
 # ```
 #
-# A number is passed like any other argument. It isn't a `tl.constexpr`, so a new `alpha` compiles nothing.
+# A float is passed like any other argument. It isn't a `tl.constexpr`, so a new `alpha` compiles nothing.
 #
 # </details>
 #
@@ -241,4 +242,4 @@ notebook.speed(lesson, live=[(1 << 24,), (1 << 28,)])
 # </details>
 #
 # More about programs, warps and memory is in [how a GPU runs a Triton program](../guides/how-a-gpu-runs-triton.md).
-# Next: [softmax](softmax.py), where a program has to look at a whole row before it can write anything.
+# The next chapter is [softmax](softmax.py), where a program has to look at a whole row before it can write anything.

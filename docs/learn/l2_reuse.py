@@ -43,8 +43,8 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # ## Who runs at the same time
 #
 # An H200 has 132 multiprocessors. With a program on each, 132 blocks of the result are computed at a time. All their loads
-# go through one cache, the L2, which is several times as fast as the memory behind it. What one program has loaded, another
-# one finds there.
+# go through one cache, the L2, which is faster than the memory behind it. What one program has loaded, another one finds
+# there.
 #
 # Each block of the result needs one row of blocks of `x` and one column of blocks of `y`. Programs that share rows and
 # columns share loads. So which blocks run at the same time decides how much comes from memory.
@@ -135,7 +135,7 @@ notebook.ladder("matmul_autotuned", live=live)
 
 # %% [markdown]
 # From [[bench: matmul_autotuned/ladder/no groups/forward_ms]] to [[bench: matmul_autotuned/ladder/groups of 16/forward_ms]]:
-# a small gain, as the count for this size says. Each matrix has 32 MiB besides, and the cache of an H200 holds 50 MB, so much
+# a small gain, as the count for this size says. Besides, each matrix takes 34 MB, and the cache of an H200 holds 60 MB, so much
 # of what is asked for again is still there in any order. The order costs nothing, and it matters more where the cache is
 # smaller or the matrices are larger. On a GPU of your own, try `product(1, size=8192)` and larger groups.
 #
@@ -171,8 +171,8 @@ for name, value in (("with strides", dx), ("without", ignores_strides)):
 #
 # ## A fusion that doesn't pay
 #
-# With a ReLU behind the product, the upstream gradient has to be **gated** before it is multiplied. Doing that inside the
-# loads saves a trip over memory. It is slower all the same:
+# With a ReLU behind the product, the upstream gradient has to be **gated** before it is multiplied: set to zero wherever the
+# result is zero. Doing that inside the loads saves a trip over memory. It is slower all the same:
 
 # %%
 notebook.ladder("matmul_grouped")
@@ -230,4 +230,4 @@ notebook.ladder("matmul_grouped")
 #
 # </details>
 #
-# Next: [autotuning](autotuning.py), which picks the tile sizes for you, and what can go wrong with it.
+# The next chapter is [autotuning](autotuning.py), which picks the tile sizes for you, and what can go wrong with it.

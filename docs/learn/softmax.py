@@ -156,8 +156,8 @@ print(f"all at once:      maximum {scores.max():.3f}, sum {torch.exp(scores - sc
 #
 # [[eq: SM-x]]
 #
-# Only the probabilities are needed, so `x` need not be kept. Here is the kernel's gradient beside that of PyTorch, in
-# float64.
+# Only the probabilities are needed, so `x` need not be kept. Here is the kernel's gradient beside the one that PyTorch
+# computes in float64.
 
 # %%
 x = torch.randn(5, 100, device=device.DEVICE, requires_grad=True)
@@ -237,4 +237,4 @@ notebook.speed(lesson, live=[(8192, 4096), (4096, 32000)])
 #
 # </details>
 #
-# Next: [tiles and pointers](tiles_and_pointers.py), where blocks get a second dimension.
+# The next chapter is [tiles and pointers](tiles_and_pointers.py), where blocks get a second dimension.

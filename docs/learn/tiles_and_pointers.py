@@ -118,8 +118,9 @@ print(torch.allclose(lesson.matmul_forward(b.T, a.T, **tiles).T, product))
 # %% [markdown]
 # ## What the sum is kept in
 #
-# float16 has eleven bits for the digits of a number. Above 2048 its neighbours are two apart, so adding 1 changes nothing
-# any more. A sum of many small terms simply stops growing. This kernel adds twenty ones to 2040, in the type it is told.
+# float16 has eleven bits for the digits of a number. From 2048 on its neighbours are two apart: 2049 lies halfway
+# between two of them and is rounded back to 2048. A sum of many small terms simply stops growing. This kernel adds
+# twenty ones to 2040, in the type it is told.
 
 
 # %%
@@ -144,11 +145,11 @@ for name, ACC in (("float16", tl.float16), ("float32", tl.float32)):
 #
 # ## What a float32 product computes
 #
-# Tensor cores have a format for float32 inputs called TF32. It keeps 10 of the 23 digits behind the point. Triton uses it for
+# Tensor cores have a format for float32 inputs called TF32. It keeps 10 of the 23 bits behind the point. Triton uses it for
 # `tl.dot` of float32 tiles unless you ask for `input_precision="ieee"`. PyTorch doesn't, unless
 # `torch.backends.cuda.matmul.allow_tf32` is set. The lesson's kernel follows PyTorch, so two results can be compared.
 #
-# The interpreter always multiplies exactly. To see the difference anywhere, round the inputs by hand:
+# The interpreter always multiplies in full float32. To see the difference anywhere, round the inputs by hand:
 
 
 # %%
@@ -238,8 +239,8 @@ notebook.speed(lesson, live=[(1024, 1024, 1024), (4096, 4096, 4096)])
 #
 # </details>
 #
-# **3.** An H200 does about 206 operations in the time in which it moves one byte from memory. How large must a square tile of
-# bfloat16 be, so that loading doesn't take longer than computing? Write `smallest_square_tile(operations_per_byte)`, which
+# **3.** In bfloat16 an H200 does about 206 operations in the time in which it moves one byte from memory. How large must a
+# square tile be, so that loading doesn't take longer than computing? Write `smallest_square_tile(operations_per_byte)`, which
 # returns a power of two.
 #
 # <details class="success" markdown="1"><summary>Answer</summary>
@@ -258,4 +259,4 @@ notebook.speed(lesson, live=[(1024, 1024, 1024), (4096, 4096, 4096)])
 #
 # </details>
 #
-# Next: [reuse in the L2 cache](l2_reuse.py).
+# The next chapter is [reuse in the L2 cache](l2_reuse.py).

@@ -278,5 +278,10 @@ def test_a_pass_that_only_a_later_variant_has(tmp_path):
     entry = dict(bytes=8, providers={"ours": dict(ms=1.0, peak_bytes=1 << 20)})
     common = dict(shape=[128], dtype="bfloat16")
     cases = [common | dict(variant="", passes=dict(forward=entry))]
-    cases.append(common | dict(variant="backward", passes=dict(backward=entry)))
-    assert "Peak memory, backward, backward" in str(pages._memory_plot(dict(cases=cases), "x"))
+    cases.append(common | dict(variant="relu", passes=dict(backward=entry)))
+    assert "Peak memory, backward, relu<" in str(pages._memory_plot(dict(cases=cases), "x"))
+
+
+def test_a_variant_named_like_its_pass_is_not_named_twice():
+    assert pages.pass_name("backward", "backward") == pages.pass_name("backward", "") == "Backward"
+    assert pages.pass_name("forward", "leaky_relu") == "Forward, leaky_relu"

@@ -153,21 +153,21 @@ def test_what_is_written_is_json_of_one_measurement_a_line():
     assert all(len(line) <= 110 for line in text.split("\n")) and "µ" in text
 
 
-def test_stale_results_are_warned_about(tmp_path):
+def test_stale_results_are_told_in_one_line(tmp_path):
     root = fake.repository(tmp_path)
     kernel = root / "annotated_examples" / "classics" / "double.py"
     results = store.Results("NVIDIA H200", folder=root / "benchmarks" / "results")
     content = record(results) | {"module": "annotated_examples/classics/double.py"}
     content["cases"][0]["source"] = store.source_hash(kernel, root)
     results.save(content)
-    assert store.warnings(root) == []
+    assert store.stale_note(root) == ""
     kernel.write_text(kernel.read_text().replace("x * 2", "x + x"))
-    (line,) = store.warnings(root)
-    assert line.startswith(
-        "benchmarks/results/nvidia-h200/double.json:1:1: warning: annotated_examples/classics/double.py"
-    )
+    line = store.stale_note(root)
+    assert line == "no error, but measured before the kernel last changed: double (`academy bench` measures again)"
+    kernel.write_text("def half_typed(")
+    assert store.stale_note(root) == line
     kernel.unlink()
-    assert len(store.warnings(root)) == 1
+    assert store.stale_note(root) == line
 
 
 def test_committed_results_are_whole():

@@ -82,6 +82,31 @@ def test_a_wrong_sign_in_a_page_and_in_a_kernel(clone):
     assert status == 1 and "the result is not what VA prints" in output, output
 
 
+def test_a_kernel_that_is_no_python(clone):
+    kernel = clone / "annotated_examples/tutorials/vector_add.py"
+    before = edited(kernel, "mask = offsets < n\n", "mask = offsets <\n")
+    line = before[: before.index("mask = offsets < n\n")].count("\n") + 1
+    for files in ((), ("annotated_examples/tutorials/vector_add.py",)):
+        status, output = academy_check(clone, *files)
+        assert status == 1 and f"annotated_examples/tutorials/vector_add.py:{line}:21: invalid syntax" in output, output
+        assert "Traceback" not in output and output.split("\n")[-2].startswith("1 problem (")
+    kernel.write_text(before, "utf-8")
+
+
+def test_stale_results_are_told_of_the_whole_project_only(tmp_path, monkeypatch, capsys):
+    from academy import bench, cli, traces
+    from academy.formulas import check
+
+    (tmp_path / "page.md").touch()
+    monkeypatch.setattr(bench, "stale_note", lambda: "double is stale")
+    monkeypatch.setattr(check, "run", lambda files: check.Result())
+    monkeypatch.setattr(traces, "check", lambda files: [])
+    assert cli.main(["check"]) == 0
+    assert "\ndouble is stale\nall is well" in capsys.readouterr().out
+    assert cli.main(["check", str(tmp_path / "page.md")]) == 0
+    assert "stale" not in capsys.readouterr().out
+
+
 def test_outside_of_a_project(tmp_path):
     (tmp_path / "page.md").write_text("text")
     status, output = academy_check(tmp_path, "page.md")

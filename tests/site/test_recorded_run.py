@@ -92,7 +92,7 @@ def test_any_text_can_draw_a_number_from_a_run(caplog):
     "key, message",
     [
         ("tutorials/nothing: k, pid=0: x", "has no recorded run"),
-        ("tutorials/vector_add: vector_add_kernel, pid=9: offsets", "there is no program (9, 0, 0)"),
+        ("tutorials/vector_add: vector_add_kernel, pid=9: offsets", "there is no program 9 in the grid (3,)"),
         ("tutorials/vector_add: vector_add_kernel: nothing", "nothing has no value here"),
     ],
 )

@@ -50,12 +50,92 @@ def test_prints_a_readable_run_and_writes_files(kernel_file, tmp_path, capsys):
     assert not re.search(r"(src|href)=\"(?!#)", html) and "http" not in html.replace("http://www.w3.org", "")
 
 
+def test_columns_of_80_and_120(kernel_file, capsys, monkeypatch):
+    path = kernel_file(OWN.format(shift="").replace("BLOCK=4", "BLOCK=64"))
+    shown = {}
+    for columns in (80, 120):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert cli.main(["trace", str(path)]) == 0
+        lines = capsys.readouterr().out.split("\n")
+        assert all(len(line) <= columns and line == line.rstrip() for line in lines)
+        shown[columns] = next(line for line in lines if "offsets = 64 [0, 1, 2" in line)
+        assert "    for k in range(0, 2):" in "\n".join(lines)  # indented as in the file
+        assert "reads 10 of 64 in x_ptr" in "\n".join(lines)  # not broken within
+    assert len(shown[120]) > len(shown[80]) + 30
+
+
+def test_an_unusual_dtype_is_named(kernel_file, capsys):
+    body = OWN.format(shift="").replace("2 * x,", "y,")
+    for dtype, name in (("float16", "float16"), ("bfloat16", "bfloat16"), ("float8e5", "fp8e5")):
+        cast = body.replace("    tl.store", f"    y = x.to(tl.{dtype})\n    tl.store")
+        cli.main(["trace", str(kernel_file(cast)), "--pid", "2"])
+        assert f"y = {name} [8, " in capsys.readouterr().out
+
+
+def test_what_a_kernel_prints_is_shown(kernel_file, capsys):
+    source = OWN.format(shift="").replace("    mask =", '    tl.device_print("here", offsets)\n    mask =')
+    assert cli.main(["trace", str(kernel_file(source))]) == 0
+    assert "(2, 0, 0)  here:  [ 8  9 10 11]" in capsys.readouterr().out.partition("printed:")[2]
+
+
 def test_something_wrong_is_an_exit_status_and_a_line(kernel_file, capsys):
     path = kernel_file(OWN.format(shift=" + 1"))
     assert cli.main(["trace", str(path)]) == 1
     printed = capsys.readouterr().out
     line = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if "tl.store" in text)
     assert f"{path}:{line}:1: program 2 of scale_kernel does a store outside a tensor: element 10 of y_ptr" in printed
+
+
+def test_the_program_that_goes_out_of_bounds_is_shown_up_to_the_access(kernel_file, capsys):
+    path = kernel_file(OWN.format(shift=" + 1"))
+    cli.main(["trace", str(path)])
+    printed = capsys.readouterr().out
+    assert "program 2, line by line, up to the statement that fails:" in printed
+    assert "offsets = [8, 9, 10, 11]" in printed and "mask = [1, 1, 0, 0]" in printed
+    end = [line.strip() for line in printed.split("\n") if line.strip()][-3:]
+    assert end[0].endswith("tl.store(y_ptr + offsets + 1, 2 * x, mask=mask)") and end[1] == "this statement fails"
+    assert "(1 of 4 lanes are outside)" in end[2]
+
+
+def test_other_programs_of_a_run_that_fails(kernel_file, capsys):
+    path = kernel_file(OWN.format(shift=" + tl.where(tl.program_id(0) == 1, 10, 0)"))
+    assert cli.main(["trace", str(path), "--pid", "0"]) == 1
+    printed = capsys.readouterr().out
+    assert "program 0, line by line:" in printed and "writes 4 in y_ptr" in printed
+    assert cli.main(["trace", str(path), "--pid", "2"]) == 1
+    assert "program 2 did not run: program 1 fails before it" in capsys.readouterr().out
+
+
+def test_an_error_in_a_later_launch(kernel_file, capsys):
+    example = "    scale_kernel[(3,)](torch.arange(10.0), torch.empty(10), 10, BLOCK=4)\n"
+    path = kernel_file(OWN.format(shift="") + example.replace("10, BLOCK", "11, BLOCK"))
+    assert cli.main(["trace", str(path)]) == 1
+    printed = capsys.readouterr().out
+    assert "launch 1," in printed and "launch 0," not in printed and "program 2" in printed
+    assert cli.main(["trace", str(path), "--launch", "0"]) == 1
+    printed = capsys.readouterr().out
+    assert "launch 0," in printed and "launch 1," not in printed and "writes 40 bytes" in printed
+
+
+def test_any_error_in_a_kernel_is_shown_where_it_stands(kernel_file, capsys):
+    path = kernel_file(OWN.format(shift="").replace("mask = offsets < n", "mask = offset < n"))
+    assert cli.main(["trace", str(path)]) == 1
+    printed = capsys.readouterr().out
+    assert "offsets = [0, 1, 2, 3]" in printed and "this statement fails" in printed
+    assert "EXAMPLE fails: NameError: name 'offset' is not defined" in printed
+
+
+def test_an_error_between_launches_leaves_what_ran(kernel_file, capsys):
+    assert cli.main(["trace", str(kernel_file(OWN.format(shift="") + "    raise ValueError('too late')\n"))]) == 1
+    printed = capsys.readouterr().out
+    assert "program 0, line by line:" in printed and "EXAMPLE fails: ValueError: too late" in printed
+    assert "this statement fails" not in printed
+
+
+def test_an_example_without_a_launch_is_a_problem(kernel_file, capsys):
+    path = kernel_file("def EXAMPLE():\n    pass\n")
+    assert cli.main(["trace", str(path)]) == 1
+    assert f"{path}:6:1: EXAMPLE() launches no kernel" in capsys.readouterr().out
 
 
 def test_without_a_run_to_show_the_html_is_left_out_and_the_bug_reported(kernel_file, tmp_path, capsys):
@@ -70,14 +150,32 @@ def test_without_a_run_to_show_the_html_is_left_out_and_the_bug_reported(kernel_
     "arguments, message",
     [
         (["nowhere.py"], "no such file, and no module of that name"),
-        (["{file}", "--launch", "5"], "--launch 5: EXAMPLE launches 1 kernels"),
+        (["{file}", "--launch", "5"], "--launch 5: EXAMPLE launches 1 kernel, number 0"),
+        (["{file}", "--launch", "-1"], "--launch -1: EXAMPLE launches 1 kernel, number 0"),
+        (["{twice}", "--launch", "2"], "--launch 2: EXAMPLE launches 2 kernels, 0 to 1"),
+        (["{file}", "--pid", "7"], "--pid 7 is outside the grid (3,) of scale_kernel (launch 0)"),
+        (["{file}", "--pid", "-1"], "--pid -1 is outside the grid (3,)"),
+        (["{file}", "--pid", "0,1"], "--pid (0, 1) is outside the grid (3,)"),
+        (["{wrong}", "--pid", "3"], "--pid 3 is outside the grid (3,)"),
+        (["{wrong}", "--launch", "1"], "--launch 1: EXAMPLE launches 1 kernel, number 0, and fails in launch 0"),
+        (["{twice}", "--pid", "3"], "outside every grid: (3,) of scale_kernel (launch 0), (2,) of scale_kernel"),
+        (["{typo}"], ":6:5: invalid syntax"),
+        (["{file}", "--json", "{bare}/run.json"], "run.json: Not a directory"),
         (["{bare}"], "has no function EXAMPLE()"),
         (["{text}"], "is not a Python file"),
     ],
 )
 def test_bad_use_is_explained(kernel_file, tmp_path, capsys, arguments, message):
     (tmp_path / "note.txt").write_text("")
-    files = {"file": kernel_file(OWN.format(shift="")), "bare": kernel_file("x = 1"), "text": tmp_path / "note.txt"}
+    again = "    scale_kernel[(2,)](torch.arange(8.0), torch.empty(8), 8, BLOCK=4)\n"
+    sources = {
+        "file": OWN.format(shift=""),
+        "wrong": OWN.format(shift=" + 1"),
+        "twice": OWN.format(shift="") + again,
+        "bare": "x = 1",
+        "typo": "x = = 1",
+    }
+    files = {name: kernel_file(source) for name, source in sources.items()} | {"text": tmp_path / "note.txt"}
     assert cli.main(["trace", *(argument.format(**files) for argument in arguments)]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
 
@@ -86,8 +184,28 @@ def test_a_program_that_is_none(kernel_file, capsys):
     with pytest.raises(SystemExit):
         cli.main(["trace", "x.py", "--pid", "one"])
     assert "'one' is no program: write 13, or 1,0" in capsys.readouterr().err
-    assert cli.main(["trace", str(kernel_file(OWN.format(shift=""))), "--pid", "7"]) == 0
-    assert "no program 7 in this grid" in capsys.readouterr().out
+
+
+def test_a_program_that_only_one_launch_has(kernel_file, capsys):
+    again = "    scale_kernel[(2,)](torch.arange(8.0), torch.empty(8), 8, BLOCK=4)\n"
+    assert cli.main(["trace", str(kernel_file(OWN.format(shift="") + again)), "--pid", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert "program 2, line by line" in printed and "program 2 is not in this grid" in printed
+
+
+def test_values_that_are_not_kept(kernel_file, capsys):
+    path = kernel_file(OWN.format(shift="").replace("(3,)", "(300,)"))
+    assert cli.main(["trace", str(path), "--pid", "299"]) == 0
+    assert "Values are kept of the first programs only" in capsys.readouterr().out
+
+
+def test_the_run_comes_before_the_numbers_that_it_contradicts(kernel_file, capsys):
+    source = OWN.format(shift="").replace("[(3,)]", "[(2,)]")
+    source += "    return {}\n\ndef cost():\n    return dict(forward=dict(bytes_read=1, bytes_written=1))\n"
+    assert cli.main(["trace", str(kernel_file(source))]) == 1
+    wrong, _, contradicted = capsys.readouterr().out.partition("Numbers in this file that the run contradicts:")
+    assert "no program of scale_kernel writes y_ptr[8]" in wrong and "cost()" not in wrong
+    assert "cost() says 1 bytes_read" in contradicted
 
 
 def test_a_kernel_of_the_project_by_its_name(capsys):

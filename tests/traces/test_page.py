@@ -103,6 +103,20 @@ def test_no_panel_without_a_run():
     assert page.script("annotated_examples/__init__.py") == ""
 
 
+def test_no_panel_of_a_run_that_fails(kernel_file, in_process, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(store, "CACHE", tmp_path / "cache")
+    path = kernel_file("""
+        @triton.jit
+        def beyond_kernel(x_ptr):
+            tl.store(x_ptr + 9, 1.0)
+
+        def EXAMPLE():
+            beyond_kernel[(1,)](torch.ones(4))
+    """)
+    assert page.panel(str(path)) == page.script(str(path)) == ""
+    assert "outside a tensor: element 9 of x_ptr" in caplog.text
+
+
 def test_no_panel_without_triton(monkeypatch):
     monkeypatch.setattr(page.importlib.util, "find_spec", lambda name: None)
     assert page.panel("annotated_examples/tutorials/vector_add.py") == ""

@@ -116,6 +116,12 @@ def test_reading_memory_that_nobody_wrote(record):
     assert "store_kernel reads x_ptr[0], which nobody has written" in problems(record, source)
 
 
+def test_adding_to_memory_that_nobody_wrote_is_still_a_store(record):
+    body = "    tl.store(y_ptr + pid * 4 + offsets, tl.load(y_ptr + pid * 4 + offsets) + 1.0)"
+    found = problems(record, STORE.format(body=body, y="torch.empty(8)"))
+    assert found and all("which nobody has written" in message for message in found)
+
+
 def test_bytes_requested_and_distinct(record):
     body = "    x = tl.load(x_ptr + offsets) + tl.load(x_ptr + offsets)\n    tl.store(y_ptr + pid * 4 + offsets, x)"
     _, recording = record(STORE.format(body=body, y="torch.empty(8, dtype=torch.float16)"))
