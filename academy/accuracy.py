@@ -57,9 +57,10 @@ def problem(actual: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tensor
     if not torch.equal(_kinds(actual), _kinds(pytorch)):
         wrong = (_kinds(actual) != _kinds(pytorch)).flatten().nonzero().flatten()
         first = wrong[0].item()
+        ours, theirs = actual.flatten()[first].item(), pytorch.flatten()[first].item()
         return (
             f"{len(wrong)} of {actual.numel()} elements are finite, infinite or NaN where PyTorch's are not; first: "
-            f"element {first}: {actual.flatten()[first].item()} instead of {pytorch.flatten()[first].item()}"
+            f"element {first}: {ours:.4g} instead of {theirs:.4g}"
         )
     eps = torch.finfo(actual.dtype).eps
     ours, theirs = errors(actual, reference, finite), errors(pytorch, reference, finite)
@@ -80,6 +81,7 @@ def _kinds(values: torch.Tensor) -> torch.Tensor:
 
 def check(name: str, actual: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tensor) -> None:
     """Raise `AssertionError` naming `name` when `problem` finds one."""
+    __tracebackhide__ = True  # pytest shows the line that calls this
     message = problem(actual, pytorch, reference)
     if message:
         raise AssertionError(f"{name}: {message}")
@@ -113,7 +115,7 @@ class Report:
         return 0 if self.rows and not any(row[-1] for row in self.rows) else 1
 
     def print(self) -> int:
-        """Print the table and return the exit status."""
+        """Print the table, below it what is wrong, a line each, and return the exit status."""
         from rich.console import Console
         from rich.table import Table
 
@@ -123,9 +125,11 @@ class Report:
         for heading in ("ours", "PyTorch"):
             table.add_column(heading, justify="right")
         table.add_column("")
+        wrong = []
         for what, case, dtype, ours, theirs, message in self.rows:
-            verdict = f"[red]wrong: {message}" if message else "[green]right"
+            verdict = "[red]wrong" if message else "[green]right"
             table.add_row(what, case, dtype, f"{ours.rms:.1e}", f"{theirs.rms:.1e}", verdict)
-        wrong = sum(bool(row[-1]) for row in self.rows)
-        Console().print(table, f"{len(self.rows)} comparisons, {wrong or 'none'} wrong")
+            wrong += [f"{what}, {case}, {dtype}: {message}"] if message else []
+        Console().print(table)
+        print(*wrong, f"{len(self.rows)} comparisons, {len(wrong) or 'none'} wrong", sep="\n")
         return self.exit_status

@@ -11,6 +11,8 @@ in every byte. On a GPU they hold whatever was in the register, most of the time
 What the hardware refuses stays refused: `tl.exp` of a float16 block raises here as it does in the compiler, and
 `libdevice` goes through the compiler's own table of types.
 
+A NaN or an infinity gives no warning, as on a GPU. What a kernel raises ends with the line of the kernel, as a note.
+
 Sources: PTX ISA (`cvt.rn.bf16.f32`, `cvt.rn.satfinite.e4m3x2.f32`, `min`/`max` of a NaN), libdevice user's guide,
 `triton/runtime/interpreter.py` of Triton 3.6.0, 3.7.1 and 3.9.0.
 """
@@ -19,6 +21,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import traceback
+import warnings
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -50,8 +55,9 @@ _BUILDER_METHODS = (
     "create_clampf create_minnumf create_maxnumf create_atomic_rmw create_masked_load create_extern_elementwise"
 ).split()
 _MODULE_NAMES = (
-    "TensorHandle GridExecutor ReduceOps ScanOps _LangPatchScope _patch_lang _get_np_dtype _interpreter _ir".split()
-)
+    "TensorHandle GridExecutor InterpreterError ReduceOps ScanOps _LangPatchScope _patch_lang _get_np_dtype "
+    "_interpreter _ir"
+).split()
 _FLOAT8 = {"fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2}
 #: Bits of a NaN, for the types that the interpreter keeps as bits.
 _NAN_BITS = {"bf16": 0x7FC0, "fp8e4nv": 0x7F, "fp8e5": 0x7E}
@@ -77,6 +83,7 @@ def install() -> None:
     _repair_atomics()
     _repair_loads()
     _repair_libdevice()
+    _repair_messages()
     _quicken()
 
 
@@ -389,6 +396,44 @@ def _repair_libdevice() -> None:
             setattr(libdevice, name, bound(function))
 
 
+# ---- messages -------------------------------------------------------------------------------------------------------
+
+
+def _repair_messages() -> None:
+    """No warning of numbers that a GPU computes in silence; an error in a kernel ends with its place in the file."""
+    original = interpreter.GridExecutor.__call__
+
+    @functools.wraps(original)
+    def launch(self, *args, **kwargs):
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "All-NaN slice encountered", RuntimeWarning)
+                return original(self, *args, **kwargs)
+        except interpreter.InterpreterError as error:
+            error.add_note(_failure(error, self.fn))
+            raise
+
+    interpreter.GridExecutor.__call__ = launch
+
+
+def _failure(error: BaseException, kernel) -> str:
+    """The innermost line of the kernel's file that an error came through, the error, and how to see more.
+
+    The interpreter wraps what a kernel raises, and once more for each jitted helper that it comes out of.
+    """
+    errors = [error]
+    while isinstance(errors[-1], interpreter.InterpreterError):
+        errors.append(errors[-1].__cause__)
+    frames = [frame for one in errors for frame in traceback.extract_tb(one.__traceback__)]
+    place = [frame for frame in frames if frame.filename == kernel.__code__.co_filename][-1]
+    path = Path(place.filename)
+    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    lines = ["", f"{shown}:{place.lineno}: {type(errors[-1]).__name__}: {errors[-1]}", f"    {place.line}"]
+    if "EXAMPLE" in kernel.__globals__:
+        lines.append(f"academy trace {shown} shows the values up to there.")
+    return "\n".join(lines)
+
+
 # ---- speed ----------------------------------------------------------------------------------------------------------
 
 
@@ -432,8 +477,7 @@ def _quicken() -> None:
     def launch(self, *args, **kwargs):
         running.append(set())
         try:
-            with np.errstate(all="ignore"):  # a GPU does not warn of an infinity either
-                return original_call(self, *args, **kwargs)
+            return original_call(self, *args, **kwargs)
         finally:
             running.pop()
 

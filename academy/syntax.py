@@ -5,12 +5,28 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import lru_cache
+from pathlib import Path
+
+from academy.problems import Problem
+
+#: The package of the kernel files.
+KERNELS = "annotated_examples"
 
 
 @lru_cache(maxsize=256)
 def tree(text: str) -> ast.Module:
     """The parsed text. Not to be changed: others get the same one. Raises SyntaxError."""
     return ast.parse(text)
+
+
+def problem(text: str, path: str) -> Problem | None:
+    """Where and why the text of a file is no Python; None if it is."""
+    try:
+        tree(text)
+    except SyntaxError as error:
+        line = error.lineno or 1
+        return Problem(path, line, error.offset or 1, error.msg, text.split("\n")[line - 1])
+    return None
 
 
 def statements(node: ast.AST) -> Iterator[ast.stmt]:
@@ -20,3 +36,21 @@ def statements(node: ast.AST) -> Iterator[ast.stmt]:
             yield child
         if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
             yield from statements(child)
+
+
+def imported_kernels(text: str, root: Path) -> list[Path]:
+    """The kernel files under `root` that a text imports, such as gemm for gemm_splitK, in the order of the text."""
+    files = [root / (name.replace(".", "/") + ".py") for name in _imports(text)] if KERNELS in text else []
+    return [file for file in files if file.is_file()]
+
+
+@lru_cache(maxsize=256)
+def _imports(text: str) -> list[str]:
+    """Dotted names of kernel modules, and of what is taken from them, which may be modules too."""
+    names: list[str] = []
+    for node in statements(tree(text)):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    return [name for name in dict.fromkeys(names) if name.startswith(f"{KERNELS}.")]

@@ -44,6 +44,7 @@ def test_what_is_not_finite_must_sit_where_pytorchs_does(value):
     special[2] = value
     assert accuracy.problem(special, special, special.double()) is None
     assert "element 2" in accuracy.problem(special, finite, finite.double())
+    assert accuracy.problem(special, finite / 3, finite.double() / 3).endswith(f"{value} instead of 0.3333")
     assert "element 2" in accuracy.problem(finite, special, special.double())
 
 
@@ -86,4 +87,8 @@ def test_report_status_and_table(capsys):
     assert report.print() == 0
     report.compare("out", "n = 3", x + 1, x, x.double())
     assert report.print() == 1
-    assert "2 comparisons, 1 wrong" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "2 comparisons, 1 wrong" in printed
+    assert "\nout, n = 3, float32: RMS error 1 is more than twice PyTorch's 0 " in printed, (
+        "below the table, on one line"
+    )

@@ -38,3 +38,20 @@ def test_every_statement_is_found_once_in_the_order_of_the_text():
     assert len(found) == len(walked) and set(found) == set(walked)
     places = [(node.lineno, node.col_offset) for node in found]
     assert places == sorted(places)
+
+
+def test_imported_kernel_files_are_found_in_order(tmp_path):
+    for name in ("b", "a", "c"):
+        path = tmp_path / "annotated_examples" / "x" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    text = """
+import torch, annotated_examples.x.c
+from annotated_examples.x import b, missing
+from .x import a
+def main():
+    from annotated_examples.x.a import something
+    from annotated_examples.x import a
+"""
+    assert [path.stem for path in syntax.imported_kernels(text, tmp_path)] == ["c", "b", "a"]
+    assert syntax.imported_kernels("import torch", tmp_path) == []

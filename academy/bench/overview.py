@@ -17,8 +17,8 @@ def summary(root: Path, link=lambda operation: f"{operation}.md") -> list[str]:
             continue
         out += ["", f"## {records[0]['device']}", "", _rates(records), ""]
         out += [
-            "| operation | pass | cases | share of the limit | against the best peer | |",
-            "|---|---|---|---|---|---|",
+            "| operation | pass | cases | share of the limit | against the best peer |",
+            "|---|---|---|---|---|",
         ]
         for record in records:
             out += _summary_rows(record, link(record["operation"]), root)
@@ -39,7 +39,7 @@ def _rates(records: list[dict]) -> str:
 
 
 def _summary_rows(record: dict, href: str, root: Path) -> list[str]:
-    stale = "stale" if store.is_stale(record, root) else ""
+    stale = " (stale)" if store.is_stale(record, root) else ""
     rows = []
     for variant in dict.fromkeys(case["variant"] for case in record["cases"]):
         for which in pages.passes(record):
@@ -57,11 +57,9 @@ def _summary_rows(record: dict, href: str, root: Path) -> list[str]:
                 if (best := figures.best_peer(e))
             ]
             name = f"[{record['operation']}]({href})" + (f" {variant}" if variant else "")
-            against = f"{between(ratios, '{:.2f}')}x" if ratios else "–"
+            against = (f"{between(ratios, '{:.2f}')}x" if ratios else "–") + stale
             name_of_pass = pages.PASS_NAMES[which].lower()
-            rows.append(
-                f"| {name} | {name_of_pass} | {len(entries)} | {between(shares, '{:.0f}')} % | {against} | {stale} |"
-            )
+            rows.append(f"| {name} | {name_of_pass} | {len(entries)} | {between(shares, '{:.0f}')} % | {against} |")
     return rows
 
 

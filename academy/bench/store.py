@@ -40,7 +40,7 @@ def source_hash(path: Path, root: Path) -> str:
     version added are left out while they are empty, which `ast.dump` would not do.
     """
     digest = hashlib.sha256()
-    for file in [path, *imported_kernels(path, root)]:
+    for file in [path, *syntax.imported_kernels(path.read_text("utf-8"), root)]:
         digest.update(_measured_code(file.read_text("utf-8")))
     return digest.hexdigest()[:16]
 
@@ -79,23 +79,6 @@ def _canonical(node: object) -> str:
     if isinstance(node, list):
         return f"[{','.join(map(_canonical, node))}]"
     return repr(node)
-
-
-def imported_kernels(path: Path, root: Path) -> list[Path]:
-    """Kernel files that `path` imports, such as gemm for gemm_splitK."""
-    files = []
-    text = path.read_text("utf-8")
-    for node in syntax.tree(text).body if "annotated_examples" in text else ():
-        names = []
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        for name in names:
-            file = root / (name.replace(".", "/") + ".py")
-            if name.startswith("annotated_examples.") and file.is_file():
-                files.append(file)
-    return files
 
 
 # ---------------------------------------------------------------- files

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -10,12 +9,32 @@ from pathlib import Path
 
 import torch
 
+from academy import syntax
 from academy.formulas import compare, coverage, kernels, verify
 from academy.formulas.errors import PageError
 from academy.formulas.page import Page
 from academy.formulas.processes import in_parallel
 from academy.formulas.project import Project
 from academy.problems import Problem
+
+#: The lines of a summary: each count, what one of it is called, and what several are.
+SUMMARY = {
+    "equations": {
+        "pages": ("derivation", "derivations"),
+        "tags": ("tag", "tags"),
+        "display": ("display", "displays"),
+        "inline": ("inline relation", "inline relations"),
+        "relations": ("relation or definition evaluated", "relations and definitions evaluated"),
+        "prose": ("display marked as prose", "displays marked as prose"),
+    },
+    "kernels": {"entries": ("call compared with the printed formulas", "calls compared with the printed formulas")},
+    "notes, pages and notebooks": {
+        "documents": ("file", "files"),
+        "citations": ("citation of a tag", "citations of tags"),
+        "prose elsewhere": ("display marked as prose", "displays marked as prose"),
+        "unbound": ("inline relation where no symbols are bound", "inline relations where no symbols are bound"),
+    },
+}
 
 
 @dataclass
@@ -37,23 +56,15 @@ class Result:
         self.count(other.counts)
 
     def summary(self) -> str:
-        c = self.counts
-        lines = [
-            f"equations: {c.get('display', 0)} displays and {c.get('inline', 0)} inline relations on "
-            f"{c.get('pages', 0)} derivations, {c.get('relations', 0)} relations and definitions evaluated; "
-            f"{c.get('prose', 0)} marked as prose",
-            f"kernels: {c.get('tags', 0)} tags, {c.get('entries', 0)} calls compared with the printed formulas",
-        ]
+        """What there was to look at, a line for each kind."""
+        lines = [f"{kind}: {found}" for kind, entries in SUMMARY.items() if (found := self._counted(entries))]
         if self.exempt:
             lines.append(f"without a kernel (kernel: none): {', '.join(sorted(self.exempt))}")
-        if "documents" in c:
-            cited, unbound = c.get("citations", 0), c.get("unbound", 0)
-            lines.append(
-                f"elsewhere: {c['documents']} kernel files, pages and notebooks cite tags {cited} times; "
-                f"{c.get('prose elsewhere', 0)} displays marked as prose, "
-                f"{unbound} inline relations on pages that bind no symbols"
-            )
-        return "\n".join(lines)
+        return "\n".join(lines) or "nothing to look at: no derivation, kernel file, page or notebook of the project"
+
+    def _counted(self, entries: dict[str, tuple[str, str]]) -> str:
+        counts = [(self.counts.get(key, 0), names) for key, names in entries.items()]
+        return ", ".join(f"{count} {one if count == 1 else many}" for count, (one, many) in counts if count)
 
 
 def run(files: Iterable[Path] | None = None, project: Project | None = None, workers: int | None = None) -> Result:
@@ -95,17 +106,9 @@ def run(files: Iterable[Path] | None = None, project: Project | None = None, wor
 def syntax_errors(files: Iterable[Path] | None = None, project: Project | None = None) -> list[Problem]:
     """Files among `files` (default: all kernel files) that are no Python: nothing else can be said of them."""
     project = project or Project.here()
-    found = []
-    for path in project.kernels() if files is None else files:
-        if path.suffix != ".py":
-            continue
-        text = path.read_text("utf-8")
-        try:
-            ast.parse(text)
-        except SyntaxError as error:
-            line = text.split("\n")[error.lineno - 1]
-            found.append(Problem(str(project.shown(path)), error.lineno, error.offset, error.msg, line))
-    return found
+    paths = [path for path in (project.kernels() if files is None else files) if path.suffix == ".py"]
+    found = [syntax.problem(path.read_text("utf-8"), str(project.shown(path))) for path in paths]
+    return [problem for problem in found if problem]
 
 
 def declared(pages: list[Page]) -> tuple[dict[Path, list[kernels.Comparison]], list[Problem]]:

@@ -66,8 +66,8 @@ class KernelMutant:
 
 
 def of_source(source: str) -> list[KernelMutant]:
-    """All mutants of the jitted functions of a module, in the order of the source."""
-    found, seen = [], set()
+    """All mutants of the jitted functions of a module, in the order of the source; none gives the source itself."""
+    found, seen = [], {source}
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in node.decorator_list):
             for mutant in _Kernel(source, node).mutants():

@@ -6,7 +6,6 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from posixpath import dirname
 from typing import TYPE_CHECKING
 
 from markdown.preprocessors import Preprocessor
@@ -89,7 +88,8 @@ class Directives(Preprocessor):
             module = self.extension.module = split(text, name)
         except SourceError as error:
             self.extension.problem(error.problem.message, path=name, line=error.problem.line)
-            return [f'!!! failure "{error.problem}"']
+            place = textwrap.indent(f"```text\n{error.problem}\n```", "    ")
+            return [f'!!! failure "{name} cannot be shown"', "", *place.split("\n")]
         page = self.extension.page
         lines = kernel_page.markdown(module, (page.meta.get("title") if page else "") or Path(name).stem)
         self.extension.sources.append((name, lines))
@@ -120,27 +120,27 @@ def code_of(file: Path, path: str, name: str) -> list[str]:
 
 
 def overview_list(index: Library, what: str) -> list[str]:
-    """Markdown for the list of all kernels, by folder, or of all derivations."""
+    """Markdown for the list of all kernels, by section, or of all derivations."""
     out: list[str] = []
     group = None
     for page in index.shown(what[:-1]):
         title, description = heading(index, page)
-        if what == "kernels" and dirname(page.uri) != group:
-            group = dirname(page.uri)
-            out += ["", f"## {group.rsplit('/', 1)[-1].replace('_', ' ').capitalize()}", ""]
+        if what == "kernels" and index.section(page.uri) != group:
+            group = index.section(page.uri)
+            out += ["", f"## {group}", ""]
         out += ["", f"[{title}]({page.href}){{ .k-entry }}", f": {description}", ""]
     return out or ["", "Nothing here yet.", ""]
 
 
 def reference(index: Library) -> list[str]:
-    """Markdown for mkdocstrings: the public functions of all kernels that have a page, by folder."""
+    """Markdown for mkdocstrings: the public functions of all kernels that have a page, by section."""
     out: list[str] = []
     group = None
     for page in index.shown("kernel"):
         names = public_functions(str(index.root / page.source))
-        if names and dirname(page.uri) != group:
-            group = dirname(page.uri)
-            out += ["", f"## {group.rsplit('/', 1)[-1].capitalize()}", ""]
+        if names and index.section(page.uri) != group:
+            group = index.section(page.uri)
+            out += ["", f"## {group}", ""]
         if names:
             module = page.source.removesuffix(".py").replace("/", ".")
             out += ["", f"### [{heading(index, page)[0]}]({page.href})", ""]

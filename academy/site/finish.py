@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 IN_REPOSITORY = re.compile(r"^(?:\.\./)+((?:annotated_examples|backprop_math|academy|benchmarks|tests)/.*)$")
 RUN = re.compile(r"(?:pid|line|launch)=")
 CLOSING = re.compile(r"[)\].,;:!?’”]+")
+OPENING = re.compile(r"[(\[‘“]+$")
+#: Longer formulas may be broken, and what stands around them too.
+SHORT = 40
 
 
 class Finish(Treeprocessor):
@@ -42,9 +45,12 @@ class Finish(Treeprocessor):
                 self.heading(element)
             elif element.tag == "th" and not len(element) and not (element.text or "").strip():
                 element.tag = "td"  # the corner of a table heads nothing
-        for element in list(root.iter()):
+        neighbours = [(parent, *pair) for parent in root.iter() for pair in zip([None, *parent], parent)]
+        for parent, before, element in neighbours:
             if element.get("class") == "arithmatex" and element.text:
                 self.formula(element)
+                if "data-tight" in element.attrib:
+                    _take_opening(parent, before, element)
 
     def kernel(self, root: Element, module: Module) -> None:
         store = self.md.htmlStash.store
@@ -129,10 +135,10 @@ class Finish(Treeprocessor):
             return
         element.set("data-search-exclude", "")
         element.text = self.md.htmlStash.store(rendered)
-        if not display and len(tex) < 40 and (closing := CLOSING.match(element.tail or "")):
-            # No line may begin with the comma or bracket that follows the formula.
+        if not display and len(tex) < SHORT:  # no line may begin with the comma or bracket that follows
             element.set("data-tight", "")
-            element.text, element.tail = element.text + closing[0], element.tail[closing.end() :]
+            if closing := CLOSING.match(element.tail or ""):
+                element.text, element.tail = element.text + closing[0], element.tail[closing.end() :]
         page = self.extension.page
         if display and page and page.kind == "derivation":
             self.home(element, tex, tags)
@@ -199,3 +205,14 @@ class Contents(Treeprocessor):
             first[0].append(nav)
         else:
             root.insert(list(root).index(bar), nav)
+
+
+def _take_opening(parent: Element, before: Element | None, formula: Element) -> None:
+    """A bracket in front of a formula goes into its element, so that no line ends with it."""
+    text = (parent.text if before is None else before.tail) or ""
+    if opening := OPENING.search(text):
+        formula.text = opening[0] + formula.text
+        if before is None:
+            parent.text = text[: opening.start()]
+        else:
+            before.tail = text[: opening.start()]

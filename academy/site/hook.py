@@ -1,6 +1,7 @@
 """MkDocs hook: what the Markdown extension can't reach.
 
 - publishes the kernel files (for download) and the style sheets, scripts and fonts of academy's parts;
+- a kernel file or chapter with a syntax error ends the build with its place, before anything is made;
 - "edit this page" leads to the kernel or derivation, not to its stub; title and description come from there too;
 - says where a broken link stands, by file and line;
 - `{{ repo_url }}` in a page stands for the address in mkdocs.yml, also in code;
@@ -14,11 +15,12 @@ import re
 from functools import partial
 from pathlib import Path
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
-from academy import cache
+from academy import cache, syntax
 from academy.site import plugs
-from academy.site.library import READING_ORDER, Library, read
+from academy.site.library import READING_ORDER, SECTIONS, Library, read
 from academy.site.titles import heading, summary
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +37,14 @@ library = Library(ROOT)
 def on_config(config):
     logging.getLogger("mkdocs.structure.pages").addFilter(_with_place)
     return config
+
+
+def on_pre_build(config):
+    """Too much is made from a kernel file to go on without it. `mkdocs serve` waits until the file is mended."""
+    paths = sorted([*(ROOT / "annotated_examples").rglob("*.py"), *Path(config.docs_dir).glob("learn/*.py")])
+    problems = [syntax.problem(read(path), path.relative_to(ROOT).as_posix()) for path in paths]
+    if any(problems):
+        raise PluginError("\n".join(str(problem) for problem in problems if problem))
 
 
 def on_files(files, config):
@@ -69,6 +79,8 @@ def on_files(files, config):
 def on_nav(nav, config, files):
     READING_ORDER.clear()
     READING_ORDER.update({page.file.src_uri: place for place, page in enumerate(nav.pages)})
+    SECTIONS.clear()
+    SECTIONS.update({page.file.src_uri: page.parent.title for page in nav.pages if page.parent})
     return nav
 
 

@@ -116,7 +116,7 @@ def _render(page, config, files) -> None:
 def _rendered(page, config, files) -> list:
     """The page's rendering as JSON. What it asks the site's index for is noted on the way."""
     appended = config.mdx_configs.get(SNIPPETS, {}).get("auto_append", [])
-    for name in [*SNIPPET.findall(page.markdown), *appended]:
+    for name in [*(found[1] for found in SNIPPET.finditer(page.markdown)), *appended]:
         read(name)
     autodoc.depend_on_modules(page.markdown, Path(config.config_file_path).parent)
     with autodoc.noted(config) as entries:

@@ -25,11 +25,13 @@ DISPLAY = re.compile(r"\$\$(.+?)\$\$", re.S)
 TAG = re.compile(r"\s*\\tag\{([^{}]+)\}")
 FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?^ {0,3}\1[^\n]*$", re.M | re.S)
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*\n", re.S)
-# A file that pymdownx.snippets puts in, with or without the name of a section behind it.
-SNIPPET = re.compile(r"""-{1,}8<-{1,} +["']([^"':]+)""")
+# A file that pymdownx.snippets puts in, and the name of a section of it, if any.
+SNIPPET = re.compile(r"""-{1,}8<-{1,} +["']([^"':]+)(?::(\w+))?""")
 
-# Place of each page in the order of reading, by uri: filled from the navigation (academy/site/hook.py), else empty.
+# Place of each page in the order of reading, and the title of its section, by uri: filled from the navigation
+# (academy/site/hook.py), else empty.
 READING_ORDER: dict[str, int] = {}
+SECTIONS: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,11 @@ class Library:
         """All kernel or derivation pages, in the order of reading."""
         pages = [page for page in self.pages.values() if page.kind == kind]
         return sorted(pages, key=lambda page: (READING_ORDER.get(page.uri, len(READING_ORDER)), page.uri))
+
+    @question
+    def section(self, uri: str) -> str:
+        """What the navigation calls the section of a page; without one, its folder."""
+        return SECTIONS.get(uri) or uri.rpartition("/")[0].rpartition("/")[2].replace("_", " ").capitalize()
 
     @question
     def tex(self, tag: str) -> str | None:

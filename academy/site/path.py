@@ -95,7 +95,7 @@ def title(index: Library, docs: str, uri: str) -> str:
 
 def named(index: Library, docs: str, uri: str) -> str:
     """A title that also tells a kernel from its derivation."""
-    words = title(index, docs, uri)
+    words = re.sub(r"^(\d+\.) ", "\\1\N{NO-BREAK SPACE}", title(index, docs, uri))
     return f"{words} ({kind(uri)})" if kind(uri) in ("kernel", "derivation") else words
 
 

@@ -117,8 +117,8 @@ class Plain:
         """`--8<-- "FILE:SECTION"`, as the site's own extension puts it in."""
         if not any("--8<--" in line for line in lines):
             return lines
-        for name in SNIPPET.findall("\n".join(lines)):
-            read(ROOT / name)  # the text depends on it
+        for found in SNIPPET.finditer("\n".join(lines)):
+            read(ROOT / found[1])  # the text depends on it
         settings = dict(self.config.mdx_configs["pymdownx.snippets"], auto_append=[])
         markdown = Markdown(extensions=["pymdownx.snippets"], extension_configs={"pymdownx.snippets": settings})
         return markdown.preprocessors["snippet"].run(lines)

@@ -11,6 +11,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from academy import syntax
 from academy.cache import kept, question
 from academy.site.library import read
 
@@ -110,7 +111,7 @@ def _results_read(operation: str) -> list[str]:
     tells whether they are still true."""
     files = sorted((ROOT / "benchmarks/results").rglob(f"{operation or '*'}.json"))
     for kernel in sorted((ROOT / "annotated_examples").rglob(f"{operation or '*'}.py")):
-        files += [kernel, *_find("academy.bench.store", "imported_kernels")(kernel, ROOT)]
+        files += [kernel, *syntax.imported_kernels(read(kernel), ROOT)]
     return [f"{path}: {read(path)}" for path in files]
 
 

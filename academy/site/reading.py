@@ -6,14 +6,13 @@ import re
 from pathlib import Path
 
 from academy.cache import question
-from academy.site.library import DISPLAY, Library, read, without_front_matter
+from academy.site.library import DISPLAY, SNIPPET, Library, read, without_front_matter
 from academy.site.splitter import SourceError, split
 
 #: What a reader takes in per minute: words of technical prose, lines of code, display equations.
 WORDS, CODE_LINES, EQUATIONS = 200, 25, 4
 CITED = re.compile(r"\[\[eq: *[^\]\s]+ *\]\]")
 FENCED = re.compile(r"^ {0,7}(`{3,}|~{3,})[^\n]*\n(.*?)^ {0,7}\1[^\n]*$", re.M | re.S)
-SNIPPET = re.compile(r'--8<-- "([^":]+)(?::(\w+))?"')
 
 
 @question

@@ -94,13 +94,9 @@ def introduction(text: str) -> str:
 @lru_cache(256)
 def split(text: str, path: str) -> Module:
     """Split a module's source. SourceError: it does not parse, or a docstring with a backslash is not raw."""
-    try:
-        tree = syntax.tree(text)
-    except SyntaxError as error:
-        raise SourceError(
-            Problem(path, error.lineno or 1, error.offset or 1, f"not valid Python: {error.msg}")
-        ) from error
-    lines = text.split("\n")
+    if problem := syntax.problem(text, path):
+        raise SourceError(problem)
+    tree, lines = syntax.tree(text), text.split("\n")
     docs = _docstrings(tree, lines, path)
     module_doc = next((doc for doc in docs.values() if doc.owner is tree), None)
     comments = _comments(text, after=module_doc.first if module_doc else 0)

@@ -66,7 +66,8 @@ def built_on(path: Path) -> list[Path]:
         current = queue.pop()
         if current not in found:
             found.append(current)
-            queue += _imported(current)
+            _parsed(current)  # names the file if it is no Python
+            queue += sorted(syntax.imported_kernels(current.read_text(), ROOT))
     return found
 
 
@@ -92,22 +93,6 @@ def _parsed(path: Path) -> ast.Module:
     except SyntaxError as error:
         error.filename = shorten(path)
         raise
-
-
-def _imported(path: Path) -> list[Path]:
-    files = [ROOT / (name.replace(".", "/") + ".py") for name in _kernel_modules(_parsed(path))]
-    return [file for file in files if file.exists()]
-
-
-@lru_cache(maxsize=256)
-def _kernel_modules(module: ast.Module) -> list[str]:
-    names = set()
-    for node in ast.walk(module):
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-    return [name for name in sorted(names) if name.startswith("annotated_examples")]
 
 
 @lru_cache(maxsize=256)

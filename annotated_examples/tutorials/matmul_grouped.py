@@ -1,13 +1,13 @@
 r"""
 # Matrix multiplication, grouped and differentiable
 
-The second step of the road. The product of `x` (M, K) and `y` (K, N) is the same as in the
-[first](matmul_blocked.py),
+The second step of the road: the same product, in an order that spares the memory, and with gradients. It multiplies
+`x` (M, K) by `y` (K, N), as the [first step](matmul_blocked.py) does,
 
 [[eq: MM-Z]]
 
-but the programs run in another order, which spares the memory; a ReLU can be applied before the result is stored
-[[tag: MM-relu]]; and there are gradients:
+but the programs run in another order. A ReLU can be applied before the result is stored [[tag: MM-relu]]. The
+gradients are
 
 [[eq: MM-X]]
 

@@ -249,8 +249,8 @@ def test_the_summary_has_every_operation(root):
     other = root / "annotated_examples" / "classics" / "triple.py"
     other.write_text("x = 1\nBENCH = {}\n", "utf-8")
     page = "\n".join(overview.summary(root))
-    assert "| [double](double.md) | forward | 2 | 90 % | 2.00x | stale |" in page
-    assert "| [double](double.md) | backward | 2 | 90 % | 0.50x | stale |" in page
+    assert "| [double](double.md) | forward | 2 | 90 % | 2.00x (stale) |" in page
+    assert "| [double](double.md) | backward | 2 | 90 % | 0.50x (stale) |" in page
     assert "Not measured yet: `triple`." in page
 
 

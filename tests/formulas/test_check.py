@@ -68,6 +68,16 @@ def edited(path: Path, old: str, new: str):
     return text
 
 
+def test_the_summary_counts_only_what_the_files_have(clone):
+    status, output = academy_check(clone, "annotated_examples/tutorials/vector_add.py")
+    assert status == 0 and "equations: 1 derivation, 3 tags, " in output, output
+    assert "kernels: 1 call compared" in output and "notes, pages and notebooks: 1 file, " in output
+    assert not re.search(r"\b0 ", output.rpartition("\nall is well")[0])
+    (clone / "setup.py").write_text("")
+    status, output = academy_check(clone, "setup.py")
+    assert status == 0 and output.startswith("nothing to look at: "), output
+
+
 def test_a_wrong_sign_in_a_page_and_in_a_kernel(clone):
     page, kernel = clone / "backprop_math/vector_add.md", clone / "annotated_examples/tutorials/vector_add.py"
     status, output = academy_check(clone, "backprop_math/vector_add.md")

@@ -144,6 +144,22 @@ def test_kernel_mutators():
     assert not any(change.startswith("-n") for change in everything), "a hint to the compiler computes nothing"
 
 
+def test_a_swap_of_equal_arguments_is_no_mutant():
+    source = "@triton.jit\ndef k(x_ptr, n):\n    other(x_ptr, n, n)\n"
+    assert [mutant.apply(source) for mutant in kernel_mutants.of_source(source)] == [
+        source.replace("(x_ptr, n, n)", "(n, x_ptr, n)")
+    ]
+
+
+def test_a_listed_mutant_that_is_none_any_more_is_reported():
+    everything = kernel_mutants.of_source(KERNEL)
+    listed = {name: {"reason": "-"} for name in (everything[0].name, "gone")}
+    problems = kernel_mutate._about_list(Path("k.py"), listed, set(), everything[1:], everything)
+    assert [problem.message for problem in problems if "no mutant any more" in problem.message] == [
+        "k.py: listed, but caught or no mutant any more: gone"
+    ]
+
+
 def test_sample_is_spread_and_stable():
     everything = kernel_mutants.of_source(KERNEL)
     some = kernel_mutants.sample(everything, 12)

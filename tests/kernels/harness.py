@@ -24,6 +24,10 @@ DEVICE = device.DEVICE
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 ROOT = Path(__file__).resolve().parents[2]
 
+# A failure is the kernel's: pytest shows no function that says `__tracebackhide__`, but the test that called it. Where
+# that is a context manager, contextlib calls its end.
+contextlib.__tracebackhide__ = True
+
 
 def dtype_name(value: object) -> str:
     """For `pytest.mark.parametrize(ids=…)`."""
@@ -85,6 +89,7 @@ def expanded(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 @contextlib.contextmanager
 def unchanged(**tensors: torch.Tensor) -> Iterator[None]:
     """Fail if a tensor's bits are not the same afterwards (NaN counts as itself)."""
+    __tracebackhide__ = True
     before = {name: value.detach().clone() for name, value in tensors.items()}
     yield
     for name, value in tensors.items():
@@ -102,6 +107,7 @@ def fenced_allocations() -> Iterator[None]:
 
     Without this, a store past the end would quietly hit somebody else's memory, or bring the process down.
     """
+    __tracebackhide__ = True
     real_empty, real_like, real_new = torch.empty, torch.empty_like, torch.Tensor.new_empty
     fences: list[tuple[torch.Tensor, int]] = []
 
@@ -162,6 +168,7 @@ def assert_right(function: Callable, reference: Callable, inputs: dict[str, torc
 
     `reference` is run twice: in the inputs' dtype (PyTorch's own error) and in float64. Inputs must stay unchanged.
     """
+    __tracebackhide__ = True
     doubles = {n: v.double() if v.is_floating_point() else v for n, v in inputs.items()}
     watched = {**inputs, **({} if upstream is None else {"upstream": upstream})}
     with unchanged(**watched), fenced_allocations():

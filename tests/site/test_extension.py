@@ -96,6 +96,14 @@ KERNEL_PAGE = "[[kernel: annotated_examples/group/doubling.py]]"
 DERIVATION_PAGE = "[[derivation: backprop_math/doubling.md]]"
 
 
+def test_a_file_that_cannot_be_shown_is_said_on_its_page(project, convert):
+    path = project / KERNEL_FILE
+    path.write_text(path.read_text().replace("import ", "imprt ", 1))
+    html, problems = convert(KERNEL_PAGE)
+    assert problems == [f"{KERNEL_FILE}:9: invalid syntax"]
+    assert "cannot be shown" in html and f"{KERNEL_FILE}:9:7: invalid syntax" in html
+
+
 def test_a_kernel_page_has_notes_code_and_an_anchor_for_every_line(convert):
     html, problems = convert(KERNEL_PAGE)
     assert problems == []
@@ -151,6 +159,22 @@ def test_formulas_are_set_without_a_script_and_with_mathml(convert):
     assert "<math" in html and 'class="katex-html"' in html and "tag{" not in html.replace("\\tag{", "", 0)
     assert "<script" not in html and "amp;=" not in html.replace("&amp;=", "")
     assert html.count("<mtr>") == 2
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("the scale ($x$) and", "the scale |(F)| and"),
+        ("*a* [$x$, $y$].", "<em>a</em> |[F,| |F].|"),
+        ("as “$x$”: so", "as |“F”:| so"),
+        ("$x$ $y$", "|F| |F|"),
+        (f"(${'x + ' * 20}z$)", "(|F|)"),
+    ],
+)
+def test_no_line_breaks_between_a_formula_and_its_brackets(convert, monkeypatch, text, expected):
+    monkeypatch.setattr(katex, "render", lambda tex, display: "F")
+    html, _ = convert(text)
+    assert re.sub(r'<span class="arithmatex"[^>]*>(.*?)</span>', r"|\1|", html) == f"<p>{expected}</p>"
 
 
 def test_a_heading_with_maths_has_a_plain_name(convert):

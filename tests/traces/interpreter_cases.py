@@ -428,6 +428,26 @@ def register_libdevice():
 register_libdevice()
 
 
+@triton.jit
+def largest_kernel(x_ptr, out_ptr, n, N: tl.constexpr):
+    columns = tl.arange(0, N)
+    tl.store(out_ptr, tl.max(tl.load(x_ptr + columns, mask=columns < n), 0))
+
+
+@triton.jit
+def scaled(x, factor):
+    return x * factor.missing
+
+
+@triton.jit
+def failing_kernel(x_ptr, N: tl.constexpr, DEEP: tl.constexpr):
+    """Fails at its store, or in its helper."""
+    x = tl.load(x_ptr + tl.arange(0, N))
+    if DEEP:
+        x = scaled(x, x)
+    tl.store(x_ptr + tl.arange(0, 2 * N), x)
+
+
 def results() -> dict[str, bool]:
     """Name -> whether the case comes out right; an error is not right."""
     right = {}

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,32 @@ def test_triton_imported_for_a_gpu_is_named():
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=HERE.parents[1]
     )
     assert "triton was imported without TRITON_INTERPRET=1" in finished.stderr
+
+
+def test_a_block_of_undefined_lanes_warns_of_nothing():
+    x, out = torch.ones(4), torch.zeros(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        interpreter_cases.largest_kernel[(1,)](x, out, 0, N=4)
+    assert out.isnan().all()
+
+
+@pytest.mark.parametrize(
+    "deep, line, message",
+    [
+        (False, "tl.store(x_ptr + tl.arange(0, 2 * N), x)", "ValueError: Cannot make"),
+        (True, "return x * factor.missing", "AttributeError: 'tensor' object has no attribute 'missing'"),
+    ],
+    ids=["kernel", "helper"],
+)
+@pytest.mark.parametrize("traceable", [False, True])
+def test_an_error_in_a_kernel_ends_with_its_place(monkeypatch, deep, line, message, traceable):
+    if traceable:
+        monkeypatch.setitem(vars(interpreter_cases), "EXAMPLE", None)
+    with pytest.raises(Exception) as caught:
+        interpreter_cases.failing_kernel[(1,)](torch.ones(4), N=4, DEEP=deep)
+    path = Path(interpreter_cases.__file__)
+    place = f"{path.name}:{path.read_text().split(chr(10)).index('    ' + line) + 1}: {message}"
+    _, first, source, *hint = caught.value.__notes__[0].split("\n")
+    assert place in first and source.strip() == line
+    assert ["academy trace" in text for text in hint] == [True] * traceable

@@ -1,0 +1,50 @@
+"""tests/kernels/harness: what fails is shown at the line of the test, not in the tools."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from academy import accuracy
+from tests.kernels import harness
+
+
+def one_too_many(x):
+    return x + 1
+
+
+def written_to(x):
+    x.detach().add_(1)
+    return x.clone()
+
+
+def outside(x):
+    out = torch.empty_like(x.detach())
+    out.as_strided((out.numel() + 1,), (1,), out.storage_offset()).fill_(0)
+    return x.clone()
+
+
+@pytest.mark.parametrize(
+    "function, message",
+    [
+        (one_too_many, "out: RMS error"),
+        (written_to, "x was written to"),
+        (outside, "1 elements were written outside"),
+    ],
+)
+def test_a_failure_is_shown_at_the_line_of_the_test(function, message):
+    with pytest.raises(AssertionError, match=message) as caught:
+        harness.assert_right(function, torch.clone, dict(x=harness.randn(5)))
+    assert_shown_here(caught)
+
+
+def test_a_comparison_that_fails_is_shown_at_its_line():
+    x = torch.ones(3)
+    with pytest.raises(AssertionError, match="dtype") as caught:
+        accuracy.check("x", x.half(), x, x.double())
+    assert_shown_here(caught)
+
+
+def assert_shown_here(caught):
+    shown = caught.traceback.filter(caught)
+    assert [Path(entry.path).name for entry in shown] == [Path(__file__).name]
