@@ -45,10 +45,19 @@ class Browser:
 
         self._playwright = sync_playwright().start()
         self._chromium = self._playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        self._open_tab()
+
+    def _open_tab(self) -> None:
         self._page = self._chromium.new_context().new_page()
         self._page.on("request", lambda request: self.requests.append(request.url))
         self._page.on("pageerror", lambda error: self.errors.append(str(error)))
         self._tools = self._page.context.new_cdp_session(self._page)
+
+    @_in_its_thread
+    def forget(self) -> None:
+        """Go on as a browser that has seen nothing yet."""
+        self._page.context.close()
+        self._open_tab()
 
     @_in_its_thread
     def call(self, method: str, **params) -> dict:

@@ -21,7 +21,11 @@ def weight(site: Path, url: str) -> int:
 
 
 def fetched(browser, url: str) -> set[str]:
-    """All files that the page asks for, until two moments in which it asks for nothing more."""
+    """All files that a new reader's browser asks for, until two moments in which it asks for nothing more.
+
+    One that has seen other pages also asks its own cache for their fonts.
+    """
+    browser.forget()
     browser.requests.clear()
     browser.open(url)
     seen = -1
