@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     mutate.add_argument("files", nargs="*", type=Path, metavar="FILE", help="derivations or kernels (default: all)")
     mutate.add_argument("--only", choices=("equations", "kernels"), help="only this kind of mutant")
-    mutate.add_argument("--all", action="store_true", help="every mutant of a kernel, not a sample of 40 a file (slow)")
+    mutate.add_argument("--all", action="store_true", help="every mutant of a kernel, not a sample of 32 a file (slow)")
     mutate.set_defaults(run=_mutate)
     commands.add_parser("bench", help="measure the kernels on this machine's GPU", add_help=False)
     commands.add_parser("trace", help="record a kernel's example and show its run", add_help=False)

@@ -30,7 +30,7 @@ from academy.formulas.project import Project, import_source
 from academy.problems import Problem
 
 #: Mutants of one file that are run by default: a fixed sample, spread over functions and kinds of change.
-SAMPLE = 40
+SAMPLE = 32
 #: Seconds of processor time after which a mutant hangs, which counts as caught. (A busy machine is no hang.)
 PATIENCE = 60
 
