@@ -6,7 +6,6 @@ interpreter, which shows what a GPU may hide: a read behind the end of a tensor,
 
 from __future__ import annotations
 
-import ast
 import faulthandler
 import hashlib
 import os
@@ -21,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from academy import device
+from academy import device, syntax
 from academy.formulas import compare, kernel_mutants, processes
 from academy.formulas.kernel_mutants import KernelMutant
 from academy.formulas.kernels import Comparison
@@ -137,12 +136,11 @@ def _split(mutants: list[KernelMutant], source: str, executed: set[int]) -> tupl
 def _statement(source: str, line: int) -> tuple[int, int]:
     """First and last line of the innermost statement at a line (of a loop or branch: its head)."""
     best = (line, line)
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.stmt):
-            body = getattr(node, "body", None)
-            last = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno
-            if node.lineno <= line <= last and (best == (line, line) or node.lineno >= best[0]):
-                best = (node.lineno, last)
+    for node in syntax.statements(syntax.tree(source)):
+        body = getattr(node, "body", None)
+        last = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno
+        if node.lineno <= line <= last and (best == (line, line) or node.lineno >= best[0]):
+            best = (node.lineno, last)
     return best
 
 
