@@ -11,6 +11,8 @@ from academy.problems import Problem
 
 #: The package of the kernel files.
 KERNELS = "annotated_examples"
+#: The nodes of functions and classes.
+DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @lru_cache(maxsize=256)
@@ -36,6 +38,23 @@ def statements(node: ast.AST) -> Iterator[ast.stmt]:
             yield child
         if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
             yield from statements(child)
+
+
+def first_line(definition: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
+    """The line where it begins, decorators included."""
+    return min([definition.lineno, *(decorator.lineno for decorator in definition.decorator_list)])
+
+
+def is_jitted(function: ast.FunctionDef) -> bool:
+    """Whether it is decorated with `triton.jit`, among other decorators or not."""
+    return any("jit" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+@lru_cache(maxsize=256)
+def jitted_functions(text: str) -> tuple[ast.FunctionDef, ...]:
+    """The jitted functions of a text, nested ones too, in its order. Not to be changed, like `tree`."""
+    functions = [node for node in statements(tree(text)) if isinstance(node, ast.FunctionDef)]
+    return tuple(function for function in functions if is_jitted(function))
 
 
 def imported_kernels(text: str, root: Path) -> list[Path]:

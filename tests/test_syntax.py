@@ -40,6 +40,24 @@ def test_every_statement_is_found_once_in_the_order_of_the_text():
     assert places == sorted(places)
 
 
+def test_jitted_functions_are_told_by_their_decorators():
+    text = """
+@triton.autotune(configs=[])
+@triton.jit
+def tuned(): pass
+@triton.jit(do_not_specialize=["n"])
+def called(): pass
+@functools.cache
+def cached(): pass
+def launcher():
+    triton.jit(cached)
+    @jit
+    def nested(): pass
+"""
+    assert [function.name for function in syntax.jitted_functions(text)] == ["tuned", "called", "nested"]
+    assert syntax.jitted_functions(text)[0] is syntax.tree(text).body[0], "of the one tree"
+
+
 def test_imported_kernel_files_are_found_in_order(tmp_path):
     for name in ("b", "a", "c"):
         path = tmp_path / "annotated_examples" / "x" / f"{name}.py"

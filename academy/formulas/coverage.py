@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 from pathlib import Path
 
+from academy import syntax
 from academy.formulas.kernels import Comparison, called
 from academy.formulas.page import Page
 from academy.formulas.tree import mentioned
@@ -49,7 +50,7 @@ def uncovered_module(path: Path, shown: Path, name: str, entries: Iterable[Compa
     if not here:
         message = f"no derivation names {name} under `kernel`: nothing compares it with a printed formula"
         return [Problem.at(shown, text, 0, message)]
-    functions = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
+    functions = {node.name: node for node in syntax.tree(text).body if isinstance(node, ast.FunctionDef)}
     problems = []
     for entry in here:
         if entry.function not in functions:
@@ -73,7 +74,7 @@ def uncovered_module(path: Path, shown: Path, name: str, entries: Iterable[Compa
 def public_functions(text: str) -> list[str]:
     """Functions that readers call: documented with what they raise, and no kernel, launcher or reference."""
     found = []
-    for node in ast.parse(text).body:
+    for node in syntax.tree(text).body:
         if not isinstance(node, ast.FunctionDef) or node.name.startswith("_") or node.name in _FIXED:
             continue
         documented = "Raises:" in (ast.get_docstring(node) or "")

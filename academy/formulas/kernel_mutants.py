@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from academy import syntax
+
 _OPERATORS = {ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.Div: "*", ast.FloorDiv: "%", ast.Mod: "//"}
 _OPERATORS |= {ast.BitAnd: "|", ast.BitOr: "&"}
 _COMPARISONS = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
@@ -68,12 +70,11 @@ class KernelMutant:
 def of_source(source: str) -> list[KernelMutant]:
     """All mutants of the jitted functions of a module, in the order of the source; none gives the source itself."""
     found, seen = [], {source}
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in node.decorator_list):
-            for mutant in _Kernel(source, node).mutants():
-                if mutant.apply(source) not in seen:
-                    seen.add(mutant.apply(source))
-                    found.append(mutant)
+    for function in syntax.jitted_functions(source):
+        for mutant in _Kernel(source, function).mutants():
+            if mutant.apply(source) not in seen:
+                seen.add(mutant.apply(source))
+                found.append(mutant)
     return found
 
 

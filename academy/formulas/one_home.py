@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from academy import syntax
 from academy.formulas import verify
 from academy.formulas.check import Result
 from academy.formulas.errors import PageError
@@ -98,7 +99,7 @@ def _notes(text: str) -> str:
         if token.type == tokenize.COMMENT:
             start = starts[token.start[0] - 1] + token.start[1]
             keep(start + 1, start + len(token.string))
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(syntax.tree(text)):
         body = getattr(node, "body", None)
         if not isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) or not body:
             continue

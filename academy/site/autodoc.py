@@ -16,7 +16,6 @@ from pathlib import Path
 from academy import syntax
 from academy.cache import question
 from academy.site.library import exists, read
-from academy.site.signatures import DEFINITION
 
 AUTODOC = re.compile(r"^(?:::: *(\S+)|\[\[reference\]\])", re.M)
 PLUGIN, ANCHORS, HANDLER = "mkdocstrings", "autorefs", "python"
@@ -52,7 +51,7 @@ def _without_code(node: ast.stmt) -> ast.stmt:
     node = copy(node)
     if isinstance(node, ast.ClassDef):
         node.body = [_without_code(inner) for inner in node.body]
-    elif isinstance(node, DEFINITION):
+    elif isinstance(node, syntax.DEFINITION):
         node.body = [ast.Expr(ast.Constant(ast.get_docstring(node)))]
     return node
 

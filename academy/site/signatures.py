@@ -15,8 +15,6 @@ from academy.site.kernel_page import google_sections
 from academy.site.library import read
 from academy.site.splitter import Text
 
-DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-
 
 def documented(root: Path, name: str) -> list[str]:
     """Markdown for `package.module`, with its public functions and classes, or for `package.module.function`."""
@@ -33,20 +31,22 @@ def documented(root: Path, name: str) -> list[str]:
 def _module(tree: ast.Module) -> list[str]:
     out = _docstring(tree)
     for node in tree.body:
-        if isinstance(node, DEFINITION) and not node.name.startswith("_") and ast.get_docstring(node):
+        if isinstance(node, syntax.DEFINITION) and not node.name.startswith("_") and ast.get_docstring(node):
             out += _definition(node)
     return out
 
 
 def _member(tree: ast.Module, name: str) -> list[str]:
-    return next((_definition(node) for node in tree.body if isinstance(node, DEFINITION) and node.name == name), [])
+    return next(
+        (_definition(node) for node in tree.body if isinstance(node, syntax.DEFINITION) and node.name == name), []
+    )
 
 
 def _definition(node) -> list[str]:
     out = ["", "```python", _signature(node), "```", "", *_docstring(node)]
     if isinstance(node, ast.ClassDef):
         for inner in node.body:
-            if isinstance(inner, DEFINITION) and not inner.name.startswith("_") and ast.get_docstring(inner):
+            if isinstance(inner, syntax.DEFINITION) and not inner.name.startswith("_") and ast.get_docstring(inner):
                 out += _definition(inner)
     return out
 

@@ -77,8 +77,8 @@ class Module:
     def lines_of(self, name: str) -> list[int]:
         """The code lines of a top-level function or class, without comments of their own and docstrings."""
         for node in syntax.tree(self.text).body:
-            if isinstance(node, _DEFINITION) and node.name == name:
-                inside = range(_first_line(node), node.end_lineno + 1)
+            if isinstance(node, syntax.DEFINITION) and node.name == name:
+                inside = range(syntax.first_line(node), node.end_lineno + 1)
                 return [number for row in self.rows for number in row.code if number in inside]
         return []
 
@@ -100,16 +100,9 @@ def split(text: str, path: str) -> Module:
     docs = _docstrings(tree, lines, path)
     module_doc = next((doc for doc in docs.values() if doc.owner is tree), None)
     comments = _comments(text, after=module_doc.first if module_doc else 0)
-    definitions = {_first_line(node): node.name for node in tree.body if isinstance(node, _DEFINITION)}
+    definitions = {syntax.first_line(node): node.name for node in tree.body if isinstance(node, syntax.DEFINITION)}
     rows = _Rows(lines, docs, comments, definitions).build()
     return Module(path, text, module_doc.text if module_doc else Text(), rows)
-
-
-_DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-
-
-def _first_line(node: ast.AST) -> int:
-    return min([node.lineno] + [decorator.lineno for decorator in node.decorator_list])
 
 
 @dataclass(frozen=True)
@@ -124,7 +117,7 @@ def _docstrings(tree: ast.Module, lines: list[str], path: str) -> dict[int, _Doc
     """The docstrings by the line on which they start."""
     found = {}
     for owner in [tree, *syntax.statements(tree)]:
-        if not isinstance(owner, (ast.Module, *_DEFINITION)) or ast.get_docstring(owner, clean=False) is None:
+        if not isinstance(owner, (ast.Module, *syntax.DEFINITION)) or ast.get_docstring(owner, clean=False) is None:
             continue
         node = owner.body[0]
         source = "\n".join(lines[node.lineno - 1 : node.end_lineno])
@@ -212,7 +205,7 @@ class _Rows:
     def docstring(self, doc: _Docstring) -> int:
         """A function's docstring stands beside its signature, and the code below it goes on in the same row."""
         if not isinstance(doc.owner, ast.Module):
-            start = _first_line(doc.owner)
+            start = syntax.first_line(doc.owner)
             if start in self.row.code and any(self.lines[n - 1].strip() for n in self.row.code if n < start):
                 before = [n for n in self.row.code if n < start]
                 self.row.code = [n for n in self.row.code if n >= start]

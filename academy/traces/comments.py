@@ -7,9 +7,6 @@ import io
 import re
 import tokenize
 from dataclasses import dataclass
-from functools import lru_cache
-
-from academy import syntax
 
 #: A number as it is written.
 NUMBER = r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
@@ -53,20 +50,6 @@ def comments(text: str) -> list[Comment]:
         found[-1].text += " " + body
         found[-1].places += [(line, column + 1), *((line, column + indent + 1 + i) for i in range(len(body)))]
     return found
-
-
-@lru_cache(maxsize=64)
-def jitted_functions(text: str) -> list[ast.FunctionDef]:
-    """Functions decorated with `triton.jit`, among other decorators or not."""
-    return [
-        node
-        for node in syntax.statements(syntax.tree(text))
-        if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in node.decorator_list)
-    ]
-
-
-def first_line(function: ast.FunctionDef) -> int:
-    return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
 
 
 def statement_line(function: ast.FunctionDef, line: int) -> int:

@@ -18,8 +18,6 @@ from academy.traces.comments import (
     Comment,
     bare_numbers,
     comments,
-    first_line,
-    jitted_functions,
     statement_line,
 )
 from academy.traces.recording import Pointer, Recording, Step, grid_name, program_name
@@ -77,10 +75,10 @@ def check(path: Path, shown: str, recording: Recording) -> list[Problem]:
 @lru_cache(maxsize=64)
 def parse(text: str, shown: str = "") -> tuple[tuple[Claim, ...], tuple[Problem, ...]]:
     """The claims in a file, and what is wrong with the way numbers are written in its comments."""
-    functions = jitted_functions(text)
+    functions = syntax.jitted_functions(text)
     claims, problems, pids = [], [], {}
     for comment in comments(text):
-        function = next((f for f in functions if first_line(f) <= comment.line <= f.end_lineno), None)
+        function = next((f for f in functions if syntax.first_line(f) <= comment.line <= f.end_lineno), None)
         for match in _SPAN.finditer(comment.text):
             place = comment.places[match.start(1)]
             try:
@@ -160,7 +158,7 @@ def computed(claim: Claim, recording: Recording, text: str):
 
 def question(text: str, asked: str) -> Claim:
     """The claim `kernel, pid=P, k=n: expression` without its right side, about a file's text. Raises ValueError."""
-    functions = jitted_functions(text)
+    functions = syntax.jitted_functions(text)
     claim = _claim(f"{asked} = 0", (1, 1), Comment("", [], 1, False), None, functions, {})
     if claim is None:
         raise ValueError("ask for a number as in `kernel, pid=P, k=n: expression`")

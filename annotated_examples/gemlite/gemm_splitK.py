@@ -7,13 +7,14 @@ several programs work on each tile, every one on its own part of the sum,
 
 [[eq: QM-split]]
 
-and the parts are added. The file holds the split-K product for every format, a faster form of it for the formats that
-are used most, a kernel that only dequantizes, for large `M`, and the function that chooses among them.
+and the parts are added. The file holds the split-K product for every format, two faster forms of it for the formats
+that are used most, a kernel that only dequantizes, for large `M`, and the function that chooses among them.
 
 **What it costs.** The words are read once, as always. On top come the parts: `4 * M * N` bytes for each of them,
 written and read once more. So it pays while `M` is small, and the words are most of what has to move. At `M = 1` and
 `N = K = 8192`, `low_bit_matmul` takes [[bench: gemm_splitK/1x8192x8192/forward/ms]], cuBLAS with the weight in sixteen
-bits [[bench: gemm_splitK/1x8192x8192/forward/cuBLAS.ms]].
+bits [[bench: gemm_splitK/1x8192x8192/forward/cuBLAS.ms]]. With 64 rows it is
+[[bench: gemm_splitK/64x8192x8192/forward/ms]] against [[bench: gemm_splitK/64x8192x8192/forward/cuBLAS.ms]].
 
 **Contract.** As [gemm](gemm.py), except that `a` has to be finite: the zero point is taken off the sum, not off each
 weight, and an infinity in a row of `a` makes that row of the result NaN. Parts that are added by atomic operations
@@ -34,6 +35,7 @@ import functools
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from annotated_examples.gemlite.gemm import (
@@ -259,27 +261,28 @@ def gemm_splitK_kernel(
 #
 # Up to about fifty rows, reading the words ought to decide. In the kernel above instructions do: compiled for an H200,
 # its loop has more than thirty for each word that a thread unpacks. Many of them compute addresses, or carry numbers
-# from the thread that loaded them to the one that multiplies them. The next kernel forms the same sums with little more
-# than half as many. It has conditions, so it doesn't replace the other.
+# from the thread that loaded them to the one that multiplies them. The next two kernels form the same sums with a third
+# to a half as many. They have conditions, so they don't replace the other.
 #
 # **Half-words.** A register holds 32 bits, and the tensor cores want two float16 in it, neighbours along K. Cut a word
 # into two halves of sixteen bits, and let plane `j` be number `j` of all *half-words*. It has two rows for each word
 # row. Mask a word, and what is left are the two numbers of such a plane, in the right halves, as subnormal floats:
 # the masked word **is** the register that the tensor cores want.
 #
-# **Every other plane without a shift.** A float16 counts evenly up to `2**10` of its smallest steps. That is room for
-# two numbers of four bits. The upper one may stay where it is, and counts `2**W_NBITS` times as much. So there are two
-# sums, of the even and of the odd planes. With one row and N = K = 8192 this took
-# [[bench: gemm_splitK/ladder/descriptors and half-words/forward_ms]] down to
-# [[bench: gemm_splitK/ladder/odd planes left in place/forward_ms]].
+# **Numbers that stay up.** A float16 counts evenly up to `2**10` of its smallest steps. That is room for four bits and
+# for `LIFT` more below them, so a number need not come down to the lowest place: it only counts `2**LIFT` times as
+# much. Four bits up, the second of the four numbers of a half-word needs no shift at all.
 #
-# All even planes are stacked along K, for one long product. `shifts` is known when the kernel is compiled, so it is a
-# constant in each instruction and no data.
+# Every `STEP`-th plane is stacked along K, for one long product. `shifts` is known when the kernel is compiled, so it
+# is a constant in each instruction and no data.
 @triton.jit
-def half_word_planes(words, place: tl.constexpr, mask: tl.constexpr, W_NBITS: tl.constexpr, dtype: tl.constexpr):
-    PLANES: tl.constexpr = 8 // W_NBITS
-    shifts = place + 2 * W_NBITS * tl.arange(0, PLANES)
-    both = (words[:, None, :] >> shifts[None, :, None]) & mask
+def half_word_planes(
+    words, FIRST: tl.constexpr, STEP: tl.constexpr, LIFT: tl.constexpr, W_NBITS: tl.constexpr, dtype: tl.constexpr
+):
+    PLANES: tl.constexpr = 16 // W_NBITS // STEP
+    MASK: tl.constexpr = (((1 << W_NBITS) - 1) << LIFT) * 0x00010001
+    shifts = (FIRST + STEP * tl.arange(0, PLANES)) * W_NBITS
+    both = ((words[:, None, :] >> shifts[None, :, None]) << LIFT) & MASK
     if dtype == tl.bfloat16:
         both = both | 0x43004300  # 128 + q, as above
     low = both.to(tl.int16).to(dtype, bitcast=True)
@@ -287,7 +290,20 @@ def half_word_planes(words, place: tl.constexpr, mask: tl.constexpr, W_NBITS: tl
     return tl.reshape(tl.join(low, high), (words.shape[0], 2 * PLANES * words.shape[1]))
 
 
-# The columns of A have to follow: the even ones and the odd ones apart, and then plane by plane.
+# **Descriptors.** Words and A come by the tensor memory accelerator, as in
+# [the classic product](../classics/matmul.py): no addresses, no masks. It leaves them in shared memory, and each thread
+# picks up those words whose weights the tensor cores want from it. What is unpacked never leaves its thread.
+#
+# **Turned around** as above: the weights are the left factor, and a tile of A may be eight rows thin. The parts are
+# stored by a descriptor with three dimensions: a tile that reaches beyond the last row is cut off there, and does not
+# run into the next part.
+#
+# ## Up to sixteen rows
+#
+# Half of the planes stay four bits up, so there are two sums, of the even and of the odd planes. With one row and
+# N = K = 8192 this took [[bench: gemm_splitK/ladder/descriptors and half-words/forward_ms]] down to
+# [[bench: gemm_splitK/ladder/odd planes left in place/forward_ms]]. The columns of A have to follow: the even ones and
+# the odd ones apart, and then plane by plane.
 @triton.jit
 def columns_by_plane(a, W_NBITS: tl.constexpr):
     BLOCK_M: tl.constexpr = a.shape[0]
@@ -299,24 +315,16 @@ def columns_by_plane(a, W_NBITS: tl.constexpr):
     return even, odd
 
 
-# Every tile of columns would do that again, and sum the rows of A again. With few rows it hardly shows. With more than
-# sixteen it is cheaper to do it once, in a kernel of its own.
+# **Sums of A without additions:** the tensor cores multiply with ones. They return sixteen equal rows, and each thread
+# has the sums of its own columns among its own registers. Picking one row would send it around by shuffles; repeated
+# down the tile instead, it costs nothing. And `ones` are joined from two halves because the weights are: then the
+# compiler wants A in the same arrangement for both products, and makes it once.
 @triton.jit
-def arrange_kernel(
-    a_ptr, arranged_ptr, a_sums_ptr, M, K, stride_am, stride_ak,
-    W_NBITS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
-    block = tl.program_id(0)
-    offs_m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_k = block.to(tl.int64) * BLOCK_K + tl.arange(0, BLOCK_K)
-    rows = offs_m[:, None].to(tl.int64)
-    a = tl.load(a_ptr + rows * stride_am + offs_k[None, :] * stride_ak, mask=offs_m[:, None] < M, other=0.0)
-    tl.store(a_sums_ptr + block * M + offs_m, tl.sum(a.to(tl.float32), axis=1), mask=offs_m < M)
-    even, odd = columns_by_plane(a, W_NBITS)
-    offs_even = block.to(tl.int64) * BLOCK_K + tl.arange(0, BLOCK_K // 2)
-    arranged_ptrs = arranged_ptr + rows * K + offs_even[None, :]
-    tl.store(arranged_ptrs, even, mask=offs_m[:, None] < M)
-    tl.store(arranged_ptrs + BLOCK_K // 2, odd, mask=offs_m[:, None] < M)
+def sums_of_columns(even, odd, one, BLOCK_N: tl.constexpr):
+    half = tl.full((16, even.shape[0] // 2), one, even.dtype)
+    ones = tl.reshape(tl.join(half, half), (16, even.shape[0]))
+    rows = tl.dot(ones, odd, tl.dot(ones, even))
+    return tl.reshape(tl.broadcast_to(rows[None, :, :], (BLOCK_N // 16, 16, even.shape[1])), (BLOCK_N, even.shape[1]))
 
 
 # A block lies inside one group, so there is one row of metadata.
@@ -327,25 +335,19 @@ def load_group_metadata(metadata_ptr, group, offs_n, N, stride_g, stride_n, EVIC
     return metadata.to(tl.float32)[:, None]
 
 
-# **Descriptors.** Words and A come by the tensor memory accelerator, as in
-# [the classic product](../classics/matmul.py): no addresses, no masks. It leaves them in shared memory, and each thread
-# picks up those words whose weights the tensor cores want from it. What is unpacked never leaves its thread.
-#
-# **Turned around** as above: the weights are the left factor, and a tile of A may be eight rows thin.
 @triton.jit
 def gemm_descriptor_kernel(
-    a_desc, words_desc, scales_ptr, zeros_ptr, a_sums_ptr, c_ptr,
-    M, N, K, group_size, zero, stride_sg, stride_sn, stride_zg, stride_zn,
-    W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, ZERO_IS_NUMBER: tl.constexpr, ARRANGED: tl.constexpr,
-    EVICT: tl.constexpr, EVEN: tl.constexpr, SPLIT_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    a_desc, words_desc, parts_desc, scales_ptr, zeros_ptr,
+    N, K, zero, split_k, stride_sg, stride_sn, stride_zg, stride_zn,
+    W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, ZERO_IS_NUMBER: tl.constexpr, GROUP_BLOCKS: tl.constexpr,
+    EVICT: tl.constexpr, EVEN: tl.constexpr, PDL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     BLOCK_KW: tl.constexpr, NUM_STAGES: tl.constexpr,
 ):  # fmt: skip
     BLOCK_K: tl.constexpr = BLOCK_KW * (32 // W_NBITS)
     dtype: tl.constexpr = a_desc.dtype
-    MASK: tl.constexpr = ((1 << W_NBITS) - 1) * 0x00010001
     # `LIFT`: how many bits up the odd planes stay. `UNIT`: the sums count in units of `1 / UNIT`, as in `two_planes`.
-    # Converting each would cost instructions, so the sums of A are divided by it, and the result is multiplied once.
-    # `BIAS`: what each bfloat16 weight has too much; it is taken off the sum, by way of the sums of A.
+    # Converting each would cost instructions, so the `ones` of the sums of A are one unit, and the result is multiplied
+    # once. `BIAS`: what each bfloat16 weight has too much; it is taken off the sum, by way of the sums of A.
     LIFT: tl.constexpr = W_NBITS if W_NBITS < 8 and dtype == tl.float16 else 0
     UNIT: tl.constexpr = (1 << 24) if dtype == tl.float16 else 1
     BIAS: tl.constexpr = 0 if dtype == tl.float16 else 128
@@ -353,42 +355,147 @@ def gemm_descriptor_kernel(
     start_n = tl.program_id(0) * BLOCK_N
     pid_k = tl.program_id(1)
     start_m = tl.program_id(2) * BLOCK_M
-    offs_m = start_m + tl.arange(0, BLOCK_M)
     offs_n = start_n + tl.max_contiguous(tl.multiple_of(tl.arange(0, BLOCK_N), BLOCK_N), BLOCK_N)
     blocks = K // BLOCK_K
     acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
     # `num_stages` of the launch loads ahead only what a `tl.dot` multiplies. Given to the loop itself it loads the
     # metadata ahead, too. Nothing sticks out along K: the launcher takes this kernel only if groups are whole blocks.
-    for block in tl.range(pid_k * blocks // SPLIT_K, (pid_k + 1) * blocks // SPLIT_K, num_stages=NUM_STAGES):
+    # How many is a constant, and the division by it no division.
+    for block in tl.range(pid_k * blocks // split_k, (pid_k + 1) * blocks // split_k, num_stages=NUM_STAGES):
         scales = 1.0
         zeros = zero
-        group = block * BLOCK_K // group_size
+        group = block // GROUP_BLOCKS
         if W_GROUP_MODE >= 2:
             scales = load_group_metadata(scales_ptr, group, offs_n, N, stride_sg, stride_sn, EVICT, EVEN)
         if (W_GROUP_MODE == 1 or W_GROUP_MODE >= 3) and not ZERO_IS_NUMBER:
             zeros = load_group_metadata(zeros_ptr, group, offs_n, N, stride_zg, stride_zn, EVICT, EVEN)
         words = tl.trans(words_desc.load([block * BLOCK_KW, start_n]))
-        # Sums of A without additions: the tensor cores multiply with ones. All rows of that product are the same, and
-        # the largest is any of them.
-        if ARRANGED:
-            even = tl.trans(a_desc.load([start_m, block * BLOCK_K]))
-            odd = tl.trans(a_desc.load([start_m, block * BLOCK_K + BLOCK_K // 2]))
-            a_sums = tl.load(a_sums_ptr + block * M + offs_m, mask=offs_m < M, other=0.0)
-        else:
-            even, odd = columns_by_plane(a_desc.load([start_m, block * BLOCK_K]), W_NBITS)
-            even, odd = tl.trans(even), tl.trans(odd)
-            ones = tl.full((16, BLOCK_K // 2), 1.0, dtype)
-            a_sums = tl.max(tl.dot(ones, odd, tl.dot(ones, even)), axis=0)
-        a_sums = a_sums[None, :] * (1.0 / UNIT)
-        even_planes = half_word_planes(words, 0, MASK, W_NBITS, dtype)
-        odd_planes = half_word_planes(words, W_NBITS - LIFT, MASK << LIFT, W_NBITS, dtype)
+        even, odd = columns_by_plane(a_desc.load([start_m, block * BLOCK_K]), W_NBITS)
+        even, odd = tl.trans(even), tl.trans(odd)
+        a_sums = sums_of_columns(even, odd, 1.0 / UNIT, BLOCK_N)
+        even_planes = half_word_planes(words, 0, 2, 0, W_NBITS, dtype)
+        odd_planes = half_word_planes(words, 1, 2, LIFT, W_NBITS, dtype)
         if LIFT:
             sums = tl.dot(even_planes, even) + tl.dot(odd_planes, odd) * (1.0 / (1 << LIFT))
         else:
             sums = tl.dot(odd_planes, odd, tl.dot(even_planes, even)) - BIAS * a_sums
         acc = add_group(acc, sums, a_sums, scales, zeros, W_GROUP_MODE)
-    c_ptrs = c_ptr + (pid_k.to(tl.int64) * M + offs_m[:, None]) * N + offs_n[None, :]
-    tl.store(c_ptrs, tl.trans(acc * UNIT), mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
+    if PDL:
+        gdc_launch_dependents()  # explained with `arrange_kernel`
+    parts_desc.store([pid_k, start_m, start_n], tl.reshape(tl.trans(acc * UNIT), (1, BLOCK_M, BLOCK_N)))
+
+
+# ## More rows: nothing twice
+#
+# With more rows there is more to do for each word, and a second tile of columns does much of it again: put A into the
+# order of the planes, sum its rows. So a kernel of its own does both, once, before the product.
+#
+# **Launched before it may begin.** A kernel normally starts when the one before it has ended, and the GPU idles in
+# between. With *programmatic dependent launch* (the option `launch_pdl`) its programs may start when all programs of
+# the one before have called `gdc_launch_dependents`, or ended. What the other kernel writes may be read only after
+# `gdc_wait`, which waits for its end. With 64 rows it took
+# [[bench: gemm_splitK/ladder/metadata requested early/64_rows_ms]] down to
+# [[bench: gemm_splitK/ladder/launched early/64_rows_ms]].
+@triton.jit
+def arrange_kernel(
+    a_ptr, arranged_ptr, a_sums_ptr, M, K, stride_am, stride_ak, stride_sums,
+    W_NBITS: tl.constexpr, PDL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    PLANES: tl.constexpr = 16 // W_NBITS
+    if PDL:
+        gdc_launch_dependents()
+    block = tl.program_id(0)
+    offs_m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_k = block.to(tl.int64) * BLOCK_K + tl.arange(0, BLOCK_K)
+    rows = offs_m[:, None].to(tl.int64)
+    a = tl.load(a_ptr + rows * stride_am + offs_k[None, :] * stride_ak, mask=offs_m[:, None] < M, other=0.0)
+    tl.store(a_sums_ptr + block * stride_sums + offs_m, tl.sum(a.to(tl.float32), axis=1))
+    by_plane = tl.permute(tl.reshape(a, (BLOCK_M, BLOCK_K // PLANES, PLANES)), (0, 2, 1))
+    arranged_ptrs = arranged_ptr + rows * K + offs_k[None, :]
+    tl.store(arranged_ptrs, tl.reshape(by_plane, (BLOCK_M, BLOCK_K)), mask=offs_m[:, None] < M)
+
+
+# **Zero points apart.** In the sum over the groups,
+#
+# [[eq: QM-zeros]]
+#
+# the second part knows nothing of the integers. It is a matrix product of its own, and a small one. In the loop over
+# the blocks it would take an instruction for each element of the tile, the zero points and a row of sums of A. So it is
+# done apart, for sixteen blocks at a time: what it needs is requested before the loop, and used after it. With 64 rows
+# this took [[bench: gemm_splitK/ladder/all planes in one product/64_rows_ms]] down to
+# [[bench: gemm_splitK/ladder/zeros apart/64_rows_ms]]. `factor` is what the sums of A are multiplied with.
+@triton.jit
+def zero_factor(scales, zeros, BIAS: tl.constexpr, W_GROUP_MODE: tl.constexpr):
+    if W_GROUP_MODE == 4:
+        factor = zeros - scales * BIAS
+    elif W_GROUP_MODE == 1 or W_GROUP_MODE == 3:
+        factor = scales * -(zeros + BIAS)
+    else:
+        factor = scales * -BIAS
+    return factor
+
+
+# All planes stay `LIFT` bits up, as far as ten bits reach, and are one product. Scales are the only metadata in the
+# loop; they come by a descriptor, because the pipeline copies no less than four bytes a thread, and 128 threads would
+# load one float16 each. (A box of less than 128 bytes would lie misaligned from the second stage on.)
+@triton.jit
+def gemm_arranged_kernel(
+    a_desc, words_desc, scales_desc, parts_desc, scales_ptr, zeros_ptr, a_sums_ptr,
+    N, K, zero, split_k, stride_sg, stride_sn, stride_zg, stride_zn, stride_sums,
+    W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, ZERO_IS_NUMBER: tl.constexpr, GROUP_BLOCKS: tl.constexpr,
+    EVICT: tl.constexpr, PDL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_KW: tl.constexpr,
+    NUM_STAGES: tl.constexpr,
+):  # fmt: skip
+    BLOCK_K: tl.constexpr = BLOCK_KW * (32 // W_NBITS)
+    CHUNK: tl.constexpr = 16
+    dtype: tl.constexpr = a_desc.dtype
+    LIFT: tl.constexpr = 0 if dtype == tl.bfloat16 else W_NBITS if W_NBITS <= 4 else 10 - W_NBITS
+    UNIT: tl.constexpr = (1 << (24 - LIFT)) if dtype == tl.float16 else 1
+    BIAS: tl.constexpr = 0 if dtype == tl.float16 else 128
+    HAS_ZEROS: tl.constexpr = W_GROUP_MODE == 1 or W_GROUP_MODE >= 3
+    start_n = tl.program_id(0) * BLOCK_N
+    pid_k = tl.program_id(1)
+    start_m = tl.program_id(2) * BLOCK_M
+    offs_m = start_m + tl.arange(0, BLOCK_M)
+    offs_n = start_n + tl.arange(0, BLOCK_N)
+    blocks = K // BLOCK_K
+    first = pid_k * blocks // split_k
+    last = (pid_k + 1) * blocks // split_k
+    acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
+    for start in range(first, last, CHUNK):
+        # **Step 1: what the zero points will need.** A loaded number costs no time until it is used.
+        chunk = start + tl.arange(0, CHUNK)[:, None]
+        inside = (chunk < last) & (offs_n[None, :] < N)
+        groups = (chunk // GROUP_BLOCKS).to(tl.int64)
+        chunk_scales = tl.full((CHUNK, BLOCK_N), 1.0, tl.float32)
+        chunk_zeros = tl.cast(zero, tl.float32)
+        if W_GROUP_MODE >= 2:
+            scales_ptrs = scales_ptr + groups * stride_sg + offs_n[None, :] * stride_sn
+            chunk_scales = tl.load(scales_ptrs, mask=inside, other=0.0, eviction_policy=EVICT)
+        if HAS_ZEROS and not ZERO_IS_NUMBER:
+            zeros_ptrs = zeros_ptr + groups * stride_zg + offs_n[None, :] * stride_zn
+            chunk_zeros = tl.load(zeros_ptrs, mask=inside, other=0.0, eviction_policy=EVICT)
+        if PDL:
+            gdc_wait()  # up to here nothing came from `arrange_kernel`
+        a_sums = tl.load(a_sums_ptr + chunk * stride_sums + offs_m[None, :], mask=chunk < last, other=0.0)
+
+        # **Step 2: the integers, scaled group by group.**
+        for block in tl.range(start, tl.minimum(start + CHUNK, last), num_stages=NUM_STAGES):
+            words = tl.trans(words_desc.load([block * BLOCK_KW, start_n]))
+            sums = tl.dot(
+                half_word_planes(words, 0, 1, LIFT, W_NBITS, dtype), tl.trans(a_desc.load([start_m, block * BLOCK_K]))
+            )
+            if W_GROUP_MODE >= 2:
+                sums *= tl.trans(scales_desc.load([block // GROUP_BLOCKS, start_n])).to(tl.float32)
+            acc += sums
+
+        # **Step 3: the zero points.** `tf32x3` multiplies on tensor cores and keeps almost the precision of float32.
+        if HAS_ZEROS or BIAS:
+            factor = zero_factor(chunk_scales.to(tl.float32), chunk_zeros.to(tl.float32), BIAS, W_GROUP_MODE)
+            acc = tl.dot(tl.trans(factor * (1.0 / UNIT)), a_sums, acc, input_precision="tf32x3")
+    if PDL:
+        gdc_launch_dependents()
+    parts_desc.store([pid_k, start_m, start_n], tl.reshape(tl.trans(acc * UNIT), (1, BLOCK_M, BLOCK_N)))
 
 
 # ## Add the parts, scale, round once
@@ -397,10 +504,13 @@ def gemm_descriptor_kernel(
 @triton.jit
 def finish_kernel(
     parts_ptr, scales_ptr, scales_a_ptr, c_ptr, N, elements, stride_sn,
-    CHANNEL_SCALE_MODE: tl.constexpr, PARTS: tl.constexpr, PARTS_BLOCK: tl.constexpr, BLOCK: tl.constexpr,
+    CHANNEL_SCALE_MODE: tl.constexpr, PDL: tl.constexpr, PARTS: tl.constexpr, PARTS_BLOCK: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     parts = tl.arange(0, PARTS_BLOCK).to(tl.int64)
+    if PDL:
+        gdc_wait()
     c = tl.sum(tl.load(
         parts_ptr + parts[:, None] * elements + offsets[None, :],
         mask=(parts[:, None] < PARTS) & (offsets[None, :] < elements), other=0.0,
@@ -459,18 +569,20 @@ def _metadata_arguments(a, scales, zeros, uses_scales):
     return scales, (group_stride(scales), scales.stride(1)), zeros, (group_stride(zeros), zeros.stride(1))
 
 
-def _finish(parts, scales, scales_a, out_dtype, channel_scale_mode):
-    """Add (PARTS, M, N) float32, scale rows and columns, round to out_dtype."""
+def _finish(parts, scales, scales_a, out_dtype, channel_scale_mode, pdl=False):
+    """Add (PARTS, M, N) float32, scale rows and columns, round to out_dtype. `pdl`: as `launch_pdl`."""
     PARTS, M, N = parts.shape
     if PARTS == 1 and channel_scale_mode == 0 and out_dtype == torch.float32:
         return parts[0]
     c = torch.empty(M, N, dtype=out_dtype, device=parts.device)
-    BLOCK = 256 if M * N <= 1 << 17 else 1024
+    # Nearly all that these programs do is wait for the cache, so they are many, and small.
+    BLOCK, num_warps = (128, 1) if M * N <= 1 << 17 else (512, 4)
     finish_kernel[(triton.cdiv(M * N, BLOCK),)](
         parts, scales if channel_scale_mode in (1, 3) else parts,
         scales_a.contiguous() if channel_scale_mode >= 2 else parts, c,
         N, M * N, scales.stride(1) if channel_scale_mode in (1, 3) else 0,
-        CHANNEL_SCALE_MODE=channel_scale_mode, PARTS=PARTS, PARTS_BLOCK=triton.next_power_of_2(PARTS), BLOCK=BLOCK,
+        CHANNEL_SCALE_MODE=channel_scale_mode, PDL=pdl, PARTS=PARTS, PARTS_BLOCK=triton.next_power_of_2(PARTS),
+        BLOCK=BLOCK, num_warps=num_warps, launch_pdl=pdl,
     )  # fmt: skip
     return c
 
@@ -542,7 +654,7 @@ def describable(x):
 
 
 def descriptor_block(a, words, W_nbits, group_size):
-    """Word rows in a block of `gemm_descriptor_kernel`, or 0 where it can't run."""
+    """Word rows in a block of the kernels with descriptors, or 0 where they can't run."""
     if W_nbits == 16 or (W_nbits == 8 and a.dtype == torch.bfloat16) or not has_tma(words.device.index):
         return 0
     if a.shape[1] == 0 or not describable(a) or not describable(words):
@@ -551,43 +663,75 @@ def descriptor_block(a, words, W_nbits, group_size):
     return 16 if group_words % 16 == 0 and W_nbits >= 4 else 8 if group_words % 8 == 0 else 0
 
 
-# Few rows: programs of one or two warps and many of them, so that several share a multiprocessor, and while one waits
-# for its words the others compute. Many rows: four warps together, which is what the larger instructions of the tensor
-# cores want.
-def descriptor_tiles(M):
-    """(BLOCK_M, BLOCK_N, parts of the sum, columns of A arranged ahead?, warps, stages)."""
-    if M <= 16:
-        return (8, 128, 8, False, 2, 3) if M <= 8 else (16, 64, 8, False, 1, 4)
-    return (32, 64, 4, True, 4, 3) if M <= 32 else (64, 128, 4, True, 4, 3)
+# So many parts that the programs fill the GPU once: `programs` is how many fit at a time. More would wait for a second
+# turn, and every part is written and read once more. A part has at least two blocks.
+def how_many_parts(tiles, blocks, programs):
+    return max(1, min(programs // tiles, blocks // 2))
 
 
+@functools.cache
+def multiprocessors(device_index):
+    return 2 if device.INTERPRET else torch.cuda.get_device_properties(device_index).multi_processor_count
+
+
+# Programs of one or two warps and many of them, so that several share a multiprocessor, and while one waits for its
+# words the others compute.
 def descriptor_forward(
     a, words, scales, zeros, zero, scales_a, W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype,
-    meta_evict_policy, BLOCK_KW, tiles=None,
+    meta_evict_policy, BLOCK_KW,
 ):  # fmt: skip
-    """The product of checked, describable arguments, the parts added in a fixed order."""
+    """The product of checked, describable arguments, sixteen rows at a time; the parts are added in a fixed order."""
     (M, K), N = a.shape, words.shape[1]
     BLOCK_K = BLOCK_KW * 32 // W_nbits
-    BLOCK_M, BLOCK_N, split_k, arranged, num_warps, num_stages = tiles or descriptor_tiles(M)
-    split_k = min(split_k, K // BLOCK_K)
-    a_sums = a
-    if arranged:
-        a_natural, a = a, torch.empty(M, K, dtype=a.dtype, device=a.device)
-        a_sums = torch.empty(K // BLOCK_K, M, dtype=torch.float32, device=a.device)
-        arrange_kernel[(K // BLOCK_K, triton.cdiv(M, 16))](
-            a_natural, a, a_sums, M, K, *a_natural.stride(), W_NBITS=W_nbits, BLOCK_M=16, BLOCK_K=BLOCK_K
-        )
+    BLOCK_M, BLOCK_N, num_warps, resident = (8, 128, 2, 4) if M <= 8 else (16, 64, 1, 8)
+    tiles = triton.cdiv(N, BLOCK_N) * triton.cdiv(M, BLOCK_M)
+    split_k = how_many_parts(tiles, K // BLOCK_K, resident * multiprocessors(words.device.index))
+    pdl = not device.INTERPRET
     scales_ptr, scales_strides, zeros_ptr, zeros_strides = _metadata_arguments(a, scales, zeros, W_group_mode >= 2)
     parts = torch.empty(split_k, M, N, dtype=torch.float32, device=a.device)
     gemm_descriptor_kernel[(triton.cdiv(N, BLOCK_N), split_k, triton.cdiv(M, BLOCK_M))](
-        TensorDescriptor.from_tensor(a, [BLOCK_M, BLOCK_K // 2 if arranged else BLOCK_K]),
-        TensorDescriptor.from_tensor(words, [BLOCK_KW, BLOCK_N]),
-        scales_ptr, zeros_ptr, a_sums, parts, M, N, K, group_size, zero, *scales_strides, *zeros_strides,
-        W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, ZERO_IS_NUMBER=zeros is None, ARRANGED=arranged,
-        EVICT=meta_evict_policy, EVEN=N % BLOCK_N == 0, SPLIT_K=split_k, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N,
-        BLOCK_KW=BLOCK_KW, NUM_STAGES=num_stages, num_warps=num_warps,
+        TensorDescriptor.from_tensor(a, [BLOCK_M, BLOCK_K]), TensorDescriptor.from_tensor(words, [BLOCK_KW, BLOCK_N]),
+        TensorDescriptor.from_tensor(parts, [1, BLOCK_M, BLOCK_N]), scales_ptr, zeros_ptr,
+        N, K, zero, split_k, *scales_strides, *zeros_strides,
+        W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, ZERO_IS_NUMBER=zeros is None, GROUP_BLOCKS=group_size // BLOCK_K,
+        EVICT=meta_evict_policy, EVEN=N % BLOCK_N == 0, PDL=pdl, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_KW=BLOCK_KW,
+        NUM_STAGES=3, num_warps=num_warps,
     )  # fmt: skip
-    return _finish(parts, scales, scales_a, out_dtype, channel_scale_mode)
+    return _finish(parts, scales, scales_a, out_dtype, channel_scale_mode, pdl)
+
+
+# Four warps together, which is what the larger instructions of the tensor cores want.
+def arranged_forward(
+    a, words, scales, zeros, zero, scales_a, W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype,
+    meta_evict_policy, BLOCK_KW,
+):  # fmt: skip
+    """The same with A arranged ahead, 32 or 64 rows at a time."""
+    (M, K), N = a.shape, words.shape[1]
+    BLOCK_K = BLOCK_KW * 32 // W_nbits
+    BLOCK_M, BLOCK_N = 32 if M <= 32 else 64, 128
+    row_tiles = triton.cdiv(M, BLOCK_M)
+    tiles = triton.cdiv(N, BLOCK_N) * row_tiles
+    split_k = how_many_parts(tiles, K // BLOCK_K, 2 * multiprocessors(words.device.index))
+    pdl = not device.INTERPRET
+    arranged = torch.empty(M, K, dtype=a.dtype, device=a.device)
+    a_sums = torch.empty(K // BLOCK_K, row_tiles * BLOCK_M, dtype=torch.float32, device=a.device)
+    arrange_kernel[(K // BLOCK_K, row_tiles * BLOCK_M // 16)](
+        a, arranged, a_sums, M, K, *a.stride(), a_sums.stride(0),
+        W_NBITS=W_nbits, PDL=pdl, BLOCK_M=16, BLOCK_K=BLOCK_K,
+    )  # fmt: skip
+    scales_ptr, scales_strides, zeros_ptr, zeros_strides = _metadata_arguments(a, scales, zeros, W_group_mode >= 2)
+    parts = torch.empty(split_k, M, N, dtype=torch.float32, device=a.device)
+    words_desc = TensorDescriptor.from_tensor(words, [BLOCK_KW, BLOCK_N])
+    gemm_arranged_kernel[(triton.cdiv(N, BLOCK_N), split_k, row_tiles)](
+        TensorDescriptor.from_tensor(arranged, [BLOCK_M, BLOCK_K]), words_desc,
+        TensorDescriptor.from_tensor(scales, [1, BLOCK_N]) if W_group_mode >= 2 else words_desc,
+        TensorDescriptor.from_tensor(parts, [1, BLOCK_M, BLOCK_N]), scales_ptr, zeros_ptr, a_sums,
+        N, K, zero, split_k, *scales_strides, *zeros_strides, a_sums.stride(0),
+        W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, ZERO_IS_NUMBER=zeros is None, GROUP_BLOCKS=group_size // BLOCK_K,
+        EVICT=meta_evict_policy, PDL=pdl, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_KW=BLOCK_KW, NUM_STAGES=3,
+        num_warps=4, launch_pdl=pdl,
+    )  # fmt: skip
+    return _finish(parts, scales, scales_a, out_dtype, channel_scale_mode, pdl)
 
 
 def dequantize_forward(words, scales, zeros, zero, K, W_nbits, group_size, W_group_mode, dtype, meta_evict_policy):
@@ -610,18 +754,22 @@ def dequantize_forward(words, scales, zeros, zero, K, W_nbits, group_size, W_gro
 
 # ## Which kernel?
 #
-# Up to 64 rows: split-K, as the words are what has to move, with descriptors if the format and the addresses allow it.
-# Many rows: the weights are worth writing out once. With four bits, writing them and reading them back moves eight
-# times the bytes of the words, whatever `M` is, while the work of the product grows with `M`. Rows or columns that are
-# scaled in float32, or another `out_dtype`, are left to `gemm`: the library would round first.
+# Few rows: split-K, as the words are what has to move, with descriptors if the format and the addresses allow it. Many
+# rows: the weights are worth writing out once. With four bits, writing them and reading them back moves eight times the
+# bytes of the words, whatever `M` is, while the work of unpacking grows with each tile of rows. At N = K = 8192 the two
+# met between 256 and 384 rows, without descriptors much earlier. Rows or columns that are scaled in float32, or another
+# `out_dtype`, are then left to `gemm`: the library would round first.
 def by_shape(
     a, words, scales, zeros, zero, scales_a, W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype,
     tile_order, A_load_order, meta_evict_policy, data_contiguous,
 ):  # fmt: skip
-    M = a.shape[0]
+    M, K = a.shape
     modes = (W_nbits, group_size, W_group_mode, channel_scale_mode)
     arguments = (a, words, scales, zeros, zero, scales_a, *modes, out_dtype)
     BLOCK_KW = descriptor_block(a, words, W_nbits, group_size)
+    scales_describable = W_group_mode < 2 or (scales.shape[0] * group_size == K and describable(scales))
+    if 16 < M <= 256 and BLOCK_KW and scales_describable:
+        return arranged_forward(*arguments, meta_evict_policy, BLOCK_KW)
     if M <= 64 and BLOCK_KW:
         return descriptor_forward(*arguments, meta_evict_policy, BLOCK_KW)
     if M <= 64:
@@ -629,7 +777,7 @@ def by_shape(
         return split_forward(*arguments, *orders, split_k=None, atomic_mode="none")
     if channel_scale_mode == 0 and out_dtype == a.dtype:
         weight = dequantize_forward(
-            words, scales, zeros, zero, a.shape[1], W_nbits, group_size, W_group_mode, a.dtype, meta_evict_policy
+            words, scales, zeros, zero, K, W_nbits, group_size, W_group_mode, a.dtype, meta_evict_policy
         )
         return torch.matmul(a, weight)
     return gemm(
@@ -735,9 +883,10 @@ def low_bit_matmul(
 ):  # fmt: skip
     """`a @ dequantize(words)` by whichever kernel suits the shape. Forward only, the same bits each time.
 
-    Up to 64 rows the weight stays packed, and `a` has to be finite. One kernel with tensor descriptors does the
-    product, on Hopper or later, for 1, 2, 4 and (in float16) 8 bits, if a group is a multiple of 8 words and the rows
-    of `a` and `words` are contiguous and aligned to 16 bytes; otherwise split-K.
+    Up to 64 rows the weight stays packed, and `a` has to be finite. Kernels with tensor descriptors do the product, on
+    Hopper or later, for 1, 2, 4 and (in float16) 8 bits, if a group is a multiple of 8 words and the rows of `a` and
+    `words` are contiguous and aligned to 16 bytes; otherwise split-K. If that holds for `scales`, too, and each group
+    has a row of them, the weight stays packed up to 256 rows.
 
     For more rows the weight is dequantized and `torch.matmul` called: (K, N) in a's dtype exists for the length of the
     call. With channel scales or another out_dtype `gemm` runs instead.

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from academy import syntax
 from tests.kernels.harness import ROOT
 
 FILES = sorted(p for p in (ROOT / "annotated_examples").glob("*/*.py") if p.name != "__init__.py")
@@ -31,7 +32,7 @@ class File:
         self.tree = ast.parse(text)
         self.lines = text.splitlines()
         self.functions = [n for n in self.tree.body if isinstance(n, ast.FunctionDef)]
-        self.jitted = [f for f in self.functions if any("jit" in ast.unparse(d) for d in f.decorator_list)]
+        self.jitted = [f for f in self.functions if syntax.is_jitted(f)]
         self.kernels = [f for f in self.jitted if f.name.endswith("_kernel")]
         self.classes = [n for n in self.tree.body if isinstance(n, ast.ClassDef)]
 

@@ -78,10 +78,15 @@ MUTANTS = [
     Mutant("unit of float16 forgotten", "sums * UNIT, a_sums", "sums, a_sums"),
     Mutant(
         "last blocks dropped",
-        "(pid_k + 1) * blocks // SPLIT_K, num_stages",
-        "(pid_k + 1) * (blocks // SPLIT_K), num_stages",
+        "(pid_k + 1) * blocks // split_k, num_stages",
+        "(pid_k + 1) * (blocks // split_k), num_stages",
     ),
-    Mutant("group of the block before", "block * BLOCK_K // group_size", "(block * BLOCK_K - 1) // group_size"),
+    Mutant(
+        "last blocks of arranged rows dropped",
+        "last = (pid_k + 1) * blocks // split_k",
+        "last = (pid_k + 1) * (blocks // split_k)",
+    ),
+    Mutant("group of the block before", "group = block // GROUP_BLOCKS", "group = (block - 1) // GROUP_BLOCKS"),
     Mutant(
         "even and odd planes swapped",
         "even, odd = tl.split(tl.reshape(a, (BLOCK_M, HALF",
@@ -89,13 +94,45 @@ MUTANTS = [
     ),
     Mutant("planes one place off", "tl.dot(even_planes, even) +", "tl.dot(odd_planes, even) +"),
     Mutant("numbers further up counted as if at the bottom", "* (1.0 / (1 << LIFT))", "* 1.0"),
-    Mutant("shift of one number, not two", "place + 2 * W_NBITS * tl.arange", "place + W_NBITS * tl.arange"),
+    Mutant("shift of one number, not two", "(FIRST + STEP * tl.arange", "(FIRST + tl.arange"),
+    Mutant(
+        "mask left at the bottom",
+        "(((1 << W_NBITS) - 1) << LIFT) * 0x00010001",
+        "((1 << W_NBITS) - 1) * 0x00010001",
+    ),
     Mutant("128 of bfloat16 kept", "- BIAS * a_sums", "- 0 * a_sums"),
-    Mutant("units of the sums of A", "a_sums[None, :] * (1.0 / UNIT)", "a_sums[None, :] * 1.0"),
-    Mutant("units of the result", "tl.trans(acc * UNIT)", "tl.trans(acc)"),
+    Mutant("units of the sums of A", "sums_of_columns(even, odd, 1.0 / UNIT,", "sums_of_columns(even, odd, 1.0,"),
+    Mutant("units of the result", "tl.trans(acc * UNIT)", "tl.trans(acc)", count=2),
     Mutant("ones for the even columns only", "tl.dot(ones, odd, tl.dot(ones, even))", "tl.dot(ones, even)"),
-    Mutant("odd columns arranged as even", "arranged_ptrs + BLOCK_K // 2, odd", "arranged_ptrs + BLOCK_K // 2, even"),
-    Mutant("sums of A of another block", "a_sums_ptr + block * M + offs_m, mask", "a_sums_ptr + offs_m, mask"),
+    Mutant(
+        "A arranged as it lies",
+        "(BLOCK_M, BLOCK_K // PLANES, PLANES)), (0, 2, 1))",
+        "(BLOCK_M, PLANES, BLOCK_K // PLANES)), (0, 1, 2))",
+    ),
+    Mutant(
+        "sums of A of another block",
+        "a_sums_ptr + chunk * stride_sums",
+        "a_sums_ptr + (chunk - first) * stride_sums",
+    ),
+    Mutant("sums of A stored over each other", "a_sums_ptr + block * stride_sums", "a_sums_ptr"),
+    Mutant("unit that forgets the lift", "(1 << (24 - LIFT))", "(1 << 24)"),
+    Mutant("zero points of the whole sum in the first chunk", "inside = (chunk < last)", "inside = (chunk >= 0)"),
+    Mutant("zero points with the wrong sign", "scales * -(zeros + BIAS)", "scales * (zeros + BIAS)"),
+    Mutant("128 of bfloat16 kept where there are no zeros", "factor = scales * -BIAS", "factor = scales * 0"),
+    Mutant("128 of bfloat16 kept beside a zero that is added", "zeros - scales * BIAS", "zeros"),
+    Mutant("units of the zero points", "tl.trans(factor * (1.0 / UNIT))", "tl.trans(factor)"),
+    Mutant("scales of the group before", "[block // GROUP_BLOCKS, start_n]", "[block // GROUP_BLOCKS - 1, start_n]"),
+    Mutant(
+        "zero points of one block for a whole chunk",
+        "groups = (chunk // GROUP_BLOCKS)",
+        "groups = (chunk * 0 + start // GROUP_BLOCKS)",
+    ),
+    Mutant(
+        "a chunk that runs into the next part",
+        "tl.minimum(start + CHUNK, last)",
+        "start + CHUNK",
+    ),
+    Mutant("scales described that have one row for all groups", "scales.shape[0] * group_size == K and ", ""),
     Mutant("rows that are no multiple of 16 bytes described", "return aligned and", "return True and"),
 ]  # fmt: skip
 
@@ -128,7 +165,13 @@ def check(module):
     assert ((c.double() - exact).abs() < 2e-4).all(), "a part was rounded to sixteen bits"
     # With descriptors: N that fills no tile, blocks that no number of parts divides, as A lies and arranged ahead.
     for M in (1, 18):
-        assert_right(module.low_bit_matmul, *problem(4, 3, M=M, N=20, K=11 * 128, group_size=128), out_dtype=FP32)
+        assert_right(module.low_bit_matmul, *problem(4, 3, M=M, N=24, K=11 * 128, group_size=128), out_dtype=FP32)
+    assert_right(module.low_bit_matmul, *problem(2, 4, M=18, N=24, K=512, group_size=256, dtype=BF16))
+    assert_right(module.low_bit_matmul, *problem(1, 2, M=18, N=24, K=1024, group_size=512, dtype=BF16))
+    # More than one chunk of blocks to a part; one row of metadata for all groups.
+    assert_right(module.low_bit_matmul, *problem(4, 3, M=18, N=8, K=70 * 64, group_size=64), out_dtype=FP32)
+    (a, words, scales, zeros), options = problem(4, 3, M=18, N=24, K=256, group_size=128)
+    assert_right(module.low_bit_matmul, (a, words, scales[:1], zeros[:1]), options)
     assert_right(module.low_bit_matmul, *problem(2, 4, M=3, N=20, K=512, group_size=256))
     assert_right(module.low_bit_matmul, *problem(8, 1, M=3, N=20, K=256, group_size=128))
     assert_right(module.low_bit_matmul, *problem(4, 3, M=3, N=20, K=256, group_size=128, dtype=BF16))
@@ -160,14 +203,14 @@ def test_bits_and_group_modes(W_nbits, mode, form):
     assert_right(function, *problem(W_nbits, mode, M=M, N=11, dtype=dtype, group_size=32))
 
 
-@pytest.mark.parametrize("M", [1, 9, 18])
+@pytest.mark.parametrize("M", [1, 9, 18, 35])
 @pytest.mark.parametrize("dtype", [FP16, BF16], ids=harness.dtype_name)
 @pytest.mark.parametrize(("W_nbits", "mode"), list(itertools.product((8, 4, 2, 1), range(5))))
 def test_descriptors(W_nbits, mode, dtype, M, monkeypatch):
     """Two groups of the fewest words, a tile of columns that is not full."""
-    called = count_calls(monkeypatch, "descriptor_forward")
+    called = count_calls(monkeypatch, "arranged_forward" if M > 16 else "descriptor_forward")
     group_size = (16 if mode == 3 else 8) * 32 // W_nbits
-    arguments = problem(W_nbits, mode, M=M, N=20, K=2 * group_size, group_size=group_size, dtype=dtype)
+    arguments = problem(W_nbits, mode, M=M, N=24, K=2 * group_size, group_size=group_size, dtype=dtype)
     assert_right(lesson.low_bit_matmul, *arguments)
     assert bool(called) == (not (W_nbits == 8 and dtype == BF16))  # bfloat16 has seven bits for the integer
 
@@ -175,16 +218,17 @@ def test_descriptors(W_nbits, mode, dtype, M, monkeypatch):
 @pytest.mark.parametrize("M", [1, 18])
 @pytest.mark.parametrize("channel", range(4))
 def test_descriptors_and_channel_scales(channel, M):
-    arguments = problem(4, 1, M=M, N=20, K=256, group_size=128, channel=channel)
+    arguments = problem(4, 1, M=M, N=24, K=256, group_size=128, channel=channel)
     assert_right(lesson.low_bit_matmul, *arguments, out_dtype=FP32)
 
 
 @pytest.mark.parametrize("M", [1, 18])
 def test_descriptors_and_metadata(M):
     """A number as zero, one row of metadata, metadata in float32 with strides, A of any strides."""
-    keywords = dict(M=M, N=20, K=256, group_size=128)
+    keywords = dict(M=M, N=24, K=256, group_size=128)
     (a, words, scales, zeros), options = problem(4, 3, **keywords)
     assert_right(lesson.low_bit_matmul, (a, words, scales, 7.25), options)
+    assert_right(lesson.low_bit_matmul, (a, words, scales[:1], zeros[:1]), options)
     assert_right(lesson.low_bit_matmul, *problem(4, 4, per_column=True, **keywords))
     strided = [x.float().t().contiguous().t() for x in (scales, zeros)]
     assert_right(lesson.low_bit_matmul, (a, words, *strided), options)
@@ -301,7 +345,7 @@ def test_random_configurations(form, configuration, split_k):
     assert_right(function, arguments, options, out_dtype=out_dtype)
 
 
-@pytest.mark.parametrize("M", [1, 3, 65])
+@pytest.mark.parametrize("M", [1, 3, 65, 257])
 def test_low_bit_matmul_is_repeatable(M):
     arguments, options = problem(4, 3, M=M, N=40, K=512, group_size=128)
     assert torch.equal(lesson.low_bit_matmul(*arguments, **options), lesson.low_bit_matmul(*arguments, **options))
@@ -311,10 +355,14 @@ def test_low_bit_matmul_is_repeatable(M):
     ("M", "N", "group_size", "kernel"),
     [
         (1, 20, 128, "descriptor_forward"),
-        (64, 20, 64, "descriptor_forward"),
+        (17, 24, 64, "arranged_forward"),
+        (64, 24, 64, "arranged_forward"),
+        (64, 20, 64, "descriptor_forward"),  # rows of scales that are no multiple of 16 bytes
         (1, 21, 128, "split_forward"),  # rows of words that are no multiple of 16 bytes
         (64, 20, 32, "split_forward"),  # a group of four words
+        (65, 24, 64, "arranged_forward"),
         (65, 20, 128, "dequantize_forward"),
+        (257, 24, 64, "dequantize_forward"),
     ],
 )
 def test_which_kernel(M, N, group_size, kernel, monkeypatch):

@@ -1,4 +1,4 @@
-"""The API reference's pages: made again when what they show has changed, and entered in the tables when they have not."""
+"""The API reference's pages: made again when what they show has changed, entered in the tables when it has not."""
 
 from types import SimpleNamespace
 

@@ -1,7 +1,6 @@
 """How long the site takes to build, to start and to show an edit. For an idle machine: `make site-check`."""
 
 import os
-import re
 import signal
 import socket
 import subprocess
