@@ -55,8 +55,8 @@ _BUILDER_METHODS = (
     "create_clampf create_minnumf create_maxnumf create_atomic_rmw create_masked_load create_extern_elementwise"
 ).split()
 _MODULE_NAMES = (
-    "TensorHandle GridExecutor InterpreterError ReduceOps ScanOps _LangPatchScope _patch_lang _get_np_dtype "
-    "_interpreter _ir"
+    "TensorHandle GridExecutor InterpreterError ReduceOps ScanOps _LangPatchScope _patch_lang _patch_lang_tensor "
+    "_get_np_dtype _interpreter _ir"
 ).split()
 _FLOAT8 = {"fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2}
 #: Bits of a NaN, for the types that the interpreter keeps as bits.
@@ -82,6 +82,7 @@ def install() -> None:
     _repair_reductions()
     _repair_atomics()
     _repair_loads()
+    _repair_indices()
     _repair_libdevice()
     _repair_messages()
     _quicken()
@@ -364,6 +365,17 @@ def _repair_loads() -> None:
         return original(self, pointers, mask, other, *args, **kwargs)
 
     builder.create_masked_load = create_masked_load
+
+
+def _repair_indices() -> None:
+    """The bound of a loop as an int: Triton 3.6 leaves that to a rule which NumPy 2.4 gave up, later versions do this."""
+    original = interpreter._patch_lang_tensor
+
+    def patch_lang_tensor(tensor, scope):
+        original(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
+
+    interpreter._patch_lang_tensor = patch_lang_tensor
 
 
 # ---- libdevice ------------------------------------------------------------------------------------------------------

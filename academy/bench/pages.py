@@ -287,10 +287,6 @@ def _ladder(name: str, device: str, level: str, root: Path) -> list[str]:
         return []
     rungs = ladder["rungs"]
     fields = list(dict.fromkeys(key for rung in rungs for key in rung if key.endswith("_ms")))
-    series = [plots.Series(_field(key), [rung.get(key) for rung in rungs]) for key in fields]
-    names = tuple(rung["name"] for rung in rungs)
-    shape = ladder.get("shape")
-    title = f"Ladder: ms at {figures.label(shape)} {ladder.get('dtype', '')}".strip() if shape else "Ladder: ms"
     head = ["rung", "what changed", *map(_field, fields)]
     copies = [ladder.get(f"copy_{key}") for key in fields]
     rows = [
@@ -301,18 +297,25 @@ def _ladder(name: str, device: str, level: str, root: Path) -> list[str]:
         "From the first version to the one that runs, each step measured on the same card "
         f"({ladder.get('date', 'no date')}, torch {ladder.get('torch', '?')}, triton {ladder.get('triton', '?')})."
     )
-    drawn = _drawn("bars", f"{device}-{name}-ladder", title, names, _frozen(series), "ms")
-    return [
-        "",
-        f"{level} The ladder",
-        "",
-        text,
-        "",
-        _figure(title, drawn),
-        "",
-        _table("Data: the ladder", head, rows, True),
-        "",
-    ]
+    figure = _ladder_figures(ladder, fields, f"{device}-{name}-ladder")
+    table = _table("Data: the ladder", head, rows, True)
+    return ["", f"{level} The ladder", "", text, "", *figure, table, ""]
+
+
+def _ladder_figures(ladder: dict, fields: list[str], name: str) -> list[str]:
+    """One figure if every rung has every time, otherwise one for each time, with the rungs that have it."""
+    rungs = ladder["rungs"]
+    shape = ladder.get("shape")
+    place = f" at {figures.label(shape)} {ladder.get('dtype', '')}".rstrip() if shape else ""
+    complete = all(key in rung for rung in rungs for key in fields)
+    out: list[str] = []
+    for shown in [fields] if complete else [[key] for key in fields]:
+        some = [rung for rung in rungs if any(key in rung for key in shown)]
+        series = [plots.Series(_field(key), [rung.get(key) for rung in some]) for key in shown]
+        title = f"Ladder: ms{place}" if complete else f"Ladder, {_field(shown[0])}: ms{place}"
+        stem = name if complete else f"{name}-{_field(shown[0]).replace(' ', '-')}"
+        out += [_figure(title, _drawn("bars", stem, title, tuple(r["name"] for r in some), _frozen(series), "ms")), ""]
+    return out
 
 
 def _rung_time(ms: float | None, copy_ms: float | None) -> str:

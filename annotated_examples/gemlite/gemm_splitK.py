@@ -301,8 +301,8 @@ def half_word_planes(
 # ## Up to sixteen rows
 #
 # Half of the planes stay four bits up, so there are two sums, of the even and of the odd planes. With one row and
-# N = K = 8192 this took [[bench: gemm_splitK/ladder/descriptors and half-words/forward_ms]] down to
-# [[bench: gemm_splitK/ladder/odd planes left in place/forward_ms]]. The columns of A have to follow: the even ones and
+# N = K = 8192 this took [[bench: gemm_splitK/ladder/descriptors and half-words/1_row_ms]] down to
+# [[bench: gemm_splitK/ladder/odd planes left in place/1_row_ms]]. The columns of A have to follow: the even ones and
 # the odd ones apart, and then plane by plane.
 @triton.jit
 def columns_by_plane(a, W_NBITS: tl.constexpr):
@@ -415,14 +415,11 @@ def arrange_kernel(
     tl.store(arranged_ptrs, tl.reshape(by_plane, (BLOCK_M, BLOCK_K)), mask=offs_m[:, None] < M)
 
 
-# **Zero points apart.** In the sum over the groups,
-#
-# [[eq: QM-zeros]]
-#
-# the second part knows nothing of the integers. It is a matrix product of its own, and a small one. In the loop over
-# the blocks it would take an instruction for each element of the tile, the zero points and a row of sums of A. So it is
-# done apart, for sixteen blocks at a time: what it needs is requested before the loop, and used after it. With 64 rows
-# this took [[bench: gemm_splitK/ladder/all planes in one product/64_rows_ms]] down to
+# **Zero points apart.** In the sum over the groups, [[tag: QM-zeros]], the part with the zero points doesn't know the
+# integers. It is a matrix product of its own, and a small one. In the loop over the blocks it would take an instruction
+# for each element of the tile, the zero points and a row of sums of A. So it is done apart, for sixteen blocks at a
+# time: what it needs is requested before the loop, and used after it. With 64 rows this took
+# [[bench: gemm_splitK/ladder/all planes in one product/64_rows_ms]] down to
 # [[bench: gemm_splitK/ladder/zeros apart/64_rows_ms]]. `factor` is what the sums of A are multiplied with.
 @triton.jit
 def zero_factor(scales, zeros, BIAS: tl.constexpr, W_GROUP_MODE: tl.constexpr):

@@ -156,6 +156,28 @@ def test_a_page_has_all_that_was_measured(root):
     assert sum("<svg" in piece for piece in pieces if isinstance(piece, pages.Html)) == 4
 
 
+def test_times_that_not_every_rung_has_are_drawn_apart(root):
+    put(root, case())
+    rungs = [
+        {"name": "naive", "what": "", "1_row_ms": 3.0, "64_rows_ms": 5.0},
+        {"name": "only with many rows", "what": "", "64_rows_ms": 4.0},
+    ]
+    path = root / "benchmarks" / "results" / "nvidia-h200" / "ladder" / "double.json"
+
+    def drawn() -> list[str]:
+        pieces = pages.operation("double", root)
+        return [
+            re.sub("<[^>]+>", " ", p) for p in pieces if isinstance(p, pages.Html) and "<svg" in p and "Ladder" in p
+        ]
+
+    store.write(path, {"shape": [4, 8], "rungs": rungs})
+    first, second = drawn()
+    assert "Ladder, 1 row: ms at 4x8" in first and "only with many rows" not in first
+    assert "Ladder, 64 rows: ms at 4x8" in second and "only with many rows" in second
+    store.write(path, {"shape": [4, 8], "rungs": rungs[:1]})
+    assert len(drawn()) == 1
+
+
 def test_a_stale_page_says_so(root):
     put(root, case(source="old"))
     assert "Stale" in text(pages.operation("double", root))

@@ -330,12 +330,19 @@ def test_empty(M, N, K, function):
     assert c.shape == (M, N) and (c == 0).all()
 
 
-@pytest.mark.parametrize("form", ["split-K", "chosen by shape", "one row"])  # apart: compiling takes its time
+@pytest.mark.parametrize(
+    "form", ["split-K", "chosen by shape", "one row", "arranged"]
+)  # apart: each compiles for a while
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(configurations(), st.sampled_from([1, 2, 5]))
 def test_random_configurations(form, configuration, split_k):
     keywords, out_dtype = configuration
     torch.manual_seed(keywords["M"] * 100 + keywords["N"])
+    if form == "arranged":  # more rows, and sizes that a descriptor can describe
+        bits = min(keywords["W_nbits"], 8)
+        groups, group_size = keywords["K"] // keywords["group_size"], (8 + 8 * (split_k > 1)) * 32 // bits
+        sizes = dict(M=keywords["M"] + 16, N=-(-keywords["N"] // 8) * 8, K=groups * group_size)
+        keywords = keywords | sizes | dict(W_nbits=bits, group_size=group_size)
     arguments, options = problem(**keywords)
     if form == "one row":
         scales = options["scales_a"]
