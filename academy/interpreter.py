@@ -368,7 +368,7 @@ def _repair_loads() -> None:
 
 
 def _repair_indices() -> None:
-    """The bound of a loop as an int: Triton 3.6 leaves that to a rule which NumPy 2.4 gave up, later versions do this."""
+    """The bound of a loop as an int: Triton 3.6 leaves that to a rule that NumPy 2.4 gave up, later versions do it."""
     original = interpreter._patch_lang_tensor
 
     def patch_lang_tensor(tensor, scope):
