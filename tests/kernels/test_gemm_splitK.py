@@ -330,9 +330,8 @@ def test_empty(M, N, K, function):
     assert c.shape == (M, N) and (c == 0).all()
 
 
-@pytest.mark.parametrize(
-    "form", ["split-K", "chosen by shape", "one row", "arranged"]
-)  # apart: each compiles for a while
+# The forms are tests of their own, because compiling takes its time.
+@pytest.mark.parametrize("form", ["split-K", "chosen by shape", "one row", "arranged"])
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(configurations(), st.sampled_from([1, 2, 5]))
 def test_random_configurations(form, configuration, split_k):
