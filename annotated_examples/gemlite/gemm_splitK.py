@@ -566,8 +566,13 @@ def _metadata_arguments(a, scales, zeros, uses_scales):
     return scales, (group_stride(scales), scales.stride(1)), zeros, (group_stride(zeros), zeros.stride(1))
 
 
+def launched_early(pdl):
+    """Launch options of a kernel that waits for the one before it. Other GPUs' compilers do not know `launch_pdl`."""
+    return dict(launch_pdl=True) if pdl else {}
+
+
 def _finish(parts, scales, scales_a, out_dtype, channel_scale_mode, pdl=False):
-    """Add (PARTS, M, N) float32, scale rows and columns, round to out_dtype. `pdl`: as `launch_pdl`."""
+    """Add (PARTS, M, N) float32, scale rows and columns, round to out_dtype. `pdl`: as `launched_early`."""
     PARTS, M, N = parts.shape
     if PARTS == 1 and channel_scale_mode == 0 and out_dtype == torch.float32:
         return parts[0]
@@ -579,7 +584,7 @@ def _finish(parts, scales, scales_a, out_dtype, channel_scale_mode, pdl=False):
         scales_a.contiguous() if channel_scale_mode >= 2 else parts, c,
         N, M * N, scales.stride(1) if channel_scale_mode in (1, 3) else 0,
         CHANNEL_SCALE_MODE=channel_scale_mode, PDL=pdl, PARTS=PARTS, PARTS_BLOCK=triton.next_power_of_2(PARTS),
-        BLOCK=BLOCK, num_warps=num_warps, launch_pdl=pdl,
+        BLOCK=BLOCK, num_warps=num_warps, **launched_early(pdl),
     )  # fmt: skip
     return c
 
@@ -671,63 +676,61 @@ def multiprocessors(device_index):
     return 2 if device.INTERPRET else torch.cuda.get_device_properties(device_index).multi_processor_count
 
 
-# Programs of one or two warps and many of them, so that several share a multiprocessor, and while one waits for its
-# words the others compute.
-def descriptor_forward(
-    a, words, scales, zeros, zero, scales_a, W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype,
-    meta_evict_policy, BLOCK_KW,
-):  # fmt: skip
-    """The product of checked, describable arguments, sixteen rows at a time; the parts are added in a fixed order."""
-    (M, K), N = a.shape, words.shape[1]
-    BLOCK_K = BLOCK_KW * 32 // W_nbits
-    BLOCK_M, BLOCK_N, num_warps, resident = (8, 128, 2, 4) if M <= 8 else (16, 64, 1, 8)
-    tiles = triton.cdiv(N, BLOCK_N) * triton.cdiv(M, BLOCK_M)
-    split_k = how_many_parts(tiles, K // BLOCK_K, resident * multiprocessors(words.device.index))
-    pdl = not device.INTERPRET
-    scales_ptr, scales_strides, zeros_ptr, zeros_strides = _metadata_arguments(a, scales, zeros, W_group_mode >= 2)
-    parts = torch.empty(split_k, M, N, dtype=torch.float32, device=a.device)
-    gemm_descriptor_kernel[(triton.cdiv(N, BLOCK_N), split_k, triton.cdiv(M, BLOCK_M))](
-        TensorDescriptor.from_tensor(a, [BLOCK_M, BLOCK_K]), TensorDescriptor.from_tensor(words, [BLOCK_KW, BLOCK_N]),
-        TensorDescriptor.from_tensor(parts, [1, BLOCK_M, BLOCK_N]), scales_ptr, zeros_ptr,
-        N, K, zero, split_k, *scales_strides, *zeros_strides,
-        W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, ZERO_IS_NUMBER=zeros is None, GROUP_BLOCKS=group_size // BLOCK_K,
-        EVICT=meta_evict_policy, EVEN=N % BLOCK_N == 0, PDL=pdl, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_KW=BLOCK_KW,
-        NUM_STAGES=3, num_warps=num_warps,
-    )  # fmt: skip
-    return _finish(parts, scales, scales_a, out_dtype, channel_scale_mode, pdl)
+# For each `BLOCK_M`: columns of a tile, warps of a program, and how many programs a multiprocessor holds. With few rows
+# one or two warps and many programs, so that while some wait for their words the others compute. With A arranged, four
+# warps together, which is what the larger instructions of the tensor cores want.
+TILES = {8: (128, 2, 4), 16: (64, 1, 8), 32: (128, 4, 2), 64: (128, 4, 2)}
 
 
-# Four warps together, which is what the larger instructions of the tensor cores want.
-def arranged_forward(
-    a, words, scales, zeros, zero, scales_a, W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype,
-    meta_evict_policy, BLOCK_KW,
-):  # fmt: skip
-    """The same with A arranged ahead, 32 or 64 rows at a time."""
-    (M, K), N = a.shape, words.shape[1]
-    BLOCK_K = BLOCK_KW * 32 // W_nbits
-    BLOCK_M, BLOCK_N = 32 if M <= 32 else 64, 128
-    row_tiles = triton.cdiv(M, BLOCK_M)
-    tiles = triton.cdiv(N, BLOCK_N) * row_tiles
-    split_k = how_many_parts(tiles, K // BLOCK_K, 2 * multiprocessors(words.device.index))
-    pdl = not device.INTERPRET
+def arrange(a, W_nbits, BLOCK_K, BLOCK_M, pdl):
+    """(A in the order of the planes, float32 sums of its rows over each block of K), for tiles of BLOCK_M rows."""
+    M, K = a.shape
+    blocks, rows = K // BLOCK_K, triton.cdiv(M, BLOCK_M) * BLOCK_M
     arranged = torch.empty(M, K, dtype=a.dtype, device=a.device)
-    a_sums = torch.empty(K // BLOCK_K, row_tiles * BLOCK_M, dtype=torch.float32, device=a.device)
-    arrange_kernel[(K // BLOCK_K, row_tiles * BLOCK_M // 16)](
+    a_sums = torch.empty(blocks, rows, dtype=torch.float32, device=a.device)
+    arrange_kernel[(blocks, rows // 16)](
         a, arranged, a_sums, M, K, *a.stride(), a_sums.stride(0),
         W_NBITS=W_nbits, PDL=pdl, BLOCK_M=16, BLOCK_K=BLOCK_K,
     )  # fmt: skip
+    return arranged, a_sums
+
+
+def descriptor_forward(
+    a, words, scales, zeros, zero, scales_a, W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype,
+    meta_evict_policy, BLOCK_KW, arranged,
+):  # fmt: skip
+    """The product of checked, describable arguments, A arranged ahead or not; the parts are added in a fixed order."""
+    (M, K), N = a.shape, words.shape[1]
+    BLOCK_K = BLOCK_KW * 32 // W_nbits
+    BLOCK_M = min(max(triton.next_power_of_2(M), 8), 64 if arranged else 16)
+    BLOCK_N, num_warps, resident = TILES[BLOCK_M]
+    tiles = triton.cdiv(N, BLOCK_N) * triton.cdiv(M, BLOCK_M)
+    split_k = how_many_parts(tiles, K // BLOCK_K, resident * multiprocessors(words.device.index))
+    grid = (triton.cdiv(N, BLOCK_N), split_k, triton.cdiv(M, BLOCK_M))
+    pdl = not device.INTERPRET
     scales_ptr, scales_strides, zeros_ptr, zeros_strides = _metadata_arguments(a, scales, zeros, W_group_mode >= 2)
+    strides = (*scales_strides, *zeros_strides)
     parts = torch.empty(split_k, M, N, dtype=torch.float32, device=a.device)
+    parts_desc = TensorDescriptor.from_tensor(parts, [1, BLOCK_M, BLOCK_N])
     words_desc = TensorDescriptor.from_tensor(words, [BLOCK_KW, BLOCK_N])
-    gemm_arranged_kernel[(triton.cdiv(N, BLOCK_N), split_k, row_tiles)](
-        TensorDescriptor.from_tensor(arranged, [BLOCK_M, BLOCK_K]), words_desc,
-        TensorDescriptor.from_tensor(scales, [1, BLOCK_N]) if W_group_mode >= 2 else words_desc,
-        TensorDescriptor.from_tensor(parts, [1, BLOCK_M, BLOCK_N]), scales_ptr, zeros_ptr, a_sums,
-        N, K, zero, split_k, *scales_strides, *zeros_strides, a_sums.stride(0),
+    options = dict(
         W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, ZERO_IS_NUMBER=zeros is None, GROUP_BLOCKS=group_size // BLOCK_K,
         EVICT=meta_evict_policy, PDL=pdl, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_KW=BLOCK_KW, NUM_STAGES=3,
-        num_warps=4, launch_pdl=pdl,
+        num_warps=num_warps,
     )  # fmt: skip
+    if arranged:
+        a, a_sums = arrange(a, W_nbits, BLOCK_K, BLOCK_M, pdl)
+        scales_desc = TensorDescriptor.from_tensor(scales, [1, BLOCK_N]) if W_group_mode >= 2 else words_desc
+        gemm_arranged_kernel[grid](
+            TensorDescriptor.from_tensor(a, [BLOCK_M, BLOCK_K]), words_desc, scales_desc, parts_desc,
+            scales_ptr, zeros_ptr, a_sums, N, K, zero, split_k, *strides, a_sums.stride(0), **options,
+            **launched_early(pdl),
+        )  # fmt: skip
+    else:
+        gemm_descriptor_kernel[grid](
+            TensorDescriptor.from_tensor(a, [BLOCK_M, BLOCK_K]), words_desc, parts_desc,
+            scales_ptr, zeros_ptr, N, K, zero, split_k, *strides, EVEN=N % BLOCK_N == 0, **options,
+        )  # fmt: skip
     return _finish(parts, scales, scales_a, out_dtype, channel_scale_mode, pdl)
 
 
@@ -765,10 +768,9 @@ def by_shape(
     arguments = (a, words, scales, zeros, zero, scales_a, *modes, out_dtype)
     BLOCK_KW = descriptor_block(a, words, W_nbits, group_size)
     scales_describable = W_group_mode < 2 or (scales.shape[0] * group_size == K and describable(scales))
-    if 16 < M <= 256 and BLOCK_KW and scales_describable:
-        return arranged_forward(*arguments, meta_evict_policy, BLOCK_KW)
-    if M <= 64 and BLOCK_KW:
-        return descriptor_forward(*arguments, meta_evict_policy, BLOCK_KW)
+    arranged = M > 16 and scales_describable
+    if BLOCK_KW and M <= (256 if arranged else 64):
+        return descriptor_forward(*arguments, meta_evict_policy, BLOCK_KW, arranged)
     if M <= 64:
         orders = (tile_order, A_load_order, meta_evict_policy, data_contiguous)
         return split_forward(*arguments, *orders, split_k=None, atomic_mode="none")
