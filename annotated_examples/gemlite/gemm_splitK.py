@@ -679,7 +679,7 @@ def multiprocessors(device_index):
 # For each `BLOCK_M`: columns of a tile, warps of a program, and how many programs a multiprocessor holds. With few rows
 # one or two warps and many programs, so that while some wait for their words the others compute. With A arranged, four
 # warps together, which is what the larger instructions of the tensor cores want.
-TILES = {8: (128, 2, 4), 16: (64, 1, 8), 32: (128, 4, 2), 64: (128, 4, 2)}
+TILES = {8: (128, 2, 4), 16: (64, 1, 8), 32: (64, 4, 4), 64: (128, 4, 2)}
 
 
 def arrange(a, W_nbits, BLOCK_K, BLOCK_M, pdl):
