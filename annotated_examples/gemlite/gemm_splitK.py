@@ -706,10 +706,14 @@ def descriptor_forward(
     BLOCK_N, num_warps, resident = TILES[BLOCK_M]
     tiles = triton.cdiv(N, BLOCK_N) * triton.cdiv(M, BLOCK_M)
     split_k = how_many_parts(tiles, K // BLOCK_K, resident * multiprocessors(words.device.index))
+    # Tiles of columns come first in the grid: programs that start together read words that lie side by side, and the
+    # same block of A.
     grid = (triton.cdiv(N, BLOCK_N), split_k, triton.cdiv(M, BLOCK_M))
+    # The interpreter runs one kernel after the other, so there is nothing that could be launched early.
     pdl = not device.INTERPRET
     scales_ptr, scales_strides, zeros_ptr, zeros_strides = _metadata_arguments(a, scales, zeros, W_group_mode >= 2)
     strides = (*scales_strides, *zeros_strides)
+    # No atomic additions, so nothing has to be zero before: every program writes its whole part.
     parts = torch.empty(split_k, M, N, dtype=torch.float32, device=a.device)
     parts_desc = TensorDescriptor.from_tensor(parts, [1, BLOCK_M, BLOCK_N])
     words_desc = TensorDescriptor.from_tensor(words, [BLOCK_KW, BLOCK_N])
@@ -719,6 +723,7 @@ def descriptor_forward(
         num_warps=num_warps,
     )  # fmt: skip
     if arranged:
+        # From here on `a` is the arranged copy. The product is launched before the copy is done, and waits for it.
         a, a_sums = arrange(a, W_nbits, BLOCK_K, BLOCK_M, pdl)
         scales_desc = TensorDescriptor.from_tensor(scales, [1, BLOCK_N]) if W_group_mode >= 2 else words_desc
         gemm_arranged_kernel[grid](
