@@ -1,7 +1,7 @@
 """`academy bench`: measure every operation on this machine's GPU, show a table, keep the results.
 
-What is already measured, of the same source and with the same versions, is skipped: an interrupted run goes on where it
-stopped. Each case is saved as soon as it is measured.
+What is already measured, of the same source and with the versions that are here, is skipped: an interrupted run goes on
+where it stopped, and one without a peer leaves what was measured with it. Each case is saved as soon as it is measured.
 """
 
 from __future__ import annotations
@@ -141,7 +141,9 @@ class Session:
         now = provenance(operation)
 
         def is_done(old: dict | None) -> bool:
-            return old is not None and (old["source"], old["versions"]) == (now["source"], now["versions"])
+            if old is None or old["source"] != now["source"]:
+                return False
+            return now["versions"].items() <= old["versions"].items()
 
         cases = [
             (variant, shape, dtype)
@@ -171,7 +173,7 @@ class Session:
     def _time_is_up(self) -> bool:
         if self.seconds is None:
             return False
-        return time.monotonic() - self.begin + min(self.longest, 60) > self.seconds
+        return time.monotonic() - self.begin + self.longest > self.seconds
 
 
 def _bfloat16():
@@ -193,8 +195,10 @@ def table(operation, record: dict):
 
     passes = [(case, which) for case in record["cases"] for which in case["passes"]]
     names = list(dict.fromkeys(n for case, which in passes for n in case["passes"][which]["providers"]))
-    missing = {n: note["missing"] for case, _ in passes for n, note in case["notes"].items() if "missing" in note}
-    caption = "; ".join(f"{name} is missing ({why})" for name, why in missing.items()) or None
+    notes = [(name, note) for case in record["cases"] for name, note in case["notes"].items() if name != "ours"]
+    missing = {f"{name} is missing ({note['missing']})": None for name, note in notes if "missing" in note}
+    failed = {f"{name} failed ({note['failed']})": None for name, note in notes if "failed" in note}
+    caption = "; ".join([*missing, *failed]) or None
     result = Table(
         title=f"{operation.name}: ms (share of the limit)",
         title_justify="left",

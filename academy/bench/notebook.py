@@ -82,7 +82,7 @@ def ladder(name: str, live: dict[str, Callable[[], Callable]] | None = None, tit
     """
     for device in figures.devices(ROOT):
         if pieces := pages._ladder(name, device, "##", ROOT):
-            where = next(piece for piece in pieces if piece.startswith("From the first version"))
+            where = next(piece for piece in pieces if piece.startswith("The steps on the way here"))
             drawn = [piece for piece in pieces if isinstance(piece, pages.Html)]
             return Shown([*drawn, f"<p>{html.escape(where)}</p>"], where)
     times = _timed_here(live or {})

@@ -269,15 +269,19 @@ def _host(record: dict, level: str) -> list[str]:
     rows = []
     for host in record.get("host", []):
         for provider, times in host["providers"].items():
-            if "forward_us" in times:
-                both = times.get("forward+backward_us")
-                values = [f"{times['forward_us']:.3g} µs", f"{both:.3g} µs" if both else "–"]
-                rows.append([provider, *values, figures.label(host["shape"]), host["variant"] or "–"])
+            both = times.get("forward+backward_us")
+            values = [f"{times['forward_us']:.3g} µs"] if "forward_us" in times else [_absent(times)]
+            values.append(f"{both:.3g} µs" if both else "–")
+            rows.append([provider, *values, figures.label(host["shape"]), host["variant"] or "–"])
     if not rows:
         return []
     head = ["provider", "forward", "forward and backward", "shape", "variant"]
     text = "What a call costs the CPU before the GPU has anything to do. It decides how fast small tensors are."
     return ["", f"{level} Host time of a small call", "", text, "", _table("Data: host time", head, rows, True), ""]
+
+
+def _absent(times: dict) -> str:
+    return "not installed" if "missing" in times else "failed"
 
 
 def _ladder(name: str, device: str, level: str, root: Path) -> list[str]:
@@ -294,8 +298,9 @@ def _ladder(name: str, device: str, level: str, root: Path) -> list[str]:
         for rung in rungs
     ]
     text = (
-        "From the first version to the one that runs, each step measured on the same card "
-        f"({ladder.get('date', 'no date')}, torch {ladder.get('torch', '?')}, triton {ladder.get('triton', '?')})."
+        "The steps on the way here, each measured on the same card "
+        f"({ladder.get('date', 'no date')}, torch {ladder.get('torch', '?')}, triton {ladder.get('triton', '?')}). "
+        "A ladder is the record of that day: it isn't measured again, and what changed later is not in it."
     )
     figure = _ladder_figures(ladder, fields, f"{device}-{name}-ladder")
     table = _table("Data: the ladder", head, rows, True)

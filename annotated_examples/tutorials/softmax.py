@@ -404,7 +404,9 @@ def liger():
 
 
 BENCH = dict(
-    shapes=[(8192, 32000), (32768, 4096)] + [(16384, N) for N in (768, 1000, 4097, 8192, 16384)] + [(4096, 128256)],
+    shapes=[(8192, 32000), (32768, 4096)]
+    + [(16384, N) for N in (768, 1000, 1536, 2880, 4097, 5120, 8192, 12288, 16384, 18432)]
+    + [(4096, vocabulary) for vocabulary in (50257, 128256, 151936, 201088)],
     dtypes=[torch.bfloat16],
     inputs=bench_inputs,
     ours=softmax,

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from academy import device
-from academy.bench import command, store
+from academy.bench import command, run, store
 from tests.bench.fake import FakeGpu, operation
 from tests.bench.fake import inputs as fake_inputs
 
@@ -68,6 +68,35 @@ def test_it_stops_in_time_and_goes_on_later(tmp_path, monkeypatch, capsys):
     assert session(tmp_path).run() == 0 and len(stored(tmp_path)["cases"]) == 2
 
 
+def test_nothing_is_started_that_would_not_be_done_in_time(tmp_path, monkeypatch):
+    """A case takes 150 s here. After three of them 90 s are left of nine minutes, too few for a fourth."""
+    now = [0.0]
+    monkeypatch.setattr(command.time, "monotonic", lambda: now[0])
+
+    def inputs(shape, dtype, device):
+        now[0] += 150
+        return fake_inputs(shape, dtype, device)
+
+    assert session(tmp_path, minutes=9, inputs=inputs, shapes=[(n, 8) for n in range(1, 9)]).run() == 3
+    assert len(stored(tmp_path)["cases"]) == 3 and now[0] <= 9 * 60
+
+
+def test_without_a_peer_its_results_stay(tmp_path, monkeypatch):
+    def versions(**changes):
+        real = {"torch": "2.0", "triton": "3.0", "liger-kernel": "1.0"} | changes
+        now = {name: version for name, version in real.items() if version}
+        monkeypatch.setattr(run, "provenance", lambda o: dict(date="2026-01-01", versions=now, source=o.source))
+
+    versions()
+    session(tmp_path).run()
+    before, gpu = stored(tmp_path), FakeGpu()
+    versions(**{"liger-kernel": None})
+    assert session(tmp_path, gpu).run() == 0 and gpu.calls == 0 and stored(tmp_path) == before
+    versions(**{"liger-kernel": "2.0"})
+    session(tmp_path, gpu).run()
+    assert gpu.calls > 0
+
+
 def test_an_interrupted_run_loses_no_finished_case(tmp_path):
     class Interrupted(FakeGpu):
         def peak_bytes(self, run, prepare=None):
@@ -97,12 +126,16 @@ def test_a_case_that_cannot_be_measured_does_not_end_the_run(tmp_path, capsys):
     assert "double 4x8 float32: MemoryError: too large" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_missing_peer_is_named_under_the_table(tmp_path, capsys):
+def test_a_missing_or_failing_peer_is_named_under_the_table(tmp_path, capsys):
     def factory():
         raise ImportError("no such library")
 
-    session(tmp_path, peers={"liger-kernel": factory}).run()
-    assert "liger-kernel is missing (ImportError: no such library)" in " ".join(capsys.readouterr().out.split())
+    def broken():
+        raise RuntimeError("too wide")
+
+    session(tmp_path, peers={"liger-kernel": factory, "other": broken}).run()
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "liger-kernel is missing (ImportError: no such library); other failed (RuntimeError: too wide)" in printed
 
 
 def test_results_of_another_device_stop_it_before_anything_is_measured(tmp_path):

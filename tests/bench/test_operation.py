@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from academy.bench import operation
+from academy.bench import operation, store
 from tests.bench import fake
+from tests.kernels.harness import ROOT
 
 
 def test_every_kernel_file_can_be_read():
@@ -83,3 +84,14 @@ def test_peers_may_convert_the_inputs_first():
 def test_torch_compile_is_added_unless_declined():
     (variant,) = operation.read(fake.bench(compile=True, eager_name="cuBLAS"), fake.cost)
     assert list(variant.providers()) == ["ours", "cuBLAS", "torch.compile"]
+
+
+def test_committed_limits_follow_from_cost():
+    """A changed `cost` or `BENCH` makes no result stale, so what it says must be what the results say."""
+    variants = {(o.name, v.name): v for o in operation.discover() for v in o.variants}
+    for path, content in store.committed(ROOT):
+        for case in content["cases"]:
+            variant, dtype = variants[content["operation"], case["variant"]], getattr(torch, case["dtype"])
+            for which, entry in case["passes"].items():
+                expected = variant.pass_cost(tuple(case["shape"]), dtype, which)
+                assert (entry["bytes"], entry["operations"]) == expected, f"{path.name} {case['shape']} {which}"

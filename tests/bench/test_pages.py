@@ -147,6 +147,7 @@ def test_a_page_has_all_that_was_measured(root):
         "1 ms, 90 %, 1 TB/s",
         "2 ms, 45 %",
         "15 µs",
+        "not installed",
         "row by row, <code>tl.load</code>",
         "3 ms, 50 %",
         "## The ladder",

@@ -8,6 +8,7 @@ Dynamo can't trace Triton's interpreter.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from academy.site.autodoc import public_functions
 from tests.kernels.harness import DEVICE, ROOT, randn
 
 BF16, FP16 = torch.bfloat16, torch.float16
@@ -34,20 +36,24 @@ def quantized(module, M: int, N: int = 256, K: int = 256) -> dict:
 
 @dataclass(frozen=True)
 class Case:
-    """A public function: where it is, inputs for it (a function of its module), its options."""
+    """A public function: where it is, inputs for it (a function of its module), its options.
+
+    `wrap(function)` is called instead, where something has to be around the function.
+    """
 
     module: str
     function: str
     inputs: Callable[[object], dict]
     options: dict
+    wrap: Callable[[Callable], Callable] = lambda function: function
 
     def __str__(self) -> str:
         options = ",".join(f"{k}={v}" for k, v in self.options.items())
         return f"{self.module}.{self.function}({options})"
 
 
-def case(module: str, function: str, inputs: Callable[[object], dict], **options) -> Case:
-    return Case(module, function, inputs, options)
+def case(module: str, function: str, inputs: Callable[[object], dict], wrap=None, **options) -> Case:
+    return Case(module, function, inputs, options, *([wrap] if wrap else []))
 
 
 def matrices(first: str, second: str) -> Callable[[object], dict]:
@@ -60,6 +66,15 @@ def gate_and_up(_) -> dict:
 
 def logits(_) -> dict:
     return dict(logits=randn(6, 1000, dtype=BF16), labels=labels(6, 1000))
+
+
+def of_a_module(apply: Callable) -> Callable:
+    return functools.partial(apply, torch.nn.LayerNorm(1000, device=DEVICE, dtype=BF16))
+
+
+def on_a_copy(loss: Callable) -> Callable:
+    """The loss may overwrite its logits, and a leaf must not be overwritten."""
+    return lambda logits, labels: loss(logits * 1.0, labels)
 
 
 CASES = [
@@ -78,9 +93,11 @@ CASES = [
         lambda _: dict(x=randn(6, 1000, dtype=BF16), weight=randn(1000, dtype=BF16), bias=randn(1000, dtype=BF16)),
     ),
     case("classics.layernorm", "layernorm", lambda _: dict(x=randn(6, 1000, dtype=BF16))),
+    case("classics.layernorm", "apply_layernorm", lambda _: dict(x=randn(6, 1000, dtype=BF16)), of_a_module),
     case("classics.cross_entropy", "cross_entropy_loss", logits),
     case("classics.cross_entropy", "cross_entropy_loss", logits, logit_softcapping=30.0, logit_scaling=0.5),
     case("classics.cross_entropy", "cross_entropy_loss", logits, n_items=4),
+    case("classics.cross_entropy", "cross_entropy_loss_", logits, on_a_copy),
     case("classics.geglu", "geglu", gate_and_up),
     case("classics.geglu", "geglu", gate_and_up, approximate="tanh"),
     case("classics.geglu", "geglu_packed", lambda _: dict(x=randn(5, 600, dtype=BF16))),
@@ -100,7 +117,7 @@ def loaded(request) -> tuple[Callable, dict, bool]:
     wanted = request.param
     module = importlib.import_module(f"annotated_examples.{wanted.module}")
     maker = importlib.import_module("annotated_examples.gemlite.gemm") if "gemlite" in wanted.module else module
-    function = getattr(module, wanted.function)
+    function = wanted.wrap(getattr(module, wanted.function))
     return (
         lambda **inputs: function(**inputs, **wanted.options),
         wanted.inputs(maker),
@@ -156,6 +173,44 @@ def test_compiles_in_a_model(loaded):
         torch.testing.assert_close(mine, theirs, rtol=2e-2, atol=2e-2)  # the compiler keeps fp32 between operations
 
 
+def sized(module: str, function: str, M: int, N: int) -> tuple[Callable, dict]:
+    """(function, inputs of M rows and N columns)."""
+    x = randn(M, N, dtype=BF16)
+    second = {
+        "softmax": {},
+        "layernorm": dict(weight=randn(N, dtype=BF16), bias=randn(N, dtype=BF16)),
+        "cross_entropy_loss": dict(labels=labels(M, N)),
+        "geglu": dict(up=randn(M, N, dtype=BF16)),
+        "swiglu": dict(up=randn(M, N, dtype=BF16)),
+    }[function]
+    first = {"cross_entropy_loss": "logits", "geglu": "gate", "swiglu": "gate"}.get(function, "x")
+    return getattr(importlib.import_module(f"annotated_examples.{module}"), function), {first: x, **second}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("second", [(9, 1000), (6, 600)], ids=["other rows", "other columns"])
+@pytest.mark.parametrize(
+    ("module", "function"),
+    [
+        ("tutorials.softmax", "softmax"),
+        ("classics.layernorm", "layernorm"),
+        ("classics.cross_entropy", "cross_entropy_loss"),
+        ("classics.geglu", "geglu"),
+        ("classics.swiglu", "swiglu"),
+    ],
+)
+def test_compiled_once_and_called_with_two_shapes(module, function, second):
+    """At the second shape Dynamo tries to compile for any size."""
+    torch.compiler.reset()
+    compiled = None
+    for shape in [(6, 1000), second]:
+        plain, inputs = sized(module, function, *shape)
+        compiled = compiled or torch.compile(plain, fullgraph=True)
+        expected = results(plain, *leaves(inputs, True))
+        for mine, theirs in zip(results(compiled, *leaves(inputs, True)), expected):
+            torch.testing.assert_close(mine, theirs)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("loaded", CASES, indirect=True, ids=str)
 def test_cuda_graph_replays(loaded):
@@ -184,11 +239,15 @@ def test_cuda_graph_replays(loaded):
         torch.testing.assert_close(mine, theirs)
 
 
-def test_every_kernel_file_is_here():
-    """A kernel file with a `BENCH` has a public function, and it belongs into CASES."""
-    files = {
-        ".".join(path.relative_to(ROOT / "annotated_examples").with_suffix("").parts)
-        for path in Path(ROOT / "annotated_examples").rglob("*.py")
-        if "\nBENCH = " in path.read_text("utf-8")
-    }
-    assert files <= {c.module for c in CASES}, "add these to CASES in tests/kernels/test_compile.py"
+#: They run before a model is compiled, and launch nothing.
+HELPERS = {"gemlite.gemm.pack", "gemlite.gemm.unpack", "gemlite.gemm.quantize"}
+
+
+def test_every_public_function_is_here():
+    """What the API reference lists of a kernel file with a `BENCH` belongs into CASES."""
+    public = set()
+    for path in Path(ROOT / "annotated_examples").rglob("*.py"):
+        if "\nBENCH = " in path.read_text("utf-8"):
+            module = ".".join(path.relative_to(ROOT / "annotated_examples").with_suffix("").parts)
+            public |= {f"{module}.{name}" for name in public_functions(str(path))}
+    assert public - {f"{c.module}.{c.function}" for c in CASES} == HELPERS, "add the others to CASES"
