@@ -14,10 +14,12 @@ from academy.device import DEVICE, INTERPRET
 
 #: What the kernels compute in, unless a kernel says otherwise.
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+#: Kernels get numbers as float32.
+LARGEST = torch.finfo(torch.float32).max
 
 
 def tensors(**named: torch.Tensor) -> None:
-    """Each must be a dense `torch.Tensor` on the device where kernels run."""
+    """Each must be a dense `torch.Tensor` on the device where kernels run, whose memory holds its values."""
     for name, value in named.items():
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
@@ -25,6 +27,8 @@ def tensors(**named: torch.Tensor) -> None:
             raise ValueError(_wrong_device(name, value))
         if value.layout != torch.strided:
             raise TypeError(f"{name} must be a dense (strided) tensor, got layout {value.layout}")
+        if not torch.compiler.is_compiling() and value.is_neg():  # such as `z.conj().imag`
+            raise ValueError(f"{name} must not be a lazily negated view: pass {name}.resolve_neg()")
 
 
 def optional_tensors(**named: torch.Tensor | None) -> None:
@@ -85,17 +89,23 @@ def dimensions(name: str, value: torch.Tensor, allowed: int | range, meaning: st
 
 
 def choice(name: str, value: object, allowed: Iterable[object]) -> None:
-    """`value` must be one of `allowed`."""
-    if value not in allowed:
+    """`value` must be one of `allowed`, and not only equal to it as `True` and `1.0` are to 1."""
+    if not any(_is_same(value, option) for option in allowed):
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
 
 
+def _is_same(value: object, option: object) -> bool:
+    return isinstance(value, type(option)) and isinstance(value, bool) == isinstance(option, bool) and value == option
+
+
 def number(name: str, value: object, *, at_least: float | None = None, above: float | None = None) -> None:
-    """`value` must be a finite int or float (not a bool), at least or above a bound."""
+    """`value` must be an int or float (not a bool) that is finite in float32, and at least or above a bound."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
     if value != value or value in (float("inf"), float("-inf")):
         raise ValueError(f"{name} must be finite, got {value}")
+    if abs(value) > LARGEST:
+        raise ValueError(f"{name} must fit into float32, got {value}")
     if at_least is not None and value < at_least:
         raise ValueError(f"{name} must be at least {at_least}, got {value}")
     if above is not None and value <= above:

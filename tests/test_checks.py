@@ -15,6 +15,7 @@ x = torch.ones(2, 3, device=device.DEVICE)
         (lambda: checks.tensors(x=None), TypeError, "x must be a torch.Tensor, got NoneType"),
         (lambda: checks.tensors(x=x, y=torch.ones(1, device="meta")), ValueError, "y is on meta"),
         (lambda: checks.tensors(x=x.to_sparse()), TypeError, "x must be a dense"),
+        (lambda: checks.tensors(x=(x + 1j * x).conj().imag), ValueError, r"x must not be .* pass x.resolve_neg\(\)"),
         (lambda: checks.dtypes(w=x.long()), TypeError, "w must be one of float32, float16, bfloat16, got int64"),
         (lambda: checks.same_dtype(x=x, y=x.half()), TypeError, "y must have the dtype of x, float32, got float16"),
         (lambda: checks.same_shape(x=x, y=x.T), ValueError, r"y must have the shape of x, \(2, 3\), got \(3, 2\)"),
@@ -26,6 +27,10 @@ x = torch.ones(2, 3, device=device.DEVICE)
         (lambda: checks.dimensions("a", x, 1), ValueError, r"a must have 1 dimensions, got shape \(2, 3\)"),
         (lambda: checks.dimensions("a", x, range(3, 9)), ValueError, "a must have at least 3 dimensions"),
         (lambda: checks.choice("mode", "c", ("a", "b")), ValueError, "mode must be one of 'a', 'b', got 'c'"),
+        (lambda: checks.choice("mode", True, (0, 1)), ValueError, "mode must be one of 0, 1, got True"),
+        (lambda: checks.choice("mode", 1.0, (0, 1)), ValueError, "mode must be one of 0, 1, got 1.0"),
+        (lambda: checks.choice("mode", x, (0, 1)), ValueError, "mode must be one of 0, 1, got tensor"),
+        (lambda: checks.number("eps", 1e39), ValueError, "eps must fit into float32, got 1e\\+39"),
         (lambda: checks.number("eps", "1"), TypeError, "eps must be a number, got str"),
         (lambda: checks.number("eps", True), TypeError, "eps must be a number, got bool"),
         (lambda: checks.number("eps", float("nan")), ValueError, "eps must be finite, got nan"),
@@ -47,6 +52,7 @@ def test_errors(call, error, words):
 
 def test_what_is_right_passes():
     checks.tensors(x=x)
+    checks.tensors(x=(x + 1j * x).conj().imag.resolve_neg())
     checks.optional_tensors(x=x, bias=None)
     checks.dtypes(x=x, bias=None)
     checks.same_dtype(x=x, y=x, bias=None)
@@ -55,6 +61,7 @@ def test_what_is_right_passes():
     checks.shape("bias", None, (3,))
     checks.dimensions("x", x, range(1, 9))
     checks.choice("mode", None, (None, "relu"))
+    checks.choice("dtype", torch.float16, (None, torch.float16))
     checks.number("eps", 0, at_least=0)
     checks.power_of_two(BLOCK=1, other=None)
     with torch.no_grad():

@@ -88,7 +88,7 @@ def unpack(words, W_nbits):
     shifts = torch.arange(0, 32, W_nbits, device=words.device, dtype=torch.int32).view(1, -1, 1)
     # `>>` copies the sign bit down; the mask drops those copies again.
     q = (words[:, None, :] >> shifts) & (2**W_nbits - 1)
-    return q.to(torch.uint8).reshape(-1, words.shape[1])
+    return q.to(torch.uint8).reshape(words.shape[0] * (32 // W_nbits), words.shape[1])
 
 
 # ## From numbers to integers
@@ -97,12 +97,14 @@ def unpack(words, W_nbits):
 # own and the zero point fits into the same bits; the range divided by the number of steps is the scale,
 # [[tag: QM-scale]]. A group of equal values is no special case then, except all zeros, whose range is empty: its scale
 # is set to one. The scale is rounded to the dtype it is stored in *before* the integers are chosen, since it is the
-# rounded one that the kernel will multiply with.
+# rounded one that the kernel will multiply with. And it is rounded **up**, to the number whose bits are the next:
+# rounded down, the last integer would not reach the end of the range. A float16 below `2**-14` has few bits left, and
+# weights there could move by many steps.
 def quantize(w, W_nbits, group_size):
     """Quantize a weight for `W_group_mode=3`: `(q - zeros) * scales` is near `w`.
 
     Args:
-        w: (K, N) float32, float16 or bfloat16, finite.
+        w: (K, N) float32, float16 or bfloat16, finite. No gradient flows back to it.
         W_nbits: 8, 4, 2 or 1.
         group_size: rows of w that share a scale and a zero; a multiple of 32 // W_nbits that divides K.
 
@@ -110,7 +112,7 @@ def quantize(w, W_nbits, group_size):
         (words, scales, zeros): int32 (K * W_nbits // 32, N); two of shape (K // group_size, N) in the dtype of w.
 
     Raises:
-        TypeError, ValueError: as the rules above say.
+        TypeError, ValueError: as the rules above say, or the range of a group has no scale in the dtype of w.
 
     Source: round-to-nearest min-max quantization, as in Jacob et al., 2018, "Quantization and Training of Neural
     Networks for Efficient Integer-Arithmetic-Only Inference", with groups along K.
@@ -118,14 +120,22 @@ def quantize(w, W_nbits, group_size):
     checks.choice("W_nbits", W_nbits, W_NBITS[1:])
     checks.tensors(w=w)
     checks.dtypes(w=w)
-    checks.dimensions("w", w, 2, "(K, N)")
+    checks.dimensions("w", w, 2, "K, N")
     _group_rule(w.shape[0], group_size, W_nbits)
     if not bool(w.isfinite().all()):
         raise ValueError("w must be finite: an infinity leaves nothing of the other values in its group")
     K, N = w.shape
-    groups = w.float().reshape(K // group_size, group_size, N)
+    groups = w.detach().float().reshape(K // group_size, group_size, N)
     low, high = groups.amin(1).clamp(max=0.0), groups.amax(1).clamp(min=0.0)
-    scales = ((high - low) / (2**W_nbits - 1)).to(w.dtype)
+    exact = (high.double() - low.double()) / (2**W_nbits - 1)
+    scales = exact.to(w.dtype)
+    next_up = (scales.view(torch.int32 if w.dtype == torch.float32 else torch.int16) + 1).view(w.dtype)
+    scales = torch.where(scales.double() < exact, next_up, scales)
+    if not bool(scales.isfinite().all()):
+        raise ValueError(
+            f"w must have a smaller range in each group: the largest, {(high.double() - low.double()).max():.3g}, "
+            f"makes a scale for W_nbits={W_nbits} that {w.dtype} can't hold"
+        )
     scales = torch.where(scales == 0, torch.ones_like(scales), scales)
     zeros = (-low / scales.float()).round().clamp(0, 2**W_nbits - 1)
     q = (groups / scales.float()[:, None] + zeros[:, None]).round().clamp(0, 2**W_nbits - 1)
@@ -231,21 +241,23 @@ def load_metadata(
     if ONE_GROUP:
         group = tl.min(offs_k, axis=0) // group_size
         metadata = tl.load(
-            metadata_ptr + group * stride_g + offs_n[None, :] * stride_n,
+            metadata_ptr + tl.cast(group, tl.int64) * stride_g + offs_n[None, :].to(tl.int64) * stride_n,
             mask=offs_n[None, :] < N, other=0.0, eviction_policy=EVICT,
         )  # fmt: skip
     else:
         groups = offs_k // group_size
         metadata = tl.load(
-            metadata_ptr + groups[:, None] * stride_g + offs_n[None, :] * stride_n,
+            metadata_ptr + groups[:, None].to(tl.int64) * stride_g + offs_n[None, :].to(tl.int64) * stride_n,
             mask=(offs_k[:, None] < K) & (offs_n[None, :] < N), other=0.0, eviction_policy=EVICT,
         )  # fmt: skip
     return metadata.to(tl.float32)
 
 
+# Rows or columns may lie any distance apart, so both products are made in int64. Where a stride is 1 it is a constant
+# of the kernel, and costs nothing.
 @triton.jit
 def load_a(a_ptr, offs_m, offs_k, M, K, stride_am, stride_ak):
-    offsets = offs_m[:, None].to(tl.int64) * stride_am + offs_k[None, :] * stride_ak
+    offsets = offs_m[:, None].to(tl.int64) * stride_am + offs_k[None, :].to(tl.int64) * stride_ak
     return tl.load(a_ptr + offsets, mask=(offs_m[:, None] < M) & (offs_k[None, :] < K), other=0.0)
 
 
@@ -310,7 +322,8 @@ def gemm_kernel(
         # **Step 3: the words.** Row `k` of the tile finds its number in word row `k // per_word`: with four bits and
         # `BLOCK_K = 16` the first block reads word rows `pid=0, k0=0: word_rows = [0, 0, 0, 0, 0, 0, 0, 0, 1, ...]`.
         word_rows = offs_k // (32 // W_NBITS) if W_NBITS < 16 else offs_k
-        words_ptrs = words_ptr + word_rows[:, None].to(tl.int64) * stride_wk + offs_n[None, :] * stride_wn
+        columns = offs_n[None, :].to(tl.int64) * stride_wn
+        words_ptrs = words_ptr + word_rows[:, None].to(tl.int64) * stride_wk + columns
         words = tl.load(words_ptrs, mask=inside, other=0)
         if A_LOAD_ORDER == 1:
             a = load_a(a_ptr, offs_m, offs_k, M, K, stride_am, stride_ak)
@@ -336,8 +349,8 @@ def gemm_kernel(
     # **Step 6: scales of whole rows and columns**, [[tag: QM-channel]], while the sum is still float32. Then one
     # rounding.
     if CHANNEL_SCALE_MODE == 1 or CHANNEL_SCALE_MODE == 3:
-        columns = tl.load(scales_ptr + offs_n * stride_sn, mask=offs_n < N, other=0.0).to(tl.float32)
-        acc = acc * columns[None, :]
+        column_scales = tl.load(scales_ptr + offs_n.to(tl.int64) * stride_sn, mask=offs_n < N, other=0.0)
+        acc = acc * column_scales.to(tl.float32)[None, :]
     if CHANNEL_SCALE_MODE >= 2:
         rows = tl.load(scales_a_ptr + offs_m, mask=offs_m < M, other=0.0).to(tl.float32)
         acc = acc * rows[:, None]
@@ -352,7 +365,7 @@ def gemm_kernel(
 def _integer_matrix(name, value, allowed=(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)):
     checks.tensors(**{name: value})
     checks.dtypes(allowed, **{name: value})
-    checks.dimensions(name, value, 2, "(rows, N)")
+    checks.dimensions(name, value, 2, "rows, N")
 
 
 def _group_rule(K, group_size, W_nbits):
@@ -375,8 +388,8 @@ def check_arguments(
     checks.choice("out_dtype", out_dtype, (None, *METADATA_DTYPES))
     checks.tensors(a=a, words=words)
     checks.dtypes((torch.float16, torch.bfloat16), a=a)
-    checks.dimensions("a", a, 2, "(M, K)")
-    checks.dimensions("words", words, 2, "(rows of words, N)")
+    checks.dimensions("a", a, 2, "M, K")
+    checks.dimensions("words", words, 2, "rows of words, N")
     K, N = a.shape[1], words.shape[1]
     if W_nbits == 16:
         checks.same_dtype(a=a, words=words)
@@ -393,13 +406,16 @@ def check_arguments(
             f"W_group_mode must be 0 or 1 when channel_scale_mode={channel_scale_mode} gives scales to the columns, "
             f"got {W_group_mode}"
         )
-    if per_column or W_group_mode >= 2:
-        _metadata("scales", scales, 1 if per_column else K // group_size, N, f"group_size={group_size}")
+    grouped = {(K // group_size, N): f"K // group_size, N; group_size={group_size}", (1, N): "one per column"}
+    if per_column:
+        _metadata("scales", scales, {(1, N): f"one per column, for channel_scale_mode={channel_scale_mode}"})
+    elif W_group_mode >= 2:
+        _metadata("scales", scales, grouped)
     zero = 0.0
     if W_group_mode not in (1, 3, 4):
         zeros = None
     elif isinstance(zeros, torch.Tensor):
-        _metadata("zeros", zeros, K // group_size, N, f"group_size={group_size}")
+        _metadata("zeros", zeros, grouped)
     else:
         checks.number("zeros", zeros)
         zeros, zero = None, float(zeros)
@@ -421,16 +437,15 @@ def check_options(tile_order, A_load_order, meta_evict_policy):
     checks.choice("meta_evict_policy", meta_evict_policy, ("", "evict_first", "evict_last"))
 
 
-def _metadata(name, value, groups, N, meaning):
+def _metadata(name, value, shapes):
+    """shapes: each allowed shape, and what it means."""
     if value is None:
         raise TypeError(f"{name} must be a tensor in this mode, got None")
     checks.tensors(**{name: value})
     checks.dtypes(METADATA_DTYPES, **{name: value})
-    if tuple(value.shape) not in ((groups, N), (1, N)):
-        raise ValueError(
-            f"{name} must have shape {(groups, N)} (K // group_size, N; {meaning}) or {(1, N)} (one per column), "
-            f"got {tuple(value.shape)}"
-        )
+    if tuple(value.shape) not in shapes:
+        allowed = " or ".join(f"{shape} ({meaning})" for shape, meaning in shapes.items())
+        raise ValueError(f"{name} must have shape {allowed}, got {tuple(value.shape)}")
 
 
 def group_stride(metadata):
@@ -445,7 +460,7 @@ def group_stride(metadata):
 def gemm(
     a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,
     out_dtype=None, tile_order="swizzled", A_load_order=2, meta_evict_policy="evict_last", data_contiguous=True,
-    BLOCK_M=None, BLOCK_N=None, BLOCK_K=None, GROUP_M=8,
+    BLOCK_M=None, BLOCK_N=None, BLOCK_K=None, GROUP_M=None,
 ):  # fmt: skip
     """`a @ dequantize(words)`, unpacked inside the kernel. Forward only.
 
@@ -477,7 +492,7 @@ def gemm(
         a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, scales_a, out_dtype
     )
     check_options(tile_order, A_load_order, meta_evict_policy)
-    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
+    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K, GROUP_M=GROUP_M)
     (M, K), N = a.shape, words.shape[1]
     c = torch.empty(M, N, dtype=out_dtype or a.dtype, device=a.device)
     if not c.numel():
@@ -497,7 +512,7 @@ def gemm(
         W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, CHANNEL_SCALE_MODE=channel_scale_mode, ZERO_IS_NUMBER=zeros is None,
         ONE_GROUP=group_size % BLOCK_K == 0, SWIZZLED=tile_order == "swizzled", A_LOAD_ORDER=A_load_order,
         EVICT=meta_evict_policy, CONTIGUOUS=data_contiguous,
-        BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K, GROUP_M=GROUP_M,
+        BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K, GROUP_M=GROUP_M or 8,
         num_warps=8 if BLOCK_M * BLOCK_N >= 128 * 128 else 4, num_stages=3,
     )  # fmt: skip
     return c

@@ -606,7 +606,7 @@ gemm_splitK_tuned = device.autotune(CONFIGS, ["N", "K", "W_NBITS", "BLOCK_M", "A
 def split_forward(
     a, words, scales, zeros, zero, scales_a, W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype,
     tile_order, A_load_order, meta_evict_policy, data_contiguous, split_k, atomic_mode,
-    BLOCK_M=None, BLOCK_N=None, BLOCK_KW=None, GROUP_M=8,
+    BLOCK_M=None, BLOCK_N=None, BLOCK_KW=None, GROUP_M=None,
 ):  # fmt: skip
     """The split-K product of checked arguments. `atomic_mode="none"` stores the parts and adds them afterwards."""
     (M, K), N = a.shape, words.shape[1]
@@ -623,7 +623,7 @@ def split_forward(
         ONE_GROUP=(group_size // per_word) % BLOCK_KW == 0, SWIZZLED=tile_order == "swizzled",
         A_LOAD_ORDER=A_load_order, EVICT=meta_evict_policy, CONTIGUOUS=data_contiguous, ATOMIC=atomic_mode,
         EVEN=N % (256 if searched else BLOCK_N) == 0 and K // per_word % BLOCK_KW == 0,
-        BLOCK_M=BLOCK_M, BLOCK_KW=BLOCK_KW, GROUP_M=GROUP_M,
+        BLOCK_M=BLOCK_M, BLOCK_KW=BLOCK_KW, GROUP_M=GROUP_M or 8,
     )  # fmt: skip
     if searched:
         c = torch.zeros(1, M, N, dtype=torch.float32, device=a.device)
@@ -659,8 +659,8 @@ def descriptor_block(a, words, W_nbits, group_size):
     """Word rows in a block of the kernels with descriptors, or 0 where they can't run."""
     if W_nbits == 16 or (W_nbits == 8 and a.dtype == torch.bfloat16) or not has_tma(words.device.index):
         return 0
-    if a.shape[1] == 0 or not describable(a) or not describable(words):
-        return 0
+    if a.shape[1] == 0 or not describable(a) or not describable(words) or words.shape[1] % 4:
+        return 0  # the last: rows of the parts, N numbers of four bytes, have to be describable, too
     group_words = group_size * W_nbits // 32
     return 16 if group_words % 16 == 0 and W_nbits >= 4 else 8 if group_words % 8 == 0 else 0
 
@@ -832,7 +832,7 @@ def _checked(
 def gemm_splitK(
     a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,
     out_dtype=None, tile_order="swizzled", A_load_order=2, meta_evict_policy="evict_last", data_contiguous=True,
-    split_k=None, atomic_mode="relaxed", BLOCK_M=None, BLOCK_N=None, BLOCK_KW=None, GROUP_M=8,
+    split_k=None, atomic_mode="relaxed", BLOCK_M=None, BLOCK_N=None, BLOCK_KW=None, GROUP_M=None,
 ):  # fmt: skip
     """`a @ dequantize(words)` with the sum over K split over `split_k` programs that add into C. Forward only.
 
@@ -873,7 +873,7 @@ def gemm_splitK(
     checks.choice("atomic_mode", atomic_mode, ("relaxed", "release"))
     if split_k is not None and (isinstance(split_k, bool) or not isinstance(split_k, int) or split_k < 1):
         raise ValueError(f"split_k must be a whole number of parts, at least 1, or None, got {split_k!r}")
-    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_KW=BLOCK_KW)
+    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_KW=BLOCK_KW, GROUP_M=GROUP_M)
     if a.shape[0] == 0 or words.shape[1] == 0:
         return torch.empty(a.shape[0], words.shape[1], dtype=out_dtype or a.dtype, device=a.device)
     if torch.compiler.is_compiling():

@@ -60,7 +60,7 @@ MUTANTS = [
         "return pid // num_pid_n, pid % num_pid_n",
         "return pid % num_pid_n, pid // num_pid_n",
     ),
-    Mutant("column scales forgotten", "acc = acc * columns[None, :]", "acc = acc"),
+    Mutant("column scales forgotten", "acc = acc * column_scales.to(tl.float32)[None, :]", "acc = acc"),
     Mutant("row scales forgotten", "acc = acc * rows[:, None]", "acc = acc"),
     Mutant(
         "one zero for all columns of a group",
@@ -78,6 +78,7 @@ MUTANTS = [
         "acc = multiply_add(a, weight, acc)",
         "acc = multiply_add(a, weight, acc).to(tl.float16).to(tl.float32)",
     ),
+    Mutant("scale rounded down", "scales = torch.where(scales.double() < exact, next_up, scales)", "scales = scales"),
     Mutant(
         "signed packing not refused",
         "if q.numel() and not (0 <= q.min().item()",
@@ -141,6 +142,7 @@ def check(module):
     assert_right(run, *problem(4, 1, channel=3))
     # Sums beyond what float16 can hold, scaled down in float32.
     assert_scaled_before_rounding(run)
+    assert_within_half_a_step(module, 1e-4 * randn(64, 7, dtype=FP16), 8)
     try:
         words = module.pack(torch.full((8, 1), -1, device=DEVICE), 4)
     except ValueError:
@@ -189,16 +191,62 @@ def test_signed_integers_are_stored_with_an_offset():
     torch.testing.assert_close(c.double(), a.double() @ signed.double(), rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize(("W_nbits", "dtype"), list(itertools.product([8, 4, 2, 1], [FP32, FP16])), ids=str)
-def test_quantize_moves_nothing_by_more_than_a_step(W_nbits, dtype):
-    w = randn(64, 7, dtype=dtype)
-    words, scales, zeros = lesson.quantize(w, W_nbits, 32)
-    assert scales.dtype == zeros.dtype == dtype and scales.shape == zeros.shape == (2, 7)
+def assert_within_half_a_step(module, w, W_nbits):
+    """Half a step from rounding, and at the ends of the range up to another half from the zero point's rounding."""
+    words, scales, zeros = module.quantize(w, W_nbits, 32)
+    assert scales.dtype == zeros.dtype == w.dtype and scales.shape == zeros.shape == (2, w.shape[1])
     assert torch.equal(zeros, zeros.round())
-    back = lesson.dequantize_reference(words, scales, zeros, W_nbits=W_nbits, group_size=32)
-    step = scales.double().repeat_interleave(32, 0)
-    assert ((back - w.double()).abs() <= 1.01 * step).all()  # half a step from rounding, half from the zero point
-    assert ((back - w.double()).abs() / step).mean() < 0.3
+    back = module.dequantize_reference(words, scales, zeros, W_nbits=W_nbits, group_size=32, dtype=torch.float64)
+    steps = (back - w.double()).abs() / scales.double().repeat_interleave(32, 0)
+    assert (steps <= 1.0001).all() and steps.mean() < 0.3
+
+
+@pytest.mark.parametrize("deviation", [1.0, 1e-3, 1e-5, 1e-6])
+@pytest.mark.parametrize(("W_nbits", "dtype"), list(itertools.product([8, 4, 2, 1], [FP32, FP16, BF16])), ids=str)
+def test_quantize_moves_nothing_by_more_than_a_step(W_nbits, dtype, deviation):
+    """Down to weights that float16 can hold with a bit or two only."""
+    assert_within_half_a_step(lesson, (deviation * randn(64, 7)).to(dtype), W_nbits)
+
+
+def test_quantize_a_range_without_a_scale():
+    w = torch.full((32, 3), 60000.0, dtype=FP16, device=DEVICE)
+    w[0] = -60000.0
+    with pytest.raises(
+        ValueError, match=r"w must have a smaller range .* 1.2e\+05, makes a scale for W_nbits=1 .*float16"
+    ):
+        lesson.quantize(w, 1, 32)
+    words, scales, zeros = lesson.quantize(3e38 * torch.sign(randn(64, 2)), 8, 64)
+    assert scales.isfinite().all()
+
+
+def test_quantize_a_parameter():
+    """The weight of a layer, as it is: nothing that comes back asks for a gradient."""
+    layer = torch.nn.Linear(64, 16, dtype=FP16, device=DEVICE)
+    words, scales, zeros = lesson.quantize(layer.weight.T, 4, 32)
+    assert not scales.requires_grad and not zeros.requires_grad
+    lesson.gemm(randn(3, 64, dtype=FP16), words, scales, zeros, W_nbits=4, group_size=32)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+def test_unpack_nothing(shape):
+    assert lesson.unpack(torch.zeros(shape, dtype=torch.int32, device=DEVICE), 4).shape == (8 * shape[0], shape[1])
+
+
+def far_apart(values):
+    """The same values, columns so far apart that offsets need more than 32 bits."""
+    rows, columns = values.shape
+    stride = 2**31 // (columns - 1) + 1
+    memory = torch.empty((columns - 1) * stride + rows, dtype=values.dtype, device=values.device)
+    return memory.as_strided(values.shape, (1, stride)).copy_(values)
+
+
+@pytest.mark.parametrize("which", ["a", "words"])
+def test_offsets_beyond_32_bits(which):
+    (a, words, scales, zeros), options = problem(16, 3, M=3, N=40, K=48, group_size=48)
+    expected = lesson.gemm(a, words, scales, zeros, **options)
+    inputs = dict(a=a, words=words)
+    inputs[which] = far_apart(inputs[which])
+    assert torch.equal(lesson.gemm(**inputs, scales=scales, zeros=zeros, **options), expected)
 
 
 @pytest.mark.parametrize("value", [0.0, 3.0, -3.0, 1e-7])
@@ -380,7 +428,18 @@ RULES = [
     (r"words must have shape \(8, 21\)", dict(words=torch.zeros(16, 21, dtype=torch.int32))),
     ("a must have a multiple of 8 columns", dict(a=torch.zeros(5, 60).half())),
     ("W_group_mode must be 0 or 1 when channel_scale_mode=1", dict(channel_scale_mode=1)),
+    (
+        r"scales must have shape \(1, 21\) \(one per column, for channel_scale_mode=1\), got \(2, 21\)",
+        dict(W_group_mode=1, channel_scale_mode=1),
+    ),
+    (r"a must have 2 dimensions \(M, K\), got shape \(5, 1, 64\)", dict(a=torch.zeros(5, 1, 64).half())),
     ("zeros must be finite", dict(zeros=float("nan"))),
+    ("zeros must fit into float32", dict(zeros=1e300)),
+    ("zeros must fit into float32", dict(zeros=10**400)),
+    ("W_nbits must be one of 16, 8, 4, 2, 1, got 4.0", dict(W_nbits=4.0)),
+    ("W_group_mode must be one of 0, 1, 2, 3, 4, got True", dict(W_group_mode=True)),
+    ("GROUP_M must be a power of two, got 0", dict(GROUP_M=0)),
+    ("GROUP_M must be a power of two, got -1", dict(GROUP_M=-1)),
     ("a requires a gradient", dict(a=torch.zeros(5, 64).half().requires_grad_())),
     ("scales requires a gradient", dict(scales=torch.zeros(2, 21).requires_grad_())),
     ("zeros requires a gradient", dict(zeros=torch.zeros(2, 21).requires_grad_())),
@@ -430,6 +489,8 @@ def test_bad_calls_of_the_helpers():
         (r"q must lie in \[0, 16\)", lambda: lesson.pack(q + 16, 4)),
         ("q must have 2 dimensions", lambda: lesson.pack(q[0], 4)),
         ("W_nbits must be one of", lambda: lesson.unpack(q, 3)),
+        ("W_nbits must be one of 8, 4, 2, 1, got True", lambda: lesson.pack(q, True)),
+        ("W_nbits must be one of 8, 4, 2, 1, got 4.0", lambda: lesson.unpack(q, 4.0)),
         ("w must be finite", lambda: lesson.quantize(torch.full((8, 1), float("inf"), device=DEVICE), 4, 8)),
         ("group_size must", lambda: lesson.quantize(randn(8, 1), 4, 4)),
     ):

@@ -134,6 +134,7 @@ MUTANTS = [
     ),
     Mutant("scales described that have one row for all groups", "scales.shape[0] * group_size == K and ", ""),
     Mutant("rows that are no multiple of 16 bytes described", "return aligned and", "return True and"),
+    Mutant("rows of parts taken for describable", " or words.shape[1] % 4:", ":"),
 ]  # fmt: skip
 
 
@@ -175,6 +176,11 @@ def check(module):
     assert_right(module.low_bit_matmul, *problem(2, 4, M=3, N=20, K=512, group_size=256))
     assert_right(module.low_bit_matmul, *problem(8, 1, M=3, N=20, K=256, group_size=128))
     assert_right(module.low_bit_matmul, *problem(4, 3, M=3, N=20, K=256, group_size=128, dtype=BF16))
+    # Columns of wider tensors, whose rows are aligned while those of the parts are not, and the other way round.
+    (a, words, scales, zeros), options = problem(4, 3, M=3, N=24, K=256, group_size=128)
+    assert_right(module.low_bit_matmul, (a, words[:, :21], scales[:, :21], zeros[:, :21]), options)
+    wide = torch.cat([a[:, :1], a], dim=1)
+    assert_right(module.low_bit_matmul, (wide[:, 1:], words, scales, zeros), options)
     for M, mode, channel in ((1, 1, 3), (5, 1, 3), (70, 3, 0), (70, 0, 3)):
         assert_right(module.low_bit_matmul, *problem(4, mode, M=M, K=384, group_size=128, channel=channel))
 
@@ -322,6 +328,15 @@ def test_layouts(layout, M):
     assert_right(lesson.low_bit_matmul, (layout(a), wide[:, 1::3], layout(scales), layout(zeros)), options)
 
 
+@pytest.mark.parametrize("M", [1, 18, 70, 300])
+@pytest.mark.parametrize("N", [20, 21, 22, 23])
+def test_columns_of_wider_words(M, N):
+    """Rows of the words stay aligned, but those of a result with 21 columns are not."""
+    (a, words, scales, zeros), options = problem(4, 3, M=M, N=24, K=128, group_size=64)
+    arguments = (a, words[:, :N], scales[:, :N].contiguous(), zeros[:, :N].contiguous())
+    assert_right(lesson.low_bit_matmul, arguments, options)
+
+
 @pytest.mark.parametrize("function", [lesson.gemm_splitK, lesson.low_bit_matmul])
 @pytest.mark.parametrize(("M", "N", "K"), [(0, 5, 32), (3, 0, 32), (3, 5, 0), (1, 5, 0), (65, 5, 0), (0, 0, 0)])
 def test_empty(M, N, K, function):
@@ -341,8 +356,10 @@ def test_random_configurations(form, configuration, split_k):
         bits = min(keywords["W_nbits"], 8)
         groups, group_size = keywords["K"] // keywords["group_size"], (8 + 8 * (split_k > 1)) * 32 // bits
         sizes = dict(M=keywords["M"] + 16, N=-(-keywords["N"] // 8) * 8, K=groups * group_size)
-        keywords = keywords | sizes | dict(W_nbits=bits, group_size=group_size)
+        columns, keywords = keywords["N"], keywords | sizes | dict(W_nbits=bits, group_size=group_size)
     arguments, options = problem(**keywords)
+    if form == "arranged" and split_k == 5:  # columns of wider tensors: any N, and rows that stay aligned
+        arguments = (arguments[0], *(x[:, :columns] if isinstance(x, torch.Tensor) else x for x in arguments[1:]))
     if form == "one row":
         scales = options["scales_a"]
         options = options | dict(scales_a=scales if scales is None else scales[:1])
