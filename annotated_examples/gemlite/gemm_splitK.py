@@ -949,7 +949,7 @@ def gemlite_peer(inputs):
     layer = GemLiteLinear(4, group_size=128, in_features=K, out_features=N, **dtypes)
     layer.pack(q, inputs["scales"].T.contiguous(), inputs["zeros"].T.contiguous(), bias=None)
     # It tries up to 1240 configurations; Triton would time each for 0.1 s.
-    with mock.patch("triton.testing.do_bench", functools.partial(triton.testing.do_bench, warmup=5, rep=20)):
+    with mock.patch("triton.testing.do_bench", functools.partial(triton.testing.do_bench, warmup=2, rep=10)):
         layer(inputs["a"])
     return lambda a, words, scales, zeros, w: layer(a)
 

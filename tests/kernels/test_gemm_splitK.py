@@ -14,7 +14,17 @@ from annotated_examples.gemlite import gemm as plain
 from annotated_examples.gemlite import gemm_splitK as lesson
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, LAYOUTS, Mutant
-from tests.kernels.test_gemm import BF16, FP16, FP32, assert_right, assert_rule, configurations, on_device, problem
+from tests.kernels.test_gemm import (
+    BF16,
+    FEWEST,
+    FP16,
+    FP32,
+    assert_right,
+    assert_rule,
+    configurations,
+    on_device,
+    problem,
+)  # fmt: skip
 
 SMALL = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_KW=16)
 PARTS = "last = (pid_k + 1) * blocks // SPLIT_K"
@@ -357,6 +367,8 @@ def test_random_configurations(form, configuration, split_k):
         groups, group_size = keywords["K"] // keywords["group_size"], (8 + 8 * (split_k > 1)) * 32 // bits
         sizes = dict(M=keywords["M"] + 16, N=-(-keywords["N"] // 8) * 8, K=groups * group_size)
         columns, keywords = keywords["N"], keywords | sizes | dict(W_nbits=bits, group_size=group_size)
+    if form == "one row":
+        keywords = keywords | dict(N=max(keywords["N"], FEWEST))
     arguments, options = problem(**keywords)
     if form == "arranged" and split_k == 5:  # columns of wider tensors: any N, and rows that stay aligned
         arguments = (arguments[0], *(x[:, :columns] if isinstance(x, torch.Tensor) else x for x in arguments[1:]))
