@@ -154,7 +154,7 @@ class Session:
         return cases + [(v, None, None) for v in operation.variants if self.again or not is_done(hosts.get(v.name))]
 
     def _measure(self, operation, case: tuple, record: dict) -> None:
-        from academy.bench.run import measure_case, measure_host
+        from academy.bench.run import dtype_name, measure_case, measure_host
 
         begin = time.monotonic()
         variant, shape, dtype = case
@@ -165,6 +165,7 @@ class Session:
         else:
             measured = measure_case(operation, variant, shape, dtype, self.gpu)
             store.put_case(record, measured)
+            store.sort_cases(record, [(v.name, s, dtype_name(d)) for v, s, d in operation.cases()])
             if "failed" in measured["notes"].get("ours", {}):
                 self.failures.append(f"{operation.name} {_label(case)}: ours: {measured['notes']['ours']['failed']}")
         self.results.save(record)

@@ -44,8 +44,8 @@ def operation(name: str, root: Path) -> list[str]:
 
 def _device(name: str, device: str, record: dict, level: str, root: Path) -> list[str]:
     out = [_provenance(record), ""]
-    if store.is_stale(record, root):
-        out += ['!!! warning "Stale"', "", "    The kernel has changed since these numbers were measured.", ""]
+    if old := store.stale(record, root):
+        out += ['!!! warning "Stale"', "", f"    {_stale(record, old)}", ""]
     for which in passes(record):
         out += ["", f"{level} {PASS_NAMES[which]}", ""]
         out += _pass(record, which, f"{device}-{name}")
@@ -54,6 +54,15 @@ def _device(name: str, device: str, record: dict, level: str, root: Path) -> lis
     out += _host(record, level)
     out += _ladder(name, device, level, root)
     return out + _notes(record, level)
+
+
+def _stale(record: dict, old: list[dict]) -> str:
+    text = "The kernel has changed since these numbers were measured"
+    if all(case in old for case in record["cases"]):
+        return f"{text}."
+    names = [_name(entry) if "passes" in entry else "host time" for entry in old]
+    listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    return f"{text}: {listed}. The others are those of the kernel as it is."
 
 
 def passes(record: dict) -> list[str]:

@@ -159,6 +159,12 @@ def put_case(record: dict, case: dict) -> None:
     record["cases"].append(case)
 
 
+def sort_cases(record: dict, order: list[tuple[str, tuple[int, ...], str]]) -> None:
+    """In the order of (variant, shape, dtype) that `BENCH` has them in; what it no longer has comes last."""
+    places = {key: place for place, key in enumerate(order)}
+    record["cases"].sort(key=lambda c: places.get((c["variant"], tuple(c["shape"]), c["dtype"]), len(places)))
+
+
 # ---------------------------------------------------------------- committed results
 
 
@@ -168,13 +174,17 @@ def committed(root: Path) -> Iterator[tuple[Path, dict]]:
         yield path, json.loads(path.read_text("utf-8"))
 
 
-def is_stale(record: dict, root: Path) -> bool:
-    """Whether the kernel's code is another than the one that was measured (or is gone, or no Python)."""
+def stale(record: dict, root: Path) -> list[dict]:
+    """The cases and host times of other code than the kernel's is now. All, if it is gone, or no Python."""
     try:
         now = source_hash(root / record["module"], root)
     except (FileNotFoundError, SyntaxError):
-        return True
-    return any(case["source"] != now for case in record["cases"])
+        now = None
+    return [entry for entry in [*record["cases"], *record.get("host", [])] if entry["source"] != now]
+
+
+def is_stale(record: dict, root: Path) -> bool:
+    return bool(stale(record, root))
 
 
 def stale_note(root: Path) -> str:

@@ -44,6 +44,8 @@ def test_a_new_shape_is_added_to_what_is_there(tmp_path):
     first = stored(tmp_path)["cases"][0]
     session(tmp_path, shapes=[(4, 8), (3, 5)]).run()
     assert stored(tmp_path)["cases"][0] == first and len(stored(tmp_path)["cases"]) == 2
+    session(tmp_path, shapes=[(2, 2), (3, 5), (4, 8)]).run()
+    assert [case["shape"] for case in stored(tmp_path)["cases"]] == [[2, 2], [3, 5], [4, 8]], "in the order of BENCH"
 
 
 @pytest.mark.parametrize("change", ["source", "versions"])

@@ -134,7 +134,11 @@ def test_a_page_before_anything_was_measured(root):
 
 
 def test_a_page_has_all_that_was_measured(root):
-    host = [dict(variant="", shape=[4, 8], providers={"ours": {"forward_us": 15.0}, "eager": {"missing": "x"}})]
+    host = [
+        dict(
+            variant="", shape=[4, 8], source="abc", providers={"ours": {"forward_us": 15.0}, "eager": {"missing": "x"}}
+        )
+    ]
     put(root, case(), case((3, 5)), host=host)
     rungs = [{"name": "naive", "what": "row by row, `tl.load`", "forward_ms": 3.0}]
     ladder = {"date": "2026-01-01", "shape": [4, 8], "copy_forward_ms": 1.5, "rungs": rungs}
@@ -182,8 +186,13 @@ def test_times_that_not_every_rung_has_are_drawn_apart(root):
 def test_a_stale_page_says_so(root):
     put(root, case(source="old"))
     assert "Stale" in text(pages.operation("double", root))
-    put(root, case(source=store.source_hash(root / "annotated_examples/classics/double.py", root)))
+    now = store.source_hash(root / "annotated_examples/classics/double.py", root)
+    put(root, case(source=now))
     assert "Stale" not in text(pages.operation("double", root))
+    host = [dict(variant="", shape=[4, 8], source="old", providers={"ours": {"forward_us": 15.0}})]
+    put(root, case(source=now), case((3, 5), source="old"), host=host)
+    page = text(pages.operation("double", root))
+    assert "measured: 3x5, host time. The others are those of the kernel as it is." in page
 
 
 def test_where_a_peer_is_ahead_it_is_said_and_marked(root):
