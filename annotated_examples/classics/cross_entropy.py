@@ -15,9 +15,9 @@ Logits may be scaled first, [[tag: CE-scaled]], and then capped, [[tag: CE-cappe
 adds a factor to the gradient.
 
 **What it costs.** The logits are by far the largest tensor of a training step: 8192 tokens and 128256 entries are
-2.1 GB in bfloat16. They must be read once, and a gradient of the same size must be written once. An H200 copies about
-4.25 TB/s, so no version can be faster than `(bytes read + bytes written) / 4.25e12` seconds. The two exponentials that
-each logit takes are not free either: done carelessly, they set the pace, and not the memory.
+2.1 GB in bfloat16. They must be read once, and a gradient of the same size must be written once. An H200 copies
+[[bench: device/copy]], so no version can be faster than the bytes read and written at that rate. The two exponentials
+that each logit takes are not free either: done carelessly, they set the pace, and not the memory.
 
 An ordinary implementation reads the logits in the forward pass, and in the backward pass reads them again and writes:
 three trips instead of two, 67 % of the limit at best. This one makes the gradient **in the forward pass**, while the

@@ -619,6 +619,9 @@ class LayerNorm(torch.autograd.Function):
 def layernorm(x, weight=None, bias=None, eps=1e-5):
     """Layer normalisation over the last dimension, differentiable in `x`, `weight` and `bias`.
 
+    The width is a constant of the kernel: a compiled model in which it changes from call to call needs
+    `torch.compile(dynamic=False)`.
+
     Args:
         x: tensor of shape (..., N), float32, float16 or bfloat16, any strides.
         weight: scale of each column, shape (N,), any of these dtypes, or None for ones.

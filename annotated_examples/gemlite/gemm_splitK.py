@@ -762,8 +762,15 @@ def dequantize_forward(words, scales, zeros, zero, K, W_nbits, group_size, W_gro
 # Few rows: split-K, as the words are what has to move, with descriptors if the format and the addresses allow it. Many
 # rows: the weights are worth writing out once. With four bits, writing them and reading them back moves eight times the
 # bytes of the words, whatever `M` is, while the work of unpacking grows with each tile of rows. At N = K = 8192 the two
-# met between 256 and 384 rows, without descriptors much earlier. Rows or columns that are scaled in float32, or another
-# `out_dtype`, are then left to `gemm`: the library would round first.
+# met between 256 and 384 rows: with 256 the packed weight took
+# [[bench: gemm_splitK/ladder/parts by descriptor/256_rows_ms]] and the dequantized one
+# [[bench: gemm_splitK/ladder/dequantized, then cuBLAS/256_rows_ms]]. Rows or columns that are scaled in float32, or
+# another `out_dtype`, are then left to `gemm`: the library would round first.
+#
+# A matrix-vector kernel for a single row, in float32 and without tensor cores, was faster than split-K once. It took
+# [[bench: gemm_splitK/ladder/ordinary units/1_row_ms]]. The tensor cores take eight rows at a time, seven of them for
+# nothing, and with the words by descriptors they are still quicker:
+# [[bench: gemm_splitK/ladder/every mode, with descriptors/1_row_ms]]. So there is no kernel for one row any more.
 def by_shape(
     a, words, scales, zeros, zero, scales_a, W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype,
     tile_order, A_load_order, meta_evict_policy, data_contiguous,
@@ -932,6 +939,14 @@ def EXAMPLE():
 # ## Benchmark
 #
 # The inputs and the cost are those of [gemm](gemm.py).
+#
+# **Where it stays behind.** From 65 rows on, cuBLAS with a weight in sixteen bits is faster: with 128 rows it takes
+# [[bench: gemm_splitK/ladder/cuBLAS/128_rows_ms]], and the packed weight
+# [[bench: gemm_splitK/ladder/parts by descriptor/128_rows_ms]]. There the library is no longer waiting for the weight,
+# and unpacking is work on top, once for each tile of rows. Dequantizing can't win at all: it writes the whole weight
+# and reads it again before the library begins. And all these times are those of a CUDA graph. Called one by one from
+# Python, a call costs more time on the CPU than a small product takes on the GPU. A model that makes one token after
+# the other is captured in a graph for that reason.
 def bench_reference(a, words, scales, zeros, w):
     return gemm_reference(a, words, scales, zeros, W_nbits=4, group_size=128, dtype=torch.float64)
 

@@ -343,6 +343,9 @@ def softmax(x):
 
     Don't put it before a loss that applies softmax itself, such as `torch.nn.functional.cross_entropy`.
 
+    The width is a constant of the kernel: a compiled model in which it changes from call to call needs
+    `torch.compile(dynamic=False)`.
+
     Args:
         x: tensor of shape (..., N), float32, float16 or bfloat16, any strides.
 

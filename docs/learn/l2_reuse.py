@@ -174,8 +174,18 @@ for name, value in (("with strides", dx), ("without", ignores_strides)):
 # With a ReLU behind the product, the upstream gradient has to be **gated** before it is multiplied: set to zero wherever the
 # result is zero. Doing that inside the loads saves a trip over memory. It is slower all the same:
 
+
 # %%
-notebook.ladder("matmul_grouped")
+def gradients(in_the_loads, size=4096):
+    """A call to time: both gradients of a product with a ReLU, gated in the loads or ahead of them."""
+    x, y, dz, z = (torch.randn(size, size, dtype=torch.bfloat16, device=device.DEVICE) for _ in range(4))
+    if in_the_loads:
+        return lambda: lesson.matmul_backward(dz, x, y, z, "relu")
+    return lambda: lesson.matmul_backward(torch.where(z > 0, dz, 0), x, y, z)
+
+
+live = {"gated in the loads": lambda: gradients(True), "gated ahead": lambda: gradients(False)}
+notebook.ladder("matmul_grouped", live=live)
 
 # %% [markdown]
 # A block that has to be changed goes through registers on its way to the tensor cores, and it is changed again by every

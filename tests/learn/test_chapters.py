@@ -74,7 +74,12 @@ def test_a_chapter_has_its_parts(chapter):
 EXPECTED = {
     "first_kernel": ["3 programs of 8 lanes for 23 elements", "written behind the end: 0", "[1.0, 1.0, 7.0, 7.0, 7.0"],
     "softmax": ["[[0.0, nan, nan]]", "their sum:     0.331", "step by step: 512 MiB", "fused:        128 MiB"],
-    "tiles_and_pointers": ["kept in float16: 2048", "kept in float32: 2060", "every 2nd row: (16, 1)"],
+    "tiles_and_pointers": [
+        "every 2nd row: (16, 1)",
+        "the same from transposed views: True",
+        "kept in float16: 2048",
+        "kept in float32: 2060",
+    ],
     "l2_reuse": ["GROUP_M =  1:   640 blocks of x,  4096 of y", "GROUP_M = 16:  2048 blocks of x,  1152 of y"],
     "autotuning": ["first call:  5.0", "second call: 1.0", "12 trials so far", "right: True"],
 }
