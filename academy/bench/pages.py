@@ -132,7 +132,9 @@ def sentence(cases: list[dict], which: str) -> str:
     listed = ", ".join(behind[:6]) + (f" and {len(behind) - 6} more" if len(behind) > 6 else "")
     level = compared - len(behind)
     return (
-        f"{text}. It is at least level with the best peer (within 1 %) in {level} of {compared} cases; not at {listed}."
+        f"{text}. It is at least level with the best peer (within 1 %) in {level} of {compared} cases; "
+        f"not at {listed}. "
+        "The notes beside the kernel's benchmark say more."
     )
 
 

@@ -603,10 +603,11 @@ def EXAMPLE():
 # `shape` is (M, N, K). The backward pass reads the upstream gradient, both inputs and what was saved, and writes two
 # gradients.
 #
-# In the last shape of the benchmark PyTorch is ahead: [[bench: matmul/1000x3000x5000/forward/eager.ms]] against
-# [[bench: matmul/1000x3000x5000/forward/ms]]. C has 96 blocks there, too few for 132 multiprocessors, and rows of `a`
-# begin in the middle of cache lines. The [autotuned tutorial](../tutorials/matmul_autotuned.py) closes that gap, with a
-# kernel made for such rows.
+# **Where it stays behind.** In the last shape of the benchmark PyTorch is ahead:
+# [[bench: matmul/1000x3000x5000/forward/eager.ms]] against [[bench: matmul/1000x3000x5000/forward/ms]]. C has 96 blocks
+# there, too few for 132 multiprocessors, and rows of `a` begin in the middle of cache lines. The backward pass has two
+# products of such shapes. The [autotuned tutorial](../tutorials/matmul_autotuned.py) closes the gap of the forward
+# pass, with a kernel made for such rows.
 def cost(shape, dtype, activation=None):
     M, N, K = shape
     inputs, output, size = M * K + K * N, M * N, dtype.itemsize

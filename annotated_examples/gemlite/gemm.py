@@ -533,6 +533,9 @@ def EXAMPLE():
 # ## Cost and benchmark
 #
 # `shape` is (M, N, K). The words weigh `W_nbits / 8` bytes a value, the metadata two numbers a group.
+#
+# **Where it stays behind.** Everywhere: it loads a word for each of its values, and unpacks it again for each tile of
+# rows. [Split-K](gemm_splitK.py) does neither, and is the one to use.
 def cost(shape, dtype, W_nbits=4, group_size=128):
     M, N, K = shape
     metadata = 2 * (K // group_size) * N * dtype.itemsize

@@ -141,6 +141,10 @@ def EXAMPLE():
 # ## Cost and benchmark
 #
 # Bytes that must move and operations that must run, per pass. The backward pass launches nothing.
+#
+# **Where it stays behind.** With `2**24` numbers in bfloat16 `torch.compile` takes
+# [[bench: vector_add/16777216@bfloat16/forward/torch.compile.ms]] and the kernel
+# [[bench: vector_add/16777216@bfloat16/forward/ms]], in the run that is shown. Measured again they were level.
 def cost(shape, dtype):
     n = torch.Size(shape).numel()
     return {"forward": dict(bytes_read=2 * n * dtype.itemsize, bytes_written=n * dtype.itemsize, operations=n)}

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from academy.bench import operation, store
+from academy.bench import figures, operation, pages, store
 from tests.bench import fake
 from tests.kernels.harness import ROOT
 
@@ -95,3 +95,12 @@ def test_committed_limits_follow_from_cost():
             for which, entry in case["passes"].items():
                 expected = variant.pass_cost(tuple(case["shape"]), dtype, which)
                 assert (entry["bytes"], entry["operations"]) == expected, f"{path.name} {case['shape']} {which}"
+
+
+def test_where_a_peer_is_ahead_the_kernel_says_so():
+    """The generated page points to these notes."""
+    for _, content in store.committed(ROOT):
+        entries = [entry for case in content["cases"] for entry in case["passes"].values()]
+        peers = [(entry["providers"], figures.best_peer(entry)) for entry in entries if "ours" in entry["providers"]]
+        if any(best and times[best]["ms"] < pages.LEVEL * times["ours"]["ms"] for times, best in peers):
+            assert "here it stays behind" in (ROOT / content["module"]).read_text("utf-8"), content["module"]
