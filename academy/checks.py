@@ -99,7 +99,7 @@ def _is_same(value: object, option: object) -> bool:
 
 
 def number(name: str, value: object, *, at_least: float | None = None, above: float | None = None) -> None:
-    """`value` must be an int or float (not a bool) that is finite in float32, and at least or above a bound."""
+    """`value` must be a finite int or float (not a bool) that float32 can hold, at least or above a bound."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
     if value != value or value in (float("inf"), float("-inf")):
