@@ -810,7 +810,16 @@ BENCH = dict(
 # At 2176 in each direction our time is [[bench: matmul_autotuned/2176x2176x2176/forward/ms]] and that of cuBLAS
 # [[bench: matmul_autotuned/2176x2176x2176/forward/cuBLAS.ms]]. C has 17 x 9 blocks of 128 x 256, or 153. 132 of them
 # occupy the whole GPU, and then 21 more keep it waiting. Blocks of 128 x 128 fare little better: 289 are two rounds and
-# 25 blocks more. So it goes wherever a size lies just above full rounds.
+# 25 blocks more. So it goes wherever a size lies just above full rounds. With `leaky_relu`, for which the library needs
+# a second kernel, less of that is left: [[bench: matmul_autotuned:leaky_relu/2176x2176x2176/forward/ms]] against
+# [[bench: matmul_autotuned:leaky_relu/2176x2176x2176/forward/cuBLAS + leaky_relu.ms]].
+#
+# Below that there are few blocks. At 1536 C has 144 of 128 x 128, a round and twelve more, and takes
+# [[bench: matmul_autotuned/1536x1536x1536/forward/ms]] against
+# [[bench: matmul_autotuned/1536x1536x1536/forward/cuBLAS.ms]]. At 1024 it has 64, so half of the GPU is idle:
+# [[bench: matmul_autotuned/1024x1024x1024/forward/ms]] against
+# [[bench: matmul_autotuned/1024x1024x1024/forward/cuBLAS.ms]]. Smaller blocks read more of the inputs again. Dividing K
+# among several programs, as [split-K](../gemlite/gemm_splitK.py) does, would give the others something to do.
 
 
 def main():
