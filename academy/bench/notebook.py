@@ -1,7 +1,8 @@
-"""Measured gains in the notebooks: drawn from the committed results, else measured here if there is a GPU, else said.
+"""Measured gains in the notebooks: from the committed results, or measured here, or from what the package brings along.
 
-A notebook runs in three places: in the repository, whose results it shows; on somebody's GPU without those files, where
-a few shapes are measured on the spot; and without either. Interpreter times are never shown as speed.
+A notebook runs in three places: in the repository, whose results it shows; on somebody's GPU elsewhere, where a few
+shapes are measured on the spot; and elsewhere without a GPU, where it shows the results of the repository from which
+the package was installed. Interpreter times are never shown as speed.
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ import html
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 from academy.bench import ROOT, figures, pages, store
+
+#: The repository's results, inside the package: a link, which becomes a folder where the package is installed.
+BROUGHT = Path(__file__).with_name("brought")
 
 #: Outside the site nothing sets the plots' colours: these can be told apart on a light and on a dark ground.
 FALLBACK = dict(zip("01234567", ("#3b82c4", "#d9773a", "#35a06b", "#a066c9", "#b5942b", "#d0558f", "#2a9aa5", "#888")))
@@ -43,9 +48,7 @@ def speed(lesson: ModuleType, which: str = "forward", variants=("",), live=(), s
         seconds: no further shape is begun once these have passed.
     """
     name = lesson.__name__.rsplit(".", 1)[-1]
-    record = next((r for d in figures.devices(ROOT) if (r := figures.record(ROOT, d, name))), None)
-    if record is None:
-        record = _measured_here(lesson, which, variants, live, seconds)
+    record = _recorded(name, ROOT) or _measured_here(lesson, which, variants, live, seconds) or _recorded(name, BROUGHT)
     if record is None:
         return _nothing(name)
     cases = [case for case in record["cases"] if case["variant"] in variants]
@@ -80,16 +83,26 @@ def ladder(name: str, live: dict[str, Callable[[], Callable]] | None = None, tit
         live: rung -> a function that makes the call to time, measured where no such file is there but a GPU is.
         title: of the plot that is measured live.
     """
-    for device in figures.devices(ROOT):
-        if pieces := pages._ladder(name, device, "##", ROOT):
+    if committed := _recorded_ladder(name, ROOT):
+        return committed
+    times = _timed_here(live or {})
+    if not times:
+        return _recorded_ladder(name, BROUGHT) or _nothing(name)
+    drawn = pages._drawn("bars", f"notebook-{name}", title, tuple(times), (("ms", tuple(times.values())),), "ms")
+    return Shown([pages._figure(title, drawn)], ", ".join(f"{k}: {figures.milliseconds(v)}" for k, v in times.items()))
+
+
+def _recorded(name: str, root: Path) -> dict | None:
+    return next((r for d in figures.devices(root) if (r := figures.record(root, d, name))), None)
+
+
+def _recorded_ladder(name: str, root: Path) -> Shown | None:
+    for device in figures.devices(root):
+        if pieces := pages._ladder(name, device, "##", root):
             where = next(piece for piece in pieces if piece.startswith("The steps on the way here"))
             drawn = [piece for piece in pieces if isinstance(piece, pages.Html)]
             return Shown([*drawn, f"<p>{html.escape(where)}</p>"], where)
-    times = _timed_here(live or {})
-    if not times:
-        return _nothing(name)
-    drawn = pages._drawn("bars", f"notebook-{name}", title, tuple(times), (("ms", tuple(times.values())),), "ms")
-    return Shown([pages._figure(title, drawn)], ", ".join(f"{k}: {figures.milliseconds(v)}" for k, v in times.items()))
+    return None
 
 
 def _timed_here(live: dict[str, Callable[[], Callable]]) -> dict[str, float]:

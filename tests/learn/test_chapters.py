@@ -280,12 +280,20 @@ def test_strides_read_what_the_chapter_says():
 
 def test_no_result_is_said_and_interpreter_times_are_not_shown(monkeypatch, tmp_path):
     monkeypatch.setattr(notebook, "ROOT", tmp_path)
+    monkeypatch.setattr(notebook, "BROUGHT", tmp_path)
     monkeypatch.setattr(device, "INTERPRET", True)
     for shown in (
         notebook.speed(run("softmax")[0]["lesson"], live=[(8, 8)]),
         notebook.ladder("x", {"a": lambda: None}),
     ):
         assert repr(shown).startswith("Nothing measured") and "ms" not in shown._repr_html_()
+
+
+def test_elsewhere_without_a_gpu_the_package_brings_results_along(monkeypatch, tmp_path):
+    monkeypatch.setattr(notebook, "ROOT", tmp_path)
+    monkeypatch.setattr(device, "INTERPRET", True)
+    assert "H200" in repr(notebook.speed(run("first_kernel")[0]["lesson"], live=[(8,)]))
+    assert "<svg" in notebook.ladder("matmul_grouped", {"a": lambda: None})._repr_html_()
 
 
 def test_committed_results_are_drawn():
