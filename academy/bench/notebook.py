@@ -98,9 +98,9 @@ def _recorded(name: str, root: Path) -> dict | None:
 
 def _recorded_ladder(name: str, root: Path) -> Shown | None:
     for device in figures.devices(root):
-        if pieces := pages._ladder(name, device, "##", root):
-            where = next(piece for piece in pieces if piece.startswith("The steps on the way here"))
-            drawn = [piece for piece in pieces if isinstance(piece, pages.Html)]
+        if ladder := figures.ladder(root, device, name):
+            where = pages.ladder_source(ladder)
+            drawn = [p for p in pages._ladder(name, device, "##", root) if isinstance(p, pages.Html)]
             return Shown([*drawn, f"<p>{html.escape(where)}</p>"], where)
     return None
 

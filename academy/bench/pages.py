@@ -61,8 +61,11 @@ def _stale(record: dict, old: list[dict]) -> str:
     if all(case in old for case in record["cases"]):
         return f"{text}."
     names = [_name(entry) if "passes" in entry else "host time" for entry in old]
-    listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-    return f"{text}: {listed}. The others are those of the kernel as it is."
+    return f"{text}: {_listed(names)}. The others are those of the kernel as it is."
+
+
+def _listed(names: list[str], most: int = 6) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def passes(record: dict) -> list[str]:
@@ -129,11 +132,10 @@ def sentence(cases: list[dict], which: str) -> str:
         return f"{text}."
     if not behind:
         return f"{text}. It is at least level with the best peer (within 1 %) in all {compared} cases."
-    listed = ", ".join(behind[:6]) + (f" and {len(behind) - 6} more" if len(behind) > 6 else "")
     level = compared - len(behind)
     return (
         f"{text}. It is at least level with the best peer (within 1 %) in {level} of {compared} cases; "
-        f"not at {listed}. "
+        f"not at {_listed(behind)}. "
         "The notes beside the kernel's benchmark say more."
     )
 
@@ -308,14 +310,18 @@ def _ladder(name: str, device: str, level: str, root: Path) -> list[str]:
         [rung["name"], words(rung.get("what", "")), *(_rung_time(rung.get(k), c) for k, c in zip(fields, copies))]
         for rung in rungs
     ]
-    text = (
+    figure = _ladder_figures(ladder, fields, f"{device}-{name}-ladder")
+    table = _table("Data: the ladder", head, rows, True)
+    return ["", f"{level} The ladder", "", ladder_source(ladder), "", *figure, table, ""]
+
+
+def ladder_source(ladder: dict) -> str:
+    """Where and when the rungs were measured."""
+    return (
         "The steps on the way here, each measured on the same card "
         f"({ladder.get('date', 'no date')}, torch {ladder.get('torch', '?')}, triton {ladder.get('triton', '?')}). "
         "A ladder is the record of that day: it isn't measured again, and what changed later is not in it."
     )
-    figure = _ladder_figures(ladder, fields, f"{device}-{name}-ladder")
-    table = _table("Data: the ladder", head, rows, True)
-    return ["", f"{level} The ladder", "", text, "", *figure, table, ""]
 
 
 def _ladder_figures(ladder: dict, fields: list[str], name: str) -> list[str]:

@@ -134,11 +134,8 @@ def test_a_page_before_anything_was_measured(root):
 
 
 def test_a_page_has_all_that_was_measured(root):
-    host = [
-        dict(
-            variant="", shape=[4, 8], source="abc", providers={"ours": {"forward_us": 15.0}, "eager": {"missing": "x"}}
-        )
-    ]
+    providers = {"ours": {"forward_us": 15.0}, "eager": {"missing": "x"}}
+    host = [dict(variant="", shape=[4, 8], source="abc", providers=providers)]
     put(root, case(), case((3, 5)), host=host)
     rungs = [{"name": "naive", "what": "row by row, `tl.load`", "forward_ms": 3.0}]
     ladder = {"date": "2026-01-01", "shape": [4, 8], "copy_forward_ms": 1.5, "rungs": rungs}

@@ -45,15 +45,19 @@ class Case:
     function: str
     inputs: Callable[[object], dict]
     options: dict
-    wrap: Callable[[Callable], Callable] = lambda function: function
+    wrap: Callable[[Callable], Callable]
 
     def __str__(self) -> str:
         options = ",".join(f"{k}={v}" for k, v in self.options.items())
         return f"{self.module}.{self.function}({options})"
 
 
-def case(module: str, function: str, inputs: Callable[[object], dict], wrap=None, **options) -> Case:
-    return Case(module, function, inputs, options, *([wrap] if wrap else []))
+def as_it_is(function: Callable) -> Callable:
+    return function
+
+
+def case(module: str, function: str, inputs: Callable[[object], dict], wrap=as_it_is, **options) -> Case:
+    return Case(module, function, inputs, options, wrap)
 
 
 def matrices(first: str, second: str) -> Callable[[object], dict]:

@@ -16,15 +16,15 @@ from tests.kernels import harness
 from tests.kernels.harness import DEVICE, LAYOUTS, Mutant
 from tests.kernels.test_gemm import (
     BF16,
-    FEWEST,
     FP16,
     FP32,
     assert_right,
+    assert_right_together,
     assert_rule,
     configurations,
     on_device,
     problem,
-)  # fmt: skip
+)
 
 SMALL = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_KW=16)
 PARTS = "last = (pid_k + 1) * blocks // SPLIT_K"
@@ -368,16 +368,16 @@ def test_random_configurations(form, configuration, split_k):
         sizes = dict(M=keywords["M"] + 16, N=-(-keywords["N"] // 8) * 8, K=groups * group_size)
         columns, keywords = keywords["N"], keywords | sizes | dict(W_nbits=bits, group_size=group_size)
     if form == "one row":
-        keywords = keywords | dict(N=max(keywords["N"], FEWEST))
-    arguments, options = problem(**keywords)
-    if form == "arranged" and split_k == 5:  # columns of wider tensors: any N, and rows that stay aligned
-        arguments = (arguments[0], *(x[:, :columns] if isinstance(x, torch.Tensor) else x for x in arguments[1:]))
-    if form == "one row":
-        scales = options["scales_a"]
-        options = options | dict(scales_a=scales if scales is None else scales[:1])
-        arguments = (arguments[0][:1], *arguments[1:])
+        keywords = keywords | dict(M=1)
+
+    def draw():
+        (a, *others), options = problem(**keywords)
+        if form == "arranged" and split_k == 5:  # columns of wider tensors: any N, and rows that stay aligned
+            others = [x[:, :columns] for x in others]
+        return (a, *others), options
+
     function = splitK(split_k=split_k) if form == "split-K" else lesson.low_bit_matmul
-    assert_right(function, arguments, options, out_dtype=out_dtype)
+    assert_right_together(function, draw, out_dtype=out_dtype)
 
 
 @pytest.mark.parametrize("M", [1, 3, 65, 257])
