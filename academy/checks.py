@@ -90,6 +90,9 @@ def dimensions(name: str, value: torch.Tensor, allowed: int | range, meaning: st
 
 def choice(name: str, value: object, allowed: Iterable[object]) -> None:
     """`value` must be one of `allowed`, and not only equal to it as `True` and `1.0` are to 1."""
+    for option in allowed:  # the usual case, a fraction of a microsecond: small numbers, names and dtypes are shared
+        if value is option:
+            return
     if not any(_is_same(value, option) for option in allowed):
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
 
@@ -121,6 +124,15 @@ def power_of_two(**named: int | None) -> None:
             raise TypeError(f"{name} must be an int, got {type(value).__name__}")
         if value < 1 or value & (value - 1):
             raise ValueError(f"{name} must be a power of two, got {value}")
+
+
+def positive(**named: int) -> None:
+    """Counts: each must be a whole number of at least 1."""
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name} must be an int, got {type(value).__name__}")
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
 
 
 def no_gradient(function: str, **named: torch.Tensor | None) -> None:

@@ -38,6 +38,9 @@ x = torch.ones(2, 3, device=device.DEVICE)
         (lambda: checks.number("eps", 0, above=0), ValueError, "eps must be above 0, got 0"),
         (lambda: checks.power_of_two(BLOCK=6), ValueError, "BLOCK must be a power of two, got 6"),
         (lambda: checks.power_of_two(BLOCK=4.0), TypeError, "BLOCK must be an int, got float"),
+        (lambda: checks.positive(GROUP=0), ValueError, "GROUP must be at least 1, got 0"),
+        (lambda: checks.positive(GROUP=True), TypeError, "GROUP must be an int, got bool"),
+        (lambda: checks.positive(GROUP=None), TypeError, "GROUP must be an int, got NoneType"),
         (
             lambda: checks.no_gradient("f", x=x.clone().requires_grad_()),
             ValueError,
@@ -64,6 +67,7 @@ def test_what_is_right_passes():
     checks.choice("dtype", torch.float16, (None, torch.float16))
     checks.number("eps", 0, at_least=0)
     checks.power_of_two(BLOCK=1, other=None)
+    checks.positive(GROUP=1, OTHER=3)
     with torch.no_grad():
         checks.no_gradient("f", x=x.clone().requires_grad_())
 

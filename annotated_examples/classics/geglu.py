@@ -156,6 +156,24 @@ def as_multiple(number, VECTOR: tl.constexpr):
     return number // VECTOR * VECTOR
 
 
+# The grid has one dimension, because only that one may hold more than 65,535 programs. The row becomes int64 before it
+# meets a stride, and the block before it is multiplied by its size: past 2³¹ elements a 32-bit product would wrap.
+#
+# Contiguous tensors are one long row (see "Rows, without copying"), which needs no division. A GPU has no instruction
+# for dividing whole numbers; the compiler makes it of a few dozen others, and no load can start before they are done.
+# What that is worth was measured with [SwiGLU](swiglu.py), whose blocks are the same.
+@triton.jit
+def place(pid, n_cols, BLOCK: tl.constexpr, ONE_ROW: tl.constexpr):
+    if ONE_ROW:
+        row = 0
+        block = pid.to(tl.int64)
+    else:
+        blocks_per_row = tl.cdiv(n_cols, BLOCK)
+        row = (pid // blocks_per_row).to(tl.int64)
+        block = (pid % blocks_per_row).to(tl.int64)
+    return row, block
+
+
 @triton.jit
 def geglu_forward_kernel(
     gate_ptr,
@@ -167,6 +185,7 @@ def geglu_forward_kernel(
     TANH: tl.constexpr,
     BLOCK: tl.constexpr,
     VECTOR: tl.constexpr,
+    ONE_ROW: tl.constexpr,
 ):
     # One instruction may load several neighbours if all rows begin and end at a multiple of that many. The compiler
     # has to know: what comes out of `as_multiple` is a multiple of `VECTOR`, and unchanged, because the launcher chose
@@ -175,16 +194,13 @@ def geglu_forward_kernel(
     stride_gate = as_multiple(stride_gate, VECTOR)
     stride_up = as_multiple(stride_up, VECTOR)
 
-    # Which block is mine? The grid has one dimension, because only that one may hold more than 65,535 programs. Two
-    # blocks cover a row of five, `pid=3: blocks_per_row = 2`, so program 3 has the second block of the second row,
-    # `row = 1`. The row becomes int64 before it meets a stride: past 2³¹ elements a 32-bit product would wrap.
-    pid = tl.program_id(0)
-    blocks_per_row = tl.cdiv(n_cols, BLOCK)
-    row = (pid // blocks_per_row).to(tl.int64)
+    # Which row and which block of it are mine? Two blocks cover a row of five, so program 3 has the second block of the
+    # second row: `pid=3: row = 1`, `pid=3: block = 1`.
+    row, block = place(tl.program_id(0), n_cols, BLOCK, ONE_ROW)
 
     # Columns of this block, `pid=2: cols = [0, 1, 2, 3]` and `pid=3: cols = [4, 5, 6, 7]`. Only column 4 of the second
     # block exists. The mask switches off the rest, `mask = [1, 0, 0, 0]`: they would be the first elements of `up`.
-    cols = (pid % blocks_per_row).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    cols = block * BLOCK + tl.arange(0, BLOCK)
     mask = cols < n_cols
 
     # Each input has its own row stride. The gate's second row is `pid=2: gate = [-1, 0, 1, 2]`.
@@ -226,6 +242,7 @@ def geglu_backward_kernel(
     TANH: tl.constexpr,
     BLOCK: tl.constexpr,
     VECTOR: tl.constexpr,
+    ONE_ROW: tl.constexpr,
 ):
     # The same blocks as in the forward pass: `pid=5: row = 2` and `mask = [1, 0, 0, 0]`.
     n_cols = as_multiple(n_cols, VECTOR)
@@ -233,10 +250,8 @@ def geglu_backward_kernel(
     stride_gate = as_multiple(stride_gate, VECTOR)
     stride_up = as_multiple(stride_up, VECTOR)
     stride_grad = as_multiple(stride_grad, VECTOR)
-    pid = tl.program_id(0)
-    blocks_per_row = tl.cdiv(n_cols, BLOCK)
-    row = (pid // blocks_per_row).to(tl.int64)
-    cols = (pid % blocks_per_row).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    row, block = place(tl.program_id(0), n_cols, BLOCK, ONE_ROW)
+    cols = block * BLOCK + tl.arange(0, BLOCK)
     mask = cols < n_cols
 
     # The upstream gradient has a stride of its own. After `.sum()` it is one number shown everywhere, and its stride
@@ -310,7 +325,8 @@ def grid_and_tile(rows, n_cols, strides, BLOCK):
         while rows > 1 and BLOCK >= 2 * n_cols:
             BLOCK //= 2
     blocks_per_row = (n_cols + BLOCK - 1) // BLOCK
-    return (rows * blocks_per_row,), dict(BLOCK=BLOCK, VECTOR=VECTOR, num_warps=max(1, min(BLOCK, 1024) // 256))
+    num_warps = max(1, min(BLOCK, 1024) // 256)
+    return (rows * blocks_per_row,), dict(BLOCK=BLOCK, VECTOR=VECTOR, ONE_ROW=rows == 1, num_warps=num_warps)
 
 
 # ## The launchers

@@ -37,6 +37,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 from academy import checks, device
 
 import functools
+import operator
 
 import torch
 import triton
@@ -513,11 +514,14 @@ def backward_schedule(device_index, element_size, N, BLOCK_M, BLOCK_N, num_warps
 
 
 # ### Forward
+#
+# Inside `torch.compile`, at a second width, a size of `x` may be a symbol that stands for any. Here it decides how many
+# warps there are, which no symbol can: `operator.index` makes it a number, and a new width compiles anew.
 def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
     """Returns `y` in the shape of `x`, and `mean` and `rstd` in float32, one number a row."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
-    N = x.shape[-1]
+    N = operator.index(x.shape[-1])
     M = x.numel() // max(N, 1)
     mean = torch.empty(M, dtype=torch.float32, device=x.device)
     rstd = torch.empty(M, dtype=torch.float32, device=x.device)
@@ -556,7 +560,7 @@ def layernorm_backward(
         dtypes: of `dweight` and `dbias`; None: that of `x`.
     """
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
-    N, M = x.shape[-1], mean.numel()
+    N, M = operator.index(x.shape[-1]), mean.numel()
     dx = torch.empty_like(x, memory_format=torch.contiguous_format) if wanted[0] else None
     dweight = torch.empty(N, dtype=dtypes[0] or x.dtype, device=x.device) if wanted[1] else None
     dbias = torch.empty(N, dtype=dtypes[1] or x.dtype, device=x.device) if wanted[2] else None
@@ -619,8 +623,7 @@ class LayerNorm(torch.autograd.Function):
 def layernorm(x, weight=None, bias=None, eps=1e-5):
     """Layer normalisation over the last dimension, differentiable in `x`, `weight` and `bias`.
 
-    The width is a constant of the kernel: a compiled model in which it changes from call to call needs
-    `torch.compile(dynamic=False)`.
+    The width is a constant of the kernel: inside `torch.compile` each new width compiles anew.
 
     Args:
         x: tensor of shape (..., N), float32, float16 or bfloat16, any strides.

@@ -453,6 +453,7 @@ def matmul_forward(
     else:
         tiles = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K, GROUP_M=GROUP_M)
         checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
+        checks.positive(GROUP_M=GROUP_M)
     blocks = cdiv(M, tiles["BLOCK_M"]) * cdiv(N, tiles["BLOCK_N"])
     options = dict(ACTIVATION=activation, SAVE_Z=save_z, **tiles)
     if descriptors:

@@ -453,6 +453,16 @@ def group_stride(metadata):
     return 0 if metadata.shape[0] == 1 else metadata.stride(0)
 
 
+# `triton.cdiv` and `triton.next_power_of_2` without their check for constexpr arguments, which takes microseconds: what
+# Python does before the GPU has anything to do is most of what a small product costs.
+def cdiv(size, block):
+    return -(-size // block)
+
+
+def next_power_of_2(number):
+    return 1 << (number - 1).bit_length()
+
+
 # ## The launcher
 #
 # Tensor cores take at least 16 rows of their left factor at a time, so a single row runs in a tile of 16, the other
@@ -497,13 +507,13 @@ def gemm(
     c = torch.empty(M, N, dtype=out_dtype or a.dtype, device=a.device)
     if not c.numel():
         return c
-    BLOCK_M = BLOCK_M or min(128, max(16, triton.next_power_of_2(M)))
+    BLOCK_M = BLOCK_M or min(128, max(16, next_power_of_2(M)))
     BLOCK_N = BLOCK_N or (64 if M <= 64 else 128)
     BLOCK_K = BLOCK_K or (128 if BLOCK_M <= 64 else 64)
     uses_scales = W_group_mode >= 2 or channel_scale_mode in (1, 3)
     # A pointer that the mode never follows still has to be a tensor.
     scales, zeros_ptr = (scales if uses_scales else a), (zeros if zeros is not None else a)
-    grid = (triton.cdiv(M, BLOCK_M) * triton.cdiv(N, BLOCK_N),)
+    grid = (cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N),)
     gemm_kernel[grid](
         a, words, scales, zeros_ptr, scales_a.contiguous() if channel_scale_mode >= 2 else a, c,
         M, N, K, group_size, zero,

@@ -40,6 +40,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from annotated_examples.gemlite.gemm import (
     bench_inputs,
+    cdiv,
     check_arguments,
     check_options,
     cost,
@@ -48,6 +49,7 @@ from annotated_examples.gemlite.gemm import (
     gemm_reference,
     group_stride,
     multiply_add,
+    next_power_of_2,
     pack,
     quantize,
     tile_linear,
@@ -579,11 +581,11 @@ def _finish(parts, scales, scales_a, out_dtype, channel_scale_mode, pdl=False):
     c = torch.empty(M, N, dtype=out_dtype, device=parts.device)
     # Nearly all that these programs do is wait for the cache, so they are many, and small.
     BLOCK, num_warps = (128, 1) if M * N <= 1 << 17 else (512, 4)
-    finish_kernel[(triton.cdiv(M * N, BLOCK),)](
+    finish_kernel[(cdiv(M * N, BLOCK),)](
         parts, scales if channel_scale_mode in (1, 3) else parts,
         scales_a.contiguous() if channel_scale_mode >= 2 else parts, c,
         N, M * N, scales.stride(1) if channel_scale_mode in (1, 3) else 0,
-        CHANNEL_SCALE_MODE=channel_scale_mode, PDL=pdl, PARTS=PARTS, PARTS_BLOCK=triton.next_power_of_2(PARTS),
+        CHANNEL_SCALE_MODE=channel_scale_mode, PDL=pdl, PARTS=PARTS, PARTS_BLOCK=next_power_of_2(PARTS),
         BLOCK=BLOCK, num_warps=num_warps, **launched_early(pdl),
     )  # fmt: skip
     return c
@@ -627,14 +629,14 @@ def split_forward(
     )  # fmt: skip
     if searched:
         c = torch.zeros(1, M, N, dtype=torch.float32, device=a.device)
-        grid = lambda meta: (triton.cdiv(M, BLOCK_M) * triton.cdiv(N, meta["BLOCK_N"]), meta["SPLIT_K"])  # noqa: E731
+        grid = lambda meta: (cdiv(M, BLOCK_M) * cdiv(N, meta["BLOCK_N"]), meta["SPLIT_K"])  # noqa: E731
         gemm_splitK_tuned[grid](a, words, scales_ptr, zeros_ptr, c, M, N, K, group_size, zero, *arguments, **options)
     else:
         split_k = split_k or (8 if M <= 16 else 4)
         shape = (split_k if atomic_mode == "none" else 1, M, N)
         make = torch.empty if atomic_mode == "none" else torch.zeros
         c = make(*shape, dtype=torch.float32, device=a.device)
-        grid = (triton.cdiv(M, BLOCK_M) * triton.cdiv(N, BLOCK_N), split_k)
+        grid = (cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N), split_k)
         gemm_splitK_kernel[grid](
             a, words, scales_ptr, zeros_ptr, c, M, N, K, group_size, zero, *arguments, **options,
             SPLIT_K=split_k, BLOCK_N=BLOCK_N, num_warps=8 if BLOCK_N >= 256 else 4, num_stages=3,
@@ -685,7 +687,7 @@ TILES = {8: (128, 2, 4), 16: (64, 1, 8), 32: (64, 4, 4), 64: (128, 4, 2)}
 def arrange(a, W_nbits, BLOCK_K, BLOCK_M, pdl):
     """(A in the order of the planes, float32 sums of its rows over each block of K), for tiles of BLOCK_M rows."""
     M, K = a.shape
-    blocks, rows = K // BLOCK_K, triton.cdiv(M, BLOCK_M) * BLOCK_M
+    blocks, rows = K // BLOCK_K, cdiv(M, BLOCK_M) * BLOCK_M
     arranged = torch.empty(M, K, dtype=a.dtype, device=a.device)
     a_sums = torch.empty(blocks, rows, dtype=torch.float32, device=a.device)
     arrange_kernel[(blocks, rows // 16)](
@@ -702,13 +704,13 @@ def descriptor_forward(
     """The product of checked, describable arguments, A arranged ahead or not; the parts are added in a fixed order."""
     (M, K), N = a.shape, words.shape[1]
     BLOCK_K = BLOCK_KW * 32 // W_nbits
-    BLOCK_M = min(max(triton.next_power_of_2(M), 8), 64 if arranged else 16)
+    BLOCK_M = min(max(next_power_of_2(M), 8), 64 if arranged else 16)
     BLOCK_N, num_warps, resident = TILES[BLOCK_M]
-    tiles = triton.cdiv(N, BLOCK_N) * triton.cdiv(M, BLOCK_M)
+    tiles = cdiv(N, BLOCK_N) * cdiv(M, BLOCK_M)
     split_k = how_many_parts(tiles, K // BLOCK_K, resident * multiprocessors(words.device.index))
     # Tiles of columns come first in the grid: programs that start together read words that lie side by side, and the
     # same block of A.
-    grid = (triton.cdiv(N, BLOCK_N), split_k, triton.cdiv(M, BLOCK_M))
+    grid = (cdiv(N, BLOCK_N), split_k, cdiv(M, BLOCK_M))
     # The interpreter runs one kernel after the other, so there is nothing that could be launched early.
     pdl = not device.INTERPRET
     scales_ptr, scales_strides, zeros_ptr, zeros_strides = _metadata_arguments(a, scales, zeros, W_group_mode >= 2)
@@ -747,7 +749,7 @@ def dequantize_forward(words, scales, zeros, zero, K, W_nbits, group_size, W_gro
     BLOCK_N, BLOCK_KW = 256, 8
     scales_ptr, scales_strides, zeros_ptr, zeros_strides = _metadata_arguments(words, scales, zeros, W_group_mode >= 2)
     if weight.numel():
-        dequantize_kernel[(triton.cdiv(N, BLOCK_N), triton.cdiv(K // per_word, BLOCK_KW))](
+        dequantize_kernel[(cdiv(N, BLOCK_N), cdiv(K // per_word, BLOCK_KW))](
             words, scales_ptr, zeros_ptr, weight, N, K, group_size, zero,
             *words.stride(), *scales_strides, *zeros_strides,
             W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, ZERO_IS_NUMBER=zeros is None,

@@ -25,6 +25,8 @@ limit.
   milliseconds.
 - *The key decides how often.* `key` lists the arguments whose change starts a new search, here M, N and K. A server
   whose batch size changes with every request would search with every request. Round such a size up to a few values.
+  What the key leaves out shares a choice: the kernel that takes float32 has the precision in it as well, because tensor
+  cores and ordinary ones want other blocks. (Triton adds the dtypes of the tensors by itself.)
 - *The kernel runs many times.* One that overwrites its output does not care. One that adds to it, or changes an input,
   does so with every trial. Such arguments must be named in `reset_to_zero` or `restore_value`.
 - *Timing is noisy.* Two searches may choose differently, and the last bits of a result may differ with them. Where
@@ -453,7 +455,9 @@ def without_large_float32(configurations, arguments, INPUT_PRECISION, **options)
 
 
 PRUNE = dict(early_config_prune=without_large_float32)
-tuned_matmul_kernel = device.autotune(POINTER_CONFIGURATIONS, ["M", "N", "K"], prune_configs_by=PRUNE)(matmul_kernel)
+tuned_matmul_kernel = device.autotune(
+    POINTER_CONFIGURATIONS, key=["M", "N", "K", "INPUT_PRECISION"], prune_configs_by=PRUNE
+)(matmul_kernel)
 tuned_descriptor_kernel = device.autotune(DESCRIPTOR_CONFIGURATIONS, key=["M", "N", "K"])(matmul_descriptor_kernel)
 tuned_interleaved_kernel = device.autotune(INTERLEAVED_CONFIGURATIONS, key=["M", "N", "K"])(matmul_interleaved_kernel)
 
@@ -580,6 +584,7 @@ def matmul_forward(
     options = dict(ACTIVATION=FORWARD[activation], SAVE_Z=save_z)
     if given:
         checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
+        checks.positive(GROUP_M=GROUP_M)
         options |= dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K, GROUP_M=GROUP_M)
         options |= dict(num_warps=num_warps, num_stages=num_stages)
     if interleaved:

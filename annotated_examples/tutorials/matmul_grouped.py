@@ -327,6 +327,7 @@ def matmul_backward_kernel(
 def tile_sizes(dtype, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M):
     if BLOCK_M is not None:
         checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
+        checks.positive(GROUP_M=GROUP_M)
         return (BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M), dict(num_warps=4)
     if dtype == torch.float32:
         return (64, 64, 32, 8), dict(num_warps=4, num_stages=3)

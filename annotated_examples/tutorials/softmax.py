@@ -36,6 +36,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 from academy import checks, device
 
 import functools
+import operator
 
 import torch
 import triton
@@ -277,6 +278,9 @@ def pipeline(device_index, element_size, BLOCK_N):
 
 
 # ### Forward
+#
+# Inside `torch.compile`, at a second width, a size of `x` may be a symbol that stands for any. Here it decides how many
+# warps there are, which no symbol can: `operator.index` makes it a number, and a new width compiles anew.
 def softmax_forward(x, *, BLOCK_M=None, BLOCK_N=None, num_warps=None, pipelined=None):
     """Softmax over the last dimension. pipelined: (programs, stages) of the kernel that loads ahead; None: tuned."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
@@ -284,7 +288,7 @@ def softmax_forward(x, *, BLOCK_M=None, BLOCK_N=None, num_warps=None, pipelined=
     if x.numel() == 0:
         return y
     x = as_rows(x)
-    M, N = x.shape
+    M, N = x.shape[0], operator.index(x.shape[1])
     BLOCK_M, BLOCK_N, num_warps = tiles(N, BLOCK_M, BLOCK_N, num_warps)
     pipelined = pipelined or pipeline(x.device.index, x.element_size(), BLOCK_N)
     if N > BLOCK_N:
@@ -309,7 +313,7 @@ def softmax_backward(dy, y, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
     if y.numel() == 0:
         return dx
     dy, y = as_rows(dy), as_rows(y)
-    M, N = y.shape
+    M, N = y.shape[0], operator.index(y.shape[1])
     BLOCK_M, BLOCK_N, num_warps = backward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
     if N <= BLOCK_N:
         softmax_backward_kernel[(-(-M // BLOCK_M),)](
@@ -343,8 +347,7 @@ def softmax(x):
 
     Don't put it before a loss that applies softmax itself, such as `torch.nn.functional.cross_entropy`.
 
-    The width is a constant of the kernel: a compiled model in which it changes from call to call needs
-    `torch.compile(dynamic=False)`.
+    The width is a constant of the kernel: inside `torch.compile` each new width compiles anew.
 
     Args:
         x: tensor of shape (..., N), float32, float16 or bfloat16, any strides.

@@ -45,8 +45,8 @@ def stores_stay_inside(forward_kernel, backward_kernel, **constants):
     """Outputs are cut out of larger pieces of memory: what lies behind them must survive."""
     out, dgate, dup = (torch.full((64,), 7.0, device=harness.DEVICE) for _ in range(3))
     x = randn(10)
-    forward_kernel[(3,)](x, x, out, 10, 10, 10, BLOCK=4, VECTOR=1, **constants)
-    backward_kernel[(3,)](x, x, x, dgate, dup, 10, 10, 10, 10, 10, BLOCK=4, VECTOR=1, **constants)
+    forward_kernel[(3,)](x, x, out, 10, 10, 10, BLOCK=4, VECTOR=1, ONE_ROW=True, **constants)
+    backward_kernel[(3,)](x, x, x, dgate, dup, 10, 10, 10, 10, 10, BLOCK=4, VECTOR=1, ONE_ROW=True, **constants)
     for written in (out, dgate, dup):
         assert torch.equal(written[10:], torch.full_like(written[10:], 7.0)), "wrote behind the end"
 

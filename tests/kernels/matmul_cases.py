@@ -356,6 +356,8 @@ class MatmulTests:
     def test_bad_launcher_arguments(self):
         with pytest.raises(ValueError, match="BLOCK_N must be a power of two, got 24"):
             self.lesson.matmul_forward(randn(5, 5), randn(5, 5), BLOCK_M=16, BLOCK_N=24, BLOCK_K=16, GROUP_M=1)
+        with pytest.raises(ValueError, match="GROUP_M must be at least 1, got 0"):
+            self.lesson.matmul_forward(randn(5, 5), randn(5, 5), BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, GROUP_M=0)
         with pytest.raises(ValueError, match="descriptors need 16-bit matrices"):
             self.lesson.matmul_forward(randn(5, 5), randn(5, 5), descriptors=True)
 

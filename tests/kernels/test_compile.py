@@ -200,12 +200,12 @@ SIZED = [
 ]
 
 
-def assert_right_at_two_shapes(module, function, second, **options):
+def assert_right_at_shapes(module, function, *shapes):
     torch.compiler.reset()
     compiled = None
-    for shape in [(6, 1000), second]:
+    for shape in shapes:
         plain, inputs = sized(module, function, *shape)
-        compiled = compiled or torch.compile(plain, fullgraph=True, **options)
+        compiled = compiled or torch.compile(plain, fullgraph=True)
         expected = results(plain, *leaves(inputs, True))
         for mine, theirs in zip(results(compiled, *leaves(inputs, True)), expected):
             torch.testing.assert_close(mine, theirs)
@@ -215,15 +215,14 @@ def assert_right_at_two_shapes(module, function, second, **options):
 @pytest.mark.parametrize(("module", "function"), SIZED)
 def test_other_rows(module, function):
     """At the second shape Dynamo compiles for any number of rows."""
-    assert_right_at_two_shapes(module, function, (9, 1000))
+    assert_right_at_shapes(module, function, (6, 1000), (9, 1000), (3, 1000))
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("module", "function"), SIZED)
 def test_other_columns(module, function):
-    """Where the width is a constant of the kernel, Dynamo can't compile for any width, and has to be told."""
-    constant_width = function in ("softmax", "layernorm")
-    assert_right_at_two_shapes(module, function, (6, 600), **dict(dynamic=False) if constant_width else {})
+    """From the second width on Dynamo has a symbol for it. The last is long enough for softmax's pipelined kernel."""
+    assert_right_at_shapes(module, function, (6, 1000), (6, 600), (6, 601), (6, 20000))
 
 
 @pytest.mark.gpu

@@ -294,6 +294,14 @@ class TestMatmulAutotuned(MatmulTests):
         assert lesson.POINTER_CONFIGURATIONS[0] in tried
 
     @pytest.mark.gpu
+    def test_each_precision_has_its_own_search(self, every_configuration, monkeypatch):
+        a, b = randn(70, 40), randn(40, 50)
+        lesson.matmul(a, b)
+        monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
+        lesson.matmul(a, b)
+        assert len(lesson.tuned_matmul_kernel.cache) == 2
+
+    @pytest.mark.gpu
     @pytest.mark.parametrize("number", range(len(lesson.DESCRIPTOR_CONFIGURATIONS)))
     def test_every_descriptor_configuration_is_right(self, number):
         chosen = lesson.DESCRIPTOR_CONFIGURATIONS[number]

@@ -292,6 +292,16 @@ def test_bad_arguments(x, y, activation, error, words):
         lesson.matmul(move(x), move(y), activation)
 
 
+def test_bad_launcher_arguments():
+    x, y, tiles = randn(5, 5), randn(5, 5), dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16)
+    with pytest.raises(ValueError, match="GROUP_M must be at least 1, got 0"):
+        lesson.matmul_forward(x, y, **tiles, GROUP_M=0)
+    with pytest.raises(ValueError, match="GROUP_M must be at least 1, got -1"):
+        lesson.matmul_backward(x, x, y, x, **tiles, GROUP_M=-1)
+    with pytest.raises(ValueError, match="BLOCK_K must be a power of two, got 12"):
+        lesson.matmul_forward(x, y, **{**tiles, "BLOCK_K": 12})
+
+
 def whole(*shape, dtype):
     """Small whole numbers: their sums are exact, so a sum that is zero is zero in every order of adding up."""
     return torch.randint(-2, 3, shape, device=harness.DEVICE).to(dtype)
