@@ -25,8 +25,9 @@ limit.
   milliseconds.
 - *The key decides how often.* `key` lists the arguments whose change starts a new search, here M, N and K. A server
   whose batch size changes with every request would search with every request. Round such a size up to a few values.
-  What the key leaves out shares a choice: the kernel that takes float32 has the precision in it as well, because tensor
-  cores and ordinary ones want other blocks. (Triton adds the dtypes of the tensors by itself.)
+  But what the key leaves out shares a choice. So the kernel that takes float32 has the precision in it as well, because
+  tensor cores and ordinary ones want other blocks, and the others have the order in which matrices are stored. (Triton
+  adds the dtypes of the tensors by itself.)
 - *The kernel runs many times.* One that overwrites its output does not care. One that adds to it, or changes an input,
   does so with every trial. Such arguments must be named in `reset_to_zero` or `restore_value`.
 - *Timing is noisy.* Two searches may choose differently, and the last bits of a result may differ with them. Where
@@ -454,12 +455,21 @@ def without_large_float32(configurations, arguments, INPUT_PRECISION, **options)
     return [c for c in configurations if c.kwargs["BLOCK_M"] * c.kwargs["BLOCK_N"] <= 64 * 128]
 
 
+# The keys. A product of transposed matrices is searched for by itself: with square ones the three products of a
+# training step have the same M, N and K. At 2048 in each direction the two of the backward pass took
+# [[bench: matmul_autotuned/ladder/one search for all layouts/backward_of_2048_ms]] with a choice that was made for the
+# first; with their own they take [[bench: matmul_autotuned:backward/2048x2048x2048/backward/ms]].
 PRUNE = dict(early_config_prune=without_large_float32)
-tuned_matmul_kernel = device.autotune(
-    POINTER_CONFIGURATIONS, key=["M", "N", "K", "INPUT_PRECISION"], prune_configs_by=PRUNE
-)(matmul_kernel)
-tuned_descriptor_kernel = device.autotune(DESCRIPTOR_CONFIGURATIONS, key=["M", "N", "K"])(matmul_descriptor_kernel)
-tuned_interleaved_kernel = device.autotune(INTERLEAVED_CONFIGURATIONS, key=["M", "N", "K"])(matmul_interleaved_kernel)
+SIZES = ["M", "N", "K"]
+tuned_matmul_kernel = device.autotune(POINTER_CONFIGURATIONS, key=[*SIZES, "INPUT_PRECISION"], prune_configs_by=PRUNE)(
+    matmul_kernel
+)
+tuned_descriptor_kernel = device.autotune(DESCRIPTOR_CONFIGURATIONS, key=[*SIZES, "A_TRANSPOSED", "B_TRANSPOSED"])(
+    matmul_descriptor_kernel
+)
+tuned_interleaved_kernel = device.autotune(INTERLEAVED_CONFIGURATIONS, key=[*SIZES, "B_TRANSPOSED"])(
+    matmul_interleaved_kernel
+)
 
 
 # ## The activation's backward pass

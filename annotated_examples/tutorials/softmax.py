@@ -129,43 +129,96 @@ def softmax_forward_pipelined_kernel(
 # it; when a larger one turns up, the old sum is scaled to the new reference by one factor, [[tag: SM-online]]. Flash
 # attention rests on this line.
 #
-# A second trip over the row then writes the probabilities. It reads the row again, from the L2 cache as far as the row
-# is still there: all rows that are worked on share that cache.
+# Every thread keeps a largest number and a sum of its own. If they were the whole row's, all threads would have to wait
+# for each other twice in every chunk. A chunk has `WIDTH` columns for each thread, side by side: the 16 bytes that one
+# instruction loads.
 @triton.jit
-def softmax_forward_chunked_kernel(x_ptr, y_ptr, N: tl.constexpr, stride_xm: tl.constexpr, BLOCK_N: tl.constexpr):
+def online(lane_max, lane_sum, x):
+    new_max = tl.maximum(lane_max, tl.max(x, axis=1))
+    # Nothing but $-\infty$ so far? Then subtract zero: $-\infty - (-\infty)$ would be NaN, and the next chunk may yet
+    # bring a number.
+    reference = tl.where(new_max == -float("inf"), 0.0, new_max)
+    # [[tag: SM-online]]
+    lane_sum = lane_sum * tl.exp(lane_max - reference) + tl.sum(tl.exp(x - reference[:, None]), axis=1)
+    return new_max, lane_sum
+
+
+# **Rows that begin anywhere.** A vocabulary of 50257 is odd, so its rows begin at any multiple of 2 bytes. But 16 bytes
+# can only be loaded from a multiple of 16. So a program goes back to the last such place before its row, and counts
+# its chunks from there. Masks are needed in the first chunk and in the last one. In all others there is nothing to
+# mask, and they are loaded 16 bytes at a time. A mask would forbid that wherever it could cut such a piece in two.
+#
+# A second trip over the row then writes the probabilities. It goes **backwards**: the last chunk is still in registers,
+# and the ones before it are the likeliest to be in the L2 cache, which all rows that are worked on share. At
+# 4096 x 50257 in bfloat16 the forward pass took
+#
+# - [[bench: softmax/ladder/one trip/rows_of_50257_forward_ms]] in chunks of 32768, each loaded 2 bytes at a time
+# - [[bench: softmax/ladder/16-byte loads/rows_of_50257_forward_ms]] in chunks of 4096 from a multiple of 16
+# - [[bench: softmax/ladder/a sum for each thread/rows_of_50257_forward_ms]] with sums for each thread
+# - [[bench: softmax/ladder/final/rows_of_50257_forward_ms]] with the second trip backwards
+@triton.jit
+def softmax_forward_chunked_kernel(
+    x_ptr,
+    y_ptr,
+    N: tl.constexpr,
+    stride_xm: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ALIGN: tl.constexpr,
+):
+    # How far back is the last multiple of `ALIGN` elements? In the example's second launch the second row begins 19
+    # elements behind the first, three behind a multiple of four: `launch=1, pid=1: shift = 3`. What the compiler takes
+    # from `// ALIGN * ALIGN` is that these are such multiples.
     row = tl.program_id(0).to(tl.int64)
-    x_ptr += row * stride_xm
-    y_ptr += row * N
+    shift = (row * N % ALIGN).to(tl.int32)
+    x_ptr += row * stride_xm // ALIGN * ALIGN
+    y_ptr += row * N // ALIGN * ALIGN
 
-    row_max = -float("inf")
-    row_sum = 0.0
-    for start in tl.range(0, N, BLOCK_N):
-        # In the example a row of 6 takes two chunks of 4: `pid=0, start=4: column_mask = [1, 1, 0, 0]`. `evict_last`
-        # asks the L2 cache to keep these lines for the second trip.
-        columns = start + tl.arange(0, BLOCK_N)
-        column_mask = columns < N
-        x = tl.load(x_ptr + columns, mask=column_mask, other=-float("inf"), eviction_policy="evict_last").to(tl.float32)
+    # From there the row ends after 22 elements, `launch=1, pid=1: end = 22`, and the last of the chunks of eight begins
+    # at `launch=1, pid=1: last = 16`.
+    end = shift + N
+    last = (end - 1) // BLOCK_N * BLOCK_N
 
-        # The largest so far: `start=0: new_max = 3`, and the second chunk holds a larger one, `start=4: new_max = 4`.
-        new_max = tl.maximum(row_max, tl.max(x, axis=0))
-        # Nothing but $-\infty$ so far? Then subtract zero: $-\infty - (-\infty)$ would be NaN, and the next chunk may
-        # yet bring a number.
-        reference = tl.where(new_max == -float("inf"), 0.0, new_max)
-        # [[tag: SM-online]]: `start=0: row_sum = 1.553` relative to 3. Relative to 4 that is e times less, and the
-        # second chunk adds its own: `start=4: row_sum = 1.621`, as in the other kernel.
-        row_sum = row_sum * tl.exp(row_max - reference) + tl.sum(tl.exp(x - reference), axis=0)
-        row_max = new_max
+    # Two threads with four columns each, `launch=1, pid=1: lanes = [[0, 1, 2, 3], [4, 5, 6, 7]]`.
+    lanes = tl.arange(0, BLOCK_N // WIDTH)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
 
-    # Second trip: [[tag: SM]]. `evict_first`: these lines won't be needed again.
-    for start in tl.range(0, N, BLOCK_N):
-        columns = start + tl.arange(0, BLOCK_N)
-        column_mask = columns < N
-        x = tl.load(x_ptr + columns, mask=column_mask, other=-float("inf"), eviction_policy="evict_first").to(
-            tl.float32
-        )
-        # `start=4: y[:2] = [0.617, 0.031]`.
+    # The first chunk, without what lies before the row: `launch=1, pid=1: head[0] = [0, 0, 0, 1]`. `evict_last` asks
+    # the L2 cache to keep these lines for the second trip.
+    head = lanes >= shift
+    x = tl.load(x_ptr + lanes, mask=head, other=-float("inf"), eviction_policy="evict_last").to(tl.float32)
+    lane_max = tl.full((BLOCK_N // WIDTH,), -float("inf"), tl.float32)
+    lane_sum = tl.zeros((BLOCK_N // WIDTH,), tl.float32)
+    lane_max, lane_sum = online(lane_max, lane_sum, x)
+
+    # Whole chunks. The first thread finds a larger number than it had, and scales its sum:
+    # `launch=1, pid=1, start=8: lane_max = [6, 5]`. Two further chunks are on their way meanwhile.
+    for start in tl.range(BLOCK_N, last, BLOCK_N, num_stages=3):
+        x = tl.load(x_ptr + start + lanes, eviction_policy="evict_last").to(tl.float32)
+        lane_max, lane_sum = online(lane_max, lane_sum, x)
+
+    # The last chunk: `launch=1, pid=1: tail[1] = [1, 1, 0, 0]`.
+    tail = last + lanes < end
+    x = tl.load(x_ptr + last + lanes, mask=tail, other=-float("inf"), eviction_policy="evict_last").to(tl.float32)
+    lane_max, lane_sum = online(lane_max, lane_sum, x)
+
+    # The same merge once more, of all threads. The first launch has the row from above, `pid=0: row_max = 4`, and comes
+    # to the same sum: `row_sum = 1.621`.
+    row_max = tl.max(lane_max, axis=0)
+    row_sum = tl.sum(lane_sum * tl.exp(lane_max - row_max), axis=0)
+
+    # Second trip, [[tag: SM]], beginning with the chunk that is at hand: `pid=0: y[0, :2] = [0.617, 0.031]`.
+    y = tl.exp(x - row_max) / row_sum
+    tl.store(y_ptr + last + lanes, y, mask=tail)
+    # `evict_first`: these lines won't be needed again.
+    for done in tl.range(BLOCK_N, last, BLOCK_N, num_stages=3):
+        start = last - done
+        x = tl.load(x_ptr + start + lanes, eviction_policy="evict_first").to(tl.float32)
         y = tl.exp(x - row_max) / row_sum
-        tl.store(y_ptr + columns, y, mask=column_mask)
+        tl.store(y_ptr + start + lanes, y)
+    x = tl.load(x_ptr + lanes, mask=head, other=-float("inf"), eviction_policy="evict_first").to(tl.float32)
+    # `pid=0: y = [[0.031, 0.227, 0.083, 0.011]]`.
+    y = tl.exp(x - row_max) / row_sum
+    tl.store(y_ptr + lanes, y, mask=head)
 
 
 # ## Backward
@@ -257,6 +310,15 @@ def tiles(N, BLOCK_M, BLOCK_N, num_warps):
     return BLOCK_M, BLOCK_N, num_warps
 
 
+# A row that takes several chunks has the multiprocessor to share again: smaller chunks leave room for other rows'
+# programs. Up to 65536 elements blocks of 4096 were best, beyond that of 8192.
+@functools.cache
+def forward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
+    if BLOCK_N is None and N > 32768:
+        BLOCK_N = 4096 if N <= 65536 else 8192
+    return tiles(N, BLOCK_M, BLOCK_N, num_warps)
+
+
 # Backward has two rows to hold, and the registers of a program that holds 16384 elements of each are those of a whole
 # multiprocessor. Reading both a second time, in halves and out of the cache, takes fewer, so that the next row can be
 # on its way meanwhile. It pays where two blocks fill a row exactly.
@@ -289,10 +351,15 @@ def softmax_forward(x, *, BLOCK_M=None, BLOCK_N=None, num_warps=None, pipelined=
         return y
     x = as_rows(x)
     M, N = x.shape[0], operator.index(x.shape[1])
-    BLOCK_M, BLOCK_N, num_warps = tiles(N, BLOCK_M, BLOCK_N, num_warps)
+    BLOCK_M, BLOCK_N, num_warps = forward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
     pipelined = pipelined or pipeline(x.device.index, x.element_size(), BLOCK_N)
     if N > BLOCK_N:
-        softmax_forward_chunked_kernel[(M,)](x, y, N, x.stride(0), BLOCK_N=BLOCK_N, num_warps=num_warps)
+        WIDTH, stride = min(16 // x.element_size(), BLOCK_N), operator.index(x.stride(0))
+        # Going back helps where rows begin anywhere, if those of x and y begin alike.
+        ALIGN = WIDTH if N % WIDTH and (stride - N) % WIDTH == 0 else 1
+        softmax_forward_chunked_kernel[(M,)](
+            x, y, N, stride, BLOCK_N=BLOCK_N, WIDTH=WIDTH, ALIGN=ALIGN, num_warps=num_warps
+        )
     elif pipelined:
         programs, stages = pipelined
         softmax_forward_pipelined_kernel[(min(programs, M),)](
@@ -371,7 +438,7 @@ def softmax(x):
 # ## A run small enough to watch
 #
 # Three rows of six, in blocks of two rows and eight columns; then the same rows in chunks of four; then by two programs
-# that load ahead.
+# that load ahead. Two rows of 19 in chunks of eight, the second of which begins at no multiple of four.
 def EXAMPLE():
     make = lambda rows: torch.tensor(rows, dtype=torch.float32, device=device.DEVICE)  # noqa: E731
     x = make([[1, 3, 2, 0, 4, 1], [2, 2, 2, 2, 2, 2], [0, -1, 5, -2, 3, 1]])
@@ -380,6 +447,7 @@ def EXAMPLE():
         y = softmax_forward(x, BLOCK_M=2, BLOCK_N=BLOCK_N)
         softmax_backward(dy, y, BLOCK_M=2, BLOCK_N=BLOCK_N)
     softmax_forward(x, BLOCK_N=8, pipelined=(2, 2))
+    softmax_forward((torch.arange(38, device=device.DEVICE) * 5 % 7).reshape(2, 19).float(), BLOCK_N=8)
     return dict(shape=(3, 6), dtype=torch.float32)
 
 
@@ -416,7 +484,7 @@ def liger():
 BENCH = dict(
     shapes=[(8192, 32000), (32768, 4096)]
     + [(16384, N) for N in (768, 1000, 1536, 2880, 4097, 5120, 8192, 12288, 16384, 18432)]
-    + [(4096, vocabulary) for vocabulary in (50257, 128256, 151936, 201088)],
+    + [(4096, vocabulary) for vocabulary in (50257, 50304, 128256, 151936, 201088)],
     dtypes=[torch.bfloat16],
     inputs=bench_inputs,
     ours=softmax,

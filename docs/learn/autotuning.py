@@ -117,10 +117,9 @@ for M, N, K in ((4096, 4096, 4096), (16, 4096, 4096), (512, 512, 4096), (4096, 4
 #
 # ## Hazard: the key
 #
-# The key decides what counts as the same problem. The lesson's kernels use M, N and K (Triton adds the dtypes), and the one
-# that multiplies float32 its precision, too: tensor cores and ordinary ones want other blocks. What if M is the length of
-# a text, different in every call? Then every call is a search. What if M is left out? Then the first text decides for all
-# that follow.
+# The key decides what counts as the same problem. The lesson's kernels use M, N and K (Triton adds the dtypes), whether a
+# matrix is stored transposed, and for float32 the precision. What if M is the length of a text, different in every call?
+# Then every call is a search. What if M is left out? Then the first text decides for all that follow.
 #
 # Choose how keys are made, and look at the number of trials and at how far the choices are from the best.
 

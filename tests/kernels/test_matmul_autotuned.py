@@ -302,6 +302,13 @@ class TestMatmulAutotuned(MatmulTests):
         assert len(lesson.tuned_matmul_kernel.cache) == 2
 
     @pytest.mark.gpu
+    def test_each_layout_has_its_own_search(self, every_configuration):
+        a, b = (randn(256, 256, dtype=torch.bfloat16) for _ in range(2))
+        for left, right in ((a, b), (a, b.T), (a.T, b), (a, b)):
+            lesson.matmul(left, right)
+        assert len(lesson.tuned_descriptor_kernel.cache) == 3
+
+    @pytest.mark.gpu
     @pytest.mark.parametrize("number", range(len(lesson.DESCRIPTOR_CONFIGURATIONS)))
     def test_every_descriptor_configuration_is_right(self, number):
         chosen = lesson.DESCRIPTOR_CONFIGURATIONS[number]

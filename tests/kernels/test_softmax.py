@@ -15,9 +15,21 @@ INF = float("inf")
 MUTANTS = [
     Mutant("largest not subtracted", "tl.exp(x - row_max[:, None])", "tl.exp(x)"),
     Mutant("masked lanes read zero", 'x = tl.load(x_ptrs, mask=mask, other=-float("inf"))', "x = tl.load(x_ptrs, mask=mask, other=0.0)"),
-    Mutant("masked lanes of a chunk read zero", 'mask=column_mask, other=-float("inf"), eviction_policy="evict_last"', 'mask=column_mask, other=0.0, eviction_policy="evict_last"'),
-    Mutant("old sum not scaled", "row_sum * tl.exp(row_max - reference)", "row_sum"),
-    Mutant("largest of the last chunk only", "tl.maximum(row_max, tl.max(x, axis=0))", "tl.max(x, axis=0)"),
+    Mutant("masked lanes of the first chunk read zero", 'mask=head, other=-float("inf"), eviction_policy="evict_last"', 'mask=head, other=0.0, eviction_policy="evict_last"'),
+    Mutant("masked lanes of the last chunk read zero", 'mask=tail, other=-float("inf")', "mask=tail, other=0.0"),
+    Mutant("first chunk not masked", "head = lanes >= shift", "head = lanes >= 0"),
+    Mutant("last column left out", "tail = last + lanes < end", "tail = last + lanes < end - 1"),
+    Mutant("last chunk begins one column late", "last = (end - 1) //", "last = (end + 1) //"),
+    Mutant("last chunk begins one column early", "last = (end - 1) //", "last = (end - 2) //"),
+    Mutant("row ends too early by what it was moved back", "end = shift + N", "end = N"),
+    Mutant("row moved back, and its chunks not", "shift = (row * N % ALIGN).to(tl.int32)", "shift = 0"),
+    Mutant("x and y move back by different distances", "N % WIDTH and (stride - N) % WIDTH == 0", "N % WIDTH or stride % WIDTH"),
+    Mutant("whole chunks not in the sum", "x = tl.load(x_ptr + start + lanes, eviction_policy=\"evict_last\").to(tl.float32)\n        lane_max, lane_sum = online(lane_max, lane_sum, x)", "pass"),
+    Mutant("whole chunks not written", "        y = tl.exp(x - row_max) / row_sum\n        tl.store(y_ptr + start + lanes, y)\n", ""),
+    Mutant("backwards to the wrong places", "start = last - done", "start = last - done + WIDTH"),
+    Mutant("old sum not scaled", "lane_sum * tl.exp(lane_max - reference)", "lane_sum"),
+    Mutant("threads' sums not scaled", "tl.sum(lane_sum * tl.exp(lane_max - row_max), axis=0)", "tl.sum(lane_sum, axis=0)"),
+    Mutant("largest of the last chunk only", "tl.maximum(lane_max, tl.max(x, axis=1))", "tl.max(x, axis=1)"),
     Mutant("chunk of minus infinity gives NaN", 'tl.where(new_max == -float("inf"), 0.0, new_max)', "new_max"),
     Mutant("not divided by the sum", "y = exponentials / row_sum[:, None]", "y = exponentials"),
     Mutant("last rows dropped", "softmax_forward_kernel[(-(-M // BLOCK_M),)]", "softmax_forward_kernel[(max(M // BLOCK_M, 1),)]"),
@@ -85,6 +97,7 @@ def check(module):
         assert_right_with_tiles(module, torch.arange(37.0, device=DEVICE).expand(24, 37) * 3, randn(24, 37), **tiles)
         assert_right_with_tiles(module, rows_with_minus_infinity(), randn(4, 50), **tiles)
     few_programs(module)
+    rows_that_begin_anywhere(module)
     harness.assert_gradient_penalty_raises(module.softmax, dict(x=randn(2, 5)))
 
 
@@ -94,6 +107,16 @@ def few_programs(module):
         with harness.fenced_allocations():
             y = module.softmax_forward(x, BLOCK_N=64, pipelined=(3, 2))
         accuracy.check("out", y, pytorch(x), pytorch(x.double()))
+
+
+def rows_that_begin_anywhere(module):
+    """Chunks begin before the row, at a multiple of 16 bytes: what lies there is neither read nor written."""
+    for N in (33, 37, 46, 47, 48, 64):
+        for x in (randn(9, N), randn(9, N, dtype=torch.float16), randn(9, N + 8)[:, :N], randn(9, N + 5)[:, 3 : N + 3]):
+            x = harness.nan_fenced(x) if x.is_contiguous() else x
+            with harness.fenced_allocations(), harness.unchanged(x=x):
+                y = module.softmax_forward(x, BLOCK_N=16)
+            accuracy.check("out", y, pytorch(x), pytorch(x.double()))
 
 
 def offsets_past_32_bits(module):
@@ -140,10 +163,20 @@ def test_small_tiles(shape, dtype, tiles):
     assert_right_with_tiles(lesson, randn(*shape, dtype=dtype), randn(*shape, dtype=dtype), **tiles)
 
 
-@pytest.mark.parametrize("N", [33000, 70001])
-def test_rows_longer_than_any_block(N):
-    x, dy = randn(2, N, dtype=torch.bfloat16), randn(2, N, dtype=torch.bfloat16)
-    harness.assert_right(lesson.softmax, pytorch, dict(x=x), dy)
+@pytest.mark.parametrize("N", [33000, 50257, 70001])
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+def test_rows_longer_than_any_block(N, dtype):
+    x, dy = randn(3, N, dtype=dtype), randn(3, N, dtype=dtype)
+    harness.assert_right(lesson.softmax, pytorch, dict(x=harness.nan_fenced(x)), dy)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("N", range(33, 42))
+def test_rows_that_begin_anywhere(N, dtype):
+    """Every remainder of a row's length, rows apart by as much or by another remainder."""
+    for padding in (0, 1, 8):
+        x = randn(7, N + padding, dtype=dtype)[:, :N]
+        assert_right_with_tiles(lesson, x, randn(7, N, dtype=dtype), BLOCK_N=16)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
@@ -262,7 +295,7 @@ def test_bad_tile_size(tiles):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("shape", [(8192, 32000), (32768, 4096), (1024, 128256), (64, 300001)], ids=str)
+@pytest.mark.parametrize("shape", [(8192, 32000), (32768, 4096), (1000, 50257), (1024, 128256), (64, 300001)], ids=str)
 def test_large_shapes(shape):
     harness.assert_right(
         lesson.softmax, pytorch, dict(x=randn(*shape, dtype=torch.bfloat16)), randn(*shape, dtype=torch.bfloat16)
@@ -272,6 +305,13 @@ def test_large_shapes(shape):
 @pytest.mark.gpu
 def test_row_offsets_past_32_bits():
     offsets_past_32_bits(lesson)
+
+
+@pytest.mark.gpu
+def test_offsets_of_long_rows_past_32_bits():
+    x = torch.empty(2**31 // 50257 + 8, 50257, device=DEVICE, dtype=torch.bfloat16).normal_()
+    y = lesson.softmax_forward(x)
+    accuracy.check("out", y[-3:], pytorch(x[-3:]), pytorch(x[-3:].double()))
 
 
 @pytest.mark.gpu
