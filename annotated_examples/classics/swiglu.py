@@ -385,9 +385,9 @@ def EXAMPLE():
 # Bytes that must move and operations that must run, per pass, for `gate` of this shape. An exponential and a division
 # count as one operation each.
 #
-# **Where it stays behind.** With rows of 768 the forward pass takes [[bench: swiglu/32768x768/forward/ms]] and that of
-# `torch.compile` [[bench: swiglu/32768x768/forward/torch.compile.ms]]. The half of a microsecond is there with 1000
-# columns, too, and isn't explained.
+# **Where it stays behind.** With rows of 1000 the forward pass takes [[bench: swiglu/16384x1000/forward/ms]] and that
+# of `torch.compile` [[bench: swiglu/16384x1000/forward/torch.compile.ms]], in the run that is shown: a third of a
+# microsecond, as much as two runs differ by.
 def cost(shape, dtype):
     n = torch.Size(shape).numel()
     size = n * dtype.itemsize

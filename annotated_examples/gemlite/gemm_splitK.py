@@ -966,10 +966,11 @@ def gemlite_peer(inputs):
 # **Where it stays behind.** From 65 rows on, cuBLAS with a weight in sixteen bits is faster: with 128 rows it takes
 # [[bench: gemm_splitK/ladder/cuBLAS/128_rows_ms]], and the packed weight
 # [[bench: gemm_splitK/ladder/parts by descriptor/128_rows_ms]]. There the library is no longer waiting for the weight,
-# and unpacking is work on top, once for each tile of rows. Dequantizing can't win at all: it writes the whole weight
-# and reads it again before the library begins. And all these times are those of a CUDA graph. Called one by one from
-# Python, a call costs more time on the CPU than a small product takes on the GPU. A model that makes one token after
-# the other is captured in a graph for that reason.
+# and unpacking is work on top, once for each tile of rows. Dequantizing can win nothing either: it writes the whole
+# weight and reads it again before the library begins. With thousands of rows that is little beside the product, and
+# which of the two was ahead at 4096 changed from run to run, as the card's clock did. And all these times are those of
+# a CUDA graph. Called one by one from Python, a call costs more time on the CPU than a small product takes on the GPU.
+# A model that makes one token after the other is captured in a graph for that reason.
 BENCH = dict(
     shapes=[(M, 8192, 8192) for M in (1, 16, 64, 512, 4096)],
     dtypes=[torch.float16],
