@@ -623,7 +623,9 @@ class LayerNorm(torch.autograd.Function):
 def layernorm(x, weight=None, bias=None, eps=1e-5):
     """Layer normalisation over the last dimension, differentiable in `x`, `weight` and `bias`.
 
-    The width is a constant of the kernel: inside `torch.compile` each new width compiles anew.
+    The width is a constant of the kernel: inside `torch.compile` each new width compiles anew. If it changes while the
+    number of rows stays, and gradients are wanted, pass `torch.compile` either `dynamic=True` or `dynamic=False`; told
+    neither, PyTorch 2.11 to 2.13 can't trace the backward pass.
 
     Args:
         x: tensor of shape (..., N), float32, float16 or bfloat16, any strides.

@@ -456,9 +456,10 @@ def without_large_float32(configurations, arguments, INPUT_PRECISION, **options)
 
 
 # The keys. A product of transposed matrices is searched for by itself: with square ones the three products of a
-# training step have the same M, N and K. At 2048 in each direction the two of the backward pass took
-# [[bench: matmul_autotuned/ladder/one search for all layouts/backward_of_2048_ms]] with a choice that was made for the
-# first; with their own they take [[bench: matmul_autotuned:backward/2048x2048x2048/backward/ms]].
+# training step have the same M, N and K, and blocks that are as good as others for the first need not be for the next.
+# When the choice for the forward pass was used for all three, the backward pass at 2048 in each direction took
+# [[bench: matmul_autotuned/ladder/one search for all layouts/backward_of_2048_ms]] one day and
+# [[bench: matmul_autotuned/ladder/one search, another day/backward_of_2048_ms]] the other.
 PRUNE = dict(early_config_prune=without_large_float32)
 SIZES = ["M", "N", "K"]
 tuned_matmul_kernel = device.autotune(POINTER_CONFIGURATIONS, key=[*SIZES, "INPUT_PRECISION"], prune_configs_by=PRUNE)(
