@@ -327,13 +327,13 @@ def ladder_source(ladder: dict) -> str:
 def _ladder_figures(ladder: dict, fields: list[str], name: str) -> list[str]:
     """One figure if every rung has every time, otherwise one for each time, with the rungs that have it."""
     rungs = ladder["rungs"]
-    shape = ladder.get("shape")
-    place = f" at {figures.label(shape)} {ladder.get('dtype', '')}".rstrip() if shape else ""
     complete = all(key in rung for rung in rungs for key in fields)
     out: list[str] = []
     for shown in [fields] if complete else [[key] for key in fields]:
         some = [rung for rung in rungs if any(key in rung for key in shown)]
         series = [plots.Series(_field(key), [rung.get(key) for rung in some]) for key in shown]
+        shape = ladder.get(f"shape_{shown[0]}", ladder.get("shape"))
+        place = f" at {figures.label(shape)} {ladder.get('dtype', '')}".rstrip() if shape else ""
         title = f"Ladder: ms{place}" if complete else f"Ladder, {_field(shown[0])}: ms{place}"
         stem = name if complete else f"{name}-{_field(shown[0]).replace(' ', '-')}"
         out += [_figure(title, _drawn("bars", stem, title, tuple(r["name"] for r in some), _frozen(series), "ms")), ""]

@@ -176,6 +176,9 @@ def test_times_that_not_every_rung_has_are_drawn_apart(root):
     first, second = drawn()
     assert "Ladder, 1 row: ms at 4x8" in first and "only with many rows" not in first
     assert "Ladder, 64 rows: ms at 4x8" in second and "only with many rows" in second
+    store.write(path, {"shape": [4, 8], "shape_64_rows_ms": [64, 8], "rungs": rungs})
+    first, second = drawn()
+    assert "Ladder, 1 row: ms at 4x8" in first and "Ladder, 64 rows: ms at 64x8" in second
     store.write(path, {"shape": [4, 8], "rungs": rungs[:1]})
     assert len(drawn()) == 1
 
