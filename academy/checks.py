@@ -6,7 +6,7 @@ a few microseconds together: host time is part of a small kernel's price.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import torch
 
@@ -88,7 +88,7 @@ def dimensions(name: str, value: torch.Tensor, allowed: int | range, meaning: st
         raise ValueError(f"{name} must have {wanted} dimensions{note}, got shape {tuple(value.shape)}")
 
 
-def choice(name: str, value: object, allowed: Iterable[object]) -> None:
+def choice(name: str, value: object, allowed: Collection[object]) -> None:
     """`value` must be one of `allowed`, and not only equal to it as `True` and `1.0` are to 1."""
     for option in allowed:  # the usual case, a fraction of a microsecond: small numbers, names and dtypes are shared
         if value is option:

@@ -23,11 +23,11 @@ limit.
 
 - *The first call is slow.* Every configuration is compiled, and then timed anew for each new shape: seconds, not
   milliseconds.
-- *The key decides how often.* `key` lists the arguments whose change starts a new search, here M, N and K. A server
-  whose batch size changes with every request would search with every request. Round such a size up to a few values.
-  But what the key leaves out shares a choice. So the kernel that takes float32 has the precision in it as well, because
-  tensor cores and ordinary ones want other blocks, and the others have the order in which matrices are stored. (Triton
-  adds the dtypes of the tensors by itself.)
+- *The key decides how often.* `key` lists the arguments whose change starts a new search: M, N, K and a few more. A
+  server whose batch size changes with every request would search with every request. Round such a size up to a few
+  values. But what the key leaves out shares a choice. So the kernel that takes float32 has the precision in it as well,
+  because tensor cores and ordinary ones want other blocks, and the others have the order in which matrices are stored.
+  (Triton adds the dtypes of the tensors by itself.)
 - *The kernel runs many times.* One that overwrites its output does not care. One that adds to it, or changes an input,
   does so with every trial. Such arguments must be named in `reset_to_zero` or `restore_value`.
 - *Timing is noisy.* Two searches may choose differently, and the last bits of a result may differ with them. Where
@@ -457,9 +457,10 @@ def without_large_float32(configurations, arguments, INPUT_PRECISION, **options)
 
 # The keys. A product of transposed matrices is searched for by itself: with square ones the three products of a
 # training step have the same M, N and K, and blocks that are as good as others for the first need not be for the next.
-# When the choice for the forward pass was used for all three, the backward pass at 2048 in each direction took
+# When the choice for the forward pass served all three, the backward pass at 2048 in each direction took
 # [[bench: matmul_autotuned/ladder/one search for all layouts/backward_of_2048_ms]] one day and
-# [[bench: matmul_autotuned/ladder/one search, another day/backward_of_2048_ms]] the other.
+# [[bench: matmul_autotuned/ladder/one search, another day/backward_of_2048_ms]] the other. The price is three searches
+# for such a step instead of one. The kernel with pointers, for odd cases, does without.
 PRUNE = dict(early_config_prune=without_large_float32)
 SIZES = ["M", "N", "K"]
 tuned_matmul_kernel = device.autotune(POINTER_CONFIGURATIONS, key=[*SIZES, "INPUT_PRECISION"], prune_configs_by=PRUNE)(

@@ -13,13 +13,14 @@ under these probabilities:
 **What it costs.** Written with PyTorch's elementwise operations, every step (maximum, difference, exponential, sum,
 quotient) reads the matrix from memory and most write it back: eight trips. The arithmetic is nothing beside that.
 This kernel is *fused*: a row is loaded once, everything happens in registers, the result is stored once. That is 2
-numbers moved per element forward and 3 backward, and the floor is `bytes / bandwidth`. At 8192 x 32000 in bfloat16 the
+numbers moved per element forward and 3 backward, and the floor is `bytes / bandwidth`. (Only a row of more than 32768
+elements is loaded twice, the second time from the cache if it is still there.) At 8192 x 32000 in bfloat16 the
 eight trips took [[bench: softmax/ladder/elementwise/forward_ms]], this kernel takes
 [[bench: softmax/ladder/final/forward_ms]].
 
-**Contract.** `x` has any shape, and rows of any length along its last dimension: float32, float16 or bfloat16, any
-strides. The result has its dtype; inside, everything is float32. Nothing that comes in is written to. A row of
-nothing but $-\infty$ has no probabilities and gives NaN, as in PyTorch.
+**Contract.** `x` has any shape, and rows of any length below 2³¹ − 8 along its last dimension: float32, float16 or
+bfloat16, any strides. The result has its dtype; inside, everything is float32. Nothing that comes in is written to. A
+row of nothing but $-\infty$ has no probabilities and gives NaN, as in PyTorch.
 
 **Two mistakes this kernel can't protect from.** `torch.nn.functional.cross_entropy` applies softmax itself: give it
 the logits. Softmax before a loss that applies it again still trains, slowly and to a worse end, and nothing reports
@@ -129,9 +130,9 @@ def softmax_forward_pipelined_kernel(
 # it; when a larger one turns up, the old sum is scaled to the new reference by one factor, [[tag: SM-online]]. Flash
 # attention rests on this line.
 #
-# Every thread keeps a largest number and a sum of its own. If they were the whole row's, all threads would have to wait
-# for each other twice in every chunk. A chunk has `WIDTH` columns for each thread, side by side: the 16 bytes that one
-# instruction loads.
+# A *lane* is here what one instruction loads, 16 bytes, or `WIDTH` neighbouring columns. Every lane keeps a largest
+# number and a sum of its own. If they were the whole row's, all threads would have to wait for each other twice in
+# every chunk. A thread has a few lanes to itself, and waits for nobody until the row is over.
 @triton.jit
 def online(lane_max, lane_sum, x):
     new_max = tl.maximum(lane_max, tl.max(x, axis=1))
@@ -154,7 +155,7 @@ def online(lane_max, lane_sum, x):
 #
 # - [[bench: softmax/ladder/one trip/rows_of_50257_forward_ms]] in chunks of 32768, each loaded 2 bytes at a time
 # - [[bench: softmax/ladder/16-byte loads/rows_of_50257_forward_ms]] in chunks of 4096 from a multiple of 16
-# - [[bench: softmax/ladder/a sum for each thread/rows_of_50257_forward_ms]] with sums for each thread
+# - [[bench: softmax/ladder/a sum for each lane/rows_of_50257_forward_ms]] with a sum for each lane, loading ahead
 # - [[bench: softmax/ladder/final/rows_of_50257_forward_ms]] with the second trip backwards
 @triton.jit
 def softmax_forward_chunked_kernel(
@@ -167,8 +168,8 @@ def softmax_forward_chunked_kernel(
     ALIGN: tl.constexpr,
 ):
     # How far back is the last multiple of `ALIGN` elements? In the example's second launch the second row begins 19
-    # elements behind the first, three behind a multiple of four: `launch=1, pid=1: shift = 3`. What the compiler takes
-    # from `// ALIGN * ALIGN` is that these are such multiples.
+    # elements behind the first, three behind a multiple of four: `launch=1, pid=1: shift = 3`. From `// ALIGN * ALIGN`
+    # the compiler learns that both addresses are such multiples.
     row = tl.program_id(0).to(tl.int64)
     shift = (row * N % ALIGN).to(tl.int32)
     x_ptr += row * stride_xm // ALIGN * ALIGN
@@ -179,18 +180,19 @@ def softmax_forward_chunked_kernel(
     end = shift + N
     last = (end - 1) // BLOCK_N * BLOCK_N
 
-    # Two threads with four columns each, `launch=1, pid=1: lanes = [[0, 1, 2, 3], [4, 5, 6, 7]]`.
+    # The columns of two lanes, four in each: `launch=1, pid=1: lanes = [[0, 1, 2, 3], [4, 5, 6, 7]]`.
     lanes = tl.arange(0, BLOCK_N // WIDTH)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
 
     # The first chunk, without what lies before the row: `launch=1, pid=1: head[0] = [0, 0, 0, 1]`. `evict_last` asks
-    # the L2 cache to keep these lines for the second trip.
+    # the L2 cache to keep these lines for the second trip. (From loads that are made ahead, as those of the loop below,
+    # the compiler drops such a hint.)
     head = lanes >= shift
     x = tl.load(x_ptr + lanes, mask=head, other=-float("inf"), eviction_policy="evict_last").to(tl.float32)
     lane_max = tl.full((BLOCK_N // WIDTH,), -float("inf"), tl.float32)
     lane_sum = tl.zeros((BLOCK_N // WIDTH,), tl.float32)
     lane_max, lane_sum = online(lane_max, lane_sum, x)
 
-    # Whole chunks. The first thread finds a larger number than it had, and scales its sum:
+    # Whole chunks. The first lane finds a larger number than it had, and scales its sum:
     # `launch=1, pid=1, start=8: lane_max = [6, 5]`. Two further chunks are on their way meanwhile.
     for start in tl.range(BLOCK_N, last, BLOCK_N, num_stages=3):
         x = tl.load(x_ptr + start + lanes, eviction_policy="evict_last").to(tl.float32)
@@ -201,7 +203,7 @@ def softmax_forward_chunked_kernel(
     x = tl.load(x_ptr + last + lanes, mask=tail, other=-float("inf"), eviction_policy="evict_last").to(tl.float32)
     lane_max, lane_sum = online(lane_max, lane_sum, x)
 
-    # The same merge once more, of all threads. The first launch has the row from above, `pid=0: row_max = 4`, and comes
+    # The same merge once more, of all lanes. The first launch has the row from above, `pid=0: row_max = 4`, and comes
     # to the same sum: `row_sum = 1.621`.
     row_max = tl.max(lane_max, axis=0)
     row_sum = tl.sum(lane_sum * tl.exp(lane_max - row_max), axis=0)
@@ -209,7 +211,7 @@ def softmax_forward_chunked_kernel(
     # Second trip, [[tag: SM]], beginning with the chunk that is at hand: `pid=0: y[0, :2] = [0.617, 0.031]`.
     y = tl.exp(x - row_max) / row_sum
     tl.store(y_ptr + last + lanes, y, mask=tail)
-    # `evict_first`: these lines won't be needed again.
+    # The others, backwards; `evict_first`, since nobody will need these lines again.
     for done in tl.range(BLOCK_N, last, BLOCK_N, num_stages=3):
         start = last - done
         x = tl.load(x_ptr + start + lanes, eviction_policy="evict_first").to(tl.float32)
@@ -249,8 +251,10 @@ def softmax_backward_kernel(
     tl.store(dx_ptrs, dx, mask=mask)
 
 
-# Rows longer than a block make the trip twice, like forward: once for the average, once for the result. So do rows of a
-# few shorter lengths, see `backward_tiles`.
+# Rows longer than a block make the trip twice: once for the average, once for the result. So do rows of a few shorter
+# lengths, see `backward_tiles`. Here every chunk has a mask, and rows that begin anywhere are loaded 2 bytes at a time:
+# those of 50257 elements take [[bench: softmax/4096x50257/backward/ms]], those of 50304
+# [[bench: softmax/4096x50304/backward/ms]].
 @triton.jit
 def softmax_backward_chunked_kernel(
     dy_ptr, y_ptr, dx_ptr, N: tl.constexpr, stride_dym: tl.constexpr, BLOCK_N: tl.constexpr
@@ -310,8 +314,10 @@ def tiles(N, BLOCK_M, BLOCK_N, num_warps):
     return BLOCK_M, BLOCK_N, num_warps
 
 
-# A row that takes several chunks has the multiprocessor to share again: smaller chunks leave room for other rows'
-# programs. Up to 65536 elements blocks of 4096 were best, beyond that of 8192.
+# A row in chunks needs few registers, so several programs can share a multiprocessor again, if the chunks are small.
+# With rows of 50257 chunks of 4096 took [[bench: softmax/ladder/final/rows_of_50257_forward_ms]] and chunks of 8192
+# [[bench: softmax/ladder/chunks of 8192/rows_of_50257_forward_ms]]; with rows of 128256 and more it was the other way
+# round.
 @functools.cache
 def forward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     if BLOCK_N is None and N > 32768:
@@ -355,7 +361,9 @@ def softmax_forward(x, *, BLOCK_M=None, BLOCK_N=None, num_warps=None, pipelined=
     pipelined = pipelined or pipeline(x.device.index, x.element_size(), BLOCK_N)
     if N > BLOCK_N:
         WIDTH, stride = min(16 // x.element_size(), BLOCK_N), operator.index(x.stride(0))
-        # Going back helps where rows begin anywhere, if those of x and y begin alike.
+        # Going back helps where rows begin anywhere, if those of x and y begin alike. In logits that are cut out of a
+        # padded vocabulary they don't: then, and where x itself begins at no multiple of 16 bytes, loads or stores stay
+        # narrow.
         ALIGN = WIDTH if N % WIDTH and (stride - N) % WIDTH == 0 else 1
         softmax_forward_chunked_kernel[(M,)](
             x, y, N, stride, BLOCK_N=BLOCK_N, WIDTH=WIDTH, ALIGN=ALIGN, num_warps=num_warps
@@ -419,7 +427,7 @@ def softmax(x):
     neither, PyTorch 2.11 to 2.13 can't trace the backward pass.
 
     Args:
-        x: tensor of shape (..., N), float32, float16 or bfloat16, any strides.
+        x: tensor of shape (..., N), N below 2**31 - 8, float32, float16 or bfloat16, any strides.
 
     Returns:
         A new tensor of the shape and dtype of `x`; each row adds up to one.
@@ -440,7 +448,7 @@ def softmax(x):
 # ## A run small enough to watch
 #
 # Three rows of six, in blocks of two rows and eight columns; then the same rows in chunks of four; then by two programs
-# that load ahead. Two rows of 19 in chunks of eight, the second of which begins at no multiple of four.
+# that load ahead; and two rows of 19 in chunks of eight, the second of which begins at no multiple of four.
 def EXAMPLE():
     make = lambda rows: torch.tensor(rows, dtype=torch.float32, device=device.DEVICE)  # noqa: E731
     x = make([[1, 3, 2, 0, 4, 1], [2, 2, 2, 2, 2, 2], [0, -1, 5, -2, 3, 1]])
@@ -458,8 +466,8 @@ def EXAMPLE():
 # Bytes that must move and operations that must run, per pass.
 #
 # **Where it stays behind.** With rows of 768 the backward pass takes [[bench: softmax/16384x768/backward/ms]] and that
-# of `torch.compile` [[bench: softmax/16384x768/backward/torch.compile.ms]], in the run that is shown. Measured again
-# they were level.
+# of `torch.compile` [[bench: softmax/16384x768/backward/torch.compile.ms]], in the run that is shown. In others it was
+# the other way round: so short a time changes by more than that from run to run.
 def cost(shape, dtype):
     numel = torch.Size(shape).numel()
     size = dtype.itemsize

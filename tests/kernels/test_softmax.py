@@ -27,6 +27,7 @@ MUTANTS = [
     Mutant("whole chunks not in the sum", "x = tl.load(x_ptr + start + lanes, eviction_policy=\"evict_last\").to(tl.float32)\n        lane_max, lane_sum = online(lane_max, lane_sum, x)", "pass"),
     Mutant("whole chunks not written", "        y = tl.exp(x - row_max) / row_sum\n        tl.store(y_ptr + start + lanes, y)\n", ""),
     Mutant("backwards to the wrong places", "start = last - done", "start = last - done + WIDTH"),
+    Mutant("largest so far begins with zero", 'lane_max = tl.full((BLOCK_N // WIDTH,), -float("inf"), tl.float32)', "lane_max = tl.zeros((BLOCK_N // WIDTH,), tl.float32)"),
     Mutant("old sum not scaled", "lane_sum * tl.exp(lane_max - reference)", "lane_sum"),
     Mutant("threads' sums not scaled", "tl.sum(lane_sum * tl.exp(lane_max - row_max), axis=0)", "tl.sum(lane_sum, axis=0)"),
     Mutant("largest of the last chunk only", "tl.maximum(lane_max, tl.max(x, axis=1))", "tl.max(x, axis=1)"),
@@ -92,12 +93,13 @@ def check(module):
     for tiles in SMALL_TILES:
         assert_right_with_tiles(module, harness.sliced(randn(5, 37)), harness.sliced(randn(5, 37)), **tiles)
         assert_right_with_tiles(module, randn(3, 37) - 50, randn(3, 37), **tiles)
+        assert_right_with_tiles(module, randn(3, 37) - 500, randn(3, 37), **tiles)
         # One probability is nearly 1, so the gradient is a difference of two nearly equal numbers: many rows, because
         # the rounding of a single one would decide the comparison.
         assert_right_with_tiles(module, torch.arange(37.0, device=DEVICE).expand(24, 37) * 3, randn(24, 37), **tiles)
         assert_right_with_tiles(module, rows_with_minus_infinity(), randn(4, 50), **tiles)
     few_programs(module)
-    rows_that_begin_anywhere(module)
+    stays_in_its_rows(module)
     harness.assert_gradient_penalty_raises(module.softmax, dict(x=randn(2, 5)))
 
 
@@ -109,14 +111,24 @@ def few_programs(module):
         accuracy.check("out", y, pytorch(x), pytorch(x.double()))
 
 
-def rows_that_begin_anywhere(module):
+def stays_in_its_rows(module):
     """Chunks begin before the row, at a multiple of 16 bytes: what lies there is neither read nor written."""
     for N in (33, 37, 46, 47, 48, 64):
-        for x in (randn(9, N), randn(9, N, dtype=torch.float16), randn(9, N + 8)[:, :N], randn(9, N + 5)[:, 3 : N + 3]):
-            x = harness.nan_fenced(x) if x.is_contiguous() else x
+        for dtype, before, behind in (
+            (torch.float32, 0, 0),
+            (torch.float16, 0, 8),
+            (torch.float16, 3, 5),
+            (torch.float16, 3, 0),
+        ):
+            memory = harness.nan_fenced(torch.full((9, before + N + behind), float("nan"), dtype=dtype, device=DEVICE))
+            x = memory[:, before : before + N].copy_(randn(9, N))
             with harness.fenced_allocations(), harness.unchanged(x=x):
                 y = module.softmax_forward(x, BLOCK_N=16)
             accuracy.check("out", y, pytorch(x), pytorch(x.double()))
+    x = randn(3, 9, dtype=torch.bfloat16)
+    with harness.fenced_allocations():
+        y = module.softmax_forward(x, BLOCK_N=2)
+    accuracy.check("out", y, pytorch(x), pytorch(x.double()))
 
 
 def offsets_past_32_bits(module):
@@ -173,7 +185,7 @@ def test_rows_longer_than_any_block(N, dtype):
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
 @pytest.mark.parametrize("N", range(33, 42))
 def test_rows_that_begin_anywhere(N, dtype):
-    """Every remainder of a row's length, rows apart by as much or by another remainder."""
+    """Rows of every length modulo 8; their distance is the length, or differs from it by one, or by 16 bytes or 32."""
     for padding in (0, 1, 8):
         x = randn(7, N + padding, dtype=dtype)[:, :N]
         assert_right_with_tiles(lesson, x, randn(7, N, dtype=dtype), BLOCK_N=16)

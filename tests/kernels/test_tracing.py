@@ -1,7 +1,7 @@
 """torch.compile traces the public functions without a graph break, at a second and a third size, too. No GPU is needed.
 
-What is traced is what a GPU would get; see trace_without_gpu.py. That the results are right, test_compile.py shows on a
-GPU.
+What is traced is what a GPU would get, except for two launchers' schedules; see trace_without_gpu.py. That the results
+are right, test_compile.py shows on a GPU.
 """
 
 import json
@@ -39,3 +39,10 @@ def test_other_columns(name):
 def test_other_columns_where_the_width_is_a_constant(name, options):
     """As the docstrings have it: without a gradient, or told whether sizes change."""
     assert set(traced(name, "columns", **options)) == {"traced"}
+
+
+@pytest.mark.parametrize("name", ["softmax", "layernorm"])
+def test_what_the_docstrings_warn_of(name):
+    """If this fails, PyTorch has learned it: take the warning out of both docstrings and out of the guide."""
+    first, *others = traced(name, "columns")
+    assert first == "traced" and all("ConstantVariable" in error for error in others)

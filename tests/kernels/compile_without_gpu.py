@@ -1,0 +1,66 @@
+"""Run by test_wide_loads.py, in a process of its own: compile softmax's kernel for long rows, without a GPU.
+
+The launcher is asked for its arguments, and the kernel compiled for an H100 with them. Prints, for each width and
+distance of rows given as `N,stride`, how often some instructions occur, in JSON.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+os.environ["TRITON_INTERPRET"] = "0"
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from annotated_examples.tutorials import softmax
+
+INSTRUCTIONS = ["cp.async.cg.shared.global", "ld.global.v4", "st.global.v4", "ld.global.b16", "st.global.b16"]
+
+
+class Catcher:
+    """In the kernel's place: keeps what it is launched with."""
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: setattr(self, "launched", (arguments, options))
+
+
+def compiled(kernel, N, stride):
+    catcher = softmax.softmax_forward_chunked_kernel = Catcher()
+    softmax.softmax_forward(torch.empty(2, stride, dtype=torch.bfloat16)[:, :N])
+    (_, _, *numbers), options = catcher.launched
+    num_warps = options.pop("num_warps")
+    constants = dict(zip(kernel.arg_names[2:4], numbers)) | options
+    place = kernel.arg_names.index
+    source = ASTSource(
+        kernel,
+        dict(x_ptr="*bf16", y_ptr="*bf16") | dict.fromkeys(constants, "constexpr"),
+        {(place(name),): value for name, value in constants.items()},
+        {(place(name),): [["tt.divisibility", 16]] for name in ("x_ptr", "y_ptr")},
+    )
+    target = GPUTarget("cuda", 90, 32)
+    return triton.compile(source, target=target, options=dict(num_warps=num_warps)).asm["ptx"]
+
+
+def count(ptx, instruction):
+    """`ld.global.v4` is found in `ld.global.L1::evict_last.v4.b32`, too."""
+    kind, _, end = instruction.rpartition(".")
+    return sum(
+        line.strip().lstrip("@%p0123456789! ").startswith(kind) and f".{end}" in line for line in ptx.splitlines()
+    )
+
+
+def main():
+    kernel = softmax.softmax_forward_chunked_kernel
+    results = {}
+    for argument in sys.argv[1:]:
+        ptx = compiled(kernel, *map(int, argument.split(",")))
+        results[argument] = {name: count(ptx, name) for name in INSTRUCTIONS}
+    print(json.dumps(results))
+
+
+main()
