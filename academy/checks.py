@@ -115,13 +115,17 @@ def number(name: str, value: object, *, at_least: float | None = None, above: fl
         raise ValueError(f"{name} must be above {above}, got {value}")
 
 
+def _whole_number(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an int, got {type(value).__name__}")
+
+
 def power_of_two(**named: int | None) -> None:
     """Tile sizes: each must be a power of two (`tl.arange` allows nothing else). `None` (tuned) passes."""
     for name, value in named.items():
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{name} must be an int, got {type(value).__name__}")
+        _whole_number(name, value)
         if value < 1 or value & (value - 1):
             raise ValueError(f"{name} must be a power of two, got {value}")
 
@@ -129,8 +133,7 @@ def power_of_two(**named: int | None) -> None:
 def positive(**named: int) -> None:
     """Counts: each must be a whole number of at least 1."""
     for name, value in named.items():
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{name} must be an int, got {type(value).__name__}")
+        _whole_number(name, value)
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
 

@@ -325,7 +325,10 @@ def ladder_source(ladder: dict) -> str:
 
 
 def _ladder_figures(ladder: dict, fields: list[str], name: str) -> list[str]:
-    """One figure if every rung has every time, otherwise one for each time, with the rungs that have it."""
+    """One figure if every rung has every time, otherwise one for each time, with the rungs that have it.
+
+    `shape_<time>` beside the ladder's `shape` is that of one time alone.
+    """
     rungs = ladder["rungs"]
     complete = all(key in rung for rung in rungs for key in fields)
     out: list[str] = []

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
+import json
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -255,6 +257,14 @@ def import_source(source: str, folder: Path, stem: str) -> ModuleType:
     finally:
         sys.modules.pop(name, None)
     return module
+
+
+def without_gpu(script: str, *arguments: str) -> object:
+    """What a script of this folder prints last, read as JSON. In its process kernels are not interpreted."""
+    command = [sys.executable, Path(__file__).with_name(script), *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr[-2000:]
+    return json.loads(run.stdout.splitlines()[-1])
 
 
 def mutant_parameters(mutants: list[Mutant]) -> list:

@@ -2,7 +2,7 @@
 
 Dynamo can't trace Triton's interpreter, so the kernels are those for a GPU here. Nothing is launched: a stand-in for
 the driver names an H100 as the target, CPU tensors stand in for the card's, and compiling ends with the traced graph.
-Prints a list in JSON: for each shape "traced", or the error.
+Prints in JSON, for each case and for each of its shapes, "traced" or the error.
 """
 
 import json
@@ -78,8 +78,8 @@ def outcome(compiled, shape, gradient):
     return "was run"
 
 
-def main(name, changing, gradient, dynamic):
-    """Arguments as `torch.compile` and the tables above have them, in JSON."""
+def main(name, *cases):
+    """cases: (key of SHAPES, whether inputs need a gradient, `dynamic` as for `torch.compile`)."""
     triton.runtime.driver.set_active(Driver())
     torch.utils._triton.has_triton = lambda *_: True
     checks.DEVICE = torch.device("cpu")
@@ -87,8 +87,12 @@ def main(name, changing, gradient, dynamic):
     softmax.pipeline = lambda index, size, BLOCK_N: None if BLOCK_N <= 16384 else (132, 4)
     layernorm.backward_schedule = lambda *_: (132, 2)
     backend = aot_autograd(fw_compiler=stop, bw_compiler=stop)
-    compiled = torch.compile(FUNCTIONS[name], fullgraph=True, backend=backend, dynamic=dynamic)
-    print(json.dumps([outcome(compiled, shape, gradient) for shape in SHAPES[changing]]))
+    results = []
+    for changing, gradient, dynamic in cases:
+        torch.compiler.reset()
+        compiled = torch.compile(FUNCTIONS[name], fullgraph=True, backend=backend, dynamic=dynamic)
+        results.append([outcome(compiled, shape, gradient) for shape in SHAPES[changing]])
+    print(json.dumps(results))
 
 
 main(*map(json.loads, sys.argv[1:]))
