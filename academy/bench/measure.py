@@ -17,6 +17,8 @@ import torch
 
 #: Four times the L2 cache of an H200: reading it leaves nothing else in the cache.
 FLUSH_BYTES = 256 << 20
+#: How often the cache is cleared before one call, at most.
+MOST_FLUSHES = 20
 #: The sizes at which the card's own limits are measured.
 LARGE_COPY_BYTES = 4 << 30
 MATRIX_SIZE = 8192
@@ -67,15 +69,19 @@ class Gpu:
         """Time `run(prepare())`; only `run` counts. Compiling and autotuning happen before.
 
         While the cache is being cleared the CPU gets ahead of the GPU. Where one clearing is too short for that it is
-        repeated, so that a small kernel's time isn't the time that Python needs to launch it.
+        repeated, so that a small kernel's time isn't the time that Python needs to launch it. Did the CPU stay ahead?
+        When all of `run` is launched, the GPU must not have come to its beginning yet. If it has in more than one of
+        ten repeats, all is measured again with more clearing.
         """
         for _ in range(2):
             run(prepare())
         torch.cuda.synchronize()
         host_ms = min(self._enqueue_ms(run, prepare) for _ in range(3))
-        flushes = min(20, math.ceil(1.5 * host_ms / self._flush_ms) or 1)
+        flushes = min(MOST_FLUSHES, math.ceil(1.5 * host_ms / self._flush_ms) or 1)
 
-        def repeat(count: int) -> list[float]:
+        def repeat(count: int, flushes: int) -> tuple[list[float], int]:
+            """The times in ms, and in how many of them the GPU may have waited for the CPU."""
+            late = 0
             starts, ends = _events(count), _events(count)
             for start, end in zip(starts, ends):
                 state = prepare()
@@ -84,16 +90,21 @@ class Gpu:
                 start.record()
                 kept = run(state)
                 end.record()
+                late += start.query()
                 del state, kept
             torch.cuda.synchronize()
-            return [start.elapsed_time(end) for start, end in zip(starts, ends)]
+            return [start.elapsed_time(end) for start, end in zip(starts, ends)], late
 
         with _no_garbage_collection():
             begin = time.perf_counter()
-            repeat(3)
+            repeat(3, flushes)
             each_ms = (time.perf_counter() - begin) / 3 * 1e3
-            repeat(_between(1, self.warmup_ms / each_ms, 200))
-            return _timing(repeat(_between(10, self.measure_ms / each_ms, 400)))
+            repeat(_between(1, self.warmup_ms / each_ms, 200), flushes)
+            while True:
+                times, late = repeat(_between(10, self.measure_ms / each_ms, 400), flushes)
+                if late <= len(times) // 10 or flushes == MOST_FLUSHES:
+                    return _timing(times)
+                flushes = min(MOST_FLUSHES, 2 * flushes)
 
     def graph_milliseconds(self, run: Callable[[], object]) -> Timing:
         """Time one replay of a CUDA graph of `run()`, the cache cold: no launch from Python is in it."""

@@ -163,7 +163,7 @@ def as_multiple(number, VECTOR: tl.constexpr):
 # for dividing whole numbers; the compiler makes it of a few dozen others, and no load can start before they are done.
 # What that is worth was measured with [SwiGLU](swiglu.py), whose blocks are the same.
 @triton.jit
-def place(pid, n_cols, BLOCK: tl.constexpr, ONE_ROW: tl.constexpr):
+def block_of_program(pid, n_cols, BLOCK: tl.constexpr, ONE_ROW: tl.constexpr):
     if ONE_ROW:
         row = 0
         block = pid.to(tl.int64)
@@ -196,7 +196,7 @@ def geglu_forward_kernel(
 
     # Which row and which block of it are mine? Two blocks cover a row of five, so program 3 has the second block of the
     # second row: `pid=3: row = 1`, `pid=3: block = 1`.
-    row, block = place(tl.program_id(0), n_cols, BLOCK, ONE_ROW)
+    row, block = block_of_program(tl.program_id(0), n_cols, BLOCK, ONE_ROW)
 
     # Columns of this block, `pid=2: cols = [0, 1, 2, 3]` and `pid=3: cols = [4, 5, 6, 7]`. Only column 4 of the second
     # block exists. The mask switches off the rest, `mask = [1, 0, 0, 0]`: they would be the first elements of `up`.
@@ -250,7 +250,7 @@ def geglu_backward_kernel(
     stride_gate = as_multiple(stride_gate, VECTOR)
     stride_up = as_multiple(stride_up, VECTOR)
     stride_grad = as_multiple(stride_grad, VECTOR)
-    row, block = place(tl.program_id(0), n_cols, BLOCK, ONE_ROW)
+    row, block = block_of_program(tl.program_id(0), n_cols, BLOCK, ONE_ROW)
     cols = block * BLOCK + tl.arange(0, BLOCK)
     mask = cols < n_cols
 
@@ -476,11 +476,6 @@ def EXAMPLE():
 #
 # Bytes that must move and operations that must run, per pass, for `gate` of this shape, in the exact form. An
 # exponential and a division count as one operation each, a multiply-add as two.
-#
-# **Where it stays behind.** With rows of 2880 the backward pass of the tanh form takes
-# [[bench: geglu:tanh/16384x2880/backward/ms]] and that of `torch.compile`
-# [[bench: geglu:tanh/16384x2880/backward/torch.compile.ms]], in the run that is shown. Both move the same bytes at the
-# speed of a copy.
 def cost(shape, dtype):
     n = torch.Size(shape).numel()
     size = n * dtype.itemsize

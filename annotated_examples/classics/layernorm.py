@@ -452,6 +452,13 @@ def as_rows(x):
     return rows if rows.stride(1) == 1 else rows.contiguous()
 
 
+# The distance from one row to the next. For contiguous rows it is their width, which the caller knows. `stride` would
+# say so too; but inside `torch.compile`, once the width has changed, it says it with a symbol, and Dynamo can't make
+# that the constant which the kernels want.
+def row_stride(rows, N):
+    return N if rows.is_contiguous() else rows.stride(0)
+
+
 # Rounded up, like `triton.cdiv`, but without the microseconds that its check for constexpr arguments takes. The time
 # that Python needs before the GPU has anything to do is what a small call costs; so the tile sizes are remembered,
 # too.
@@ -533,12 +540,12 @@ def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_M=None, BLOC
     BLOCK_M, BLOCK_N, num_warps = forward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
     if N <= BLOCK_N:
         layernorm_forward_kernel[(cdiv(M, BLOCK_M),)](
-            x, weight, bias, y, mean, rstd, M, N, x.stride(0), eps,
+            x, weight, bias, y, mean, rstd, M, N, row_stride(x, N), eps,
             BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps, **registers(N),
         )  # fmt: skip
     else:
         layernorm_forward_chunked_kernel[(M,)](
-            x, weight, bias, y, mean, rstd, N, x.stride(0), eps, BLOCK_N=BLOCK_N, num_warps=num_warps
+            x, weight, bias, y, mean, rstd, N, row_stride(x, N), eps, BLOCK_N=BLOCK_N, num_warps=num_warps
         )
     return y, mean, rstd
 
@@ -568,6 +575,7 @@ def layernorm_backward(
         return dx, *(g if g is None else g.zero_() for g in (dweight, dbias))
     dy, x = as_rows(dy), as_rows(x)
     weight = weight if weight is None else weight.contiguous()
+    strides = row_stride(dy, N), row_stride(x, N)
     BLOCK_M, BLOCK_N, num_warps = backward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
     programs, stages = backward_schedule(x.device.index, x.element_size(), N, BLOCK_M, BLOCK_N, num_warps)
     one_block = N <= BLOCK_N
@@ -577,17 +585,17 @@ def layernorm_backward(
     partial_dbias = torch.empty((P, N), dtype=torch.float32, device=x.device) if wanted[2] else None
     if one_block:
         layernorm_backward_kernel[(P,)](
-            dy, x, weight, mean, rstd, dx, partial_dweight, partial_dbias, M, N, dy.stride(0), x.stride(0),
+            dy, x, weight, mean, rstd, dx, partial_dweight, partial_dbias, M, N, *strides,
             BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=num_stages or stages, num_warps=num_warps,
         )  # fmt: skip
     if not one_block and wanted[0]:
         layernorm_backward_chunked_kernel[(M,)](
-            dy, x, weight, mean, rstd, dx, N, dy.stride(0), x.stride(0), BLOCK_N=BLOCK_N, num_warps=num_warps
+            dy, x, weight, mean, rstd, dx, N, *strides, BLOCK_N=BLOCK_N, num_warps=num_warps
         )
     if not one_block and (wanted[1] or wanted[2]):
         COLUMNS = min(BLOCK_N, 128)
         layernorm_backward_columns_kernel[(cdiv(N, COLUMNS), P)](
-            dy, x, mean, rstd, partial_dweight, partial_dbias, M, N, dy.stride(0), x.stride(0),
+            dy, x, mean, rstd, partial_dweight, partial_dbias, M, N, *strides,
             BLOCK_M=ROWS, BLOCK_N=COLUMNS, num_warps=4,
         )  # fmt: skip
     if wanted[1] or wanted[2]:
@@ -623,9 +631,7 @@ class LayerNorm(torch.autograd.Function):
 def layernorm(x, weight=None, bias=None, eps=1e-5):
     """Layer normalisation over the last dimension, differentiable in `x`, `weight` and `bias`.
 
-    The width is a constant of the kernel: inside `torch.compile` each new width compiles anew. If it changes while the
-    number of rows stays, and gradients are wanted, pass `torch.compile` either `dynamic=True` or `dynamic=False`; told
-    neither, PyTorch 2.11 to 2.13 can't trace the backward pass.
+    The width is a constant of the kernel: inside `torch.compile`, too, each new width compiles anew.
 
     Args:
         x: tensor of shape (..., N), float32, float16 or bfloat16, any strides.

@@ -78,7 +78,7 @@ def as_multiple(number, VECTOR: tl.constexpr):
 # [[bench: swiglu/ladder/16-byte loads/rows_of_768_forward_ms]] to
 # [[bench: swiglu/ladder/final/rows_of_768_forward_ms]].
 @triton.jit
-def place(pid, n_cols, BLOCK: tl.constexpr, ONE_ROW: tl.constexpr):
+def block_of_program(pid, n_cols, BLOCK: tl.constexpr, ONE_ROW: tl.constexpr):
     if ONE_ROW:
         row = 0
         block = pid.to(tl.int64)
@@ -110,7 +110,7 @@ def swiglu_forward_kernel(
 
     # Which row and which block of it are mine? Two blocks cover a row of five, so program 3 has the second block of the
     # second row: `pid=3: row = 1`, `pid=3: block = 1`.
-    row, block = place(tl.program_id(0), n_cols, BLOCK, ONE_ROW)
+    row, block = block_of_program(tl.program_id(0), n_cols, BLOCK, ONE_ROW)
 
     # Columns of this block, `pid=2: cols = [0, 1, 2, 3]` and `pid=3: cols = [4, 5, 6, 7]`. Only column 4 of the second
     # block exists. The mask switches off the rest, `mask = [1, 0, 0, 0]`: they would be the first elements of `up`.
@@ -161,7 +161,7 @@ def swiglu_backward_kernel(
     stride_gate = as_multiple(stride_gate, VECTOR)
     stride_up = as_multiple(stride_up, VECTOR)
     stride_grad = as_multiple(stride_grad, VECTOR)
-    row, block = place(tl.program_id(0), n_cols, BLOCK, ONE_ROW)
+    row, block = block_of_program(tl.program_id(0), n_cols, BLOCK, ONE_ROW)
     cols = block * BLOCK + tl.arange(0, BLOCK)
     mask = cols < n_cols
 
@@ -384,10 +384,6 @@ def EXAMPLE():
 #
 # Bytes that must move and operations that must run, per pass, for `gate` of this shape. An exponential and a division
 # count as one operation each.
-#
-# **Where it stays behind.** With rows of 1000 the forward pass takes [[bench: swiglu/16384x1000/forward/ms]] and that
-# of `torch.compile` [[bench: swiglu/16384x1000/forward/torch.compile.ms]], in the run that is shown. Both move
-# the same bytes faster than a copy does, and elsewhere they are level.
 def cost(shape, dtype):
     n = torch.Size(shape).numel()
     size = n * dtype.itemsize

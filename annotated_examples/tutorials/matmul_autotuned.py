@@ -31,7 +31,9 @@ limit.
 - *The kernel runs many times.* One that overwrites its output does not care. One that adds to it, or changes an input,
   does so with every trial. Such arguments must be named in `reset_to_zero` or `restore_value`.
 - *Timing is noisy.* Two searches may choose differently, and the last bits of a result may differ with them. Where
-  results must not change, choose by a rule, as [classics/matmul](../classics/matmul.py) does.
+  results must not change, choose by a rule, as [classics/matmul](../classics/matmul.py) does. And where Python needs
+  longer to launch a small product than the GPU to compute it, a clock may measure Python. `device.autotune` brings
+  [one that doesn't](../../docs/guides/autotuning.md#the-clock-is-noisy).
 - *The choice is forgotten* when the process ends. `cache_results` keeps it on disk, where it may outlive the driver, or
   the hot day, that it was made for.
 - *A search needs the clock.* It can't happen while a CUDA graph is captured: call the function once before.
@@ -459,8 +461,10 @@ def without_large_float32(configurations, arguments, INPUT_PRECISION, **options)
 # training step have the same M, N and K, and blocks that are as good as others for the first need not be for the next.
 # When the choice for the forward pass served all three, the backward pass at 2048 in each direction took
 # [[bench: matmul_autotuned/ladder/one search for all layouts/backward_of_2048_ms]] one day and
-# [[bench: matmul_autotuned/ladder/one search, another day/backward_of_2048_ms]] the other. The price is three searches
-# for such a step instead of one. The kernel with pointers, for odd cases, does without.
+# [[bench: matmul_autotuned/ladder/one search, another day/backward_of_2048_ms]] the other. With a search for each it
+# takes [[bench: matmul_autotuned:backward/2048x2048x2048/backward/ms]], cuBLAS
+# [[bench: matmul_autotuned:backward/2048x2048x2048/backward/cuBLAS.ms]]. The price is three searches for such a step
+# instead of one. The kernel with pointers, for odd cases, does without.
 PRUNE = dict(early_config_prune=without_large_float32)
 SIZES = ["M", "N", "K"]
 tuned_matmul_kernel = device.autotune(POINTER_CONFIGURATIONS, key=[*SIZES, "INPUT_PRECISION"], prune_configs_by=PRUNE)(

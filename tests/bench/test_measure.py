@@ -1,6 +1,7 @@
 """The clock itself, on a GPU: cold cache, head start, graphs, memory. And the refusal without one."""
 
 import statistics
+import time
 
 import pytest
 import torch
@@ -54,6 +55,23 @@ def test_the_time_of_a_small_kernel_is_not_the_time_of_its_launch(gpu):
 
     host_ms = gpu.host_microseconds(lambda: run(None)) / 1e3
     assert host_ms > 0.05 and gpu.milliseconds(run).median < 0.5 * host_ms
+
+
+@pytest.mark.gpu
+def test_a_launch_that_became_slower_is_noticed(gpu):
+    """The head start is chosen from the first calls. When later ones take longer, it has to grow."""
+    x = torch.zeros(1, device="cuda")
+    calls = iter(range(10**9))
+
+    def run(_):
+        if next(calls) > 5:
+            until = time.perf_counter() + 3e-4
+            while time.perf_counter() < until:
+                pass
+        x.add_(1)
+        x.add_(1)
+
+    assert gpu.milliseconds(run).median < 0.1
 
 
 @pytest.mark.gpu

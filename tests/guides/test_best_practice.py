@@ -24,8 +24,12 @@ SIXTEEN_BITS = {
     "add_group",
 }
 #: What is in the address of a store that needs no mask: an argument that the launcher allocates padded to whole blocks;
-#: the variable of a loop over the chunks that lie inside the row.
-WHOLE = {"arrange_kernel": "a_sums_ptr", "softmax_forward_chunked_kernel": "start"}
+#: the variable of a loop over the chunks that lie inside the row; the columns of such a chunk.
+WHOLE = {
+    "arrange_kernel": "a_sums_ptr",
+    "softmax_forward_chunked_kernel": "start",
+    "softmax_backward_chunked_kernel": "columns",
+}
 #: The lesson is about a jitted helper of another file.
 BORROWERS = {"gemlite/gemm_splitK.py": "annotated_examples.gemlite"}
 

@@ -19,7 +19,7 @@ from triton.compiler import ASTSource
 
 from annotated_examples.tutorials import softmax
 
-INSTRUCTIONS = ["cp.async.cg.shared.global", "ld.global.v4", "st.global.v4", "ld.global.b16", "st.global.b16"]
+INSTRUCTIONS = ["ld.global.v4", "st.global.v4", "ld.global.b16", "st.global.b16"]
 
 
 class Catcher:

@@ -200,12 +200,12 @@ SIZED = [
 ]
 
 
-def assert_right_at_shapes(module, function, *shapes, dynamic=None):
+def assert_right_at_shapes(module, function, *shapes):
     torch.compiler.reset()
     compiled = None
     for shape in shapes:
         plain, inputs = sized(module, function, *shape)
-        compiled = compiled or torch.compile(plain, fullgraph=True, dynamic=dynamic)
+        compiled = compiled or torch.compile(plain, fullgraph=True)
         expected = results(plain, *leaves(inputs, True))
         for mine, theirs in zip(results(compiled, *leaves(inputs, True)), expected):
             torch.testing.assert_close(mine, theirs)
@@ -221,16 +221,14 @@ def test_other_rows(module, function):
 @pytest.mark.gpu
 @pytest.mark.parametrize(("module", "function"), SIZED)
 def test_other_columns(module, function):
-    """From the second width on Dynamo has a symbol for it, except where it is told not to, as the docstrings advise."""
-    constant_width = function in ("softmax", "layernorm")
-    shapes = [(6, 1000), (6, 600), (6, 601), (6, 20000)]
-    assert_right_at_shapes(module, function, *shapes, dynamic=False if constant_width else None)
+    """From the second width on Dynamo has a symbol for it. The last ones are long enough for softmax's chunks."""
+    assert_right_at_shapes(module, function, (6, 1000), (6, 600), (6, 601), (6, 20000), (6, 50257))
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("module", "function"), SIZED)
 def test_other_rows_and_columns(module, function):
-    """Two symbols. The last width is long enough for softmax's pipelined kernel."""
+    """Two symbols."""
     assert_right_at_shapes(module, function, (6, 1000), (9, 600), (4, 601), (7, 20000))
 
 

@@ -1,6 +1,6 @@
 """torch.compile traces the public functions without a graph break, at a second and a third size, too. No GPU is needed.
 
-What is traced is what a GPU would get, except for two launchers' schedules; see trace_without_gpu.py. That the results
+What is traced is what a GPU would get, except for one launcher's schedule; see trace_without_gpu.py. That the results
 are right, test_compile.py shows on a GPU. From the second call on a size that changed is a symbol.
 """
 
@@ -16,19 +16,10 @@ def traced(name, *cases):
     return harness.without_gpu("trace_without_gpu.py", *map(json.dumps, (name, *cases)))
 
 
-@pytest.mark.parametrize("name", ["swiglu", "geglu", "cross_entropy"])
+@pytest.mark.parametrize("name", ["softmax", "layernorm", "swiglu", "geglu", "cross_entropy"])
 def test_any_size(name):
-    for outcomes in traced(name, ("rows", True, None), ("columns", True, None), ("both", True, None)):
+    """With gradients, PyTorch being told nothing; and, where only the width changes, what a user may tell it."""
+    changes = ("rows", True, None), ("columns", True, None), ("both", True, None)
+    told = ("columns", True, True), ("columns", True, False)
+    for outcomes in traced(name, *changes, *told, ("columns", False, None)):
         assert set(outcomes) == {"traced"}
-
-
-@pytest.mark.parametrize("name", ["softmax", "layernorm"])
-def test_where_the_width_is_a_constant(name):
-    """As the docstrings have it: another width by itself without a gradient, or told whether sizes change."""
-    sizes = ("rows", True, None), ("both", True, None)
-    widths = ("columns", False, None), ("columns", True, True), ("columns", True, False)
-    *right, (first, *others) = traced(name, *sizes, *widths, ("columns", True, None))
-    for outcomes in right:
-        assert set(outcomes) == {"traced"}
-    # If this fails, PyTorch has learned it: take the warning out of both docstrings and out of the guide.
-    assert first == "traced" and all("ConstantVariable" in error for error in others)
