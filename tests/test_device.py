@@ -84,3 +84,25 @@ def test_autotune_keeps_one_config_in_the_interpreter():
     out = torch.zeros(10, device=device.DEVICE)
     ones[lambda meta: (triton.cdiv(10, meta["BLOCK"]),)](out, 10)
     assert out.sum().item() == 10
+
+
+def test_autotune_times_with_the_clock_of_the_benchmark(monkeypatch):
+    """Median, 20 % and 80 %, in the order in which the tuner asks for them. A clock of the caller's own goes first."""
+    from academy import device
+    from academy.bench import measure
+
+    class Gpu:
+        def __init__(self, **durations):
+            assert durations == dict(warmup_ms=5, measure_ms=20)
+
+        def milliseconds(self, run):
+            run(None)
+            return measure.Timing(median=2.0, low=1.0, high=3.0, repeats=10)
+
+    calls, options = [], []
+    monkeypatch.setattr(measure, "Gpu", Gpu)
+    monkeypatch.setattr(device.triton, "autotune", lambda **given: options.append(given))
+    device.autotune([], key=["n"])
+    device.autotune([], key=["n"], do_bench=print)
+    assert options[0]["do_bench"](lambda: calls.append(1), quantiles=(0.5, 0.2, 0.8)) == [2.0, 1.0, 3.0]
+    assert calls and options[1]["do_bench"] is print
