@@ -71,7 +71,8 @@ class Gpu:
         While the cache is being cleared the CPU gets ahead of the GPU. Where one clearing is too short for that it is
         repeated, so that a small kernel's time isn't the time that Python needs to launch it. Did the CPU stay ahead?
         When all of `run` is launched, the GPU must not have come to its beginning yet. If it has in more than one of
-        ten repeats, all is measured again with more clearing.
+        ten repeats, all is measured again with more clearing, up to `MOST_FLUSHES`. (A `run` that itself waits for the
+        GPU is late in any case.)
         """
         for _ in range(2):
             run(prepare())

@@ -13,10 +13,10 @@ under these probabilities:
 **What it costs.** Written with PyTorch's elementwise operations, every step (maximum, difference, exponential, sum,
 quotient) reads the matrix from memory and most write it back: eight trips. The arithmetic is nothing beside that.
 This kernel is *fused*: a row is loaded once, everything happens in registers, the result is stored once. That is 2
-numbers moved per element forward and 3 backward, and the floor is `bytes / bandwidth`. (Only a row that is too long for
-the registers is loaded twice, the second time from the cache if it is still there.) At 8192 x 32000 in bfloat16 the
-eight trips took [[bench: softmax/ladder/elementwise/forward_ms]], this kernel takes
-[[bench: softmax/ladder/final/forward_ms]].
+numbers moved per element forward and 3 backward, and the floor is `bytes / bandwidth`. (A row that comes in several
+chunks is loaded twice, except for its last chunk, and the second time from the cache if it is still there. "Tile sizes"
+says which rows do.) At 8192 x 32000 in bfloat16 the eight trips took
+[[bench: softmax/ladder/elementwise/forward_ms]], this kernel takes [[bench: softmax/ladder/final/forward_ms]].
 
 **Contract.** `x` has any shape, and rows of any length below 2³¹ − 2¹⁴ along its last dimension: float32, float16 or
 bfloat16, any strides. The result has its dtype; inside, everything is float32. Nothing that comes in is written to. A
@@ -102,7 +102,7 @@ def softmax_forward_kernel(
 
 # ## Forward: rows longer than a block
 #
-# A long row doesn't fit in the registers of one program, so it comes in chunks, and the largest number isn't known
+# The longest rows don't fit in the registers of one program. They come in chunks, and the largest number isn't known
 # until the last one. The *online* softmax doesn't wait. It keeps the largest number so far and the sum relative to
 # it; when a larger one turns up, the old sum is scaled to the new reference by one factor, [[tag: SM-online]]. Flash
 # attention rests on this line.
@@ -207,7 +207,8 @@ def softmax_forward_chunked_kernel(
     tl.store(y_ptr + edge_columns, y_edge, mask=edge_mask)
     y = tl.exp(x - row_max) / row_sum
     tl.store(y_ptr + last + columns, y, mask=mask)
-    # The other chunks, backwards; `evict_first`, since nobody will need these lines again.
+    # The other chunks, backwards; `evict_first`, since nobody will need these lines again. There is a store between the
+    # loads here, so they come one by one, however often the loop is written out. The backward pass shows a way around.
     for done in tl.range(0, last, BLOCK_N, num_stages=1, loop_unroll_factor=4):
         start = last - BLOCK_N - done
         x = tl.load(x_ptr + start + columns, eviction_policy="evict_first").to(tl.float32)
@@ -234,7 +235,7 @@ def softmax_backward_kernel(
     rows = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tl.arange(0, BLOCK_N)
     mask = (rows < M)[:, None] & (columns < N)[None, :]
-    # The upstream gradient may have any row stride, also 0: `.sum().backward()` passes one number, expanded.
+    # The upstream gradient may have any row stride, also 0: behind `y.sum(0)` all rows have the same gradient.
     dy_ptrs = dy_ptr + rows[:, None] * stride_dym + columns[None, :]
     dy = tl.load(dy_ptrs, mask=mask, other=0.0, eviction_policy=POLICY).to(tl.float32)
     y_ptrs = y_ptr + rows[:, None] * N + columns[None, :]
@@ -340,7 +341,8 @@ def alignment(N, stride, VECTOR):
 # to leave anyway. If what is read is marked `evict_last`, then what is written leaves first, and early, and that is
 # faster: at 32768 x 4096 in bfloat16 the forward pass took [[bench: softmax/ladder/no hint/rows_of_4096_forward_ms]]
 # without this hint and takes [[bench: softmax/ladder/final/rows_of_4096_forward_ms]] with it. The limit, 256 MB for all
-# tensors together, is about five times the L2 cache of an H200.
+# tensors together, is about five times the L2 cache of an H200. (Rows of more than 32768 go without it backward: there
+# it would push out what the second trip still needs.)
 def read_policy(x, tensors):
     return "evict_last" if tensors * x.numel() * x.element_size() > 1 << 28 else ""
 
@@ -349,9 +351,9 @@ def read_policy(x, tensors):
 #
 # What makes a memory-bound kernel fast is having enough bytes on their way at any moment, so every thread of a
 # multiprocessor should have loads to wait for: sixteen elements each, or up to twice as many where the row is no power
-# of two. Rows of 512 or less are taken several at a time. A row of more than 16384 has the multiprocessor to itself,
-# and there fewer threads are better, which wait for each other at every sum. The sizes are remembered: what Python does
-# here is time that a small call waits for.
+# of two. Rows of 512 or less are taken several at a time. Backward, a row of 16385 to 28672 has the multiprocessor to
+# itself, and there fewer threads are better, which wait for each other at every sum. The sizes are remembered: what
+# Python does here is time that a small call waits for.
 @functools.cache
 def tiles(N, BLOCK_M, BLOCK_N, num_warps):
     BLOCK_N = BLOCK_N or triton.next_power_of_2(N)
@@ -360,9 +362,10 @@ def tiles(N, BLOCK_M, BLOCK_N, num_warps):
     return BLOCK_M, BLOCK_N, num_warps or min(max(warps, 1), 32 if N <= 16384 else 16)
 
 
-# In chunks come the rows that are too long for the registers, and rows from 1025 on that begin anywhere. For these a
-# chunk is the largest power of two that the row holds, so that few lanes are masked off. Where a row has many chunks a
-# thread has one vector of each. Where it has few, up to four.
+# In chunks come long rows, and rows from 1025 on whose length is no multiple of 16 bytes. A chunk is the largest power
+# of two that the row holds, so that few lanes are masked off, up to 4096 elements, or 8192 from 28673 on. Where a row
+# has many chunks a thread has one vector of each, if numbers have 16 bits. Where it has few, up to four. All these
+# limits are what was fastest on an H200, in bfloat16, when widths from 1025 to 262144 were tried.
 @functools.cache
 def forward_tiles(N, VECTOR, BLOCK_M, BLOCK_N, num_warps):
     if BLOCK_N is None and (N >= 16384 or N > 1024 and N % VECTOR):
@@ -371,7 +374,8 @@ def forward_tiles(N, VECTOR, BLOCK_M, BLOCK_N, num_warps):
     return tiles(N, BLOCK_M, BLOCK_N, num_warps)
 
 
-# Backward has two rows to hold, which come in fewer and larger chunks.
+# Backward has two rows to hold, and larger chunks: up to 8192 elements, or 16384 from 18432 on. At 4096 more warps than
+# elsewhere were 1 % faster.
 @functools.cache
 def backward_tiles(N, VECTOR, BLOCK_M, BLOCK_N, num_warps):
     if BLOCK_N is None and (N > 28672 or N == 16384 or N > 1024 and N % VECTOR):

@@ -121,7 +121,7 @@ print("their sum:    ", round(float(y.sum()), 3))
 #
 # Written with PyTorch's operations, softmax makes eight trips over the matrix: read for the maximum; read and write for the
 # difference; read and write for the exponential; read for the sum; read and write for the quotient. The kernel makes two
-# (three for rows that are too long for the registers, one of them in the cache at best).
+# (three for rows that come in several chunks, one of them in the cache at best).
 
 # %%
 shape, dtype = (8192, 4096), torch.bfloat16

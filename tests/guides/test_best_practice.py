@@ -23,12 +23,12 @@ SIXTEEN_BITS = {
     "sums_of_columns",
     "add_group",
 }
-#: What is in the address of a store that needs no mask: an argument that the launcher allocates padded to whole blocks;
-#: the variable of a loop over the chunks that lie inside the row; the columns of such a chunk.
+#: Addresses of stores that need no mask: in memory that the launcher allocates padded to whole blocks; in a chunk that
+#: lies inside the row.
 WHOLE = {
-    "arrange_kernel": "a_sums_ptr",
-    "softmax_forward_chunked_kernel": "start",
-    "softmax_backward_chunked_kernel": "columns",
+    "arrange_kernel": {"a_sums_ptr + block * stride_sums + offs_m"},
+    "softmax_forward_chunked_kernel": {"y_ptr + start + columns"},
+    "softmax_backward_chunked_kernel": {"dx_ptr + start + columns", "dx_ptr + columns"},
 }
 #: The lesson is about a jitted helper of another file.
 BORROWERS = {"gemlite/gemm_splitK.py": "annotated_examples.gemlite"}
@@ -95,10 +95,11 @@ def stores_are_masked_or_whole(file):
     """A store without a mask writes one number: its pointer has no block in it."""
     found = []
     for function in file.kernels:
-        blocks = {name for name, value in assignments(function) if "tl.arange" in value}
+        makers = ["tl.arange", *(f"{f.name}(" for f in file.jitted if calls(f, "tl.arange"))]
+        blocks = {name for name, value in assignments(function) if any(maker in value for maker in makers)}
         for store in calls(function, "tl.store"):
             names = {n.id for n in ast.walk(store.args[0]) if isinstance(n, ast.Name)}
-            whole = WHOLE.get(function.name) in names
+            whole = ast.unparse(store.args[0]) in WHOLE.get(function.name, ())
             if "mask" not in keywords(store) and len(store.args) < 3 and names & blocks and not whole:
                 found.append(f"line {store.lineno}: a store of a block without a mask")
     return found

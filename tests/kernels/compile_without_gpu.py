@@ -1,7 +1,7 @@
-"""Run by test_wide_loads.py, in a process of its own: compile softmax's kernel for long rows, without a GPU.
+"""Run by test_wide_loads.py, in a process of its own: compile softmax's kernels for long rows, without a GPU.
 
-The launcher is asked for its arguments, and the kernel compiled for an H100 with them. Prints, for each width and
-distance of rows given as `N,stride`, how often some instructions occur, in JSON.
+The launcher is asked for its arguments, and the kernel compiled for an H100 with them. Prints, for each pass, width and
+distance of rows given as `PASS,N,stride`, how often some instructions occur, in JSON.
 """
 
 import json
@@ -29,18 +29,25 @@ class Catcher:
         return lambda *arguments, **options: setattr(self, "launched", (arguments, options))
 
 
-def compiled(kernel, N, stride):
-    catcher = softmax.softmax_forward_chunked_kernel = Catcher()
-    softmax.softmax_forward(torch.empty(2, stride, dtype=torch.bfloat16)[:, :N])
-    (_, _, *numbers), options = catcher.launched
+def compiled(which, N, stride):
+    name = f"softmax_{which}_chunked_kernel"
+    kernel, catcher = KERNELS[which], Catcher()
+    setattr(softmax, name, catcher)
+    rows = torch.empty(2, stride, dtype=torch.bfloat16)[:, :N]
+    if which == "forward":
+        softmax.softmax_forward(rows)
+    else:
+        softmax.softmax_backward(rows, torch.empty(2, N, dtype=torch.bfloat16))
+    arguments, options = catcher.launched
     num_warps = options.pop("num_warps")
-    constants = dict(zip(kernel.arg_names[2:4], numbers)) | options
+    pointers = [name for name in kernel.arg_names if name.endswith("_ptr")]
+    constants = dict(zip(kernel.arg_names[len(pointers) :], arguments[len(pointers) :])) | options
     place = kernel.arg_names.index
     source = ASTSource(
         kernel,
-        dict(x_ptr="*bf16", y_ptr="*bf16") | dict.fromkeys(constants, "constexpr"),
+        dict.fromkeys(pointers, "*bf16") | dict.fromkeys(constants, "constexpr"),
         {(place(name),): value for name, value in constants.items()},
-        {(place(name),): [["tt.divisibility", 16]] for name in ("x_ptr", "y_ptr")},
+        {(place(name),): [["tt.divisibility", 16]] for name in pointers},
     )
     target = GPUTarget("cuda", 90, 32)
     return triton.compile(source, target=target, options=dict(num_warps=num_warps)).asm["ptx"]
@@ -55,12 +62,13 @@ def count(ptx, instruction):
 
 
 def main():
-    kernel = softmax.softmax_forward_chunked_kernel
     results = {}
     for argument in sys.argv[1:]:
-        ptx = compiled(kernel, *map(int, argument.split(",")))
+        which, *numbers = argument.split(",")
+        ptx = compiled(which, *map(int, numbers))
         results[argument] = {name: count(ptx, name) for name in INSTRUCTIONS}
     print(json.dumps(results))
 
 
+KERNELS = dict(forward=softmax.softmax_forward_chunked_kernel, backward=softmax.softmax_backward_chunked_kernel)
 main()
