@@ -19,6 +19,7 @@ from triton.compiler import ASTSource
 
 from annotated_examples.tutorials import softmax
 
+KERNELS = dict(forward=softmax.softmax_forward_chunked_kernel, backward=softmax.softmax_backward_chunked_kernel)
 INSTRUCTIONS = ["ld.global.v4", "st.global.v4", "ld.global.b16", "st.global.b16"]
 
 
@@ -30,9 +31,8 @@ class Catcher:
 
 
 def compiled(which, N, stride):
-    name = f"softmax_{which}_chunked_kernel"
     kernel, catcher = KERNELS[which], Catcher()
-    setattr(softmax, name, catcher)
+    setattr(softmax, f"softmax_{which}_chunked_kernel", catcher)
     rows = torch.empty(2, stride, dtype=torch.bfloat16)[:, :N]
     if which == "forward":
         softmax.softmax_forward(rows)
@@ -70,5 +70,4 @@ def main():
     print(json.dumps(results))
 
 
-KERNELS = dict(forward=softmax.softmax_forward_chunked_kernel, backward=softmax.softmax_backward_chunked_kernel)
 main()
