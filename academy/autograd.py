@@ -1,6 +1,6 @@
-"""Joining autograd: a backward pass that is a kernel can't be differentiated again, and says so.
+"""Joining autograd: when a call needs an autograd frame, and a backward pass that can't be differentiated again.
 
-Names: `once_differentiable`.
+Names: `needs_frame`, `once_differentiable`, `dependence`.
 """
 
 from __future__ import annotations
@@ -9,27 +9,76 @@ import functools
 from collections.abc import Callable
 
 import torch
-from torch.autograd.function import once_differentiable as differentiable_upstream_raises
+from torch.autograd import forward_ad
+
+
+def needs_frame(*inputs: torch.Tensor | None) -> bool:
+    """Whether a call on these inputs has to go through its `autograd.Function`, or may go straight to the launcher.
+
+    It has to if a gradient is being recorded for one of them. It also has to if one carries a forward-mode tangent
+    (`torch.autograd.forward_ad`, `torch.func.jvp`): the function then raises, where the launcher would drop the tangent
+    without a word. Entering a frame takes several microseconds, so a call without gradients is spared it.
+
+    Source: PyTorch's documentation, "Extending PyTorch" and "Forward-mode automatic differentiation".
+    """
+    recording = torch.is_grad_enabled()
+    for value in inputs:
+        if value is not None and (recording and value.requires_grad or _has_tangent(value)):
+            return True
+    return False
+
+
+def _has_tangent(value: torch.Tensor) -> bool:
+    if torch.compiler.is_compiling():  # Dynamo traces no forward-mode levels
+        return False
+    return forward_ad.unpack_dual(value).tangent is not None
 
 
 def once_differentiable(backward: Callable) -> Callable:
-    """PyTorch's decorator for `Function.backward`, which also raises where the upstream gradient is a constant.
+    """For `Function.backward`: gradients of its results raise, however they are asked for.
 
-    PyTorch's own raises only if the upstream gradient itself requires a gradient. That of `f(x).sum()` is a constant,
-    so a gradient penalty on it would get no error, and no effect either. Here the constant is marked first. Without
-    `create_graph` nothing changes.
+    PyTorch's decorator of this name has two gaps. It raises only if the upstream gradient itself requires a gradient,
+    and that of `f(x).sum()` is a constant. And its error stands where `torch.autograd.grad(…, inputs=x)` never looks. A
+    gradient penalty through either gap gets no error, and no effect. Here the results depend on the upstream gradients
+    and on all saved tensors, so every path from a penalty back to the inputs meets the error. A function that saves
+    nothing that depends on an input keeps `dependence(input)` as `ctx.dependence`. Without `create_graph` nothing
+    changes.
 
     Raises:
         RuntimeError: in the backward pass of whatever was computed from the gradients.
 
     Source: PyTorch's documentation, "Double Backward with Custom Functions".
     """
-    raises = differentiable_upstream_raises(backward)
 
     @functools.wraps(backward)
     def guarded(ctx, *upstream):
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            upstream = [v if v is None or v.requires_grad else v.detach().requires_grad_() for v in upstream]
-        return raises(ctx, *upstream)
+        with torch.no_grad():
+            gradients = backward(ctx, *upstream)
+        if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return gradients
+        results = gradients if isinstance(gradients, tuple) else (gradients,)
+        sources = [*upstream, *ctx.saved_tensors, getattr(ctx, "dependence", None)]
+        marked = _Raises.apply(len(results), *results, *sources)
+        return marked if isinstance(gradients, tuple) else marked[0]
 
     return guarded
+
+
+class _Raises(torch.autograd.Function):
+    """Hands on the first `count` values, which from then on depend on all others, and raises on the way back."""
+
+    @staticmethod
+    def forward(ctx, count, *values):
+        return tuple(value.view_as(value) if torch.is_tensor(value) else value for value in values[:count])
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise RuntimeError("a gradient of this kernel's gradients is asked for: its backward is once_differentiable")
+
+
+def dependence(x: torch.Tensor) -> torch.Tensor | None:
+    """An empty tensor that depends on `x` as far as autograd can tell, and keeps none of its memory. None in Dynamo."""
+    if torch.compiler.is_compiling():  # Dynamo raises for a second derivative by itself
+        return None
+    with torch.enable_grad():
+        return x[:0] * 1

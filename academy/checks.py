@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 
 import torch
 
+from academy import autograd
 from academy.device import DEVICE, INTERPRET
 
 #: What the kernels compute in, unless a kernel says otherwise.
@@ -139,13 +140,16 @@ def positive(**named: int) -> None:
 
 
 def no_gradient(function: str, **named: torch.Tensor | None) -> None:
-    """For forward-only functions: raise instead of returning a result that silently has no gradient."""
+    """For forward-only functions: raise instead of returning a result that silently has no gradient or tangent."""
     for name, value in named.items():
-        if value is not None and value.requires_grad and torch.is_grad_enabled():
+        if value is None or not autograd.needs_frame(value):
+            continue
+        if value.requires_grad and torch.is_grad_enabled():
             raise ValueError(
                 f"{name} requires a gradient, but {function} has no backward pass: "
                 f"pass {name}.detach() or call it under torch.no_grad()"
             )
+        raise ValueError(f"{name} carries a forward-mode tangent, but {function} computes none: pass its primal")
 
 
 def _short(dtype: torch.dtype) -> str:

@@ -3,13 +3,12 @@
 Every kernel file imports this module before it imports triton, because Triton reads `TRITON_INTERPRET` while its own
 library is being imported. Without a GPU this module sets the variable; a value set by the reader is respected.
 
-Names: `INTERPRET` (bool), `DEVICE` (`torch.device`), `describe()`, `autotune()`, `arguments()`.
+Names: `INTERPRET` (bool), `DEVICE` (`torch.device`), `describe()`, `autotune()`.
 Source of the interpreter's rules: Triton's documentation, "Debugging Triton".
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Callable
@@ -86,30 +85,3 @@ def _trial(kernel_call: Callable[[], object], quantiles: tuple[float, float, flo
 
     timing = Gpu(warmup_ms=5, measure_ms=20).milliseconds(lambda _: kernel_call())
     return [timing.median, timing.low, timing.high]
-
-
-def arguments(description: str, **options: dict) -> argparse.Namespace:
-    """Parse the command line of a kernel script. `--device` is always there; `options` adds more.
-
-    Args:
-        description: the module's docstring; its first heading or sentence becomes the help text.
-        options: flag name (underscores become dashes) -> keyword arguments of `ArgumentParser.add_argument`.
-
-    `--device cpu` on a machine with a GPU starts the script again with `TRITON_INTERPRET=1`, because the choice is
-    made while Triton is imported. `--device cuda` where kernels can't be compiled ends the script with status 2.
-    PyTorch's generator is seeded, so that two runs compare the same numbers.
-    """
-    title = next(line.lstrip("# ") for line in description.splitlines() if line.strip())
-    parser = argparse.ArgumentParser(description=title)
-    parser.add_argument("--device", choices=("cuda", "cpu"), help="cpu: Triton's interpreter (default: cuda if any)")
-    for name, settings in options.items():
-        parser.add_argument("--" + name.replace("_", "-"), **settings)
-    parsed = parser.parse_args()
-    if parsed.device == "cuda" and not torch.cuda.is_available():
-        parser.error("--device cuda: torch finds no CUDA device here")
-    if parsed.device is not None and (parsed.device == "cpu") != INTERPRET:
-        environment = {**os.environ, "TRITON_INTERPRET": "1" if parsed.device == "cpu" else "0"}
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
-    torch.manual_seed(0)
-    print(describe())
-    return parsed

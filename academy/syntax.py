@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -73,3 +75,20 @@ def _imports(text: str) -> list[str]:
         elif isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
     return [name for name in dict.fromkeys(names) if name.startswith(f"{KERNELS}.")]
+
+
+@lru_cache(maxsize=256)
+def code_lines(text: str) -> frozenset[int]:
+    """Numbers of the lines that count where the size of a file or of a function is limited.
+
+    Signatures with their decorators, docstrings, comments and blank lines don't count.
+    """
+    layout = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    lines = {n for t in tokens if t.type not in layout for n in range(t.start[0], t.end[0] + 1)}
+    for node in statements(tree(text)):
+        if isinstance(node, DEFINITION):
+            lines -= set(range(first_line(node), max(node.body[0].lineno, first_line(node) + 1)))
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            lines -= set(range(node.lineno, node.end_lineno + 1))
+    return frozenset(lines)

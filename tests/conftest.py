@@ -5,6 +5,10 @@ import torch
 
 from academy import device
 
+if device.INTERPRET:
+    # Small tensors, and several processes on few cores: PyTorch's own threads would only wait for each other.
+    torch.set_num_threads(1)
+
 
 def pytest_report_header(config):
     return f"kernels: {device.describe()}"

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from academy.autograd import once_differentiable
+from academy.autograd import dependence, needs_frame, once_differentiable
 
 
 class SquareAndCube(torch.autograd.Function):
@@ -30,13 +30,63 @@ LOSSES = {
 }
 
 
+#: Two ways to ask for the gradient of a penalised loss. The second looks only at what lies between it and the inputs.
+WAYS = {"backward": lambda value, x: value.backward(), "grad": torch.autograd.grad}
+
+
+@pytest.mark.parametrize("ask", WAYS.values(), ids=WAYS.keys())
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
-def test_gradient_penalty_raises(loss):
+def test_gradient_penalty_raises(loss, ask):
     x = torch.randn(5, requires_grad=True)
     value = loss(*SquareAndCube.apply(x))
     (gradient,) = torch.autograd.grad(value, x, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
-        (value + gradient.pow(2).sum()).backward()
+        ask(value + gradient.pow(2).sum(), x)
+
+
+class SquareThatSavesItsGradient(torch.autograd.Function):
+    """It saves nothing that depends on its input, so it has to keep the dependence itself."""
+
+    @staticmethod
+    def forward(ctx, x, kept):
+        ctx.save_for_backward(2 * x)
+        ctx.dependence = dependence(x) if kept else None
+        return (x**2).sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dloss):
+        return dloss * ctx.saved_tensors[0], None
+
+
+def penalised(kept):
+    x = torch.randn(5, requires_grad=True)
+    value = SquareThatSavesItsGradient.apply(x, kept)
+    (gradient,) = torch.autograd.grad(value, x, create_graph=True)
+    return value + gradient.pow(2).sum(), x
+
+
+def test_a_function_that_saves_its_gradient_keeps_the_dependence():
+    value, x = penalised(kept=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        torch.autograd.grad(value, x)
+    value, x = penalised(kept=False)
+    torch.autograd.grad(value, x)  # in silence: this is what `dependence` is for
+
+
+def test_a_dependence_keeps_no_memory():
+    x = torch.randn(1000, requires_grad=True) * 1
+    kept = dependence(x)
+    assert kept.grad_fn is not None and kept.numel() == 0 and kept.untyped_storage().nbytes() == 0
+
+
+def test_when_a_frame_is_needed():
+    x, leaf = torch.randn(3), torch.randn(3, requires_grad=True)
+    assert needs_frame(x, leaf) and not needs_frame(x, None)
+    with torch.no_grad():
+        assert not needs_frame(x, leaf)
+        with torch.autograd.forward_ad.dual_level():
+            assert needs_frame(None, torch.autograd.forward_ad.make_dual(x, x))
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())

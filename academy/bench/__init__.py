@@ -1,6 +1,6 @@
 """Measuring: how fast a kernel is, beside what the card could do at best and beside its peers.
 
-`measure` times calls on a GPU, `operation` reads what a kernel file offers, `run` measures a case, `store` keeps
+`measure` times calls on a GPU, `operation` reads `benchmarks/<op>.py`, `run` measures a case, `store` keeps
 results with their provenance, `command` is `academy bench`. `figures`, `plots` and `pages` show results on the site and
 need no torch; the functions here are what the site and the kernel scripts call.
 """
@@ -12,11 +12,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def print_speed(bench: dict, cost) -> None:
+def print_speed(kernel_file: Path) -> None:
     """The table that a kernel script prints on a GPU: see `academy.bench.command.print_speed`."""
     from academy.bench import command
 
-    command.print_speed(bench, cost)
+    command.print_speed(kernel_file)
 
 
 def measured(key: str, root: Path = ROOT) -> str | None:

@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _refuse(str(error))
     if arguments.list:
         for found in operations:
-            print(f"{found.name:20} {len(list(found.cases())):4} cases  {found.path}")
+            print(f"{found.name:20} {len(list(found.cases())):4} cases  {', '.join(found.files.values())}")
         return 0
     if device.INTERPRET:
         return _refuse("no CUDA device here; the interpreter's times would say nothing about a kernel")
@@ -141,7 +141,7 @@ class Session:
         now = provenance(operation)
 
         def is_done(old: dict | None) -> bool:
-            if old is None or old["source"] != now["source"]:
+            if old is None or old["sources"] != now["sources"]:
                 return False
             return now["versions"].items() <= old["versions"].items()
 
@@ -158,7 +158,6 @@ class Session:
 
         begin = time.monotonic()
         variant, shape, dtype = case
-        record["module"] = operation.path
         if shape is None:
             others = [h for h in record.get("host", []) if h["variant"] != variant.name]
             record["host"] = [*others, measure_host(operation, variant, self.gpu)]
@@ -166,8 +165,9 @@ class Session:
             measured = measure_case(operation, variant, shape, dtype, self.gpu)
             store.put_case(record, measured)
             store.sort_cases(record, [(v.name, s, dtype_name(d)) for v, s, d in operation.cases()])
-            if "failed" in measured["notes"].get("ours", {}):
-                self.failures.append(f"{operation.name} {_label(case)}: ours: {measured['notes']['ours']['failed']}")
+            for provider in operation.files:
+                if "failed" in (note := measured["notes"].get(provider, {})):
+                    self.failures.append(f"{operation.name} {_label(case)}: {provider}: {note['failed']}")
         self.results.save(record)
         self.longest = max(self.longest, time.monotonic() - begin)
 
@@ -196,7 +196,7 @@ def table(operation, record: dict):
 
     passes = [(case, which) for case in record["cases"] for which in case["passes"]]
     names = list(dict.fromkeys(n for case, which in passes for n in case["passes"][which]["providers"]))
-    notes = [(name, note) for case in record["cases"] for name, note in case["notes"].items() if name != "ours"]
+    notes = [(name, note) for case in record["cases"] for name, note in case["notes"].items()]
     missing = {f"{name} is missing ({note['missing']})": None for name, note in notes if "missing" in note}
     failed = {f"{name} failed ({note['failed']})": None for name, note in notes if "failed" in note}
     caption = "; ".join([*missing, *failed]) or None
@@ -230,15 +230,20 @@ def _console():
     return Console(width=None if sys.stdout.isatty() else 120)
 
 
-def print_speed(bench: dict, cost, seconds: float = 15) -> None:
-    """A quick table for a kernel's `main()`: ours, eager and torch.compile, share of the limit, in under 20 s.
+def print_speed(kernel_file: Path, seconds: float = 15) -> None:
+    """A quick table for a kernel script: lesson, fast, eager and torch.compile, share of the limit, in under 20 s.
 
-    The shapes of `bench` are taken in turn, first dtype only, no peers, until the time is up.
+    The shapes of its benchmark are taken in turn, first dtype only, no peers, until the time is up. Away from the
+    repository there is no benchmark, and nothing is printed.
     """
     from academy.bench import measure, operation, run
 
+    name = kernel_file.relative_to(kernel_file.parents[2]).as_posix()
+    found = [path for path in store.benchmark_files(ROOT) if name in store.kernel_files(path).values()]
+    if not found:
+        return
     begin, gpu = time.monotonic(), measure.Gpu(warmup_ms=10, measure_ms=40)
-    quick = operation.Operation("speed", "", operation.read(bench, cost))
+    quick = operation.Operation.from_file(found[0])
     record: dict = {"cases": []}
     for variant, shape, dtype in quick.cases():
         if dtype != variant.dtypes[0]:
@@ -250,7 +255,3 @@ def print_speed(bench: dict, cost, seconds: float = 15) -> None:
         if now - begin + (now - case_begin) > seconds:
             break
     _console().print(table(quick, record))
-    for case in record["cases"]:
-        for name, note in case["notes"].items():
-            if "failed" in note:
-                print(f"{name}, {case['shape']}: {note['failed']}")

@@ -10,8 +10,10 @@ A key is `<operation>[:<variant>]/<shape>[@<dtype>]/<pass>/<figure>`, for exampl
 | `memory` | the most memory that the pass held beyond its inputs |
 | `speedup` | how many times as fast as the best peer |
 | `best_peer` | that peer's name |
-| `<provider>.ms`, `.share`, `.rate`, `.memory` | the same of a provider: `eager.share`, `torch.compile.ms` |
+| `<provider>.ms`, `.share`, `.rate`, `.memory` | the same of a provider: `lesson.ms`, `eager.share` |
 | `<provider>.speedup` | how many times as fast as that provider ours is |
+
+Ours is the fast file, or the lesson where there is none.
 
 `<operation>/ladder/<rung>/<field>` is a number of its ladder; `device/copy` and `device/matrix` are the card's rates;
 `measuring/<name>` is a result of the guide's experiments (benchmarks/measuring.py).
@@ -30,6 +32,8 @@ from academy.bench import store
 #: Prose quotes this device; without results of it, the first one that has any.
 PROSE_DEVICE = "nvidia-h200"
 NOT_YET = "not measured yet"
+#: Our own providers, the one that is meant by "ours" first.
+OURS = ("fast", "lesson")
 #: Operations per byte from which a rate is quoted in TFLOP/s.
 MATRIX_INTENSITY = 16
 
@@ -65,7 +69,7 @@ def measured(key: str, root: Path) -> str | None:
     if parts[0] == "measuring":
         return _experiment(root, parts[1:])
     operation, _, variant = parts[0].partition(":")
-    if not any((root / "annotated_examples").rglob(f"{operation}.py")):
+    if not (root / "benchmarks" / f"{operation}.py").is_file():
         return None
     if len(parts) == 4 and parts[1] == "ladder":
         return _rung(root, operation, parts[2], parts[3])
@@ -117,10 +121,12 @@ def _rung(root: Path, operation: str, name: str, field: str) -> str | None:
 def figure(entry: dict, name: str) -> str | None:
     """A figure of a pass as text, or None if there is no such provider or figure."""
     provider, _, what = name.rpartition(".")
-    times = entry["providers"]
-    if provider and provider not in times or "ours" not in times:
+    times, main = entry["providers"], ours(entry)
+    if provider in OURS and provider not in times:
+        return NOT_YET
+    if provider and provider not in times or main is None:
         return None
-    mine = times[provider or "ours"]
+    mine = times[provider or main]
     if what == "ms":
         return milliseconds(mine["ms"])
     if what == "share":
@@ -134,13 +140,22 @@ def figure(entry: dict, name: str) -> str | None:
     if what == "best_peer" and not provider:
         return best
     if what == "speedup" and (provider or best):
-        return f"{times[provider or best]['ms'] / times['ours']['ms']:.2f}x"
+        return f"{times[provider or best]['ms'] / times[main]['ms']:.2f}x"
     return None
+
+
+def ours(entry: dict) -> str | None:
+    """The provider that a pass is about: the fast file, the lesson where there is none, None if neither was right."""
+    return next((name for name in OURS if name in entry["providers"]), None)
+
+
+def ours_ms(entry: dict) -> float:
+    return entry["providers"][ours(entry)]["ms"]
 
 
 def best_peer(entry: dict) -> str | None:
     """The fastest provider that isn't ours."""
-    peers = {name: value["ms"] for name, value in entry["providers"].items() if name != "ours"}
+    peers = {name: value["ms"] for name, value in entry["providers"].items() if name not in OURS}
     return min(peers, key=peers.get) if peers else None
 
 

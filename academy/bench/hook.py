@@ -1,6 +1,6 @@
-"""MkDocs hook: a page of results for every kernel file that offers a benchmark, also before anything was measured.
+"""MkDocs hook: a page of results for every operation of `benchmarks/`, also before anything was measured.
 
-A new kernel file gets its page and its line in the navigation without a stub of its own. A page that exists under
+A new operation gets its page and its line in the navigation without a stub of its own. A page that exists under
 docs/benchmarks/ is left alone.
 """
 
@@ -13,20 +13,25 @@ from pathlib import Path
 from mkdocs.structure.files import File
 
 from academy import syntax
+from academy.bench import store
 
 ROOT = Path(__file__).resolve().parents[2]
 SECTION = "Benchmarks"
 
 
 def operations() -> dict[str, str]:
-    """Name -> title of every kernel file with a `BENCH`, in the order of the folders."""
+    """Name -> title of every operation with a benchmark, in the order of the lessons' folders."""
     found = {}
-    for folder in ("tutorials", "classics", "gemlite", ""):
-        for path in sorted((ROOT / "annotated_examples" / folder).rglob("*.py")):
-            text = path.read_text("utf-8")
-            if "\nBENCH = " in text:
-                found.setdefault(path.stem, title(text, path.stem))
-    return found
+    for path in store.benchmark_files(ROOT):
+        lesson = store.kernel_files(path)["lesson"]
+        if (ROOT / lesson).is_file():
+            found[path.stem] = (lesson, title((ROOT / lesson).read_text("utf-8"), path.stem))
+    groups = ("tutorials", "classics", "gemlite")
+    order = {
+        name: (groups.index(file.split("/")[1]) if file.split("/")[1] in groups else 9)
+        for name, (file, _) in found.items()
+    }
+    return {name: found[name][1] for name in sorted(found, key=lambda name: (order[name], name))}
 
 
 @cache
@@ -59,13 +64,14 @@ def on_files(files, config):
 
 
 def page(name: str, heading: str) -> str:
-    path = next((ROOT / "annotated_examples").rglob(f"{name}.py")).relative_to(ROOT).as_posix()
-    kernel = f"[its own page](/{kernel_page(path)})"
+    files = store.kernel_files(ROOT / "benchmarks" / f"{name}.py")
+    names = {"lesson": "the lesson", "fast": "its fast version"}
+    kernels = " and ".join(f"[{names[provider]}](/{kernel_page(path)})" for provider, path in files.items())
     return (
         f"---\ntitle: '{heading}: benchmark'\n"
         f"description: How fast {name} is on each device that was measured, beside its peers and the limit.\n---\n\n"
         f"# {heading}, measured\n\n"
-        f"The kernel is explained on {kernel}; [Benchmarks](index.md) says how to read this.\n\n"
+        f"What is measured: {kernels}; [Benchmarks](index.md) says how to read this.\n\n"
         f"[[benchmark: {name}]]\n"
     )
 

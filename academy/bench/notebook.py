@@ -12,11 +12,10 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 from academy.bench import ROOT, figures, pages, store
 
-#: The repository's results, inside the package: a link, which becomes a folder where the package is installed.
+#: The repository's benchmarks and results, inside the package: a link, which becomes a folder where that is installed.
 BROUGHT = Path(__file__).with_name("brought")
 
 #: Outside the site nothing sets the plots' colours: these can be told apart on a light and on a dark ground.
@@ -37,27 +36,25 @@ class Shown:
         return self.text
 
 
-def speed(lesson: ModuleType, which: str = "forward", variants=("",), live=(), seconds: float = 15) -> Shown:
-    """A plot of one pass of a kernel file beside its peers, with its data.
+def speed(name: str, which: str = "forward", variants=("",), live=(), seconds: float = 15) -> Shown:
+    """A plot of one pass of an operation beside its peers, with its data.
 
     Args:
-        lesson: the kernel file's module, with `BENCH` and `cost`.
+        name: of the operation: that of its file in `benchmarks/`, without `.py`.
         which: "forward", "backward" or "forward+backward".
         variants: names of the `BENCH` variants to show; "" is the one without a name.
         live: the shapes that are measured where no results are committed but a GPU is there.
         seconds: no further shape is begun once these have passed.
     """
-    name = lesson.__name__.rsplit(".", 1)[-1]
-    record = _recorded(name, ROOT) or _measured_here(lesson, which, variants, live, seconds) or _recorded(name, BROUGHT)
+    record = _recorded(name, ROOT) or _measured_here(name, which, variants, live, seconds) or _recorded(name, BROUGHT)
     if record is None:
         return _nothing(name)
-    cases = [case for case in record["cases"] if case["variant"] in variants]
-    cases = [case for case in cases if "ours" in case["passes"].get(which, {}).get("providers", {})]
+    cases = pages.with_ours([case for case in record["cases"] if case["variant"] in variants], which)
     if not cases:
         return _nothing(name)
     sentence = pages.sentence(cases, which)
     where = f"{record['device']}, {cases[0]['date']}. {sentence}"
-    if "module" in record and store.is_stale(record, ROOT):
+    if "operation" in record and store.is_stale(record, ROOT):
         where = f"Stale: the kernel has changed since this was measured. {where}"
     squares = [case for case in cases if len(case["shape"]) > 1 and len(set(case["shape"])) == 1]
     if len({tuple(case["shape"]) for case in squares}) >= pages.ENOUGH_FOR_A_LINE:
@@ -120,15 +117,16 @@ def _timed_here(live: dict[str, Callable[[], Callable]]) -> dict[str, float]:
     return times
 
 
-def _measured_here(lesson: ModuleType, which: str, variants, live, seconds: float) -> dict | None:
+def _measured_here(name: str, which: str, variants, live, seconds: float) -> dict | None:
     from academy import device
 
-    if device.INTERPRET or not live:
+    file = next((f for root in (ROOT, BROUGHT) if (f := root / "benchmarks" / f"{name}.py").is_file()), None)
+    if device.INTERPRET or not live or file is None:
         return None
     from academy.bench import measure, operation, run
 
     begin, gpu = time.monotonic(), measure.Gpu(warmup_ms=10, measure_ms=40)
-    quick = operation.Operation("notebook", "", operation.read(lesson.BENCH, lesson.cost))
+    quick = operation.Operation.from_file(file)
     record: dict = {"device": gpu.name, "cases": []}
     for variant in quick.variants:
         for shape in live if variant.name in variants and which in variant.passes else ():

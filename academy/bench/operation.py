@@ -1,12 +1,23 @@
-"""What a kernel file offers to the benchmark: its `BENCH` and `cost`, read into cases.
+"""What `benchmarks/<op>.py` says of an operation: which files compute it, what is measured, and against whom.
 
-A kernel file says what to measure in a dictionary `BENCH`:
+Such a file has
+
+| name | meaning |
+|---|---|
+| `LESSON`, `FAST` | the kernel files, as `"classics.layernorm"` and `"fast.layernorm"` (or None) |
+| `FUNCTION` | the public function of both |
+| `cost(shape, dtype)` | pass -> `bytes_read`, `bytes_written`, `operations` that the operation needs at least |
+| `EXAMPLES` | kernel file -> what its `EXAMPLE` must move, as `cost` gives it; the recording is compared |
+| `BENCH` | what is measured, a dictionary |
+
+and `BENCH` has the keys
 
 | key | meaning |
 |---|---|
 | `shapes`, `dtypes` | the cases: every shape with every dtype |
 | `inputs(shape, dtype, device)` | a dictionary of tensors, random data |
-| `ours(**inputs)`, `eager(**inputs)` | the public function, and the same in plain PyTorch |
+| `eager(**inputs)` | the same in plain PyTorch |
+| `call(function)` | what is measured of the public function, a callable of `**inputs` (default: the function itself) |
 | `peers` | name -> factory, which imports the peer and returns a callable of `**inputs` (see below) |
 | `passes` | of `"forward"`, `"backward"`, `"forward+backward"` (default: forward) |
 | `differentiable` | names of the inputs that get gradients (default: none) |
@@ -15,7 +26,7 @@ A kernel file says what to measure in a dictionary `BENCH`:
 | `compile` | False leaves torch.compile out |
 | `timing` | `"events"` (default), or `"graph"`: by CUDA-graph replay, forward only |
 | `host_shape` | the small shape for host time (default: every size at most 128) |
-| `cost(shape, dtype)` | for a variant whose cost differs from the module's |
+| `cost(shape, dtype)` | for a variant whose cost differs from the file's |
 | `variants` | name -> the keys above that differ; each is measured as an operation of its own |
 
 A peer's factory that takes an argument is handed the inputs, to convert them before the clock starts.
@@ -23,8 +34,11 @@ A peer's factory that takes an argument is handed the inputs, to convert them be
 
 from __future__ import annotations
 
+import ast
 import importlib
+import importlib.util
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,12 +46,14 @@ from types import ModuleType
 
 import torch
 
+from academy import syntax
 from academy.bench import store
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSES = ("forward", "backward", "forward+backward")
-REQUIRED = {"shapes", "dtypes", "inputs", "ours", "eager"}
+REQUIRED = {"shapes", "dtypes", "inputs", "eager"}
 OPTIONAL = {
+    "call": None,
     "peers": {},
     "passes": ["forward"],
     "differentiable": [],
@@ -53,13 +69,16 @@ OPTIONAL = {
 
 @dataclass(frozen=True)
 class Variant:
-    """One line of cases: an operation with fixed options. The fields are the keys of `BENCH`."""
+    """One line of cases: an operation with fixed options. The fields are the keys of `BENCH`.
+
+    ours: provider ("lesson", "fast") -> the callable that is measured.
+    """
 
     name: str
+    ours: dict[str, Callable]
     shapes: list[tuple[int, ...]]
     dtypes: list[torch.dtype]
     inputs: Callable[..., dict]
-    ours: Callable
     eager: Callable
     peers: dict[str, Callable]
     passes: list[str]
@@ -82,7 +101,8 @@ class Variant:
 
     def providers(self) -> dict[str, Callable[[dict], Callable]]:
         """name -> function from the inputs to the callable that is measured. Raises ImportError for a missing peer."""
-        found = {"ours": lambda inputs: self.ours, self.eager_name: lambda inputs: self.eager}
+        found = {name: lambda inputs, function=function: function for name, function in self.ours.items()}
+        found[self.eager_name] = lambda inputs: self.eager
         if self.compile:
             found["torch.compile"] = lambda inputs: compiled(self.eager)
         for name, factory in self.peers.items():
@@ -103,23 +123,28 @@ def compiled(function: Callable) -> Callable:
 
 @dataclass
 class Operation:
-    """A kernel file with something to measure.
+    """A file of `benchmarks/` with something to measure.
 
-    name: the file's name without `.py`. path: relative to the repository. source: hash of its code (see `store`).
+    name: its name without `.py`. files: provider -> kernel file, relative to the repository. sources: provider -> hash
+    of that file's code (see `store`).
     """
 
     name: str
-    path: str
+    files: dict[str, str]
     variants: list[Variant] = field(repr=False)
-    source: str = ""
+    sources: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def from_module(cls, module: ModuleType, root: Path = ROOT) -> Operation:
-        """Read `module.BENCH` and `module.cost`. Raises ValueError naming the key that is wrong."""
-        path = Path(module.__file__).resolve()
-        relative = path.relative_to(root).as_posix()
-        variants = read(module.BENCH, module.cost, relative)
-        return cls(path.stem, relative, variants, store.source_hash(path, root))
+    def from_file(cls, path: Path, root: Path = ROOT) -> Operation:
+        """Import `benchmarks/<op>.py` and the kernels that it names. Raises ValueError naming the key that is wrong."""
+        module = load(path)
+        files = store.kernel_files(path)
+        functions = {
+            provider: getattr(importlib.import_module(file.removesuffix(".py").replace("/", ".")), module.FUNCTION)
+            for provider, file in files.items()
+        }
+        variants = read(module.BENCH, module.cost, functions, f"benchmarks/{path.name}")
+        return cls(path.stem, files, variants, store.sources(files, root))
 
     def cases(self) -> Iterator[tuple[Variant, tuple[int, ...], torch.dtype]]:
         for variant in self.variants:
@@ -128,8 +153,22 @@ class Operation:
                     yield variant, tuple(shape), dtype
 
 
-def read(bench: dict, cost: Callable, where: str = "BENCH") -> list[Variant]:
-    """The variants of a `BENCH` dictionary; one named "" when it has none."""
+def load(path: Path) -> ModuleType:
+    """Import a file of `benchmarks/`. It may import its neighbours as `benchmarks._products`."""
+    from academy import device  # noqa: F401  before anything imports triton
+
+    if str(path.parents[1]) not in sys.path:
+        sys.path.append(str(path.parents[1]))
+    name = f"benchmarks_{path.stem}"
+    specification = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module
+    specification.loader.exec_module(module)
+    return module
+
+
+def read(bench: dict, cost: Callable, functions: dict[str, Callable], where: str = "BENCH") -> list[Variant]:
+    """The variants of a `BENCH` dictionary; one named "" when it has none. functions: provider -> public function."""
     wrong = set(bench) - REQUIRED - set(OPTIONAL)
     if wrong:
         raise ValueError(
@@ -137,12 +176,12 @@ def read(bench: dict, cost: Callable, where: str = "BENCH") -> list[Variant]:
         )
     common = {key: value for key, value in bench.items() if key != "variants"}
     return [
-        _variant(name, {**common, **changes}, cost, where)
+        _variant(name, {**common, **changes}, cost, functions, where)
         for name, changes in (bench.get("variants") or {"": {}}).items()
     ]
 
 
-def _variant(name: str, keys: dict, cost: Callable, where: str) -> Variant:
+def _variant(name: str, keys: dict, cost: Callable, functions: dict[str, Callable], where: str) -> Variant:
     missing = REQUIRED - set(keys)
     if missing:
         raise ValueError(f"{where}: BENCH{f' variant {name!r}' if name else ''} lacks {sorted(missing)}")
@@ -159,19 +198,32 @@ def _variant(name: str, keys: dict, cost: Callable, where: str) -> Variant:
     settings["host_shape"] = tuple(settings["host_shape"] or (min(size, 128) for size in smallest))
     settings["reference"] = settings["reference"] or settings["eager"]
     settings["cost"] = settings["cost"] or cost
-    return Variant(name=name, **settings)
+    call = settings.pop("call") or (lambda function: function)
+    ours = {provider: call(function) for provider, function in functions.items()}
+    return Variant(name=name, ours=ours, **settings)
 
 
-def discover(folder: Path = ROOT / "annotated_examples", root: Path = ROOT) -> list[Operation]:
-    """Every kernel file under `folder` that has a `BENCH`, imported under its dotted name."""
-    found = []
-    for path in sorted(folder.rglob("*.py")):
-        if path.name.startswith("_") or "BENCH" not in path.read_text("utf-8"):
-            continue
-        module = importlib.import_module(".".join(path.relative_to(root).with_suffix("").parts))
-        if hasattr(module, "BENCH"):
-            found.append(Operation.from_module(module, root))
-    return found
+def discover(root: Path = ROOT) -> list[Operation]:
+    """Every operation of `benchmarks/`."""
+    return [Operation.from_file(path, root) for path in store.benchmark_files(root)]
+
+
+def example_costs(kernel_file: str, root: Path = ROOT) -> tuple[str, int, dict] | None:
+    """What a kernel file's EXAMPLE must move: (benchmark file, line of `EXAMPLES`, pass -> bytes), or None.
+
+    kernel_file: relative to the repository.
+    """
+    for path in store.benchmark_files(root):
+        if kernel_file in store.kernel_files(path).values():
+            text = path.read_text("utf-8")
+            lines = [node.lineno for node in syntax.tree(text).body if _assigns(node, "EXAMPLES")]
+            costs = getattr(load(path), "EXAMPLES", {}).get(store.module_name(kernel_file))
+            return (f"benchmarks/{path.name}", lines[0] if lines else 1, costs)
+    return None
+
+
+def _assigns(node: ast.stmt, name: str) -> bool:
+    return isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
 
 
 def without_peers(variant: Variant) -> Variant:

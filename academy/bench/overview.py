@@ -43,18 +43,13 @@ def _summary_rows(record: dict, href: str, root: Path) -> list[str]:
     rows = []
     for variant in dict.fromkeys(case["variant"] for case in record["cases"]):
         for which in pages.passes(record):
-            entries = [
-                case["passes"][which]
-                for case in record["cases"]
-                if case["variant"] == variant and "ours" in case["passes"].get(which, {}).get("providers", {})
-            ]
+            cases = pages.with_ours(record["cases"], which)
+            entries = [case["passes"][which] for case in cases if case["variant"] == variant]
             if not entries:
                 continue
-            shares = [100 * e["limit_ms"] / e["providers"]["ours"]["ms"] for e in entries]
+            shares = [100 * e["limit_ms"] / figures.ours_ms(e) for e in entries]
             ratios = [
-                e["providers"][best]["ms"] / e["providers"]["ours"]["ms"]
-                for e in entries
-                if (best := figures.best_peer(e))
+                e["providers"][best]["ms"] / figures.ours_ms(e) for e in entries if (best := figures.best_peer(e))
             ]
             name = f"[{record['operation']}]({href})" + (f" {variant}" if variant else "")
             against = (f"{between(ratios, '{:.2f}')}x" if ratios else "–") + stale
@@ -64,7 +59,6 @@ def _summary_rows(record: dict, href: str, root: Path) -> list[str]:
 
 
 def _waiting(root: Path) -> list[str]:
-    """Kernel files that offer a benchmark and have no result on any device."""
+    """Operations with a benchmark and no result on any device."""
     have = {record["operation"] for _, record in store.committed(root)}
-    files = sorted((root / "annotated_examples").rglob("*.py"))
-    return [f.stem for f in files if "\nBENCH = " in f.read_text("utf-8") and f.stem not in have]
+    return [path.stem for path in store.benchmark_files(root) if path.stem not in have]

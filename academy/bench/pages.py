@@ -94,7 +94,7 @@ def between(values: list[float], form: str) -> str:
 
 
 def _pass(record: dict, which: str, name: str) -> list[str]:
-    cases = [case for case in record["cases"] if "ours" in case["passes"].get(which, {}).get("providers", {})]
+    cases = with_ours(record["cases"], which)
     if not cases:
         return ["No provider of ours was right here; see the notes below.", ""]
     squares = [case for case in cases if len(case["shape"]) > 1 and len(set(case["shape"])) == 1]
@@ -110,6 +110,11 @@ def _pass(record: dict, which: str, name: str) -> list[str]:
     return [*out, table(cases, which), ""]
 
 
+def with_ours(cases: list[dict], which: str) -> list[dict]:
+    """The cases in which a file of ours was measured in this pass."""
+    return [case for case in cases if which in case["passes"] and figures.ours(case["passes"][which])]
+
+
 def pass_name(which: str, variant: str) -> str:
     """`Forward, leaky_relu`; a variant that is there for this pass alone, and named like it, adds nothing."""
     return PASS_NAMES[which] + (f", {variant}" if variant not in ("", which) else "")
@@ -118,14 +123,14 @@ def pass_name(which: str, variant: str) -> str:
 def sentence(cases: list[dict], which: str) -> str:
     """What the numbers say, in words: range of shares, and where a peer is ahead."""
     entries = [(case, case["passes"][which]) for case in cases]
-    shares = [100 * entry["limit_ms"] / entry["providers"]["ours"]["ms"] for _, entry in entries]
+    shares = [100 * entry["limit_ms"] / figures.ours_ms(entry) for _, entry in entries]
     text = f"The kernel reaches {between(shares, '{:.0f}')} % of the limit"
     behind, compared = [], 0
     for case, entry in entries:
         best = figures.best_peer(entry)
         if best:
             compared += 1
-            ratio = entry["providers"][best]["ms"] / entry["providers"]["ours"]["ms"]
+            ratio = entry["providers"][best]["ms"] / figures.ours_ms(entry)
             if ratio < LEVEL:
                 behind.append(f"{_name(case)} ({best} takes {100 * ratio:.0f} % of its time)")
     if not compared:
@@ -215,7 +220,7 @@ def table(cases: list[dict], which: str) -> Html:
         for provider in providers:
             timed = entry["providers"].get(provider)
             text = html.escape(_timed(entry, timed)) if timed else "–"
-            behind = provider == "ours" and best and entry["providers"][best]["ms"] < LEVEL * timed["ms"]
+            behind = provider == figures.ours(entry) and best and entry["providers"][best]["ms"] < LEVEL * timed["ms"]
             cells.append(
                 Html(f'<span class="bench-behind" title="{best} is ahead">{text}</span>') if behind else Html(text)
             )
@@ -388,9 +393,10 @@ def _notes(record: dict, level: str) -> list[str]:
 
 
 def _reproduce(name: str, root: Path) -> list[str]:
-    path = next((root / "annotated_examples").rglob(f"{name}.py"), None)
-    script = f"python {path.relative_to(root)}" if path else ""
-    quick = ["Its script shows the most important of it in seconds:", "", "```sh", script, "```", ""] if script else []
+    files = list(store.kernel_files(root / "benchmarks" / f"{name}.py").values())
+    scripts = [f"python {files[-1]}"] if files else []
+    quick = ["Its script shows the most important of it in seconds:", "", "```sh", *scripts, "```", ""]
+    quick = quick if files else []
     return [
         "",
         "## Measure it yourself",

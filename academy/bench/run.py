@@ -15,6 +15,7 @@ import torch
 import triton
 
 from academy import accuracy
+from academy.bench import figures
 from academy.bench.operation import Operation, Variant
 
 #: Larger results are checked at evenly spread elements: about this many.
@@ -177,7 +178,9 @@ def prepared(
     note = {"writes_inputs": call.writes_inputs} if call.writes_inputs else {}
     if wrong:
         note["inaccurate"] = wrong
-        if name == "ours":  # a peer's rounding is its own affair, and is told; a wrong kernel of ours has no speed
+        if (
+            name in figures.OURS
+        ):  # a peer's rounding is its own affair, and is told; a wrong kernel of ours has no speed
             return None, {"failed": wrong}
     return call, note
 
@@ -243,14 +246,14 @@ def measure_host(operation: Operation, variant: Variant, gpu) -> dict:
 def provenance(operation: Operation) -> dict:
     """Date, versions, and the source that was measured."""
     versions = {"torch": torch.__version__, "triton": triton.__version__}
-    for package in ("liger-kernel", "gemlite"):
+    for package in ("liger-kernel", "gemlite", "quack-kernels"):
         try:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             pass
     if torch.cuda.is_available():
         versions["cuda"] = torch.version.cuda
-    return {"date": datetime.date.today().isoformat(), "versions": versions, "source": operation.source}
+    return {"date": datetime.date.today().isoformat(), "versions": versions, "sources": operation.sources}
 
 
 def _round(value: float) -> float:

@@ -18,7 +18,7 @@ from pathlib import Path
 from academy import syntax
 
 #: What may change in a kernel file without making its measurements stale.
-NOT_MEASURED = {"main", "EXAMPLE", "BENCH", "cost"}
+NOT_MEASURED = {"EXAMPLE"}
 
 
 class OtherDevice(ValueError):
@@ -33,15 +33,52 @@ def slug(device: str) -> str:
 # ---------------------------------------------------------------- the source a result belongs to
 
 
+def benchmark_files(root: Path) -> list[Path]:
+    """The files of `benchmarks/` that say what to measure: those with a `BENCH`."""
+    return [path for path in sorted((root / "benchmarks").glob("*.py")) if "\nBENCH = " in path.read_text("utf-8")]
+
+
+@lru_cache(maxsize=64)
+def _kernel_modules(text: str) -> dict[str, str]:
+    found = {}
+    for node in syntax.tree(text).body:
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and isinstance(node.value, ast.Constant)
+        ):
+            found[node.targets[0].id] = node.value.value
+    return found
+
+
+def kernel_files(benchmark: Path) -> dict[str, str]:
+    """Provider ("lesson", "fast") -> the kernel file that a benchmark file names. Read without importing anything."""
+    names = _kernel_modules(benchmark.read_text("utf-8"))
+    named = {"lesson": names.get("LESSON"), "fast": names.get("FAST")}
+    return {provider: f"annotated_examples/{name.replace('.', '/')}.py" for provider, name in named.items() if name}
+
+
+def module_name(kernel_file: str) -> str:
+    """`classics.layernorm` of `annotated_examples/classics/layernorm.py`."""
+    return kernel_file.removeprefix("annotated_examples/").removesuffix(".py").replace("/", ".")
+
+
+def sources(files: dict[str, str], root: Path) -> dict[str, str]:
+    """Provider -> hash of its kernel file's code."""
+    return {provider: source_hash(root / file, root) for provider, file in files.items()}
+
+
 def source_hash(path: Path, root: Path) -> str:
     """Hash of a kernel file's syntax tree, without comments, docstrings and what can't change a speed (`NOT_MEASURED`).
 
-    Kernel files of this repository that it imports count too. The same on every Python version: fields that a later
-    version added are left out while they are empty, which `ast.dump` would not do.
+    Kernel files of this repository that it imports, directly or not, count too. The same on every Python version:
+    fields that a later version added are left out while they are empty, which `ast.dump` would not do.
     """
-    digest = hashlib.sha256()
-    for file in [path, *syntax.imported_kernels(path.read_text("utf-8"), root)]:
-        digest.update(_measured_code(file.read_text("utf-8")))
+    digest, files = hashlib.sha256(), [path]
+    for file in files:  # grows while it is walked
+        text = file.read_text("utf-8")
+        digest.update(_measured_code(text))
+        files += [other for other in syntax.imported_kernels(text, root) if other not in files]
     return digest.hexdigest()[:16]
 
 
@@ -174,13 +211,19 @@ def committed(root: Path) -> Iterator[tuple[Path, dict]]:
         yield path, json.loads(path.read_text("utf-8"))
 
 
-def stale(record: dict, root: Path) -> list[dict]:
-    """The cases and host times of other code than the kernel's is now. All, if it is gone, or no Python."""
+def current_sources(operation: str, root: Path) -> dict[str, str]:
+    """Provider -> hash of the kernel files that `benchmarks/<operation>.py` names; empty if one can't be read."""
+    path = root / "benchmarks" / f"{operation}.py"
     try:
-        now = source_hash(root / record["module"], root)
+        return sources(kernel_files(path), root)
     except (FileNotFoundError, SyntaxError):
-        now = None
-    return [entry for entry in [*record["cases"], *record.get("host", [])] if entry["source"] != now]
+        return {}
+
+
+def stale(record: dict, root: Path) -> list[dict]:
+    """The cases and host times in which one of our providers was measured with other code than its file has now."""
+    now = current_sources(record["operation"], root)
+    return [entry for entry in [*record["cases"], *record.get("host", [])] if entry["sources"] != now]
 
 
 def is_stale(record: dict, root: Path) -> bool:

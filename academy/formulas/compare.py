@@ -1,4 +1,4 @@
-"""Run a kernel's public function on hostile inputs and compare it with the formula as it is printed.
+"""Run a case's calls of a kernel on hostile inputs and compare them with the formulas as they are printed.
 
 The formula, read from the page's LaTeX, is evaluated in float64 from the very inputs that the kernel got. A result may
 be no worse than twice PyTorch's own error in that dtype (`academy.accuracy`).
@@ -6,22 +6,23 @@ be no worse than twice PyTorch's own error in that dtype (`academy.accuracy`).
 
 from __future__ import annotations
 
-import contextlib
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import torch
 
 from academy import accuracy
+from academy.formulas import cases
+from academy.formulas.cases import Comparison, Target
 from academy.formulas.fences import Fences, walled
 from academy.formulas.front_matter import Spec
-from academy.formulas.kernels import Comparison, Target, called
 from academy.formulas.values import DTYPE
 
 
 @dataclass(frozen=True)
-class Case:
+class Inputs:
     """lengths: of dims in turn (the rows come first). scale, offset: of what may be any real number."""
 
     name: str
@@ -34,13 +35,13 @@ class Case:
 
 
 #: No multiple of a block in any dimension, memory full of NaN around and between, one element, ±10⁴, zero strides.
-CASES = (
-    Case("odd sizes, NaN between the elements", layout="strided"),
-    Case("one element", lengths=(1,), upstream="expanded"),
-    Case("values around ±10⁴, upstream gradient with zero strides", scale=1e4, layout="fenced", upstream="expanded"),
-    Case("values around 10⁴ that differ by about 1", offset=1e4),
-    Case("bfloat16", dtype="bfloat16", layout="strided"),
-    Case("float16", dtype="float16"),
+HOSTILE = (
+    Inputs("odd sizes, NaN between the elements", layout="strided"),
+    Inputs("one element", lengths=(1,), upstream="expanded"),
+    Inputs("values around ±10⁴, upstream gradient with zero strides", scale=1e4, layout="fenced", upstream="expanded"),
+    Inputs("values around 10⁴ that differ by about 1", offset=1e4),
+    Inputs("bfloat16", dtype="bfloat16", layout="strided"),
+    Inputs("float16", dtype="float16"),
 )
 
 
@@ -60,28 +61,28 @@ def run(
     memo: dict | None = None,
     walls: bool = False,
 ) -> list[Mismatch]:
-    """Compare on every case.
+    """Compare on all hostile inputs.
 
     Args:
         module: handed in, so that a mutated copy can be judged too.
-        first_only: stop after the first case that shows something.
+        first_only: stop after the first inputs that show something.
         walls: put contiguous inputs and new tensors in front of memory that can't be read: a read behind the end
             kills the process.
-        memo: keeps what PyTorch and the printed formulas give, for runs of other copies of the same module.
+        memo: keeps what PyTorch and the printed formulas give, for runs of other modules and of mutated copies.
     """
     found: list[Mismatch] = []
-    for seed, case in enumerate(CASES):
-        if case.dtype not in comparison.dtypes:
+    for seed, hostile in enumerate(HOSTILE):
+        if hostile.dtype not in comparison.dtypes:
             continue
-        found += _Run(comparison, module, case, seed, {} if memo is None else memo, walls).mismatches()
+        found += _Run(comparison, module, hostile, seed, {} if memo is None else memo, walls).mismatches()
         if found and first_only:
             break
     return found
 
 
 class _Run:
-    def __init__(self, comparison: Comparison, module: ModuleType, case: Case, seed: int, memo: dict, walls: bool):
-        self.comparison, self.module, self.case, self.memo = comparison, module, case, memo
+    def __init__(self, comparison: Comparison, module: ModuleType, hostile: Inputs, seed: int, memo: dict, walls: bool):
+        self.comparison, self.module, self.hostile, self.memo = comparison, module, hostile, memo
         self.walls = walls and _device().type == "cpu"
         self.front = comparison.page.front
         self.generator = torch.Generator().manual_seed(1000 + seed)
@@ -93,13 +94,13 @@ class _Run:
     def lengths(self) -> tuple[dict[str, int], tuple[int, ...]]:
         """Length of each dim, and the shape of the rows."""
         sizes = self.comparison.sizes
-        rows, *rest = (self.case.lengths * (len(self.front.dims) + 1))[: len(self.front.dims) + 1]
+        rows, *rest = (self.hostile.lengths * (len(self.front.dims) + 1))[: len(self.front.dims) + 1]
         free = [dim for dim, formula in self.front.dims.items() if formula is None]
-        if self.case.lengths == (1,):
+        if self.hostile.lengths == (1,):
             sizes = {}
         lengths = self.front.lengths({dim: sizes.get(dim, rest[at]) for at, dim in enumerate(free)})
         chosen = sizes.get("rows", rows)
-        return lengths, tuple(chosen) if isinstance(chosen, list) else (chosen,)
+        return lengths, chosen if isinstance(chosen, tuple) else (chosen,)
 
     def draw(self) -> dict[str, torch.Tensor | float]:
         """Inputs in the kernel's dtype, by Python name; symbols that are one number for the whole call are floats."""
@@ -114,10 +115,11 @@ class _Run:
             spec = self.front.given[key]
             values = spec.draw(lengths, self.generator, batch)
             if spec.domain == "" and values.dim() and name not in self.upstreams:
-                values = values * self.case.scale + self.case.offset
+                values = values * self.hostile.scale + self.hostile.offset
             inputs[name] = self.place(name, values, spec)
-        for name, source in self.comparison.fixed.items():
-            value = eval(source, self.names(inputs))
+        for name, value in self.values(inputs).items():
+            if name not in self.keys:
+                raise ValueError(f"`values` gives {name}, which is no symbol of {self.comparison.page.path}")
             inputs[name] = value if torch.is_tensor(value) else float(value)
         return {name: value.to(_device()) if torch.is_tensor(value) else value for name, value in inputs.items()}
 
@@ -126,63 +128,83 @@ class _Run:
             # A kernel takes the number as float32.
             return float(values.to(torch.float32))
         # Strides would not survive the way to the GPU, so the memory is laid out there.
-        values = values.to(_device(), getattr(torch, self.case.dtype))
+        values = values.to(_device(), getattr(torch, self.hostile.dtype))
         if name in self.upstreams:
-            return values[:1].expand(values.shape) if self.case.upstream == "expanded" else values
-        layout = "walled" if self.walls and self.case.layout != "strided" else self.case.layout
+            return values[:1].expand(values.shape) if self.hostile.upstream == "expanded" else values
+        layout = "walled" if self.walls and self.hostile.layout != "strided" else self.hostile.layout
         return _LAYOUTS[layout](values)
 
-    def names(self, inputs: dict) -> dict:
-        scope = {name: value for name, value in vars(self.module).items() if not name.startswith("__")}
-        walls = {"at_end": walled if self.walls else lambda values: values}
-        return scope | _TOOLS | walls | self.dims | inputs
+    def values(self, inputs: dict) -> dict:
+        values = self.case.said["values"] or {}
+        return self.evaluated(values, inputs) if callable(values) else values
+
+    def evaluated(self, function: Callable, inputs: dict, module: ModuleType | _Judge | None = None):
+        """A function of the case file, called with what its parameters ask for."""
+        scope = {
+            **{self.front.names[dim]: length for dim, length in self.dims.items()},
+            **inputs,
+            "module": module or self.module,
+            "rows": self.row_shape,
+            "at_end": walled if self.walls else lambda values: values,
+        }
+        return function(**{name: scope[name] for name in inspect.signature(function).parameters})
 
     # ---------------------------------------------------------------- running
     def mismatches(self) -> list[Mismatch]:
         try:
+            self.case = cases.load(self.comparison.path)[self.comparison.case]
             self.compare()
         except Exception as error:  # the kernel's, PyTorch's or the formula's: each is a difference worth a line
-            self.miss(None, f"{type(error).__name__}: {error}")
+            self.miss(None, f"{type(error).__name__}: {' '.join(str(error).split())}")
         return self.found
 
     def compare(self) -> None:
         inputs = self.draw()
         before = {name: value.clone() for name, value in inputs.items() if torch.is_tensor(value)}
-        with Fences(self.walls) as fences, self.patched():
-            outputs, gradients = self.call(self.comparison.call, inputs)
+        with Fences(self.walls) as fences:
+            outputs, gradients = self.ours(inputs)
         if fences.broken():
             self.miss(None, "something was written outside of a tensor")
         for name, value in before.items():
             if not torch.equal(torch.nan_to_num(value), torch.nan_to_num(inputs[name])):
                 self.miss(None, f"the call wrote to its input {name}")
-        reference, reference_gradients = self.remembered("pytorch", lambda: self.call(self.pytorch(), inputs))
-        exact, exact_gradients = self.remembered("float64", lambda: self.call(self.pytorch(), _doubled(inputs)))
+        reference, reference_gradients = self.remembered("pytorch", lambda: self.pytorch(inputs))
+        exact, exact_gradients = self.remembered("float64", lambda: self.pytorch(_doubled(inputs)))
         self.compare_outputs(outputs, reference, exact, inputs)
         self.compare_gradients(gradients, reference_gradients, exact_gradients, inputs)
 
-    @contextlib.contextmanager
-    def patched(self):
-        """Functions of the module replaced, as the entry's `patch` says."""
-        before = {name: getattr(self.module, name) for name in self.comparison.patch}
-        scope = self.names({})
-        try:
-            for name, source in self.comparison.patch.items():
-                setattr(self.module, name, eval(source, scope))
-            yield
-        finally:
-            for name, function in before.items():
-                setattr(self.module, name, function)
+    def ours(self, inputs: dict) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
+        """What the case returns, and its gradients: its own, or those that autograd finds."""
+        if not self.comparison.explicit:
+            return self.differentiated(self.case.function, self.module, inputs)
+        result, gradients = self.evaluated(self.case.function, inputs)
+        return self.outputs(result), gradients
 
-    def call(self, source: str, inputs: dict) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
-        """Tensors that the expression returns, and the gradient of every floating-point input that gets one."""
+    def pytorch(self, inputs: dict) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
+        """The same of PyTorch's own operation."""
+        said = self.case.said["pytorch"]
+        if callable(said):
+            return self.differentiated(said, self.module, inputs)
+        judge = _Judge(self.module, self.comparison.function, said or f"{self.comparison.function}_reference")
+        return self.differentiated(self.case.function, judge, inputs)
+
+    def outputs(self, result: object) -> list:
+        outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+        if isinstance(outputs[-1], dict):
+            raise ValueError("gradients are returned as a mapping that stands in the return statement itself")
+        if len(outputs) != len(self.comparison.returns):
+            raise ValueError(f"it returns {len(outputs)} values, and `returns` names {len(self.comparison.returns)}")
+        return outputs
+
+    def differentiated(
+        self, function: Callable, module: ModuleType | _Judge, inputs: dict
+    ) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
+        """Tensors that the function returns, and the gradient of every floating-point input that gets one."""
         leaves = {}
         for name, value in inputs.items():
             grad = torch.is_tensor(value) and value.is_floating_point() and not self.comparison.forward_only
             leaves[name] = value.detach().requires_grad_(grad) if torch.is_tensor(value) else value
-        result = eval(source, self.names(leaves))
-        outputs = list(result) if isinstance(result, (tuple, list)) else [result]
-        if len(outputs) != len(self.comparison.returns):
-            raise ValueError(f"it returns {len(outputs)} values, and `returns` names {len(self.comparison.returns)}")
+        outputs = self.outputs(self.evaluated(function, leaves, module))
         tensors = [out for out in outputs if torch.is_tensor(out)]
         attached = [out for out in tensors if out.requires_grad]
         if not attached:
@@ -193,31 +215,28 @@ class _Run:
         return [out.detach() if torch.is_tensor(out) else out for out in outputs], gradients
 
     def upstream(self, outputs: list[torch.Tensor], inputs: dict) -> list[torch.Tensor]:
-        if self.comparison.upstream is not None:
-            value = eval(self.comparison.upstream, self.names(inputs))
-            return list(value) if isinstance(value, (tuple, list)) else [torch.as_tensor(value, dtype=outputs[0].dtype)]
+        said = self.case.said["upstream"]
+        if said is not None:
+            value = self.evaluated(said, inputs) if callable(said) else said
+            given = value if isinstance(value, (tuple, list)) else [value]
+            return [torch.as_tensor(up, dtype=out.dtype, device=out.device) for up, out in zip(given, outputs)]
         if self.front.loss is None:
             return [torch.ones_like(out) for out in outputs]
         given = [inputs[self.front.names[up]] for _, up in self.front.loss.terms]
         return [torch.as_tensor(up, dtype=out.dtype, device=out.device) for up, out in zip(given, outputs)]
 
-    def pytorch(self) -> str:
-        if self.comparison.pytorch:
-            return self.comparison.pytorch
-        call, function = self.comparison.call, self.comparison.function
-        node = called(call)[0].func
-        assert node.lineno == 1, "a call is one line"
-        return call[: node.col_offset] + function + "_reference" + call[node.end_col_offset :]
-
     def remembered(self, what: str, compute: Callable):
-        key = (self.comparison.page.path, self.comparison.number, self.case.name, what)
+        # PyTorch's side may be functions of the module; a mutated copy has them too.
+        shared = what not in ("pytorch", "float64")
+        module = None if shared else self.comparison.module
+        key = (self.comparison.path, self.comparison.case, module, self.hostile.name, what)
         if key not in self.memo:
             self.memo[key] = compute()
         return self.memo[key]
 
     # ---------------------------------------------------------------- comparing
     def where(self) -> str:
-        return f"{self.comparison.module}, {self.comparison.call} ({self.case.name})"
+        return f"{self.comparison}: {self.comparison.call} ({self.hostile.name})"
 
     def miss(self, target: Target | None, message: str) -> None:
         self.found.append(Mismatch(self.comparison, target, f"{self.where()}: {message}"))
@@ -289,9 +308,20 @@ class _Run:
         return self.comparison.page.formula(target.tag)(batch=batch, **values)
 
 
-#: What the expressions of an entry may use beside the module's functions, the page's symbols, and `at_end(tensor)`: a
-#: copy that mutants find at the end of readable memory.
-_TOOLS = {"torch": torch, "F": torch.nn.functional, "namespace": SimpleNamespace}
+class _Judge:
+    """A module in which a reference stands for one function: it gets the arguments that it knows."""
+
+    def __init__(self, module: ModuleType, function: str, reference: str):
+        self._module, self._function, self._reference = module, function, reference
+
+    def __getattr__(self, name: str):
+        if name != self._function:
+            return getattr(self._module, name)
+        reference = getattr(self._module, self._reference, None)
+        if reference is None:
+            raise ValueError(f"the module has no {self._reference}: say by `pytorch` what is PyTorch's own operation")
+        known = inspect.signature(reference).parameters
+        return lambda *args, **options: reference(*args, **{k: v for k, v in options.items() if k in known})
 
 
 def _doubled(inputs: dict) -> dict:

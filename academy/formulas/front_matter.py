@@ -1,7 +1,6 @@
 r"""The front matter of a derivation: what its symbols mean. Every error names the key and points at its line.
 
 ```yaml
-kernel: none                       # or how kernels compute what is tagged here: see `academy.formulas.kernels`
 math:
   origin: 1                        # number of the first element of an axis (default 1)
   dims: [n, m, h, "d = 2 h"]       # lengths
@@ -106,6 +105,9 @@ class FrontMatter:
         self.bound = "math" in self.data
         self.symbols: dict[tuple, tuple[str, str]] = {}
         self.names: dict[str, str] = {}
+        if "kernel" in self.data:
+            home = f"tests/formulas/cases/{self.path.stem}.py"
+            self.fail(f"which calls are compared with the tags stands in {home}", "kernel")
         self._read(self._math())
 
     # ---------------------------------------------------------------- YAML

@@ -22,8 +22,8 @@ import torch
 
 from academy import device, syntax
 from academy.formulas import compare, kernel_mutants, processes
+from academy.formulas.cases import Comparison
 from academy.formulas.kernel_mutants import KernelMutant
-from academy.formulas.kernels import Comparison
 from academy.formulas.mutate import KERNEL_SHARE, LIST, Score
 from academy.formulas.project import Project, import_source
 from academy.problems import Problem
@@ -41,12 +41,12 @@ class Unfit(Exception):
 def score_module(
     project: Project,
     path: Path,
-    entries: list[Comparison],
+    comparisons: list[Comparison],
     count: int | None = SAMPLE,
     workers: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Score, list[Problem]]:
-    """Run `count` mutants (None: all) of one module against the entries that name it.
+    """Run `count` mutants (None: all) of one module against the cases that name it.
 
     Args:
         progress: called with how many are done, and of how many, after each.
@@ -57,11 +57,11 @@ def score_module(
     if not device.INTERPRET:
         raise RuntimeError("mutants of kernels run in Triton's interpreter: set TRITON_INTERPRET=1")
     name, shown = project.module_name(path), str(project.shown(path))
-    entries = [entry for entry in entries if entry.module == name]
+    comparisons = [comparison for comparison in comparisons if comparison.module == name]
     source = path.read_text("utf-8")
     exempt = {entry["function"] for entry in _listed(project, path, "exempt")}
     mutants = [mutant for mutant in kernel_mutants.of_source(source) if mutant.function not in exempt]
-    if not any("float32" in entry.dtypes for entry in entries):
+    if not any("float32" in comparison.dtypes for comparison in comparisons):
         # A result of 16 bits doesn't show that something was rounded to 16 bits on the way.
         mutants = [mutant for mutant in mutants if mutant.operator != "narrow cast"]
     applicable = mutants
@@ -72,19 +72,19 @@ def score_module(
     memo: dict = {}
     try:
         statements = {_statement(source, mutant.line) for mutant in mutants}
-        executed = _executed_lines(path, lambda: _compare(entries, project.module(name), memo), statements)
+        executed = _executed_lines(path, lambda: _compare(comparisons, project.module(name), memo), statements)
     except Unfit as error:
         return score, [Problem.at(shown, source, 0, str(error))]
     mutants, idle = _split(mutants, source, executed)
     unchanged = KernelMutant("none", "", 1, 0, 0, "", "")
-    ((_, verdict),) = _verdicts([unchanged], source, entries, memo, workers)
+    ((_, verdict),) = _verdicts([unchanged], source, comparisons, memo, workers)
     if verdict != "survived":
         message = f"before any change: {verdict}, in a process of its own, with memory that ends where tensors end"
         return score, [Problem.at(shown, source, 0, message)]
     listed = {entry["change"]: entry for entry in _listed(project, path, "kernel")}
     problems = [Problem.at(shown, source, m.start, f"no comparison runs this line of {m.function}") for m in idle]
     alive: set[str] = set()
-    for done, (mutant, verdict) in enumerate(_verdicts(mutants, source, entries, memo, workers), 1):
+    for done, (mutant, verdict) in enumerate(_verdicts(mutants, source, comparisons, memo, workers), 1):
         progress(done, len(mutants))
         if verdict != "survived":
             score.caught[verdict] += 1
@@ -178,21 +178,23 @@ def _executed_lines(path: Path, action, statements: Iterable[tuple[int, int]]) -
 
 
 # ---------------------------------------------------------------- one mutant
-def _compare(entries: list[Comparison], module, memo: dict, walls: bool = False) -> str | None:
-    for entry in entries:
-        found = compare.run(entry, module, first_only=True, memo=memo, walls=walls)
+def _compare(comparisons: list[Comparison], module, memo: dict, walls: bool = False) -> str | None:
+    for comparison in comparisons:
+        found = compare.run(comparison, module, first_only=True, memo=memo, walls=walls)
         if found:
             return found[0].message
     return None
 
 
-def try_mutant(mutant: KernelMutant, source: str, entries: list[Comparison], memo: dict, walls: bool = False) -> str:
+def try_mutant(
+    mutant: KernelMutant, source: str, comparisons: list[Comparison], memo: dict, walls: bool = False
+) -> str:
     """ "survived", or how it was caught: value (another result) or error. With `walls` it may kill the process."""
     changed = mutant.apply(source)
     name = "mutant_" + hashlib.sha256(changed.encode()).hexdigest()[:16]
     try:
         module = import_source(changed, name)
-        found = _compare(entries, module, memo, walls)
+        found = _compare(comparisons, module, memo, walls)
     except Exception:
         return "error"
     if found is None:
@@ -201,7 +203,7 @@ def try_mutant(mutant: KernelMutant, source: str, entries: list[Comparison], mem
 
 
 def _verdicts(
-    mutants: list[KernelMutant], source: str, entries: list[Comparison], memo: dict, workers: int | None
+    mutants: list[KernelMutant], source: str, comparisons: list[Comparison], memo: dict, workers: int | None
 ) -> Iterator[tuple[KernelMutant, str]]:
     """Each mutant in a process of its own, a few at a time."""
     torch.set_num_threads(1)
@@ -209,28 +211,28 @@ def _verdicts(
     while waiting or running:
         while waiting and len(running) < workers:
             mutant = waiting.pop(0)
-            running.update([_start(mutant, source, entries, memo)])
+            running.update([_start(mutant, source, comparisons, memo)])
         for receiver in wait(running):
             mutant, process = running.pop(receiver)
             yield mutant, _verdict(receiver, process)
 
 
-def _start(mutant, source, entries, memo):
+def _start(mutant, source, comparisons, memo):
     context = processes.context()
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(sender, mutant, source, entries, memo), daemon=True)
+    process = context.Process(target=_child, args=(sender, mutant, source, comparisons, memo), daemon=True)
     process.start()
     sender.close()
     return receiver, (mutant, process)
 
 
-def _child(sender, mutant, source, entries, memo) -> None:
+def _child(sender, mutant, source, comparisons, memo) -> None:
     # What a broken kernel prints on its way down is of no interest.
     faulthandler.disable()
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1), os.dup2(quiet, 2)
     resource.setrlimit(resource.RLIMIT_CPU, (PATIENCE, PATIENCE + 1))
-    sender.send(try_mutant(mutant, source, entries, memo, walls=True))
+    sender.send(try_mutant(mutant, source, comparisons, memo, walls=True))
     os._exit(0)
 
 

@@ -127,11 +127,12 @@ def _kernels(project: Project, chosen: list[Path] | None, every: bool):
     from academy.formulas import check, kernel_mutate
 
     pages, _ = project.pages()
-    entries = [entry for found in check.declared(pages)[0].values() for entry in found]
+    comparisons = [comparison for found in check.declared(project, pages)[0].values() for comparison in found]
+    named = {comparison.module for comparison in comparisons}
     for path in project.kernels():
-        if (chosen is None or path in chosen) and any(e.module == project.module_name(path) for e in entries):
+        if (chosen is None or path in chosen) and project.module_name(path) in named:
             count, progress = (None, _progress) if every else (kernel_mutate.SAMPLE, lambda done, total: None)
-            yield kernel_mutate.score_module(project, path, entries, count, progress=progress)
+            yield kernel_mutate.score_module(project, path, comparisons, count, progress=progress)
 
 
 def _progress(done: int, total: int) -> None:

@@ -45,6 +45,10 @@ class Project:
         files = (self.root / "annotated_examples").rglob("*.py")
         return sorted(path for path in files if path.name != "__init__.py")
 
+    def case_files(self) -> list[Path]:
+        """Each names the calls of kernels that are compared with the derivation of the same name."""
+        return sorted((self.root / "tests" / "formulas" / "cases").glob("[!_]*.py"))
+
     def documents(self) -> list[Path]:
         """Other pages and notebooks, in which a formula may be cited but not typed."""
         docs = self.root / "docs"
@@ -69,6 +73,9 @@ class Project:
         """`classics.layernorm` of annotated_examples/classics/layernorm.py."""
         inside = path.resolve().relative_to(self.root / "annotated_examples")
         return ".".join(inside.with_suffix("").parts)
+
+    def has_module(self, name: str) -> bool:
+        return self.module_path(name).is_file()
 
     def module_path(self, name: str) -> Path:
         return self.root.joinpath("annotated_examples", *name.split(".")).with_suffix(".py")

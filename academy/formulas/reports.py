@@ -1,7 +1,7 @@
 """What was checked, for the site: a mark at each equation, and the table of everything that is verified.
 
-Results are kept in `.cache/formulas`, by the content of the page and of this package, so that a build of the site
-checks only what has changed.
+Results are kept in `.cache/formulas`, by the content of the page, its case file and this package, so that a build of
+the site checks only what has changed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 
+from academy.formulas import case_reader
+from academy.formulas.cases import Comparison
 from academy.formulas.errors import PageError
-from academy.formulas.kernels import Comparison, comparisons, exempt
 from academy.formulas.markdown import Block, scan
 from academy.formulas.page import Page, Step
 from academy.formulas.project import Project
@@ -60,12 +61,19 @@ class Report:
 def report(path: str | Path, root: Path | None = None) -> Report:
     """What was checked on a derivation, from the cache if nothing has changed."""
     project = Project(root) if root else Project.here()
-    return _report(project, project.root / path, (project.root / path).read_text("utf-8"))
+    texts = tuple(file.read_text("utf-8") for file in sources(path, project.root))
+    return _report(project, project.root / path, texts)
+
+
+def sources(path: str | Path, root: Path) -> list[Path]:
+    """The files that the report of a derivation is made from: the page, and its case file if it has one."""
+    project = Project(root)
+    return [project.root / path, *(file for file in project.case_files() if file.stem == Path(path).stem)]
 
 
 @cache
-def _report(project: Project, path: Path, text: str) -> Report:
-    kept = project.root / ".cache" / "formulas" / f"{path.stem}-{_key(text)}.json"
+def _report(project: Project, path: Path, texts: tuple[str, ...]) -> Report:
+    kept = project.root / ".cache" / "formulas" / f"{path.stem}-{_key(texts)}.json"
     if kept.exists():
         data = json.loads(kept.read_text("utf-8"))
         return Report(**{**data, "checked": [Checked(**entry) for entry in data["checked"]]})
@@ -84,33 +92,40 @@ def _own_sources() -> bytes:
     return b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
 
 
-def _key(text: str) -> str:
-    return hashlib.sha256(_own_sources() + text.encode()).hexdigest()[:24]
+def _key(texts: tuple[str, ...]) -> str:
+    return hashlib.sha256(b"\0".join([_own_sources(), *(text.encode() for text in texts)])).hexdigest()[:24]
 
 
 def _check(project: Project, path: Path) -> Report:
     from academy.formulas import verify
 
     shown = project.shown(path).as_posix()
+    case_files = sources(path, project.root)[1:]
     try:
         page = project.page(path)
-        entries = comparisons(page)
         tallies = verify.check(page)
     except PageError as error:
-        displays = [
-            event for event in scan(path.read_text("utf-8")).events if isinstance(event, Block) and event.display
-        ]
-        first = _bare(displays[0].source) if displays else ""
-        return Report(shown, path.stem, [], False, str(error.problem), first)
+        return _broken(path, shown, str(error.problem))
+    comparisons = []
+    for file in case_files:
+        comparisons, problems = case_reader.read(file, project.shown(file), page, project.has_module)
+        if problems:
+            return _broken(path, shown, str(problems[0]))
     checked = [
-        _checked(page, step, tallies[at].points, entries)
+        _checked(page, step, tallies[at].points, comparisons)
         for at, step in enumerate(page.steps)
         if step.kind in ("define", "claim", "prose")
     ]
-    return Report(shown, str(page.front.data.get("title", path.stem)), checked, exempt(page))
+    return Report(shown, str(page.front.data.get("title", path.stem)), checked, not case_files)
 
 
-def _checked(page: Page, step: Step, points: int, entries: list[Comparison]) -> Checked:
+def _broken(path: Path, shown: str, problem: str) -> Report:
+    displays = [event for event in scan(path.read_text("utf-8")).events if isinstance(event, Block) and event.display]
+    first = _bare(displays[0].source) if displays else ""
+    return Report(shown, path.stem, [], False, problem, first)
+
+
+def _checked(page: Page, step: Step, points: int, comparisons: list[Comparison]) -> Checked:
     line = page.text.count("\n", 0, step.pos) + 1
     found = Checked(_bare(step.block.source), line, step.kind, step.display, points, tag=step.tag or "")
     if step.equation:
@@ -118,7 +133,7 @@ def _checked(page: Page, step: Step, points: int, entries: list[Comparison]) -> 
         found.derivative = any(_has_derivative(side) for side in step.equation.sides)
         found.reference = page.front.reference.get(step.keys[0], "") if step.keys else ""
     if step.tag:
-        found.kernels = [{"module": e.module, "call": e.call} for e in entries if step.tag in e.tags()]
+        found.kernels = [{"module": c.module, "call": c.call} for c in comparisons if step.tag in c.tags()]
     return found
 
 
@@ -167,10 +182,20 @@ def _said(found: list[Checked]):
     for entry in found:
         if entry.reference:
             yield f"compared with <code>{html.escape(entry.reference)}</code>"
-    calls = dict.fromkeys((k["module"], k["call"]) for entry in found for k in entry.kernels)
+    calls = _calls(found)
     if calls:
-        shown = ", ".join(f"<code>{html.escape(f'{module}: {call}')}</code>" for module, call in calls)
+        shown = ", ".join(f"<code>{html.escape(f'{modules}: {call}')}</code>" for modules, call in calls)
         yield f"the kernel&#8217;s result compared with this formula: {shown}"
+
+
+def _calls(found: list[Checked]) -> list[tuple[str, str]]:
+    """The calls compared with some formulas, each with the modules that it was made of: a lesson and its fast file."""
+    modules: dict[str, list[str]] = {}
+    for kernel in (kernel for entry in found for kernel in entry.kernels):
+        named = modules.setdefault(kernel["call"], [])
+        if kernel["module"] not in named:
+            named.append(kernel["module"])
+    return [(", ".join(named), call) for call, named in modules.items()]
 
 
 # ---------------------------------------------------------------- the table
@@ -203,8 +228,7 @@ def table(root: Path | None = None, home=lambda tag: None) -> list[str]:
                 seen.setdefault(entry.tag, []).append(entry)
         for tag, entries in seen.items():
             link = f"[({tag})]({home(tag)})" if home(tag) else f"({tag})"
-            calls = dict.fromkeys((k["module"], k["call"]) for entry in entries for k in entry.kernels)
-            shown = "<br>".join(f"{m}: `{c.replace('|', '&#124;')}`" for m, c in calls)
+            shown = "<br>".join(f"{m}: `{c.replace('|', '&#124;')}`" for m, c in _calls(entries))
             shown = shown or ("none yet" if made.exempt else "those of the formulas that use it")
             derived = "yes" if any(entry.derivative for entry in entries) else "\N{EN DASH}"
             lines.append(f"| {link} | {derived} | {shown} |")

@@ -8,6 +8,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from markdown.util import AtomicString
 
+from academy.bench import store
 from academy.site.library import CITATION, exists
 from academy.site.splitter import Module
 from academy.site.titles import heading
@@ -40,6 +41,16 @@ def fact_card(extension: AcademyExtension, module: Module) -> Element:
     test = f"tests/kernels/test_{path.stem}.py"
     if exists(str(extension.root / test)):
         link(fact("Tests"), test, extension.blob(test), code=True)
-    if "\nBENCH = " in module.text:  # academy/bench/hook.py makes a page for it
-        link(fact("Measured"), "its benchmark", f"/benchmarks/{path.stem}.md")
+    for benchmark in store.benchmark_files(extension.root):  # academy/bench/hook.py makes a page for each
+        files = store.kernel_files(benchmark)
+        if module.path in files.values():
+            link(fact("Measured"), "its benchmark", f"/benchmarks/{benchmark.stem}.md")
+            other = next((file for file in files.values() if file != module.path), None)
+            if other and (page := extension.index.page_of(other)):
+                link(
+                    fact("Fast version" if "/fast/" in other else "Lesson"),
+                    heading(extension.index, page)[0],
+                    extension.link(other),
+                )
+            break
     return card

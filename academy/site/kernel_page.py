@@ -134,7 +134,7 @@ def _anchors(parent: Element, numbers: list[int]) -> None:
 def _mark_claims(note: Element, row: Row) -> None:
     """Quoted numbers get a class and their parts as data, for the viewer."""
     for code in note.iter("code"):
-        found = CLAIM.fullmatch(code.text or "") if not len(code) else None
+        found = CLAIM.fullmatch(" ".join((code.text or "").split())) if not len(code) else None  # it may span lines
         if found:
             code.set("class", "k-claim")
             for part, value in found.groupdict().items():

@@ -68,7 +68,7 @@ def check_mark(path: str, tex: str, tag: str | None) -> str:
     """What was checked about a display equation of a derivation: `academy.formulas.mark(path, tex, tag)`."""
 
     def made() -> str:
-        read(ROOT / path)
+        _depend_on_report(path)
         mark = _find("academy.formulas", "mark")
         return (mark(path, tex, tag) or "") if mark else ""
 
@@ -78,7 +78,16 @@ def check_mark(path: str, tex: str, tag: str | None) -> str:
 def verified(home) -> list[str]:
     """Markdown for the table of all that is verified: `academy.formulas.reports.table`. `home(tag)` gives a link."""
     table = _find("academy.formulas.reports", "table")
+    for path in sorted((ROOT / "backprop_math").glob("*.md")):
+        _depend_on_report(path.relative_to(ROOT).as_posix())
     return table(home=home) if table else []
+
+
+def _depend_on_report(path: str) -> None:
+    """What was checked depends on the derivation and on its case file."""
+    sources = _find("academy.formulas.reports", "sources")
+    for file in sources(path, ROOT) if sources else [ROOT / path]:
+        read(file)
 
 
 @question

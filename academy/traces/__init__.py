@@ -41,10 +41,10 @@ comments (quote a keyword argument without its value); a list of numbers, `name 
 # What else a recording proves
 
 An access outside a tensor; two programs that meet at one element, one of them storing, without an atomic or a lock; an
-element of an allocated output that nobody wrote; a read of memory that nobody wrote; `cost(**EXAMPLE())` that differs
-from the distinct bytes that EXAMPLE's first call in each direction reads and writes (scratch between its launches is
-left out; an entry for both passes together, `forward+backward`, has no run of its own). Each is a `Problem` with file
-and line.
+element of an allocated output that nobody wrote; a read of memory that nobody wrote; an entry of `EXAMPLES` in
+benchmarks/<op>.py that differs from the distinct bytes that EXAMPLE's first call in each direction reads and writes
+(scratch between its launches is left out; what a PyTorch operation moves between them isn't seen; an entry for both
+passes together, `forward+backward`, has no run of its own). Each is a `Problem` with file and line.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def wrong_in_the_run(path: Path, recording) -> list[Problem]:
 
 
 def stale_numbers(path: Path, recording, quoted: bool = True) -> list[Problem]:
-    """Numbers of the file that a complete run contradicts: those of `cost`, and (quoted) those in the comments."""
+    """Numbers of the file that a complete run contradicts: its bytes, and (quoted) those in the comments."""
     from academy.traces import quotes, store
 
     if recording.data["error"]:
@@ -120,26 +120,35 @@ def stale_numbers(path: Path, recording, quoted: bool = True) -> list[Problem]:
 
 
 def _contradicted_cost(path: Path, shown: str, recording) -> list[Problem]:
-    lines = path.read_text("utf-8").split("\n")
-    line = next((number for number, text in enumerate(lines, 1) if text.startswith("def cost(")), None)
-    if line is None:
+    """Where the recorded bytes are not those that the operation's benchmark says of this file's EXAMPLE."""
+    from academy.bench import operation
+    from academy.traces import store
+
+    if not path.is_relative_to(store.ROOT / "annotated_examples"):
         return []
-    cost, traffic = recording.data["cost"], recording.data["traffic"]
+    found = operation.example_costs(shown, store.ROOT)
+    if found is None:
+        text = path.read_text("utf-8")
+        message = "no file of benchmarks/ names it as LESSON or FAST, so nothing says which bytes EXAMPLE must move"
+        return [Problem.at(shown, text, text.find("def EXAMPLE("), message)]
+    file, line, costs = found
+    messages = contradictions(costs, recording.data["traffic"])
+    text = (store.ROOT / file).read_text("utf-8").split("\n")[line - 1]
+    return [Problem(file, line, 1, f"EXAMPLES, {shown}: {message}", text) for message in messages]
+
+
+def contradictions(costs: dict | None, traffic: dict) -> list[str]:
+    """Where a file of `benchmarks/` says other bytes than the recorded run moves. Both: pass -> bytes_read, …"""
+    if costs is None:
+        return ["it is missing: say what its EXAMPLE must move, such as `cost((3, 6), torch.float32)`"]
     messages = []
-    if cost is None:
-        messages.append(
-            "EXAMPLE() has to return the keyword arguments for cost(), so that it can be compared with the recording"
-        )
-        cost = traffic = {}
-    for direction in sorted({name for name in cost if "+" not in name} | set(traffic)):
-        if direction not in cost or direction not in traffic:
-            where = "cost() has no entry" if direction not in cost else "EXAMPLE runs nothing"
+    for direction in sorted({name for name in costs if "+" not in name} | set(traffic)):
+        if direction not in costs or direction not in traffic:
+            where = "there is no entry" if direction not in costs else "EXAMPLE runs nothing"
             messages.append(f"{where} for {direction}")
             continue
         for kind in ("bytes_read", "bytes_written"):
-            said, seen = cost[direction].get(kind), traffic[direction][kind]
+            said, seen = costs[direction].get(kind), traffic[direction][kind]
             if said != seen:
-                messages.append(
-                    f"cost() says {said} {kind} for {direction}; the recorded run moves {seen} distinct ones"
-                )
-    return [Problem(shown, line, 1, message, lines[line - 1]) for message in messages]
+                messages.append(f"{said} {kind} for {direction}; the recorded run moves {seen} distinct ones")
+    return messages

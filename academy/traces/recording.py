@@ -1,7 +1,7 @@
 """A recording as data: what the worker writes, the quote check reads and the viewer shows. Needs numpy only.
 
     {"triton": "3.7.1", "files": {path: [line of each statement]}, "error": null or {"file", "line", "message"},
-     "findings": [{"file", "line", "message"}], "cost": null or {pass: {"bytes_read": ..., ...}}, "launches": [...],
+     "findings": [{"file", "line", "message"}], "launches": [...],
      "printed": what EXAMPLE and its kernels print}
 
 An error inside a kernel has two more entries, `launch` and `program`: where the run stopped. The launches are those up

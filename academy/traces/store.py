@@ -180,7 +180,7 @@ def _forget_older(path: Path, newest: Path) -> None:
 
 def complete(data: dict) -> dict:
     """A recording's data with every entry that a reader expects."""
-    empty = {"files": {}, "findings": [], "launches": [], "places": [], "pool": [], "cost": None, "traffic": {}}
+    empty = {"files": {}, "findings": [], "launches": [], "places": [], "pool": [], "traffic": {}}
     return {**empty, "error": None, "printed": "", **data}
 
 

@@ -35,7 +35,6 @@ def record(path: Path, files: list[Path]) -> dict:
         "triton": triton.__version__,
         "files": {store.shorten(file): store.statement_lines(file) for file in files},
         "error": None,
-        "cost": None,
     }
     printed = io.StringIO()
     with FreshMemory() as fresh, contextlib.redirect_stdout(printed):
@@ -44,8 +43,7 @@ def record(path: Path, files: list[Path]) -> dict:
             module = import_file(path)
             torch.manual_seed(0)
             with recorder.running():
-                returned = module.EXAMPLE()
-            facts["cost"] = _cost(module, returned)
+                module.EXAMPLE()
         except RuntimeError as error:
             if "checked versions" in str(error):
                 raise
@@ -77,13 +75,6 @@ def import_file(path: Path):
     sys.modules[path.stem] = module
     specification.loader.exec_module(module)
     return module
-
-
-def _cost(module, returned) -> dict | None:
-    """What `cost` says for the arguments that EXAMPLE returns: pass -> bytes_read, bytes_written, operations."""
-    if not hasattr(module, "cost") or not isinstance(returned, dict):
-        return None
-    return {name: {key: int(value) for key, value in one.items()} for name, one in module.cost(**returned).items()}
 
 
 def _where(error: BaseException, path: Path, files: list[Path]) -> dict:

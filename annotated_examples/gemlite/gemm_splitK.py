@@ -1,869 +1,141 @@
 r"""
 # Split-K: enough programs for a thin matrix product
 
-With one row of activations, an `N = 8192` product has 64 tiles of 128 columns, and an H200 has 132 multiprocessors,
-each of which wants several programs to hide the time that memory takes to answer. So the sum over K is cut as well:
-several programs work on each tile, every one on its own part of the sum,
+With one row of activations, an `N = 8192` product has 64 tiles of 128 columns. An H200 has 132 SMs, and each wants
+several programs, to have something to do while memory answers. Where should more programs come from? From the sum: cut
+K into parts, and let several programs work on each tile, every one on its own part.
 
 [[eq: QM-split]]
 
-and the parts are added. The file holds the split-K product for every format, two faster forms of it for the formats
-that are used most, a kernel that only dequantizes, for large `M`, and the function that chooses among them.
+What changes in [the kernel](gemm.py)? Two lines say which part of K is mine, and an atomic addition replaces the store.
 
-**What it costs.** The words are read once, as always. On top come the parts: `4 * M * N` bytes for each of them,
-written and read once more. So it pays while `M` is small, and the words are most of what has to move. At `M = 1` and
-`N = K = 8192`, `low_bit_matmul` takes [[bench: gemm_splitK/1x8192x8192/forward/ms]], cuBLAS with the weight in sixteen
-bits [[bench: gemm_splitK/1x8192x8192/forward/cuBLAS.ms]]. With 64 rows it is
-[[bench: gemm_splitK/64x8192x8192/forward/ms]] against [[bench: gemm_splitK/64x8192x8192/forward/cuBLAS.ms]].
+**What it costs.** The words are read once, as before. On top come the additions, `4 * M * N` bytes for each part, and
+C, which has to be zero before. So it pays while `M` is small. With 16 rows and `N = K = 8192` the plain kernel takes
+[[bench: gemm/16x8192x8192/forward/ms]], this one
+[[bench: gemm_splitK/16x8192x8192/forward/lesson.ms]]. [The fast version](../fast/low_bit.py) takes
+[[bench: gemm_splitK/16x8192x8192/forward/ms]]: it loads each word once.
 
-**Contract.** As [gemm](gemm.py), except that `a` has to be finite: the zero point is taken off the sum, not off each
-weight, and an infinity in a row of `a` makes that row of the result NaN. Parts that are added by atomic operations
-arrive in no fixed order, so the last bits of two equal calls to `gemm_splitK` may differ. `low_bit_matmul` adds them in
-a fixed order.
+**Contract.** As [gemm](gemm.py). Atomic additions arrive in no fixed order, so the last bits of two equal calls may
+differ.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
     import sys
-    from pathlib import Path
 
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
-from academy import checks, device
-
-import functools
+from academy import checks, device, script
 
 import torch
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
-from triton.tools.tensor_descriptor import TensorDescriptor
 
+from annotated_examples.common.packed import contract
 from annotated_examples.gemlite.gemm import (
-    bench_inputs,
-    cdiv,
-    check_arguments,
-    check_options,
-    cost,
-    dequantize_block,
-    gemm,
+    add_block,
+    gemm_forward,
     gemm_reference,
-    group_stride,
-    multiply_add,
-    next_power_of_2,
+    kernel_arguments,
     pack,
     quantize,
-    tile_linear,
-    tile_swizzled,
-    unpack,
+    tile_offsets,
 )
 
 
-# ## Planes instead of rows
+# ## The kernel
 #
-# Expanding a tile of words along K makes every word load several times. There is another way. Number `j` of **all**
-# words of a tile forms a *plane*, a matrix as large as the tile of words. A sum may be taken in any order, so the
-# product is summed plane by plane, [[tag: QM-planes]]: plane `j` meets the columns `j`, `per_word + j`,
-# `2 * per_word + j` ... of A. Each word is loaded once, and no weight ever moves to another row. What has to follow is
-# the order of A, which is small.
-#
-# The tile of A is loaded as it lies in memory. Splitting it into even and odd columns, and those again, gives the
-# columns for one plane. The bits of `j` say which half to keep. What two planes have in common the compiler does only
-# once.
-@triton.jit
-def columns_of_plane(a, j: tl.constexpr, PER_WORD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr):
-    for bit in tl.static_range(5):
-        if PER_WORD > (1 << bit):
-            even, odd = tl.split(tl.reshape(a, (BLOCK_M, BLOCK_K >> (bit + 1), 2)))
-            if (j >> bit) % 2 == 0:
-                a = even
-            else:
-                a = odd
-    return a
-
-
-# ## An integer that is already a float
-#
-# Converting an integer to a float is slow: a multiprocessor has far fewer units for it than for arithmetic. But the
-# smallest floats, the *subnormal* ones, count evenly, as integers do. The bits of the integer q, read as float16,
-# **are** the float `q * 2**-24`, exactly, and tensor cores multiply such floats like any other. The power of two is put
-# right once, in the sum. A word has room for two float16: one shift and one mask extract planes `j` and
-# `j + per_word / 2` at the same time.
-#
-# A bfloat16 counts in steps of `2**-133`. Those would make float32 sums so small that they lose digits. There the
-# exponent bits `0x4300` make 128 + q for q below 128, and 128 is subtracted. Integers of eight bits don't fit below it:
-# they are converted.
-@triton.jit
-def two_planes(words, j: tl.constexpr, W_NBITS: tl.constexpr, dtype: tl.constexpr):
-    both = (words >> (j * W_NBITS)) & (((1 << W_NBITS) - 1) * 0x00010001)
-    if dtype == tl.float16:
-        low = both.to(tl.int16).to(tl.float16, bitcast=True)  # q * 2**-24
-        high = (both >> 16).to(tl.int16).to(tl.float16, bitcast=True)
-    elif W_NBITS < 8:
-        both = both | 0x43004300
-        low = both.to(tl.int16).to(tl.bfloat16, bitcast=True).to(tl.float32) - 128.0
-        high = (both >> 16).to(tl.int16).to(tl.bfloat16, bitcast=True).to(tl.float32) - 128.0
-    else:
-        low = (both & 0xFFFF).to(tl.float32)
-        high = (both >> 16).to(tl.float32)
-    return low.to(dtype), high.to(dtype)
-
-
-# ## Scales and zeros, once a group
-#
-# A word lies inside one group, because a group is a multiple of the values in a word. So scales and zeros come one
-# row for each **word row**, or a single row if the whole tile lies inside a group. `EVEN` says that no tile sticks out
-# of the matrix: then the masks are true everywhere and leave nothing behind in the compiled kernel.
-@triton.jit
-def load_word_metadata(
-    metadata_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_g, stride_n,
-    ONE_GROUP: tl.constexpr, EVICT: tl.constexpr, EVEN: tl.constexpr,
-):  # fmt: skip
-    if ONE_GROUP:
-        group = tl.min(word_rows, axis=0) // group_words
-        metadata = tl.load(
-            metadata_ptr + group.to(tl.int64) * stride_g + offs_n[None, :] * stride_n,
-            mask=(offs_n[None, :] < N) | EVEN, other=0.0, eviction_policy=EVICT,
-        )  # fmt: skip
-    else:
-        groups = (word_rows // group_words).to(tl.int64)
-        metadata = tl.load(
-            metadata_ptr + groups[:, None] * stride_g + offs_n[None, :] * stride_n,
-            mask=((word_rows[:, None] < K_WORDS) & (offs_n[None, :] < N)) | EVEN, other=0.0, eviction_policy=EVICT,
-        )  # fmt: skip
-    return metadata.to(tl.float32)
-
-
-# Inside a group the scale is a common factor of the sum, and the zero point meets the plain sum of A,
-# [[tag: QM-regroup]]. So neither touches the single weight: they are applied to a finished sum, in float32, and no
-# weight is rounded to sixteen bits, whatever its zero point and scale.
-@triton.jit
-def add_group(acc, sums, a_sums, scales, zeros, W_GROUP_MODE: tl.constexpr):
-    if W_GROUP_MODE == 1 or W_GROUP_MODE == 3:
-        sums = sums - zeros * a_sums
-    if W_GROUP_MODE >= 2:
-        sums = sums * scales
-    if W_GROUP_MODE == 4:
-        sums = sums + zeros * a_sums
-    return acc + sums
-
-
-# ## The split-K kernel
-#
-# The product is turned around: the weights are the left factor, and the tile of the result is transposed when it is
-# stored. Hopper's tensor cores can take their left factor from registers, which is where unpacked weights are; the
-# right one must lie in shared memory. And the left factor comes 64 rows at a time, the right one in columns of eight:
-# few rows of A waste less on the right.
+# The grid has a second dimension, the parts. Compare it with `gemm_kernel`: the tile is found in the same way, and each
+# step along K is the same function, `add_block`.
 @triton.jit
 def gemm_splitK_kernel(
-    a_ptr, words_ptr, scales_ptr, zeros_ptr, c_ptr,
-    M, N, K, group_size, zero,
+    a_ptr, words_ptr, scales_ptr, zeros_ptr, c_ptr, M, N, K, group_size,
     stride_am, stride_ak, stride_wk, stride_wn, stride_sg, stride_sn, stride_zg, stride_zn,
-    W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, ZERO_IS_NUMBER: tl.constexpr, ONE_GROUP: tl.constexpr,
-    SWIZZLED: tl.constexpr, A_LOAD_ORDER: tl.constexpr, EVICT: tl.constexpr, CONTIGUOUS: tl.constexpr,
-    EVEN: tl.constexpr, ATOMIC: tl.constexpr, SPLIT_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_KW: tl.constexpr, GROUP_M: tl.constexpr,
+    W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, A_LOAD_ORDER: tl.constexpr, EVICT: tl.constexpr,
+    META_ROWS: tl.constexpr, SWIZZLED: tl.constexpr, CONTIGUOUS: tl.constexpr, ATOMIC: tl.constexpr,
+    SPLIT_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
-    PER_WORD: tl.constexpr = 32 // W_NBITS if W_NBITS < 16 else 1
-    BLOCK_K: tl.constexpr = BLOCK_KW * PER_WORD
-    # What a unit of the integers is multiplied with to be one: see `two_planes`.
-    UNIT: tl.constexpr = (1 << 24) if W_NBITS < 16 and a_ptr.dtype.element_ty == tl.float16 else 1
-    # Inside `torch.compile` a Python float arrives as float64, and would make all of this float64.
-    zero = tl.cast(zero, tl.float32)
-
-    # **Step 1: my tile and my part of the sum.** In the example: `pid=(1, 1): pid_n = 1`, `pid_k = 1`.
-    pid = tl.program_id(0)
+    offs_m, offs_n = tile_offsets(tl.program_id(0), M, N, SWIZZLED, CONTIGUOUS, BLOCK_M, BLOCK_N, GROUP_M)
+    # **My part of the sum.** K is cut between blocks, as evenly as whole blocks allow. Nothing has to divide anything:
+    # with three blocks and two parts the first program takes one block, `pid=(1, 0): first = 0`, `last = 1`, and the
+    # second two, `pid=(1, 1): first = 1`, `last = 3`. With more parts than blocks some programs add nothing.
     pid_k = tl.program_id(1)
-    if SWIZZLED:
-        pid_m, pid_n = tile_swizzled(pid, M, N, BLOCK_M, BLOCK_N, GROUP_M)
-    else:
-        pid_m, pid_n = tile_linear(pid, M, N, BLOCK_M, BLOCK_N)
-    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    if CONTIGUOUS:
-        offs_n = tl.max_contiguous(tl.multiple_of(offs_n, BLOCK_N), BLOCK_N)
-    # K is cut between blocks, as evenly as whole blocks allow. Nothing has to divide anything: with three blocks and
-    # two parts the first program takes one block, `pid=(1, 0): first = 0`, `last = 1`, and the second takes two,
-    # `pid=(1, 1): first = 1`, `last = 3`. With more parts than blocks some programs add nothing.
-    K_WORDS = K // PER_WORD
-    group_words = group_size // PER_WORD
-    blocks = tl.cdiv(K_WORDS, BLOCK_KW)
+    blocks = tl.cdiv(K, BLOCK_K)
     first = pid_k * blocks // SPLIT_K
     last = (pid_k + 1) * blocks // SPLIT_K
 
-    # The pointers start at the first block of the part and then walk, which takes fewer instructions than new ones.
-    # With `EVEN` only the mask of the rows of A is left.
-    word_rows = first * BLOCK_KW + tl.arange(0, BLOCK_KW)
-    words_ptrs = words_ptr + word_rows[None, :].to(tl.int64) * stride_wk + offs_n[:, None].to(tl.int64) * stride_wn
-    offs_k = first * BLOCK_K + tl.arange(0, BLOCK_K)
-    a_ptrs = a_ptr + offs_m[:, None].to(tl.int64) * stride_am + offs_k[None, :].to(tl.int64) * stride_ak
-    acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
-    for block in range(first, last):
-        # **Step 2: loads.** `pid=(1, 1), block=2: word_rows = [4, 5]`: the block ends after the last of the words,
-        # and the mask lets the second of its rows out.
-        word_rows = block * BLOCK_KW + tl.arange(0, BLOCK_KW)
-        offs_k = block * BLOCK_K + tl.arange(0, BLOCK_K)
-        a_mask = (offs_m[:, None] < M) & ((offs_k[None, :] < K) | EVEN)
-        if A_LOAD_ORDER == 0:
-            a = tl.load(a_ptrs, mask=a_mask, other=0.0)
-        words = tl.load(words_ptrs, mask=((word_rows[None, :] < K_WORDS) & (offs_n[:, None] < N)) | EVEN, other=0)
-        if A_LOAD_ORDER == 1:
-            a = tl.load(a_ptrs, mask=a_mask, other=0.0)
-        scales = 1.0
-        zeros = zero
-        if W_GROUP_MODE >= 2:
-            scales = tl.trans(load_word_metadata(
-                scales_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_sg, stride_sn, ONE_GROUP, EVICT, EVEN
-            ))  # fmt: skip
-        if (W_GROUP_MODE == 1 or W_GROUP_MODE >= 3) and not ZERO_IS_NUMBER:
-            zeros = tl.trans(load_word_metadata(
-                zeros_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_zg, stride_zn, ONE_GROUP, EVICT, EVEN
-            ))  # fmt: skip
-        if A_LOAD_ORDER >= 2:
-            a = tl.load(a_ptrs, mask=a_mask, other=0.0)
-
-        # **Step 3: plane by plane.** If the block lies inside one group, what is multiplied are the integers
-        # themselves, and scale and zero come after. If not, each weight is dequantized with the metadata of its word.
-        sums = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
-        for j in tl.static_range((PER_WORD + 1) // 2):
-            if W_NBITS == 16:
-                low = words
-                high = words
-            else:
-                low, high = two_planes(words, j, W_NBITS, a_ptr.dtype.element_ty)
-            if not ONE_GROUP:
-                low = dequantize_block(low.to(tl.float32) * UNIT, scales, zeros, W_GROUP_MODE, a_ptr.dtype.element_ty)
-                high = dequantize_block(high.to(tl.float32) * UNIT, scales, zeros, W_GROUP_MODE, a_ptr.dtype.element_ty)
-            sums = multiply_add(low, tl.trans(columns_of_plane(a, j, PER_WORD, BLOCK_M, BLOCK_K)), sums)
-            if W_NBITS < 16:
-                a_high = columns_of_plane(a, j + PER_WORD // 2, PER_WORD, BLOCK_M, BLOCK_K)
-                sums = multiply_add(high, tl.trans(a_high), sums)
-
-        # **Step 4: the group's scale and zero.**
-        if ONE_GROUP:
-            a_sums = tl.sum(a.to(tl.float32), axis=1)[None, :]
-            acc = add_group(acc, sums * UNIT, a_sums, scales, zeros, W_GROUP_MODE)
-        else:
-            acc += sums
-        words_ptrs += BLOCK_KW * stride_wk
-        a_ptrs += BLOCK_K * stride_ak
-
-    # **Step 5: bring the parts together.** Either every program adds to the same C, which has to be zero before, and
-    # float32: rounding to sixteen bits after each part would lose bits with each. `sem` says whether other programs
-    # may see this addition before what the program wrote earlier. It wrote nothing, so relaxed is enough. Or every
-    # program stores its part in a C of its own, and `finish_kernel` adds them: nobody waits, and the order is fixed.
-    c_mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
-    c_offsets = offs_m[:, None].to(tl.int64) * N + offs_n[None, :]
-    if ATOMIC == "none":
-        tl.store(c_ptr + pid_k.to(tl.int64) * M * N + c_offsets, tl.trans(acc), mask=c_mask)
-    else:
-        tl.atomic_add(c_ptr + c_offsets, tl.trans(acc), mask=c_mask, sem=ATOMIC)
-
-
-# ## A handful of rows, and no instruction too many
-#
-# Up to about fifty rows, reading the words ought to decide. In the kernel above instructions do: compiled for an H200,
-# its loop has more than thirty for each word that a thread unpacks. Many of them compute addresses, or carry numbers
-# from the thread that loaded them to the one that multiplies them. The next two kernels form the same sums with a third
-# to a half as many. They have conditions, so they don't replace the other.
-#
-# **Half-words.** A register holds 32 bits, and the tensor cores want two float16 in it, neighbours along K. Cut a word
-# into two halves of sixteen bits, and let plane `j` be number `j` of all *half-words*. It has two rows for each word
-# row. Mask a word, and what is left are the two numbers of such a plane, in the right halves, as subnormal floats:
-# the masked word **is** the register that the tensor cores want.
-#
-# **Numbers that stay up.** A float16 counts evenly up to `2**10` of its smallest steps. That is room for four bits and
-# for `LIFT` more below them, so a number need not come down to the lowest place: it only counts `2**LIFT` times as
-# much. Four bits up, the second of the four numbers of a half-word needs no shift at all.
-#
-# Every `STEP`-th plane is stacked along K, for one long product. `shifts` is known when the kernel is compiled, so it
-# is a constant in each instruction and no data.
-@triton.jit
-def half_word_planes(
-    words, FIRST: tl.constexpr, STEP: tl.constexpr, LIFT: tl.constexpr, W_NBITS: tl.constexpr, dtype: tl.constexpr
-):
-    PLANES: tl.constexpr = 16 // W_NBITS // STEP
-    MASK: tl.constexpr = (((1 << W_NBITS) - 1) << LIFT) * 0x00010001
-    shifts = (FIRST + STEP * tl.arange(0, PLANES)) * W_NBITS
-    both = ((words[:, None, :] >> shifts[None, :, None]) << LIFT) & MASK
-    if dtype == tl.bfloat16:
-        both = both | 0x43004300  # 128 + q, as above
-    low = both.to(tl.int16).to(dtype, bitcast=True)
-    high = (both >> 16).to(tl.int16).to(dtype, bitcast=True)
-    return tl.reshape(tl.join(low, high), (words.shape[0], 2 * PLANES * words.shape[1]))
-
-
-# **Descriptors.** Words and A come by the tensor memory accelerator, as in
-# [the classic product](../classics/matmul.py): no addresses, no masks. It leaves them in shared memory, and each thread
-# picks up those words whose weights the tensor cores want from it. What is unpacked never leaves its thread.
-#
-# **Turned around** as above: the weights are the left factor, and a tile of A may be eight rows thin. The parts are
-# stored by a descriptor with three dimensions: a tile that reaches beyond the last row is cut off there, and does not
-# run into the next part.
-#
-# ## Up to sixteen rows
-#
-# Half of the planes stay four bits up, so there are two sums, of the even and of the odd planes. With one row and
-# N = K = 8192 this took [[bench: gemm_splitK/ladder/descriptors and half-words/1_row_ms]] down to
-# [[bench: gemm_splitK/ladder/odd planes left in place/1_row_ms]]. The columns of A have to follow: the even ones and
-# the odd ones apart, and then plane by plane.
-@triton.jit
-def columns_by_plane(a, W_NBITS: tl.constexpr):
-    BLOCK_M: tl.constexpr = a.shape[0]
-    HALF_K: tl.constexpr = a.shape[1] // 2
-    PLANES: tl.constexpr = 8 // W_NBITS
-    even, odd = tl.split(tl.reshape(a, (BLOCK_M, HALF_K // PLANES, PLANES, 2)))
-    even = tl.reshape(tl.permute(even, (0, 2, 1)), (BLOCK_M, HALF_K))
-    odd = tl.reshape(tl.permute(odd, (0, 2, 1)), (BLOCK_M, HALF_K))
-    return even, odd
-
-
-# **Sums of A without additions:** the tensor cores multiply with ones. They return sixteen equal rows, and each thread
-# has the sums of its own columns among its own registers. Picking one row would send it around by shuffles; repeated
-# down the tile instead, it costs nothing. And `ones` are joined from two halves because the weights are: then the
-# compiler wants A in the same arrangement for both products, and makes it once.
-@triton.jit
-def sums_of_columns(even, odd, one, BLOCK_N: tl.constexpr):
-    half = tl.full((16, even.shape[0] // 2), one, even.dtype)
-    ones = tl.reshape(tl.join(half, half), (16, even.shape[0]))
-    rows = tl.dot(ones, odd, tl.dot(ones, even))
-    return tl.reshape(tl.broadcast_to(rows[None, :, :], (BLOCK_N // 16, 16, even.shape[1])), (BLOCK_N, even.shape[1]))
-
-
-# A block lies inside one group, so there is one row of metadata.
-@triton.jit
-def load_group_metadata(metadata_ptr, group, offs_n, N, stride_g, stride_n, EVICT: tl.constexpr, EVEN: tl.constexpr):
-    metadata_ptrs = metadata_ptr + tl.cast(group, tl.int64) * stride_g + offs_n * stride_n
-    metadata = tl.load(metadata_ptrs, mask=(offs_n < N) | EVEN, other=0.0, eviction_policy=EVICT)
-    return metadata.to(tl.float32)[:, None]
-
-
-@triton.jit
-def gemm_descriptor_kernel(
-    a_desc, words_desc, parts_desc, scales_ptr, zeros_ptr,
-    N, K, zero, split_k, stride_sg, stride_sn, stride_zg, stride_zn,
-    W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, ZERO_IS_NUMBER: tl.constexpr, GROUP_BLOCKS: tl.constexpr,
-    EVICT: tl.constexpr, EVEN: tl.constexpr, PDL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_KW: tl.constexpr, NUM_STAGES: tl.constexpr,
-):  # fmt: skip
-    BLOCK_K: tl.constexpr = BLOCK_KW * (32 // W_NBITS)
-    dtype: tl.constexpr = a_desc.dtype
-    # `LIFT`: how many bits up the odd planes stay. `UNIT`: the sums count in units of `1 / UNIT`, as in `two_planes`.
-    # Converting each would cost instructions, so the `ones` of the sums of A are one unit, and the result is multiplied
-    # once. `BIAS`: what each bfloat16 weight has too much; it is taken off the sum, by way of the sums of A.
-    LIFT: tl.constexpr = W_NBITS if W_NBITS < 8 and dtype == tl.float16 else 0
-    UNIT: tl.constexpr = (1 << 24) if dtype == tl.float16 else 1
-    BIAS: tl.constexpr = 0 if dtype == tl.float16 else 128
-    zero = tl.cast(zero, tl.float32)
-    start_n = tl.program_id(0) * BLOCK_N
-    pid_k = tl.program_id(1)
-    start_m = tl.program_id(2) * BLOCK_M
-    offs_n = start_n + tl.max_contiguous(tl.multiple_of(tl.arange(0, BLOCK_N), BLOCK_N), BLOCK_N)
-    blocks = K // BLOCK_K
-    acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
-    # `num_stages` of the launch loads ahead only what a `tl.dot` multiplies. Given to the loop itself it loads the
-    # metadata ahead, too. Nothing sticks out along K: the launcher takes this kernel only if groups are whole blocks.
-    # How many is a constant, and the division by it no division.
-    for block in tl.range(pid_k * blocks // split_k, (pid_k + 1) * blocks // split_k, num_stages=NUM_STAGES):
-        scales = 1.0
-        zeros = zero
-        group = block // GROUP_BLOCKS
-        if W_GROUP_MODE >= 2:
-            scales = load_group_metadata(scales_ptr, group, offs_n, N, stride_sg, stride_sn, EVICT, EVEN)
-        if (W_GROUP_MODE == 1 or W_GROUP_MODE >= 3) and not ZERO_IS_NUMBER:
-            zeros = load_group_metadata(zeros_ptr, group, offs_n, N, stride_zg, stride_zn, EVICT, EVEN)
-        words = tl.trans(words_desc.load([block * BLOCK_KW, start_n]))
-        even, odd = columns_by_plane(a_desc.load([start_m, block * BLOCK_K]), W_NBITS)
-        even, odd = tl.trans(even), tl.trans(odd)
-        a_sums = sums_of_columns(even, odd, 1.0 / UNIT, BLOCK_N)
-        even_planes = half_word_planes(words, 0, 2, 0, W_NBITS, dtype)
-        odd_planes = half_word_planes(words, 1, 2, LIFT, W_NBITS, dtype)
-        if LIFT:
-            sums = tl.dot(even_planes, even) + tl.dot(odd_planes, odd) * (1.0 / (1 << LIFT))
-        else:
-            sums = tl.dot(odd_planes, odd, tl.dot(even_planes, even)) - BIAS * a_sums
-        acc = add_group(acc, sums, a_sums, scales, zeros, W_GROUP_MODE)
-    if PDL:
-        gdc_launch_dependents()  # explained with `arrange_kernel`
-    parts_desc.store([pid_k, start_m, start_n], tl.reshape(tl.trans(acc * UNIT), (1, BLOCK_M, BLOCK_N)))
-
-
-# ## More rows: nothing twice
-#
-# With more rows there is more to do for each word, and a second tile of columns does much of it again: put A into the
-# order of the planes, sum its rows. So a kernel of its own does both, once, before the product.
-#
-# **Launched before it may begin.** A kernel normally starts when the one before it has ended, and the GPU idles in
-# between. With *programmatic dependent launch* (the option `launch_pdl`) its programs may start when all programs of
-# the one before have called `gdc_launch_dependents`, or ended. What the other kernel writes may be read only after
-# `gdc_wait`, which waits for its end. With 64 rows it took
-# [[bench: gemm_splitK/ladder/metadata requested early/64_rows_ms]] down to
-# [[bench: gemm_splitK/ladder/launched early/64_rows_ms]].
-@triton.jit
-def arrange_kernel(
-    a_ptr, arranged_ptr, a_sums_ptr, M, K, stride_am, stride_ak, stride_sums,
-    W_NBITS: tl.constexpr, PDL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
-    PLANES: tl.constexpr = 16 // W_NBITS
-    if PDL:
-        gdc_launch_dependents()
-    block = tl.program_id(0)
-    offs_m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_k = block.to(tl.int64) * BLOCK_K + tl.arange(0, BLOCK_K)
-    rows = offs_m[:, None].to(tl.int64)
-    a = tl.load(a_ptr + rows * stride_am + offs_k[None, :] * stride_ak, mask=offs_m[:, None] < M, other=0.0)
-    tl.store(a_sums_ptr + block * stride_sums + offs_m, tl.sum(a.to(tl.float32), axis=1))
-    by_plane = tl.permute(tl.reshape(a, (BLOCK_M, BLOCK_K // PLANES, PLANES)), (0, 2, 1))
-    arranged_ptrs = arranged_ptr + rows * K + offs_k[None, :]
-    tl.store(arranged_ptrs, tl.reshape(by_plane, (BLOCK_M, BLOCK_K)), mask=offs_m[:, None] < M)
-
-
-# **Zero points apart.** In the sum over the groups, [[tag: QM-zeros]], the part with the zero points doesn't know the
-# integers. It is a matrix product of its own, and a small one. In the loop over the blocks it would take an instruction
-# for each element of the tile, the zero points and a row of sums of A. So it is done apart, for sixteen blocks at a
-# time: what it needs is requested before the loop, and used after it. With 64 rows this took
-# [[bench: gemm_splitK/ladder/all planes in one product/64_rows_ms]] down to
-# [[bench: gemm_splitK/ladder/zeros apart/64_rows_ms]]. `factor` is what the sums of A are multiplied with.
-@triton.jit
-def zero_factor(scales, zeros, BIAS: tl.constexpr, W_GROUP_MODE: tl.constexpr):
-    if W_GROUP_MODE == 4:
-        factor = zeros - scales * BIAS
-    elif W_GROUP_MODE == 1 or W_GROUP_MODE == 3:
-        factor = scales * -(zeros + BIAS)
-    else:
-        factor = scales * -BIAS
-    return factor
-
-
-# All planes stay `LIFT` bits up, as far as ten bits reach, and are one product. Scales are the only metadata in the
-# loop; they come by a descriptor, because the pipeline copies no less than four bytes a thread, and 128 threads would
-# load one float16 each. (A box of less than 128 bytes would lie misaligned from the second stage on.)
-@triton.jit
-def gemm_arranged_kernel(
-    a_desc, words_desc, scales_desc, parts_desc, scales_ptr, zeros_ptr, a_sums_ptr,
-    N, K, zero, split_k, stride_sg, stride_sn, stride_zg, stride_zn, stride_sums,
-    W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, ZERO_IS_NUMBER: tl.constexpr, GROUP_BLOCKS: tl.constexpr,
-    EVICT: tl.constexpr, PDL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_KW: tl.constexpr,
-    NUM_STAGES: tl.constexpr,
-):  # fmt: skip
-    BLOCK_K: tl.constexpr = BLOCK_KW * (32 // W_NBITS)
-    CHUNK: tl.constexpr = 16
-    dtype: tl.constexpr = a_desc.dtype
-    LIFT: tl.constexpr = 0 if dtype == tl.bfloat16 else W_NBITS if W_NBITS <= 4 else 10 - W_NBITS
-    UNIT: tl.constexpr = (1 << (24 - LIFT)) if dtype == tl.float16 else 1
-    BIAS: tl.constexpr = 0 if dtype == tl.float16 else 128
-    HAS_ZEROS: tl.constexpr = W_GROUP_MODE == 1 or W_GROUP_MODE >= 3
-    start_n = tl.program_id(0) * BLOCK_N
-    pid_k = tl.program_id(1)
-    start_m = tl.program_id(2) * BLOCK_M
-    offs_m = start_m + tl.arange(0, BLOCK_M)
-    offs_n = start_n + tl.arange(0, BLOCK_N)
-    blocks = K // BLOCK_K
-    first = pid_k * blocks // split_k
-    last = (pid_k + 1) * blocks // split_k
-    acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
-    for start in range(first, last, CHUNK):
-        # **Step 1: what the zero points will need.** A loaded number costs no time until it is used.
-        chunk = start + tl.arange(0, CHUNK)[:, None]
-        inside = (chunk < last) & (offs_n[None, :] < N)
-        groups = (chunk // GROUP_BLOCKS).to(tl.int64)
-        chunk_scales = tl.full((CHUNK, BLOCK_N), 1.0, tl.float32)
-        chunk_zeros = tl.cast(zero, tl.float32)
-        if W_GROUP_MODE >= 2:
-            scales_ptrs = scales_ptr + groups * stride_sg + offs_n[None, :] * stride_sn
-            chunk_scales = tl.load(scales_ptrs, mask=inside, other=0.0, eviction_policy=EVICT)
-        if HAS_ZEROS and not ZERO_IS_NUMBER:
-            zeros_ptrs = zeros_ptr + groups * stride_zg + offs_n[None, :] * stride_zn
-            chunk_zeros = tl.load(zeros_ptrs, mask=inside, other=0.0, eviction_policy=EVICT)
-        if PDL:
-            gdc_wait()  # up to here nothing came from `arrange_kernel`
-        a_sums = tl.load(a_sums_ptr + chunk * stride_sums + offs_m[None, :], mask=chunk < last, other=0.0)
-
-        # **Step 2: the integers, scaled group by group.**
-        for block in tl.range(start, tl.minimum(start + CHUNK, last), num_stages=NUM_STAGES):
-            words = tl.trans(words_desc.load([block * BLOCK_KW, start_n]))
-            sums = tl.dot(
-                half_word_planes(words, 0, 1, LIFT, W_NBITS, dtype), tl.trans(a_desc.load([start_m, block * BLOCK_K]))
-            )
-            if W_GROUP_MODE >= 2:
-                sums *= tl.trans(scales_desc.load([block // GROUP_BLOCKS, start_n])).to(tl.float32)
-            acc += sums
-
-        # **Step 3: the zero points.** `tf32x3` multiplies on tensor cores and keeps almost the precision of float32.
-        if HAS_ZEROS or BIAS:
-            factor = zero_factor(chunk_scales.to(tl.float32), chunk_zeros.to(tl.float32), BIAS, W_GROUP_MODE)
-            acc = tl.dot(tl.trans(factor * (1.0 / UNIT)), a_sums, acc, input_precision="tf32x3")
-    if PDL:
-        gdc_launch_dependents()
-    parts_desc.store([pid_k, start_m, start_n], tl.reshape(tl.trans(acc * UNIT), (1, BLOCK_M, BLOCK_N)))
-
-
-# ## Add the parts, scale, round once
-#
-# A program adds all parts of its elements, always in the same order. So the same call gives the same bits.
-@triton.jit
-def finish_kernel(
-    parts_ptr, scales_ptr, scales_a_ptr, c_ptr, N, elements, stride_sn,
-    CHANNEL_SCALE_MODE: tl.constexpr, PDL: tl.constexpr, PARTS: tl.constexpr, PARTS_BLOCK: tl.constexpr,
-    BLOCK: tl.constexpr,
-):  # fmt: skip
-    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    parts = tl.arange(0, PARTS_BLOCK).to(tl.int64)
-    if PDL:
-        gdc_wait()
-    c = tl.sum(tl.load(
-        parts_ptr + parts[:, None] * elements + offsets[None, :],
-        mask=(parts[:, None] < PARTS) & (offsets[None, :] < elements), other=0.0,
-    ), axis=0)  # fmt: skip
-    # [[tag: QM-channel]]
-    if CHANNEL_SCALE_MODE == 1 or CHANNEL_SCALE_MODE == 3:
-        c *= tl.load(scales_ptr + (offsets % N) * stride_sn, mask=offsets < elements, other=0.0).to(tl.float32)
-    if CHANNEL_SCALE_MODE >= 2:
-        c *= tl.load(scales_a_ptr + offsets // N, mask=offsets < elements, other=0.0).to(tl.float32)
-    tl.store(c_ptr + offsets, c.to(c_ptr.dtype.element_ty), mask=offsets < elements)
-
-
-# ## Many rows: dequantize once
-#
-# With hundreds of rows a fused kernel unpacks every weight once for each tile of rows. For 512 rows, and N and K of
-# 8192, [gemm](gemm.py) takes [[bench: gemm/512x8192x8192/forward/ms]], the library's product in sixteen bits
-# [[bench: gemm/512x8192x8192/forward/cuBLAS.ms]]. So it is cheaper to write the weight out and to call the library. One
-# word gives `per_word` rows of the weight.
-@triton.jit
-def dequantize_kernel(
-    words_ptr, scales_ptr, zeros_ptr, weight_ptr, N, K, group_size, zero,
-    stride_wk, stride_wn, stride_sg, stride_sn, stride_zg, stride_zn,
-    W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, ZERO_IS_NUMBER: tl.constexpr, ONE_GROUP: tl.constexpr,
-    EVICT: tl.constexpr, EVEN: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_KW: tl.constexpr,
-):  # fmt: skip
-    PER_WORD: tl.constexpr = 32 // W_NBITS if W_NBITS < 16 else 1
-    zeros = tl.cast(zero, tl.float32)
-    offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    word_rows = tl.program_id(1) * BLOCK_KW + tl.arange(0, BLOCK_KW)
-    K_WORDS = K // PER_WORD
-    group_words = group_size // PER_WORD
-    scales = 1.0
-    if W_GROUP_MODE >= 2:
-        scales = load_word_metadata(
-            scales_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_sg, stride_sn, ONE_GROUP, EVICT, EVEN
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k0 in range(first * BLOCK_K, last * BLOCK_K, BLOCK_K):
+        acc = add_block(
+            acc, k0, offs_m, offs_n, a_ptr, words_ptr, scales_ptr, zeros_ptr, M, N, K, group_size,
+            stride_am, stride_ak, stride_wk, stride_wn, stride_sg, stride_sn, stride_zg, stride_zn,
+            W_NBITS, W_GROUP_MODE, A_LOAD_ORDER, EVICT, META_ROWS, BLOCK_K,
         )  # fmt: skip
-    if (W_GROUP_MODE == 1 or W_GROUP_MODE >= 3) and not ZERO_IS_NUMBER:
-        zeros = load_word_metadata(
-            zeros_ptr, word_rows, offs_n, N, K_WORDS, group_words, stride_zg, stride_zn, ONE_GROUP, EVICT, EVEN
-        )  # fmt: skip
-    inside = ((word_rows[:, None] < K_WORDS) & (offs_n[None, :] < N)) | EVEN
-    words_ptrs = words_ptr + word_rows[:, None].to(tl.int64) * stride_wk + offs_n[None, :].to(tl.int64) * stride_wn
-    words = tl.load(words_ptrs, mask=inside, other=0)
-    for j in tl.static_range(PER_WORD):
-        q = (words >> (j * W_NBITS)) & ((1 << W_NBITS) - 1) if W_NBITS < 16 else words
-        weight = dequantize_block(q, scales, zeros, W_GROUP_MODE, weight_ptr.dtype.element_ty)
-        offs_k = word_rows.to(tl.int64) * PER_WORD + j
-        tl.store(weight_ptr + offs_k[:, None] * N + offs_n[None, :], weight, mask=inside)
+
+    # **Add it.** All parts of a tile meet in the same elements of C, so a plain store would keep one of them. C is
+    # float32: in sixteen bits each addition would round, and lose bits with each part. `sem` is the memory order: may
+    # other programs see this addition before what the program wrote earlier? It wrote nothing, so "relaxed" is enough.
+    c_ptrs = c_ptr + offs_m[:, None].to(tl.int64) * N + offs_n[None, :]
+    tl.atomic_add(c_ptrs, acc, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N), sem=ATOMIC)
 
 
-# ## Launchers
-def _metadata_arguments(a, scales, zeros, uses_scales):
-    """(scales pointer, its two strides, zeros pointer, its two strides): any tensor where a mode follows no pointer."""
-    scales = scales if uses_scales else a
-    zeros = a if zeros is None else zeros
-    return scales, (group_stride(scales), scales.stride(1)), zeros, (group_stride(zeros), zeros.stride(1))
-
-
-def launched_early(pdl):
-    """Launch options of a kernel that waits for the one before it. Other GPUs' compilers do not know `launch_pdl`."""
-    return dict(launch_pdl=True) if pdl else {}
-
-
-def _finish(parts, scales, scales_a, out_dtype, channel_scale_mode, pdl=False):
-    """Add (PARTS, M, N) float32, scale rows and columns, round to out_dtype. `pdl`: as `launched_early`."""
-    PARTS, M, N = parts.shape
-    if PARTS == 1 and channel_scale_mode == 0 and out_dtype == torch.float32:
-        return parts[0]
-    c = torch.empty(M, N, dtype=out_dtype, device=parts.device)
-    # Nearly all that these programs do is wait for the cache, so they are many, and small.
-    BLOCK, num_warps = (128, 1) if M * N <= 1 << 17 else (512, 4)
-    finish_kernel[(cdiv(M * N, BLOCK),)](
-        parts, scales if channel_scale_mode in (1, 3) else parts,
-        scales_a.contiguous() if channel_scale_mode >= 2 else parts, c,
-        N, M * N, scales.stride(1) if channel_scale_mode in (1, 3) else 0,
-        CHANNEL_SCALE_MODE=channel_scale_mode, PDL=pdl, PARTS=PARTS, PARTS_BLOCK=next_power_of_2(PARTS),
-        BLOCK=BLOCK, num_warps=num_warps, **launched_early(pdl),
-    )  # fmt: skip
-    return c
-
-
-# What is searched: how many parts, how wide a tile. While it searches, a configuration runs many times and adds to
-# the same C each time, so `reset_to_zero` zeroes C before every run. The launcher allocates it as zeros too: what
-# `torch.empty` returns holds what was there before, and an atomic addition would keep it.
+# ## Launcher
+#
+# How many parts, and how wide a tile? That depends on the weight's shape, so a few pairs are tried once for each. While
+# it tries, a pair runs many times and adds to the same C each time: `reset_to_zero` zeroes C before every run. The
+# launcher allocates it as zeros, too. What `torch.empty` returns holds what was there before, and an addition keeps it.
 CONFIGS = [
+    triton.Config(dict(BLOCK_N=64, SPLIT_K=8), num_warps=4, num_stages=3),
     triton.Config(dict(BLOCK_N=128, SPLIT_K=8), num_warps=4, num_stages=3),
-    triton.Config(dict(BLOCK_N=256, SPLIT_K=8), num_warps=8, num_stages=3),
-    triton.Config(dict(BLOCK_N=128, SPLIT_K=4), num_warps=4, num_stages=3),
-    triton.Config(dict(BLOCK_N=128, SPLIT_K=16), num_warps=4, num_stages=2),
+    triton.Config(dict(BLOCK_N=64, SPLIT_K=4), num_warps=4, num_stages=3),
+    triton.Config(dict(BLOCK_N=128, SPLIT_K=16), num_warps=4, num_stages=3),
 ]
-gemm_splitK_tuned = device.autotune(CONFIGS, ["N", "K", "W_NBITS", "BLOCK_M", "ATOMIC"], reset_to_zero=["c_ptr"])(
+gemm_splitK_tuned = device.autotune(CONFIGS, ["N", "K", "W_NBITS", "BLOCK_M"], reset_to_zero=["c_ptr"])(
     gemm_splitK_kernel
 )
 
 
-def split_forward(
-    a, words, scales, zeros, zero, scales_a, W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype,
-    tile_order, A_load_order, meta_evict_policy, data_contiguous, split_k, atomic_mode,
-    BLOCK_M=None, BLOCK_N=None, BLOCK_KW=None, GROUP_M=None,
+def gemm_splitK_forward(
+    a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,
+    out_dtype=None, tile_order="swizzled", A_load_order=2, meta_evict_policy="evict_last", data_contiguous=True,
+    split_k=None, atomic_mode="relaxed", BLOCK_M=None, BLOCK_N=None, BLOCK_K=64, GROUP_M=8,
 ):  # fmt: skip
-    """The split-K product of checked arguments. `atomic_mode="none"` stores the parts and adds them afterwards."""
-    (M, K), N = a.shape, words.shape[1]
-    per_word = 32 // W_nbits if W_nbits < 16 else 1
-    # Many planes of many rows would not fit into the registers.
-    BLOCK_M = BLOCK_M or (16 if M <= 16 else 32 if M <= 32 or per_word > 8 else 64)
-    BLOCK_KW = BLOCK_KW or (64 if W_nbits == 16 else 32 if W_nbits == 8 else 16)
-    searched = split_k is None and BLOCK_N is None and atomic_mode != "none"
-    BLOCK_N = BLOCK_N or (256 if BLOCK_M == 16 and N >= 4096 else 128)
-    scales_ptr, scales_strides, zeros_ptr, zeros_strides = _metadata_arguments(a, scales, zeros, W_group_mode >= 2)
-    arguments = (*a.stride(), *words.stride(), *scales_strides, *zeros_strides)
-    options = dict(
-        W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, ZERO_IS_NUMBER=zeros is None,
-        ONE_GROUP=(group_size // per_word) % BLOCK_KW == 0, SWIZZLED=tile_order == "swizzled",
-        A_LOAD_ORDER=A_load_order, EVICT=meta_evict_policy, CONTIGUOUS=data_contiguous, ATOMIC=atomic_mode,
-        EVEN=N % (256 if searched else BLOCK_N) == 0 and K // per_word % BLOCK_KW == 0,
-        BLOCK_M=BLOCK_M, BLOCK_KW=BLOCK_KW, GROUP_M=GROUP_M or 8,
-    )  # fmt: skip
-    if searched:
-        c = torch.zeros(1, M, N, dtype=torch.float32, device=a.device)
-        grid = lambda meta: (cdiv(M, BLOCK_M) * cdiv(N, meta["BLOCK_N"]), meta["SPLIT_K"])  # noqa: E731
-        gemm_splitK_tuned[grid](a, words, scales_ptr, zeros_ptr, c, M, N, K, group_size, zero, *arguments, **options)
-    else:
-        split_k = split_k or (8 if M <= 16 else 4)
-        shape = (split_k if atomic_mode == "none" else 1, M, N)
-        make = torch.empty if atomic_mode == "none" else torch.zeros
-        c = make(*shape, dtype=torch.float32, device=a.device)
-        grid = (cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N), split_k)
-        gemm_splitK_kernel[grid](
-            a, words, scales_ptr, zeros_ptr, c, M, N, K, group_size, zero, *arguments, **options,
-            SPLIT_K=split_k, BLOCK_N=BLOCK_N, num_warps=8 if BLOCK_N >= 256 else 4, num_stages=3,
+    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K, GROUP_M=GROUP_M)
+    M, N = a.shape[0], words.shape[1]
+    BLOCK_M = BLOCK_M or min(64, max(16, triton.next_power_of_2(M)))
+    c = torch.zeros(M, N, dtype=torch.float32, device=a.device)
+    if c.numel():
+        arguments = kernel_arguments(
+            a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, tile_order, A_load_order,
+            meta_evict_policy, data_contiguous, BLOCK_M, BLOCK_K, GROUP_M,
         )  # fmt: skip
-    return _finish(c, scales, scales_a, out_dtype, channel_scale_mode)
+        arguments |= dict(c_ptr=c, ATOMIC=atomic_mode)
+        tiles_m = triton.cdiv(M, BLOCK_M)
+        if split_k is None and BLOCK_N is None:
+            gemm_splitK_tuned[lambda meta: (tiles_m * triton.cdiv(N, meta["BLOCK_N"]), meta["SPLIT_K"])](**arguments)
+        else:
+            split_k, BLOCK_N = split_k or 8, BLOCK_N or 64
+            grid = (tiles_m * triton.cdiv(N, BLOCK_N), split_k)
+            gemm_splitK_kernel[grid](**arguments, SPLIT_K=split_k, BLOCK_N=BLOCK_N, num_warps=4, num_stages=3)
+    # Scales of whole columns and rows, [[tag: QM-channel]], once all parts are there. Then one rounding.
+    if channel_scale_mode in (1, 3):
+        c = c * scales
+    if channel_scale_mode >= 2:
+        c = c * scales_a[:, None]
+    return c.to(out_dtype or a.dtype)
 
 
-@functools.cache
-def has_tma(device_index):
-    """Is there a tensor memory accelerator? The interpreter is taken for a GPU with one."""
-    return device.INTERPRET or torch.cuda.get_device_capability(device_index)[0] >= 9
-
-
-def describable(x):
-    """Can a descriptor describe x: rows that are contiguous, apart, and aligned to 16 bytes?"""
-    stride_m, stride_n = x.stride()
-    aligned = stride_m * x.element_size() % 16 == 0 and x.data_ptr() % 16 == 0
-    return aligned and stride_n == 1 and stride_m >= x.shape[1]
-
-
-def descriptor_block(a, words, W_nbits, group_size):
-    """Word rows in a block of the kernels with descriptors, or 0 where they can't run."""
-    if W_nbits == 16 or (W_nbits == 8 and a.dtype == torch.bfloat16) or not has_tma(words.device.index):
-        return 0
-    if a.shape[1] == 0 or not describable(a) or not describable(words) or words.shape[1] % 4:
-        return 0  # the last: rows of the parts, N numbers of four bytes, have to be describable, too
-    group_words = group_size * W_nbits // 32
-    return 16 if group_words % 16 == 0 and W_nbits >= 4 else 8 if group_words % 8 == 0 else 0
-
-
-# So many parts that the programs fill the GPU once: `programs` is how many fit at a time. More would wait for a second
-# turn, and every part is written and read once more. A part has at least two blocks.
-def how_many_parts(tiles, blocks, programs):
-    return max(1, min(programs // tiles, blocks // 2))
-
-
-@functools.cache
-def multiprocessors(device_index):
-    return 2 if device.INTERPRET else torch.cuda.get_device_properties(device_index).multi_processor_count
-
-
-# For each `BLOCK_M`: columns of a tile, warps of a program, and how many programs a multiprocessor holds. With few rows
-# one or two warps and many programs, so that while some wait for their words the others compute. With A arranged, four
-# warps together, which is what the larger instructions of the tensor cores want.
-TILES = {8: (128, 2, 4), 16: (64, 1, 8), 32: (64, 4, 4), 64: (128, 4, 2)}
-
-
-def arrange(a, W_nbits, BLOCK_K, BLOCK_M, pdl):
-    """(A in the order of the planes, float32 sums of its rows over each block of K), for tiles of BLOCK_M rows."""
-    M, K = a.shape
-    blocks, rows = K // BLOCK_K, cdiv(M, BLOCK_M) * BLOCK_M
-    arranged = torch.empty(M, K, dtype=a.dtype, device=a.device)
-    a_sums = torch.empty(blocks, rows, dtype=torch.float32, device=a.device)
-    arrange_kernel[(blocks, rows // 16)](
-        a, arranged, a_sums, M, K, *a.stride(), a_sums.stride(0),
-        W_NBITS=W_nbits, PDL=pdl, BLOCK_M=16, BLOCK_K=BLOCK_K,
-    )  # fmt: skip
-    return arranged, a_sums
-
-
-def descriptor_forward(
-    a, words, scales, zeros, zero, scales_a, W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype,
-    meta_evict_policy, BLOCK_KW, arranged,
-):  # fmt: skip
-    """The product of checked, describable arguments, A arranged ahead or not; the parts are added in a fixed order."""
-    (M, K), N = a.shape, words.shape[1]
-    BLOCK_K = BLOCK_KW * 32 // W_nbits
-    BLOCK_M = min(max(next_power_of_2(M), 8), 64 if arranged else 16)
-    BLOCK_N, num_warps, resident = TILES[BLOCK_M]
-    tiles = cdiv(N, BLOCK_N) * cdiv(M, BLOCK_M)
-    split_k = how_many_parts(tiles, K // BLOCK_K, resident * multiprocessors(words.device.index))
-    # Tiles of columns come first in the grid: programs that start together read words that lie side by side, and the
-    # same block of A.
-    grid = (cdiv(N, BLOCK_N), split_k, cdiv(M, BLOCK_M))
-    # The interpreter runs one kernel after the other, so there is nothing that could be launched early.
-    pdl = not device.INTERPRET
-    scales_ptr, scales_strides, zeros_ptr, zeros_strides = _metadata_arguments(a, scales, zeros, W_group_mode >= 2)
-    strides = (*scales_strides, *zeros_strides)
-    # No atomic additions, so nothing has to be zero before: every program writes its whole part.
-    parts = torch.empty(split_k, M, N, dtype=torch.float32, device=a.device)
-    parts_desc = TensorDescriptor.from_tensor(parts, [1, BLOCK_M, BLOCK_N])
-    words_desc = TensorDescriptor.from_tensor(words, [BLOCK_KW, BLOCK_N])
-    options = dict(
-        W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, ZERO_IS_NUMBER=zeros is None, GROUP_BLOCKS=group_size // BLOCK_K,
-        EVICT=meta_evict_policy, PDL=pdl, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_KW=BLOCK_KW, NUM_STAGES=3,
-        num_warps=num_warps,
-    )  # fmt: skip
-    if arranged:
-        # From here on `a` is the arranged copy. The product is launched before the copy is done, and waits for it.
-        a, a_sums = arrange(a, W_nbits, BLOCK_K, BLOCK_M, pdl)
-        scales_desc = TensorDescriptor.from_tensor(scales, [1, BLOCK_N]) if W_group_mode >= 2 else words_desc
-        gemm_arranged_kernel[grid](
-            TensorDescriptor.from_tensor(a, [BLOCK_M, BLOCK_K]), words_desc, scales_desc, parts_desc,
-            scales_ptr, zeros_ptr, a_sums, N, K, zero, split_k, *strides, a_sums.stride(0), **options,
-            **launched_early(pdl),
-        )  # fmt: skip
-    else:
-        gemm_descriptor_kernel[grid](
-            TensorDescriptor.from_tensor(a, [BLOCK_M, BLOCK_K]), words_desc, parts_desc,
-            scales_ptr, zeros_ptr, N, K, zero, split_k, *strides, EVEN=N % BLOCK_N == 0, **options,
-        )  # fmt: skip
-    return _finish(parts, scales, scales_a, out_dtype, channel_scale_mode, pdl)
-
-
-def dequantize_forward(words, scales, zeros, zero, K, W_nbits, group_size, W_group_mode, dtype, meta_evict_policy):
-    """The weight, (K, N) in `dtype`, of checked arguments."""
-    N = words.shape[1]
-    weight = torch.empty(K, N, dtype=dtype, device=words.device)
-    per_word = 32 // W_nbits if W_nbits < 16 else 1
-    BLOCK_N, BLOCK_KW = 256, 8
-    scales_ptr, scales_strides, zeros_ptr, zeros_strides = _metadata_arguments(words, scales, zeros, W_group_mode >= 2)
-    if weight.numel():
-        dequantize_kernel[(cdiv(N, BLOCK_N), cdiv(K // per_word, BLOCK_KW))](
-            words, scales_ptr, zeros_ptr, weight, N, K, group_size, zero,
-            *words.stride(), *scales_strides, *zeros_strides,
-            W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, ZERO_IS_NUMBER=zeros is None,
-            ONE_GROUP=(group_size // per_word) % BLOCK_KW == 0, EVICT=meta_evict_policy,
-            EVEN=N % BLOCK_N == 0 and K // per_word % BLOCK_KW == 0, BLOCK_N=BLOCK_N, BLOCK_KW=BLOCK_KW,
-        )  # fmt: skip
-    return weight
-
-
-# ## Which kernel?
-#
-# Few rows: split-K, as the words are what has to move, with descriptors if the format and the addresses allow it. Many
-# rows: the weights are worth writing out once. With four bits, writing them and reading them back moves eight times the
-# bytes of the words, whatever `M` is, while the work of unpacking grows with each tile of rows. At N = K = 8192 the two
-# met between 256 and 384 rows: with 256 the packed weight took
-# [[bench: gemm_splitK/ladder/parts by descriptor/256_rows_ms]] and the dequantized one
-# [[bench: gemm_splitK/ladder/dequantized, then cuBLAS/256_rows_ms]]. Rows or columns that are scaled in float32, or
-# another `out_dtype`, are then left to `gemm`: the library would round first.
-#
-# A matrix-vector kernel for a single row, in float32 and without tensor cores, was faster than split-K once. It took
-# [[bench: gemm_splitK/ladder/ordinary units/1_row_ms]]. The tensor cores take eight rows at a time, seven of them for
-# nothing, and with the words by descriptors they are still quicker:
-# [[bench: gemm_splitK/ladder/every mode, with descriptors/1_row_ms]]. So there is no kernel for one row any more.
-def by_shape(
-    a, words, scales, zeros, zero, scales_a, W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype,
-    tile_order, A_load_order, meta_evict_policy, data_contiguous,
-):  # fmt: skip
-    M, K = a.shape
-    modes = (W_nbits, group_size, W_group_mode, channel_scale_mode)
-    arguments = (a, words, scales, zeros, zero, scales_a, *modes, out_dtype)
-    BLOCK_KW = descriptor_block(a, words, W_nbits, group_size)
-    scales_describable = W_group_mode < 2 or (scales.shape[0] * group_size == K and describable(scales))
-    arranged = M > 16 and scales_describable
-    if BLOCK_KW and M <= (256 if arranged else 64):
-        return descriptor_forward(*arguments, meta_evict_policy, BLOCK_KW, arranged)
-    if M <= 64:
-        orders = (tile_order, A_load_order, meta_evict_policy, data_contiguous)
-        return split_forward(*arguments, *orders, split_k=None, atomic_mode="none")
-    if channel_scale_mode == 0 and out_dtype == a.dtype:
-        weight = dequantize_forward(
-            words, scales, zeros, zero, K, W_nbits, group_size, W_group_mode, a.dtype, meta_evict_policy
-        )
-        return torch.matmul(a, weight)
-    return gemm(
-        a, words, scales, zero if zeros is None else zeros, W_nbits=W_nbits, group_size=group_size,
-        W_group_mode=W_group_mode, channel_scale_mode=channel_scale_mode, scales_a=scales_a, out_dtype=out_dtype,
-        tile_order=tile_order, A_load_order=A_load_order, meta_evict_policy=meta_evict_policy,
-        data_contiguous=data_contiguous,
-    )  # fmt: skip
-
-
-# `torch.compile` need not look into any of this: inside a compiled model the whole choice is one custom operator.
-@torch.library.custom_op(f"{__name__.replace('.', '_')}::low_bit", mutates_args=())
-def low_bit_operator(
-    a: torch.Tensor, words: torch.Tensor, scales: torch.Tensor | None, zeros: torch.Tensor | None, zero: float,
-    scales_a: torch.Tensor | None, W_nbits: int, group_size: int, W_group_mode: int, channel_scale_mode: int,
-    out_dtype: torch.dtype, tile_order: str, A_load_order: int, meta_evict_policy: str, data_contiguous: bool,
-    split_k: int | None, atomic_mode: str,
-) -> torch.Tensor:  # fmt: skip
-    arguments = (
-        a, words, scales, zeros, zero, scales_a, W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype,
-        tile_order, A_load_order, meta_evict_policy, data_contiguous,
-    )  # fmt: skip
-    return by_shape(*arguments) if atomic_mode == "by shape" else split_forward(*arguments, split_k, atomic_mode)
-
-
-@low_bit_operator.register_fake
-def low_bit_fake(a, words, scales, zeros, zero, scales_a, W_nbits, group_size, mode, channel_mode, out_dtype, *options):
-    return a.new_empty(a.shape[0], words.shape[1], dtype=out_dtype)
-
-
-def _checked(
-    a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, scales_a, out_dtype,
-    tile_order, A_load_order, meta_evict_policy, data_contiguous,
-):  # fmt: skip
-    """Check everything; return the arguments as the launchers and the operator take them."""
-    zeros, zero = check_arguments(
-        a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, scales_a, out_dtype
-    )
-    check_options(tile_order, A_load_order, meta_evict_policy)
-    uses_scales = W_group_mode >= 2 or channel_scale_mode in (1, 3)
-    return (
-        a, words, scales if uses_scales else None, zeros, zero, scales_a if channel_scale_mode >= 2 else None,
-        W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype or a.dtype,
-        tile_order, A_load_order, meta_evict_policy, bool(data_contiguous),
-    )  # fmt: skip
-
-
+# ## Public functions
 def gemm_splitK(
     a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,
     out_dtype=None, tile_order="swizzled", A_load_order=2, meta_evict_policy="evict_last", data_contiguous=True,
-    split_k=None, atomic_mode="relaxed", BLOCK_M=None, BLOCK_N=None, BLOCK_KW=None, GROUP_M=None,
+    split_k=None, atomic_mode="relaxed",
 ):  # fmt: skip
     """`a @ dequantize(words)` with the sum over K split over `split_k` programs that add into C. Forward only.
 
-    Args:
-        a: as `gemm`.
-        words: as `gemm`.
-        scales: as `gemm`.
-        zeros: as `gemm`.
-        W_nbits: as `gemm`.
-        group_size: as `gemm`.
-        W_group_mode: as `gemm`.
-        channel_scale_mode: as `gemm`.
-        scales_a: as `gemm`.
-        out_dtype: as `gemm`.
-        tile_order: as `gemm`.
-        A_load_order: as `gemm`; 2 and 3 are the same here.
-        meta_evict_policy: as `gemm`.
-        data_contiguous: as `gemm`.
+    Args: as `gemm`, and
         split_k: number of parts, at least 1; it need not divide anything. None: searched for, once a weight's shape.
         atomic_mode: "relaxed" or "release", the memory order of the atomic additions.
-        BLOCK_M, BLOCK_N: tile sizes; BLOCK_KW: word rows in a block of K. Powers of two; None: chosen from the shape.
-        GROUP_M: as `gemm`.
 
     Returns:
         (M, N) in out_dtype. The parts are added in float32, in no fixed order, and rounded once.
@@ -871,40 +143,28 @@ def gemm_splitK(
     Raises:
         TypeError, ValueError: naming the argument and the rule that it breaks, before anything is launched.
 
-    Source: split-K with atomic additions as in the GPTQ kernels of foundation-model-stack; float16 made of an integer's
-    bits as in Kim et al., 2022, "Who Says Elephants Can't Run: Bringing Large Scale MoE Models into Cloud Scale
-    Production".
+    Source: split-K with atomic additions as in the GPTQ kernels of foundation-model-stack.
     """
-    arguments = _checked(
-        a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, scales_a, out_dtype,
-        tile_order, A_load_order, meta_evict_policy, data_contiguous,
-    )  # fmt: skip
+    modes = dict(W_nbits=W_nbits, group_size=group_size, W_group_mode=W_group_mode)
+    modes |= dict(channel_scale_mode=channel_scale_mode, scales_a=scales_a, out_dtype=out_dtype)
+    options = dict(tile_order=tile_order, A_load_order=A_load_order, meta_evict_policy=meta_evict_policy)
+    contract(a, words, scales, zeros, **modes, **options)
     checks.choice("atomic_mode", atomic_mode, ("relaxed", "release"))
     if split_k is not None and (isinstance(split_k, bool) or not isinstance(split_k, int) or split_k < 1):
         raise ValueError(f"split_k must be a whole number of parts, at least 1, or None, got {split_k!r}")
-    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_KW=BLOCK_KW, GROUP_M=GROUP_M)
-    if a.shape[0] == 0 or words.shape[1] == 0:
-        return torch.empty(a.shape[0], words.shape[1], dtype=out_dtype or a.dtype, device=a.device)
-    if torch.compiler.is_compiling():
-        return low_bit_operator(*arguments, split_k, atomic_mode)
-    return split_forward(*arguments, split_k, atomic_mode, BLOCK_M, BLOCK_N, BLOCK_KW, GROUP_M)
+    options |= dict(data_contiguous=data_contiguous, split_k=split_k, atomic_mode=atomic_mode)
+    return gemm_splitK_forward(a, words, scales, zeros, **modes, **options)
 
 
+# Which of the two? Few rows make few tiles, and there the parts are the only way to fill the card. With more than 64
+# rows there are tiles enough, and each part would only add traffic.
 def low_bit_matmul(
     a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,
     out_dtype=None, tile_order="swizzled", A_load_order=2, meta_evict_policy="evict_last", data_contiguous=True,
 ):  # fmt: skip
-    """`a @ dequantize(words)` by whichever kernel suits the shape. Forward only, the same bits each time.
+    """`a @ dequantize(words)`, by split-K up to 64 rows of `a`, by the plain kernel for more. Forward only.
 
-    Up to 64 rows the weight stays packed, and `a` has to be finite. Kernels with tensor descriptors do the product, on
-    Hopper or later, for 1, 2, 4 and (in float16) 8 bits, if a group is a multiple of 8 words and the rows of `a` and
-    `words` are contiguous and aligned to 16 bytes; otherwise split-K. If that holds for `scales`, too, and each group
-    has a row of them, the weight stays packed up to 256 rows.
-
-    For more rows the weight is dequantized and `torch.matmul` called: (K, N) in a's dtype exists for the length of the
-    call. With channel scales or another out_dtype `gemm` runs instead.
-
-    Args: as `gemm`. An option that the chosen kernel has no use for is checked and ignored.
+    Args: as `gemm`.
 
     Returns:
         (M, N) in out_dtype.
@@ -914,101 +174,28 @@ def low_bit_matmul(
 
     Source: as `gemm` and `gemm_splitK`.
     """
-    arguments = _checked(
-        a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, scales_a, out_dtype,
-        tile_order, A_load_order, meta_evict_policy, data_contiguous,
-    )  # fmt: skip
-    if a.shape[0] == 0 or words.shape[1] == 0:
-        return torch.empty(a.shape[0], words.shape[1], dtype=out_dtype or a.dtype, device=a.device)
-    if torch.compiler.is_compiling():
-        return low_bit_operator(*arguments, None, "by shape")
-    return by_shape(*arguments)
+    modes = dict(W_nbits=W_nbits, group_size=group_size, W_group_mode=W_group_mode)
+    modes |= dict(channel_scale_mode=channel_scale_mode, scales_a=scales_a, out_dtype=out_dtype)
+    options = dict(tile_order=tile_order, A_load_order=A_load_order, meta_evict_policy=meta_evict_policy)
+    contract(a, words, scales, zeros, **modes, **options)
+    launch = gemm_splitK_forward if a.shape[0] <= 64 else gemm_forward
+    return launch(a, words, scales, zeros, **modes, **options, data_contiguous=data_contiguous)
 
 
 # ## A run small enough to watch
 #
-# Five words to a column, in blocks of two: the third block is half empty. Two parts share the three blocks.
+# K is 40, in three blocks of 16, the last of them half empty. Two parts share the three blocks.
 def EXAMPLE():
-    torch.manual_seed(0)
-    a = torch.randn(2, 40, device=device.DEVICE).half()
-    words = pack(torch.randint(0, 16, (40, 8), device=device.DEVICE), 4)
-    scales, zeros = torch.rand(5, 8, device=device.DEVICE).half(), torch.randn(5, 8, device=device.DEVICE).half()
-    tiles = dict(split_k=2, BLOCK_M=2, BLOCK_N=4, BLOCK_KW=2, GROUP_M=2)
-    gemm_splitK(a, words, scales, zeros, W_nbits=4, group_size=8, **tiles)
-    return dict(shape=(2, 8, 40), dtype=torch.float16, W_nbits=4, group_size=8)
-
-
-# ## Benchmark
-#
-# The inputs and the cost are those of [gemm](gemm.py).
-def bench_reference(a, words, scales, zeros, w):
-    return gemm_reference(a, words, scales, zeros, W_nbits=4, group_size=128, dtype=torch.float64)
-
-
-def gemlite_peer(inputs):
-    """gemlite's own kernels with its widest search, on the same integers."""
-    from unittest import mock
-
-    from gemlite.core import DType, GemLiteLinear, set_autotune
-
-    set_autotune("max")
-    words, (K, N) = inputs["words"], inputs["w"].shape
-    q = unpack(words, 4).T.contiguous()
-    dtypes = dict(input_dtype=DType.FP16, output_dtype=DType.FP16)
-    layer = GemLiteLinear(4, group_size=128, in_features=K, out_features=N, **dtypes)
-    layer.pack(q, inputs["scales"].T.contiguous(), inputs["zeros"].T.contiguous(), bias=None)
-    # It tries up to 1240 configurations; Triton would time each for 0.1 s.
-    with mock.patch("triton.testing.do_bench", functools.partial(triton.testing.do_bench, warmup=2, rep=10)):
-        layer(inputs["a"])
-    return lambda a, words, scales, zeros, w: layer(a)
-
-
-# **Where it stays behind.** From 65 rows on, cuBLAS with a weight in sixteen bits is faster: with 128 rows it takes
-# [[bench: gemm_splitK/ladder/cuBLAS/128_rows_ms]], and the packed weight
-# [[bench: gemm_splitK/ladder/parts by descriptor/128_rows_ms]]. There the library is no longer waiting for the weight,
-# and unpacking is work on top, once for each tile of rows. Dequantizing can win nothing either: it writes the whole
-# weight and reads it again before the library begins. With thousands of rows that is little beside the product, and
-# which of the two was ahead at 4096 changed from run to run, as the card's clock did. And all these times are those of
-# a CUDA graph. Called one by one from Python, a call costs more time on the CPU than a small product takes on the GPU.
-# A model that makes one token after the other is captured in a graph for that reason.
-BENCH = dict(
-    shapes=[(M, 8192, 8192) for M in (1, 16, 64, 512, 4096)],
-    dtypes=[torch.float16],
-    inputs=bench_inputs,
-    ours=lambda a, words, scales, zeros, w: low_bit_matmul(a, words, scales, zeros, W_nbits=4, group_size=128),
-    eager=lambda a, words, scales, zeros, w: a @ w,
-    eager_name="cuBLAS",
-    reference=bench_reference,
-    peers={"gemlite": gemlite_peer},
-    compile=False,
-    timing="graph",
-    host_shape=(1, 128, 128),
-)
-
-
-def main():
-    from academy import accuracy
-
-    device.arguments(__doc__)
-    report = accuracy.Report()
-    for M, N, K in [(1, 40, 256), (3, 24, 128), (20, 40, 192)]:
-        for W_nbits in (8, 4, 2, 1):
-            w = torch.randn(K, N, dtype=torch.float16, device=device.DEVICE)
-            a = torch.randn(M, K, dtype=torch.float16, device=device.DEVICE)
-            words, scales, zeros = quantize(w, W_nbits, 64)
-            options = dict(W_nbits=W_nbits, group_size=64)
-            pytorch = gemm_reference(a, words, scales, zeros, **options)
-            exact = gemm_reference(a, words, scales, zeros, dtype=torch.float64, **options)
-            for function in (gemm_splitK, low_bit_matmul):
-                c = function(a, words, scales, zeros, **options)
-                report.compare(function.__name__, f"{M} x {N} x {K}, {W_nbits} bits", c, pytorch, exact)
-    status = report.print()
-    if not device.INTERPRET:
-        from academy import bench
-
-        bench.print_speed(BENCH, cost)
-    return status
+    where = device.DEVICE
+    a = (torch.arange(120, device=where).view(3, 40) * 5 % 7 - 3).half()
+    words = pack(torch.arange(280, device=where).view(40, 7) * 5 % 16, 4)
+    scales, zeros = (torch.arange(70, device=where).view(2, 5, 7) % 5 + 1).half() / 4
+    tiles = dict(BLOCK_M=2, BLOCK_N=4, BLOCK_K=16, GROUP_M=2)
+    gemm_splitK_forward(a, words, scales, zeros, W_nbits=4, group_size=8, split_k=2, **tiles)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    words, scales, zeros = quantize(torch.randn(192, 40, dtype=torch.float16, device=device.DEVICE), 4, 32)
+    weight = dict(words=words, scales=scales, zeros=zeros, W_nbits=4, group_size=32)
+    shapes, halves = [dict(a=(1, 192), **weight), dict(a=(20, 192), **weight)], (torch.float16, torch.bfloat16)
+    script.main(low_bit_matmul, gemm_reference, *shapes, dtypes=halves, differentiable=False)

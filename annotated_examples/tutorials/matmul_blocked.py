@@ -5,14 +5,14 @@ Multiply a matrix `x` of shape (M, K) by a matrix `y` of shape (K, N):
 
 [[eq: MM-Z]]
 
-This lesson builds the product block by block, and pays attention to three things: how a program finds the addresses
-of a two-dimensional block, how it walks along K, and what happens at the edges. It is the first step of a road; the
-[next one](matmul_grouped.py) reorders the programs and adds the gradients.
+The product is built block by block; such blocks of a matrix are called **tiles**. The lesson is about three things: how
+a program finds the addresses of a two-dimensional tile, how it walks along K, and what happens at the edges. It is the
+first of four on matrix products. The [next one](matmul_grouped.py) reorders the programs and adds the gradients.
 
 **What it costs.** Each number of the product takes K multiplications and K additions, `2 · M · N · K` operations in
-all. Done naively, each multiplication would also fetch its own two inputs from memory. A program that computes a block
+all. Done naively, each multiplication would also fetch its own two inputs from memory. A program that computes a tile
 of `BLOCK_M` x `BLOCK_N` numbers uses each element of `x` that it loads `BLOCK_N` times, and each element of `y`
-`BLOCK_M` times. That is why matrices are multiplied in blocks.
+`BLOCK_M` times. That is why matrices are multiplied in tiles.
 
 **Contract.** `x` and `y` have two dimensions and the same dtype: float32, float16 or bfloat16. Any strides are read
 in place. The sums are formed in float32 and the result has the inputs' dtype. There is no gradient yet: inputs that
@@ -20,33 +20,35 @@ require one raise an error.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
     import sys
-    from pathlib import Path
 
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
-from academy import checks, device
+from academy import checks, device, script
 
 import torch
 import triton
 import triton.language as tl
 
+from annotated_examples.common.products import contract, input_precision, multiply_add
+
 
 # ## Reference
 #
-# The same in PyTorch. The kernel is held against PyTorch in the same dtype, and both against float64: a float16 result
+# The same in PyTorch. The kernel is compared with PyTorch in the same dtype, and both with float64: a float16 result
 # differs from a float32 one by its rounding alone, and that says nothing about a kernel.
 def matmul_reference(x, y):
     return torch.matmul(x, y)
 
 
-# ## From offsets to a block of pointers
+# ## From offsets to a tile of pointers
 #
 # The memory of a computer has one dimension. Element (i, k) of `x` lies `i · stride_xm + k · stride_xk` elements
 # behind the first. For an 8 x 8 matrix stored row by row the strides are 8 and 1: one row further is 8 elements
 # further.
 #
-# To load a block we need all its offsets at once. Take rows 4 to 7 and columns 0 to 3. Written as a column,
+# To load a tile we need all its offsets at once. Take rows 4 to 7 and columns 0 to 3. Written as a column,
 # `offs_m[:, None]`, the row numbers are multiplied by 8. Written as a row, `offs_k[None, :]`, the column numbers are
 # multiplied by 1. Adding a column and a row fills a table, because Triton, like NumPy, repeats each along the missing
 # dimension:
@@ -63,31 +65,11 @@ def matmul_reference(x, y):
 # With the strides exchanged the same lines read the transposed matrix. Nothing has to be copied for that.
 
 
-# ## Adding a block's product to the sum
-#
-# `tl.dot(x, y, acc)` multiplies two blocks and adds the product to `acc`, the sum so far. For 16-bit inputs that is
-# all.
-#
-# In float32 there is more to say. A sum rounds with each term, and its error grows with the number of terms that were
-# added one after the other; a 16-bit result rounds so much at the end that nobody notices. So each block of K is summed
-# by itself before it joins the rest: of 8192 terms in blocks of 32, no rounding then has more than 32 + 256 successors.
-# PyTorch cuts its sums too. A single chain would be more than twice as far off as PyTorch, which is more than the tests
-# allow, from about a thousand terms on. Why `tl.fma`? The compiler would turn `acc + tl.dot(x, y)` into
-# `tl.dot(x, y, acc)`, which is the single chain again. ("ieee" stands for products in full float32; see the launcher.)
-@triton.jit
-def multiply_add(x, y, acc, INPUT_PRECISION: tl.constexpr):
-    if x.dtype == tl.float32 and INPUT_PRECISION == "ieee":
-        total = tl.fma(tl.dot(x, y, input_precision=INPUT_PRECISION), 1.0, acc)
-    else:
-        total = tl.dot(x, y, acc, input_precision=INPUT_PRECISION)
-    return total
-
-
 # ## The kernel
 #
-# The grid has two dimensions: one program for each block of the result. In the example the result is 8 x 8 and the
-# blocks are 4 x 4, so there are four programs. (Compiled for a GPU, `tl.dot` wants at least 16 along K; the
-# interpreter, where the example runs, does not care.)
+# The grid has two dimensions: one program for each tile of the result. In the example the result is 8 x 8 and the
+# tiles are 4 x 4, so there are four programs. (Compiled for a GPU, `tl.dot` wants tiles of at least 16 in each
+# direction. The interpreter, where the example runs, takes any.)
 @triton.jit
 def matmul_kernel(
     x_ptr,
@@ -107,7 +89,7 @@ def matmul_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    # Which block of the result is mine? A grid with two dimensions gives two numbers. They are int64 because a row
+    # Which tile of the result is mine? A grid with two dimensions gives two numbers. They are int64 because a row
     # number times a stride can pass 2³¹ in a large matrix.
     pid_m = tl.program_id(0).to(tl.int64)
     pid_n = tl.program_id(1).to(tl.int64)
@@ -126,52 +108,52 @@ def matmul_kernel(
     x_ptrs = x_ptr + offs_m[:, None] * stride_xm + offs_k[None, :] * stride_xk
     y_ptrs = y_ptr + offs_k[:, None] * stride_yk + offs_n[None, :] * stride_yn
 
-    # Walk along K, a block of columns of `x` and a block of rows of `y` at a time, and add up their products
+    # Tiles hang over the edge of matrices whose sizes are no multiples of theirs. The example's second launch
+    # multiplies a 7 x 6 by a 6 x 5 matrix. Its last program has one row too many,
+    # `launch=1, pid=(1, 1): m_mask = [1, 1, 1, 0]`, and three columns too many,
+    # `launch=1, pid=(1, 1): n_mask = [1, 0, 0, 0]`.
+    m_mask = offs_m < M
+    n_mask = offs_n < N
+
+    # Walk along K, a tile of `x` to the right and a tile of `y` down at a time, and add up their products
     # [[tag: MM-Z]]. The sum is kept in float32 whatever the inputs are. float16 has eleven bits: beyond 2048 adding 1
     # changes nothing any more.
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, tl.cdiv(K, BLOCK_K)):
-        # Blocks overlap the edges of matrices whose sizes are no multiples. The example's second launch multiplies a
-        # 7 x 6 by a 6 x 5 matrix. Its last program has one row too many,
-        # `launch=1, pid=(1, 1): m_mask = [1, 1, 1, 0]`, three columns too many,
-        # `launch=1, pid=(1, 1): n_mask = [1, 0, 0, 0]`, and the second step along K finds two columns where it wants
-        # four, `launch=1, pid=(1, 1), k=1: k_mask = [1, 1, 0, 0]`.
-        m_mask = offs_m < M
-        n_mask = offs_n < N
+        # Of the six columns of `x`, the second step finds two where it wants four:
+        # `launch=1, pid=(1, 1), k=1: k_mask = [1, 1, 0, 0]`.
         k_mask = offs_k < K - k * BLOCK_K
-        # Every load gets the masks of both its dimensions. Without those of M and N the result would still be right,
-        # because the extra rows and columns are never stored. But the program would read memory that isn't its own,
-        # and crash on a bad day. Without the mask of K the result itself would be wrong. `other` fills the gaps with
-        # zeros, which add nothing.
+        # Every load gets the masks of both its dimensions. Without the mask of K the result would be wrong. Without
+        # those of M and N it would still be right, because the extra rows and columns are never stored; but the
+        # program would read memory that isn't its own, and crash on a bad day. `other` fills the gaps with zeros,
+        # which add nothing.
         x = tl.load(x_ptrs, mask=m_mask[:, None] & k_mask[None, :], other=0.0)
         y = tl.load(y_ptrs, mask=k_mask[:, None] & n_mask[None, :], other=0.0)
-        # 4 x 4 by 4 x 4 here. On a GPU the tensor cores do it, unless float32 has to be exact. The first of the two
-        # steps of program (1, 1) gives `launch=0, pid=(1, 1), k=0: acc[0] = [35, 34, 33, 32]` in its first row, the
-        # second makes that `launch=0, pid=(1, 1), k=1: acc[0] = [71, 71, 71, 71]`.
+        # 4 x 4 by 4 x 4 here. `multiply_add` is `tl.dot(x, y, acc)`, with one more thought for float32. On a GPU the
+        # tensor cores do it, unless float32 has to be exact. The first of the two steps of program (1, 1) gives
+        # `launch=0, pid=(1, 1), k=0: acc[0] = [35, 34, 33, 32]` in its first row, the second makes that
+        # `launch=0, pid=(1, 1), k=1: acc[0] = [71, 71, 71, 71]`.
         acc = multiply_add(x, y, acc, INPUT_PRECISION)
-        # The next block of `x` is `BLOCK_K` columns to the right, that of `y` as many rows down. (Why `tl.cast`? A
+        # The next tile of `x` is `BLOCK_K` columns to the right, that of `y` as many rows down. (Why `tl.cast`? A
         # stride of 1 is compiled in as a plain number, which has no `.to`.)
         x_ptrs += BLOCK_K * tl.cast(stride_xk, tl.int64)
         y_ptrs += BLOCK_K * tl.cast(stride_yk, tl.int64)
 
-    # The block of the result has pointers made in the same way, and masks for its two edges. The store rounds the sums
-    # to the dtype of `z`.
+    # The tile of the result has pointers made in the same way, and the masks of its two edges. The store rounds the
+    # sums to the dtype of `z`.
     z_ptrs = z_ptr + offs_m[:, None] * stride_zm + offs_n[None, :] * stride_zn
-    z_mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
-    tl.store(z_ptrs, acc, mask=z_mask)
+    tl.store(z_ptrs, acc, mask=m_mask[:, None] & n_mask[None, :])
 
 
 # ## The launcher
 #
-# One program for each block of the result, rounded up in both directions. Strides are passed in elements, as
+# One program for each tile of the result, rounded up in both directions. Strides are passed in elements, as
 # `Tensor.stride()` gives them, and the tensors themselves, never their addresses as numbers: a pointer that is an
 # integer has forgotten its dtype.
 #
-# float32 inputs are multiplied in full precision, "ieee", unless PyTorch was told that TF32 will do. TF32 keeps 10 of
-# the 23 fraction bits of each factor. Tensor cores can multiply that, and the rounding is 2¹³ times coarser.
-#
-# The default blocks leave 32 sums to each of the 128 threads that a program has unless the launch says otherwise.
-# Larger blocks would reuse more of what they load; the [third step](matmul_autotuned.py) searches for the best.
+# A tile of 64 x 64 leaves 32 sums to each of the 128 threads that a program has unless the launch says otherwise.
+# Larger tiles would reuse more of what they load. How large, depends on the shape and on the GPU; the
+# [autotuned lesson](matmul_autotuned.py) searches.
 def matmul_forward(x, y, *, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32):
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
     (M, K), N = x.shape, y.shape[1]
@@ -180,8 +162,7 @@ def matmul_forward(x, y, *, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32):
         grid = (triton.cdiv(M, BLOCK_M), triton.cdiv(N, BLOCK_N))
         matmul_kernel[grid](
             x, y, z, M, N, K, *x.stride(), *y.stride(), *z.stride(),
-            INPUT_PRECISION="tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee",
-            BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K,
+            INPUT_PRECISION=input_precision(), BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K,
         )  # fmt: skip
     return z
 
@@ -203,81 +184,28 @@ def matmul(x, y):
 
     Source: the first part of Triton's tutorial "Matrix Multiplication" teaches the same operation.
     """
-    checks.tensors(x=x, y=y)
-    checks.dtypes(x=x)
-    checks.same_dtype(x=x, y=y)
-    checks.dimensions("x", x, 2, "M, K")
-    checks.dimensions("y", y, 2, "K, N")
-    if x.shape[1] != y.shape[0]:
-        raise ValueError(
-            f"y must have as many rows as x has columns, {x.shape[1]}, got shapes {tuple(x.shape)} and {tuple(y.shape)}"
-        )
+    contract(x=x, y=y)
     checks.no_gradient("matmul", x=x, y=y)
     return matmul_forward(x, y)
 
 
 # ## A run small enough to watch
 #
-# First 8 x 8 matrices in blocks of 4 x 4. In `x`, each element is its own offset. Then sizes that are no multiples of
+# First 8 x 8 matrices in tiles of 4 x 4. In `x`, each element is its own offset. Then sizes that are no multiples of
 # 4 in any direction.
 def EXAMPLE():
     x = torch.arange(64, dtype=torch.float32, device=device.DEVICE).reshape(8, 8)
     y = torch.eye(8, device=device.DEVICE) + torch.eye(8, device=device.DEVICE).flip(1)
     matmul_forward(x, y, BLOCK_M=4, BLOCK_N=4, BLOCK_K=4)
     matmul_forward(x[:7, :6], y[:6, :5], BLOCK_M=4, BLOCK_N=4, BLOCK_K=4)
-    return dict(shape=(8, 8, 8), dtype=torch.float32)
 
 
-# ## Cost and benchmark
+# ## Where it stays behind
 #
-# `shape` is (M, N, K). Each matrix must move at least once; how often it really does depends on the order of the
-# programs and on the caches.
-#
-# **Where it stays behind.** Everywhere: at 4096 in each direction it takes
-# [[bench: matmul_blocked/4096x4096x4096/forward/ms]], cuBLAS [[bench: matmul_blocked/4096x4096x4096/forward/eager.ms]].
-# The blocks have one size for all shapes, their order loads much of the inputs again, and every element has a pointer
-# of its own. [The next lesson](matmul_grouped.py) changes the order, [the one after it](matmul_autotuned.py) the rest.
-def cost(shape, dtype):
-    M, N, K = shape
-    size = dtype.itemsize
-    return {"forward": dict(bytes_read=(M * K + K * N) * size, bytes_written=M * N * size, operations=2 * M * N * K)}
-
-
-def bench_inputs(shape, dtype, device):
-    M, N, K = shape
-    return dict(x=torch.randn(M, K, dtype=dtype, device=device), y=torch.randn(K, N, dtype=dtype, device=device))
-
-
-BENCH = dict(
-    shapes=[(1024, 1024, 1024), (4096, 4096, 4096)],
-    dtypes=[torch.bfloat16],
-    inputs=bench_inputs,
-    ours=matmul,
-    eager=matmul_reference,
-    peers={},
-    passes=["forward"],
-)
-
-
-def main():
-    from academy import accuracy
-
-    device.arguments(__doc__)
-    report = accuracy.Report()
-    for M, N, K in [(1, 1, 1), (64, 64, 64), (70, 50, 40), (129, 65, 100)]:
-        for dtype in checks.FLOATS:
-            x = torch.randn(M, K, dtype=dtype, device=device.DEVICE)
-            y = torch.randn(K, N, dtype=dtype, device=device.DEVICE)
-            report.compare("z", f"{M} x {N} x {K}", matmul(x, y), x @ y, x.double() @ y.double())
-            z = matmul(y.T, x.T)
-            report.compare("z", f"{N} x {M} x {K}, transposed", z, y.T @ x.T, y.double().T @ x.double().T)
-    status = report.print()
-    if not device.INTERPRET:
-        from academy import bench
-
-        bench.print_speed(BENCH, cost)
-    return status
-
-
+# Everywhere: at 4096 in each direction it takes [[bench: matmul_blocked/4096x4096x4096/forward/ms]], cuBLAS
+# [[bench: matmul_blocked/4096x4096x4096/forward/eager.ms]]. The tiles are small and have one size for all shapes, their
+# order loads much of the inputs again, and every element has a pointer of its own.
+# [The next lesson](matmul_grouped.py) changes the order, [the last one](matmul_autotuned.py) the rest.
 if __name__ == "__main__":
-    sys.exit(main())
+    script.main(matmul, matmul_reference, dict(x=(64, 64), y=(64, 64)), dict(x=(129, 100), y=(100, 65)),
+                differentiable=False)  # fmt: skip

@@ -1,36 +1,35 @@
 r"""
 # Vector addition: the first kernel
 
-Add two vectors, element by element:
+Add two vectors, element by element. Every Triton kernel has the shape of this one: find out which program this is, work
+out which elements are its own, mask off what lies past the end, load, compute, store.
 
 [[eq: VA]]
 
-Every Triton kernel has the shape of this one: find out which program this is, work out which elements are its own, mask
-off what lies past the end, load, compute, store. The gradients, [[tag: VA-x]] and [[tag: VA-y]], need no kernel at all:
-a sum passes its upstream gradient on unchanged.
+The gradients, [[tag: VA-x]] and [[tag: VA-y]], need no kernel at all: a sum passes its upstream gradient on unchanged.
 
 **What it costs.** Two numbers are read and one is written for a single addition. In float32 that is 12 bytes for one
 operation. An H200 can do more than a hundred operations in the time it takes to move 12 bytes, so the memory decides:
 no version can be faster than `bytes / bandwidth`. For 2²⁸ float32 elements this one takes
 [[bench: vector_add/268435456@float32/forward/ms]] and PyTorch's own
-[[bench: vector_add/268435456@float32/forward/eager.ms]]: both wait for the memory.
+[[bench: vector_add/268435456@float32/forward/eager.ms]]: both wait for the memory. There is nothing to gain, so this
+lesson has no fast version.
 
 **Contract.** `x` and `y` have the same shape, any number of dimensions, and the same dtype: float32, float16 or
 bfloat16. Any strides are allowed; what is not contiguous is copied first. Neither is ever written to.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
     import sys
-    from pathlib import Path
 
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
-from academy import checks, device
+from academy import autograd, checks, device, script
 
 import torch
 import triton
 import triton.language as tl
-from torch.autograd.function import once_differentiable
 
 
 # ## Reference
@@ -54,8 +53,9 @@ def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     # around.
     pid = tl.program_id(0).to(tl.int64)
 
-    # Which elements are mine? Program 0 owns `pid=0: offsets = [0, 1, 2, 3]`, program 1 `pid=1: offsets = [4, 5, 6, 7]`
-    # and the last one `pid=2: offsets = [8, 9, 10, 11]`.
+    # Which elements are mine? `tl.arange` makes a block of whole numbers from zero on, and the sum is formed for each
+    # of them. Program 0 owns `pid=0: offsets = [0, 1, 2, 3]`, program 1 `pid=1: offsets = [4, 5, 6, 7]` and the last
+    # one `pid=2: offsets = [8, 9, 10, 11]`.
     offsets = pid * BLOCK + tl.arange(0, BLOCK)
 
     # Elements 10 and 11 don't exist. The mask switches those lanes off: `pid=2: mask = [1, 1, 0, 0]`. Without it the
@@ -80,6 +80,7 @@ def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 # Why 1024? A program has 128 threads unless the launch says otherwise, so each of them gets eight elements: in float32
 # two loads of 16 bytes, the most that one instruction fetches here.
 def vector_add_forward(x, y, *, BLOCK=1024):
+    """The sum. BLOCK: elements of a program, a power of two."""
     checks.power_of_two(BLOCK=BLOCK)
     x, y = x.contiguous(), y.contiguous()
     out = torch.empty_like(x)
@@ -89,9 +90,22 @@ def vector_add_forward(x, y, *, BLOCK=1024):
     return out
 
 
+# ## What may come in
+#
+# A kernel gets bare pointers. It can't tell a wrong shape or dtype, it would compute something else. So wrong arguments
+# raise here, before anything is launched.
+def contract(x, y):
+    checks.tensors(x=x, y=y)
+    checks.dtypes(x=x)
+    checks.same_dtype(x=x, y=y)
+    checks.same_shape(x=x, y=y)
+
+
 # ## Joining autograd
 #
-# The backward pass hands the upstream gradient to both inputs, as [[tag: VA-x]] and [[tag: VA-y]] say.
+# PyTorch can't look into a kernel, so we tell it what the derivative is. The backward pass hands the upstream gradient
+# to both inputs, as [[tag: VA-x]] and [[tag: VA-y]] say.
+#
 # `once_differentiable` makes a second derivative raise an error. This backward pass could do without. But autograd
 # can't look into one that launches a kernel, and a loss that contains a gradient would silently lose a term.
 class VectorAdd(torch.autograd.Function):
@@ -100,7 +114,7 @@ class VectorAdd(torch.autograd.Function):
         return vector_add_forward(x, y)
 
     @staticmethod
-    @once_differentiable
+    @autograd.once_differentiable
     def backward(ctx, dout):
         return dout, dout
 
@@ -121,71 +135,27 @@ def vector_add(x, y):
 
     Source: the first of Triton's own tutorials teaches the same operation.
     """
-    checks.tensors(x=x, y=y)
-    checks.dtypes(x=x)
-    checks.same_dtype(x=x, y=y)
-    checks.same_shape(x=x, y=y)
+    contract(x, y)
+    if not autograd.needs_frame(x, y):  # no gradient to make: spare the call autograd's work
+        return vector_add_forward(x, y)
     return VectorAdd.apply(x, y)
+
+
+# ## Where it stays behind
+#
+# By less than two runs of one kernel differ: with `2**24` numbers in bfloat16 `torch.compile` takes
+# [[bench: vector_add/16777216@bfloat16/forward/torch.compile.ms]] and this kernel
+# [[bench: vector_add/16777216@bfloat16/forward/ms]].
 
 
 # ## A run small enough to watch
 #
-# The recorder runs this in Triton's interpreter; the numbers quoted above come from it. The result says which shape and
-# dtype ran, so that `cost` can be compared with the bytes that the recorder saw.
+# The recorder runs this in Triton's interpreter; the numbers quoted above come from it. Ten elements, in blocks of
+# four.
 def EXAMPLE():
     x = torch.arange(10, dtype=torch.float32, device=device.DEVICE)
     vector_add_forward(x, 10 * x, BLOCK=4)
-    return dict(shape=(10,), dtype=torch.float32)
-
-
-# ## Cost and benchmark
-#
-# Bytes that must move and operations that must run, per pass. The backward pass launches nothing.
-#
-# **Where it stays behind.** With `2**24` numbers in bfloat16 `torch.compile` takes
-# [[bench: vector_add/16777216@bfloat16/forward/torch.compile.ms]] and the kernel
-# [[bench: vector_add/16777216@bfloat16/forward/ms]], in the run that is shown. Measured again they were level.
-def cost(shape, dtype):
-    n = torch.Size(shape).numel()
-    return {"forward": dict(bytes_read=2 * n * dtype.itemsize, bytes_written=n * dtype.itemsize, operations=n)}
-
-
-def bench_inputs(shape, dtype, device):
-    return dict(x=torch.randn(shape, dtype=dtype, device=device), y=torch.randn(shape, dtype=dtype, device=device))
-
-
-BENCH = dict(
-    shapes=[(1 << 20,), (1 << 24,), (1 << 28,)],
-    dtypes=[torch.float32, torch.bfloat16],
-    inputs=bench_inputs,
-    ours=vector_add,
-    eager=vector_add_reference,
-    peers={},
-    passes=["forward"],
-)
-
-
-def main():
-    from academy import accuracy
-
-    device.arguments(__doc__)
-    report = accuracy.Report()
-    for n in (1, 1000, 4097):
-        for dtype in checks.FLOATS:
-            x, y, dout = (torch.randn(n, dtype=dtype, device=device.DEVICE) for _ in range(3))
-            x.requires_grad_(), y.requires_grad_()
-            out = vector_add(x, y)
-            dx, dy = torch.autograd.grad(out, (x, y), dout)
-            report.compare("out", f"n = {n}", out, x + y, x.double() + y.double())
-            report.compare("dx", f"n = {n}", dx, dout, dout.double())
-            report.compare("dy", f"n = {n}", dy, dout, dout.double())
-    status = report.print()
-    if not device.INTERPRET:
-        from academy import bench
-
-        bench.print_speed(BENCH, cost)
-    return status
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    script.main(vector_add, vector_add_reference, *(dict(x=(n,), y=(n,)) for n in (1, 1000, 4097)))

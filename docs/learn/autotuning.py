@@ -45,8 +45,7 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # A configuration fixes the tile (`BLOCK_M`, `BLOCK_N`, `BLOCK_K`), the order (`GROUP_M`), how many warps share the work, and in
 # how many **stages** the loop is pipelined: with three, the tiles of the next two steps are already on their way while this
 # one is multiplied. Stages wait in shared memory, and the sums stay in registers, so large tiles and many stages exclude each
-# other. These are the ones that [the lesson's kernel](../kernels/tutorials/matmul_autotuned.md) tries when it works with
-# pointers:
+# other. These are the ones that [the lesson's kernel](../kernels/tutorials/matmul_autotuned.md) tries:
 
 
 # %%
@@ -57,7 +56,7 @@ def shared_memory(config, element_size=2):
     return config.num_stages * one_stage
 
 
-for config in lesson.POINTER_CONFIGURATIONS:
+for config in lesson.CONFIGURATIONS:
     tile = "{BLOCK_M:3} x {BLOCK_N:3} x {BLOCK_K:2}".format(**config.kwargs)
     kib = shared_memory(config) / 1024
     print(f"{tile}, {config.num_warps} warps, {config.num_stages} stages: {kib:3.0f} KiB of shared memory")
@@ -117,9 +116,10 @@ for M, N, K in ((4096, 4096, 4096), (16, 4096, 4096), (512, 512, 4096), (4096, 4
 #
 # ## Hazard: the key
 #
-# The key decides what counts as the same problem. The lesson's kernels use M, N and K (Triton adds the dtypes), whether a
-# matrix is stored transposed, and for float32 the precision. What if M is the length of a text, different in every call?
-# Then every call is a search. What if M is left out? Then the first text decides for all that follow.
+# The key decides what counts as the same problem. The lesson's key has M, N and K in it (Triton adds the dtypes), one stride
+# of each input, which tells whether it is stored transposed, and the precision of float32 products. What if M is the length
+# of a text, different in every call? Then every call is a search. What if M is left out? Then the first text decides for all
+# that follow.
 #
 # Choose how keys are made, and look at the number of trials and at how far the choices are from the best.
 
@@ -228,7 +228,7 @@ c = lesson.matmul(a, b, activation="relu")
 print("right:", torch.allclose(c, torch.relu(a @ b), atol=1e-4))
 if device.INTERPRET:
     print("Nothing can be timed here, so the first configuration is taken:")
-    print(lesson.POINTER_CONFIGURATIONS[0].kwargs)
+    print(lesson.CONFIGURATIONS[0].kwargs)
 else:
     print("chosen:", lesson.tuned_matmul_kernel.best_config)
 
@@ -258,11 +258,11 @@ torch.allclose(c, (a @ b) ** 2, atol=1e-3)
 # %% [markdown]
 # ## What it gains
 #
-# Square products in bfloat16, from 128 to 4096 in steps of 128. cuBLAS runs the activation as a second kernel, which reads and
-# writes the whole result once more.
+# Square products in bfloat16, from 128 to 4096 in steps of 128: the lesson, its [fast version](../kernels/fast/matmul.md) and
+# cuBLAS. cuBLAS runs the activation as a second kernel, which reads and writes the whole result once more.
 
 # %%
-notebook.speed(lesson, variants=("", "leaky_relu"), live=[(2048, 2048, 2048)])
+notebook.speed("matmul_autotuned", variants=("", "leaky_relu"), live=[(2048, 2048, 2048)])
 
 # %% [markdown]
 # ## Exercises
@@ -316,5 +316,6 @@ notebook.speed(lesson, variants=("", "leaky_relu"), live=[(2048, 2048, 2048)])
 #
 # </details>
 #
-# This is the last chapter. From here the [classics](../kernels/index.md) take each of these ideas further, and the guide
+# This is the last chapter. From here [the fast version of the product](../kernels/fast/matmul.md) climbs on to tensor
+# descriptors and persistent programs, the [classics](../kernels/index.md) take each of these ideas further, and the guide
 # on [autotuning](../guides/autotuning.md) says more about searches and caches.

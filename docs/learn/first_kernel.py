@@ -153,7 +153,7 @@ torch.equal(lesson.vector_add(x, y), x + y)
 # decides, and the limit is the time that the card needs to copy as many bytes.
 
 # %%
-notebook.speed(lesson, live=[(1 << 24,), (1 << 28,)])
+notebook.speed("vector_add", live=[(1 << 24,), (1 << 28,)])
 
 # %% [markdown]
 # There is next to nothing to gain here, and that is the first thing to learn about speed. One addition can't be faster than

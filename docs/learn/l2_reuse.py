@@ -31,7 +31,7 @@ if importlib.util.find_spec("annotated_examples") is None:
 from academy import device  # before triton: without a GPU it switches the interpreter on
 from academy.bench import notebook
 from academy.site import l2_picture
-from annotated_examples.tutorials import matmul_autotuned
+from annotated_examples.fast import matmul as fast
 from annotated_examples.tutorials import matmul_grouped as lesson
 
 import torch
@@ -86,8 +86,9 @@ picture(9, 9, GROUP_M=3, programs=9, blocks_k=9)
 #
 # ## Change it
 #
-# Any grid will do. Try a number of rows that `GROUP_M` doesn't divide: the last group is smaller, and
-# [the kernel's index function](../kernels/tutorials/matmul_grouped.md) has to know. Try `GROUP_M` equal to `rows`.
+# Any grid will do. Try a number of rows that `GROUP_M` doesn't divide: the last group is smaller, and `grouped_order`, the
+# function that [numbers the tiles](../kernels/tutorials/matmul_grouped.md#a-better-order), has to know. Try `GROUP_M` equal to
+# `rows`.
 
 # %% tags=["parameters"]
 rows, columns = 7, 6
@@ -119,7 +120,8 @@ for GROUP_M in (1, 8, 16, 32):
 # ## What it gains
 #
 # Counting says how many bytes must come from memory at least. Whether anybody was waiting for them, only a measurement says.
-# These are products of 4096 x 4096 matrices.
+# These are products of 4096 x 4096 matrices, computed by the [fast version](../kernels/fast/matmul.md) of the product in tiles
+# of 128 x 256.
 
 
 # %%
@@ -127,7 +129,7 @@ def product(GROUP_M, size=4096):
     """A call to time: one product of square matrices."""
     a, b = (torch.randn(size, size, dtype=torch.bfloat16, device=device.DEVICE) for _ in range(2))
     tiles = dict(BLOCK_M=128, BLOCK_N=256, BLOCK_K=64, num_warps=8)
-    return lambda: matmul_autotuned.matmul_forward(a, b, GROUP_M=GROUP_M, **tiles)
+    return lambda: fast.matmul_forward(a, b, GROUP_M=GROUP_M, **tiles)
 
 
 live = {f"groups of {GROUP_M}": lambda GROUP_M=GROUP_M: product(GROUP_M) for GROUP_M in (1, 8, 16)}

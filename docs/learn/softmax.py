@@ -120,15 +120,14 @@ print("their sum:    ", round(float(y.sum()), 3))
 # ## One trip over memory
 #
 # Written with PyTorch's operations, softmax makes eight trips over the matrix: read for the maximum; read and write for the
-# difference; read and write for the exponential; read for the sum; read and write for the quotient. The kernel makes two
-# (three for rows that come in several chunks, one of them in the cache at best).
+# difference; read and write for the exponential; read for the sum; read and write for the quotient. A kernel that keeps the
+# row in its registers makes two: read once, write once.
 
 # %%
 shape, dtype = (8192, 4096), torch.bfloat16
-cost = lesson.cost(shape, dtype)["forward"]
 one_trip = math.prod(shape) * dtype.itemsize
 print(f"step by step: {8 * one_trip / 2**20:.0f} MiB")
-print(f"fused:        {(cost['bytes_read'] + cost['bytes_written']) / 2**20:.0f} MiB")
+print(f"fused:        {2 * one_trip / 2**20:.0f} MiB")
 
 # %% [markdown]
 # ## A row that doesn't fit
@@ -148,12 +147,12 @@ for chunk in scores.split(8):
 print(f"all at once:      maximum {scores.max():.3f}, sum {torch.exp(scores - scores.max()).sum():.3f}")
 
 # %% [markdown]
-# Flash attention rests on this line. [The lesson's kernels](../kernels/tutorials/softmax.md) have both forms, and pick one
-# by the length of the row.
+# Flash attention rests on this line. [The lesson's kernel](../kernels/tutorials/softmax.md) goes over its row twice in this
+# way: the first trip finds the maximum and the sum, the second one writes the probabilities.
 #
 # ## Backwards
 #
-# The gradient of a row needs one more reduction, the average of the upstream gradient under the row's probabilities:
+# The gradient of a row needs one more reduction, the sum of the upstream gradient times the row's probabilities:
 #
 # [[eq: SM-x]]
 #
@@ -173,9 +172,12 @@ print(f"largest gradient {expected.abs().max():.3f}, largest error {(ours - expe
 # returns any small number passes such a test. Use a random upstream gradient, as above.
 #
 # ## How fast it is
+#
+# Softmax does little arithmetic, so memory decides here, too. `lesson` is the kernel that you have read about, and `fast` its
+# [fast version](../kernels/fast/softmax.md), which loads a row only once if it fits into the registers.
 
 # %%
-notebook.speed(lesson, live=[(8192, 4096), (4096, 32000)])
+notebook.speed("softmax", live=[(8192, 4096), (4096, 32000)])
 
 # %% [markdown]
 # ## Exercises
@@ -211,11 +213,12 @@ notebook.speed(lesson, live=[(8192, 4096), (4096, 32000)])
 #
 # ```python
 # def softmax_gradient(dy, y):
-#     average = (dy * y).sum(dim=-1, keepdim=True)
-#     return y * (dy - average)
+#     dot = (dy * y).sum(dim=-1, keepdim=True)
+#     return y * (dy - dot)
 # ```
 #
-# Zero, up to rounding. The average of ones is 1, and the difference vanishes. That is the gradient of `softmax(x).sum()`.
+# Zero, up to rounding. The probabilities of a row add up to 1, so `dot` is 1 and the difference vanishes. That is the gradient
+# of `softmax(x).sum()`.
 #
 # </details>
 #

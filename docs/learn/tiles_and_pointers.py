@@ -190,11 +190,11 @@ for BLOCK_M, BLOCK_N in ((1, 1), (16, 16), (64, 64), (128, 128), (128, 256)):
 # ## How fast it is
 
 # %%
-notebook.speed(lesson, live=[(1024, 1024, 1024), (4096, 4096, 4096)])
+notebook.speed("matmul_blocked", live=[(1024, 1024, 1024), (4096, 4096, 4096)])
 
 # %% [markdown]
 # The kernel is right for every size, and it isn't fast yet. Its peer is cuBLAS, which has been tuned for twenty years. The
-# next two chapters close the gap.
+# next two chapters narrow the gap, and [the fast version of the product](../kernels/fast/matmul.md) goes on from there.
 #
 # ## Exercises
 #

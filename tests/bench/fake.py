@@ -68,7 +68,6 @@ def bench(**changes) -> dict:
         shapes=[(4, 8), (3, 5)],
         dtypes=[torch.float32],
         inputs=inputs,
-        ours=double,
         eager=lambda x: x + x,
         compile=False,
         passes=["forward", "backward"],
@@ -77,13 +76,18 @@ def bench(**changes) -> dict:
     return {**standard, **changes}
 
 
-def operation(**changes) -> Operation:
-    return Operation("double", "annotated_examples/classics/double.py", read(bench(**changes), cost), "abc")
+def operation(ours=double, cost=cost, **changes) -> Operation:
+    """ours: the public function of the lesson, or provider -> function."""
+    functions = ours if isinstance(ours, dict) else {"lesson": ours}
+    files = {provider: f"annotated_examples/{provider}/double.py" for provider in functions}
+    return Operation("double", files, read(bench(**changes), cost, functions), dict.fromkeys(functions, "abc"))
 
 
 def repository(folder: Path) -> Path:
-    """A root with the operation's file, for pages and hashes."""
+    """A root with the operation's lesson and benchmark, for pages and hashes."""
     kernel = folder / "annotated_examples" / "classics" / "double.py"
     kernel.parent.mkdir(parents=True)
-    kernel.write_text('"""\n# Double: twice x\n"""\n\n\ndef double(x):\n    return x * 2\n\n\nBENCH = {}\n', "utf-8")
+    kernel.write_text('"""\n# Double: twice x\n"""\n\n\ndef double(x):\n    return x * 2\n', "utf-8")
+    (folder / "benchmarks").mkdir()
+    (folder / "benchmarks" / "double.py").write_text('LESSON = "classics.double"\nFAST = None\nBENCH = {}\n', "utf-8")
     return folder

@@ -1,4 +1,4 @@
-"""What a kernel file offers to the benchmark is read strictly: a slip must not measure something else."""
+"""What `benchmarks/<op>.py` says is read strictly: a slip must not measure something else."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from tests.bench import fake
 from tests.kernels.harness import ROOT
 
 
-def test_every_kernel_file_can_be_read():
+def test_every_benchmark_can_be_read():
     found = {o.name: o for o in operation.discover()}
     assert {"vector_add", "layernorm"} <= set(found)
     for each in found.values():
@@ -18,9 +18,25 @@ def test_every_kernel_file_can_be_read():
                 assert total_bytes > 0 and operations > 0, (each.name, variant.name, shape, which)
 
 
-def test_names_are_unique():
-    names = [o.name for o in operation.discover()]
-    assert len(names) == len(set(names)), "results are stored by a file's name"
+def test_every_kernel_file_has_a_benchmark():
+    named = {file for path in store.benchmark_files(ROOT) for file in store.kernel_files(path).values()}
+    groups = [folder for folder in (ROOT / "annotated_examples").iterdir() if folder.name != "common"]
+    files = {p.relative_to(ROOT).as_posix() for folder in groups for p in folder.glob("*.py") if p.stem != "__init__"}
+    assert files == named
+
+
+def test_the_providers_are_lesson_and_fast():
+    (softmax,) = (o for o in operation.discover() if o.name == "softmax")
+    assert softmax.files == {
+        "lesson": "annotated_examples/tutorials/softmax.py",
+        "fast": "annotated_examples/fast/softmax.py",
+    }
+    assert list(softmax.variants[0].providers())[:2] == ["lesson", "fast"]
+    assert softmax.sources["lesson"] != softmax.sources["fast"]
+
+
+def read(bench, cost=fake.cost):
+    return operation.read(bench, cost, {"lesson": fake.double})
 
 
 @pytest.mark.parametrize(
@@ -37,7 +53,7 @@ def test_names_are_unique():
 )
 def test_wrong_keys_are_named(changes, words):
     with pytest.raises(ValueError, match=words):
-        operation.read(fake.bench(**changes), fake.cost)
+        read(fake.bench(**changes))
 
 
 @pytest.mark.parametrize("key", sorted(operation.REQUIRED))
@@ -45,24 +61,24 @@ def test_missing_keys_are_named(key):
     bench = fake.bench()
     del bench[key]
     with pytest.raises(ValueError, match=f"lacks .*'{key}'"):
-        operation.read(bench, fake.cost)
+        read(bench)
 
 
 def test_variants_change_what_they_name_and_keep_the_rest():
-    variants = {"plus": dict(ours=lambda x: x + x), "wide": dict(shapes=[(2, 1000)])}
-    plus, wide = operation.read(fake.bench(variants=variants), fake.cost)
+    twice = lambda function: lambda x: function(function(x))  # noqa: E731
+    plus, wide = read(fake.bench(variants={"plus": dict(call=twice), "wide": dict(shapes=[(2, 1000)])}))
     assert (plus.name, wide.name) == ("plus", "wide")
-    assert plus.ours is variants["plus"]["ours"] and wide.ours is fake.double
+    assert plus.ours["lesson"](1) == 4 and wide.ours == {"lesson": fake.double}
     assert plus.shapes == [(4, 8), (3, 5)] and wide.shapes == [(2, 1000)]
     assert wide.host_shape == (2, 128)
 
 
 def test_cost_of_both_passes_is_their_sum_unless_given():
-    (variant,) = operation.read(fake.bench(), fake.cost)
+    (variant,) = read(fake.bench())
     assert variant.pass_cost((4, 8), torch.bfloat16, "forward") == (2 * 2 * 32, 32)
     assert variant.pass_cost((4, 8), torch.bfloat16, "forward+backward") == (4 * 2 * 32, 64)
     own = {"forward+backward": dict(bytes_read=1, bytes_written=2, operations=3)}
-    (variant,) = operation.read(fake.bench(), lambda shape, dtype: own)
+    (variant,) = read(fake.bench(), lambda shape, dtype: own)
     assert variant.pass_cost((4, 8), torch.float32, "forward+backward") == (3, 3)
 
 
@@ -73,17 +89,17 @@ def test_peers_may_convert_the_inputs_first():
         handed.append(inputs)
         return fake.double
 
-    (variant,) = operation.read(fake.bench(peers={"a": converting, "b": lambda: fake.double}), fake.cost)
+    (variant,) = read(fake.bench(peers={"a": converting, "b": lambda: fake.double}))
     inputs = fake.inputs((2,), torch.float32, "cpu")
     providers = variant.providers()
-    assert list(providers) == ["ours", "eager", "a", "b"]
+    assert list(providers) == ["lesson", "eager", "a", "b"]
     assert providers["a"](inputs) is fake.double and handed == [inputs]
     assert providers["b"](inputs) is fake.double
 
 
 def test_torch_compile_is_added_unless_declined():
-    (variant,) = operation.read(fake.bench(compile=True, eager_name="cuBLAS"), fake.cost)
-    assert list(variant.providers()) == ["ours", "cuBLAS", "torch.compile"]
+    (variant,) = read(fake.bench(compile=True, eager_name="cuBLAS"))
+    assert list(variant.providers()) == ["lesson", "cuBLAS", "torch.compile"]
 
 
 def test_committed_limits_follow_from_cost():
@@ -101,6 +117,8 @@ def test_where_a_peer_is_ahead_the_kernel_says_so():
     """The generated page points to these notes."""
     for _, content in store.committed(ROOT):
         entries = [entry for case in content["cases"] for entry in case["passes"].values()]
-        peers = [(entry["providers"], figures.best_peer(entry)) for entry in entries if "ours" in entry["providers"]]
-        if any(best and times[best]["ms"] < pages.LEVEL * times["ours"]["ms"] for times, best in peers):
-            assert "here it stays behind" in (ROOT / content["module"]).read_text("utf-8"), content["module"]
+        peers = [(entry, figures.best_peer(entry)) for entry in entries if figures.ours(entry)]
+        if any(best and e["providers"][best]["ms"] < pages.LEVEL * figures.ours_ms(e) for e, best in peers):
+            files = store.kernel_files(ROOT / "benchmarks" / f"{content['operation']}.py")
+            file = files.get("fast", files["lesson"])
+            assert "here it stays behind" in (ROOT / file).read_text("utf-8"), file

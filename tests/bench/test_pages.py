@@ -15,7 +15,7 @@ from tests.kernels.harness import ROOT
 
 
 def entry(ours=1.0, eager=2.0, **others):
-    times = {"ours": ours, "eager": eager, **others}
+    times = {"lesson": ours, "eager": eager, **others}
     timed = {n: dict(ms=ms, low_ms=ms, high_ms=ms, repeats=10, peak_bytes=3 << 20) for n, ms in times.items()}
     return dict(bytes=10**9, operations=10**6, copy_ms=0.9, limit_ms=0.9, providers=timed)
 
@@ -27,7 +27,7 @@ def case(shape=(4, 8), variant="", source="abc", notes=None, **passes):
         dtype="bfloat16",
         date="2026-01-02",
         versions={"torch": "2.11.0", "triton": "3.6.0"},
-        source=source,
+        sources={"lesson": source},
         timing="events",
         copy_tb_s=4.25,
         matrix_tflop_s=715.0,
@@ -42,7 +42,7 @@ def root(tmp_path):
 
 
 def put(root, *cases, device="NVIDIA H200", **more):
-    record = dict(operation="double", device=device, module="annotated_examples/classics/double.py", cases=list(cases))
+    record = dict(operation="double", device=device, cases=list(cases))
     store.write(root / "benchmarks" / "results" / store.slug(device) / "double.json", {**record, **more})
 
 
@@ -87,6 +87,14 @@ def test_measured(key, expected, root):
     matrix = dict(entry(), bytes=10**6, operations=10**11)
     put(root, case(), case(variant="tanh", forward=entry(ours=0.07)), case((64, 64), forward=matrix))
     assert figures.measured(key, root) == expected
+
+
+def test_ours_is_the_fast_file_where_there_is_one(root):
+    put(root, case(forward=entry(fast=0.5)))
+    assert figures.measured("double/4x8/forward/ms", root) == "0.5 ms"
+    assert figures.measured("double/4x8/forward/lesson.ms", root) == "1 ms"
+    assert figures.measured("double/4x8/forward/speedup", root) == "4.00x"
+    assert figures.measured("double/4x8/forward/best_peer", root) == "eager"
 
 
 def test_without_results_a_number_says_so(root):
@@ -134,8 +142,8 @@ def test_a_page_before_anything_was_measured(root):
 
 
 def test_a_page_has_all_that_was_measured(root):
-    providers = {"ours": {"forward_us": 15.0}, "eager": {"missing": "x"}}
-    host = [dict(variant="", shape=[4, 8], source="abc", providers=providers)]
+    providers = {"lesson": {"forward_us": 15.0}, "eager": {"missing": "x"}}
+    host = [dict(variant="", shape=[4, 8], sources={"lesson": "abc"}, providers=providers)]
     put(root, case(), case((3, 5)), host=host)
     rungs = [{"name": "naive", "what": "row by row, `tl.load`", "forward_ms": 3.0}]
     ladder = {"date": "2026-01-01", "shape": [4, 8], "copy_forward_ms": 1.5, "rungs": rungs}
@@ -189,7 +197,7 @@ def test_a_stale_page_says_so(root):
     now = store.source_hash(root / "annotated_examples/classics/double.py", root)
     put(root, case(source=now))
     assert "Stale" not in text(pages.operation("double", root))
-    host = [dict(variant="", shape=[4, 8], source="old", providers={"ours": {"forward_us": 15.0}})]
+    host = [dict(variant="", shape=[4, 8], sources={"lesson": "old"}, providers={"lesson": {"forward_us": 15.0}})]
     put(root, case(source=now), case((3, 5), source="old"), host=host)
     page = text(pages.operation("double", root))
     assert "measured: 3x5, host time. The others are those of the kernel as it is." in page
@@ -208,14 +216,14 @@ def test_notes_are_told(root):
         "liger-kernel": {"writes_inputs": ["x"]},
         "gemlite": {"missing": "ModuleNotFoundError: No module named 'gemlite'"},
         "rough": {"inaccurate": "out: RMS error 1"},
-        "ours": {"failed": "out: wrong"},
+        "lesson": {"failed": "out: wrong"},
     }
     put(root, case(notes=notes), case((3, 5), notes=notes))
     page = text(pages.operation("double", root))
     assert "liger-kernel overwrites its inputs (x)" in page
     assert "gemlite was not installed: ModuleNotFoundError" in page
     assert "rough is outside the error rule" in page and "and in 1 more cases" in page
-    assert "ours failed: `4x8: out: wrong`" in page
+    assert "lesson failed: `4x8: out: wrong`" in page
 
 
 def test_each_device_has_its_section(root):
@@ -278,8 +286,7 @@ def test_every_colour_has_a_light_and_a_dark_version():
 
 def test_the_summary_has_every_operation(root):
     put(root, case(), case((3, 5)))
-    other = root / "annotated_examples" / "classics" / "triple.py"
-    other.write_text("x = 1\nBENCH = {}\n", "utf-8")
+    (root / "benchmarks" / "triple.py").write_text("x = 1\nBENCH = {}\n", "utf-8")
     page = "\n".join(overview.summary(root))
     assert "| [double](double.md) | forward | 2 | 90 % | 2.00x (stale) |" in page
     assert "| [double](double.md) | backward | 2 | 90 % | 0.50x (stale) |" in page
@@ -307,7 +314,7 @@ def test_each_kernel_file_has_a_page_and_a_line_in_the_navigation():
 
 def test_a_pass_that_only_a_later_variant_has(tmp_path):
     """The plot of memory takes the first variant that was measured in the pass that it shows."""
-    entry = dict(bytes=8, providers={"ours": dict(ms=1.0, peak_bytes=1 << 20)})
+    entry = dict(bytes=8, providers={"lesson": dict(ms=1.0, peak_bytes=1 << 20)})
     common = dict(shape=[128], dtype="bfloat16")
     cases = [common | dict(variant="", passes=dict(forward=entry))]
     cases.append(common | dict(variant="relu", passes=dict(backward=entry)))

@@ -14,15 +14,16 @@ def measure(gpu=None, shape=(4, 8), **changes):
 
 def test_a_record_has_everything():
     case = measure()
-    assert (case["variant"], case["shape"], case["dtype"], case["source"]) == ("", [4, 8], "float32", "abc")
+    assert (case["variant"], case["shape"], case["dtype"]) == ("", [4, 8], "float32")
+    assert case["sources"] == {"lesson": "abc"}
     assert case["versions"]["torch"] == torch.__version__ and case["date"].count("-") == 2
     assert (case["copy_tb_s"], case["matrix_tflop_s"]) == (4.0, 700.0)
     assert list(case["passes"]) == ["forward", "backward"]
     forward = case["passes"]["forward"]
     assert forward["bytes"] == 2 * 4 * 32 and forward["operations"] == 32
     assert forward["copy_ms"] == forward["limit_ms"] == 2.56e-07
-    assert list(forward["providers"]) == ["ours", "eager"]
-    assert forward["providers"]["ours"] == dict(ms=2.0, low_ms=1.8, high_ms=2.2, repeats=3, peak_bytes=4096)
+    assert list(forward["providers"]) == ["lesson", "eager"]
+    assert forward["providers"]["lesson"] == dict(ms=2.0, low_ms=1.8, high_ms=2.2, repeats=3, peak_bytes=4096)
     assert case["notes"] == {}
 
 
@@ -36,8 +37,14 @@ def test_operations_can_be_the_limit():
 def test_a_wrong_kernel_of_ours_has_no_time():
     gpu = FakeGpu()
     case = measure(gpu, ours=lambda x: x * 2.001)
-    assert "out: RMS error" in case["notes"]["ours"]["failed"]
+    assert "out: RMS error" in case["notes"]["lesson"]["failed"]
     assert [list(entry["providers"]) for entry in case["passes"].values()] == [["eager"], ["eager"]]
+
+
+def test_a_wrong_lesson_takes_the_fast_one_not_along():
+    case = measure(ours={"lesson": lambda x: x * 2.001, "fast": lambda x: 2 * x})
+    assert list(case["notes"]) == ["lesson"]
+    assert list(case["passes"]["forward"]["providers"]) == ["fast", "eager"]
 
 
 def test_a_wrong_gradient_is_found():
@@ -51,7 +58,7 @@ def test_a_wrong_gradient_is_found():
             return dout * 1.999
 
     case = measure(ours=lambda x: WrongGradient.apply(x))
-    assert case["notes"]["ours"]["failed"].startswith("dx: RMS error")
+    assert case["notes"]["lesson"]["failed"].startswith("dx: RMS error")
 
 
 def test_an_inaccurate_peer_is_timed_and_told():
@@ -75,7 +82,7 @@ def test_a_failing_peer_takes_nobody_along():
 
     case = measure(peers={"unlucky": lambda: fails, "fine": lambda: lambda x: 2 * x})
     assert case["notes"]["unlucky"]["failed"] == "RuntimeError: out of luck"
-    assert list(case["passes"]["backward"]["providers"]) == ["ours", "eager", "fine"]
+    assert list(case["passes"]["backward"]["providers"]) == ["lesson", "eager", "fine"]
 
 
 def test_everybody_gets_the_same_values_even_after_a_peer_that_overwrites_them():
@@ -120,7 +127,7 @@ def test_without_gradients_nothing_is_recorded_for_autograd():
 
 def test_a_scalar_loss_needs_no_upstream_gradient():
     case = measure(ours=lambda x: (x * 2).sum(), eager=lambda x: (x + x).sum(), passes=["backward"])
-    assert case["notes"] == {} and "ours" in case["passes"]["backward"]["providers"]
+    assert case["notes"] == {} and "lesson" in case["passes"]["backward"]["providers"]
 
 
 def test_the_reference_gets_float64():
@@ -137,8 +144,8 @@ def test_the_reference_gets_float64():
 def test_host_time_of_all_but_torch_compile():
     op = operation(peers={"other": lambda: lambda x: 2 * x}, compile=True)
     host = run.measure_host(op, op.variants[0], FakeGpu())
-    assert host["shape"] == [3, 5] and list(host["providers"]) == ["ours", "eager", "other"]
-    assert host["providers"]["ours"] == {"forward_us": 12.5, "forward+backward_us": 12.5}
+    assert host["shape"] == [3, 5] and list(host["providers"]) == ["lesson", "eager", "other"]
+    assert host["providers"]["lesson"] == {"forward_us": 12.5, "forward+backward_us": 12.5}
 
 
 @pytest.mark.parametrize("columns", [128, 1000])

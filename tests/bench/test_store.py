@@ -23,19 +23,12 @@ def kernel(x_ptr, n, BLOCK: tl.constexpr):
     tl.store(x_ptr + offsets, 1.0)
 
 
-BENCH = dict(shapes=[(1,)])
-
-
-def cost(shape, dtype):
-    return 1
-
-
-def main():
+def EXAMPLE():
     return 0
 
 
 if __name__ == "__main__":
-    main()
+    script.main()
 '''
 
 
@@ -52,8 +45,6 @@ def hashed(source, folder, name="kernel.py"):
         ('    """What it does."""\n', ""),
         ('"""Docstring."""', 'r"""Another."""'),
         ("offsets = tl.program_id(0) * BLOCK", "offsets = (tl.program_id(0)\n        * BLOCK)"),
-        ("shapes=[(1,)]", "shapes=[(2,)]"),
-        ("return 1", "return 2"),
         ("    return 0", "    print('more')\n    return 0"),
     ],
 )
@@ -93,11 +84,18 @@ def test_imported_kernel_files_count(tmp_path):
     )
     before = hashed(source, tmp_path)
     helper.write_text("def unpack(): return 2\n")
-    assert hashed(source, tmp_path) != before
+    second = hashed(source, tmp_path)
+    assert second != before
+    helper.write_text("from annotated_examples.gemlite.bits import width\ndef unpack(): return 2\n")
+    bits = helper.with_name("bits.py")
+    bits.write_text("width = 4\n")
+    third = hashed(source, tmp_path)
+    bits.write_text("width = 8\n")
+    assert len({second, third, hashed(source, tmp_path)}) == 3, "what an imported file imports counts too"
 
 
 def record(results, name="double", **case):
-    full = dict(variant="", shape=[4, 8], dtype="float32", source="abc", **case)
+    full = dict(variant="", shape=[4, 8], dtype="float32", sources={"lesson": "abc"}, **case)
     return {**results.load(name), "cases": [full]}
 
 
@@ -116,7 +114,7 @@ def test_one_file_for_all_operations(tmp_path):
     results.save(record(results, "triple"))
     content = json.loads((tmp_path / "all.json").read_text())
     assert content["device"] == "NVIDIA H200" and list(content["operations"]) == ["double", "triple"]
-    assert results.load("double")["cases"][0]["source"] == "abc"
+    assert results.load("double")["cases"][0]["sources"] == {"lesson": "abc"}
 
 
 @pytest.mark.parametrize("single_file", [True, False], ids=["file", "folder"])
@@ -157,8 +155,8 @@ def test_stale_results_are_told_in_one_line(tmp_path):
     root = fake.repository(tmp_path)
     kernel = root / "annotated_examples" / "classics" / "double.py"
     results = store.Results("NVIDIA H200", folder=root / "benchmarks" / "results")
-    content = record(results) | {"module": "annotated_examples/classics/double.py"}
-    content["cases"][0]["source"] = store.source_hash(kernel, root)
+    content = record(results)
+    content["cases"][0]["sources"] = {"lesson": store.source_hash(kernel, root)}
     results.save(content)
     assert store.stale_note(root) == ""
     kernel.write_text(kernel.read_text().replace("x * 2", "x + x"))
@@ -173,9 +171,9 @@ def test_stale_results_are_told_in_one_line(tmp_path):
 def test_committed_results_are_whole():
     for path, content in store.committed(ROOT):
         assert path.parent.name == store.slug(content["device"]) and path.stem == content["operation"]
-        assert (ROOT / content["module"]).is_file(), f"{path}: its kernel is gone"
+        assert (ROOT / "benchmarks" / path.with_suffix(".py").name).is_file(), f"{path}: its benchmark is gone"
         for case in content["cases"]:
-            assert {"variant", "shape", "dtype", "date", "versions", "source", "copy_tb_s", "passes", "notes"} <= set(
+            assert {"variant", "shape", "dtype", "date", "versions", "sources", "copy_tb_s", "passes", "notes"} <= set(
                 case
             )
             for entry in case["passes"].values():

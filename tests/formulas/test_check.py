@@ -46,8 +46,10 @@ def test_a_change_by_hand_is_reported_at_its_line(page):
 def clone(tmp_path_factory):
     root = tmp_path_factory.mktemp("clone")
     (root / "backprop_math").mkdir()
-    (root / "annotated_examples/tutorials").mkdir(parents=True)
-    for name in ("backprop_math/vector_add.md", "annotated_examples/tutorials/vector_add.py"):
+    for folder in ("annotated_examples/tutorials", "tests/formulas/cases"):
+        (root / folder).mkdir(parents=True)
+    kernel, cases = "annotated_examples/tutorials/vector_add.py", "tests/formulas/cases/vector_add.py"
+    for name in ("backprop_math/vector_add.md", kernel, cases):
         shutil.copy(PROJECT.root / name, root / name)
     for name in ("annotated_examples", "annotated_examples/tutorials"):
         (root / name / "__init__.py").touch()
@@ -71,7 +73,7 @@ def edited(path: Path, old: str, new: str):
 def test_the_summary_counts_only_what_the_files_have(clone):
     status, output = academy_check(clone, "annotated_examples/tutorials/vector_add.py")
     assert status == 0 and "equations: 1 derivation, 3 tags, " in output, output
-    assert "kernels: 1 call compared" in output and "notes, pages and notebooks: 1 file, " in output
+    assert "kernels: 1 case compared" in output and "notes, pages and notebooks: 1 file, " in output
     assert not re.search(r"\b0 ", output.rpartition("\nall is well")[0])
     (clone / "setup.py").write_text("")
     status, output = academy_check(clone, "setup.py")
@@ -87,9 +89,30 @@ def test_a_wrong_sign_in_a_page_and_in_a_kernel(clone):
     page.write_text(before, "utf-8")
     line = before[: before.index("{VA-y}$$")].count("\n") + 1
     assert status == 1 and f"backprop_math/vector_add.md:{line}:14: '=' does not hold" in output, output
-    edited(kernel, "out = x + y\n", "out = x - y\n")
+    before = edited(kernel, "out = x + y\n", "out = x - y\n")
     status, output = academy_check(clone, "backprop_math/vector_add.md")
+    kernel.write_text(before, "utf-8")
     assert status == 1 and "the result is not what VA prints" in output, output
+
+
+def test_a_case_file(clone):
+    """It may be named on the command line, and then its derivation and its kernels are looked at."""
+    path = clone / "tests/formulas/cases/vector_add.py"
+    status, output = academy_check(clone, "tests/formulas/cases/vector_add.py")
+    assert status == 0 and "kernels: 1 case compared" in output, output
+    before = edited(path, '"x": "VA-x"', '"x": "VA-z"')
+    for files in ((), ("tests/formulas/cases/vector_add.py",)):
+        status, output = academy_check(clone, *files)
+        assert status == 1 and "vector_add.md has no tag 'VA-z'; it has VA, VA-x, VA-y" in output, output
+        assert re.search(r"^tests/formulas/cases/vector_add.py:\d+:\d+: ", output, re.M)
+    path.write_text(before.replace("module.vector_add(x, y)", "module.vector_add(x, x)"), "utf-8")
+    status, output = academy_check(clone, "tests/formulas/cases/vector_add.py")
+    assert status == 1 and "the result" in output and "VA prints" in output, output
+    path.unlink()
+    status, output = academy_check(clone)
+    assert status == 1 and "no case names tutorials.vector_add" in output, output
+    assert "without a kernel (no case file): backprop_math/vector_add.md" in output
+    path.write_text(before, "utf-8")
 
 
 def test_a_kernel_that_is_no_python(clone):
@@ -191,41 +214,66 @@ def g(x):
 '''
 
 DERIVATION = """---
-kernel:
-  - module: tutorials.m
-    call: CALL
-    returns: Y
 math:
   given: {x: scalar, s: scalar}
 ---
 $$y := s x \\tag{Y}$$
 """
 
+CASE = """from academy.formulas.cases import case
 
-def gaps(tmp_path: Path, call: str, module: str = MODULE) -> list[str]:
-    from academy.formulas.kernels import comparisons
-
-    path = tmp_path / "m.py"
-    path.write_text(module)
-    entries = comparisons(Page("d.md", DERIVATION.replace("CALL", call)))
-    return [p.message for p in coverage.uncovered_module(path, Path("m.py"), "tutorials.m", entries)]
+@case(modules="tutorials.m", returns="Y", forward_only=True)
+def f(module, x, s):
+    return CALL
+"""
 
 
-def test_every_public_function_and_argument_is_compared(tmp_path):
+@pytest.fixture
+def small(tmp_path):
+    """A project of one module and one derivation; `small(call)` compares that call with it."""
+    for folder in ("annotated_examples/tutorials", "backprop_math", "tests/formulas/cases"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "annotated_examples/tutorials/m.py").write_text(MODULE)
+
+    def declared(call: str, derivation: str = DERIVATION):
+        from academy.formulas import check
+
+        (tmp_path / "backprop_math/d.md").write_text(derivation)
+        (tmp_path / "tests/formulas/cases/d.py").write_text(CASE.replace("CALL", call))
+        project = Project(tmp_path)
+        found, problems = check.declared(project, project.pages()[0])
+        return project, found[Path("backprop_math/d.md")], problems
+
+    return declared
+
+
+def gaps(project: Project, comparisons: list) -> list[str]:
+    path = project.module_path("tutorials.m")
+    return [problem.message for problem in coverage.uncovered_module(project, path, comparisons)]
+
+
+def test_every_public_function_and_argument_is_compared(small):
     assert coverage.public_functions(MODULE) == ["f"]
-    assert gaps(tmp_path, "f(x, s)") == gaps(tmp_path, "f(x, scale=s)") == []
-    assert gaps(tmp_path, "f(x)") == ["no `kernel` entry passes scale to f"]
-    assert gaps(tmp_path, "f_forward(x)") == [
-        "f returns tensors that no derivation's `kernel` entry compares with a tag"
-    ]
-    assert "front matter: tutorials.m has no function h" in gaps(tmp_path, "h(x)")
-    (message,) = [p.message for p in coverage.uncovered_module(tmp_path / "m.py", Path("m.py"), "tutorials.m", [])]
-    assert message.startswith("no derivation names tutorials.m")
+    for call in ("module.f(x, s)", "module.f(x, scale=s)", "abs(module.g(module.f(x, s)))"):
+        project, found, problems = small(call)
+        assert not problems and not gaps(project, found), call
+    assert gaps(*small("module.f(x)")[:2]) == ["no case passes scale to f"]
+    assert gaps(*small("module.f_forward(x)")[:2]) == ["f returns tensors that no case compares with a tag"]
+    assert "tutorials.m has no function h" in gaps(*small("module.h(x)")[:2])
+    assert gaps(project, []) == ["no case names tutorials.m: nothing compares it with a printed formula"]
 
 
-def test_a_tag_without_a_kernel_is_an_error():
-    from academy.formulas.kernels import comparisons
+def test_what_lessons_share_is_compared_through_them(small):
+    project, _, _ = small("module.f(x, s)")
+    shared = project.root / "annotated_examples/common/pieces.py"
+    shared.parent.mkdir()
+    shared.write_text("def _kernel():\n    pass\n")
+    assert not coverage.uncovered_module(project, shared, [])
+    elsewhere = shared.rename(project.root / "annotated_examples/tutorials/pieces.py")
+    assert coverage.uncovered_module(project, elsewhere, [])
 
-    page = Page("d.md", DERIVATION.replace("CALL", "f(x, s)") + "\n$$y^2 = s x y \\tag{Y2}$$\n")
-    (problem,) = coverage.uncompared_tags(page, comparisons(page))
-    assert problem.line == 11 and problem.message.startswith("tag Y2: no entry")
+
+def test_a_tag_without_a_kernel_is_an_error(small):
+    _, _, (problem,) = small("module.f(x, s)", DERIVATION + "\n$$y^2 = s x y \\tag{Y2}$$\n")
+    assert problem.path == "backprop_math/d.md" and problem.line == 7
+    assert problem.message == "tag Y2: no case compares a kernel with it"

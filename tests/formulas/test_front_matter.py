@@ -3,7 +3,6 @@
 import pytest
 
 from academy.formulas import Page, PageError
-from academy.formulas.kernels import comparisons
 
 BASE = {"dims": "[n]", "index": "{i: n}", "given": "{x: n, s: scalar}"}
 
@@ -68,46 +67,10 @@ def test_reference_that_raises_or_differs():
             check(Page("page.md", page(reference=f'{{y: "{source}"}}')))
 
 
-KERNEL = """---
-kernel:
-  - module: tutorials.x
-    call: f(x, s)
-    returns: Y
-math:
-  dims: [n]
-  index: {i: n}
-  given: {x: n, s: scalar}
----
-$$y_i := s x_i \\tag{Y}$$
-"""
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message", "line"),
-    [
-        ("returns: Y", "returns: Z", "kernel.0.returns: the page has no tag 'Z'; it has Y", 5),
-        ("returns: Y", "returns: Y(q = Y)", "kernel.0.returns: 'Y(q = Y)': the page has no symbol 'q'", 5),
-        ("call: f(x, s)", "call: f(x,", "kernel.0.call: 'f(x,' is no Python expression", 4),
-        ("call: f(x, s)", "call: x + s", "kernel.0.call: 'x + s' calls no function of the module", 4),
-        ("    returns: Y\n", "", "kernel.0: needs the key returns", 3),
-        ("returns: Y", "returns: Y\n    colour: red", "kernel.0.colour: unknown key", 6),
-        ("returns: Y", "returns: Y\n    rows: [q]", "kernel.0.rows: the page gives no symbol 'q'; it gives s, x", 6),
-        ("returns: Y", "returns: Y\n    dtypes: [float8]", "kernel.0.dtypes: 'float8' is not among", 6),
-        ("returns: Y", "returns: Y\n    sizes: {q: 3}", "kernel.0.sizes.q: needs a positive length", 6),
-        ("returns: Y", "returns: Y\n    gradients: {x: Q}", "kernel.0.gradients.x: the page has no tag 'Q'", 6),
-    ],
-)
-def test_kernel_entry(old, new, message, line):
-    assert comparisons(Page("page.md", KERNEL))[0].function == "f"
-    with pytest.raises(PageError) as caught:
-        comparisons(Page("page.md", KERNEL.replace(old, new)))
-    assert caught.value.message.startswith(f"front matter: {message}"), caught.value.message
-    assert caught.value.problem.line == line
-
-
-def test_kernel_key_is_needed():
-    with pytest.raises(PageError, match="kernel: missing"):
-        comparisons(Page("page.md", page()))
+def test_kernels_are_named_elsewhere():
+    error = failure("---\ntitle: a\nkernel: none\n---\n")
+    assert error.message.startswith("front matter: kernel: which calls are compared with the tags stands in ")
+    assert "tests/formulas/cases/page.py" in error.message and error.problem.line == 3
 
 
 @pytest.mark.parametrize(

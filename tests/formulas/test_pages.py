@@ -4,16 +4,17 @@ from inspect import isfunction
 
 import pytest
 
+from academy import syntax
 from academy.formulas import compare, coverage, verify
 from academy.formulas.check import declared
 from academy.formulas.project import Project
 
 PROJECT = Project.here()
 PAGES, ERRORS = PROJECT.pages()
-BY_PAGE, FAULTS = declared(PAGES)
+BY_PAGE, FAULTS = declared(PROJECT, PAGES)
 #: Kernels that compute no formula (the exempt functions of backprop_math/equivalent_mutants.toml).
 NO_FORMULA = {"store_blocks_kernel"}
-ENTRIES = [entry for entries in BY_PAGE.values() for entry in entries]
+CASES = [comparison for found in BY_PAGE.values() for comparison in found]
 
 
 def test_every_derivation_can_be_read():
@@ -35,22 +36,31 @@ def test_every_tag_is_compared_with_a_kernel():
 
 @pytest.mark.parametrize("path", PROJECT.kernels(), ids=PROJECT.module_name)
 def test_every_public_function_is_compared_with_a_derivation(path):
-    assert not coverage.uncovered_module(path, PROJECT.shown(path), PROJECT.module_name(path), ENTRIES)
+    assert not coverage.uncovered_module(PROJECT, path, CASES)
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=str)
-def test_kernel_computes_the_printed_formula(entry):
-    misses = compare.run(entry, PROJECT.module(entry.module))
+@pytest.mark.parametrize("comparison", CASES, ids=str)
+def test_kernel_computes_the_printed_formula(comparison):
+    misses = compare.run(comparison, PROJECT.module(comparison.module))
     assert not misses, "\n".join(f"{miss.target}: {miss.message}" for miss in misses)
+
+
+def users(path):
+    """The module, and those that import it: what lessons share is launched by them."""
+    return {PROJECT.module_name(path)} | {
+        PROJECT.module_name(other)
+        for other in PROJECT.kernels()
+        if path in syntax.imported_kernels(other.read_text("utf-8"), PROJECT.root)
+    }
 
 
 @pytest.mark.parametrize("path", PROJECT.kernels(), ids=PROJECT.module_name)
 def test_every_kernel_is_launched_by_a_comparison(path, monkeypatch):
     """Compiled too, where other shapes and devices choose other kernels than in the interpreter."""
-    name = PROJECT.module_name(path)
-    module, entries = PROJECT.module(name), [entry for entry in ENTRIES if entry.module == name]
+    module = PROJECT.module(PROJECT.module_name(path))
     jitted = [value for value in vars(module).values() if isfunction(getattr(value, "fn", None))]
-    kernels = {function.fn.__name__ for function in jitted if function.fn.__name__.endswith("_kernel")}
+    kernels = {function.fn.__name__ for function in jitted if function.fn.__module__ == module.__name__}
+    missing = {name for name in kernels if name.endswith("_kernel")} - NO_FORMULA
     launched = set()
     for kind in set(map(type, jitted)):
 
@@ -59,8 +69,8 @@ def test_every_kernel_is_launched_by_a_comparison(path, monkeypatch):
             return original(kernel, *args, **kwargs)
 
         monkeypatch.setattr(kind, "run", run)
-    missing = kernels - NO_FORMULA
-    for entry in entries:
-        if missing - launched:
-            compare.run(entry, module)
+    using = users(path) if missing else ()
+    for comparison in CASES:
+        if missing - launched and comparison.module in using:
+            compare.run(comparison, PROJECT.module(comparison.module))
     assert not missing - launched

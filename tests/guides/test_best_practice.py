@@ -10,36 +10,45 @@ from tests.kernels.harness import ROOT
 
 FILES = sorted(p for p in (ROOT / "annotated_examples").glob("*/*.py") if p.name != "__init__.py")
 GUIDE = ROOT / "docs" / "guides" / "best-practice.md"
-LONGEST_KERNEL = 60
-#: Two kernels are longer: two sweeps over a row in one, two forms of the inner loop in the other. They may not grow.
-LONGER_KERNELS = {"cross_entropy_forward_kernel": 66, "gemm_splitK_kernel": 72}
+#: Lines of code of the longest kernel, lines of code of the file, and all its lines with notes.
+LESSON_SIZES = (35, 200, 450)
+FAST_SIZES = (60, 400, 2000)
+#: A first kernel is shorter; in these the modes, or the whole of attention, are the subject.
+OTHER_SIZES = {
+    "tutorials/vector_add.py": (35, 100, 450),
+    "gemlite/gemm.py": (60, 300, 450),
+}
+#: Lines of code of the example run, the script's last lines and the path set-up together.
+FRAME_LINES = 25
 #: These get 16-bit operands only, for which there is no precision to choose: their launchers see to it.
 SIXTEEN_BITS = {
     "matmul_descriptor_kernel",
     "matmul_interleaved_kernel",
-    "multiply_add",
+    "add_block",
+    "gemm_planes_kernel",
     "gemm_descriptor_kernel",
-    "gemm_arranged_kernel",
+    "gemm_plane_order_kernel",
     "sums_of_columns",
     "add_group",
 }
 #: Addresses of stores that need no mask: in memory that the launcher allocates padded to whole blocks; in a chunk that
 #: lies inside the row.
 WHOLE = {
-    "arrange_kernel": {"a_sums_ptr + block * stride_sums + offs_m"},
-    "softmax_forward_chunked_kernel": {"y_ptr + start + columns"},
-    "softmax_backward_chunked_kernel": {"dx_ptr + start + columns", "dx_ptr + columns"},
+    "plane_order_kernel": {"a_sums_ptr + block * stride_sums + offs_m"},
+    "softmax_forward_chunked_kernel": {"y_ptr + start + offs_n"},
+    "softmax_backward_chunked_kernel": {"dx_ptr + start + offs_n", "dx_ptr + offs_n"},
 }
-#: The lesson is about a jitted helper of another file.
-BORROWERS = {"gemlite/gemm_splitK.py": "annotated_examples.gemlite"}
+#: The lesson is the next step from the other one.
+BORROWERS = {"gemlite/gemm_splitK.py": "annotated_examples.gemlite.gemm"}
 
 
 class File:
-    """A kernel file as a syntax tree, and the parts that the checks ask for."""
+    """A kernel file as a syntax tree, and the parts that the checks ask for. name: `classics/layernorm.py`."""
 
-    def __init__(self, text):
+    def __init__(self, text, name="classics/a.py"):
+        self.text, self.name = text, name
         self.tree = ast.parse(text)
-        self.lines = text.splitlines()
+        self.is_fast, self.is_common = name.startswith("fast/"), name.startswith("common/")
         self.functions = [n for n in self.tree.body if isinstance(n, ast.FunctionDef)]
         self.jitted = [f for f in self.functions if syntax.is_jitted(f)]
         self.kernels = [f for f in self.jitted if f.name.endswith("_kernel")]
@@ -69,17 +78,27 @@ def keywords(call):
 def academy_device_comes_first(file):
     imports = [n for n in file.tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
     names = [getattr(n, "module", None) or n.names[0].name for n in imports]
-    first = next((i for i, n in enumerate(imports) if "device" in ast.unparse(n) and names[i] == "academy"), None)
-    if first is None:
+    mine = [
+        i for i, n in enumerate(imports) if names[i] == "academy" and re.search(r"\b(device|checks)\b", ast.unparse(n))
+    ]
+    if not mine:
         return ["academy.device is not imported"]
+    first = mine[0]
     early = [name for name in names[:first] if name.split(".")[0] in ("triton", "torch", "annotated_examples")]
     return [f"{name} is imported before academy.device" for name in early]
 
 
-def no_kernel_imports_another(file):
+def imports_point_one_way(file):
+    """A fast file builds on lessons and common, a lesson on common, common on nothing but itself."""
     found = [n.module or "" for n in ast.walk(file.tree) if isinstance(n, ast.ImportFrom)]
     found += [a.name for n in ast.walk(file.tree) if isinstance(n, ast.Import) for a in n.names]
-    return [f"imports {name}" for name in found if name.startswith("annotated_examples")]
+    kernels = [name for name in found if name.startswith("annotated_examples")]
+    allowed = ("annotated_examples.common", BORROWERS.get(file.name, "annotated_examples.common"))
+    return [
+        f"imports {name}"
+        for name in kernels
+        if not name.startswith(allowed) and not (file.is_fast and not name.startswith("annotated_examples.fast"))
+    ]
 
 
 def masked_loads_have_other(file):
@@ -195,24 +214,51 @@ def dots_say_their_precision(file):
     ]
 
 
-def kernels_are_short(file):
-    found = []
-    for kernel in file.jitted:
-        body = file.lines[kernel.body[0].lineno - 1 : kernel.end_lineno]
-        length = sum(1 for line in body if line.strip() and not line.strip().startswith("#"))
-        if length > LONGER_KERNELS.get(kernel.name, LONGEST_KERNEL):
-            found.append(f"{kernel.name}: {length} lines of code")
+def files_are_short(file):
+    """Signatures, comments, docstrings and blank lines are no code (`academy.syntax.code_lines`)."""
+    kernel_most, code_most, lines_most = OTHER_SIZES.get(file.name, FAST_SIZES if file.is_fast else LESSON_SIZES)
+    code = syntax.code_lines(file.text)
+    found = [
+        f"{f.name}: {length} lines of code, {kernel_most} at most"
+        for f in file.jitted
+        if (length := len([n for n in code if f.lineno <= n <= f.end_lineno])) > kernel_most
+    ]
+    if len(code) > code_most:
+        found.append(f"{len(code)} lines of code, {code_most} at most")
+    if (lines := len(file.text.splitlines())) > lines_most:
+        found.append(f"{lines} lines, {lines_most} at most")
     return found
 
 
+def the_frame_is_short(file):
+    """The example run, the script's last lines and the path set-up are no part of the lesson."""
+    code = syntax.code_lines(file.text)
+    parts = [f for f in file.functions if f.name == "EXAMPLE"]
+    parts += [n for n in file.tree.body if isinstance(n, ast.If) and "__name__" in ast.unparse(n.test)]
+    length = len([n for n in code if any(part.lineno <= n <= part.end_lineno for part in parts)])
+    return (
+        [f"example, script and path set-up take {length} lines, {FRAME_LINES} at most"] if length > FRAME_LINES else []
+    )
+
+
+def examples_draw_no_random_numbers(file):
+    """A recorded run has to be the same everywhere, in the browser too."""
+    found = []
+    for function in file.functions:
+        if function.name == "EXAMPLE":
+            found += re.findall(r"rand\w*|normal_|uniform_", ast.unparse(function))
+    return [f"EXAMPLE calls {name}" for name in found]
+
+
 def backwards_are_once_differentiable(file):
-    """The decorator sits on `backward`, or on the method that it hands over to."""
+    """academy.autograd's: PyTorch's own lets a gradient penalty through where the upstream gradient is a constant."""
     found = []
     for cls in file.classes:
         if not any("Function" in ast.unparse(base) for base in cls.bases):
             continue
         methods = {f.name: f for f in cls.body if isinstance(f, ast.FunctionDef)}
-        guarded = {n for n, f in methods.items() if "once_differentiable" in map(ast.unparse, f.decorator_list)}
+        decorators = {n: [ast.unparse(d) for d in f.decorator_list] for n, f in methods.items()}
+        guarded = {name for name, names in decorators.items() if "autograd.once_differentiable" in names}
         handed_over = any(f"{cls.name}.{name}(" in ast.unparse(methods["backward"]) for name in guarded)
         if "backward" not in guarded and not handed_over:
             found.append(f"{cls.name}.backward is not once_differentiable")
@@ -252,19 +298,22 @@ def public_functions_say_what_they_take(file):
 
 
 def has_the_parts_of_a_lesson(file):
+    """A fast file imports its lesson's reference and contract."""
     names = {f.name for f in file.functions}
-    names |= {t.id for n in file.tree.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
     names |= {a.name for n in file.tree.body if isinstance(n, ast.ImportFrom) for a in n.names}
-    found = [f"no {part}" for part in ("EXAMPLE", "cost", "BENCH", "main") if part not in names]
-    if not any(name.endswith("_reference") for name in names):
-        found.append("no reference")
+    found = [] if "EXAMPLE" in names else ["no EXAMPLE"]
+    found += [] if any(name.endswith("_reference") for name in names) else ["no reference"]
+    found += [] if "contract(" in file.text else ["no contract"]
+    if "script.main(" not in file.text:
+        found.append("no script.main")
     docstring = ast.get_docstring(file.tree) or ""
-    return found + [f"the docstring lacks: {part}" for part in ("What it costs", "Contract") if part not in docstring]
+    wanted = () if file.is_fast else ("What it costs", "Contract")
+    return found + [f"the docstring lacks: {part}" for part in wanted if part not in docstring]
 
 
 CHECKS = [
     academy_device_comes_first,
-    no_kernel_imports_another,
+    imports_point_one_way,
     masked_loads_have_other,
     stores_are_masked_or_whole,
     row_offsets_are_int64,
@@ -272,10 +321,12 @@ CHECKS = [
     no_python_max_on_blocks,
     accumulators_are_float32,
     dots_say_their_precision,
-    kernels_are_short,
+    files_are_short,
     backwards_are_once_differentiable,
     launchers_do_not_write_to_arguments,
     public_functions_say_what_they_take,
+    the_frame_is_short,
+    examples_draw_no_random_numbers,
     has_the_parts_of_a_lesson,
 ]
 
@@ -284,13 +335,17 @@ def name_of(value):
     return value.__name__ if callable(value) else f"{value.parent.name}/{value.name}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+def applies(check, path):
+    """Files of common/ are pieces: they have no public function and no example."""
+    return path.parent.name != "common" or check not in (public_functions_say_what_they_take, has_the_parts_of_a_lesson)
+
+
+@pytest.mark.parametrize(
+    ("check", "path"), [(c, p) for c in CHECKS for p in FILES if applies(c, p)], ids=lambda value: name_of(value)
+)
 def test_kernel_files(check, path):
     name = name_of(path)
-    problems = check(File(path.read_text("utf-8")))
-    if check is no_kernel_imports_another and name in BORROWERS:
-        problems = [p for p in problems if not p.startswith(f"imports {BORROWERS[name]}")]
+    problems = check(File(path.read_text("utf-8"), name))
     assert not problems, f"{name}: " + "; ".join(problems)
 
 
@@ -301,7 +356,10 @@ FAULTS = {
         "import triton\nfrom academy import device",
         "from academy import device\nimport triton",
     ),
-    no_kernel_imports_another: ("from annotated_examples.classics import matmul", "from academy import checks"),
+    imports_point_one_way: (
+        "from annotated_examples.fast.matmul import matmul",
+        "from annotated_examples.common.rows import as_rows",
+    ),
     masked_loads_have_other: (
         "@triton.jit\ndef f(p, m):\n    x = tl.load(p, mask=m)",
         "@triton.jit\ndef f(p, m):\n    x = tl.load(p, mask=m, other=0.0)",
@@ -330,13 +388,18 @@ FAULTS = {
         "@triton.jit\ndef f(a, b):\n    c = tl.dot(a, b)",
         "@triton.jit\ndef f(a, b):\n    c = tl.dot(a, b, input_precision='ieee')",
     ),
-    kernels_are_short: (
-        "@triton.jit\ndef f(a):\n" + "    a += 1\n" * (LONGEST_KERNEL + 1),
-        "@triton.jit\ndef f(a):\n" + "    a += 1\n    # why\n" * LONGEST_KERNEL,
+    files_are_short: (
+        "@triton.jit\ndef f(a):\n" + "    a += 1\n" * (LESSON_SIZES[0] + 1),
+        "@triton.jit\ndef f(a):\n" + "    a += 1\n    # why\n" * LESSON_SIZES[0],
     ),
+    the_frame_is_short: (
+        "def EXAMPLE():\n" + "    f()\n" * (FRAME_LINES + 1),
+        "def EXAMPLE():\n" + "    f()\n    # why\n" * (FRAME_LINES - 2) + "if __name__ == '__main__':\n    f()\n",
+    ),
+    examples_draw_no_random_numbers: ("def EXAMPLE():\n    torch.randn(3)", "def EXAMPLE():\n    torch.arange(3)"),
     backwards_are_once_differentiable: (
-        "class F(Function):\n    def backward(ctx, dy): pass",
         "class F(Function):\n    @once_differentiable\n    def backward(ctx, dy): pass",
+        "class F(Function):\n    @autograd.once_differentiable\n    def backward(ctx, dy): pass",
     ),
     launchers_do_not_write_to_arguments: (
         "def f_forward(x):\n    x.mul_(2)",
@@ -347,9 +410,9 @@ FAULTS = {
         'def f(x):\n    """`x`.\n\n    Args:\n        x: one.\n\n    Raises:\n        TypeError: no."""',
     ),
     has_the_parts_of_a_lesson: (
-        "def main(): pass",
-        '"""What it costs. Contract."""\nBENCH = {}\n'
-        + "".join(f"def {name}(): pass\n" for name in ("main", "EXAMPLE", "cost", "x_reference")),
+        "def f(): pass",
+        '"""What it costs. Contract."""\nscript.main(x)\n'
+        + "".join(f"def {name}(): pass\n" for name in ("EXAMPLE", "x_contract", "x_reference")),
     ),
 }
 

@@ -1,16 +1,21 @@
-"""What every gated linear unit has to stand: `activation(gate) * up`, separate or packed. A test class per activation
-inherits from `GatedUnitTests` and names its functions.
+"""What every gated unit has to stand: `activation(gate) * up`, separate or packed. A test class per activation inherits
+from `GatedUnitTests` and names its functions.
 """
 
 import functools
+import sys
+from pathlib import Path
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 
+from annotated_examples import common
+from annotated_examples.common import gated
 from tests.kernels import harness
 from tests.kernels.harness import DTYPES, LAYOUTS, randn
 
-SHAPES = [(1, 1), (1, 300), (7, 1), (5, 33), (2, 3, 17), (1030,), (2, 1100)]
+SHAPES = [(1, 1), (1, 300), (7, 1), (2, 3, 17), (2, 1100)]
 SPECIAL = [float("inf"), float("-inf"), float("nan"), 0.0, -0.0, 1.0, -1.0, 1e4, -1e4, 100.0, -100.0]
 
 
@@ -26,36 +31,67 @@ def special_pairs(dtype):
 
 
 def check(function, packed_function, reference, packed_reference):
-    """What a mutant of any gated unit has to get past, values and gradients: a part of the tests below, in seconds."""
+    """What a mutant of any gated unit has to get past: a part of the tests below, in a second."""
+    check_values(function, packed_function, reference, packed_reference)
     right = functools.partial(harness.assert_right, function, reference)
-    for scale in (1, 100):
-        inputs = dict(gate=harness.nan_fenced(randn(3, 21, scale=scale)), up=harness.nan_fenced(randn(3, 21)))
-        right(inputs, randn(3, 21))
     right(dict(gate=randn(2, 1030), up=randn(2, 1030)), harness.expanded(2, 1030))
     right(dict(gate=harness.sliced(randn(3, 9)), up=harness.transposed(randn(3, 9))), harness.sliced(randn(3, 9)))
-    right(dict(gate=harness.sliced(randn(3, 16)), up=randn(3, 16)), randn(3, 16))
-    harness.assert_right(packed_function, packed_reference, dict(x=randn(3, 18)), randn(3, 9))
+    right(dict(gate=harness.sliced(randn(3, 24)), up=randn(3, 24)), randn(3, 24))
+    right(dict(gate=randn(3, 48)[:, :24], up=randn(3, 24)), randn(3, 24))
+    assert_the_same_without_gradients(function, packed_function, randn(3, 18))
     gate, up, upstream = (randn(5, 9, scale=1e4).half() for _ in range(3))
     right(dict(gate=gate, up=up), upstream)
-    right(dict(gate=randn(65573), up=randn(65573)), randn(65573))
     harness.assert_gradient_penalty_raises(function, dict(gate=randn(9), up=randn(9)))
+    harness.assert_gradient_penalty_raises(packed_function, dict(x=randn(18)))
+    assert_forward_mode_raises(function, packed_function)
 
 
-def stores_stay_inside(forward_kernel, backward_kernel, **constants):
-    """Outputs are cut out of larger pieces of memory: what lies behind them must survive."""
-    out, dgate, dup = (torch.full((64,), 7.0, device=harness.DEVICE) for _ in range(3))
-    x = randn(10)
-    forward_kernel[(3,)](x, x, out, 10, 10, 10, BLOCK=4, VECTOR=1, ONE_ROW=True, **constants)
-    backward_kernel[(3,)](x, x, x, dgate, dup, 10, 10, 10, 10, 10, BLOCK=4, VECTOR=1, ONE_ROW=True, **constants)
-    for written in (out, dgate, dup):
-        assert torch.equal(written[10:], torch.full_like(written[10:], 7.0)), "wrote behind the end"
+def check_values(function, packed_function, reference, packed_reference):
+    """Small inputs and large ones, and rows further apart than they are long."""
+    for scale in (1, 100):
+        inputs = dict(gate=harness.nan_fenced(randn(3, 21, scale=scale)), up=harness.nan_fenced(randn(3, 21)))
+        harness.assert_right(function, reference, inputs, randn(3, 21))
+    harness.assert_right(packed_function, packed_reference, dict(x=randn(3, 18)), randn(3, 9))
+
+
+def assert_the_same_without_gradients(function, packed_function, x):
+    """Where no autograd frame is entered; and packed or not."""
+    leaf = harness.leaf(x)
+    expected = function(*leaf.chunk(2, dim=-1)).detach()
+    with torch.no_grad():
+        results = [packed_function(leaf), function(*leaf.chunk(2, dim=-1))]
+    for out in (*results, packed_function(leaf), packed_function(x), function(*x.chunk(2, dim=-1))):
+        assert torch.equal(out.detach(), expected)
+
+
+def assert_forward_mode_raises(function, packed_function):
+    """No tangent is dropped in silence: of `gate`, of `up` or of a packed tensor, with gradients or not."""
+    for gradients in (True, False):
+        with torch.set_grad_enabled(gradients), forward_ad.dual_level():
+            plain, dual = randn(2, 8), forward_ad.make_dual(randn(2, 8), randn(2, 8))
+            for call, inputs in ((function, (dual, plain)), (function, (plain, dual)), (packed_function, (dual,))):
+                try:
+                    call(*inputs)
+                except RuntimeError as error:
+                    assert "jvp" in str(error) or "forward" in str(error), error
+                else:
+                    raise AssertionError("a forward-mode tangent was dropped")
+
+
+def upon(broken, lesson, folder):
+    """The lesson, imported once more, standing upon another `common.gated`."""
+    source = harness.code_of(Path(lesson.__file__).read_text("utf-8"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, gated.__name__, broken)
+        patch.setattr(common, "gated", broken)
+        return harness.import_source(source, folder, f"{Path(lesson.__file__).stem}_upon_{broken.__name__}")
 
 
 class GatedUnitTests:
-    """`function(gate, up)`, `packed_function(x)` and, for each, the same in PyTorch; the launchers; `cost`."""
+    """`function(gate, up)`, `packed_function(x)` and, for each, the same in PyTorch; the launchers."""
 
     function = packed_function = reference = packed_reference = None
-    forward = backward = packed_backward = cost = None
+    forward = backward = packed_backward = None
 
     def right(self, gate, up, upstream=None):
         harness.assert_right(self.function, self.reference, dict(gate=gate, up=up), upstream)
@@ -97,6 +133,10 @@ class GatedUnitTests:
         """Dimensions that no single row stride describes."""
         x = randn(3, 4, 2, 10).transpose(0, 1)
         self.right_packed(x, randn(4, 3, 2, 5))
+
+    def test_one_long_row(self):
+        """Its last elements have a launch of their own."""
+        self.right(randn(65573), randn(65573), randn(65573))
 
     def test_scalars(self):
         self.right(randn(), randn(), randn())
@@ -159,6 +199,15 @@ class GatedUnitTests:
         harness.assert_gradient_penalty_raises(self.function, dict(gate=randn(9), up=randn(9)))
         harness.assert_gradient_penalty_raises(self.packed_function, dict(x=randn(2, 8)))
 
+    def test_forward_mode_raises(self):
+        assert_forward_mode_raises(self.function, self.packed_function)
+        for call, inputs in ((self.function, (randn(9), randn(9))), (self.packed_function, (randn(8),))):
+            with pytest.raises(RuntimeError):
+                torch.func.jvp(call, inputs, inputs)
+
+    def test_without_gradients(self):
+        assert_the_same_without_gradients(self.function, self.packed_function, randn(3, 70))
+
     def test_reference_gradcheck(self):
         harness.assert_reference_gradcheck(self.reference, randn(3, 4), randn(3, 4))
         harness.assert_reference_gradcheck(self.packed_reference, randn(3, 8))
@@ -206,23 +255,18 @@ class GatedUnitTests:
         gate, up, dout = randn(3, 37), randn(3, 74)[:, :37], randn(3, 37)
         small, large = (
             (
-                self.forward(gate, up, BLOCK=block),
-                *self.backward(dout, gate, up, BLOCK=block),
-                self.packed_backward(dout, packed(gate, up), BLOCK=block),
+                self.forward(gate, up, BLOCK_N=block),
+                *self.backward(dout, gate, up, BLOCK_N=block),
+                self.packed_backward(dout, packed(gate, up), BLOCK_N=block),
             )
             for block in (8, None)
         )
         assert all(torch.equal(a, b) for a, b in zip(small, large))
         assert torch.equal(large[3], packed(*large[1:3]))
 
-    def test_cost_counts_every_byte_once(self):
-        cost = self.cost((3, 5), torch.float32)
-        assert (cost["forward"]["bytes_read"], cost["forward"]["bytes_written"]) == (120, 60)
-        assert (cost["backward"]["bytes_read"], cost["backward"]["bytes_written"]) == (180, 120)
-
     def test_bad_tile_size(self):
-        with pytest.raises(ValueError, match="BLOCK must be a power of two, got 100"):
-            self.forward(randn(5), randn(5), BLOCK=100)
+        with pytest.raises(ValueError, match="BLOCK_N must be a power of two, got 100"):
+            self.forward(randn(5), randn(5), BLOCK_N=100)
 
     @pytest.mark.gpu
     def test_large(self):
@@ -245,40 +289,6 @@ class GatedUnitTests:
         assert torch.equal(out.view(-1)[-999:], expected)
         actual_dgate, actual_dup = dx.view(-1, shape[-1]).chunk(2, -1)
         assert torch.equal(actual_dgate[-1, -999:], dgate) and torch.equal(actual_dup[-1, -999:], dup)
-
-    @pytest.mark.gpu
-    def test_compiles_into_one_graph(self):
-        """No graph break, forward and backward."""
-
-        def model(x, y):
-            return self.packed_function(2 * x) + self.function(y, y + 1)
-
-        inputs = dict(x=randn(16, 64), y=randn(16, 32))
-        compiled = torch.compile(model, fullgraph=True)
-        expected, actual = (harness.gradients(f, inputs, randn(16, 32).zero_() + 1) for f in (model, compiled))
-        for name in expected:
-            torch.testing.assert_close(actual[name], expected[name])
-
-    @pytest.mark.gpu
-    def test_cuda_graph_replays(self):
-        gate, up = harness.leaf(randn(64, 128)), harness.leaf(randn(64, 128))
-
-        def step():
-            return torch.autograd.grad(self.function(gate, up).sum(), (gate, up))
-
-        side = torch.cuda.Stream()
-        with torch.cuda.stream(side):
-            step()
-        side.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            captured = step()
-        with torch.no_grad():
-            gate.copy_(randn(64, 128))
-        graph.replay()
-        torch.cuda.synchronize()
-        for actual, expected in zip(captured, step()):
-            assert torch.equal(actual, expected)
 
 
 def _moved(value):

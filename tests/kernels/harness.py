@@ -6,12 +6,17 @@ kernel's own check has to raise `AssertionError` on it.
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import functools
 import hashlib
 import importlib.util
+import io
 import json
+import re
 import subprocess
 import sys
+import tokenize
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +25,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from academy import accuracy, device
+from academy import accuracy, device, syntax
 
 DEVICE = device.DEVICE
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -29,6 +34,12 @@ ROOT = Path(__file__).resolve().parents[2]
 # A failure is the kernel's: pytest shows no function that says `__tracebackhide__`, but the test that called it. Where
 # that is a context manager, contextlib calls its end.
 contextlib.__tracebackhide__ = True
+
+
+def modules(*files: ModuleType):
+    """A fixture `module`: each test that takes it runs for the lesson and for the fast file."""
+    ids = ["fast" if ".fast." in file.__name__ else "lesson" for file in files]
+    return pytest.fixture(params=files, ids=ids, name="module")(lambda request: request.param)
 
 
 def dtype_name(value: object) -> str:
@@ -200,12 +211,14 @@ def assert_gradient_penalty_raises(function: Callable, inputs: dict[str, torch.T
         wanted = [v for v in leaves.values() if v.requires_grad]
         value = loss(function(**leaves))
         grads = torch.autograd.grad(value, wanted, create_graph=True)
-        try:
-            (value + sum(g.float().pow(2).sum() for g in grads)).backward()
-        except RuntimeError as error:
-            assert "once_differentiable" in str(error), error
-        else:
-            raise AssertionError("a gradient penalty silently lost its term")
+        penalised = value + sum(g.float().pow(2).sum() for g in grads)
+        for ask in (functools.partial(torch.autograd.grad, inputs=wanted, retain_graph=True), torch.Tensor.backward):
+            try:
+                ask(penalised)
+            except RuntimeError as error:
+                assert "once_differentiable" in str(error), error
+            else:
+                raise AssertionError("a gradient penalty silently lost its term")
 
 
 def assert_reference_gradcheck(reference: Callable, *inputs: torch.Tensor) -> None:
@@ -218,9 +231,10 @@ def assert_reference_gradcheck(reference: Callable, *inputs: torch.Tensor) -> No
 
 @dataclass(frozen=True)
 class Mutant:
-    """A small edit of a kernel's source that a test must catch.
+    """A small edit of a kernel's code that a test must catch.
 
-    name: what the mistake is, as a trap is named. old, new: the edit; `old` must occur exactly `count` times.
+    name: what the mistake is, as a trap is named. old, new: the edit. `old` is code, looked for where comments and
+    docstrings are taken out, and must occur exactly `count` times.
     gpu: only compiled code shows it (the interpreter runs programs in order, pads masked lanes with zero …).
     """
 
@@ -234,14 +248,30 @@ class Mutant:
         return self.name.replace(" ", "_")
 
 
+def code_of(text: str) -> str:
+    """The source without comments, docstrings and the lines that held nothing else."""
+    lines = text.splitlines(keepends=True)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start[0] - 1, token.start[1]
+            lines[row] = lines[row][:column].rstrip() + "\n"
+    for node in [syntax.tree(text), *syntax.statements(syntax.tree(text))]:
+        if isinstance(node, (ast.Module, *syntax.DEFINITION)) and ast.get_docstring(node, clean=False) is not None:
+            first = node.body[0]
+            indent = " " * first.col_offset if len(node.body) > 1 or isinstance(node, ast.Module) else None
+            if indent is not None:
+                lines[first.lineno - 1 : first.end_lineno] = ["\n"] * (first.end_lineno - first.lineno + 1)
+    return re.sub(r"\n\n+", "\n", "".join(line if line.strip() else "\n" for line in lines))
+
+
 def mutated(module: ModuleType, mutant: Mutant, folder: Path) -> ModuleType:
     """Import a copy of `module` with the edit made."""
-    source = Path(module.__file__).read_text("utf-8")
-    assert source.count(mutant.old) == mutant.count, (
-        f"mutant {mutant.name!r}: {mutant.old!r} occurs {source.count(mutant.old)} times, not {mutant.count}. "
-        f"This says nothing about the kernel's numbers: its text was changed, so MUTANTS in its test has to follow"
+    code = code_of(Path(module.__file__).read_text("utf-8"))
+    assert code.count(mutant.old) == mutant.count, (
+        f"mutant {mutant.name!r}: {mutant.old!r} occurs {code.count(mutant.old)} times, not {mutant.count}. "
+        f"This says nothing about the kernel's numbers: its code was changed, so the mutant has to follow"
     )
-    return import_source(source.replace(mutant.old, mutant.new), folder, Path(module.__file__).stem)
+    return import_source(code.replace(mutant.old, mutant.new), folder, Path(module.__file__).stem)
 
 
 def import_source(source: str, folder: Path, stem: str) -> ModuleType:

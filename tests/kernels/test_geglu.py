@@ -10,59 +10,32 @@ from tests.kernels import gated_units, harness
 from tests.kernels.gated_units import GatedUnitTests, packed
 from tests.kernels.harness import DTYPES, Mutant, randn
 
-NEW_LIKE_GATE = "torch.empty_like(gate, memory_format=torch.contiguous_format)"
-
 MUTANTS = [
-    Mutant("row stride of the gate ignored", "row * stride_gate", "row * n_cols", count=2),
-    Mutant("row stride of up ignored", "row * stride_up", "row * n_cols", count=2),
-    Mutant("row stride of the upstream gradient ignored", "row * stride_dout", "row * n_cols"),
-    Mutant("row stride of the packed gradient ignored", "row * stride_grad", "row * n_cols", count=2),
-    Mutant("column stride ignored", "t if t.stride(-1) == 1 else t.contiguous()", "t"),
-    Mutant("backward overwrites the gate", f"dgate = {NEW_LIKE_GATE}", "dgate = gate.detach()"),
-    Mutant("backward overwrites up", "dup = torch.empty_like(dgate)", "dup = up.detach()"),
-    Mutant("forward overwrites up", f"out = {NEW_LIKE_GATE}", "out = up.detach()"),
-    Mutant("packed backward overwrites x", "torch.empty_like(x, memory_format=torch.contiguous_format)", "x.detach()"),
-    Mutant("halves swapped", "*x.chunk(2, dim=-1)", "*x.chunk(2, dim=-1)[::-1]", count=3),
-    Mutant("exact where tanh is asked for", ', approximate == "tanh")', ", False)", count=2),
-    Mutant("tanh where exact is asked for", ', approximate == "tanh")', ", True)", count=2),
+    Mutant("row stride of the gate ignored", "row_start(row, stride_gate_m,", "row_start(row, N,", count=2),
+    Mutant("row stride of up ignored", "row_start(row, stride_up_m,", "row_start(row, N,", count=2),
+    Mutant("exact where tanh is asked for", 'TANH=approximate == "tanh"', "TANH=False", count=3),
     Mutant(
         "backward of the other form",
-        "strides[:-1], BLOCK, approximate ==",
-        "strides[:-1], BLOCK, approximate !=",
+        "dout, gate, up, BLOCK_N, TANH=approximate ==",
+        "dout, gate, up, BLOCK_N, TANH=approximate !=",
     ),
-    Mutant("density not normalised", "0.3989422804014327 * exponential", "exponential"),
-    Mutant("tail on the wrong side", "tl.where(x < 0, tail, 1 - tail)", "tl.where(x > 0, tail, 1 - tail)"),
-    Mutant("one coefficient's last digits", "0.11962930113077164", "0.11963", count=1),
     Mutant(
-        "polynomial of degree seven", "p = 0.035674791783094406 * t - 0.15720313787460327", "p = -0.15720313787460327"
+        "packed backward of the other form",
+        "dout, x, BLOCK_N, TANH=approximate ==",
+        "dout, x, BLOCK_N, TANH=approximate !=",
     ),
+    Mutant("tail on the wrong side", "tl.where(x < 0, tail, 1 - tail)", "tl.where(x > 0, tail, 1 - tail)"),
+    Mutant("one coefficient's last digits", "0.11962930113077164", "0.11963"),
     Mutant(
         "tail by a difference",
         "tl.where(x < 0, tail, 1 - tail)",
         "0.5 * (1 + tl.where(x < 0, 2 * tail - 1, 1 - 2 * tail))",
     ),
-    Mutant("cubic coefficient", "(1 + 0.044715 * x * x)", "(1 + 0.044 * x * x)"),
     Mutant("cubic coefficient in the slope", "0.134145", "0.044715"),
-    Mutant("sigmoid of z instead of 2z", "tl.exp(-double_z)", "tl.exp(-0.5 * double_z)"),
     Mutant("tanh form with overflow", "1 / (1 + tl.exp(-double_z))", "tl.exp(double_z) / (1 + tl.exp(double_z))"),
     Mutant("slope without the weight", "slope = weight + gate * weight_slope", "slope = gate * weight_slope"),
-    Mutant("slope without the gate", "slope = weight + gate * weight_slope", "slope = weight + weight_slope"),
-    Mutant("gradient of the gate without up", "dgate = dactivation * slope", "dgate = dout * slope"),
     Mutant("gradient of up without the gate", "dup = dout * activation", "dup = dout * weight"),
-    Mutant("no overflow in float16", "dactivation = dactivation.to(tl.float16).to(tl.float32)", "pass"),
-    Mutant("grid drops the tail", "(n_cols + BLOCK - 1) // BLOCK", "max(n_cols // BLOCK, 1)"),
-    Mutant("every width a multiple of sixteen", "while VECTOR > 1 and", "while False and"),
-    Mutant("row strides taken for multiples", "for size in (n_cols, *strides)", "for size in (n_cols,)"),
-    Mutant("every program does the first block", "(pid % blocks_per_row)", "(pid % 1)"),
-    Mutant("every program does the first block of one row", "block = pid.to(", "block = (0 * pid).to("),
-    Mutant("every tensor is taken for one row", "ONE_ROW=rows == 1", "ONE_ROW=True"),
-    Mutant("no tensor is taken for one row, and the last row for the first", "ONE_ROW=rows == 1", "ONE_ROW=rows > 2"),
-    Mutant("the rest of a long row is forgotten", "    launch(kernel, 1, rest,", "    0 and launch(kernel, 1, rest,"),
-    Mutant("the rest starts too late", "t.view(-1)[n_cols:]", "t.view(-1)[n_cols + 1 :]"),
-    Mutant("mask off by one", "mask = cols < n_cols", "mask = cols < n_cols - 1", count=2),
-    Mutant("no mask on the store", "out, mask=mask)", "out)"),
-    Mutant("no mask on the gradients' store", "dup, mask=mask)", "dup)"),
-    Mutant("second derivative is silently wrong", "    @once_differentiable\n", "", count=2),
+    Mutant("the form is lost on the way to the kernel", "chunk(2, dim=-1), approximate)", "chunk(2, dim=-1))"),
 ]
 
 
@@ -73,10 +46,10 @@ def check(module):
             functools.partial(f, approximate=approximate)
             for f in (module.geglu, module.geglu_packed, lesson.geglu_reference, lesson.geglu_packed_reference)
         )
-        gated_units.check(ours, packed_ours, reference, packed_reference)
+        gated_units.check_values(ours, packed_ours, reference, packed_reference)
         inputs = dict(gate=-2 - randn(3, 30).abs(), up=randn(3, 30))
         harness.assert_right(ours, reference, inputs, randn(3, 30))
-    gated_units.stores_stay_inside(module.geglu_forward_kernel, module.geglu_backward_kernel, TANH=False)
+        gated_units.assert_the_same_without_gradients(ours, packed_ours, randn(3, 18))
     assert largest_relative_error_of_the_tail(module) < 1e-6
 
 
@@ -105,7 +78,6 @@ class TestExact(GatedUnitTests):
     forward = staticmethod(lesson.geglu_forward)
     backward = staticmethod(lesson.geglu_backward)
     packed_backward = staticmethod(lesson.geglu_packed_backward)
-    cost = staticmethod(lesson.cost)
 
     @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
     def test_infinities_and_nan(self, dtype):
@@ -135,7 +107,6 @@ class TestTanh(GatedUnitTests):
     forward = staticmethod(functools.partial(lesson.geglu_forward, approximate="tanh"))
     backward = staticmethod(functools.partial(lesson.geglu_backward, approximate="tanh"))
     packed_backward = staticmethod(functools.partial(lesson.geglu_packed_backward, approximate="tanh"))
-    cost = staticmethod(lesson.cost)
 
     @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
     def test_infinities_and_nan(self, dtype):

@@ -1,30 +1,39 @@
 """The picture of L2 reuse: counted from the order that a kernel's own index function gives, and drawn from that."""
 
+import functools
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
 from academy.site import l2_picture
+from annotated_examples.common import tile_order
 from annotated_examples.tutorials import matmul_grouped as lesson
-from tests.kernels import harness
+from tests.kernels import harness, matmul_cases
 from tests.kernels.harness import Mutant
 
 
-def loads(module, rows, columns, group, programs, blocks_k):
-    return l2_picture.count(module.program_order(rows, columns, group), programs, blocks_k)
+def order(module, rows, columns, group):
+    """The order by the `grouped_order` of a module."""
+    return matmul_cases.program_order(module.grouped_order, rows, columns, group)
 
 
-def check(module):
+def check(program_order):
     """9 x 9 blocks: a row of nine programs loads 90 blocks, a square of 3 x 3 loads 54."""
-    plain, grouped = loads(module, 9, 9, 1, 9, 9), loads(module, 9, 9, 3, 9, 9)
+    plain, grouped = (l2_picture.count(program_order(9, 9, group), 9, 9) for group in (1, 3))
     assert (plain.left, plain.right, plain.total) == (9, 81, 90)
     assert (grouped.left, grouped.right, grouped.total) == (27, 27, 54)
-    order = module.program_order(9, 9, 4)  # 9 rows in groups of 4: the last group has one row
-    assert sorted(order) == [(m, n) for m in range(9) for n in range(9)]
+    tiles = program_order(9, 9, 4)  # 9 rows in groups of 4: the last group has one row
+    assert sorted(tiles) == [(m, n) for m in range(9) for n in range(9)]
 
 
 def test_the_numbers_of_the_lesson():
-    check(lesson)
+    check(lesson.program_order)
+    check(functools.partial(order, tile_order))
+
+
+@pytest.mark.parametrize(("rows", "columns", "group"), [(8, 4, 3), (9, 9, 3), (1, 7, 4), (7, 1, 2), (5, 3, 8)])
+def test_every_tile_is_computed_once(rows, columns, group):
+    assert sorted(lesson.program_order(rows, columns, group)) == [(m, n) for m in range(rows) for n in range(columns)]
 
 
 @pytest.mark.parametrize(
@@ -32,13 +41,20 @@ def test_the_numbers_of_the_lesson():
     harness.mutant_parameters(
         [
             Mutant("last group divided by GROUP_M", "tl.minimum(num_pid_m - first_pid_m, GROUP_M)", "GROUP_M"),
-            Mutant("rows and columns stored in each other's place", "2 * pid, pid_m)", "2 * pid, pid_n)"),
+            Mutant(
+                "columns swapped for rows in a group", "pid_in_group // group_size_m", "pid_in_group % group_size_m"
+            ),
             Mutant("no groups", "num_pid_in_group = GROUP_M * num_pid_n", "num_pid_in_group = num_pid_n"),
         ]
     ),
 )
-def test_mutant_is_caught(mutant, tmp_path):
-    harness.assert_caught(lesson, mutant, check, tmp_path)
+def test_mutant_of_the_order_is_caught(mutant, tmp_path):
+    harness.assert_caught(tile_order, mutant, lambda broken: check(functools.partial(order, broken)), tmp_path)
+
+
+def test_rows_and_columns_stored_in_each_others_place(tmp_path):
+    mutant = Mutant("rows and columns exchanged", "2 * pid, pid_m)", "2 * pid, pid_n)")
+    harness.assert_caught(lesson, mutant, lambda broken: check(broken.program_order), tmp_path)
 
 
 def test_group_of_one_is_row_by_row():

@@ -1,61 +1,58 @@
-"""classics/matmul: the cases that every product has to stand, its notes' picture and example, mutants of its own."""
+"""classics/matmul: what every product has to stand, the picture in its notes, mutants of its own."""
 
 import inspect
 import re
 
 import pytest
-import torch
 
 from academy import device
 from annotated_examples.classics import matmul as lesson
+from annotated_examples.common.tile_order import grouped_order
 from tests.kernels import harness, matmul_cases
 from tests.kernels.harness import Mutant
-from tests.kernels.matmul_cases import MatmulTests
+from tests.kernels.matmul_cases import ProductTests
 
-MUTANTS = matmul_cases.MUTANTS + [
-    Mutant("no mask on K", "k_mask = offs_k < K - k * BLOCK_K", "k_mask = offs_k < BLOCK_K"),
-    Mutant("store not masked", "tl.store(c_ptr + c_offsets, c, mask=c_mask)", "tl.store(c_ptr + c_offsets, c)"),
-    Mutant("one step of K too few", "tl.cdiv(K, BLOCK_K)):\n        # Three", "K // BLOCK_K):\n        # Three"),
+module = harness.modules(lesson)
+
+MUTANTS = [
+    Mutant("strides taken for bytes", "offs_m[:, None] * stride_am +", "offs_m[:, None] * (stride_am // 4) +"),
     Mutant(
-        "raw integer pointers",
-        "matmul_kernel[(blocks,)](a, b, c,",
-        "matmul_kernel[(blocks,)](a.data_ptr(), b.data_ptr(), c,",
+        "stride of b ignored",
+        "offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn",
+        "offs_k[:, None] * N + offs_n[None, :]",
     ),
-    Mutant("activation forgotten after descriptors", "c_desc, activate(acc, ACTIVATION)", "c_desc, acc"),
-    Mutant("slope forgotten", "activation_backward(dc, saved, activation)\n    # [[tag", "dc\n    # [[tag"),
+    Mutant("no step along K", "a_ptrs += BLOCK_K *", "a_ptrs += 0 *"),
+    Mutant("no mask on K", "k_mask = offs_k < K - k * BLOCK_K", "k_mask = offs_k < BLOCK_K"),
+    Mutant("loop rounded down", "range(0, tl.cdiv(K, BLOCK_K))", "range(0, K // BLOCK_K)"),
+    Mutant("store not masked", "tl.store(c_ptr + c_offsets, c, mask=c_mask)", "tl.store(c_ptr + c_offsets, c)"),
+    Mutant("raw integer pointers", "[grid](\n            a, b, c, z,", "[grid](\n            a.data_ptr(), b, c, z,"),
+    Mutant("activation forgotten", "c = ACTIVATION(acc)", "c = acc"),
+    Mutant("the result saved for Z", "tl.store(z_ptr + c_offsets, acc,", "tl.store(z_ptr + c_offsets, c,"),
+    Mutant("mismatched K unchecked", "contract(a=a, b=b, activation=activation, allowed=ACTIVATIONS)", "pass"),
+    Mutant("slope forgotten", "dc, a, b, saved, activation, needs=needs", "dc, a, b, saved, None, needs=needs"),
 ]
 if device.INTERPRET:  # out-of-bounds reads change no result: only the interpreter can be asked for the addresses
     MUTANTS += [
-        Mutant(
-            "no mask on M loads",
-            "mask=(offs_m[:, None] < M) & k_mask[None, :]",
-            "mask=(offs_m[:, None] >= 0) & k_mask[None, :]",
-        ),
-        Mutant(
-            "no mask on N loads",
-            "mask=k_mask[:, None] & (offs_n[None, :] < N)",
-            "mask=k_mask[:, None] & (offs_n[None, :] >= 0)",
-        ),
+        Mutant("no mask on M loads", "m_mask[:, None] & k_mask", "(offs_m >= 0)[:, None] & k_mask"),
+        Mutant("no mask on N loads", "k_mask[:, None] & n_mask[None, :]", "k_mask[:, None] & (offs_n >= 0)[None, :]"),
     ]
 
 
-class TestMatmul(MatmulTests):
-    lesson = lesson
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
+def test_mutant_is_caught(mutant, tmp_path):
+    harness.assert_caught(lesson, mutant, matmul_cases.check_product, tmp_path)
 
-    @pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
-    def test_mutant_is_caught(self, mutant, tmp_path):
-        harness.assert_caught(lesson, mutant, self.check, tmp_path)
 
-    def test_swizzle_picture(self):
-        """The picture of 32 program ids above `block_of_program` is what the kernel computes."""
-        picture = re.findall(r"# pid_m = (\d)((?: +\d+){4})", inspect.getsource(lesson))
-        seen = {int(row): [int(pid) for pid in pids.split()] for row, pids in picture}
-        assert sorted(seen) == list(range(8)) and sorted(sum(seen.values(), [])) == list(range(32))
-        computed = matmul_cases.blocks(lesson, 8, 4, 3)
-        for pid_m, row in seen.items():
-            for pid_n, pid in enumerate(row):
-                assert computed[pid] == (pid_m, pid_n)
+def test_swizzle_picture():
+    """The picture of 32 program ids is what the kernel's own function computes."""
+    picture = re.findall(r"# pid_m = (\d)((?: +\d+){4})", inspect.getsource(lesson))
+    seen = {int(row): [int(pid) for pid in pids.split()] for row, pids in picture}
+    assert sorted(seen) == list(range(8)) and sorted(sum(seen.values(), [])) == list(range(32))
+    computed = matmul_cases.program_order(grouped_order, 8, 4, 3)
+    for pid_m, row in seen.items():
+        for pid_n, pid in enumerate(row):
+            assert computed[pid] == (pid_m, pid_n)
 
-    @pytest.mark.skipif(not device.INTERPRET, reason="tiles of 2 x 2 run in the interpreter only")
-    def test_examples_run(self):
-        assert lesson.EXAMPLE() == dict(shape=(16, 8, 16), dtype=torch.float32, activation="relu")
+
+class TestMatmul(ProductTests):
+    pass

@@ -1,16 +1,92 @@
-"""tutorials/matmul_autotuned: the cases that every product has to stand, the search, every configuration, mutants."""
+"""tutorials/matmul_autotuned and fast/matmul: what every product has to stand, the search, every configuration, the
+descriptors of the fast file, mutants.
+"""
+
+import functools
 
 import pytest
 import torch
+from triton.compiler.errors import CompilationError
 from triton.runtime import interpreter
+from triton.runtime.errors import InterpreterError
 
 from academy import accuracy, device
+from annotated_examples.common.activations import identity
+from annotated_examples.fast import matmul as fast
 from annotated_examples.tutorials import matmul_autotuned as lesson
+from benchmarks import matmul_autotuned as benchmark
 from tests.kernels import harness, matmul_cases
 from tests.kernels.harness import Mutant, randn
-from tests.kernels.matmul_cases import MatmulTests, tiled
+from tests.kernels.matmul_cases import ACTIVATIONS, TILES, ProductTests, right, tiled
 
-MUTANTS = matmul_cases.MUTANTS + [
+module = harness.modules(lesson, fast)
+BF16, FP16 = torch.bfloat16, torch.float16
+
+#: several tiles in every direction and two persistent programs; compiled, what tensor cores and copies can do
+DESCRIBED = dict(BLOCK_M=64, BLOCK_N=32, BLOCK_K=16, GROUP_M=2, NUM_PROGRAMS=2, descriptors=True)
+INTERLEAVED = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, GROUP_M=3, interleaved=True)
+if not device.INTERPRET:
+    INTERLEAVED |= dict(BLOCK_M=128, BLOCK_N=64, BLOCK_K=64, GROUP_M=4, num_warps=4, num_stages=4)
+
+#: On a GPU the public functions search, which takes seconds for each shape: most tests hand the launchers these.
+FIXED = {
+    lesson: dict(BLOCK_M=32, BLOCK_N=32, BLOCK_K=32, GROUP_M=3, num_warps=4, num_stages=2),
+    fast: dict(BLOCK_M=64, BLOCK_N=32, BLOCK_K=32, GROUP_M=3, num_warps=4, num_stages=3),
+}
+LARGE = dict(BLOCK_M=128, BLOCK_N=256, BLOCK_K=64, GROUP_M=8, num_warps=8, num_stages=3)
+
+
+def options_of(configuration):
+    """A configuration as the keywords of a launcher."""
+    return dict(configuration.kwargs, num_warps=configuration.num_warps, num_stages=configuration.num_stages)
+
+
+# ---------------------------------------------------------------- mutants
+
+
+def check_lesson(module):
+    """What a mutant of the lesson has to get past. A sum of each sign, so that relu is no leaky relu."""
+    try:
+        matmul_cases.stays_inside(module)  # first: a stray store elsewhere would damage the test itself
+        multiply, fenced = tiled(module, **TILES), harness.nan_fenced
+        right(module, multiply, dict(a=fenced(randn(20, 18)), b=fenced(randn(18, 24))), "silu", randn(20, 24))
+        right(module, multiply, dict(a=randn(8, 20).T, b=randn(8, 10)), "leaky_relu")
+        matmul_cases.reads_inside(module)
+    except (pytest.fail.Exception, InterpreterError, CompilationError) as error:
+        raise AssertionError(str(error)) from error
+
+
+def check_descriptors(module):
+    """What a mutant of the kernel with descriptors has to get past."""
+    # rows that overlap: a window of 16 that moves on by 8
+    assert module.storage_order(randn(200, dtype=FP16).as_strided((16, 16), (8, 1))) is None
+    try:
+        for a, b in [(randn(72, 24), randn(24, 40)), (randn(24, 72).T, randn(40, 24).T)]:
+            # `.to` keeps a transposed matrix as it is stored
+            right(module, tiled(module, **DESCRIBED), dict(a=a.to(FP16), b=b.to(FP16)), "silu")
+    except (InterpreterError, CompilationError) as error:
+        raise AssertionError(str(error)) from error
+
+
+def check_interleaved(module):
+    """What a mutant of the kernel that interleaves has to get past."""
+    try:
+        with pytest.raises(ValueError, match="interleaving needs rows of a, as many of them in each phase"):
+            module.matmul_forward(randn(12, 24, dtype=BF16), randn(24, 16, dtype=BF16), **INTERLEAVED)
+        if device.INTERPRET:
+            copies_whole_lines(module)
+        interleaved_right(module, 16, 40, 24, "silu")
+        interleaved_right(module, 8, 40, 40, None, transposed=True)
+    except (pytest.fail.Exception, InterpreterError, CompilationError) as error:
+        raise AssertionError(str(error)) from error
+
+
+LESSON_MUTANTS = [
+    Mutant(
+        "stride of b ignored",
+        "offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn",
+        "offs_k[:, None] * N + offs_n[None, :]",
+    ),
     Mutant("no mask on K", "k_mask = offs_k < K % BLOCK_K", "k_mask = offs_k < BLOCK_K"),
     Mutant("K must divide", "if K % BLOCK_K != 0:", "if K < 0:"),
     Mutant("store not masked", "c_offsets, ACTIVATION(acc), mask=c_mask)", "c_offsets, ACTIVATION(acc))"),
@@ -21,118 +97,313 @@ MUTANTS = matmul_cases.MUTANTS + [
     ),
     Mutant(
         "relu where leaky relu was asked for",
-        '"leaky_relu": leaky_relu, "gelu": gelu',
-        '"leaky_relu": relu, "gelu": gelu',
+        "ACTIVATION=ACTIVATIONS[activation]",
+        'ACTIVATION=ACTIVATIONS["relu" if activation == "leaky_relu" else activation]',
     ),
-    Mutant("last block of K too few", "for k in range(0, tl.cdiv(K, BLOCK_K)):", "for k in range(0, K // BLOCK_K):"),
     Mutant(
-        "raw integer pointers",
-        "kernel[grid](a, b, c,",
-        "kernel[grid](a.data_ptr(), b.data_ptr(), c,",
+        "the result saved for Z", "tl.store(z_ptr + c_offsets, acc,", "tl.store(z_ptr + c_offsets, ACTIVATION(acc),"
     ),
-    Mutant("activation forgotten after descriptors", "c_desc, ACTIVATION(acc)", "c_desc, acc"),
-    Mutant("slope forgotten", "activation_backward(dc, saved, activation)\n    da", "dc\n    da"),
+    Mutant("slope forgotten", "dc, a, b, saved, activation, needs=needs", "dc, a, b, saved, None, needs=needs"),
 ]
+if device.INTERPRET:  # only the interpreter can be asked for the addresses
+    LESSON_MUTANTS += [
+        Mutant("no mask on M loads", "a_ptrs, mask=m_mask[:, None],", "a_ptrs, mask=(offs_m >= 0)[:, None],"),
+        Mutant("no mask on N loads", "b_ptrs, mask=n_mask[None, :],", "b_ptrs, mask=(offs_n >= 0)[None, :],"),
+    ]
+DESCRIPTOR_MUTANTS = [
+    Mutant("last step of K left out", "for k in range(0, tl.cdiv(K, BLOCK_K)):", "for k in range(0, K // BLOCK_K):"),
+    Mutant("activation forgotten after descriptors", "c_desc, ACTIVATION(acc)", "c_desc, acc"),
+    Mutant("the result saved for Z", "store_in_halves(z_desc, acc,", "store_in_halves(z_desc, ACTIVATION(acc),"),
+    Mutant("transposed tile not turned back", "a_desc.load([start_k, start_m]).T", "a_desc.load([start_k, start_m])"),
+    Mutant("rows that overlap described", "stride_row >= columns and stride_row % 8 == 0", "stride_row % 8 == 0"),
+]
+INTERLEAVED_MUTANTS = []
 if device.INTERPRET:
     # Where a copy begins changes no result, and a GPU that is told nonsense about copies may stop for good.
-    MUTANTS += [
+    INTERLEAVED_MUTANTS += [
+        Mutant("strides of b exchanged", "b_desc.load([start_n, start_k]).T", "b_desc.load([start_k, start_n])"),
         Mutant("walk too short by the skew", "tl.cdiv(K + skew, BLOCK_K)", "tl.cdiv(K, BLOCK_K)"),
-        Mutant("always the first phase", "phase = pid_m % PHASES", "phase = pid_m * 0"),
-        Mutant("phases are no rows of their own", "pid_m // PHASES * BLOCK_M", "pid_m * BLOCK_M"),
         Mutant("odd phases forgotten", "phase = pid_m % PHASES", "phase = pid_m % PHASES // 2 * 2"),
-        Mutant(
-            "rows of a phase one apart",
-            "[stride, phases * stride, 1]",
-            "[stride, stride, 1]",
-        ),
-        Mutant("columns of b again", "start_k, start_n + 2 * BLOCK_N, B", "start_k, start_n + BLOCK_N, B"),
-        Mutant("columns stored elsewhere", "start_n + 2 * width", "start_n + width"),
-        Mutant(
-            "strides of b exchanged", "b = b_desc.load([start_n, start_k]).T", "b = b_desc.load([start_k, start_n])"
-        ),
-        Mutant("unequal phases", "and a.shape[0] % row_phases(a) == 0", ""),
+        Mutant("phases are no rows of their own", "pid_m // PHASES * BLOCK_M", "pid_m * BLOCK_M"),
+        Mutant("rows of a phase one apart", "[stride, phases * stride, 1]", "[stride, stride, 1]"),
+        Mutant("unequal phases", " and a.shape[0] % row_phases(a) == 0", ""),
         Mutant("activation forgotten in one of three", "ACTIVATION(right)", "right"),
         Mutant("copies begin inside a line", "phase * (stride_am % LINE) % LINE", "phase * 0"),
-        Mutant(
-            "reads rows that don't exist",
-            "a_ptrs, mask=m_mask[:, None], other",
-            "a_ptrs, mask=(offs_m >= 0)[:, None], other",
-        ),
-        Mutant(
-            "reads columns that don't exist",
-            "b_ptrs, mask=n_mask[None, :], other",
-            "b_ptrs, mask=(offs_n >= 0)[None, :], other",
-        ),
     ]
 
 
-#: what each of the tuned kernels may choose from
-LISTS = {
-    "tuned_matmul_kernel": "POINTER_CONFIGURATIONS",
-    "tuned_descriptor_kernel": "DESCRIPTOR_CONFIGURATIONS",
-    "tuned_interleaved_kernel": "INTERLEAVED_CONFIGURATIONS",
-}
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(LESSON_MUTANTS))
+def test_mutant_of_the_lesson_is_caught(mutant, tmp_path):
+    harness.assert_caught(lesson, mutant, check_lesson, tmp_path)
 
 
-def take_small_blocks(module):
-    """Nothing to choose from, so nothing is searched, which takes seconds for each shape and dtype. Small blocks, so
-    that small matrices have several in each direction, and that they compile in no time.
-    """
-    module.tuned_matmul_kernel.configs = [module.configuration(32, 32, 16, 3, 4, 2)]
-    module.tuned_descriptor_kernel.configs = [module.configuration(64, 32, 32, 3, 4, 3, module.set_block_shapes)]
-    module.tuned_interleaved_kernel.configs = module.INTERLEAVED_CONFIGURATIONS[:1]
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(DESCRIPTOR_MUTANTS))
+def test_mutant_of_the_descriptors_is_caught(mutant, tmp_path):
+    harness.assert_caught(fast, mutant, check_descriptors, tmp_path)
 
 
-def take_large_blocks(module):
-    """The largest of each list, 128 x 256 or 128 x 192."""
-    area = lambda configuration: configuration.kwargs["BLOCK_M"] * configuration.kwargs["BLOCK_N"]  # noqa: E731
-    for tuner, configurations in LISTS.items():
-        getattr(module, tuner).configs = [max(getattr(module, configurations), key=area)]
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(INTERLEAVED_MUTANTS))
+def test_mutant_of_the_interleaving_is_caught(mutant, tmp_path):
+    harness.assert_caught(fast, mutant, check_interleaved, tmp_path)
 
 
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
-    for tuner in LISTS:
-        monkeypatch.setattr(getattr(lesson, tuner), "configs", None)  # put back afterwards
-    take_small_blocks(lesson)
+# ---------------------------------------------------------------- lesson and fast
 
 
-@pytest.fixture
-def every_configuration(small_blocks, monkeypatch):
-    """For tests that do search, with nothing found before. On a GPU only: the interpreter can time nothing."""
-    for tuner, configurations in LISTS.items():
-        monkeypatch.setattr(getattr(lesson, tuner), "configs", getattr(lesson, configurations))
-        monkeypatch.setattr(getattr(lesson, tuner), "cache", {})
+class TestMatmulAutotuned(ProductTests):
+    def product(self, module):
+        return module.matmul if device.INTERPRET else tiled(module, **FIXED[module])
+
+    @pytest.fixture(autouse=True)
+    def float32_of_the_fast_file_is_the_lessons(self, request, module):
+        """It hands float32 to the lesson's launcher, as `test_what_no_descriptor_fits` shows: once is enough."""
+        if module is fast and request.node.callspec.params.get("dtype") is torch.float32:
+            pytest.skip("the lesson's launcher, which is tested as such")
+
+    @pytest.mark.parametrize(("group", "activation"), [(1, "relu"), (3, "gelu"), (8, None)])
+    def test_small_tiles_and_groups(self, module, group, activation):
+        """Four rows of tiles and two columns: the last group has one row, or there is only one group."""
+        inputs = dict(a=harness.nan_fenced(randn(50, 20)), b=harness.nan_fenced(randn(20, 24)))
+        right(module, tiled(module, **{**TILES, "GROUP_M": group}), inputs, activation, randn(50, 24))
+
+    def test_check_passes(self, module):
+        for check in (check_descriptors, check_interleaved) if module is fast else (check_lesson,):
+            check(module)
+
+    @pytest.mark.parametrize("dtype", [torch.float32, FP16], ids=harness.dtype_name)
+    @pytest.mark.parametrize("K", [33, 40])
+    def test_any_inner_size(self, module, K, dtype):
+        """Neither 32 nor a tile has to divide K, in either pass."""
+        inputs = dict(a=harness.nan_fenced(randn(40, K, dtype=dtype)), b=harness.nan_fenced(randn(K, 48, dtype=dtype)))
+        right(module, self.product(module), inputs, "leaky_relu", randn(40, 48, dtype=dtype))
+
+    def test_trials_leave_nothing_behind(self):
+        """A search runs the kernel many times on the same output, and the result is that of one run."""
+        a, b, c = randn(20, 18), randn(18, 20), torch.full((20, 20), 7.0, device=harness.DEVICE)
+        options = dict(ACTIVATION=identity, SAVE_Z=False, INPUT_PRECISION="ieee", **TILES)
+        with harness.unchanged(a=a, b=b):
+            for _ in range(3):
+                lesson.matmul_kernel[(4,)](a, b, c, c, 20, 20, 18, *a.stride(), *b.stride(), *c.stride(), **options)
+        accuracy.check("c after three runs", c, a @ b, a.double() @ b.double())
+
+    def test_given_tiles_are_used(self, module):
+        """No search, and the grid that belongs to these tiles: every program of it stores."""
+        a, b = randn(40, 24), randn(24, 40)
+        for size in (16, 32):
+            c = module.matmul_forward(a, b, **{**TILES, "BLOCK_M": size, "BLOCK_N": size})
+            accuracy.check("c", c, a @ b, a.double() @ b.double())
+
+    def test_benchmark_runs_what_its_lines_are_called(self, module):
+        """Sizes 128 to 4096 in steps of 128; each line computes what its name says."""
+        squares = [shape[0] for shape in benchmark.BENCH["shapes"] if len(set(shape)) == 1 and shape[0] <= 4096]
+        assert squares == list(range(128, 4097, 128))
+        line = benchmark.BENCH["variants"]["leaky_relu"]
+        assert line["eager_name"] == "cuBLAS + leaky_relu" and benchmark.BENCH["eager_name"] == "cuBLAS"
+        a, b = randn(16, 16), randn(16, 16)
+        expected = torch.nn.functional.leaky_relu(a @ b, 0.01)
+        for product in (line["call"](module.matmul)(a, b), line["eager"](a, b)):
+            torch.testing.assert_close(product, expected, rtol=1e-4, atol=1e-4)
+        for product in (module.matmul(a, b), benchmark.BENCH["eager"](a, b)):
+            torch.testing.assert_close(product, a @ b, rtol=1e-4, atol=1e-4)
+
+    @pytest.mark.gpu
+    @pytest.mark.parametrize("shape", [(2048, 2048, 2048), (1000, 3000, 5000), (4096, 512, 4097)], ids=str)
+    @pytest.mark.parametrize("activation", [None, "silu"])
+    def test_large_shapes(self, module, shape, activation):
+        M, N, K = shape
+        for dtype in (BF16, FP16):
+            inputs = dict(a=randn(M, K, dtype=dtype), b=randn(K, N, dtype=dtype))
+            right(module, tiled(module, **LARGE), inputs, activation, randn(M, N, dtype=dtype))
 
 
-#: a shape for each kernel, in which no block is a multiple: the search and the test of each configuration share what
-#: was compiled for it
-DESCRIBED = dict(shape=(521, 776, 200), dtype=torch.bfloat16, activation="silu")
-POINTED = dict(shape=(519, 77, 201), dtype=torch.float16, activation="gelu")
+# ---------------------------------------------------------------- the search, on a GPU
 
 
-def matrices(shape, dtype, activation):
-    """(inputs, activation, upstream gradient)"""
+def searched(tuner, function):
+    """How many searches a call made. Each test has a shape of its own, so that none was made before."""
+    before = len(tuner.cache)
+    function()
+    return len(tuner.cache) - before
+
+
+def every_configuration_ran(tuner):
+    assert set(tuner.configs_timings) == set(tuner.configs), "not every configuration was timed"
+    assert max(times[0] for times in tuner.configs_timings.values()) < float("inf"), "a configuration can't run"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("function", "tuner", "shape"),
+    [
+        (lesson.matmul, lesson.tuned_matmul_kernel, (519, 77, 201)),
+        (fast.matmul, fast.tuned_descriptor_kernel, (521, 776, 200)),
+    ],
+    ids=["lesson", "fast"],
+)
+def test_search_leaves_inputs_and_result_right(function, tuner, shape):
+    """The first call for a shape runs the kernel many times: inputs stay, the result is as if it had run once."""
     M, N, K = shape
-    return dict(a=randn(M, K, dtype=dtype), b=randn(K, N, dtype=dtype)), activation, randn(M, N, dtype=dtype)
+    inputs = dict(a=randn(M, K, dtype=FP16), b=randn(K, N, dtype=FP16))
+    check = functools.partial(right, lesson, function, inputs, "gelu", randn(M, N, dtype=FP16))
+    assert searched(tuner, check) == 3, "a search for each of the three products"
+    every_configuration_ran(tuner)
+    first, second = (function(**inputs, activation="gelu") for _ in range(2))
+    assert torch.equal(first, second)
+    assert searched(tuner, check) == 0, "searched again for a shape that was known"
 
 
-#: small in the interpreter; compiled, the blocks that the list has
-INTERLEAVED_TILES = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, GROUP_M=3)
-if not device.INTERPRET:
-    INTERLEAVED_TILES = dict(BLOCK_M=128, BLOCK_N=64, BLOCK_K=64, GROUP_M=4, num_warps=4, num_stages=4)
+@pytest.mark.gpu
+def test_float32_search_leaves_large_tiles_out():
+    """Compiling them takes longer than all the others together."""
+    a, b = randn(71, 40), randn(40, 50)
+    accuracy.check("c", lesson.matmul(a, b), a @ b, a.double() @ b.double())
+    tried = set(lesson.tuned_matmul_kernel.configs_timings)
+    assert 1 < len(tried) < len(lesson.CONFIGURATIONS)
+    assert lesson.CONFIGURATIONS[0] in tried
 
 
-def at_a_line(rows, columns, dtype=torch.bfloat16):
+@pytest.mark.gpu
+def test_each_precision_has_its_own_search(monkeypatch):
+    a, b = randn(73, 40), randn(40, 50)
+    lesson.matmul(a, b)
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
+    assert searched(lesson.tuned_matmul_kernel, lambda: lesson.matmul(a, b)) == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("tuner", [lesson.tuned_matmul_kernel, fast.tuned_descriptor_kernel], ids=["lesson", "fast"])
+def test_each_layout_has_its_own_search(tuner):
+    function = lesson.matmul if tuner is lesson.tuned_matmul_kernel else fast.matmul
+    a, b = (randn(264, 264, dtype=BF16) for _ in range(2))
+    searches = [searched(tuner, lambda: function(x, y)) for x, y in ((a, b), (a, b.T), (a.T, b), (a, b))]  # noqa: B023
+    assert searches == [1, 1, 1, 0]
+
+
+@pytest.mark.gpu
+def test_search_among_interleaved_configurations():
+    a, b = randn(1000, 5000, dtype=BF16), randn(5000, 3000, dtype=BF16)
+    with harness.unchanged(a=a, b=b):
+        c = fast.matmul(a, b)
+    every_configuration_ran(fast.tuned_interleaved_kernel)
+    accuracy.check("c", c, a @ b, a.double() @ b.double())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("number", range(len(lesson.CONFIGURATIONS)))
+@pytest.mark.parametrize("product", [lesson, fast], ids=["lesson", "fast"])
+def test_every_pointer_configuration_is_right(product, number):
+    """All options: an activation, Z saved, gradients, tails everywhere. The fast file leaves these to the lesson."""
+    options = options_of(lesson.CONFIGURATIONS[number])
+    inputs = dict(a=randn(519, 201, dtype=FP16), b=randn(201, 77, dtype=FP16))
+    right(product, tiled(product, **options), inputs, "gelu", randn(519, 77, dtype=FP16))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("number", range(len(fast.DESCRIPTOR_CONFIGURATIONS)))
+def test_every_descriptor_configuration_is_right(number):
+    options = options_of(fast.DESCRIPTOR_CONFIGURATIONS[number])
+    inputs = dict(a=randn(521, 200, dtype=BF16), b=randn(200, 776, dtype=BF16))
+    right(fast, tiled(fast, descriptors=True, **options), inputs, "silu", randn(521, 776, dtype=BF16))
+    inputs = dict(a=randn(200, 520, dtype=BF16).T, b=randn(776, 200, dtype=BF16).T)
+    right(fast, tiled(fast, descriptors=True, **options), inputs, "silu", randn(520, 776, dtype=BF16))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("number", range(len(fast.INTERLEAVED_CONFIGURATIONS)))
+def test_every_interleaved_configuration_is_right(number):
+    options = options_of(fast.INTERLEAVED_CONFIGURATIONS[number])
+    for transposed in (False, True):
+        interleaved_right(fast, 1032, 776, 200, "gelu", transposed=transposed, interleaved=True, **options)
+
+
+# ---------------------------------------------------------------- fast: descriptors
+
+
+@pytest.mark.parametrize("dtype", [FP16, BF16], ids=harness.dtype_name)
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+def test_descriptors_with_small_tiles(activation, dtype):
+    """Several tiles in every direction, the last ones partly full; the gradients use every order of storage."""
+    a, b = harness.nan_fenced(randn(136, 40, dtype=dtype)), harness.nan_fenced(randn(40, 72, dtype=dtype))
+    right(fast, tiled(fast, **DESCRIBED), dict(a=a, b=b), activation, randn(136, 72, dtype=dtype))
+
+
+def test_what_no_descriptor_fits():
+    """Addresses that are no multiple of 16 bytes, rows that overlap, float32: pointers take over, or it is an error."""
+    odd = randn(40, 33, dtype=BF16)[1:, 1:]
+    windows = randn(200, dtype=BF16).as_strided((16, 16), (8, 1))
+    assert fast.storage_order(odd) is None and fast.storage_order(windows) is None
+    assert fast.storage_order(randn(32, 48, dtype=BF16)) == "rows"
+    assert fast.storage_order(randn(32, 48, dtype=BF16).T) == "columns"
+    multiply = tiled(fast, **FIXED[fast])
+    right(fast, multiply, dict(a=odd, b=randn(32, 48, dtype=BF16)), "relu")
+    right(fast, multiply, dict(a=windows, b=randn(16, 48, dtype=BF16)), "relu")
+    for options in (dict(descriptors=True), dict(interleaved=True)):
+        with pytest.raises(ValueError, match="descriptors need 16-bit matrices"):
+            fast.matmul_forward(randn(16, 16), randn(16, 16), **options)
+
+
+# ---------------------------------------------------------------- fast: interleaved
+
+
+def interleaved_right(module, M, N, K, activation, dtype=BF16, transposed=False, **tiles):
+    """The product and what was saved before its activation."""
+    a = randn(M, K, dtype=dtype)
+    b = randn(N, K, dtype=dtype).T if transposed else randn(K, N, dtype=dtype)
+    with harness.unchanged(a=a, b=b), harness.fenced_allocations():
+        c, z = module.matmul_forward(a, b, activation, save_z=True, **(tiles or INTERLEAVED))
+    for name, actual, kind in (("c", c, activation), ("z", z, None)):
+        pytorch, exact = (fast.matmul_reference(x, y, kind) for x, y in ((a, b), (a.double(), b.double())))
+        accuracy.check(name, actual, pytorch, exact)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(
+    ("M", "N", "K", "phases"),
+    [(48, 104, 24, 8), (16, 8, 8, 8), (8, 200, 72, 8), (36, 56, 16, 4), (34, 48, 96, 2), (33, 64, 64, 1)],
+)
+def test_interleaved(M, N, K, phases, transposed):
+    """Rows that begin in 8, 4, 2 and 1 ways; phases with less than a tile of rows; b as it is stored or not."""
+    assert fast.row_phases(randn(M, K, dtype=BF16)) == phases
+    interleaved_right(fast, M, N, K, "silu", FP16 if phases == 8 else BF16, transposed)
+
+
+def test_interleaved_sliced_rows():
+    """The stride decides about the phases, and what lies between the rows is never read."""
+    a = torch.full((24, 72), float("nan"), dtype=BF16, device=harness.DEVICE)[:, :40]
+    a.copy_(randn(24, 40))
+    b = randn(40, 48, dtype=BF16)
+    assert fast.row_phases(a) == 8
+    c = fast.matmul_forward(a, b, **INTERLEAVED)
+    accuracy.check("c", c, a @ b, a.double() @ b.double())
+
+
+def test_what_can_interleave():
+    a = randn(24, 24, dtype=BF16)
+    assert fast.can_interleave(a, "rows")
+    assert not fast.can_interleave(a, "columns")
+    assert not fast.can_interleave(a[:12], "rows")
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "phases", "pays"),
+    [(1000, 3000, 8, True), (3000, 3000, 8, True), (4000, 4000, 8, False), (1000, 1000, 8, False)]
+    + [(n, n, 1, False) for n in (2048, 4096, 8192)],
+)
+def test_rule_of_interleaving(M, N, phases, pays):
+    """With 132 multiprocessors, as it was measured."""
+    assert fast.interleaving_pays(M, N, phases, 132) == pays
+
+
+def at_a_line(rows, columns):
     """A contiguous matrix that begins where a cache line begins, wherever the allocator starts."""
-    memory = torch.full((rows * columns + 64,), float("nan"), dtype=dtype, device=harness.DEVICE)
+    memory = torch.full((rows * columns + 64,), float("nan"), dtype=BF16, device=harness.DEVICE)
     start = -memory.data_ptr() % 128 // 2
-    return memory[start : start + rows * columns].view(rows, columns).copy_(randn(rows, columns, dtype=dtype))
+    return memory[start : start + rows * columns].view(rows, columns).copy_(randn(rows, columns))
 
 
 def copies_whole_lines(module):
-    """What the interleaving is for: each row of each copied block of `a` begins where a cache line begins."""
-    a, b = at_a_line(16, 200), randn(200, 24, dtype=torch.bfloat16)
+    """What the interleaving is for: each row of each copied tile of `a` begins where a cache line begins."""
+    a, b = at_a_line(16, 200), randn(200, 24, dtype=BF16)
     handle, seen = interpreter.TensorDescHandle, []
     original = handle.materialize_pointers
 
@@ -150,174 +421,6 @@ def copies_whole_lines(module):
     assert len(seen) >= 8 and not any(offsets.any() for offsets in seen), "a copy begins inside a cache line"
 
 
-class TestMatmulAutotuned(MatmulTests):
-    lesson = lesson
-
-    def prepare(self, module, large=False):
-        take_large_blocks(module) if large else take_small_blocks(module)
-
-    def identity(self, module):
-        return module.identity
-
-    def check_all(self, module):
-        super().check_all(module)
-        self.interleaved_right(module, 48, 104, 24, "silu")
-        self.interleaved_right(module, 16, 104, 40, None, transposed=True)
-        with pytest.raises(ValueError, match="interleaving needs rows of a that start at a cache line"):
-            module.matmul_forward(at_a_line(12, 24), randn(24, 16).bfloat16(), interleaved=True)
-        if device.INTERPRET:
-            copies_whole_lines(module)
-
-    def interleaved_right(self, module, M, N, K, activation, dtype=torch.bfloat16, transposed=False, **tiles):
-        """The product and what was saved before its activation."""
-        a = at_a_line(M, K, dtype=dtype)
-        b = randn(N, K, dtype=dtype).T if transposed else randn(K, N, dtype=dtype)
-        tiles = tiles or INTERLEAVED_TILES
-        with harness.unchanged(a=a, b=b), harness.fenced_allocations():
-            c, z = module.matmul_forward(a, b, activation, save_z=True, interleaved=True, **tiles)
-        doubles = a.double(), b.double()
-        for name, actual, kind in (("c", c, activation), ("z", z, None)):
-            pytorch, exact = (lesson.matmul_reference(*pair, kind) for pair in ((a, b), doubles))
-            accuracy.check(name, actual, pytorch, exact)
-
-    @pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
-    def test_mutant_is_caught(self, mutant, tmp_path):
-        harness.assert_caught(lesson, mutant, self.check, tmp_path)
-
-    def test_benchmark_runs_what_its_lines_are_called(self):
-        """Sizes 128 to 4096 in steps of 128, and four lines: each computes what its name says."""
-        squares = [shape[0] for shape in lesson.BENCH["shapes"] if len(set(shape)) == 1 and shape[0] <= 4096]
-        assert squares == list(range(128, 4097, 128))
-        a, b = randn(16, 16), randn(16, 16)
-        ((name, line),) = ((n, v) for n, v in lesson.BENCH["variants"].items() if n in lesson.ACTIVATIONS)
-        assert name == "leaky_relu" and line["eager_name"] == "cuBLAS + leaky_relu"
-        expected = torch.nn.functional.leaky_relu(a @ b, 0.01)
-        for product in (line["ours"](a, b), line["eager"](a, b)):
-            torch.testing.assert_close(product, expected, rtol=1e-4, atol=1e-4)
-        for product in (lesson.BENCH["ours"](a, b), lesson.BENCH["eager"](a, b)):
-            torch.testing.assert_close(product, a @ b, rtol=1e-4, atol=1e-4)
-
-    @pytest.mark.skipif(not device.INTERPRET, reason="tiles of 2 x 4 run in the interpreter only")
-    def test_example_runs(self):
-        assert lesson.EXAMPLE() == dict(shape=(9, 6, 10), dtype=torch.float32, activation="leaky_relu")
-
-    @pytest.mark.parametrize("transposed", [False, True])
-    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=harness.dtype_name)
-    @pytest.mark.parametrize(
-        ("M", "N", "K", "phases"),
-        [(48, 104, 24, 8), (16, 8, 8, 8), (8, 200, 72, 8), (36, 56, 16, 4), (34, 48, 96, 2), (33, 64, 64, 1)],
-    )
-    def test_interleaved(self, M, N, K, phases, dtype, transposed):
-        """Rows that begin in 8, 4, 2 and 1 ways; phases with less than a block of rows; b as it is stored or not."""
-        assert lesson.row_phases(at_a_line(M, K, dtype=dtype)) == phases
-        self.interleaved_right(lesson, M, N, K, "silu", dtype, transposed)
-
-    def test_interleaved_sliced_rows(self):
-        """The stride decides about the phases, and what lies between the rows is never read."""
-        a = harness.nan_fenced(at_a_line(24, 72))[:, :40]
-        memory = torch.full((24 * 72 + 128,), float("nan"), dtype=torch.bfloat16, device=harness.DEVICE)
-        start = -memory.data_ptr() % 128 // 2
-        view = memory[start : start + 24 * 72].view(24, 72)[:, :40]
-        view.copy_(a)
-        assert lesson.row_phases(view) == 8
-        b = randn(40, 48, dtype=torch.bfloat16)
-        c, _ = lesson.matmul_forward(view, b, interleaved=True, **INTERLEAVED_TILES)
-        accuracy.check("c", c, view @ b, view.double() @ b.double())
-
-    def test_interleaving_bypassed(self):
-        """Rows that don't divide into phases, an address inside a line, float32: the other kernels take over."""
-        whole = at_a_line(24, 24)
-        assert lesson.can_interleave(whole, "rows")
-        assert not lesson.can_interleave(whole, "columns")
-        assert not lesson.can_interleave(whole[:12], "rows")
-        assert not lesson.can_interleave(at_a_line(25, 24)[1:], "rows")
-        b = randn(24, 16, dtype=torch.bfloat16)
-        with pytest.raises(ValueError, match="interleaving needs rows of a that start at a cache line"):
-            lesson.matmul_forward(whole[:12], b, interleaved=True)
-        with pytest.raises(ValueError, match="descriptors need 16-bit matrices"):
-            lesson.matmul_forward(whole.float(), b.float(), interleaved=True)
-
-    @pytest.mark.parametrize(
-        ("M", "N", "phases", "pays"),
-        [(1000, 3000, 8, True), (3000, 3000, 8, True), (4000, 4000, 8, False), (1000, 1000, 8, False)]
-        + [(n, n, 1, False) for n in (2048, 4096, 8192)],
-    )
-    def test_rule_of_interleaving(self, M, N, phases, pays):
-        """With 132 multiprocessors, as it was measured."""
-        assert lesson.interleaving_pays(M, N, phases, 132) == pays
-
-    @pytest.mark.skipif(not device.INTERPRET, reason="only the interpreter can be asked for addresses")
-    def test_copies_whole_lines(self):
-        copies_whole_lines(lesson)
-
-    @pytest.mark.gpu
-    @pytest.mark.parametrize("number", range(len(lesson.INTERLEAVED_CONFIGURATIONS)))
-    def test_every_interleaved_configuration_is_right(self, number):
-        chosen = lesson.INTERLEAVED_CONFIGURATIONS[number]
-        options = dict(chosen.kwargs, num_warps=chosen.num_warps, num_stages=chosen.num_stages)
-        self.interleaved_right(lesson, 1032, 776, 200, "gelu", **options)
-        self.interleaved_right(lesson, 1032, 776, 200, "gelu", transposed=True, **options)
-
-    @pytest.mark.gpu
-    def test_search_among_interleaved_configurations(self, every_configuration):
-        a, b = at_a_line(1000, 5000), randn(5000, 3000, dtype=torch.bfloat16)
-        with harness.unchanged(a=a, b=b):
-            c = lesson.matmul(a, b)
-        tuner = lesson.tuned_interleaved_kernel
-        assert set(tuner.configs_timings) == set(tuner.configs), "not every configuration was timed"
-        accuracy.check("c", c, a @ b, a.double() @ b.double())
-
-    @pytest.mark.gpu
-    @pytest.mark.parametrize(
-        ("tuner", "case"),
-        [(lesson.tuned_descriptor_kernel, DESCRIBED), (lesson.tuned_matmul_kernel, POINTED)],
-        ids=["descriptors", "pointers"],
-    )
-    def test_search_leaves_inputs_and_result_right(self, tuner, case, every_configuration):
-        """The first call for a shape runs the kernel many times: inputs stay, the result is as if it had run once."""
-        inputs, activation, upstream = matrices(**case)
-        self.right(lesson.matmul, inputs, activation, upstream)
-        assert len(tuner.cache) == 3, "one search for the product, one for each gradient"
-        assert set(tuner.configs_timings) == set(tuner.configs), "not every configuration was timed"
-        assert max(times[0] for times in tuner.configs_timings.values()) < float("inf"), "a configuration can't run"
-        first, second = (lesson.matmul(**inputs, activation=activation) for _ in range(2))
-        assert torch.equal(first, second)
-        assert len(tuner.cache) == 3, "searched again for a shape that was known"
-
-    @pytest.mark.gpu
-    def test_float32_search_leaves_large_blocks_out(self, every_configuration):
-        """Compiling them takes longer than all the others together."""
-        a, b = randn(70, 40), randn(40, 50)
-        accuracy.check("c", lesson.matmul(a, b), a @ b, a.double() @ b.double())
-        tried = set(lesson.tuned_matmul_kernel.configs_timings)
-        assert 1 < len(tried) < len(lesson.POINTER_CONFIGURATIONS)
-        assert lesson.POINTER_CONFIGURATIONS[0] in tried
-
-    @pytest.mark.gpu
-    def test_each_precision_has_its_own_search(self, every_configuration, monkeypatch):
-        a, b = randn(70, 40), randn(40, 50)
-        lesson.matmul(a, b)
-        monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
-        lesson.matmul(a, b)
-        assert len(lesson.tuned_matmul_kernel.cache) == 2
-
-    @pytest.mark.gpu
-    def test_each_layout_has_its_own_search(self, every_configuration):
-        a, b = (randn(256, 256, dtype=torch.bfloat16) for _ in range(2))
-        for left, right in ((a, b), (a, b.T), (a.T, b), (a, b)):
-            lesson.matmul(left, right)
-        assert len(lesson.tuned_descriptor_kernel.cache) == 3
-
-    @pytest.mark.gpu
-    @pytest.mark.parametrize("number", range(len(lesson.DESCRIPTOR_CONFIGURATIONS)))
-    def test_every_descriptor_configuration_is_right(self, number):
-        chosen = lesson.DESCRIPTOR_CONFIGURATIONS[number]
-        options = dict(chosen.kwargs, num_warps=chosen.num_warps, num_stages=chosen.num_stages, descriptors=True)
-        self.right(tiled(lesson, **options), *matrices(**DESCRIBED))
-
-    @pytest.mark.gpu
-    @pytest.mark.parametrize("number", range(len(lesson.POINTER_CONFIGURATIONS)))
-    def test_every_pointer_configuration_is_right(self, number):
-        chosen = lesson.POINTER_CONFIGURATIONS[number]
-        options = dict(chosen.kwargs, num_warps=chosen.num_warps, num_stages=chosen.num_stages, descriptors=False)
-        self.right(tiled(lesson, **options), *matrices(**POINTED))
+@pytest.mark.skipif(not device.INTERPRET, reason="only the interpreter can be asked for addresses")
+def test_copies_whole_lines():
+    copies_whole_lines(fast)

@@ -9,57 +9,36 @@ from academy import accuracy, device
 from annotated_examples.tutorials import matmul_blocked as lesson
 from tests.kernels import addresses, harness
 from tests.kernels.harness import DTYPES, LAYOUTS, Mutant, randn
-from tests.kernels.matmul_cases import assert_long_sums_right
+from tests.kernels.matmul_cases import long_sums_right, on_device
 
 TILES = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16)
 
 MUTANTS = [
     Mutant("no mask on K", "k_mask = offs_k < K - k * BLOCK_K", "k_mask = offs_k < BLOCK_K"),
-    Mutant("store not masked", "tl.store(z_ptrs, acc, mask=z_mask)", "tl.store(z_ptrs, acc)"),
+    Mutant(
+        "store not masked", "tl.store(z_ptrs, acc, mask=m_mask[:, None] & n_mask[None, :])", "tl.store(z_ptrs, acc)"
+    ),
     Mutant("grid rounded down", "triton.cdiv(M, BLOCK_M), triton", "max(M // BLOCK_M, 1), triton"),
     Mutant("loop rounded down", "range(0, tl.cdiv(K, BLOCK_K))", "range(0, K // BLOCK_K)"),
     Mutant("axes of the grid exchanged", "pid_n = tl.program_id(1)", "pid_n = tl.program_id(0)"),
     Mutant("stride of x ignored", "offs_m[:, None] * stride_xm + offs_k", "offs_m[:, None] * K + offs_k"),
     Mutant("stride of y ignored", "offs_k[:, None] * stride_yk + offs_n", "offs_k[:, None] * N + offs_n"),
     Mutant("no step along K", "y_ptrs += BLOCK_K *", "y_ptrs += 0 *"),
-    Mutant(
-        "sum in float16",
-        "acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)",
-        "acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float16)",
-    ),
-    Mutant(
-        "result always float32",
-        "dtype=x.dtype, device=x.device)\n    if",
-        "dtype=torch.float32, device=x.device)\n    if",
-    ),
-    Mutant("sum starts anew", "total = tl.dot(x, y, acc,", "total = tl.dot(x, y,"),
-    Mutant(
-        "one chain of float32 sums",
-        "tl.fma(tl.dot(x, y, input_precision=INPUT_PRECISION), 1.0, acc)",
-        "acc + tl.dot(x, y, input_precision=INPUT_PRECISION)",
-        gpu=True,
-    ),
-    Mutant("mismatched K unchecked", "if x.shape[1] != y.shape[0]:", "if False:"),
-    Mutant("gradient silently missing", 'checks.no_gradient("matmul", x=x, y=y)', ""),
+    Mutant("result always float32", "dtype=x.dtype, device=x.device)\n", "dtype=torch.float32, device=x.device)\n"),
+    Mutant("mismatched K unchecked", "contract(x=x, y=y)", "pass"),
+    Mutant("gradient silently missing", 'checks.no_gradient("matmul", x=x, y=y)', "pass"),
 ]
 if device.INTERPRET:  # out-of-bounds reads change no result: only the interpreter can be asked for the addresses
     MUTANTS += [
-        Mutant(
-            "no mask on M loads",
-            "mask=m_mask[:, None] & k_mask[None, :]",
-            "mask=(offs_m >= 0)[:, None] & k_mask[None, :]",
-        ),
-        Mutant(
-            "no mask on N loads",
-            "mask=k_mask[:, None] & n_mask[None, :]",
-            "mask=k_mask[:, None] & (offs_n >= 0)[None, :]",
-        ),
+        Mutant("no mask on M loads", "m_mask[:, None] & k_mask", "(offs_m >= 0)[:, None] & k_mask"),
+        Mutant("no mask on N loads", "k_mask[:, None] & n_mask[None, :]", "k_mask[:, None] & (offs_n >= 0)[None, :]"),
     ]
 
 
 def assert_right(function, x, y):
-    with harness.unchanged(x=x, y=y):
+    with harness.unchanged(x=x, y=y), harness.fenced_allocations():
         z = function(x, y)
+    assert z.dtype == x.dtype
     accuracy.check("z", z, x @ y, x.double() @ y.double())
 
 
@@ -76,10 +55,7 @@ def check_all(module):
     small = lambda x, y: module.matmul_forward(x, y, **TILES)  # noqa: E731
     assert_right(small, harness.nan_fenced(randn(40, 37)), harness.nan_fenced(randn(37, 20)))
     assert_right(module.matmul, randn(37, 20).T, randn(30, 37).T)
-    ones = torch.ones(16, 4096, dtype=torch.float16, device=harness.DEVICE)
-    assert_right(lambda x, y: module.matmul_forward(x, y, BLOCK_M=16, BLOCK_N=16, BLOCK_K=128), ones, ones.T)
-    if not device.INTERPRET:  # the interpreter's sums are NumPy's
-        assert_long_sums_right(module.matmul, 4096)
+    assert_right(small, randn(20, 24, dtype=torch.float16), randn(24, 17, dtype=torch.float16))
     if device.INTERPRET:
         x, y = randn(20, 18), randn(18, 20)
         with addresses.loads_inside(x, y):
@@ -105,9 +81,9 @@ def test_check_passes():
     check(lesson)
 
 
-@pytest.mark.parametrize("K", [1025, 2049, 8192])
+@pytest.mark.parametrize("K", [1025, 8192])
 def test_float32_sums_of_many_terms(K):
-    assert_long_sums_right(lesson.matmul, K)
+    long_sums_right(lesson.matmul, K)
 
 
 @pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
@@ -125,9 +101,10 @@ def test_sizes(M, N, K, dtype):
     )
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-def test_result_has_the_inputs_dtype(dtype):
-    assert lesson.matmul(randn(5, 4, dtype=dtype), randn(4, 3, dtype=dtype)).dtype == dtype
+def test_float16_sums_are_formed_in_float32():
+    """4096 ones: a float16 sum would stop at 2048."""
+    ones = torch.ones(16, 4096, dtype=torch.float16, device=harness.DEVICE)
+    assert (lesson.matmul(ones, ones.T) == 4096).all()
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1e4])
@@ -160,11 +137,6 @@ def test_repeatable():
     assert torch.equal(lesson.matmul(x, y), lesson.matmul(x, y))
 
 
-@pytest.mark.skipif(not device.INTERPRET, reason="tiles of 4 x 4 run in the interpreter only")
-def test_example_runs():
-    assert lesson.EXAMPLE() == dict(shape=(8, 8, 8), dtype=torch.float32)
-
-
 def test_no_gradient_needed_under_no_grad():
     x = randn(3, 4).requires_grad_()
     with torch.no_grad():
@@ -185,9 +157,8 @@ def test_no_gradient_needed_under_no_grad():
     ids=["type", "dtype", "mixed dtypes", "one dimension", "three dimensions", "inner sizes", "device"],
 )
 def test_bad_arguments(x, y, error, words):
-    move = lambda v: v.to(harness.DEVICE) if isinstance(v, torch.Tensor) and v.device.type == "cpu" else v  # noqa: E731
     with pytest.raises(error, match=words):
-        lesson.matmul(move(x), move(y))
+        lesson.matmul(on_device(x), on_device(y))
 
 
 def test_bad_tile_size():

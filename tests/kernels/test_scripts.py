@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,8 @@ import pytest
 
 from tests.kernels.harness import ROOT
 
-SCRIPTS = sorted(p for p in (ROOT / "annotated_examples").rglob("*.py") if p.name != "__init__.py")
+FILES = sorted(p for p in (ROOT / "annotated_examples").rglob("*.py") if p.name != "__init__.py")
+SCRIPTS = [path for path in FILES if path.parent.name != "common"]
 
 
 def run(path, *arguments, folder=ROOT):
@@ -39,11 +41,13 @@ def test_exit_status_0(path, tmp_path):
 
 
 def with_stores_broken(source):
-    """The same module with one added to every value that `tl.store` stores (a sign could cancel another)."""
+    """The same module with one added to every value that a kernel stores or adds (a sign could cancel another)."""
     lines = source.splitlines(keepends=True)
-    calls = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Call) and ast.unparse(n.func) == "tl.store"]
+    stores = re.compile(r"tl\.(store|atomic_add)|\w*desc\.store")
+    calls = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Call)]
+    calls = [call for call in calls if stores.fullmatch(ast.unparse(call.func))]
     values = sorted((call.args[1] for call in calls), key=lambda v: (v.lineno, v.col_offset), reverse=True)
-    assert values, "no tl.store was found"
+    assert values, "no store was found"
     for value in values:
         for row, column, text in (
             (value.end_lineno - 1, value.end_col_offset, ")"),

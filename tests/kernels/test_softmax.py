@@ -1,4 +1,4 @@
-"""tutorials/softmax: values, gradients, long rows, infinities, hostile inputs, errors, mutants."""
+"""tutorials/softmax and fast/softmax: values, gradients, long rows, infinities, hostile inputs, errors, mutants."""
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
 
@@ -6,69 +6,65 @@ import pytest
 import torch
 
 from academy import accuracy
+from annotated_examples.fast import softmax as fast
 from annotated_examples.tutorials import softmax as lesson
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
 
+module = harness.modules(lesson, fast)
+
 INF = float("inf")
 
-MUTANTS = [
-    Mutant("largest not subtracted", "tl.exp(x - row_max[:, None])", "tl.exp(x)"),
-    Mutant("masked lanes read zero", 'x = tl.load(x_ptrs, mask=mask, other=-float("inf")', "x = tl.load(x_ptrs, mask=mask, other=0.0"),
-    Mutant("masked lanes of the last chunk read zero", 'x_ptr + last + columns, mask=mask, other=-float("inf")', "x_ptr + last + columns, mask=mask, other=0.0"),
-    Mutant("masked columns of the edges read zero", 'mask=edge_mask, other=-float("inf")', "mask=edge_mask, other=0.0"),
-    Mutant("edges begin before the row", "columns >= -edge", "columns >= -VECTOR"),
-    Mutant("edges end behind the row", "columns < N - edge", "columns < N + VECTOR"),
-    Mutant("no first edge", "(columns >= -edge) &", "(columns >= 0) &"),
-    Mutant("last column left out", "columns < N - edge", "columns < N - edge - 1"),
-    Mutant("first edge of the wrong side", "((ALIGN - row * N % ALIGN) % ALIGN)", "(row * N % ALIGN)"),
-    Mutant("a whole vector as the first edge", "((ALIGN - row * N % ALIGN) % ALIGN)", "(ALIGN - row * N % ALIGN)"),
-    Mutant("first edge counted among the vectors", "whole = (N - edge) // VECTOR", "whole = N // VECTOR"),
-    Mutant("cut vectors counted as whole", "whole = (N - edge) // VECTOR * VECTOR", "whole = N - edge"),
-    Mutant("edges not in the largest", "tl.maximum(tl.max(vector_max, axis=0), tl.max(x_edge, axis=0))", "tl.max(vector_max, axis=0)"),
-    Mutant("edges not in the sum", " + tl.sum(tl.exp(x_edge - row_max), axis=0)", ""),
-    Mutant("edges not written", "    tl.store(y_ptr + edge_columns, y_edge, mask=edge_mask)\n", ""),
-    Mutant("edges not in the average", " + tl.sum(dy_edge * y_edge, axis=0)", ""),
-    Mutant("edges have no gradient", "    tl.store(dx_ptr + edge_columns, dx_edge, mask=edge_mask)\n", ""),
-    Mutant("gradient of an edge without average", "dx_edge = y_edge * (dy_edge - average)", "dx_edge = y_edge * dy_edge"),
-    Mutant("last chunk begins one vector late", "last: tl.constexpr = (N // VECTOR * VECTOR - 1)", "last: tl.constexpr = (N // VECTOR * VECTOR)", count=2),
-    Mutant("last chunk begins one vector early", "last: tl.constexpr = (N // VECTOR * VECTOR - 1)", "last: tl.constexpr = (N // VECTOR * VECTOR - VECTOR - 1)", count=2),
-    Mutant("behind the last vector", "mask = last + vectors < whole", "mask = last + vectors <= whole", count=2),
-    Mutant("x and y move on by different distances", "VECTOR if (stride - N) % VECTOR == 0 else 1", "VECTOR"),
-    Mutant("chunks not in the sum", 'x = tl.load(x_ptr + start + columns, eviction_policy="evict_last").to(tl.float32)\n        vector_max, vector_sum = online_update(vector_max, vector_sum, x)', "pass"),
-    Mutant("last chunk not in the sum", 'other=-float("inf")).to(tl.float32)\n    vector_max, vector_sum = online_update(vector_max, vector_sum, x)', 'other=-float("inf")).to(tl.float32)'),
-    Mutant("chunks not written", "        y = tl.exp(x - row_max) / row_sum\n        tl.store(y_ptr + start + columns, y)\n", ""),
-    Mutant("backwards to the wrong places", "start = last - BLOCK_N - done", "start = last - BLOCK_N - done + VECTOR"),
-    Mutant("largest so far begins with zero", 'vector_max = tl.full((BLOCK_N // VECTOR,), -float("inf"), tl.float32)', "vector_max = tl.zeros((BLOCK_N // VECTOR,), tl.float32)"),
-    Mutant("old sum not scaled", "vector_sum * tl.exp(vector_max - reference)", "vector_sum"),
-    Mutant("vectors' sums not scaled", "tl.sum(vector_sum * tl.exp(vector_max - row_max), axis=0)", "tl.sum(vector_sum, axis=0)"),
-    Mutant("largest of the last chunk only", "tl.maximum(vector_max, tl.max(x, axis=1))", "tl.max(x, axis=1)"),
+LESSON_MUTANTS = [
+    Mutant("largest not subtracted", "y = tl.exp(x - row_max) / row_sum", "y = tl.exp(x) / (row_sum * tl.exp(row_max))"),
+    Mutant("masked lanes read zero", 'other=-float("inf")', "other=0.0", count=2),
+    Mutant("old sum not scaled", "row_sum * tl.exp(row_max - shift)", "row_sum"),
+    Mutant("largest of the last chunk only", "tl.maximum(row_max, tl.max(x, axis=0))", "tl.max(x, axis=0)"),
     Mutant("chunk of minus infinity gives NaN", 'tl.where(new_max == -float("inf"), 0.0, new_max)', "new_max"),
-    Mutant("not divided by the sum", "y = exponentials / row_sum[:, None]", "y = exponentials"),
-    Mutant("last rows dropped", "softmax_forward_kernel[(-(-M // BLOCK_M),)]", "softmax_forward_kernel[(max(M // BLOCK_M, 1),)]"),
-    Mutant("last rows dropped backward", "softmax_backward_kernel[(-(-M // BLOCK_M),)]", "softmax_backward_kernel[(max(M // BLOCK_M, 1),)]"),
-    Mutant("strides of x ignored", "x_ptr + rows[:, None] * stride_xm", "x_ptr + rows[:, None] * N"),
-    Mutant("strides of x ignored in chunks", "x_ptr += tl.cdiv(row * stride_xm, ALIGN)", "x_ptr += tl.cdiv(row * N, ALIGN)"),
-    Mutant("strides of the upstream gradient ignored", "dy_ptr + rows[:, None] * stride_dym", "dy_ptr + rows[:, None] * N"),
-    Mutant("strides of the upstream gradient ignored in chunks", "dy_ptr += tl.cdiv(row * stride_dym, ALIGN)", "dy_ptr += tl.cdiv(row * N, ALIGN)"),
-    Mutant("rows taken for contiguous", "N if rows.is_contiguous() else rows.stride(0)", "N"),
-    Mutant("columns read as neighbours", "rows if rows.stride(1) == 1 else rows.contiguous()", "rows"),
-    Mutant("no average", "dx = y * (dy - average[:, None])", "dx = y * dy"),
-    Mutant("plain average", "average = tl.sum(dy * y, axis=1)", "average = tl.sum(dy, axis=1) / N"),
-    Mutant("gradient of a chunk without average", "dx = y * (dy - average)", "dx = y * dy"),
-    Mutant("gradient of the other chunks without average", "y.to(tl.float32) * (dy.to(tl.float32) - average)", "y.to(tl.float32) * dy.to(tl.float32)", count=2),
-    Mutant("gradients one chunk late", "            tl.store(dx_ptr + start + columns, dx)", "            tl.store(dx_ptr + start - BLOCK_N + columns, dx)"),
-    Mutant("first chunk has no gradient", "        tl.store(dx_ptr + columns, dx)\n", ""),
-    Mutant("chunks not in the average", "        vector_sum += tl.sum(dy * y, axis=1)\n    mask", "        pass\n    mask"),
-    Mutant("average of the last chunk only", "    vector_sum += tl.sum(dy * y, axis=1)\n    # The same", "    vector_sum = tl.sum(dy * y, axis=1)\n    # The same"),
-    Mutant("gradient is zero", "return softmax_backward(dy, y)", "return torch.zeros_like(y)"),
-    Mutant("dx over dy", "dx = torch.empty_like(y, memory_format=torch.contiguous_format)", "dx = dy"),
+    Mutant("first chunk only", "range(0, N, BLOCK_N)", "range(0, BLOCK_N, BLOCK_N)", count=4),
+    Mutant("strides of x ignored", "x_ptr += row * stride_xm", "x_ptr += row * N"),
+    Mutant("strides of the upstream gradient ignored", "dy_ptr += row * stride_dym", "dy_ptr += row * N"),
+    Mutant("columns read as neighbours", "rows = as_rows(x)", "rows = x.reshape(-1, x.shape[-1])"),
+    Mutant("behind the end of the row", "tl.store(y_ptr + offs_n, y, mask=mask)", "tl.store(y_ptr + offs_n, y)"),
+    Mutant("no dot product", "dx = y * (dy - dot)", "dx = y * dy"),
+    Mutant("plain average", "dot += tl.sum(dy * y, axis=0)", "dot += tl.sum(dy, axis=0) / N"),
+    Mutant("gradient is zero", "return ctx.launch_backward(dy, y)", "return torch.zeros_like(y)"),
     Mutant("dx over y", "dx = torch.empty_like(y, memory_format=torch.contiguous_format)", "dx = y"),
-    Mutant("over the first dimension", "def softmax_forward(x, *,", "def softmax_forward(x, **o):\n    return forward(x.transpose(0, -1), **o).transpose(0, -1)\n\n\ndef forward(x, *,"),
-    Mutant("second derivative loses its term", "    @once_differentiable\n", ""),
+    Mutant("second derivative loses its term", "    @autograd.once_differentiable\n", ""),
 ]  # fmt: skip
 
-SMALL_TILES = [dict(BLOCK_M=2, BLOCK_N=64), dict(BLOCK_N=16)]
+FAST_MUTANTS = [
+    Mutant("masked lanes read zero", 'x = tl.load(x_ptrs, mask=mask, other=-float("inf")', "x = tl.load(x_ptrs, mask=mask, other=0.0"),
+    Mutant("last rows dropped", "softmax_forward_kernel[(-(-M // BLOCK_M),)]", "softmax_forward_kernel[(max(M // BLOCK_M, 1),)]"),
+    Mutant("masked columns of the edges read zero", 'mask=edge_mask, other=-float("inf")', "mask=edge_mask, other=0.0"),
+    Mutant("edges begin before the row", "offs_n >= -edge", "offs_n >= -VECTOR"),
+    Mutant("last column left out", "offs_n < N - edge", "offs_n < N - edge - 1"),
+    Mutant("first edge of the wrong side", "((ALIGN - row * N % ALIGN) % ALIGN)", "(row * N % ALIGN)"),
+    Mutant("cut vectors counted as whole", "whole = (N - edge) // VECTOR * VECTOR", "whole = N - edge"),
+    Mutant("edges not in the sum", " + tl.sum(tl.exp(x_edge - row_max), axis=0)", ""),
+    Mutant("last chunk begins one vector late", "last: tl.constexpr = (N // VECTOR * VECTOR - 1)", "last: tl.constexpr = (N // VECTOR * VECTOR)", count=2),
+    Mutant("x and y move on by different distances", "VECTOR if (stride - N) % VECTOR == 0 else 1", "VECTOR"),
+    Mutant("backwards to the wrong places", "start = last - BLOCK_N - done", "start = last - BLOCK_N - done + VECTOR"),
+    Mutant("vectors' sums not scaled", "tl.sum(vector_sum * tl.exp(vector_max - row_max), axis=0)", "tl.sum(vector_sum, axis=0)"),
+    Mutant("chunk of minus infinity gives NaN", 'tl.where(new_max == -float("inf"), 0.0, new_max)', "new_max"),
+    Mutant("gradients one chunk late", "            tl.store(dx_ptr + start + offs_n, dx)", "            tl.store(dx_ptr + start - BLOCK_N + offs_n, dx)"),
+    Mutant("edges not in the dot product", " + tl.sum(dy_edge * y_edge, axis=0)", ""),
+]  # fmt: skip
+
+
+def is_fast(module):
+    """Whether this is the fast file, or a mutant of it."""
+    return hasattr(module, "tiles")
+
+
+def small_tiles(module):
+    """Tiles with which a row of 37 is one block, and with which it takes several chunks."""
+    return [dict(BLOCK_M=2, BLOCK_N=64) if is_fast(module) else dict(BLOCK_N=64), dict(BLOCK_N=16)]
+
+
+@pytest.fixture(params=[0, 1], ids=["one block", "chunks"])
+def tiles(request, module):
+    return small_tiles(module)[request.param]
 
 
 def pytorch(x):
@@ -101,24 +97,22 @@ def check(module):
     harness.assert_right(
         module.softmax, pytorch, dict(x=harness.transposed(randn(5, 37))), harness.sliced(randn(5, 37))
     )
+    harness.assert_gradient_penalty_raises(module.softmax, dict(x=randn(2, 5)))
     harness.assert_right(module.softmax, pytorch, dict(x=randn(2, 33) * 1e4), randn(2, 33))
     harness.assert_right(module.softmax, pytorch, dict(x=randn(2, 33) - 50), randn(2, 33))
-    for tiles in SMALL_TILES:
+    for tiles in small_tiles(module):
         assert_right_with_tiles(module, harness.sliced(randn(5, 37)), harness.sliced(randn(5, 37)), **tiles)
         assert_right_with_tiles(module, randn(3, 37) - 50, randn(3, 37), **tiles)
         assert_right_with_tiles(module, randn(3, 37) - 500, randn(3, 37), **tiles)
-        # One probability is nearly 1, so the gradient is a difference of two nearly equal numbers: many different rows,
-        # because the rounding of a single one would decide the comparison.
-        steps = torch.linspace(2.5, 3.5, 24, device=DEVICE)[:, None]
-        assert_right_with_tiles(module, torch.arange(37.0, device=DEVICE) * steps, randn(24, 37), **tiles)
+        assert_right_with_tiles(module, randn(3, 37) * 1e4, randn(3, 37), **tiles)
         assert_right_with_tiles(module, rows_with_minus_infinity(), randn(4, 50), **tiles)
-    stays_in_its_rows(module)
-    harness.assert_gradient_penalty_raises(module.softmax, dict(x=randn(2, 5)))
+    if is_fast(module):
+        stays_in_its_rows(module)
 
 
 def stays_in_its_rows(module):
     """Blocks of vectors and of edges are wider than the row: what lies beside it is neither read nor written."""
-    for N in (33, 46, 47, 48):
+    for N in (33, 46):
         for dtype, before, behind in (
             (torch.float32, 0, 0),
             (torch.float16, 0, 8),
@@ -142,13 +136,25 @@ def offsets_past_32_bits(module):
         accuracy.check(name, value, theirs[name], exact[name])
 
 
-def test_check_passes():
-    check(lesson)
+def test_check_passes(module):
+    check(module)
 
 
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
-def test_mutant_is_caught(mutant, tmp_path):
+def test_one_probability_is_nearly_one(module, tiles):
+    """Then the gradient is a difference of two nearly equal numbers. Many different rows, because the rounding of a
+    single one would decide the comparison."""
+    steps = torch.linspace(2.5, 3.5, 24, device=DEVICE)[:, None]
+    assert_right_with_tiles(module, torch.arange(37.0, device=DEVICE) * steps, randn(24, 37), **tiles)
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(LESSON_MUTANTS))
+def test_mutant_of_the_lesson_is_caught(mutant, tmp_path):
     harness.assert_caught(lesson, mutant, check, tmp_path)
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(FAST_MUTANTS))
+def test_mutant_of_the_fast_version_is_caught(mutant, tmp_path):
+    harness.assert_caught(fast, mutant, check, tmp_path)
 
 
 def test_reference_is_pytorchs_operation():
@@ -164,107 +170,112 @@ def test_reference_gradcheck():
 @pytest.mark.parametrize(
     "shape", [(1, 1), (1, 130), (9, 1), (4, 768), (3, 1000), (2, 3, 65), (70,), (3, 4097)], ids=str
 )
-def test_values_and_gradients(shape, dtype):
-    harness.assert_right(lesson.softmax, pytorch, dict(x=randn(*shape, dtype=dtype)), randn(*shape, dtype=dtype))
+def test_values_and_gradients(module, shape, dtype):
+    harness.assert_right(module.softmax, pytorch, dict(x=randn(*shape, dtype=dtype)), randn(*shape, dtype=dtype))
 
 
-@pytest.mark.parametrize("tiles", SMALL_TILES, ids=["one block", "chunks"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
 @pytest.mark.parametrize("shape", [(1, 50), (5, 33), (7, 17)], ids=str)
-def test_small_tiles(shape, dtype, tiles):
-    assert_right_with_tiles(lesson, randn(*shape, dtype=dtype), randn(*shape, dtype=dtype), **tiles)
+def test_small_tiles(module, shape, dtype, tiles):
+    assert_right_with_tiles(module, randn(*shape, dtype=dtype), randn(*shape, dtype=dtype), **tiles)
 
 
-@pytest.mark.parametrize("N", [1025, 3001, 7001, 12001, 16384, 16385, 28700, 33000, 50257, 70001])
+@pytest.mark.parametrize("N", [4096, 50257])
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-def test_rows_in_chunks(N, dtype):
-    """With the tile sizes that a user gets."""
+def test_long_rows(module, N, dtype):
+    """With the chunks that a user gets: one that is full, and several of which the last is not."""
     x, dy = randn(3, N, dtype=dtype), randn(3, N, dtype=dtype)
-    harness.assert_right(lesson.softmax, pytorch, dict(x=harness.nan_fenced(x)), dy)
+    harness.assert_right(module.softmax, pytorch, dict(x=harness.nan_fenced(x)), dy)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-@pytest.mark.parametrize("N", range(33, 42))
+@pytest.mark.parametrize("N", [1025, 3001, 7001, 12001, 16384, 16385, 28700, 33000, 70001])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=harness.dtype_name)
+def test_tuned_tile_sizes(N, dtype):
+    """Every branch of the fast version's tables."""
+    x, dy = randn(3, N, dtype=dtype), randn(3, N, dtype=dtype)
+    harness.assert_right(fast.softmax, pytorch, dict(x=harness.nan_fenced(x)), dy)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=harness.dtype_name)
+@pytest.mark.parametrize("N", range(33, 41))
 def test_rows_that_begin_anywhere(N, dtype):
     """Rows of every length modulo 8; their distance is the length, or differs from it by one, or by 16 bytes or 32."""
     for padding in (0, 1, 8):
         x = randn(7, N + padding, dtype=dtype)[:, :N]
-        assert_right_with_tiles(lesson, x, randn(7, N, dtype=dtype), BLOCK_N=16)
+        assert_right_with_tiles(fast, x, randn(7, N, dtype=dtype), BLOCK_N=16)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
 @pytest.mark.parametrize("scale", [1e-4, 1e4])
-def test_large_and_small_values(scale, dtype):
+def test_large_and_small_values(module, scale, dtype):
     harness.assert_right(
-        lesson.softmax, pytorch, dict(x=randn(3, 300, dtype=dtype, scale=scale)), randn(3, 300, dtype=dtype)
+        module.softmax, pytorch, dict(x=randn(3, 300, dtype=dtype, scale=scale)), randn(3, 300, dtype=dtype)
     )
 
 
-@pytest.mark.parametrize("tiles", SMALL_TILES, ids=["one block", "chunks"])
-def test_rows_of_minus_infinity(tiles):
+def test_rows_of_minus_infinity(module, tiles):
     """A row without any score is NaN, as in PyTorch; a masked score among others has probability zero."""
     x = rows_with_minus_infinity()
-    y = lesson.softmax_forward(x, **tiles)
+    y = module.softmax_forward(x, **tiles)
     assert y[2].isnan().all() and not y[[0, 1, 3]].isnan().any()
     assert (y[0, :20] == 0).all() and y[3, 0] == 1
-    assert_right_with_tiles(lesson, x, randn(4, 50), **tiles)
+    assert_right_with_tiles(module, x, randn(4, 50), **tiles)
 
 
-@pytest.mark.parametrize("tiles", SMALL_TILES, ids=["one block", "chunks"])
-def test_infinity_and_nan(tiles):
+def test_infinity_and_nan(module, tiles):
     x = randn(4, 50)
     x[0, 3], x[1, 49], x[2, 0] = INF, INF, float("nan")
-    assert_right_with_tiles(lesson, x, randn(4, 50), **tiles)
+    assert_right_with_tiles(module, x, randn(4, 50), **tiles)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-def test_layouts(layout):
-    harness.assert_right(lesson.softmax, pytorch, dict(x=layout(randn(6, 10))), layout(randn(6, 10)))
+def test_layouts(module, layout):
+    harness.assert_right(module.softmax, pytorch, dict(x=layout(randn(6, 10))), layout(randn(6, 10)))
 
 
-def test_transposed_input():
+def test_transposed_input(module):
     """Over the last dimension as it is seen, not as it is stored."""
     x = randn(7, 5).t()
-    y = lesson.softmax(x)
+    y = module.softmax(x)
     torch.testing.assert_close(y.sum(dim=1), torch.ones(5, device=DEVICE))
-    harness.assert_right(lesson.softmax, pytorch, dict(x=x), randn(7, 5).t())
+    harness.assert_right(module.softmax, pytorch, dict(x=x), randn(7, 5).t())
 
 
-def test_three_dimensional_layouts():
+def test_three_dimensional_layouts(module):
     x = randn(4, 3, 20)
     for view in (x.transpose(0, 1), x.transpose(0, 2), x[:, 1:], x[..., ::2]):
-        harness.assert_right(lesson.softmax, pytorch, dict(x=view), randn(*view.shape))
+        harness.assert_right(module.softmax, pytorch, dict(x=view), randn(*view.shape))
 
 
-def test_expanded_input_and_upstream_gradient():
-    harness.assert_right(lesson.softmax, pytorch, dict(x=harness.expanded(4, 33)), harness.expanded(4, 33))
+def test_expanded_input_and_upstream_gradient(module):
+    harness.assert_right(module.softmax, pytorch, dict(x=harness.expanded(4, 33)), harness.expanded(4, 33))
 
 
-def test_gradient_of_the_sum_is_about_zero():
+def test_gradient_of_the_sum_is_about_zero(module):
     """Which is why no other test uses it: a kernel that returns zeros passes here."""
     x = randn(4, 33).requires_grad_()
-    lesson.softmax(x).sum().backward()
+    module.softmax(x).sum().backward()
     assert x.grad.abs().max() < 1e-6
 
 
 @pytest.mark.parametrize("shape", [(0, 8), (4, 0), (2, 0, 8)], ids=str)
-def test_empty(shape):
+def test_empty(module, shape):
     x = torch.empty(shape, device=DEVICE, requires_grad=True)
-    y = lesson.softmax(x)
+    y = module.softmax(x)
     y.sum().backward()
     assert y.shape == shape and x.grad.shape == shape
 
 
-def test_backward_twice():
+def test_backward_twice(module):
     x, dy = randn(3, 40).requires_grad_(), randn(3, 40)
-    y = lesson.softmax(x)
+    y = module.softmax(x)
     first, second = (torch.autograd.grad(y, x, g, retain_graph=True)[0] for g in (dy, 2 * dy))
     torch.testing.assert_close(second, 2 * first)
 
 
-def test_overwritten_output_raises():
+def test_overwritten_output_raises(module):
     x = randn(3, 40).requires_grad_()
-    y = lesson.softmax(x)
+    y = module.softmax(x)
     loss = (y * randn(3, 40)).sum()
     with torch.no_grad():
         y.zero_()
@@ -273,12 +284,12 @@ def test_overwritten_output_raises():
 
 
 @pytest.mark.parametrize("shape", [(100, 64), (3, 40000)], ids=["one block", "chunks"])
-def test_repeatable(shape):
-    harness.assert_bitwise_repeatable(lesson.softmax, dict(x=randn(*shape)), randn(*shape))
+def test_repeatable(module, shape):
+    harness.assert_bitwise_repeatable(module.softmax, dict(x=randn(*shape)), randn(*shape))
 
 
-def test_second_derivative_raises():
-    harness.assert_gradient_penalty_raises(lesson.softmax, dict(x=randn(3, 9)))
+def test_second_derivative_raises(module):
+    harness.assert_gradient_penalty_raises(module.softmax, dict(x=randn(3, 9)))
 
 
 @pytest.mark.parametrize(
@@ -294,44 +305,52 @@ def test_second_derivative_raises():
     ],
     ids=["list", "None", "int64", "float64", "no dimension", "device", "length"],
 )
-def test_bad_arguments(x, error, words):
+def test_bad_arguments(module, x, error, words):
     x = x.to(DEVICE) if isinstance(x, torch.Tensor) and x.device.type == "cpu" else x
     with pytest.raises(error, match=words):
-        lesson.softmax(x)
+        module.softmax(x)
 
 
-@pytest.mark.parametrize("tiles", [dict(BLOCK_M=3), dict(BLOCK_N=100), dict(num_warps=5)], ids=str)
-def test_bad_tile_size(tiles):
+@pytest.mark.parametrize("size", [100, 0, -4])
+def test_bad_tile_size(module, size):
+    with pytest.raises(ValueError, match="BLOCK_N must be a power of two"):
+        module.softmax_forward(randn(2, 3), BLOCK_N=size)
+    with pytest.raises(ValueError, match="BLOCK_N must be a power of two"):
+        module.softmax_backward(randn(2, 3), randn(2, 3), BLOCK_N=size)
+
+
+@pytest.mark.parametrize("sizes", [dict(BLOCK_M=3), dict(num_warps=5)], ids=str)
+def test_bad_tile_size_of_the_fast_version(sizes):
     with pytest.raises(ValueError, match="must be a power of two"):
-        lesson.softmax_forward(randn(2, 3), **tiles)
+        fast.softmax_forward(randn(2, 3), **sizes)
     with pytest.raises(ValueError, match="must be a power of two"):
-        lesson.softmax_backward(randn(2, 3), randn(2, 3), **tiles)
+        fast.softmax_backward(randn(2, 3), randn(2, 3), **sizes)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("shape", [(8192, 32000), (32768, 4096), (1000, 50257), (1024, 128256), (64, 300001)], ids=str)
-def test_large_shapes(shape):
+def test_large_shapes(module, shape):
     harness.assert_right(
-        lesson.softmax, pytorch, dict(x=randn(*shape, dtype=torch.bfloat16)), randn(*shape, dtype=torch.bfloat16)
+        module.softmax, pytorch, dict(x=randn(*shape, dtype=torch.bfloat16)), randn(*shape, dtype=torch.bfloat16)
     )
 
 
 @pytest.mark.gpu
-def test_row_offsets_past_32_bits():
-    offsets_past_32_bits(lesson)
+def test_row_offsets_past_32_bits(module):
+    offsets_past_32_bits(module)
 
 
 @pytest.mark.gpu
-def test_offsets_of_long_rows_past_32_bits():
+def test_offsets_of_long_rows_past_32_bits(module):
     x = torch.empty(2**31 // 50257 + 8, 50257, device=DEVICE, dtype=torch.bfloat16).normal_()
-    y = lesson.softmax_forward(x)
+    y = module.softmax_forward(x)
     accuracy.check("out", y[-3:], pytorch(x[-3:]), pytorch(x[-3:].double()))
 
 
 @pytest.mark.gpu
-def test_torch_compile_of_long_rows_without_a_graph_break():
+def test_torch_compile_of_long_rows_without_a_graph_break(module):
     x, dy = randn(8, 40000), randn(8, 40000)
-    compiled = torch.compile(lambda x: lesson.softmax(2 * x) + 1, fullgraph=True)
+    compiled = torch.compile(lambda x: module.softmax(2 * x) + 1, fullgraph=True)
     plain = lambda x: pytorch(2 * x) + 1  # noqa: E731
     actual, theirs = (harness.gradients(function, dict(x=x), dy) for function in (compiled, plain))
     exact = harness.gradients(plain, dict(x=x.double()), dy.double())

@@ -1,72 +1,61 @@
-"""classics/swiglu: values, gradients, hostile inputs, errors, mutants. Most tests come from `GatedUnitTests`."""
+"""classics/swiglu, and common/gated, on which geglu stands as well: values, gradients, hostile inputs, errors, mutants.
+Most tests come from `GatedUnitTests`.
+"""
 
 import pytest
 import torch
 
 from annotated_examples.classics import swiglu as lesson
+from annotated_examples.common import gated
 from tests.kernels import gated_units, harness
 from tests.kernels.gated_units import GatedUnitTests, packed
-from tests.kernels.harness import DTYPES, Mutant
+from tests.kernels.harness import DTYPES, Mutant, randn
 
+SIGMOID = "sigmoid = 1 / (1 + tl.exp(-gate))"
 MUTANTS = [
-    Mutant("row stride of the gate ignored", "row * stride_gate", "row * n_cols", count=2),
-    Mutant("row stride of up ignored", "row * stride_up", "row * n_cols", count=2),
-    Mutant("row stride of the upstream gradient ignored", "row * stride_dout", "row * n_cols"),
-    Mutant("row stride of the packed gradient ignored", "row * stride_grad", "row * n_cols", count=2),
-    Mutant("column stride ignored", "t if t.stride(-1) == 1 else t.contiguous()", "t"),
-    Mutant(
-        "backward overwrites the gate",
-        "dgate = torch.empty_like(gate, memory_format=torch.contiguous_format)",
-        "dgate = gate.detach()",
-    ),
-    Mutant("backward overwrites up", "dup = torch.empty_like(dgate)", "dup = up.detach()"),
-    Mutant(
-        "forward overwrites up",
-        "out = torch.empty_like(gate, memory_format=torch.contiguous_format)",
-        "out = up.detach()",
-    ),
-    Mutant(
-        "packed backward overwrites x",
-        "dx = torch.empty_like(x, memory_format=torch.contiguous_format)",
-        "dx = x.detach()",
-    ),
-    Mutant("halves swapped", "*x.chunk(2, dim=-1)", "*x.chunk(2, dim=-1)[::-1]", count=3),
-    Mutant(
-        "exp over one plus exp",
-        "sigmoid = 1 / (1 + tl.exp(-gate))",
-        "sigmoid = tl.exp(gate) / (1 + tl.exp(gate))",
-        count=2,
-    ),
-    Mutant(
-        "sigmoid of the wrong sign", "sigmoid = 1 / (1 + tl.exp(-gate))", "sigmoid = 1 / (1 + tl.exp(gate))", count=2
-    ),
+    Mutant("row stride of the gate ignored", "row_start(row, stride_gate_m,", "row_start(row, N,", count=2),
+    Mutant("row stride of the upstream gradient ignored", "row_start(row, stride_dout_m,", "row_start(row, N,"),
+    Mutant("row stride of the packed gradient ignored", "row_start(row, stride_dgate_m,", "row_start(row, N,"),
+    Mutant("exp over one plus exp", SIGMOID, "sigmoid = tl.exp(gate) / (1 + tl.exp(gate))", count=2),
     Mutant("slope without its one", "sigmoid * (1 + gate * (1 - sigmoid))", "sigmoid * (gate * (1 - sigmoid))"),
-    Mutant("slope of the sigmoid only", "sigmoid * (1 + gate * (1 - sigmoid))", "sigmoid * (1 - sigmoid)"),
-    Mutant("slope with the gate's sign lost", "(1 + gate * (1 - sigmoid))", "(1 - gate * (1 - sigmoid))"),
-    Mutant("gradient of the gate without up", "dgate = dactivation * slope", "dgate = dout * slope"),
+    Mutant("gradient of the gate without up", "overflow_as(dout * up,", "overflow_as(dout,"),
     Mutant("gradient of up without the gate", "dup = dout * activation", "dup = dout * sigmoid"),
-    Mutant("no overflow in float16", "dactivation = dactivation.to(tl.float16).to(tl.float32)", "pass"),
-    Mutant("grid drops the tail", "(n_cols + BLOCK - 1) // BLOCK", "max(n_cols // BLOCK, 1)"),
-    Mutant("every width a multiple of sixteen", "while VECTOR > 1 and", "while False and"),
-    Mutant("row strides taken for multiples", "for size in (n_cols, *strides)", "for size in (n_cols,)"),
-    Mutant("every program does the first block", "(pid % blocks_per_row)", "(pid % 1)"),
-    Mutant("every program does the first block of one row", "block = pid.to(", "block = (0 * pid).to("),
-    Mutant("every tensor is taken for one row", "ONE_ROW=rows == 1", "ONE_ROW=True"),
-    Mutant("no tensor is taken for one row, and the last row for the first", "ONE_ROW=rows == 1", "ONE_ROW=rows > 2"),
-    Mutant("the rest of a long row is forgotten", "    launch(kernel, 1, rest,", "    0 and launch(kernel, 1, rest,"),
-    Mutant("the rest starts too late", "t.view(-1)[n_cols:]", "t.view(-1)[n_cols + 1 :]"),
-    Mutant("mask off by one", "mask = cols < n_cols", "mask = cols < n_cols - 1", count=2),
-    Mutant("no mask on the store", "out, mask=mask)", "out)"),
-    Mutant("no mask on the gradients' store", "dup, mask=mask)", "dup)"),
-    Mutant("rounded twice", "out = gate * sigmoid * up", "out = (gate * sigmoid).to(tl.bfloat16).to(tl.float32) * up"),
-    Mutant("second derivative is silently wrong", "    @once_differentiable\n", "", count=2),
+    Mutant("rounded twice", "out = gate * sigmoid * up", "out = (gate * sigmoid).to(tl.float16).to(tl.float32) * up"),
+    Mutant("no mask on the store", "offs_n, out, mask=mask)", "offs_n, out)"),
+    Mutant("halves swapped without gradients", "*x.chunk(2, dim=-1)", "*x.chunk(2, dim=-1)[::-1]", count=2),
+    Mutant("tangent dropped", "autograd.needs_frame(x)", "x.requires_grad"),
+]
+NEW_LIKE_GATE = "torch.empty_like(gate, memory_format=torch.contiguous_format)"
+SHARED_MUTANTS = [
+    Mutant("forward overwrites up", f"out = {NEW_LIKE_GATE}", "out = up.detach()"),
+    Mutant("backward overwrites the gate", f"dgate = {NEW_LIKE_GATE}", "dgate = gate.detach()"),
+    Mutant("backward overwrites up", "dup = torch.empty_like(dgate)", "dup = up.detach()"),
+    Mutant("packed backward overwrites x", "torch.empty_like(x, memory_format=torch.contiguous_format)", "x.detach()"),
+    Mutant(
+        "halves swapped in the frame", "launch_forward(*x.chunk(2, dim=-1)", "launch_forward(*x.chunk(2, dim=-1)[::-1]"
+    ),
+    Mutant("halves of the gradient swapped", "*dx.chunk(2, dim=-1)]", "*dx.chunk(2, dim=-1)[::-1]]"),
+    Mutant("column stride ignored", "as_rows(t) for t", "t.view(-1).as_strided(t.shape, t.stride()) for t"),
+    Mutant("every tensor is taken for one row", "ONE_ROW=M == 1", "ONE_ROW=True"),
+    Mutant("every program does the first block", "tl.program_id(0).to(", "(0 * tl.program_id(0)).to("),
+    Mutant("every program does the first row", "tl.program_id(1).to(", "(0 * tl.program_id(1)).to("),
+    Mutant("mask off by one", "offs_n < N // VECTOR * VECTOR", "offs_n < N // VECTOR * VECTOR - 1"),
+    Mutant("grid drops the tail", "triton.cdiv(N, BLOCK_N)", "max(N // BLOCK_N, 1)"),
+    Mutant("every width taken for a multiple of eight", "any([size % 8 for size in sizes])", "M == 1"),
+    Mutant("row strides taken for multiples of eight", "any([size % 8 for size in sizes])", "N % 8"),
+    Mutant("no overflow in float16", "value = value.to(tl.float16).to(tl.float32)", "pass"),
+    Mutant("second derivative is silently wrong", "    @autograd.once_differentiable\n", "", count=2),
+]
+PARTS_MUTANTS = [
+    Mutant("too few programs for the rows", "triton.cdiv(M, most_rows))", "max(M // most_rows, 1))"),
+    Mutant("the rest of a long row starts too early", "t.view(-1)[N:]", "t.view(-1)[N - 1 :]"),
+    Mutant("a long row without its rest", "[t.view(-1)[N:] for t in", "[t.view(-1)[:rest] for t in"),
 ]
 
 
 def check(module):
     """Everything a mutant has to get past."""
     gated_units.check(module.swiglu, module.swiglu_packed, lesson.swiglu_reference, lesson.swiglu_packed_reference)
-    gated_units.stores_stay_inside(module.swiglu_forward_kernel, module.swiglu_backward_kernel)
 
 
 def test_check_passes():
@@ -78,6 +67,11 @@ def test_mutant_is_caught(mutant, tmp_path):
     harness.assert_caught(lesson, mutant, check, tmp_path)
 
 
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(SHARED_MUTANTS))
+def test_mutant_of_the_shared_file_is_caught(mutant, tmp_path):
+    harness.assert_caught(gated, mutant, lambda broken: check(gated_units.upon(broken, lesson, tmp_path)), tmp_path)
+
+
 class TestSwiGLU(GatedUnitTests):
     function = staticmethod(lesson.swiglu)
     packed_function = staticmethod(lesson.swiglu_packed)
@@ -86,10 +80,40 @@ class TestSwiGLU(GatedUnitTests):
     forward = staticmethod(lesson.swiglu_forward)
     backward = staticmethod(lesson.swiglu_backward)
     packed_backward = staticmethod(lesson.swiglu_packed_backward)
-    cost = staticmethod(lesson.cost)
 
     @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
     def test_infinities_and_nan(self, dtype):
         gate, up = gated_units.special_pairs(dtype)
         self.right(gate, up, torch.ones_like(gate))
         self.right_packed(packed(gate, up), torch.full_like(gate, float("inf")))
+
+
+def check_parts(shared):
+    """A dimension of the grid ends at 65,535, here at 3; and long rows are those of more than 32 elements."""
+    for rows, columns in ((1, 10), (3, 10), (4, 10), (7, 10), (1, 64), (1, 70)):
+        gate, up = randn(rows, 2 * columns).chunk(2, dim=-1)
+        out = torch.full((rows, columns), float("nan"), device=harness.DEVICE)
+        shared.launch_rows(
+            lesson.swiglu_forward_kernel, *gate.shape, [gate, up, out], None, {}, most_rows=3, long_row=32
+        )
+        assert torch.equal(out, lesson.swiglu(gate, up))
+
+
+def test_launched_in_parts():
+    check_parts(gated)
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(PARTS_MUTANTS))
+def test_mutant_of_the_parts_is_caught(mutant, tmp_path):
+    harness.assert_caught(gated, mutant, check_parts, tmp_path)
+
+
+def test_wide_loads():
+    """16 bytes at a time wherever the layout allows it, seen in the code for a GPU; 2 bytes where it doesn't."""
+    wide = ["pair,64,4096", "pair,1001,4097", "packed,64,4096", "packed,64,1000", "sliced,64,1000"]
+    counts = harness.without_gpu("gated_without_gpu.py", *wide, "packed,64,1001")
+    narrow = counts.pop("packed,64,1001")
+    for case, (forward, backward) in counts.items():
+        assert forward == dict(wide_loads=2, loads=2, wide_stores=1, stores=1), case
+        assert backward == dict(wide_loads=3, loads=3, wide_stores=2, stores=2), case
+    assert not any(kernel["wide_loads"] or kernel["wide_stores"] for kernel in narrow)

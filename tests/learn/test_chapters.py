@@ -189,8 +189,8 @@ def check_safe_accumulate(names):
 
 
 def check_pruned(names):
-    kept = names["pruned"](names["lesson"].POINTER_CONFIGURATIONS)
-    assert kept == names["lesson"].POINTER_CONFIGURATIONS
+    kept = names["pruned"](names["lesson"].CONFIGURATIONS)
+    assert kept == names["lesson"].CONFIGURATIONS
     huge = names["triton"].Config(dict(BLOCK_M=256, BLOCK_N=256, BLOCK_K=64), num_stages=4)
     assert names["shared_memory"](huge) == 4 * 512 * 64 * 2
     assert names["pruned"]([huge, *kept]) == kept and names["fits"](huge, limit=1 << 20)
@@ -283,7 +283,7 @@ def test_no_result_is_said_and_interpreter_times_are_not_shown(monkeypatch, tmp_
     monkeypatch.setattr(notebook, "BROUGHT", tmp_path)
     monkeypatch.setattr(device, "INTERPRET", True)
     for shown in (
-        notebook.speed(run("softmax")[0]["lesson"], live=[(8, 8)]),
+        notebook.speed("softmax", live=[(8, 8)]),
         notebook.ladder("x", {"a": lambda: None}),
     ):
         assert repr(shown).startswith("Nothing measured") and "ms" not in shown._repr_html_()
@@ -293,11 +293,11 @@ def test_elsewhere_without_a_gpu_the_package_brings_results_along(monkeypatch, t
     monkeypatch.setattr(notebook, "BROUGHT", notebook.ROOT)  # a package installed from this repository
     monkeypatch.setattr(notebook, "ROOT", tmp_path)
     monkeypatch.setattr(device, "INTERPRET", True)
-    assert "H200" in repr(notebook.speed(run("first_kernel")[0]["lesson"], live=[(8,)]))
+    assert "H200" in repr(notebook.speed("vector_add", live=[(8,)]))
     assert "<svg" in notebook.ladder("matmul_grouped", {"a": lambda: None})._repr_html_()
 
 
 def test_committed_results_are_drawn():
-    shown = notebook.speed(run("first_kernel")[0]["lesson"])
+    shown = notebook.speed("vector_add")
     assert "<svg" in shown._repr_html_() and "<table" in shown._repr_html_() and "H200" in repr(shown)
     assert "var(--bench-0, #" in shown._repr_html_(), "colours for a notebook outside the site"

@@ -73,8 +73,9 @@ def test_the_notebook_file_runs_elsewhere(site, chapter):
     links = re.findall(r"\]\(([^)\s]+)\)", prose)
     assert links
     for link in links:
-        page = link.removeprefix(config.site_url)
+        page, _, anchor = link.removeprefix(config.site_url).partition("#")
         assert link.startswith(config.site_url) and (site / page / "index.html").is_file(), link
+        assert not anchor or f'id="{anchor}"' in (site / page / "index.html").read_text("utf-8"), link
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             compile("".join(cell["source"]), chapter, "exec")

@@ -275,8 +275,8 @@ def test_a_variable_lights_up_everywhere_and_nothing_moves(browser, address):
     assert set(browser.run(lit)) == {"formula", "code", "CODE", "BUTTON"}
     assert browser.run("[...document.querySelectorAll('.v-on')].every(e => e.dataset.v === 'rstd')")
     assert browser.run(boxes) == before
-    browser.run(f"document.querySelector('.katex [data-v=normalised]').{over}")
-    assert browser.run("[...document.querySelectorAll('.v-on')].every(e => e.dataset.v === 'normalised')")
+    browser.run(f"document.querySelector('.katex [data-v=x_hat]').{over}")
+    assert browser.run("[...document.querySelectorAll('.v-on')].every(e => e.dataset.v === 'x_hat')")
     browser.run(f"document.body.{over}")
     assert browser.run("document.querySelectorAll('.v-on').length") == 0
     browser.run("document.querySelector('button[data-v=dx]').focus()")

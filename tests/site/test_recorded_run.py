@@ -31,7 +31,7 @@ def test_data_loads_only_when_the_reader_asks(browser, address):
     assert any(data in url for url in page.requests) and not page.errors
     assert all(url.startswith((address, "data:", "about:")) for url in page.requests)
     assert abs(page.run("topmost.getBoundingClientRect().top") - before) < 2, "the reader loses the place"
-    assert page.run(f"{line}.querySelector('.t-val').textContent").startswith("columns [0, 1, 2")
+    assert page.run(f"{line}.querySelector('.t-val').textContent").startswith("offs_n [0, 1, 2, 3]")
     page.run("document.querySelector('[data-k-mode=read]').click()")
     assert page.run("getComputedStyle(document.querySelector('.k-panel')).display") == "none"
     assert page.run("getComputedStyle(document.querySelector('.t-val')).display") == "none"
@@ -45,16 +45,16 @@ def test_a_quoted_number_leads_to_its_moment(browser, address):
     assert page.run(
         "document.querySelectorAll('.k-note code.k-claim').length === document.querySelectorAll('a.t-watch').length"
     )
-    page.run("[...document.querySelectorAll('a.t-watch')].find(a => a.textContent.includes('mean[0]')).click()")
+    page.run("[...document.querySelectorAll('a.t-watch')].find(a => a.textContent.includes('mean = 4')).click()")
     page.wait("document.querySelector('.k-running .k-l.t-now') !== null")
-    assert page.run("document.querySelector('.k-l.t-now').textContent").startswith("    mean = tl.sum(")
+    assert page.run("document.querySelector('.k-l.t-now').textContent").startswith("    mean = tl.div_rn(")
 
 
 def test_an_address_opens_the_run(browser, address):
     line = next(
         i
         for i, text in enumerate((ROOT / "annotated_examples/classics/layernorm.py").read_text().split("\n"), 1)
-        if "mean = tl.sum(x, axis=1)" in text
+        if "mean = tl.div_rn(tl.sum(acc, axis=0)" in text
     )
     page = opened(browser, address, f"#pid=1&line={line}")
     page.wait("document.querySelector('.k-running .t-title') !== null")

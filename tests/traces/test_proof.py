@@ -2,6 +2,7 @@
 
 import pytest
 
+from academy import traces
 from academy.traces import check_recording
 
 
@@ -151,20 +152,16 @@ def half_backward(dy):
 def EXAMPLE():
     half_backward(half_forward(torch.ones(8)))
     half_forward(torch.ones(8))
-    return dict(n=8)
-
-def cost(n):
-    return {passes}
 """
 
 
-def test_cost_is_compared_with_the_recording(record):
-    right = "dict(bytes_read=4 * n, bytes_written=4 * n, operations=n)"
-    assert problems(record, COST.format(passes=f"dict(forward={right}, backward={right})")) == []
-    wrong = right.replace("bytes_read=4", "bytes_read=8")
-    assert problems(record, COST.format(passes=f"dict(forward={right}, backward={wrong})")) == [
-        "cost() says 64 bytes_read for backward; the recorded run moves 32 distinct ones"
+def test_the_recorded_bytes_are_compared_with_those_of_the_benchmark(record):
+    traffic = record(COST)[1].data["traffic"]
+    right = dict(bytes_read=32, bytes_written=32, operations=8)
+    assert traces.contradictions(dict(forward=right, backward=right), traffic) == []
+    assert traces.contradictions(dict(forward=right, backward=right | dict(bytes_read=64)), traffic) == [
+        "64 bytes_read for backward; the recorded run moves 32 distinct ones"
     ]
-    assert problems(record, COST.format(passes=f"dict(forward={right})")) == ["cost() has no entry for backward"]
-    nothing = COST.format(passes=f"dict(forward={right}, backward={right})").replace("    return dict(n=8)\n", "")
-    assert "EXAMPLE() has to return" in problems(record, nothing)[0]
+    assert traces.contradictions(dict(forward=right), traffic) == ["there is no entry for backward"]
+    assert traces.contradictions({"forward+backward": right}, {}) == []
+    assert "it is missing" in traces.contradictions(None, traffic)[0]

@@ -341,7 +341,8 @@
     drawNow() {
       const { step } = this
       const rounds = step.loops.map(([line, n]) => `, ${this.data.loops[line] ?? "iteration"} = ${this.loopValue(line, n)}`).join("")
-      const entering = step.line === this.firstLine(step.func) && step.line !== 0
+      const first = this.steps().find(other => other.func === step.func)
+      const entering = step.line === first.line && step.elsewhere === first.elsewhere
       const place = step.line ? `line ${step.line}` : step.elsewhere
       const title = entering ? `Arguments of ${step.func}` : `After ${place}${rounds}`
       const items = []

@@ -1,10 +1,11 @@
 """One kernel on its way into PyTorch: for the guide "From PyTorch to Triton"."""
 
-from academy import device
+from academy import autograd, device
 
 import torch
 import triton
 import triton.language as tl
+from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
 
@@ -57,7 +58,7 @@ class ScaleRows(torch.autograd.Function):
         return scale_rows_forward(x, scale)
 
     @staticmethod
-    @once_differentiable
+    @autograd.once_differentiable
     def backward(ctx, dout):
         x, scale = ctx.saved_tensors
         dx = scale_rows_forward(dout, scale) if ctx.needs_input_grad[0] else None
@@ -68,6 +69,23 @@ class ScaleRows(torch.autograd.Function):
 ScaleRows.apply(x, scale).sum().backward()
 print(x.grad.tolist())  # → [[1.0, 1.0, 1.0], [10.0, 10.0, 10.0]]
 # --8<-- [end:function]
+
+
+# --8<-- [start:frame]
+def scaled_rows(x, scale):
+    if not autograd.needs_frame(x, scale):
+        return scale_rows_forward(x, scale)
+    return ScaleRows.apply(x, scale)
+
+
+with forward_ad.dual_level():
+    dual = forward_ad.make_dual(x.detach(), torch.ones_like(x))
+    print(forward_ad.unpack_dual(scale_rows_forward(dual, scale)).tangent)  # → None
+    try:
+        scaled_rows(dual, scale)
+    except NotImplementedError as error:
+        print(str(error)[:35])  # → You must implement the jvp function
+# --8<-- [end:frame]
 
 
 # --8<-- [start:upstream]
@@ -88,16 +106,34 @@ Spy.apply(x).T.contiguous().pow(2).sum().backward()  # → (2, 3) (1, 2)
 
 
 # --8<-- [start:double]
-def gradient_penalty(x):
-    (gradient,) = torch.autograd.grad(ScaleRows.apply(x, scale).pow(2).sum(), x, create_graph=True)
-    return gradient.pow(2).sum()
+def gradient_penalty(function, x, scale):
+    (dx,) = torch.autograd.grad(function.apply(x, scale).sum(), x, create_graph=True)
+    return dx.pow(2).sum()
 
 
+learned = scale.clone().requires_grad_()
 try:
-    gradient_penalty(x).backward()
+    gradient_penalty(ScaleRows, x, learned).backward()
 except RuntimeError as error:
-    print(str(error)[:29])  # → trying to differentiate twice
+    print(str(error)[:37])  # → a gradient of this kernel's gradients
 # --8<-- [end:double]
+
+
+# --8<-- [start:gaps]
+class ScaleRowsByTorch(ScaleRows):
+    @staticmethod
+    @once_differentiable  # PyTorch's
+    def backward(ctx, dout):
+        x, scale = ctx.saved_tensors
+        return scale_rows_forward(dout, scale), (dout * x).sum(dim=1)
+
+
+penalty = gradient_penalty(ScaleRowsByTorch, x, learned)
+print(penalty.item(), penalty.requires_grad)  # → 303.0 False
+(dx,) = torch.autograd.grad(ScaleRowsByTorch.apply(x, learned).pow(2).sum(), x, create_graph=True)
+loss = x.sum() + dx.pow(2).sum()
+print(torch.autograd.grad(loss, x)[0].tolist())  # → [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+# --8<-- [end:gaps]
 
 
 # --8<-- [start:inplace]
@@ -110,7 +146,7 @@ class DoubleInPlace(torch.autograd.Function):
         return x
 
     @staticmethod
-    @once_differentiable
+    @autograd.once_differentiable
     def backward(ctx, dout):
         return 2 * dout
 

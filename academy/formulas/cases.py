@@ -1,0 +1,193 @@
+r"""What calls of the kernels are compared with a derivation's formulas: the files tests/formulas/cases/<derivation>.py.
+
+```python
+from academy.formulas.cases import case
+
+BOTH = ("classics.layernorm", "fast.layernorm")         # files under annotated_examples
+
+
+@case(modules=BOTH, returns="LN-Y", gradients={"X": "LN-X", "gamma": "LN-gamma", "beta": "LN-beta"})
+def layernorm(module, X, gamma, beta, varepsilon):      # symbols by their Python names
+    return module.layernorm(X, gamma, beta, varepsilon)
+
+
+@case(modules=BOTH, returns="LN-Y", gradients={"X": "LN-X"})
+def in_chunks(module, X, nabla_Y, varepsilon):          # launchers: the gradients are returned too
+    y, mean, rstd = module.layernorm_forward(X, eps=varepsilon, BLOCK_N=16)
+    return y, {"X": module.layernorm_backward(nabla_Y, X, mean, rstd, BLOCK_N=16)}
+
+
+@in_chunks.pytorch
+def _(X, n, varepsilon):
+    import torch
+
+    return torch.nn.functional.layer_norm(X, (n,), eps=varepsilon)
+```
+
+A case gets `module`, and by the names of its parameters the page's symbols, its dims, `rows` (shape of the rows) and
+`at_end(tensor)`: a copy that mutants find at the end of readable memory. Keywords of the decorator:
+
+- `modules`: one name or several. The case is run for each of them.
+- `returns`: the tag of each returned tensor (a tuple for several; None: that one is not compared).
+- `gradients`: the tag of each gradient. PyTorch's autograd asks the call for them, unless the case returns
+  `(outputs, {symbol: gradient})`.
+- `rows=("x", "c")`: these symbols carry one more leading axis, of rows that the formula is applied to one by one. The
+  gradient of a symbol without that axis is the sum over the rows.
+- `pytorch`: PyTorch's own operation, by which the error is judged: a function of the case file, which may also be
+  decorated with `@<case>.pytorch`; or the name of a function of the module, which is called in place of the case's
+  first one, without the keywords that it doesn't know. Default: the name of that first one with `_reference` behind it.
+- `upstream`: the gradient handed to the call's result, a number or a function of the case file (also:
+  `@<case>.upstream`). Default: the upstream of the page's loss; ones if there is none.
+- `stable={"CE": "CE-stable"}`: for inputs around ±10⁴, where the form of the first tag overflows, compare with the
+  second.
+- `values={"s": 0.5}`: numbers for some symbols in place of random ones; or a function that returns such a mapping, of
+  numbers and tensors (also: `@<case>.values`).
+- `sizes={"n": 300}`: lengths for some dims in place of the usual odd ones. `{"rows": (3, 2100)}` gives rows two axes.
+- `dtypes`: default `("float32", "bfloat16")`.
+- `forward_only=True`: the call gives no gradient at all.
+
+A tag may be composed: `MM-X(nabla_C = MM-relu-Z)` is the formula MM-X with the result of MM-relu-Z put in for nabla_C.
+That also serves formulas made of a name whose definition overflows: `SM-x(y = SM)`, where SM is the stable form of y.
+
+Two parts of the project use these files. The site and the checks of coverage need names, tags and calls only, which
+`academy.formulas.case_reader` takes from the syntax tree. So the decorator's keywords are literals, or names of such
+at the top of the file. Whoever runs the cases imports the file by its path (`load`). The file itself imports no kernel:
+it is handed the modules, so that a mutated copy can be judged too.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+from academy.formulas.page import Page
+from academy.problems import Problem
+
+#: What else a case can say in a function of its own.
+COMPANIONS = ("pytorch", "upstream", "values")
+
+
+# ---------------------------------------------------------------- what a case file calls
+class Case:
+    """A function of a case file with what its decorator says."""
+
+    def __init__(self, function: Callable, pytorch: Callable | str | None, upstream, values):
+        self.function = function
+        self.said = {"pytorch": pytorch, "upstream": upstream, "values": values}
+
+    def pytorch(self, function: Callable) -> Callable:
+        return self._say("pytorch", function)
+
+    def upstream(self, function: Callable) -> Callable:
+        return self._say("upstream", function)
+
+    def values(self, function: Callable) -> Callable:
+        return self._say("values", function)
+
+    def _say(self, what: str, function: Callable) -> Callable:
+        self.said[what] = function
+        return function
+
+
+def case(
+    *,
+    modules: str | tuple[str, ...],
+    returns: str | None | tuple[str | None, ...],
+    gradients: dict[str, str] | None = None,
+    rows: str | tuple[str, ...] = (),
+    pytorch: Callable | str | None = None,
+    upstream: Callable | float | None = None,
+    stable: dict[str, str] | None = None,
+    values: Callable | dict[str, float] | None = None,
+    sizes: dict[str, int | tuple[int, ...]] | None = None,
+    dtypes: str | tuple[str, ...] = ("float32", "bfloat16"),
+    forward_only: bool = False,
+) -> Callable[[Callable], Case]:
+    """Decorate a function that calls a kernel: see this module's docstring. `case_reader` checks what is literal."""
+    return lambda function: Case(function, pytorch, upstream, values)
+
+
+def load(path: Path) -> dict[str, Case]:
+    """The cases of a file, which is imported by its path."""
+    return _load(path, path.stat().st_mtime_ns)
+
+
+@cache
+def _load(path: Path, _time: int) -> dict[str, Case]:
+    spec = importlib.util.spec_from_file_location(f"cases_of_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return {name: value for name, value in vars(module).items() if isinstance(value, Case)}
+
+
+# ---------------------------------------------------------------- what is read from it
+@dataclass(frozen=True)
+class Target:
+    """A tag, with other tags' results put in for some of its symbols."""
+
+    tag: str
+    replaced: tuple[tuple[str, Target], ...] = ()
+
+    def tags(self) -> set[str]:
+        return {self.tag}.union(*(target.tags() for _, target in self.replaced))
+
+    def __str__(self) -> str:
+        inside = ", ".join(f"{name} = {target}" for name, target in self.replaced)
+        return f"{self.tag}({inside})" if inside else self.tag
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a module's function. text: without `module`; shown: not inside of another one, or of a helper."""
+
+    function: str
+    positional: int
+    keywords: tuple[str, ...]
+    text: str
+    shown: bool
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A case for one of its modules. Symbols are named as Python names them.
+
+    path: of the case file. place: its line there, for messages. explicit: it returns the gradients.
+    """
+
+    page: Page = field(repr=False)
+    path: Path
+    place: Problem = field(repr=False)
+    case: str
+    module: str
+    calls: tuple[Call, ...] = field(repr=False)
+    returns: tuple[Target | None, ...]
+    gradients: dict[str, Target]
+    rows: tuple[str, ...]
+    stable: dict[str, str]
+    sizes: dict[str, int | tuple[int, ...]]
+    dtypes: tuple[str, ...]
+    forward_only: bool
+    explicit: bool
+
+    @property
+    def function(self) -> str:
+        """Name of the function that is called first."""
+        return self.calls[0].function
+
+    @property
+    def call(self) -> str:
+        """The calls as readers are shown them: `softmax(x)`."""
+        return "; ".join(dict.fromkeys(call.text for call in self.calls if call.shown))
+
+    def tags(self) -> set[str]:
+        targets = [target for target in (*self.returns, *self.gradients.values()) if target]
+        return set().union(*(target.tags() for target in targets), self.stable.values())
+
+    def problem(self, message: str) -> Problem:
+        return replace(self.place, message=message)
+
+    def __str__(self) -> str:
+        return f"{self.module}: {self.case}"

@@ -1,0 +1,169 @@
+r"""
+# Activations
+
+ReLU, leaky ReLU, GELU and SiLU as jitted functions, and what each does to the upstream gradient. A product applies
+one to its sums in the epilogue. The kernel is handed the function itself, as a `tl.constexpr` argument, and calls it by
+that argument's name; the compiler puts the function's body in the place of the call. So a kernel doesn't know which
+activations exist.
+
+They get float32 blocks, whatever the tensors hold. A NaN has to come out as NaN. Every comparison with a NaN is
+false, so each comparison is written such that false keeps the value.
+"""
+
+from academy import device  # noqa: F401  before anything imports triton
+
+import torch
+import triton
+import triton.language as tl
+
+
+# ## Forward
+@triton.jit
+def identity(z):
+    return z
+
+
+@triton.jit
+def relu(z):
+    # [[tag: MM-relu]]
+    return tl.where(z < 0, 0.0, z)
+
+
+@triton.jit
+def leaky_relu(z):
+    # [[tag: MM-leaky]]
+    return tl.where(z < 0, 0.01 * z, z)
+
+
+@triton.jit
+def gelu(z):
+    # [[tag: MM-gelu]], with the constant $1/\sqrt{2}$
+    return 0.5 * z * (1.0 + tl.erf(z * 0.7071067811865476))
+
+
+@triton.jit
+def silu(z):
+    # [[tag: MM-silu]]
+    return z * tl.sigmoid(z)
+
+
+# ## Backward
+#
+# The gradient of $Z$: upstream gradient times slope. What does the slope come from? For ReLU and leaky ReLU the result
+# will do, which is positive where $Z$ is. Whoever gets the result keeps it alive anyway, so saving it costs no memory.
+# GELU and SiLU need $Z$ itself: their results don't tell the slope. `saved` is the one or the other.
+@triton.jit
+def identity_backward(dc, saved):
+    return dc
+
+
+@triton.jit
+def relu_backward(dc, saved):
+    # [[tag: MM-relu-Z]]. At zero this takes the slope of the left side, as PyTorch does; the next one too.
+    return tl.where(saved <= 0, 0.0, dc)
+
+
+@triton.jit
+def leaky_relu_backward(dc, saved):
+    # [[tag: MM-leaky-Z]]
+    return tl.where(saved > 0, dc, 0.01 * dc)
+
+
+@triton.jit
+def gelu_backward(dc, saved):
+    # [[tag: MM-gelu-Z]], with the constants $1/\sqrt{2}$ and $1/\sqrt{2\pi}$
+    normal = 0.5 * (1.0 + tl.erf(saved * 0.7071067811865476))
+    return dc * (normal + saved * 0.3989422804014327 * tl.exp(-0.5 * saved * saved))
+
+
+@triton.jit
+def silu_backward(dc, saved):
+    # [[tag: MM-silu-Z]]
+    sigmoid = tl.sigmoid(saved)
+    return dc * sigmoid * (1.0 + saved * (1.0 - sigmoid))
+
+
+# ## By name
+#
+# These are the names that users pass. `SAVED` says which matrix the backward pass needs besides the factors: the
+# result $C$, or $Z$.
+ACTIVATIONS = {None: identity, "relu": relu, "leaky_relu": leaky_relu, "gelu": gelu, "silu": silu}
+BACKWARD = {
+    None: identity_backward,
+    "relu": relu_backward,
+    "leaky_relu": leaky_relu_backward,
+    "gelu": gelu_backward,
+    "silu": silu_backward,
+}
+SAVED = {"relu": "c", "leaky_relu": "c", "gelu": "z", "silu": "z"}
+
+
+# The same in PyTorch, for references.
+def activation_reference(z, activation):
+    if activation is None:
+        return z
+    if activation == "leaky_relu":
+        return torch.nn.functional.leaky_relu(z, 0.01)
+    return getattr(torch.nn.functional, activation)(z)
+
+
+# ## The backward pass as a kernel of its own
+#
+# Both gradient products need all of the gradient of $Z$, so it is computed once and stored. Fusing it into their loads
+# would compute it again for every block that reads it; [matmul_grouped](../tutorials/matmul_grouped.py) does that, and
+# measures.
+@triton.jit
+def activation_backward_kernel(
+    dc_ptr,
+    saved_ptr,
+    dz_ptr,
+    M,
+    N,
+    stride_dcm,
+    stride_dcn,
+    BACKWARD: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    # A block of the matrix for each program, wide rather than square, because neighbours along a row are fetched
+    # together. The upstream gradient may have any strides, also 0: `.sum().backward()` hands us one number, expanded.
+    offs_m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    dc_offsets = offs_m[:, None] * stride_dcm + offs_n[None, :] * stride_dcn
+    offsets = offs_m[:, None] * N + offs_n[None, :]
+    # The arithmetic is done in float32, the store rounds.
+    dc = tl.load(dc_ptr + dc_offsets, mask=mask, other=0.0).to(tl.float32)
+    saved = tl.load(saved_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    tl.store(dz_ptr + offsets, BACKWARD(dc, saved), mask=mask)
+
+
+# Inside `torch.compile` the launcher is called through a custom operator: Dynamo doesn't trace a kernel that is handed
+# a function. Outside it is called directly, which is faster by some microseconds.
+def activation_backward(dc, saved, activation):
+    """The gradient of $Z$ from that of $C$, a new contiguous matrix; `saved` (contiguous) is what `SAVED` says."""
+    if torch.compiler.is_compiling():
+        return activation_backward_operator(dc, saved, activation)
+    return launch_activation_backward(dc, saved, activation)
+
+
+def launch_activation_backward(dc, saved, activation):
+    M, N = dc.shape
+    dz = torch.empty((M, N), dtype=dc.dtype, device=dc.device)
+    if dz.numel():
+        # `triton.cdiv` would do, but takes microseconds to check for constexpr arguments.
+        grid = (-(-M // 8), -(-N // 256))
+        activation_backward_kernel[grid](
+            dc, saved, dz, M, N, *dc.stride(), BACKWARD=BACKWARD[activation], BLOCK_M=8, BLOCK_N=256
+        )
+    return dz
+
+
+@torch.library.custom_op(f"{__name__.replace('.', '_')}::activation_backward", mutates_args=())
+def activation_backward_operator(dc: torch.Tensor, saved: torch.Tensor, activation: str) -> torch.Tensor:
+    return launch_activation_backward(dc, saved, activation)
+
+
+@activation_backward_operator.register_fake
+def activation_backward_fake(dc, saved, activation):
+    return dc.new_empty(dc.shape)

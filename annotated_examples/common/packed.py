@@ -1,0 +1,105 @@
+r"""
+# The format of packed weights
+
+What the low-bit products agree on: integers of `W_nbits` bits packed into int32 words along K, a scale and a zero point
+for each group of `group_size` rows. [gemm](../gemlite/gemm.py) explains it; here stand its rules, for every function
+that takes such a weight.
+"""
+
+from academy import checks
+
+import torch
+
+W_NBITS = (16, 8, 4, 2, 1)
+METADATA_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+# Metadata is `(K // group_size, N)`, or `(1, N)` for one per column.
+def group_stride(metadata):
+    """Elements from one group's row of metadata to the next: 0 if one row serves all groups."""
+    return 0 if metadata.shape[0] == 1 else metadata.stride(0)
+
+
+def integer_matrix(name, value, allowed=(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)):
+    checks.tensors(**{name: value})
+    checks.dtypes(allowed, **{name: value})
+    checks.dimensions(name, value, 2, "rows, N")
+
+
+def group_rule(K, group_size, W_nbits):
+    per_word = 32 // W_nbits if W_nbits < 16 else 1
+    if isinstance(group_size, bool) or not isinstance(group_size, int):
+        raise TypeError(f"group_size must be an int, got {type(group_size).__name__}")
+    if group_size < 1 or group_size % per_word or K % group_size:
+        raise ValueError(
+            f"group_size must be a multiple of the {per_word} values in a word and divide K = {K}, got {group_size}"
+        )
+
+
+def _metadata(name, value, shapes):
+    """shapes: each allowed shape, and what it means."""
+    if value is None:
+        raise TypeError(f"{name} must be a tensor in this mode, got None")
+    checks.tensors(**{name: value})
+    checks.dtypes(METADATA_DTYPES, **{name: value})
+    if tuple(value.shape) not in shapes:
+        allowed = " or ".join(f"{shape} ({meaning})" for shape, meaning in shapes.items())
+        raise ValueError(f"{name} must have shape {allowed}, got {tuple(value.shape)}")
+
+
+def contract(
+    a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, scales_a, out_dtype,
+    tile_order="swizzled", A_load_order=2, meta_evict_policy="",
+):  # fmt: skip
+    """Raise on anything that breaks the format, naming the argument. What a mode has no use for is not looked at."""
+    checks.choice("W_nbits", W_nbits, W_NBITS)
+    checks.choice("W_group_mode", W_group_mode, (0, 1, 2, 3, 4))
+    checks.choice("channel_scale_mode", channel_scale_mode, (0, 1, 2, 3))
+    checks.choice("out_dtype", out_dtype, (None, *METADATA_DTYPES))
+    checks.choice("tile_order", tile_order, ("swizzled", "linear"))
+    checks.choice("A_load_order", A_load_order, (0, 1, 2, 3))
+    checks.choice("meta_evict_policy", meta_evict_policy, ("", "evict_first", "evict_last"))
+    checks.tensors(a=a, words=words)
+    checks.dtypes((torch.float16, torch.bfloat16), a=a)
+    checks.dimensions("a", a, 2, "M, K")
+    checks.dimensions("words", words, 2, "rows of words, N")
+    K, N = a.shape[1], words.shape[1]
+    if W_nbits == 16:
+        checks.same_dtype(a=a, words=words)
+        checks.shape("words", words, (K, N), "the weight itself, K from a")
+    else:
+        checks.dtypes((torch.int32,), words=words)
+        if K % (32 // W_nbits):
+            raise ValueError(f"a must have a multiple of {32 // W_nbits} columns for W_nbits={W_nbits}, got {K}")
+        checks.shape("words", words, (K * W_nbits // 32, N), f"K * {W_nbits} / 32 with K = {K} from a")
+    group_rule(K, group_size, W_nbits)
+    per_column = channel_scale_mode in (1, 3)
+    if per_column and W_group_mode > 1:
+        raise ValueError(
+            f"W_group_mode must be 0 or 1 when channel_scale_mode={channel_scale_mode} gives scales to the columns, "
+            f"got {W_group_mode}"
+        )
+    grouped = {(K // group_size, N): f"K // group_size, N; group_size={group_size}", (1, N): "one per column"}
+    if per_column:
+        _metadata("scales", scales, {(1, N): f"one per column, for channel_scale_mode={channel_scale_mode}"})
+    elif W_group_mode >= 2:
+        _metadata("scales", scales, grouped)
+    if W_group_mode not in (1, 3, 4):
+        zeros = None
+    elif isinstance(zeros, torch.Tensor):
+        _metadata("zeros", zeros, grouped)
+    else:
+        checks.number("zeros", zeros)
+        zeros = None
+    if channel_scale_mode >= 2:
+        checks.tensors(scales_a=scales_a)
+        checks.dtypes(METADATA_DTYPES, scales_a=scales_a)
+        checks.shape("scales_a", scales_a, (a.shape[0],), "one per row of a")
+    checks.no_gradient(
+        "low-bit matmul",
+        a=a,
+        words=words if W_nbits == 16 else None,
+        scales=scales if per_column or W_group_mode >= 2 else None,
+        zeros=zeros,
+        scales_a=scales_a if channel_scale_mode >= 2 else None,
+    )

@@ -1,0 +1,144 @@
+r"""
+# Products and their gradients
+
+What every product of two matrices needs, whatever kernel multiplies: checks of its arguments, float32 sums that are
+as exact as PyTorch's, and the frame that joins it to autograd. A product's gradients are two more products,
+[[eq: MM-X]]
+
+[[eq: MM-Y]]
+
+so the frame is handed the function that multiplies, and hands it the transposed matrices. These are the same memory
+with strides exchanged.
+"""
+
+from academy import autograd, checks, device  # noqa: F401  before anything imports triton
+
+import functools
+
+import torch
+import triton
+import triton.language as tl
+
+from annotated_examples.common.activations import SAVED, activation_backward
+
+
+# ## Adding a block's product to the sum
+#
+# `tl.dot(a, b, acc)` multiplies two blocks and adds the product to `acc`, the sum so far. For 16-bit inputs that is
+# all: the tensor cores multiply 16-bit numbers exactly and add up in float32.
+#
+# In float32 there is more to say. A sum rounds with each term, and its error grows with the number of terms that were
+# added one after the other. So each block of K is summed by itself before it joins the rest: of 8192 terms in blocks of
+# 32, no rounding then has more than 32 + 256 successors. PyTorch cuts its sums too. A single chain would be more than
+# twice as far off as PyTorch from about a thousand terms on.
+#
+# Why `tl.fma`? The compiler turns `acc + tl.dot(a, b)` into `tl.dot(a, b, acc)`, which is the single chain again.
+@triton.jit
+def multiply_add(a, b, acc, INPUT_PRECISION: tl.constexpr):
+    if a.dtype == tl.float32 and INPUT_PRECISION == "ieee":
+        total = tl.fma(tl.dot(a, b, input_precision=INPUT_PRECISION), 1.0, acc)
+    else:
+        total = tl.dot(a, b, acc, input_precision=INPUT_PRECISION)
+    return total
+
+
+# "ieee" multiplies float32 numbers in full. TF32 keeps 10 of the 23 fraction bits of each factor: tensor cores can
+# multiply that, and the rounding is 2¹³ times coarser. So it is used only if PyTorch was told that it may be. 16-bit
+# factors don't care.
+def input_precision():
+    return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
+
+
+# ## Checks of the arguments
+#
+# The factors are named as the caller names them, `contract(x=x, y=y)`, so that an error speaks of the right argument.
+def contract(*, activation=None, allowed=(None,), **factors):
+    (left, a), (right, b) = factors.items()
+    checks.tensors(**factors)
+    checks.dtypes(**{left: a})
+    checks.same_dtype(**factors)
+    checks.dimensions(left, a, 2, "M, K")
+    checks.dimensions(right, b, 2, "K, N")
+    checks.choice("activation", activation, allowed)
+    if a.shape[1] != b.shape[0]:
+        raise ValueError(
+            f"{right} must have as many rows as {left} has columns, {a.shape[1]}, "
+            f"got shapes {tuple(a.shape)} and {tuple(b.shape)}"
+        )
+
+
+# ## The gradients, two more products
+#
+# First the activation's own backward pass, element by element. Then [[tag: MM-X]] and [[tag: MM-Y]], for which `b.T`
+# and `a.T` are views: nothing is copied. `launch_forward` is whatever multiplies in the forward pass.
+def product_gradients(launch_forward, dc, a, b, saved=None, activation=None, *, needs=(True, True), **tiles):
+    """`(da, db)` from the gradient `dc` of the result; `needs` says which are wanted, the other is None."""
+    dz = dc if activation is None else activation_backward(dc, saved, activation)
+    da = launch_forward(dz, b.T, **tiles) if needs[0] else None
+    db = launch_forward(a.T, dz, **tiles) if needs[1] else None
+    return da, db
+
+
+# ## Joining autograd
+#
+# Kept for the backward pass: both factors, as the views they are, and the matrix that the activation's slope comes
+# from. For ReLU and leaky ReLU that is the result. For GELU and SiLU it is $Z$, which the forward pass then has to
+# store as well: one more matrix of C's size. Computing it again would make three products of the backward pass's two.
+# Without an activation nothing more is kept.
+class Product(torch.autograd.Function):
+    """`activation(a @ b)`, computed by two launchers:
+
+    - `launch_forward(a, b, activation)` returns `c`; with `save_z=True`, which it gets for GELU and SiLU, `(c, z)`.
+    - `launch_backward(dc, a, b, saved, activation, needs=(…, …))` returns `(da, db)`, None for what isn't needed.
+      `saved` is c, z or None.
+    """
+
+    @staticmethod
+    def forward(ctx, a, b, activation, launch_forward, launch_backward):
+        if SAVED.get(activation) == "z":
+            c, saved = launch_forward(a, b, activation, save_z=True)
+        else:
+            c = launch_forward(a, b, activation)
+            saved = c if SAVED.get(activation) == "c" else None
+        ctx.save_for_backward(a, b, saved)
+        ctx.activation, ctx.launch_backward = activation, launch_backward
+        return c
+
+    @staticmethod
+    @autograd.once_differentiable
+    def backward(ctx, dc):
+        a, b, saved = ctx.saved_tensors
+        da, db = ctx.launch_backward(dc, a, b, saved, ctx.activation, needs=ctx.needs_input_grad[:2])
+        return da, db, None, None, None
+
+
+# ## Inside torch.compile
+#
+# Dynamo traces the launch of a plain kernel, but not one with a tensor descriptor, a search for a configuration or a
+# function among its arguments. `@opaque` makes a launcher a custom operator for it: the compiler doesn't look inside.
+# It asks the `fake` function for shapes, and the launcher is called when the compiled model runs. Outside of
+# `torch.compile` the launcher is called directly, which is faster by some microseconds.
+def opaque(launch_forward):
+    """Decorator of a launcher `f(a, b, activation=None, *, save_z=False, **tiles)`; tiles can't be compiled in."""
+    name = f"{launch_forward.__module__.replace('.', '_')}::{launch_forward.__name__}"
+
+    @torch.library.custom_op(name, mutates_args=())
+    def operator(
+        a: torch.Tensor, b: torch.Tensor, activation: str | None, save_z: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        result = launch_forward(a, b, activation, save_z=save_z)
+        return result if save_z else (result, result.new_empty(0))
+
+    @operator.register_fake
+    def fake(a, b, activation, save_z):
+        c = a.new_empty(a.shape[0], b.shape[1])
+        return c, c.new_empty(c.shape if save_z else 0)
+
+    @functools.wraps(launch_forward)
+    def launcher(a, b, activation=None, *, save_z=False, **tiles):
+        if not torch.compiler.is_compiling():
+            return launch_forward(a, b, activation, save_z=save_z, **tiles)
+        c, z = operator(a, b, activation, save_z)
+        return (c, z) if save_z else c
+
+    return launcher

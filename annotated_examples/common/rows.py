@@ -1,0 +1,36 @@
+r"""
+# Rows of any tensor
+
+Softmax, LayerNorm and their like treat the last dimension as a row, whatever comes before it. Their kernels want a
+matrix: `M` rows, `N` neighbouring columns, and a stride from one row to the next. These functions check that a tensor
+has rows, and make a matrix of it that copies only what it has to.
+"""
+
+from academy import checks, device  # noqa: F401  before anything imports triton
+
+
+# Leading dimensions are merged. A slice of wider rows, or one row expanded to many, is used where it lies, through its
+# row stride. Anything else, a transposed matrix for one, is copied first.
+def as_rows(x):
+    rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
+    return rows if rows.stride(1) == 1 or rows.shape[1] == 1 else rows.contiguous()
+
+
+# The distance from one row to the next. For contiguous rows it is their width, which the caller knows. `stride` would
+# say so too; but inside `torch.compile`, once the width has changed, it says it with a symbol, and Dynamo can't turn
+# that into the constant which some kernels want.
+def row_stride(rows, N):
+    return N if rows.is_contiguous() else rows.stride(0)
+
+
+# Kernels count columns in 32 bits, up to the end of the last chunk. That bounds the length of a row.
+LONGEST_ROW = 2**31 - 2**14
+
+
+# What may come in: a tensor with at least one dimension, in a dtype that kernels take.
+def rows_contract(x):
+    checks.tensors(x=x)
+    checks.dtypes(x=x)
+    checks.dimensions("x", x, range(1, 65), "rows lie along the last")
+    if x.shape[-1] >= LONGEST_ROW:
+        raise ValueError(f"x must have rows of fewer than {LONGEST_ROW} elements, got shape {tuple(x.shape)}")

@@ -1,0 +1,537 @@
+r"""
+# Cross entropy, fast: two trips instead of three
+
+[The lesson](../classics/cross_entropy.py) reads the logits twice and writes a gradient once. The limit is lower: the
+logits must be read once, and the gradient must be written once. This file climbs from the one to the other. The rungs
+were measured at 8192 x 128256 in bfloat16 on an H200, loss and gradient together:
+
+- Rung 0: the loss, then the gradient, as in the lesson.
+  [[bench: cross_entropy/ladder/two passes/forward_ms]]
+- Rung 1: the gradient is made **in the forward pass**, while the row is still in the L2 cache.
+  [[bench: cross_entropy/ladder/one pass/forward_ms]]
+- Rung 2: a maximum and a sum for every 16 bytes, instead of one for the row.
+  [[bench: cross_entropy/ladder/strips/forward_ms]]
+- Rung 3: powers of two instead of `exp`.
+  [[bench: cross_entropy/ladder/exp2/forward_ms]]
+- Rung 4: the label's minus one is put in afterwards.
+  [[bench: cross_entropy/ladder/label last/forward_ms]]
+- Rung 5: two blocks at a time, and wide loads in rows that begin anywhere.
+  [[bench: cross_entropy/ladder/final/forward_ms]]
+
+**What it costs.** All that is unknown when the forward pass makes the gradient is the upstream gradient: a single
+number, and almost always 1. So a training step reads the logits once and writes the gradient once, and the backward
+pass reads one number. An H200 copies [[bench: device/copy]], and no version can be faster than its bytes at that rate.
+At 8192 x 128256 both passes take [[bench: cross_entropy/8192x128256/forward+backward/ms]], which is
+[[bench: cross_entropy/8192x128256/forward+backward/share]] of the limit. The two exponentials that each logit takes are
+not free either: rungs 2 to 4 are about them, not about memory.
+
+**Contract.** That of the lesson. And rows may lie anywhere: those of `logits[:, :-1]` are read where they are. Only if
+the entries of a row are not side by side, the logits are copied first.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from academy import autograd, checks, device, script
+
+import functools
+
+import torch
+import triton
+import triton.language as tl
+
+from annotated_examples.classics.cross_entropy import (
+    LOWEST,
+    CrossEntropyLoss,
+    contract,
+    cross_entropy_loss_reference,
+    items,
+    scale_and_cap,
+)
+
+
+# ## How many labels count
+#
+# The lesson lets PyTorch count: one kernel compares the labels, another one adds. Here the number is needed before the
+# first row is finished, and one small program does both.
+@triton.jit
+def count_labels_forward_kernel(labels_ptr, count_ptr, rows, ignore_index, BLOCK: tl.constexpr):
+    # One program of 32 warps, the most it can have, walks over all labels: beside the logits they are next to nothing.
+    # There are `rows = 4`.
+    count = tl.zeros((BLOCK,), tl.int32)
+    for start in tl.range(0, rows, BLOCK):
+        offs = start + tl.arange(0, BLOCK)
+        mask = offs < rows
+        # Labels come in any integer dtype. Widened to int64, all can be compared with `ignore_index`:
+        # `labels = [4, 1, 20, 7]`.
+        labels = tl.load(labels_ptr + offs, mask=mask, other=0).to(tl.int64)
+        # All of them count: `count = [1, 1, 1, 1]`.
+        count += (mask & (labels != ignore_index)).to(tl.int32)
+    tl.store(count_ptr, tl.sum(count, 0))
+
+
+# ## Rung 3: exponentials
+#
+# A GPU has an instruction for powers of two, so $e^x$ becomes $2^{x \log_2 e}$. `tl.exp` does the same, and takes care
+# of results that are too small for an ordinary float32 besides. Here those may as well be zero, and `tl.exp2` spares
+# the extra instructions. Each logit takes two exponentials and little else, so this line alone took the kernel from
+# [[bench: cross_entropy/ladder/strips/forward_ms]] to [[bench: cross_entropy/ladder/exp2/forward_ms]].
+LOG2E = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def exp_shifted(z, shift):
+    return tl.exp2((z - shift) * LOG2E)
+
+
+# The sum of such exponentials over each strip of a block.
+@triton.jit
+def strip_sums(z, shift):
+    return tl.sum(exp_shifted(z, shift[:, None]), 1)
+
+
+# The gradient [[tag: CE-mean-X]] of all entries but the label's: the probability, [[tag: CE-x-stable]], times the
+# weight of the row, and times the slope where logits are scaled or capped. `scale` is the weight over the sum.
+@triton.jit
+def weighted_softmax(x, shift, scale, scaling: tl.constexpr, softcapping: tl.constexpr):
+    z, slope = scale_and_cap(x.to(tl.float32), scaling, softcapping)
+    return exp_shifted(z, shift) * scale * slope
+
+
+# ## Rungs 1 and 5: two sweeps over a row
+#
+# Each program sweeps over its row twice: once for the log-sum-exp, and, if a gradient is wanted, once more to write it.
+# The second time the row should come out of the L2 cache. So the rows that are under way at the same time have to fit
+# into it together: that is why a long row is given to a single program with many warps and large blocks.
+#
+# **How a row is cut.** Memory is fast where 16 bytes at a time move, from an address divisible by 16. Call that a
+# *strip*: 8 entries in bfloat16, 4 in float32. With a vocabulary of 50257 most rows don't begin at such an address. So
+# up to the first one there is a short *head*, then the *body*, whole strips only, and what is left is the *tail*.
+#
+# ```text
+#  head   body: strips, a block of them at a time          tail
+#  |..|   |----|----|----|----|----|----|----|----|----|   |...|
+# ```
+#
+# ## Rung 2: a maximum for every strip
+#
+# The lesson keeps one maximum and one sum for the row. To update them all threads of the program have to wait for each
+# other, twice in every chunk. Here each strip of a block keeps a maximum (the *shift*) and a sum of its own. A strip
+# lies in one thread, so no thread waits for another one before the sweep is over: that took the kernel from
+# [[bench: cross_entropy/ladder/one pass/forward_ms]] to [[bench: cross_entropy/ladder/strips/forward_ms]].
+@triton.jit
+def first_sweep(
+    body_ptr, strips, offs, whole, needed,
+    scaling: tl.constexpr, softcapping: tl.constexpr, BLOCK: tl.constexpr, STRIP: tl.constexpr,
+):  # fmt: skip
+    # The shifts start at the lowest finite number. With −∞ a strip that has only masked entries would take −∞ from −∞,
+    # which is NaN.
+    shift = tl.full((BLOCK // STRIP,), LOWEST, tl.float32)
+    total = tl.zeros((BLOCK // STRIP,), tl.float32)
+
+    # Two blocks at a time, so that two loads are in flight together.
+    for start in tl.range(0, whole, 2 * BLOCK):
+        # `evict_last`: what is loaded here will be needed again.
+        # `pid=0, start=0: x0 = [[-3, 2, 0, -1], [-3, 2, 1, -1]]`
+        x0 = tl.load(body_ptr + start + offs, eviction_policy="evict_last").to(tl.float32)
+        x1 = tl.load(body_ptr + start + BLOCK + offs, eviction_policy="evict_last").to(tl.float32)
+        z0, _ = scale_and_cap(x0, scaling, softcapping)
+        z1, _ = scale_and_cap(x1, scaling, softcapping)
+        # The largest of each strip in both blocks: `start=0: new_shift = [3, 2]`.
+        new_shift = tl.maximum(shift, tl.maximum(tl.max(z0, 1), tl.max(z1, 1)))
+        # [[tag: SM-online]] for each strip: `start=0: total = [1.6303, 2.5848]`.
+        total = total * exp_shifted(shift, new_shift) + strip_sums(z0, new_shift) + strip_sums(z1, new_shift)
+        shift = new_shift
+
+    # The rest of the body. The mask is about strips, not entries, so that loads stay wide.
+    for start in tl.range(whole, needed, BLOCK):
+        # One strip is left: `pid=0, start=16: mask = [[1], [0]]`.
+        mask = (start + strips < needed)[:, None]
+        x = tl.load(body_ptr + start + offs, mask=mask, other=0.0, eviction_policy="evict_last")
+        z, _ = scale_and_cap(x.to(tl.float32), scaling, softcapping)
+        z = tl.where(mask, z, -float("inf"))
+        new_shift = tl.maximum(shift, tl.max(z, 1))
+        total = total * exp_shifted(shift, new_shift) + strip_sums(z, new_shift)
+        shift = new_shift
+    return shift, total
+
+
+# The **second sweep** goes backwards: what was read last is most likely still in the cache. `evict_first` and `.cs`
+# (streaming) make room for other rows: neither the logits nor the gradient are needed again.
+@triton.jit
+def second_sweep(
+    body_ptr, dbody_ptr, strips, offs, whole, needed, body, shift, scale,
+    scaling: tl.constexpr, softcapping: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    for start in tl.range(whole, needed, BLOCK):
+        mask = (start + strips < needed)[:, None]
+        x = tl.load(body_ptr + start + offs, mask=mask, other=0.0, eviction_policy="evict_first")
+        dx = weighted_softmax(x, shift, scale, scaling, softcapping)
+        tl.store(dbody_ptr + start + offs, dx, mask=mask, cache_modifier=".cs")
+    # Two blocks at a time. Both are loaded before one is stored: the compiler can't do that by itself, because for all
+    # it knows a store might change what is loaded next.
+    for done in tl.range(2 * BLOCK, whole + 2 * BLOCK, 2 * BLOCK):
+        pair = whole - done + offs
+        x0 = tl.load(body_ptr + pair, eviction_policy="evict_first")
+        x1 = tl.load(body_ptr + pair + BLOCK, eviction_policy="evict_first")
+        dx0 = weighted_softmax(x0, shift, scale, scaling, softcapping)
+        tl.store(dbody_ptr + pair, dx0, cache_modifier=".cs")
+        dx1 = weighted_softmax(x1, shift, scale, scaling, softcapping)
+        tl.store(dbody_ptr + pair + BLOCK, dx1, cache_modifier=".cs")
+    # In an ignored row `needed` is zero, and all of the body is still to be done: it gets zeros.
+    for start in tl.range(needed, body, BLOCK):
+        mask = (start + strips < body)[:, None]
+        tl.store(dbody_ptr + start + offs, tl.zeros_like(offs).to(tl.float32), mask=mask)
+
+
+# ## The kernel: loss and gradient of one row
+@triton.jit
+def cross_entropy_forward_kernel(
+    logits_ptr, labels_ptr, n_items_ptr, dloss_ptr, losses_ptr, dlogits_ptr,
+    stride_xb, stride_xs, stride_db, stride_ds, seq_len, vocab, weight, ignore_index,
+    scaling: tl.constexpr, softcapping: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr, STRIP: tl.constexpr,
+):  # fmt: skip
+    # Which row is mine? It is found by batch and position, so `logits[:, :-1]` needs no copy. In the example rows of 21
+    # lie in one piece: `pid=3: batch = 1`, `pid=3: position = 1`. Divided as 32-bit numbers: a division of 64-bit ones
+    # takes a hundred instructions.
+    row = tl.program_id(0)
+    batch, position = (row // seq_len).to(tl.int64), (row % seq_len).to(tl.int64)
+    # Then widened: past 2³¹ elements a 32-bit offset would wrap around. `pid=3: x_start = 63`.
+    x_start = batch * stride_xb + position * stride_xs
+    d_start = batch * stride_db + position * stride_ds
+
+    # Its label. One outside of the vocabulary must not become an address; it will turn the row into NaN. The label's
+    # logit is asked for now: later, another warp may already have written the gradient over it. It is *used* at the
+    # end: a program runs on until it needs what a load brings, and here it would wait for memory twice in a row.
+    label = tl.load(labels_ptr + row).to(tl.int64)
+    ignored = label == ignore_index
+    in_range = (label >= 0) & (label < vocab)
+    x_label = tl.load(logits_ptr + x_start + label, mask=in_range, other=0.0)
+
+    head = 0
+    # The head reaches up to the next multiple of `STRIP = 4`. Row 0 begins with one, `pid=0: head = 0`; row 1 doesn't,
+    # `pid=1: head = 3`.
+    if ALIGNED:
+        head = tl.minimum((STRIP - x_start % STRIP) % STRIP, vocab)
+    # The body takes all whole strips: `pid=0: body = 20`, and in row 1 `pid=1: body = 16`.
+    body = (vocab - head) // STRIP * STRIP
+    # It begins here: `pid=1: x_body = 24`.
+    x_body, d_body = x_start + head, d_start + head
+    # The compiler can't see that these are multiples of a strip. Unless it is told, it moves one entry at a time.
+    if ALIGNED:
+        x_body, d_body = tl.multiple_of(x_body, STRIP), tl.multiple_of(d_body, STRIP)
+
+    # A block is a matrix with a strip in each row: `pid=0: strips = [0, 4]` and
+    # `offs = [[0, 1, 2, 3], [4, 5, 6, 7]]`.
+    strips = tl.arange(0, BLOCK // STRIP) * STRIP
+    offs = strips[:, None] + tl.arange(0, STRIP)[None, :]
+    # An ignored row isn't read. With blocks of 8, two of them fit: `pid=0: whole = 16`.
+    needed = tl.where(ignored, 0, body)
+    whole = needed // (2 * BLOCK) * (2 * BLOCK)
+    shift, total = first_sweep(
+        logits_ptr + x_body, strips, offs, whole, needed, scaling, softcapping, BLOCK, STRIP
+    )  # fmt: skip
+
+    # Head and tail, less than a strip each. In row 1 three entries come before the body and two after it:
+    # `pid=1: edge_mask = [1, 1, 1, 0, 1, 1, 0, 0]`.
+    lane = tl.arange(0, 2 * STRIP)
+    edge = tl.where(lane < STRIP, lane, head + body + lane - STRIP)
+    edge_mask = edge < tl.where(lane < STRIP, head, vocab)
+    x_edge = tl.load(logits_ptr + x_start + edge, mask=edge_mask, other=0.0)
+    z_edge, slope_edge = scale_and_cap(x_edge.to(tl.float32), scaling, softcapping)
+    z_edge = tl.where(edge_mask, z_edge, -float("inf"))
+
+    # All strips become one row. The largest logit of all is `pid=0: row_shift = 3`, and relative to it the sum is
+    # `pid=0: row_total = 3.1235`. [[tag: CE-LSE]] is the first plus the logarithm of the second.
+    row_shift = tl.maximum(tl.max(shift, 0), tl.max(z_edge, 0))
+    row_total = tl.sum(total * exp_shifted(shift, row_shift), 0) + tl.sum(exp_shifted(z_edge, row_shift), 0)
+
+    # The weight of this row in the mean over four labels: `pid=0: weight = 0.25`.
+    if n_items_ptr is not None:
+        weight = 1.0 / tl.load(n_items_ptr).to(tl.float32)
+    weight = tl.where(in_range, weight, float("nan")).to(tl.float32)
+
+    z_label, slope_label = scale_and_cap(x_label.to(tl.float32), scaling, softcapping)
+    # [[tag: CE]] times the weight. The large numbers cancel first: `row_shift - z_label` is exact or nearly so.
+    if losses_ptr is not None:
+        # The label of row 0 was unlikely, `pid=0: loss = 1.7847`, that of row 1 less so, `pid=1: loss = 0.3324`.
+        loss = (tl.log(row_total) + (row_shift - z_label)) * weight
+        tl.store(losses_ptr + row, tl.where(ignored, 0.0, loss))
+
+    # The gradient, at the edges and in the body.
+    if dlogits_ptr is not None:
+        if dloss_ptr is not None:
+            weight *= tl.load(dloss_ptr)
+        scale = weight / row_total
+        dx_edge = weighted_softmax(x_edge, row_shift, scale, scaling, softcapping)
+        tl.store(dlogits_ptr + d_start + edge, tl.where(ignored, 0.0, dx_edge), mask=edge_mask)
+        second_sweep(
+            logits_ptr + x_body, dlogits_ptr + d_body, strips, offs, whole, needed, body, row_shift, scale,
+            scaling, softcapping, BLOCK,
+        )  # fmt: skip
+
+        # **Rung 4: the label last.** One entry is still wrong: the label's, which lacks its minus one, [[tag: CE-x]].
+        # Putting it right afterwards spares the sweep a comparison with the label in every column. (The gain was too
+        # small to measure: [[bench: cross_entropy/ladder/label last/forward_ms]] either way.) The barrier keeps the
+        # order of both stores.
+        tl.debug_barrier()
+        # Almost the whole weight, because the label had almost no probability: `pid=0: dx_label = -0.2498`.
+        dx_label = (exp_shifted(z_label, row_shift) * scale - weight) * slope_label
+        tl.store(dlogits_ptr + d_start + label, dx_label, mask=in_range & ~ignored)
+
+
+# ## The upstream gradient
+#
+# The gradient is there before backward begins. All that is missing is a factor in front, the upstream gradient: a
+# number in GPU memory, which Python could only look at by waiting. So the kernel looks. Is it 1, as in
+# `loss.backward()`, and may the result lie where the gradient is (`IN_PLACE`)? Then every program stops at once, and
+# the backward pass costs one empty launch.
+@triton.jit
+def cross_entropy_backward_kernel(dloss_ptr, gradient_ptr, dlogits_ptr, n, IN_PLACE: tl.constexpr, BLOCK: tl.constexpr):
+    # In the example it is another number: `pid=0: dloss = 0.5`.
+    dloss = tl.load(dloss_ptr)
+    # The gradient has `pid=0: end = 84` entries.
+    end = n
+    if IN_PLACE:
+        end = tl.where(dloss == 1.0, 0, n)
+
+    # A grid-stride loop: a fixed number of programs take turns, `num_programs` blocks apart. One program a block would
+    # be simpler, but launching thousands of programs that only stop again takes longer than it takes these few.
+    first = tl.program_id(0).to(tl.int64) * BLOCK
+    for start in tl.range(first, end, tl.num_programs(0) * BLOCK):
+        offs = start + tl.arange(0, BLOCK)
+        mask = offs < n
+        gradient = tl.load(gradient_ptr + offs, mask=mask, other=0.0).to(tl.float32)
+        tl.store(dlogits_ptr + offs, gradient * dloss, mask=mask)
+
+
+# ## The launchers
+#
+# Small blocks and one warp for a short row, so that many rows share an SM. Large blocks and many warps for a long one,
+# so that few rows fill it, and the cache can hold them.
+def tiles(vocab, itemsize):
+    """`BLOCK` (entries) and `num_warps` for rows of `vocab` entries of `itemsize` bytes, as measured on an H200."""
+    row_bytes = vocab * itemsize
+    for limit, block_bytes, num_warps in ((4096, 1024, 1), (16384, 2048, 4), (49152, 8192, 8), (131072, 16384, 16)):
+        if row_bytes <= limit:
+            return block_bytes // itemsize, num_warps
+    return 65536 // itemsize, 32
+
+
+def row_strides(x):
+    """How far apart, in elements, two batches lie, and two rows."""
+    return (x.stride(0) if x.dim() == 3 else 0), x.stride(-2)
+
+
+def rows_in_place(logits):
+    """The same tensor if the entries of a row are side by side (rows may lie anywhere), else a copy."""
+    return logits if logits.stride(-1) == 1 or logits.shape[-1] == 1 else logits.contiguous()
+
+
+def count_labels(labels, ignore_index, *, BLOCK=None):
+    """How many labels differ from `ignore_index`: an int32 tensor of one, still being computed when this returns."""
+    rows, labels = labels.numel(), labels.contiguous()
+    count = torch.empty(1, dtype=torch.int32, device=labels.device)
+    BLOCK = BLOCK or min(8192, triton.next_power_of_2(max(rows, 1)))
+    count_labels_forward_kernel[(1,)](labels, count, rows, ignore_index, BLOCK=BLOCK, num_warps=32)
+    return count
+
+
+# Accesses are as wide as a strip only where a strip begins at a good address in the logits *and* in the gradient. That
+# is so if both have the same strides, or if all rows of both begin at a multiple of a strip.
+def launch(
+    logits, labels, n_items, softcapping, scaling, ignore_index, *, losses=None, dlogits=None, dloss=None,
+    BLOCK=None, num_warps=None,
+):  # fmt: skip
+    """One program a row. Without `losses` no loss is stored, without `dlogits` no gradient is made."""
+    checks.power_of_two(BLOCK=BLOCK, num_warps=num_warps)
+    labels, rows = labels.contiguous(), labels.numel()
+    vocab, itemsize = logits.shape[-1], logits.element_size()
+    if rows == 0:
+        return
+    tuned_block, tuned_warps = tiles(vocab, itemsize)
+    BLOCK, strip = BLOCK or tuned_block, 16 // itemsize
+    if isinstance(n_items, torch.Tensor):
+        n_items_ptr, weight = n_items.to(logits.device), 1.0
+    else:  # as the GPU divides: one over zero is infinite
+        n_items_ptr, weight = None, 1.0 / n_items if n_items else float("inf")
+    x_strides = row_strides(logits)
+    d_strides = x_strides if dlogits is None else row_strides(dlogits)
+    aligned = x_strides == d_strides or not any(stride % strip for stride in (*x_strides, *d_strides))
+    cross_entropy_forward_kernel[(rows,)](
+        logits, labels, n_items_ptr, dloss, losses, dlogits,
+        *x_strides, *d_strides, logits.shape[-2], vocab, weight, ignore_index,
+        scaling=float(scaling), softcapping=float(softcapping), ALIGNED=aligned, BLOCK=BLOCK, STRIP=min(BLOCK, strip),
+        num_warps=num_warps or tuned_warps,
+    )  # fmt: skip
+
+
+def cross_entropy_forward(
+    logits, labels, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=None, num_warps=None
+):
+    """The loss, and in a tuple its gradient with respect to the logits, in a tensor of its own."""
+    logits = rows_in_place(logits)
+    dlogits = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
+    n_items = count_labels(labels, ignore_index) if n_items is None else n_items
+    return _forward(logits, labels, n_items, softcapping, scaling, ignore_index, dlogits, BLOCK, num_warps), (dlogits,)
+
+
+# Autograd is told of overwritten logits: whoever saved them for a gradient of his own gets an error.
+def cross_entropy_forward_(
+    logits, labels, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=None, num_warps=None
+):
+    """As `cross_entropy_forward`, but the gradient is written over the logits, which must be contiguous."""
+    torch.autograd.graph.increment_version(logits)
+    n_items = count_labels(labels, ignore_index) if n_items is None else n_items
+    return _forward(logits, labels, n_items, softcapping, scaling, ignore_index, logits, BLOCK, num_warps), (logits,)
+
+
+def cross_entropy_loss_forward(
+    logits, labels, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=None, num_warps=None
+):
+    """The loss alone, and what the gradient can be made of later: logits, labels, number of items."""
+    n_items = count_labels(labels, ignore_index) if n_items is None else n_items
+    rows = rows_in_place(logits)
+    loss = _forward(rows, labels, n_items, softcapping, scaling, ignore_index, None, BLOCK, num_warps)
+    return loss, (logits, labels, n_items)
+
+
+# The sum over the rows is left to PyTorch: it is one small kernel, and adds in the same order every time.
+def _forward(logits, labels, n_items, softcapping, scaling, ignore_index, dlogits, BLOCK, num_warps):
+    losses = torch.empty(labels.numel(), dtype=torch.float32, device=logits.device)
+    launch(
+        logits, labels, n_items, softcapping, scaling, ignore_index,
+        losses=losses, dlogits=dlogits, BLOCK=BLOCK, num_warps=num_warps,
+    )  # fmt: skip
+    return losses.sum()
+
+
+@functools.lru_cache
+def backward_programs(index):
+    """As many as the GPU with this index holds: 64 warps an SM, eight programs of 8. None: interpreter."""
+    return 8 * torch.cuda.get_device_properties(index).multi_processor_count if index is not None else 4
+
+
+# The gradient holds scale, cap and ignored rows already. So the options that every backward launcher gets are not read.
+def cross_entropy_backward(dloss, gradient, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=4096):
+    """`dloss * gradient` in a new tensor."""
+    return _scale(dloss, gradient, torch.empty_like(gradient), BLOCK)
+
+
+def cross_entropy_backward_(dloss, gradient, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=4096):
+    """`dloss * gradient`, written over `gradient`; where `dloss` is 1, nothing is read or written."""
+    gradient = gradient.detach()
+    return _scale(dloss, gradient, gradient, BLOCK)
+
+
+def _scale(dloss, gradient, dlogits, BLOCK):
+    checks.power_of_two(BLOCK=BLOCK)
+    n = gradient.numel()
+    if n:
+        programs = min(triton.cdiv(n, BLOCK), backward_programs(gradient.device.index))
+        cross_entropy_backward_kernel[(programs,)](
+            dloss, gradient, dlogits, n, IN_PLACE=gradient is dlogits, BLOCK=BLOCK, num_warps=8
+        )
+    return dlogits
+
+
+def cross_entropy_loss_backward(
+    dloss, logits, labels, n_items, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=None, num_warps=None
+):
+    """The gradient for an upstream gradient that is known, from the logits. No loss is stored."""
+    logits = rows_in_place(logits)
+    dlogits = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
+    launch(
+        logits, labels, n_items, softcapping, scaling, ignore_index,
+        dlogits=dlogits, dloss=dloss, BLOCK=BLOCK, num_warps=num_warps,
+    )  # fmt: skip
+    return dlogits
+
+
+# ## Which launchers?
+#
+# The autograd frame is the lesson's; what differs is what it launches.
+#
+# **Usually** forward makes the gradient. With `retain_graph` it may be asked for again, with another upstream gradient:
+# what forward made must survive then, unscaled, so the result goes to a new tensor. In the last backward pass the
+# tensor itself is scaled and handed out: no copy, no second tensor.
+#
+# **When the gradient can wait.** In two cases forward doesn't make it, and the same kernel runs once more in the
+# backward pass, with the upstream gradient as a part of the weight:
+#
+# - float16. Its smallest number is about $6 \cdot 10^{-8}$, and most probabilities divided by the number of tokens are
+#   smaller. Training in float16 therefore multiplies the loss by a large number. That factor arrives as the
+#   upstream gradient, and has to come in *before* the rounding.
+# - Inside `torch.compile`, where nothing may be decided by how autograd was called.
+def _loss(logits, labels, n_items, softcapping, scaling, ignore_index, launch_forward):
+    options = softcapping, scaling, ignore_index
+    if not autograd.needs_frame(logits):
+        return cross_entropy_loss_forward(logits, labels, n_items, *options)[0]
+    launchers = launch_forward, cross_entropy_backward, cross_entropy_backward_
+    if logits.dtype == torch.float16 or torch.compiler.is_compiling():
+        launchers = cross_entropy_loss_forward, cross_entropy_loss_backward, cross_entropy_loss_backward
+        # Only tensors can be saved for the backward pass.
+        n_items = n_items if n_items is None else items(n_items, labels, ignore_index)
+    return CrossEntropyLoss.apply(logits, labels, n_items, *options, *launchers)
+
+
+def cross_entropy_loss(logits, labels, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100):
+    """As `annotated_examples.classics.cross_entropy.cross_entropy_loss`, faster.
+
+    Rows whose entries lie side by side are read where they are.
+
+    Args: as `cross_entropy_loss` of the lesson.
+
+    Returns:
+        The loss, a float32 scalar. Without a single valid label it and its gradient are 0, where PyTorch gives NaN.
+
+    Raises:
+        TypeError, ValueError: as the lesson.
+
+    Source: as the lesson; liger-kernel has shown how to make the gradient in the forward pass.
+    """
+    contract(logits, labels, logit_softcapping, logit_scaling, n_items, ignore_index)
+    return _loss(logits, labels, n_items, logit_softcapping, logit_scaling, ignore_index, cross_entropy_forward)
+
+
+def cross_entropy_loss_(logits, labels, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100):
+    """`cross_entropy_loss` that needs no memory for the gradient: it may be written over the logits.
+
+    Contiguous float32 or bfloat16 logits that require a gradient have become the gradient when this returns (not inside
+    `torch.compile`). In all other cases nothing is overwritten.
+
+    Args: as `cross_entropy_loss`.
+
+    Returns:
+        The loss, a float32 scalar.
+
+    Raises:
+        TypeError, ValueError: as `cross_entropy_loss`.
+        RuntimeError: in the backward pass, if another operation saved the overwritten logits for its own gradient.
+
+    Source: as `cross_entropy_loss`.
+    """
+    contract(logits, labels, logit_softcapping, logit_scaling, n_items, ignore_index)
+    launch_forward = cross_entropy_forward_ if logits.is_contiguous() else cross_entropy_forward
+    return _loss(logits, labels, n_items, logit_softcapping, logit_scaling, ignore_index, launch_forward)
+
+
+# ## A run small enough to watch
+#
+# Two batches of two tokens and a vocabulary of 21, in blocks of 8: each row has a head and a tail of its own length.
+def EXAMPLE():
+    at = torch.arange(2 * 2 * 21, dtype=torch.float32, device=device.DEVICE)
+    logits = (at * 5 % 13 % 7 - 3).view(2, 2, 21)
+    labels = torch.tensor([[4, 1], [20, 7]], device=device.DEVICE)
+    _, (gradient,) = cross_entropy_forward(logits, labels, BLOCK=8)
+    cross_entropy_backward(torch.tensor(0.5, device=device.DEVICE), gradient, BLOCK=32)
+
+
+if __name__ == "__main__":
+    labels = torch.tensor([5, -100, 63], device=device.DEVICE)
+    both = dict(logit_softcapping=30.0, logit_scaling=0.5)
+    cases = [dict(logits=(3, 1000)), dict(logits=(3, 70000)), dict(logits=(3, 1000), **both)]
+    script.main(cross_entropy_loss, cross_entropy_loss_reference, *(case | dict(labels=labels) for case in cases))

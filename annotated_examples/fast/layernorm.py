@@ -1,0 +1,614 @@
+r"""
+# LayerNorm, fast: every byte once
+
+The same functions as [the lesson](../classics/layernorm.py), with its reference, its contract and its autograd
+function. Only the kernels are new. What keeps the lesson from the floor, `bytes / bandwidth`? Two things: a row is
+moved more than once, and a program waits for a row that could have been requested earlier. Each rung of this climb
+takes away a piece of that. The times are those of 32768 rows of 4096 in bfloat16 on an H200; the lesson takes
+[[bench: layernorm/32768x4096/forward/lesson.ms]] forward and [[bench: layernorm/32768x4096/backward/lesson.ms]]
+backward.
+
+1. **The row stays in registers.** Forward becomes one trip. At first that is no gain: with 16 warps a row it takes
+   [[bench: layernorm/ladder/one trip/forward_ms]], and the same in two trips
+   [[bench: layernorm/ladder/two trips/forward_ms]].
+2. **Few threads, many elements each.** Now more rows are under way at a time:
+   [[bench: layernorm/ladder/final/forward_ms]].
+3. **Two trips for a long row** that registers can't hold, instead of the lesson's three.
+4. **All three gradients in one trip.** As many programs as fit on the card walk over the rows, and keep the sums for
+   `dweight` and `dbias` with them. At first a loss again, [[bench: layernorm/ladder/one trip/backward_ms]] against
+   [[bench: layernorm/ladder/two trips/backward_ms]] with a kernel for each direction: every program waits for every
+   row.
+5. **Rows are loaded ahead**, while others are worked on: [[bench: layernorm/ladder/ahead/backward_ms]].
+6. **Two programs on each SM**, one loading while the other one sums: [[bench: layernorm/ladder/final/backward_ms]].
+
+**What it costs.** The bytes that [the lesson](../classics/layernorm.py) says must move, and little more. That reaches
+[[bench: layernorm/32768x4096/forward/share]] of the limit forward and [[bench: layernorm/32768x4096/backward/share]]
+backward.
+
+**Contract.** The lesson's. In one respect it does more: the mean is corrected for its own rounding, so a row may be as
+far from zero as float32 can tell its numbers apart.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from academy import autograd, checks, device, script
+
+import functools
+import operator
+
+import torch
+import triton
+import triton.language as tl
+from annotated_examples.classics.layernorm import LayerNorm, arguments_of, contract, layernorm_reference
+from annotated_examples.common.rows import as_rows, row_stride
+from triton.language.extra import libdevice
+
+
+# ## Rung 1: the row stays in registers
+#
+# The lesson loads its row three times. The second and third time the cache has it, but the program waits all the same.
+# Here one program takes `BLOCK_M` whole rows. A row is loaded once and stays in registers while three things are made
+# of it: the mean, the deviation, the result. Short rows are taken several at a time, so that there is enough to load at
+# once and `weight` and `bias` are fetched once for all of them.
+#
+# The row length `N` and the strides are `tl.constexpr`, which they are not in the lesson. A model has a handful of
+# widths, so few versions get compiled; and each of them knows which masks are always true and how many neighbouring
+# elements one instruction may load.
+@triton.jit
+def layernorm_forward_kernel(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    y_ptr,
+    mean_ptr,
+    rstd_ptr,
+    M,
+    N: tl.constexpr,
+    stride_xm: tl.constexpr,
+    eps,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    # In the example there are seven rows and `BLOCK_M = 2`: the last program owns `pid=3: offs_m = [6, 7]`, the second
+    # of which doesn't exist: `pid=3: mask_m = [1, 0]`.
+    offs_m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    mask_m = offs_m < M
+    # A row has six elements in a block of eight: `mask_n = [1, 1, 1, 1, 1, 1, 0, 0]`.
+    offs_n = tl.arange(0, BLOCK_N)
+    mask_n = offs_n < N
+    mask = mask_m[:, None] & mask_n[None, :]
+
+    # The only trip: `pid=0: x[0] = [2, 4, 2, 4, 8, 4, 0, 0]`. Then [[tag: LN-mean]], `mean[0] = 4`, and the row without
+    # it: `centred[0] = [-2, 0, -2, 0, 4, 0, 0, 0]`.
+    x = tl.load(x_ptr + offs_m[:, None] * stride_xm + offs_n[None, :], mask=mask, other=0.0).to(tl.float32)
+    mean = tl.sum(x, axis=1) / N
+    centred = tl.where(mask_n[None, :], x - mean[:, None], 0.0)
+
+    # Rounding has left the mean slightly off. Centred numbers are small, so their own mean tells by how much. Here it
+    # is nothing: `residual[0] = 0`. Around 10000 the neighbours in float32 are a thousandth apart: a mean off by half
+    # of that would shift a whole row of deviation 1 by as much.
+    residual = tl.sum(centred, axis=1) / N
+    # [[tag: LN-shift]], the variance from numbers that are shifted to about zero: `variance[0] = 4.0`. Then
+    # [[tag: LN-rstd]]: `rstd[0] = 0.50`.
+    variance = tl.sum(centred * centred, axis=1) / N - residual * residual
+    rstd = 1.0 / tl.sqrt(variance + eps)
+    mean += residual
+    tl.store(mean_ptr + offs_m, mean, mask=mask_m)
+    tl.store(rstd_ptr + offs_m, rstd, mask=mask_m)
+
+    # How many neighbours can one instruction load? Rows begin at multiples of the row length. The largest power of two
+    # in it, `vector = 2` for rows of six, divides the offset of every row. (`n & -n` is the lowest bit of `n`.) For a
+    # row of 4097 it is 1: its elements come one at a time. Weight and bias begin at good addresses and could be loaded
+    # eight at a time even then. But a thread would get other columns of them than it has of the rows, and the threads
+    # would have to exchange them. So they are loaded as the rows are.
+    vector: tl.constexpr = (N | stride_xm) & -(N | stride_xm)
+    vector_n = tl.max_contiguous(offs_n, vector)
+
+    # [[tag: LN-Y]].
+    y = centred * rstd[:, None] - (residual * rstd)[:, None]
+    if weight_ptr is not None:
+        y *= tl.load(weight_ptr + vector_n, mask=mask_n, other=0.0).to(tl.float32)[None, :]
+    if bias_ptr is not None:
+        y += tl.load(bias_ptr + vector_n, mask=mask_n, other=0.0).to(tl.float32)[None, :]
+    # The first row of the example: `pid=0: y[0, :6] = [-1.00, 0.00, 0.00, 0.00, 3.00, -1.00]`.
+    y_ptrs = y_ptr + offs_m[:, None] * N + offs_n[None, :]
+    tl.store(y_ptrs, y, mask=mask)
+
+
+# ## Rung 2: few threads, many elements each
+#
+# What makes a memory-bound kernel fast is having enough bytes in flight at any moment. The registers of an SM decide
+# how many rows it works on at once, and a thread spends some of them whatever it does. So a thread gets many elements
+# and a row few threads.
+#
+# Up to 48 elements a thread; more than that above 12288, where 8 warps are the most. `N` counts here rather than
+# `BLOCK_N`: the compiler knows which registers would only hold masked lanes, and drops them. Up to 20480 elements at
+# least two rows fit on an SM; from there on a row goes through in chunks.
+@functools.cache
+def forward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
+    BLOCK_N = BLOCK_N or (triton.next_power_of_2(N) if N <= 20480 else 4096)
+    BLOCK_M = BLOCK_M or (1 if BLOCK_N > 4096 else max(2, 2048 // BLOCK_N))
+    warps = triton.next_power_of_2(cdiv(BLOCK_M * min(N, BLOCK_N), 48 * 32))
+    return BLOCK_M, BLOCK_N, num_warps or min(warps, 8)
+
+
+# An SM has 65536 registers: 128 for each of 256 threads, if two rows are to fit. Above 16384 elements the compiler
+# would take more, and one row would be all that fits. Told to get by with 128 it finds a way, and one row loads while
+# the other one waits for its sums. (`torch.compile` can't pass on this option.)
+def register_limit(N):
+    return dict(maxnreg=128) if 16384 < N <= 20480 and not torch.compiler.is_compiling() else {}
+
+
+# Rounded up, like `triton.cdiv`, but without the microseconds that its check for constexpr arguments takes. The time
+# that Python needs before the GPU has anything to do is what a small call costs; so tile sizes are remembered, too.
+def cdiv(size, block):
+    return -(-size // block)
+
+
+# ## Rung 3: two trips for a long row
+#
+# A row too long for registers goes through in chunks, as in the lesson, but twice instead of three times: once for mean
+# and deviation, once for the result.
+#
+# Mean and sum of squares of the row so far are merged with those of the next chunk by [[tag: LN-merge]], which needs no
+# difference of large numbers. To be as exact as the kernel above, everything is counted from `shift`, a number near the
+# mean ([[tag: LN-shift]] allows any): the mean of the first chunk.
+@triton.jit
+def layernorm_forward_chunked_kernel(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    y_ptr,
+    mean_ptr,
+    rstd_ptr,
+    N: tl.constexpr,
+    stride_xm: tl.constexpr,
+    eps,
+    BLOCK_N: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * stride_xm
+    y_ptr += row * N
+
+    # In the example a row of 6 takes two chunks of 4; `shift = 3` is the mean of the first, which is always full.
+    offs_n = tl.arange(0, BLOCK_N)
+    shift = tl.sum(tl.load(x_ptr + offs_n, mask=offs_n < N, other=0.0).to(tl.float32), axis=0) / BLOCK_N
+
+    # The row so far: its mean, counted from `shift`, and the sum of its squared deviations from that mean.
+    mean = 0.0
+    squares = 0.0
+    for start in tl.range(0, N, BLOCK_N):
+        # The second chunk is half full: `start=4: mask = [1, 1, 0, 0]` and `start=4: count = 2`.
+        offs_n = start + tl.arange(0, BLOCK_N)
+        mask = offs_n < N
+        count = tl.minimum(N - start, BLOCK_N)
+        # `evict_last` asks the L2 cache to keep these lines, since they will be needed again.
+        x = tl.load(x_ptr + offs_n, mask=mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        shifted = tl.where(mask, x - shift, 0.0)
+
+        # The chunk alone, in two steps: `start=0: chunk_mean = 0` and `start=4: chunk_mean = 3`, counted from `shift`.
+        chunk_mean = tl.sum(shifted, axis=0) / count
+        centred = tl.where(mask, shifted - chunk_mean, 0.0)
+        # Then [[tag: LN-merge]]: `start=0: squares = 4` alone, and `start=4: squares = 24` with the second chunk.
+        difference = chunk_mean - mean
+        fraction = count / (start + count)
+        squares += tl.sum(centred * centred, axis=0) + difference * difference * start * fraction
+        # The mean moves towards the chunk's, by the chunk's fraction of the row: `start=0: mean = 0` and
+        # `start=4: mean = 1`.
+        mean += difference * fraction
+
+    rstd = 1.0 / tl.sqrt(squares / N + eps)
+    tl.store(mean_ptr + row, shift + mean)
+    tl.store(rstd_ptr + row, rstd)
+
+    # Second trip over the row: [[tag: LN-Y]]. These lines won't be needed again, and say so with `evict_first`.
+    for start in tl.range(0, N, BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        mask = offs_n < N
+        x = tl.load(x_ptr + offs_n, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        y = (x - shift - mean) * rstd
+        if weight_ptr is not None:
+            y *= tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
+        if bias_ptr is not None:
+            y += tl.load(bias_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
+        tl.store(y_ptr + offs_n, y, mask=mask)
+
+
+# ## Rung 4: all three gradients in one trip
+#
+# The lesson reads `dy` and `x` once along the rows, for `dx`, and once more down the columns, for `dweight` and
+# `dbias`. One trip would do if a program could take many rows and keep its sums of columns with it from row to row.
+#
+# So there are only as many programs as fit on the card at once, and each walks over many rows. It sums its share of
+# `dweight` and `dbias` in registers and writes it once, at the end, into a row of its own. A second, small kernel adds
+# up these partial sums. Nothing is zeroed, nothing is contended, and the same call gives the same bits.
+#
+# ## Rung 5: rows are loaded ahead
+#
+# A program that walks must not wait for every row. The loop is software-pipelined: while one tile is worked on, the
+# next `NUM_STAGES` − 1 are already in flight.
+@triton.jit
+def layernorm_backward_kernel(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    partial_dweight_ptr,
+    partial_dbias_ptr,
+    M,
+    N: tl.constexpr,
+    stride_dym: tl.constexpr,
+    stride_xm: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    NUM_STAGES: tl.constexpr,
+):
+    pid = tl.program_id(0).to(tl.int64)
+    offs_n = tl.arange(0, BLOCK_N)
+    mask_n = offs_n < N
+
+    # The weight is the same for all rows: it is fetched once and stays, in the threads that will have its columns.
+    vector: tl.constexpr = (N | stride_dym | stride_xm) & -(N | stride_dym | stride_xm)
+    vector_n = tl.max_contiguous(offs_n, vector)
+    if weight_ptr is not None:
+        weight = tl.load(weight_ptr + vector_n, mask=mask_n, other=0.0).to(tl.float32)
+    # One accumulator per row of the tile. To add the rows of a tile up at every step, threads would have to exchange
+    # numbers.
+    dweight = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    dbias = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+
+    # A grid-stride loop, tile by tile: three programs share four tiles here.
+    for tile in tl.range(pid, tl.cdiv(M, BLOCK_M), tl.num_programs(0), num_stages=NUM_STAGES):
+        # `pid=0, tile=3: offs_m = [6, 7]`: there are seven rows, so the second one is masked off.
+        offs_m = (tile * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
+        mask_m = offs_m < M
+        mask = mask_m[:, None] & mask_n[None, :]
+        dy = tl.load(dy_ptr + offs_m[:, None] * stride_dym + offs_n[None, :], mask=mask, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + offs_m[:, None] * stride_xm + offs_n[None, :], mask=mask, other=0.0).to(tl.float32)
+        mean = tl.load(mean_ptr + offs_m, mask=mask_m, other=0.0)
+        rstd = tl.load(rstd_ptr + offs_m, mask=mask_m, other=0.0)
+
+        # The normalised row again: `pid=0, tile=0: x_hat[0, :6] = [-1.00, 0.00, -1.00, 0.00, 2.00, 0.00]`. Masked lanes
+        # hold rubbish here, but `dy` is zero there, and everything below is multiplied by it or masked.
+        x_hat = (x - mean[:, None]) * rstd[:, None]
+
+        # [[tag: LN-gamma]] and [[tag: LN-beta]], the share of these rows. The first accumulator of the first program
+        # sees the first row and the last one: `pid=0, tile=3: dbias[0, :6] = [8, 0, 0, 0, 0, 0]`.
+        dweight += dy * x_hat
+        dbias += dy
+
+        # [[tag: LN-X]]: what reaches the normalised row, then its two averages over the row. The first is what the mean
+        # passes back, the second what the deviation does: `pid=0, tile=0: mean_g[0] = 0.167`.
+        g = dy
+        if weight_ptr is not None:
+            # `mul_rn` is a product that is rounded by itself. The compiler would fuse a plain one with the subtraction
+            # below and round only the difference, while the average is made of rounded products. A row of one column
+            # has the gradient 0: there the two must cancel, and `rstd`, in the hundreds, would magnify what is left.
+            g = libdevice.mul_rn(dy, weight[None, :])
+        mean_g = tl.sum(g, axis=1) / N
+        mean_gx = tl.sum(g * x_hat, axis=1) / N
+        if dx_ptr is not None:
+            # `pid=0, tile=0: dx[0, :6] = [0.333, -0.083, -0.167, -0.083, 0.083, -0.083]`.
+            dx = rstd[:, None] * (g - mean_g[:, None] - x_hat * mean_gx[:, None])
+            dx_ptrs = dx_ptr + offs_m[:, None] * N + offs_n[None, :]
+            tl.store(dx_ptrs, dx, mask=mask)
+
+    # Now the rows of the tile are added up, once, and this program's share goes into row `pid` of the partial sums.
+    dweight_sum = tl.sum(dweight, axis=0)
+    dbias_sum = tl.sum(dbias, axis=0)
+    if partial_dweight_ptr is not None:
+        tl.store(partial_dweight_ptr + pid * N + offs_n, dweight_sum, mask=mask_n)
+    if partial_dbias_ptr is not None:
+        tl.store(partial_dbias_ptr + pid * N + offs_n, dbias_sum, mask=mask_n)
+
+
+# The lesson leaves the partial sums to PyTorch. Here one program per block of columns reads those of all `P` programs,
+# tile after tile, always in the same order. They are few and have just been written, so they come from the L2 cache.
+# The result is rounded to the dtype of the parameter once. Its blocks are narrow, 32 columns: a row of 4096 makes 128
+# programs, about one for each SM.
+@triton.jit
+def layernorm_backward_sum_kernel(
+    partial_dweight_ptr,
+    partial_dbias_ptr,
+    dweight_ptr,
+    dbias_ptr,
+    P,
+    N: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_n = offs_n < N
+    dweight = tl.zeros((BLOCK_P, BLOCK_N), tl.float32)
+    dbias = tl.zeros((BLOCK_P, BLOCK_N), tl.float32)
+    for start in tl.range(0, P, BLOCK_P):
+        # Three programs left partial sums: `pid=0, start=0: mask_p = [1, 1, 1, 0]`.
+        offs_p = start + tl.arange(0, BLOCK_P)
+        mask_p = offs_p < P
+        offsets = offs_p[:, None] * N + offs_n[None, :]
+        mask = mask_p[:, None] & mask_n[None, :]
+        if dweight_ptr is not None:
+            dweight += tl.load(partial_dweight_ptr + offsets, mask=mask, other=0.0)
+        if dbias_ptr is not None:
+            dbias += tl.load(partial_dbias_ptr + offsets, mask=mask, other=0.0)
+    dweight_sum = tl.sum(dweight, axis=0)
+    dbias_sum = tl.sum(dbias, axis=0)
+    if dweight_ptr is not None:
+        tl.store(dweight_ptr + offs_n, dweight_sum, mask=mask_n)
+    if dbias_ptr is not None:
+        tl.store(dbias_ptr + offs_n, dbias_sum, mask=mask_n)
+
+
+# ## Rung 6: two programs on each SM
+#
+# A tile of `x`, one of `dy` and two accumulators have to fit. A thread has room for 32 elements of each, and the 8
+# warps of a program for 8192. One exception: rows a little longer than 4096, such as 4097, that can only be loaded one
+# or two elements at a time. Half of 8 warps would hold nothing but masked lanes, and loading ahead gains little. Two
+# programs of 4 warps, one of which loads while the other one waits, are faster.
+@functools.cache
+def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
+    BLOCK_N = BLOCK_N or (triton.next_power_of_2(N) if N <= 8192 else 4096)
+    BLOCK_M = BLOCK_M or max(1, 4096 // BLOCK_N)
+    most = 4 if N % 4 and 4096 < N <= 33 * 128 else 8
+    return BLOCK_M, BLOCK_N, num_warps or min(max(BLOCK_M * BLOCK_N // (32 * 32), 1), most)
+
+
+# How many programs share the rows, and how many tiles each has in flight. Small tiles leave room for two programs on an
+# SM: while one waits for its sums, the other one loads. A tile that isn't full brings fewer bytes, so one more is
+# requested ahead. All of them wait in shared memory, whose size is the limit. (`device_index` is None on the CPU, where
+# nothing runs at the same time.)
+@functools.cache
+def backward_schedule(device_index, element_size, N, BLOCK_M, BLOCK_N, num_warps):
+    if device_index is None:
+        return 4, 1
+    card = torch.cuda.get_device_properties(device_index)
+    programs_per_sm = 2 if num_warps <= 4 else 1
+    tile_bytes = programs_per_sm * BLOCK_M * BLOCK_N * 2 * element_size
+    num_stages = min(3 if N == BLOCK_N else 4, 1 + card.shared_memory_per_block_optin // tile_bytes)
+    return programs_per_sm * card.multi_processor_count, num_stages
+
+
+# ## Backward for long rows
+#
+# The accumulators of a long row don't fit in registers beside the row. So the work is split as in the lesson: this
+# kernel makes `dx` row by row, in chunks, and the next one sums `dweight` and `dbias` column by column. What differs is
+# what the compiler is told: the width, which lines the cache should keep for the second trip, and which it may drop
+# after it. The price of the split remains. At 16384 rows of 12288 the pass reaches
+# [[bench: layernorm/16384x12288/backward/share]] of the limit.
+@triton.jit
+def layernorm_backward_chunked_kernel(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    N: tl.constexpr,
+    stride_dym: tl.constexpr,
+    stride_xm: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    dy_ptr += row * stride_dym
+    x_ptr += row * stride_xm
+    dx_ptr += row * N
+    mean = tl.load(mean_ptr + row)
+    rstd = tl.load(rstd_ptr + row)
+
+    # First trip: the two averages of [[tag: LN-X]].
+    acc_g = tl.zeros((BLOCK_N,), tl.float32)
+    acc_gx = tl.zeros((BLOCK_N,), tl.float32)
+    for start in tl.range(0, N, BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        mask = offs_n < N
+        dy = tl.load(dy_ptr + offs_n, mask=mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        x = tl.load(x_ptr + offs_n, mask=mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        g = dy
+        if weight_ptr is not None:
+            g = dy * tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
+        acc_g += g
+        acc_gx += g * (x - mean) * rstd
+    # The same numbers as before: `pid=0: mean_g = 0.167` and `pid=0: mean_gx = -0.167`.
+    mean_g = tl.sum(acc_g, axis=0) / N
+    mean_gx = tl.sum(acc_gx, axis=0) / N
+
+    # Second trip, out of the L2 cache: `pid=0, start=0: dx = [0.333, -0.083, -0.167, -0.083]`.
+    for start in tl.range(0, N, BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        mask = offs_n < N
+        dy = tl.load(dy_ptr + offs_n, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        x = tl.load(x_ptr + offs_n, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        g = dy
+        if weight_ptr is not None:
+            g = dy * tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
+        dx = rstd * (g - mean_g - (x - mean) * rstd * mean_gx)
+        tl.store(dx_ptr + offs_n, dx, mask=mask)
+
+
+# A program of this kernel owns `BLOCK_N` columns and every `num_programs(1)`-th tile of rows. A row longer than 8192
+# has more than 64 times 128 columns; with 16 programs for each block of columns that is over a thousand, enough to fill
+# the card.
+@triton.jit
+def layernorm_backward_columns_kernel(
+    dy_ptr,
+    x_ptr,
+    mean_ptr,
+    rstd_ptr,
+    partial_dweight_ptr,
+    partial_dbias_ptr,
+    M,
+    N: tl.constexpr,
+    stride_dym: tl.constexpr,
+    stride_xm: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    # The second block of columns is half empty: `pid=(1, 0): mask_n = [1, 1, 0, 0]`.
+    offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_n = offs_n < N
+    pid_m = tl.program_id(1).to(tl.int64)
+    dweight = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    dbias = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for tile in tl.range(pid_m, tl.cdiv(M, BLOCK_M), tl.num_programs(1)):
+        offs_m = (tile * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
+        mask_m = offs_m < M
+        mask = mask_m[:, None] & mask_n[None, :]
+        dy = tl.load(dy_ptr + offs_m[:, None] * stride_dym + offs_n[None, :], mask=mask, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + offs_m[:, None] * stride_xm + offs_n[None, :], mask=mask, other=0.0).to(tl.float32)
+        mean = tl.load(mean_ptr + offs_m, mask=mask_m, other=0.0)
+        rstd = tl.load(rstd_ptr + offs_m, mask=mask_m, other=0.0)
+        # [[tag: LN-gamma]] and [[tag: LN-beta]] again, for a few columns and many rows.
+        dweight += dy * (x - mean[:, None]) * rstd[:, None]
+        dbias += dy
+    dweight_sum = tl.sum(dweight, axis=0)
+    dbias_sum = tl.sum(dbias, axis=0)
+    if partial_dweight_ptr is not None:
+        tl.store(partial_dweight_ptr + pid_m * N + offs_n, dweight_sum, mask=mask_n)
+    if partial_dbias_ptr is not None:
+        tl.store(partial_dbias_ptr + pid_m * N + offs_n, dbias_sum, mask=mask_n)
+
+
+# ## Launchers
+#
+# Inside `torch.compile`, at a second width, a size of `x` may be a symbol that stands for any. Here it decides how many
+# warps there are, which no symbol can: `operator.index` makes it a number, and a new width compiles anew.
+def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
+    """Returns `y` in the shape of `x`, and `mean` and `rstd` in float32, one number a row."""
+    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
+    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+    N = operator.index(x.shape[-1])
+    M = x.numel() // max(N, 1)
+    mean = torch.empty(M, dtype=torch.float32, device=x.device)
+    rstd = torch.empty(M, dtype=torch.float32, device=x.device)
+    if x.numel() == 0:
+        return y, mean, rstd
+    x = as_rows(x)
+    weight = weight if weight is None else weight.contiguous()
+    bias = bias if bias is None else bias.contiguous()
+    BLOCK_M, BLOCK_N, num_warps = forward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
+    if N <= BLOCK_N:
+        layernorm_forward_kernel[(cdiv(M, BLOCK_M),)](
+            x, weight, bias, y, mean, rstd, M, N, row_stride(x, N), eps,
+            BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps, **register_limit(N),
+        )  # fmt: skip
+    else:
+        layernorm_forward_chunked_kernel[(M,)](
+            x, weight, bias, y, mean, rstd, N, row_stride(x, N), eps, BLOCK_N=BLOCK_N, num_warps=num_warps
+        )
+    return y, mean, rstd
+
+
+def layernorm_backward(
+    dy, x, weight, bias, mean, rstd, *, wanted=(True, True, True),
+    BLOCK_M=None, BLOCK_N=None, COLUMNS=None, num_warps=None, num_programs=None, num_stages=None,
+):  # fmt: skip
+    """Returns `(dx, dweight, dbias)`, None for what isn't wanted or has no parameter.
+
+    Args: as the lesson's. num_programs: how many programs share the rows, at most. num_stages: how many tiles each of
+    them has in flight, if rows fit in one block.
+    """
+    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, COLUMNS=COLUMNS, num_warps=num_warps)
+    N, M = operator.index(x.shape[-1]), mean.numel()
+    of_weight, of_bias = wanted[1] and weight is not None, wanted[2] and bias is not None
+    dx = torch.empty_like(x, memory_format=torch.contiguous_format) if wanted[0] else None
+    dweight = torch.empty(N, dtype=weight.dtype, device=x.device) if of_weight else None
+    dbias = torch.empty(N, dtype=bias.dtype, device=x.device) if of_bias else None
+    if x.numel() == 0:
+        return dx, *(g if g is None else g.zero_() for g in (dweight, dbias))
+    dy, x = as_rows(dy), as_rows(x)
+    weight = weight if weight is None else weight.contiguous()
+    strides = row_stride(dy, N), row_stride(x, N)
+    BLOCK_M, BLOCK_N, num_warps = backward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
+    programs, stages = backward_schedule(x.device.index, x.element_size(), N, BLOCK_M, BLOCK_N, num_warps)
+    one_block = N <= BLOCK_N
+    ROWS = BLOCK_M if one_block else 32 if BLOCK_N >= 128 else BLOCK_M  # rows of a tile in the kernel that sums columns
+    P = min(num_programs or (programs if one_block else 16), cdiv(M, ROWS))
+    partial_dweight = torch.empty((P, N), dtype=torch.float32, device=x.device) if of_weight else None
+    partial_dbias = torch.empty((P, N), dtype=torch.float32, device=x.device) if of_bias else None
+    if one_block:
+        layernorm_backward_kernel[(P,)](
+            dy, x, weight, mean, rstd, dx, partial_dweight, partial_dbias, M, N, *strides,
+            BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=num_stages or stages, num_warps=num_warps,
+        )  # fmt: skip
+    if not one_block and wanted[0]:
+        layernorm_backward_chunked_kernel[(M,)](
+            dy, x, weight, mean, rstd, dx, N, *strides, BLOCK_N=BLOCK_N, num_warps=num_warps
+        )
+    if not one_block and (of_weight or of_bias):
+        COLUMNS = COLUMNS or min(BLOCK_N, 128)
+        layernorm_backward_columns_kernel[(cdiv(N, COLUMNS), P)](
+            dy, x, mean, rstd, partial_dweight, partial_dbias, M, N, *strides,
+            BLOCK_M=ROWS, BLOCK_N=COLUMNS, num_warps=4,
+        )  # fmt: skip
+    if of_weight or of_bias:
+        SUM_COLUMNS = min(BLOCK_N, 32)
+        layernorm_backward_sum_kernel[(cdiv(N, SUM_COLUMNS),)](
+            partial_dweight, partial_dbias, dweight, dbias, P, N,
+            BLOCK_P=min(triton.next_power_of_2(P), 32), BLOCK_N=SUM_COLUMNS,
+        )  # fmt: skip
+    return dx, dweight, dbias
+
+
+# ## Public functions
+def layernorm(x, weight=None, bias=None, eps=1e-5):
+    """As `annotated_examples.classics.layernorm.layernorm`, faster.
+
+    The width is a constant of the kernel: inside `torch.compile`, too, each new width compiles anew.
+
+    Args: as `annotated_examples.classics.layernorm.layernorm`.
+
+    Returns:
+        A new tensor of the shape and dtype of `x`.
+
+    Raises:
+        TypeError, ValueError: as the lesson's.
+
+    Sources: Ba, Kiros and Hinton, "Layer Normalization" (2016); for the merging of means and sums of squares, Chan,
+    Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979).
+    """
+    contract(x, weight, bias, eps)
+    if not autograd.needs_frame(x, weight, bias):
+        return layernorm_forward(x, weight, bias, eps)[0]
+    return LayerNorm.apply(x, weight, bias, eps, layernorm_forward, layernorm_backward)
+
+
+def apply_layernorm(module, x):
+    """As `annotated_examples.classics.layernorm.apply_layernorm`, faster.
+
+    Args: as `annotated_examples.classics.layernorm.apply_layernorm`.
+
+    Returns:
+        A new tensor of the shape and dtype of `x`.
+
+    Raises:
+        TypeError, ValueError: as the lesson's.
+
+    Source: PyTorch's documentation, `torch.nn.LayerNorm`.
+    """
+    return layernorm(*arguments_of(module, x)).view(x.shape)
+
+
+# ## A run small enough to watch
+#
+# Seven rows of six, in blocks of two rows and eight columns; then the same rows in chunks of four.
+def EXAMPLE():
+    make = lambda *numbers: torch.tensor(numbers, dtype=torch.float32, device=device.DEVICE)  # noqa: E731
+    row, upstream = make(2, 4, 2, 4, 8, 4), make(1, 0, 0, 0, 0, 0)
+    x = torch.stack([row.roll(i) + i for i in range(7)])
+    dy = torch.stack([upstream.roll(i) * (i + 1) for i in range(7)])
+    weight, bias = make(1, 2, 1, 1, 1, 1), make(0, 0, 1, 0, 1, -1)
+    for BLOCK_N in (8, 4):
+        y, mean, rstd = layernorm_forward(x, weight, bias, BLOCK_M=2, BLOCK_N=BLOCK_N)
+        layernorm_backward(dy, x, weight, bias, mean, rstd, BLOCK_M=2, BLOCK_N=BLOCK_N, num_programs=3)
+
+
+if __name__ == "__main__":
+    rows_of = lambda M, N: dict(x=(M, N), weight=(N,), bias=(N,))  # noqa: E731
+    eager = lambda x, weight, bias: torch.nn.functional.layer_norm(x, x.shape[-1:], weight, bias)  # noqa: E731
+    script.main(layernorm, layernorm_reference, rows_of(3, 64), rows_of(7, 1000), rows_of(2, 40000), pytorch=eager)

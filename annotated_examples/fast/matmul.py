@@ -1,0 +1,473 @@
+r"""
+# Matrix multiplication, fast
+
+The product of [matmul_autotuned](../tutorials/matmul_autotuned.py), at many sizes about as fast as cuBLAS, the vendor's
+library. For an activation the library needs a second kernel: at 4096 in each direction a `leaky_relu` makes it
+[[bench: matmul_autotuned:leaky_relu/4096x4096x4096/forward/cuBLAS + leaky_relu.ms]], where this file takes
+[[bench: matmul_autotuned:leaky_relu/4096x4096x4096/forward/ms]].
+
+[[eq: MM-Z]]
+
+What is slow about the lesson's kernel? Its threads spend registers and time on addresses and masks. And each program
+begins with a wait for its first loads, and ends with a store during which the tensor cores have nothing to do. The
+climb from there, at 4096 in each direction in bfloat16:
+
+1. A kernel with pointers as the lesson's is, in tiles of 128 x 256: [[bench: matmul/ladder/grouped/forward_ms]].
+2. The card's copy unit fetches the tiles, one program for each multiprocessor walks over them, and the next tile's
+   loads are in flight while this one is stored: [[bench: matmul_autotuned/ladder/no groups/forward_ms]].
+3. The tiles in groups of 8 rows: [[bench: matmul_autotuned/ladder/groups of 8/forward_ms]]. In groups of 16:
+   [[bench: matmul_autotuned/ladder/groups of 16/forward_ms]].
+4. A search for each way in which the inputs are stored, because the backward pass multiplies transposed matrices.
+5. A kernel of its own for rows that begin in the middle of a cache line.
+
+cuBLAS took [[bench: matmul/ladder/cuBLAS/forward_ms]] in the run of the first rung. As users get it, with the search's
+choice, the product takes [[bench: matmul_autotuned/4096x4096x4096/forward/ms]], and cuBLAS
+[[bench: matmul_autotuned/4096x4096x4096/forward/cuBLAS.ms]]. At some sizes it stays behind, as the end says.
+
+**What it costs.** As the lesson: `2 · M · N · K` operations, and the inputs and the result move once if all goes well.
+Every new shape is searched for, which takes seconds.
+
+**Contract.** As the lesson's: any strides, any K, float32, float16 or bfloat16. float32 and what no descriptor fits is
+left to the lesson's kernel.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from academy import autograd, checks, device, script
+
+import functools
+import math
+
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from annotated_examples.common.activations import ACTIVATIONS
+from annotated_examples.common.products import Product, contract, opaque, product_gradients
+from annotated_examples.common.tile_order import grouped_order
+from annotated_examples.tutorials.matmul_autotuned import cdiv, configuration, matmul_reference
+from annotated_examples.tutorials.matmul_autotuned import matmul_forward as multiply_by_pointers
+
+
+# ## Let the card copy the tiles
+#
+# Since Hopper a unit of the GPU, the tensor memory accelerator (TMA), copies a tile into shared memory by itself. A
+# tensor descriptor tells it where the matrix lies; a load names the corner of a tile. Threads compute no addresses and
+# need no masks: what lies outside is filled with zeros. The registers that held pointers are free for more sums.
+#
+# A transposed matrix is described as it is stored, and its tiles are turned round after the load. The tensor cores read
+# both orders, so that costs nothing.
+@triton.jit
+def load_columns(b_desc, start_k, start_n, B_TRANSPOSED: tl.constexpr):
+    if B_TRANSPOSED:
+        b = b_desc.load([start_n, start_k]).T
+    else:
+        b = b_desc.load([start_k, start_n])
+    return b
+
+
+# A tile of sums leaves through shared memory too, because the TMA stores from nowhere else. In two halves it needs
+# half the room there, and the rest stays with the loads. `tl.split` divides a last dimension of two; reshape and
+# permute make it out of the left and the right half of the columns.
+@triton.jit
+def store_in_halves(desc, block, start_m, start_n):
+    rows: tl.constexpr = block.shape[0]
+    half: tl.constexpr = block.shape[1] // 2
+    left, right = tl.split(tl.permute(tl.reshape(block, (rows, 2, half)), (0, 2, 1)))
+    desc.store([start_m, start_n], left.to(desc.dtype))
+    desc.store([start_m, start_n + half], right.to(desc.dtype))
+
+
+# ## One program for each multiprocessor
+#
+# The kernel is **persistent**: there are no more programs than the GPU has multiprocessors, and each computes one tile
+# after the other. `flatten` joins the loop over tiles and the loop along K, so that the next tile's loads are already
+# in flight while this one is stored. The tensor cores don't wait for a first load at the start of each tile.
+#
+# In the example C is 6 x 24, in 2 x 2 tiles of 4 x 16, and there are two programs.
+@triton.jit
+def matmul_descriptor_kernel(
+    a_desc,
+    b_desc,
+    c_desc,
+    z_desc,
+    M,
+    N,
+    K,
+    A_TRANSPOSED: tl.constexpr,
+    B_TRANSPOSED: tl.constexpr,
+    NUM_PROGRAMS: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    SAVE_Z: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr,
+):
+    num_pid_m = tl.cdiv(M, BLOCK_M)
+    num_pid_n = tl.cdiv(N, BLOCK_N)
+    for tile in tl.range(tl.program_id(0), num_pid_m * num_pid_n, NUM_PROGRAMS, flatten=True):
+        # Program 1 begins with the tile at `pid=1: start_m = 4`, `pid=1: start_n = 0`, and comes to its second, at
+        # `pid=1, tile=3: start_m = 4` and `pid=1, tile=3: start_n = 16`. Its last rows and columns lie outside of C.
+        # The store through a descriptor stops at the edges by itself.
+        pid_m, pid_n = grouped_order(tile, num_pid_m, num_pid_n, GROUP_M)
+        start_m = pid_m * BLOCK_M
+        start_n = pid_n * BLOCK_N
+        # [[tag: MM-Z]]. A tile of `a` may have to be turned round, too. The inputs are 16-bit here, so the sum needs no
+        # `multiply_add`.
+        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        for k in range(0, tl.cdiv(K, BLOCK_K)):
+            start_k = k * BLOCK_K
+            if A_TRANSPOSED:
+                a = a_desc.load([start_k, start_m]).T
+            else:
+                a = a_desc.load([start_m, start_k])
+            b = load_columns(b_desc, start_k, start_n, B_TRANSPOSED)
+            acc = tl.dot(a, b, acc)
+        store_in_halves(c_desc, ACTIVATION(acc), start_m, start_n)
+        if SAVE_Z:
+            store_in_halves(z_desc, acc, start_m, start_n)
+
+
+# A descriptor has to know the tile's shape, which depends on the configuration. A `pre_hook` is called with all
+# arguments of the launch, before each trial and before each real run.
+def set_block_shapes(arguments):
+    rows, columns, inner = (arguments[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K"))
+    arguments["a_desc"].block_shape = [inner, rows] if arguments["A_TRANSPOSED"] else [rows, inner]
+    arguments["b_desc"].block_shape = [columns, inner] if arguments["B_TRANSPOSED"] else [inner, columns]
+    for name in ("c_desc", "z_desc"):
+        if arguments[name] is not None:
+            arguments[name].block_shape = [rows, columns // 2]
+
+
+# What to try. The order of the tiles is among it: groups of 4, 8 or 16 rows. Stages are limited by shared memory, of
+# which a program may have 227 KB: a step along K of 128 x 256 tiles takes 48 KB.
+DESCRIPTOR_CONFIGURATIONS = [
+    configuration(128, 128, 64, 8, 8, 4, set_block_shapes),
+    configuration(128, 256, 64, 8, 8, 3, set_block_shapes),
+    configuration(128, 256, 64, 16, 8, 4, set_block_shapes),
+    configuration(128, 256, 64, 4, 8, 4, set_block_shapes),
+    configuration(256, 128, 64, 8, 8, 3, set_block_shapes),
+    configuration(128, 128, 64, 8, 4, 3, set_block_shapes),
+    configuration(64, 128, 64, 8, 4, 4, set_block_shapes),
+    configuration(64, 64, 64, 8, 4, 4, set_block_shapes),
+    configuration(64, 64, 128, 8, 4, 3, set_block_shapes),
+]
+
+
+# ## A search for each order of storage
+#
+# The key has the orders in it, as the lesson's has the strides. With square matrices the three products of a training
+# step have the same M, N and K, and tiles that are as good as others for the first need not be for the next. When the
+# choice for the forward pass served all three, the backward pass at 2048 in each direction took
+# [[bench: matmul_autotuned/ladder/one search for all layouts/backward_of_2048_ms]] one day and
+# [[bench: matmul_autotuned/ladder/one search, another day/backward_of_2048_ms]] the other. With a search for each it
+# takes [[bench: matmul_autotuned:backward/2048x2048x2048/backward/ms]], cuBLAS
+# [[bench: matmul_autotuned:backward/2048x2048x2048/backward/cuBLAS.ms]]. The price is three searches for such a step
+# instead of one.
+SIZES = ["M", "N", "K"]
+tuned_descriptor_kernel = device.autotune(DESCRIPTOR_CONFIGURATIONS, key=[*SIZES, "A_TRANSPOSED", "B_TRANSPOSED"])(
+    matmul_descriptor_kernel
+)
+
+
+# ## Rows that begin inside a cache line
+#
+# Caches keep memory in lines of 128 bytes. At 1000 x 3000 x 5000 a row of `a` has 10000 bytes, which is 78 lines and 16
+# bytes more. So each row begins 16 bytes further into a line than the one before it. A tile is 64 numbers wide, as
+# many bytes as a line, but seven of eight rows lie in two lines. The L2 cache has to look up nearly twice as many lines
+# as it delivers, and at this shape the tensor cores wait for it.
+#
+# Every eighth row begins alike, though. This kernel takes a tile's rows from one of these **phases**: row 3, 11, 19 …
+# Then it starts its walk along K as far to the left of column 0 as these rows begin inside a line. From there on every
+# copy is of whole lines. What lies to the left of the matrix is filled with zeros, as on the right.
+#
+# No number is moved for that. A descriptor with three dimensions shows the same memory as a matrix for each phase.
+#
+# The tiles are smaller, too. C has 8 x 12 tiles of 128 x 256, and an H200 has 132 multiprocessors: 36 of them would
+# have nothing to do. Of tiles with 192 columns there are 8 x 16. As 192 is no power of two, a program keeps three sums
+# side by side, each `BLOCK_N` columns wide.
+@triton.jit
+def store_three(desc, left, middle, right, phase, start_m, start_n):
+    width: tl.constexpr = left.shape[1]
+    shape: tl.constexpr = (1, left.shape[0], width)
+    desc.store([phase, start_m, start_n], left.to(desc.dtype).reshape(shape))
+    desc.store([phase, start_m, start_n + width], middle.to(desc.dtype).reshape(shape))
+    desc.store([phase, start_m, start_n + 2 * width], right.to(desc.dtype).reshape(shape))
+
+
+@triton.jit
+def matmul_interleaved_kernel(
+    a_desc,
+    b_desc,
+    c_desc,
+    z_desc,
+    M,
+    N,
+    K,
+    stride_am,
+    PHASES: tl.constexpr,
+    LINE: tl.constexpr,
+    B_TRANSPOSED: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    SAVE_Z: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr,
+):
+    # The phases take turns from one row of tiles to the next. The example's `a` has 4 rows of 96 numbers, a line and a
+    # half each, so there are two phases of two rows.
+    num_pid_m = tl.cdiv(M // PHASES, BLOCK_M) * PHASES
+    num_pid_n = tl.cdiv(N, 3 * BLOCK_N)
+    pid_m, pid_n = grouped_order(tl.program_id(0), num_pid_m, num_pid_n, GROUP_M)
+    phase = pid_m % PHASES
+    start_m = pid_m // PHASES * BLOCK_M
+    start_n = pid_n * 3 * BLOCK_N
+    # The first row of a phase is row number `phase` of `a`. It begins `skew` numbers after the start of a line: for the
+    # rows 0 and 2 `pid=0: skew = 0`, for 1 and 3 `pid=1: skew = 32`.
+    skew = phase * (stride_am % LINE) % LINE
+
+    # [[tag: MM-Z]]. One tile of `a` serves all three sums. Its first dimension, of size 1, is dropped by the copy
+    # itself: the tile arrives as the tensor cores want it. Program 1 starts left of the matrix, at
+    # `pid=1, k=0: start_k = -32`, and goes on at the start of the next line, `pid=1, k=1: start_k = 32`.
+    left = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    middle = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    right = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(0, tl.cdiv(K + skew, BLOCK_K)):
+        start_k = k * BLOCK_K - skew
+        a = a_desc.load([phase, start_m, start_k]).reshape((BLOCK_M, BLOCK_K))
+        left = tl.dot(a, load_columns(b_desc, start_k, start_n, B_TRANSPOSED), left)
+        middle = tl.dot(a, load_columns(b_desc, start_k, start_n + BLOCK_N, B_TRANSPOSED), middle)
+        right = tl.dot(a, load_columns(b_desc, start_k, start_n + 2 * BLOCK_N, B_TRANSPOSED), right)
+    store_three(c_desc, ACTIVATION(left), ACTIVATION(middle), ACTIVATION(right), phase, start_m, start_n)
+    if SAVE_Z:
+        store_three(z_desc, left, middle, right, phase, start_m, start_n)
+
+
+def set_interleaved_block_shapes(arguments):
+    rows, columns, inner = (arguments[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K"))
+    arguments["a_desc"].block_shape = [1, rows, inner]
+    arguments["b_desc"].block_shape = [columns, inner] if arguments["B_TRANSPOSED"] else [inner, columns]
+    for name in ("c_desc", "z_desc"):
+        if arguments[name] is not None:
+            arguments[name].block_shape = [1, rows, columns]
+
+
+INTERLEAVED_CONFIGURATIONS = [
+    configuration(128, 64, 64, 4, 4, 4, set_interleaved_block_shapes),
+    configuration(128, 64, 64, 1, 4, 4, set_interleaved_block_shapes),
+    configuration(128, 64, 64, 2, 4, 4, set_interleaved_block_shapes),
+]
+tuned_interleaved_kernel = device.autotune(INTERLEAVED_CONFIGURATIONS, key=[*SIZES, "B_TRANSPOSED"])(
+    matmul_interleaved_kernel
+)
+
+
+# At this shape the lesson takes [[bench: matmul_autotuned/1000x3000x5000/forward/lesson.ms]]: the stride of 5000 is no
+# multiple of 16, so its threads fetch every number of `a` alone. This kernel takes
+# [[bench: matmul_autotuned/1000x3000x5000/forward/ms]], cuBLAS
+# [[bench: matmul_autotuned/1000x3000x5000/forward/cuBLAS.ms]]. It took both ideas. Narrower tiles alone gained nothing:
+# they read more, and the cache was the limit. Interleaving alone left a quarter of the multiprocessors with nothing to
+# do. Other roads led nowhere. Copying `a` into padded rows first cost more than it gained. Dividing K among the
+# programs, so that all are busy, lost to the cost of adding up the parts.
+
+
+# ## What a descriptor can describe
+#
+# One stride must be 1, the other a multiple of 16 bytes, and so must the address. Rows may not overlap. None where only
+# pointers will do. float32 is left to the kernel that can multiply it exactly.
+def storage_order(x):
+    rows, columns = x.shape
+    stride_row, stride_column = x.stride()
+    if x.dtype == torch.float32 or rows == 0 or columns == 0 or x.data_ptr() % 16:
+        return None
+    if stride_column == 1 and stride_row >= columns and stride_row % 8 == 0:
+        return "rows"
+    if stride_row == 1 and stride_column >= rows and stride_column % 8 == 0:
+        return "columns"
+    return None
+
+
+# The tile of [16, 16] only fills in: `set_block_shapes` enters the one of the configuration.
+def describe(x, order):
+    (rows, columns), (stride_row, stride_column) = x.shape, x.stride()
+    if order == "columns":
+        return TensorDescriptor(x, [columns, rows], [stride_column, 1], [16, 16])
+    return TensorDescriptor(x, [rows, columns], [stride_row, 1], [16, 16])
+
+
+# A cache line holds 64 of the 16-bit numbers. If 64 divides the stride, all rows begin alike in their line; else there
+# are up to eight ways.
+LINE = 64
+
+
+def row_phases(x):
+    """In how many ways the rows of the 16-bit matrix `x` begin inside a cache line: 1, 2, 4 or 8."""
+    return LINE // math.gcd(x.stride(0), LINE)
+
+
+def describe_phases(x, phases):
+    (rows, columns), stride = x.shape, x.stride(0)
+    return TensorDescriptor(x, [phases, rows // phases, columns], [stride, phases * stride, 1], [1, 16, 16])
+
+
+def can_interleave(a, a_order):
+    return a_order == "rows" and a.shape[0] % row_phases(a) == 0
+
+
+@functools.cache
+def multiprocessors(device_index):
+    """How many the GPU has, or 0 if it has no TMA. The interpreter is taken for a GPU with two."""
+    if device.INTERPRET:
+        return 2
+    properties = torch.cuda.get_device_properties(device_index)
+    return properties.multi_processor_count if properties.major >= 9 else 0
+
+
+# ## Which kernel?
+#
+# Descriptors where they fit. Whether to interleave can be counted. The busiest multiprocessor decides when a product is
+# done; it computes so many tiles of 128 rows, one after the other. Only if tiles with 192 columns leave it a good deal
+# less to do than those with 256, and no more than those with 128, is it worth giving up the reuse that wider ones have.
+def interleaving_pays(M, N, phases, programs):
+    def columns_of_the_busiest(width, rows):
+        return cdiv(rows * cdiv(N, width), programs) * width
+
+    whole, interleaved = cdiv(M, 128), phases * cdiv(M // phases, 128)
+    columns = columns_of_the_busiest(192, interleaved)
+    return columns <= 0.8 * columns_of_the_busiest(256, whole) and columns <= columns_of_the_busiest(128, whole)
+
+
+# Tile sizes that are given bypass the search, `descriptors` and `interleaved` the choice of the kernel.
+@opaque
+def matmul_forward(
+    a, b, activation=None, *, save_z=False, BLOCK_M=None, BLOCK_N=None, BLOCK_K=None, GROUP_M=8, num_warps=4,
+    num_stages=3, NUM_PROGRAMS=None, descriptors=None, interleaved=None,
+):  # fmt: skip
+    """The result `c`, or with `save_z` `(c, z)`: it and what it was before the activation, both contiguous."""
+    (M, K), N, given = a.shape, b.shape[1], BLOCK_M is not None
+    a_order, b_order, programs = storage_order(a), storage_order(b), NUM_PROGRAMS or multiprocessors(a.device.index)
+    tiles = {}
+    if given:
+        tiles = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K, GROUP_M=GROUP_M)
+        tiles |= dict(num_warps=num_warps, num_stages=num_stages)
+    possible = bool(a_order and b_order and programs and N % 8 == 0)
+    if (descriptors or interleaved) and not possible:
+        raise ValueError("descriptors need 16-bit matrices with 16-byte aligned rows or columns, and a GPU with a TMA")
+    if interleaved and not can_interleave(a, a_order):
+        raise ValueError("interleaving needs rows of a, as many of them in each phase")
+    if not (possible if descriptors is None else descriptors or interleaved):
+        return multiply_by_pointers(a, b, activation, save_z=save_z, **tiles)
+    if given:
+        checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
+        checks.positive(GROUP_M=GROUP_M, NUM_PROGRAMS=programs)
+    c = torch.empty((M, N), dtype=a.dtype, device=a.device)
+    z = torch.empty_like(c) if save_z else None
+    if interleaved is None:
+        interleaved = not given and can_interleave(a, a_order) and a.data_ptr() % (2 * LINE) == 0
+        interleaved = interleaved and interleaving_pays(M, N, row_phases(a), programs)
+    options = dict(M=M, N=N, K=K, ACTIVATION=ACTIVATIONS[activation], SAVE_Z=save_z, **tiles)
+    if interleaved:
+        launch_interleaved(a, b, c, z, b_order, given, options)
+    else:
+        launch_descriptors(a, b, c, z, a_order, b_order, programs, given, options)
+    return (c, z) if save_z else c
+
+
+def launch_descriptors(a, b, c, z, a_order, b_order, programs, given, options):
+    kernel = matmul_descriptor_kernel if given else tuned_descriptor_kernel
+    arguments = dict(
+        a_desc=describe(a, a_order), b_desc=describe(b, b_order), c_desc=describe(c, "rows"),
+        z_desc=None if z is None else describe(z, "rows"), A_TRANSPOSED=a_order == "columns",
+        B_TRANSPOSED=b_order == "columns", NUM_PROGRAMS=programs, **options,
+    )  # fmt: skip
+    if given:
+        set_block_shapes(arguments)
+    M, N = c.shape
+    grid = lambda tiles: (min(programs, cdiv(M, tiles["BLOCK_M"]) * cdiv(N, tiles["BLOCK_N"])),)  # noqa: E731
+    kernel[grid](**arguments)
+
+
+def launch_interleaved(a, b, c, z, b_order, given, options):
+    kernel, phases = matmul_interleaved_kernel if given else tuned_interleaved_kernel, row_phases(a)
+    arguments = dict(
+        a_desc=describe_phases(a, phases), b_desc=describe(b, b_order), c_desc=describe_phases(c, phases),
+        z_desc=None if z is None else describe_phases(z, phases), stride_am=a.stride(0), PHASES=phases, LINE=LINE,
+        B_TRANSPOSED=b_order == "columns", **options,
+    )  # fmt: skip
+    if given:
+        set_interleaved_block_shapes(arguments)
+    M, N = c.shape
+    grid = lambda tiles: (phases * cdiv(M // phases, tiles["BLOCK_M"]) * cdiv(N, 3 * tiles["BLOCK_N"]),)  # noqa: E731
+    kernel[grid](**arguments)
+
+
+# Two more products, of transposed views.
+def matmul_backward(dc, a, b, saved=None, activation=None, *, needs=(True, True), **tiles):
+    """`(da, db)` from the gradient of C; `needs` says which are wanted, the other is None."""
+    return product_gradients(matmul_forward, dc, a, b, saved, activation, needs=needs, **tiles)
+
+
+def matmul(a, b, activation=None):
+    """`activation(a @ b)`, differentiable. The first call for a shape searches for the fastest configuration.
+
+    Args:
+        a: tensor of shape (M, K), float32, float16 or bfloat16, any strides.
+        b: tensor of shape (K, N), same dtype, any strides.
+        activation: None, "relu", "leaky_relu" (slope 0.01 below zero), "gelu" (exact, with erf) or "silu".
+
+    Returns:
+        A new contiguous tensor of shape (M, N) with the inputs' dtype. Sums are formed in float32; K = 0 gives zeros.
+
+    Raises:
+        TypeError: an argument is no tensor, or the dtypes differ or are not allowed.
+        ValueError: not two dimensions, inner sizes that differ, an unknown activation, or a tensor on the wrong device.
+
+    Source: persistent programs with tensor descriptors as in Triton's tutorial "Persistent Matmul".
+    """
+    contract(a=a, b=b, activation=activation, allowed=ACTIVATIONS)
+    if not autograd.needs_frame(a, b):
+        return matmul_forward(a, b, activation)
+    return Product.apply(a, b, activation, matmul_forward, matmul_backward)
+
+
+# ## Where it stays behind
+#
+# At 2176 in each direction our time is [[bench: matmul_autotuned/2176x2176x2176/forward/ms]] and that of cuBLAS
+# [[bench: matmul_autotuned/2176x2176x2176/forward/cuBLAS.ms]]. C has 17 x 9 tiles of 128 x 256, or 153. 132 of them
+# occupy the whole GPU, and then 21 more keep it waiting. Tiles of 128 x 128 fare little better: 289 are two rounds and
+# 25 tiles more. So it goes wherever a size lies just above full rounds. With `leaky_relu`, for which the library needs
+# a second kernel, less of that is left: [[bench: matmul_autotuned:leaky_relu/2176x2176x2176/forward/ms]] against
+# [[bench: matmul_autotuned:leaky_relu/2176x2176x2176/forward/cuBLAS + leaky_relu.ms]].
+#
+# Below that there are few tiles. At 1536 C has 144 of 128 x 128, a round and twelve more, and takes
+# [[bench: matmul_autotuned/1536x1536x1536/forward/ms]] against
+# [[bench: matmul_autotuned/1536x1536x1536/forward/cuBLAS.ms]]. At 1024 it has 64, so half of the GPU is idle:
+# [[bench: matmul_autotuned/1024x1024x1024/forward/ms]] against
+# [[bench: matmul_autotuned/1024x1024x1024/forward/cuBLAS.ms]]. Smaller tiles read more of the inputs again. Dividing K
+# among several programs, as [split-K](../gemlite/gemm_splitK.py) does, would give the others something to do.
+
+
+# ## A run small enough to watch
+#
+# Small whole numbers in float16: with descriptors, whose tiles stand out over every edge, then interleaved.
+def EXAMPLE():
+    a = (torch.arange(6 * 24, device=device.DEVICE) % 5 - 2).view(6, 24).half()
+    b = (torch.arange(24 * 24, device=device.DEVICE) % 3 - 1).view(24, 24).half()
+    tiles = dict(BLOCK_N=16, BLOCK_K=16, GROUP_M=2, NUM_PROGRAMS=2, descriptors=True)
+    c = matmul_forward(a, b, "relu", BLOCK_M=4, **tiles)
+    matmul_backward(torch.ones_like(c), a, b, c, "relu", BLOCK_M=8, **tiles)
+    a = (torch.arange(4 * 96, device=device.DEVICE) % 5 - 2).view(4, 96).half()
+    b = (torch.arange(96 * 24, device=device.DEVICE) % 3 - 1).view(96, 24).half()
+    matmul_forward(a, b, interleaved=True, BLOCK_M=2, BLOCK_N=8, BLOCK_K=64, GROUP_M=2)
+
+
+if __name__ == "__main__":
+    cases = [dict(a=(72, 40), b=(40, 56), activation=activation) for activation in ACTIVATIONS]
+    script.main(matmul, matmul_reference, *cases)

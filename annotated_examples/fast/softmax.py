@@ -1,0 +1,469 @@
+r"""
+# Softmax, fast: a row is loaded once
+
+The contract and the results of [the lesson](../tutorials/softmax.py), in about the time that it takes to copy the
+matrix. The formulas are the same, [[tag: SM]] forward and [[tag: SM-x]] backward. Only the order in which bytes are
+requested, and who waits for whom, is different.
+
+**What it costs.** The floor is `bytes / bandwidth`: 2 numbers moved per element forward, 3 backward. At 32768 x 4096 in
+bfloat16 the forward pass takes [[bench: softmax/32768x4096/forward/ms]], the lesson
+[[bench: softmax/32768x4096/forward/lesson.ms]], PyTorch [[bench: softmax/32768x4096/forward/eager.ms]].
+
+**The climb.** What each step gained, in bfloat16 on an H200, forward and backward. With 8192 rows of 32000:
+
+- each step of the formula is an operation of PyTorch: [[bench: softmax/ladder/elementwise/forward_ms]] and
+  [[bench: softmax/ladder/elementwise/backward_ms]]
+- chunks of 4096, each row read twice, as in the lesson: [[bench: softmax/ladder/two trips/forward_ms]] and
+  [[bench: softmax/ladder/two trips/backward_ms]]
+- rung 1, the whole row in registers and read once: [[bench: softmax/ladder/one trip/forward_ms]] and
+  [[bench: softmax/ladder/one trip/backward_ms]]
+- all rungs below, in chunks again: [[bench: softmax/ladder/final/forward_ms]] and
+  [[bench: softmax/ladder/final/backward_ms]]
+
+With 4096 rows of 50257, the vocabulary of GPT-2. They are odd, and too long to hold in registers:
+
+- chunks of 32768, loaded 2 bytes at a time: [[bench: softmax/ladder/one trip/rows_of_50257_forward_ms]] and
+  [[bench: softmax/ladder/one trip/rows_of_50257_backward_ms]]
+- rung 2, 16 bytes at a time between the first chunk and the last:
+  [[bench: softmax/ladder/16-byte loads/rows_of_50257_forward_ms]] and
+  [[bench: softmax/ladder/16-byte loads/rows_of_50257_backward_ms]]
+- rung 3, a sum for each vector: [[bench: softmax/ladder/a sum for each vector/rows_of_50257_forward_ms]] forward
+- rung 4, the second trip goes backwards: [[bench: softmax/ladder/backwards/rows_of_50257_forward_ms]] forward
+- rung 5, edges, and smaller chunks: [[bench: softmax/ladder/edges/rows_of_50257_forward_ms]] and
+  [[bench: softmax/ladder/edges/rows_of_50257_backward_ms]]
+- rung 6, several chunks in flight: [[bench: softmax/ladder/final/rows_of_50257_forward_ms]] and
+  [[bench: softmax/ladder/final/rows_of_50257_backward_ms]]
+
+**What is missing.** With rows of 128256 and more both passes need a third to a half more than a copy: so many rows are
+worked on at once that a part of them has left the L2 cache before the second trip.
+
+**Contract.** The lesson's. The width is a constant of the kernels, so each new one is compiled anew.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from academy import autograd, checks, device, script
+
+import functools
+import operator
+
+import torch
+import triton
+import triton.language as tl
+from annotated_examples.common.rows import as_rows, row_stride, rows_contract
+from annotated_examples.tutorials.softmax import Softmax, softmax_reference
+
+
+# ## 1. A row that fits is loaded once
+#
+# What was slow? The lesson reads every row twice. A row that fits into the registers of one program doesn't need the
+# second trip, and no online sum either.
+#
+# One program takes `BLOCK_M` whole rows; short rows are taken several at a time so that a program has enough to do.
+# `N` and the stride are `tl.constexpr`: a compiler that knows them knows which masks are always true and how many
+# neighbouring elements one instruction may load. The price is a compilation for each new length, and softmax runs over
+# a few lengths (a vocabulary, a context).
+@triton.jit
+def softmax_forward_kernel(
+    x_ptr,
+    y_ptr,
+    M,
+    N: tl.constexpr,
+    stride_xm: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    POLICY: tl.constexpr,
+):
+    # Which rows are mine? There are 3 in the example and `BLOCK_M = 2`, so the second program has one real row:
+    # `pid=1: offs_m = [2, 3]` and `pid=1: mask_m = [1, 0]`.
+    offs_m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    mask_m = offs_m < M
+
+    # Rows have 6 elements, blocks have to be a power of two: `mask_n = [1, 1, 1, 1, 1, 1, 0, 0]`. A block with two axes
+    # holds rows and columns: `[:, None]` makes a column of the row numbers, `[None, :]` a row of the column numbers,
+    # and together they say for each element whether it exists.
+    offs_n = tl.arange(0, BLOCK_N)
+    mask_n = offs_n < N
+    mask = mask_m[:, None] & mask_n[None, :]
+
+    # Masked lanes read $-\infty$, as in the lesson: `pid=0: x[0, :6] = [1, 3, 2, 0, 4, 1]`.
+    x_ptrs = x_ptr + offs_m[:, None] * stride_xm + offs_n[None, :]
+    x = tl.load(x_ptrs, mask=mask, other=-float("inf"), eviction_policy=POLICY).to(tl.float32)
+
+    # The largest of each row, along axis 1, is subtracted before anything is exponentiated: `row_max[0] = 4`.
+    row_max = tl.max(x, axis=1)
+    exponentials = tl.exp(x - row_max[:, None])
+
+    # [[tag: SM]]. The masked lanes add nothing: `exponentials[0, 6] = 0` and `row_sum[0] = 1.621`.
+    row_sum = tl.sum(exponentials, axis=1)
+    # Probabilities: `y[0, :6] = [0.031, 0.227, 0.083, 0.011, 0.617, 0.031]`.
+    y = exponentials / row_sum[:, None]
+    y_ptrs = y_ptr + offs_m[:, None] * N + offs_n[None, :]
+    tl.store(y_ptrs, y, mask=mask)
+
+
+# Backward holds two rows: the upstream gradient and the probabilities. One sum over a row, then [[tag: SM-x]].
+@triton.jit
+def softmax_backward_kernel(
+    dy_ptr,
+    y_ptr,
+    dx_ptr,
+    M,
+    N: tl.constexpr,
+    stride_dym: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    POLICY: tl.constexpr,
+):
+    offs_m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.arange(0, BLOCK_N)
+    mask = (offs_m < M)[:, None] & (offs_n < N)[None, :]
+    # The upstream gradient may have any row stride, also 0: behind `y.sum(0)` all rows have the same gradient.
+    dy_ptrs = dy_ptr + offs_m[:, None] * stride_dym + offs_n[None, :]
+    dy = tl.load(dy_ptrs, mask=mask, other=0.0, eviction_policy=POLICY).to(tl.float32)
+    y_ptrs = y_ptr + offs_m[:, None] * N + offs_n[None, :]
+    y = tl.load(y_ptrs, mask=mask, other=0.0, eviction_policy=POLICY).to(tl.float32)
+
+    # Here `pid=0: dy[0, :6] = [0, 1, 0, 0, -1, 0]`, so `pid=0: dot[0] = -0.390`, and
+    # `pid=0: dx[0, :6] = [0.012, 0.315, 0.033, 0.004, -0.376, 0.012]`.
+    dot = tl.sum(dy * y, axis=1)
+    dx = y * (dy - dot[:, None])
+    dx_ptrs = dx_ptr + offs_m[:, None] * N + offs_n[None, :]
+    tl.store(dx_ptrs, dx, mask=mask)
+
+
+# ## 2. Sixteen bytes at a time, wherever a row begins
+#
+# The longest rows don't fit in registers, so they come in chunks, twice, as in the lesson. What is slow there? A
+# *vector* is what one instruction loads at best: 16 bytes, or `VECTOR` neighbouring columns. A vocabulary of 50257 is
+# odd, so its rows begin at any multiple of 2 bytes. But 16 bytes can only be loaded from a multiple of 16. And a mask
+# that could cut a vector in two makes all loads under it 2 bytes wide. So the chunks begin at a multiple of 16 bytes,
+# not where the row begins.
+#
+# That works where the rows of both tensors begin alike. In logits that are cut out of a padded vocabulary they don't:
+# then, and where a tensor itself begins at no multiple of 16 bytes, loads or stores stay narrow.
+def alignment(N, stride, VECTOR):
+    return VECTOR if (stride - N) % VECTOR == 0 else 1
+
+
+# ## 3. A sum for each vector
+#
+# What was slow? The maximum of a chunk needs all threads of the program, so they wait for each other: twice in every
+# chunk, once for the maximum and once for the sum. Here every vector of a chunk has its own largest number so far and
+# its own sum, merged online, [[tag: SM-online]], as the lesson does for the whole row. A thread has a few vectors to
+# itself, and waits for nobody until the row is over.
+@triton.jit
+def online_update(vector_max, vector_sum, x):
+    new_max = tl.maximum(vector_max, tl.max(x, axis=1))
+    # Nothing but $-\infty$ so far? Then subtract zero: $-\infty - (-\infty)$ would be NaN, and the next chunk may yet
+    # bring a number.
+    shift = tl.where(new_max == -float("inf"), 0.0, new_max)
+    # [[tag: SM-online]]
+    vector_sum = vector_sum * tl.exp(vector_max - shift) + tl.sum(tl.exp(x - shift[:, None]), axis=1)
+    return new_max, vector_sum
+
+
+# ## 4. The second trip goes backwards
+#
+# What was slow? By the time of the second trip the first chunks may have left the L2 cache, which all rows that are
+# worked on share. The last chunk is still in registers, and the ones before it are the likeliest to be in the cache: so
+# the second trip begins at the end.
+#
+# ## 5. Edges
+#
+# What was slow? The first chunk and the last one: the ends of the row cut vectors in two there, so each of these chunks
+# was loaded 2 bytes at a time as a whole. Now a row is taken as whole vectors, which lie at multiples of 16 bytes, and
+# two *edges*: the few columns before the first vector and those behind the last one. The edges are a small block of
+# their own, and only they are loaded one by one.
+#
+# How many columns does the first edge have, and how many are in whole vectors?
+@triton.jit
+def parts_of_row(row, N: tl.constexpr, VECTOR: tl.constexpr, ALIGN: tl.constexpr):
+    edge = ((ALIGN - row * N % ALIGN) % ALIGN).to(tl.int32)
+    whole = (N - edge) // VECTOR * VECTOR
+    return edge, whole
+
+
+# Column 0 is from here on the first one of the first whole vector. Both edges together are a block of their own: the
+# `VECTOR` columns before it and those behind the last vector, as far as they belong to the row.
+@triton.jit
+def columns_of_edges(edge, whole, N: tl.constexpr, VECTOR: tl.constexpr):
+    index = tl.arange(0, 2 * VECTOR)
+    offs_n = tl.where(index < VECTOR, index, whole + index) - VECTOR
+    mask = (offs_n >= -edge) & (offs_n < N - edge)
+    return offs_n, mask
+
+
+# ## Forward, for rows longer than a block
+#
+# Rungs 2 to 5 together, and a part of the sixth.
+@triton.jit
+def softmax_forward_chunked_kernel(
+    x_ptr,
+    y_ptr,
+    N: tl.constexpr,
+    stride_xm: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    VECTOR: tl.constexpr,
+    ALIGN: tl.constexpr,
+):
+    # In the example's second launch the second row begins 19 elements behind the first, one before a multiple of four:
+    # `launch=1, pid=1: edge = 1`. Of the other 18, `launch=1, pid=1: whole = 16` are in whole vectors.
+    row = tl.program_id(0).to(tl.int64)
+    edge, whole = parts_of_row(row, N, VECTOR, ALIGN)
+    # To the first whole vector. From the product the compiler learns that it lies at a multiple of 16 bytes.
+    x_ptr += tl.cdiv(row * stride_xm, ALIGN) * ALIGN
+    y_ptr += tl.cdiv(row * N, ALIGN) * ALIGN
+
+    # The edges stay in registers: `launch=1, pid=1: edge_n = [-4, -3, -2, -1, 16, 17, 18, 19]`, of which
+    # `launch=1, pid=1: edge_mask = [0, 0, 0, 1, 1, 1, 0, 0]` are the row's.
+    edge_n, edge_mask = columns_of_edges(edge, whole, N, VECTOR)
+    x_edge = tl.load(x_ptr + edge_n, mask=edge_mask, other=-float("inf")).to(tl.float32)
+
+    # The columns of a chunk, a vector in each row: `launch=1, pid=1: offs_n = [[0, 1, 2, 3], [4, 5, 6, 7]]`. And where
+    # does the last chunk begin? `launch=1, pid=1: last = 8`.
+    vectors = tl.arange(0, BLOCK_N // VECTOR)[:, None] * VECTOR
+    offs_n = vectors + tl.arange(0, VECTOR)[None, :]
+    last: tl.constexpr = (N // VECTOR * VECTOR - 1) // BLOCK_N * BLOCK_N
+
+    # All chunks but the last: `launch=1, pid=1, start=0: vector_max = [5, 6]`. `evict_last` asks the L2 cache to keep
+    # these lines for the second trip. Loads that are made ahead, into shared memory, would lose this hint, so there is
+    # one stage. But (rung 6) the loop is written out four times, so that a thread has four loads in flight.
+    vector_max = tl.full((BLOCK_N // VECTOR,), -float("inf"), tl.float32)
+    vector_sum = tl.zeros((BLOCK_N // VECTOR,), tl.float32)
+    for start in tl.range(0, last, BLOCK_N, num_stages=1, loop_unroll_factor=4):
+        x = tl.load(x_ptr + start + offs_n, eviction_policy="evict_last").to(tl.float32)
+        vector_max, vector_sum = online_update(vector_max, vector_sum, x)
+
+    # The last chunk stays in registers. Its mask has one answer for all columns of a vector, so it cuts none.
+    mask = last + vectors < whole
+    x = tl.load(x_ptr + last + offs_n, mask=mask, other=-float("inf")).to(tl.float32)
+    vector_max, vector_sum = online_update(vector_max, vector_sum, x)
+
+    # The same merge once more, of all vectors and the edges. The first launch has the row from above,
+    # `pid=0: row_max = 4`, and comes to the same sum: `row_sum = 1.621`.
+    row_max = tl.maximum(tl.max(vector_max, axis=0), tl.max(x_edge, axis=0))
+    row_sum = tl.sum(vector_sum * tl.exp(vector_max - row_max), axis=0) + tl.sum(tl.exp(x_edge - row_max), axis=0)
+
+    # Second trip, [[tag: SM]], beginning with what is at hand: `pid=0: y_edge[4:6] = [0.617, 0.031]`.
+    y_edge = tl.exp(x_edge - row_max) / row_sum
+    tl.store(y_ptr + edge_n, y_edge, mask=edge_mask)
+    y = tl.exp(x - row_max) / row_sum
+    tl.store(y_ptr + last + offs_n, y, mask=mask)
+    # The other chunks, backwards; `evict_first`, since nobody will need these lines again. There is a store between the
+    # loads here, so they come one by one, however often the loop is written out. The backward pass shows a way around.
+    for done in tl.range(0, last, BLOCK_N, num_stages=1, loop_unroll_factor=4):
+        start = last - BLOCK_N - done
+        x = tl.load(x_ptr + start + offs_n, eviction_policy="evict_first").to(tl.float32)
+        y = tl.exp(x - row_max) / row_sum
+        tl.store(y_ptr + start + offs_n, y)
+
+
+# ## 6. Backward, for rows longer than a block: request the next chunk before this one is stored
+#
+# Backward over long rows stands on the same steps: vectors and edges, a sum for each vector, the second trip backwards.
+#
+# What was slow? In the second trip each chunk is loaded, used and stored, and the next load waits for that store: the
+# compiler can't know that the two don't overlap, and wouldn't move a load across a store. So the kernel does it itself.
+# Before it stores a chunk it has requested the next.
+@triton.jit
+def softmax_backward_chunked_kernel(
+    dy_ptr,
+    y_ptr,
+    dx_ptr,
+    N: tl.constexpr,
+    stride_dym: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    VECTOR: tl.constexpr,
+    ALIGN: tl.constexpr,
+    POLICY: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    edge, whole = parts_of_row(row, N, VECTOR, ALIGN)
+    dy_ptr += tl.cdiv(row * stride_dym, ALIGN) * ALIGN
+    y_ptr += tl.cdiv(row * N, ALIGN) * ALIGN
+    dx_ptr += tl.cdiv(row * N, ALIGN) * ALIGN
+    edge_n, edge_mask = columns_of_edges(edge, whole, N, VECTOR)
+    dy_edge = tl.load(dy_ptr + edge_n, mask=edge_mask, other=0.0).to(tl.float32)
+    y_edge = tl.load(y_ptr + edge_n, mask=edge_mask, other=0.0).to(tl.float32)
+
+    # Each vector keeps a sum of its own. They are added up once, after the last chunk.
+    vectors = tl.arange(0, BLOCK_N // VECTOR)[:, None] * VECTOR
+    offs_n = vectors + tl.arange(0, VECTOR)[None, :]
+    vector_dot = tl.zeros((BLOCK_N // VECTOR,), tl.float32)
+    last: tl.constexpr = (N // VECTOR * VECTOR - 1) // BLOCK_N * BLOCK_N
+    for start in tl.range(0, last, BLOCK_N, num_stages=1):
+        dy = tl.load(dy_ptr + start + offs_n, eviction_policy="evict_last").to(tl.float32)
+        y = tl.load(y_ptr + start + offs_n, eviction_policy="evict_last").to(tl.float32)
+        vector_dot += tl.sum(dy * y, axis=1)
+    mask = last + vectors < whole
+    dy = tl.load(dy_ptr + last + offs_n, mask=mask, other=0.0, eviction_policy=POLICY).to(tl.float32)
+    y = tl.load(y_ptr + last + offs_n, mask=mask, other=0.0, eviction_policy=POLICY).to(tl.float32)
+    vector_dot += tl.sum(dy * y, axis=1)
+    # The same as above: `pid=0: dot = -0.390`.
+    dot = tl.sum(vector_dot, axis=0) + tl.sum(dy_edge * y_edge, axis=0)
+
+    # [[tag: SM-x]], from the last chunk to the first: `pid=0: dx_edge[4:6] = [-0.376, 0.012]`.
+    dx_edge = y_edge * (dy_edge - dot)
+    tl.store(dx_ptr + edge_n, dx_edge, mask=edge_mask)
+    dx = y * (dy - dot)
+    tl.store(dx_ptr + last + offs_n, dx, mask=mask)
+    # The other chunks, backwards, each requested before the one behind it is stored.
+    if last > 0:
+        dy = tl.load(dy_ptr + last - BLOCK_N + offs_n, eviction_policy="evict_first")
+        y = tl.load(y_ptr + last - BLOCK_N + offs_n, eviction_policy="evict_first")
+        for done in tl.range(BLOCK_N, last, BLOCK_N, num_stages=1):
+            start = last - done
+            dx = y.to(tl.float32) * (dy.to(tl.float32) - dot)
+            dy = tl.load(dy_ptr + start - BLOCK_N + offs_n, eviction_policy="evict_first")
+            y = tl.load(y_ptr + start - BLOCK_N + offs_n, eviction_policy="evict_first")
+            tl.store(dx_ptr + start + offs_n, dx)
+        dx = y.to(tl.float32) * (dy.to(tl.float32) - dot)
+        tl.store(dx_ptr + offs_n, dx)
+
+
+# ## 7. Which lines may leave the L2 cache first?
+#
+# A small result stays there, and the next operation finds it. A large one has to leave anyway. If what is read is
+# marked `evict_last`, then what is written leaves first, and early, and that is faster: at 32768 x 4096 in bfloat16 the
+# forward pass took [[bench: softmax/ladder/no hint/rows_of_4096_forward_ms]] without this hint and takes
+# [[bench: softmax/ladder/final/rows_of_4096_forward_ms]] with it. The limit, 256 MB for all tensors together, is about
+# five times the L2 cache of an H200. (Rows of more than 32768 go without it backward: there it would push out what the
+# second trip still needs.)
+def read_policy(x, tensors):
+    return "evict_last" if tensors * x.numel() * x.element_size() > 1 << 28 else ""
+
+
+# ## 8. Tile sizes
+#
+# What makes a memory-bound kernel fast is having enough bytes in flight at any moment, so every thread of an SM should
+# have loads to wait for: sixteen elements each, or up to twice as many where the row is no power of two. Rows of 512 or
+# less are taken several at a time. Backward, a row of 16385 to 28672 has the SM to itself, and there fewer threads are
+# better, which wait for each other at every sum. The sizes are remembered: what Python does here is time that a small
+# call waits for.
+@functools.cache
+def tiles(N, BLOCK_M, BLOCK_N, num_warps):
+    BLOCK_N = BLOCK_N or triton.next_power_of_2(N)
+    BLOCK_M = BLOCK_M or max(1, 1024 // BLOCK_N)
+    warps = triton.next_power_of_2(BLOCK_M * min(N, BLOCK_N) // 512 + 1) // 2
+    return BLOCK_M, BLOCK_N, num_warps or min(max(warps, 1), 32 if N <= 16384 else 16)
+
+
+# In chunks come long rows, and rows from 1025 on whose length is no multiple of 16 bytes. A chunk is the largest power
+# of two that the row holds, so that few lanes are masked off, up to 4096 elements, or 8192 from 28673 on. Where a row
+# has many chunks a thread has one vector of each, if numbers have 16 bits. Where it has few, up to four. All these
+# limits are what was fastest on an H200, in bfloat16, when widths from 1025 to 262144 were tried.
+@functools.cache
+def forward_tiles(N, VECTOR, BLOCK_M, BLOCK_N, num_warps):
+    if BLOCK_N is None and (N >= 16384 or N > 1024 and N % VECTOR):
+        BLOCK_N = min(triton.next_power_of_2(N + 1) // 2, 4096 if N <= 28672 else 8192)
+        num_warps = num_warps or BLOCK_N // (1024 if N <= 8192 else 512 if N < 16384 else 256)
+    return tiles(N, BLOCK_M, BLOCK_N, num_warps)
+
+
+# Backward has two rows to hold, and larger chunks: up to 8192 elements, or 16384 from 18432 on. At 4096 elements twice
+# the warps were a little better.
+@functools.cache
+def backward_tiles(N, VECTOR, BLOCK_M, BLOCK_N, num_warps):
+    if BLOCK_N is None and (N > 28672 or N == 16384 or N > 1024 and N % VECTOR):
+        BLOCK_N = min(triton.next_power_of_2(N + 1) // 2, 8192 if N < 18432 else 16384)
+        num_warps = num_warps or min(BLOCK_N // 512, 16)
+    elif N == 4096:
+        num_warps = num_warps or 16
+    return tiles(N, BLOCK_M, BLOCK_N, num_warps)
+
+
+# ## Launchers
+#
+# Inside `torch.compile`, at a second width, a size of `x` may be a symbol that stands for any. Here it decides how many
+# warps there are, which no symbol can: `operator.index` makes it a number, and a new width compiles anew.
+def softmax_forward(x, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
+    """Softmax over the last dimension. Tile sizes: None for those that were found best."""
+    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
+    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+    if x.numel() == 0:
+        return y
+    x = as_rows(x)
+    M, N, VECTOR = x.shape[0], operator.index(x.shape[1]), 16 // x.element_size()
+    BLOCK_M, BLOCK_N, num_warps = forward_tiles(N, VECTOR, BLOCK_M, BLOCK_N, num_warps)
+    stride = row_stride(x, N)
+    if N > BLOCK_N:
+        VECTOR = min(VECTOR, BLOCK_N)
+        softmax_forward_chunked_kernel[(M,)](
+            x, y, N, stride, BLOCK_N=BLOCK_N, VECTOR=VECTOR, ALIGN=alignment(N, stride, VECTOR), num_warps=num_warps
+        )
+    else:
+        softmax_forward_kernel[(-(-M // BLOCK_M),)](
+            x, y, M, N, stride, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, POLICY=read_policy(x, 2), num_warps=num_warps
+        )
+    return y
+
+
+def softmax_backward(dy, y, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
+    """The gradient for `x`. dy: upstream gradient, any strides. y: what the forward pass returned, contiguous."""
+    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
+    dx = torch.empty_like(y, memory_format=torch.contiguous_format)
+    if y.numel() == 0:
+        return dx
+    dy, y = as_rows(dy), as_rows(y)
+    M, N, VECTOR = y.shape[0], operator.index(y.shape[1]), 16 // y.element_size()
+    BLOCK_M, BLOCK_N, num_warps = backward_tiles(N, VECTOR, BLOCK_M, BLOCK_N, num_warps)
+    stride = row_stride(dy, N)
+    POLICY = read_policy(y, 3) if N <= 32768 else ""
+    if N > BLOCK_N:
+        VECTOR = min(VECTOR, BLOCK_N)
+        softmax_backward_chunked_kernel[(M,)](
+            dy, y, dx, N, stride, BLOCK_N=BLOCK_N, VECTOR=VECTOR, ALIGN=alignment(N, stride, VECTOR), POLICY=POLICY,
+            num_warps=num_warps,
+        )  # fmt: skip
+    else:
+        softmax_backward_kernel[(-(-M // BLOCK_M),)](
+            dy, y, dx, M, N, stride, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, POLICY=POLICY, num_warps=num_warps
+        )
+    return dx
+
+
+def softmax(x):
+    """Softmax over the last dimension, differentiable. As `annotated_examples.tutorials.softmax.softmax`, faster.
+
+    The width is a constant of the kernel: inside `torch.compile`, too, each new width compiles anew.
+
+    Args:
+        x: tensor of shape (..., N), N below 2**31 - 2**14, float32, float16 or bfloat16, any strides.
+
+    Returns:
+        A new tensor of the shape and dtype of `x`; each row adds up to one.
+
+    Raises:
+        TypeError: `x` is no tensor, or has another dtype.
+        ValueError: `x` has no dimension, or too long a row, or is on the wrong device.
+
+    Source: Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018), for rows longer than a block.
+    """
+    rows_contract(x)
+    if not autograd.needs_frame(x):
+        return softmax_forward(x)
+    return Softmax.apply(x, softmax_forward, softmax_backward)
+
+
+# ## A run small enough to watch
+#
+# Three rows of six, in blocks of two rows and eight columns; then the same rows in chunks of four. And two rows of 19
+# elements in chunks of eight, of which the second begins at no multiple of four.
+def EXAMPLE():
+    make = lambda rows: torch.tensor(rows, dtype=torch.float32, device=device.DEVICE)  # noqa: E731
+    x = make([[1, 3, 2, 0, 4, 1], [2, 2, 2, 2, 2, 2], [0, -1, 5, -2, 3, 1]])
+    dy = make([[0, 1, 0, 0, -1, 0], [1, 0, 0, 0, 0, 0], [2, 0, 1, 0, 0, -1]])
+    for BLOCK_N in (8, 4):
+        y = softmax_forward(x, BLOCK_M=2, BLOCK_N=BLOCK_N)
+        softmax_backward(dy, y, BLOCK_M=2, BLOCK_N=BLOCK_N)
+    softmax_forward((torch.arange(38, device=device.DEVICE) * 5 % 7).reshape(2, 19).float(), BLOCK_N=8)
+
+
+if __name__ == "__main__":
+    sizes = (3, 64), (7, 1000), (2, 40000)
+    script.main(softmax, softmax_reference, *(dict(x=size) for size in sizes), pytorch=lambda x: torch.softmax(x, -1))

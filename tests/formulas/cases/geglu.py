@@ -1,0 +1,97 @@
+"""Which calls of the GeGLU kernels are compared with the formulas of backprop_math/geglu.md."""
+
+from academy.formulas.cases import case
+
+MODULE = "classics.geglu"
+ROWS = ("g", "u", "nabla_y")
+EXACT = {"g": "GeGLU-gate", "u": "GeGLU-up"}
+TANH = {"g": "GeGLU-tanh-gate", "u": "GeGLU-tanh-up"}
+ALL = ("float32", "bfloat16", "float16")
+
+
+def ones(x):
+    import torch
+
+    return torch.ones_like(x)
+
+
+# ---------------------------------------------------------------- exact, with the error function
+@case(modules=MODULE, returns="GeGLU", gradients=EXACT, rows=ROWS, dtypes=ALL)
+def geglu(module, g, u):
+    return module.geglu(g, u)
+
+
+@case(modules=MODULE, returns="GeGLU", gradients=EXACT, rows=ROWS)
+def packed(module, g, u):
+    import torch
+
+    return module.geglu_packed(torch.cat([g, u]))
+
+
+@case(modules=MODULE, returns="GeGLU", gradients=EXACT, rows=ROWS, sizes={"rows": 150}, dtypes=("float32",))
+def packed_in_rows(module, g, u):
+    import torch
+
+    return module.geglu_packed(torch.stack([g, u], 1))[:, 0]
+
+
+@case(modules=MODULE, returns="GeGLU", gradients=EXACT, rows=ROWS, sizes={"rows": (3, 150)})
+def several_tiles(module, g, u, nabla_y):
+    y = module.geglu_forward(g, u, BLOCK_N=16)
+    dg, du = module.geglu_backward(nabla_y, g, u, BLOCK_N=16)
+    return y, {"g": dg, "u": du}
+
+
+@several_tiles.pytorch
+def _(g, u):
+    import torch
+
+    return torch.nn.functional.gelu(g, approximate="none") * u
+
+
+@case(modules=MODULE, returns="GELU-weight", rows=("x",), forward_only=True)
+def weight(module, x):
+    return module.geglu(x, 1 / x)
+
+
+@case(modules=MODULE, returns=None, gradients={"x": "GELU"}, rows=("x",), upstream=ones)
+def as_a_gradient(module, x):
+    """d y / d u is gelu(g): here u stands beside x, as a product of ones that x is multiplied with."""
+    return module.geglu(x, ones(x))
+
+
+# ---------------------------------------------------------------- with the hyperbolic tangent
+@case(modules=MODULE, returns="GeGLU-tanh", gradients=TANH, rows=ROWS)
+def tanh(module, g, u):
+    return module.geglu(g, u, approximate="tanh")
+
+
+@case(modules=MODULE, returns="GeGLU-tanh", gradients=TANH, rows=ROWS)
+def tanh_packed(module, g, u):
+    import torch
+
+    return module.geglu_packed(torch.cat([g, u]), approximate="tanh")
+
+
+@case(modules=MODULE, returns="GeGLU-tanh", gradients=TANH, rows=ROWS, sizes={"rows": (3, 150)})
+def tanh_several_tiles(module, g, u, nabla_y):
+    y = module.geglu_forward(g, u, "tanh", BLOCK_N=16)
+    dg, du = module.geglu_backward(nabla_y, g, u, "tanh", BLOCK_N=16)
+    return y, {"g": dg, "u": du}
+
+
+@tanh_several_tiles.pytorch
+def _(g, u):
+    import torch
+
+    return torch.nn.functional.gelu(g, approximate="tanh") * u
+
+
+@case(modules=MODULE, returns="GELU-tanh-weight", rows=("x",), forward_only=True)
+def tanh_weight(module, x):
+    return module.geglu(x, 1 / x, approximate="tanh")
+
+
+@case(modules=MODULE, returns=None, gradients={"x": "GELU-tanh"}, rows=("x",), upstream=ones)
+def tanh_as_a_gradient(module, x):
+    return module.geglu(x, ones(x), approximate="tanh")

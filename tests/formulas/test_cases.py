@@ -1,0 +1,195 @@
+"""Case files are read without running them: every mistake is a problem at its place."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from academy.formulas import Page, case_reader, cases, check
+from academy.formulas.project import Project
+
+PROJECT = Project.here(Path(__file__))
+PAGE = Page(
+    "page.md",
+    """---
+math:
+  dims: [n]
+  index: {i: n}
+  given: {x: n, s: scalar, \\nabla_y: n}
+  loss: {name: L, of: y, upstream: \\nabla_y}
+---
+$$y_i := s x_i \\tag{Y}$$
+
+$$\\nabla_{x_i} = s \\nabla_{y_i} \\tag{Y-x}$$
+""",
+)
+
+FILE = '''"""Scaling."""
+
+from academy.formulas.cases import case
+
+BOTH = ("tutorials.scale", "fast.scale")
+ROWS = ("x", "nabla_y")
+
+
+@case(modules=BOTH, returns="Y", gradients={"x": "Y-x"}, rows=ROWS, sizes={"n": 300})
+def scale(module, x, s):
+    return module.scale(x, s)
+
+
+@case(modules=(*BOTH, "tutorials.other"), returns="Y", gradients={"x": "Y-x"}, dtypes="float16")
+def by_launchers(module, x, s, nabla_y, n, rows, at_end):
+    y = helper(module, module.scale_forward(at_end(x), s, BLOCK=16))
+    return y, {"x": module.scale_backward(nabla_y, module.number(s), BLOCK=16)}
+
+
+@by_launchers.pytorch
+def _(x, s):
+    return s * x
+
+
+def helper(module, y):
+    return module.identity(y)
+'''
+MODULES = ("tutorials.scale", "fast.scale", "tutorials.other")
+
+
+def read(folder: Path, text: str):
+    path = folder / "page.py"
+    path.write_text(text, "utf-8")
+    return case_reader.read(path, Path("cases/page.py"), PAGE, MODULES.__contains__)
+
+
+def test_what_a_file_says(tmp_path):
+    (first, second, *launchers), problems = read(tmp_path, FILE)
+    assert not problems and [str(each) for each in (first, second)] == ["tutorials.scale: scale", "fast.scale: scale"]
+    assert (first.function, first.call, first.rows, first.sizes) == (
+        "scale",
+        "scale(x, s)",
+        ("x", "nabla_y"),
+        {"n": 300},
+    )
+    assert first.dtypes == ("float32", "bfloat16") and not first.explicit and first.tags() == {"Y", "Y-x"}
+    assert [each.module for each in launchers] == list(MODULES) and all(each.explicit for each in launchers)
+    assert launchers[0].dtypes == ("float16",) and launchers[0].function == "scale_forward"
+    assert launchers[0].call == "scale_forward(at_end(x), s, BLOCK=16); scale_backward(nabla_y, number(s), BLOCK=16)"
+    called = {(call.function, call.positional, call.keywords) for call in launchers[0].calls}
+    assert called == {
+        ("scale_forward", 2, ("BLOCK",)),
+        ("scale_backward", 2, ("BLOCK",)),
+        ("number", 1, ()),
+        ("identity", 1, ()),
+    }
+    loaded = cases.load(tmp_path / "page.py")
+    assert list(loaded) == ["scale", "by_launchers"] and loaded["by_launchers"].said["pytorch"](2, 3) == 6
+
+
+SCALE = '@case(modules=BOTH, returns="Y", gradients={"x": "Y-x"}, rows=ROWS, sizes={"n": 300})'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "message"),
+    [
+        ('"Y", gradients={"x": "Y-x"}, rows', '"Z", rows', '"Z"', "page.md has no tag 'Z'; it has Y, Y-x"),
+        ('"Y-x"}, rows', '"Z"}, rows', '"Z"', "page.md has no tag 'Z'"),
+        ('"Y-x"}, rows', '"Y-x(q = Y)"}, rows', '"Y-x(q', "'Y-x(q = Y)': the page has no symbol 'q'"),
+        ('"Y-x"}, rows', '"Y-x(x)"}, rows', '"Y-x(x)', "'Y-x(x)': write TAG(symbol = TAG)"),
+        ('"Y-x"}, rows', '"§"}, rows', '"§"', "'§' is no tag"),
+        ('"fast.scale"', '"fast.none"', '"fast.none")', "there is no module 'fast.none' under annotated_examples"),
+        ('{"x": "Y-x"}, rows', '{"q": "Y-x"}, rows', '"q"', "the page gives no symbol 'q'; it gives nabla_y, s, x"),
+        ('ROWS = ("x", ', 'ROWS = ("q", ', '"q"', "the page gives no symbol 'q'"),
+        ('{"n": 300}', '{"q": 300}', '"q"', "needs a positive length for a dim or for `rows`, got q: 300"),
+        ('{"n": 300}', '{"n": (3, 4)}', '"n"', "needs a positive length"),
+        ('sizes={"n": 300}', "colour=1", "colour", "case has no keyword colour; it has modules, returns"),
+        ('"float16"', '"float8"', '"float8"', "'float8' is not among float32, float16, bfloat16"),
+        ("sizes={", "forward_only=True, sizes={", "True", "a call that is forward only has no `gradients`"),
+        (SCALE, "@case", "case", "write @case(modules=…, returns=…), with keywords only"),
+        (SCALE, '@case(modules=BOTH, gradients={"x": "Y-x"})', "case(", "the case scale needs the keyword returns"),
+        (SCALE, '@case(returns="Y")', "case(", "the case scale needs the keyword modules"),
+        (SCALE, "@case(modules=BOTH, returns=None)", "None", "compares nothing: no result and no gradient has a tag"),
+        (SCALE, '@case(modules=(), returns="Y")', "()", "names no module"),
+        (SCALE, '@case(modules=BOTH + BOTH, returns="Y")', "BOTH +", "BOTH + BOTH is no literal"),
+        (SCALE, '@case(modules=SOME, returns="Y")', "SOME", "SOME is no literal at the top of this file"),
+        (SCALE, '@case(modules=BOTH, returns="Y", stable="Y")', '"Y")', "must be a mapping, got 'Y'"),
+        (SCALE, '@case(modules=BOTH, returns="Y", pytorch=s + 1)', "s + 1", "s + 1 is no literal"),
+        (SCALE, '@case(modules=BOTH, returns="Y", pytorch="F.f(x)")', '"F.', "`pytorch` is a function of this file"),
+        (SCALE, '@case(modules=BOTH, returns="Y", upstream="x")', '"x"', "must be a number, or a function of this"),
+        (SCALE, '@case(modules=BOTH, returns="Y", values={"s": "x"})', '"x"', "must be a number; for tensors,"),
+        (SCALE, '@case(modules=BOTH, returns="Y", values={"q": 1})', '"q"', "the page gives no symbol 'q'"),
+        (SCALE, '@case(modules=BOTH, returns="Y", values="x")', '"x"', "must be a mapping of numbers, or a function"),
+        ("scale(module, x, s):", "scale(module, x, q):", "q", "the page gives no symbol 'q'"),
+        ("scale(module, x, s):", "scale(module, *x):", "x", "a parameter is a symbol's name: write each"),
+        ("scale(module, x, s):", "scale(x, s):", "def scale", "a case takes `module`"),
+        ("return module.scale(x, s)", "return s * x", "", "scale calls no function of `module`"),
+        ("def _(x, s)", "def _(x, q)", "q)", "the page gives no symbol 'q'"),
+        ("@by_launchers.pytorch", "@launchers.pytorch", "launchers", "there is no case launchers"),
+        ("@by_launchers.pytorch", "@by_launchers.torch", "by_", "a case has pytorch, upstream, values, and no torch"),
+        ("@by_launchers.pytorch\n", "", '{"x"', "who returns gradients also says what PyTorch computes: @by_launchers"),
+        ('return y, {"x"', 'return y, {"s"', '"s"', "a gradient of s, and `gradients` names no tag for it"),
+        ('"Y-x"}, dtypes', '"Y-x", "s": "Y"}, dtypes', '{"x"', "no gradient of s, for which `gradients` names a tag"),
+        ('"""Scaling."""', "import torch", "import", "import torch inside of the function that needs it"),
+        ('"""Scaling."""', "from . import x", "from", "import this inside of the function that needs it"),
+        ("    return module.scale(x, s)", "    return module.scale(x,", "(x", "'(' was never closed"),
+    ],
+)
+def test_a_mistake_is_told_at_its_place(tmp_path, old, new, place, message):
+    assert FILE.count(old) == 1
+    _, (first, *_) = read(tmp_path, FILE.replace(old, new))
+    assert first.message.startswith(message), first.message
+    assert first.path == "cases/page.py" and first.source[first.col - 1 :].startswith(place), str(first)
+
+
+def test_two_cases_of_one_name(tmp_path):
+    text = FILE.replace("def by_launchers", "def scale").replace("@by_launchers", "@scale")
+    _, (problem,) = read(tmp_path, text)
+    assert problem.message == "there are two cases of the name scale"
+
+
+def test_a_case_inside_of_something(tmp_path):
+    inside = "if ROWS:\n    @case(modules=BOTH, returns='Y')\n    def f(module, x):\n        return module.f(x)\n"
+    _, (problem,) = read(tmp_path, FILE + inside)
+    assert problem.message == "a case stands at the top level of its file"
+
+
+def test_a_file_without_a_case(tmp_path):
+    _, (problem,) = read(tmp_path, '"""Nothing."""\n')
+    assert str(problem).startswith("cases/page.py:1:1: holds no @case: nothing is compared")
+
+
+def test_every_keyword_is_described():
+    assert all(f"`{name}" in cases.__doc__ for name in case_reader._KEYWORDS)
+
+
+# ---------------------------------------------------------------- the files of this project
+def test_case_files_and_derivations():
+    pages, _ = PROJECT.pages()
+    found, problems = check.declared(PROJECT, pages)
+    assert not problems, "\n".join(map(str, problems))
+    assert {path.stem for path in found} == {path.stem for path in PROJECT.case_files()}
+
+
+def test_a_case_file_without_its_derivation(tmp_path):
+    for folder in ("backprop_math", "annotated_examples", "tests/formulas/cases"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "tests/formulas/cases/none.py").write_text(FILE)
+    _, (problem,) = check.declared(Project(tmp_path), [])
+    assert str(problem).startswith("tests/formulas/cases/none.py:1:1: there is no derivation backprop_math/none.md")
+
+
+def test_cases_are_read_where_triton_is_missing():
+    """So are derivations and what the site says of them: nothing of it imports a kernel."""
+    code = """
+import sys
+sys.modules["triton"] = None
+from academy.formulas import case_reader, cases, check, compare, coverage, mutate, reports
+from academy.formulas.project import Project
+project = Project.here()
+pages, _ = project.pages()
+found, _ = check.declared(project, pages)
+assert found and reports.sources("backprop_math/softmax.md", project.root)[1:]
+for path in project.case_files():
+    assert cases.load(path)
+assert not [name for name in sys.modules if name.startswith("annotated_examples")]
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=PROJECT.root, check=True, timeout=120)

@@ -1,0 +1,116 @@
+"""Through every public function: no derivative that autograd is asked for may be wrong in silence.
+
+The kernels have a first derivative in reverse mode, and nothing else. A gradient penalty, a forward-mode tangent and
+`torch.func.jvp` therefore raise, or are right.
+"""
+
+import pytest
+import torch
+import torch.autograd.forward_ad as forward_ad
+
+from academy.site.autodoc import public_functions
+from tests.kernels.harness import ROOT
+from tests.kernels.public_functions import CASES, HELPERS
+
+SEVERAL = [case for case in CASES if case.differentiable]
+
+
+def inputs_of(case):
+    """In float32, so that finite differences say what is right."""
+    return {n: v.float() if case.differentiable and v.is_floating_point() else v for n, v in case.inputs().items()}
+
+
+def floating(inputs):
+    return [name for name, value in inputs.items() if value.is_floating_point()]
+
+
+def finite_difference(function, inputs, name, direction, step=1e-2):
+    ahead, behind = (function(**{**inputs, name: inputs[name] + sign * step * direction}) for sign in (1, -1))
+    return (ahead - behind) / (2 * step)
+
+
+def right_or_raised(tangent_of, function, inputs, name):
+    """`tangent_of(direction)` raises, or is what finite differences are."""
+    direction = torch.ones_like(inputs[name])
+    try:
+        tangent = tangent_of(direction)
+    except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
+        assert str(error), "an error has to say something"
+        return
+    assert tangent is not None, "the tangent was dropped"
+    expected = finite_difference(function, inputs, name, direction)
+    torch.testing.assert_close(tangent, expected, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("gradients", [True, False], ids=["", "no_grad"])
+def test_forward_mode(case, gradients):
+    function = case.load()
+    for name in floating(inputs_of(case)):
+        inputs = inputs_of(case)
+
+        def tangent_of(direction, inputs=inputs, name=name):
+            with torch.set_grad_enabled(gradients), forward_ad.dual_level():
+                dual = forward_ad.make_dual(inputs[name].clone(), direction)
+                return forward_ad.unpack_dual(function(**{**inputs, name: dual})).tangent
+
+        right_or_raised(tangent_of, function, inputs, name)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_jvp(case):
+    function = case.load()
+    for name in floating(inputs_of(case)):
+        inputs = inputs_of(case)
+
+        def tangent_of(direction, inputs=inputs, name=name):
+            one = lambda value: function(**{**inputs, name: value})  # noqa: E731
+            return torch.func.jvp(one, (inputs[name].clone(),), (direction,))[1]
+
+        right_or_raised(tangent_of, function, inputs, name)
+
+
+def penalty_gradients(function, inputs, loss):
+    """Gradients of a loss plus the squared norms of its gradients."""
+    leaves = {n: v.clone().requires_grad_() if v.is_floating_point() else v for n, v in inputs.items()}
+    wanted = [value for value in leaves.values() if value.requires_grad]
+    value = loss(function(**leaves))
+    gradients = torch.autograd.grad(value, wanted, create_graph=True)
+    penalty = sum(gradient.float().pow(2).sum() for gradient in gradients)
+    return torch.autograd.grad(value + penalty, wanted, allow_unused=True)
+
+
+#: Linear functions: the gradient is a constant, so a penalty on it has no gradient that could be lost.
+LINEAR = {"tutorials.vector_add"}
+
+
+@pytest.mark.parametrize("loss", [lambda out: (out * out).sum(), torch.sum], ids=["squares", "constant upstream"])
+@pytest.mark.parametrize("case", SEVERAL, ids=str)
+def test_gradient_penalty(case, loss):
+    if case.module in LINEAR and loss is torch.sum:
+        return
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        penalty_gradients(case.load(), inputs_of(case), loss)
+
+
+@pytest.mark.parametrize("case", SEVERAL, ids=str)
+def test_without_a_gradient_no_frame_is_entered(case, monkeypatch):
+    def entered(*_):
+        raise AssertionError("an autograd frame was entered although nothing requires a gradient")
+
+    monkeypatch.setattr(torch.autograd.Function, "apply", classmethod(entered))
+    function, inputs = case.load(), inputs_of(case)
+    with torch.no_grad():
+        assert not function(**inputs).requires_grad
+    if not case.function.startswith("apply_"):  # a module's parameters require gradients
+        assert not function(**inputs).requires_grad
+
+
+def test_every_public_function_is_walked():
+    """What the API reference lists belongs into tests/kernels/public_functions.py."""
+    public = set()
+    for path in (ROOT / "annotated_examples").rglob("*.py"):
+        if path.parent.name not in ("common", "annotated_examples"):
+            module = ".".join(path.relative_to(ROOT / "annotated_examples").with_suffix("").parts)
+            public |= {f"{module}.{name}" for name in public_functions(str(path))}
+    assert public - {f"{c.module}.{c.function}" for c in CASES} == HELPERS, "add the others to CASES"
