@@ -138,7 +138,7 @@ def test_the_markdown_of_other_pages_has_what_they_are_about(site):
     assert "\\operatorname{rstd}_r := \\frac{1}{\\sigma_r}" in copy_of(site, "derivations/layernorm/")
     chapter = copy_of(site, "learn/first_kernel/")
     assert "```python" in chapter and "```text" in chapter
-    assert "| shape | dtype | limit | ours |" in copy_of(site, "benchmarks/layernorm/")
+    assert "| shape | dtype | limit | lesson | fast | eager |" in copy_of(site, "benchmarks/layernorm/")
     assert "def layernorm(" in copy_of(site, "reference/annotated_examples/")
     assert "def tensors(" in copy_of(site, "reference/academy/")
     assert "](../kernels/tutorials/vector_add/index.md)" in copy_of(site, "kernels/") + copy_of(site, "learn/")

@@ -180,10 +180,12 @@ def test_a_block_and_the_whole_file_can_be_copied(browser, address):
     lines = SOURCE.read_text().split("\n")
     first = next(n for n, line in enumerate(lines) if line.startswith("def vector_add_forward"))
     last = next(n for n in range(first + 1, len(lines)) if not lines[n])
+    assert lines[first + 1].startswith('    """')
+    code = [lines[first], *lines[first + 2 : last]]  # the docstring is the block's note
     row = "document.getElementById('vector_add_forward')"
     browser.wait(f"!!{row}.querySelector('.md-clipboard, [data-clipboard-target]')")
     copied = clipboard(browser, f"{row}.querySelector('.md-clipboard, [data-clipboard-target]').click()")
-    assert copied.rstrip("\n") == "\n".join(lines[first:last])
+    assert copied.rstrip("\n") == "\n".join(code)
 
 
 def test_notes_are_hidden_and_stay_hidden(browser, address):

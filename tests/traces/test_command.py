@@ -1,7 +1,9 @@
 """`academy trace` for a reader's own kernel: the terminal, JSON, one HTML file, exit status, clear errors."""
 
+import importlib
 import json
 import re
+import sys
 
 import pytest
 
@@ -199,13 +201,36 @@ def test_values_that_are_not_kept(kernel_file, capsys):
     assert "Values are kept of the first programs only" in capsys.readouterr().out
 
 
-def test_the_run_comes_before_the_numbers_that_it_contradicts(kernel_file, capsys):
+def test_the_run_comes_before_the_numbers_that_it_contradicts(kernel_file, tmp_path, capsys, monkeypatch):
+    """In a file of `annotated_examples`: numbers in its comments, and what its benchmark says of its EXAMPLE."""
+    name = "annotated_examples.contradicted"
+    (tmp_path / "academy").symlink_to(store.ROOT / "academy")
+    monkeypatch.setattr(store, "ROOT", tmp_path)
+    monkeypatch.setattr(importlib.import_module("annotated_examples"), "__path__", [f"{tmp_path}/annotated_examples"])
+    monkeypatch.setattr("sys.path", [*sys.path])
     source = OWN.format(shift="").replace("[(3,)]", "[(2,)]")
-    source += "    return {}\n\ndef cost():\n    return dict(forward=dict(bytes_read=1, bytes_written=1))\n"
-    assert cli.main(["trace", str(kernel_file(source))]) == 1
-    wrong, _, contradicted = capsys.readouterr().out.partition("Numbers in this file that the run contradicts:")
-    assert "no program of scale_kernel writes y_ptr[8]" in wrong and "cost()" not in wrong
-    assert "cost() says 1 bytes_read" in contradicted
+    comment = "    # `pid=1: offsets = [4, 5, 6, 8]`, but `pid=1: offsets[0] = 4`.\n"
+    source = source.replace("    mask =", f"{comment}    mask =")
+    path = kernel_file(source, "contradicted", tmp_path / "annotated_examples")
+    (tmp_path / "benchmarks").mkdir()
+    said = "dict(forward=dict(bytes_read=1, bytes_written=32))"
+    benchmark = f'LESSON = "contradicted"\nBENCH = {{}}\nEXAMPLES = {{"contradicted": {said}}}\n'
+    (tmp_path / "benchmarks/contradicted.py").write_text(benchmark)
+    try:
+        assert cli.main(["trace", str(path)]) == 1
+    finally:
+        sys.modules.pop(name, None), sys.modules.pop("benchmarks_contradicted", None)
+    wrong, _, stale = capsys.readouterr().out.partition("Numbers in this file that the run contradicts:")
+    assert "no program of scale_kernel writes y_ptr[8]" in wrong
+    line = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if "[4, 5, 6, 8]" in text)
+    expected = [
+        f"annotated_examples/contradicted.py:{line}:8: `pid=1: offsets = [4, 5, 6, 8]`: "
+        "the kernel computes [4, 5, 6, 7]",
+        "benchmarks/contradicted.py:3:1: EXAMPLES, annotated_examples/contradicted.py: 1 bytes_read for forward; "
+        "the recorded run moves 32 distinct ones",
+    ]
+    assert [text for text in stale.split("\n") if ".py:" in text] == expected
+    assert not any(text in wrong for text in expected)
 
 
 def test_a_kernel_of_the_project_by_its_name(capsys):
