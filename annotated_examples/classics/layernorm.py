@@ -1,8 +1,8 @@
 r"""
 # LayerNorm: normalise every row
 
-A layer of a network works best on numbers of a known size. LayerNorm shifts each row of `x` to mean zero and scales it
-to deviation one; then every column gets a learned scale `weight` ($\gamma$) and shift `bias` ($\beta$):
+A layer of a network works best on numbers of a known scale. LayerNorm shifts each row of `x` to mean zero and scales it
+to standard deviation one; then every column gets a learned scale `weight` ($\gamma$) and shift `bias` ($\beta$):
 
 [[eq: LN-Y]]
 
@@ -11,23 +11,24 @@ Going back, the gradient of a row needs two averages over that row,
 [[eq: LN-X]]
 
 while the gradients of the parameters, `dgamma` and `dbeta` in other libraries, are sums over all **rows**:
-[[tag: LN-gamma]] and [[tag: LN-beta]]. The first kind of sum stays inside a program. The second kind crosses all of
-them, and that is what makes the backward pass interesting.
+[[tag: LN-gamma]] and [[tag: LN-beta]]. An average over a row stays inside one program. A sum over rows needs something
+from every program, and that is what makes the backward pass interesting.
 
 **What it costs.** Forward has to read `x` and write `y`, backward to read `dy` and `x` and write `dx`. In bfloat16 this
 is 4 and 6 bytes an element, for about ten and fifteen operations. A GPU does far more operations than that while so few
-bytes pass, so memory decides, and the floor is `bytes / bandwidth`. The forward kernel here is one program a row. It
-takes three trips over its row, but only the first one goes out to memory; the other two find the row in the cache. At
-32768 rows of 4096, on an H200, that reaches [[bench: layernorm/32768x4096/forward/lesson.share]] of the limit. The
-backward pass reads `dy` and `x` from memory twice, once along the rows and once down the columns. It moves 10 bytes
-instead of 6 and reaches [[bench: layernorm/32768x4096/backward/lesson.share]]. How to move every byte once is the
-subject of [the fast version](../fast/layernorm.py).
+bytes pass, so memory decides, and no version is faster than `bytes / bandwidth`: the limit. The forward kernel here is
+one program a row. It takes three trips over its row; for rows that fit in the cache only the first one goes out to
+memory. At 32768 rows of 4096, on an H200, that reaches [[bench: layernorm/32768x4096/forward/lesson.share]] of the
+limit. The backward pass reads `dy` and `x` along the rows for `dx`, and once more down the columns for the parameters:
+10 bytes an element (4 + 4 read, 2 written) instead of 6. It reaches
+[[bench: layernorm/32768x4096/backward/lesson.share]]. How to move every byte once is the subject of
+[the fast version](../fast/layernorm.py).
 
-**Contract.** `x` has any shape, and rows of any length along its last dimension: float32, float16 or bfloat16, any
-strides. `weight` and `bias` are optional vectors as long as a row; each may have another of these dtypes than `x`
-(float32 parameters beside bfloat16 activations are common). The result has the dtype of `x`. All arithmetic is
-float32. No input is ever written to, the upstream gradient included: in a pre-norm transformer the residual branch
-still needs it.
+**Contract.** `x` has any shape, and rows of any length below 2³¹ − 2¹⁴ along its last dimension, as in
+[softmax](../tutorials/softmax.py): float32, float16 or bfloat16, any strides. `weight` and `bias` are optional vectors
+as long as a row; each may have another of these dtypes than `x` (float32 parameters beside bfloat16 activations are
+common). The result has the dtype of `x`. All arithmetic is float32. No input is ever written to, the upstream gradient
+included: in a pre-norm transformer the residual branch still needs it.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -59,47 +60,46 @@ def layernorm_reference(x, weight=None, bias=None, eps=1e-5):
 
 # ## Forward: three trips over a row
 #
-# One program takes one row. The result needs the deviation of the whole row, and the deviation needs the mean of the
-# whole row. So the program goes over its row three times. Only the first trip waits for memory: a row is a few
-# kilobytes, it has just been loaded, and the cache still has it.
+# One program takes one row. The result needs the standard deviation of the whole row, and that needs the mean of the
+# whole row. So the program goes over its row three times. If the row is a few kilobytes, only the first trip waits for
+# memory: the row has just been loaded, and the cache still has it.
 #
 # Why not two trips, with the shortcut $E[x^2] - E[x]^2$ for the variance? It is true, and it is a bad program. For a
 # row around 10000 both terms are near 10⁸, where float32 is spaced by 8. Of a variance of 1 nothing would be left.
 #
-# A row has any length, but the size of a block must be known when the kernel is compiled. That is what `tl.constexpr`
-# says. So the row is taken in *chunks* of `BLOCK_N` columns. The numbers in the notes come from a recorded run: five
-# rows of 6 columns, in chunks of 4.
+# As in [softmax](../tutorials/softmax.py) the row is taken in *chunks*, blocks of `BLOCK_N` columns; a *lane* is one
+# place in a block. The numbers in the notes come from a recorded run: five rows of 6 columns, in chunks of 4. The first
+# row is 2, 4, 2, 4, 8, 4.
 @triton.jit
 def layernorm_forward_kernel(
     x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, N, stride_xm, eps, BLOCK_N: tl.constexpr
 ):
-    # Which row is mine? As many programs run as there are rows, and each has a number: `pid=3: row = 3`. It becomes
-    # int64 before it is multiplied: in a large tensor the product doesn't fit in 32 bits.
+    # Which row is mine? As many programs run as there are rows, so the number of my program is that of my row. It
+    # becomes int64 before it is multiplied: in a large tensor the product doesn't fit in 32 bits.
     row = tl.program_id(0).to(tl.int64)
-    # A pointer plus a number points that many elements further on: now to where my row begins. The rows of `x` may lie
-    # further apart than they are long. `y` is new, and its rows lie side by side.
+    # A pointer plus a number points that many elements further on. After these two lines the pointers stand where my
+    # row begins. The rows of `x` may lie further apart than they are long. `y` is new, and its rows lie side by side.
     x_ptr += row * stride_xm
     y_ptr += row * N
 
-    # First trip: add up the row. The sum is a block of `BLOCK_N` numbers, zero at first: each *lane* adds up the
-    # elements that come its way. It does so in float32. bfloat16 holds 8 bits of a number, and a sum that reached 256
-    # would ignore every further 1.
+    # First trip: add up the row. Why is the sum a block of partial sums? Adding lane by lane needs no exchange between
+    # threads; the lanes themselves are added up once, after the loop. It all happens in float32. bfloat16 has 8
+    # significant bits, and a sum that reached 256 would ignore every further 1.
     acc = tl.zeros((BLOCK_N,), tl.float32)
     for start in range(0, N, BLOCK_N):
-        # Which columns are in this chunk? `tl.arange` makes the block 0, 1, 2, 3, and `start` is added to each lane:
-        # `pid=0, start=4: offs_n = [4, 5, 6, 7]`. The row ends before that, so the mask says which columns exist:
-        # `start=4: mask = [1, 1, 0, 0]`.
+        # Which columns are in this chunk? In the second round `pid=0, start=4: offs_n = [4, 5, 6, 7]`. The row ends
+        # before that, so the mask says which columns exist: `start=4: mask = [1, 1, 0, 0]`.
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N
-        # Lanes that the mask switches off read nothing from memory; they get `other`. A zero doesn't disturb the sum:
-        # `start=4: x = [8, 4, 0, 0]`.
+        # Lanes that the mask switches off get `other`. A zero doesn't disturb the sum: `start=4: x = [8, 4, 0, 0]`.
         x = tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         acc += x
 
-    # [[tag: LN-mean]]. `tl.sum` adds up the lanes, 24 here, and the sum is divided by the length of the row, not of the
-    # chunks: `mean = 4`. Why isn't that a plain `/`? On a GPU it compiles to a fast division, whose last two bits may
-    # be wrong. Around 10000 that is 0.002, and the whole row would be shifted by as much. `tl.div_rn` rounds to the
-    # nearest number. It takes two float32, so `N` is made one.
+    # [[tag: LN-mean]]. `tl.sum` adds up the lanes. The elements of the first row add up to 24, which is divided by the
+    # length of the row, not of the chunks: `mean = 4`. Why isn't that a plain `/`? On a GPU it compiles to a fast
+    # division, whose result may be off by two units in the last place. Around 10000 that is about 0.002, and the whole
+    # row would be shifted by as much. `tl.div_rn` rounds to the nearest number. It takes two float32, so `N` is
+    # converted. An argument that equals 1 is compiled in as a plain constant, which has no `.to`; `tl.cast` takes both.
     mean = tl.div_rn(tl.sum(acc, axis=0), tl.cast(N, tl.float32))
 
     # Second trip: add up the squared distances from the mean.
@@ -114,10 +114,12 @@ def layernorm_forward_kernel(
         centred = tl.where(mask, x - mean, 0.0)
         acc += centred * centred
     variance = tl.sum(acc, axis=0) / N
-    # [[tag: LN-rstd]], one over the standard deviation: `variance = 4` makes `rstd = 0.50`.
+    # A plain `/` will do for the variance: two units in its last place change each result by about a ten-millionth of
+    # itself. Then [[tag: LN-rstd]], one over the standard deviation: `variance = 4` makes `rstd = 0.50`.
     rstd = 1.0 / tl.sqrt(variance + eps)
 
-    # Backward needs both again. Two numbers a row are cheap to keep; the normalised row isn't kept, it is made again.
+    # Backward needs mean and rstd again. Each is one number a row, cheap to keep (and stored without a mask: the place
+    # of my row always exists). The normalised row isn't kept, it is made again.
     tl.store(mean_ptr + row, mean)
     tl.store(rstd_ptr + row, rstd)
 
@@ -132,24 +134,25 @@ def layernorm_forward_kernel(
             y *= tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         if bias_ptr is not None:
             y += tl.load(bias_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
-        # The first row of the example: `start=0: y = [-1.00, 0.00, 0.00, 0.00]`. The store rounds to the dtype of `y`.
-        # Its mask keeps the last two lanes from writing: behind the end of this row lies the next one, which belongs to
-        # another program.
+        # The first row of the example, normalised, begins −1, 0, −1, 0. The third column has a bias of 1: `start=0: y =
+        # [-1.00, 0.00, 0.00, 0.00]`. The store rounds to the dtype of `y`. Its mask keeps lanes past the end of this
+        # row from writing: there the next row begins, which belongs to another program.
         tl.store(y_ptr + offs_n, y, mask=mask)
 
 
 # ## Backward along the rows: `dx`
 #
-# One program a row again. [[tag: LN-X]] starts from $G$, here `g`: the upstream gradient, times the weight. It takes
-# two things off. One is the average of `g`: that is what the mean passes back. The other is what the deviation passes
-# back: the normalised row, times the average of `g` · `x_hat`. Both are averages over the row. So there are two trips:
-# one for the averages, one for the result.
+# One program a row again. [[tag: LN-X]] starts from $G$, here `g`: the upstream gradient, times the weight. It
+# subtracts two things. One is the average of `g`: that is what the mean passes back. The other is what the standard
+# deviation passes back: the normalised row, times the average of `g` · `x_hat`. What is left is multiplied by `rstd`,
+# because forward did so with the row. Both averages run over the row. So there are two trips: one for the averages, one
+# for the result.
 @triton.jit
 def layernorm_backward_kernel(
     dy_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, dx_ptr, N, stride_dym, stride_xm, BLOCK_N: tl.constexpr
 ):
-    # The same start as above. The upstream gradient has a stride of its own: it may be a slice of something wider, or
-    # one row shown many times, with stride zero.
+    # My row, as above. The upstream gradient has a stride of its own: it may be a slice of something wider, or one row
+    # shown many times, with stride zero. `mean` and `rstd` are the two numbers that forward stored for my row.
     row = tl.program_id(0).to(tl.int64)
     dy_ptr += row * stride_dym
     x_ptr += row * stride_xm
@@ -163,23 +166,28 @@ def layernorm_backward_kernel(
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N
-        # In the example a gradient of 1 comes in at the first column alone: `pid=0, start=0: g = [1, 0, 0, 0]`.
+        # In the second row the upstream gradient begins with 0, 2, 1, 0, and the second column has a weight of 2.
         g = tl.load(dy_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         if weight_ptr is not None:
+            # The product: `pid=1, start=0: g = [0, 4, 1, 0]`. Why isn't it a plain `*`? The compiler may join a product
+            # and a sum or difference that uses it into one instruction, which rounds only the end result. `libdevice`
+            # is NVIDIA's library of maths functions. Its `mul_rn` is a product that is always rounded by itself, so `g`
+            # is the same number in both trips.
             g = libdevice.mul_rn(g, tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32))
-        # The normalised row, made again: `start=0: x_hat = [-1.00, 0.00, -1.00, 0.00]`. Lanes outside of the row hold
-        # rubbish here, but `g` is zero there: they add nothing to either sum.
+        # The normalised row, made again: `pid=0, start=0: x_hat = [-1.00, 0.00, -1.00, 0.00]`. Lanes past the end of
+        # the row hold (0 − mean) · rstd, which means nothing, but `g` is zero there: they add nothing to either sum.
         x_hat = (tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32) - mean) * rstd
         acc_g += g
         acc_gx += g * x_hat
-    # A sixth of 1 and a sixth of −1: `mean_g = 0.167` and `mean_gx = -0.167`.
+    # In the first row `g` is 1 in the first column and else zero. A sixth of 1 and a sixth of −1: `pid=0: mean_g =
+    # 0.167` and `mean_gx = -0.167`. A plain `/` will do: an average is no larger than the largest of its numbers, so
+    # its error is small beside them.
     mean_g = tl.sum(acc_g, axis=0) / N
     mean_gx = tl.sum(acc_gx, axis=0) / N
 
-    # Second trip, out of the cache: `start=0: dx = [0.333, -0.083, -0.167, -0.083]`. In a row of one column `g` and its
-    # average are the same number, and `dx` must be exactly zero. But the compiler may join a product and a subtraction
-    # next to each other, and round only the difference. `libdevice.mul_rn` is a product that is always rounded by
-    # itself, so that `g` is the same number here as in the first trip.
+    # Second trip, out of the cache if the row fits: `pid=0, start=0: dx = [0.333, -0.083, -0.167, -0.083]`. It matters
+    # that `g` is the same number as in the first trip: in a row of one column it is its own average (dividing by 1 is
+    # exact), and `dx` must be exactly zero.
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N
@@ -194,20 +202,24 @@ def layernorm_backward_kernel(
 # ## Backward down the columns: `dweight` and `dbias`
 #
 # [[tag: LN-gamma]] and [[tag: LN-beta]] are sums over all rows, and each of the programs above has only one. They could
-# all add to the same numbers with atomic additions. Those happen in whatever order the programs finish, and sums of
-# floating-point numbers depend on their order: the same step would give other bits every time.
+# all add to the same numbers in memory with *atomic additions*, which the hardware carries out one after another, so
+# that none is lost. But in which order? In whatever order the programs get there, and sums of floating-point numbers
+# depend on it: the same step could give other bits every time.
 #
 # So the columns get a kernel of their own. A program owns `BLOCK_N` columns and walks down them, `BLOCK_M` rows at a
 # time. There are far fewer blocks of columns than a card has room for programs, so several programs share the rows of
 # each block. None of them may add to what another one writes: each leaves a sum of its own, a row of **partial sums**.
-# PyTorch adds these few rows up. Every addition has its fixed place, so the same call gives the same bits.
+# PyTorch adds these few rows up. Every addition has its fixed place, so the same call gives the same bits. `BLOCK_N` is
+# the launcher's `COLUMNS` here.
 @triton.jit
 def layernorm_backward_columns_kernel(
     dy_ptr, x_ptr, mean_ptr, rstd_ptr, partial_dweight_ptr, partial_dbias_ptr, M, N, stride_dym, stride_xm,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    # A grid of two dimensions: a program has two numbers. The first says which columns are mine, in blocks of four
-    # again, the second one half full: `pid=(1, 0): mask_n = [1, 1, 0, 0]`. The second says which share of the rows.
+    # A grid of two dimensions: a program has two numbers. `tl.program_id(0)` says which block of columns is mine. In
+    # the example there are two, and the last one is half full: `pid=(1, 0): mask_n = [1, 1, 0, 0]`. `tl.program_id(1)`
+    # says which share of the rows. Neither has to be int64. Columns end below 2³¹, and so does `pid_m * N`, unless the
+    # tensor has `BLOCK_M` · 2³¹ elements or more. With 32 rows in a tile these are 2³⁶, more than a card holds.
     offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     mask_n = offs_n < N
     pid_m = tl.program_id(1)
@@ -215,8 +227,9 @@ def layernorm_backward_columns_kernel(
     # One accumulator for each element of a tile of `BLOCK_M` rows and `BLOCK_N` columns.
     dweight = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     dbias = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    # A *grid-stride loop*: I start at the tile of my number, and step on by as many tiles as programs share these rows.
-    # In the example two programs share three tiles of two rows. Program 0 gets the first and the last one.
+    # A *grid-stride loop*: I start at tile `pid_m`. As many programs as `tl.num_programs(1)`, the size of the grid's
+    # other dimension, share the rows, so I step on by that many tiles. In the example two programs share three tiles of
+    # two rows; the one whose `pid_m` is zero gets the first and the last.
     for start in range(pid_m * BLOCK_M, M, tl.num_programs(1) * BLOCK_M):
         # There are five rows: `pid=(0, 0), start=4: offs_m = [4, 5]` and `pid=(0, 0), start=4: mask_m = [1, 0]`.
         offs_m = (start + tl.arange(0, BLOCK_M)).to(tl.int64)
@@ -227,15 +240,16 @@ def layernorm_backward_columns_kernel(
         mask = mask_m[:, None] & mask_n[None, :]
         dy = tl.load(dy_ptr + offs_m[:, None] * stride_dym + offs_n[None, :], mask=mask, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + offs_m[:, None] * stride_xm + offs_n[None, :], mask=mask, other=0.0).to(tl.float32)
+        # In the kernels above these were single numbers. Here they are blocks: one number for each row of the tile.
         mean = tl.load(mean_ptr + offs_m, mask=mask_m, other=0.0)
         rstd = tl.load(rstd_ptr + offs_m, mask=mask_m, other=0.0)
         # Outside of the matrix `dy` is zero, so nothing is added there.
         dweight += dy * (x - mean[:, None]) * rstd[:, None]
         dbias += dy
 
-    # The rows of the tile are added up once, after the loop; axis 0 is the one that runs down them. `pid=(0, 0):
-    # dbias_sum = [2, 3, 0, 0]` is what rows 0, 1 and 4 of `dy` add up to. It goes into row `pid_m` of the partial sums,
-    # which nobody else writes.
+    # The rows of the tile are added up once, after the loop; axis 0 is the one that runs down them. Rows 0, 1 and 4
+    # make `pid=(0, 0): dweight_sum = [-1.707, -2.256, -1.802, 0]` and `pid=(0, 0): dbias_sum = [2, 3, 0, 0]`. I write
+    # them into my own columns of row `pid_m` of the partial sums; no other program writes there.
     dweight_sum = tl.sum(dweight, axis=0)
     dbias_sum = tl.sum(dbias, axis=0)
     tl.store(partial_dweight_ptr + pid_m * N + offs_n, dweight_sum, mask=mask_n)
@@ -244,13 +258,13 @@ def layernorm_backward_columns_kernel(
 
 # ## Launchers
 #
-# A launcher allocates the results and starts the kernels. The square brackets hold the grid: `(M,)` is one program for
-# each of `M` rows. The kernels want a matrix whose rows are contiguous: `as_rows` makes one of any tensor, and copies
-# only what it has to.
+# The kernels want a matrix in which the elements of a row are neighbours. `as_rows` turns any tensor into one, and
+# copies only what it has to; `row_stride` is the distance from one row to the next. `max(N, 1)` keeps rows of no
+# elements from dividing by zero.
 #
-# A program has 128 threads unless told otherwise. In chunks of 1024 each thread handles 8 neighbouring elements. In
-# bfloat16 these are 16 bytes, the most that one instruction loads. Wider rows take more chunks, narrower ones leave
-# lanes idle.
+# Divided among 128 threads, chunks of 1024 are 8 neighbouring elements for each. In bfloat16 these are 16 bytes, the
+# most that one instruction loads. Wider rows take more chunks, narrower ones leave lanes idle. (Softmax fits the chunk
+# to the row; one size for all keeps this launcher simpler.)
 def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_N=1024):
     """Returns `y` in the shape of `x`, and `mean` and `rstd` in float32, one number a row."""
     checks.power_of_two(BLOCK_N=BLOCK_N)
@@ -267,10 +281,15 @@ def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_N=1024):
     return y, mean, rstd
 
 
-# `wanted` says which gradients to make, of x, weight and bias. Frozen parameters (a LoRA fine-tuning has almost nothing
-# else) cost nothing that way. `num_programs` of them share the rows of each block of columns; if there are fewer tiles
-# of rows than that, each gets one. The sums over the programs are made in float32, and rounded to the parameter's
-# dtype once.
+# `wanted` says which gradients to make, of x, weight and bias. If both parameters are frozen, as in fine-tuning with
+# LoRA, which trains only small added matrices, the columns kernel isn't launched. If one of the two is wanted, it
+# computes both.
+#
+# Up to `num_programs` programs share the rows of a block of columns; with fewer tiles of rows than that, each program
+# gets one. At 4096 columns, 128 to a block, 64 are 2048 programs for the H200's 132 processors, and they leave only 64
+# rows of partial sums. A tile of 32 rows by 128 columns is 32 elements a thread in each of the two accumulators. The
+# partial sums are added up in float32 and rounded to the parameter's dtype once. If `M` is zero there are none, and
+# their sum is zero.
 def layernorm_backward(
     dy, x, weight, bias, mean, rstd, *, wanted=(True, True, True),
     BLOCK_M=32, BLOCK_N=1024, COLUMNS=128, num_programs=64,
@@ -353,8 +372,8 @@ def layernorm(x, weight=None, bias=None, eps=1e-5):
 
     Raises:
         TypeError: an argument is no tensor (eps: no number), or has another dtype.
-        ValueError: `x` has no dimension or rows of 2³¹ elements, weight or bias is not as long as a row, a tensor is on
-            the wrong device, or eps is negative.
+        ValueError: `x` has no dimension or rows of 2³¹ − 2¹⁴ elements or more, weight or bias is not as long as a row,
+            a tensor is on the wrong device, or eps is negative.
 
     Source: Ba, Kiros and Hinton, "Layer Normalization" (2016).
     """
@@ -404,9 +423,9 @@ def arguments_of(module, x):
 
 # ## A run small enough to watch
 #
-# Five rows of six, in chunks of four columns. The upstream gradient is not the same everywhere: for a constant one (and
-# no weight) `dx` is exactly zero, whatever the kernel does, because shifting a whole row changes nothing. An example
-# like that could not show a mistake.
+# Five rows of six, in chunks of four columns. Why isn't the upstream gradient the same everywhere? A constant one,
+# without a weight, asks for the derivative of a normalised row's sum. That sum is zero for every `x`, so the true `dx`
+# is zero, and many wrong kernels return zero too. Such an example would hide their mistakes.
 def EXAMPLE():
     make = lambda rows: torch.tensor(rows, dtype=torch.float32, device=device.DEVICE)  # noqa: E731
     x = make([[2, 4, 2, 4, 8, 4], [0, 1, 2, 3, 4, 8], [2, -2, 0, 1, -1, 0], [9, 7, 7, 5, 5, 3], [0, 0, 6, 6, 0, 0]])

@@ -1,8 +1,8 @@
 r"""
 # Softmax: from scores to probabilities
 
-Softmax turns a row of numbers into probabilities: all positive, and one in sum. Attention weighs its values with it,
-and a language model ends with it.
+Softmax turns a row of numbers into probabilities: none is negative, and they add up to one. Attention weighs its values
+with it, and a language model ends with it.
 
 [[eq: SM]]
 
@@ -11,23 +11,23 @@ Going back, every element of a row needs one number that depends on the whole ro
 [[eq: SM-x]]
 
 **What it costs.** Forward must read each number and write one, backward must read two and write one. The arithmetic is
-nothing beside that: the memory decides, and no version is faster than `bytes / bandwidth`. Written with PyTorch's
-elementwise operations, every step (maximum, difference, exponential, sum, quotient) reads the matrix from memory and
-most write it back: eight trips. This kernel is *fused*: one program does all steps on a row, in registers. It reads
-each row twice, but a row that isn't too long is still in a cache the second time. At 8192 x 32000 in bfloat16 the eight
-trips took [[bench: softmax/ladder/elementwise/forward_ms]], PyTorch's own softmax
-[[bench: softmax/8192x32000/forward/eager.ms]], and this kernel takes [[bench: softmax/8192x32000/forward/lesson.ms]].
-[The fast version](../fast/softmax.py) removes what is left to remove.
+nothing beside that: the memory decides, and no version is faster than `bytes / bandwidth`. Written as five PyTorch
+operations (maximum, difference, exponential, sum, quotient), each reads the whole matrix from memory, and three of them
+write one back: eight passes over memory. This kernel is *fused*: one program does all steps on a row, in registers. It
+makes two trips over its row, but a row that isn't too long is still in a cache the second time. At 8192 x 32000 in
+bfloat16 the eight passes take [[bench: softmax/ladder/elementwise/forward_ms]], PyTorch's own softmax takes
+[[bench: softmax/8192x32000/forward/eager.ms]], and this kernel [[bench: softmax/8192x32000/forward/lesson.ms]].
+[The fast version](../fast/softmax.py) shows, step by measured step, what more can be gained.
 
-**Contract.** `x` has any shape, and rows of any length below 2³¹ − 2¹⁴ along its last dimension: float32, float16 or
-bfloat16, any strides. The result has its dtype; inside, everything is float32. Nothing that comes in is written to. A
-row that holds a NaN or $+\infty$ gives NaN everywhere, as in PyTorch, and so does a row of nothing but $-\infty$: it
-has no probabilities.
+**Contract.** `x` has any shape, and rows of any length below 2³¹ − 2¹⁴ along its last dimension (columns are counted in
+32 bits, and the last chunk may run past the end of the row): float32, float16 or bfloat16, any strides. The result has
+its dtype; inside, everything is float32. Nothing that comes in is written to. A row that holds a NaN or $+\infty$ gives
+NaN everywhere, as in PyTorch, and so does a row of nothing but $-\infty$: it has no probabilities.
 
-**Two mistakes this kernel can't protect from.** `torch.nn.functional.cross_entropy` applies softmax itself: give it
-the scores. Softmax before a loss that applies it again still trains, slowly and to a worse end, and nothing reports an
-error. And `softmax(x).sum()` is the number of rows, whatever `x` is: its gradient is zero. A gradient check built on it
-passes for any kernel that returns something small, so the tests use a random upstream gradient.
+**Two mistakes that this kernel can't catch.** `torch.nn.functional.cross_entropy` applies softmax itself: give it the
+scores. Softmax before a loss that applies it again still trains, but more slowly and to a worse result, and nothing
+reports an error. And `softmax(x).sum()` is the number of rows, whatever `x` is: its gradient is zero. A gradient check
+built on it passes for any kernel that returns something small, so the tests use a random upstream gradient.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -48,9 +48,10 @@ from annotated_examples.common.rows import as_rows, rows_contract
 #
 # The same in PyTorch, step by step. Why is the largest number of the row subtracted first? `exp(89)` is infinite in
 # float32, and infinity divided by infinity is NaN. Subtracting one number from all scores of a row changes nothing in
-# exact arithmetic: numerator and denominator shrink by the same factor ([[tag: SM-shift]]). If it is the largest score,
-# every exponent is zero or below. Then no exponential is above one, and the sum is at least one: nothing can overflow,
-# and nothing is divided by zero.
+# exact arithmetic: numerator and denominator are multiplied by the same factor ([[tag: SM-shift]]). If it is the
+# largest score, every exponent is zero or below, so no exponential is above one and nothing can overflow. One exponent
+# is exactly zero. So in a row that has a finite score, and no $+\infty$ or NaN, the sum is at least one, and nothing is
+# divided by zero.
 def softmax_reference(x):
     exponentials = torch.exp(x - x.amax(dim=-1, keepdim=True))
     return exponentials / exponentials.sum(dim=-1, keepdim=True)
@@ -62,22 +63,24 @@ def softmax_reference(x):
 # and the sum of the exponentials. So the program goes over its row twice. The first trip finds these two numbers, the
 # second one writes the probabilities.
 #
-# What a program works on is a *block*: here a piece of the row. One place in a block is a *lane*, and what is written
-# once, `tl.exp(x)` or `x - shift`, happens in all lanes. A row may have any length, but the size of a block must be
-# known when the kernel is compiled: that is what `tl.constexpr` means. So the row is taken in *chunks* of `BLOCK_N`
-# columns. Rows of 4096 columns or fewer fit into one chunk; then each loop below runs once.
+# A row may have any length, but the size of a block must be known when the kernel is compiled. So the row is taken in
+# *chunks*, blocks of `BLOCK_N` columns. The launcher below makes them 4096 wide at most: rows of up to 4096 columns are
+# one chunk, and then each loop runs once. As in [vector addition](vector_add.py), what is written once, `tl.exp(x)` or
+# `x - shift`, happens in all lanes of the block.
 #
 # If there are several chunks the first trip has a problem: it wants to subtract the row's largest score, and doesn't
 # know it before the last chunk. The *online* softmax doesn't wait. It subtracts the largest score **so far**. When a
 # later chunk brings a larger one, all exponentials summed so far are too big by the same factor, and one multiplication
 # of the sum puts that right: $e^{x - old} \cdot e^{old - new} = e^{x - new}$, [[tag: SM-online]].
 #
-# The numbers in the notes come from a recorded run: three rows of 6 columns, in chunks of 4. The first row is
-# 1, 3, 2, 0, 4, 1.
+# `N` is the length of a row, and `stride_xm` says how many elements the start of one row of `x` is from the start of
+# the next. The numbers in the notes come from a recorded run: three rows of 6 columns, in chunks of 4. The first row is
+# 1, 3, 2, 0, 4, 1. The second is four times $-\infty$, then 2, 2. A `start` in front picks the round of a loop:
+# `softmax_forward_kernel, pid=0, start=4: x[:2] = [4, 1]` is the second chunk of the first row.
 @triton.jit
 def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
-    # Which row is mine? As many programs run as there are rows, and each has a number: the second one gets
-    # `pid=1: row = 1`. It becomes int64 before it is multiplied: in a large tensor the product doesn't fit in 32 bits.
+    # Which row is mine? As many programs run as there are rows, so the number of my program is that of my row. It
+    # becomes int64 before it is multiplied: in a large tensor the product doesn't fit in 32 bits.
     row = tl.program_id(0).to(tl.int64)
     # Where does my row begin? `x_ptr` is the address of the first element, and an address plus a number is that many
     # elements further on. The rows of `x` may lie further apart than they are long. Here `pid=1: N = 6`, but
@@ -88,46 +91,49 @@ def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
     # First trip. Before the first chunk the largest score so far is $-\infty$, below any number, and the sum is zero.
     row_max = -float("inf")
     row_sum = 0.0
-    # As in Python: `start` is the first column of each chunk, zero and then `pid=0, start=4: start = 4`.
+    # As in Python: `start` is the first column of each chunk.
     for start in range(0, N, BLOCK_N):
-        # Which columns are in this chunk? `tl.arange` makes a block of the whole numbers from zero up to `BLOCK_N`, and
-        # `start` is added in each lane: `start=4: offs_n = [4, 5, 6, 7]`. But the row has only 6 columns. The mask says
-        # which of the four exist: `start=4: mask = [1, 1, 0, 0]`.
+        # Which columns are in this chunk? In the second round `pid=0, start=4: offs_n = [4, 5, 6, 7]`. But the row has
+        # only 6 columns. The mask says which of the four exist: `start=4: mask = [1, 1, 0, 0]`.
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N
-        # `x_ptr + offs_n` is a block of addresses, one in each lane, and one load fetches them all. Lanes that the mask
-        # switches off read nothing from memory; they get `other`. That value matters, because the maximum and the sum
-        # below run over **all** lanes. A zero could win the maximum in a row of negative scores, and would count in the
-        # sum. $-\infty$ never wins, and its exponential is zero: `start=4: x = [4, 1, -inf, -inf]`. From here on
-        # everything is float32: 16 bits are too few to add up a row.
+        # Lanes that the mask switches off get `other`. That value matters here, because the maximum and the sum below
+        # run over **all** lanes. A zero could win the maximum in a row of negative scores, and would count in the sum.
+        # $-\infty$ never wins, and its exponential is zero: `start=4: x = [4, 1, -inf, -inf]`. From here on everything
+        # is float32: 16 bits are too few to add up a row.
         x = tl.load(x_ptr + offs_n, mask=mask, other=-float("inf")).to(tl.float32)
-        # `tl.max` makes one number of a block: the axis is the one along which it looks, and this block has only axis
-        # zero. `tl.maximum` takes the larger of two numbers. The largest score so far is `start=0: new_max = 3`, and
-        # then `start=4: new_max = 4`.
+        # `tl.max` finds the largest of a block's lanes, along an axis; this block has only axis zero. `tl.maximum`
+        # takes the larger of two numbers. The largest score so far is `start=0: new_max = 3`, and then `start=4:
+        # new_max = 4`.
         new_max = tl.maximum(row_max, tl.max(x, axis=0))
         # What to subtract? The largest score so far, with one exception. If nothing but $-\infty$ has come yet, as in
-        # the second row, then $-\infty - (-\infty)$ would be NaN, and the sum would stay NaN for good. Subtract zero
-        # instead: `pid=1, start=0: shift = 0`. `tl.where` takes its second argument where the first is true, else the
-        # third.
+        # the first chunk of the second row, `pid=1, start=0: x = [-inf, -inf, -inf, -inf]`, then $-\infty - (-\infty)$
+        # would be NaN, and the sum would stay NaN for good. Subtract zero instead: `pid=1, start=0: shift = 0`.
+        # `tl.where` takes its second argument where the first is true, else the third.
         shift = tl.where(new_max == -float("inf"), 0.0, new_max)
         # The old sum was made with the old maximum, which is still in `row_max`, so it is multiplied by
-        # $e^{old - new}$. In the first round it is zero and stays zero. In the second,
-        # `pid=0, start=4: old_sum = 0.571` is left of `start=0: row_sum = 1.553`.
+        # $e^{old - new}$. In the first round it is zero and stays zero. In the second, `pid=0, start=0: row_sum =
+        # 1.553` shrinks to `start=4: old_sum = 0.571`.
         old_sum = row_sum * tl.exp(row_max - shift)
-        # `x - shift` subtracts one number from every lane, `tl.sum` adds the lanes up: `start=4: row_sum = 1.621`.
+        # `x - shift` subtracts one number from every lane, `tl.sum` adds the lanes up: `start=4: row_sum = 1.621`. A
+        # NaN in any lane makes the sum NaN, and the division below then carries it to the whole row. So does $+\infty$,
+        # because $\infty - \infty$ is NaN.
         row_sum = old_sum + tl.sum(tl.exp(x - shift), axis=0)
         row_max = new_max
 
-    # Second trip. Now `row_max` and `row_sum` are those of the whole row, so this is [[tag: SM]] as it is printed. The
-    # chunks are loaded again. This program read them a moment ago, so often they are still in a cache.
+    # Second trip. Now `row_max` and `row_sum` are those of the whole row, so this is [[tag: SM]], which also subtracts
+    # the row's largest score. The chunks are loaded again. This program read them a moment ago, so often they are still
+    # in a cache. There is no guard against $-\infty - (-\infty)$ here, on purpose: a row of nothing but $-\infty$ is to
+    # become NaN.
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N
         x = tl.load(x_ptr + offs_n, mask=mask, other=-float("inf")).to(tl.float32)
-        # The probabilities: `start=0: y = [0.031, 0.227, 0.083, 0.011]`, then `start=4: y = [0.617, 0.031, 0, 0]`.
+        # The probabilities: `start=0: y = [0.031, 0.227, 0.083, 0.011]`, then `start=4: y = [0.617, 0.031, 0, 0]`. The
+        # last two lanes come from `other`. Nobody adds them up this time; the value only keeps them defined.
         y = tl.exp(x - row_max) / row_sum
-        # The store rounds to the dtype of `y_ptr`. Its mask keeps the last two lanes from writing: behind the end of
-        # this row lies the next one, which belongs to another program.
+        # The store rounds to the dtype of `y_ptr`. Its mask keeps the last two lanes from writing: past the end of this
+        # row lies the next one, which belongs to another program.
         tl.store(y_ptr + offs_n, y, mask=mask)
 
 
@@ -140,28 +146,29 @@ def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
 # of `dy` with the row of `y`. The second computes [[tag: SM-x]].
 @triton.jit
 def softmax_backward_kernel(dy_ptr, y_ptr, dx_ptr, N, stride_dym, BLOCK_N: tl.constexpr):
-    # The same start as above. The rows of `dy` may be any distance apart, also zero: behind `y.sum(0)` there is one row
-    # of upstream gradient for all rows, stored once.
+    # Which row is mine, and where does it begin? As above. The rows of `dy` may be any distance apart, also zero: if
+    # the loss uses `y.sum(0)`, every row gets the same upstream gradient, and PyTorch stores it only once.
     row = tl.program_id(0).to(tl.int64)
     dy_ptr += row * stride_dym
     y_ptr += row * N
     dx_ptr += row * N
 
-    # First trip. There is only a sum here, so lanes behind the end read zero, which adds nothing.
+    # First trip. There is no maximum here, only a sum, so `other` can be zero, which adds nothing.
     dot = 0.0
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N
-        # In the example the loss wants less of the first row's element 1 and more of its element 4: they have
-        # `pid=0, start=0: dy = [0, 1, 0, 0]` and `start=4: dy = [-1, 0, 0, 0]`.
+        # A positive `dy` means that less of this probability would lower the loss. In the first row of the example that
+        # is the second score's: `pid=0, start=0: dy = [0, 1, 0, 0]`. Of the fifth score's, the first lane of the second
+        # chunk, the loss wants more: `start=4: dy = [-1, 0, 0, 0]`.
         dy = tl.load(dy_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         y = tl.load(y_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         # `dy * y` multiplies lane by lane, `tl.sum` adds up the lanes. After the last chunk: `start=4: dot = -0.390`.
         dot += tl.sum(dy * y, axis=0)
 
-    # Second trip. Each element gets its own `dy` minus that number, in proportion to its probability: `start=0: dx =
-    # [0.012, 0.315, 0.033, 0.004]` and `start=4: dx = [-0.376, 0.012, 0, 0]`. A row adds up to zero, as it must: a
-    # number added to all scores changes no probability.
+    # Second trip. Each element gets its own `dy` minus that number, times its probability: `start=0: dx = [0.012,
+    # 0.315, 0.033, 0.004]` and `start=4: dx = [-0.376, 0.012, 0, 0]`. A row adds up to zero, as it must: a number added
+    # to all scores changes no probability.
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N
@@ -173,13 +180,15 @@ def softmax_backward_kernel(dy_ptr, y_ptr, dx_ptr, N, stride_dym, BLOCK_N: tl.co
 
 # ## Launchers
 #
-# A launcher allocates the result and starts the kernel. The square brackets hold the grid: `(M,)` is one program for
-# each of `M` rows. `as_rows` makes a matrix of a tensor with any number of dimensions. It copies only what the kernel
-# can't read where it lies: a row whose elements aren't neighbours, as in a transposed matrix.
+# The grid `(M,)` is one program for each of `M` rows. `as_rows` turns a tensor with any number of dimensions into a
+# matrix. It copies only what the kernel can't read where it lies: rows whose elements aren't neighbours, as in a
+# transposed matrix. The kernels write rows side by side, so the result is asked for as contiguous; left alone,
+# `empty_like` of a transposed matrix is transposed too. For the same reason `y` must come back to the backward pass
+# contiguous, as forward made it.
 #
-# How large is a chunk? Blocks must have a power of two of elements: the next one that holds the row, so that few lanes
-# are switched off. But not above 4096. A program has 128 threads unless the launch says otherwise; that is 32 elements
-# for each of them, which its registers hold with ease.
+# How large is a chunk? The number of lanes in a block must be a power of two. The smallest that holds the row leaves
+# less than half of them idle. But not above 4096: divided among 128 threads that is 32 elements for each, which their
+# registers hold with ease. A caller may name another size; `None` leaves it to `block_size`.
 def block_size(N):
     return min(triton.next_power_of_2(N), 4096)
 
@@ -253,7 +262,8 @@ def softmax(x):
 # ## A run small enough to watch
 #
 # Three rows of six scores, cut out of rows of eight, in chunks of four. The second row begins with a whole chunk of
-# scores that are ruled out.
+# scores that are ruled out. The 99s are not part of `x`: a kernel that reads past the end of a row, or uses a wrong
+# stride, meets one of them, and its result gives it away.
 def EXAMPLE():
     no = -float("inf")
     x = [[1, 3, 2, 0, 4, 1, 99, 99], [no, no, no, no, 2, 2, 99, 99], [0, -1, 5, -2, 3, 1, 99, 99]]

@@ -1,19 +1,20 @@
 r"""
 # Vector addition: the first kernel
 
-Add two vectors, element by element. Every Triton kernel has the shape of this one: find out which program this is, work
+Add two vectors, element by element. Every Triton kernel is built like this one: find out which program this is, work
 out which elements are its own, mask off what lies past the end, load, compute, store.
 
 [[eq: VA]]
 
 The gradients, [[tag: VA-x]] and [[tag: VA-y]], need no kernel at all: a sum passes its upstream gradient on unchanged.
+(In this file a formula is cited by its tag, like these two; the lesson's page prints them.)
 
 **What it costs.** Two numbers are read and one is written for a single addition. In float32 that is 12 bytes for one
 operation. An H200 can do more than a hundred operations in the time it takes to move 12 bytes, so the memory decides:
-no version can be faster than `bytes / bandwidth`. For 2²⁸ float32 elements this one takes
-[[bench: vector_add/268435456@float32/forward/ms]] and PyTorch's own
-[[bench: vector_add/268435456@float32/forward/eager.ms]]: both wait for the memory. There is nothing to gain, so this
-lesson has no fast version.
+no version can be faster than `bytes / bandwidth`. The *cache*, a small fast memory that holds what was used last, is no
+help: nothing is read twice. For 2²⁸ float32 elements this one takes [[bench: vector_add/268435456@float32/forward/ms]]
+and PyTorch's own [[bench: vector_add/268435456@float32/forward/eager.ms]]: both wait for the memory. There is nothing
+to gain, so this lesson has no fast version.
 
 **Contract.** `x` and `y` have the same shape, any number of dimensions, and the same dtype: float32, float16 or
 bfloat16. Any strides are allowed; what is not contiguous is copied first. Neither is ever written to.
@@ -41,44 +42,60 @@ def vector_add_reference(x, y):
 
 # ## The kernel
 #
-# A kernel is written for **one program**; the launch starts many of them. A program is not a CUDA thread: it works on
-# whole blocks of values, and Triton spreads each block over the threads of one CUDA thread block.
+# A kernel is written for **one program**. A launch starts many programs, the *grid*, and each has its own piece of the
+# work: here a *block* of `BLOCK` neighbouring elements. One place in a block is a *lane*; what is written once happens
+# in all lanes. The GPU runs a program with many threads, 128 unless the launch says otherwise. In CUDA you write what
+# each thread does. In Triton you write what happens to the block, and the compiler divides its lanes among the threads,
+# which keep them in *registers*, their own storage and the fastest there is.
 #
-# `n` is an ordinary argument. Were it a `tl.constexpr`, the kernel would be compiled again for every new length.
-# `BLOCK` has to be one, because the size of a block must be known when the kernel is compiled.
+# `@triton.jit` compiles the function for the GPU at its first launch. A tensor passed to it arrives as a *pointer*, the
+# address of its first element. An argument marked `tl.constexpr` is compiled in as a constant: every new value means
+# compiling again. So the length `n` is an ordinary argument. `BLOCK` has to be a constant, because the compiler can't
+# divide a block whose size it doesn't know. It must also be a power of two, like the number of threads; `tl.arange`
+# makes nothing else.
+#
+# The notes quote a recorded run of the example at the end: ten elements in blocks of four. `vector_add_kernel, pid=2:
+# mask = [1, 1, 0, 0]` says that in program 2 the variable `mask` held these values. Inside a kernel its name is left
+# out. A pid stays in force until the next one is named; before the first it is program 0. In a kernel with a loop, the
+# loop's variable in front picks the round.
 @triton.jit
 def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    # Which program is this? In the example `n = 10` and `BLOCK = 4`, so three programs run; the last one sees
-    # `pid=2: pid = 2`. The number becomes int64 before it is multiplied: past 2³¹ elements a 32-bit offset would wrap
-    # around.
+    # Which program is this? `0` asks for its number along the first dimension of the grid, the only one here. With
+    # `pid=0: n = 10` and `BLOCK = 4` three programs run. The number becomes int64 before it is multiplied: past 2³¹
+    # elements a 32-bit offset would wrap around.
     pid = tl.program_id(0).to(tl.int64)
 
-    # Which elements are mine? `tl.arange` makes a block of whole numbers from zero on, and the sum is formed for each
-    # of them. Program 0 owns `pid=0: offsets = [0, 1, 2, 3]`, program 1 `pid=1: offsets = [4, 5, 6, 7]` and the last
-    # one `pid=2: offsets = [8, 9, 10, 11]`.
+    # Which elements are mine? `tl.arange` makes a block of the whole numbers from zero up to, but without, `BLOCK`. The
+    # number in front is added in every lane. The programs own `pid=0: offsets = [0, 1, 2, 3]`, `pid=1: offsets = [4, 5,
+    # 6, 7]` and `pid=2: offsets = [8, 9, 10, 11]`.
     offsets = pid * BLOCK + tl.arange(0, BLOCK)
 
     # Elements 10 and 11 don't exist. The mask switches those lanes off: `pid=2: mask = [1, 1, 0, 0]`. Without it the
-    # program would read, and worse, overwrite, whatever lies behind the vectors.
+    # program would read, and worse, overwrite, whatever lies past the end of the vectors.
     mask = offsets < n
 
-    # Load, compute, store. `x_ptr + offsets` is a block of pointers, so one `tl.load` fetches a whole block:
-    # `pid=2: x[:2] = [8, 9]`. Lanes that are switched off get `other`. The sum is formed in float32 and rounded once,
-    # by the store. For one addition that is a mere habit; longer kernels need it to stay accurate in 16 bits.
+    # Load, compute, store. `x_ptr + offsets` is a block of pointers, so one `tl.load` fetches a whole block: `pid=2:
+    # x[:2] = [8, 9]`. Lanes that are switched off read nothing and get `other` instead. Which value they get doesn't
+    # matter here, because the store is masked too. The sum is formed in float32 and rounded once, by the store. For one
+    # addition that changes nothing; longer kernels need it to stay accurate in 16 bits.
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     y = tl.load(y_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    # Here `pid=2: out[:2] = [88, 99]`.
+    # In the last program `pid=2: out[:2] = [88, 99]`.
     out = x + y
     tl.store(out_ptr + offsets, out, mask=mask)
 
 
 # ## The launcher
 #
-# It allocates the output and starts enough programs to cover it. `triton.cdiv` rounds **up**. A grid of `n // BLOCK`
-# programs would leave the tail of the vector unwritten, and no error would say so.
+# It allocates the output and starts enough programs to cover it. The square brackets after the kernel's name hold the
+# grid: how many programs in each dimension. `triton.cdiv` rounds **up**. A grid of `n // BLOCK` programs would leave
+# the tail of the vector unwritten, and no error would say so. A grid of zero programs can't be launched, hence `if n`.
 #
-# Why 1024? A program has 128 threads unless the launch says otherwise, so each of them gets eight elements: in float32
-# two loads of 16 bytes, the most that one instruction fetches here.
+# Why `contiguous`? The kernel counts on from the first element, so element after element must lie side by side in
+# memory. A tensor for which that is true is not copied.
+#
+# Why 1024? Divided among 128 threads, that is eight elements for each: in float32 two loads of 16 bytes, the most that
+# one load instruction of a thread can fetch.
 def vector_add_forward(x, y, *, BLOCK=1024):
     """The sum. BLOCK: elements of a program, a power of two."""
     checks.power_of_two(BLOCK=BLOCK)
@@ -106,8 +123,9 @@ def contract(x, y):
 # PyTorch can't look into a kernel, so we tell it what the derivative is. The backward pass hands the upstream gradient
 # to both inputs, as [[tag: VA-x]] and [[tag: VA-y]] say.
 #
-# `once_differentiable` makes a second derivative raise an error. This backward pass could do without. But autograd
-# can't look into one that launches a kernel, and a loss that contains a gradient would silently lose a term.
+# `once_differentiable` makes a second derivative raise an error. Why? Most backward passes launch a kernel, into which
+# autograd can't look either. A loss that contains a gradient, such as a gradient penalty, would then silently lose a
+# term. This backward pass launches none and could do without; it has the decorator because all of them do.
 class VectorAdd(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, y):
@@ -143,15 +161,16 @@ def vector_add(x, y):
 
 # ## Where it stays behind
 #
-# By less than two runs of one kernel differ: with `2**24` numbers in bfloat16 `torch.compile` takes
-# [[bench: vector_add/16777216@bfloat16/forward/torch.compile.ms]] and this kernel
-# [[bench: vector_add/16777216@bfloat16/forward/ms]].
+# For 2²⁴ numbers in bfloat16 `torch.compile` takes [[bench: vector_add/16777216@bfloat16/forward/torch.compile.ms]] and
+# this kernel [[bench: vector_add/16777216@bfloat16/forward/ms]]. That gap is smaller than the one between two runs of
+# the same kernel.
 
 
 # ## A run small enough to watch
 #
-# The recorder runs this in Triton's interpreter; the numbers quoted above come from it. Ten elements, in blocks of
-# four.
+# Ten elements, in blocks of four. Triton's interpreter runs a kernel on the CPU, without a GPU, one program after the
+# other. The academy's recorder runs this function in it and writes down every variable after every statement. The
+# numbers quoted above come from there.
 def EXAMPLE():
     x = torch.arange(10, dtype=torch.float32, device=device.DEVICE)
     vector_add_forward(x, 10 * x, BLOCK=4)
