@@ -8,13 +8,15 @@ PYTEST_WORKERS ?= auto
 .DELETE_ON_ERROR:
 
 serve: $(VENV)/.installed
-	$(BIN)/mkdocs serve
+	$(BIN)/mkdocs serve --dirty # after an edit, only the pages that show the file
 
 site: $(VENV)/.installed
 	EXECUTE_NOTEBOOKS=true $(BIN)/mkdocs build --strict
 
 test: $(VENV)/.installed
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS)
 
 # The slow checks of the site: Lighthouse, accessibility of every page, every link, page weight, build time.

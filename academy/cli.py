@@ -85,9 +85,9 @@ def _stale_results() -> str:
 
 
 def _mutate(arguments: argparse.Namespace) -> int:
-    from academy.formulas import mutate
+    from academy.formulas.mutation import engine
 
-    return mutate.main(_existing(arguments.files), arguments.only, arguments.all)
+    return engine.main(_existing(arguments.files), arguments.only, arguments.all)
 
 
 def _existing(files: list[Path]) -> list[Path] | None:

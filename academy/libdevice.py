@@ -14,50 +14,33 @@ def _by_torch(name: str):
     return lambda *args: function(*(torch.from_numpy(np.array(a)) for a in args)).numpy()
 
 
+_NUMPY = """exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan sinh cosh tanh floor ceil trunc rint fmod isnan
+    isinf signbit hypot fabs copysign fmax fmin isfinite""".split()
+_TORCH = "erf erfc erfinv erfcx lgamma ndtr ndtri".split()
+#: Other names, and names with a rounding mode: the interpreter computes in float64 and rounds once.
+_ALIASES = dict(
+    pair.split(":")
+    for pair in """finite:isfinite isfinited:isfinite nearbyint:rint normcdf:ndtr normcdfinv:ndtri powi:pow
+    fdividef:divide fast_fdividef:divide fdiv_rn:divide ddiv_rn:divide frcp_rn:reciprocal drcp_rn:reciprocal
+    fsqrt_rn:sqrt dsqrt_rn:sqrt frsqrt_rn:rsqrt fadd_rn:add dadd_rn:add fsub_rn:subtract dsub_rn:subtract
+    fmul_rn:multiply dmul_rn:multiply""".split()
+)
 #: libdevice's symbols without their `__nv_` and their type suffix -> a function of float64 arrays.
 FUNCTIONS = {
-    **{name: getattr(np, name) for name in "exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan".split()},
-    **{
-        name: getattr(np, name)
-        for name in "sinh cosh tanh floor ceil trunc rint fmod isnan isinf signbit hypot".split()
-    },
+    **{name: getattr(np, name) for name in [*_NUMPY, "divide", "reciprocal", "add", "subtract", "multiply"]},
     **{name: getattr(np, "arc" + name[1:]) for name in "asin acos atan atan2 asinh acosh atanh".split()},
-    **{name: _by_torch(name) for name in "erf erfc erfinv erfcx lgamma".split()},
+    **{name: _by_torch(name) for name in _TORCH},
     "exp10": lambda x: np.power(10.0, x),
-    "fabs": np.abs,
-    "copysign": np.copysign,
     "fdim": lambda x, y: np.maximum(x - y, 0.0),
-    "finite": np.isfinite,
-    "isfinited": np.isfinite,
     "fma": lambda x, y, z: x * y + z,
-    "fmax": np.fmax,
-    "fmin": np.fmin,
-    "nearbyint": np.rint,
-    "normcdf": _by_torch("ndtr"),
-    "normcdfinv": _by_torch("ndtri"),
     "pow": np.power,
-    "powi": np.power,
     "rcbrt": lambda x: 1.0 / np.cbrt(x),
     "remainder": lambda x, y: x - y * np.rint(x / y),
     "round": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x),  # halves go away from zero
     "rsqrt": lambda x: 1.0 / np.sqrt(x),
     "saturate": lambda x: np.clip(np.nan_to_num(x, nan=0.0), 0.0, 1.0),
-    "fdividef": np.divide,
-    "fast_fdividef": np.divide,
-    "fdiv_rn": np.divide,
-    "ddiv_rn": np.divide,
-    "frcp_rn": np.reciprocal,
-    "drcp_rn": np.reciprocal,
-    "fsqrt_rn": np.sqrt,
-    "dsqrt_rn": np.sqrt,
-    "frsqrt_rn": lambda x: 1.0 / np.sqrt(x),
-    "fadd_rn": np.add,
-    "dadd_rn": np.add,
-    "fsub_rn": np.subtract,
-    "dsub_rn": np.subtract,
-    "fmul_rn": np.multiply,
-    "dmul_rn": np.multiply,
 }
+FUNCTIONS |= {alias: FUNCTIONS[name] for alias, name in _ALIASES.items()}
 
 
 def find(symbol: str):

@@ -41,7 +41,7 @@ def main(
     """
     from academy import accuracy
 
-    file = Path(sys.modules[function.__module__].__file__).resolve()
+    file = Path(sys.modules[function.__module__].__file__ or "").resolve()
     arguments(sys.modules[function.__module__].__doc__ or file.stem)
     report = accuracy.Report()
     for case in cases:
@@ -63,7 +63,7 @@ def _compare(report, case: dict, dtype: torch.dtype, functions: tuple[Callable, 
     for function, precision in zip(functions, (dtype, dtype, torch.float64)):
         leaves = {name: values.to(precision).requires_grad_(differentiable) for name, values in inputs.items()}
         out = function(**{**case, **leaves})
-        values = dict(enumerate(out)) if isinstance(out, tuple) else {"out": out}
+        values: dict = dict(enumerate(out)) if isinstance(out, tuple) else {"out": out}
         if differentiable:
             if upstream is None:
                 upstream = [torch.randn(value.shape).to(device.DEVICE, value.dtype) for value in values.values()]

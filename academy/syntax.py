@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import io
+import itertools
+import re
+import sys
 import tokenize
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from academy.problems import Problem
 
 #: The package of the kernel files.
 KERNELS = "annotated_examples"
+#: What a comment or a docstring begins with.
+_NOTE = re.compile(r"#|[rR]?(?P<quote>'''|\"\"\"|'|\")")
 #: The nodes of functions and classes.
 DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -45,6 +53,10 @@ def statements(node: ast.AST) -> Iterator[ast.stmt]:
 def first_line(definition: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
     """The line where it begins, decorators included."""
     return min([definition.lineno, *(decorator.lineno for decorator in definition.decorator_list)])
+
+
+def last_line(node: ast.stmt) -> int:
+    return node.end_lineno or node.lineno
 
 
 def is_jitted(function: ast.FunctionDef) -> bool:
@@ -84,11 +96,64 @@ def code_lines(text: str) -> frozenset[int]:
     Signatures with their decorators, docstrings, comments and blank lines don't count.
     """
     layout = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    lines = {n for t in tokens if t.type not in layout for n in range(t.start[0], t.end[0] + 1)}
+    lines = {n for t in tokens(text) if t.type not in layout for n in range(t.start[0], t.end[0] + 1)}
     for node in statements(tree(text)):
         if isinstance(node, DEFINITION):
             lines -= set(range(first_line(node), max(node.body[0].lineno, first_line(node) + 1)))
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            lines -= set(range(node.lineno, node.end_lineno + 1))
+            lines -= set(range(node.lineno, last_line(node) + 1))
     return frozenset(lines)
+
+
+@lru_cache(maxsize=64)
+def tokens(text: str) -> tuple[tokenize.TokenInfo, ...]:
+    """The tokens of a text: the one walk of the tokenizer that comments, notes and code lines are found with."""
+    return tuple(tokenize.generate_tokens(io.StringIO(text).readline))
+
+
+class Places:
+    """Offsets in a text of what the syntax tree and the tokenizer name by line and column."""
+
+    def __init__(self, text: str):
+        self.lines = text.split("\n")
+        self.starts = list(itertools.accumulate((len(line) + 1 for line in self.lines), initial=0))
+
+    def offset(self, line: int, column: int) -> int:
+        """Of an ast place, whose columns count UTF-8 bytes."""
+        return self.starts[line - 1] + len(self.lines[line - 1].encode()[:column].decode())
+
+    def span(self, node: Any) -> tuple[int, int]:
+        return self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset)
+
+
+def docstrings(text: str) -> Iterator[ast.Constant]:
+    """The docstrings of a module, its functions and classes."""
+    for node in ast.walk(tree(text)):
+        if isinstance(node, (ast.Module, *DEFINITION)) and node.body:
+            value = getattr(node.body[0], "value", None)
+            if isinstance(node.body[0], ast.Expr) and isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield value
+
+
+@lru_cache(maxsize=64)
+def notes(text: str) -> str:
+    """A text in which everything but comments and docstrings is blank, and so are their marks; offsets stay."""
+    out, places = [c if c == "\n" else " " for c in text], Places(text)
+    spans = [(places.starts[t.start[0] - 1] + t.start[1], t.string) for t in tokens(text) if t.type == tokenize.COMMENT]
+    spans += [(places.span(node)[0], text[slice(*places.span(node))]) for node in docstrings(text)]
+    for start, note in spans:
+        mark = _NOTE.match(note)
+        assert mark
+        end = len(note) - len(mark["quote"] or "")
+        out[start + mark.end() : start + end] = note[mark.end() : end]
+    return "".join(out)
+
+
+def import_path(path: Path, name: str = "") -> ModuleType:
+    """Import a file by its path, anew, under its own name or another one."""
+    spec = importlib.util.spec_from_file_location(name or path.stem, path)
+    assert spec and spec.loader, f"{path} can't be imported"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

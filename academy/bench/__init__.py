@@ -26,20 +26,6 @@ def measured(key: str, root: Path = ROOT) -> str | None:
     return figures.measured(key, root)
 
 
-def page(operation: str, root: Path = ROOT) -> list[str]:
-    """Pieces of an operation's page, for `[[benchmark: OP]]`. See `academy.bench.pages`."""
-    from academy.bench import pages
-
-    return pages.operation(operation, root)
-
-
-def summary(root: Path = ROOT) -> list[str]:
-    """Pieces of the page with all operations, for `[[benchmarks]]`."""
-    from academy.bench import overview
-
-    return overview.summary(root)
-
-
 def stale_note(root: Path = ROOT) -> str:
     """One line on the kernels that have changed since they were measured, for `academy check`; "" if there is none."""
     from academy.bench import store

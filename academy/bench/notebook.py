@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from academy.bench import ROOT, figures, pages, store
+from academy.bench import ROOT, figures, pages, plots, store
 
 #: The repository's benchmarks and results, inside the package: a link, which becomes a folder where that is installed.
 BROUGHT = Path(__file__).with_name("brought")
@@ -56,19 +56,7 @@ def speed(name: str, which: str = "forward", variants=("",), live=(), seconds: f
     where = f"{record['device']}, {cases[0]['date']}. {sentence}"
     if "operation" in record and store.is_stale(record, ROOT):
         where = f"Stale: the kernel has changed since this was measured. {where}"
-    squares = [case for case in cases if len(case["shape"]) > 1 and len(set(case["shape"])) == 1]
-    if len({tuple(case["shape"]) for case in squares}) >= pages.ENOUGH_FOR_A_LINE:
-        drawn = [pages._lines(squares, which, f"notebook-{name}")]
-    else:
-        drawn = [
-            pages._dots(
-                [case for case in cases if case["variant"] == variant],
-                which,
-                f"{pages.pass_name(which, variant)}: share of the limit",
-                f"notebook-{name}-{which}-{variant}",
-            )
-            for variant in dict.fromkeys(case["variant"] for case in cases)
-        ]
+    drawn = pages.plots_of_pass(cases, which, f"notebook-{name}")
     return Shown([*drawn, pages.table(cases, which), f"<p>{html.escape(where)}</p>"], where)
 
 
@@ -85,8 +73,8 @@ def ladder(name: str, live: dict[str, Callable[[], Callable]] | None = None, tit
     times = _timed_here(live or {})
     if not times:
         return _recorded_ladder(name, BROUGHT) or _nothing(name)
-    drawn = pages._drawn("bars", f"notebook-{name}", title, tuple(times), (("ms", tuple(times.values())),), "ms")
-    return Shown([pages._figure(title, drawn)], ", ".join(f"{k}: {figures.milliseconds(v)}" for k, v in times.items()))
+    drawn = plots.bars(f"notebook-{name}", title, list(times), [plots.Series("ms", list(times.values()))], "ms")
+    return Shown([pages.figure(title, drawn)], ", ".join(f"{k}: {figures.milliseconds(v)}" for k, v in times.items()))
 
 
 def _recorded(name: str, root: Path) -> dict | None:
@@ -97,7 +85,7 @@ def _recorded_ladder(name: str, root: Path) -> Shown | None:
     for device in figures.devices(root):
         if ladder := figures.ladder(root, device, name):
             where = pages.ladder_source(ladder)
-            drawn = [p for p in pages._ladder(name, device, "##", root) if isinstance(p, pages.Html)]
+            drawn = [p for p in pages.ladder(name, device, "##", root) if isinstance(p, pages.Html)]
             return Shown([*drawn, f"<p>{html.escape(where)}</p>"], where)
     return None
 

@@ -10,7 +10,6 @@ import re
 from pathlib import Path
 
 from academy.bench import figures, plots, store
-from academy.cache import kept
 
 PASS_NAMES = {"forward": "Forward", "backward": "Backward", "forward+backward": "Forward and backward"}
 #: From this many square sizes on, a line over the size says more than a row for each.
@@ -38,7 +37,7 @@ def operation(name: str, root: Path) -> list[str]:
     if not found:
         out += ['!!! note "Not measured yet"', "", f"    No results of `{name}` are committed.", ""]
         for device in figures.devices(root):
-            out += _ladder(name, device, "##", root)
+            out += ladder(name, device, "##", root)
     return [*out, *_reproduce(name, root)]
 
 
@@ -52,7 +51,7 @@ def _device(name: str, device: str, record: dict, level: str, root: Path) -> lis
     out += ["", f"{level} Memory", "", "The most memory that a pass held beyond its inputs, outputs included.", ""]
     out += [_memory_plot(record, f"{device}-{name}"), "", _memory_table(record), ""]
     out += _host(record, level)
-    out += _ladder(name, device, level, root)
+    out += ladder(name, device, level, root)
     return out + _notes(record, level)
 
 
@@ -97,17 +96,22 @@ def _pass(record: dict, which: str, name: str) -> list[str]:
     cases = with_ours(record["cases"], which)
     if not cases:
         return ["No provider of ours was right here; see the notes below.", ""]
+    plotted = [line for plot in plots_of_pass(cases, which, name) for line in (plot, "")]
+    return [sentence(cases, which), "", *plotted, table(cases, which), ""]
+
+
+def plots_of_pass(cases: list[dict], which: str, name: str) -> list[Html]:
+    """Rates of squares over their size where there are many, shares of the limit of everything else."""
     squares = [case for case in cases if len(case["shape"]) > 1 and len(set(case["shape"])) == 1]
-    out = [sentence(cases, which), ""]
-    rest = cases
-    if len({tuple(case["shape"]) for case in squares}) >= ENOUGH_FOR_A_LINE:
-        out += [_lines(squares, which, name), ""]
-        rest = [case for case in cases if case not in squares]
+    if len({tuple(case["shape"]) for case in squares}) < ENOUGH_FOR_A_LINE:
+        squares = []
+    drawn = [_lines(squares, which, name)] if squares else []
+    rest = [case for case in cases if case not in squares]
     for variant in dict.fromkeys(case["variant"] for case in rest):
         chosen = [case for case in rest if case["variant"] == variant]
         title = f"{pass_name(which, variant)}: share of the limit"
-        out += [_dots(chosen, which, title, f"{name}-{which}-{variant}"), ""]
-    return [*out, table(cases, which), ""]
+        drawn.append(_dots(chosen, which, title, f"{name}-{which}-{variant}"))
+    return drawn
 
 
 def with_ours(cases: list[dict], which: str) -> list[dict]:
@@ -166,7 +170,7 @@ def _dots(cases: list[dict], which: str, title: str, name: str) -> Html:
         return 100 * entry["limit_ms"] / timed["ms"] if timed else None
 
     series = [plots.Series(p, [share(case, p) for case in cases]) for p in _providers(cases, which)]
-    return _figure(title, _drawn("dots", name, title, tuple(_rows(cases)), _frozen(series), "% of the limit", 100))
+    return figure(title, plots.dots(name, title, _rows(cases), series, "% of the limit", 100))
 
 
 def _lines(cases: list[dict], which: str, name: str) -> Html:
@@ -182,26 +186,10 @@ def _lines(cases: list[dict], which: str, name: str) -> Html:
             values = [chosen[n]["operations"] / times[n]["ms"] / 1e9 if times.get(n) else None for n in sizes]
             series.append(plots.Series(provider.removesuffix(suffix) + suffix, values))
     title = f"{PASS_NAMES[which]}: TFLOP/s over the size of a square"
-    drawn = _drawn("lines", f"{name}-{which}-lines", title, tuple(sizes), "size", _frozen(series), "TFLOP/s", False)
-    return _figure(title, drawn)
+    return figure(title, plots.lines(f"{name}-{which}-lines", title, sizes, "size", series, "TFLOP/s"))
 
 
-def _frozen(series: list[plots.Series]) -> tuple:
-    return tuple((line.name, tuple(line.values)) for line in series)
-
-
-def _drawn(kind: str, *arguments) -> str:
-    """A plot, drawn once for all builds of the site."""
-
-    def thawed(value: object) -> object:
-        if isinstance(value, tuple) and value and isinstance(value[0], tuple):
-            return [plots.Series(name, list(values)) for name, values in value]
-        return list(value) if isinstance(value, tuple) else value
-
-    return kept("plot", [kind, *arguments], lambda: getattr(plots, kind)(*map(thawed, arguments)))
-
-
-def _figure(title: str, svg: str) -> Html:
+def figure(title: str, svg: str) -> Html:
     scrolled = f'<div class="bench-scroll" tabindex="0" role="group" aria-label="plot">{svg}</div>'
     return Html(f'<figure class="bench"><figcaption>{html.escape(title)}</figcaption>{scrolled}</figure>')
 
@@ -264,7 +252,7 @@ def _memory_plot(record: dict, name: str) -> Html:
 
     series = [plots.Series(p, [mebibytes(case, p) for case in cases]) for p in _providers(cases, which)]
     title = f"Peak memory, {pass_name(which, cases[0]['variant']).lower()}"
-    return _figure(title, _drawn("dots", f"{name}-memory", title, tuple(_rows(cases)), _frozen(series), "MiB", None))
+    return figure(title, plots.dots(f"{name}-memory", title, _rows(cases), series, "MiB"))
 
 
 def _memory_table(record: dict) -> Html:
@@ -302,22 +290,22 @@ def _absent(times: dict) -> str:
     return "not installed" if "missing" in times else "failed"
 
 
-def _ladder(name: str, device: str, level: str, root: Path) -> list[str]:
+def ladder(name: str, device: str, level: str, root: Path) -> list[str]:
     """The steps from the naive kernel to the final one, as they were measured while it was written."""
-    ladder = figures.ladder(root, device, name)
-    if not ladder:
+    steps = figures.ladder(root, device, name)
+    if not steps:
         return []
-    rungs = ladder["rungs"]
+    rungs = steps["rungs"]
     fields = list(dict.fromkeys(key for rung in rungs for key in rung if key.endswith("_ms")))
     head = ["rung", "what changed", *map(_field, fields)]
-    copies = [ladder.get(f"copy_{key}") for key in fields]
+    copies = [steps.get(f"copy_{key}") for key in fields]
     rows = [
         [rung["name"], words(rung.get("what", "")), *(_rung_time(rung.get(k), c) for k, c in zip(fields, copies))]
         for rung in rungs
     ]
-    figure = _ladder_figures(ladder, fields, f"{device}-{name}-ladder")
+    drawn = _ladder_figures(steps, fields, f"{device}-{name}-ladder")
     table = _table("Data: the ladder", head, rows, True)
-    return ["", f"{level} The ladder", "", ladder_source(ladder), "", *figure, table, ""]
+    return ["", f"{level} The ladder", "", ladder_source(steps), "", *drawn, table, ""]
 
 
 def ladder_source(ladder: dict) -> str:
@@ -344,7 +332,7 @@ def _ladder_figures(ladder: dict, fields: list[str], name: str) -> list[str]:
         place = f" at {figures.label(shape)} {ladder.get('dtype', '')}".rstrip() if shape else ""
         title = f"Ladder: ms{place}" if complete else f"Ladder, {_field(shown[0])}: ms{place}"
         stem = name if complete else f"{name}-{_field(shown[0]).replace(' ', '-')}"
-        out += [_figure(title, _drawn("bars", stem, title, tuple(r["name"] for r in some), _frozen(series), "ms")), ""]
+        out += [figure(title, plots.bars(stem, title, [rung["name"] for rung in some], series, "ms")), ""]
     return out
 
 

@@ -44,15 +44,13 @@ def dots(name: str, title: str, labels: list[str], series: list[Series], unit: s
     return _svg(figure, axes, name, title)
 
 
-def lines(name: str, title: str, xs: list[float], x_name: str, series: list[Series], unit: str, log: bool) -> str:
-    """Lines over a size, logarithmic (base 2) if `log`."""
+def lines(name: str, title: str, xs: list[float], x_name: str, series: list[Series], unit: str) -> str:
+    """Lines over a size."""
     figure, axes = _axes(3.4)
     for index, line in enumerate(series):
         known = [(x, value) for x, value in zip(xs, line.values) if value is not None]
         if known:
             axes.plot(*zip(*known), **_style(index, size=4), linewidth=1.6, label=line.name, zorder=10 - index)
-    if log:
-        axes.set_xscale("log", base=2)
     axes.set_xlabel(x_name)
     axes.set_ylabel(unit)
     axes.set_ylim(bottom=0)

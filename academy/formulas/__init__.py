@@ -1,11 +1,19 @@
-r"""LaTeX -> checked equations -> torch functions.
+r"""LaTeX -> checked equations -> torch functions. Each folder uses those above it:
 
-`Page(path)` reads a derivation page, `verify.check(page)` evaluates every formula of it in float64 (derivatives by
-autograd of the definitions on the same page), and `Page(path).formula(tag)` is a tagged formula as a torch function.
+- `reading`: text -> tokens -> tree. `markdown` finds mathematics in a text, `tokens` lexes it; the grammar stands in
+  `subscripts`, `derivatives`, `expressions` and `displays`, each built on the one before, and makes the nodes of
+  `tree`. `front_matter` says what symbols mean; `page` is a derivation: its definitions and claims in order, its tags.
+- `meaning`: tree -> numbers in float64. `evaluate` has a rule for each kind of node, `formula` makes a tagged equation
+  a torch function.
+- `checking`: numbers -> verdict. `equations` checks a page by itself, `kernels` compares the calls that `cases` name
+  (read by `case_reader`) with the printed formulas; `coverage` and `citations` find what is missing.
+- `mutation`: is every small change of a formula or a kernel noticed? (`academy mutate`)
+
+`check` is `academy check`, `project` knows where the files are, `reports` says on the site what was checked.
 """
 
 from academy.formulas.errors import FormulaError, PageError
-from academy.formulas.page import Page
+from academy.formulas.reading.page import Page
 
 
 def mark(path: str, tex: str, tag: str | None) -> str:

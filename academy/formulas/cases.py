@@ -50,20 +50,20 @@ A tag may be composed: `MM-X(nabla_C = MM-relu-Z)` is the formula MM-X with the 
 That also serves formulas made of a name whose definition overflows: `SM-x(y = SM)`, where SM is the stable form of y.
 
 Two parts of the project use these files. The site and the checks of coverage need names, tags and calls only, which
-`academy.formulas.case_reader` takes from the syntax tree. So the decorator's keywords are literals, or names of such
-at the top of the file. Whoever runs the cases imports the file by its path (`load`). The file itself imports no kernel:
-it is handed the modules, so that a mutated copy can be judged too.
+`academy.formulas.checking.case_reader` takes from the syntax tree. So the decorator's keywords are literals, or names
+of such at the top of the file. Whoever runs the cases imports the file by its path (`load`). The file itself imports
+no kernel: it is handed the modules, so that a mutated copy can be judged too.
 """
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from academy.formulas.page import Page
+from academy import syntax
+from academy.formulas.reading.page import Page
 from academy.problems import Problem
 
 #: What else a case can say in a function of its own.
@@ -117,9 +117,7 @@ def load(path: Path) -> dict[str, Case]:
 
 @cache
 def _load(path: Path, _time: int) -> dict[str, Case]:
-    spec = importlib.util.spec_from_file_location(f"cases_of_{path.stem}", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = syntax.import_path(path, f"cases_of_{path.stem}")
     return {name: value for name, value in vars(module).items() if isinstance(value, Case)}
 
 

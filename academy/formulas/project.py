@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -11,8 +10,9 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+from academy import syntax
 from academy.formulas.errors import PageError
-from academy.formulas.page import Page
+from academy.formulas.reading.page import Page
 
 
 @dataclass(frozen=True)
@@ -85,30 +85,21 @@ class Project:
         if str(self.root) not in sys.path:
             sys.path.insert(0, str(self.root))
         module = importlib.import_module(f"annotated_examples.{name}")
-        if Path(module.__file__).resolve() != self.module_path(name):
+        if Path(module.__file__ or "").resolve() != self.module_path(name):
             raise ImportError(f"annotated_examples.{name} was imported from {module.__file__}, not from {self.root}")
         return module
 
 
 def import_source(source: str, name: str, folder: Path | None = None) -> ModuleType:
     """Import source code as a module of its own, from a file of its own: Triton reads a kernel's text from its file."""
-    path = Path(folder or _scratch()) / f"{name}.py"
+    path = Path(folder or _scratch().name) / f"{name}.py"
     path.write_text(source, "utf-8")
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        return syntax.import_path(path)
     finally:
         sys.modules.pop(name, None)
-    return module
 
 
 @cache
-def _scratch() -> str:
-    return _scratch_folder().name
-
-
-@cache
-def _scratch_folder() -> tempfile.TemporaryDirectory:
+def _scratch() -> tempfile.TemporaryDirectory:
     return tempfile.TemporaryDirectory(prefix="academy-")

@@ -4,27 +4,25 @@ or from a recorded run."""
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement
 
 from markdown.blockprocessors import BlockProcessor
 from markdown.inlinepatterns import InlineProcessor
 from markdown.util import AtomicString
 
-from academy.site import plugs
-
-if TYPE_CHECKING:
-    from academy.site.extension import AcademyExtension
+from academy.directives import SPANS, pattern
+from academy.site import project_parts
+from academy.site.conversion import Conversion
 
 
 class CitedEquation(BlockProcessor):
     """`[[eq: LN-X]]` on a line of its own."""
 
-    PATTERN = re.compile(r"(?:^|\n) {0,3}\[\[eq: *([^\]\s]+) *\]\] *(?:\n|$)")
+    PATTERN = re.compile(rf"^ {{0,3}}{pattern('eq')}[ \t]*$", re.M)  # more would be a block of code
 
-    def __init__(self, extension: AcademyExtension):
-        super().__init__(extension.md.parser)
-        self.extension = extension
+    def __init__(self, conversion: Conversion):
+        super().__init__(conversion.md.parser)
+        self.conversion = conversion
 
     def test(self, parent, block):
         return bool(self.PATTERN.search(block))
@@ -35,68 +33,67 @@ class CitedEquation(BlockProcessor):
         before, after = block[: found.start()], block[found.end() :]
         if before.strip():
             self.parser.parseBlocks(parent, [before])
-        parent.append(self.element(found[1]))
+        parent.append(self.element(found["argument"]))
         if after.strip():
-            blocks.insert(0, after)
+            blocks.insert(0, after.lstrip("\n"))
 
     def element(self, tag: str) -> Element:
-        href = self.extension.index.home(tag)
+        href = self.conversion.index.home(tag)
         if not href:
-            self.extension.problem(f"no derivation prints \\tag{{{tag}}}", f"[[eq: {tag}]]")
+            self.conversion.problem(f"no derivation prints \\tag{{{tag}}}", f"[[eq: {tag}]]")
             return _failure(f"no derivation prints ({tag})")
         box = Element("div", {"class": "eq eq-cited"})
         maths = SubElement(box, "div", {"class": "arithmatex"})
-        maths.text = AtomicString("\\[" + self.extension.index.tex(tag) + "\\]")
+        maths.text = AtomicString("\\[" + self.conversion.index.tex(tag) + "\\]")
         link = SubElement(box, "a", {"class": "eq-tag", "href": href, "title": "See its derivation"})
         link.text = AtomicString(f"({tag})")
         return box
 
 
-class TagLink(InlineProcessor):
-    """`[[tag: LN-X]]` within a sentence."""
+class Span(InlineProcessor):
+    """A directive within a sentence: a method for each name of `academy.directives.SPANS`."""
 
-    def __init__(self, pattern: str, extension: AcademyExtension):
-        super().__init__(pattern, extension.md)
-        self.extension = extension
-
-    def handleMatch(self, m, data):
-        href = self.extension.index.home(m[1])
-        if not href:
-            self.extension.problem(f"no derivation prints \\tag{{{m[1]}}}", m[0])
-            return _failure(f"({m[1]})", "span"), m.start(0), m.end(0)
-        link = Element("a", {"class": "eq-ref", "href": href})
-        link.text = AtomicString(f"({m[1]})")
-        return link, m.start(0), m.end(0)
-
-
-class Measured(TagLink):
-    """`[[bench: KEY]]`: a number from the committed results."""
+    def __init__(self, conversion: Conversion):
+        super().__init__(pattern(*SPANS), conversion.md)
+        self.conversion = conversion
 
     def handleMatch(self, m, data):
-        number = plugs.measured(m[1])
-        if number is None:
-            self.extension.problem(f"no committed result has {m[1]!r}", m[0])
-            return _failure(m[1], "span"), m.start(0), m.end(0)
-        element = Element("span", {"class": "measured", "title": f"measured: {m[1]}"})
-        element.text = AtomicString(number)
+        element = getattr(self, m["name"])(m["argument"] or "", m[0])
         return element, m.start(0), m.end(0)
 
+    def tag(self, tag: str, written: str) -> Element:
+        """A link to a tagged equation."""
+        href = self.conversion.index.home(tag)
+        if not href:
+            self.conversion.problem(f"no derivation prints \\tag{{{tag}}}", written)
+            return _failure(f"({tag})", "span")
+        link = Element("a", {"class": "eq-ref", "href": href})
+        link.text = AtomicString(f"({tag})")
+        return link
 
-class Recorded(TagLink):
-    """`[[run: classics/layernorm: layernorm_forward_kernel, pid=0: mean[0]]]`: a number of a recorded run."""
+    def bench(self, key: str, written: str) -> Element:
+        """A number from the committed results."""
+        number = project_parts.measured(key)
+        if number is None:
+            self.conversion.problem(f"no committed result has {key!r}", written)
+            return _failure(key, "span")
+        element = Element("span", {"class": "measured", "title": f"measured: {key}"})
+        element.text = AtomicString(number)
+        return element
 
-    def handleMatch(self, m, data):
+    def run(self, key: str, written: str) -> Element:
+        """A number of a recorded run, which links to its moment."""
         try:
-            found = plugs.recorded_number(m[1])
+            found = project_parts.recorded_number(key)
         except ValueError as error:
-            self.extension.problem(f"{m[0]}: {error}", m[0])
-            return _failure(m[1], "span"), m.start(0), m.end(0)
+            self.conversion.problem(f"{written}: {error}", written)
+            return _failure(key, "span")
         if found is None:
-            return _failure("(not recorded here: triton is missing)", "span"), m.start(0), m.end(0)
+            return _failure("(not recorded here: triton is missing)", "span")
         text, path, line, moment = found
-        link = Element("a", {"class": "k-run-link", "href": self.extension.link(path, f"L{line}"), "data-run": moment})
+        link = Element("a", {"class": "k-run-link", "href": self.conversion.link(path, f"L{line}"), "data-run": moment})
         SubElement(link, "code", {"class": "k-claim"}).text = AtomicString(text)
-        return link, m.start(0), m.end(0)
+        return link
 
 
 def _failure(text: str, tag: str = "p") -> Element:

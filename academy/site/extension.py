@@ -1,9 +1,10 @@
-"""The Python-Markdown extension `academy.site`.
+"""The Python-Markdown extension `academy.site`: HTML for the directives.
 
     [[kernel: annotated_examples/classics/layernorm.py]]   the page of a kernel file
     [[derivation: backprop_math/layernorm.md]]             a derivation
-    [[kernels]]  [[derivations]]                           lists of all of them
+    [[kernels]]  [[derivations]]  [[reference]]            lists of all of them, and of their public functions
     [[path]]                                               the map of the learning path
+    [[verified]]                                           the table of all that is checked
     [[code: PATH NAME]]                                    a function of a kernel file, without its notes
     [[benchmark: layernorm]]  [[benchmarks]]               committed results of an operation, of all operations
     [[eq: LN-X]]                                           a tagged equation, drawn from its derivation, with a link
@@ -17,108 +18,113 @@ shows the page, so that it can be mended while looking at it.
 
 from __future__ import annotations
 
-import logging
+import textwrap
 from pathlib import Path
 
 from markdown import Extension
+from markdown.preprocessors import Preprocessor
 
-from academy import cache
-from academy.site.citations import CitedEquation, Measured, Recorded, TagLink
-from academy.site.directives import Directives
-from academy.site.finish import Contents, Finish
+from academy.bench.pages import Html
+from academy.site import kernel_page, lint, project_parts
+from academy.site.citations import CitedEquation, Span
+from academy.site.conversion import Conversion
 from academy.site.glossary import Mentions
-from academy.site.library import Library, Page, read, without_front_matter
-from academy.site.path import PageFacts
-from academy.site.splitter import Module
-from academy.site.variables import Names, Variables
-
-log = logging.getLogger("mkdocs.academy.site")
+from academy.site.line_directives import LineDirectives, code_of
+from academy.site.page_facts import PageFacts
+from academy.site.page_tree import Contents, PageTree
+from academy.site.splitter import SourceError, split
+from academy.site.texts import read, without_front_matter
+from academy.site.variable_marks import VariableMarks
 
 
 class AcademyExtension(Extension):
-    """Holds what one conversion knows: the library, the page's place, and the text that it is made from."""
-
     def __init__(self, **settings):
         self.config = {
             "root": [".", "the repository"],
             "docs": ["docs", "the folder with the site's own pages, under the repository"],
             "repo_url": ["", "where the repository is published; links to files go there"],
             "branch": ["main", "the branch that those links show"],
+            "index": ["", "the library of the site that is being built; read anew if it isn't given"],
         }
         super().__init__(**settings)
-        self.reset()
-
-    def reset(self):
-        self.page: Page | None = None  # set on the page of a kernel or derivation
-        self.module: Module | None = None
-        self._variables: Variables | None = None
-        self.sources: list[tuple[str, list[tuple[int, str]]]] = []
 
     def extendMarkdown(self, md):
-        self.md = md
         md.registerExtension(self)
-        md.preprocessors.register(Directives(self), "academy_directives", 29)  # before fenced code and raw HTML
-        md.parser.blockprocessors.register(CitedEquation(self), "academy_equation", 95)
-        md.inlinePatterns.register(TagLink(r"\[\[tag: *([^\]\s]+) *\]\]", self), "academy_tag", 185)
-        md.inlinePatterns.register(Measured(r"\[\[bench: *([^\]]+?) *\]\]", self), "academy_bench", 184)
-        md.inlinePatterns.register(Recorded(r"\[\[run: *(.+?) *\]\](?!\])", self), "academy_run", 186)
+        made = self.conversion = Conversion(md, self.getConfigs())
+        md.preprocessors.register(Lines(made), "academy_lines", 29)  # before fenced code and raw HTML
+        md.parser.blockprocessors.register(CitedEquation(made), "academy_equation", 95)
+        md.inlinePatterns.register(Span(made), "academy_spans", 185)  # after code in backticks
         # After inline patterns (20), before the table of contents and MkDocs's links and anchors (5 and below).
-        md.treeprocessors.register(Finish(self), "academy_finish", 7)
-        md.treeprocessors.register(Names(self), "academy_names", 6)
-        md.treeprocessors.register(Contents(self), "academy_contents", 4)
-        md.treeprocessors.register(PageFacts(self), "academy_facts", 3)
-        md.treeprocessors.register(Mentions(self), "academy_terms", 2)
+        md.treeprocessors.register(PageTree(made), "academy_tree", 7)
+        md.treeprocessors.register(VariableMarks(made), "academy_variables", 6)
+        md.treeprocessors.register(Contents(made), "academy_contents", 4)
+        md.treeprocessors.register(PageFacts(made), "academy_facts", 3)
+        md.treeprocessors.register(Mentions(made), "academy_terms", 2)
 
-    # What the parts below share
+    def reset(self):
+        self.conversion.reset()
 
-    @property
-    def root(self) -> Path:
-        return Path(self.getConfig("root"))
 
-    def library(self) -> Library:
-        if cache.building(self.root):  # one index for a whole build: docstrings alone are hundreds of conversions
-            return cache.building(self.root)
-        return Library.read(self.root, self.getConfig("docs"))
+class Lines(Preprocessor, LineDirectives):
+    """Directives on lines of their own. Also the checks of the text as it is written."""
 
-    @property
-    def variables(self) -> Variables:
-        """The variables of the page that is being converted."""
-        if self._variables is None:
-            self._variables = Variables.of(self.index, self.page)
-        return self._variables
+    def __init__(self, conversion: Conversion):
+        super().__init__(conversion.md)
+        self.conversion = conversion
 
-    def begin(self, lines: list[str]) -> Library:
-        self.index, self._variables = self.library(), None
-        relpath = self.md.treeprocessors["relpath"] if "relpath" in self.md.treeprocessors else None
-        self.uri = relpath.file.src_uri if relpath else ""
-        self.page = self.index.page_at(self.uri) if self.uri else None
-        path = self.root / self.getConfig("docs") / self.uri
-        if self.uri and path.is_file():
-            text, cut = without_front_matter(read(path))
-            source = [(cut + i, line) for i, line in enumerate(text.split("\n"), 1)]
-        else:
-            source = [(0, line) for line in lines]
-        self.sources = [(f"{self.getConfig('docs')}/{self.uri}" if self.uri else "a docstring", source)]
-        return self.index
+    def run(self, lines: list[str]) -> list[str]:
+        self.conversion.begin(lines)
+        self.index = self.conversion.index
+        out = list(self.rendered(lines))
+        for path, source in self.conversion.sources:
+            for number, message in lint.lists_after_text(source) if source and source[0][0] else ():
+                self.conversion.problem(message, path=path, line=number)
+        return out
 
-    def problem(self, message: str, needle: str = "", path: str = "", line: int = 0) -> None:
-        """Report a mistake, at the first place where the page's text has `needle` if no place is given."""
-        if not path:
-            path, line = self.find(needle)
-        log.warning("%s: %s", f"{path}:{line}" if line else path, message)
+    def kernel(self, name: str) -> list[str]:
+        if not (file := self.shown("kernel", name)):
+            return [f'!!! failure "{name} does not exist"']
+        try:
+            module = self.conversion.module = split(read(file), name)
+        except SourceError as error:
+            self.conversion.problem(error.problem.message, path=name, line=error.problem.line)
+            place = textwrap.indent(f"```text\n{error.problem}\n```", "    ")
+            return [f'!!! failure "{name} cannot be shown"', "", *place.split("\n")]
+        lines = kernel_page.markdown(module, file.stem)
+        self.conversion.sources.append((name, lines))
+        return [text.expandtabs(4) for _, text in lines]
 
-    def find(self, needle: str) -> tuple[str, int]:
-        for path, lines in reversed(self.sources):
-            for number, text in lines:
-                if number and needle and needle in text:
-                    return path, number
-        return self.sources[-1][0] if self.sources else "", 0
+    def derivation(self, name: str) -> list[str]:
+        if not (file := self.shown("derivation", name)):
+            return [f'!!! failure "{name} does not exist"']
+        body, cut = without_front_matter(read(file))
+        lines = body.split("\n")
+        self.conversion.sources.append((name, [(cut + i, line) for i, line in enumerate(lines, 1)]))
+        if not any(line.startswith("# ") for line in lines):
+            lines = [f"# {self.index.pages[name].title}", "", *lines]
+        return lines
 
-    def blob(self, path: str) -> str:
-        return f"{self.getConfig('repo_url').rstrip('/')}/blob/{self.getConfig('branch')}/{path}"
+    def shown(self, kind: str, name: str) -> Path | None:
+        """The file that this page shows."""
+        path = self.conversion.root / name
+        if not path.is_file():
+            self.conversion.problem(f"{name} does not exist", f"[[{kind}: {name}]]")
+            return None
+        if self.conversion.page is None:
+            self.conversion.page = self.index.page_of(name)
+        return path
 
-    def link(self, path: str, fragment: str = "") -> str:
-        """A link to a file of the repository: its page on the site if it has one, else the file in the repository."""
-        page = self.index.page_of(path)
-        end = f"#{fragment}" if fragment else ""
-        return (page.href if page else self.blob(path)) + end
+    def code(self, argument: str) -> list[str]:
+        path, _, name = argument.partition(" ")
+        lines = code_of(self.conversion.root / path, path, name)
+        if not lines:
+            self.conversion.problem(f"{path} has no {name}", f"[[code: {argument}]]")
+            return [f"no {name} in {path}"]
+        return ["", "```python", *lines, "```", ""]
+
+    def benchmark(self, name: str) -> list[str]:
+        store = self.md.htmlStash.store
+        lines: list[str] = []
+        for piece in project_parts.results(name):
+            lines += ["", store(str(piece)), ""] if isinstance(piece, Html) else piece.split("\n")
+        return lines

@@ -12,17 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement
 
-from markdown.treeprocessors import Treeprocessor
 from markdown.util import AtomicString
 
-from academy.site.library import front_matter, read
-from academy.site.path import steps
-
-if TYPE_CHECKING:
-    from academy.site.extension import AcademyExtension
+from academy.site.conversion import TreeStep
+from academy.site.texts import front_matter, read
 
 HOME = "guides/glossary.md"
 ENTRY = re.compile(
@@ -103,17 +98,13 @@ def _is_acronym(form: str) -> bool:
     return sum(letter.isupper() for letter in form) > 1 or form == "L2"
 
 
-class Mentions(Treeprocessor):
+class Mentions(TreeStep):
     """Marks the first mention of each term on a page, a few of them, and adds their definitions at its end."""
 
-    def __init__(self, extension: AcademyExtension):
-        super().__init__(extension.md)
-        self.extension = extension
-
     def run(self, root: Element) -> None:
-        docs, index = self.extension.getConfig("docs"), self.extension.index
-        glossary = Glossary.read(index.root / docs)
-        uri = self.extension.uri
+        index = self.conversion.index
+        glossary = Glossary.read(index.root / index.docs)
+        uri = self.conversion.uri
         if glossary is None or not uri or uri == HOME or uri.startswith(GENERATED):
             return
         self.glossary = glossary
@@ -121,7 +112,7 @@ class Mentions(Treeprocessor):
         words = {
             term.id: term for text in self.texts(root) for _, term in glossary.mentions(text) if term.teacher != uri
         }
-        taught = steps(index, docs)
+        taught = index.path.steps
         ranked = sorted(words.values(), key=lambda term: -taught.get(term.teacher, 0))
         self.wanted = {term.id for term in ranked[:ON_A_PAGE]}
         self.marked: list[Term] = []

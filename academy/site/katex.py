@@ -1,7 +1,7 @@
 """TeX to HTML and MathML by KaTeX, while the site is built: a page needs no script, a bad formula fails here.
 
-KaTeX is vendored (vendor/katex) and runs in QuickJS, which pip installs on its own. Rendered formulas are kept in
-`.cache/site/katex.sqlite` under a hash of what made them, so that a rebuild renders only what changed.
+KaTeX is vendored (vendor/katex) and runs in QuickJS, which pip installs on its own. Rendered formulas are kept
+(`academy.cache`), so that a rebuild renders only what changed.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import html
 import json
-import os
 import re
-import sqlite3
 from functools import cache
 from pathlib import Path
+
+from academy.cache import kept
 
 SCRIPT = Path(__file__).parent / "vendor/katex/katex.min.js"
 OPTIONS = {"output": "htmlAndMathml", "throwOnError": True, "strict": "error"}
@@ -25,14 +25,7 @@ class TexError(ValueError):
 
 def render(tex: str, display: bool = False) -> str:
     """The HTML of a formula, MathML for screen readers included. Raises TexError."""
-    key = hashlib.sha256(json.dumps([_version(), OPTIONS, display, tex]).encode()).hexdigest()
-    found = _store().execute("SELECT html FROM formula WHERE key = ?", (key,)).fetchone()
-    if found:
-        return found[0]
-    rendered = _engine()(tex, display)
-    with _store() as store:
-        store.execute("INSERT OR REPLACE INTO formula VALUES (?, ?)", (key, rendered))
-    return rendered
+    return kept("formula", [_version(), OPTIONS, display, tex], lambda: _engine()(tex, display))
 
 
 def plain(tex: str) -> str:
@@ -45,31 +38,6 @@ def plain(tex: str) -> str:
 @cache
 def _version() -> str:
     return hashlib.sha256(SCRIPT.read_bytes()).hexdigest()
-
-
-@cache
-def _store() -> sqlite3.Connection:
-    path = Path(__file__).resolve().parents[2] / ".cache/site/katex.sqlite"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    store = sqlite3.connect(path, timeout=30, check_same_thread=False)
-    store.execute("PRAGMA journal_mode = WAL")
-    store.execute("PRAGMA synchronous = OFF")  # a cache: it may be lost, it must not be slow
-    store.execute("CREATE TABLE IF NOT EXISTS formula (key TEXT PRIMARY KEY, html TEXT NOT NULL)")
-    return store
-
-
-_inherited: list[sqlite3.Connection] = []  # kept, for closing them here would close them for the first process
-
-
-def _reconnect() -> None:
-    """After a fork (academy/cache.py): a connection belongs to one process."""
-    if _store.cache_info().currsize:
-        _inherited.append(_store())
-        _store.cache_clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reconnect)
 
 
 @cache

@@ -8,14 +8,19 @@ into the row.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from xml.etree.ElementTree import Element, SubElement
 
-from pygments import lex
+from markdown.util import AtomicString
+from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 from pygments.token import Name, Operator
 
+from academy.cache import kept, made_by
+from academy.site.helpers import Helper
 from academy.site.splitter import Module, Row, Text
 
 MARKER = "academykernelrow{:04d}"
@@ -69,27 +74,40 @@ class UnclosedNote(ValueError):
         self.row = row
 
 
-def assemble(root: Element, module: Module, store, card: Element, panel: str, missing: str = "") -> None:
-    """Turn the flat elements between markers into the page. `store(html)` returns a placeholder for finished HTML.
+@dataclass(frozen=True)
+class Surroundings:
+    """What a page has besides the file. `store(html)` returns a placeholder for finished HTML, `blob(path)` the address
+    of a file in the repository.
 
     panel: HTML for the Run side of the switch. missing: if there is none for a reason, that reason.
+    helpers: line -> what stands folded behind the code that first uses it.
     """
+
+    store: Callable[[str], str]
+    blob: Callable[[str], str]
+    panel: str = ""
+    missing: str = ""
+    helpers: dict[int, list[Helper]] = field(default_factory=dict)
+
+
+def assemble(root: Element, module: Module, around: Surroundings) -> None:
+    """Turn the flat elements between markers into the page."""
     groups, before, after = _groups(root, len(module.rows) + 2)
     top = Element("div", {"class": "k-top"})
     intro = SubElement(top, "div", {"class": "k-intro"})
     _anchors(intro, module.intro.numbers)
     intro.extend(groups[0])
-    top.append(card)
+    top.append(_card(module, around))
     code = highlighted(module.text)
-    rows = [_row(row, group, code, module, store) for row, group in zip(module.rows, groups[1:])]
+    rows = [_row(row, group, code, module, around) for row, group in zip(module.rows, groups[1:])]
     file = Element("div", {"class": "k-file", "data-path": module.path})
-    if panel:
+    if around.panel:
         side = SubElement(file, "div", {"class": "k-panel", "hidden": "hidden"})
-        side.text = store(panel)
+        side.text = around.store(around.panel)
     file.extend(rows)
     for child in list(root):
         root.remove(child)
-    root.extend([*before, top, _bar(module, bool(panel), missing), file, *after])
+    root.extend([*before, top, _bar(module, bool(around.panel), around.missing), file, *after])
 
 
 def _groups(root: Element, count: int) -> tuple[list[list[Element]], list[Element], list[Element]]:
@@ -109,7 +127,19 @@ def _groups(root: Element, count: int) -> tuple[list[list[Element]], list[Elemen
     return groups[:-1], before, groups[-1]
 
 
-def _row(row: Row, note: list[Element], code: list[str], module: Module, store) -> Element:
+def _card(module: Module, around: Surroundings) -> Element:
+    """The card with the facts of the file, beside its introduction."""
+    card = Element("aside", {"class": "k-card", "aria-label": "About this file"})
+    facts = SubElement(card, "dl")
+    SubElement(facts, "dt").text = "File"
+    link = SubElement(SubElement(facts, "dd"), "a", {"href": around.blob(module.path)})
+    SubElement(link, "code").text = AtomicString(module.path)
+    SubElement(facts, "dt").text = "Run it"
+    SubElement(SubElement(facts, "dd"), "code").text = AtomicString(f".venv/bin/python {module.path}")
+    return card
+
+
+def _row(row: Row, note: list[Element], code: list[str], module: Module, around: Surroundings) -> Element:
     kind = " k-wide" if row.wide else "" if note else " k-bare"
     element = Element("div", {"class": "k-row" + kind})
     if row.wide and len(note) == 1 and note[0].tag in ("h2", "h3", "h4"):
@@ -121,8 +151,24 @@ def _row(row: Row, note: list[Element], code: list[str], module: Module, store) 
     left.extend(note)
     _mark_claims(left, row)
     if row.code:
-        element.append(_code(row.code, code, module, store))
+        block = _code(row.code, code, module, around.store)
+        block.extend(_folded(helper, around) for line in row.code for helper in around.helpers.get(line, ()))
+        element.append(block)
     return element
+
+
+def _folded(helper: Helper, around: Surroundings) -> Element:
+    """A helper from a shared file, its source out of sight until it is asked for."""
+    details = Element("details", {"class": "k-helper", "data-search-exclude": ""})
+    summary = SubElement(details, "summary")
+    SubElement(summary, "code").text = AtomicString(helper.name)
+    summary[0].tail = f" from {helper.path.removeprefix('annotated_examples/')}"
+    body = SubElement(SubElement(SubElement(details, "pre"), "span", {"class": "k-pre"}), "code")
+    lines = highlighted(helper.text)[helper.lines.start - 1 : helper.lines.stop - 1]
+    body.text = around.store("\n".join(lines) + "\n")
+    link = SubElement(details, "a", {"href": f"{around.blob(helper.path)}#L{helper.lines.start}"})
+    link.text = AtomicString(f"{helper.path}, line {helper.lines.start}")
+    return details
 
 
 def _anchors(parent: Element, numbers: list[int]) -> None:
@@ -208,14 +254,9 @@ class _TritonLexer(PythonLexer):
 @lru_cache(256)
 def highlighted(text: str) -> list[str]:
     """One piece of HTML per line. The whole file is read at once, so that a row's border never breaks a token."""
-    lexer = _TritonLexer(stripnl=False, ensurenl=True)
-    pieces: list[str] = []
-    HtmlFormatter(nowrap=True).format(lex(text, lexer), _Lines(pieces))
-    return "".join(pieces).split("\n")
 
+    def made() -> list[str]:
+        lexer = _TritonLexer(stripnl=False, ensurenl=True)
+        return highlight(text, lexer, HtmlFormatter(nowrap=True)).split("\n")
 
-class _Lines:
-    """The file that Pygments writes to."""
-
-    def __init__(self, pieces: list[str]):
-        self.write = pieces.append
+    return kept("code", [text, made_by("site/kernel_page.py", "package:Pygments")], made)

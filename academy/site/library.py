@@ -2,46 +2,27 @@
 
 Everything is read from the files themselves, so that adding an operation needs no list to be kept:
 
-- a page whose text holds `[[kernel: PATH]]` or `[[derivation: PATH]]` shows that file;
+- annotated_examples/<group>/<op>.py, backprop_math/<op>.md and benchmarks/<op>.py have a page each;
+- benchmarks/<op>.py says which kernel file is an operation's lesson, and which its fast version;
 - a display equation with `\\tag{NAME}` in backprop_math is the home of that tag;
 - `[[eq: NAME]]` and `[[tag: NAME]]` in a kernel file cite it.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections import Counter
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
-import yaml
+from academy.bench import store
+from academy.directives import cited
+from academy.site.learning_path import LearningPath
+from academy.site.splitter import introduction
+from academy.site.texts import Equation, equations, first_sentence, front_matter, heading, read, without_front_matter
 
-from academy.cache import question
-
-STUB = re.compile(r"^\[\[(kernel|derivation): ([^\]\s]+)\]\]\s*$", re.M)
-CITATION = re.compile(r"\[\[(?:eq|tag): *([^\]\s]+) *\]\]")
-DISPLAY = re.compile(r"\$\$(.+?)\$\$", re.S)
-TAG = re.compile(r"\s*\\tag\{([^{}]+)\}")
-FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?^ {0,3}\1[^\n]*$", re.M | re.S)
-FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*\n", re.S)
-# A file that pymdownx.snippets puts in, and the name of a section of it, if any.
-SNIPPET = re.compile(r"""-{1,}8<-{1,} +["']([^"':]+)(?::(\w+))?""")
-
-# Place of each page in the order of reading, and the title of its section, by uri: filled from the navigation
-# (academy/site/hook.py), else empty.
-READING_ORDER: dict[str, int] = {}
-SECTIONS: dict[str, str] = {}
-
-
-@dataclass(frozen=True)
-class Equation:
-    """A tagged display equation. `tex` has no \\tag; `path` is the derivation's file."""
-
-    tag: str
-    tex: str
-    path: str
-    line: int
+#: Folders of annotated_examples whose files have no page of their own.
+WITHOUT_PAGES = {"common"}
 
 
 @dataclass(frozen=True)
@@ -55,164 +36,181 @@ class Citation:
 
 @dataclass(frozen=True)
 class Page:
-    """A page of docs/ that shows a kernel or derivation. `uri` is relative to docs/."""
+    """A page made from a file. `uri`: its place, as if it stood under docs/; `kind`: kernel, derivation, benchmark."""
 
     uri: str
     kind: str
     source: str
-    meta: dict
+    title: str
+    description: str
 
     @property
     def href(self) -> str:
         """A link that MkDocs resolves and checks from any page (absolute_links: relative_to_docs)."""
         return "/" + self.uri
 
+    @property
+    def name(self) -> str:
+        """The title up to its colon."""
+        return self.title.partition(":")[0]
+
+    @property
+    def group(self) -> str:
+        """A kernel's folder."""
+        return self.source.split("/")[1]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation's files: what the row of links at the top of their pages ties together. "" for what is missing."""
+
+    lesson: str
+    fast: str
+    derivation: str
+    benchmark: str
+    tests: str
+
+    @property
+    def kernels(self) -> list[str]:
+        return [path for path in (self.lesson, self.fast) if path]
+
+    @property
+    def files(self) -> list[str]:
+        return [path for path in (*self.kernels, self.derivation, self.benchmark) if path]
+
 
 @dataclass
 class Library:
-    """The site's index. `pages` by the path of the shown file, `by_uri` by the page's place under docs/."""
+    """The site's index. `pages` by the path of the shown file."""
 
     root: Path
+    docs: str = "docs"
+    path: LearningPath = LearningPath()
     pages: dict[str, Page] = field(default_factory=dict)
     equations: dict[str, Equation] = field(default_factory=dict)
     citations: dict[str, list[Citation]] = field(default_factory=dict)
+    operations: list[Operation] = field(default_factory=list)
     problems: list[tuple[str, int, str]] = field(default_factory=list)
 
     @classmethod
     def read(cls, root: str | Path = ".", docs: str = "docs") -> Library:
         """Index the project under `root`. The index is made again only when a file in it changed."""
         root = Path(root)
-        folders = ((root / docs, "*.md"), (root / "backprop_math", "*.md"), (root / "annotated_examples", "*.py"))
-        files = tuple((p, p.stat().st_mtime_ns) for folder, kind in folders for p in sorted(folder.rglob(kind)))
-        return _index(root, docs, files)
+        places = (("annotated_examples", "*/*.py"), ("backprop_math", "*.md"), ("benchmarks", "*.py"))
+        found = [p for folder, kind in places for p in sorted((root / folder).glob(kind)) if p.name != "__init__.py"]
+        found += sorted((root / "tests/kernels").glob("test_*.py"))
+        found += (root / docs).glob("learn/index.md")
+        return _index(root, docs, tuple((path, path.stat().st_mtime_ns) for path in found))
 
-    def _add_page(self, path: Path, uri: str) -> None:
-        text = _text(path)
-        for found in STUB.finditer(FENCE.sub("", text)):
-            page = Page(uri, found[1], found[2], front_matter(text))
-            if page.source in self.pages:
-                line = text.count("\n", 0, text.find(found[0])) + 1
-                message = f"{page.source} is already shown by docs/{self.pages[page.source].uri}"
-                self.problems.append((f"docs/{uri}", line, message))
-            self.pages.setdefault(page.source, page)
+    def page_of(self, source: str) -> Page | None:
+        """The page that shows this file."""
+        return self.pages.get(source)
 
-    def _add_equations(self, path: Path, name: str) -> None:
-        for equation in equations(_text(path), name):
+    def page_at(self, uri: str) -> Page | None:
+        """The page at this place, if it is made from a file."""
+        return self._by_uri.get(uri)
+
+    def shown(self, kind: str) -> list[Page]:
+        """All pages of a kind: along the learning path, then the others by name. Kernels by group."""
+        return [page for page in self.pages.values() if page.kind == kind]
+
+    def group_title(self, page: Page) -> str:
+        """What the navigation calls a kernel's folder."""
+        return self.path.groups.get(page.group) or page.group.replace("_", " ").capitalize()
+
+    def tex(self, tag: str) -> str | None:
+        """A tagged equation without its tag, or None when no derivation has it."""
+        return self.equations[tag].tex if tag in self.equations else None
+
+    def home(self, tag: str) -> str | None:
+        """A link to the place where a tagged equation is printed, or None when no page prints it."""
+        return f"{self.pages[self.equations[tag].path].href}#{tag}" if tag in self.equations else None
+
+    def derivations_of(self, path: str) -> list[str]:
+        """The derivations that a kernel file cites, the one that it cites most first."""
+        text = read(self.root / path)
+        homes = Counter(self.equations[tag].path for tag in cited(text) if tag in self.equations)
+        return [home for home, _ in homes.most_common()]
+
+    def main_derivation(self, path: str) -> str:
+        """The derivation that a kernel file cites most, else the one with its name; "" if there is none."""
+        same = f"backprop_math/{Path(path).stem}.md"
+        return next(iter(self.derivations_of(path)), same if same in self.pages else "")
+
+    def operations_of(self, source: str) -> list[Operation]:
+        """The operations to which a file belongs: several for a derivation that several kernels implement."""
+        return [operation for operation in self.operations if source in operation.files]
+
+    # How it is made
+
+    def _fill(self, files: list[Path]) -> Library:
+        for path in files:
+            name = path.relative_to(self.root).as_posix()
+            folder = name.partition("/")[0]
+            if folder == "annotated_examples":
+                self._add_kernel(path, name)
+            elif folder == "backprop_math":
+                self._add_derivation(path, name)
+        self._add_operations()
+        steps, groups = self.path.steps, {}
+        ordered = sorted(self.pages.values(), key=lambda page: (steps.get(page.uri, len(steps) + 1), page.uri))
+        for page in ordered:
+            groups.setdefault(page.group if page.kind == "kernel" else "", len(groups))
+        places = {page.source: place for place, page in enumerate(ordered)}
+        order = {page.source: groups[page.group] for page in ordered if page.kind == "kernel"}
+        for operation in self.operations:
+            places[operation.benchmark] = places[operation.lesson]
+        self.operations.sort(key=lambda operation: places[operation.lesson])
+        ordered.sort(key=lambda page: (page.kind, order.get(page.source, 0), places[page.source]))
+        self.pages = {page.source: page for page in ordered}
+        self._by_uri = {page.uri: page for page in ordered}
+        return self
+
+    def _add_kernel(self, path: Path, name: str) -> None:
+        for number, line in enumerate(read(path).split("\n"), 1):
+            for tag in cited(line):
+                self.citations.setdefault(tag, []).append(Citation(tag, name, number))
+        _, group, file = name.split("/")
+        if group not in WITHOUT_PAGES:
+            first, _, rest = introduction(read(path)).partition("\n")
+            title = first.removeprefix("# ") if first.startswith("# ") else path.stem
+            uri = f"kernels/{group}/{Path(file).stem}.md"
+            self.pages[name] = Page(uri, "kernel", name, title, first_sentence(rest))
+
+    def _add_derivation(self, path: Path, name: str) -> None:
+        meta, body = front_matter(read(path)), without_front_matter(read(path))[0]
+        title = meta.get("title") or heading(body) or path.stem
+        uri = f"derivations/{path.stem}.md"
+        self.pages[name] = Page(uri, "derivation", name, title, meta.get("description") or first_sentence(body))
+        for equation in equations(read(path), name):
             first = self.equations.setdefault(equation.tag, equation)
             if first is not equation:
                 message = f"\\tag{{{equation.tag}}} is already at {first.path}:{first.line}"
                 self.problems.append((name, equation.line, message))
 
-    def _add_citations(self, path: Path, name: str) -> None:
-        for number, line in enumerate(_text(path).split("\n"), 1):
-            for tag in CITATION.findall(line):
-                self.citations.setdefault(tag, []).append(Citation(tag, name, number))
+    def _add_operations(self) -> None:
+        known: set[str] = set()
+        for file in store.benchmark_files(self.root):
+            kernels = store.kernel_files(file)
+            lesson = kernels.get("lesson", "")
+            if lesson in self.pages:
+                name = f"benchmarks/{file.name}"
+                title = f"{self.pages[lesson].name}: benchmark"
+                about = f"How fast {file.stem} is on each device that was measured, beside its peers and the limit."
+                self.pages[name] = Page(f"benchmarks/{file.stem}.md", "benchmark", name, title, about)
+                self._add_operation(lesson, kernels.get("fast", ""), name)
+                known |= set(kernels.values())
+        for page in self.shown("kernel"):
+            if page.source not in known:
+                self._add_operation(page.source, "", "")
 
-    @question
-    def page_of(self, source: str) -> Page | None:
-        """The page that shows this file."""
-        return self.pages.get(source)
-
-    @question
-    def page_at(self, uri: str) -> Page | None:
-        """The stub at this place under docs/, if that page is one."""
-        return next((page for page in self.pages.values() if page.uri == uri), None)
-
-    @question
-    def shown(self, kind: str) -> list[Page]:
-        """All kernel or derivation pages, in the order of reading."""
-        pages = [page for page in self.pages.values() if page.kind == kind]
-        return sorted(pages, key=lambda page: (READING_ORDER.get(page.uri, len(READING_ORDER)), page.uri))
-
-    @question
-    def section(self, uri: str) -> str:
-        """What the navigation calls the section of a page; without one, its folder."""
-        return SECTIONS.get(uri) or uri.rpartition("/")[0].rpartition("/")[2].replace("_", " ").capitalize()
-
-    @question
-    def tex(self, tag: str) -> str | None:
-        """A tagged equation without its tag, or None when no derivation has it."""
-        return self.equations[tag].tex if tag in self.equations else None
-
-    @question
-    def derivation_of(self, tag: str) -> str | None:
-        """The file that prints a tagged equation."""
-        return self.equations[tag].path if tag in self.equations else None
-
-    @question
-    def cited(self, tag: str) -> list[Citation]:
-        """The lines of kernel files that cite a tagged equation."""
-        return self.citations.get(tag, [])
-
-    @question
-    def home(self, tag: str) -> str | None:
-        """A link to the place where a tagged equation is printed, or None when no page prints it."""
-        equation = self.equations.get(tag)
-        page = self.pages.get(equation.path) if equation else None
-        return f"{page.href}#{tag}" if page else None
+    def _add_operation(self, lesson: str, fast: str, benchmark: str) -> None:
+        tests = f"tests/kernels/test_{Path(lesson).stem}.py"
+        tests = tests if (self.root / tests).is_file() else ""
+        fast = fast if fast in self.pages else ""
+        self.operations.append(Operation(lesson, fast, self.main_derivation(lesson), benchmark, tests))
 
 
 @lru_cache(8)
 def _index(root: Path, docs: str, files: tuple[tuple[Path, int], ...]) -> Library:
-    library = Library(root)
-    for path, _ in files:
-        name = path.relative_to(root).as_posix()
-        if path.suffix == ".py":
-            library._add_citations(path, name)
-        elif name.startswith("backprop_math/"):
-            library._add_equations(path, name)
-        else:
-            library._add_page(path, path.relative_to(root / docs).as_posix())
-    return library
-
-
-def equations(text: str, path: str) -> Iterator[Equation]:
-    """The tagged display equations of a derivation's text, in order. Fenced code is skipped."""
-    blank = FENCE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
-    for display in DISPLAY.finditer(blank):
-        for tag in TAG.finditer(display[1]):
-            line = blank.count("\n", 0, display.start(1) + tag.start(1)) + 1
-            yield Equation(tag[1], TAG.sub("", display[1]).strip(), path, line)
-
-
-@cache
-def front_matter(text: str) -> dict:
-    """The YAML between the first two `---` lines; empty when there is none or it is not a mapping."""
-    found = FRONT_MATTER.match(text)
-    try:
-        meta = yaml.safe_load(found[1]) if found else None
-    except yaml.YAMLError:
-        return {}  # MkDocs reports it for the page
-    return meta if isinstance(meta, dict) else {}
-
-
-def without_front_matter(text: str) -> tuple[str, int]:
-    """The text below the front matter, and how many lines were cut off above it."""
-    found = FRONT_MATTER.match(text)
-    return (text[found.end() :], found[0].count("\n")) if found else (text, 0)
-
-
-def read(path: Path) -> str:
-    """A file's text, on which the piece that is being made then depends. Read again only when size or time changed."""
-    return _asked(str(path))
-
-
-@question
-def _asked(path: str) -> str:
-    return _text(Path(path))
-
-
-@question
-def exists(path: str) -> bool:
-    """Whether there is such a file or folder."""
-    return Path(path).exists()
-
-
-def _text(path: Path) -> str:
-    stat = path.stat()
-    return _read(str(path), stat.st_mtime_ns, stat.st_size)
-
-
-@cache
-def _read(path: str, _time: int, _size: int) -> str:
-    return Path(path).read_text("utf-8")
+    return Library(root, docs, LearningPath.read(root / docs))._fill([path for path, _ in files])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import io
 import re
 import tokenize
 from dataclasses import dataclass, field
@@ -154,7 +153,7 @@ def _comments(text: str, after: int) -> dict[int, _Comment]:
     """The comments on lines of their own outside brackets, by first line. Those above line `after` are not notes."""
     runs: list[list[tuple[int, int, str]]] = []
     depth = 0
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+    for token in syntax.tokens(text):
         if token.type == tokenize.OP:
             depth += (token.string in "([{") - (token.string in ")]}")
         if token.type != tokenize.COMMENT or depth or token.line[: token.start[1]].strip():

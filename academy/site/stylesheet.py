@@ -1,4 +1,4 @@
-"""MkDocs hook: all style sheets of the site as one file, named after its content.
+"""All style sheets of the site as one file, named after its content.
 
 A page waits for every sheet before it shows anything. One file costs a phone one wait instead of ten, and its name
 changes with it, so that a host may let browsers keep it.
@@ -11,23 +11,17 @@ import re
 from pathlib import Path
 from posixpath import dirname, normpath, relpath
 
-from mkdocs.plugins import event_priority
-from mkdocs.structure.files import File
-
 URL = re.compile(r"""url\(\s*(["']?)(?!data:|[a-z]+:|/|\#)([^"')]+)\1\s*\)""")
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 FOLDER = "assets"
 
 
-@event_priority(-100)  # after mkdocstrings has written its sheet
-def on_env(env, config, files):
+def one_sheet(config, files) -> tuple[str, str]:
+    """Name and text of the sheet that stands for all."""
     sheets = [file.src_uri for pattern in ("main", "palette") for file in files if _is_theme_sheet(file, pattern)]
     sheets += [str(path) for path in config.extra_css]
     text = "".join(combined(uri, _text(uri, config, files)) for uri in sheets)
-    name = f"{FOLDER}/academy.{hashlib.sha256(text.encode()).hexdigest()[:8]}.css"
-    files.append(File.generated(config, name, content=text))
-    config.extra_css = [name]
-    return env
+    return f"{FOLDER}/academy.{hashlib.sha256(text.encode()).hexdigest()[:8]}.css", text
 
 
 def _is_theme_sheet(file, name: str) -> bool:

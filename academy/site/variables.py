@@ -1,6 +1,6 @@
 r"""The same variable in formulas, notes and code: each place says which one it is, as `data-v`, for static/reader.js.
 
-A derivation's stub (docs/derivations) declares what its symbols are called in the kernel files:
+A derivation's front matter declares what its symbols are called in the kernel files:
 
     variables:
       \hat{X}: normalised
@@ -13,29 +13,20 @@ holds on the derivation's page and on the pages of all kernels that mainly cite 
 from __future__ import annotations
 
 import html
-import io
 import re
 import tokenize
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
-from xml.etree.ElementTree import Element, SubElement
 
-from markdown.treeprocessors import Treeprocessor
-from markdown.util import HTML_PLACEHOLDER_RE, AtomicString
-
-from academy.cache import question
+from academy import syntax
 from academy.site import katex
-from academy.site.library import CITATION, Library, Page, read
-
-if TYPE_CHECKING:
-    from academy.site.extension import AcademyExtension
+from academy.site.library import Library, Page
+from academy.site.texts import front_matter, read
 
 TOKEN = re.compile(r"\\[A-Za-z]+|\\.|[^\s]", re.S)
 #: Commands whose argument is a word or belongs to one letter: no variable is looked for in it.
 WHOLE = {rf"\{name}" for name in "hat tilde bar vec operatorname text textbf mathrm mathbf mathcal begin end".split()}
-CODE_NAME = re.compile(r'<span class="(n|nb|bp)">(\w+)</span>')
 ANNOTATION = re.compile(r"(<annotation[^>]*>).*?(</annotation>)", re.S)
 
 
@@ -51,26 +42,16 @@ class Variable:
         return self.names[0]
 
 
-@question
-def main_derivation(index: Library, path: str) -> str | None:
-    """The derivation that a kernel file cites most."""
-    homes = Counter(index.derivation_of(tag) for tag in CITATION.findall(read(index.root / path)))
-    homes.pop(None, None)
-    return homes.most_common(1)[0][0] if homes else None
-
-
-def declared(index: Library, derivation: str | None) -> list[Variable]:
-    """The table of a derivation's stub."""
-    stub = index.page_of(derivation) if derivation else None
-    table = stub.meta.get("variables", {}) if stub else {}
+def declared(index: Library, derivation: str) -> list[Variable]:
+    """The table of a derivation."""
+    table = front_matter(read(index.root / derivation)).get("variables", {}) if derivation else {}
     return [Variable(str(tex), (names,) if isinstance(names, str) else tuple(names)) for tex, names in table.items()]
 
 
 @lru_cache(64)
 def names_in(source: str) -> Counter[str]:
     """How often each name stands in a Python file's code."""
-    words = tokenize.generate_tokens(io.StringIO(source).readline)
-    return Counter(word.string for word in words if word.type == tokenize.NAME)
+    return Counter(word.string for word in syntax.tokens(source) if word.type == tokenize.NAME)
 
 
 class Variables:
@@ -88,15 +69,15 @@ class Variables:
         """Those of a kernel's or derivation's page. On a kernel's page, only those that its file has a name for."""
         if page is None:
             return cls([])
-        if page.kind == "derivation":
-            return cls(declared(index, page.source))
+        if page.kind != "kernel":
+            return cls(declared(index, page.source) if page.kind == "derivation" else [])
         path = index.root / page.source
         try:
             known = names_in(read(path))
         except (OSError, SyntaxError, tokenize.TokenError):
             return cls([])
         found = []
-        for variable in declared(index, main_derivation(index, page.source)):
+        for variable in declared(index, index.main_derivation(page.source)):
             name = max(variable.names, key=lambda name: known[name])
             if known[name]:
                 found.append(Variable(variable.tex, (name,)))
@@ -185,54 +166,3 @@ def _argument(tokens: list, at: int) -> int:
         if depth <= 0:
             return place + 1
     return len(tokens)
-
-
-class Names(Treeprocessor):
-    """Marks variables in the code and in the inline code of a page, and adds the list of them."""
-
-    def __init__(self, extension: AcademyExtension):
-        super().__init__(extension.md)
-        self.extension = extension
-
-    def run(self, root: Element) -> None:
-        variables = self.extension.variables
-        if not variables.list:
-            return
-        for element in root.iter():
-            if element.tag == "code" and not len(element):
-                name = element.get("data-name") or element.text or ""
-                if id := variables.ids.get(re.sub(r"\[.*", "", name)):
-                    element.set("data-v", id)
-            elif element.get("class") == "k-c":
-                self.code(element.text or "", variables.ids)
-        card = root.find("./div[@class='k-top']/aside/dl")
-        if card is not None:
-            SubElement(card, "dt").text = "Symbols"
-            self.legend(SubElement(card, "dd"), variables)
-        elif (title := root.find("h1")) is not None:
-            legend = Element("div", {"class": "v-bar"})
-            SubElement(legend, "span").text = "In the code"
-            self.legend(legend, variables)
-            root.insert(list(root).index(title) + 1, legend)
-
-    def code(self, placeholder: str, ids: dict[str, str]) -> None:
-        """A line of code is finished HTML in the stash."""
-        stash = self.md.htmlStash.rawHtmlBlocks
-        for found in HTML_PLACEHOLDER_RE.finditer(placeholder):
-            number = int(found[1])
-            stash[number] = CODE_NAME.sub(lambda name: _marked_name(name, ids), str(stash[number]))
-
-    def legend(self, parent: Element, variables: Variables) -> None:
-        parent.set("data-search-exclude", "")
-        entries = SubElement(parent, "ul", {"class": "v-legend", "aria-label": "Symbols and their names in the code"})
-        for variable in variables.list:
-            options = {"type": "button", "data-v": variable.id, "aria-pressed": "false"}
-            button = SubElement(SubElement(entries, "li"), "button", options)
-            SubElement(button, "span").text = self.md.htmlStash.store(katex.render(variable.tex))
-            SubElement(button, "code").text = AtomicString(", ".join(variable.names))
-
-
-def _marked_name(found: re.Match, ids: dict[str, str]) -> str:
-    if found[2] not in ids:
-        return found[0]
-    return f'<span class="{found[1]}" data-v="{ids[found[2]]}">{found[2]}</span>'

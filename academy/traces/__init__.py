@@ -36,7 +36,7 @@ claim in a note is such a link by itself, and moves along with its line.
 
 These are errors: a claim that doesn't hold; a span with `= number` that can't be evaluated, anywhere in the file's
 comments (quote a keyword argument without its value); a list of numbers, `name = number`, or a sentence with "program
-7" and another number, outside backticks inside a jitted function; fewer than 8 claims in a file of `classics`.
+7" and another number, outside backticks inside a jitted function.
 
 # What else a recording proves
 
@@ -53,6 +53,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from academy.problems import Problem
+
+#: What a difference of bytes usually comes from.
+_UNSEEN = (
+    ". Only what kernels load and store is recorded: what a PyTorch operation in the launcher moves (torch.sum, a cast "
+    "with .to, .contiguous()) is missing, and scratch that only such an operation reads counts as written"
+)
 
 
 def check(paths: Iterable[str | Path] | None = None) -> list[Problem]:
@@ -96,17 +102,17 @@ def check_recording(path: Path, recording, quoted: bool = True) -> list[Problem]
 
 def wrong_in_the_run(path: Path, recording) -> list[Problem]:
     """Where the run fails, and what the recording proves."""
+    entries = [entry for entry in [recording.data["error"], *recording.data["findings"]] if entry]
+    if not entries and not recording.launches:
+        return [_at_example(path, "EXAMPLE() launches no kernel, so there is no run to show")]
+    return [Problem(e["file"], recording.line(e["file"], e["line"]), 1, e["message"]) for e in entries]
+
+
+def _at_example(path: Path, message: str) -> Problem:
     from academy.traces import store
 
-    entries = [entry for entry in [recording.data["error"], *recording.data["findings"]] if entry]
-    problems = [
-        Problem(entry["file"], recording.line(entry["file"], entry["line"]), 1, entry["message"]) for entry in entries
-    ]
-    if not entries and not recording.launches:
-        text = path.read_text("utf-8")
-        message = "EXAMPLE() launches no kernel, so there is no run to show"
-        problems.append(Problem.at(store.shorten(path), text, text.find("def EXAMPLE("), message))
-    return problems
+    text = path.read_text("utf-8")
+    return Problem.at(store.shorten(path), text, text.find("def EXAMPLE("), message)
 
 
 def stale_numbers(path: Path, recording, quoted: bool = True) -> list[Problem]:
@@ -115,22 +121,24 @@ def stale_numbers(path: Path, recording, quoted: bool = True) -> list[Problem]:
 
     if recording.data["error"]:
         return []
-    shown = store.shorten(path)
-    return _contradicted_cost(path, shown, recording) + (quotes.check(path, shown, recording) if quoted else [])
+    found = _contradicted_cost(path, recording)
+    return found + (quotes.check(path, store.shorten(path), recording) if quoted else [])
 
 
-def _contradicted_cost(path: Path, shown: str, recording) -> list[Problem]:
+def _contradicted_cost(path: Path, recording) -> list[Problem]:
     """Where the recorded bytes are not those that the operation's benchmark says of this file's EXAMPLE."""
     from academy.bench import operation
     from academy.traces import store
 
     if not path.is_relative_to(store.ROOT / "annotated_examples"):
         return []
+    shown = store.shorten(path)
     found = operation.example_costs(shown, store.ROOT)
     if found is None:
-        text = path.read_text("utf-8")
-        message = "no file of benchmarks/ names it as LESSON or FAST, so nothing says which bytes EXAMPLE must move"
-        return [Problem.at(shown, text, text.find("def EXAMPLE("), message)]
+        what = (
+            "no file of benchmarks/ names it as LESSON or FAST, so nothing says which bytes EXAMPLE must move: write "
+        )
+        return [_at_example(path, f"{what}benchmarks/{path.stem}.py")]
     file, line, costs = found
     messages = contradictions(costs, recording.data["traffic"])
     text = (store.ROOT / file).read_text("utf-8").split("\n")[line - 1]
@@ -150,5 +158,5 @@ def contradictions(costs: dict | None, traffic: dict) -> list[str]:
         for kind in ("bytes_read", "bytes_written"):
             said, seen = costs[direction].get(kind), traffic[direction][kind]
             if said != seen:
-                messages.append(f"{said} {kind} for {direction}; the recorded run moves {seen} distinct ones")
+                messages.append(f"{said} {kind} for {direction}; the recorded run moves {seen} distinct ones{_UNSEEN}")
     return messages

@@ -17,7 +17,7 @@ from rich.text import Text
 from academy import traces
 from academy.problems import report
 from academy.traces import page, store
-from academy.traces.recording import Pointer, Recording, Step, grid_name, program_name
+from academy.traces.recording import Pointer, Program, Recording, Step, grid_name, program_name
 
 #: Columns before what a statement gives; characters that a value gets however narrow the terminal is.
 _INDENT, _NARROWEST = 10, 24
@@ -34,23 +34,55 @@ def main(arguments: list[str]) -> int:
             store.forget(path)  # what a file outside the project builds on is not known
         recording = store.load([path])[path]
         numbers = chosen(recording, options.launch, options.pid)
-    except SyntaxError as error:
-        print(f"academy trace: {error.filename}:{error.lineno}:{error.offset}: {error.msg}", file=sys.stderr)
-        return 2
-    except ValueError as error:
-        print(f"academy trace: {error}", file=sys.stderr)
-        return 2
-    console = Console()
-    show(console, path, recording, numbers, options.pid)
-    try:
+        _Printer(path, recording).show(numbers, options.pid)
         _write(path, recording, options)
+    except SyntaxError as error:
+        return _bad_use(f"{error.filename}:{error.lineno}:{error.offset}: {error.msg}")
+    except ValueError as error:
+        return _bad_use(str(error))
     except OSError as error:
-        print(f"academy trace: {error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
-    return _report(console, path, recording)
+        return _bad_use(f"{error.filename}: {error.strerror}")
+    wrong = report(traces.wrong_in_the_run(path, recording))
+    stale = traces.stale_numbers(path, recording, quoted=path.is_relative_to(store.ROOT / "annotated_examples"))
+    if stale:
+        Console().print("Numbers in this file that the run contradicts:", style="bold", highlight=False)
+    return max(wrong, report(stale))
 
 
-def chosen(recording: Recording, launch: int | None, program: tuple[int, int, int] | None) -> list[int]:
+def _bad_use(message: str) -> int:
+    print(f"academy trace: {message}", file=sys.stderr)
+    return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="academy trace",
+        description="Run a kernel file's EXAMPLE() in Triton's interpreter and show every statement of one program: "
+        "the values that it assigns and the memory that it touches. Accesses outside a tensor, races, outputs that "
+        "nobody writes and reads of memory that nobody wrote are reported with their line. Needs no GPU.",
+    )
+    failing = "(default: the one that fails, else "
+    add = parser.add_argument
+    add("module", metavar="MODULE", help="a kernel file or a dotted module name, with a function EXAMPLE()")
+    add("--pid", type=_program, help=f"program to print: 13, or 1,0 {failing}the first of each launch)")
+    add("--launch", type=int, help=f"launch to print, counted from 0 {failing}all)")
+    add("--json", metavar="FILE", type=Path, help="write the whole recording as JSON")
+    add("--html", metavar="FILE", type=Path, help="write one HTML file with the code and the viewer")
+    return parser
+
+
+def _program(text: str) -> Program:
+    try:
+        numbers = tuple(int(part) for part in text.strip("()").split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no program: write 13, or 1,0") from None
+    if len(numbers) > 3:
+        raise argparse.ArgumentTypeError("a program has one to three numbers")
+    x, y, z = (*numbers, 0, 0)[:3]
+    return x, y, z
+
+
+def chosen(recording: Recording, launch: int | None, program: Program | None) -> list[int]:
     """Numbers of the launches to print: the one asked for, else the one that fails, else all.
 
     Raises ValueError if there is no such launch, or no such program in any of them.
@@ -63,65 +95,15 @@ def chosen(recording: Recording, launch: int | None, program: tuple[int, int, in
         ran = f"launches {len(launches)} kernels, 0 to {last}" if last else "launches 1 kernel, number 0"
         stops = f", and fails in launch {recording.stopped[0]}" if recording.stopped else ""
         raise ValueError(f"--launch {launch}: EXAMPLE {ran}{stops}")
-    if launch is not None:
-        numbers = [launch]
-    else:
-        numbers = [recording.stopped[0]] if recording.stopped else list(range(len(launches)))
-    if program is not None and not any(_in_grid(program, launches[number]) for number in numbers):
+    everything = [recording.stopped[0]] if recording.stopped else list(range(len(launches)))
+    numbers = everything if launch is None else [launch]
+    if program is not None and not any(
+        all(0 <= index < size for index, size in zip(program, launches[number]["grid"])) for number in numbers
+    ):
         grids = [f"{grid_name(launches[n]['grid'])} of {launches[n]['kernel']} (launch {n})" for n in numbers]
         which = "the grid" if len(grids) == 1 else "every grid:"
         raise ValueError(f"--pid {program_name(program)} is outside {which} {', '.join(grids)}")
     return numbers
-
-
-def _in_grid(program: tuple[int, int, int], launch: dict) -> bool:
-    return all(0 <= index < size for index, size in zip(program, launch["grid"]))
-
-
-def _write(path: Path, recording: Recording, options: argparse.Namespace) -> None:
-    """The files that were asked for."""
-    if options.json:
-        options.json.write_text(json.dumps(recording.data, separators=(",", ":")))
-        print(f"wrote {options.json}")
-    if options.html and (recording.data["error"] or not recording.launches):
-        why = "the run fails" if recording.data["error"] else "there is no launch"
-        print(f"academy trace: {options.html} is not written: {why}, so there is no run to show", file=sys.stderr)
-    elif options.html:
-        options.html.write_text(page.standalone(path, recording))
-        print(f"wrote {options.html}")
-
-
-def _report(console: Console, path: Path, recording: Recording) -> int:
-    """What is wrong with the run, then the numbers in the file that it contradicts. Returns the exit status."""
-    wrong = report(traces.wrong_in_the_run(path, recording))
-    own = path.is_relative_to(store.ROOT / "annotated_examples")
-    stale = traces.stale_numbers(path, recording, quoted=own)
-    if stale:
-        console.print("Numbers in this file that the run contradicts:", style="bold", highlight=False)
-    return max(wrong, report(stale))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="academy trace",
-        description="Run a kernel file's EXAMPLE() in Triton's interpreter and show every statement of one program: "
-        "the values that it assigns and the memory that it touches. Accesses outside a tensor, races, outputs that "
-        "nobody writes and reads of memory that nobody wrote are reported with their line. Needs no GPU.",
-    )
-    parser.add_argument(
-        "module", metavar="MODULE", help="a kernel file or a dotted module name, with a function EXAMPLE()"
-    )
-    parser.add_argument(
-        "--pid",
-        type=_program,
-        help="program to print: 13, or 1,0 (default: the one that fails, else the first of each launch)",
-    )
-    parser.add_argument(
-        "--launch", type=int, help="launch to print, counted from 0 (default: the one that fails, else all)"
-    )
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the whole recording as JSON")
-    parser.add_argument("--html", metavar="FILE", type=Path, help="write one HTML file with the code and the viewer")
-    return parser
 
 
 def find(module: str) -> Path:
@@ -133,9 +115,8 @@ def find(module: str) -> Path:
     if path.suffix != ".py":
         raise ValueError(f"{module} is not a Python file")
     if not store.has_example(path):
-        raise ValueError(
-            f"{module} has no function EXAMPLE(): write one that builds small inputs and launches the kernel"
-        )
+        write = "write one that builds small inputs and launches the kernel"
+        raise ValueError(f"{module} has no function EXAMPLE(): {write}")
     return path.resolve()
 
 
@@ -155,49 +136,88 @@ def _named(module: str) -> Path:
     return Path(found.origin)
 
 
-def show(
-    console: Console, path: Path, recording: Recording, numbers: list[int], program: tuple[int, int, int] | None = None
-) -> None:
-    """Print these launches: the tensors, the bytes that move, and one program line by line. Then what was printed."""
-    for number in numbers:
-        launch = recording.launches[number]
-        grid, failing = grid_name(launch["grid"]), _failing(recording, number)
-        console.rule(f"[bold]{launch['kernel']}[/]  {launch['direction']}, launch {number}, grid {grid}")
-        console.print(_tensors(launch), highlight=False)
-        if failing is None:
-            console.print(traffic_line(launch["traffic"]), highlight=False)
-        for line in launch["repairs"]:
-            console.print(f"repaired semantics: {line}", style="dim", highlight=False)
-        if launch["programs"]:
-            _program_of(console, recording, number, program, path)
-        console.print()
-    if recording.data["printed"]:
-        console.print("[bold]printed:[/]", highlight=False)
-        print(recording.data["printed"])
+def _write(path: Path, recording: Recording, options: argparse.Namespace) -> None:
+    """The files that were asked for."""
+    if options.json:
+        options.json.write_text(json.dumps(recording.data, separators=(",", ":")))
+        print(f"wrote {options.json}")
+    if options.html and (recording.data["error"] or not recording.launches):
+        why = "the run fails" if recording.data["error"] else "there is no launch"
+        print(f"academy trace: {options.html} is not written: {why}, so there is no run to show", file=sys.stderr)
+    elif options.html:
+        options.html.write_text(page.standalone(path, recording))
+        print(f"wrote {options.html}")
 
 
-def _failing(recording: Recording, number: int) -> tuple[int, int, int] | None:
-    """The program in which this launch fails."""
-    return recording.stopped[1] if recording.stopped and recording.stopped[0] == number else None
+class _Printer:
+    """Prints launches of a recording: the tensors, the bytes that move, and one program line by line."""
 
+    def __init__(self, path: Path, recording: Recording):
+        self.path, self.recording, self.console = path, recording, Console(highlight=False)
 
-def _program_of(console: Console, recording: Recording, number: int, asked: tuple | None, path: Path) -> None:
-    """The statements of the program asked for, else of the one that fails, else of the first."""
-    launch, failing = recording.launches[number], _failing(recording, number)
-    pid = asked or failing or tuple(launch["programs"][0][0])
-    name, steps = program_name(pid), recording.steps(launch, pid)
-    if steps is None:
-        reason = f"did not run: program {program_name(failing)} fails before it" if failing else "is not in this grid"
-        console.print(f"program {name} {reason}", style="yellow", highlight=False)
-        return
-    until = ", up to the statement that fails" if pid == failing else ""
-    console.print(f"[bold]program {name}[/], line by line{until}:", highlight=False)
-    if not any(step.values for step in steps):
-        message = "Values are kept of the first programs only: give EXAMPLE smaller inputs to see those of this one."
-        console.print(message, style="yellow", highlight=False)
-    _steps(console, recording, launch, steps, path)
-    if pid == failing:
-        console.print(" " * _INDENT + "    this statement fails", style="bold red", highlight=False)
+    def show(self, numbers: list[int], program: Program | None) -> None:
+        for number in numbers:
+            launch, stopped = self.recording.launches[number], self.recording.stopped
+            failing = stopped[1] if stopped and stopped[0] == number else None
+            grid = grid_name(launch["grid"])
+            self.console.rule(f"[bold]{launch['kernel']}[/]  {launch['direction']}, launch {number}, grid {grid}")
+            self.console.print(_tensors(launch))
+            if failing is None:
+                self.console.print(traffic_line(launch["traffic"]))
+            for line in launch["repairs"]:
+                self.console.print(f"repaired semantics: {line}", style="dim")
+            if launch["programs"]:
+                self.program(launch, program or failing or tuple(launch["programs"][0][0]), failing)
+            self.console.print()
+        if self.recording.data["printed"]:
+            self.console.print("[bold]printed:[/]")
+            print(self.recording.data["printed"])
+
+    def program(self, launch: dict, pid: Program, failing: Program | None) -> None:
+        steps = self.recording.steps(launch, pid)
+        if steps is None:
+            reason = f"did not run: program {program_name(failing)} fails before it" if failing else ""
+            self.console.print(f"program {program_name(pid)} {reason or 'is not in this grid'}", style="yellow")
+            return
+        until = ", up to the statement that fails" if pid == failing else ""
+        self.console.print(f"[bold]program {program_name(pid)}[/], line by line{until}:")
+        if not any(step.values for step in steps):
+            message = (
+                "Values are kept of the first programs only: give EXAMPLE smaller inputs to see those of this one."
+            )
+            self.console.print(message, style="yellow")
+        self.steps(launch, steps)
+        if pid == failing:
+            self.console.print(" " * _INDENT + "    this statement fails", style="bold red")
+
+    def steps(self, launch: dict, steps: list[Step]) -> None:
+        """Each statement as it stands in the file; under it, indented, what it assigned and touched."""
+        shown, lines = store.shorten(self.path), self.path.read_text("utf-8").split("\n")
+        iteration: tuple = ()
+        for step in steps:
+            line = lines[step.line - 1] if step.file == shown else f"{step.file}:{step.line}"
+            margin = "  " * step.depth + line[: len(line) - len(line.lstrip())]
+            if step.loops and step.loops != iteration:
+                header, count = step.loops[-1]
+                self.console.print(f"[dim]      {margin}loop at line {header}, iteration {count}[/]")
+            iteration = step.loops
+            code = f"[dim]{step.line:>4}[/]  " + escape(margin + line.strip())
+            self.console.print(code, no_wrap=True, overflow="ellipsis", crop=True)
+            left = _INDENT + len(margin)
+            for text in _flow(self.results(launch, step, self.console.width - left), self.console.width - left):
+                self.console.print(Padding(text, (0, 0, 0, left), expand=False))
+
+    def results(self, launch: dict, step: Step, width: int) -> list[Text]:
+        """What a statement assigned and touched, each in at most about `width` characters."""
+        results = []
+        for name, number in step.values.items():
+            value, dtype = self.recording.value(number), self.recording.dtype(number)
+            dtype = "" if dtype in _USUAL else f"{dtype} "
+            room = width - len(f"{name} = {dtype}") - (len(f"{value.base} + ") if isinstance(value, Pointer) else 0)
+            text = page.brief(value, max(room, _NARROWEST))
+            if text != name:  # a pointer argument, which still points to its tensor's first element
+                results.append(Text(f"{name} = {dtype}{text}", style="magenta"))
+        return results + [Text(page.touched(self.recording, launch, access), style="cyan") for access in step.accesses]
 
 
 def traffic_line(traffic: dict[str, int]) -> str:
@@ -214,49 +234,11 @@ def _tensors(launch: dict) -> Table:
     table = Table(show_header=True, header_style="bold", box=None, pad_edge=False)
     for title in ("tensor", "shape", "dtype", "loads", "stores"):
         table.add_column(title, justify="right" if title in ("loads", "stores") else "left")
-    counts = {}
-    for _, rows in launch["programs"]:
-        for _, _, accesses in rows:
-            for operation, tensor, *_ in accesses:
-                counts[tensor, operation == "load"] = counts.get((tensor, operation == "load"), 0) + 1
+    touched = [(a[1], a[0] == "load") for _, rows in launch["programs"] for *_, accesses in rows for a in accesses]
     for number, tensor in enumerate(launch["tensors"]):
-        reads, writes = counts.get((number, True), 0), counts.get((number, False), 0)
-        table.add_row(
-            tensor["name"], "×".join(map(str, tensor["shape"])) or "()", tensor["dtype"], str(reads), str(writes)
-        )
+        counts = [str(touched.count((number, reads))) for reads in (True, False)]
+        table.add_row(tensor["name"], "×".join(map(str, tensor["shape"])) or "()", tensor["dtype"], *counts)
     return table
-
-
-def _steps(console: Console, recording: Recording, launch: dict, steps: list[Step], path: Path) -> None:
-    """Each statement as it stands in the file; under it, indented, what it assigned and touched."""
-    shown, lines, iteration = store.shorten(path), path.read_text("utf-8").split("\n"), ()
-    for step in steps:
-        line = lines[step.line - 1] if step.file == shown else f"{step.file}:{step.line}"
-        margin = "  " * step.depth + line[: len(line) - len(line.lstrip())]
-        if step.loops and step.loops != iteration:
-            header, count = step.loops[-1]
-            console.print(f"[dim]      {margin}loop at line {header}, iteration {count}[/]", highlight=False)
-        iteration = step.loops
-        number = f"[dim]{step.line:>4}[/]  "
-        console.print(
-            number + escape(margin + line.strip()), highlight=False, no_wrap=True, overflow="ellipsis", crop=True
-        )
-        left = _INDENT + len(margin)
-        for text in _flow(_results(recording, launch, step, console.width - left), console.width - left):
-            console.print(Padding(text, (0, 0, 0, left), expand=False), highlight=False)
-
-
-def _results(recording: Recording, launch: dict, step: Step, width: int) -> list[Text]:
-    """What a statement assigned and touched, each in at most about `width` characters."""
-    results = []
-    for name, number in step.values.items():
-        value, dtype = recording.value(number), recording.dtype(number)
-        dtype = "" if dtype in _USUAL else f"{dtype} "
-        room = width - len(f"{name} = {dtype}") - (len(f"{value.base} + ") if isinstance(value, Pointer) else 0)
-        text = page.brief(value, max(room, _NARROWEST))
-        if text != name:  # a pointer argument, which still points to its tensor's first element
-            results.append(Text(f"{name} = {dtype}{text}", style="magenta"))
-    return results + [Text(page.touched(recording, launch, access), style="cyan") for access in step.accesses]
 
 
 def _flow(items: list[Text], width: int) -> list[Text]:
@@ -268,13 +250,3 @@ def _flow(items: list[Text], width: int) -> list[Text]:
         else:
             lines.append([item])
     return [Text("   ").join(line) for line in lines]
-
-
-def _program(text: str) -> tuple[int, int, int]:
-    try:
-        numbers = tuple(int(part) for part in text.strip("()").split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no program: write 13, or 1,0") from None
-    if not 1 <= len(numbers) <= 3:
-        raise argparse.ArgumentTypeError("a program has one to three numbers")
-    return (*numbers, 0, 0)[:3]

@@ -9,54 +9,46 @@ HOOK = "__academy_trace__"
 
 
 def assigned(statement: ast.stmt) -> set[str]:
-    targets = list(getattr(statement, "targets", []))
-    targets += [statement.target] if hasattr(statement, "target") else []
+    targets = [*getattr(statement, "targets", []), *filter(None, [getattr(statement, "target", None)])]
     return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
 
 
-class Instrument:
-    """Puts a call of the hook around every statement of one function.
+def instrument(definition: ast.FunctionDef, file: str) -> None:
+    """Put a call of the hook around every statement of a function.
 
     Events: `enter` with the arguments; `begin` and `end` of a statement; `loop`, then `iteration` for each round (the
     loop variable is set), then `endloop`; `return` with the value, which the hook hands on.
     """
 
-    def __init__(self, function: str, file: str):
-        self.name, self.file = function, file
-
-    def function(self, definition: ast.FunctionDef) -> None:
-        body = [self._event("enter", definition.lineno), *self._body(definition.body)]
-        if not isinstance(definition.body[-1], ast.Return):
-            body.append(ast.Expr(self._call("return", definition.body[-1].lineno)))
-        definition.body = body
-
-    def _call(self, event: str, line: int, *extra: ast.expr) -> ast.Call:
-        constants = [ast.Constant(value) for value in (event, self.name, self.file, line)]
+    def call(event: str, line: int, *extra: ast.expr) -> ast.Call:
+        constants = [ast.Constant(value) for value in (event, definition.name, file, line)]
         variables = ast.Call(ast.Name("locals", ast.Load()), [], [])
         return ast.Call(ast.Name(HOOK, ast.Load()), [*constants, variables, *extra], [])
 
-    def _event(self, event: str, line: int) -> ast.stmt:
-        return ast.Expr(self._call(event, line))
+    def body(statements: list[ast.stmt]) -> list[ast.stmt]:
+        return [new for statement in statements for new in around(statement)]
 
-    def _body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        return [new for statement in statements for new in self._statement(statement)]
+    def around(node: ast.stmt) -> list[ast.stmt]:
+        def event(name: str) -> ast.stmt:
+            return ast.Expr(call(name, node.lineno))
 
-    def _statement(self, node: ast.stmt) -> list[ast.stmt]:
-        line = node.lineno
+        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if docstring or isinstance(node, (ast.Break, ast.Continue, ast.FunctionDef, ast.Pass)):
+            return [node]
         if isinstance(node, (ast.For, ast.While)):
-            node.body = [self._event("iteration", line), *self._body(node.body)]
-            node.orelse = self._body(node.orelse)
-            return [self._event("loop", line), node, self._event("endloop", line)]
-        if isinstance(node, (ast.If, ast.With)):
-            node.body = self._body(node.body)
-            if isinstance(node, ast.If):
-                node.orelse = self._body(node.orelse)
-            return [self._event("begin", line), node]
+            node.body = [event("iteration"), *body(node.body)]
+            node.orelse = body(node.orelse)
+            return [event("loop"), node, event("endloop")]
         if isinstance(node, ast.Return):
-            node.value = self._call("return", line, node.value or ast.Constant(None))
-            return [self._event("begin", line), node]
-        if isinstance(node, (ast.Break, ast.Continue, ast.FunctionDef)):
-            return [node]
-        if isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
-            return [node]
-        return [self._event("begin", line), node, self._event("end", line)]
+            node.value = call("return", node.lineno, node.value or ast.Constant(None))
+            return [event("begin"), node]
+        if isinstance(node, (ast.If, ast.With)):
+            node.body = body(node.body)
+            if isinstance(node, ast.If):
+                node.orelse = body(node.orelse)
+            return [event("begin"), node]
+        return [event("begin"), node, event("end")]
+
+    last = definition.body[-1]
+    ends = [] if isinstance(last, ast.Return) else [ast.Expr(call("return", last.lineno))]
+    definition.body = [ast.Expr(call("enter", definition.lineno)), *body(definition.body), *ends]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,19 +14,16 @@ class _Number(NamedTuple):
     whole: bool  # written without a point or an exponent
 
 
-def parse(source: str):
+def parse(source: str) -> Any:
     """Nested lists of `_Number`, bool, float (inf) and Ellipsis. Raises ValueError for anything else."""
-    tree = ast.parse(source.strip().replace("…", "..."), mode="eval").body
     text = source.strip().replace("…", "...")
 
-    def convert(node):
+    def convert(node: ast.expr) -> Any:
         if isinstance(node, (ast.List, ast.Tuple)):
             return [convert(item) for item in node.elts]
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
-            inner = convert(node.operand)
-            if isinstance(inner, _Number):
-                return inner._replace(value=-inner.value) if isinstance(node.op, ast.USub) else inner
-            return -inner if isinstance(node.op, ast.USub) else inner
+            inner, sign = convert(node.operand), -1 if isinstance(node.op, ast.USub) else 1
+            return inner._replace(value=sign * inner.value) if isinstance(inner, _Number) else sign * inner
         if isinstance(node, ast.Name) and node.id == "inf":
             return float("inf")
         if isinstance(node, ast.Name) and node.id == "nan":
@@ -34,41 +31,33 @@ def parse(source: str):
         if isinstance(node, ast.Constant) and (node.value is Ellipsis or isinstance(node.value, bool)):
             return node.value
         if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-            digits = ast.get_source_segment(text, node).replace("_", "")
+            digits = (ast.get_source_segment(text, node) or "").replace("_", "")
             if Decimal(digits) == 0 and "e" in digits.lower():
                 raise ValueError("write 0 without an exponent")
             return _Number(Decimal(digits), whole=digits.isdigit())
         raise ValueError("the right side has to be a number or a list of numbers")
 
-    return convert(tree)
+    return convert(ast.parse(text, mode="eval").body)
 
 
-def same(got, right: str) -> bool:
+def same(got: Any, right: str) -> bool:
     """Whether a computed value is what the right side of a claim says. Raises ValueError if that is no literal."""
     return _equal(got, parse(right))
 
 
-def _equal(got, want) -> bool:
+def _equal(got: Any, want: Any) -> bool:
     """Whole numbers exactly; others rounded (half to even) to the digits that are quoted; `...` leaves out."""
     if isinstance(want, list):
-        if isinstance(got, (tuple, list)):
-            items = list(got)
-        else:
-            got = np.asarray(got)
-            if got.ndim == 0:
-                return False
-            items = list(got)
+        if not isinstance(got, (tuple, list)) and np.ndim(got) == 0:
+            return False
+        items = list(got)
         if Ellipsis in want:
             cut = want.index(Ellipsis)
-            head, tail = want[:cut], want[cut + 1 :]
-            if Ellipsis in tail or len(items) <= len(head) + len(tail):
+            tail = len(want) - cut - 1
+            if Ellipsis in want[cut + 1 :] or len(items) < len(want):
                 return False
-            pairs = [*zip(items, head), *zip(items[len(items) - len(tail) :], tail)]
-        else:
-            if len(items) != len(want):
-                return False
-            pairs = zip(items, want)
-        return all(_equal(item, wanted) for item, wanted in pairs)
+            items, want = [*items[:cut], *items[len(items) - tail :]], [*want[:cut], *want[cut + 1 :]]
+        return len(items) == len(want) and all(map(_equal, items, want))
     if isinstance(got, (tuple, list, str)) or np.ndim(got) or got is None:
         return False
     if isinstance(want, bool):

@@ -21,7 +21,9 @@ GUARD = 1 << 20
 
 
 class OutOfBounds(IndexError):
-    """A lane that is not masked off points outside its tensor."""
+    """A lane that is not masked off points outside its tensor, in a statement of a file."""
+
+    file, line = "", 1
 
 
 class FreshMemory(TorchDispatchMode):
@@ -54,12 +56,10 @@ class FreshMemory(TorchDispatchMode):
 def unwritten(data: np.ndarray | torch.Tensor) -> np.ndarray:
     """Where an array from fresh memory still holds what `FreshMemory` put there."""
     if isinstance(data, torch.Tensor):
-        data = (
-            data.detach().reshape(-1).contiguous().view(torch.uint8).numpy().reshape(*data.shape, data.element_size())
-        )
+        content, size = data.detach().reshape(-1).contiguous().view(torch.uint8).numpy(), data.element_size()
     else:
-        data = np.ascontiguousarray(data).view(np.uint8).reshape(*data.shape, data.itemsize)
-    return (data == 0xFF).all(axis=-1)
+        content, size = np.ascontiguousarray(data).view(np.uint8), data.itemsize
+    return (content.reshape(*data.shape, size) == 0xFF).all(axis=-1)
 
 
 class File:
@@ -96,23 +96,20 @@ class Argument:
     identity: int
     fresh: bool
     before: torch.Tensor = field(init=False)
-    after: torch.Tensor | None = None
+    after: torch.Tensor = field(init=False)
 
     def __post_init__(self):
         tensor = self.tensor
         self.start = tensor.data_ptr()
         self.itemsize = tensor.element_size()
         self.before = tensor.detach().clone()
-        span = (
-            sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride())) + 1 if tensor.numel() else 0
-        )
-        offsets = torch.zeros(tensor.shape, dtype=torch.int64)
-        for axis, (size, stride) in enumerate(zip(tensor.shape, tensor.stride())):
-            shape = [1] * tensor.dim()
-            shape[axis] = -1
-            offsets += (torch.arange(size) * stride).view(shape)
+        axes = list(zip(tensor.shape, tensor.stride()))
+        span = sum((size - 1) * stride for size, stride in axes) + 1 if tensor.numel() else 0
+        offsets = np.zeros((), dtype=np.int64)
+        for size, stride in axes:
+            offsets = offsets[..., None] + np.arange(size) * stride
         self._element_at = np.full(span, -1, dtype=np.int64)  # offset from the first element -> number of the element
-        flat = offsets.flatten().numpy()
+        flat = offsets.reshape(-1)
         self._element_at[flat[::-1]] = np.arange(flat.size)[::-1]  # an expanded element gets its first number
 
     def elements(self, addresses: np.ndarray) -> np.ndarray:
@@ -141,7 +138,7 @@ class Memory:
         self._fresh = fresh
         self.arguments: list[Argument] = []
         self._files: dict[int, File] = {}
-        self._starts = self._ends = None
+        self._bounds: tuple[np.ndarray, np.ndarray] | None = None
 
     def place(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """The same view of the same bytes in a window of its own."""
@@ -152,7 +149,7 @@ class Memory:
         placed = torch.empty(0, dtype=tensor.dtype)
         placed.set_(self._files[identity].window(), tensor.storage_offset(), tensor.size(), tensor.stride())
         self.arguments.append(Argument(name, placed, identity, identity in self._fresh))
-        self._starts = None
+        self._bounds = None
         return placed
 
     def close(self) -> None:
@@ -163,10 +160,10 @@ class Memory:
         """Index into `arguments` for each address: its window, or the nearest one; -1 if there is none."""
         if not self.arguments:
             return np.full(addresses.shape, -1)
-        if self._starts is None:
+        if self._bounds is None:
             storages = [argument.tensor.untyped_storage() for argument in self.arguments]
-            self._starts = np.array([storage.data_ptr() - GUARD for storage in storages])
-            self._ends = np.array([storage.data_ptr() + storage.nbytes() + GUARD for storage in storages])
-        flat = addresses.reshape(-1, 1)
-        distance = np.maximum(np.maximum(self._starts - flat, flat - self._ends + 1), 0)
+            starts = np.array([storage.data_ptr() - GUARD for storage in storages])
+            self._bounds = starts, starts + [storage.nbytes() + 2 * GUARD for storage in storages]
+        flat, (starts, ends) = addresses.reshape(-1, 1), self._bounds
+        distance = np.maximum(np.maximum(starts - flat, flat - ends + 1), 0)
         return distance.argmin(axis=1).reshape(addresses.shape)

@@ -17,7 +17,7 @@ import numpy as np
 
 from academy import syntax
 from academy.traces import quotes, store
-from academy.traces.recording import Pointer, Recording, program_name
+from academy.traces.recording import Pointer, Program, Recording, program_name, without_end
 
 log = logging.getLogger("mkdocs.academy.site")
 
@@ -33,9 +33,7 @@ def panel(path: str) -> str:
     recording = _recording(path)
     if recording is None or not recording.launches:
         return ""
-    name = data_name(path)
-    start = _static(store.ROOT / path, recording)
-    return f'<div class="t-view" data-run="{escape(name)}">{start}</div>'
+    return f'<div class="t-view" data-run="{escape(data_name(path))}">{_static(store.ROOT / path, recording)}</div>'
 
 
 def script(path: str) -> str:
@@ -105,8 +103,8 @@ def number(key: str) -> tuple[str, str, int, str]:
         launch, pid, position = quotes.locate(claim, recording, text)
     except (LookupError, SyntaxError) as error:
         raise ValueError(str(error.args[0])) from error
-    step = recording.steps(recording.launches[launch], pid)[position]
-    numbers = ",".join(str(n) for n in pid[: 3 if pid[2] else 2 if pid[1] else 1])
+    step = (recording.steps(recording.launches[launch], pid) or [])[position]
+    numbers = ",".join(map(str, without_end(pid, 0)))
     loops = "".join(f"&{name}={n}" for name, n in claim.loops.items())
     address = f"pid={numbers}&line={step.line}{loops}" + (f"&launch={launch}" if launch else "")
     return brief(value, 400), path, step.line, address
@@ -121,18 +119,16 @@ def viewer_data(path: Path, recording: Recording) -> dict:
     Places in another file than the page's have line 0 and carry their file and line as text.
     """
     shown, text = store.shorten(path), path.read_text()
-    places = []
-    for function, file, line, depth, loops in recording.places:
-        here = file == shown
-        places.append(
-            [function, line if here else 0, depth, loops if here else [], *([] if here else [f"{file}:{line}"])]
-        )
-    launches = []
-    for launch in recording.launches:
-        names = ("kernel", "direction", "grid", "traffic", "tensors", "programs", "repairs")
-        kept = {name: launch[name] for name in names}
-        line = recording.line(launch["file"], launch["line"])
-        launches.append({**kept, "line": line if launch["file"] == shown else 0})
+    places = [
+        [function, line, depth, loops] if file == shown else [function, 0, depth, [], f"{file}:{line}"]
+        for function, file, line, depth, loops in recording.places
+    ]
+    names = ("kernel", "direction", "grid", "traffic", "tensors", "programs", "repairs")
+    launches = [
+        {name: launch[name] for name in names}
+        | {"line": recording.line(launch["file"], launch["line"]) if launch["file"] == shown else 0}
+        for launch in recording.launches
+    ]
     return {
         "launches": launches,
         "places": places,
@@ -145,13 +141,7 @@ def viewer_data(path: Path, recording: Recording) -> dict:
 def _rounded(entry: dict) -> dict:
     if not entry["t"].startswith("f") or "d" not in entry:
         return entry
-    return {**entry, "d": [_digits(item) for item in entry["d"]]}
-
-
-def _digits(item):
-    if isinstance(item, str) or item == int(item):
-        return item
-    return float(f"{item:.5g}")
+    return {**entry, "d": [d if isinstance(d, str) or d == int(d) else float(f"{d:.5g}") for d in entry["d"]]}
 
 
 def _loop_names(text: str) -> dict[str, str]:
@@ -179,7 +169,7 @@ def _static(path: Path, recording: Recording) -> str:
     """The first launch in words and tables: its tensors, and program 0 (or the one that prose follows) line by line."""
     launch = recording.launches[0]
     pid = _followed(path, recording, launch)
-    steps = recording.steps(launch, pid)
+    steps = recording.steps(launch, pid) or []
     code = path.read_text().split("\n")
     shown = store.shorten(path)
     rows, seen = [], 0
@@ -200,9 +190,7 @@ def _static(path: Path, recording: Recording) -> str:
                 f"<td><code>{escape(line)}</code></td><td><ul>{values}</ul></td></tr>"
             )
     more = f"<p>… and {seen - _MAX_ROWS} more steps.</p>" if seen > _MAX_ROWS else ""
-    grid = " × ".join(
-        str(size) for size in launch["grid"][: 3 if launch["grid"][2:] != [1] else 2 if launch["grid"][1] > 1 else 1]
-    )
+    grid = " × ".join(map(str, without_end(launch["grid"], 1)))
     return (
         f'<div class="t-static"><p><strong>A recorded run.</strong> <code>{escape(launch["kernel"])}</code> on a small '
         f"example: {grid} programs. This is program {program_name(pid)}, line by line.</p>"
@@ -212,7 +200,7 @@ def _static(path: Path, recording: Recording) -> str:
     )
 
 
-def _followed(path: Path, recording: Recording, launch: dict) -> tuple[int, int, int]:
+def _followed(path: Path, recording: Recording, launch: dict) -> Program:
     """The program that the comments of this kernel speak of first, else the first one."""
     claims, _ = quotes.parse(path.read_text(), store.shorten(path))
     pids = {tuple(pid) for pid, _ in launch["programs"]}

@@ -7,6 +7,7 @@ nobody has written. Bytes are counted twice: requested (every lane) and distinct
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,52 +42,41 @@ class _Touch:
 
 def findings(launch: Launch) -> list[Finding]:
     """Races and reads of unwritten memory in one launch."""
-    touches = _touches(launch)
-    found = _races(launch, touches)
+    found = list(_races(launch))
     for steps in launch.programs.values():
         for step in steps:
             for access in step.accesses:
                 if access.unwritten is not None:
-                    argument = launch.arguments[access.argument]
-                    element = element_name(argument, access.unwritten)
-                    found.append(
-                        Finding(step.file, step.line, f"{launch.kernel} reads {element}, which nobody has written")
-                    )
+                    element = element_name(launch.arguments[access.argument], access.unwritten)
+                    message = f"{launch.kernel} reads {element}, which nobody has written"
+                    found.append(Finding(step.file, step.line, message))
     return list(dict.fromkeys(found))
 
 
 def unwritten_outputs(launches: list[Launch]) -> list[Finding]:
     """Elements of allocated, partly written outputs that hold no value after all the launches."""
-    found = []
-    last = {}
-    for launch in launches:
-        stored = {
-            a.argument for steps in launch.programs.values() for s in steps for a in s.accesses if a.operation != "load"
-        }
-        for index in stored:
-            argument = launch.arguments[index]
-            if argument.fresh:
-                last[argument.identity, argument.tensor.storage_offset(), tuple(argument.tensor.shape)] = (
-                    launch,
-                    argument,
-                )
+    last: dict[tuple, tuple[Launch, Argument]] = {}
+    stores = [(launch, touch) for launch in launches for touch in _touches(launch) if touch.operation != "load"]
+    for launch, touch in stores:
+        tensor = touch.argument.tensor
+        if touch.argument.fresh:
+            last[touch.argument.identity, tensor.storage_offset(), tuple(tensor.shape)] = launch, touch.argument
     # A later launch may fill what an earlier one left: what counts is the storage's last recorded state.
     final = {identity: launch for (identity, *_), (launch, _) in last.items()}
+    found = []
     for (identity, *_), (launch, argument) in last.items():
         if launch is not final[identity]:
             continue
-        holes = np.setdiff1d(np.flatnonzero(unwritten(argument.after).reshape(-1)), _stored(argument, launches))
+        # An element that is stored counts as written, also if the value is what fresh memory holds.
+        offsets = np.concatenate([touch.addresses for _, touch in stores if touch.argument.identity == identity])
+        stored = argument.elements(_address_of(argument, offsets))
+        holes = np.setdiff1d(np.flatnonzero(unwritten(argument.after).reshape(-1)), stored)
         if holes.size:
             message = f"no program of {launch.kernel} writes {element_name(argument, int(holes[0]))}"
             if holes.size > 1:
                 message += f" ({holes.size} of {argument.after.numel()} elements are left out)"
             found.append(Finding(launch.file, launch.line, message))
     return found
-
-
-def traffic(launch: Launch) -> dict[str, int]:
-    """Bytes that one launch reads and writes, requested and distinct; an atomic counts as a write."""
-    return _traffic([launch], scratch=set())
 
 
 def pass_traffic(launches: list[Launch]) -> dict[str, dict[str, int]]:
@@ -99,20 +89,22 @@ def pass_traffic(launches: list[Launch]) -> dict[str, dict[str, int]]:
     for direction in dict.fromkeys(launch.direction for launch in launches):
         call = next(launch.call for launch in launches if launch.direction == direction)
         group = [launch for launch in launches if (launch.direction, launch.call) == (direction, call)]
-        written, scratch = set(), set()
+        written: set[int] = set()
+        scratch: set[int] = set()
         for launch in group:
-            touches = _touches(launch)
+            touches = list(_touches(launch))
             scratch |= {t.argument.identity for t in touches if t.operation == "load"} & written
             written |= {t.argument.identity for t in touches if t.operation != "load"}
-        result[direction] = _traffic(group, scratch)
+        result[direction] = traffic(group, scratch)
     return result
 
 
-def _traffic(launches: list[Launch], scratch: set[int]) -> dict[str, int]:
+def traffic(launches: list[Launch], scratch: Collection[int] = ()) -> dict[str, int]:
+    """Bytes that launches read and write, requested and distinct; an atomic counts as a write."""
     totals = {}
     touches = [t for launch in launches for t in _touches(launch) if t.argument.identity not in scratch]
     for kind in ("read", "written"):
-        requested, distinct = 0, {}
+        requested, distinct = 0, dict[tuple, list]()
         for touch in touches:
             if (touch.operation == "load") == (kind == "read"):
                 requested += touch.addresses.size * touch.argument.itemsize
@@ -128,8 +120,7 @@ def element_name(argument: Argument, element: int) -> str:
     return f"{argument.name}[{', '.join(str(int(i)) for i in index)}]"
 
 
-def _touches(launch: Launch) -> list[_Touch]:
-    touches = []
+def _touches(launch: Launch) -> Iterator[_Touch]:
     for program, steps in enumerate(launch.programs.values()):
         accesses = [(step, access) for step in steps for access in step.accesses]
         atomics = [i for i, (_, access) in enumerate(accesses) if access.operation.startswith("atomic")]
@@ -138,51 +129,36 @@ def _touches(launch: Launch) -> list[_Touch]:
             if addresses.size:
                 others = [j for j in atomics if accesses[j][1].argument != access.argument]
                 acquired, released = any(j < i for j in others), any(j > i for j in others)
-                argument = launch.arguments[access.argument]
-                touches.append(
-                    _Touch(program, argument, access.operation, addresses, step.file, step.line, acquired, released)
-                )
-    return touches
+                what = launch.arguments[access.argument], access.operation, addresses
+                yield _Touch(program, *what, step.file, step.line, acquired, released)
 
 
-def _races(launch: Launch, touches: list[_Touch]) -> list[Finding]:
+def _races(launch: Launch) -> Iterator[Finding]:
     """Pairs of programs that meet at one element, one of them storing, with no atomic to put them in order."""
-    names = list(launch.programs)
-    found = []
-    for identity in {touch.argument.identity for touch in touches if touch.operation == "store"}:
+    names, touches = list(launch.programs), list(_touches(launch))
+    for identity in dict.fromkeys(touch.argument.identity for touch in touches if touch.operation == "store"):
         here = [touch for touch in touches if touch.argument.identity == identity]
         address = np.concatenate([touch.addresses for touch in here])
         owner = np.repeat(np.arange(len(here)), [touch.addresses.size for touch in here])
         order = np.argsort(address, kind="stable")
         address, owner = address[order], owner[order]
-        groups = np.split(np.arange(address.size), np.flatnonzero(np.diff(address)) + 1)
-        for group in groups:
-            meeting = [here[i] for i in dict.fromkeys(owner[group])]
-            pair = _conflict(meeting)
+        for group in np.split(np.arange(address.size), np.flatnonzero(np.diff(address)) + 1):
+            pair = _conflict([here[i] for i in dict.fromkeys(owner[group])])
             if pair:
                 first, second = pair
-                argument = first.argument
-                element = int(argument.elements(_address_of(argument, address[group[:1]]))[0])
+                element = int(first.argument.elements(_address_of(first.argument, address[group[:1]]))[0])
                 verbs = {"load": "reads", "store": "stores"}
                 one, other = (
                     f"program {program_name(names[touch.program])} {verbs.get(touch.operation, 'updates')}"
                     for touch in pair
                 )
-                where = f"{element_name(argument, element)} (line {first.line})"
+                where = f"{element_name(first.argument, element)} (line {first.line})"
                 message = f"race in {launch.kernel}: {one} {where} and {other} it too; on a GPU their order is open"
-                found.append(Finding(second.file, second.line, message))
+                yield Finding(second.file, second.line, message)
                 break
-    return found
 
 
-def _stored(argument: Argument, launches: list[Launch]) -> np.ndarray:
-    """Elements of a tensor that some program stores, also if the value is what fresh memory holds."""
-    touches = [touch for launch in launches for touch in _touches(launch) if touch.operation != "load"]
-    offsets = [touch.addresses for touch in touches if touch.argument.identity == argument.identity]
-    return argument.elements(_address_of(argument, np.concatenate(offsets)))
-
-
-def _address_of(argument: Argument, storage_offset):
+def _address_of(argument: Argument, storage_offset: np.ndarray) -> np.ndarray:
     return storage_offset + argument.start - argument.tensor.storage_offset() * argument.itemsize
 
 
@@ -191,9 +167,7 @@ def _conflict(touches: list[_Touch]) -> tuple[_Touch, _Touch] | None:
         return None
     for second in touches:
         for first in touches:
-            if first.program >= second.program or "store" not in (first.operation, second.operation):
-                continue
-            ordered = (first.released and second.acquired) or (second.released and first.acquired)
-            if not ordered:
-                return first, second
+            if first.program < second.program and "store" in (first.operation, second.operation):
+                if not ((first.released and second.acquired) or (second.released and first.acquired)):
+                    return first, second
     return None

@@ -13,17 +13,8 @@ import numpy as np
 from academy import syntax
 from academy.problems import Problem
 from academy.traces import literals
-from academy.traces.comments import (
-    NUMBER,
-    Comment,
-    bare_numbers,
-    comments,
-    statement_line,
-)
-from academy.traces.recording import Pointer, Recording, Step, grid_name, program_name
-
-#: Fewest checked claims in a file of `annotated_examples/classics`.
-FLOOR = 8
+from academy.traces.comments import NUMBER, Comment, bare_numbers, comments
+from academy.traces.recording import Pointer, Program, Recording, Step, grid_name, program_name
 
 _SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _SELECTOR = re.compile(
@@ -61,14 +52,10 @@ def check(path: Path, shown: str, recording: Recording) -> list[Problem]:
     """Everything wrong with the numbers in one file's comments. shown: the path for messages."""
     text = path.read_text()
     claims, found = parse(text, shown)
-    problems, checked = list(found), 0
+    problems = list(found)
     for claim in claims:
-        message = evaluate(claim, recording, text)
-        checked += message is None
-        if message:
+        if message := evaluate(claim, recording, text):
             problems.append(_problem(shown, text, claim.line, claim.col, f"`{claim.span}`: {message}"))
-    if "classics" in path.parts and checked < FLOOR:
-        problems.append(_problem(shown, text, 1, 1, f"{checked} numbers are quoted and hold; a classic needs {FLOOR}"))
     return problems
 
 
@@ -76,9 +63,9 @@ def check(path: Path, shown: str, recording: Recording) -> list[Problem]:
 def parse(text: str, shown: str = "") -> tuple[tuple[Claim, ...], tuple[Problem, ...]]:
     """The claims in a file, and what is wrong with the way numbers are written in its comments."""
     functions = syntax.jitted_functions(text)
-    claims, problems, pids = [], [], {}
+    claims, problems, pids = list[Claim](), list[Problem](), dict[str, Program]()
     for comment in comments(text):
-        function = next((f for f in functions if syntax.first_line(f) <= comment.line <= f.end_lineno), None)
+        function = next((f for f in functions if syntax.first_line(f) <= comment.line <= syntax.last_line(f)), None)
         for match in _SPAN.finditer(comment.text):
             place = comment.places[match.start(1)]
             try:
@@ -92,7 +79,7 @@ def parse(text: str, shown: str = "") -> tuple[tuple[Claim, ...], tuple[Problem,
     return tuple(claims), tuple(problems)
 
 
-def _claim(span, place, comment: Comment, function, functions, pids: dict[str, tuple]) -> Claim | None:
+def _claim(span: str, place, comment: Comment, function, functions, pids: dict) -> Claim | None:
     """The claim in a backticked span, or None if it is plain code. Raises ValueError for a number nobody can check."""
     selector = _SELECTOR.match(span)
     kernel, pairs, body = None, {}, span
@@ -122,12 +109,13 @@ def _claim(span, place, comment: Comment, function, functions, pids: dict[str, t
     if "pid" in pairs:
         pid = pairs.pop("pid")
         pids[kernel] = (*(pid if isinstance(pid, tuple) else (pid,)), 0, 0)[:3]
-    anchor = statement_line(function, comment.line) if comment.trailing and function else comment.line
-    if function is None or kernel != function.name:
-        anchor = 0
+    anchor = comment.line if function is not None and kernel == function.name else 0
+    if anchor and comment.trailing:  # about the statement that it stands behind
+        around = [node for node in syntax.statements(function) if node.lineno <= anchor <= syntax.last_line(node)]
+        anchor = max(node.lineno for node in [function, *around])
     launch = pairs.pop("launch", 0)
     pid, span = pids.get(kernel, (0, 0, 0)), " ".join(span.split())
-    return Claim(*place, anchor, kernel, pid, pairs, launch, parts["left"].strip(), parts["right"], span)
+    return Claim(place[0], place[1], anchor, kernel, pid, pairs, launch, parts["left"].strip(), parts["right"], span)
 
 
 # ---- evaluation -----------------------------------------------------------------------------------------------------
@@ -146,7 +134,8 @@ def computed(claim: Claim, recording: Recording, text: str):
     """What the kernel computes for the left side. Raises LookupError, with a sentence, if there is no such value."""
     names = _names(claim)
     states, (_, _, variables) = _find(claim, recording, text)
-    values = {name: _plain(recording.value(variables[name])) for name in names}
+    values = {name: recording.value(variables[name]) for name in names}
+    values = {name: value.offsets if isinstance(value, Pointer) else value for name, value in values.items()}
     try:
         got = eval(claim.left, {"__builtins__": _BUILTINS}, values)  # the project's own comments, numbers only
     except Exception as error:
@@ -210,7 +199,7 @@ def _launch(claim: Claim, recording: Recording) -> dict:
 def _states(steps: list[Step], function: str) -> list[tuple[int, Step, dict[str, int]]]:
     """Each step of a function: its number, itself, and the variables (numbers of values) as they stand after it."""
     first_line = next((step.line for step in steps if step.function == function), 0)
-    states, variables = [], {}
+    states, variables = [], dict[str, int]()
     for position, step in enumerate(steps):
         if step.function == function:
             entered = step.line == first_line  # the `def` line: a new call
@@ -238,7 +227,7 @@ def _inside(states, claim: Claim, recording: Recording, text: str):
 @lru_cache(maxsize=64)
 def _loop_headers(text: str) -> dict[str, set[int]]:
     """Variable of a loop -> lines of the loops over it."""
-    headers = {}
+    headers: dict[str, set[int]] = {}
     for node in syntax.statements(syntax.tree(text)):
         if isinstance(node, ast.For):
             for target in ast.walk(node.target):
@@ -262,16 +251,8 @@ def _moment(states, anchor: int, names: set[str]):
 
 
 def _undefined(got, states) -> bool:
-    if isinstance(got, (np.ndarray, np.generic)) and np.asarray(got).dtype.kind == "f" and np.isnan(got).any():
-        loads = [access for _, step, _ in states for access in step.accesses]
-        return any(access[0] == "load" and access[4] for access in loads)
-    return False
-
-
-def _plain(value):
-    if isinstance(value, Pointer):
-        return value.offsets
-    return value
+    unsure = isinstance(got, (np.ndarray, np.floating)) and np.asarray(got).dtype.kind == "f" and np.isnan(got).any()
+    return bool(unsure) and any(a[0] == "load" and a[4] for _, step, _ in states for a in step.accesses)
 
 
 def _text(value) -> str:

@@ -15,7 +15,9 @@ import contextlib
 import inspect
 import os
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,9 +27,9 @@ from triton.runtime import interpreter as triton_interpreter
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from academy import interpreter
-from academy.traces.instrument import HOOK, Instrument, assigned
+from academy.traces.instrument import HOOK, assigned, instrument
 from academy.traces.memory import Argument, FreshMemory, Memory, OutOfBounds, unwritten
-from academy.traces.recording import program_name
+from academy.traces.recording import Converted, Pointer, Program, program_name
 
 #: Programs of one launch whose values are kept. Accesses of the others are still checked and counted.
 MAX_PROGRAMS = 256
@@ -36,20 +38,8 @@ _BUILDER_METHODS = (
 )
 
 
-@dataclass(frozen=True)
-class Pointer:
-    """A pointer or a block of pointers: element offsets from the first element of one tensor."""
-
-    base: str
-    offsets: np.ndarray
-
-
-@dataclass(frozen=True)
-class Converted:
-    """A block of numbers of a dtype that numpy lacks, as float32."""
-
-    dtype_name: str
-    data: np.ndarray
+class UnknownInterpreter(RuntimeError):
+    """Triton's internals are not the known ones."""
 
 
 @dataclass
@@ -79,16 +69,13 @@ class Step:
     line: int
     depth: int
     loops: tuple[tuple[int, int], ...]
-    values: dict[str, object] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
     accesses: list[Access] = field(default_factory=list)
 
 
 @dataclass
 class Launch:
-    """One launch of one kernel.
-
-    direction: forward or backward. call: number of the call in EXAMPLE that led to this launch.
-    """
+    """One launch of one kernel. direction: forward or backward. call: number of the call in EXAMPLE that led to it."""
 
     kernel: str
     file: str
@@ -97,13 +84,23 @@ class Launch:
     call: int
     memory: Memory
     grid: tuple[int, ...] = ()
-    programs: dict[tuple[int, int, int], list[Step]] = field(default_factory=dict)
+    programs: dict[Program, list[Step]] = field(default_factory=dict)
     repairs: list[str] = field(default_factory=list)
-    values_kept: int = 0
 
     @property
     def arguments(self) -> list[Argument]:
         return self.memory.arguments
+
+
+@dataclass
+class _Frame:
+    """A call of a jitted function that is running."""
+
+    function: str
+    file: str
+    step: Step
+    loops: list[list[int]] = field(default_factory=list)
+    previous: dict = field(default_factory=dict)
 
 
 class Recorder:
@@ -113,27 +110,33 @@ class Recorder:
     stopped: number of the launch, and program, in which the last launch failed; None if it came to its end.
     """
 
-    def __init__(self, files, fresh: FreshMemory):
+    def __init__(self, files: Iterable[str], fresh: FreshMemory):
         self.fresh = fresh
         self.files = {os.path.realpath(file) for file in files}
         self.launches: list[Launch] = []
-        self.stopped: tuple[int, tuple[int, int, int]] | None = None
-        self._launch: Launch | None = None
+        self.stopped: tuple[int, Program] | None = None
+        self._launch: Any = None  # the one that runs
         self._program: list[Step] = []
-        self._frames: list[dict] = []
+        self._frames: list[_Frame] = []
         self._hooked: list[dict] = []
         self._calls: list = []  # frames, kept so that no two calls get one number
         self._targets: dict[tuple[str, int], set[str]] = {}
 
     @contextlib.contextmanager
-    def running(self):
-        """Raises RuntimeError where Triton's internals are not the ones known."""
-        _check_internals()
-        builder, executor = triton_interpreter.InterpreterBuilder, triton_interpreter.GridExecutor
-        rewriter, function = triton_interpreter.FunctionRewriter, triton_interpreter.InterpretedFunction
-        saved = [(builder, name, getattr(builder, name)) for name in _BUILDER_METHODS]
-        saved += [(executor, name, getattr(executor, name)) for name in ("__call__", "_init_args_hst")]
-        saved.append((rewriter, "_transform_ast", rewriter._transform_ast))
+    def running(self) -> Iterator[Recorder]:
+        """Raises UnknownInterpreter where Triton's internals are not the ones known."""
+        function = triton_interpreter.InterpretedFunction
+        wrapped = [(triton_interpreter.InterpreterBuilder, name) for name in _BUILDER_METHODS]
+        wrapped += [(triton_interpreter.GridExecutor, name) for name in ("__call__", "_init_args_hst")]
+        wrapped += [(triton_interpreter.FunctionRewriter, "_transform_ast")]
+        places = [*wrapped, (function, "rewritten_fn")]
+        missing = [f"{owner.__name__}.{name}" for owner, name in places if not hasattr(owner, name)]
+        if missing:
+            raise UnknownInterpreter(
+                f"academy.traces does not know the interpreter of triton {triton.__version__} "
+                f"(missing: {', '.join(missing)}); checked versions: {', '.join(interpreter.CHECKED_VERSIONS)}"
+            )
+        saved = [(owner, name, getattr(owner, name)) for owner, name in wrapped]
         rewritten = dict(function.rewritten_fn)
         function.rewritten_fn.clear()
         for owner, name, original in saved:
@@ -151,7 +154,7 @@ class Recorder:
 
     # ---- launches and programs
 
-    def _wrap_call(self, original):
+    def _wrap_call(self, original: Callable) -> Callable:
         def call(executor, *args, **kwargs):
             interpreter.used(reset=True)
             self._frames.clear()
@@ -163,20 +166,16 @@ class Recorder:
                     self.stopped = len(self.launches) - 1, next(reversed(self._launch.programs))
                 raise
             finally:
-                self._end_launch()
+                launch, self._launch = self._launch, None
+                if launch is not None:  # else the arguments were refused
+                    launch.repairs = [interpreter.REPAIRS[name] for name in interpreter.used(reset=True)]
+                    for argument in launch.arguments:
+                        argument.after = argument.tensor.detach().clone()
+                    launch.memory.close()
 
         return call
 
-    def _end_launch(self) -> None:
-        launch, self._launch = self._launch, None
-        if launch is None:  # the arguments were refused
-            return
-        launch.repairs = [interpreter.REPAIRS[name] for name in interpreter.used(reset=True)]
-        for argument in launch.arguments:
-            argument.after = argument.tensor.detach().clone()
-        launch.memory.close()
-
-    def _wrap_init_args_hst(self, original):
+    def _wrap_init_args_hst(self, original: Callable) -> Callable:
         def init_args_hst(executor, args, kwargs):
             memory = Memory(self.fresh)
             args, kwargs = original(executor, args, kwargs)
@@ -192,7 +191,8 @@ class Recorder:
 
     def _caller(self) -> tuple[str, int]:
         """Direction and number of the call: backward where a recorded function with "backward" in its name runs."""
-        frame, called, direction = sys._getframe(2), None, "forward"
+        frame: Any = sys._getframe(2)
+        called, direction = None, "forward"
         while frame is not None:
             name = frame.f_code.co_name
             if os.path.realpath(frame.f_code.co_filename) in self.files:
@@ -205,14 +205,14 @@ class Recorder:
             self._calls.append(called)
         return direction, self._calls.index(called)
 
-    def _wrap_set_grid_dim(self, original):
+    def _wrap_set_grid_dim(self, original: Callable) -> Callable:
         def set_grid_dim(builder, *sizes):
             self._launch.grid = sizes
             return original(builder, *sizes)
 
         return set_grid_dim
 
-    def _wrap_set_grid_idx(self, original):
+    def _wrap_set_grid_idx(self, original: Callable) -> Callable:
         def set_grid_idx(builder, *index):
             self._frames.clear()
             self._program = self._launch.programs[index] = []
@@ -222,7 +222,7 @@ class Recorder:
 
     # ---- statements
 
-    def _wrap_transform_ast(self, original):
+    def _wrap_transform_ast(self, original: Callable) -> Callable:
         def transform(rewriter, source):
             module = original(rewriter, source)
             path = os.path.realpath(rewriter.filename)
@@ -231,7 +231,7 @@ class Recorder:
                 for node in ast.walk(definition):
                     if isinstance(node, ast.stmt):
                         self._targets[path, node.lineno] = assigned(node)
-                Instrument(definition.name, path).function(definition)
+                instrument(definition, path)
                 ast.fix_missing_locations(module)
                 rewriter.fn.__globals__[HOOK] = self._hook
                 self._hooked.append(rewriter.fn.__globals__)
@@ -240,87 +240,77 @@ class Recorder:
         return transform
 
     def _hook(self, event: str, function: str, file: str, line: int, variables: dict, value=None):
-        """Called by the instrumented kernel; see `Instrument` for the events."""
+        """Called by the instrumented kernel; see `instrument` for the events."""
         if event == "enter":
-            frame = {"function": function, "file": file, "loops": [], "previous": {}}
-            self._frames.append(frame)
-            self._begin(frame, line)
-            self._end(frame, variables, everything=True)
+            self._frames.append(_Frame(function, file, Step(function, file, line, len(self._frames), ())))
+            self._program.append(self._frames[-1].step)
+            self._end(self._frames[-1], variables, everything=True)
             return None
         frame = self._frames[-1]
-        if event == "begin":
-            self._begin(frame, line)
-        elif event == "end":
-            self._end(frame, variables)
-        elif event == "loop":
-            frame["loops"].append([line, -1])
+        if event == "loop":
+            frame.loops.append([line, -1])
         elif event == "iteration":
-            while frame["loops"][-1][0] != line:  # an inner loop was left by `break`
-                frame["loops"].pop()
-            frame["loops"][-1][1] += 1
-            self._begin(frame, line)
-            self._end(frame, variables)
+            while frame.loops[-1][0] != line:  # an inner loop was left by `break`
+                frame.loops.pop()
+            frame.loops[-1][1] += 1
         elif event == "endloop":
-            while frame["loops"].pop()[0] != line:
+            while frame.loops.pop()[0] != line:
                 pass
-        elif event == "return":
+        if event in ("begin", "iteration"):
+            loops = tuple((header, iteration) for header, iteration in frame.loops)
+            frame.step = Step(function, file, line, len(self._frames) - 1, loops)
+            self._program.append(frame.step)
+        if event in ("end", "iteration", "return"):
             self._end(frame, variables)
+        if event == "return":
             if value is not None:
-                frame["step"].values["return"] = self._value(value)
+                frame.step.values["return"] = self._value(value)
             self._frames.pop()
         return value
 
-    def _begin(self, frame: dict, line: int) -> None:
-        loops = tuple((header, iteration) for header, iteration in frame["loops"])
-        step = Step(frame["function"], frame["file"], line, len(self._frames) - 1, loops)
-        frame["step"] = step
-        self._program.append(step)
+    def _end(self, frame: _Frame, variables: dict, everything: bool = False) -> None:
+        targets = self._targets.get((frame.file, frame.step.line), ())
+        previous, frame.previous = frame.previous, variables
+        if len(self._launch.programs) <= MAX_PROGRAMS:
+            for name, value in variables.items():
+                if everything or name in targets or previous.get(name) is not value:
+                    frame.step.values[name] = self._value(value)
 
-    def _end(self, frame: dict, variables: dict, everything: bool = False) -> None:
-        step = frame["step"]
-        targets = self._targets.get((frame["file"], step.line), ())
-        previous, frame["previous"] = frame["previous"], variables
-        if len(self._launch.programs) > MAX_PROGRAMS:
-            return
-        for name, value in variables.items():
-            if everything or name in targets or previous.get(name) is not value:
-                step.values[name] = self._value(value)
-
-    def _value(self, value):
+    def _value(self, value: Any) -> Any:
         """A local variable as plain data: numpy arrays, numbers, `Pointer`, text, tuples of these."""
         if isinstance(value, tl.constexpr):
             value = value.value
         if isinstance(value, tl.tensor):
-            data, shape = value.handle.data, tuple(int(size) for size in value.shape)
+            data, shape = np.asarray(value.handle.data), tuple(int(size) for size in value.shape)
             if value.type.scalar.is_ptr():
-                addresses = np.asarray(data).astype(np.int64).reshape(shape)
-                argument = self._launch.arguments[int(self._launch.memory.owners(addresses.reshape(-1)[:1])[0])]
+                addresses = data.astype(np.int64).reshape(shape)
+                argument = self._owner(addresses)
                 return Pointer(argument.name, (addresses - argument.start) // argument.itemsize)
-            decoded = np.array(interpreter.decode(np.asarray(data), value.type)).reshape(shape)
-            return decoded if decoded.dtype == np.asarray(data).dtype else Converted(_name(value.type), decoded)
+            decoded = np.array(interpreter.decode(data, value.type)).reshape(shape)
+            name = value.type.scalar.name
+            return decoded if decoded.dtype == data.dtype else Converted({"bf16": "bfloat16"}.get(name, name), decoded)
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, (tuple, tl.tuple)):
             return tuple(self._value(item) for item in value)
         if isinstance(value, tl.core.tensor_descriptor_base):
-            address = np.asarray(value.handle.base.data).astype(np.int64).reshape(-1)[:1]
-            argument = self._launch.arguments[int(self._launch.memory.owners(address)[0])]
+            argument = self._owner(np.asarray(value.handle.base.data).astype(np.int64))
             return f"descriptor of {argument.name}, block {'×'.join(str(int(size)) for size in value.block_shape)}"
-        return getattr(value, "__name__", None) or (
-            str(value) if isinstance(value, tl.dtype) else f"<{type(value).__name__}>"
-        )
+        shown = str(value) if isinstance(value, tl.dtype) else f"<{type(value).__name__}>"
+        return getattr(value, "__name__", None) or shown
+
+    def _owner(self, addresses: np.ndarray) -> Argument:
+        return self._launch.arguments[int(self._launch.memory.owners(addresses.reshape(-1)[:1])[0])]
 
     # ---- memory
 
-    def _wrap_create_masked_load(self, original):
+    def _wrap_create_masked_load(self, original: Callable) -> Callable:
         def masked_load(builder, pointers, mask, other, *args, **kwargs):
             active = _active(mask, pointers)
             accesses = self._accesses("load", pointers, active)
-            if other is None and not active.all():
-                for access in accesses:
-                    access.undefined = True
             result = original(builder, pointers, mask, other, *args, **kwargs)
             for access in accesses:
+                access.undefined = other is None and not active.all()
                 access.values = interpreter.decode(result.data, result.dtype).copy()
                 if self._launch.arguments[access.argument].fresh:
                     holes = unwritten(result.data) & (access.elements >= 0)
@@ -329,14 +319,14 @@ class Recorder:
 
         return masked_load
 
-    def _wrap_create_masked_store(self, original):
+    def _wrap_create_masked_store(self, original: Callable) -> Callable:
         def masked_store(builder, pointers, value, mask, *args, **kwargs):
             self._accesses("store", pointers, _active(mask, pointers), value)
             return original(builder, pointers, value, mask, *args, **kwargs)
 
         return masked_store
 
-    def _wrap_create_atomic_rmw(self, original):
+    def _wrap_create_atomic_rmw(self, original: Callable) -> Callable:
         def atomic_rmw(builder, operation, pointer, value, mask, *args, **kwargs):
             name = "atomic_" + operation.name.lower().removeprefix("f").removeprefix("u")
             self._accesses(name, pointer, _active(mask, pointer), value)
@@ -344,7 +334,7 @@ class Recorder:
 
         return atomic_rmw
 
-    def _wrap_create_atomic_cas(self, original):
+    def _wrap_create_atomic_cas(self, original: Callable) -> Callable:
         def atomic_cas(builder, pointer, compare, value, *args, **kwargs):
             self._accesses("atomic_cas", pointer, np.ones(np.shape(pointer.data), dtype=bool), value)
             return original(builder, pointer, compare, value, *args, **kwargs)
@@ -369,46 +359,24 @@ class Recorder:
             offsets = np.where(mine, argument.storage_offset(addresses), -1)
             result.append(Access(operation, int(index), elements, values, offsets))
         if self._frames:
-            self._frames[-1]["step"].accesses += result
+            self._frames[-1].step.accesses += result
         return result
 
     def _out_of_bounds(self, operation: str, argument: Argument, outside: np.ndarray, lanes: int) -> None:
-        step = self._frames[-1]["step"] if self._frames else None
         program = program_name(triton_interpreter.interpreter_builder.grid_idx)
-        error = OutOfBounds(
-            f"program {program} of {self._launch.kernel} does a {operation} outside a tensor: "
-            f"{argument.describe(int(outside[0]))}"
-            + (f" ({outside.size} of {lanes} lanes are outside)" if lanes > 1 else "")
-        )
-        error.file, error.line = (step.file, step.line) if step else (self._launch.file, self._launch.line)
+        message = f"program {program} of {self._launch.kernel} does a {operation} outside a tensor: "
+        message += argument.describe(int(outside[0]))
+        error = OutOfBounds(message + (f" ({outside.size} of {lanes} lanes are outside)" if lanes > 1 else ""))
+        place = self._frames[-1].step if self._frames else self._launch
+        error.file, error.line = place.file, place.line
         raise error
 
 
-def _check_internals() -> None:
-    known = [
-        (triton_interpreter.InterpreterBuilder, _BUILDER_METHODS),
-        (triton_interpreter.GridExecutor, ["__call__", "_init_args_hst"]),
-        (triton_interpreter.FunctionRewriter, ["_transform_ast"]),
-        (triton_interpreter.InterpretedFunction, ["rewritten_fn"]),
-    ]
-    missing = [f"{owner.__name__}.{name}" for owner, names in known for name in names if not hasattr(owner, name)]
-    if missing:
-        raise RuntimeError(
-            f"academy.traces does not know the interpreter of triton {triton.__version__} "
-            f"(missing: {', '.join(missing)}); checked versions: {', '.join(interpreter.CHECKED_VERSIONS)}"
-        )
-
-
-def _name(dtype: tl.dtype) -> str:
-    return {"bf16": "bfloat16"}.get(dtype.scalar.name, dtype.scalar.name)
-
-
-def _place(memory: Memory, name: str, value):
+def _place(memory: Memory, name: str, value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return memory.place(name, value)
     if isinstance(value, TensorDescriptor):
-        copy = TensorDescriptor(**{**vars(value), "base": memory.place(name, value.base)})
-        return copy
+        return TensorDescriptor(**{**vars(value), "base": memory.place(name, value.base)})
     if type(value) is tuple:
         return tuple(_place(memory, f"{name}[{i}]", item) for i, item in enumerate(value))
     return value

@@ -18,21 +18,39 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 #: Arrays longer than this are recorded by shape alone.
 MAX_VALUES = 1 << 14
+Program = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A pointer or a block of pointers: element offsets from the first element of one tensor."""
+
+    base: str
+    offsets: np.ndarray
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A block of numbers of a dtype that numpy lacks, as float32."""
+
+    dtype_name: str
+    data: np.ndarray
 
 
 class Pool:
     """Values, each stored once."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.entries: list[dict] = []
         self._numbers: dict[str, int] = {}
 
-    def add(self, value) -> int:
+    def add(self, value: Any) -> int:
         entry = self._encode(value)
         key = json.dumps(entry, separators=(",", ":"))
         if key not in self._numbers:
@@ -40,53 +58,40 @@ class Pool:
             self.entries.append(entry)
         return self._numbers[key]
 
-    def _encode(self, value) -> dict:
+    def _encode(self, value: Any) -> dict:
         if isinstance(value, tuple):
             return {"t": "tuple", "d": [self.add(item) for item in value]}
         if value is None or isinstance(value, str):
             return {"t": "text", "d": str(value)}
-        if hasattr(value, "dtype_name"):  # a Converted
+        if isinstance(value, Converted):
             return {**_array(value.data), "n": value.dtype_name}
-        if hasattr(value, "base"):
-            if not isinstance(value, np.ndarray):  # a Pointer
-                return {**_array(value.offsets), "b": value.base}
-        if isinstance(value, bool):
-            return _array(np.array(value))
-        if isinstance(value, int):
-            return _array(np.array(value, dtype=np.int64))
+        if isinstance(value, Pointer):
+            return {**_array(value.offsets), "b": value.base}
         return _array(np.asarray(value))
 
 
 def _array(array: np.ndarray) -> dict:
-    array = np.asarray(array)
-    entry = {"t": f"{array.dtype.kind}{array.dtype.itemsize}", "s": list(array.shape)}
+    entry: dict = {"t": f"{array.dtype.kind}{array.dtype.itemsize}", "s": list(array.shape)}
     if array.size <= MAX_VALUES:
         entry["d"] = [_number(item, array.dtype) for item in array.reshape(-1)]
     return entry
 
 
-def _number(item, dtype: np.dtype):
+def _number(item: Any, dtype: np.dtype) -> int | float | str:
     if dtype.kind != "f":
         return int(item)
     if not np.isfinite(item):
-        return "nan" if np.isnan(item) else "inf" if item > 0 else "-inf"
+        return str(item)
     if item == int(item) and abs(float(item)) < 1e15 and not (item == 0 and np.signbit(item)):
         return int(item)
     # float32: the shortest decimal that reads back as the same value. float16: its value, to be shown as it is.
     return float(str(item)) if dtype.itemsize > 2 else float(item)
 
 
-@dataclass(frozen=True)
-class Pointer:
-    """A block of pointers read back: element offsets from the start of a tensor."""
-
-    base: str
-    offsets: np.ndarray
-
-
 @dataclass
 class Step:
-    """One executed statement, read back. values: name -> number in the pool. accesses: as stored."""
+    """One executed statement. values: name -> number in the pool. accesses: as stored. loops: (line of the header,
+    iteration) of every loop around it."""
 
     function: str
     file: str
@@ -104,9 +109,20 @@ class Recording:
     data: dict
     moved: dict[str, dict[int, int]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._values: dict[int, Any] = {}
+        self._steps: dict[tuple[int, Program], list[Step]] = {}
+        self._functions: dict[int, set[str]] = {}
+
     @property
     def launches(self) -> list[dict]:
         return self.data["launches"]
+
+    @property
+    def stopped(self) -> tuple[int, Program] | None:
+        """Number of the launch, and program, in which the run failed; None if it did not, or not inside a program."""
+        error = self.data["error"] or {}
+        return (error["launch"], tuple(error["program"])) if "launch" in error else None
 
     def line(self, file: str, line: int) -> int:
         return self.moved.get(file, {}).get(line, line)
@@ -114,11 +130,10 @@ class Recording:
     @cached_property
     def places(self) -> list[tuple]:
         """(function, file, line, depth, ((line of the header, iteration), ...)), with lines as they are now."""
-        places = []
-        for function, file, line, depth, loops in self.data["places"]:
-            moved = tuple((self.line(file, header), iteration) for header, iteration in loops)
-            places.append((function, file, self.line(file, line), depth, moved))
-        return places
+        return [
+            (name, file, self.line(file, line), depth, tuple((self.line(file, head), round_) for head, round_ in loops))
+            for name, file, line, depth, loops in self.data["places"]
+        ]
 
     def dtype(self, number: int) -> str:
         """The dtype of the value with this number; "" if it is no tensor of numbers."""
@@ -127,53 +142,32 @@ class Recording:
             return ""
         return entry.get("n") or np.dtype(entry["t"]).name
 
-    @property
-    def stopped(self) -> tuple[int, tuple[int, int, int]] | None:
-        """Number of the launch, and program, in which the run failed; None if it did not, or not inside a program."""
-        error = self.data["error"] or {}
-        return (error["launch"], tuple(error["program"])) if "launch" in error else None
-
-    @cached_property
-    def _decoded(self) -> dict[int, object]:
-        return {}
-
-    def value(self, number: int):
+    def value(self, number: int) -> Any:
         """The value with this number: numpy array or scalar, `Pointer`, text, tuple; None if too long."""
-        if number not in self._decoded:
-            self._decoded[number] = self._decode(self.data["pool"][number])
-        return self._decoded[number]
+        if number not in self._values:
+            self._values[number] = self._decode(self.data["pool"][number])
+        return self._values[number]
 
-    def _decode(self, entry: dict):
+    def _decode(self, entry: dict) -> Any:
         if entry["t"] == "tuple":
             return tuple(self.value(number) for number in entry["d"])
-        if entry["t"] == "text":
-            return entry["d"]
-        if "d" not in entry:
-            return None
-        array = np.array([float(d) if isinstance(d, str) else d for d in entry["d"]], dtype=entry["t"]).reshape(
-            entry["s"]
-        )
+        if entry["t"] == "text" or "d" not in entry:
+            return entry.get("d")
+        numbers = [float(d) if isinstance(d, str) else d for d in entry["d"]]
+        array = np.array(numbers, dtype=entry["t"]).reshape(entry["s"])
         if "b" in entry:
             return Pointer(entry["b"], array)
         return array if array.shape else array[()]
 
-    @cached_property
-    def _steps(self) -> dict[tuple[int, tuple], list[Step]]:
-        return {}
-
-    def steps(self, launch: dict, program: tuple[int, int, int]) -> list[Step] | None:
+    def steps(self, launch: dict, program: Program) -> list[Step] | None:
         """What one program of a launch did, in order; None if the grid has no such program."""
         key = id(launch), program
         if key not in self._steps:
             rows = next((rows for pid, rows in launch["programs"] if tuple(pid) == program), None)
             if rows is None:
                 return None
-            self._steps[key] = [Step(*self.places[place], values, accesses) for place, values, accesses in rows]
+            self._steps[key] = [Step(*self.places[row[0]], *row[1:]) for row in rows]
         return self._steps[key]
-
-    @cached_property
-    def _functions(self) -> dict[int, set[str]]:
-        return {}
 
     def functions(self, launch: dict) -> set[str]:
         """Names of the jitted functions that run in a launch."""
@@ -185,15 +179,16 @@ class Recording:
 
 def program_name(pid: tuple[int, ...]) -> str:
     """13 for (13, 0, 0), (1, 2) for (1, 2, 0)."""
-    return str(pid[0]) if tuple(pid[1:]) == (0, 0) else str(_without_end(pid, 0))
+    short = without_end(pid, 0)
+    return str(short if len(short) > 1 else short[0])
 
 
 def grid_name(grid: tuple[int, ...]) -> str:
     """(3,) for (3, 1, 1), (2, 4) for (2, 4, 1)."""
-    return str(_without_end(grid, 1))
+    return str(without_end(grid, 1))
 
 
-def _without_end(sizes: tuple[int, ...], default: int) -> tuple[int, ...]:
+def without_end(sizes: tuple[int, ...], default: int) -> tuple[int, ...]:
     sizes = tuple(sizes)
     while len(sizes) > 1 and sizes[-1] == default:
         sizes = sizes[:-1]
@@ -206,20 +201,18 @@ def encode(launches, findings, shorten, **facts) -> dict:
     launches: pairs of a `Launch` and its traffic. findings: of `proof`. shorten: path -> the path to store. facts: the
     other entries.
     """
-    pool, places, numbers, storages = Pool(), [], {}, {}
+    pool, numbers, storages = Pool(), dict[tuple, int](), dict[int, int]()
 
     def place(step) -> int:
-        key = step.function, step.file, step.line, step.depth, step.loops
-        if key not in numbers:
-            numbers[key] = len(places)
-            places.append(
-                [step.function, shorten(step.file), step.line, step.depth, [list(loop) for loop in step.loops]]
-            )
-        return numbers[key]
+        key = step.function, shorten(step.file), step.line, step.depth, step.loops
+        return numbers.setdefault(key, len(numbers))
 
     def access(entry) -> list:
         values = -1 if entry.values is None else pool.add(entry.values)
         return [entry.operation, entry.argument, pool.add(entry.elements), values, int(entry.undefined)]
+
+    def row(step) -> list:
+        return [place(step), {n: pool.add(v) for n, v in step.values.items()}, [access(a) for a in step.accesses]]
 
     def tensor(argument) -> dict:
         return {
@@ -234,29 +227,13 @@ def encode(launches, findings, shorten, **facts) -> dict:
 
     encoded = []
     for launch, traffic in launches:
-        programs = []
-        for pid, steps in launch.programs.items():
-            rows = [
-                [place(s), {n: pool.add(v) for n, v in s.values.items()}, [access(a) for a in s.accesses]]
-                for s in steps
-            ]
-            programs.append([list(pid), rows])
-        encoded.append(
-            {
-                "kernel": launch.kernel,
-                "file": shorten(launch.file),
-                "line": launch.line,
-                "direction": launch.direction,
-                "call": launch.call,
-                "grid": list(launch.grid),
-                "repairs": launch.repairs,
-                "traffic": traffic,
-                "tensors": [tensor(argument) for argument in launch.arguments],
-                "programs": programs,
-            }
-        )
+        kept = {name: getattr(launch, name) for name in ("kernel", "line", "direction", "call", "repairs")}
+        programs = [[list(pid), [row(step) for step in steps]] for pid, steps in launch.programs.items()]
+        tensors = [tensor(argument) for argument in launch.arguments]
+        kept |= {"file": shorten(launch.file), "grid": list(launch.grid), "traffic": traffic}
+        encoded.append({**kept, "tensors": tensors, "programs": programs})
     found = [{"file": shorten(f.file), "line": f.line, "message": f.message} for f in findings]
-    return {"findings": found, "launches": encoded, "places": places, "pool": pool.entries, **facts}
+    return {"findings": found, "launches": encoded, "places": list(numbers), "pool": pool.entries, **facts}
 
 
 def _numpy(tensor) -> np.ndarray:

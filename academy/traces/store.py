@@ -61,13 +61,10 @@ def forget(path: Path) -> None:
 
 def built_on(path: Path) -> list[Path]:
     """The file and the other kernel files that it imports, directly or not."""
-    found, queue = [], [path]
-    while queue:
-        current = queue.pop()
-        if current not in found:
-            found.append(current)
-            _parsed(current)  # names the file if it is no Python
-            queue += sorted(syntax.imported_kernels(current.read_text(), ROOT))
+    found = [path]
+    for current in found:
+        _parsed(current)  # names the file if it is no Python
+        found += [file for file in sorted(syntax.imported_kernels(current.read_text(), ROOT)) if file not in found]
     return found
 
 
@@ -77,14 +74,14 @@ def shorten(path: str | Path) -> str:
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
+def name(path: Path) -> str:
+    """Dotted: `annotated_examples.classics.layernorm`."""
+    return shorten(path).removesuffix(".py").strip("/").replace("/", ".")
+
+
 def statement_lines(path: Path) -> list[int]:
     """The line of every statement and function but docstrings, in an order that only code can change."""
-    return _statement_lines(path.read_text())
-
-
-@lru_cache(maxsize=256)
-def _statement_lines(text: str) -> list[int]:
-    return [node.lineno for node in ast.walk(_code_tree(text)) if isinstance(node, ast.stmt)]
+    return _code(path.read_text())[1]
 
 
 def _parsed(path: Path) -> ast.Module:
@@ -96,37 +93,23 @@ def _parsed(path: Path) -> ast.Module:
 
 
 @lru_cache(maxsize=256)
-def _code_tree(text: str) -> ast.Module:
-    """The syntax tree without docstrings."""
+def _code(text: str) -> tuple[str, list[int]]:
+    """Of the code without comments and docstrings: a hash without positions, and the line of each statement."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
-        if (
-            isinstance(body, list)
-            and body
-            and isinstance(body[0], ast.Expr)
-            and isinstance(body[0].value, ast.Constant)
-        ):
-            del body[0]
-    return tree
-
-
-@lru_cache(maxsize=256)
-def _code(text: str) -> str:
-    """A hash of the code without comments, docstrings and positions."""
-    return hashlib.sha256(ast.dump(_code_tree(text)).encode()).hexdigest()
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+            if isinstance(body[0].value, ast.Constant):
+                del body[0]
+    digest = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+    return digest, [node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt)]
 
 
 def _key(path: Path) -> str:
-    versions = [f"{name} {metadata.version(name)}" for name in ("triton", "torch", "numpy")]
-    parts = [*versions, f"python {sys.version_info[:2]}"]
-    parts += [_code(file.read_text()) for file in [*built_on(path), *(ROOT / "academy" / name for name in _MACHINERY)]]
+    versions = [f"{package} {metadata.version(package)}" for package in ("triton", "torch", "numpy")]
+    files = [*built_on(path), *(ROOT / "academy" / file for file in _MACHINERY)]
+    parts = [*versions, f"python {sys.version_info[:2]}", *(_code(file.read_text())[0] for file in files)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-def name(path: Path) -> str:
-    """Dotted: `annotated_examples.classics.layernorm`."""
-    return shorten(path).removesuffix(".py").strip("/").replace("/", ".")
 
 
 def _cached(path: Path) -> Path:
@@ -138,11 +121,13 @@ def _record(outs: dict[Path, Path]) -> dict[Path, dict]:
     failed, paths = {}, list(outs)
     while paths:
         CACHE.mkdir(parents=True, exist_ok=True)
-        jobs = [{"path": str(p), "files": [str(f) for f in built_on(p)], "out": str(outs[p])} for p in paths]
-        reason = _run_worker(jobs)
+        reason = _run_worker(
+            [{"path": str(p), "files": [str(f) for f in built_on(p)], "out": str(outs[p])} for p in paths]
+        )
         left = [path for path in paths if not outs[path].exists()]
         for path in set(paths) - set(left):
-            _forget_older(path, outs[path])
+            for old in set(CACHE.glob(f"{name(path)}-*.json.gz")) - {outs[path]}:
+                old.unlink(missing_ok=True)
         if left:  # jobs run in order, so the first without a result is the one that failed
             failed[left[0]] = {"file": shorten(left[0]), "line": 1, "message": " ".join(reason.split())}
         paths = left[1:]
@@ -151,36 +136,20 @@ def _record(outs: dict[Path, Path]) -> dict[Path, dict]:
 
 def _run_worker(jobs: list[dict]) -> str:
     """Record these jobs in one subprocess. Returns what to say of a job that is not done afterwards."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": _python_path()}
-    command = [sys.executable, "-m", "academy.traces.worker"]
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    command = [sys.executable, "-m", "academy.traces.worker"]  # `-m` looks for academy in `cwd` first
+    options: dict = dict(capture_output=True, text=True, env=environment, cwd=ROOT, timeout=_SECONDS)
     try:
-        finished = subprocess.run(
-            command,
-            input=json.dumps(jobs),
-            capture_output=True,
-            text=True,
-            env=environment,
-            cwd=ROOT,  # `-m` looks for academy there first
-            timeout=_SECONDS,
-        )
+        finished = subprocess.run(command, input=json.dumps(jobs), **options)
     except subprocess.TimeoutExpired:
         return f"recording took longer than {_SECONDS} s"
     return f"the recording process ended with status {finished.returncode}: {finished.stderr.strip()[-800:]}"
 
 
-def _python_path() -> str:
-    return os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-
-
-def _forget_older(path: Path, newest: Path) -> None:
-    for old in CACHE.glob(f"{name(path)}-*.json.gz"):
-        if old != newest:
-            old.unlink(missing_ok=True)
-
-
 def complete(data: dict) -> dict:
     """A recording's data with every entry that a reader expects."""
-    empty = {"files": {}, "findings": [], "launches": [], "places": [], "pool": [], "traffic": {}}
+    empty: dict = {"files": {}, "findings": [], "launches": [], "places": [], "pool": [], "traffic": {}}
     return {**empty, "error": None, "printed": "", **data}
 
 
@@ -198,5 +167,6 @@ def _kept(cached: Path, written: int) -> dict:
 
 def _read(out: Path) -> Recording:
     data = _kept(out, out.stat().st_mtime_ns)
-    moved = {name: dict(zip(lines, statement_lines(ROOT / name))) for name, lines in data["files"].items()}
-    return Recording(data, moved)
+    return Recording(
+        data, {file: dict(zip(lines, statement_lines(ROOT / file))) for file, lines in data["files"].items()}
+    )

@@ -9,7 +9,7 @@ pytest.importorskip("mkdocs", reason="pages are built where mkdocs is installed"
 pytest.importorskip("matplotlib", reason="plots are drawn where matplotlib is installed")
 
 from academy import bench
-from academy.bench import figures, hook, overview, pages, plots, store
+from academy.bench import figures, overview, pages, plots, store
 from tests.bench import fake
 from tests.kernels.harness import ROOT
 
@@ -251,7 +251,7 @@ def test_a_name_from_a_file_cannot_become_html(root):
 def svg(kind):
     series = [plots.Series("ours", [1.0, 2.0]), plots.Series("a < b", [2.0, None])]
     if kind == "lines":
-        return plots.lines("p", "a & b", [1, 2], "size", series, "TFLOP/s", False)
+        return plots.lines("p", "a & b", [1, 2], "size", series, "TFLOP/s")
     if kind == "bars":
         return plots.bars("p", "a & b", ["x", "y"], series, "ms")
     return plots.dots("p", "a & b", ["x", "y"], series, "%", 100)
@@ -295,21 +295,6 @@ def test_the_summary_has_every_operation(root):
 
 def test_an_empty_summary(root):
     assert "No results are committed." in "\n".join(overview.summary(root))
-
-
-def test_each_kernel_file_has_a_page_and_a_line_in_the_navigation():
-    from types import SimpleNamespace
-
-    config = SimpleNamespace(
-        nav=[{"Home": "index.md"}, {"Benchmarks": ["benchmarks/index.md", {"Mine": "benchmarks/softmax.md"}]}]
-    )
-    hook.on_config(config)
-    (_, benchmarks) = config.nav
-    listed = [page if isinstance(page, str) else next(iter(page.values())) for page in benchmarks["Benchmarks"]]
-    assert len(listed) == len(set(listed))
-    assert {f"benchmarks/{name}.md" for name in hook.operations()} <= set(listed)
-    assert "[[benchmark: vector_add]]" in hook.page("vector_add", "Vector addition")
-    assert hook.kernel_page("annotated_examples/tutorials/vector_add.py") == "kernels/tutorials/vector_add.md"
 
 
 def test_a_pass_that_only_a_later_variant_has(tmp_path):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from academy.formulas import Page, case_reader, cases, check
+from academy.formulas import Page, cases, check
+from academy.formulas.checking import case_reader
 from academy.formulas.project import Project
 
 PROJECT = Project.here(Path(__file__))
@@ -92,15 +93,15 @@ SCALE = '@case(modules=BOTH, returns="Y", gradients={"x": "Y-x"}, rows=ROWS, siz
     ("old", "new", "place", "message"),
     [
         ('"Y", gradients={"x": "Y-x"}, rows', '"Z", rows', '"Z"', "page.md has no tag 'Z'; it has Y, Y-x"),
-        ('"Y-x"}, rows', '"Z"}, rows', '"Z"', "page.md has no tag 'Z'"),
-        ('"Y-x"}, rows', '"Y-x(q = Y)"}, rows', '"Y-x(q', "'Y-x(q = Y)': the page has no symbol 'q'"),
-        ('"Y-x"}, rows', '"Y-x(x)"}, rows', '"Y-x(x)', "'Y-x(x)': write TAG(symbol = TAG)"),
-        ('"Y-x"}, rows', '"§"}, rows', '"§"', "'§' is no tag"),
-        ('"fast.scale"', '"fast.none"', '"fast.none")', "there is no module 'fast.none' under annotated_examples"),
-        ('{"x": "Y-x"}, rows', '{"q": "Y-x"}, rows', '"q"', "the page gives no symbol 'q'; it gives nabla_y, s, x"),
-        ('ROWS = ("x", ', 'ROWS = ("q", ', '"q"', "the page gives no symbol 'q'"),
-        ('{"n": 300}', '{"q": 300}', '"q"', "needs a positive length for a dim or for `rows`, got q: 300"),
-        ('{"n": 300}', '{"n": (3, 4)}', '"n"', "needs a positive length"),
+        ('"Y-x"}, rows', '"Z"}, rows', '{"x"', "page.md has no tag 'Z'"),
+        ('"Y-x"}, rows', '"Y-x(q = Y)"}, rows', '{"x"', "'Y-x(q = Y)': the page has no symbol 'q'"),
+        ('"Y-x"}, rows', '"Y-x(x)"}, rows', '{"x"', "'Y-x(x)': write TAG(symbol = TAG)"),
+        ('"Y-x"}, rows', '"§"}, rows', '{"x"', "'§' is no tag"),
+        ('"fast.scale"', '"fast.none"', "BOTH", "there is no module 'fast.none' under annotated_examples"),
+        ('{"x": "Y-x"}, rows', '{"q": "Y-x"}, rows', '{"q"', "the page gives no symbol 'q'; it gives nabla_y, s, x"),
+        ('ROWS = ("x", ', 'ROWS = ("q", ', "ROWS", "the page gives no symbol 'q'"),
+        ('{"n": 300}', '{"q": 300}', '{"q"', "needs a positive length for a dim or for `rows`, got q: 300"),
+        ('{"n": 300}', '{"n": (3, 4)}', '{"n"', "needs a positive length"),
         ('sizes={"n": 300}', "colour=1", "colour", "case has no keyword colour; it has modules, returns"),
         ('"float16"', '"float8"', '"float8"', "'float8' is not among float32, float16, bfloat16"),
         ("sizes={", "forward_only=True, sizes={", "True", "a call that is forward only has no `gradients`"),
@@ -115,8 +116,8 @@ SCALE = '@case(modules=BOTH, returns="Y", gradients={"x": "Y-x"}, rows=ROWS, siz
         (SCALE, '@case(modules=BOTH, returns="Y", pytorch=s + 1)', "s + 1", "s + 1 is no literal"),
         (SCALE, '@case(modules=BOTH, returns="Y", pytorch="F.f(x)")', '"F.', "`pytorch` is a function of this file"),
         (SCALE, '@case(modules=BOTH, returns="Y", upstream="x")', '"x"', "must be a number, or a function of this"),
-        (SCALE, '@case(modules=BOTH, returns="Y", values={"s": "x"})', '"x"', "must be a number; for tensors,"),
-        (SCALE, '@case(modules=BOTH, returns="Y", values={"q": 1})', '"q"', "the page gives no symbol 'q'"),
+        (SCALE, '@case(modules=BOTH, returns="Y", values={"s": "x"})', '{"s"', "must be a number; for tensors,"),
+        (SCALE, '@case(modules=BOTH, returns="Y", values={"q": 1})', '{"q"', "the page gives no symbol 'q'"),
         (SCALE, '@case(modules=BOTH, returns="Y", values="x")', '"x"', "must be a mapping of numbers, or a function"),
         ("scale(module, x, s):", "scale(module, x, q):", "q", "the page gives no symbol 'q'"),
         ("scale(module, x, s):", "scale(module, *x):", "x", "a parameter is a symbol's name: write each"),
@@ -182,7 +183,9 @@ def test_cases_are_read_where_triton_is_missing():
     code = """
 import sys
 sys.modules["triton"] = None
-from academy.formulas import case_reader, cases, check, compare, coverage, mutate, reports
+from academy.formulas import cases, check, reports
+from academy.formulas.checking import coverage, kernels
+from academy.formulas.mutation import engine
 from academy.formulas.project import Project
 project = Project.here()
 pages, _ = project.pages()

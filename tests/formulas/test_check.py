@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from academy.formulas import Page, PageError, coverage, mutants, one_home, verify
+from academy.formulas import Page, PageError
+from academy.formulas.checking import citations, coverage, equations
+from academy.formulas.mutation import equations as mutants
 from academy.formulas.project import Project
 
 PROJECT = Project.here(Path(__file__))
@@ -23,18 +25,17 @@ def test_a_change_by_hand_is_reported_at_its_line(page):
     claims = {step.pos: step for step in page.steps if step.kind == "claim" and step.display}
     chosen = {}
     for mutant in mutants.of_page(page):
-        if mutant.operator in KINDS and mutant.block.pos in claims:
-            chosen.setdefault((mutant.operator, len(chosen) % 2), mutant)
+        pos = max(block.pos for block in page.blocks if block.pos <= mutant.start)
+        if mutant.operator in KINDS and pos in claims:
+            chosen.setdefault((mutant.operator, len(chosen) % 2), (pos, mutant))
     assert {kind for kind, _ in chosen} >= {"sign", "index"} or page.path.stem in ("geglu", "swiglu")
     silent = 0
-    for mutant in chosen.values():
-        start = mutant.block.source_pos
-        text = page.text[:start] + mutant.source + page.text[start + len(mutant.block.source) :]
+    for pos, mutant in chosen.values():
         try:
-            verify.check(Page(page.path, text), start=mutant.block.pos)
+            equations.check(Page(page.path, mutant.apply(page.text)), start=pos)
         except PageError as error:
-            first = page.text.count("\n", 0, mutant.block.pos) + 1
-            last = first + mutant.source.count("\n") + 1
+            first = page.text.count("\n", 0, pos) + 1
+            last = first + page.text[pos : page.text.index("$$", pos + 2)].count("\n") + 1
             assert first <= error.problem.line <= last, f"{mutant.operator}: {error}"
         else:
             silent += 1
@@ -129,10 +130,11 @@ def test_a_kernel_that_is_no_python(clone):
 def test_stale_results_are_told_of_the_whole_project_only(tmp_path, monkeypatch, capsys):
     from academy import bench, cli, traces
     from academy.formulas import check
+    from academy.formulas.checking.result import Result
 
     (tmp_path / "page.md").touch()
     monkeypatch.setattr(bench, "stale_note", lambda: "double is stale")
-    monkeypatch.setattr(check, "run", lambda files: check.Result())
+    monkeypatch.setattr(check, "run", lambda files: Result())
     monkeypatch.setattr(traces, "check", lambda files: [])
     assert cli.main(["check"]) == 0
     assert "\ndouble is stale\nall is well" in capsys.readouterr().out
@@ -155,7 +157,7 @@ def home(tmp_path: Path, name: str, text: str) -> list[str]:
     path.write_text(text, "utf-8")
     (tmp_path / "backprop_math").mkdir(exist_ok=True)
     (tmp_path / "annotated_examples").mkdir(exist_ok=True)
-    result = one_home.check(Project(tmp_path.resolve()), None, {"VA": Path("backprop_math/vector_add.md")})
+    result = citations.check(Project(tmp_path.resolve()), None, {"VA"})
     return [re.sub(r"\n.*", "", str(problem)) for problem in result.problems]
 
 
@@ -186,10 +188,10 @@ def test_inline_relations_are_checked_where_the_page_binds_symbols(tmp_path):
     bound = "---\nmath:\n  given: {x: scalar}\n---\nTwice: $2x = x + x$, not $3 x = x + x$.\n"
     (found,) = home(tmp_path, "page.md", bound)
     assert found.startswith("docs/page.md:5:33: '=' does not hold")
-    result = one_home.check(Project(tmp_path.resolve()), None, {})
+    result = citations.check(Project(tmp_path.resolve()), None, ())
     assert not result.counts.get("unbound")
     assert not home(tmp_path, "page.md", "Nothing is bound: $a = b$.\n")
-    assert one_home.check(Project(tmp_path.resolve()), None, {}).counts["unbound"] == 1
+    assert citations.check(Project(tmp_path.resolve()), None, ()).counts["unbound"] == 1
 
 
 # ---------------------------------------------------------------- both ways
@@ -260,7 +262,7 @@ def test_every_public_function_and_argument_is_compared(small):
     assert gaps(*small("module.f(x)")[:2]) == ["no case passes scale to f"]
     assert gaps(*small("module.f_forward(x)")[:2]) == ["f returns tensors that no case compares with a tag"]
     assert "tutorials.m has no function h" in gaps(*small("module.h(x)")[:2])
-    assert gaps(project, []) == ["no case names tutorials.m: nothing compares it with a printed formula"]
+    assert gaps(project, [])[0].startswith("no case names tutorials.m: nothing compares it with a printed formula")
 
 
 def test_what_lessons_share_is_compared_through_them(small):
@@ -277,3 +279,28 @@ def test_a_tag_without_a_kernel_is_an_error(small):
     _, _, (problem,) = small("module.f(x, s)", DERIVATION + "\n$$y^2 = s x y \\tag{Y2}$$\n")
     assert problem.path == "backprop_math/d.md" and problem.line == 7
     assert problem.message == "tag Y2: no case compares a kernel with it"
+
+
+def test_what_a_new_operation_lacks_is_told(small):
+    project, _, _ = small("module.f(x, s)")
+    module = project.module_path("tutorials.m")
+    module.write_text(MODULE + "\ndef EXAMPLE():\n    pass\n")
+    assert not coverage.incomplete_operations(project), "a project without tests and docs"
+    for name in ("tests/kernels/test_other.py", "docs/learn/index.md"):
+        (project.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (project.root / name).touch()
+    assert {(problem.path, problem.message) for problem in coverage.incomplete_operations(project)} == {
+        ("annotated_examples/tutorials/m.py", "tutorials.m has no test: write tests/kernels/test_m.py"),
+        (
+            "annotated_examples/tutorials/m.py",
+            "tutorials.m has no place in the learning path: add kernels/tutorials/m.md to docs/learn/index.md",
+        ),
+        ("backprop_math/d.md", "no place in the learning path: add derivations/d.md to docs/learn/index.md"),
+    }
+    (project.root / "tests/kernels/test_other.py").write_text("from annotated_examples.tutorials import m as lesson\n")
+    (project.root / "docs/learn/index.md").write_text("kernels/tutorials/m.md: [derivations/d.md]\n")
+    assert not coverage.incomplete_operations(project)
+
+
+def test_every_operation_of_this_project_is_complete():
+    assert not coverage.incomplete_operations(PROJECT)

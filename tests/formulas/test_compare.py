@@ -6,8 +6,10 @@ from types import ModuleType
 import pytest
 import torch
 
-from academy.formulas import Page, case_reader, compare
-from academy.formulas.fences import Fences
+from academy.formulas import Page
+from academy.formulas.checking import case_reader
+from academy.formulas.checking import kernels as compare
+from academy.formulas.checking.fences import Fences
 
 PAGE = r"""---
 math:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from academy.formulas import Page, PageError
-from academy.formulas.verify import check
+from academy.formulas.checking.equations import check
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs/guides/writing-derivations.md").read_text("utf-8")
@@ -47,6 +47,6 @@ def test_cases_are_the_real_ones():
 
 
 def test_every_key_of_the_front_matter_is_described():
-    from academy.formulas.front_matter import MATH_KEYS
+    from academy.formulas.reading.front_matter import MATH_KEYS
 
     assert all(f"| `{key}` |" in GUIDE for key in MATH_KEYS)

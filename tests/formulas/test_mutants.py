@@ -5,38 +5,39 @@ from pathlib import Path
 import pytest
 
 from academy import device
-from academy.formulas import kernel_mutants, kernel_mutate, mutants, mutate
-from academy.formulas.check import declared
-from academy.formulas.kernel_mutants import KernelMutant
+from academy.formulas.mutation import engine, equations, kernels
+from academy.formulas.mutation.mutant import Mutant, sample
 from academy.formulas.project import Project
 
 PROJECT = Project.here(Path(__file__))
-PAGES, _ = PROJECT.pages()
-CASES = [comparison for found in declared(PROJECT, PAGES)[0].values() for comparison in found]
-VECTOR_ADD = [comparison for comparison in CASES if comparison.module == "tutorials.vector_add"]
-KERNELS = [path for path in PROJECT.kernels() if kernel_mutants.of_source(path.read_text("utf-8"))]
-
-
-def nightly(values, quick):
-    """All values as parameters: the quick one runs in `make test`, the others at night (`pytest -m nightly`)."""
-    return [pytest.param(v, marks=[] if quick(v) else [pytest.mark.nightly]) for v in values]
-
-
-@pytest.mark.parametrize(
-    "page", nightly(PAGES, lambda page: page.path.stem == "softmax"), ids=lambda page: page.path.stem
-)
-def test_no_change_of_a_formula_goes_unnoticed(page):
-    score, problems = mutate.score_page(PROJECT, PROJECT.root / page.path)
-    assert not problems, "\n".join(map(str, problems))
-    assert score.total
+JUDGES = engine.judges(PROJECT)
+(VECTOR_ADD,) = (judge for judge in JUDGES if judge.path.as_posix().endswith("tutorials/vector_add.py"))
+QUICK = ("softmax.md", "vector_add.py")
 
 
 @pytest.mark.skipif(not device.INTERPRET, reason="runs in Triton's interpreter")
-@pytest.mark.parametrize("path", nightly(KERNELS, lambda path: path.stem == "vector_add"), ids=PROJECT.module_name)
-def test_no_change_of_a_kernel_goes_unnoticed(path):
-    score, problems = kernel_mutate.score_module(PROJECT, path, CASES)
+@pytest.mark.parametrize(
+    "judge",
+    # One derivation and one kernel file in `make test`, the others at night (`pytest -m nightly`).
+    [pytest.param(j, marks=[] if j.path.name in QUICK else [pytest.mark.nightly]) for j in JUDGES],
+    ids=lambda judge: judge.path.as_posix(),
+)
+def test_no_change_goes_unnoticed(judge):
+    score, problems = engine.score(PROJECT, judge, engine.SAMPLE if judge.path.suffix == ".py" else None)
     assert not problems, "\n".join(map(str, problems))
-    assert score.caught
+    assert score.caught or not engine.possible(PROJECT, judge)
+
+
+@pytest.mark.parametrize("judge", JUDGES, ids=lambda judge: judge.path.as_posix())
+def test_the_list_names_changes_that_can_be_made(judge):
+    assert not engine.stale(PROJECT, judge), "\n".join(map(str, engine.stale(PROJECT, judge)))
+
+
+def test_the_list_names_files_and_kernels_that_exist():
+    for kind in ("mutant", "exempt"):
+        assert all((PROJECT.root / entry["file"]).is_file() for entry in engine.entries(PROJECT, kind))
+    for entry in engine.entries(PROJECT, "exempt"):
+        assert f"def {entry['kernel']}(" in (PROJECT.root / entry["file"]).read_text("utf-8")
 
 
 # ---------------------------------------------------------------- the mutators themselves
@@ -56,7 +57,7 @@ def changes(formula: str) -> dict[str, set[str]]:
 
     page = Page("page.md", PAGE.replace("FORMULA", formula))
     found: dict[str, set[str]] = {}
-    for mutant in mutants.of_page(page):
+    for mutant in equations.of_page(page):
         found.setdefault(mutant.operator, set()).add(mutant.name)
     return found
 
@@ -120,9 +121,9 @@ def launcher(x):
 
 def test_kernel_mutators():
     found: dict[str, set[str]] = {}
-    for mutant in kernel_mutants.of_source(KERNEL):
+    for mutant in kernels.of_source(KERNEL):
         compile(mutant.apply(KERNEL), "mutant", "exec")
-        found.setdefault(mutant.operator, set()).add(f"{mutant.old} -> {mutant.new}")
+        found.setdefault(mutant.operator, set()).add(f"{KERNEL[mutant.start : mutant.end]} -> {mutant.new}")
     expected = {
         "operator": "* -> +",
         "comparison": "< -> <=",
@@ -147,50 +148,58 @@ def test_kernel_mutators():
 
 def test_a_swap_of_equal_arguments_is_no_mutant():
     source = "@triton.jit\ndef k(x_ptr, n):\n    other(x_ptr, n, n)\n"
-    assert [mutant.apply(source) for mutant in kernel_mutants.of_source(source)] == [
+    assert [mutant.apply(source) for mutant in kernels.of_source(source)] == [
         source.replace("(x_ptr, n, n)", "(n, x_ptr, n)")
     ]
 
 
-def test_a_listed_mutant_that_is_none_any_more_is_reported():
-    everything = kernel_mutants.of_source(KERNEL)
-    listed = {name: {"reason": "-"} for name in (everything[0].name, "gone")}
-    problems = kernel_mutate._about_list(Path("k.py"), listed, set(), everything[1:], everything)
-    assert [problem.message for problem in problems if "no mutant any more" in problem.message] == [
-        "k.py: listed, but caught or no mutant any more: gone"
+def test_wrong_entries_of_the_list_are_reported(tmp_path):
+    file = tmp_path / "annotated_examples/k.py"
+    for folder in (file.parent, tmp_path / "backprop_math"):
+        folder.mkdir()
+    file.write_text(KERNEL)
+    judge = engine.kernel_judge(Project(tmp_path), file, [])
+    first, second = (mutant.name for mutant in judge.mutants()[:2])
+    entry = "[[mutant]]\nfile = 'annotated_examples/k.py'\nchange = '%s'\nreason = '%s'\n"
+    (tmp_path / engine.LIST).write_text(entry % (first, "fine") + entry % ("gone", "old") + entry % (second, ""))
+    said = [problem.message for problem in engine.stale(Project(tmp_path), judge)]
+    assert said == [
+        "annotated_examples/k.py: no mutant of the file any more: remove the entry: gone",
+        f"annotated_examples/k.py: no reason is given: {second}",
     ]
+    (tmp_path / engine.LIST).write_text("[[exempt]]\nfile = 'annotated_examples/k.py'\nkernel = 'k'\n")
+    assert not engine.possible(Project(tmp_path), judge)
 
 
 def test_sample_is_spread_and_stable():
-    everything = kernel_mutants.of_source(KERNEL)
-    some = kernel_mutants.sample(everything, 12)
-    assert some == kernel_mutants.sample(everything, 12) and len(some) == 12
-    assert {mutant.operator for mutant in some} == {mutant.operator for mutant in kernel_mutants.sample(everything, 12)}
+    everything = kernels.of_source(KERNEL)
+    some = sample(everything, 12)
+    assert some == sample(everything, 12) and len(some) == 12
+    assert {mutant.operator for mutant in some} == {mutant.operator for mutant in sample(everything, 12)}
     assert len({mutant.operator for mutant in some}) > 9
-    assert sorted(map(str, kernel_mutants.sample(everything, 10**6))) == sorted(map(str, everything))
+    assert sorted(map(str, sample(everything, 10**6))) == sorted(map(str, everything))
+
+
+def changed(old: str, new: str) -> Mutant:
+    start = VECTOR_ADD.text.index(old)
+    return Mutant("test", start, start + len(old), new)
 
 
 @pytest.mark.parametrize(("new", "verdict"), [("x + y", "survived"), ("x - y", "value"), ("x +* y", "error")])
 def test_a_mutant_of_a_kernel_is_judged(new, verdict):
-    path = PROJECT.module_path("tutorials.vector_add")
-    source, old = path.read_text("utf-8"), "out = x + y\n"
-    start = source.index(old) + len("out = ")
-    mutant = KernelMutant("test", "vector_add_kernel", 1, start, start + len("x + y"), new, "x + y")
-    assert kernel_mutate.try_mutant(mutant, source, VECTOR_ADD, {}) == verdict
+    assert VECTOR_ADD.verdict(changed("out = x + y\n", f"out = {new}\n"), walls=False).split(":")[0] == verdict
 
 
 def test_a_write_behind_the_end_is_seen():
-    source = PROJECT.module_path("tutorials.vector_add").read_text("utf-8")
-    (mutant,) = [m for m in kernel_mutants.of_source(source) if m.operator == "comparison"]
-    assert kernel_mutate.try_mutant(mutant, source, VECTOR_ADD, {}) == "value"
+    (mutant,) = [mutant for mutant in VECTOR_ADD.mutants() if mutant.operator == "comparison"]
+    assert VECTOR_ADD.verdict(mutant, walls=False) == "value"
 
 
 @pytest.mark.skipif(not device.INTERPRET, reason="runs in Triton's interpreter")
-def test_a_mutant_runs_in_a_process_of_its_own(monkeypatch):
-    monkeypatch.setattr(kernel_mutate, "PATIENCE", 2)
-    source = PROJECT.module_path("tutorials.vector_add").read_text("utf-8")
-    start = source.index("out = x + y\n")
-    changes = {"": "survived", "while True: pass\n    ": "hang", "mask = None\n    ": "crash", "x = y\n    ": "value"}
-    mutants_ = [KernelMutant("test", "vector_add_kernel", 1, start, start, new, "") for new in changes]
-    verdicts = kernel_mutate._verdicts(mutants_, source, VECTOR_ADD, {}, None)
-    assert {mutant.new: verdict for mutant, verdict in verdicts} == changes
+def test_a_crash_or_a_hang_ends_one_process(monkeypatch):
+    monkeypatch.setattr(engine, "PATIENCE", 2)
+    monkeypatch.setattr(VECTOR_ADD, "together", 4)
+    said = {"": "survived", "while True: pass\n    ": "hang", "mask = None\n    ": "crash", "x = y\n    ": "value"}
+    mutants = [changed("out = x + y", f"{new}out = x + y") for new in said]
+    found = {mutant.new: verdict for mutant, verdict in engine.verdicts(VECTOR_ADD, mutants)}
+    assert found == {f"{new}out = x + y": verdict for new, verdict in said.items()}

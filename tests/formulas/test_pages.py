@@ -5,15 +5,14 @@ from inspect import isfunction
 import pytest
 
 from academy import syntax
-from academy.formulas import compare, coverage, verify
 from academy.formulas.check import declared
+from academy.formulas.checking import coverage, equations, kernels
+from academy.formulas.mutation import engine
 from academy.formulas.project import Project
 
 PROJECT = Project.here()
 PAGES, ERRORS = PROJECT.pages()
 BY_PAGE, FAULTS = declared(PROJECT, PAGES)
-#: Kernels that compute no formula (the exempt functions of backprop_math/equivalent_mutants.toml).
-NO_FORMULA = {"store_blocks_kernel"}
 CASES = [comparison for found in BY_PAGE.values() for comparison in found]
 
 
@@ -24,7 +23,7 @@ def test_every_derivation_can_be_read():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.stem)
 def test_equations_hold(page):
-    tallies = verify.check(page)
+    tallies = equations.check(page)
     silent = [step.pos for at, step in enumerate(page.steps) if step.kind == "claim" and not tallies[at].points]
     assert not silent, "claims that were never compared"
     assert page.summary()["prose"] == 0
@@ -41,7 +40,7 @@ def test_every_public_function_is_compared_with_a_derivation(path):
 
 @pytest.mark.parametrize("comparison", CASES, ids=str)
 def test_kernel_computes_the_printed_formula(comparison):
-    misses = compare.run(comparison, PROJECT.module(comparison.module))
+    misses = kernels.run(comparison, PROJECT.module(comparison.module))
     assert not misses, "\n".join(f"{miss.target}: {miss.message}" for miss in misses)
 
 
@@ -59,8 +58,9 @@ def test_every_kernel_is_launched_by_a_comparison(path, monkeypatch):
     """Compiled too, where other shapes and devices choose other kernels than in the interpreter."""
     module = PROJECT.module(PROJECT.module_name(path))
     jitted = [value for value in vars(module).values() if isfunction(getattr(value, "fn", None))]
-    kernels = {function.fn.__name__ for function in jitted if function.fn.__module__ == module.__name__}
-    missing = {name for name in kernels if name.endswith("_kernel")} - NO_FORMULA
+    own = {function.fn.__name__ for function in jitted if function.fn.__module__ == module.__name__}
+    exempt = {entry["kernel"] for entry in engine.entries(PROJECT, "exempt", PROJECT.shown(path))}
+    missing = {name for name in own if name.endswith("_kernel")} - exempt
     launched = set()
     for kind in set(map(type, jitted)):
 
@@ -72,5 +72,5 @@ def test_every_kernel_is_launched_by_a_comparison(path, monkeypatch):
     using = users(path) if missing else ()
     for comparison in CASES:
         if missing - launched and comparison.module in using:
-            compare.run(comparison, PROJECT.module(comparison.module))
+            kernels.run(comparison, PROJECT.module(comparison.module))
     assert not missing - launched

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.autograd.forward_ad as forward_ad
 
-from academy.site.autodoc import public_functions
+from academy.site.api_reference import public_functions
 from tests.kernels.harness import ROOT
 from tests.kernels.public_functions import CASES, HELPERS
 
@@ -112,5 +112,5 @@ def test_every_public_function_is_walked():
     for path in (ROOT / "annotated_examples").rglob("*.py"):
         if path.parent.name not in ("common", "annotated_examples"):
             module = ".".join(path.relative_to(ROOT / "annotated_examples").with_suffix("").parts)
-            public |= {f"{module}.{name}" for name in public_functions(str(path))}
+            public |= {f"{module}.{name}" for name in public_functions(path.read_text("utf-8"))}
     assert public - {f"{c.module}.{c.function}" for c in CASES} == HELPERS, "add the others to CASES"

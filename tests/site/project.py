@@ -10,7 +10,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ["academy", "annotated_examples", "backprop_math", "benchmarks", "docs", "tests/kernels", "mkdocs.yml"]
-PLACE = "\n  - Derivations:\n"  # in the navigation, behind the kernels
 
 # Runs in the copy: the recorded run of a kernel is its original's, under the new names.
 _RECORDINGS = """
@@ -41,21 +40,15 @@ def copied(folder: Path, kernels: int) -> Path:
     for cache in ("traces", "formulas"):
         if (ROOT / ".cache" / cache).is_dir():
             shutil.copytree(ROOT / ".cache" / cache, folder / ".cache" / cache)
-    stubs = sorted(path for path in (folder / "docs/kernels").glob("*/*.md") if "[[kernel: " in path.read_text())
-    pairs, lines = [], ["      - Copies:"]
-    for number in range(kernels - len(stubs)):
-        stub = stubs[number % len(stubs)]
-        original = stub.read_text().partition("[[kernel: ")[2].partition("]]")[0]
+    originals = sorted(path.relative_to(folder).as_posix() for path in (folder / "annotated_examples").glob("*/*.py"))
+    originals = [path for path in originals if "EXAMPLE(" in (folder / path).read_text()]
+    pairs = []
+    for number in range(kernels - len(originals)):
+        original = originals[number % len(originals)]
         copy = original.removesuffix(".py") + f"_{number:03}.py"
         shutil.copy(folder / original, folder / copy)
-        page = stub.with_stem(f"{stub.stem}_{number:03}")
-        page.write_text(stub.read_text().replace(original, copy))
-        lines.append(f"          - Copy {number}: {page.relative_to(folder / 'docs').as_posix()}")
         pairs.append(f"{original} {copy}")
     if pairs:
-        settings = (folder / "mkdocs.yml").read_text()
-        assert settings.count(PLACE) == 1
-        (folder / "mkdocs.yml").write_text(settings.replace(PLACE, "\n".join(["", *lines]) + PLACE))
         run(folder, "-c", _RECORDINGS, input="\n".join(pairs))
     return folder
 

@@ -1,6 +1,6 @@
-"""Kept pieces: the same as fresh ones, made again exactly when something that they were made from has changed."""
+"""What is kept is what was made, until its key changes; the file may be damaged, full or missing."""
 
-import logging
+import sqlite3
 import subprocess
 import sys
 
@@ -8,148 +8,109 @@ import pytest
 
 from academy import cache
 
-ANSWERS = {"a": "one", "b": "two"}
-
-
-@cache.question
-def answer(word: str) -> str:
-    return ANSWERS[word]
-
-
-@cache.question
-def joined() -> str:
-    return answer("a") + answer("b")
-
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "FOLDER", tmp_path / "pieces")
-    monkeypatch.setattr(cache, "ENOUGH", 10**9)  # no second process
-    for word in ANSWERS:
-        monkeypatch.setitem(ANSWERS, word, ANSWERS[word])
-    cache.begin(None)
-    return tmp_path / "pieces"
+def file(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "FILE", tmp_path / "kept" / "academy.sqlite")
+    yield tmp_path / "kept" / "academy.sqlite"
+    cache._store.cache_clear()
 
 
 class Piece:
     """Something to keep, and how often it was made."""
 
-    def __init__(self, make):
-        self.make, self.made = make, 0
+    def __init__(self, value: object):
+        self.value, self.made = value, 0
 
-    def __call__(self, key: list | None = None):
-        def counted():
+    def __call__(self, key: list | None = None, kind: str = "test", **options):
+        def make():
             self.made += 1
-            return self.make()
+            return self.value
 
-        cache.begin(None)  # a new build
-        return cache.kept("test", key or [], counted)
-
-
-def test_a_piece_is_made_once():
-    piece = Piece(lambda: ["<p>é", {"x": [1, None]}])
-    assert piece() == piece() == ["<p>é", {"x": [1, None]}]
-    assert piece.made == 1
+        return cache.kept(kind, key or [], make, **options)
 
 
-def test_another_key_is_another_piece():
-    piece = Piece(lambda: 1)
-    piece(["a"]), piece(["b"]), piece(["a"])
-    assert piece.made == 2
+def again() -> None:
+    """Another process: the file is opened anew."""
+    cache._store.cache_clear()
 
 
-def test_only_what_a_piece_asked_for_makes_it_stale():
-    piece = Piece(lambda: answer("a"))
-    assert piece() == "one"
-    ANSWERS["b"] = "three"
-    assert piece() == "one" and piece.made == 1
-    ANSWERS["a"] = "four"
-    assert piece() == "four" and piece.made == 2
+def test_a_value_is_made_once():
+    piece = Piece(["<p>é", {"x": [1, None]}])
+    assert piece() == ["<p>é", {"x": [1, None]}]
+    again()
+    assert piece() == ["<p>é", {"x": [1, None]}] and piece.made == 1
 
 
-def test_a_question_that_asks_others_counts_by_its_answer():
-    piece = Piece(joined)
-    assert piece() == "onetwo"
-    ANSWERS["a"], ANSWERS["b"] = "on", "etwo"
-    assert piece() == "onetwo" and piece.made == 1
-    ANSWERS["b"] = "e"
-    assert piece() == "one" and piece.made == 2
+def test_another_key_or_kind_is_another_value():
+    piece = Piece(1)
+    piece(["a"]), piece(["b"]), piece(["a"]), piece(["a"], "other")
+    assert piece.made == 3
 
 
-def test_an_answer_that_is_gone_makes_a_piece_stale():
-    piece = Piece(lambda: ANSWERS.get("a") and answer("a"))
-    piece()
-    del ANSWERS["a"]
-    assert piece() is None and piece.made == 2
+def test_a_value_that_is_not_to_be_kept_is_made_again():
+    piece, empty = Piece(1), Piece("")
+    piece(keep=lambda value: value != 1), piece(keep=lambda value: value != 1)
+    empty(["e"]), empty(["e"])
+    assert piece.made == empty.made == 2
 
 
-def test_a_piece_within_a_piece_hands_on_what_it_asked_for():
-    inner = Piece(lambda: answer("a"))
-    outer = Piece(lambda: cache.kept("inner", [], inner.make))
-    assert outer() == "one"
-    ANSWERS["a"] = "five"
-    assert outer() == "five"
-
-
-def test_a_piece_that_warned_warns_again(caplog):
-    def warn():
-        logging.getLogger("mkdocs.academy.site").warning("bad")
-        return 1
-
-    piece = Piece(warn)
-    piece(), piece()
-    assert piece.made == 2
-    assert [record.getMessage() for record in caplog.records] == ["bad", "bad"]
+def test_other_code_is_another_key(tmp_path, monkeypatch):
+    (tmp_path / "academy/part").mkdir(parents=True)
+    monkeypatch.setattr(cache, "ROOT", tmp_path)
+    found = set()
+    for text in ("x = 1", "x = 2"):
+        (tmp_path / "academy/part/one.py").write_text(text)
+        cache.made_by.cache_clear()
+        found |= {cache.made_by("part"), cache.made_by("part/one.py", "package:numpy")}
+    cache.made_by.cache_clear()
+    assert len(found) == 4
+    assert cache.made_by("package:no-such-package") == cache.made_by()
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", None], ids=["empty", "nonsense", "half"])
-def test_a_damaged_file_counts_as_missing(folder, content):
-    piece = Piece(lambda: "x" * 1000)
+def test_a_damaged_file_counts_as_missing(file, content):
+    piece = Piece("x" * 50_000)
     piece()
-    (file,) = folder.iterdir()
-    file.write_bytes(file.read_bytes()[:-9] if content is None else content)
-    assert piece() == "x" * 1000 and piece.made == 2
-    assert piece() == "x" * 1000 and piece.made == 2
+    cache._store(file).close()
+    again()
+    for other in file.parent.glob("*-*"):
+        other.unlink()
+    file.write_bytes(file.read_bytes()[:-9000] if content is None else content)
+    assert piece() == "x" * 50_000 and piece() == "x" * 50_000 and piece.made in (2, 3)
 
 
-def test_nothing_is_kept_where_nothing_can_be_written(folder):
-    folder.write_text("a file in the folder's place")
-    piece = Piece(lambda: 1)
-    assert piece() == piece() == 1 and piece.made == 2
+def test_everything_is_made_where_nothing_can_be_written(file):
+    file.parent.write_text("a file in the folder's place")
+    piece = Piece(1)
+    assert piece() == 1
+    again()
+    assert piece() == 1 and piece.made == 2
 
 
-def test_the_folder_stays_below_its_size(folder, monkeypatch):
-    piece = Piece(lambda: 1)
-    for number in range(20):
-        piece([number])
-    size = sum(path.stat().st_size for path in folder.iterdir())
-    cache.trim()
-    assert len(list(folder.iterdir())) == 20
-    monkeypatch.setattr(cache, "MAX_BYTES", size - 1)
-    cache.trim()
-    assert sum(path.stat().st_size for path in folder.iterdir()) <= size // 2
-    piece([19])
-    assert piece.made == 20  # the newest are there
+def test_a_file_that_has_grown_too_large_is_begun_anew(file, monkeypatch):
+    piece = Piece("x" * 10_000)
+    piece()
+    cache._store(file).close()
+    again()
+    monkeypatch.setattr(cache, "MAX_BYTES", 5_000)
+    piece()
+    assert piece.made == 2
 
 
-def test_a_second_process_makes_what_is_missing(tmp_path):
-    """The first process makes pieces 0, 1, 2 and then waits: the last ones appear all the same."""
+def test_others_may_write_at_the_same_time(file):
+    """Each of four processes keeps 50 values; all are there in the end."""
     script = f"""
-import time
 from pathlib import Path
 from academy import cache
-cache.FOLDER = Path({str(tmp_path / "pieces")!r})
-cache.os.cpu_count = lambda: 2
-jobs = [lambda n=n: cache.kept("test", [n], lambda: n) for n in range(12)]
-cache.expect(jobs)
-for job in jobs[:3]:
-    job()
-end = time.monotonic() + 60
-while len(list(cache.FOLDER.glob("test-*"))) < 12 and time.monotonic() < end:
-    time.sleep(0.02)
-made = len(list(cache.FOLDER.glob("test-*")))
-cache.arrived()
-print(made, cache._second)
+import sys
+cache.FILE = Path({str(file)!r})
+for number in range(50):
+    cache.kept("test", [sys.argv[1], number], lambda: number + 1)
 """
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=cache.ROOT)
-    assert result.stdout.split() == ["12", "None"], result.stderr
+    command = [sys.executable, "-c", script]
+    running = [subprocess.Popen([*command, str(n)], cwd=cache.ROOT, stderr=subprocess.PIPE) for n in range(4)]
+    for process in running:
+        _, errors = process.communicate()
+        assert process.returncode == 0, errors
+    assert sqlite3.connect(file).execute("SELECT count(*) FROM kept").fetchone() == (200,)

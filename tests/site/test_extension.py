@@ -64,12 +64,10 @@ z = 1
 
 @pytest.fixture
 def project(tmp_path):
-    """A small project: a kernel, its derivation and their stubs."""
+    """A small project: a kernel and its derivation."""
     for name, text in {
         "annotated_examples/group/doubling.py": KERNEL,
         "backprop_math/doubling.md": DERIVATION,
-        "docs/kernels/group/doubling.md": "[[kernel: annotated_examples/group/doubling.py]]\n",
-        "docs/derivations/doubling.md": "[[derivation: backprop_math/doubling.md]]\n",
     }.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -293,7 +291,7 @@ def test_katex_refuses_bad_tex():
 
 
 def test_a_strict_build_fails_on_a_bad_formula(project):
-    (project / "docs/kernels/group/doubling.md").unlink()  # its download needs the hook
+    (project / "docs").mkdir()
     (project / "docs/index.md").write_text("# Home\n\n$\\frac{1$\n")
     (project / "mkdocs.yml").write_text(
         "site_name: x\ntheme: {name: material}\nplugins: []\nmarkdown_extensions:\n"
@@ -310,7 +308,7 @@ def test_a_strict_build_fails_on_a_bad_formula(project):
 
 
 def test_a_page_says_so_where_triton_is_missing(convert, monkeypatch):
-    monkeypatch.setattr("academy.site.plugs.find_spec", lambda name: None)
+    monkeypatch.setattr("academy.site.project_parts.find_spec", lambda name: None)
     html, problems = convert(KERNEL_PAGE)
     assert problems == []
     assert "needs Triton, which is not installed here" in html and "data-k-mode" not in html

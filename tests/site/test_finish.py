@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 import pytest
 from mkdocs.config import load_config
 
-from academy.site import plain, stylesheet
-from academy.site.library import equations
-from academy.site.signatures import documented
+from academy.site import markdown_copies, stylesheet
+from academy.site.api_reference import documented
+from academy.site.texts import equations
 from tests.site.browser import served
 from tests.site.test_accessible import violations
 from tests.site.test_site import ROOT, pages, text
@@ -154,15 +154,15 @@ def test_llms_txt_lists_every_page_once(site):
 
 def test_boxes_and_tabs_become_plain_markdown():
     box = ['??? success "Answer"', "", "    One.", "", "    !!! note", "", "        Two.", "", "After."]
-    assert plain.boxes(box) == ["> **Answer**", ">", "> One.", ">", "> > Two.", ">", "", "After."]
+    assert markdown_copies.boxes(box) == ["> **Answer**", ">", "> One.", ">", "> > Two.", ">", "", "After."]
     tabs = ['=== "CPU"', "", "    a", "", '=== "GPU"', "", "    b"]
-    assert plain.boxes(tabs) == ["**CPU**", "", "a", "", "**GPU**", "", "b", ""]
+    assert markdown_copies.boxes(tabs) == ["**CPU**", "", "a", "", "**GPU**", "", "b", ""]
 
 
 def test_tables_of_results_become_plain_markdown():
     markup = "<details><summary>Data</summary><table><thead><tr><th>a</th><th>b</th></tr></thead>"
     markup += "<tbody><tr><td>1 &lt; 2</td><td>x|y</td></tr></tbody></table></details><figure><svg>…</svg></figure>"
-    assert plain.tables(markup) == "**Data**\n\n\n| a | b |\n|---|---|\n| 1 < 2 | x\\|y |"
+    assert markdown_copies.tables(markup) == "**Data**\n\n\n| a | b |\n|---|---|\n| 1 < 2 | x\\|y |"
 
 
 def test_an_api_is_documented_from_its_source():

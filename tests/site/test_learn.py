@@ -11,7 +11,7 @@ import pytest
 from mkdocs.config import load_config
 from mkdocs.exceptions import PluginError
 
-from academy.site import notebooks
+from academy.site import chapters
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = sorted(path.stem for path in (ROOT / "docs/learn").glob("*.py"))
@@ -87,7 +87,7 @@ def test_a_cell_that_fails_ends_the_build():
 
     broken = jupytext.reads("# %%\nx = 0\n\n# %%\n1 / x\n", fmt="py:percent")
     with pytest.raises(PluginError, match=r"docs/learn/broken.py: a cell failed(.|\n)*ZeroDivisionError"):
-        notebooks.execute(broken, "docs/learn/broken.py", allow_errors=False)
+        chapters.execute(broken, "docs/learn/broken.py", allow_errors=False)
     assert load_config(str(ROOT / "mkdocs.yml")).plugins["mkdocs-jupyter"].config["allow_errors"] is False
 
 
@@ -99,7 +99,7 @@ def test_nothing_is_left_where_the_build_was_started(tmp_path, monkeypatch):
     monkeypatch.chdir(here)
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
     notebook = jupytext.reads("# %%\nprint(6 * 7)\n", fmt="py:percent")
-    notebooks.execute(notebook, "docs/learn/small.py", allow_errors=False)
+    chapters.execute(notebook, "docs/learn/small.py", allow_errors=False)
     assert notebook.cells[0].outputs[0].text == "42\n"
     left = [path for path in (*here.rglob("*"), *scratch.rglob("*"))]
     assert left == []

@@ -11,15 +11,17 @@ import pytest
 import yaml
 from mkdocs.config import load_config
 
-from academy.site import notebooks, reader
+from academy.site import chapters
 from academy.site.glossary import ON_A_PAGE, Glossary
+from academy.site.learning_path import LearningPath, kind
 from academy.site.library import Library
-from academy.site.path import LearningPath, kind, title
-from academy.site.reading import minutes
-from academy.site.variables import Variable, Variables, declared, main_derivation, names_in
+from academy.site.page_facts import title
+from academy.site.reading_time import minutes
+from academy.site.variables import Variable, Variables, declared, names_in
 from tests.site.conftest import ROOT
 
 DOCS = ROOT / "docs"
+INDEX = Library.read(ROOT)
 PATH = LearningPath.read(DOCS)
 GLOSSARY = Glossary.read(DOCS)
 #: Pages without a line under the title, beside indexes, the API reference and the benchmarks.
@@ -27,8 +29,9 @@ WITHOUT_FACTS = {"credits.md", "guides/glossary.md", "guides/what-is-verified.md
 
 
 def sources() -> list[str]:
-    """The files of docs/ that are pages."""
-    return sorted(p.relative_to(DOCS).as_posix() for kind in ("*.md", "learn/*.py") for p in DOCS.rglob(kind))
+    """All pages: the files of docs/, as places under it, and what is made from kernels and derivations."""
+    files = [p.relative_to(DOCS).as_posix() for kind in ("*.md", "learn/*.py") for p in DOCS.rglob(kind)]
+    return sorted([*files, *(page.uri for kind in ("kernel", "derivation") for page in INDEX.shown(kind))])
 
 
 def at(site, uri: str) -> str:
@@ -47,7 +50,7 @@ def test_the_path_has_every_lesson_once_and_asks_for_nothing_that_comes_later():
     steps = PATH.pages
     assert len(steps) == len(set(steps)) >= 30
     for uri, before in PATH.before.items():
-        assert (DOCS / uri).is_file(), uri
+        assert uri in sources(), uri
         assert uri not in before and len(before) <= 2
         for page in before:
             assert page in steps, f"{uri} asks for {page}, which is not on the path"
@@ -79,7 +82,6 @@ def test_the_map_shows_every_step_in_order(site):
 
 
 def test_every_page_says_how_long_it_takes_and_what_to_read_before(site):
-    index = Library.read(ROOT)
     for uri in sources():
         facts = re.findall(r'<p class="page-facts"[^>]*>(.*?)</p>', at(site, uri), re.S)
         if uri.endswith("index.md") or uri.startswith("reference/") or uri in WITHOUT_FACTS:
@@ -90,7 +92,7 @@ def test_every_page_says_how_long_it_takes_and_what_to_read_before(site):
         assert re.match(r"[1-9]\d? min\b", words), uri
         assert (" · before this: " in words) == bool(PATH.before[uri])
         for page in PATH.before[uri]:
-            assert title(index, "docs", page) in words, (uri, page)
+            assert title(INDEX, page) in words, (uri, page)
 
 
 def test_reading_time_counts_words_code_and_equations(tmp_path):
@@ -106,7 +108,7 @@ def test_reading_time_counts_words_code_and_equations(tmp_path):
         (tmp_path / f"docs/{name}.md").write_text(page)
     (tmp_path / "part.py").write_text(f"y = 2\n# --8<-- [start:half]\n{code}# --8<-- [end:half]\n{code}")
     index = Library.read(tmp_path)
-    found = [minutes(index, "docs", f"{n}.md") for n in ("prose", "code", "snippet", "equations", "everything")]
+    found = [minutes(index, f"{n}.md") for n in ("prose", "code", "snippet", "equations", "everything")]
     assert found == [2, 2, 2, 2, 4]
 
 
@@ -118,7 +120,7 @@ def test_definitions_are_short_and_lead_to_the_page_that_teaches_the_word():
     assert len(re.findall(r"^:   ", source, re.M)) == len(GLOSSARY.terms) >= 45
     for term in GLOSSARY.terms.values():
         assert 1 <= len(re.findall(r"[.!?](?:\s|$)", term.text)) <= 3 and len(term.text) <= 260, term.id
-        assert (DOCS / term.teacher).is_file(), (term.id, term.teacher)
+        assert term.teacher in sources(), (term.id, term.teacher)
         assert all(GLOSSARY.pattern.fullmatch(form.removesuffix(".")) for form in term.forms if form[0] != "`"), term
 
 
@@ -195,18 +197,16 @@ def test_the_first_tap_shows_a_definition_and_the_second_follows_it(browser, add
 
 
 def tables() -> dict[str, list[Variable]]:
-    index = Library.read(ROOT)
-    return {page.source: found for page in index.shown("derivation") if (found := declared(index, page.source))}
+    return {page.source: found for page in INDEX.shown("derivation") if (found := declared(INDEX, page.source))}
 
 
 def test_every_symbol_stands_in_the_formulas_and_every_name_in_the_code(site):
-    index = Library.read(ROOT)
     kernels: dict[str, list[str]] = {}
-    for page in index.shown("kernel"):
-        kernels.setdefault(main_derivation(index, page.source), []).append(page.source)
+    for page in INDEX.shown("kernel"):
+        kernels.setdefault(INDEX.main_derivation(page.source), []).append(page.source)
     assert set(kernels) <= set(tables()), "each derivation that a kernel implements has a table"
     for derivation, variables in tables().items():
-        page = at(site, index.page_of(derivation).uri)
+        page = at(site, INDEX.page_of(derivation).uri)
         code = {name for path in kernels[derivation] for name in names_in((ROOT / path).read_text())}
         one_by_one = [Variables([*variables[:n], variable]) for n, variable in enumerate(variables)]
         equations = re.findall(r"\$+([^$]+)\$+", (ROOT / derivation).read_text())
@@ -310,27 +310,29 @@ def luminance(colour: str) -> float:
 
 
 def test_versions_are_asked_for_only_where_mike_publishes(monkeypatch):
+    def configured(**settings):
+        config = load_config(str(ROOT / "mkdocs.yml"))
+        config.update(settings)
+        return config.plugins["academy"].on_config(config)
+
+    assert load_config(str(ROOT / "mkdocs.yml")).extra["version"] == {"provider": "mike", "default": "latest"}
     monkeypatch.delenv("MIKE_DOCS_VERSION", raising=False)
-    config = load_config(str(ROOT / "mkdocs.yml"))
-    assert config.extra["version"] == {"provider": "mike", "default": "latest"}
-    assert "version" not in reader.on_config(config).extra
+    assert "version" not in configured().extra
     monkeypatch.setenv("MIKE_DOCS_VERSION", "1.2.0")
-    config = load_config(str(ROOT / "mkdocs.yml"))
-    config.site_url = "https://example.org/academy/1.2.0"  # as mike leaves it
-    config = reader.on_config(config)
+    config = configured(site_url="https://example.org/academy/1.2.0")  # as mike leaves it
     assert config.extra["version"]["provider"] == "mike" and config.site_url == "https://example.org/academy/1.2.0/"
 
 
 def test_colab_opens_the_notebook_that_was_published(monkeypatch, site):
     monkeypatch.delenv("MIKE_DOCS_VERSION", raising=False)
     place = "https://colab.research.google.com/github/a/b/blob/gh-pages"
-    assert notebooks.colab("learn/softmax.py", "https://github.com/a/b.git") == f"{place}/latest/learn/softmax.ipynb"
+    assert chapters.colab("learn/softmax.py", "https://github.com/a/b.git") == f"{place}/latest/learn/softmax.ipynb"
     monkeypatch.setenv("MIKE_DOCS_VERSION", "1.2.0")
-    assert notebooks.colab("learn/softmax.py", "https://github.com/a/b/") == f"{place}/1.2.0/learn/softmax.ipynb"
-    assert notebooks.colab("learn/softmax.py", "https://git.example.org/a/b") == ""
+    assert chapters.colab("learn/softmax.py", "https://github.com/a/b/") == f"{place}/1.2.0/learn/softmax.ipynb"
+    assert chapters.colab("learn/softmax.py", "https://git.example.org/a/b") == ""
     address = load_config(str(ROOT / "mkdocs.yml")).repo_url
     monkeypatch.delenv("MIKE_DOCS_VERSION")
-    assert notebooks.colab("learn/softmax.py", address) in at(site, "learn/softmax.py")
+    assert chapters.colab("learn/softmax.py", address) in at(site, "learn/softmax.py")
     assert (site / "learn/softmax.ipynb").is_file()
 
 

@@ -4,7 +4,7 @@ JavaScript."""
 import markdown
 import pytest
 
-from academy.site import plugs
+from academy.site import project_parts
 from tests.site.conftest import ROOT
 
 pytest.importorskip("triton", reason="recording needs triton")
@@ -102,7 +102,7 @@ def test_a_wrong_key_is_a_problem(caplog, key, message):
 
 
 def test_without_triton_pages_say_so(monkeypatch, caplog):
-    monkeypatch.setattr(plugs, "find_spec", lambda name: None)
+    monkeypatch.setattr(project_parts, "find_spec", lambda name: None)
     html, problems = convert("[[run: tutorials/vector_add: vector_add_kernel, pid=2: n]]", caplog)
     assert problems == [] and "not recorded here" in html
 

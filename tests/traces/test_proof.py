@@ -159,9 +159,9 @@ def test_the_recorded_bytes_are_compared_with_those_of_the_benchmark(record):
     traffic = record(COST)[1].data["traffic"]
     right = dict(bytes_read=32, bytes_written=32, operations=8)
     assert traces.contradictions(dict(forward=right, backward=right), traffic) == []
-    assert traces.contradictions(dict(forward=right, backward=right | dict(bytes_read=64)), traffic) == [
-        "64 bytes_read for backward; the recorded run moves 32 distinct ones"
-    ]
+    (found,) = traces.contradictions(dict(forward=right, backward=right | dict(bytes_read=64)), traffic)
+    assert found.startswith("64 bytes_read for backward; the recorded run moves 32 distinct ones. Only what kernels")
+    assert "torch.sum" in found  # a PyTorch operation in the launcher is what usually makes the difference
     assert traces.contradictions(dict(forward=right), traffic) == ["there is no entry for backward"]
     assert traces.contradictions({"forward+backward": right}, {}) == []
     assert "it is missing" in traces.contradictions(None, traffic)[0]

@@ -134,15 +134,6 @@ def test_a_problem_points_at_its_span(recorded):
     assert path.read_text().split("\n")[problem.line - 1] == problem.source
 
 
-def test_a_classic_needs_eight(recorded, tmp_path):
-    _, recording = recorded
-    path = tmp_path / "classics" / "quoted_example.py"
-    path.parent.mkdir()
-    path.write_text(source(before="`n = 10`"))
-    (problem,) = quotes.check(path, path.name, recording)
-    assert problem.message == "1 numbers are quoted and hold; a classic needs 8"
-
-
 # ---- the kernels themselves -----------------------------------------------------------------------------------------
 
 FILES = store.kernel_files()

@@ -1,0 +1,332 @@
+"""Run a case's calls of a kernel on hostile inputs and compare them with the formulas as they are printed.
+
+The formula, read from the page's LaTeX, is evaluated in float64 from the very inputs that the kernel got. A result may
+be no worse than twice PyTorch's own error in that dtype (`academy.accuracy`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from academy import accuracy
+from academy.formulas import cases
+from academy.formulas.cases import Comparison, Target
+from academy.formulas.checking.fences import Fences, walled
+from academy.formulas.meaning.formula import Formula
+from academy.formulas.meaning.values import DTYPE
+from academy.problems import Problem
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """lengths: of dims in turn (the rows come first). scale, offset: of what may be any real number."""
+
+    name: str
+    lengths: tuple[int, ...] = (5, 37, 19, 11, 23, 13)
+    scale: float = 1.0
+    offset: float = 0.0
+    dtype: str = "float32"
+    layout: str = "contiguous"
+    upstream: str = "random"
+
+
+#: No multiple of a block in any dimension, memory full of NaN around and between, one element, ±10⁴, zero strides.
+HOSTILE = (
+    Inputs("odd sizes, NaN between the elements", layout="strided"),
+    Inputs("one element", lengths=(1,), upstream="expanded"),
+    Inputs("values around ±10⁴, upstream gradient with zero strides", scale=1e4, layout="fenced", upstream="expanded"),
+    Inputs("values around 10⁴ that differ by about 1", offset=1e4),
+    Inputs("bfloat16", dtype="bfloat16", layout="strided"),
+    Inputs("float16", dtype="float16"),
+)
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """target: of the formula that differs. message: how, on which inputs."""
+
+    comparison: Comparison
+    target: Target | None
+    message: str
+
+    def problem(self) -> Problem:
+        """At the formula that differs; without one, at the case."""
+        if self.target is None:
+            return self.comparison.problem(self.message)
+        page = self.comparison.page
+        return Problem.at(page.path, page.text, page.tags()[self.target.tag][0].pos, self.message)
+
+
+def run(
+    comparison: Comparison,
+    module: ModuleType,
+    first_only: bool = False,
+    memo: dict | None = None,
+    walls: bool = False,
+) -> list[Mismatch]:
+    """Compare on all hostile inputs.
+
+    Args:
+        module: handed in, so that a mutated copy can be judged too.
+        first_only: stop after the first inputs that show something.
+        walls: put contiguous inputs and new tensors in front of memory that can't be read: a read behind the end
+            kills the process.
+        memo: keeps what PyTorch and the printed formulas give, for runs of other modules and of mutated copies.
+    """
+    found: list[Mismatch] = []
+    for seed, hostile in enumerate(HOSTILE):
+        if hostile.dtype not in comparison.dtypes:
+            continue
+        found += _Run(comparison, module, hostile, seed, {} if memo is None else memo, walls).mismatches()
+        if found and first_only:
+            break
+    return found
+
+
+class _Run:
+    def __init__(self, comparison: Comparison, module: ModuleType, hostile: Inputs, seed: int, memo: dict, walls: bool):
+        self.comparison, self.module, self.hostile, self.memo = comparison, module, hostile, memo
+        self.walls = walls and _device().type == "cpu"
+        self.front = comparison.page.front
+        self.generator = torch.Generator().manual_seed(1000 + seed)
+        self.keys = {self.front.names[key]: key for key in (*self.front.given, *self.front.classes)}
+        self.upstreams = {self.front.names[up] for _, up in (self.front.loss.terms if self.front.loss else ())}
+        self.found: list[Mismatch] = []
+
+    # ---------------------------------------------------------------- inputs
+    def draw(self) -> dict[str, Any]:
+        """Inputs in the kernel's dtype, by Python name; symbols that are one number for the whole call are floats."""
+        rows, *rest = (self.hostile.lengths * (len(self.front.dims) + 1))[: len(self.front.dims) + 1]
+        free = [dim for dim, formula in self.front.dims.items() if formula is None]
+        sizes: dict = {} if self.hostile.lengths == (1,) else self.comparison.sizes
+        self.dims = self.front.lengths({dim: sizes.get(dim, rest[at]) for at, dim in enumerate(free)})
+        chosen = sizes.get("rows", rows)
+        self.row_shape = chosen if isinstance(chosen, tuple) else (chosen,)
+        inputs: dict[str, Any] = {}
+        for name, key in self.keys.items():
+            batch = self.row_shape if name in self.comparison.rows else ()
+            if key in self.front.classes:
+                inputs[name] = torch.randint(self.dims[self.front.classes[key]], batch, generator=self.generator)
+                continue
+            spec = self.front.given[key]
+            values = spec.draw(self.dims, self.generator, batch)
+            if spec.domain == "" and values.dim() and name not in self.upstreams:
+                values = values * self.hostile.scale + self.hostile.offset
+            inputs[name] = self.place(name, values)
+        values = self.case.said["values"] or {}
+        for name, value in (self.evaluated(values, inputs) if callable(values) else values).items():
+            if name not in self.keys:
+                raise ValueError(f"`values` gives {name}, which is no symbol of {self.comparison.page.path}")
+            inputs[name] = value if torch.is_tensor(value) else float(value)
+        return {name: value.to(_device()) if torch.is_tensor(value) else value for name, value in inputs.items()}
+
+    def place(self, name: str, values: torch.Tensor) -> Any:
+        if values.dim() == 0:
+            return float(values.to(torch.float32))  # a kernel takes the number as float32
+        # Strides would not survive the way to the GPU, so the memory is laid out there.
+        values = values.to(_device(), getattr(torch, self.hostile.dtype))
+        if name in self.upstreams:
+            return values[:1].expand(values.shape) if self.hostile.upstream == "expanded" else values
+        layout = "walled" if self.walls and self.hostile.layout != "strided" else self.hostile.layout
+        return _LAYOUTS[layout](values)
+
+    def evaluated(self, function: Callable, inputs: dict, module: Any = None) -> Any:
+        """A function of the case file, called with what its parameters ask for."""
+        scope = {self.front.names[dim]: length for dim, length in self.dims.items()} | inputs
+        at_end = walled if self.walls else lambda values: values
+        scope |= {"module": module or self.module, "rows": self.row_shape, "at_end": at_end}
+        return function(**{name: scope[name] for name in inspect.signature(function).parameters})
+
+    # ---------------------------------------------------------------- running
+    def mismatches(self) -> list[Mismatch]:
+        try:
+            self.case = cases.load(self.comparison.path)[self.comparison.case]
+            self.compare()
+        except Exception as error:  # the kernel's, PyTorch's or the formula's: each is a difference worth a line
+            self.miss(None, f"{type(error).__name__}: {' '.join(str(error).split())}")
+        return self.found
+
+    def compare(self) -> None:
+        inputs = self.draw()
+        before = {name: value.clone() for name, value in inputs.items() if torch.is_tensor(value)}
+        with Fences(self.walls) as fences:
+            outputs, gradients = self.ours(inputs)
+        if fences.broken():
+            self.miss(None, "something was written outside of a tensor")
+        for name, value in before.items():
+            if not torch.equal(torch.nan_to_num(value), torch.nan_to_num(inputs[name])):
+                self.miss(None, f"the call wrote to its input {name}")
+        doubled = {
+            name: value.double() if torch.is_tensor(value) and value.is_floating_point() else value
+            for name, value in inputs.items()
+        }
+        reference, reference_gradients = self.remembered("pytorch", lambda: self.pytorch(inputs))
+        exact, exact_gradients = self.remembered("float64", lambda: self.pytorch(doubled))
+        for at, target in enumerate(self.comparison.returns):
+            if target is not None:
+                self.judge(target, "the result", (outputs[at], reference[at], exact[at]), inputs, summed=False)
+        self.compare_gradients(gradients, reference_gradients, exact_gradients, inputs)
+
+    def ours(self, inputs: dict) -> tuple[list, dict[str, torch.Tensor]]:
+        """What the case returns, and its gradients: its own, or those that autograd finds."""
+        if not self.comparison.explicit:
+            return self.differentiated(self.case.function, self.module, inputs)
+        result, gradients = self.evaluated(self.case.function, inputs)
+        return self.outputs(result), gradients
+
+    def pytorch(self, inputs: dict) -> tuple[list, dict[str, torch.Tensor]]:
+        """The same of PyTorch's own operation."""
+        said = self.case.said["pytorch"]
+        if callable(said):
+            return self.differentiated(said, self.module, inputs)
+        judge = _Judge(self.module, self.comparison.function, said or f"{self.comparison.function}_reference")
+        return self.differentiated(self.case.function, judge, inputs)
+
+    def outputs(self, result: Any) -> list:
+        outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+        if isinstance(outputs[-1], dict):
+            raise ValueError("gradients are returned as a mapping that stands in the return statement itself")
+        if len(outputs) != len(self.comparison.returns):
+            raise ValueError(f"it returns {len(outputs)} values, and `returns` names {len(self.comparison.returns)}")
+        return outputs
+
+    def differentiated(self, function: Callable, module: Any, inputs: dict) -> tuple[list, dict[str, torch.Tensor]]:
+        """Tensors that the function returns, and the gradient of every floating-point input that gets one."""
+        leaves = {}
+        for name, value in inputs.items():
+            grad = torch.is_tensor(value) and value.is_floating_point() and not self.comparison.forward_only
+            leaves[name] = value.detach().requires_grad_(grad) if torch.is_tensor(value) else value
+        outputs = self.outputs(self.evaluated(function, leaves, module))
+        attached = [out for out in outputs if torch.is_tensor(out) and out.requires_grad]
+        if not attached:
+            return outputs, {}
+        wanted = {n: leaf for n, leaf in leaves.items() if torch.is_tensor(leaf) and leaf.requires_grad}
+        grads = torch.autograd.grad(attached, list(wanted.values()), self.upstream(attached, inputs), allow_unused=True)
+        gradients = {name: grad for name, grad in zip(wanted, grads) if grad is not None}
+        return [out.detach() if torch.is_tensor(out) else out for out in outputs], gradients
+
+    def upstream(self, outputs: list[torch.Tensor], inputs: dict) -> list[torch.Tensor]:
+        said = self.case.said["upstream"]
+        if said is not None:
+            value = self.evaluated(said, inputs) if callable(said) else said
+            given = value if isinstance(value, (tuple, list)) else [value]
+        elif self.front.loss:
+            given = [inputs[self.front.names[up]] for _, up in self.front.loss.terms]
+        else:
+            return [torch.ones_like(out) for out in outputs]
+        return [torch.as_tensor(up, dtype=out.dtype, device=out.device) for up, out in zip(given, outputs)]
+
+    def remembered(self, what: str, compute: Callable) -> Any:
+        # PyTorch's side may be functions of the module; a mutated copy has them too.
+        module = None if what in ("pytorch", "float64") else self.comparison.module
+        key = (self.comparison.path, self.comparison.case, module, self.hostile.name, what)
+        if key not in self.memo:
+            self.memo[key] = compute()
+        return self.memo[key]
+
+    # ---------------------------------------------------------------- comparing
+    def miss(self, target: Target | None, message: str) -> None:
+        where = f"{self.comparison}: {self.comparison.call} ({self.hostile.name})"
+        self.found.append(Mismatch(self.comparison, target, f"{where}: {message}"))
+
+    def compare_gradients(self, gradients: dict, reference: dict, exact: dict, inputs: dict) -> None:
+        targets = self.comparison.gradients
+        for name in gradients:
+            if name not in targets and self.front.given[self.keys[name]].domain not in ("ones", "zeros"):
+                self.miss(None, f"it gives a gradient of {name}, and `gradients` names no tag for it")
+        for name, target in targets.items():
+            if name not in gradients:
+                self.miss(target, f"it gives no gradient of {name}")
+                continue
+            summed = bool(self.comparison.rows) and name not in self.comparison.rows
+            three = (gradients[name], reference[name], exact[name])
+            self.judge(target, f"the gradient of {name}", three, inputs, summed)
+
+    def judge(self, target: Target, what: str, three: tuple, inputs: dict, summed: bool) -> None:
+        """three: the kernel's result, PyTorch's in the same dtype, PyTorch's in float64."""
+        actual, reference, exact = (value.cpu() for value in three)
+        expected = self.expected(target, inputs)
+        if summed:
+            expected = expected.sum(0)
+        elif self.comparison.rows:
+            expected = expected.unflatten(0, self.row_shape)
+        if not expected.isfinite().all() and reference.isfinite().all():
+            return self.miss(target, "the printed form overflows: print a stable one too, and name it under `stable`")
+        # Were the formula wrong, PyTorch's error would be as large as the kernel's and excuse it. (An expression may
+        # have gone to float32 on the way.)
+        limit, finite = 1e-6 if exact.dtype == DTYPE else 1e-3, exact.isfinite()
+        if exact.shape != expected.shape or accuracy.errors(exact, expected, finite & expected.isfinite()).rms > limit:
+            return self.miss(target, f"{what} of PyTorch in float64 is not what {target} prints")
+        problem = accuracy.problem(actual, reference, expected)
+        if problem:
+            self.miss(target, f"{what} is not what {target} prints: {problem}")
+
+    def expected(self, target: Target, inputs: dict) -> torch.Tensor:
+        """The printed formula's value; of the stable form, if one is named."""
+        value = self.remembered(str(target), lambda: self.printed(target, inputs))
+        stable = self.comparison.stable.get(target.tag)
+        if stable is None:
+            return value
+        steady = self.remembered(stable, lambda: self.printed(Target(stable, target.replaced), inputs))
+        if value.isfinite().all() and not torch.allclose(value, steady, rtol=1e-8, atol=1e-10):
+            self.miss(target, f"the stable form {stable} differs from {target.tag}")
+        return steady
+
+    def printed(self, target: Target, inputs: dict) -> torch.Tensor:
+        """The formula's value in float64."""
+        values = {}
+        for name, value in inputs.items():
+            value = torch.as_tensor(value, dtype=None if torch.is_tensor(value) else DTYPE).cpu()
+            value = value.to(DTYPE) if value.is_floating_point() else value
+            values[name] = value.flatten(0, len(self.row_shape) - 1) if name in self.comparison.rows else value
+        for name, other in target.replaced:
+            values[name] = self.printed(other, inputs)
+        batch = self.comparison.rows
+        batch += tuple(name for name, _ in target.replaced if batch and name not in batch)
+        return Formula(self.comparison.page, target.tag)(batch=batch, **values)
+
+
+class _Judge:
+    """A module in which a reference stands for one function: it gets the arguments that it knows."""
+
+    def __init__(self, module: ModuleType, function: str, reference: str):
+        self._module, self._function, self._reference = module, function, reference
+
+    def __getattr__(self, name: str):
+        if name != self._function:
+            return getattr(self._module, name)
+        reference = getattr(self._module, self._reference, None)
+        if reference is None:
+            raise ValueError(f"the module has no {self._reference}: say by `pytorch` what is PyTorch's own operation")
+        known = inspect.signature(reference).parameters
+        return lambda *args, **options: reference(*args, **{k: v for k, v in options.items() if k in known})
+
+
+def _device() -> torch.device:
+    from academy.device import DEVICE
+
+    return DEVICE
+
+
+def _strided(values: torch.Tensor) -> torch.Tensor:
+    """Every third element of memory that is NaN in between, in padded rows."""
+    memory = values.new_full((*values.shape[:-1], 3 * values.shape[-1] + 5), float("nan"))
+    view = memory[..., 2 : 2 + 3 * values.shape[-1] : 3]
+    view.copy_(values)
+    return view
+
+
+def _fenced(values: torch.Tensor) -> torch.Tensor:
+    """Contiguous, in the middle of memory full of NaN."""
+    memory = values.new_full((values.numel() + 128,), float("nan"))
+    memory[64 : 64 + values.numel()] = values.flatten()
+    return memory[64 : 64 + values.numel()].view(values.shape)
+
+
+_LAYOUTS = {"contiguous": lambda values: values, "strided": _strided, "fenced": _fenced, "walled": walled}

@@ -1,0 +1,55 @@
+"""What a check has looked at, and what it found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from academy.problems import Problem
+
+#: The lines of a summary: each count, and what one of it is called; `(s)` becomes an s where there are several.
+SUMMARY = {
+    "equations": {
+        "pages": "derivation(s)",
+        "tags": "tag(s)",
+        "display": "display(s)",
+        "inline": "inline relation(s)",
+        "relations": "relation(s) and definition(s) evaluated",
+        "prose": "display(s) marked as prose",
+    },
+    "kernels": {"cases": "case(s) compared with the printed formulas"},
+    "notes, pages and notebooks": {
+        "documents": "file(s)",
+        "citations": "citation(s) of tags",
+        "prose elsewhere": "display(s) marked as prose",
+        "unbound": "inline relation(s) where no symbols are bound",
+    },
+}
+
+
+@dataclass
+class Result:
+    """problems: all that is wrong. counts: what was looked at. exempt: derivations without a kernel."""
+
+    problems: list[Problem] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    exempt: list[str] = field(default_factory=list)
+
+    def add(self, other: Result) -> None:
+        self.problems += other.problems
+        self.exempt += other.exempt
+        self.counts.update(other.counts)
+
+    def summary(self) -> str:
+        """What there was to look at, a line for each kind."""
+        lines = []
+        for kind, names in SUMMARY.items():
+            found = [(self.counts[key], name) for key, name in names.items() if self.counts[key]]
+            if found:
+                parts = [f"{count} {name.replace('(s)', '' if count == 1 else 's')}" for count, name in found]
+                lines.append(f"{kind}: {', '.join(parts)}")
+        if self.exempt:
+            lines.append(f"without a kernel (no case file): {', '.join(sorted(self.exempt))}")
+        return (
+            "\n".join(lines) or "nothing to look at: no derivation, case file, kernel, page or notebook of the project"
+        )

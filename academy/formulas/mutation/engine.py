@@ -1,0 +1,213 @@
+"""`academy mutate`: change every formula (and kernel) in small ways, and see whether a check notices each change.
+
+A mutant that nothing notices *survives*. Either a check is missing, or the changed text is right as well; those are
+kept in `backprop_math/equivalent_mutants.toml`, each with its file and its reason, reviewed by a person. A survivor
+that is not on the list is a failure; so is an entry that no longer survives, or that is no mutant any more.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import re
+import resource
+import signal
+import sys
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from academy.formulas import check
+from academy.formulas.cases import Comparison
+from academy.formulas.checking import processes
+from academy.formulas.mutation.judges import Equations, Kernels
+from academy.formulas.mutation.mutant import Mutant, sample
+from academy.formulas.project import Project
+from academy.problems import Problem, report
+
+LIST = "backprop_math/equivalent_mutants.toml"
+#: Mutants of one kernel file that are run by default: a fixed sample, spread over functions and kinds of change.
+SAMPLE = 32
+#: Seconds of processor time after which a process hangs, which counts as caught. (A busy machine is no hang.)
+PATIENCE = 60
+UNCHANGED = Mutant("", 0, 0, "")
+Judge = Equations | Kernels
+
+
+@dataclass
+class Score:
+    """What became of the mutants of one file."""
+
+    path: str
+    total: int = 0
+    caught: Counter = field(default_factory=Counter)
+    listed: int = 0
+    survived: int = 0
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.caught.most_common())
+        return f"{self.path}: {self.total} mutants; caught: {kinds}; listed: {self.listed}; survived: {self.survived}"
+
+
+# ---------------------------------------------------------------- the reviewed list
+def entries(project: Project, kind: str, path: Path | None = None) -> list[dict[str, str]]:
+    """Entries (about a file) of a kind: mutant, which is no mistake; exempt, a kernel that computes no formula."""
+    file = project.root / LIST
+    found = tomllib.loads(file.read_text("utf-8")).get(kind, []) if file.exists() else []
+    return [entry for entry in found if path is None or entry["file"] == path.as_posix()]
+
+
+def possible(project: Project, judge: Judge) -> list[Mutant]:
+    """The mutants of a file, without those of kernels that compute no formula."""
+    exempt = {entry["kernel"] for entry in entries(project, "exempt", judge.path)}
+    return [mutant for mutant in judge.mutants() if mutant.function not in exempt]
+
+
+def stale(project: Project, judge: Judge) -> list[Problem]:
+    """Entries about a file that name no mutant of it any more, or give no reason. Nothing is run."""
+    names = {_key(mutant.name) for mutant in possible(project, judge)}
+    problems = []
+    for entry in entries(project, "mutant", judge.path):
+        if not entry.get("reason"):
+            problems.append(_listed(project, entry, "no reason is given"))
+        if _key(entry["change"]) not in names:
+            problems.append(_listed(project, entry, "no mutant of the file any more: remove the entry"))
+    return problems
+
+
+def _listed(project: Project, entry: dict[str, str], what: str) -> Problem:
+    text = (project.root / LIST).read_text("utf-8")
+    return Problem.at(LIST, text, max(text.find(entry["change"]), 0), f"{entry['file']}: {what}: {entry['change']}")
+
+
+def _key(name: str) -> str:
+    return re.sub(r"\s", "", name)
+
+
+# ---------------------------------------------------------------- one file
+def score(project: Project, judge: Judge, count: int | None = None, workers: int | None = None):
+    """Run the mutants of a file (at most `count`). Returns the score, and survivors and wrong entries as problems."""
+    mutants = possible(project, judge)
+    mutants = mutants if count is None else sample(mutants, count)
+    result = Score(judge.path.as_posix(), len(mutants))
+    problems = stale(project, judge)
+    # In this process, so that what PyTorch gives is remembered; then as the mutants run.
+    verdict = judge.verdict(UNCHANGED, False) if isinstance(judge, Kernels) else judge.verdict(UNCHANGED)
+    if verdict == "survived":
+        ((_, verdict),) = verdicts(judge, [UNCHANGED], workers)
+    if verdict != "survived":
+        return result, [*problems, Problem.at(judge.path, judge.text, 0, f"before any change: {verdict}")]
+    listed = {_key(entry["change"]): entry for entry in entries(project, "mutant", judge.path)}
+    for mutant, verdict in verdicts(judge, mutants, workers):
+        entry = listed.get(_key(mutant.name))
+        if verdict == "survived" and not entry:
+            result.survived += 1
+            message = f"no check notices this change ({mutant.operator}): {mutant.name}"
+            problems.append(Problem.at(judge.path, judge.text, mutant.start, message))
+        elif verdict == "survived":
+            result.listed += 1
+        elif verdict == "same value":
+            result.total -= 1
+        else:
+            result.caught[verdict.partition(":")[0]] += 1
+            if entry:
+                problems.append(_listed(project, entry, f"caught ({verdict}): remove the entry"))
+    return result, problems
+
+
+def verdicts(judge: Judge, mutants: list[Mutant], workers: int | None = None) -> Iterator[tuple[Mutant, str]]:
+    """Each mutant's verdict, from processes that take a few mutants each: a crash ends no more than one of these."""
+    torch.set_num_threads(1)
+    workers = workers or min(os.cpu_count() or 1, 8)
+    running: dict[Any, tuple[list[Mutant], Any]] = {}
+    waiting = [mutants[at : at + judge.together] for at in range(0, len(mutants), judge.together)]
+    while waiting or running:
+        while waiting and len(running) < workers:
+            chunk = waiting.pop(0)
+            receiver, sender = processes.context().Pipe(duplex=False)
+            process = processes.context().Process(target=_child, args=(sender, judge, chunk), daemon=True)
+            process.start()
+            sender.close()
+            running[receiver] = chunk, process
+        for ready in _ready(list(running)):
+            chunk, process = running[ready]
+            try:
+                verdict = ready.recv()
+            except EOFError:
+                process.join()
+                verdict = "hang" if process.exitcode == -signal.SIGXCPU else "crash"
+            yield chunk.pop(0), verdict
+            if not chunk or verdict in ("hang", "crash"):
+                process.join()
+                ready.close()
+                del running[ready]
+                waiting += [chunk] if chunk else []
+
+
+def _ready(receivers: list[Any]) -> list[Any]:
+    return wait(receivers)
+
+
+def _child(sender: Connection, judge: Judge, mutants: list[Mutant]) -> None:
+    # What a broken kernel prints on its way down is of no interest.
+    faulthandler.disable()
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1), os.dup2(quiet, 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (PATIENCE, PATIENCE + 1))
+    for mutant in mutants:
+        sender.send(judge.verdict(mutant))
+    os._exit(0)
+
+
+# ---------------------------------------------------------------- the command
+def judges(project: Project, only: str | None = None) -> list[Judge]:
+    """One for each derivation, and one for each kernel file that a case names."""
+    pages, _ = project.pages()
+    comparisons = [comparison for found in check.declared(project, pages)[0].values() for comparison in found]
+    found: list[Judge] = []
+    if only != "kernels":
+        found += [Equations(page.path, page.text) for page in pages]
+    for path in project.kernels() if only != "equations" else ():
+        here = [comparison for comparison in comparisons if comparison.module == project.module_name(path)]
+        found += [kernel_judge(project, path, here)] if here else []
+    return found
+
+
+def kernel_judge(project: Project, path: Path, comparisons: list[Comparison]) -> Kernels:
+    return Kernels(project.shown(path), path.read_text("utf-8"), comparisons)
+
+
+def main(files: list[Path] | None = None, only: str | None = None, every: bool = False) -> int:
+    """Exit status 1 when a mutant survives that is not on the list, or the list is wrong.
+
+    Args:
+        every: all mutants of each kernel in place of a sample (equations: always all).
+    """
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+    from academy import device
+
+    if not device.INTERPRET:
+        raise RuntimeError("mutants of kernels run in Triton's interpreter: set TRITON_INTERPRET=1")
+    start, project = time.perf_counter(), Project.here()
+    chosen = None if files is None else {project.shown(file) for file in files}
+    problems = [
+        _listed(project, entry, "there is no such file: remove the entry")
+        for entry in entries(project, "mutant")
+        if not (project.root / entry["file"]).is_file()
+    ]
+    for judge in judges(project, only):
+        if chosen is None or judge.path in chosen:
+            count = SAMPLE if isinstance(judge, Kernels) and not every else None
+            result, found = score(project, judge, count)
+            print(result, flush=True)
+            problems += found
+    status = report(problems)
+    print(f"{time.perf_counter() - start:.0f} s", file=sys.stderr)
+    return status

@@ -1,0 +1,187 @@
+"""Small changes of a kernel's source, each of which the comparison with the printed formula should notice.
+
+Made on the syntax tree of jitted functions, written back at the place in the source: signs, operators, comparisons,
+constants, dropped masks and mask terms, dropped `other`, swapped branches and arguments, exchanged functions and
+pointers, casts to too few bits, sums that forget what they had. A masked lane that is loaded behind the last reduction
+never reaches a result, so there `other` is left alone.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+
+from academy import syntax
+from academy.formulas.mutation.mutant import Mutant
+
+#: Operators as they are written, and what takes their place.
+_SYMBOLS: dict[type[ast.AST], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//"}
+_SYMBOLS |= {ast.Mod: "%", ast.BitAnd: "&", ast.BitOr: "|", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+_SYMBOLS |= {ast.Eq: "==", ast.NotEq: "!="}
+_OPERATORS = {"+": "-", "-": "+", "*": "+", "/": "*", "//": "%", "%": "//", "&": "|", "|": "&"}
+_COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
+_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+_FUNCTIONS = dict(
+    pair.split(":")
+    for pair in """exp:log log:exp max:min min:max maximum:minimum minimum:maximum sum:max
+    sqrt:exp rsqrt:sqrt erf:tanh tanh:erf sigmoid:exp zeros:ones""".split()
+)
+#: Keywords that choose how the hardware works, not what is computed; and `other`, which has a rule of its own.
+_LEFT_ALONE = set(
+    """num_stages num_warps eviction_policy cache_modifier flatten axis volatile warp_specialize other
+    input_precision allow_tf32 loop_unroll_factor disallow_acc_multi_buffer dtype sem scope""".split()
+)
+_HINTS = {"tl.max_contiguous", "tl.multiple_of", "tl.max_constancy"}
+_REDUCTIONS = {f"tl.{name}" for name in ("sum", "max", "min", "dot", "cumsum", "reduce", "argmax")}
+
+
+def of_source(source: str) -> list[Mutant]:
+    """All mutants of the jitted functions of a module, in the order of the source; none gives the source itself."""
+    found, seen = [], {source}
+    for function in syntax.jitted_functions(source):
+        for mutant in _Kernel(source, function).mutants():
+            if (changed := mutant.apply(source)) not in seen:
+                seen.add(changed)
+                found.append(mutant)
+    return found
+
+
+def _calls(node: ast.AST, names: set[str]) -> list[ast.Call]:
+    return [n for n in ast.walk(node) if isinstance(n, ast.Call) and ast.unparse(n.func) in names]
+
+
+def _loads(*nodes: ast.AST) -> Counter:
+    """How often each name is read."""
+    inside = [node for parent in nodes for node in ast.walk(parent)]
+    return Counter(node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
+
+
+class _Kernel:
+    def __init__(self, source: str, function: ast.FunctionDef):
+        self.source, self.function = source, function
+        self.place = syntax.Places(source)
+        self.pointers = [argument.arg for argument in function.args.args if argument.arg.endswith("_ptr")]
+        self.last_reduction = max((node.lineno for node in _calls(function, _REDUCTIONS)), default=0)
+        told = _loads(*(argument for node in _calls(function, _HINTS) for argument in node.args[1:]))
+        self.only_hints = {name for name, count in _loads(function).items() if count == told[name]}
+
+    def mutants(self) -> Iterator[Mutant]:
+        for statement in self.function.body[1 if ast.get_docstring(self.function) else 0 :]:
+            yield from self.visit(statement)
+
+    def visit(self, node: ast.AST) -> Iterator[Mutant]:
+        if isinstance(node, ast.keyword) and node.arg in _LEFT_ALONE:
+            return
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id in self.only_hints:
+            return
+        yield from getattr(self, "_" + type(node).__name__.lower(), lambda node: ())(node)
+        for child in ast.iter_child_nodes(node):
+            if not self.silent(node, child):
+                yield from self.visit(child)
+
+    def silent(self, node: ast.AST, child: ast.AST) -> bool:
+        """Annotations, tuning (`RUNS: tl.constexpr = 4`), the axis of `tl.num_programs`, zeros for unused arguments,
+        and how wide the compiler is told that it may load."""
+        if isinstance(node, ast.AnnAssign):
+            return child is node.annotation or isinstance(child, (ast.Constant, ast.IfExp))
+        if not isinstance(node, ast.Call):
+            return False
+        name = self.text(node.func)
+        if name in _HINTS and child is not node.args[0]:
+            return True
+        unused = isinstance(node.func, ast.Name) and isinstance(child, ast.Constant) and child.value == 0
+        return isinstance(child, ast.Constant) and (unused or name == "tl.num_programs")
+
+    # ---------------------------------------------------------------- places
+    def text(self, node: ast.AST) -> str:
+        return self.source[slice(*self.place.span(node))]
+
+    def change(self, operator: str, node: ast.AST, new: str) -> Mutant:
+        return self.replace(operator, *self.place.span(node), new)
+
+    def replace(self, operator: str, start: int, end: int, new: str) -> Mutant:
+        first = self.source.rfind("\n", 0, start) + 1
+        line = self.source[first:].split("\n", 1)[0]
+        column = start - first - (len(line) - len(line.lstrip()))
+        context, old = line.split("  #")[0].strip(), self.source[start:end]
+        name = f"{self.function.name}: {context} @{column}: {old} -> {new}"
+        return Mutant(operator, start, end, new, name, self.function.name)
+
+    def exchanged(self, kind: str, left: ast.AST, operator: ast.AST, right: ast.AST, table: dict) -> Iterator[Mutant]:
+        """The operator between two parts (which keep their brackets) replaced by another one."""
+        old = _SYMBOLS.get(type(operator), "")
+        if old in table:
+            gap = self.place.span(left)[1]
+            start = gap + self.source[gap : self.place.span(right)[0]].index(old)
+            yield self.replace(kind, start, start + len(old), table[old])
+
+    def swapped(self, one: ast.AST, other: ast.AST) -> Mutant:
+        start, end = self.place.span(one)[0], self.place.span(other)[1]
+        return self.replace("swap", start, end, f"{self.text(other)}, {self.text(one)}")
+
+    # ---------------------------------------------------------------- rules, by type of node
+    def _binop(self, node: ast.BinOp) -> Iterator[Mutant]:
+        yield from self.exchanged("operator", node.left, node.op, node.right, _OPERATORS)
+        if isinstance(node.op, ast.BitAnd):
+            yield self.change("drop mask term", node, self.text(node.left))
+            yield self.change("drop mask term", node, self.text(node.right))
+        elif isinstance(node.op, (ast.Add, ast.Sub)):
+            yield self.change("drop term", node, self.text(node.left))
+        elif isinstance(node.op, (ast.Mult, ast.Div)):
+            yield self.change("drop factor", node, self.text(node.left))
+
+    def _compare(self, node: ast.Compare) -> Iterator[Mutant]:
+        # Next to a constant the border itself is hit by no random number: turn the comparison round instead.
+        right = node.comparators[0]
+        table = _OPPOSITE if isinstance(right, ast.Constant) else _COMPARISONS
+        yield from self.exchanged("comparison", node.left, node.ops[0], right, table)
+
+    def _unaryop(self, node: ast.UnaryOp) -> Iterator[Mutant]:
+        if isinstance(node.op, ast.USub):
+            yield self.change("sign", node, self.text(node.operand))
+
+    def _constant(self, node: ast.Constant) -> Iterator[Mutant]:
+        if isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
+            yield self.change("constant", node, repr(node.value + 1))
+
+    def _call(self, node: ast.Call) -> Iterator[Mutant]:
+        name = self.text(node.func)
+        short = name.rsplit(".", 1)[-1]
+        if isinstance(node.func, ast.Attribute) and short in _FUNCTIONS:
+            end = self.place.span(node.func)[1]
+            yield self.replace("function", end - len(short), end, _FUNCTIONS[short])
+        if name == "tl.where":
+            yield self.swapped(node.args[1], node.args[2])
+            yield self.change("drop condition", node, f"({self.text(node.args[1])})")
+        if name == "tl.dot" and len(node.args) > 1:
+            yield self.change("swap", node, f"tl.dot({self.text(node.args[1])}, {self.text(node.args[0])})")
+        if isinstance(node.func, ast.Attribute) and short == "to" and len(node.args) == 1:
+            # Offsets of too few bits show in tensors of 2³¹ elements only; tests/kernels/addresses.py looks at those.
+            value = self.text(node.func.value)
+            exact = value.startswith("tl.zeros") or value.endswith(".to(tl.float16)")
+            if self.text(node.args[0]) == "tl.float32" and not exact:
+                yield self.change("narrow cast", node.args[0], "tl.float16")
+        if isinstance(node.func, ast.Name):
+            yield from map(self.swapped, node.args, node.args[1:])
+        if name in ("tl.load", "tl.store"):
+            yield from self._memory(node)
+
+    def _memory(self, node: ast.Call) -> Iterator[Mutant]:
+        for keyword in node.keywords:
+            if keyword.arg == "mask":
+                yield self.change("drop mask", keyword.value, "None")
+            elif keyword.arg == "other" and node.lineno <= self.last_reduction:
+                yield self.change("drop other", keyword.value, "None")
+                if self.text(keyword.value) != "0":  # an integer: there is no NaN to put in
+                    yield self.change("other", keyword.value, 'float("nan")')
+        for inner in ast.walk(node.args[0]):
+            if isinstance(inner, ast.Name) and inner.id in self.pointers and len(self.pointers) > 1:
+                yield self.change("pointer", inner, next(name for name in self.pointers if name != inner.id))
+
+    def _augassign(self, node: ast.AugAssign) -> Iterator[Mutant]:
+        target, value = self.text(node.target), self.text(node.value)
+        if (old := _SYMBOLS.get(type(node.op), "")) in _OPERATORS:
+            yield self.change("operator", node, f"{target} {_OPERATORS[old]}= {value}")
+        yield self.change("forget", node, f"{target} = {value}")
+        yield self.change("drop statement", node, "pass")

@@ -1,0 +1,37 @@
+"""MkDocs' messages about broken links, with the file and line where the link was written."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from academy.site.library import Library
+from academy.site.texts import read
+
+BROKEN = re.compile(r"Doc file '(?P<doc>[^']+)' contains .*?'(?P<link>[^']+)'")
+
+
+class LinkPlaces(logging.Filter):
+    """Puts `path:line: ` in front of them. `library`: of the site that is being built."""
+
+    library: Library | None = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        if self.library and (found := BROKEN.match(message)):
+            record.msg, record.args = f"{place(self.library, found['doc'], found['link'])}: {message}", ()
+        return True
+
+
+def place(library: Library, doc: str, link: str) -> str:
+    page = library.page_at(doc)
+    path = page.source if page else f"{library.docs}/{doc}"
+    # A link may have been rewritten from the form that it has in a kernel or derivation: look for its end.
+    needles = [f"]({link}", link, "#" + link.partition("#")[2] if "#" in link else link]
+    file = library.root / path
+    lines = read(file).split("\n") if file.is_file() else []
+    for needle in needles:
+        for number, line in enumerate(lines, 1):
+            if needle in line:
+                return f"{path}:{number}"
+    return path

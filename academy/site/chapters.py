@@ -1,0 +1,191 @@
+"""The chapters under docs/learn, which are notebooks in jupytext's percent format.
+
+mkdocs-jupyter says which files are notebooks and whether their cells are executed (its options are in mkdocs.yml). What
+it would make of them is HTML with 590 KB of CSS a page, scripts from another host, and links that nobody checks. So an
+executed notebook goes on as Markdown instead, through the same extensions as every other page: formulas are set while
+the site is built, `[[eq: TAG]]` and `[[bench: KEY]]` work, links are resolved and checked.
+
+A cell that fails ends the build. Beside each page lies its notebook (.ipynb), not executed, for Jupyter or Colab.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import groupby
+from pathlib import Path
+from posixpath import dirname, join, normpath
+from tempfile import TemporaryDirectory
+
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File
+
+from academy.directives import EQUATION, fenced, pattern
+from academy.site import project_parts
+from academy.site.library import Library
+from academy.site.texts import first_sentence
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGIN = "mkdocs-jupyter"
+#: Seconds that one cell may take.
+TIMEOUT = 120
+SPAN = re.compile(pattern("tag", "bench"), re.S)
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def is_one(file, config) -> bool:
+    return PLUGIN in config.plugins and config.plugins[PLUGIN].should_include(file)
+
+
+def notebook_file(file, library: Library, config) -> File:
+    """The chapter as a notebook, with what only the site understands written out."""
+    uri = file.src_uri.removesuffix(".py") + ".ipynb"
+    return File.generated(config, uri, content=portable(Path(file.abs_src_path), file.src_uri, library, config))
+
+
+def page_text(page, config) -> str:
+    """The chapter's Markdown. Its drawings wait at the page until `with_drawings`."""
+    import jupytext
+
+    options = config.plugins[PLUGIN].config
+    notebook = jupytext.read(page.file.abs_src_path)
+    if options["execute"]:
+        execute(notebook, f"docs/{page.file.src_uri}", options["allow_errors"])
+    page.drawings = []
+    text = as_markdown(notebook, page.drawings)
+    prose = re.sub(r"[*`]", "", first_sentence(notebook.cells[0].source))
+    page.meta.setdefault("description", prose)
+    return introduced(text, page.file.src_uri, options["execute"], config.repo_url)
+
+
+def with_drawings(html: str, page) -> str:
+    for number, drawing in enumerate(getattr(page, "drawings", ())):
+        html = html.replace(_placeholder(number), f'<div class="nb-figure" data-search-exclude>{drawing}</div>')
+    return html
+
+
+def execute(notebook, path: str, allow_errors: bool) -> None:
+    """Run all cells in a fresh kernel, from the repository's root."""
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+    from traitlets.config import Config
+
+    # The kernel is reached through sockets in a folder of its own: no port for others on the machine to listen at, and
+    # no file left behind in the folder where the build was started. (`ip` is what their names begin with.)
+    with TemporaryDirectory(prefix="academy-") as sockets:
+        client = NotebookClient(
+            notebook,
+            config=Config(KernelManager={"transport": "ipc", "ip": f"{sockets}/kernel"}),
+            kernel_name="python3",
+            timeout=TIMEOUT,
+            allow_errors=allow_errors,
+            resources={"metadata": {"path": str(ROOT)}},
+        )
+        try:
+            client.execute()
+        except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+            message = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # the traceback's colours
+            raise PluginError(f"{path}: a cell failed\n{message}") from error
+
+
+def as_markdown(notebook, figures: list[str]) -> str:
+    """The notebook as Markdown. Drawings are added to `figures`; a placeholder holds their place."""
+    parts = []
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            parts.append(cell.source)
+        elif cell.source.strip():
+            parts.append(_fence(cell.source, "python"))
+            parts += [part for output in _joined(cell.get("outputs", ())) if (part := _output(output, figures))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _joined(outputs):
+    """The outputs, with text that was printed in several pieces joined."""
+    found = []
+    for output in outputs:
+        if found and output.output_type == found[-1].output_type == "stream" and output.name == found[-1].name:
+            found[-1].text += output.text
+        else:
+            found.append(output)
+    return found
+
+
+def _output(output, figures: list[str]) -> str:
+    if output.output_type == "stream":
+        return _fence(output.text, "{ .text .nb-output }")
+    if output.output_type == "error":  # only where errors are allowed
+        return _fence(f"{output.ename}: {output.evalue}", "{ .text .nb-output }")
+    for kind in ("text/html", "image/svg+xml"):
+        if kind in output.data:
+            figures.append("".join(output.data[kind]))
+            return _placeholder(len(figures) - 1)
+    return _fence("".join(output.data.get("text/plain", "")), "{ .text .nb-output }")
+
+
+def _fence(text: str, language: str) -> str:
+    mark = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    return f"{mark}{language}\n{text.rstrip()}\n{mark}" if text.strip() else ""
+
+
+def _placeholder(number: int) -> str:
+    return f'<div class="nb-figure" data-figure="{number}"></div>'
+
+
+def introduced(text: str, uri: str, executed: bool, repo_url: str) -> str:
+    """The page's text with a line under its heading: where the notebook is."""
+    heading, _, rest = text.partition("\n")
+    name = Path(uri).stem
+    line = f'[Download this chapter as a notebook]({name}.ipynb){{ .nb-download download="{name}.ipynb" }}'
+    if place := colab(uri, repo_url):
+        line += f" or [open it in Colab]({place}){{ .nb-download }}"
+    if not executed:
+        line += '\n\n!!! note "Not executed"\n\n    The cells\' output is missing here. `make site` executes them.'
+    return f"{heading}\n\n{line}\n{rest}"
+
+
+def colab(uri: str, repo_url: str) -> str:
+    """Where Colab opens a chapter, or "" if the repository isn't on GitHub.
+
+    Colab reads notebooks from a branch. The source branch has none, only scripts in the percent format; the published
+    branch has the ones made here, in the folder of their version (`mike` says which one is being built).
+    """
+    owner = re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?", repo_url or "")
+    version = os.environ.get("MIKE_DOCS_VERSION", "latest")
+    path = f"{version}/{Path(uri).with_suffix('.ipynb').as_posix()}"
+    return f"https://colab.research.google.com/github/{owner[1]}/blob/gh-pages/{path}" if owner else ""
+
+
+def portable(path: Path, uri: str, library: Library, config) -> str:
+    """The notebook as JSON for Jupyter and Colab: citations written out, links made absolute."""
+    import jupytext
+
+    def link(found: re.Match) -> str:
+        place = found[1].lstrip("/") if found[1].startswith("/") else normpath(join(dirname(uri), found[1]))
+        page = re.sub(r"(?:index)?\.(?:md|py)$", "/", place).replace("//", "/")
+        return f"]({config.site_url}{page}{found[2] or ''})"
+
+    def equation(found: re.Match) -> str:
+        tex = library.tex(found["argument"])
+        return f"$$\n{tex}\n$$" if tex else found[0]
+
+    def span(found: re.Match) -> str:
+        if found["name"] == "tag":
+            return f"({found['argument']})"
+        return project_parts.measured(found["argument"]) or found[0]
+
+    def prose(text: str) -> str:
+        return LINK.sub(link, SPAN.sub(span, EQUATION.sub(equation, text)))
+
+    notebook = jupytext.read(path)
+    notebook.metadata.pop("jupytext", None)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":  # in a fence, `](` may be a call
+            lines = fenced(cell.source.split("\n"))
+            parts = groupby(lines, key=lambda line: bool(line[1]))
+            texts = [(is_code, "\n".join(line for line, _ in part)) for is_code, part in parts]
+            cell.source = "\n".join(text if is_code else prose(text) for is_code, text in texts)
+        cell.source = cell.source.replace("{{ repo_url }}", config.repo_url)
+        cell.pop("id", None)  # random: two builds of one source should be the same
+    notebook.nbformat_minor = min(notebook.nbformat_minor, 4)  # the first that asks for ids is 5
+    return jupytext.writes(notebook, fmt="ipynb")

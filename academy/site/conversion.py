@@ -1,0 +1,82 @@
+"""What one conversion of a page's Markdown knows: the library, the page's place, and the text that it is made from."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from markdown import Markdown
+from markdown.treeprocessors import Treeprocessor
+
+from academy.site.library import Library, Page
+from academy.site.splitter import Module
+from academy.site.texts import read, without_front_matter
+from academy.site.variables import Variables
+
+log = logging.getLogger("mkdocs.academy.site")
+
+
+class Conversion:
+    """`page`: set on a page that is made from a file; `module`: on that of a kernel file."""
+
+    def __init__(self, md: Markdown, settings: dict):
+        self.md = md
+        self.root, self.docs = Path(settings["root"]), settings["docs"]
+        self.repository = f"{settings['repo_url'].rstrip('/')}/blob/{settings['branch']}"
+        self.given = settings["index"]
+        self.reset()
+
+    def reset(self) -> None:
+        self.page: Page | None = None
+        self.module: Module | None = None
+        self._variables: Variables | None = None
+        self.sources: list[tuple[str, list[tuple[int, str]]]] = []
+
+    def begin(self, lines: list[str]) -> None:
+        self.index: Library = self.given or Library.read(self.root, self.docs)
+        relpath = self.md.treeprocessors["relpath"] if "relpath" in self.md.treeprocessors else None
+        self.uri = relpath.file.src_uri if relpath else ""
+        self.page = self.index.page_at(self.uri) if self.uri else None
+        path = self.root / self.docs / self.uri
+        if self.uri and path.is_file():
+            text, cut = without_front_matter(read(path))
+            source = [(cut + i, line) for i, line in enumerate(text.split("\n"), 1)]
+        else:
+            source = [(0, line) for line in lines]
+        self.sources = [(f"{self.docs}/{self.uri}" if self.uri else "a docstring", source)]
+
+    @property
+    def variables(self) -> Variables:
+        """The variables of the page."""
+        if self._variables is None:
+            self._variables = Variables.of(self.index, self.page)
+        return self._variables
+
+    def problem(self, message: str, needle: str = "", path: str = "", line: int = 0) -> None:
+        """Report a mistake, at the first place where the page's text has `needle` if no place is given."""
+        if not path:
+            path, line = self._find(needle)
+        log.warning("%s: %s", f"{path}:{line}" if line else path, message)
+
+    def _find(self, needle: str) -> tuple[str, int]:
+        for path, lines in reversed(self.sources):
+            for number, text in lines:
+                if number and needle and needle in text:
+                    return path, number
+        return self.sources[-1][0] if self.sources else "", 0
+
+    def blob(self, path: str) -> str:
+        return f"{self.repository}/{path}"
+
+    def link(self, path: str, fragment: str = "") -> str:
+        """A link to a file of the repository: its page on the site if it has one, else the file in the repository."""
+        page = self.index.page_of(path)
+        return (page.href if page else self.blob(path)) + (f"#{fragment}" if fragment else "")
+
+
+class TreeStep(Treeprocessor):
+    """A step on a page's tree."""
+
+    def __init__(self, conversion: Conversion):
+        super().__init__(conversion.md)
+        self.conversion = conversion

@@ -1,0 +1,98 @@
+"""Pages without a file under docs/: kernels, derivations and benchmarks. And their places in the navigation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mkdocs.structure.files import File
+
+from academy import syntax
+from academy.bench import store
+from academy.site.library import Library, Page
+from academy.site.page_facts import title
+from academy.site.texts import read
+
+CHAPTERS = "learn"
+
+
+class GeneratedPage(File):
+    """A page made from files of the repository, `sources`. `mkdocs serve --dirty` makes it again when one of them is
+    newer than the page."""
+
+    sources: tuple[Path, ...] = ()
+
+    def is_modified(self) -> bool:
+        page = Path(self.abs_dest_path)
+        return not page.is_file() or page.stat().st_mtime < max(path.stat().st_mtime for path in self.sources)
+
+
+def page_files(library: Library, config) -> list[File]:
+    found = []
+    for page in library.pages.values():
+        file = GeneratedPage.generated(config, page.uri, content=_markdown(library, page))
+        file.sources = tuple(library.root / path for path in _sources(library, page))
+        if page.kind != "benchmark":  # which is drawn from results, so that nobody edits it
+            file.edit_uri = f"../{page.source}"
+        found.append(file)
+    return found
+
+
+def _markdown(library: Library, page: Page) -> str:
+    if page.kind != "benchmark":
+        return f"[[{page.kind}: {page.source}]]\n"
+    benchmark = Path(page.source)
+    files = store.kernel_files(library.root / benchmark)
+    names = {"lesson": "the lesson", "fast": "its fast version"}
+    kernels = " and ".join(f"[{names[provider]}]({library.pages[path].href})" for provider, path in files.items())
+    return (
+        f"# {library.pages[files['lesson']].name}, measured\n\n"
+        f"What is measured: {kernels}; [Benchmarks](/benchmarks/index.md) says how to read this.\n\n"
+        f"[[benchmark: {benchmark.stem}]]\n"
+    )
+
+
+def _sources(library: Library, page: Page) -> list[str]:
+    """What the page shows: of a kernel also what it imports, of a derivation the kernels whose lines it links to, of a
+    benchmark the results."""
+    found = [page.source]
+    if page.kind == "kernel":
+        imported = syntax.imported_kernels(read(library.root / page.source), library.root)
+        found += [path.relative_to(library.root).as_posix() for path in imported]
+    if page.kind == "derivation":
+        tags = [tag for tag, equation in library.equations.items() if equation.path == page.source]
+        found += [citation.path for tag in tags for citation in library.citations.get(tag, ())]
+    if page.kind == "benchmark":
+        results = (library.root / "benchmarks/results").rglob(f"{Path(page.source).stem}.json")
+        found += [path.relative_to(library.root).as_posix() for path in results]
+    return list(dict.fromkeys(found))
+
+
+def completed(nav: list, library: Library) -> list:
+    """The navigation of mkdocs.yml, in which the sections of made pages list only what is written by hand: with the
+    chapters of the learning path, kernels by group, derivations and benchmarks."""
+    made = {
+        CHAPTERS: _chapters(library),
+        "kernels": _kernels(library),
+        "derivations": [{page.name: page.uri} for page in library.shown("derivation")],
+        "benchmarks": [{f"{page.name} ({Path(page.source).stem})": page.uri} for page in library.shown("benchmark")],
+    }
+    for pages in (pages for entry in nav if isinstance(entry, dict) for pages in entry.values()):
+        folder, _, first = str(pages[0]).partition("/")
+        if first == "index.md" and isinstance(pages, list):
+            listed = [page if isinstance(page, str) else next(iter(page.values())) for page in pages]
+            pages += [page for page in made.get(folder, ()) if next(iter(page.values())) not in listed]
+    return nav
+
+
+def _chapters(library: Library) -> list[dict]:
+    steps = library.path.steps
+    files = sorted((library.root / library.docs / CHAPTERS).glob("*.py"))
+    uris = sorted((f"{CHAPTERS}/{file.name}" for file in files), key=lambda uri: (steps.get(uri, len(steps) + 1), uri))
+    return [{title(library, uri): uri} for uri in uris]
+
+
+def _kernels(library: Library) -> list[dict]:
+    groups: dict[str, list[dict]] = {}
+    for page in library.shown("kernel"):
+        groups.setdefault(library.group_title(page), []).append({page.name: page.uri})
+    return [{name: pages} for name, pages in groups.items()]

@@ -1,0 +1,61 @@
+"""The learning path: the order in which a new reader takes the pages, and what to have read before each of them.
+
+One table holds both, in the front matter of docs/learn/index.md. From it come the map on that page (`[[path]]`), the
+order of the navigation, previous and next in the footer, and the line under each title.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from academy.site.texts import front_matter, read
+
+HOME = "learn/index.md"
+KINDS = {"kernels": "kernel", "derivations": "derivation", "learn": "chapter", "guides": "guide"}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of the path: its title, a sentence about it, and its pages (uris under docs/)."""
+
+    title: str
+    about: str
+    pages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LearningPath:
+    """`before`: page -> the pages to read first, for every page in the table, also those beside the path.
+    `groups`: folder of kernels -> what the navigation calls it."""
+
+    stages: tuple[Stage, ...] = ()
+    before: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    groups: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, docs: Path) -> LearningPath:
+        """The table of a project's docs/ folder; empty where there is none."""
+        home = docs / HOME
+        meta = front_matter(read(home)) if home.is_file() else {}
+        stages, before = [], {}
+        for stage in meta.get("path", ()):
+            stages.append(Stage(stage["stage"], stage["about"], tuple(stage["pages"])))
+            before |= {page: tuple(first or ()) for page, first in stage["pages"].items()}
+        before |= {page: tuple(first or ()) for page, first in meta.get("beside", {}).items()}
+        return cls(tuple(stages), before, meta.get("groups", {}))
+
+    @property
+    def pages(self) -> list[str]:
+        """The path from end to end."""
+        return [page for stage in self.stages for page in stage.pages]
+
+    @property
+    def steps(self) -> dict[str, int]:
+        """Page -> its step of the path, counted from 1."""
+        return {uri: step for step, uri in enumerate(self.pages, 1)}
+
+
+def kind(uri: str) -> str:
+    """What a page is: kernel, derivation, chapter, guide; "" for other pages."""
+    return KINDS.get(uri.partition("/")[0], "")

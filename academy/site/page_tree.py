@@ -1,0 +1,212 @@
+"""A page's tree, made right: the two columns of a kernel file, formulas, links, headings."""
+
+from __future__ import annotations
+
+import html
+import re
+from posixpath import dirname, join, normpath
+from urllib.parse import urlsplit
+from xml.etree.ElementTree import Element, SubElement
+
+from markdown.extensions.toc import slugify
+from markdown.util import AtomicString
+
+from academy.site import katex, kernel_page, project_parts
+from academy.site.conversion import TreeStep
+from academy.site.helpers import first_uses
+from academy.site.library import Citation
+from academy.site.splitter import Module
+from academy.site.texts import TAG
+
+IN_REPOSITORY = re.compile(r"^(?:\.\./)+((?:annotated_examples|backprop_math|academy|benchmarks|tests)/.*)$")
+RUN = re.compile(r"(?:pid|line|launch)=")
+CLOSING = re.compile(r"[)\].,;:!?’”]+")
+OPENING = re.compile(r"[(\[‘“]+$")
+#: Longer formulas may be broken, and what stands around them too.
+SHORT = 40
+
+
+class PageTree(TreeStep):
+    """Puts the kernel page together, sets the formulas, resolves links of files that live outside docs/."""
+
+    def run(self, root: Element) -> None:
+        if self.conversion.module:
+            self.kernel(root, self.conversion.module)
+        self.links(root)
+        for element in list(root.iter()):
+            if re.fullmatch(r"h[1-6]", element.tag):
+                self.heading(element)
+            elif element.tag == "th" and not len(element) and not (element.text or "").strip():
+                element.tag = "td"  # the corner of a table heads nothing
+        neighbours = [(parent, *pair) for parent in root.iter() for pair in zip([None, *parent], parent)]
+        for parent, before, element in neighbours:
+            if element.get("class") == "arithmatex" and element.text:
+                self.formula(element)
+                if "data-tight" in element.attrib:
+                    _take_opening(parent, before, element)
+
+    def kernel(self, root: Element, module: Module) -> None:
+        around = kernel_page.Surroundings(
+            store=self.md.htmlStash.store,
+            blob=self.conversion.blob,
+            panel=project_parts.recorded_run(module.path)[0],
+            missing=project_parts.no_run(),
+            helpers=first_uses(module.text, self.conversion.root),
+        )
+        try:
+            kernel_page.assemble(root, module, around)
+        except kernel_page.UnclosedNote as error:
+            line = next((n for row in module.rows[: error.row] for n in row.note.numbers[-1:]), 1)
+            message = "this note swallows what follows (an HTML tag that is not closed, or a fence)"
+            self.conversion.problem(message, path=module.path, line=line)
+
+    def links(self, root: Element) -> None:
+        """Links as they work in the repository, made to work on the site."""
+        page = self.conversion.page
+        docs = self.conversion.root / self.conversion.docs
+        for element in root.iter("a"):
+            self.moment(element)
+            href = element.get("href", "")
+            parts = urlsplit(href)
+            if parts.scheme or parts.netloc or not parts.path or parts.path.startswith("/"):
+                continue
+            if page:
+                path = normpath(join(dirname(page.source), parts.path))
+            elif (found := IN_REPOSITORY.match(parts.path)) and not (docs / found[1]).exists():
+                path = normpath(found[1])
+            else:
+                continue
+            self.resolve(element, path, href, parts.fragment)
+
+    def moment(self, element: Element) -> None:
+        """`#pid=13&line=79&k=1`, a moment of a recorded run: the link leads to the line (without one, to the example),
+        the viewer's script leads on."""
+        href, _, fragment = element.get("href", "").partition("#")
+        if not RUN.match(fragment):
+            return
+        line = re.search(r"\bline=(\d+)", fragment)
+        element.set("href", f"{href}#L{line[1]}" if line else f"{href}#EXAMPLE")
+        element.set("data-run", fragment)
+
+    def resolve(self, element: Element, path: str, href: str, fragment: str) -> None:
+        docs = self.conversion.docs + "/"
+        if not (self.conversion.root / path).exists():
+            kernel = path.removesuffix(".md") + ".py"
+            hint = f": write {href.partition('#')[0][:-3]}.py" if (self.conversion.root / kernel).exists() else ""
+            self.conversion.problem(f"link to {path}, which does not exist{hint}", f"]({href}")
+        elif path.startswith(docs) and path.endswith(".md"):
+            element.set("href", "/" + path.removeprefix(docs) + (f"#{fragment}" if fragment else ""))
+        else:
+            element.set("href", self.conversion.link(path, fragment))
+
+    def heading(self, element: Element) -> None:
+        """A heading with maths: its name in the table of contents and its anchor are plain text."""
+        if not any(child.get("class") == "arithmatex" for child in element.iter()):
+            return
+        text = "".join(self.words(element)).strip()
+        element.set("data-toc-label", text)
+        element.attrib.setdefault("id", slugify(text, "-", unicode=True))
+
+    def words(self, element: Element):
+        if element.get("class") == "arithmatex":
+            try:
+                yield katex.plain(html.unescape(element.text[2:-2]).strip())
+            except katex.TexError:
+                yield element.text[2:-2]
+        else:
+            yield element.text or ""
+            for child in element:
+                yield from self.words(child)
+        yield element.tail or ""
+
+    def formula(self, element: Element) -> None:
+        tex = html.unescape(element.text[2:-2]).strip()  # arithmatex escapes `&` in blocks
+        display = element.text.startswith("\\[")
+        tags = TAG.findall(tex)
+        tex = TAG.sub("", tex).strip()
+        try:
+            rendered = self.conversion.variables.render(tex, display)
+        except katex.TexError as error:
+            self.conversion.problem(f"KaTeX cannot set this formula: {error}", tex.split("\n")[0])
+            element.set("class", "academy-problem")
+            element.text = AtomicString(tex)
+            return
+        element.set("data-search-exclude", "")
+        element.text = self.md.htmlStash.store(rendered)
+        if not display and len(tex) < SHORT:  # no line may begin with the comma or bracket that follows
+            element.set("data-tight", "")
+            if closing := CLOSING.match(element.tail or ""):
+                element.text, element.tail = element.text + closing[0], element.tail[closing.end() :]
+        page = self.conversion.page
+        if display and page and page.kind == "derivation":
+            self.home(element, tex, tags)
+
+    def home(self, element: Element, tex: str, tags: list[str]) -> None:
+        """A display equation of a derivation: its tag, the kernel lines that cite it, what was checked."""
+        page = self.conversion.page
+        tag = tags[0] if tags else None
+        if len(tags) > 1:
+            self.conversion.problem("one equation, one \\tag", f"\\tag{{{tags[1]}}}")
+        mark = project_parts.check_mark(page.source, tex, tag)
+        if not (tag or mark):
+            return
+        maths = Element("div", dict(element.attrib))
+        maths.text = element.text
+        element.attrib = {"class": "eq"}
+        element.text = None
+        element.append(maths)
+        if tag:
+            element.set("id", tag)
+            SubElement(element, "a", {"class": "eq-tag", "href": f"#{tag}"}).text = AtomicString(f"({tag})")
+        cited = self.conversion.index.citations.get(tag, [])
+        if mark or cited:
+            foot = SubElement(element, "div", {"class": "eq-foot", "data-search-exclude": ""})
+            self.cited(foot, cited)
+            if mark:
+                SubElement(foot, "div", {"class": "eq-mark"}).text = self.md.htmlStash.store(mark)
+
+    def cited(self, foot: Element, citations: list[Citation]) -> None:
+        by_file: dict[str, list[int]] = {}
+        for citation in citations:
+            by_file.setdefault(citation.path, []).append(citation.line)
+        for place, (path, lines) in enumerate(by_file.items()):
+            line = SubElement(foot, "span", {"class": "eq-cites"})
+            line.text = AtomicString(f"{'' if place else 'used in '}{path.rsplit('/', 1)[-1]} ")
+            for i, number in enumerate(lines):
+                link = SubElement(line, "a", {"href": self.conversion.link(path, f"L{number}")})
+                link.text = AtomicString(str(number))
+                link.tail = ", " if i + 1 < len(lines) else ""
+
+
+class Contents(TreeStep):
+    """A row of links to the sections of a kernel file, which has no room for a column with a table of contents."""
+
+    def run(self, root: Element) -> None:
+        bar = next((e for e in root if e.get("class") == "k-bar"), None)
+        headings = [e for e in root.iter("h2") if e.get("id")]
+        if bar is None or not headings:
+            return
+        nav = Element("nav", {"class": "k-contents", "aria-label": "Sections of this file"})
+        for element in headings:
+            words = [element.text or ""]
+            for child in element:
+                words += [*(child.itertext() if child.get("class") != "headerlink" else ()), child.tail or ""]
+            text = element.get("data-toc-label") or "".join(words).strip()
+            SubElement(nav, "a", {"href": f"#{element.get('id')}"}).text = AtomicString(text)
+        first = root.find("./div[@class='k-file']/div[@class='k-row k-bare']")
+        if first is not None and first.find("div[@class='k-code highlight']") is not None:
+            first.set("class", "k-row k-first")  # the imports: the links fill the place of their note
+            first[0].append(nav)
+        else:
+            root.insert(list(root).index(bar), nav)
+
+
+def _take_opening(parent: Element, before: Element | None, formula: Element) -> None:
+    """A bracket in front of a formula goes into its element, so that no line ends with it."""
+    text = (parent.text if before is None else before.tail) or ""
+    if opening := OPENING.search(text):
+        formula.text = opening[0] + formula.text
+        if before is None:
+            parent.text = text[: opening.start()]
+        else:
+            before.tail = text[: opening.start()]

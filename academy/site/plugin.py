@@ -1,0 +1,180 @@
+"""The MkDocs plugin `academy`: what the Markdown extension can't reach.
+
+- Pages of kernels, derivations and benchmarks, and the navigation (`generated_pages`); previous and next follow the
+  learning path.
+- Kernel files, recorded runs, style sheets, scripts and fonts of academy's parts are published.
+- Chapters, which are notebooks, are executed and go on as Markdown (`chapters`).
+- A page's title, description and "edit this page" come from the file that it shows.
+- A file with a syntax error ends the build with its place, before anything is made; so does a broken link.
+- One style sheet (`stylesheet`), less work for the search (`search_text`), and, but for `mkdocs serve`, a copy of every
+  page as Markdown (`markdown_copies`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from mkdocs.exceptions import PluginError
+from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority
+from mkdocs.structure.files import File
+
+from academy import syntax
+from academy.site import chapters, generated_pages, markdown_copies, project_parts, search_text, stylesheet
+from academy.site.broken_links import LinkPlaces
+from academy.site.learning_path import kind
+from academy.site.library import Library
+from academy.site.texts import read, summary
+
+ROOT = Path(__file__).resolve().parents[2]
+ACADEMY = ROOT / "academy"
+EXTENSION = "academy.site"
+# Folder with files to publish -> its place on the site. A part of academy that has a static/ folder is published too.
+VENDORED = {"site/vendor/katex": "katex", "site/vendor/plex": "plex"}
+PUBLISHED = {".css", ".js", ".woff2", ".svg", ".png"}
+LINK = re.compile(r'href="/([^"#?]+\.md)(#[^"]*)?"')
+CAPITAL = {"kernel": "Kernel: ", "derivation": "Derivation: ", "chapter": "Chapter ", "guide": "Guide: "}
+
+log = logging.getLogger("mkdocs.academy.site")
+link_places = LinkPlaces()
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """What the theme's footer shows of the page before or after: its title, saying what kind of page it is."""
+
+    title: str
+    url: str
+    canonical_url: str
+
+
+class AcademyPlugin(BasePlugin):
+    """`library`: the index of the site that is being built. It is made anew for every build."""
+
+    def on_startup(self, *, command, dirty):
+        """`mkdocs serve` is for looking at pages: their copies are left to `mkdocs build`."""
+        self.copies = markdown_copies.Copies() if command != "serve" else None
+
+    def on_config(self, config):
+        self.library = Library.read(ROOT, Path(config.docs_dir).relative_to(ROOT).as_posix())
+        config.mdx_configs.setdefault(EXTENSION, {})["index"] = self.library
+        config.nav = generated_pages.completed(config.nav or [], self.library)
+        link_places.library = self.library
+        logging.getLogger("mkdocs.structure.pages").addFilter(link_places)
+        # `mike deploy` says which version it builds. Elsewhere the theme would ask for a list that isn't there.
+        if "MIKE_DOCS_VERSION" not in os.environ:
+            config.extra.pop("version", None)
+        elif config.site_url:
+            config.site_url = config.site_url.rstrip("/") + "/"  # mike adds the version without a slash
+        return config
+
+    def on_pre_build(self, *, config):
+        """Too much is made from a kernel file to go on without it. `mkdocs serve` waits until the file is mended."""
+        paths = sorted([*(ROOT / "annotated_examples").rglob("*.py"), *Path(config.docs_dir).glob("learn/*.py")])
+        problems = [syntax.problem(read(path), path.relative_to(ROOT).as_posix()) for path in paths]
+        if any(problems):
+            raise PluginError("\n".join(str(problem) for problem in problems if problem))
+
+    def on_files(self, files, *, config):
+        for path, line, message in self.library.problems:
+            log.warning("%s:%d: %s", path, line, message)
+        if project_parts.no_run():
+            log.info(project_parts.no_run())
+        made = generated_pages.page_files(self.library, config)
+        made += [File.generated(config, uri, abs_src_path=str(path)) for path, uri in _assets()]
+        for page in self.library.shown("kernel"):
+            made.append(File.generated(config, page.source, abs_src_path=str(ROOT / page.source)))
+            _, data, place = project_parts.recorded_run(page.source)
+            if data:
+                made.append(File.generated(config, f"assets/traces/{place}", content=data))
+        made += [chapters.notebook_file(file, self.library, config) for file in files if chapters.is_one(file, config)]
+        for file in made:
+            if not files.get_file_from_path(file.src_uri):  # a page that is written by hand is left alone
+                files.append(file)
+        return files
+
+    def on_nav(self, nav, *, config, files):
+        pages = {page.file.src_uri: page for page in nav.pages}
+        steps = [pages[uri] for uri in self.library.path.pages if uri in pages]
+        for before, page, after in zip([None, *steps], steps, [*steps[1:], None]):
+            page.previous_page, page.next_page = _neighbour(before), _neighbour(after)
+        self.nav = nav
+        return nav
+
+    def on_pre_page(self, page, *, config, files):
+        if chapters.is_one(page.file, config):
+            del page.render  # mkdocs-jupyter's own way to HTML
+        return page
+
+    def _page_text(self, markdown, *, page, config, files):
+        if chapters.is_one(page.file, config):
+            markdown = chapters.page_text(page, config)
+        made = self.library.page_at(page.file.src_uri)
+        if made:
+            page.meta.setdefault("title", made.title)
+            page.meta.setdefault("description", made.description)
+        if "description" in page.meta:
+            description = page.meta["description"]
+            page.meta["description"] = summary(page.title or "", description, made.kind if made else "")
+        return markdown.replace("{{ repo_url }}", config.repo_url)
+
+    @event_priority(-100)  # what the other plugins make of it
+    def _copy(self, markdown, *, page, config, files):
+        if self.copies:
+            self.copies.add(markdown, page, config, files, self.library)
+
+    on_page_markdown = CombinedEvent(_page_text, _copy)
+
+    def on_page_content(self, html, *, page, config, files):
+        """Drawings of chapters, and links to pages in docstrings, which MkDocs leaves as they are."""
+
+        def resolve(match):
+            target = files.get_file_from_path(match[1])
+            if target is None:
+                log.warning("%s: link to %s, which does not exist", page.file.src_uri, match[1])
+                return match[0]
+            return f'href="{target.url_relative_to(page.file)}{match[2] or ""}"'
+
+        # A result without a type starts with a dash in mkdocstrings' lists.
+        html = re.sub(r'(<li class="doc-section-item field-body">\s*)–\s*', r"\1", html)
+        return chapters.with_drawings(LINK.sub(resolve, html), page)
+
+    @event_priority(-100)  # after mkdocstrings has written its sheet
+    def on_env(self, env, *, config, files):
+        name, text = stylesheet.one_sheet(config, files)
+        files.append(File.generated(config, name, content=text))
+        config.extra_css = [name]
+        return env
+
+    @event_priority(100)
+    def _before_search(self, context, *, page, config, nav):
+        self.content, page.content = page.content, search_text.searched(page.content)
+
+    @event_priority(-100)
+    def _after_search(self, context, *, page, config, nav):
+        page.content = self.content
+
+    on_page_context = CombinedEvent(_before_search, _after_search)
+
+    def on_post_build(self, *, config):
+        if self.copies:
+            self.copies.write(self.nav, config)
+
+
+def _assets():
+    """Each file of academy's parts that is published, and its place on the site."""
+    folders = {ACADEMY / source: f"assets/{place}" for source, place in VENDORED.items()}
+    folders |= {folder: f"assets/{folder.parent.name}" for folder in sorted(ACADEMY.glob("*/static"))}
+    for folder, place in folders.items():
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in PUBLISHED and not (folder.name == "katex" and path.suffix == ".js"):
+                yield path, f"{place}/{path.relative_to(folder).as_posix()}"
+
+
+def _neighbour(page) -> Neighbour | None:
+    if page is None:
+        return None
+    return Neighbour(CAPITAL.get(kind(page.file.src_uri), "") + page.title, page.url, page.canonical_url)

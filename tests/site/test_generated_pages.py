@@ -1,0 +1,133 @@
+"""Pages without a file under docs/, their places in the navigation, and the links that tie those of an operation
+together."""
+
+import os
+import re
+from posixpath import join, normpath
+
+import pytest
+from mkdocs.config import load_config
+
+from academy import syntax
+from academy.site import generated_pages
+from academy.site.helpers import first_uses
+from academy.site.library import Library
+from academy.site.page_facts import links
+from tests.site.conftest import ROOT
+
+INDEX = Library.read(ROOT)
+
+
+def entries(nav) -> list[str]:
+    """The pages of a navigation, in order."""
+    if isinstance(nav, str):
+        return [nav]
+    inside = nav.values() if isinstance(nav, dict) else nav
+    return [uri for item in inside for uri in entries(item)]
+
+
+def test_every_file_has_its_page_and_its_place_in_the_navigation():
+    files = [p for p in ROOT.glob("annotated_examples/*/*.py") if p.name != "__init__.py" and p.parent.name != "common"]
+    wanted = {f"kernels/{p.parent.name}/{p.stem}.md" for p in files}
+    wanted |= {f"derivations/{p.name}" for p in ROOT.glob("backprop_math/*.md")}
+    wanted |= {f"benchmarks/{p.stem}.md" for p in ROOT.glob("benchmarks/*.py") if "\nBENCH = " in p.read_text()}
+    wanted |= {f"learn/{p.name}" for p in ROOT.glob("docs/learn/*.py")}
+    nav = entries(generated_pages.completed(load_config(str(ROOT / "mkdocs.yml")).nav, INDEX))
+    assert len(nav) == len(set(nav)) and wanted <= set(nav)
+    assert not [*ROOT.glob("docs/kernels/*/*"), *(p for p in ROOT.glob("docs/derivations/*") if p.stem != "index")]
+
+
+def test_the_navigation_follows_the_learning_path():
+    nav = generated_pages.completed([{"K": ["kernels/index.md"]}, {"L": ["learn/index.md"]}, {"H": "index.md"}], INDEX)
+    steps = INDEX.path.steps
+    groups = nav[0]["K"][1:]
+    assert [next(iter(group)) for group in groups][:3] == ["Tutorials", "Classics", "Low-bit"]
+    for pages in [entries(nav[1])[1:], *(entries(group) for group in groups)]:
+        found = [steps[uri] for uri in pages if uri in steps]
+        assert found and found == sorted(found)
+
+
+def test_what_is_listed_by_hand_stays():
+    nav = [{"Benchmarks": ["benchmarks/index.md", {"Mine": "benchmarks/softmax.md"}]}]
+    listed = entries(generated_pages.completed(nav, INDEX))
+    assert listed.count("benchmarks/softmax.md") == 1 and {"Mine": "benchmarks/softmax.md"} in nav[0]["Benchmarks"]
+
+
+def test_a_page_is_made_again_when_something_that_it_shows_has_changed(tmp_path):
+    """What `mkdocs serve --dirty` asks: here of the page of a kernel, its derivation's and a benchmark's."""
+    config = load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path))
+    config.plugins.on_startup(command="serve", dirty=True)
+    files = {file.src_uri: file for file in generated_pages.page_files(INDEX, config)}
+    shown = {
+        "kernels/fast/softmax.md": ["annotated_examples/fast/softmax.py", "annotated_examples/common/rows.py"],
+        "derivations/softmax.md": ["backprop_math/softmax.md", "annotated_examples/tutorials/softmax.py"],
+        "benchmarks/softmax.md": ["benchmarks/softmax.py", "benchmarks/results/nvidia-h200/softmax.json"],
+    }
+    for uri, sources in shown.items():
+        file = files[uri]
+        assert {ROOT / path for path in sources} <= set(file.sources)
+        assert file.is_modified()
+        page = tmp_path / file.dest_uri
+        page.parent.mkdir(parents=True)
+        page.touch()
+        assert not file.is_modified()
+        oldest = min(path.stat().st_mtime for path in file.sources)
+        os.utime(page, (oldest - 1, oldest - 1))
+        assert file.is_modified()
+
+
+def test_every_page_of_an_operation_leads_to_the_others(site):
+    """Lesson, fast version, derivation and benchmark, one row on each; what they lead to is there."""
+    for operation in INDEX.operations:
+        uris = [INDEX.pages[path].uri for path in operation.files]
+        for path, uri in zip(operation.files, uris):
+            here = uri.removesuffix(".md") + "/"
+            page = (site / here / "index.html").read_text("utf-8")
+            (row,) = re.findall(r'<nav [^>]*class="op-links".*?</nav>', page, re.S)
+            found = {normpath(join(here, href)) for href in re.findall(r'href="([^":]+)"', row)}
+            assert {other.removesuffix(".md") for other in uris} <= found, (path, found)
+            assert row.count('aria-current="page"') == 1
+            if len(INDEX.operations_of(path)) == 1 and operation.tests:
+                assert operation.tests in row
+
+
+def test_a_derivation_leads_to_all_kernels_that_implement_it():
+    found = dict(links(INDEX, "backprop_math/softmax.md"))
+    assert found["Lesson"] == ["annotated_examples/tutorials/softmax.py"]
+    assert found["Fast"] == ["annotated_examples/fast/softmax.py"]
+    assert len(dict(links(INDEX, "backprop_math/matmul.md"))["Lesson"]) >= 3
+
+
+KERNEL = """import torch
+from annotated_examples.common import rows
+from annotated_examples.common.rows import as_rows, row_stride as stride
+
+
+def f(x):
+    return as_rows(x), as_rows(x)
+
+
+def g(x):
+    return rows.row_stride(x, 3) + stride(x, 3)
+"""
+
+
+def test_a_helper_is_shown_where_it_is_first_used():
+    uses = first_uses(KERNEL, ROOT)
+    assert {line: [helper.name for helper in found] for line, found in uses.items()} == {
+        7: ["as_rows"],
+        11: ["row_stride"],
+    }
+    (helper,) = uses[7]
+    lines = helper.text.split("\n")[helper.lines.start - 1 : helper.lines.stop - 1]
+    assert lines[0].startswith("# ") and any(line.startswith("def as_rows(") for line in lines)
+
+
+@pytest.mark.parametrize("page", INDEX.shown("kernel"), ids=lambda page: page.uri)
+def test_all_helpers_of_a_kernel_are_folded_on_its_page(site, page):
+    text = (ROOT / page.source).read_text("utf-8")
+    shown = (site / page.uri.removesuffix(".md") / "index.html").read_text("utf-8")
+    folded = re.findall(r'<details class="k-helper"[^>]*><summary><code>(\w+)</code>', shown)
+    assert folded == [helper.name for found in first_uses(text, ROOT).values() for helper in found]
+    if f"{syntax.KERNELS}.common" in text:
+        assert folded
