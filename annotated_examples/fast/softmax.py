@@ -13,8 +13,8 @@ bfloat16 the forward pass takes [[bench: softmax/32768x4096/forward/ms]], the le
 
 - each step of the formula is an operation of PyTorch: [[bench: softmax/ladder/elementwise/forward_ms]] and
   [[bench: softmax/ladder/elementwise/backward_ms]]
-- chunks of 4096, each row read twice, as in the lesson: [[bench: softmax/ladder/two trips/forward_ms]] and
-  [[bench: softmax/ladder/two trips/backward_ms]]
+- the lesson, chunks of 4096, each row read twice: [[bench: softmax/8192x32000/forward/lesson.ms]] and
+  [[bench: softmax/8192x32000/backward/lesson.ms]]
 - rung 1, the whole row in registers and read once: [[bench: softmax/ladder/one trip/forward_ms]] and
   [[bench: softmax/ladder/one trip/backward_ms]]
 - all rungs below, in chunks again: [[bench: softmax/ladder/final/forward_ms]] and

@@ -31,7 +31,7 @@ def test_data_loads_only_when_the_reader_asks(browser, address):
     assert any(data in url for url in page.requests) and not page.errors
     assert all(url.startswith((address, "data:", "about:")) for url in page.requests)
     assert abs(page.run("topmost.getBoundingClientRect().top") - before) < 2, "the reader loses the place"
-    assert page.run(f"{line}.querySelector('.t-val').textContent").startswith("offs_n [0, 1, 2, 3]")
+    assert page.run(f"{line}.querySelector('.t-val').textContent").startswith("offs_n [4, 5, 6, 7]")
     page.run("document.querySelector('[data-k-mode=read]').click()")
     assert page.run("getComputedStyle(document.querySelector('.k-panel')).display") == "none"
     assert page.run("getComputedStyle(document.querySelector('.t-val')).display") == "none"
