@@ -5,24 +5,16 @@ import functools
 import torch
 import torch.nn.functional as F
 
+from benchmarks._gated import SHAPES, inputs, unit_cost
+
 LESSON = "classics.geglu"
 FAST = None
 FUNCTION = "geglu"
 
 
-# For `gate` of this shape. In the exact form; an
-# exponential and a division count as one operation each, a multiply-add as two.
+# In the exact form. An exponential and a division count as one operation each, a multiply-add as two.
 def cost(shape, dtype):
-    n = torch.Size(shape).numel()
-    size = n * dtype.itemsize
-    return {
-        "forward": dict(bytes_read=2 * size, bytes_written=size, operations=27 * n),
-        "backward": dict(bytes_read=3 * size, bytes_written=2 * size, operations=32 * n),
-    }
-
-
-def inputs(shape, dtype, device):
-    return {name: torch.randn(shape, dtype=dtype, device=device) for name in ("gate", "up")}
+    return unit_cost(shape, dtype, forward_operations=27, backward_operations=32)
 
 
 def liger():
@@ -33,8 +25,7 @@ def liger():
 
 EXAMPLES = {"classics.geglu": cost((3, 5), torch.float32)}
 BENCH = dict(
-    shapes=[(8192, 14336), (4096, 11008), (16384, 18432)]
-    + [(32768, 768), (16384, 1000), (32768, 1536), (16384, 2880), (16384, 4097), (16384, 5120), (8192, 12288)],
+    shapes=SHAPES,
     dtypes=[torch.bfloat16],
     inputs=inputs,
     eager=lambda gate, up: F.gelu(gate) * up,
