@@ -157,3 +157,20 @@ def import_path(path: Path, name: str = "") -> ModuleType:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+#: Endings of functions that are no public entry of a lesson.
+_INNER = ("_forward", "_backward", "_reference", "_forward_", "_backward_")
+_FIXED = ("EXAMPLE", "contract")
+
+
+def public_functions(text: str) -> list[str]:
+    """Functions that readers call: documented with what they raise, and no kernel, launcher or reference."""
+    found = []
+    for node in tree(text).body:
+        if not isinstance(node, ast.FunctionDef) or node.name.startswith("_") or node.name in _FIXED:
+            continue
+        documented = "Raises:" in (ast.get_docstring(node) or "")
+        if documented and not node.decorator_list and not node.name.endswith(_INNER):
+            found.append(node.name)
+    return found

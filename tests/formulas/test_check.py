@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from academy import syntax
 from academy.formulas import Page, PageError
 from academy.formulas.checking import citations, coverage, equations
 from academy.formulas.mutation import equations as mutants
@@ -255,7 +256,7 @@ def gaps(project: Project, comparisons: list) -> list[str]:
 
 
 def test_every_public_function_and_argument_is_compared(small):
-    assert coverage.public_functions(MODULE) == ["f"]
+    assert syntax.public_functions(MODULE) == ["f"]
     for call in ("module.f(x, s)", "module.f(x, scale=s)", "abs(module.g(module.f(x, s)))"):
         project, found, problems = small(call)
         assert not problems and not gaps(project, found), call

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.autograd.forward_ad as forward_ad
 
-from academy.site.api_reference import public_functions
+from academy.syntax import public_functions
 from tests.kernels.harness import ROOT
 from tests.kernels.public_functions import CASES, HELPERS
 

@@ -14,9 +14,6 @@ from academy.formulas.reading.page import Page
 from academy.formulas.reading.tree import mentioned
 from academy.problems import Problem
 
-#: Endings of functions that are no public entry of a lesson.
-_INNER = ("_forward", "_backward", "_reference", "_forward_", "_backward_")
-_FIXED = ("EXAMPLE", "contract")
 #: The folder of what several lessons share: its kernels are compared through them.
 _SHARED = "common"
 
@@ -59,11 +56,11 @@ def uncovered_module(project: Project, path: Path, comparisons: Iterable[Compari
         if call.function not in _names(text)
     ]
     kernels = any(function.endswith("_kernel") for function in functions) and path.parent.name != _SHARED
-    if not here and (public_functions(text) or kernels):
+    if not here and (syntax.public_functions(text) or kernels):
         message = f"no case names {name}: nothing compares it with a printed formula; a case stands in "
         message += "tests/formulas/cases/<derivation>.py"
         return [Problem.at(shown, text, 0, message)]
-    for function in public_functions(text):
+    for function in syntax.public_functions(text):
         found = functions[function].args
         arguments = [argument.arg for argument in (*found.posonlyargs, *found.args)]
         calls = [call for comparison in here for call in comparison.calls if call.function == function]
@@ -113,16 +110,4 @@ def _names(text: str) -> set[str]:
             found |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.Assign):
             found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-    return found
-
-
-def public_functions(text: str) -> list[str]:
-    """Functions that readers call: documented with what they raise, and no kernel, launcher or reference."""
-    found = []
-    for node in syntax.tree(text).body:
-        if not isinstance(node, ast.FunctionDef) or node.name.startswith("_") or node.name in _FIXED:
-            continue
-        documented = "Raises:" in (ast.get_docstring(node) or "")
-        if documented and not node.decorator_list and not node.name.endswith(_INNER):
-            found.append(node.name)
     return found
