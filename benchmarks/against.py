@@ -15,8 +15,6 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Operation -> where the other checkout has its function, if not in the fast file or the lesson that this one names.
-MOVED: dict[str, str] = {}
 ROUNDS = 5
 
 
@@ -80,7 +78,7 @@ def main() -> int:
 
     gpu = measure.Gpu(warmup_ms=10, measure_ms=30)
     chosen = [o for o in operation.discover() if not arguments.only or o.name in arguments.only]
-    names = {o.name: MOVED.get(o.name) or store.module_name(list(o.files.values())[-1]) for o in chosen}
+    names = {o.name: store.module_name(list(o.files.values())[-1]) for o in chosen}
     lessons = {o.name: store.module_name(o.files["lesson"]) for o in chosen}
     others = imported_from(arguments.other.resolve(), [*names.values(), *lessons.values()])
     rows = []
