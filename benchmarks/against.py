@@ -71,6 +71,7 @@ def main() -> int:
     parser.add_argument("other", type=Path, help="another checkout of the project")
     parser.add_argument("--json", type=Path, help="write all rows there as well")
     parser.add_argument("--only", action="append", help="only this operation; may be repeated")
+    parser.add_argument("--variant", help="only the variant of this name")
     parser.add_argument("--shapes", type=int, default=6, help="how many shapes of each variant (default: 6)")
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT))
@@ -88,6 +89,8 @@ def main() -> int:
         bench = {"old": getattr(other, module.FUNCTION)}
         olds = {v.name: v.ours["old"] for v in operation.read(module.BENCH, module.cost, bench, each.name)}
         for variant in each.variants:
+            if arguments.variant not in (None, variant.name):
+                continue
             step = max(1, len(variant.shapes) // arguments.shapes)
             for shape in variant.shapes[step - 1 :: step]:
                 functions = {"old": olds[variant.name], **variant.ours, "eager": variant.eager}
