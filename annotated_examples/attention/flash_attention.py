@@ -1,0 +1,525 @@
+r"""
+# Flash attention: the matrix of scores that is never stored
+
+Each token asks a question, its *query*. Each token it may look at has a *key*, which says how well it fits, and a
+*value*, what it has to say. The output is a mean of the values, weighted by a softmax of the scores:
+
+[[eq: AT-O]]
+
+With $T$ queries and $S$ keys there are $T \cdot S$ scores for every head. At 16384 tokens and 16 heads they take 8.6 GB
+in bfloat16. This kernel makes them tile by tile, uses them and forgets them. What it keeps for the backward pass is the
+output and one number a row, the log-sum-exp of its scores, [[tag: AT-lse]].
+
+**What it costs.** Two products of $T \cdot S \cdot D$ multiplications a head forward, and five backward: seven here,
+because both backward kernels make the scores again. Of $q$, $k$ and $v$ a few megabytes are read many times, mostly from
+L2. So the tensor cores set the pace. A causal mask hides half of the scores; tiles that lie wholly behind it are
+skipped, and cost nothing.
+
+**Contract.** `q` is (B, H, T, D), `k` and `v` are (B, Hk, S, D), with any strides, in float32, float16 or bfloat16; H is
+a multiple of Hk, D at most 256. T and S may differ, and be 0. Scores and sums are float32. A query that sees no key gets
+an output of 0 and a log-sum-exp of −∞. The same call gives the same bits.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from academy import autograd, checks, device, script
+
+import math
+import os
+
+import torch
+import triton
+import triton.language as tl
+
+from annotated_examples.common.attention import (
+    Options, group_contract, head, load_tile, options_contract, same_device, scale_and_cap, store_tile, window_bounds,
+)  # fmt: skip
+from annotated_examples.common.products import input_precision, multiply_add
+
+
+# ## Reference
+#
+# The same in PyTorch, with all scores at once, in any dtype; in float64 it is what the kernels are measured against. The
+# queries are aligned with the *last* keys: of 5 new tokens after 100 old ones, the first sees key 100 as its own.
+def flash_attention_reference(
+    q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, sinks=None, return_lse=False
+):
+    left, right = window_bounds(causal, window)
+    (H, T, D), (Hk, S) = q.shape[1:], k.shape[1:3]
+    k, v = (x.repeat_interleave(H // Hk, dim=1) for x in (k, v))
+    s = q @ k.transpose(-1, -2) * (1 / math.sqrt(D) if scale is None else scale)
+    s = softcap * torch.tanh(s / softcap) if softcap else s
+    # The position of key j, seen from query i. What a query may not see has no part in the softmax.
+    distance = torch.arange(S, device=q.device) - torch.arange(T, device=q.device)[:, None] - (S - T)
+    hidden = (distance < -left) | (distance > right)
+    s = s.masked_fill(hidden, -math.inf)
+    if sinks is not None:
+        s = torch.cat([s, sinks.to(s.dtype)[:, None, None].expand(*s.shape[:3], 1)], dim=-1)
+    # A row of nothing but −∞ would give NaN, forward and backward: it gets other scores, and its results are replaced.
+    empty = (hidden.all(-1, keepdim=True) if S else hidden.new_ones(T, 1)) & (sinks is None)
+    s = torch.where(empty, torch.zeros_like(s[..., :1]), s)
+    p = torch.softmax(s, dim=-1).masked_fill(empty, 0.0)[..., :S]
+    s = s.to(torch.promote_types(s.dtype, torch.float32))
+    lse = (torch.logsumexp(s, dim=-1) if s.shape[-1] else s.sum(-1)).masked_fill(empty[..., 0], -math.inf)
+    return (p @ v, lse) if return_lse else p @ v
+
+
+# ## Which keys does a query see?
+#
+# Query i stands at the position of key i + S − T. It sees the keys from `left` before that to `right` after it: one
+# stretch, from `first` up to but without `last`. A causal mask is `right = 0`. That is all there is to a mask, and every
+# kernel asks it here. Rows past the end of the sequence see nothing.
+@triton.jit
+def keys_seen(offs_m, T, S, left, right):
+    first = tl.maximum(offs_m + (S - T) - left, 0)
+    last = tl.minimum(offs_m + (S - T) + right + 1, S)
+    return first, tl.where(offs_m < T, last, 0)
+
+
+# Sequences of different length may lie one behind the other, in one tensor without a batch dimension. Then `cu_ptr`
+# holds where each begins, and one more number, where the last ends. Numbers that make no sense are clamped: they must
+# never become an address outside of the tensor.
+@triton.jit
+def sequence(cu_ptr, b, length):
+    start = 0
+    if cu_ptr is not None:
+        start = tl.minimum(tl.maximum(tl.load(cu_ptr + b), 0), length)
+        length = tl.minimum(tl.maximum(tl.load(cu_ptr + b + 1), start), length) - start
+    return start, length
+
+
+# ## Forward: a tile of queries, and all the keys that it sees
+#
+# Largest score and sum are kept for the part of the row seen so far, as in the softmax of long rows. New is that the
+# output is a sum of the same kind, and so is rescaled with the same factor.
+LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
+
+
+@triton.jit
+def attention_forward_kernel(
+    q_ptr, k_ptr, v_ptr, sinks_ptr, cu_q_ptr, cu_k_ptr, o_ptr, lse_ptr,
+    stride_qb, stride_qh, stride_qt, stride_qd, stride_kb, stride_kh, stride_kt, stride_kd,
+    stride_vb, stride_vh, stride_vt, stride_vd, stride_ob, stride_oh, stride_ot, stride_od, stride_lb, stride_lh,
+    T, S, longest, group, scale, left, right,
+    softcap: tl.constexpr, D: tl.constexpr, INPUT_PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    # Which tile, which sequence, which head? `group` heads of queries share one head of keys and values.
+    tiles = tl.cdiv(longest, BLOCK_M)
+    b, h, start_m = tl.program_id(0) // tiles, tl.program_id(1), tl.program_id(0) % tiles * BLOCK_M
+    start_q, T = sequence(cu_q_ptr, b, T)
+    start_k, S = sequence(cu_k_ptr, b, S)
+    if start_m >= T:
+        return
+    k_ptr = head(k_ptr, b, h // group, start_k, stride_kb, stride_kh, stride_kt)
+    v_ptr = head(v_ptr, b, h // group, start_k, stride_vb, stride_vh, stride_vt)
+
+    offs_m = start_m + tl.arange(0, BLOCK_M)
+    q_ptr = head(q_ptr, b, h, start_q, stride_qb, stride_qh, stride_qt)
+    q = load_tile(q_ptr, offs_m, T, stride_qt, stride_qd, D, BLOCK_D)
+    first, last = keys_seen(offs_m, T, S, left, right)
+
+    # The largest so far starts at the lowest *finite* number: a tile in which a row sees nothing would compute
+    # −∞ − (−∞) otherwise, which is NaN. A sink is one more score of every row, with a value of 0.
+    row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
+    row_sum = tl.zeros((BLOCK_M,), tl.float32)
+    if sinks_ptr is not None:
+        sink = tl.load(sinks_ptr + h).to(tl.float32)
+        row_max = tl.maximum(row_max, sink)
+        row_sum = tl.exp(sink - row_max)
+    acc = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
+    # From the first key that any row sees to the last: tiles outside are skipped.
+    for start in tl.range(tl.min(first, axis=0) // BLOCK_N * BLOCK_N, tl.max(last, axis=0), BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        k = load_tile(k_ptr, offs_n, S, stride_kt, stride_kd, D, BLOCK_D)
+        v = load_tile(v_ptr, offs_n, S, stride_vt, stride_vd, D, BLOCK_D)
+        # [[tag: AT-S]], and −∞ for what a row doesn't see: an exponential of 0.
+        s, _ = scale_and_cap(tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION), scale, softcap)
+        s = tl.where((offs_n[None, :] >= first[:, None]) & (offs_n[None, :] < last[:, None]), s, -float("inf"))
+        # [[tag: AT-merge]]: what was summed before is relative to the old maximum.
+        new_max = tl.maximum(row_max, tl.max(s, axis=1))
+        p = tl.exp(s - new_max[:, None])
+        alpha = tl.exp(row_max - new_max)
+        row_sum = row_sum * alpha + tl.sum(p, axis=1)
+        acc = multiply_add(p.to(v.dtype), v, acc * alpha[:, None], INPUT_PRECISION)
+        row_max = new_max
+
+    # A row that saw nothing has a sum of 0.
+    o = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
+    lse = tl.where(row_sum == 0.0, -float("inf"), row_max + tl.log(row_sum))
+    o_ptr = head(o_ptr, b, h, start_q, stride_ob, stride_oh, stride_ot)
+    store_tile(o_ptr, o, offs_m, T, stride_ot, stride_od, D, BLOCK_D)
+    tl.store(head(lse_ptr, b, h, start_q, stride_lb, stride_lh, 1) + offs_m, lse, mask=offs_m < T)
+
+
+# ## Backward for the queries
+#
+# With the log-sum-exp at hand, a probability is one exponential, [[tag: AT-P]]: no maximum, no rescaling. The gradient of
+# a score needs one more number a row, [[tag: AT-D]]. This kernel has the tiles for it at hand, and leaves it to the next.
+@triton.jit
+def attention_backward_queries_kernel(
+    do_ptr, dlse_ptr, q_ptr, k_ptr, v_ptr, cu_q_ptr, cu_k_ptr, o_ptr, lse_ptr, delta_ptr, dq_ptr,
+    stride_gb, stride_gh, stride_gt, stride_gd, stride_glb, stride_glh, stride_glt,
+    stride_qb, stride_qh, stride_qt, stride_qd, stride_kb, stride_kh, stride_kt, stride_kd,
+    stride_vb, stride_vh, stride_vt, stride_vd, stride_ob, stride_oh, stride_ot, stride_od, stride_lb, stride_lh,
+    T, S, longest, group, scale, left, right,
+    softcap: tl.constexpr, D: tl.constexpr, INPUT_PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    tiles = tl.cdiv(longest, BLOCK_M)
+    b, h, start_m = tl.program_id(0) // tiles, tl.program_id(1), tl.program_id(0) % tiles * BLOCK_M
+    start_q, T = sequence(cu_q_ptr, b, T)
+    start_k, S = sequence(cu_k_ptr, b, S)
+    if start_m >= T:
+        return
+    k_ptr = head(k_ptr, b, h // group, start_k, stride_kb, stride_kh, stride_kt)
+    v_ptr = head(v_ptr, b, h // group, start_k, stride_vb, stride_vh, stride_vt)
+
+    offs_m = start_m + tl.arange(0, BLOCK_M)
+    mask_m = offs_m < T
+    q_ptr = head(q_ptr, b, h, start_q, stride_qb, stride_qh, stride_qt)
+    do_ptr = head(do_ptr, b, h, start_q, stride_gb, stride_gh, stride_gt)
+    o_ptr = head(o_ptr, b, h, start_q, stride_ob, stride_oh, stride_ot)
+    q = load_tile(q_ptr, offs_m, T, stride_qt, stride_qd, D, BLOCK_D)
+    do = load_tile(do_ptr, offs_m, T, stride_gt, stride_gd, D, BLOCK_D)
+    o = load_tile(o_ptr, offs_m, T, stride_ot, stride_od, D, BLOCK_D)
+    lse = tl.load(head(lse_ptr, b, h, start_q, stride_lb, stride_lh, 1) + offs_m, mask=mask_m, other=0.0)
+    dlse_ptr = head(dlse_ptr, b, h, start_q, stride_glb, stride_glh, stride_glt)
+    dlse = tl.load(dlse_ptr + offs_m.to(tl.int64) * stride_glt, mask=mask_m, other=0.0)
+    # [[tag: AT-D]]. The gradient that comes through the log-sum-exp joins it here, and needs no further line.
+    delta = tl.sum(do.to(tl.float32) * o.to(tl.float32), axis=1) - dlse
+    tl.store(head(delta_ptr, b, h, start_q, stride_lb, stride_lh, 1) + offs_m, delta, mask=mask_m)
+
+    first, last = keys_seen(offs_m, T, S, left, right)
+    acc = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
+    for start in tl.range(tl.min(first, axis=0) // BLOCK_N * BLOCK_N, tl.max(last, axis=0), BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        k = load_tile(k_ptr, offs_n, S, stride_kt, stride_kd, D, BLOCK_D)
+        v = load_tile(v_ptr, offs_n, S, stride_vt, stride_vd, D, BLOCK_D)
+        s, slope = scale_and_cap(tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION), scale, softcap)
+        mask = (offs_n[None, :] >= first[:, None]) & (offs_n[None, :] < last[:, None])
+        # [[tag: AT-P]]. The mask comes after the exponential: where a row sees nothing its log-sum-exp is −∞.
+        p = tl.where(mask, tl.exp(s - lse[:, None]), 0.0)
+        # [[tag: AT-dP]] and [[tag: AT-dS]]
+        dp = tl.dot(do, tl.trans(v), input_precision=INPUT_PRECISION)
+        ds = p * (dp - delta[:, None]) * slope
+        acc = multiply_add(ds.to(k.dtype), k, acc, INPUT_PRECISION)
+    # [[tag: AT-dQ]]: the scale is the same for all keys, and is multiplied once.
+    dq_ptr = head(dq_ptr, b, h, start_q, stride_ob, stride_oh, stride_ot)
+    store_tile(dq_ptr, acc * scale, offs_m, T, stride_ot, stride_od, D, BLOCK_D)
+
+
+# ## Backward for the keys and values
+#
+# Now a program has a tile of keys, and walks over the queries that see it: those of every head of its group, so that the
+# group's sum is made in one place, in the same order every time. All tiles are transposed: the scores have a row for
+# each key. So the sums for dK and dV take them as they are, and only loaded tiles are ever transposed.
+@triton.jit
+def attention_backward_keys_kernel(
+    do_ptr, q_ptr, k_ptr, v_ptr, cu_q_ptr, cu_k_ptr, lse_ptr, delta_ptr, dk_ptr, dv_ptr,
+    stride_gb, stride_gh, stride_gt, stride_gd,
+    stride_qb, stride_qh, stride_qt, stride_qd, stride_kb, stride_kh, stride_kt, stride_kd,
+    stride_vb, stride_vh, stride_vt, stride_vd, stride_db, stride_dh, stride_dt, stride_dd, stride_lb, stride_lh,
+    T, S, longest, group, scale, left, right,
+    softcap: tl.constexpr, D: tl.constexpr, INPUT_PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    tiles = tl.cdiv(longest, BLOCK_N)
+    b, hk, start_n = tl.program_id(0) // tiles, tl.program_id(1), tl.program_id(0) % tiles * BLOCK_N
+    start_q, T = sequence(cu_q_ptr, b, T)
+    start_k, S = sequence(cu_k_ptr, b, S)
+    if start_n >= S:
+        return
+    offs_n = start_n + tl.arange(0, BLOCK_N)
+    k_ptr = head(k_ptr, b, hk, start_k, stride_kb, stride_kh, stride_kt)
+    v_ptr = head(v_ptr, b, hk, start_k, stride_vb, stride_vh, stride_vt)
+    k = load_tile(k_ptr, offs_n, S, stride_kt, stride_kd, D, BLOCK_D)
+    v = load_tile(v_ptr, offs_n, S, stride_vt, stride_vd, D, BLOCK_D)
+    dk = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
+    dv = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
+
+    # The condition of `keys_seen`, solved for the query: key j is seen from j − (S − T) − right to j − (S − T) + left.
+    first_m = tl.maximum(start_n - (S - T) - right, 0) // BLOCK_M * BLOCK_M
+    last_m = tl.minimum(tl.minimum(start_n + BLOCK_N, S) - (S - T) + left, T)
+    for h in tl.range(hk * group, hk * group + group):
+        q_head = head(q_ptr, b, h, start_q, stride_qb, stride_qh, stride_qt)
+        do_head = head(do_ptr, b, h, start_q, stride_gb, stride_gh, stride_gt)
+        lse_head = head(lse_ptr, b, h, start_q, stride_lb, stride_lh, 1)
+        delta_head = head(delta_ptr, b, h, start_q, stride_lb, stride_lh, 1)
+        for start in tl.range(first_m, last_m, BLOCK_M):
+            offs_m = start + tl.arange(0, BLOCK_M)
+            q = load_tile(q_head, offs_m, T, stride_qt, stride_qd, D, BLOCK_D)
+            do = load_tile(do_head, offs_m, T, stride_gt, stride_gd, D, BLOCK_D)
+            lse = tl.load(lse_head + offs_m, mask=offs_m < T, other=0.0)
+            delta = tl.load(delta_head + offs_m, mask=offs_m < T, other=0.0)
+            s, slope = scale_and_cap(tl.dot(k, tl.trans(q), input_precision=INPUT_PRECISION), scale, softcap)
+            first, last = keys_seen(offs_m, T, S, left, right)
+            mask = (offs_n[:, None] >= first[None, :]) & (offs_n[:, None] < last[None, :])
+            p = tl.where(mask, tl.exp(s - lse[None, :]), 0.0)
+            # [[tag: AT-dV]]
+            dv = multiply_add(p.to(do.dtype), do, dv, INPUT_PRECISION)
+            dp = tl.dot(v, tl.trans(do), input_precision=INPUT_PRECISION)
+            ds = p * (dp - delta[None, :]) * slope
+            # [[tag: AT-dK]]
+            dk = multiply_add(ds.to(q.dtype), q, dk, INPUT_PRECISION)
+    # Keys that nobody sees are written too: their gradient is 0.
+    dk_ptr = head(dk_ptr, b, hk, start_k, stride_db, stride_dh, stride_dt)
+    dv_ptr = head(dv_ptr, b, hk, start_k, stride_db, stride_dh, stride_dt)
+    store_tile(dk_ptr, dk * scale, offs_n, S, stride_dt, stride_dd, D, BLOCK_D)
+    store_tile(dv_ptr, dv, offs_n, S, stride_dt, stride_dd, D, BLOCK_D)
+
+
+# ## The launchers
+#
+# Tiles of queries and keys, number of warps and of tiles in flight. Wide heads and float32 need more shared memory for
+# a tile, so they get smaller ones.
+def default_tiles(D, dtype):
+    """((BLOCK_M, BLOCK_N), num_warps, num_stages) for heads of D numbers."""
+    if dtype == torch.float32:
+        return ((32, 32) if D <= 128 else (16, 16)), 4, 1
+    return ((64, 64), 4, 3) if D <= 128 else ((64, 32), 4, 2)
+
+
+def launch_options(q, dtype, BLOCK_M, BLOCK_N, softcap):
+    """Tiles and all that is known when a kernel is compiled."""
+    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N)
+    D = q.shape[-1]
+    tiles, num_warps, num_stages = default_tiles(D, q.dtype)
+    return dict(
+        softcap=float(softcap), D=D, INPUT_PRECISION=input_precision(), BLOCK_M=BLOCK_M or tiles[0],
+        BLOCK_N=BLOCK_N or tiles[1], BLOCK_D=max(16, triton.next_power_of_2(D)), num_warps=num_warps,
+        num_stages=num_stages,
+    )  # fmt: skip
+
+
+# Sequences that lie one behind the other are one batch entry, and all begin in it.
+def strides(x, cu_seqlens=None):
+    return x.stride() if cu_seqlens is None else (0, *x.stride()[1:])
+
+
+# Rows that belong to no sequence are written by nobody. They must not look like a result.
+def empty_like(x, cu_seqlens):
+    new = torch.empty_like(x)
+    return new if cu_seqlens is None else new.fill_(float("nan"))
+
+
+def batches(x, cu_seqlens):
+    return x.shape[0] if cu_seqlens is None else cu_seqlens.numel() - 1
+
+
+def attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *, BLOCK_M=None, BLOCK_N=None):
+    """`(o, lse)`: o like `q`, lse (B, H, T) in float32.
+
+    Args:
+        q, k, v: (B, H, T, D), (B, Hk, S, D) twice. With `cu_seqlens` B is 1, and all sequences lie along T and S.
+        sinks: (H,) or None. cu_seqlens_q, cu_seqlens_k: (sequences + 1,) int32, or None for both.
+        options: `Options`. BLOCK_M: queries, BLOCK_N: keys of a tile.
+    """
+    launch = launch_options(q, q.dtype, BLOCK_M, BLOCK_N, options.softcap)
+    (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
+    o = empty_like(q, cu_seqlens_q)
+    lse = empty_like(q.new_empty(q.shape[:3], dtype=torch.float32), cu_seqlens_q)
+    programs = triton.cdiv(options.max_seqlen_q, launch["BLOCK_M"]) * batches(q, cu_seqlens_q)
+    if programs * H:
+        attention_forward_kernel[(programs, H)](
+            q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse,
+            *strides(q, cu_seqlens_q), *strides(k, cu_seqlens_k), *strides(v, cu_seqlens_k),
+            *strides(o, cu_seqlens_q), *strides(lse, cu_seqlens_q)[:2], T, S, options.max_seqlen_q, H // Hk,
+            options.scale, options.left, options.right, **launch,
+        )  # fmt: skip
+    return o, lse
+
+
+def attention_backward(
+    do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options, *, BLOCK_M=None, BLOCK_N=None
+):
+    """`(dq, dk, dv, dsinks)`, the last None without sinks.
+
+    Args:
+        do, dlse: upstream gradients of `o` and `lse`, any strides; None for a result that nothing depends on.
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options: as they went into the forward pass. o, lse: its results.
+    """
+    launch = launch_options(q, q.dtype, BLOCK_M, BLOCK_N, options.softcap)
+    (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
+    # No gradient is a single zero, shown everywhere by strides of 0.
+    do = q.new_zeros(()).expand(o.shape) if do is None else do
+    dlse = lse.new_zeros(()).expand(lse.shape) if dlse is None else dlse
+    dq, dk, dv = empty_like(o, cu_seqlens_q), empty_like(k, cu_seqlens_k), empty_like(k, cu_seqlens_k)
+    delta = empty_like(lse, cu_seqlens_q)
+    numbers = H // Hk, options.scale, options.left, options.right
+    inputs = (
+        *strides(q, cu_seqlens_q), *strides(k, cu_seqlens_k), *strides(v, cu_seqlens_k)
+    )  # fmt: skip
+    of_do, of_lse = strides(do, cu_seqlens_q), strides(lse, cu_seqlens_q)[:2]
+    programs = triton.cdiv(options.max_seqlen_q, launch["BLOCK_M"]) * batches(q, cu_seqlens_q)
+    if programs * H:
+        attention_backward_queries_kernel[(programs, H)](
+            do, dlse, q, k, v, cu_seqlens_q, cu_seqlens_k, o, lse, delta, dq, *of_do, *strides(dlse, cu_seqlens_q),
+            *inputs, *strides(o, cu_seqlens_q), *of_lse, T, S, options.max_seqlen_q, *numbers, **launch,
+        )  # fmt: skip
+    programs = triton.cdiv(options.max_seqlen_k, launch["BLOCK_N"]) * batches(k, cu_seqlens_k)
+    if programs * Hk:
+        attention_backward_keys_kernel[(programs, Hk)](
+            do, q, k, v, cu_seqlens_q, cu_seqlens_k, lse, delta, dk, dv, *of_do, *inputs, *strides(dk, cu_seqlens_k),
+            *of_lse, T, S, options.max_seqlen_k, *numbers, **launch,
+        )  # fmt: skip
+    if sinks is None:
+        return dq, dk, dv, None
+    # [[tag: AT-dsink]]: a sink's probability, times the same number a row as every other score's gradient.
+    p = torch.exp(sinks.float()[:, None] - lse)
+    return dq, dk, dv, (p * delta).sum((0, 2)).neg().to(sinks.dtype)
+
+
+# ## Arguments
+def contract(q, k, v, causal, scale, window, softcap, sinks, return_lse, layout="B, H, T, D"):
+    """Checks everything but the lengths, and returns `Options` for one sequence an entry of the batch."""
+    checks.tensors(q=q, k=k, v=v)
+    checks.dtypes(q=q)
+    checks.same_dtype(q=q, k=k, v=v)
+    checks.dimensions("q", q, layout.count(",") + 1, layout)
+    checks.dimensions("k", k, q.dim(), "as q")
+    checks.same_shape(k=k, v=v)
+    same_device(q=q, k=k, v=v)
+    checks.choice("return_lse", return_lse, (True, False))
+    group_contract(q, k, 1, "k and v")
+    if k.shape[-1] != q.shape[-1] or q.dim() == 4 and k.shape[0] != q.shape[0]:
+        raise ValueError(f"k must have the batch and head dimension of q, {tuple(q.shape)}, got {tuple(k.shape)}")
+    scale = options_contract(q, scale, softcap, sinks)
+    left, right = window_bounds(causal, window)
+    return Options(scale, left, right, float(softcap), q.shape[-2], k.shape[-2])
+
+
+def varlen_contract(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, options):
+    """`options` with the lengths of the longest sequences."""
+    checks.tensors(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
+    checks.dtypes((torch.int32,), cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
+    checks.dimensions("cu_seqlens_q", cu_seqlens_q, 1, "where each sequence begins, and where the last ends")
+    checks.same_shape(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
+    same_device(q=q, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
+    if cu_seqlens_q.numel() == 0:
+        raise ValueError("cu_seqlens_q must have at least one element, got none")
+    longest = []
+    for name, x, cu_seqlens, given in ("q", q, cu_seqlens_q, max_seqlen_q), ("k", k, cu_seqlens_k, max_seqlen_k):
+        if given is not None:
+            checks.number(f"max_seqlen_{name}", given, at_least=0)
+        if (device.INTERPRET or os.environ.get("ACADEMY_DEBUG") == "1") and not torch.compiler.is_compiling():
+            check_offsets(f"cu_seqlens_{name}", cu_seqlens, x.shape[0], f"max_seqlen_{name}", given)
+        longest.append(x.shape[0] if given is None else min(given, x.shape[0]))
+    return options._replace(max_seqlen_q=longest[0], max_seqlen_k=longest[1])
+
+
+# Looking at the offsets means waiting for the GPU. So this check runs on the CPU, and on a GPU on request.
+def check_offsets(name, cu_seqlens, total, name_of_longest, longest):
+    offsets = cu_seqlens.tolist()
+    lengths = [end - start for start, end in zip(offsets, offsets[1:])]
+    if offsets[0] != 0 or offsets[-1] != total or min(lengths, default=0) < 0:
+        raise ValueError(f"{name} must rise from 0 to the number of rows, {total}, got {offsets}")
+    if longest is not None and max(lengths, default=0) > longest:
+        raise ValueError(f"{name_of_longest} must be at least the longest sequence, {max(lengths)}, got {longest}")
+
+
+# ## Joining autograd
+class FlashAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, launch_forward, launch_backward):
+        o, lse = launch_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options)
+        ctx.save_for_backward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse)
+        ctx.options, ctx.launch_backward = options, launch_backward
+        ctx.set_materialize_grads(False)
+        return o, lse
+
+    @staticmethod
+    @autograd.once_differentiable
+    def backward(ctx, do, dlse):
+        return *ctx.launch_backward(do, dlse, *ctx.saved_tensors, ctx.options), *[None] * 5
+
+
+def attention(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, launch_forward, launch_backward):
+    """`(o, lse)`, with an autograd frame if one is needed."""
+    arguments = q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options
+    if not autograd.needs_frame(q, k, v, sinks):
+        return launch_forward(*arguments)
+    return FlashAttention.apply(*arguments, launch_forward, launch_backward)
+
+
+def flash_attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, sinks=None, return_lse=False):
+    r"""Softmax attention of `q` over `k` and `v`, differentiable in all three, in `sinks` and through the log-sum-exp.
+
+    Args:
+        q: (B, H, T, D), float32, float16 or bfloat16, any strides, D at most 256.
+        k, v: (B, Hk, S, D), dtype of `q`, any strides; H is a multiple of Hk. T and S may be 0.
+        causal: query i sees the keys up to i + S − T: the last query sees all.
+        scale: of the scores, default $1/\sqrt{D}$.
+        window: an int w, with `causal`: the last w keys, the own one counted. A pair (left, right): so many keys before
+            and after the position i + S − T, −1 for open; `causal` cuts off what comes after.
+        softcap: t in $t \tanh(s / t)$, after the scale. 0.0 turns it off.
+        sinks: (H,), dtype of `q` or float32: one more score for each row of a head, neither scaled nor capped, that
+            takes part in the sum of the softmax and has no value.
+        return_lse: whether to return the log-sum-exp of the scores as well.
+
+    Returns:
+        o, (B, H, T, D) in the dtype of `q`; or (o, lse) with lse (B, H, T), float32, a natural logarithm. A row that
+        sees nothing gives 0 and −∞ (with a sink: the sink).
+
+    Raises:
+        TypeError: an argument has a wrong type, or a tensor a wrong dtype.
+        ValueError: shapes don't fit, a number is out of range, or a tensor is on the wrong device.
+
+    Source: Dao, "FlashAttention-2" (arXiv 2307.08691); sinks: Xiao et al. (arXiv 2309.17453), as in gpt-oss.
+    """
+    options = contract(q, k, v, causal, scale, window, softcap, sinks, return_lse)
+    o, lse = attention(q, k, v, sinks, None, None, options, attention_forward, attention_backward)
+    return (o, lse) if return_lse else o
+
+
+def flash_attention_varlen(
+    q, k, v, cu_seqlens_q, cu_seqlens_k, *, causal=False, scale=None, window=None, softcap=0.0, sinks=None,
+    return_lse=False, max_seqlen_q=None, max_seqlen_k=None,
+):  # fmt: skip
+    """`flash_attention` of sequences of different length, which lie one behind the other.
+
+    Args:
+        q: (total_q, H, D). k, v: (total_k, Hk, D), any strides.
+        cu_seqlens_q, cu_seqlens_k: (sequences + 1,) int32, on the device of `q`: where each sequence begins, and the end
+            of the last. They rise from 0 to total_q and total_k. That is checked on the CPU and with `ACADEMY_DEBUG=1`;
+            otherwise nothing outside of the tensors is read, and rows of no sequence hold NaN.
+        max_seqlen_q, max_seqlen_k: length of the longest sequence. Without it there are programs for one as long as all
+            of them together, and most of them end at once.
+        causal, scale, window, softcap, sinks, return_lse: as in `flash_attention`.
+
+    Returns:
+        o, (total_q, H, D); or (o, lse) with lse (H, total_q).
+
+    Raises:
+        TypeError, ValueError: as `flash_attention`; ValueError also for offsets that don't rise from 0 to the total.
+
+    Source: as `flash_attention`.
+    """
+    options = contract(q, k, v, causal, scale, window, softcap, sinks, return_lse, layout="total, H, D")
+    options = varlen_contract(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, options)
+    q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (q, k, v))
+    cu_seqlens = cu_seqlens_q.contiguous(), cu_seqlens_k.contiguous()
+    o, lse = attention(q, k, v, sinks, *cu_seqlens, options, attention_forward, attention_backward)
+    o, lse = o.squeeze(0).transpose(0, 1), lse.squeeze(0)
+    return (o, lse) if return_lse else o
+
+
+# ## A run small enough to watch
+#
+# One head with five queries and nine keys, causal, in tiles of two queries and four keys.
+def EXAMPLE():
+    at = torch.arange(9 * 3, dtype=torch.float32, device=device.DEVICE)
+    q = (at[:15] * 5 % 7 - 3).view(1, 1, 5, 3)
+    k, v = (at * 3 % 5 - 2).view(1, 1, 9, 3), (at * 7 % 11 - 5).view(1, 1, 9, 3)
+    options = contract(q, k, v, True, 0.5, None, 0.0, None, True)
+    o, lse = attention_forward(q, k, v, None, None, None, options, BLOCK_M=2, BLOCK_N=4)
+    attention_backward(v[:, :, :5], None, q, k, v, None, None, None, o, lse, options, BLOCK_M=2, BLOCK_N=4)
+
+
+if __name__ == "__main__":
+    shapes = dict(q=(1, 4, 33, 40), k=(1, 2, 70, 40), v=(1, 2, 70, 40), sinks=(4,))
+    script.main(flash_attention, flash_attention_reference, shapes | dict(causal=True), shapes | dict(softcap=5.0))

@@ -1,0 +1,140 @@
+r"""
+# What attention kernels share
+
+Tiles of rows and columns of a strided tensor, capped scores, and the options that a caller gives: which keys a query
+sees, the scale, the cap and the sinks.
+"""
+
+from academy import checks, device  # noqa: F401  before anything imports triton
+
+import math
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+LARGEST_HEAD = 256
+
+# A window that is open on one side reaches this far. No sequence is longer, and the sum of a few such numbers still
+# fits into 32 bits.
+OPEN = 2**29
+
+
+# ## Tiles
+#
+# A tile holds some rows of one head (queries, keys or values, one a token) and all of their `D` numbers. Its width is a
+# power of two; the columns past `D` are zeros, so they add nothing to a product. Offsets are 64 bits wide: a cache of
+# long contexts has more than 2³¹ elements.
+@triton.jit
+def head(ptr, b, h, row, stride_b, stride_h, stride_t):
+    # Where row number `row` of head `h` begins.
+    return ptr + tl.cast(b, tl.int64) * stride_b + tl.cast(h, tl.int64) * stride_h + tl.cast(row, tl.int64) * stride_t
+
+
+@triton.jit
+def tile_offsets(rows, stride_t, stride_d, BLOCK_D: tl.constexpr):
+    columns = tl.arange(0, BLOCK_D).to(tl.int64)
+    return rows.to(tl.int64)[:, None] * stride_t + columns[None, :] * stride_d
+
+
+@triton.jit
+def load_tile(ptr, rows, length, stride_t, stride_d, D: tl.constexpr, BLOCK_D: tl.constexpr):
+    mask = (rows < length)[:, None] & (tl.arange(0, BLOCK_D) < D)[None, :]
+    return tl.load(ptr + tile_offsets(rows, stride_t, stride_d, BLOCK_D), mask=mask, other=0.0)
+
+
+@triton.jit
+def store_tile(ptr, values, rows, length, stride_t, stride_d, D: tl.constexpr, BLOCK_D: tl.constexpr):
+    mask = (rows < length)[:, None] & (tl.arange(0, BLOCK_D) < D)[None, :]
+    tl.store(ptr + tile_offsets(rows, stride_t, stride_d, BLOCK_D), values, mask=mask)
+
+
+# ## Scores
+#
+# [[tag: AT-S]]: the products of queries and keys, scaled and then capped. The slope is the factor that the cap puts on
+# the gradient, [[tag: AT-cap-slope]].
+@triton.jit
+def scale_and_cap(s, scale, softcap: tl.constexpr):
+    s = s * scale
+    slope = 1.0
+    if softcap != 0.0:
+        tanh = libdevice.tanh(s / softcap)
+        s = softcap * tanh
+        slope = 1.0 - tanh * tanh
+    return s, slope
+
+
+# ## Options
+class Options(NamedTuple):
+    """What a kernel is told beside its tensors.
+
+    scale: of the scores. left, right: how many keys before and after its own position a query sees. softcap: 0.0 is
+    off. max_seqlen_q, max_seqlen_k: the longest sequence, from which the launchers make their grids.
+    """
+
+    scale: float
+    left: int
+    right: int
+    softcap: float
+    max_seqlen_q: int
+    max_seqlen_k: int
+
+
+def window_bounds(causal, window):
+    """(left, right) with OPEN for an open side. Raises if `window` is none, or lacks the `causal` that it needs."""
+    checks.choice("causal", causal, (True, False))
+    left, right = OPEN, OPEN
+    if isinstance(window, int) and not isinstance(window, bool):
+        if window < 1:
+            raise ValueError(f"window must be at least 1, got {window}")
+        if not causal:
+            raise ValueError("window as an int needs causal=True; pass (left, right) otherwise")
+        left = min(window - 1, OPEN)
+    elif window is not None:
+        left, right = (OPEN if side == -1 else min(side, OPEN) for side in _sides(window))
+    return left, 0 if causal else right
+
+
+def _sides(window):
+    wanted = "window must be None, an int or a pair of ints (left, right)"
+    if not isinstance(window, tuple | list) or len(window) != 2:
+        raise TypeError(f"{wanted}, got {window!r}")
+    for side in window:
+        if isinstance(side, bool) or not isinstance(side, int):
+            raise TypeError(f"{wanted}, got {window!r}")
+        if side < -1:
+            raise ValueError(f"window must have sides of at least 0, or -1 for open, got {window!r}")
+    return window
+
+
+def options_contract(q, scale, softcap, sinks):
+    """Checks what both attention and decode take, and returns the scale."""
+    H, D = q.shape[1], q.shape[-1]
+    if not 1 <= D <= LARGEST_HEAD:
+        raise ValueError(f"q must have a head dimension of 1 to {LARGEST_HEAD}, got shape {tuple(q.shape)}")
+    if scale is not None:
+        checks.number("scale", scale)
+    checks.number("softcap", softcap, at_least=0)
+    if sinks is not None:
+        checks.tensors(sinks=sinks)
+        checks.dtypes((q.dtype, torch.float32), sinks=sinks)
+        checks.shape("sinks", sinks, (H,), "one for each head of q")
+        same_device(q=q, sinks=sinks)
+    return 1 / math.sqrt(D) if scale is None else float(scale)
+
+
+def group_contract(q, k, axis, names):
+    """Each head of k and v serves a group of heads of q, and all groups are equally large."""
+    if k.shape[axis] == 0 or q.shape[1] % k.shape[axis]:
+        raise ValueError(
+            f"q must have a multiple of the heads of {names}, {k.shape[axis]}, got shape {tuple(q.shape)}"
+        )
+
+
+def same_device(**named):
+    (first, reference), *rest = named.items()
+    for name, value in rest:
+        if value.device != reference.device:
+            raise ValueError(f"{name} must be on the device of {first}, {reference.device}, got {value.device}")
