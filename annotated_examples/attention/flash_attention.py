@@ -10,14 +10,14 @@ With $T$ queries and $S$ keys there are $T \cdot S$ scores for every head. At 16
 in bfloat16. This kernel makes them tile by tile, uses them and forgets them. What it keeps for the backward pass is the
 output and one number a row, the log-sum-exp of its scores, [[tag: AT-lse]].
 
-**What it costs.** Two products of $T \cdot S \cdot D$ multiplications a head forward, and five backward: seven here,
-because both backward kernels make the scores again. Of $q$, $k$ and $v$ a few megabytes are read many times, mostly from
-L2. So the tensor cores set the pace. A causal mask hides half of the scores; tiles that lie wholly behind it are
-skipped, and cost nothing.
+**What it costs.** Two products of $T \cdot S \cdot D$ multiplications a head forward. Backward needs five, and makes
+seven: both of its kernels compute the scores and their gradient again. Keys and values are read once for each tile of
+queries, mostly from L2, so the tensor cores set the pace. A causal mask hides half of the scores. Tiles that lie wholly
+behind it are skipped, and cost nothing.
 
-**Contract.** `q` is (B, H, T, D), `k` and `v` are (B, Hk, S, D), with any strides, in float32, float16 or bfloat16; H is
-a multiple of Hk, D at most 256. T and S may differ, and be 0. Scores and sums are float32. A query that sees no key gets
-an output of 0 and a log-sum-exp of −∞. The same call gives the same bits.
+**Contract.** `q` is (B, H, T, D), `k` and `v` are (B, Hk, S, D), with any strides, in float32, float16 or bfloat16; H
+is a multiple of Hk, D at most 256. T and S may differ, and be 0. Scores and sums are float32. A query that sees no key
+gets an output of 0 and a log-sum-exp of −∞. The same call gives the same bits.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -29,22 +29,22 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 from academy import autograd, checks, device, script
 
 import math
-import os
 
 import torch
 import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import (
-    Options, group_contract, head, load_tile, options_contract, same_device, scale_and_cap, store_tile, window_bounds,
+    batches, contract, empty_like, head, load_tile, scale_and_cap, sequence, store_tile, strides, varlen_contract,
+    window_bounds,
 )  # fmt: skip
 from annotated_examples.common.products import input_precision, multiply_add
 
 
 # ## Reference
 #
-# The same in PyTorch, with all scores at once, in any dtype; in float64 it is what the kernels are measured against. The
-# queries are aligned with the *last* keys: of 5 new tokens after 100 old ones, the first sees key 100 as its own.
+# The same in PyTorch, with all scores at once, in any dtype; in float64 it is what the kernels are measured against.
+# The queries stand at the *last* keys: of 5 new tokens after 100 old ones, the first is number 100, counted from 0.
 def flash_attention_reference(
     q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, sinks=None, return_lse=False
 ):
@@ -71,25 +71,13 @@ def flash_attention_reference(
 # ## Which keys does a query see?
 #
 # Query i stands at the position of key i + S − T. It sees the keys from `left` before that to `right` after it: one
-# stretch, from `first` up to but without `last`. A causal mask is `right = 0`. That is all there is to a mask, and every
-# kernel asks it here. Rows past the end of the sequence see nothing.
+# stretch, from `first` up to but without `last`, [[tag: AT-seen]]. A causal mask is `right = 0`. That is all there is to
+# a mask, and every kernel asks it here. Rows past the end of the sequence see nothing.
 @triton.jit
 def keys_seen(offs_m, T, S, left, right):
     first = tl.maximum(offs_m + (S - T) - left, 0)
     last = tl.minimum(offs_m + (S - T) + right + 1, S)
     return first, tl.where(offs_m < T, last, 0)
-
-
-# Sequences of different length may lie one behind the other, in one tensor without a batch dimension. Then `cu_ptr`
-# holds where each begins, and one more number, where the last ends. Numbers that make no sense are clamped: they must
-# never become an address outside of the tensor.
-@triton.jit
-def sequence(cu_ptr, b, length):
-    start = 0
-    if cu_ptr is not None:
-        start = tl.minimum(tl.maximum(tl.load(cu_ptr + b), 0), length)
-        length = tl.minimum(tl.maximum(tl.load(cu_ptr + b + 1), start), length) - start
-    return start, length
 
 
 # ## Forward: a tile of queries, and all the keys that it sees
@@ -158,8 +146,8 @@ def attention_forward_kernel(
 
 # ## Backward for the queries
 #
-# With the log-sum-exp at hand, a probability is one exponential, [[tag: AT-P]]: no maximum, no rescaling. The gradient of
-# a score needs one more number a row, [[tag: AT-D]]. This kernel has the tiles for it at hand, and leaves it to the next.
+# With the log-sum-exp at hand, a probability is one exponential, [[tag: AT-P]]: no maximum, no rescaling. The gradient
+# of a score needs one more number a row, [[tag: AT-D]]. This kernel has the tiles for it, and stores it for the next.
 @triton.jit
 def attention_backward_queries_kernel(
     do_ptr, dlse_ptr, q_ptr, k_ptr, v_ptr, cu_q_ptr, cu_k_ptr, o_ptr, lse_ptr, delta_ptr, dq_ptr,
@@ -215,9 +203,9 @@ def attention_backward_queries_kernel(
 
 # ## Backward for the keys and values
 #
-# Now a program has a tile of keys, and walks over the queries that see it: those of every head of its group, so that the
-# group's sum is made in one place, in the same order every time. All tiles are transposed: the scores have a row for
-# each key. So the sums for dK and dV take them as they are, and only loaded tiles are ever transposed.
+# Now a program has a tile of keys, and walks over the queries that see it: those of every head of its group, so that
+# the group's sum is made in one place, in the same order every time. Scores are transposed here: a row for each key. So
+# the products for dK and dV take them as they are, and only loaded tiles are ever transposed.
 @triton.jit
 def attention_backward_keys_kernel(
     do_ptr, q_ptr, k_ptr, v_ptr, cu_q_ptr, cu_k_ptr, lse_ptr, delta_ptr, dk_ptr, dv_ptr,
@@ -275,51 +263,34 @@ def attention_backward_keys_kernel(
 
 # ## The launchers
 #
-# Tiles of queries and keys, number of warps and of tiles in flight. Wide heads and float32 need more shared memory for
-# a tile, so they get smaller ones.
-def default_tiles(D, dtype):
+# Tiles of queries and keys, number of warps, and how many tiles are in flight. A wide head and float32 leave room for
+# smaller tiles only, in shared memory and in registers; the backward kernels keep two products and need more of both.
+def default_tiles(D, dtype, backward):
     """((BLOCK_M, BLOCK_N), num_warps, num_stages) for heads of D numbers."""
     if dtype == torch.float32:
-        return ((32, 32) if D <= 128 else (16, 16)), 4, 1
-    return ((64, 64), 4, 3) if D <= 128 else ((64, 32), 4, 2)
+        return ((32, 32), 4, 1) if D <= 64 else ((16, 16), 4 if D <= 128 else 8, 1)
+    if D > 128:
+        return ((32, 32), 8, 2) if backward else ((64, 32), 4, 2)
+    return ((64, 64), 8 if D > 64 else 4, 2) if backward else ((64, 64), 4, 3)
 
 
-def launch_options(q, dtype, BLOCK_M, BLOCK_N, softcap):
-    """Tiles and all that is known when a kernel is compiled."""
+def launch_options(q, softcap, BLOCK_M, BLOCK_N, *, backward):
+    """The tiles that were asked for, or the default, and what else is known when a kernel is compiled."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N)
     D = q.shape[-1]
-    tiles, num_warps, num_stages = default_tiles(D, q.dtype)
+    (M, N), num_warps, num_stages = default_tiles(D, q.dtype, backward)
     return dict(
-        softcap=float(softcap), D=D, INPUT_PRECISION=input_precision(), BLOCK_M=BLOCK_M or tiles[0],
-        BLOCK_N=BLOCK_N or tiles[1], BLOCK_D=max(16, triton.next_power_of_2(D)), num_warps=num_warps,
-        num_stages=num_stages,
+        softcap=softcap, D=D, INPUT_PRECISION=input_precision(), BLOCK_M=BLOCK_M or M, BLOCK_N=BLOCK_N or N,
+        BLOCK_D=max(16, triton.next_power_of_2(D)), num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
 
 
-# Sequences that lie one behind the other are one batch entry, and all begin in it.
-def strides(x, cu_seqlens=None):
-    return x.stride() if cu_seqlens is None else (0, *x.stride()[1:])
-
-
-# Rows that belong to no sequence are written by nobody. They must not look like a result.
-def empty_like(x, cu_seqlens):
-    new = torch.empty_like(x)
-    return new if cu_seqlens is None else new.fill_(float("nan"))
-
-
-def batches(x, cu_seqlens):
-    return x.shape[0] if cu_seqlens is None else cu_seqlens.numel() - 1
-
-
 def attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *, BLOCK_M=None, BLOCK_N=None):
-    """`(o, lse)`: o like `q`, lse (B, H, T) in float32.
+    """`(o, lse)`: o like `q`, lse (B, H, T) in float32. A tile has BLOCK_M queries or BLOCK_N keys.
 
-    Args:
-        q, k, v: (B, H, T, D), (B, Hk, S, D) twice. With `cu_seqlens` B is 1, and all sequences lie along T and S.
-        sinks: (H,) or None. cu_seqlens_q, cu_seqlens_k: (sequences + 1,) int32, or None for both.
-        options: `Options`. BLOCK_M: queries, BLOCK_N: keys of a tile.
+    q: (B, H, T, D), k and v: (B, Hk, S, D). With `cu_seqlens` B is 1, and all sequences lie along T and S.
     """
-    launch = launch_options(q, q.dtype, BLOCK_M, BLOCK_N, options.softcap)
+    launch = launch_options(q, options.softcap, BLOCK_M, BLOCK_N, backward=False)
     (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
     o = empty_like(q, cu_seqlens_q)
     lse = empty_like(q.new_empty(q.shape[:3], dtype=torch.float32), cu_seqlens_q)
@@ -337,13 +308,8 @@ def attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *, BL
 def attention_backward(
     do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options, *, BLOCK_M=None, BLOCK_N=None
 ):
-    """`(dq, dk, dv, dsinks)`, the last None without sinks.
-
-    Args:
-        do, dlse: upstream gradients of `o` and `lse`, any strides; None for a result that nothing depends on.
-        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options: as they went into the forward pass. o, lse: its results.
-    """
-    launch = launch_options(q, q.dtype, BLOCK_M, BLOCK_N, options.softcap)
+    """`(dq, dk, dv, dsinks)` from the upstream gradients of `o` and `lse`, which have any strides, or are None."""
+    launch = launch_options(q, options.softcap, BLOCK_M, BLOCK_N, backward=True)
     (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
     # No gradient is a single zero, shown everywhere by strides of 0.
     do = q.new_zeros(()).expand(o.shape) if do is None else do
@@ -351,9 +317,7 @@ def attention_backward(
     dq, dk, dv = empty_like(o, cu_seqlens_q), empty_like(k, cu_seqlens_k), empty_like(k, cu_seqlens_k)
     delta = empty_like(lse, cu_seqlens_q)
     numbers = H // Hk, options.scale, options.left, options.right
-    inputs = (
-        *strides(q, cu_seqlens_q), *strides(k, cu_seqlens_k), *strides(v, cu_seqlens_k)
-    )  # fmt: skip
+    inputs = *strides(q, cu_seqlens_q), *strides(k, cu_seqlens_k), *strides(v, cu_seqlens_k)
     of_do, of_lse = strides(do, cu_seqlens_q), strides(lse, cu_seqlens_q)[:2]
     programs = triton.cdiv(options.max_seqlen_q, launch["BLOCK_M"]) * batches(q, cu_seqlens_q)
     if programs * H:
@@ -372,54 +336,6 @@ def attention_backward(
     # [[tag: AT-dsink]]: a sink's probability, times the same number a row as every other score's gradient.
     p = torch.exp(sinks.float()[:, None] - lse)
     return dq, dk, dv, (p * delta).sum((0, 2)).neg().to(sinks.dtype)
-
-
-# ## Arguments
-def contract(q, k, v, causal, scale, window, softcap, sinks, return_lse, layout="B, H, T, D"):
-    """Checks everything but the lengths, and returns `Options` for one sequence an entry of the batch."""
-    checks.tensors(q=q, k=k, v=v)
-    checks.dtypes(q=q)
-    checks.same_dtype(q=q, k=k, v=v)
-    checks.dimensions("q", q, layout.count(",") + 1, layout)
-    checks.dimensions("k", k, q.dim(), "as q")
-    checks.same_shape(k=k, v=v)
-    same_device(q=q, k=k, v=v)
-    checks.choice("return_lse", return_lse, (True, False))
-    group_contract(q, k, 1, "k and v")
-    if k.shape[-1] != q.shape[-1] or q.dim() == 4 and k.shape[0] != q.shape[0]:
-        raise ValueError(f"k must have the batch and head dimension of q, {tuple(q.shape)}, got {tuple(k.shape)}")
-    scale = options_contract(q, scale, softcap, sinks)
-    left, right = window_bounds(causal, window)
-    return Options(scale, left, right, float(softcap), q.shape[-2], k.shape[-2])
-
-
-def varlen_contract(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, options):
-    """`options` with the lengths of the longest sequences."""
-    checks.tensors(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
-    checks.dtypes((torch.int32,), cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
-    checks.dimensions("cu_seqlens_q", cu_seqlens_q, 1, "where each sequence begins, and where the last ends")
-    checks.same_shape(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
-    same_device(q=q, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
-    if cu_seqlens_q.numel() == 0:
-        raise ValueError("cu_seqlens_q must have at least one element, got none")
-    longest = []
-    for name, x, cu_seqlens, given in ("q", q, cu_seqlens_q, max_seqlen_q), ("k", k, cu_seqlens_k, max_seqlen_k):
-        if given is not None:
-            checks.number(f"max_seqlen_{name}", given, at_least=0)
-        if (device.INTERPRET or os.environ.get("ACADEMY_DEBUG") == "1") and not torch.compiler.is_compiling():
-            check_offsets(f"cu_seqlens_{name}", cu_seqlens, x.shape[0], f"max_seqlen_{name}", given)
-        longest.append(x.shape[0] if given is None else min(given, x.shape[0]))
-    return options._replace(max_seqlen_q=longest[0], max_seqlen_k=longest[1])
-
-
-# Looking at the offsets means waiting for the GPU. So this check runs on the CPU, and on a GPU on request.
-def check_offsets(name, cu_seqlens, total, name_of_longest, longest):
-    offsets = cu_seqlens.tolist()
-    lengths = [end - start for start, end in zip(offsets, offsets[1:])]
-    if offsets[0] != 0 or offsets[-1] != total or min(lengths, default=0) < 0:
-        raise ValueError(f"{name} must rise from 0 to the number of rows, {total}, got {offsets}")
-    if longest is not None and max(lengths, default=0) > longest:
-        raise ValueError(f"{name_of_longest} must be at least the longest sequence, {max(lengths)}, got {longest}")
 
 
 # ## Joining autograd
@@ -444,6 +360,14 @@ def attention(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, launch_forwar
     if not autograd.needs_frame(q, k, v, sinks):
         return launch_forward(*arguments)
     return FlashAttention.apply(*arguments, launch_forward, launch_backward)
+
+
+# Without a batch dimension, tokens come before heads. Exchanged, and as one entry of a batch, they suit the launchers.
+def attention_varlen(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, launch_forward, launch_backward):
+    q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (q, k, v))
+    cu_seqlens = cu_seqlens_q.contiguous(), cu_seqlens_k.contiguous()
+    o, lse = attention(q, k, v, sinks, *cu_seqlens, options, launch_forward, launch_backward)
+    return o.squeeze(0).transpose(0, 1), lse.squeeze(0)
 
 
 def flash_attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, sinks=None, return_lse=False):
@@ -484,9 +408,9 @@ def flash_attention_varlen(
 
     Args:
         q: (total_q, H, D). k, v: (total_k, Hk, D), any strides.
-        cu_seqlens_q, cu_seqlens_k: (sequences + 1,) int32, on the device of `q`: where each sequence begins, and the end
-            of the last. They rise from 0 to total_q and total_k. That is checked on the CPU and with `ACADEMY_DEBUG=1`;
-            otherwise nothing outside of the tensors is read, and rows of no sequence hold NaN.
+        cu_seqlens_q, cu_seqlens_k: (sequences + 1,) int32, on the device of `q`: where each sequence begins, and the
+            end of the last. They rise from 0 to total_q and total_k. That is checked on the CPU and with
+            `ACADEMY_DEBUG=1`; otherwise nothing outside of the tensors is read, and rows of no sequence hold NaN.
         max_seqlen_q, max_seqlen_k: length of the longest sequence. Without it there are programs for one as long as all
             of them together, and most of them end at once.
         causal, scale, window, softcap, sinks, return_lse: as in `flash_attention`.
@@ -501,10 +425,8 @@ def flash_attention_varlen(
     """
     options = contract(q, k, v, causal, scale, window, softcap, sinks, return_lse, layout="total, H, D")
     options = varlen_contract(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, options)
-    q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (q, k, v))
-    cu_seqlens = cu_seqlens_q.contiguous(), cu_seqlens_k.contiguous()
-    o, lse = attention(q, k, v, sinks, *cu_seqlens, options, attention_forward, attention_backward)
-    o, lse = o.squeeze(0).transpose(0, 1), lse.squeeze(0)
+    cu_seqlens = cu_seqlens_q, cu_seqlens_k
+    o, lse = attention_varlen(q, k, v, sinks, *cu_seqlens, options, attention_forward, attention_backward)
     return (o, lse) if return_lse else o
 
 

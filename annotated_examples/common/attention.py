@@ -5,9 +5,10 @@ Tiles of rows and columns of a strided tensor, capped scores, and the options th
 sees, the scale, the cap and the sinks.
 """
 
-from academy import checks, device  # noqa: F401  before anything imports triton
+from academy import checks, device
 
 import math
+import os
 from typing import NamedTuple
 
 import torch
@@ -49,6 +50,20 @@ def load_tile(ptr, rows, length, stride_t, stride_d, D: tl.constexpr, BLOCK_D: t
 def store_tile(ptr, values, rows, length, stride_t, stride_d, D: tl.constexpr, BLOCK_D: tl.constexpr):
     mask = (rows < length)[:, None] & (tl.arange(0, BLOCK_D) < D)[None, :]
     tl.store(ptr + tile_offsets(rows, stride_t, stride_d, BLOCK_D), values, mask=mask)
+
+
+# ## Sequences
+#
+# Sequences of different length may lie one behind the other, in one tensor without a batch dimension. Then `cu_ptr`
+# holds where each begins, and one more number, where the last ends. Numbers that make no sense are clamped: they must
+# never become an address outside of the tensor.
+@triton.jit
+def sequence(cu_ptr, b, length):
+    start = 0
+    if cu_ptr is not None:
+        start = tl.minimum(tl.maximum(tl.load(cu_ptr + b), 0), length)
+        length = tl.minimum(tl.maximum(tl.load(cu_ptr + b + 1), start), length) - start
+    return start, length
 
 
 # ## Scores
@@ -128,9 +143,7 @@ def options_contract(q, scale, softcap, sinks):
 def group_contract(q, k, axis, names):
     """Each head of k and v serves a group of heads of q, and all groups are equally large."""
     if k.shape[axis] == 0 or q.shape[1] % k.shape[axis]:
-        raise ValueError(
-            f"q must have a multiple of the heads of {names}, {k.shape[axis]}, got shape {tuple(q.shape)}"
-        )
+        raise ValueError(f"q must have a multiple of the heads of {names}, {k.shape[axis]}, got shape {tuple(q.shape)}")
 
 
 def same_device(**named):
@@ -138,3 +151,70 @@ def same_device(**named):
     for name, value in rest:
         if value.device != reference.device:
             raise ValueError(f"{name} must be on the device of {first}, {reference.device}, got {value.device}")
+
+
+# ## Arguments of flash attention
+#
+# Everything that can be checked without a look at the values is checked before anything is launched.
+def contract(q, k, v, causal, scale, window, softcap, sinks, return_lse, layout="B, H, T, D"):
+    """Checks everything but the lengths, and returns `Options` for one sequence an entry of the batch."""
+    checks.tensors(q=q, k=k, v=v)
+    checks.dtypes(q=q)
+    checks.same_dtype(q=q, k=k, v=v)
+    checks.dimensions("q", q, layout.count(",") + 1, layout)
+    checks.dimensions("k", k, q.dim(), "as q")
+    checks.same_shape(k=k, v=v)
+    same_device(q=q, k=k, v=v)
+    checks.choice("return_lse", return_lse, (True, False))
+    group_contract(q, k, 1, "k and v")
+    if k.shape[-1] != q.shape[-1] or q.dim() == 4 and k.shape[0] != q.shape[0]:
+        raise ValueError(f"k must have the batch and head dimension of q, {tuple(q.shape)}, got {tuple(k.shape)}")
+    scale = options_contract(q, scale, softcap, sinks)
+    left, right = window_bounds(causal, window)
+    return Options(scale, left, right, float(softcap), q.shape[-2], k.shape[-2])
+
+
+def varlen_contract(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, options):
+    """`options` with the lengths of the longest sequences."""
+    checks.tensors(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
+    checks.dtypes((torch.int32,), cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
+    checks.dimensions("cu_seqlens_q", cu_seqlens_q, 1, "where each sequence begins, and where the last ends")
+    checks.same_shape(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
+    same_device(q=q, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
+    if cu_seqlens_q.numel() == 0:
+        raise ValueError("cu_seqlens_q must have at least one element, got none")
+    longest = []
+    for name, x, cu_seqlens, given in ("q", q, cu_seqlens_q, max_seqlen_q), ("k", k, cu_seqlens_k, max_seqlen_k):
+        if given is not None:
+            checks.number(f"max_seqlen_{name}", given, at_least=0)
+        if (device.INTERPRET or os.environ.get("ACADEMY_DEBUG") == "1") and not torch.compiler.is_compiling():
+            check_offsets(f"cu_seqlens_{name}", cu_seqlens, x.shape[0], f"max_seqlen_{name}", given)
+        longest.append(x.shape[0] if given is None else min(given, x.shape[0]))
+    return options._replace(max_seqlen_q=longest[0], max_seqlen_k=longest[1])
+
+
+# Looking at the offsets means waiting for the GPU. So this check runs on the CPU, and on a GPU on request.
+def check_offsets(name, cu_seqlens, total, name_of_longest, longest):
+    offsets = cu_seqlens.tolist()
+    lengths = [end - start for start, end in zip(offsets, offsets[1:])]
+    if offsets[0] != 0 or offsets[-1] != total or min(lengths, default=0) < 0:
+        raise ValueError(f"{name} must rise from 0 to the number of rows, {total}, got {offsets}")
+    if longest is not None and max(lengths, default=0) > longest:
+        raise ValueError(f"{name_of_longest} must be at least the longest sequence, {max(lengths)}, got {longest}")
+
+
+# ## What its launchers share
+#
+# Sequences that lie one behind the other are one batch entry, and all begin in it.
+def strides(x, cu_seqlens=None):
+    return x.stride() if cu_seqlens is None else (0, *x.stride()[1:])
+
+
+# Rows that belong to no sequence are written by nobody. They must not look like a result.
+def empty_like(x, cu_seqlens):
+    new = torch.empty_like(x)
+    return new if cu_seqlens is None else new.fill_(float("nan"))
+
+
+def batches(x, cu_seqlens):
+    return x.shape[0] if cu_seqlens is None else cu_seqlens.numel() - 1
