@@ -71,8 +71,8 @@ def flash_attention_reference(
 # ## Which keys does a query see?
 #
 # Query i stands at the position of key i + S − T. It sees the keys from `left` before that to `right` after it: one
-# stretch, from `first` up to but without `last`, [[tag: AT-seen]]. A causal mask is `right = 0`. That is all there is to
-# a mask, and every kernel asks it here. Rows past the end of the sequence see nothing.
+# stretch, from `first` up to but without `last`, [[tag: AT-seen]]. A causal mask is `right = 0`. There is no more to
+# a mask than that, and every kernel asks here. Rows past the end of the sequence see nothing.
 @triton.jit
 def keys_seen(offs_m, T, S, left, right):
     first = tl.maximum(offs_m + (S - T) - left, 0)
@@ -292,6 +292,7 @@ def attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *, BL
     """
     launch = launch_options(q, options.softcap, BLOCK_M, BLOCK_N, backward=False)
     (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
+    sinks = None if sinks is None else sinks.contiguous()
     o = empty_like(q, cu_seqlens_q)
     lse = empty_like(q.new_empty(q.shape[:3], dtype=torch.float32), cu_seqlens_q)
     programs = triton.cdiv(options.max_seqlen_q, launch["BLOCK_M"]) * batches(q, cu_seqlens_q)

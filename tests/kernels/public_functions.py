@@ -75,6 +75,21 @@ def logits() -> dict:
     return dict(logits=randn(6, 1000, dtype=BF16), labels=labels(6, 1000))
 
 
+def heads(tokens: int = 40) -> dict:
+    return dict(zip("qkv", (randn(1, count, tokens, 64, dtype=BF16) for count in (4, 2, 2))))
+
+
+def sequences() -> dict:
+    """Two sequences, of 30 and 10 tokens."""
+    ends = torch.tensor([0, 30, 40], dtype=torch.int32, device=DEVICE)
+    tokens = {name: x[0].transpose(0, 1) for name, x in heads().items()}
+    return tokens | dict(cu_seqlens_q=ends, cu_seqlens_k=ends.clone())
+
+
+def with_sinks() -> dict:
+    return heads() | dict(sinks=randn(4, dtype=BF16))
+
+
 def of_a_module(apply: Callable) -> Callable:
     return functools.partial(apply, torch.nn.LayerNorm(1000, device=DEVICE, dtype=BF16))
 
@@ -120,6 +135,9 @@ CASES = [
     case("classics.geglu", "geglu_packed", lambda: dict(x=randn(5, 600, dtype=BF16))),
     case("classics.swiglu", "swiglu", gate_and_up),
     case("classics.swiglu", "swiglu_packed", lambda: dict(x=randn(5, 600, dtype=BF16))),
+    case("attention.flash_attention", "flash_attention", heads, causal=True),
+    case("attention.flash_attention", "flash_attention", with_sinks, causal=True, window=9, softcap=5.0),
+    case("attention.flash_attention", "flash_attention_varlen", sequences, causal=True),
     case("gemlite.gemm", "gemm", lambda: quantized(24), W_nbits=4, group_size=128),
     case("gemlite.gemm_splitK", "gemm_splitK", lambda: quantized(4), W_nbits=4, group_size=128),
     *both(*LOW_BIT, "low_bit_matmul", lambda: quantized(1), W_nbits=4, group_size=128),

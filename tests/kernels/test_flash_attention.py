@@ -1,0 +1,646 @@
+"""flash_attention and flash_attention_varlen: values, log-sum-exp, all gradients, options, hostile inputs, mutants."""
+
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
+import functools
+import math
+import mmap
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from academy import accuracy, device
+from annotated_examples.attention import flash_attention as lesson
+from annotated_examples.common import attention as common
+from tests.kernels import harness
+from tests.kernels.attention_cases import assert_right, converted, results, tensors, upstreams
+from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
+
+module = harness.modules(lesson)
+
+DEFAULTS = dict(causal=False, scale=None, window=None, softcap=0.0)
+#: name -> options of a call; with "sinks" the inputs have them.
+OPTIONS = {
+    "full": dict(),
+    "causal": dict(causal=True),
+    "window": dict(causal=True, window=9),
+    "both sides": dict(window=(11, 4)),
+    "open left": dict(window=(-1, 6)),
+    "open right": dict(window=(6, -1)),
+    "softcap": dict(causal=True, softcap=1.5),
+    "sinks": dict(causal=True, sinks=True),
+    "all": dict(causal=True, window=19, softcap=2.0, sinks=True, scale=0.7),
+}
+
+MUTANTS = [
+    Mutant("-inf minus -inf in rows that see nothing", "row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)", 'row_max = tl.full((BLOCK_M,), -float("inf"), tl.float32)'),
+    Mutant("mask aligned top-left", "offs_m + (S - T)", "offs_m + 0 * (S - T)", count=2),
+    Mutant("backward's first tile aligned top-left", "start_n - (S - T) - right", "start_n - right"),
+    Mutant("backward's last tile aligned top-left", "tl.minimum(start_n + BLOCK_N, S) - (S - T) + left", "tl.minimum(start_n + BLOCK_N, S) + left"),
+    Mutant("lse in base 2", "row_max + tl.log(row_sum)", "row_max * 1.4426950408889634 + tl.log2(row_sum)"),
+    Mutant("fp32 products in tf32", "INPUT_PRECISION=input_precision()", 'INPUT_PRECISION="tf32"', gpu=True),
+    Mutant("mask before the exponential only", "p = tl.where(mask, tl.exp(s - lse[:, None]), 0.0)", 'p = tl.exp(tl.where(mask, s, -float("inf")) - lse[:, None])'),
+    Mutant("mask before the exponential only, keys", "p = tl.where(mask, tl.exp(s - lse[None, :]), 0.0)", 'p = tl.exp(tl.where(mask, s, -float("inf")) - lse[None, :])'),
+    Mutant("scale applied to k in half precision", "s, _ = scale_and_cap(tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION), scale, softcap)", "s, _ = scale_and_cap(tl.dot(q, tl.trans((k * scale).to(tl.float16).to(k.dtype)), input_precision=INPUT_PRECISION), 1.0, softcap)"),
+    Mutant("ln 2 truncated", "p = tl.exp(s - new_max[:, None])", "p = tl.exp2((s - new_max[:, None]) * 1.4427)"),
+    Mutant("not summed over the group", "tl.range(hk * group, hk * group + group)", "tl.range(hk * group, hk * group + 1)"),
+    Mutant("wrong heads of the group", "tl.range(hk * group, hk * group + group)", "tl.range(hk, hk + group)"),
+    Mutant("heads of keys counted as heads of queries", "h // group", "h % (tl.num_programs(1) // group)", count=4),
+    Mutant("dk rows that nobody sees are not written", "    store_tile(dk_ptr, dk * scale, offs_n, S,", "    store_tile(dk_ptr, dk * scale, offs_n, tl.where(first_m < last_m, S, 0),"),
+    Mutant("no slope of the cap for dq", "ds = p * (dp - delta[:, None]) * slope", "ds = p * (dp - delta[:, None])"),
+    Mutant("no slope of the cap for dk", "ds = p * (dp - delta[None, :]) * slope", "ds = p * (dp - delta[None, :])"),
+    Mutant("no gradient of the sink", "(p * delta).sum((0, 2)).neg()", "(p * delta).sum((0, 2)).mul(0)"),
+    Mutant("gradient of the sink over one sequence", "(p * delta).sum((0, 2)).neg()", "(p * delta)[:1].sum((0, 2)).neg()"),
+    Mutant("sink scaled", "sink = tl.load(sinks_ptr + h).to(tl.float32)", "sink = tl.load(sinks_ptr + h).to(tl.float32) * scale"),
+    Mutant("sink not in the sum", "row_sum = tl.exp(sink - row_max)", "row_sum = 0.0 * tl.exp(sink - row_max)"),
+    Mutant("gradient through lse dropped", "do.to(tl.float32) * o.to(tl.float32), axis=1) - dlse", "do.to(tl.float32) * o.to(tl.float32), axis=1) - 0.0 * dlse"),
+    Mutant("gradient through lse with the wrong sign", "axis=1) - dlse", "axis=1) + dlse"),
+    Mutant("strides of the upstream gradient ignored", "of_do, of_lse = strides(do, cu_seqlens_q),", "of_do, of_lse = strides(q, cu_seqlens_q),"),
+    Mutant("strides of the gradient of lse ignored", "*of_do, *strides(dlse, cu_seqlens_q)", "*of_do, *strides(lse, cu_seqlens_q)"),
+    Mutant("scale left out of dq", "acc * scale, offs_m", "acc, offs_m"),
+    Mutant("output not rescaled", "v, acc * alpha[:, None], INPUT_PRECISION", "v, acc, INPUT_PRECISION"),
+    Mutant("last tile of keys dropped", "tl.max(last, axis=0), BLOCK_N):\n        offs_n = start + tl.arange(0, BLOCK_N)\n        k = load_tile(k_ptr, offs_n, S, stride_kt, stride_kd, D, BLOCK_D)\n        v = load_tile(v_ptr, offs_n, S, stride_vt, stride_vd, D, BLOCK_D)\n        s, _", "tl.max(last, axis=0) // BLOCK_N * BLOCK_N, BLOCK_N):\n        offs_n = start + tl.arange(0, BLOCK_N)\n        k = load_tile(k_ptr, offs_n, S, stride_kt, stride_kd, D, BLOCK_D)\n        v = load_tile(v_ptr, offs_n, S, stride_vt, stride_vd, D, BLOCK_D)\n        s, _"),
+    Mutant("strides of the sinks ignored", "None if sinks is None else sinks.contiguous()", "sinks"),
+    Mutant("second derivative loses its term", "    @autograd.once_differentiable\n", ""),
+]  # fmt: skip
+
+COMMON_MUTANTS = [
+    Mutant("cap before the scale", "s = s * scale\n    slope = 1.0\n", "slope = scale\n    s = s * 1.0\n"),
+    Mutant("no slope", "slope = 1.0 - tanh * tanh", "slope = 1.0"),
+    Mutant("rows past the end are read", "mask = (rows < length)[:, None] & (tl.arange(0, BLOCK_D) < D)[None, :]\n    return", "mask = (rows >= 0)[:, None] & (tl.arange(0, BLOCK_D) < D)[None, :]\n    return"),
+    Mutant("columns past D are read", "mask = (rows < length)[:, None] & (tl.arange(0, BLOCK_D) < D)[None, :]\n    return", "mask = (rows < length)[:, None] & (tl.arange(0, BLOCK_D) >= 0)[None, :]\n    return"),
+    Mutant("stride of the columns ignored", "columns[None, :] * stride_d", "columns[None, :]"),
+    Mutant("batch of a sequence counted twice", "(0, *x.stride()[1:])", "x.stride()"),
+    Mutant("own key not counted in the window", "left = min(window - 1, OPEN)", "left = min(window, OPEN)"),
+]  # fmt: skip
+
+
+def small_launchers(module, BLOCK_M, BLOCK_N):
+    tiles = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N)
+    return functools.partial(module.attention_forward, **tiles), functools.partial(module.attention_backward, **tiles)
+
+
+def with_tiles(module, BLOCK_M=16, BLOCK_N=16):
+    """`flash_attention` in tiles so small that a short sequence takes several."""
+    forward, backward = small_launchers(module, BLOCK_M, BLOCK_N)
+    frame = getattr(module, "attention", lesson.attention)
+
+    def flash_attention(q, k, v, *, return_lse=False, sinks=None, **options):
+        options = module.contract(q, k, v, **DEFAULTS | options, sinks=sinks, return_lse=return_lse)
+        o, lse = frame(q, k, v, sinks, None, None, options, forward, backward)
+        return (o, lse) if return_lse else o
+
+    return flash_attention
+
+
+def judge(function, shape, dtype=torch.float32, layout=lambda values: values, scale=1.0, upstream=None, **options):
+    """Random inputs of this shape, in this layout, judged with all gradients."""
+    sinks = options.pop("sinks", False)
+    inputs = {name: layout(value) for name, value in tensors(**shape, dtype=dtype, sinks=sinks, scale=scale).items()}
+    _, lse = lesson.flash_attention_reference(**inputs, **options, return_lse=True)
+    ups = upstreams(inputs["q"], lse, upstream or layout)
+    assert_right(function, inputs, *ups, **options)
+
+
+SMALL = dict(B=2, H=2, Hk=1, T=21, S=37, D=5)
+
+
+def packed(lengths_q, lengths_k, H=2, Hk=1, D=8, dtype=torch.float32, sinks=False):
+    """Inputs of `flash_attention_varlen`, with NaN before and after them in memory."""
+    made = tensors(B=1, H=H, Hk=Hk, T=sum(lengths_q), S=sum(lengths_k), D=D, dtype=dtype, sinks=sinks)
+    inputs = {name: harness.nan_fenced(made[name][0].transpose(0, 1)) for name in "qkv"}
+    for name, lengths in ("q", lengths_q), ("k", lengths_k):
+        ends = torch.tensor([0, *lengths]).cumsum(0)
+        inputs[f"cu_seqlens_{name}"] = ends.to(DEVICE, torch.int32)
+    return inputs | ({"sinks": made["sinks"]} if sinks else {})
+
+
+def varlen_reference(
+    q, k, v, cu_seqlens_q, cu_seqlens_k, *, return_lse=False, max_seqlen_q=None, max_seqlen_k=None, **options
+):
+    """One sequence after the other."""
+    outs, lses = [], []
+    ends_q, ends_k = cu_seqlens_q.tolist(), cu_seqlens_k.tolist()
+    for a, b, c, d in zip(ends_q, ends_q[1:], ends_k, ends_k[1:]):
+        alone = (x.transpose(0, 1)[None] for x in (q[a:b], k[c:d], v[c:d]))
+        o, lse = lesson.flash_attention_reference(*alone, return_lse=True, **options)
+        outs.append(o[0].transpose(0, 1))
+        lses.append(lse[0])
+    o = torch.cat([*outs, q[:0]])
+    lse = torch.cat([*lses, q.new_zeros((q.shape[1], 0), dtype=torch.promote_types(q.dtype, torch.float32))], dim=1)
+    return (o, lse) if return_lse else o
+
+
+def judge_varlen(function, lengths_q, lengths_k, *, sinks=False, dtype=torch.float32, H=2, Hk=1, D=8, **options):
+    inputs = packed(lengths_q, lengths_k, H, Hk, D, dtype, sinks)
+    _, lse = varlen_reference(**inputs, **options, return_lse=True)
+    assert_right(function, inputs, *upstreams(inputs["q"], lse, harness.strided), reference=varlen_reference, **options)
+
+
+def varlen_with_tiles(module, BLOCK_M=16, BLOCK_N=16):
+    """The same of `flash_attention_varlen`."""
+    forward, backward = small_launchers(module, BLOCK_M, BLOCK_N)
+    frame = getattr(module, "attention_varlen", lesson.attention_varlen)
+
+    def flash_attention_varlen(
+        q, k, v, cu_seqlens_q, cu_seqlens_k, *, return_lse=False, sinks=None, max_seqlen_q=None, max_seqlen_k=None, **options
+    ):  # fmt: skip
+        options = module.contract(
+            q, k, v, **DEFAULTS | options, sinks=sinks, return_lse=return_lse, layout="total, H, D"
+        )
+        options = module.varlen_contract(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, options)
+        o, lse = frame(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, forward, backward)
+        return (o, lse) if return_lse else o
+
+    return flash_attention_varlen
+
+
+def check(module):
+    """Everything a mutant has to get past."""
+    small = with_tiles(module)
+    judge(
+        small,
+        SMALL | dict(H=4, Hk=2),
+        layout=harness.nan_fenced,
+        upstream=harness.strided,
+        causal=True,
+        sinks=True,
+        scale=2.0,
+    )
+    judge(small, dict(B=1, H=2, Hk=1, T=37, S=21, D=5), layout=harness.strided, causal=True, window=7, sinks=True)
+    judge(
+        small, dict(B=1, H=2, Hk=2, T=37, S=35, D=16), layout=harness.nan_fenced, window=(3, 18), softcap=1.0, scale=3.0
+    )
+    judge_varlen(varlen_with_tiles(module), [3, 0, 20], [10, 4, 7], causal=True)
+    harness.assert_gradient_penalty_raises(small, tensors(T=2, S=3))
+
+
+def test_check_passes(module):
+    check(module)
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
+def test_mutant_of_the_lesson_is_caught(mutant, tmp_path):
+    harness.assert_caught(lesson, mutant, check, tmp_path)
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(COMMON_MUTANTS))
+def test_mutant_of_a_shared_function_is_caught(mutant, tmp_path, monkeypatch):
+    """The lesson, imported again beside a broken copy of what it shares with decode."""
+    broken = harness.mutated(common, mutant, tmp_path)
+    monkeypatch.setitem(sys.modules, common.__name__, broken)
+    code = harness.code_of(Path(lesson.__file__).read_text("utf-8"))
+    again = harness.import_source(code, tmp_path, "flash_attention")
+    assert again.load_tile is broken.load_tile
+    with pytest.raises((AssertionError, RuntimeError, ValueError)):
+        check(again)
+
+
+# ---------------------------------------------------------------- the reference
+
+
+@pytest.mark.parametrize("T, S", [(9, 9), (5, 12), (12, 12)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_reference_is_pytorchs_math_attention(T, S, causal):
+    """Where lengths differ, PyTorch's `is_causal` is aligned top-left; the bottom-right mask is given as a tensor."""
+    inputs = converted(tensors(B=2, H=4, Hk=2, T=T, S=S), torch.float64)
+    mask = torch.ones(T, S, dtype=torch.bool, device=DEVICE).tril(S - T) if causal else None
+    with sdpa_kernel(SDPBackend.MATH):
+        expected = F.scaled_dot_product_attention(*inputs.values(), attn_mask=mask, enable_gqa=True)
+    torch.testing.assert_close(
+        lesson.flash_attention_reference(**inputs, causal=causal), expected, rtol=1e-12, atol=1e-12
+    )
+
+
+def test_reference_gradcheck():
+    call = functools.partial(lesson.flash_attention_reference, causal=True, softcap=2.0, return_lse=True)
+    inputs = tensors(H=2, Hk=1, T=3, S=4, D=2, sinks=True)
+    harness.assert_reference_gradcheck(lambda q, k, v, sinks: call(q, k, v, sinks=sinks), *inputs.values())
+
+
+# ---------------------------------------------------------------- values and gradients
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+def test_options(module, options, dtype):
+    judge(with_tiles(module), SMALL, dtype, **options)
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+def test_more_queries_than_keys(module, options):
+    """With a causal mask the first queries see nothing at all."""
+    judge(with_tiles(module), dict(H=2, Hk=1, T=41, S=18, D=8), **options)
+
+
+@pytest.mark.parametrize("D", [1, 8, 24, 80, 128, 192, 256])
+def test_head_dimensions(module, D):
+    """With the tiles that a user gets."""
+    for dtype in DTYPES if D in (24, 256) else DTYPES[:1]:
+        judge(module.flash_attention, dict(H=1, Hk=1, T=18, S=35, D=D), dtype, causal=True)
+
+
+@pytest.mark.parametrize("T, S", [(1, 1), (1, 70), (70, 1), (64, 64), (65, 129)], ids=str)
+def test_lengths_around_the_usual_tiles(module, T, S):
+    judge(module.flash_attention, dict(H=1, Hk=1, T=T, S=S, D=16), torch.bfloat16, causal=True)
+    judge(module.flash_attention, dict(H=3, Hk=1, T=T, S=S, D=16), window=(40, 3))
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 3, 5), (2, 4, 0, 5), (2, 4, 3, 0), (1, 2, 0, 0)], ids=str)
+@pytest.mark.parametrize("sinks", [False, True])
+def test_nothing_to_do(module, shape, sinks):
+    B, H, T, S = shape
+    inputs = tensors(B, H, 2, T, S, 8, sinks=sinks)
+    values = results(module.flash_attention, inputs, randn(B, H, T, 8), torch.zeros(B, H, T, device=DEVICE))
+    assert values["o"].shape == (B, H, T, 8) and not values["o"].any()
+    for name in inputs:
+        assert values[f"d{name}"].shape == inputs[name].shape and not values[f"d{name}"].any()
+    if T and not S:
+        expected = inputs["sinks"][:, None].expand(B, H, T) if sinks else torch.full((B, H, T), -math.inf)
+        torch.testing.assert_close(values["lse"], expected.to(DEVICE), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("sinks", [False, True])
+def test_rows_that_see_nothing(module, sinks):
+    inputs = tensors(H=2, T=40, S=20, sinks=sinks)
+    values = results(functools.partial(with_tiles(module), causal=True), inputs, randn(1, 2, 40, 8))
+    assert not values["o"][:, :, :20].any() and values["o"][:, :, 20:].all()
+    assert not values["dq"][:, :, :20].any() and all(
+        value.isfinite().all() for n, value in values.items() if n != "lse"
+    )
+    expected = inputs["sinks"].expand(1, 20, 2).mT if sinks else torch.full((1, 2, 20), -math.inf, device=DEVICE)
+    torch.testing.assert_close(values["lse"][:, :, :20], expected, rtol=1e-6, atol=0)
+
+
+def test_a_window_that_hides_everything(module):
+    """All keys lie before the window of the first query."""
+    judge(with_tiles(module), dict(H=1, Hk=1, T=3, S=40, D=8), window=(0, -1))
+    judge(with_tiles(module), dict(H=1, Hk=1, T=40, S=3, D=8), window=(1, 0))
+
+
+def test_window_as_an_int_counts_the_own_key(module):
+    q, k, v = tensors(H=1, T=6, S=6).values()
+    torch.testing.assert_close(module.flash_attention(q, k, v, causal=True, window=1), v, rtol=1e-6, atol=1e-6)
+    pairs = [dict(causal=True, window=3), dict(causal=True, window=(2, 5)), dict(window=(2, 0))]
+    first, *others = (module.flash_attention(q, k, v, **options) for options in pairs)
+    assert all(torch.equal(first, other) for other in others)
+
+
+@pytest.mark.parametrize("scale", [-0.5, 0.0, 3.0, 1e-3])
+def test_scales(module, scale):
+    judge(with_tiles(module), SMALL, causal=True, scale=scale)
+
+
+@pytest.mark.parametrize("size", [100.0, 1e4])
+def test_large_scores(module, size):
+    """Nothing overflows, and a softmax that is all but one-hot is right."""
+    inputs = tensors(H=2, Hk=1, T=30, S=40, D=16, scale=size)
+    o, lse = with_tiles(module)(**inputs, return_lse=True)
+    exact, exact_lse = lesson.flash_attention_reference(**converted(inputs, torch.float64), return_lse=True)
+    pytorch, pytorch_lse = lesson.flash_attention_reference(**inputs, return_lse=True)
+    accuracy.check("o", o, pytorch, exact)
+    accuracy.check("lse", lse, pytorch_lse, exact_lse)
+
+
+def test_an_infinite_sink(module):
+    """A sink of −∞ is none; one of +∞ leaves nothing for the values."""
+    inputs = tensors(H=2, T=5, S=6)
+    none = torch.full((2,), -math.inf, device=DEVICE)
+    torch.testing.assert_close(module.flash_attention(**inputs, sinks=none), module.flash_attention(**inputs))
+
+
+def test_a_nan_stays_in_its_row(module):
+    inputs = tensors(H=1, T=40, S=40)
+    inputs["q"][0, 0, 7, 3] = math.nan
+    o, lse = with_tiles(module)(**inputs, causal=True, return_lse=True)
+    rows = torch.arange(40, device=DEVICE) == 7
+    assert torch.equal(o.isnan().all(-1)[0, 0], rows) and torch.equal(lse.isnan()[0, 0], rows)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=harness.dtype_name)
+def test_sinks_in_float32(module, dtype):
+    inputs = tensors(H=4, Hk=2, T=9, S=11, dtype=dtype) | dict(sinks=randn(4))
+    _, lse = lesson.flash_attention_reference(**inputs, return_lse=True)
+    values = results(module.flash_attention, inputs, *upstreams(inputs["q"], lse))
+    assert values["dsinks"].dtype == torch.float32
+    assert_right(module.flash_attention, inputs, *upstreams(inputs["q"], lse))
+
+
+# ---------------------------------------------------------------- layouts and bits
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_layouts(module, layout):
+    judge(with_tiles(module), SMALL, layout=layout, causal=True, sinks=True)
+
+
+def test_heads_and_tokens_exchanged(module):
+    """(B, T, H, D) in memory, as a linear layer leaves it; the result lies there in the same way."""
+    exchanged = lambda x: x.transpose(1, 2).contiguous().transpose(1, 2) if x.dim() == 4 else x  # noqa: E731
+    judge(with_tiles(module), SMALL, layout=exchanged, causal=True)
+    inputs = {n: exchanged(x) for n, x in tensors(H=2).items()}
+    assert module.flash_attention(**inputs).transpose(1, 2).is_contiguous()
+
+
+def test_packed_projections(module):
+    """q, k and v are parts of one tensor, and so are not dense."""
+    qkv = randn(2, 20, 3 * 2 * 8).view(2, 20, 3, 2, 8)
+    inputs = dict(zip("qkv", (qkv[:, :, i].transpose(1, 2) for i in range(3))))
+    _, lse = lesson.flash_attention_reference(**inputs, return_lse=True)
+    assert_right(with_tiles(module), inputs, *upstreams(inputs["q"], lse), causal=True)
+
+
+def test_expanded_inputs_and_upstream_gradients(module):
+    """One sequence of keys for the whole batch; `.sum().backward()` hands down gradients with strides of 0."""
+    inputs = tensors(B=1, H=2, T=20, S=20)
+    inputs = {n: x if n == "q" else x.expand(2, -1, -1, -1) for n, x in inputs.items()} | dict(q=randn(2, 2, 20, 8))
+    ones = torch.ones((), device=DEVICE)
+    assert_right(with_tiles(module), inputs, ones.expand(2, 2, 20, 8), ones.expand(2, 2, 20))
+
+
+@pytest.mark.parametrize("which", ["o", "lse"])
+def test_gradient_through_one_result(module, which):
+    inputs = tensors(H=2, T=20, S=20, sinks=True)
+    do, dlse = randn(1, 2, 20, 8), randn(1, 2, 20)
+    assert_right(with_tiles(module), inputs, do if which == "o" else None, dlse if which == "lse" else None)
+
+
+def test_same_bits_twice(module):
+    inputs = tensors(**SMALL, sinks=True, dtype=torch.bfloat16)
+    call = functools.partial(with_tiles(module), causal=True)
+    ups = randn(2, 2, 21, 5, dtype=torch.bfloat16), randn(2, 2, 21)
+    first, second = (results(call, inputs, *ups) for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_the_tiles_change_little(module):
+    inputs = tensors(**SMALL)
+    ups = randn(2, 2, 21, 5), randn(2, 2, 21)
+    one, other = (
+        results(functools.partial(with_tiles(module, *t), causal=True), inputs, *ups) for t in ((16, 32), (32, 16))
+    )
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=1e-4, atol=1e-5)
+
+
+def test_without_lse_the_same_output(module):
+    inputs = tensors(H=2, T=20, S=20)
+    o, lse = module.flash_attention(**inputs, return_lse=True)
+    assert torch.equal(o, module.flash_attention(**inputs)) and lse.dtype == torch.float32
+
+
+def test_backward_twice(module):
+    inputs = {n: harness.leaf(x) for n, x in tensors(T=3, S=4).items()}
+    out = module.flash_attention(**inputs).sum()
+    first, second = (torch.autograd.grad(out, list(inputs.values()), retain_graph=True) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second))
+
+
+# ---------------------------------------------------------------- addresses
+
+
+@pytest.fixture
+def far_apart():
+    """A function that makes rows 2³⁰ elements apart: (1, 1, rows, D). Only the pages that are touched take memory."""
+
+    def make(rows, D):
+        memory = mmap.mmap(-1, 2 * rows * 2**30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)  # MAP_NORESERVE
+        flat = torch.frombuffer(memory, dtype=torch.float16)
+        return flat.as_strided((1, 1, rows, D), (0, 0, 2**30, 1)).copy_(randn(1, 1, rows, D))
+
+    return make
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="on a card the next test takes the memory")
+def test_rows_beyond_32_bits(module, far_apart):
+    """Row 2 begins 2³¹ elements behind row 0: a 32-bit offset would wrap around."""
+    inputs = dict(zip("qkv", (far_apart(3, 8) for _ in range(3))))
+    near = {n: x.clone().contiguous() for n, x in inputs.items()}
+    options = module.contract(*near.values(), **DEFAULTS, sinks=None, return_lse=True)
+    for far in inputs:  # only one at a time, so that the outputs, which have q's strides, stay small
+        if far != "q":
+            mixed = (near | {far: inputs[far]}).values()
+            results = [module.attention_forward(*x, None, None, None, options)[0] for x in (mixed, near.values())]
+            assert torch.equal(*results)
+
+
+@pytest.mark.gpu
+def test_more_than_2_to_the_31_elements(module):
+    q = torch.randn(1, 2, 64, 128, device=DEVICE, dtype=torch.bfloat16)
+    k, v = (torch.randn(1, 2, 2**23 + 4096, 128, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
+    assert k.numel() > 2**31
+    o, lse = module.flash_attention(q, k, v, causal=True, window=5000, return_lse=True)
+    alone = [x[:, :, -5063:] for x in (k, v)]
+    expected, expected_lse = module.flash_attention(q, *alone, causal=True, window=5000, return_lse=True)
+    torch.testing.assert_close(lse, expected_lse, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(o, expected, rtol=2e-2, atol=2e-3)
+
+
+@pytest.mark.gpu
+def test_nothing_else_grows_with_the_length(module):
+    """Forward keeps o and lse; backward adds one number a row and the gradients."""
+    T, D = 8192, 64
+    inputs = [torch.randn(1, 4, T, D, device=DEVICE, dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    o = module.flash_attention(*inputs, causal=True)
+    assert torch.cuda.max_memory_allocated() - before <= (2 * D + 4) * 4 * T + 2**20
+    torch.autograd.grad(o, inputs, o.detach())
+    assert torch.cuda.max_memory_allocated() - before <= (2 * 5 * D + 8) * 4 * T + 2**20
+
+
+# ---------------------------------------------------------------- varlen
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+def test_varlen(module, options):
+    judge_varlen(varlen_with_tiles(module), [17, 0, 1, 20, 3], [5, 4, 0, 40, 3], H=4, Hk=2, **options)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:], ids=harness.dtype_name)
+def test_varlen_as_it_is_called(module, dtype):
+    judge_varlen(module.flash_attention_varlen, [70, 3], [70, 9], dtype=dtype, causal=True)
+    longest = dict(max_seqlen_q=70, max_seqlen_k=70)
+    judge_varlen(module.flash_attention_varlen, [70, 3], [70, 9], dtype=dtype, causal=True, **longest)
+
+
+@pytest.mark.parametrize("lengths", [[], [0], [0, 0]], ids=str)
+def test_varlen_of_nothing(module, lengths):
+    inputs = packed(lengths, lengths)
+    o, lse = module.flash_attention_varlen(**inputs, return_lse=True)
+    assert o.shape == (0, 2, 8) and lse.shape == (2, 0)
+
+
+def test_a_sequence_of_nan_beside_others(module):
+    """Neither a neighbour's keys nor its values may be touched: 0 times NaN is NaN."""
+    inputs = packed([20, 20, 20], [20, 20, 20])
+    for name in "qkv":
+        inputs[name][20:40] = math.nan
+    values = results(functools.partial(varlen_with_tiles(module), causal=True), inputs, randn(60, 2, 8), randn(2, 60))
+    for name in ("o", "dq", "dk", "dv"):
+        bad = values[name].isnan().flatten(1).all(1)
+        assert torch.equal(bad.nonzero().flatten(), torch.arange(20, 40, device=DEVICE)), name
+        assert values[name][~bad].isfinite().all(), name
+
+
+@pytest.mark.parametrize("offsets", [[0, 30, 10], [-5, 10, 20], [0, 5, 10**6], [3, 10, 15]], ids=str)
+def test_offsets_that_make_no_sense(module, offsets):
+    """They raise on the CPU. Where nobody looks they read nothing outside, and rows of no sequence are NaN."""
+    inputs = packed([20], [20])
+    wrong = torch.tensor(offsets, dtype=torch.int32, device=DEVICE)
+    if device.INTERPRET:
+        with pytest.raises(ValueError, match="cu_seqlens_q must rise from 0 to the number of rows, 20"):
+            module.flash_attention_varlen(**inputs | dict(cu_seqlens_q=wrong, cu_seqlens_k=wrong))
+    q, k, v = (inputs[name].transpose(0, 1).unsqueeze(0) for name in "qkv")
+    options = module.contract(q, k, v, **DEFAULTS, sinks=None, return_lse=True)
+    with harness.fenced_allocations():
+        o, lse = module.attention_forward(q, k, v, None, wrong, wrong, options, BLOCK_M=16, BLOCK_N=16)
+        module.attention_backward(o, lse, q, k, v, None, wrong, wrong, o, lse, options, BLOCK_M=16, BLOCK_N=16)
+    covered = torch.zeros(20, dtype=torch.bool)
+    for start, end in zip(offsets, offsets[1:]):
+        covered[max(start, 0) : max(end, 0)] = True
+    assert torch.equal(o[0, 0].isfinite().all(-1).cpu(), covered)
+
+
+def test_a_longest_sequence_that_is_longer(module):
+    inputs = packed([5, 20], [5, 20])
+    with pytest.raises(ValueError, match="max_seqlen_q must be at least the longest sequence, 20, got 19"):
+        common.check_offsets("cu_seqlens_q", inputs["cu_seqlens_q"], 25, "max_seqlen_q", 19)
+    if device.INTERPRET:
+        with pytest.raises(ValueError, match="max_seqlen_k"):
+            module.flash_attention_varlen(**inputs, max_seqlen_k=3)
+
+
+def test_varlen_of_strided_offsets(module):
+    inputs = packed([5, 20], [7, 20])
+    expected = module.flash_attention_varlen(**inputs)
+    for name in ("cu_seqlens_q", "cu_seqlens_k"):
+        inputs[name] = torch.stack([inputs[name], inputs[name] + 99], dim=1)[:, 0]
+    assert torch.equal(module.flash_attention_varlen(**inputs), expected)
+
+
+# ---------------------------------------------------------------- random configurations
+
+windows = st.one_of(st.none(), st.integers(1, 60), st.tuples(st.integers(-1, 60), st.integers(-1, 60)))
+heads = st.sampled_from([(1, 1), (2, 1), (3, 3), (4, 2), (6, 2)])
+common_options = dict(
+    dtype=st.sampled_from(DTYPES), heads=heads, D=st.sampled_from([8, 9, 16, 40, 64] + [128, 256] * (not device.INTERPRET)),
+    causal=st.booleans(), window=windows, softcap=st.sampled_from([0.0, 0.0, 3.0]), sinks=st.booleans(),
+)  # fmt: skip
+longest = 70 if device.INTERPRET else 300
+random_configurations = settings(
+    max_examples=8 if device.INTERPRET else 150, deadline=None, derandomize=True, database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)  # fmt: skip
+
+
+def allowed(options):
+    """An int as a window needs a causal mask."""
+    return options | dict(causal=options["causal"] or isinstance(options["window"], int))
+
+
+@random_configurations
+@given(
+    T=st.integers(0, longest), S=st.integers(0, longest),
+    layout=st.sampled_from([harness.nan_fenced, *LAYOUTS.values()]), upstream=st.sampled_from(list(LAYOUTS.values())),
+    **common_options,
+)  # fmt: skip
+def test_random_configurations(module, T, S, heads, D, dtype, layout, upstream, **options):
+    shape = dict(B=1, H=heads[0], Hk=heads[1], T=T, S=S, D=D)
+    judge(module.flash_attention, shape, dtype, layout=layout, upstream=upstream, **allowed(options))
+
+
+@random_configurations
+@given(
+    lengths=st.lists(st.tuples(st.integers(0, longest // 2), st.integers(0, longest // 2)), min_size=1, max_size=4),
+    **common_options,
+)
+def test_random_sequences(module, lengths, heads, D, dtype, **options):
+    queries, keys = zip(*lengths)
+    judge_varlen(
+        module.flash_attention_varlen, queries, keys, dtype=dtype, H=heads[0], Hk=heads[1], D=D, **allowed(options)
+    )
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("D", [64, 96, 128, 256])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+def test_all_combinations(module, options, D, dtype):
+    judge(module.flash_attention, dict(B=2, H=4, Hk=2, T=300, S=517, D=D), dtype, **options)
+
+
+# ---------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    "changes, error, message",
+    [
+        (dict(q=[1.0]), TypeError, "q must be a torch.Tensor, got list"),
+        (dict(q=torch.ones(2, 3)), ValueError, "q must have 4 dimensions"),
+        (dict(q=torch.ones(1, 2, 3, 8).double()), TypeError, "q must be one of float32, float16, bfloat16, got float64"),
+        (dict(k=torch.ones(1, 2, 3, 8).half()), TypeError, "k must have the dtype of q, float32, got float16"),
+        (dict(v=torch.ones(1, 2, 4, 8)), ValueError, "v must have the shape of k"),
+        (dict(k=torch.ones(1, 3, 3, 8), v=torch.ones(1, 3, 3, 8)), ValueError, "q must have a multiple of the heads of k and v, 3"),
+        (dict(k=torch.ones(1, 0, 3, 8), v=torch.ones(1, 0, 3, 8)), ValueError, "q must have a multiple of the heads of k and v, 0"),
+        (dict(k=torch.ones(2, 2, 3, 8), v=torch.ones(2, 2, 3, 8)), ValueError, "k must have the batch and head dimension of q"),
+        (dict(k=torch.ones(1, 2, 3, 9), v=torch.ones(1, 2, 3, 9)), ValueError, "k must have the batch and head dimension of q"),
+        (dict(zip("qkv", [torch.ones(1, 2, 3, 257)] * 3)), ValueError, "q must have a head dimension of 1 to 256"),
+        (dict(zip("qkv", [torch.ones(1, 2, 3, 0)] * 3)), ValueError, "q must have a head dimension of 1 to 256"),
+        (dict(causal=1), ValueError, "causal must be one of True, False, got 1"),
+        (dict(return_lse="yes"), ValueError, "return_lse must be one of True, False"),
+        (dict(scale="1"), TypeError, "scale must be a number, got str"),
+        (dict(scale=math.inf), ValueError, "scale must be finite"),
+        (dict(softcap=-1.0), ValueError, "softcap must be at least 0"),
+        (dict(window=4), ValueError, "window as an int needs causal=True"),
+        (dict(window=0, causal=True), ValueError, "window must be at least 1, got 0"),
+        (dict(window=(1, -2)), ValueError, "window must have sides of at least 0, or -1 for open"),
+        (dict(window=(1, 2, 3)), TypeError, "window must be None, an int or a pair of ints"),
+        (dict(window=(1, 2.0)), TypeError, "window must be None, an int or a pair of ints"),
+        (dict(window=True, causal=True), TypeError, "window must be None, an int or a pair of ints"),
+        (dict(sinks=torch.ones(3)), ValueError, "sinks must have shape (2,) (one for each head of q), got (3,)"),
+        (dict(sinks=torch.ones(2).half()), TypeError, "sinks must be one of float32"),
+    ],
+    ids=lambda value: None if isinstance(value, type) else str(value)[:40] if isinstance(value, str) else "",
+)  # fmt: skip
+def test_errors(module, changes, error, message):
+    arguments = {name: torch.ones(1, 2, 3, 8) for name in "qkv"} | changes
+    arguments = {n: x.to(DEVICE) if isinstance(x, torch.Tensor) else x for n, x in arguments.items()}
+    with pytest.raises(error) as raised:
+        module.flash_attention(**arguments)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "changes, error, message",
+    [
+        (dict(q=torch.ones(1, 4, 2, 8)), ValueError, "q must have 3 dimensions (total, H, D)"),
+        (dict(cu_seqlens_q=torch.tensor([0, 4])), TypeError, "cu_seqlens_q must be one of int32, got int64"),
+        (dict(cu_seqlens_q=torch.zeros(1, 2).int()), ValueError, "cu_seqlens_q must have 1 dimensions"),
+        (dict(cu_seqlens_q=torch.zeros(3).int()), ValueError, "cu_seqlens_k must have the shape of cu_seqlens_q"),
+        (dict(cu_seqlens_q=torch.zeros(0).int(), cu_seqlens_k=torch.zeros(0).int()), ValueError, "at least one element"),
+        (dict(max_seqlen_q=-1), ValueError, "max_seqlen_q must be at least 0"),
+        (dict(max_seqlen_k="9"), TypeError, "max_seqlen_k must be a number"),
+    ],
+    ids=lambda value: None if isinstance(value, type) else str(value)[:40] if isinstance(value, str) else "",
+)  # fmt: skip
+def test_varlen_errors(module, changes, error, message):
+    ends = torch.tensor([0, 4], dtype=torch.int32)
+    arguments = {name: torch.ones(4, 2, 8) for name in "qkv"} | dict(cu_seqlens_q=ends, cu_seqlens_k=ends) | changes
+    arguments = {n: x.to(DEVICE) if isinstance(x, torch.Tensor) else x for n, x in arguments.items()}
+    with pytest.raises(error) as raised:
+        module.flash_attention_varlen(**arguments)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["BLOCK_M", "BLOCK_N"])
+def test_tiles_are_powers_of_two(module, name):
+    with pytest.raises(ValueError, match=f"{name} must be a power of two, got 24"):
+        with_tiles(module, **{name: 24})(**tensors())
