@@ -1,0 +1,336 @@
+r"""
+# Decode: one query against a long cache
+
+A model that writes text makes one token at a time. Its key and value join those of all tokens before, in a *cache*,
+and its query looks at every one of them: [[tag: AT-O]] with a single row. How can a card with more than a hundred
+processors share the work for one row?
+
+By the keys. Each program takes a stretch of the cache and computes the softmax of its part; a second kernel merges the
+parts, each of which says with its log-sum-exp how much it weighs:
+
+[[eq: AT-parts]]
+
+**What it costs.** Each key and each value is read once, for two multiplications an element and query. That is far too
+little for the tensor cores: memory sets the pace. Query heads that share a head of the cache are rows of one tile, so
+that it is read once for all of them.
+
+**Contract.** `q` is (B, H, D), float32, float16 or bfloat16. The caches are (B, S, Hk, D), or pages of a common pool,
+(num_pages, page_size, Hk, D), with a table that says which ones belong to a sequence. Everything may have any strides.
+`lengths` says how many keys of each cache count; what lies behind them is never read. Forward only.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from academy import checks, device, script
+
+import math
+import os
+
+import torch
+import triton
+import triton.language as tl
+
+from annotated_examples.common.attention import (
+    group_contract, head, load_tile, options_contract, same_device, scale_and_cap, store_tile, tile_offsets,
+    window_bounds,
+)  # fmt: skip
+from annotated_examples.common.products import input_precision, multiply_add
+
+
+# ## Reference
+#
+# One sequence after the other, in any dtype.
+def decode_attention_reference(
+    q, k_cache, v_cache, lengths, *, block_table=None, scale=None, window=None, softcap=0.0, sinks=None, num_splits=None
+):
+    (H, D), left = q.shape[1:], window_bounds(True, window)[0]
+    scale = 1 / math.sqrt(D) if scale is None else scale
+    outputs = [q.new_zeros(0, H, D)]
+    for b, length in enumerate(lengths.tolist()):
+        if block_table is None:
+            k, v = k_cache[b], v_cache[b]
+        else:
+            pages = block_table[b, : -(-length // k_cache.shape[1])].long()
+            k, v = k_cache[pages].flatten(0, 1), v_cache[pages].flatten(0, 1)
+        k, v = (x[max(length - 1 - left, 0) : length].repeat_interleave(H // x.shape[1], dim=1) for x in (k, v))
+        s = torch.einsum("hd,nhd->hn", q[b], k) * scale
+        s = softcap * torch.tanh(s / softcap) if softcap else s
+        sink = s.new_full((H, 1), -math.inf) if sinks is None else sinks.to(s.dtype)[:, None]
+        p = torch.softmax(torch.cat([s, sink], dim=1), dim=1)[:, :-1]
+        outputs.append(torch.einsum("hn,nhd->hd", p, v)[None])
+    return torch.cat(outputs)
+
+
+# ## Where does a key lie?
+#
+# Key j of a sequence lies in its page number j // page_size. The table says which page of the pool that is. Without a
+# table, each sequence has a single page. Both offsets are 64 bits wide: a pool of pages is the largest tensor there is.
+#
+# A number in the table that is no page of the pool must never become an address. Of the entries past the last page that
+# is expected, and they aren't even read.
+@triton.jit
+def rows_of_cache(table_ptr, stride_tp, b, offs_n, mask, page_size, num_pages):
+    page, slot = tl.zeros_like(offs_n) + b, offs_n
+    if table_ptr is not None:
+        page = tl.load(table_ptr + (offs_n // page_size).to(tl.int64) * stride_tp, mask=mask, other=0)
+        slot = offs_n % page_size
+    return page, slot, (page >= 0) & (page < num_pages)
+
+
+@triton.jit
+def load_rows(ptr, page, slot, mask, stride_p, stride_s, stride_d, D: tl.constexpr, BLOCK_D: tl.constexpr):
+    columns = tl.arange(0, BLOCK_D)
+    rows = ptr + page.to(tl.int64)[:, None] * stride_p
+    mask = mask[:, None] & (columns < D)[None, :]
+    return tl.load(rows + tile_offsets(slot, stride_s, stride_d, BLOCK_D), mask=mask, other=0.0)
+
+
+# ## One part of the keys
+#
+# The tile of queries has a row for each head of a group, though all of them stand at the same position. Rows are filled
+# up to 16, the least that tensor cores take.
+LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
+
+
+@triton.jit
+def decode_split_kernel(
+    q_ptr, k_ptr, v_ptr, lengths_ptr, table_ptr, parts_ptr, lse_ptr,
+    stride_qb, stride_qh, stride_qd, stride_kp, stride_ks, stride_kh, stride_kd,
+    stride_vp, stride_vs, stride_vh, stride_vd, stride_l, stride_tb, stride_tp,
+    heads, group, num_pages, page_size, capacity, scale, left,
+    softcap: tl.constexpr, D: tl.constexpr, INPUT_PRECISION: tl.constexpr,
+    BLOCK_G: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    # Which sequence, which head of the cache, which part? Large groups take several tiles.
+    tiles = tl.cdiv(group, BLOCK_G)
+    b, hk = tl.program_id(0) // (heads * tiles), tl.program_id(0) // tiles % heads
+    offs_g = tl.program_id(0) % tiles * BLOCK_G + tl.arange(0, BLOCK_G)
+    split, num_splits = tl.program_id(1), tl.num_programs(1)
+    q = load_tile(
+        head(q_ptr, b, hk * group, 0, stride_qb, stride_qh, 0), offs_g, group, stride_qh, stride_qd, D, BLOCK_D
+    )
+    k_ptr += tl.cast(hk, tl.int64) * stride_kh
+    v_ptr += tl.cast(hk, tl.int64) * stride_vh
+    if table_ptr is not None:
+        table_ptr += tl.cast(b, tl.int64) * stride_tb
+
+    # A length that the cache doesn't have is no length, and the result will be NaN.
+    length = tl.load(lengths_ptr + b.to(tl.int64) * stride_l)
+    possible = (length >= 0) & (length <= capacity)
+    length = tl.where(possible, length, 0)
+    # What the window leaves is shared out in whole tiles. Of a short sequence the last parts get nothing.
+    first = tl.maximum(length - 1 - left, 0)
+    share = tl.cdiv(tl.cdiv(length - first, num_splits), BLOCK_N) * BLOCK_N
+    start_n = first + split * share
+    end_n = tl.minimum(start_n + share, length)
+
+    row_max = tl.full((BLOCK_G,), LOWEST, tl.float32)
+    row_sum = tl.zeros((BLOCK_G,), tl.float32)
+    acc = tl.zeros((BLOCK_G, BLOCK_D), tl.float32)
+    for start in tl.range(start_n, end_n, BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        mask = offs_n < end_n
+        page, slot, inside = rows_of_cache(table_ptr, stride_tp, b, offs_n, mask, page_size, num_pages)
+        k = load_rows(k_ptr, page, slot, mask & inside, stride_kp, stride_ks, stride_kd, D, BLOCK_D)
+        v = load_rows(v_ptr, page, slot, mask & inside, stride_vp, stride_vs, stride_vd, D, BLOCK_D)
+        s, _ = scale_and_cap(tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION), scale, softcap)
+        # A page outside of the pool makes the whole result NaN.
+        s = tl.where(inside[None, :], s, float("nan"))
+        s = tl.where(mask[None, :], s, -float("inf"))
+        # [[tag: AT-merge]], as in flash attention.
+        new_max = tl.maximum(row_max, tl.max(s, axis=1))
+        p = tl.exp(s - new_max[:, None])
+        alpha = tl.exp(row_max - new_max)
+        row_sum = row_sum * alpha + tl.sum(p, axis=1)
+        acc = multiply_add(p.to(v.dtype), v, acc * alpha[:, None], INPUT_PRECISION)
+        row_max = new_max
+
+    # An empty part is stored too: 0, with a log-sum-exp of −∞.
+    part = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
+    lse = tl.where(row_sum == 0.0, -float("inf"), row_max + tl.log(row_sum))
+    lse = tl.where(possible, lse, float("nan"))
+    row = ((b.to(tl.int64) * heads + hk) * group + offs_g) * num_splits + split
+    tl.store(lse_ptr + row, lse, mask=offs_g < group)
+    parts_ptr += (b.to(tl.int64) * heads + hk) * group * num_splits * D + split * D
+    store_tile(parts_ptr, part, offs_g, group, num_splits * D, 1, D, BLOCK_D)
+
+
+# ## Merging the parts
+#
+# One program a head of queries. Each part is a mean of values already; it weighs as much as its share of the whole sum,
+# [[tag: AT-parts]]. A sink is a part without values.
+@triton.jit
+def decode_merge_kernel(
+    parts_ptr, lse_ptr, sinks_ptr, o_ptr, H, num_splits,
+    D: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    parts_ptr += row * num_splits * D
+    lse_ptr += row * num_splits
+    total_max, total = tl.full((), LOWEST, tl.float32), 0.0
+    if sinks_ptr is not None:
+        sink = tl.load(sinks_ptr + row % H).to(tl.float32)
+        total_max = tl.maximum(sink, LOWEST)
+        total = tl.exp(sink - total_max)
+    acc = tl.zeros((BLOCK_D,), tl.float32)
+    for start in tl.range(0, num_splits, BLOCK_S):
+        offs_s = start + tl.arange(0, BLOCK_S)
+        lse = tl.load(lse_ptr + offs_s, mask=offs_s < num_splits, other=-float("inf"))
+        parts = load_tile(parts_ptr, offs_s, num_splits, D, 1, D, BLOCK_D)
+        # The same step as in the loop over keys, and for the same reason: an empty part has −∞, and so may all have.
+        new_max = tl.maximum(total_max, tl.max(lse, axis=0))
+        weights = tl.exp(lse - new_max)
+        alpha = tl.exp(total_max - new_max)
+        total = total * alpha + tl.sum(weights, axis=0)
+        acc = acc * alpha + tl.sum(weights[:, None] * parts, axis=0)
+        total_max = new_max
+    offs_d = tl.arange(0, BLOCK_D)
+    tl.store(o_ptr + row * D + offs_d, acc / tl.where(total == 0.0, 1.0, total), mask=offs_d < D)
+
+
+# ## The launcher
+#
+# How many parts? Enough programs to keep a large card busy, and no part shorter than a few tiles. That must not depend
+# on the lengths: they are on the GPU, and nobody waits for them.
+PROGRAMS = 512
+SHORTEST_PART = 256
+
+
+def default_splits(programs, capacity):
+    """From `programs` that there are without splitting, and the largest number of keys."""
+    return max(1, min(triton.cdiv(PROGRAMS, max(programs, 1)), triton.cdiv(capacity, SHORTEST_PART)))
+
+
+def default_block(D, dtype):
+    """Keys of a tile, for heads of D numbers."""
+    return (32 if D <= 128 else 16) if dtype == torch.float32 else (64 if D <= 128 else 32)
+
+
+def decode_forward(
+    q, k_cache, v_cache, lengths, block_table, scale, left, softcap, sinks, num_splits=None, *, BLOCK_N=None, BLOCK_S=16
+):
+    """`o`, (B, H, D). A tile has BLOCK_N keys; BLOCK_S parts are merged at a time."""
+    checks.power_of_two(BLOCK_N=BLOCK_N, BLOCK_S=BLOCK_S)
+    (B, H, D), (num_pages, page_size, Hk, _) = q.shape, k_cache.shape
+    group, capacity = H // Hk, capacity_of(k_cache, block_table)
+    BLOCK_G, BLOCK_D = (max(16, triton.next_power_of_2(size)) for size in (min(group, 64), D))
+    programs = B * Hk * triton.cdiv(group, BLOCK_G)
+    num_splits = default_splits(programs, capacity) if num_splits is None else num_splits
+    o = torch.empty((B, H, D), dtype=q.dtype, device=q.device)
+    parts = torch.empty((B, H, num_splits, D), dtype=torch.float32, device=q.device)
+    lse = torch.empty((B, H, num_splits), dtype=torch.float32, device=q.device)
+    if o.numel():
+        decode_split_kernel[(programs, num_splits)](
+            q, k_cache, v_cache, lengths, block_table, parts, lse, *q.stride(), *k_cache.stride(), *v_cache.stride(),
+            lengths.stride(0), *((0, 0) if block_table is None else block_table.stride()),
+            Hk, group, num_pages, page_size, capacity, scale, left, softcap=softcap, D=D,
+            INPUT_PRECISION=input_precision(), BLOCK_G=BLOCK_G, BLOCK_N=BLOCK_N or default_block(D, q.dtype),
+            BLOCK_D=BLOCK_D, num_warps=4, num_stages=3 if D <= 128 and q.dtype != torch.float32 else 2,
+        )  # fmt: skip
+        sinks = None if sinks is None else sinks.contiguous()
+        decode_merge_kernel[(B * H,)](parts, lse, sinks, o, H, num_splits, D=D, BLOCK_S=BLOCK_S, BLOCK_D=BLOCK_D)
+    return o
+
+
+def capacity_of(k_cache, block_table):
+    return k_cache.shape[1] * (1 if block_table is None else block_table.shape[1])
+
+
+# ## Arguments
+def contract(q, k_cache, v_cache, lengths, block_table, scale, window, softcap, sinks, num_splits):
+    """Checks, and returns what `decode_forward` takes from `scale` on."""
+    checks.tensors(q=q, k_cache=k_cache, v_cache=v_cache, lengths=lengths)
+    checks.optional_tensors(block_table=block_table)
+    checks.no_gradient("decode_attention", q=q, k_cache=k_cache, v_cache=v_cache, sinks=sinks)
+    checks.dtypes(q=q)
+    checks.same_dtype(q=q, k_cache=k_cache, v_cache=v_cache)
+    checks.dtypes((torch.int32,), lengths=lengths, block_table=block_table)
+    checks.dimensions("q", q, 3, "B, H, D")
+    checks.dimensions("k_cache", k_cache, 4, "B, S, Hk, D or num_pages, page_size, Hk, D")
+    checks.same_shape(k_cache=k_cache, v_cache=v_cache)
+    checks.shape("lengths", lengths, q.shape[:1], "one for each sequence")
+    same_device(q=q, k_cache=k_cache, v_cache=v_cache, lengths=lengths)
+    group_contract(q, k_cache, 2, "k_cache")
+    if k_cache.shape[-1] != q.shape[-1]:
+        raise ValueError(f"k_cache must have the head dimension of q, {q.shape[-1]}, got {tuple(k_cache.shape)}")
+    if block_table is not None:
+        checks.dimensions("block_table", block_table, 2, "B, pages")
+        checks.shape("block_table", block_table, (q.shape[0], block_table.shape[1]), "a row for each sequence")
+        same_device(q=q, block_table=block_table)
+    elif k_cache.shape[0] != q.shape[0]:
+        raise ValueError(f"k_cache must have the batch of q, {q.shape[0]}, got shape {tuple(k_cache.shape)}")
+    scale = options_contract(q, scale, softcap, sinks)
+    left, _ = window_bounds(True, window)
+    if num_splits is not None:
+        checks.positive(num_splits=num_splits)
+    if (device.INTERPRET or os.environ.get("ACADEMY_DEBUG") == "1") and not torch.compiler.is_compiling():
+        check_values(k_cache, lengths, block_table)
+    return scale, left, float(softcap), sinks, num_splits
+
+
+# Looking at lengths and pages means waiting for the GPU. So this check runs on the CPU, and on a GPU on request.
+def check_values(k_cache, lengths, block_table):
+    capacity, (num_pages, page_size) = capacity_of(k_cache, block_table), k_cache.shape[:2]
+    for b, length in enumerate(lengths.tolist()):
+        if not 0 <= length <= capacity:
+            raise ValueError(f"lengths must be in [0, {capacity}], got {length} in row {b}")
+        if block_table is not None and length:
+            pages = block_table[b, : -(-length // page_size)]
+            if pages.min() < 0 or pages.max() >= num_pages:
+                raise ValueError(f"block_table must hold pages in [0, {num_pages}), got {pages.tolist()} in row {b}")
+
+
+def decode_attention(
+    q, k_cache, v_cache, lengths, *, block_table=None, scale=None, window=None, softcap=0.0, sinks=None, num_splits=None
+):
+    r"""Attention of one query a sequence over its cache of keys and values. Forward only.
+
+    Args:
+        q: (B, H, D), float32, float16 or bfloat16, D at most 256.
+        k_cache, v_cache: (B, S, Hk, D), dtype of `q`; H is a multiple of Hk. With `block_table`: (num_pages, page_size,
+            Hk, D), page_size any number. Any strides.
+        lengths: (B,) int32: how many keys of each sequence count, 0 to S or to the size of its pages.
+        block_table: (B, pages) int32: the pages of each sequence, in order. Past the last one it may hold anything.
+        scale: of the scores, default $1/\sqrt{D}$.
+        window: an int w: the last w keys. A pair (left, right): the last left + 1 keys; nothing lies right of them.
+        softcap: t in $t \tanh(s / t)$, after the scale. 0.0 turns it off.
+        sinks: (H,), dtype of `q` or float32: one more score for each head, without a value.
+        num_splits: parts that the keys of a sequence are shared out to. The default depends on the shapes only.
+
+    Returns:
+        (B, H, D) in the dtype of `q`; 0 for a sequence of length 0. A length that the cache doesn't have, or a page
+        that the pool doesn't have, gives NaN for that sequence; nothing outside is read.
+
+    Raises:
+        TypeError: an argument has a wrong type, or a tensor a wrong dtype.
+        ValueError: shapes don't fit, a number is out of range, an input requires a gradient, or, on the CPU and with
+            `ACADEMY_DEBUG=1` in the environment, a length or a page is out of range.
+
+    Source: "Flash-Decoding" of Dao, Haziza, Massa and Sizov; paged caches: Kwon et al. (arXiv 2309.06180).
+    """
+    options = contract(q, k_cache, v_cache, lengths, block_table, scale, window, softcap, sinks, num_splits)
+    return decode_forward(q, k_cache, v_cache, lengths, block_table, *options)
+
+
+# ## A run small enough to watch
+#
+# Two sequences, of 8 keys and of 1, two heads that share one of the cache, pages of 3 keys, and two parts.
+def EXAMPLE():
+    at = torch.arange(5 * 3 * 2, dtype=torch.float32, device=device.DEVICE)
+    q = (at[:8] * 5 % 7 - 3).view(2, 2, 2)
+    k_cache, v_cache = (at * 3 % 5 - 2).view(5, 3, 1, 2), (at * 7 % 11 - 5).view(5, 3, 1, 2)
+    lengths = torch.tensor([8, 1], dtype=torch.int32, device=device.DEVICE)
+    table = torch.tensor([[4, 0, 2], [1, -1, -1]], dtype=torch.int32, device=device.DEVICE)
+    options = contract(q, k_cache, v_cache, lengths, table, 0.5, None, 0.0, None, 2)
+    decode_forward(q, k_cache, v_cache, lengths, table, *options, BLOCK_N=4, BLOCK_S=2)
+
+
+if __name__ == "__main__":
+    case = dict(q=(2, 8, 40), k_cache=(2, 300, 2, 40), v_cache=(2, 300, 2, 40), sinks=(8,))
+    case |= dict(lengths=torch.tensor([300, 77], dtype=torch.int32, device=device.DEVICE))
+    cases = case, case | dict(window=50, softcap=5.0)
+    script.main(decode_attention, decode_attention_reference, *cases, differentiable=False)
