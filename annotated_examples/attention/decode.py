@@ -207,7 +207,7 @@ def default_splits(programs, capacity):
 
 def default_block(D, dtype):
     """Keys of a tile, for heads of D numbers."""
-    return (32 if D <= 128 else 16) if dtype == torch.float32 else (64 if D <= 128 else 32)
+    return (32 if D <= 64 else 16) if dtype == torch.float32 else (64 if D <= 128 else 32)
 
 
 def decode_forward(

@@ -90,6 +90,13 @@ def with_sinks() -> dict:
     return heads() | dict(sinks=randn(4, dtype=BF16))
 
 
+def cache() -> dict:
+    """Two sequences, of 300 and 20 keys."""
+    lengths = torch.tensor([300, 20], dtype=torch.int32, device=DEVICE)
+    caches = {name: randn(2, 300, 2, 64, dtype=BF16) for name in ("k_cache", "v_cache")}
+    return dict(q=randn(2, 4, 64, dtype=BF16), **caches, lengths=lengths)
+
+
 def of_a_module(apply: Callable) -> Callable:
     return functools.partial(apply, torch.nn.LayerNorm(1000, device=DEVICE, dtype=BF16))
 
@@ -138,11 +145,12 @@ CASES = [
     case("attention.flash_attention", "flash_attention", heads, causal=True),
     case("attention.flash_attention", "flash_attention", with_sinks, causal=True, window=9, softcap=5.0),
     case("attention.flash_attention", "flash_attention_varlen", sequences, causal=True),
+    case("attention.decode", "decode_attention", cache),
     case("gemlite.gemm", "gemm", lambda: quantized(24), W_nbits=4, group_size=128),
     case("gemlite.gemm_splitK", "gemm_splitK", lambda: quantized(4), W_nbits=4, group_size=128),
     *both(*LOW_BIT, "low_bit_matmul", lambda: quantized(1), W_nbits=4, group_size=128),
     *both(*LOW_BIT, "low_bit_matmul", lambda: quantized(64), W_nbits=4, group_size=128),
 ]
-FORWARD_ONLY = {"tutorials.matmul_blocked", "gemlite.gemm", "gemlite.gemm_splitK", "fast.low_bit"}
+FORWARD_ONLY = {"tutorials.matmul_blocked", "attention.decode", "gemlite.gemm", "gemlite.gemm_splitK", "fast.low_bit"}
 #: They run before a model is compiled, and launch nothing.
 HELPERS = {"gemlite.gemm.pack", "gemlite.gemm.unpack", "gemlite.gemm.quantize"}

@@ -4,7 +4,6 @@
 
 import functools
 import math
-import mmap
 import sys
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from academy import accuracy, device
 from annotated_examples.attention import flash_attention as lesson
 from annotated_examples.common import attention as common
 from tests.kernels import harness
-from tests.kernels.attention_cases import assert_right, converted, results, tensors, upstreams
+from tests.kernels.attention_cases import assert_right, converted, far_apart, results, tensors, upstreams
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
 
 module = harness.modules(lesson)
@@ -71,6 +70,7 @@ MUTANTS = [
 ]  # fmt: skip
 
 COMMON_MUTANTS = [
+    Mutant("offsets of 32 bits", "rows.to(tl.int64)[:, None] * stride_t", "(rows[:, None] * tl.cast(stride_t, tl.int32)).to(tl.int64)"),
     Mutant("cap before the scale", "s = s * scale\n    slope = 1.0\n", "slope = scale\n    s = s * 1.0\n"),
     Mutant("no slope", "slope = 1.0 - tanh * tanh", "slope = 1.0"),
     Mutant("rows past the end are read", "mask = (rows < length)[:, None] & (tl.arange(0, BLOCK_D) < D)[None, :]\n    return", "mask = (rows >= 0)[:, None] & (tl.arange(0, BLOCK_D) < D)[None, :]\n    return"),
@@ -179,6 +179,8 @@ def check(module):
     )
     judge_varlen(varlen_with_tiles(module), [3, 0, 20], [10, 4, 7], causal=True)
     harness.assert_gradient_penalty_raises(small, tensors(T=2, S=3))
+    if device.INTERPRET:
+        far_rows(module)
 
 
 def test_check_passes(module):
@@ -405,29 +407,18 @@ def test_backward_twice(module):
 # ---------------------------------------------------------------- addresses
 
 
-@pytest.fixture
-def far_apart():
-    """A function that makes rows 2³⁰ elements apart: (1, 1, rows, D). Only the pages that are touched take memory."""
-
-    def make(rows, D):
-        memory = mmap.mmap(-1, 2 * rows * 2**30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)  # MAP_NORESERVE
-        flat = torch.frombuffer(memory, dtype=torch.float16)
-        return flat.as_strided((1, 1, rows, D), (0, 0, 2**30, 1)).copy_(randn(1, 1, rows, D))
-
-    return make
+def far_rows(module):
+    """Row 2 of the keys or the values begins 2³¹ elements behind row 0."""
+    q, k, v = (x.half() for x in tensors(H=1, T=3, S=3).values())
+    far = lambda x: far_apart(x[0, 0])[None, None]  # noqa: E731
+    expected = with_tiles(module)(q, k, v)
+    assert torch.equal(with_tiles(module)(q, far(k), v), expected)
+    assert torch.equal(with_tiles(module)(q, k, far(v)), expected)
 
 
 @pytest.mark.skipif(not device.INTERPRET, reason="on a card the next test takes the memory")
-def test_rows_beyond_32_bits(module, far_apart):
-    """Row 2 begins 2³¹ elements behind row 0: a 32-bit offset would wrap around."""
-    inputs = dict(zip("qkv", (far_apart(3, 8) for _ in range(3))))
-    near = {n: x.clone().contiguous() for n, x in inputs.items()}
-    options = module.contract(*near.values(), **DEFAULTS, sinks=None, return_lse=True)
-    for far in inputs:  # only one at a time, so that the outputs, which have q's strides, stay small
-        if far != "q":
-            mixed = (near | {far: inputs[far]}).values()
-            results = [module.attention_forward(*x, None, None, None, options)[0] for x in (mixed, near.values())]
-            assert torch.equal(*results)
+def test_offsets_beyond_32_bits(module):
+    far_rows(module)
 
 
 @pytest.mark.gpu

@@ -1,0 +1,384 @@
+"""decode_attention: splits and their merge, pages, lengths, groups, options, addresses, errors, mutants."""
+
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
+import math
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from academy import accuracy, device
+from annotated_examples.attention import decode as lesson
+from annotated_examples.attention.flash_attention import flash_attention_reference
+from tests.kernels import harness
+from tests.kernels.attention_cases import converted, far_apart
+from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
+
+module = harness.modules(lesson)
+
+MUTANTS = [
+    Mutant("empty splits merged as NaN", "total_max, total = tl.full((), LOWEST, tl.float32), 0.0", 'total_max, total = tl.full((), -float("inf"), tl.float32), 0.0'),
+    Mutant("empty splits divided by zero", "acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]", "acc / row_sum[:, None]"),
+    Mutant("a stale tail is read", "mask = offs_n < end_n", "mask = offs_n < start_n + share"),
+    Mutant("masked keys count", 's = tl.where(mask[None, :], s, -float("inf"))', 's = tl.where(mask[None, :], s, 0.0)'),
+    Mutant("page times stride in 32 bits", "page.to(tl.int64)[:, None] * stride_p", "(page.to(tl.int32)[:, None] * tl.cast(stride_p, tl.int32)).to(tl.int64)"),
+    Mutant("a length of 0", "tl.store(o_ptr + row * D + offs_d, acc / tl.where(total == 0.0, 1.0, total)", "tl.store(o_ptr + row * D + offs_d, acc / total"),
+    Mutant("page size taken for a power of two", "slot = offs_n % page_size", "slot = offs_n & (page_size - 1)"),
+    Mutant("page size taken for a power of two, pages", "offs_n // page_size", "offs_n // (page_size | 1)"),
+    Mutant("strides of the table ignored", "(offs_n // page_size).to(tl.int64) * stride_tp", "(offs_n // page_size).to(tl.int64)"),
+    Mutant("stride of the lengths ignored", "b.to(tl.int64) * stride_l", "b.to(tl.int64)"),
+    Mutant("strides of v taken from k", "*v_cache.stride()", "*k_cache.stride()"),
+    Mutant("heads of another group", "head(q_ptr, b, hk * group, 0,", "head(q_ptr, b, hk, 0,"),
+    Mutant("window counted from the capacity", "tl.maximum(length - 1 - left, 0)", "tl.maximum(capacity - 1 - left, 0)"),
+    Mutant("own key not counted in the window", "tl.maximum(length - 1 - left, 0)", "tl.maximum(length - left, 0)"),
+    Mutant("parts weighed alike", "weights = tl.exp(lse - new_max)", "weights = tl.exp(0.0 * (lse - new_max))"),
+    Mutant("merge not rescaled", "acc = acc * alpha + tl.sum(weights[:, None] * parts, axis=0)", "acc = acc + tl.sum(weights[:, None] * parts, axis=0)"),
+    Mutant("sink left out", "total = tl.exp(sink - total_max)", "total = 0.0 * tl.exp(sink - total_max)"),
+    Mutant("sinks of other heads", "sinks_ptr + row % H", "sinks_ptr + row // H"),
+    Mutant("strides of the sinks ignored", "None if sinks is None else sinks.contiguous()", "sinks"),
+    Mutant("a length past the capacity", "possible = (length >= 0) & (length <= capacity)", "possible = length == length"),
+    Mutant("a page outside of the pool is read", "(page >= 0) & (page < num_pages)", "page == page"),
+    Mutant("a page outside of the pool is zero", 's = tl.where(inside[None, :], s, float("nan"))\n', "s = s\n"),
+    Mutant("splits chosen from the lengths", "default_splits(programs, capacity) if", "default_splits(programs, int(lengths.max())) if"),
+]  # fmt: skip
+
+
+def caches(B=2, S=37, H=4, Hk=2, D=8, *, lengths=None, dtype=torch.float32, sinks=False):
+    """Inputs of a call. Behind the lengths the caches hold NaN."""
+    lengths = [S, *torch.randint(0, S + 1, (B,)).tolist()][:B] if lengths is None else lengths
+    inputs = dict(q=randn(B, H, D, dtype=dtype))
+    for name in ("k_cache", "v_cache"):
+        inputs[name] = randn(B, S, Hk, D, dtype=dtype)
+        for b, length in enumerate(lengths):
+            inputs[name][b, length:] = math.nan
+    inputs["lengths"] = torch.tensor(lengths, dtype=torch.int32, device=DEVICE)
+    return inputs | (dict(sinks=randn(H, dtype=dtype)) if sinks else {})
+
+
+def paged(inputs, page_size, spare=2):
+    """The same caches as pages of a pool in random order, beside pages full of NaN; the rest of the table is junk."""
+    B, S = inputs["k_cache"].shape[:2]
+    pages = -(-S // page_size)
+    order = torch.randperm(B * pages + spare)[: B * pages].view(B, pages)
+    pools = {}
+    for name in ("k_cache", "v_cache"):
+        cache = inputs[name]
+        pools[name] = cache.new_full((B * pages + spare, page_size, *cache.shape[2:]), math.nan)
+        padded = cache.new_full((B, pages * page_size, *cache.shape[2:]), math.nan)
+        padded[:, :S] = cache
+        pools[name][order.flatten().to(DEVICE)] = padded.unflatten(1, (pages, page_size)).flatten(0, 1)
+    table = order.to(torch.int32)
+    for b, length in enumerate(inputs["lengths"].tolist()):
+        table[b, -(-length // page_size) :] = torch.tensor([-1, 10**9, -(2**31)]).int()[b % 3]
+    return inputs | pools | dict(block_table=table.to(DEVICE))
+
+
+def assert_right(function, inputs, **options):
+    """The 2x rule, with soft-capped scores the 3x rule; see `attention_cases.assert_right`."""
+    __tracebackhide__ = True
+    exact = lesson.decode_attention_reference(**converted(inputs, torch.float64), **options)
+    pytorch = lesson.decode_attention_reference(**converted(inputs, torch.float32), **options)
+    with harness.unchanged(**inputs), harness.fenced_allocations():
+        actual = function(**inputs, **options)
+    factor = 3 if options.get("softcap") else 2
+    accuracy.check("o", actual, pytorch.to(inputs["q"].dtype), exact, factor)
+
+
+def with_tiles(module, BLOCK_N=16, BLOCK_S=2):
+    """`decode_attention` in tiles so small that a short cache takes several."""
+
+    def decode_attention(q, k_cache, v_cache, lengths, *, block_table=None, sinks=None, **options):
+        defaults = dict(scale=None, window=None, softcap=0.0, num_splits=3)
+        arguments = module.contract(q, k_cache, v_cache, lengths, block_table, sinks=sinks, **defaults | options)
+        tiles = dict(BLOCK_N=BLOCK_N, BLOCK_S=BLOCK_S)
+        return module.decode_forward(q, k_cache, v_cache, lengths, block_table, *arguments, **tiles)
+
+    return decode_attention
+
+
+def odd_integers(values):
+    """The same integers with others in between."""
+    return torch.stack([values, values + 77], dim=-1)[..., 0]
+
+
+def allocated(module, monkeypatch, lengths):
+    """Shapes of the tensors that a call makes: the partial results tell the number of splits."""
+    inputs, shapes, empty = caches(B=2, S=3000, H=2, Hk=1, lengths=lengths), [], torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *size, **named: shapes.append(size) or empty(*size, **named))
+    module.decode_attention(**inputs)
+    monkeypatch.undo()
+    return shapes
+
+
+def beside_the_cache(module):
+    """A length or a page that isn't there gives NaN, for that sequence only, though memory there could be read."""
+    small = with_tiles(module)
+    inputs = caches(B=2, S=12, lengths=[12, 12])
+    shorter = {n: x[:, :9] if n.endswith("cache") else x for n, x in inputs.items()}
+    for length in (10, -1):
+        inside, outside = unchecked(small, shorter | dict(lengths=inputs["lengths"].new_tensor([9, length])))
+        assert inside.isfinite().all() and outside.isnan().all()
+    pool = {n: randn(6, 4, 2, 8) for n in ("k_cache", "v_cache")}
+    for page in (4, -1):
+        table = inputs["lengths"].new_tensor([[1, 3, 2], [1, page, 2]])
+        views = {n: x[1:5] for n, x in pool.items()}
+        inside, outside = unchecked(small, inputs | views | dict(block_table=table))
+        assert inside.isfinite().all() and outside.isnan().all()
+
+
+def unchecked(function, inputs):
+    """Called as on a GPU, where nobody looks at the values before the launch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device, "INTERPRET", False)
+        return function(**inputs)
+
+
+def far_pages(module):
+    """Page 2 begins 2³¹ elements behind page 0."""
+    inputs = paged(caches(B=1, S=9, H=1, Hk=1, lengths=[9], dtype=torch.float16), 3, spare=0)
+    expected = with_tiles(module)(**inputs)
+    for name in ("k_cache", "v_cache"):
+        assert torch.equal(with_tiles(module)(**inputs | {name: far_apart(inputs[name])}), expected)
+
+
+def check(module):
+    """Everything a mutant has to get past."""
+    small = with_tiles(module)
+    assert_right(small, caches(B=3, S=67, lengths=[67, 0, 20], sinks=True), window=40, softcap=2.0)
+    assert_right(small, caches(B=3, S=70, lengths=[70, 0, 3], Hk=1), num_splits=5, scale=2.0)
+    assert_right(small, paged(caches(B=2, lengths=[37, 21]), 6))
+    inputs = paged(caches(B=3, lengths=[30, 9, 7], sinks=True), 5)
+    odd = {n: harness.strided(x) if x.is_floating_point() else odd_integers(x) for n, x in inputs.items()}
+    assert_right(small, odd | dict(v_cache=harness.sliced(inputs["v_cache"])))
+    beside_the_cache(module)
+    if device.INTERPRET:
+        far_pages(module)
+    with pytest.MonkeyPatch.context() as patch:
+        assert allocated(module, patch, [3000, 5]) == allocated(module, patch, [9, 5])
+
+
+def test_check_passes(module):
+    check(module)
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
+def test_mutant_of_the_lesson_is_caught(mutant, tmp_path):
+    harness.assert_caught(lesson, mutant, check, tmp_path)
+
+
+# ---------------------------------------------------------------- values
+
+
+@pytest.mark.parametrize(
+    "options", [dict(), dict(window=5, softcap=2.0), dict(sinks=True)], ids=["", "window", "sinks"]
+)
+def test_reference_is_the_last_row_of_causal_attention(options):
+    inputs = converted(caches(B=2, S=9, lengths=[9, 9], sinks=options.pop("sinks", False)), torch.float64)
+    q, k, v = inputs["q"][:, :, None], *(inputs[name].transpose(1, 2) for name in ("k_cache", "v_cache"))
+    expected = flash_attention_reference(q, k, v, causal=True, sinks=inputs.get("sinks"), **options)[:, :, 0]
+    actual = lesson.decode_attention_reference(**inputs, **options)
+    torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("D", [1, 8, 80, 128, 256])
+def test_head_dimensions(module, D, dtype):
+    """With the tiles and the number of splits that a user gets."""
+    assert_right(module.decode_attention, caches(B=2, S=300, H=2, Hk=1, D=D, lengths=[300, 77], dtype=dtype))
+
+
+@pytest.mark.parametrize("H, Hk", [(1, 1), (3, 3), (6, 2), (20, 1), (150, 2)])
+def test_groups(module, H, Hk):
+    """Groups of one, of a number that is no power of two, and of more heads than a tile has rows."""
+    assert_right(with_tiles(module), caches(B=2, H=H, Hk=Hk, lengths=[37, 12], sinks=True))
+
+
+@pytest.mark.parametrize("num_splits", [1, 2, 7, 50])
+def test_numbers_of_splits(module, num_splits):
+    inputs = caches(B=4, S=70, lengths=[70, 1, 0, 33], sinks=True)
+    assert_right(with_tiles(module), inputs, num_splits=num_splits)
+    assert_right(module.decode_attention, inputs, num_splits=num_splits)
+
+
+@pytest.mark.parametrize("window", [1, 16, 1000, (0, 0), (4, 9), (-1, 3), (7, -1)], ids=str)
+def test_windows(module, window):
+    assert_right(with_tiles(module), caches(B=3, lengths=[37, 3, 17]), window=window)
+
+
+@pytest.mark.parametrize("options", [dict(scale=0.0), dict(scale=-2.0), dict(softcap=0.5)], ids=str)
+def test_scale_and_cap(module, options):
+    assert_right(with_tiles(module), caches(), **options)
+
+
+@pytest.mark.parametrize("sinks", [False, True])
+def test_a_length_of_0_gives_0(module, sinks):
+    inputs = caches(B=2, lengths=[0, 0], sinks=sinks)
+    assert not module.decode_attention(**inputs).any()
+
+
+@pytest.mark.parametrize("B, S", [(0, 5), (2, 0)])
+def test_nothing_to_do(module, B, S):
+    out = module.decode_attention(**caches(B=B, S=S, lengths=[0] * B))
+    assert out.shape == (B, 4, 8) and not out.any()
+
+
+def test_a_short_sequence_doesnt_read_what_lies_behind(module):
+    """The cache of another request: what is behind the length changes nothing."""
+    inputs = caches(B=2, lengths=[20, 7])
+    junk = {n: torch.where(x.isnan(), 1e4, x) if n.endswith("cache") else x for n, x in inputs.items()}
+    assert torch.equal(module.decode_attention(**inputs), module.decode_attention(**junk))
+
+
+# ---------------------------------------------------------------- pages
+
+
+@pytest.mark.parametrize("page_size", [1, 3, 16, 37, 100])
+def test_page_sizes(module, page_size):
+    assert_right(with_tiles(module), paged(caches(B=3, lengths=[37, 0, 12]), page_size))
+
+
+def test_sequences_share_pages(module):
+    """Two requests with the same beginning."""
+    inputs = paged(caches(B=2, S=12, lengths=[12, 12]), 4)
+    inputs["block_table"][1, :2] = inputs["block_table"][0, :2]
+    assert_right(with_tiles(module), inputs, num_splits=2)
+
+
+def test_pages_give_the_bits_of_a_plain_cache(module):
+    inputs = caches(B=2, lengths=[37, 30], dtype=torch.bfloat16)
+    assert torch.equal(with_tiles(module)(**inputs), with_tiles(module)(**paged(inputs, 7)))
+
+
+def test_beside_the_cache(module):
+    beside_the_cache(module)
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="on a card the next test takes the memory")
+def test_offsets_beyond_32_bits(module):
+    far_pages(module)
+
+
+@pytest.mark.gpu
+def test_more_than_2_to_the_31_elements(module):
+    pool = torch.randn(2**31 // (16 * 8 * 128) + 64, 16, 8, 128, device=DEVICE, dtype=torch.bfloat16)
+    assert pool.numel() > 2**31
+    q, lengths = randn(1, 32, 128, dtype=torch.bfloat16), torch.tensor([1000], dtype=torch.int32, device=DEVICE)
+    table = torch.arange(len(pool) - 63, len(pool), dtype=torch.int32, device=DEVICE)[None]
+    near = pool[-63:].clone()
+    expected = module.decode_attention(q, near, near, lengths, block_table=table - (len(pool) - 63))
+    assert torch.equal(module.decode_attention(q, pool, pool, lengths, block_table=table), expected)
+
+
+# ---------------------------------------------------------------- layouts and bits
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_layouts(module, layout):
+    inputs = paged(caches(B=2, lengths=[30, 9], sinks=True), 5)
+    assert_right(with_tiles(module), {n: layout(x) if x.is_floating_point() else x for n, x in inputs.items()})
+
+
+def test_heads_before_tokens(module):
+    """A cache that is kept as (B, Hk, S, D), and one that the whole batch shares."""
+    inputs = caches(B=2, lengths=[37, 30])
+    exchanged = lambda x: x.transpose(1, 2).contiguous().transpose(1, 2)  # noqa: E731
+    assert_right(with_tiles(module), {n: exchanged(x) if n.endswith("cache") else x for n, x in inputs.items()})
+    shared = {n: x[:1].expand(2, -1, -1, -1) if n.endswith("cache") else x for n, x in inputs.items()}
+    assert_right(with_tiles(module), shared)
+
+
+def test_same_bits_twice(module):
+    inputs = caches(dtype=torch.bfloat16)
+    assert torch.equal(module.decode_attention(**inputs), module.decode_attention(**inputs))
+
+
+def test_the_number_of_splits_depends_on_shapes_only(module, monkeypatch):
+    assert allocated(module, monkeypatch, [3000, 5]) == allocated(module, monkeypatch, [9, 5])
+
+
+# ---------------------------------------------------------------- random configurations
+
+
+@settings(
+    max_examples=15 if device.INTERPRET else 200, deadline=None, derandomize=True, database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)  # fmt: skip
+@given(
+    B=st.integers(0, 3), S=st.integers(0, 300), heads=st.sampled_from([(1, 1), (2, 1), (3, 3), (6, 2), (24, 1)]),
+    D=st.sampled_from([8, 9, 40, 64, 128]), dtype=st.sampled_from(DTYPES), page_size=st.sampled_from([None, 1, 7, 16]),
+    window=st.one_of(st.none(), st.integers(1, 60), st.tuples(st.integers(-1, 60), st.integers(-1, 60))),
+    softcap=st.sampled_from([0.0, 0.0, 3.0]), sinks=st.booleans(), num_splits=st.one_of(st.none(), st.integers(1, 9)),
+    layout=st.sampled_from(list(LAYOUTS.values())),
+)  # fmt: skip
+def test_random_configurations(module, B, S, heads, D, dtype, page_size, sinks, layout, **options):
+    inputs = caches(B, S, *heads, D, dtype=dtype, sinks=sinks)
+    inputs = inputs if page_size is None else paged(inputs, page_size)
+    inputs = {n: layout(x) if x.is_floating_point() and x.numel() else x for n, x in inputs.items()}
+    assert_right(module.decode_attention, inputs, **options)
+
+
+# ---------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    "changes, error, message",
+    [
+        (dict(q=torch.ones(2, 4, 1, 8)), ValueError, "q must have 3 dimensions"),
+        (dict(q=torch.ones(2, 4, 8).double()), TypeError, "q must be one of float32, float16, bfloat16, got float64"),
+        (dict(k_cache=torch.ones(2, 9, 2, 8).half()), TypeError, "k_cache must have the dtype of q"),
+        (dict(k_cache=torch.ones(2, 9, 16)), ValueError, "k_cache must have 4 dimensions"),
+        (dict(v_cache=torch.ones(2, 8, 2, 8)), ValueError, "v_cache must have the shape of k_cache"),
+        (dict(q=torch.ones(2, 3, 8)), ValueError, "q must have a multiple of the heads of k_cache, 2"),
+        (dict(q=torch.ones(2, 4, 9)), ValueError, "k_cache must have the head dimension of q, 9"),
+        (dict(q=torch.ones(3, 4, 8), lengths=torch.ones(3).int()), ValueError, "k_cache must have the batch of q, 3"),
+        (dict(lengths=torch.ones(2)), TypeError, "lengths must be one of int32, got float32"),
+        (dict(lengths=torch.ones(3).int()), ValueError, "lengths must have shape (2,)"),
+        (dict(lengths=[1, 2]), TypeError, "lengths must be a torch.Tensor, got list"),
+        (dict(block_table=torch.zeros(2, 1)), TypeError, "block_table must be one of int32"),
+        (dict(block_table=torch.zeros(3, 1).int()), ValueError, "block_table must have shape (2, 1)"),
+        (dict(block_table=torch.zeros(2).int()), ValueError, "block_table must have 2 dimensions"),
+        (dict(num_splits=0), ValueError, "num_splits must be at least 1, got 0"),
+        (dict(num_splits=2.0), TypeError, "num_splits must be an int"),
+        (dict(window=0), ValueError, "window must be at least 1, got 0"),
+        (dict(softcap=-1), ValueError, "softcap must be at least 0"),
+        (dict(sinks=torch.ones(3)), ValueError, "sinks must have shape (4,)"),
+        (dict(q=torch.ones(2, 4, 8).requires_grad_()), ValueError, "q requires a gradient, but decode_attention has no backward"),
+        (dict(sinks=torch.ones(4).requires_grad_()), ValueError, "sinks requires a gradient"),
+    ],
+    ids=lambda value: None if isinstance(value, type) else value[:40] if isinstance(value, str) else "",
+)  # fmt: skip
+def test_errors(module, changes, error, message):
+    arguments = dict(q=torch.ones(2, 4, 8), k_cache=torch.ones(2, 9, 2, 8), v_cache=torch.ones(2, 9, 2, 8))
+    arguments |= dict(lengths=torch.tensor([9, 3], dtype=torch.int32))
+    moved = lambda x: x.detach().to(DEVICE).requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x  # noqa: E731
+    with pytest.raises(error) as raised:
+        module.decode_attention(**{n: moved(x) for n, x in (arguments | changes).items()})
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (dict(lengths=[9, 10]), "lengths must be in [0, 9], got 10 in row 1"),
+        (dict(lengths=[-1, 9]), "lengths must be in [0, 9], got -1 in row 0"),
+        (dict(lengths=[9, 3], block_table=[[0], [2]]), "block_table must hold pages in [0, 2), got [2] in row 1"),
+        (dict(lengths=[9, 3], block_table=[[-1], [1]]), "block_table must hold pages in [0, 2), got [-1] in row 0"),
+    ],
+    ids=["too long", "negative", "no such page", "negative page"],
+)
+def test_values_out_of_range(module, changes, message, monkeypatch):
+    """On the CPU always, on a GPU on request."""
+    monkeypatch.setenv("ACADEMY_DEBUG", "1")
+    inputs = caches(B=2, S=9, lengths=[9, 9])
+    inputs |= {n: torch.tensor(x, dtype=torch.int32, device=DEVICE) for n, x in changes.items()}
+    with pytest.raises(ValueError) as raised:
+        module.decode_attention(**inputs)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["BLOCK_N", "BLOCK_S"])
+def test_tiles_are_powers_of_two(module, name):
+    with pytest.raises(ValueError, match=f"{name} must be a power of two, got 24"):
+        with_tiles(module, **{name: 24})(**caches())
