@@ -122,7 +122,9 @@ def decode_split_kernel(
     length = tl.load(lengths_ptr + b.to(tl.int64) * stride_l)
     possible = (length >= 0) & (length <= capacity)
     length = tl.where(possible, length, 0)
-    # What the window leaves is shared out in whole tiles. Of a short sequence the last parts get nothing.
+    # What the window leaves is shared out in whole tiles: of the 8 keys of sequence 0, the second part begins at key
+    # `pid=(0, 1): start_n = 4`. Of a short sequence the last parts get nothing, as that of sequence 1:
+    # `pid=(1, 1): end_n - start_n = -3`.
     first = tl.maximum(length - 1 - left, 0)
     share = tl.cdiv(tl.cdiv(length - first, num_splits), BLOCK_N) * BLOCK_N
     start_n = first + split * share
@@ -134,6 +136,8 @@ def decode_split_kernel(
     for start in tl.range(start_n, end_n, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < end_n
+        # Pages of 3: keys 4 to 7 lie in the second and third page of the table, `pid=(0, 1), start=4: page = [0, 0, 2,
+        # 2]`, at `pid=(0, 1), start=4: slot = [1, 2, 0, 1]`.
         page, slot, inside = rows_of_cache(table_ptr, stride_tp, b, offs_n, mask, page_size, num_pages)
         k = load_rows(k_ptr, page, slot, mask & inside, stride_kp, stride_ks, stride_kd, D, BLOCK_D)
         v = load_rows(v_ptr, page, slot, mask & inside, stride_vp, stride_vs, stride_vd, D, BLOCK_D)

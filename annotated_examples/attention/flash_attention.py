@@ -11,9 +11,8 @@ in bfloat16. This kernel makes them tile by tile, uses them and forgets them. Wh
 output and one number a row, the log-sum-exp of its scores, [[tag: AT-lse]].
 
 **What it costs.** Two products of $T \cdot S \cdot D$ multiplications a head forward. Backward needs five, and makes
-seven: both of its kernels compute the scores and their gradient again. Keys and values are read once for each tile of
-queries, mostly from L2, so the tensor cores set the pace. A causal mask hides half of the scores. Tiles that lie wholly
-behind it are skipped, and cost nothing.
+seven: both of its kernels compute the scores and their gradient. Keys and values are read once for each tile of queries,
+mostly from L2, so the tensor cores set the pace. Tiles that lie wholly behind a causal mask are skipped.
 
 **Contract.** `q` is (B, H, T, D), `k` and `v` are (B, Hk, S, D), with any strides, in float32, float16 or bfloat16; H
 is a multiple of Hk, D at most 256. T and S may differ, and be 0. Scores and sums are float32. A query that sees no key
@@ -71,7 +70,7 @@ def flash_attention_reference(
 # ## Which keys does a query see?
 #
 # Query i stands at the position of key i + S − T. It sees the keys from `left` before that to `right` after it: one
-# stretch, from `first` up to but without `last`, [[tag: AT-seen]]. A causal mask is `right = 0`. There is no more to
+# stretch, from `first` up to but without `last`, [[tag: AT-seen]]. In a causal mask `right` is 0. There is no more to
 # a mask than that, and every kernel asks here. Rows past the end of the sequence see nothing.
 @triton.jit
 def keys_seen(offs_m, T, S, left, right):
@@ -82,8 +81,8 @@ def keys_seen(offs_m, T, S, left, right):
 
 # ## Forward: a tile of queries, and all the keys that it sees
 #
-# Largest score and sum are kept for the part of the row seen so far, as in the softmax of long rows. New is that the
-# output is a sum of the same kind, and so is rescaled with the same factor.
+# As in the softmax of long rows, the largest score and the sum are those of the part seen so far. The output is a sum
+# too, and is rescaled by the same factor.
 LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
 
 
@@ -96,7 +95,7 @@ def attention_forward_kernel(
     softcap: tl.constexpr, D: tl.constexpr, INPUT_PRECISION: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    # Which tile, which sequence, which head? `group` heads of queries share one head of keys and values.
+    # Which tile, which sequence, which head? The second tile of the example begins at `pid=(1, 0): start_m = 2`.
     tiles = tl.cdiv(longest, BLOCK_M)
     b, h, start_m = tl.program_id(0) // tiles, tl.program_id(1), tl.program_id(0) % tiles * BLOCK_M
     start_q, T = sequence(cu_q_ptr, b, T)
@@ -112,7 +111,7 @@ def attention_forward_kernel(
     first, last = keys_seen(offs_m, T, S, left, right)
 
     # The largest so far starts at the lowest *finite* number: a tile in which a row sees nothing would compute
-    # −∞ − (−∞) otherwise, which is NaN. A sink is one more score of every row, with a value of 0.
+    # −∞ − (−∞) otherwise, which is NaN. A sink is one more score of every row, with a value of 0, [[tag: AT-sink-O]].
     row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
     row_sum = tl.zeros((BLOCK_M,), tl.float32)
     if sinks_ptr is not None:
@@ -120,15 +119,18 @@ def attention_forward_kernel(
         row_max = tl.maximum(row_max, sink)
         row_sum = tl.exp(sink - row_max)
     acc = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
-    # From the first key that any row sees to the last: tiles outside are skipped.
+    # From the first key that any row sees to the last. With 5 queries and 9 keys the first two queries end at
+    # `pid=(0, 0): last = [5, 6]`. So there are two rounds, of four keys each, and the tile of key 8 is **skipped**.
     for start in tl.range(tl.min(first, axis=0) // BLOCK_N * BLOCK_N, tl.max(last, axis=0), BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         k = load_tile(k_ptr, offs_n, S, stride_kt, stride_kd, D, BLOCK_D)
         v = load_tile(v_ptr, offs_n, S, stride_vt, stride_vd, D, BLOCK_D)
-        # [[tag: AT-S]], and −∞ for what a row doesn't see: an exponential of 0.
+        # [[tag: AT-S]]. In the tile of keys 0 to 3 every score counts, it is **full**. That of keys 4 to 7 is **masked**.
         s, _ = scale_and_cap(tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION), scale, softcap)
+        # −∞ gives an exponential of 0: `start=4: s[1] = [4, 3, -inf, -inf]`.
         s = tl.where((offs_n[None, :] >= first[:, None]) & (offs_n[None, :] < last[:, None]), s, -float("inf"))
-        # [[tag: AT-merge]]: what was summed before is relative to the old maximum.
+        # That row's largest grows from `start=0: new_max[1] = 3` to `start=4: new_max[1] = 4`. What was summed before
+        # is relative to the old one and takes a factor, `start=4: alpha[1] = 0.3679`: [[tag: AT-merge]].
         new_max = tl.maximum(row_max, tl.max(s, axis=1))
         p = tl.exp(s - new_max[:, None])
         alpha = tl.exp(row_max - new_max)
@@ -136,7 +138,7 @@ def attention_forward_kernel(
         acc = multiply_add(p.to(v.dtype), v, acc * alpha[:, None], INPUT_PRECISION)
         row_max = new_max
 
-    # A row that saw nothing has a sum of 0.
+    # [[tag: AT-O]] and [[tag: AT-lse]]: `lse = [4.477, 4.555]`. A row that saw nothing has a sum of 0.
     o = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
     lse = tl.where(row_sum == 0.0, -float("inf"), row_max + tl.log(row_sum))
     o_ptr = head(o_ptr, b, h, start_q, stride_ob, stride_oh, stride_ot)
@@ -178,7 +180,7 @@ def attention_backward_queries_kernel(
     lse = tl.load(head(lse_ptr, b, h, start_q, stride_lb, stride_lh, 1) + offs_m, mask=mask_m, other=0.0)
     dlse_ptr = head(dlse_ptr, b, h, start_q, stride_glb, stride_glh, stride_glt)
     dlse = tl.load(dlse_ptr + offs_m.to(tl.int64) * stride_glt, mask=mask_m, other=0.0)
-    # [[tag: AT-D]]. The gradient that comes through the log-sum-exp joins it here, and needs no further line.
+    # [[tag: AT-D]], `pid=(0, 0): delta = [11.41, -9.60]`. The gradient through the log-sum-exp needs no other line.
     delta = tl.sum(do.to(tl.float32) * o.to(tl.float32), axis=1) - dlse
     tl.store(head(delta_ptr, b, h, start_q, stride_lb, stride_lh, 1) + offs_m, delta, mask=mask_m)
 
@@ -192,11 +194,11 @@ def attention_backward_queries_kernel(
         mask = (offs_n[None, :] >= first[:, None]) & (offs_n[None, :] < last[:, None])
         # [[tag: AT-P]]. The mask comes after the exponential: where a row sees nothing its log-sum-exp is −∞.
         p = tl.where(mask, tl.exp(s - lse[:, None]), 0.0)
-        # [[tag: AT-dP]] and [[tag: AT-dS]]
+        # [[tag: AT-dS]]; with a cap there is its slope too, [[tag: AT-cap-dS]].
         dp = tl.dot(do, tl.trans(v), input_precision=INPUT_PRECISION)
         ds = p * (dp - delta[:, None]) * slope
         acc = multiply_add(ds.to(k.dtype), k, acc, INPUT_PRECISION)
-    # [[tag: AT-dQ]]: the scale is the same for all keys, and is multiplied once.
+    # [[tag: AT-dQ]], with the scale once.
     dq_ptr = head(dq_ptr, b, h, start_q, stride_ob, stride_oh, stride_ot)
     store_tile(dq_ptr, acc * scale, offs_m, T, stride_ot, stride_od, D, BLOCK_D)
 
@@ -204,8 +206,8 @@ def attention_backward_queries_kernel(
 # ## Backward for the keys and values
 #
 # Now a program has a tile of keys, and walks over the queries that see it: those of every head of its group, so that
-# the group's sum is made in one place, in the same order every time. Scores are transposed here: a row for each key. So
-# the products for dK and dV take them as they are, and only loaded tiles are ever transposed.
+# the group's sum is made in one place, in one order. Scores are transposed here, a row for each key: so the products
+# for dK and dV take them as they are, and only loaded tiles are ever transposed.
 @triton.jit
 def attention_backward_keys_kernel(
     do_ptr, q_ptr, k_ptr, v_ptr, cu_q_ptr, cu_k_ptr, lse_ptr, delta_ptr, dk_ptr, dv_ptr,
@@ -230,7 +232,7 @@ def attention_backward_keys_kernel(
     dk = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
     dv = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
 
-    # The condition of `keys_seen`, solved for the query: key j is seen from j − (S − T) − right to j − (S − T) + left.
+    # `keys_seen`, solved for the query: key j is seen by queries j − (S − T) − right to j − (S − T) + left.
     first_m = tl.maximum(start_n - (S - T) - right, 0) // BLOCK_M * BLOCK_M
     last_m = tl.minimum(tl.minimum(start_n + BLOCK_N, S) - (S - T) + left, T)
     for h in tl.range(hk * group, hk * group + group):
@@ -254,7 +256,7 @@ def attention_backward_keys_kernel(
             ds = p * (dp - delta[None, :]) * slope
             # [[tag: AT-dK]]
             dk = multiply_add(ds.to(q.dtype), q, dk, INPUT_PRECISION)
-    # Keys that nobody sees are written too: their gradient is 0.
+    # Keys that nobody sees are written too, with 0.
     dk_ptr = head(dk_ptr, b, hk, start_k, stride_db, stride_dh, stride_dt)
     dv_ptr = head(dv_ptr, b, hk, start_k, stride_db, stride_dh, stride_dt)
     store_tile(dk_ptr, dk * scale, offs_n, S, stride_dt, stride_dd, D, BLOCK_D)
@@ -263,8 +265,8 @@ def attention_backward_keys_kernel(
 
 # ## The launchers
 #
-# Tiles of queries and keys, number of warps, and how many tiles are in flight. A wide head and float32 leave room for
-# smaller tiles only, in shared memory and in registers; the backward kernels keep two products and need more of both.
+# A wide head and float32 leave room for smaller tiles only, in shared memory and in registers. The backward kernels
+# keep two sums and need more of both.
 def default_tiles(D, dtype, backward):
     """((BLOCK_M, BLOCK_N), num_warps, num_stages) for heads of D numbers."""
     if dtype == torch.float32:
@@ -275,7 +277,7 @@ def default_tiles(D, dtype, backward):
 
 
 def launch_options(q, softcap, BLOCK_M, BLOCK_N, *, backward):
-    """The tiles that were asked for, or the default, and what else is known when a kernel is compiled."""
+    """The tiles, given or by default, and what else is known when a kernel is compiled."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N)
     D = q.shape[-1]
     (M, N), num_warps, num_stages = default_tiles(D, q.dtype, backward)
@@ -440,7 +442,8 @@ def EXAMPLE():
     k, v = (at * 3 % 5 - 2).view(1, 1, 9, 3), (at * 7 % 11 - 5).view(1, 1, 9, 3)
     options = contract(q, k, v, True, 0.5, None, 0.0, None, True)
     o, lse = attention_forward(q, k, v, None, None, None, options, BLOCK_M=2, BLOCK_N=4)
-    attention_backward(v[:, :, :5], None, q, k, v, None, None, None, o, lse, options, BLOCK_M=2, BLOCK_N=4)
+    do = v[:, :, :5].clone()
+    attention_backward(do, None, q, k, v, None, None, None, o, lse, options, BLOCK_M=2, BLOCK_N=4)
 
 
 if __name__ == "__main__":

@@ -68,8 +68,8 @@ def sequence(cu_ptr, b, length):
 
 # ## Scores
 #
-# [[tag: AT-S]]: the products of queries and keys, scaled and then capped. The slope is the factor that the cap puts on
-# the gradient, [[tag: AT-cap-slope]].
+# [[tag: AT-S]]: the products of queries and keys, scaled and then capped, [[tag: AT-cap]]. The slope is the factor that
+# the cap puts on the gradient, [[tag: AT-cap-dS]].
 @triton.jit
 def scale_and_cap(s, scale, softcap: tl.constexpr):
     s = s * scale

@@ -274,7 +274,8 @@ def sequences(Q, K, V, m):
 @case(modules=DECODE, returns="AT-parts", values=tame, sizes={"g": 3, "m": 16, "p": 16, "d": 6}, forward_only=True)
 def decode_attention(module, Q, K, V, s, m):
     """Two parts: the older keys and the newer ones."""
-    return module.decode_attention(*sequences(Q, K, V, m), scale=s, num_splits=2).transpose(0, 1)
+    q, k, v, lengths = sequences(Q, K, V, m)
+    return module.decode_attention(q, k, v, lengths, scale=s, num_splits=2).transpose(0, 1)
 
 
 @case(
@@ -285,8 +286,8 @@ def decode_attention(module, Q, K, V, s, m):
     forward_only=True,
 )
 def decode_with_options(module, Q, K, V, s, t, b, l, m):
-    options = dict(scale=s, softcap=t, sinks=b, window=l)
-    return module.decode_attention(*sequences(Q, K, V, m), **options).transpose(0, 1)
+    q, k, v, lengths = sequences(Q, K, V, m)
+    return module.decode_attention(q, k, v, lengths, scale=s, softcap=t, sinks=b, window=l).transpose(0, 1)
 
 
 @case(
