@@ -73,10 +73,11 @@ def decode_attention_reference(
 # A number in the table that is no page of the pool must never become an address. Of the entries past the last page that
 # is expected, and they aren't even read.
 @triton.jit
-def rows_of_cache(table_ptr, stride_tp, b, offs_n, mask, page_size, num_pages):
+def rows_of_cache(table_ptr, stride_tb, stride_tp, b, offs_n, mask, page_size, num_pages):
     page, slot = tl.zeros_like(offs_n) + b, offs_n
     if table_ptr is not None:
-        page = tl.load(table_ptr + (offs_n // page_size).to(tl.int64) * stride_tp, mask=mask, other=0)
+        entries = b.to(tl.int64) * stride_tb + (offs_n // page_size).to(tl.int64) * stride_tp
+        page = tl.load(table_ptr + entries, mask=mask, other=0)
         slot = offs_n % page_size
     return page, slot, (page >= 0) & (page < num_pages)
 
@@ -87,6 +88,23 @@ def load_rows(ptr, page, slot, mask, stride_p, stride_s, stride_d, D: tl.constex
     rows = ptr + page.to(tl.int64)[:, None] * stride_p
     mask = mask[:, None] & (columns < D)[None, :]
     return tl.load(rows + tile_offsets(slot, stride_s, stride_d, BLOCK_D), mask=mask, other=0.0)
+
+
+# ## Which keys are mine?
+#
+# A length that the cache doesn't have is no length, and the result will be NaN. What the window leaves of the keys is
+# shared out in whole tiles.
+@triton.jit
+def part_of_keys(length, capacity, left, split, num_splits, BLOCK_N: tl.constexpr):
+    possible = (length >= 0) & (length <= capacity)
+    length = tl.where(possible, length, 0)
+    # Of the 8 keys of sequence 0, the second part begins at `pid=(0, 1): start_n = 4`. Of a short sequence the last
+    # parts get nothing, as that of sequence 1: `pid=(1, 1): end_n - start_n = -3`.
+    first = tl.maximum(length - 1 - left, 0)
+    share = tl.cdiv(tl.cdiv(length - first, num_splits), BLOCK_N) * BLOCK_N
+    start_n = first + split * share
+    end_n = tl.minimum(start_n + share, length)
+    return start_n, end_n, possible
 
 
 # ## One part of the keys
@@ -110,25 +128,12 @@ def decode_split_kernel(
     b, hk = tl.program_id(0) // (heads * tiles), tl.program_id(0) // tiles % heads
     offs_g = tl.program_id(0) % tiles * BLOCK_G + tl.arange(0, BLOCK_G)
     split, num_splits = tl.program_id(1), tl.num_programs(1)
-    q = load_tile(
-        head(q_ptr, b, hk * group, 0, stride_qb, stride_qh, 0), offs_g, group, stride_qh, stride_qd, D, BLOCK_D
-    )
+    q_ptr = head(q_ptr, b, hk * group, 0, stride_qb, stride_qh, 0)
+    q = load_tile(q_ptr, offs_g, group, stride_qh, stride_qd, D, BLOCK_D)
     k_ptr += tl.cast(hk, tl.int64) * stride_kh
     v_ptr += tl.cast(hk, tl.int64) * stride_vh
-    if table_ptr is not None:
-        table_ptr += tl.cast(b, tl.int64) * stride_tb
-
-    # A length that the cache doesn't have is no length, and the result will be NaN.
     length = tl.load(lengths_ptr + b.to(tl.int64) * stride_l)
-    possible = (length >= 0) & (length <= capacity)
-    length = tl.where(possible, length, 0)
-    # What the window leaves is shared out in whole tiles: of the 8 keys of sequence 0, the second part begins at key
-    # `pid=(0, 1): start_n = 4`. Of a short sequence the last parts get nothing, as that of sequence 1:
-    # `pid=(1, 1): end_n - start_n = -3`.
-    first = tl.maximum(length - 1 - left, 0)
-    share = tl.cdiv(tl.cdiv(length - first, num_splits), BLOCK_N) * BLOCK_N
-    start_n = first + split * share
-    end_n = tl.minimum(start_n + share, length)
+    start_n, end_n, possible = part_of_keys(length, capacity, left, split, num_splits, BLOCK_N)
 
     row_max = tl.full((BLOCK_G,), LOWEST, tl.float32)
     row_sum = tl.zeros((BLOCK_G,), tl.float32)
@@ -138,7 +143,7 @@ def decode_split_kernel(
         mask = offs_n < end_n
         # Pages of 3: keys 4 to 7 lie in the second and third page of the table, `pid=(0, 1), start=4: page = [0, 0, 2,
         # 2]`, at `pid=(0, 1), start=4: slot = [1, 2, 0, 1]`.
-        page, slot, inside = rows_of_cache(table_ptr, stride_tp, b, offs_n, mask, page_size, num_pages)
+        page, slot, inside = rows_of_cache(table_ptr, stride_tb, stride_tp, b, offs_n, mask, page_size, num_pages)
         k = load_rows(k_ptr, page, slot, mask & inside, stride_kp, stride_ks, stride_kd, D, BLOCK_D)
         v = load_rows(v_ptr, page, slot, mask & inside, stride_vp, stride_vs, stride_vd, D, BLOCK_D)
         s, _ = scale_and_cap(tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION), scale, softcap)

@@ -11,8 +11,8 @@ in bfloat16. This kernel makes them tile by tile, uses them and forgets them. Wh
 output and one number a row, the log-sum-exp of its scores, [[tag: AT-lse]].
 
 **What it costs.** Two products of $T \cdot S \cdot D$ multiplications a head forward. Backward needs five, and makes
-seven: both of its kernels compute the scores and their gradient. Keys and values are read once for each tile of queries,
-mostly from L2, so the tensor cores set the pace. Tiles that lie wholly behind a causal mask are skipped.
+seven: both of its kernels compute the scores and their gradient. Keys and values are read once for each tile of
+queries, mostly from L2, so the tensor cores set the pace. Tiles that lie wholly behind a causal mask are skipped.
 
 **Contract.** `q` is (B, H, T, D), `k` and `v` are (B, Hk, S, D), with any strides, in float32, float16 or bfloat16; H
 is a multiple of Hk, D at most 256. T and S may differ, and be 0. Scores and sums are float32. A query that sees no key
@@ -119,13 +119,13 @@ def attention_forward_kernel(
         row_max = tl.maximum(row_max, sink)
         row_sum = tl.exp(sink - row_max)
     acc = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
-    # From the first key that any row sees to the last. With 5 queries and 9 keys the first two queries end at
+    # From the first key that any row sees to the last. The first two queries of the example end at
     # `pid=(0, 0): last = [5, 6]`. So there are two rounds, of four keys each, and the tile of key 8 is **skipped**.
     for start in tl.range(tl.min(first, axis=0) // BLOCK_N * BLOCK_N, tl.max(last, axis=0), BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         k = load_tile(k_ptr, offs_n, S, stride_kt, stride_kd, D, BLOCK_D)
         v = load_tile(v_ptr, offs_n, S, stride_vt, stride_vd, D, BLOCK_D)
-        # [[tag: AT-S]]. In the tile of keys 0 to 3 every score counts, it is **full**. That of keys 4 to 7 is **masked**.
+        # [[tag: AT-S]]. Of the tile of keys 0 to 3 every score counts: it is **full**. The next one is **masked**.
         s, _ = scale_and_cap(tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION), scale, softcap)
         # −∞ gives an exponential of 0: `start=4: s[1] = [4, 3, -inf, -inf]`.
         s = tl.where((offs_n[None, :] >= first[:, None]) & (offs_n[None, :] < last[:, None]), s, -float("inf"))
@@ -382,10 +382,9 @@ def flash_attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0
         causal: query i sees the keys up to i + S − T: the last query sees all.
         scale: of the scores, default $1/\sqrt{D}$.
         window: an int w, with `causal`: the last w keys, the own one counted. A pair (left, right): so many keys before
-            and after the position i + S − T, −1 for open; `causal` cuts off what comes after.
+            and after position i + S − T, −1 for open; `causal` cuts off what comes after.
         softcap: t in $t \tanh(s / t)$, after the scale. 0.0 turns it off.
-        sinks: (H,), dtype of `q` or float32: one more score for each row of a head, neither scaled nor capped, that
-            takes part in the sum of the softmax and has no value.
+        sinks: (H,), dtype of `q` or float32: one more score for each row, neither scaled nor capped, without a value.
         return_lse: whether to return the log-sum-exp of the scores as well.
 
     Returns:
@@ -411,11 +410,10 @@ def flash_attention_varlen(
 
     Args:
         q: (total_q, H, D). k, v: (total_k, Hk, D), any strides.
-        cu_seqlens_q, cu_seqlens_k: (sequences + 1,) int32, on the device of `q`: where each sequence begins, and the
-            end of the last. They rise from 0 to total_q and total_k. That is checked on the CPU and with
-            `ACADEMY_DEBUG=1`; otherwise nothing outside of the tensors is read, and rows of no sequence hold NaN.
-        max_seqlen_q, max_seqlen_k: length of the longest sequence. Without it there are programs for one as long as all
-            of them together, and most of them end at once.
+        cu_seqlens_q, cu_seqlens_k: (sequences + 1,) int32: where each begins, and the end of the last. They rise from 0
+            to total_q and total_k. That is checked on the CPU and with `ACADEMY_DEBUG=1`; otherwise nothing outside of
+            the tensors is read, and rows of no sequence hold NaN.
+        max_seqlen_q, max_seqlen_k: the longest sequence. By default programs for one as long as all together run.
         causal, scale, window, softcap, sinks, return_lse: as in `flash_attention`.
 
     Returns:
@@ -435,7 +433,7 @@ def flash_attention_varlen(
 
 # ## A run small enough to watch
 #
-# One head with five queries and nine keys, causal, in tiles of two queries and four keys.
+# Five queries and nine keys, causal, in tiles of two queries and four keys.
 def EXAMPLE():
     at = torch.arange(9 * 3, dtype=torch.float32, device=device.DEVICE)
     q = (at[:15] * 5 % 7 - 3).view(1, 1, 5, 3)

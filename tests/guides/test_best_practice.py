@@ -17,6 +17,7 @@ FAST_SIZES = (60, 400, 2000)
 OTHER_SIZES = {
     "tutorials/vector_add.py": (35, 100, 450),
     "gemlite/gemm.py": (60, 300, 450),
+    "attention/flash_attention.py": (60, 300, 450),
 }
 #: Lines of code of the example run, the script's last lines and the path set-up together.
 FRAME_LINES = 25
