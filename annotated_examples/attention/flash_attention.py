@@ -308,6 +308,14 @@ def attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *, BL
     return o, lse
 
 
+# [[tag: AT-dsink]]: a sink's probability, times the same number a row as every other score's gradient.
+def sink_gradient(sinks, lse, delta):
+    if sinks is None:
+        return None
+    p = torch.exp(sinks.float()[:, None] - lse)
+    return (p * delta).sum((0, 2)).neg().to(sinks.dtype)
+
+
 def attention_backward(
     do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options, *, BLOCK_M=None, BLOCK_N=None
 ):
@@ -334,11 +342,7 @@ def attention_backward(
             do, q, k, v, cu_seqlens_q, cu_seqlens_k, lse, delta, dk, dv, *of_do, *inputs, *strides(dk, cu_seqlens_k),
             *of_lse, T, S, options.max_seqlen_k, *numbers, **launch,
         )  # fmt: skip
-    if sinks is None:
-        return dq, dk, dv, None
-    # [[tag: AT-dsink]]: a sink's probability, times the same number a row as every other score's gradient.
-    p = torch.exp(sinks.float()[:, None] - lse)
-    return dq, dk, dv, (p * delta).sum((0, 2)).neg().to(sinks.dtype)
+    return dq, dk, dv, sink_gradient(sinks, lse, delta)
 
 
 # ## Joining autograd

@@ -1,0 +1,574 @@
+r"""
+# Flash attention, fast
+
+The same attention as in the [lesson](../attention/flash_attention.py), with the same reference, arguments and bits on
+every call. What changes is how a tile gets to the tensor cores, and how little else is done between two products.
+
+[[eq: AT-O]]
+
+What is slow about the lesson's kernel? Every tile is masked, though most need no mask. Threads compute an address for
+each element. And between two products stands the softmax, during which the tensor cores wait: for a tile of 64 queries
+and 64 keys they need about 500 cycles, and the softmax nearly 350 instructions of every warp. The climb from there:
+
+1. The card's copy unit (TMA) fetches the tiles, and exponentials are powers of 2, which the hardware has an instruction
+   for. The scale and the change of base are one factor.
+2. Tiles that every query sees as a whole get a loop of their own, without a mask.
+3. Two programs on each multiprocessor: while one is at its softmax, the tensor cores work for the other.
+4. A program has 128 queries, in two halves, one after the other. Keys and values are then fetched half as often. With
+   64 queries a program they would come from L2 at more than 7 TB/s, which is about all that it gives. In halves, because
+   the scores of 64 queries fit into registers beside the sums, and those of 128 do not.
+5. Under a causal mask the last queries see the most keys. Their tiles start first, so that the short ones fill the gaps
+   at the end; eight heads at a time, whose keys and values stay in L2.
+
+**What it costs.** As the lesson.
+
+**Contract.** As the lesson's. Tensors of float32, heads wider than 128, a scale that isn't positive, and strides that no
+descriptor fits (a last stride other than 1, others that are no multiple of 16 bytes) are left to the lesson's kernels.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from academy import checks, device, script
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from annotated_examples.attention import flash_attention as lesson
+from annotated_examples.attention.flash_attention import LOWEST, attention, attention_varlen, flash_attention_reference
+from annotated_examples.common.attention import (
+    OPEN, Options, batches, contract, empty_like, head, scale_and_cap, sequence, store_tile, strides, varlen_contract,
+)  # fmt: skip
+from annotated_examples.common.tile_order import grouped_order
+
+LOG2E = tl.constexpr(1.4426950408889634)
+LN2 = tl.constexpr(0.6931471805599453)
+HEADS_AT_A_TIME = tl.constexpr(8)
+
+
+# ## Tiles by descriptor
+#
+# Since Hopper a copy unit of the card, the TMA, fetches a tile by itself: a load names the corner of the tile, and past
+# the end of the tensor come zeros. But where sequences lie one behind the other, the next one begins there. Its rows
+# may hold anything, NaN too, and 0 · NaN is NaN. So a tile that crosses the end of a sequence has them replaced.
+@triton.jit
+def load_rows(desc, b, h, start, row, length, CLEAR: tl.constexpr, ROWS: tl.constexpr, BLOCK_D: tl.constexpr):
+    tile = tl.reshape(desc.load([b, h, start + row, 0]), (ROWS, BLOCK_D))
+    if CLEAR:
+        tile = tl.where((row + tl.arange(0, ROWS) < length)[:, None], tile, 0.0)
+    return tile
+
+
+# ## Forward: one tile of scores
+#
+# [[tag: AT-merge]] in base 2. The scores come unscaled: `factor`, the scale times log₂ e, is joined with the maximum in
+# one fused multiply-add per score. A soft cap is a curve, so there the scale comes first.
+@triton.jit
+def attend(acc, row_max, row_sum, q, k, v, mask, scale, factor, softcap: tl.constexpr, MASKED: tl.constexpr):
+    s = tl.dot(q, tl.trans(k))
+    if softcap != 0.0:
+        s, _ = scale_and_cap(s, scale, softcap)
+        factor = LOG2E
+    if MASKED:
+        s = tl.where(mask, s, -float("inf"))
+    new_max = tl.maximum(row_max, tl.max(s, axis=1) * factor)
+    p = tl.exp2(s * factor - new_max[:, None])
+    alpha = tl.exp2(row_max - new_max)
+    row_sum = row_sum * alpha + tl.sum(p, axis=1)
+    return tl.dot(p.to(v.dtype), v, acc * alpha[:, None]), new_max, row_sum
+
+
+# The keys from `begin` to `end`, for one half of the queries or for both. Each half waits for its own product only.
+@triton.jit
+def attend_range(
+    acc0, max0, sum0, acc1, max1, sum1, q0, q1, begin, end, k_desc, v_desc, b, hk, start_k, start_m, T, S, left, right,
+    scale, softcap: tl.constexpr, MASKED: tl.constexpr, VARLEN: tl.constexpr, HALVES: tl.constexpr, ROWS: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    factor = scale * LOG2E
+    # The position of a query among the keys. Rows past the last query are treated as if they were that one.
+    position0 = tl.minimum(start_m + tl.arange(0, ROWS), T - 1) + (S - T)
+    position1 = tl.minimum(start_m + ROWS + tl.arange(0, ROWS), T - 1) + (S - T)
+    for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
+        k = load_rows(k_desc, b, hk, start_k, start, S, False, BLOCK_N, BLOCK_D)
+        v = load_rows(v_desc, b, hk, start_k, start, S, MASKED and VARLEN, BLOCK_N, BLOCK_D)
+        offs_n = start + tl.arange(0, BLOCK_N)
+        mask = seen(offs_n[None, :], position0[:, None], S, left, right)
+        acc0, max0, sum0 = attend(acc0, max0, sum0, q0, k, v, mask, scale, factor, softcap, MASKED)
+        if HALVES == 2:
+            mask = seen(offs_n[None, :], position1[:, None], S, left, right)
+            acc1, max1, sum1 = attend(acc1, max1, sum1, q1, k, v, mask, scale, factor, softcap, MASKED)
+    return acc0, max0, sum0, acc1, max1, sum1
+
+
+# [[tag: AT-seen]], for any shape of the two.
+@triton.jit
+def seen(offs_n, position, S, left, right):
+    return (offs_n >= position - left) & (offs_n <= position + right) & (offs_n < S)
+
+
+# Which stretch of keys do the positions from `low` to `high` see: some of them, and all of them? Both begin and end at
+# a multiple of the tile, but for the end of the keys. What all of them see needs no mask.
+@triton.jit
+def key_ranges(low, high, S, left, right, BLOCK_N: tl.constexpr):
+    begin = tl.maximum(low - left, 0) // BLOCK_N * BLOCK_N
+    end = tl.maximum(tl.minimum(high + right + 1, S), begin)
+    full_begin = tl.minimum(tl.cdiv(tl.maximum(high - left, 0), BLOCK_N) * BLOCK_N, end)
+    full_end = tl.maximum(tl.minimum(low + right + 1, S), 0) // BLOCK_N * BLOCK_N
+    return begin, full_begin, tl.maximum(full_end, full_begin), end
+
+
+@triton.jit
+def store_half(
+    o_ptr, lse_ptr, acc, row_max, row_sum, start_m, T, stride_t, stride_d, D: tl.constexpr, ROWS: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    offs_m = start_m + tl.arange(0, ROWS)
+    factor = 1.0 / tl.where(row_sum == 0.0, 1.0, row_sum)
+    store_tile(o_ptr, acc * factor[:, None], offs_m, T, stride_t, stride_d, D, BLOCK_D)
+    # [[tag: AT-lse]] is promised as a natural logarithm.
+    lse = tl.where(row_sum == 0.0, -float("inf"), (row_max + tl.log2(row_sum)) * LN2)
+    tl.store(lse_ptr + offs_m, lse, mask=offs_m < T)
+
+
+@triton.jit
+def attention_forward_kernel(
+    q_desc, k_desc, v_desc, sinks_ptr, cu_q_ptr, cu_k_ptr, o_ptr, lse_ptr,
+    stride_ob, stride_oh, stride_ot, stride_od, stride_lb, stride_lh, T, S, longest, B, H, group, scale, left, right,
+    softcap: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr, HALVES: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    # Down a group of eight heads first, then to the next tile, from the last tile of queries to the first.
+    tiles = tl.cdiv(longest, BLOCK_M)
+    head_number, tile = grouped_order(tl.program_id(0), B * H, tiles, HEADS_AT_A_TIME)
+    b, h, start_m = head_number // H, head_number % H, (tiles - 1 - tile) * BLOCK_M
+    start_q, T = sequence(cu_q_ptr, b, T)
+    start_k, S = sequence(cu_k_ptr, b, S)
+    if start_m >= T:
+        return
+    VARLEN: tl.constexpr = cu_q_ptr is not None
+    entry = 0 if VARLEN else b
+    ROWS: tl.constexpr = BLOCK_M // HALVES
+    q0 = load_rows(q_desc, entry, h, start_q, start_m, T, False, ROWS, BLOCK_D)
+    q1 = q0
+    if HALVES == 2:
+        q1 = load_rows(q_desc, entry, h, start_q, start_m + ROWS, T, False, ROWS, BLOCK_D)
+
+    max0 = tl.full((ROWS,), LOWEST, tl.float32)
+    sum0 = tl.zeros((ROWS,), tl.float32)
+    if sinks_ptr is not None:
+        sink = tl.load(sinks_ptr + h).to(tl.float32) * LOG2E
+        max0 = tl.maximum(max0, sink)
+        sum0 = tl.exp2(sink - max0)
+    acc0 = tl.zeros((ROWS, BLOCK_D), tl.float32)
+    acc1, max1, sum1 = acc0, max0, sum0
+
+    low, high = start_m + (S - T), tl.minimum(start_m + BLOCK_M, T) - 1 + (S - T)
+    begin, full_begin, full_end, end = key_ranges(low, high, S, left, right, BLOCK_N)
+    MASKED_STAGES: tl.constexpr = 1 if STAGES == 1 else 2
+    if WINDOW:
+        acc0, max0, sum0, acc1, max1, sum1 = attend_range(
+            acc0, max0, sum0, acc1, max1, sum1, q0, q1, begin, full_begin, k_desc, v_desc, entry, h // group, start_k,
+            start_m, T, S, left, right, scale, softcap, True, VARLEN, HALVES, ROWS, BLOCK_N, BLOCK_D, MASKED_STAGES,
+        )  # fmt: skip
+    acc0, max0, sum0, acc1, max1, sum1 = attend_range(
+        acc0, max0, sum0, acc1, max1, sum1, q0, q1, full_begin, full_end, k_desc, v_desc, entry, h // group, start_k,
+        start_m, T, S, left, right, scale, softcap, False, VARLEN, HALVES, ROWS, BLOCK_N, BLOCK_D, STAGES,
+    )  # fmt: skip
+    acc0, max0, sum0, acc1, max1, sum1 = attend_range(
+        acc0, max0, sum0, acc1, max1, sum1, q0, q1, full_end, end, k_desc, v_desc, entry, h // group, start_k,
+        start_m, T, S, left, right, scale, softcap, True, VARLEN, HALVES, ROWS, BLOCK_N, BLOCK_D, MASKED_STAGES,
+    )  # fmt: skip
+
+    o_ptr = head(o_ptr, b, h, start_q, stride_ob, stride_oh, stride_ot)
+    lse_ptr = head(lse_ptr, b, h, start_q, stride_lb, stride_lh, 1)
+    store_half(o_ptr, lse_ptr, acc0, max0, sum0, start_m, T, stride_ot, stride_od, D, ROWS, BLOCK_D)
+    if HALVES == 2:
+        store_half(o_ptr, lse_ptr, acc1, max1, sum1, start_m + ROWS, T, stride_ot, stride_od, D, ROWS, BLOCK_D)
+
+
+# ## Backward: one tile of probabilities and of their gradients
+#
+# [[tag: AT-P]] in base 2, and [[tag: AT-dS]] without the scale, which dQ and dK get once at the end. `s`, `lse` and the
+# rest may stand either way round: with a row for each query, or with one for each key.
+@triton.jit
+def probabilities(s, lse, mask, scale, softcap: tl.constexpr, MASKED: tl.constexpr):
+    factor = scale * LOG2E
+    slope = 1.0
+    if softcap != 0.0:
+        s, slope = scale_and_cap(s, scale, softcap)
+        factor = LOG2E
+    p = tl.exp2(s * factor - lse * LOG2E)
+    if MASKED:
+        p = tl.where(mask, p, 0.0)
+    return p, slope
+
+
+# ## Backward for the queries
+@triton.jit
+def query_gradient_range(
+    dq, q, do, lse, delta, begin, end, k_desc, v_desc, b, hk, start_k, position, S, left, right, scale,
+    softcap: tl.constexpr, MASKED: tl.constexpr, VARLEN: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
+    STAGES: tl.constexpr,
+):  # fmt: skip
+    CLEAR: tl.constexpr = MASKED and VARLEN
+    for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
+        k = load_rows(k_desc, b, hk, start_k, start, S, CLEAR, BLOCK_N, BLOCK_D)
+        v = load_rows(v_desc, b, hk, start_k, start, S, CLEAR, BLOCK_N, BLOCK_D)
+        mask = seen((start + tl.arange(0, BLOCK_N))[None, :], position[:, None], S, left, right)
+        p, slope = probabilities(tl.dot(q, tl.trans(k)), lse[:, None], mask, scale, softcap, MASKED)
+        dp = tl.dot(do, tl.trans(v))
+        ds = p * (dp - delta[:, None]) * slope
+        dq = tl.dot(ds.to(k.dtype), k, dq)
+    return dq
+
+
+@triton.jit
+def attention_backward_queries_kernel(
+    do_desc, dlse_ptr, q_desc, k_desc, v_desc, cu_q_ptr, cu_k_ptr, o_desc, lse_ptr, delta_ptr, dq_ptr,
+    stride_glb, stride_glh, stride_glt, stride_ob, stride_oh, stride_ot, stride_od, stride_lb, stride_lh,
+    T, S, longest, B, H, group, scale, left, right, softcap: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    tiles = tl.cdiv(longest, BLOCK_M)
+    head_number, tile = grouped_order(tl.program_id(0), B * H, tiles, HEADS_AT_A_TIME)
+    b, h, start_m = head_number // H, head_number % H, (tiles - 1 - tile) * BLOCK_M
+    start_q, T = sequence(cu_q_ptr, b, T)
+    start_k, S = sequence(cu_k_ptr, b, S)
+    if start_m >= T:
+        return
+    VARLEN: tl.constexpr = cu_q_ptr is not None
+    entry = 0 if VARLEN else b
+    offs_m = start_m + tl.arange(0, BLOCK_M)
+    mask_m = offs_m < T
+    # [[tag: AT-D]] is made here, where the tiles of dO and O are needed or cheap, and stored for the other kernel.
+    o = load_rows(o_desc, entry, h, start_q, start_m, T, False, BLOCK_M, BLOCK_D)
+    do = load_rows(do_desc, entry, h, start_q, start_m, T, False, BLOCK_M, BLOCK_D)
+    dlse_ptr = head(dlse_ptr, b, h, start_q, stride_glb, stride_glh, stride_glt)
+    dlse = tl.load(dlse_ptr + offs_m.to(tl.int64) * stride_glt, mask=mask_m, other=0.0)
+    delta = tl.sum(o.to(tl.float32) * do.to(tl.float32), axis=1) - dlse
+    tl.store(head(delta_ptr, b, h, start_q, stride_lb, stride_lh, 1) + offs_m, delta, mask=mask_m)
+    q = load_rows(q_desc, entry, h, start_q, start_m, T, False, BLOCK_M, BLOCK_D)
+    lse = tl.load(head(lse_ptr, b, h, start_q, stride_lb, stride_lh, 1) + offs_m, mask=mask_m, other=0.0)
+    dq = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
+
+    position = tl.minimum(offs_m, T - 1) + (S - T)
+    low, high = start_m + (S - T), tl.minimum(start_m + BLOCK_M, T) - 1 + (S - T)
+    begin, full_begin, full_end, end = key_ranges(low, high, S, left, right, BLOCK_N)
+    if WINDOW:
+        dq = query_gradient_range(
+            dq, q, do, lse, delta, begin, full_begin, k_desc, v_desc, entry, h // group, start_k, position, S, left,
+            right, scale, softcap, True, VARLEN, BLOCK_N, BLOCK_D, 2,
+        )  # fmt: skip
+    dq = query_gradient_range(
+        dq, q, do, lse, delta, full_begin, full_end, k_desc, v_desc, entry, h // group, start_k, position, S, left,
+        right, scale, softcap, False, VARLEN, BLOCK_N, BLOCK_D, STAGES,
+    )  # fmt: skip
+    dq = query_gradient_range(
+        dq, q, do, lse, delta, full_end, end, k_desc, v_desc, entry, h // group, start_k, position, S, left,
+        right, scale, softcap, True, VARLEN, BLOCK_N, BLOCK_D, 2,
+    )  # fmt: skip
+    dq_ptr = head(dq_ptr, b, h, start_q, stride_ob, stride_oh, stride_ot)
+    store_tile(dq_ptr, dq * scale, offs_m, T, stride_ot, stride_od, D, BLOCK_D)
+
+
+# ## Backward for the keys and values
+#
+# The order of the four products matters to the compiler, which has to hold two sums and two tiles of scores in 255
+# registers a thread. With heads of 128 dV comes as soon as its tile is there. With heads of 64 there is room to start
+# both products of loaded tiles first.
+@triton.jit
+def key_gradient_range(
+    dk, dv, k, v, begin, end, q_desc, do_desc, lse_ptr, delta_ptr, b, h, start_q, offs_n, T, S, left, right, scale,
+    softcap: tl.constexpr, MASKED: tl.constexpr, VARLEN: tl.constexpr, DV_FIRST: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    CLEAR: tl.constexpr = MASKED and VARLEN
+    for start in tl.range(begin, end, BLOCK_M, num_stages=STAGES):
+        offs_m = start + tl.arange(0, BLOCK_M)
+        q = load_rows(q_desc, b, h, start_q, start, T, CLEAR, BLOCK_M, BLOCK_D)
+        lse = tl.load(lse_ptr + offs_m, mask=offs_m < T, other=0.0)
+        do = load_rows(do_desc, b, h, start_q, start, T, CLEAR, BLOCK_M, BLOCK_D)
+        delta = tl.load(delta_ptr + offs_m, mask=offs_m < T, other=0.0)
+        s = tl.dot(k, tl.trans(q))
+        if not DV_FIRST:
+            dp = tl.dot(v, tl.trans(do))
+        mask = seen(offs_n[:, None], offs_m[None, :] + (S - T), S, left, right) & (offs_m < T)[None, :]
+        p, slope = probabilities(s, lse[None, :], mask, scale, softcap, MASKED)
+        if DV_FIRST:
+            dv = tl.dot(p.to(do.dtype), do, dv)
+            dp = tl.dot(v, tl.trans(do))
+        ds = p * (dp - delta[None, :]) * slope
+        if not DV_FIRST:
+            dv = tl.dot(p.to(do.dtype), do, dv)
+        dk = tl.dot(ds.to(q.dtype), q, dk)
+    return dk, dv
+
+
+@triton.jit
+def attention_backward_keys_kernel(
+    do_desc, q_desc, k_desc, v_desc, cu_q_ptr, cu_k_ptr, lse_ptr, delta_ptr, dk_ptr, dv_ptr,
+    stride_db, stride_dh, stride_dt, stride_dd, stride_lb, stride_lh, T, S, longest, B, Hk, group, scale, left, right,
+    softcap: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr, DV_FIRST: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    # The first keys are seen by the most queries: their tiles come first.
+    head_number, tile = grouped_order(tl.program_id(0), B * Hk, tl.cdiv(longest, BLOCK_N), HEADS_AT_A_TIME)
+    b, hk, start_n = head_number // Hk, head_number % Hk, tile * BLOCK_N
+    start_q, T = sequence(cu_q_ptr, b, T)
+    start_k, S = sequence(cu_k_ptr, b, S)
+    if start_n >= S:
+        return
+    VARLEN: tl.constexpr = cu_q_ptr is not None
+    entry = 0 if VARLEN else b
+    offs_n = start_n + tl.arange(0, BLOCK_N)
+    k = load_rows(k_desc, entry, hk, start_k, start_n, S, False, BLOCK_N, BLOCK_D)
+    v = load_rows(v_desc, entry, hk, start_k, start_n, S, False, BLOCK_N, BLOCK_D)
+    dk = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
+    dv = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
+
+    # The condition solved for the query: key j is seen from j − (S − T) − right to j − (S − T) + left. In other words,
+    # queries and keys change places, and so do the two sides of the window.
+    low, high = start_n - (S - T), tl.minimum(start_n + BLOCK_N, S) - 1 - (S - T)
+    begin, full_begin, full_end, end = key_ranges(low, high, T, right, left, BLOCK_M)
+    for h in range(hk * group, hk * group + group):
+        lse_head = head(lse_ptr, b, h, start_q, stride_lb, stride_lh, 1)
+        delta_head = head(delta_ptr, b, h, start_q, stride_lb, stride_lh, 1)
+        dk, dv = key_gradient_range(
+            dk, dv, k, v, begin, full_begin, q_desc, do_desc, lse_head, delta_head, entry, h, start_q, offs_n, T, S,
+            left, right, scale, softcap, True, VARLEN, DV_FIRST, BLOCK_M, BLOCK_D, 2,
+        )  # fmt: skip
+        dk, dv = key_gradient_range(
+            dk, dv, k, v, full_begin, full_end, q_desc, do_desc, lse_head, delta_head, entry, h, start_q, offs_n, T, S,
+            left, right, scale, softcap, False, VARLEN, DV_FIRST, BLOCK_M, BLOCK_D, STAGES,
+        )  # fmt: skip
+        dk, dv = key_gradient_range(
+            dk, dv, k, v, full_end, end, q_desc, do_desc, lse_head, delta_head, entry, h, start_q, offs_n, T, S,
+            left, right, scale, softcap, True, VARLEN, DV_FIRST, BLOCK_M, BLOCK_D, 2,
+        )  # fmt: skip
+    dk_ptr = head(dk_ptr, b, hk, start_k, stride_db, stride_dh, stride_dt)
+    dv_ptr = head(dv_ptr, b, hk, start_k, stride_db, stride_dh, stride_dt)
+    store_tile(dk_ptr, dk * scale, offs_n, S, stride_dt, stride_dd, D, BLOCK_D)
+    store_tile(dv_ptr, dv, offs_n, S, stride_dt, stride_dd, D, BLOCK_D)
+
+
+# ## The launchers
+#
+# What was fastest on the card for heads of up to 64 and up to 128 numbers. The forward kernel doesn't load ahead where
+# `STAGES` is 1: shared memory then has room for a second program, and that hides the waiting better.
+class Tiles(NamedTuple):
+    BLOCK_M: int
+    BLOCK_N: int
+    STAGES: int
+    num_warps: int
+
+
+FORWARD = {64: Tiles(64, 128, 2, 4), 128: Tiles(128, 128, 1, 4)}
+QUERIES = {64: Tiles(128, 64, 3, 4), 128: Tiles(128, 64, 3, 8)}
+KEYS = {64: Tiles(64, 64, 3, 4), 128: Tiles(64, 64, 2, 4)}
+
+
+def launch_options(table, q, options, BLOCK_M, BLOCK_N):
+    """The tiles that were asked for, or the best ones, and what else is known when a kernel is compiled."""
+    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N)
+    D = q.shape[-1]
+    best = table[64 if D <= 64 else 128]
+    tiles = dict(BLOCK_M=BLOCK_M or best.BLOCK_M, BLOCK_N=BLOCK_N or best.BLOCK_N, STAGES=best.STAGES)
+    return tiles | dict(
+        softcap=options.softcap, D=D, BLOCK_D=max(16, triton.next_power_of_2(D)), WINDOW=options.left != OPEN,
+        num_warps=best.num_warps, num_stages=best.STAGES,
+    )  # fmt: skip
+
+
+# A descriptor holds an address and strides that are multiples of 16 bytes, and the last dimension lies together. Along
+# a dimension of one element nothing is ever stepped.
+ALIGNMENT = 16
+
+
+def fits(x):
+    step = ALIGNMENT // x.element_size()
+    strides_fit = all(size == 1 or stride > 0 and stride % step == 0 for size, stride in zip(x.shape, x.stride()[:-1]))
+    return x.dtype != torch.float32 and x.stride(-1) == 1 and strides_fit and x.data_ptr() % ALIGNMENT == 0
+
+
+def can_describe(options, *tensors):
+    return options.scale > 0 and all(x.numel() and x.shape[-1] <= 128 and fits(x) for x in tensors)
+
+
+def describe(x, rows, BLOCK_D):
+    step = ALIGNMENT // x.element_size()
+    steps = [step if size == 1 else stride for size, stride in zip(x.shape, x.stride()[:-1])]
+    return TensorDescriptor(x, list(x.shape), [*steps, 1], [1, 1, rows, BLOCK_D])
+
+
+def launch_forward(
+    q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *, BLOCK_M=None, BLOCK_N=None, HALVES=None
+):  # fmt: skip
+    """`(o, lse)`, as the lesson's launcher."""
+    if not can_describe(options, q, k, v):
+        return lesson.attention_forward(
+            q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N
+        )  # fmt: skip
+    launch = launch_options(FORWARD, q, options, BLOCK_M, BLOCK_N)
+    launch["HALVES"] = HALVES or (1 if q.shape[-1] <= 64 else 2)
+    (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
+    o = empty_like(q, cu_seqlens_q)
+    lse = empty_like(q.new_empty(q.shape[:3], dtype=torch.float32), cu_seqlens_q)
+    B = batches(q, cu_seqlens_q)
+    grid = (triton.cdiv(options.max_seqlen_q, launch["BLOCK_M"]) * B * H,)
+    if grid[0]:
+        rows, BLOCK_D = launch["BLOCK_M"] // launch["HALVES"], launch["BLOCK_D"]
+        attention_forward_kernel[grid](
+            describe(q, rows, BLOCK_D), *(describe(x, launch["BLOCK_N"], BLOCK_D) for x in (k, v)),
+            sinks, cu_seqlens_q, cu_seqlens_k, o, lse, *strides(o, cu_seqlens_q), *strides(lse, cu_seqlens_q)[:2],
+            T, S, options.max_seqlen_q, B, H, H // Hk, options.scale, options.left, options.right, **launch,
+        )  # fmt: skip
+    return o, lse
+
+
+def launch_backward(
+    do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options, *, BLOCK_M=None, BLOCK_N=None
+):
+    """`(dq, dk, dv, dsinks)`, as the lesson's launcher. An upstream gradient that no descriptor fits is copied."""
+    if not can_describe(options, q, k, v, o):
+        return lesson.attention_backward(
+            do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N
+        )  # fmt: skip
+    do = torch.zeros_like(o) if do is None else do if fits(do) else do.clone(memory_format=torch.contiguous_format)
+    dlse = lse.new_zeros(()).expand(lse.shape) if dlse is None else dlse
+    dq, dk, dv = empty_like(o, cu_seqlens_q), empty_like(k, cu_seqlens_k), empty_like(k, cu_seqlens_k)
+    delta = empty_like(lse, cu_seqlens_q)
+    (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
+    B, of_lse = batches(q, cu_seqlens_q), strides(lse, cu_seqlens_q)[:2]
+    numbers = H // Hk, options.scale, options.left, options.right
+    launch = launch_options(QUERIES, q, options, BLOCK_M, BLOCK_N)
+    M, N, BLOCK_D = launch["BLOCK_M"], launch["BLOCK_N"], launch["BLOCK_D"]
+    grid = (triton.cdiv(options.max_seqlen_q, M) * B * H,)
+    if grid[0]:
+        attention_backward_queries_kernel[grid](
+            describe(do, M, BLOCK_D), dlse, describe(q, M, BLOCK_D), describe(k, N, BLOCK_D), describe(v, N, BLOCK_D),
+            cu_seqlens_q, cu_seqlens_k, describe(o, M, BLOCK_D), lse, delta, dq, *strides(dlse, cu_seqlens_q),
+            *strides(dq, cu_seqlens_q), *of_lse, T, S, options.max_seqlen_q, B, H, *numbers, **launch,
+        )  # fmt: skip
+    launch = launch_options(KEYS, q, options, BLOCK_M, BLOCK_N)
+    M, N = launch["BLOCK_M"], launch["BLOCK_N"]
+    grid = (triton.cdiv(options.max_seqlen_k, N) * B * Hk,)
+    if grid[0]:
+        attention_backward_keys_kernel[grid](
+            describe(do, M, BLOCK_D), describe(q, M, BLOCK_D), describe(k, N, BLOCK_D), describe(v, N, BLOCK_D),
+            cu_seqlens_q, cu_seqlens_k, lse, delta, dk, dv, *strides(dk, cu_seqlens_k), *of_lse,
+            T, S, options.max_seqlen_k, B, Hk, *numbers, DV_FIRST=q.shape[-1] > 64, **launch,
+        )  # fmt: skip
+    return dq, dk, dv, lesson.sink_gradient(sinks, lse, delta)
+
+
+# ## Inside torch.compile
+#
+# The compiler can't look into a launch with descriptors. So both launchers are operators for it, of which it knows the
+# shapes of the results. Elsewhere they are called directly.
+@torch.library.custom_op("annotated_examples::flash_attention_forward", mutates_args=())
+def forward_operator(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sinks: torch.Tensor | None, cu_seqlens_q: torch.Tensor | None,
+    cu_seqlens_k: torch.Tensor | None, scale: float, left: int, right: int, softcap: float, max_seqlen_q: int,
+    max_seqlen_k: int,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    options = Options(scale, left, right, softcap, max_seqlen_q, max_seqlen_k)
+    return launch_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options)
+
+
+@forward_operator.register_fake
+def _(q, k, v, sinks, *rest):
+    return torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)
+
+
+@torch.library.custom_op("annotated_examples::flash_attention_backward", mutates_args=())
+def backward_operator(
+    do: torch.Tensor | None, dlse: torch.Tensor | None, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
+    sinks: torch.Tensor | None, cu_seqlens_q: torch.Tensor | None, cu_seqlens_k: torch.Tensor | None, o: torch.Tensor,
+    lse: torch.Tensor, scale: float, left: int, right: int, softcap: float, max_seqlen_q: int, max_seqlen_k: int,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
+    options = Options(scale, left, right, softcap, max_seqlen_q, max_seqlen_k)
+    *gradients, dsinks = launch_backward(do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options)
+    return *gradients, q.new_empty(0) if dsinks is None else dsinks
+
+
+@backward_operator.register_fake
+def _(do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, *rest):
+    dsinks = q.new_empty(0) if sinks is None else torch.empty_like(sinks)
+    return torch.empty_like(o), torch.empty_like(k), torch.empty_like(k), dsinks
+
+
+def attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, **tiles):
+    """`(o, lse)`. tiles: BLOCK_M, BLOCK_N and HALVES, 1 or 2."""
+    if torch.compiler.is_compiling():
+        return forward_operator(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, *options)
+    return launch_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, **tiles)
+
+
+def attention_backward(do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options, **tiles):
+    """`(dq, dk, dv, dsinks)`. tiles: BLOCK_M and BLOCK_N."""
+    arguments = do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse
+    if torch.compiler.is_compiling():
+        *gradients, dsinks = backward_operator(*arguments, *options)
+        return *gradients, None if sinks is None else dsinks
+    return launch_backward(*arguments, options, **tiles)
+
+
+def flash_attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, sinks=None, return_lse=False):
+    r"""As `annotated_examples.attention.flash_attention.flash_attention`, faster.
+
+    Args: as there.
+
+    Returns: as there.
+
+    Raises: as there.
+
+    Source: Dao, "FlashAttention-2" (arXiv 2307.08691); order of the tiles: Shah et al., "FlashAttention-3" (2407.08608).
+    """
+    options = contract(q, k, v, causal, scale, window, softcap, sinks, return_lse)
+    o, lse = attention(q, k, v, sinks, None, None, options, attention_forward, attention_backward)
+    return (o, lse) if return_lse else o
+
+
+def flash_attention_varlen(
+    q, k, v, cu_seqlens_q, cu_seqlens_k, *, causal=False, scale=None, window=None, softcap=0.0, sinks=None,
+    return_lse=False, max_seqlen_q=None, max_seqlen_k=None,
+):  # fmt: skip
+    """As `annotated_examples.attention.flash_attention.flash_attention_varlen`, faster.
+
+    Args: as there.
+
+    Returns: as there.
+
+    Raises: as there.
+
+    Source: as `flash_attention`.
+    """
+    options = contract(q, k, v, causal, scale, window, softcap, sinks, return_lse, layout="total, H, D")
+    options = varlen_contract(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, options)
+    cu_seqlens = cu_seqlens_q, cu_seqlens_k
+    o, lse = attention_varlen(q, k, v, sinks, *cu_seqlens, options, attention_forward, attention_backward)
+    return (o, lse) if return_lse else o
+
+
+# ## A run small enough to watch
+#
+# A head with twelve queries and twelve keys of 8 numbers, causal, in tiles of two times two queries and four keys.
+def EXAMPLE():
+    at = torch.arange(12 * 8, device=device.DEVICE)
+    q, k, v = ((at * step % 7 - 3).half().view(1, 1, 12, 8) for step in (1, 3, 5))
+    options = contract(q, k, v, True, 0.5, None, 0.0, None, True)
+    o, lse = attention_forward(q, k, v, None, None, None, options, BLOCK_M=4, BLOCK_N=4, HALVES=2)
+    attention_backward(v, None, q, k, v, None, None, None, o, lse, options, BLOCK_M=4, BLOCK_N=4)
+
+
+if __name__ == "__main__":
+    shapes = dict(q=(1, 4, 33, 64), k=(1, 2, 70, 64), v=(1, 2, 70, 64))
+    script.main(flash_attention, flash_attention_reference, shapes | dict(causal=True), shapes | dict(softcap=5.0))
