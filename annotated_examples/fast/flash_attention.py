@@ -15,15 +15,16 @@ and 64 keys they need about 500 cycles, and the softmax nearly 350 instructions 
 2. Tiles that every query sees as a whole get a loop of their own, without a mask.
 3. Two programs on each multiprocessor: while one is at its softmax, the tensor cores work for the other.
 4. A program has 128 queries, in two halves, one after the other. Keys and values are then fetched half as often. With
-   64 queries a program they would come from L2 at more than 7 TB/s, which is about all that it gives. In halves, because
-   the scores of 64 queries fit into registers beside the sums, and those of 128 do not.
+   64 queries a program they would come from L2 at more than 7 TB/s, which is about all that it gives. In halves,
+   because the scores of 64 queries fit into registers beside the sums, and those of 128 do not.
 5. Under a causal mask the last queries see the most keys. Their tiles start first, so that the short ones fill the gaps
    at the end; eight heads at a time, whose keys and values stay in L2.
 
 **What it costs.** As the lesson.
 
-**Contract.** As the lesson's. Tensors of float32, heads wider than 128, a scale that isn't positive, and strides that no
-descriptor fits (a last stride other than 1, others that are no multiple of 16 bytes) are left to the lesson's kernels.
+**Contract.** As the lesson's. Tensors of float32, heads wider than 128, a scale that isn't positive, and strides that
+no descriptor fits (a last stride other than 1, others that are no multiple of 16 bytes) are left to the lesson's
+kernels.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -300,7 +301,8 @@ def key_gradient_range(
         s = tl.dot(k, tl.trans(q))
         if not DV_FIRST:
             dp = tl.dot(v, tl.trans(do))
-        mask = seen(offs_n[:, None], offs_m[None, :] + (S - T), S, left, right) & (offs_m < T)[None, :]
+        # Queries past the end are zeros, as is their dO: they add nothing, and need no mask.
+        mask = seen(offs_n[:, None], offs_m[None, :] + (S - T), S, left, right)
         p, slope = probabilities(s, lse[None, :], mask, scale, softcap, MASKED)
         if DV_FIRST:
             dv = tl.dot(p.to(do.dtype), do, dv)
@@ -530,7 +532,7 @@ def flash_attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0
 
     Raises: as there.
 
-    Source: Dao, "FlashAttention-2" (arXiv 2307.08691); order of the tiles: Shah et al., "FlashAttention-3" (2407.08608).
+    Source: Dao, "FlashAttention-2" (arXiv 2307.08691). Longest tiles first: "FlashAttention-3" (2407.08608).
     """
     options = contract(q, k, v, causal, scale, window, softcap, sinks, return_lse)
     o, lse = attention(q, k, v, sinks, None, None, options, attention_forward, attention_backward)

@@ -17,11 +17,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from academy import accuracy, device
 from annotated_examples.attention import flash_attention as lesson
 from annotated_examples.common import attention as common
+from annotated_examples.fast import flash_attention as fast
 from tests.kernels import harness
 from tests.kernels.attention_cases import assert_right, converted, far_apart, results, tensors, upstreams
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
 
-module = harness.modules(lesson)
+module = harness.modules(lesson, fast)
 
 DEFAULTS = dict(causal=False, scale=None, window=None, softcap=0.0)
 #: name -> options of a call; with "sinks" the inputs have them.

@@ -1,0 +1,152 @@
+"""The kernels of fast.flash_attention, which 16-bit tensors that a descriptor fits are for: options, layouts, mutants."""
+
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
+import functools
+
+import pytest
+import torch
+
+from academy import device
+from annotated_examples.attention import flash_attention as lesson
+from annotated_examples.fast import flash_attention as fast
+from tests.kernels import harness
+from tests.kernels.harness import Mutant, randn
+from tests.kernels.test_flash_attention import OPTIONS, judge, judge_varlen, packed, varlen_with_tiles, with_tiles
+
+SIXTEEN_BITS = [torch.float16, torch.bfloat16]
+
+MUTANTS = [
+    Mutant("-inf minus -inf in rows that see nothing", "max0 = tl.full((ROWS,), LOWEST, tl.float32)", 'max0 = tl.full((ROWS,), -float("inf"), tl.float32)'),
+    Mutant("mask aligned top-left, first half", "position0 = tl.minimum(start_m + tl.arange(0, ROWS), T - 1) + (S - T)", "position0 = tl.minimum(start_m + tl.arange(0, ROWS), T - 1)"),
+    Mutant("mask aligned top-left, second half", "position1 = tl.minimum(start_m + ROWS + tl.arange(0, ROWS), T - 1) + (S - T)", "position1 = tl.minimum(start_m + ROWS + tl.arange(0, ROWS), T - 1)"),
+    Mutant("second half has the mask of the first", "seen(offs_n[None, :], position1[:, None], S, left, right)", "seen(offs_n[None, :], position0[:, None], S, left, right)"),
+    Mutant("one tile too many without a mask", "tl.maximum(tl.minimum(low + right + 1, S), 0) // BLOCK_N * BLOCK_N", "tl.cdiv(tl.maximum(tl.minimum(low + right + 1, S), 0), BLOCK_N) * BLOCK_N"),
+    Mutant("one tile too few", "end = tl.maximum(tl.minimum(high + right + 1, S), begin)", "end = tl.maximum(tl.minimum(low + right + 1, S), begin)"),
+    Mutant("left edge of the window without a mask", "full_begin = tl.minimum(tl.cdiv(tl.maximum(high - left, 0), BLOCK_N) * BLOCK_N, end)", "full_begin = begin"),
+    Mutant("rows of the next sequence are not cleared", "tile = tl.where((row + tl.arange(0, ROWS) < length)[:, None], tile, 0.0)", "tile = tile"),
+    Mutant("lse in base 2", "(row_max + tl.log2(row_sum)) * LN2", "(row_max + tl.log2(row_sum))"),
+    Mutant("cap in base 2", "        s, _ = scale_and_cap(s, scale, softcap)\n        factor = LOG2E", "        s, _ = scale_and_cap(s, scale, softcap)\n        factor = 1.0"),
+    Mutant("sink in base e", "tl.load(sinks_ptr + h).to(tl.float32) * LOG2E", "tl.load(sinks_ptr + h).to(tl.float32)"),
+    Mutant("log-sum-exp in base e", "tl.exp2(s * factor - lse * LOG2E)", "tl.exp2(s * factor - lse)"),
+    Mutant("probabilities not masked", "        p = tl.where(mask, p, 0.0)", "        p = p + 0.0"),
+    Mutant("no slope of the cap", "        s, slope = scale_and_cap(s, scale, softcap)", "        s, _ = scale_and_cap(s, scale, softcap)"),
+    Mutant("gradient through lse dropped", "do.to(tl.float32), axis=1) - dlse", "do.to(tl.float32), axis=1) - 0.0 * dlse"),
+    Mutant("not summed over the group", "range(hk * group, hk * group + group)", "range(hk * group, hk * group + 1)"),
+    Mutant("heads of keys counted as heads of queries", "h // group", "h % (H // group)", count=6),
+    Mutant("window not turned round for the keys", "key_ranges(low, high, T, right, left, BLOCK_M)", "key_ranges(low, high, T, left, right, BLOCK_M)"),
+    Mutant("scale left out of dq", "store_tile(dq_ptr, dq * scale", "store_tile(dq_ptr, dq"),
+    Mutant("scale left out of dk", "store_tile(dk_ptr, dk * scale", "store_tile(dk_ptr, dk"),
+    Mutant("upstream gradient with strides of its own goes to the descriptor", "do if fits(do) else do.clone(memory_format=torch.contiguous_format)", "do"),
+    Mutant("negative scale", "options.scale > 0 and all", "all"),
+]  # fmt: skip
+
+
+def by_position(values):
+    """Token before head in memory, with NaN between them."""
+    if values.dim() < 4:
+        return values
+    B, H, T, D = values.shape
+    memory = values.new_full((B, T + 3, H, 2 * D), float("nan"))
+    memory[:, :T, :, :D] = values.transpose(1, 2)
+    return memory[:, :T, :, :D].transpose(1, 2)
+
+
+def check(module):
+    small = with_tiles(module)
+    for D in 8, 72:  # the second takes its queries in two halves
+        judge(small, dict(B=2, H=4, Hk=2, T=21, S=37, D=D), torch.float16, layout=by_position, causal=True, sinks=True, scale=2.0)
+    judge(small, dict(H=2, Hk=1, T=40, S=67, D=8), torch.float16, window=(20, 3), softcap=1.0, scale=3.0, upstream=harness.strided)
+    judge(small, dict(H=1, Hk=1, T=37, S=21, D=72), torch.float16, causal=True)
+    judge(small, dict(H=1, Hk=1, T=9, S=9, D=8), torch.float16, scale=-30.0, causal=True)
+    beside_nan(module)
+    judge_varlen(varlen_with_tiles(module), [3, 0, 20], [10, 4, 7], dtype=torch.float16, causal=True, sinks=True)
+
+
+def beside_nan(module):
+    """Sequences between others that are NaN: what they get is what they get alone."""
+    inputs = packed([5, 7, 18, 5], [6, 21, 37, 9], dtype=torch.float16)
+    for name, middle in dict(q=slice(5, 30), k=slice(6, 64), v=slice(6, 64)).items():
+        inputs[name][: middle.start] = inputs[name][middle.stop :] = float("nan")
+    leaves = {name: harness.leaf(inputs[name]) for name in "qkv"}
+    o = varlen_with_tiles(module)(**inputs | leaves, causal=True)
+    upstream = randn(*o.shape, dtype=o.dtype)
+    gradients = torch.autograd.grad(o, list(leaves.values()), upstream)
+    assert all(x[s].isfinite().all() for x, s in zip((o, *gradients), (slice(5, 30),) * 2 + (slice(6, 64),) * 2))
+
+
+@pytest.fixture
+def only_fast(monkeypatch):
+    """Fails if a call is left to the lesson's kernels."""
+    monkeypatch.setattr(fast.lesson, "attention_forward", None)
+    monkeypatch.setattr(fast.lesson, "attention_backward", None)
+
+
+def test_check_passes():
+    check(fast)
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
+def test_mutant_is_caught(mutant, tmp_path):
+    harness.assert_caught(fast, mutant, check, tmp_path)
+
+
+@pytest.mark.parametrize("D", [8, 24, 72])
+@pytest.mark.parametrize("dtype", SIXTEEN_BITS, ids=harness.dtype_name)
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+def test_options(options, dtype, D, only_fast):
+    if device.INTERPRET and D == 24 and dtype == torch.float16:
+        pytest.skip("on a GPU only: the other widths and dtype show the same here")
+    judge(with_tiles(fast), dict(B=1, H=2, Hk=1, T=21, S=37, D=D), dtype, **options)
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+def test_more_queries_than_keys(options, only_fast):
+    judge(with_tiles(fast), dict(H=2, Hk=1, T=41, S=18, D=8), torch.float16, **options)
+
+
+@pytest.mark.parametrize("layout", [by_position, lambda x: x.mT.contiguous().mT, harness.nan_fenced, lambda x: x[:, :1].expand(x.shape)], ids=["by position", "columns", "fenced", "expanded"])  # fmt: skip
+def test_layouts(layout):
+    judge(with_tiles(fast), dict(H=2, Hk=2, T=19, S=21, D=8), torch.float16, layout=layout, causal=True)
+
+
+def test_upstream_gradient_of_a_sum(only_fast):
+    q, k, v = (harness.leaf(randn(1, 2, 9, 8, dtype=torch.float16)) for _ in range(3))
+    call = functools.partial(with_tiles(fast), causal=True)
+    one = torch.autograd.grad(call(q, k, v).sum(), (q, k, v))
+    two = torch.autograd.grad(call(q, k, v), (q, k, v), torch.ones_like(q))
+    assert all(torch.equal(a, b) for a, b in zip(one, two))
+
+
+@pytest.mark.parametrize("lengths", [([5, 0, 20], [9, 4, 33]), ([40, 3], [7, 0])], ids=str)
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+def test_varlen(options, lengths, only_fast):
+    judge_varlen(varlen_with_tiles(fast), *lengths, dtype=torch.float16, **options)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("D", [64, 128])
+def test_same_bits_twice_and_in_any_order(D):
+    """Each tile is computed by one program, in one order: nothing depends on which of them comes first."""
+    inputs = [randn(2, 4, 1000, D, dtype=torch.bfloat16).requires_grad_() for _ in range(3)]
+    runs = []
+    for _ in range(3):
+        o = fast.flash_attention(*inputs, causal=True)
+        runs.append([o, *torch.autograd.grad(o, inputs, torch.ones_like(o))])
+    assert all(torch.equal(a, b) for run in runs[1:] for a, b in zip(runs[0], run))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("D", [64, 128])
+@pytest.mark.parametrize("lengths", [(4096, 4096), (1000, 3000), (3000, 1000), (129, 8191)], ids=str)
+@pytest.mark.parametrize("options", [OPTIONS["full"], OPTIONS["causal"], dict(causal=True, window=700)], ids=str)
+def test_lengths_of_a_real_call(options, lengths, D):
+    T, S = lengths
+    judge(fast.flash_attention, dict(B=1, H=2, Hk=1, T=T, S=S, D=D), torch.bfloat16, **options)
+
+
+def test_lesson_and_fast_agree():
+    q, k, v = (randn(1, 2, 33, 8, dtype=torch.float16) for _ in range(3))
+    torch.testing.assert_close(
+        fast.flash_attention(q, k, v, causal=True), lesson.flash_attention(q, k, v, causal=True), rtol=2e-3, atol=2e-3
+    )
