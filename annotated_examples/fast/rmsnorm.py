@@ -295,7 +295,7 @@ def add_rmsnorm(x, residual, weight=None, eps=1e-6, *, offset=0.0):
 
     Source: Zhang and Sennrich, "Root Mean Square Layer Normalization" (2019).
     """
-    checks.tensors(residual=residual)
+    checks.tensors(x=x, residual=residual)
     eps, offset = contract(x, residual, weight, eps, offset)
     if not autograd.needs_frame(x, residual, weight):
         return rmsnorm_forward(x, weight, eps, offset, residual)[:2]

@@ -71,12 +71,21 @@ def gate_and_up() -> dict:
     return dict(gate=randn(5, 300, dtype=BF16), up=randn(5, 300, dtype=BF16))
 
 
+def scaled_rows() -> dict:
+    return dict(x=randn(6, 1000, dtype=BF16), weight=randn(1000, dtype=BF16))
+
+
 def logits() -> dict:
     return dict(logits=randn(6, 1000, dtype=BF16), labels=labels(6, 1000))
 
 
-def of_a_module(apply: Callable) -> Callable:
-    return functools.partial(apply, torch.nn.LayerNorm(1000, device=DEVICE, dtype=BF16))
+def of_a_module(kind: type) -> Callable[[Callable], Callable]:
+    return lambda apply: functools.partial(apply, kind(1000, device=DEVICE, dtype=BF16))
+
+
+def stacked(function: Callable) -> Callable:
+    """Several results of one shape in one tensor."""
+    return lambda *tensors, **options: torch.stack(function(*tensors, **options))
 
 
 def on_a_copy(loss: Callable) -> Callable:
@@ -90,6 +99,7 @@ def both(lesson: str, fast: str, function: str, inputs, wrap=as_it_is, **options
 
 
 LAYERNORM = ("classics.layernorm", "fast.layernorm")
+RMSNORM = ("classics.rmsnorm", "fast.rmsnorm")
 CROSS_ENTROPY = ("classics.cross_entropy", "fast.cross_entropy")
 MATMUL = ("tutorials.matmul_autotuned", "fast.matmul")
 LOW_BIT = ("gemlite.gemm_splitK", "fast.low_bit")
@@ -110,7 +120,11 @@ CASES = [
         lambda: dict(x=randn(6, 1000, dtype=BF16), weight=randn(1000, dtype=BF16), bias=randn(1000, dtype=BF16)),
     ),
     *both(*LAYERNORM, "layernorm", lambda: dict(x=randn(6, 1000, dtype=BF16))),
-    *both(*LAYERNORM, "apply_layernorm", lambda: dict(x=randn(6, 1000, dtype=BF16)), of_a_module),
+    *both(*LAYERNORM, "apply_layernorm", lambda: dict(x=randn(6, 1000, dtype=BF16)), of_a_module(torch.nn.LayerNorm)),
+    *both(*RMSNORM, "rmsnorm", scaled_rows),
+    *both(*RMSNORM, "rmsnorm", scaled_rows, offset=1.0),
+    *both(*RMSNORM, "add_rmsnorm", lambda: scaled_rows() | dict(residual=randn(6, 1000, dtype=BF16)), stacked),
+    *both(*RMSNORM, "apply_rmsnorm", lambda: dict(x=randn(6, 1000, dtype=BF16)), of_a_module(torch.nn.RMSNorm)),
     *both(*CROSS_ENTROPY, "cross_entropy_loss", logits),
     *both(*CROSS_ENTROPY, "cross_entropy_loss", logits, logit_softcapping=30.0, logit_scaling=0.5),
     *both(*CROSS_ENTROPY, "cross_entropy_loss", logits, n_items=4),
