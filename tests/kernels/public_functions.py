@@ -75,6 +75,16 @@ def scaled_rows() -> dict:
     return dict(x=randn(6, 1000, dtype=BF16), weight=randn(1000, dtype=BF16))
 
 
+def heads() -> dict:
+    return dict(q=randn(2, 4, 6, 32, dtype=BF16), k=randn(2, 2, 6, 32, dtype=BF16))
+
+
+def with_angles(rope: Callable) -> Callable:
+    """Queries and keys turned by fixed tables, which get no gradient, side by side."""
+    angles = torch.arange(6 * 12, device=DEVICE).view(6, 12) / 10
+    return lambda q, k, **options: torch.cat(rope(q, k, angles.cos(), angles.sin(), **options), dim=1)
+
+
 def logits() -> dict:
     return dict(logits=randn(6, 1000, dtype=BF16), labels=labels(6, 1000))
 
@@ -125,6 +135,8 @@ CASES = [
     *both(*RMSNORM, "rmsnorm", scaled_rows, offset=1.0),
     *both(*RMSNORM, "add_rmsnorm", lambda: scaled_rows() | dict(residual=randn(6, 1000, dtype=BF16)), stacked),
     *both(*RMSNORM, "apply_rmsnorm", lambda: dict(x=randn(6, 1000, dtype=BF16)), of_a_module(torch.nn.RMSNorm)),
+    case("classics.rope", "rope", heads, with_angles),
+    case("classics.rope", "rope", heads, with_angles, interleaved=True),
     *both(*CROSS_ENTROPY, "cross_entropy_loss", logits),
     *both(*CROSS_ENTROPY, "cross_entropy_loss", logits, logit_softcapping=30.0, logit_scaling=0.5),
     *both(*CROSS_ENTROPY, "cross_entropy_loss", logits, n_items=4),
