@@ -269,7 +269,7 @@ def rmsnorm_backward(
     partial_dweight = torch.empty((P, N), dtype=torch.float32, device=x.device) if of_weight else None
     if M > 0:
         dy, x, ds = as_rows(dy), as_rows(x), ds if ds is None else as_rows(ds)
-        stride_dym, stride_xm, stride_dsm = (0 if t is None else row_stride(t, N) for t in (dy, x, ds))
+        stride_dym, stride_xm, stride_dsm = [0 if t is None else row_stride(t, N) for t in (dy, x, ds)]
         if wanted[0]:
             scale = weight if weight is None else weight.contiguous()
             rmsnorm_backward_kernel[(M,)](

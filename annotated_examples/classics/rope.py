@@ -36,6 +36,8 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 
 from academy import autograd, checks, device, script
 
+import operator
+
 import torch
 import triton
 import triton.language as tl
@@ -182,22 +184,23 @@ def rope_kernel(
         sin = -sin
     cos, sin = cos[None, :], sin[None, :]
 
-    # Three query heads are two blocks, so block 2 is the first one of `k`: `pid=(0, 2): pid_h = 2`.
+    # Three query heads are two blocks, so block 2 is the first one of `k`: `pid=(0, 2): pid_h - blocks_of_q = 0`.
     pid_h = tl.program_id(1)
     blocks_of_q = tl.cdiv(H, BLOCK_H)
     if pid_h < blocks_of_q:
-        x_ptr = q_ptr + b * stride_qb + t * stride_qt
-        out_ptr = q_out_ptr + b * stride_qob + t * stride_qot
+        q_ptr += b * stride_qb + t * stride_qt
+        q_out_ptr += b * stride_qob + t * stride_qot
         turn_heads(
-            x_ptr, out_ptr, cos, sin, pid_h, H, stride_qh, stride_qoh, R, D, BLOCK_H, BLOCK_R, BLOCK_REST, INTERLEAVED
-        )
+            q_ptr, q_out_ptr, cos, sin, pid_h, H, stride_qh, stride_qoh,
+            R, D, BLOCK_H, BLOCK_R, BLOCK_REST, INTERLEAVED,
+        )  # fmt: skip
     else:
-        x_ptr = k_ptr + b * stride_kb + t * stride_kt
-        out_ptr = k_out_ptr + b * stride_kob + t * stride_kot
-        pid_h -= blocks_of_q
+        k_ptr += b * stride_kb + t * stride_kt
+        k_out_ptr += b * stride_kob + t * stride_kot
         turn_heads(
-            x_ptr, out_ptr, cos, sin, pid_h, Hk, stride_kh, stride_koh, R, D, BLOCK_H, BLOCK_R, BLOCK_REST, INTERLEAVED
-        )
+            k_ptr, k_out_ptr, cos, sin, pid_h - blocks_of_q, Hk, stride_kh, stride_koh,
+            R, D, BLOCK_H, BLOCK_R, BLOCK_REST, INTERLEAVED,
+        )  # fmt: skip
 
 
 # ## Launchers
@@ -215,14 +218,15 @@ def like(x):
 
 # A tile of 1024 pairs is 8 for each of 128 threads: 16 bytes of each half, in bfloat16, the most that one instruction
 # loads. Fewer heads than that make a smaller tile, with a warp for every 256 pairs. `R` and `D` are constants of the
-# kernel: a model has one head size, and the compiler learns which loads are aligned.
+# kernel: a model has one head size, and the compiler learns which loads are aligned. (Inside `torch.compile` a size may
+# be a symbol; `operator.index` makes it a number.)
 def turn(q, k, cos, sin, *, interleaved=False, inverse=False, BLOCK_H=None, num_warps=None):
     """New tensors like `q` and `k`, turned by the angles of the tables, or with `inverse` by the opposite angles."""
     checks.power_of_two(BLOCK_H=BLOCK_H, num_warps=num_warps)
     q, k, cos, sin = neighbours(q), neighbours(k), cos.contiguous(), sin.contiguous()
     q_out, k_out = like(q), like(k)
     B, H, T, D = q.shape
-    Hk, R = k.shape[1], 2 * cos.shape[-1]
+    Hk, R, D = k.shape[1], 2 * operator.index(cos.shape[-1]), operator.index(D)
     if q.numel() + k.numel() == 0:
         return q_out, k_out
     BLOCK_R = triton.next_power_of_2(max(R // 2, 1))
