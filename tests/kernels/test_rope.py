@@ -16,7 +16,7 @@ MUTANTS = [
     Mutant("last heads dropped", "(B * T, triton.cdiv(H, BLOCK_H) + triton.cdiv(Hk, BLOCK_H))", "(B * T, max(H // BLOCK_H, 1) + triton.cdiv(Hk, BLOCK_H))"),
     Mutant("heads taken for neighbours", "x_ptr + (offs_h * stride_xh)", "x_ptr + (offs_h * D)"),
     Mutant("tokens taken for neighbours", "t * stride_qt", "t * D"),
-    Mutant("layout of q taken for that of k", "pid_h, Hk, stride_kh", "pid_h, Hk, stride_qh"),
+    Mutant("layout of q taken for that of k", "blocks_of_q, Hk, stride_kh", "blocks_of_q, Hk, stride_qh"),
     Mutant("features taken for neighbours", "neighbours(q), neighbours(k)", "q, k"),
     Mutant("strides of a table ignored", "cos.contiguous(), sin.contiguous()", "cos, sin"),
     Mutant("angles in the dtype of q", "sin = tl.load(sin_ptr + angles, mask=offs_r < R // 2, other=0.0).to(tl.float32)", "sin = tl.load(sin_ptr + angles, mask=offs_r < R // 2, other=0.0).to(q_ptr.dtype.element_ty).to(tl.float32)"),
