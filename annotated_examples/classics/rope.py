@@ -266,7 +266,8 @@ class Rope(torch.autograd.Function):
     @staticmethod
     @autograd.once_differentiable
     def backward(ctx, dq_out, dk_out):
-        return *rope_backward(dq_out, dk_out, *ctx.saved_tensors, ctx.interleaved), None, None, None
+        cos, sin = ctx.saved_tensors
+        return *rope_backward(dq_out, dk_out, cos, sin, ctx.interleaved), None, None, None
 
 
 # ## The public function

@@ -27,7 +27,7 @@ MUTANTS = [
     Mutant("every sequence at the positions of the first", "T * R // 2 if cos.dim() == 3 else 0", "0"),
     Mutant("every token at the first position", "b * stride_cb + t * (R // 2)", "b * stride_cb"),
     Mutant("always half-split", "INTERLEAVED=interleaved", "INTERLEAVED=False"),
-    Mutant("interleaved lost on the way back", "*ctx.saved_tensors, ctx.interleaved", "*ctx.saved_tensors, False"),
+    Mutant("interleaved lost on the way back", "cos, sin, ctx.interleaved)", "cos, sin, False)"),
     Mutant("second derivative loses its term", "    @autograd.once_differentiable\n", ""),
 ]  # fmt: skip
 
