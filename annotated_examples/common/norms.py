@@ -76,7 +76,7 @@ def backward_schedule(device_index, element_size, N, BLOCK_M, BLOCK_N, num_warps
     card = torch.cuda.get_device_properties(device_index)
     programs_per_sm = 2 if num_warps <= 4 else 1
     tile_bytes = programs_per_sm * BLOCK_M * BLOCK_N * tensors * element_size
-    num_stages = min(3 if N == BLOCK_N else 4, 1 + card.shared_memory_per_block_optin // tile_bytes)
+    num_stages = min(3 if N == BLOCK_N or BLOCK_N > 8192 else 4, 1 + card.shared_memory_per_block_optin // tile_bytes)
     return programs_per_sm * card.multi_processor_count, num_stages
 
 

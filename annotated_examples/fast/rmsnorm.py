@@ -16,7 +16,7 @@ in bfloat16 on an H200; the lesson takes [[bench: rmsnorm/32768x4096/forward/les
 
 **What it costs.** The bytes that [the lesson](../classics/rmsnorm.py) says must move, and little more. That reaches
 [[bench: rmsnorm/32768x4096/forward/share]] of the limit forward and [[bench: rmsnorm/32768x4096/backward/share]]
-backward. Rows that registers can't hold are left to the lesson's kernels: above 20480 elements forward, above 8192
+backward. Rows that registers can't hold are left to the lesson's kernels: above 20480 elements forward, above 16384
 backward.
 
 **Contract.** The lesson's.
@@ -184,13 +184,24 @@ def rmsnorm_backward_kernel(
         tl.store(partial_dweight_ptr + pid * N + offs_n, dweight_sum, mask=mask_n)
 
 
-# A tile of each tensor that is loaded and one accumulator have to fit. A thread has room for 32 elements of each, and
-# the 8 warps of a program for 8192.
+# Rows of about 4096 come in tiles of several, with four warps for each row: fewer, larger programs were faster here.
+# A block that the row doesn't fill takes two rows, a full one four.
+def tiles_forward(N, BLOCK_M, BLOCK_N, num_warps):
+    if BLOCK_M is None and BLOCK_N is None and num_warps is None and 2048 < N <= 4096:
+        return (4, 4096, 16) if N == 4096 else (2, 4096, 8)
+    return forward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
+
+
+# A tile of each tensor that is loaded and one accumulator have to fit. A thread has room for 32 elements of each: the
+# 8 warps of a program for 8192, and 16 warps for a row of 16384.
+LONGEST_BACKWARD = 16384
+
+
 @functools.cache
 def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     BLOCK_N = BLOCK_N or triton.next_power_of_2(N)
-    BLOCK_M = BLOCK_M or max(1, 4096 // BLOCK_N)
-    return BLOCK_M, BLOCK_N, num_warps or min(max(BLOCK_M * BLOCK_N // (32 * 32), 1), 8)
+    BLOCK_M = BLOCK_M or max(1, (8192 if BLOCK_N >= 1024 else 4096) // BLOCK_N)
+    return BLOCK_M, BLOCK_N, num_warps or min(max(BLOCK_M * BLOCK_N // (32 * 32), 1), 16)
 
 
 # ## Launchers
@@ -213,7 +224,7 @@ def rmsnorm_forward(
         return y, s, rstd
     rows, weight = as_rows(x), weight if weight is None else weight.contiguous()
     added = None if residual is None else as_rows(residual)
-    BLOCK_M, BLOCK_N, num_warps = forward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
+    BLOCK_M, BLOCK_N, num_warps = tiles_forward(N, BLOCK_M, BLOCK_N, num_warps)
     rmsnorm_forward_kernel[(cdiv(M, BLOCK_M),)](
         rows, added, weight, y, None if residual is None else s, rstd,
         M, N, row_stride(rows, N), N if added is None else row_stride(added, N), eps, offset,
@@ -233,7 +244,7 @@ def rmsnorm_backward(
     """
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, COLUMNS=COLUMNS, num_warps=num_warps)
     N, M = operator.index(x.shape[-1]), rstd.numel()
-    if N > (BLOCK_N or 8192):
+    if N > (BLOCK_N or LONGEST_BACKWARD):
         given = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, COLUMNS=COLUMNS, num_programs=num_programs)
         given = {name: value for name, value in given.items() if value is not None}
         return lesson.rmsnorm_backward(dy, x, weight, rstd, eps, offset, ds, wanted=wanted, **given)
