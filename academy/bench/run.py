@@ -22,6 +22,10 @@ from academy.bench.operation import Operation, Variant
 MOST_CHECKED = 1 << 26
 
 
+#: What a function returns: a tensor, or a tuple of them.
+Tensors = torch.Tensor | tuple[torch.Tensor, ...]
+
+
 def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
@@ -38,21 +42,25 @@ class Call:
         self.inputs = {n: v.clone() if isinstance(v, torch.Tensor) else v for n, v in inputs.items()}
         for name in self.wanted:
             self.inputs[name].requires_grad_()
-        self.upstream: torch.Tensor | None = None
+        self.upstream: Tensors | None = None
         self.writes_inputs: list[str] = []
 
-    def __call__(self) -> torch.Tensor:
+    def __call__(self) -> Tensors:
         with torch.set_grad_enabled(bool(self.wanted)):
             return self.function(**self.inputs)
 
-    def gradients(self, out: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def gradients(self, out: Tensors) -> tuple[torch.Tensor, ...]:
         return torch.autograd.grad(out, [self.inputs[name] for name in self.wanted], self.upstream)
 
-    def results(self, upstream: torch.Tensor | None) -> dict[str, torch.Tensor]:
-        """`{"out": …, "d<name>": …}`, and note which inputs were written to on the way."""
-        self.upstream = upstream
+    def results(self, upstream: Tensors | None) -> dict[str, torch.Tensor]:
+        """`{"out": …, "d<name>": …}`, and note which inputs were written to on the way.
+
+        A tuple of results is `out0`, `out1` and so on. The upstream gradients are cloned: a provider may write to them.
+        """
+        self.upstream = each(torch.Tensor.clone, upstream)
         out = self()
-        values = {"out": out.detach().clone()}
+        several = {f"out{at}": value for at, value in enumerate(out)} if isinstance(out, tuple) else {"out": out}
+        values = {name: value.detach().clone() for name, value in several.items()}
         if self.wanted:
             values |= {f"d{name}": gradient for name, gradient in zip(self.wanted, self.gradients(out))}
         self.writes_inputs = [
@@ -82,8 +90,20 @@ class Call:
         return {
             "forward": lambda _: self(),
             "backward": self.gradients,
-            "forward+backward": lambda _: self().backward(self.upstream),
+            "forward+backward": lambda _: torch.autograd.backward(self(), self.upstream),
         }[which]
+
+
+def each(change: Callable, values: Tensors | None) -> Tensors | None:
+    """`change` of the tensor, or of each of several."""
+    if isinstance(values, tuple):
+        return tuple(map(change, values))
+    return None if values is None else change(values)
+
+
+def upstream_of(out: Tensors) -> Tensors | None:
+    """A random upstream gradient of each result; none for a single number, such as a loss."""
+    return None if isinstance(out, torch.Tensor) and out.dim() == 0 else each(torch.randn_like, out)
 
 
 class Checker:
@@ -93,11 +113,11 @@ class Checker:
         eager = Call(variant.eager, inputs, variant)
         with torch.no_grad():
             out = eager.function(**eager.inputs)
-        self.upstream = torch.randn_like(out) if out.dim() else None
+        self.upstream = upstream_of(out)
         self.pytorch = sampled(eager.results(self.upstream))
         double = {n: v.double() if _is_float(v) else v for n, v in inputs.items()}
         exact = Call(variant.reference, double, variant)
-        self.exact = sampled(exact.results(None if self.upstream is None else self.upstream.double()))
+        self.exact = sampled(exact.results(each(torch.Tensor.double, self.upstream)))
 
     def problem(self, call: Call) -> str | None:
         """What is wrong with the provider's results, or None. It must be asked before the provider is timed."""
@@ -235,7 +255,7 @@ def measure_host(operation: Operation, variant: Variant, gpu) -> dict:
             times = {"forward_us": round(gpu.host_microseconds(call), 2)}
             if call.wanted:
                 out = call()
-                call.upstream = torch.randn_like(out) if out.dim() else None
+                call.upstream = upstream_of(out)
                 times["forward+backward_us"] = round(gpu.host_microseconds(lambda call=call: call.gradients(call())), 2)
         except Exception as error:
             times = {"missing" if isinstance(error, ImportError) else "failed": _one_line(error)}

@@ -43,6 +43,7 @@ import torch
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
+from annotated_examples.common.norms import module_arguments
 from annotated_examples.common.rows import as_rows, row_stride, rows_contract
 
 
@@ -403,22 +404,7 @@ def apply_layernorm(module, x):
 
     Source: PyTorch's documentation, `torch.nn.LayerNorm`.
     """
-    return layernorm(*arguments_of(module, x)).view(x.shape)
-
-
-# What `layernorm` is called with: `x` with its normalised dimensions merged into one, weight, bias and epsilon.
-def arguments_of(module, x):
-    checks.tensors(x=x)
-    weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
-    eps = module.eps if hasattr(module, "eps") else getattr(module, "variance_epsilon", None)
-    if eps is None:
-        raise TypeError(f"module must have eps or variance_epsilon, and {type(module).__name__} has neither")
-    shape = getattr(module, "normalized_shape", x.shape[-1:] if weight is None else weight.shape)
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    if not shape or tuple(x.shape[-len(shape) :]) != shape:
-        raise ValueError(f"x must end in the module's normalized_shape, {shape}, got shape {tuple(x.shape)}")
-    vectors = (vector if vector is None else vector.flatten() for vector in (weight, bias))
-    return x.flatten(-len(shape)), *vectors, eps
+    return layernorm(*module_arguments(module, x)).view(x.shape)
 
 
 # ## A run small enough to watch

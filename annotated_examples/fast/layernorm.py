@@ -43,7 +43,15 @@ import operator
 import torch
 import triton
 import triton.language as tl
-from annotated_examples.classics.layernorm import LayerNorm, arguments_of, contract, layernorm_reference
+from annotated_examples.classics.layernorm import LayerNorm, contract, layernorm_reference
+from annotated_examples.common.norms import (
+    add_partial_sums,
+    backward_schedule,
+    cdiv,
+    forward_tiles,
+    module_arguments,
+    register_limit,
+)
 from annotated_examples.common.rows import as_rows, row_stride
 from triton.language.extra import libdevice
 
@@ -123,30 +131,8 @@ def layernorm_forward_kernel(
 #
 # What makes a memory-bound kernel fast is having enough bytes in flight at any moment. The registers of an SM decide
 # how many rows it works on at once, and a thread spends some of them whatever it does. So a thread gets many elements
-# and a row few threads.
-#
-# Up to 48 elements a thread; more than that above 12288, where 8 warps are the most. `N` counts here rather than
-# `BLOCK_N`: the compiler knows which registers would only hold masked lanes, and drops them. Up to 20480 elements at
-# least two rows fit on an SM; from there on a row goes through in chunks.
-@functools.cache
-def forward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
-    BLOCK_N = BLOCK_N or (triton.next_power_of_2(N) if N <= 20480 else 4096)
-    BLOCK_M = BLOCK_M or (1 if BLOCK_N > 4096 else max(2, 2048 // BLOCK_N))
-    warps = triton.next_power_of_2(cdiv(BLOCK_M * min(N, BLOCK_N), 48 * 32))
-    return BLOCK_M, BLOCK_N, num_warps or min(warps, 8)
-
-
-# An SM has 65536 registers: 128 for each of 256 threads, if two rows are to fit. Above 16384 elements the compiler
-# would take more, and one row would be all that fits. Told to get by with 128 it finds a way, and one row loads while
-# the other one waits for its sums. (`torch.compile` can't pass on this option.)
-def register_limit(N):
-    return dict(maxnreg=128) if 16384 < N <= 20480 and not torch.compiler.is_compiling() else {}
-
-
-# Rounded up, like `triton.cdiv`, but without the microseconds that its check for constexpr arguments takes. The time
-# that Python needs before the GPU has anything to do is what a small call costs; so tile sizes are remembered, too.
-def cdiv(size, block):
-    return -(-size // block)
+# and a row few threads. `forward_tiles` says how many of each, and `register_limit` what happens at the widest rows:
+# both are [shared with RMSNorm](../common/norms.py).
 
 
 # ## Rung 3: two trips for a long row
@@ -224,8 +210,9 @@ def layernorm_forward_chunked_kernel(
 # `dbias`. One trip would do if a program could take many rows and keep its sums of columns with it from row to row.
 #
 # So there are only as many programs as fit on the card at once, and each walks over many rows. It sums its share of
-# `dweight` and `dbias` in registers and writes it once, at the end, into a row of its own. A second, small kernel adds
-# up these partial sums. Nothing is zeroed, nothing is contended, and the same call gives the same bits.
+# `dweight` and `dbias` in registers and writes it once, at the end, into a row of its own. A second, small kernel,
+# [shared with RMSNorm](../common/norms.py), adds up these partial sums. Nothing is zeroed, nothing is contended, and
+# the same call gives the same bits.
 #
 # ## Rung 5: rows are loaded ahead
 #
@@ -308,43 +295,6 @@ def layernorm_backward_kernel(
         tl.store(partial_dbias_ptr + pid * N + offs_n, dbias_sum, mask=mask_n)
 
 
-# The lesson leaves the partial sums to PyTorch. Here one program per block of columns reads those of all `P` programs,
-# tile after tile, always in the same order. They are few and have just been written, so they come from the L2 cache.
-# The result is rounded to the dtype of the parameter once. Its blocks are narrow, 32 columns: a row of 4096 makes 128
-# programs, about one for each SM.
-@triton.jit
-def layernorm_backward_sum_kernel(
-    partial_dweight_ptr,
-    partial_dbias_ptr,
-    dweight_ptr,
-    dbias_ptr,
-    P,
-    N: tl.constexpr,
-    BLOCK_P: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-):
-    offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    mask_n = offs_n < N
-    dweight = tl.zeros((BLOCK_P, BLOCK_N), tl.float32)
-    dbias = tl.zeros((BLOCK_P, BLOCK_N), tl.float32)
-    for start in tl.range(0, P, BLOCK_P):
-        # Three programs left partial sums: `pid=0, start=0: mask_p = [1, 1, 1, 0]`.
-        offs_p = start + tl.arange(0, BLOCK_P)
-        mask_p = offs_p < P
-        offsets = offs_p[:, None] * N + offs_n[None, :]
-        mask = mask_p[:, None] & mask_n[None, :]
-        if dweight_ptr is not None:
-            dweight += tl.load(partial_dweight_ptr + offsets, mask=mask, other=0.0)
-        if dbias_ptr is not None:
-            dbias += tl.load(partial_dbias_ptr + offsets, mask=mask, other=0.0)
-    dweight_sum = tl.sum(dweight, axis=0)
-    dbias_sum = tl.sum(dbias, axis=0)
-    if dweight_ptr is not None:
-        tl.store(dweight_ptr + offs_n, dweight_sum, mask=mask_n)
-    if dbias_ptr is not None:
-        tl.store(dbias_ptr + offs_n, dbias_sum, mask=mask_n)
-
-
 # ## Rung 6: two programs on each SM
 #
 # A tile of `x`, one of `dy` and two accumulators have to fit. A thread has room for 32 elements of each, and the 8
@@ -359,19 +309,8 @@ def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     return BLOCK_M, BLOCK_N, num_warps or min(max(BLOCK_M * BLOCK_N // (32 * 32), 1), most)
 
 
-# How many programs share the rows, and how many tiles each has in flight. Small tiles leave room for two programs on an
-# SM: while one waits for its sums, the other one loads. A tile that isn't full brings fewer bytes, so one more is
-# requested ahead. All of them wait in shared memory, whose size is the limit. (`device_index` is None on the CPU, where
-# nothing runs at the same time.)
-@functools.cache
-def backward_schedule(device_index, element_size, N, BLOCK_M, BLOCK_N, num_warps):
-    if device_index is None:
-        return 4, 1
-    card = torch.cuda.get_device_properties(device_index)
-    programs_per_sm = 2 if num_warps <= 4 else 1
-    tile_bytes = programs_per_sm * BLOCK_M * BLOCK_N * 2 * element_size
-    num_stages = min(3 if N == BLOCK_N else 4, 1 + card.shared_memory_per_block_optin // tile_bytes)
-    return programs_per_sm * card.multi_processor_count, num_stages
+# How many programs share the rows, and how many tiles each has in flight, says `backward_schedule`. Small tiles leave
+# room for two programs on an SM: while one waits for its sums, the other one loads.
 
 
 # ## Backward for long rows
@@ -546,12 +485,7 @@ def layernorm_backward(
             dy, x, mean, rstd, partial_dweight, partial_dbias, M, N, *strides,
             BLOCK_M=ROWS, BLOCK_N=COLUMNS, num_warps=4,
         )  # fmt: skip
-    if of_weight or of_bias:
-        SUM_COLUMNS = min(BLOCK_N, 32)
-        layernorm_backward_sum_kernel[(cdiv(N, SUM_COLUMNS),)](
-            partial_dweight, partial_dbias, dweight, dbias, P, N,
-            BLOCK_P=min(triton.next_power_of_2(P), 32), BLOCK_N=SUM_COLUMNS,
-        )  # fmt: skip
+    add_partial_sums(partial_dweight, partial_dbias, dweight, dbias, BLOCK_N=min(BLOCK_N, 32))
     return dx, dweight, dbias
 
 
@@ -591,7 +525,7 @@ def apply_layernorm(module, x):
 
     Source: PyTorch's documentation, `torch.nn.LayerNorm`.
     """
-    return layernorm(*arguments_of(module, x)).view(x.shape)
+    return layernorm(*module_arguments(module, x)).view(x.shape)
 
 
 # ## A run small enough to watch

@@ -155,3 +155,27 @@ def test_a_sample_of_a_large_tensor_has_every_column(columns, monkeypatch):
     sample = run.sampled({"out": values})["out"]
     assert 1 << 10 <= sample.numel() < values.numel()
     assert len(set((sample % columns).tolist())) == columns
+
+
+def test_every_one_of_several_results_is_checked_and_differentiated():
+    both = lambda x: (x * 2, x * 3)  # noqa: E731
+    changes = dict(eager=both, passes=["forward", "backward", "forward+backward"])
+    case = measure(ours=both, peers={"rough": lambda: lambda x: (x * 2, x * 3.01)}, **changes)
+    assert all(list(entry["providers"]) == ["lesson", "eager", "rough"] for entry in case["passes"].values())
+    assert "lesson" not in case["notes"] and case["notes"]["rough"]["inaccurate"].startswith("out1: RMS error")
+    one_path = lambda x: (x * 2, x * 3 + 0 * x if not x.requires_grad else x.detach() * 3 + 0 * x)  # noqa: E731
+    assert measure(ours=one_path, **changes)["notes"]["lesson"]["failed"].startswith("dx: RMS error")
+
+
+def test_a_provider_that_overwrites_the_upstream_gradient_does_so_to_its_own():
+    class Overwrites(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, dout):
+            return dout.mul_(2)
+
+    case = measure(peers={"rude": lambda: Overwrites.apply, "polite": lambda: lambda x: x * 2})
+    assert case["notes"] == {}

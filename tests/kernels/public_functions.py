@@ -71,23 +71,37 @@ def gate_and_up() -> dict:
     return dict(gate=randn(5, 300, dtype=BF16), up=randn(5, 300, dtype=BF16))
 
 
+def scaled_rows() -> dict:
+    return dict(x=randn(6, 1000, dtype=BF16), weight=randn(1000, dtype=BF16))
+
+
+def heads() -> dict:
+    return dict(q=randn(2, 4, 6, 32, dtype=BF16), k=randn(2, 2, 6, 32, dtype=BF16))
+
+
+def with_angles(rope: Callable) -> Callable:
+    """Queries and keys turned by fixed tables, which get no gradient, side by side."""
+    angles = torch.arange(6 * 12, device=DEVICE).view(6, 12) / 10
+    return lambda q, k, **options: torch.cat(rope(q, k, angles.cos(), angles.sin(), **options), dim=1)
+
+
 def logits() -> dict:
     return dict(logits=randn(6, 1000, dtype=BF16), labels=labels(6, 1000))
 
 
-def heads(tokens: int = 40) -> dict:
+def queries_keys_values(tokens: int = 40) -> dict:
     return dict(zip("qkv", (randn(1, count, tokens, 64, dtype=BF16) for count in (4, 2, 2))))
 
 
 def sequences() -> dict:
     """Two sequences, of 30 and 10 tokens."""
     ends = torch.tensor([0, 30, 40], dtype=torch.int32, device=DEVICE)
-    tokens = {name: x[0].transpose(0, 1) for name, x in heads().items()}
+    tokens = {name: x[0].transpose(0, 1) for name, x in queries_keys_values().items()}
     return tokens | dict(cu_seqlens_q=ends, cu_seqlens_k=ends.clone())
 
 
 def with_sinks() -> dict:
-    return heads() | dict(sinks=randn(4, dtype=BF16))
+    return queries_keys_values() | dict(sinks=randn(4, dtype=BF16))
 
 
 def cache() -> dict:
@@ -97,8 +111,13 @@ def cache() -> dict:
     return dict(q=randn(2, 4, 64, dtype=BF16), **caches, lengths=lengths)
 
 
-def of_a_module(apply: Callable) -> Callable:
-    return functools.partial(apply, torch.nn.LayerNorm(1000, device=DEVICE, dtype=BF16))
+def of_a_module(kind: type) -> Callable[[Callable], Callable]:
+    return lambda apply: functools.partial(apply, kind(1000, device=DEVICE, dtype=BF16))
+
+
+def stacked(function: Callable) -> Callable:
+    """Several results of one shape in one tensor."""
+    return lambda *tensors, **options: torch.stack(function(*tensors, **options))
 
 
 def on_a_copy(loss: Callable) -> Callable:
@@ -112,6 +131,8 @@ def both(lesson: str, fast: str, function: str, inputs, wrap=as_it_is, **options
 
 
 LAYERNORM = ("classics.layernorm", "fast.layernorm")
+RMSNORM = ("classics.rmsnorm", "fast.rmsnorm")
+ATTENTION = ("attention.flash_attention", "fast.flash_attention")
 CROSS_ENTROPY = ("classics.cross_entropy", "fast.cross_entropy")
 MATMUL = ("tutorials.matmul_autotuned", "fast.matmul")
 LOW_BIT = ("gemlite.gemm_splitK", "fast.low_bit")
@@ -132,7 +153,13 @@ CASES = [
         lambda: dict(x=randn(6, 1000, dtype=BF16), weight=randn(1000, dtype=BF16), bias=randn(1000, dtype=BF16)),
     ),
     *both(*LAYERNORM, "layernorm", lambda: dict(x=randn(6, 1000, dtype=BF16))),
-    *both(*LAYERNORM, "apply_layernorm", lambda: dict(x=randn(6, 1000, dtype=BF16)), of_a_module),
+    *both(*LAYERNORM, "apply_layernorm", lambda: dict(x=randn(6, 1000, dtype=BF16)), of_a_module(torch.nn.LayerNorm)),
+    *both(*RMSNORM, "rmsnorm", scaled_rows),
+    *both(*RMSNORM, "rmsnorm", scaled_rows, offset=1.0),
+    *both(*RMSNORM, "add_rmsnorm", lambda: scaled_rows() | dict(residual=randn(6, 1000, dtype=BF16)), stacked),
+    *both(*RMSNORM, "apply_rmsnorm", lambda: dict(x=randn(6, 1000, dtype=BF16)), of_a_module(torch.nn.RMSNorm)),
+    case("classics.rope", "rope", heads, with_angles),
+    case("classics.rope", "rope", heads, with_angles, interleaved=True),
     *both(*CROSS_ENTROPY, "cross_entropy_loss", logits),
     *both(*CROSS_ENTROPY, "cross_entropy_loss", logits, logit_softcapping=30.0, logit_scaling=0.5),
     *both(*CROSS_ENTROPY, "cross_entropy_loss", logits, n_items=4),
@@ -142,9 +169,9 @@ CASES = [
     case("classics.geglu", "geglu_packed", lambda: dict(x=randn(5, 600, dtype=BF16))),
     case("classics.swiglu", "swiglu", gate_and_up),
     case("classics.swiglu", "swiglu_packed", lambda: dict(x=randn(5, 600, dtype=BF16))),
-    case("attention.flash_attention", "flash_attention", heads, causal=True),
-    case("attention.flash_attention", "flash_attention", with_sinks, causal=True, window=9, softcap=5.0),
-    case("attention.flash_attention", "flash_attention_varlen", sequences, causal=True),
+    *both(*ATTENTION, "flash_attention", queries_keys_values, causal=True),
+    *both(*ATTENTION, "flash_attention", with_sinks, causal=True, window=9, softcap=5.0),
+    *both(*ATTENTION, "flash_attention_varlen", sequences, causal=True),
     case("attention.decode", "decode_attention", cache),
     case("gemlite.gemm", "gemm", lambda: quantized(24), W_nbits=4, group_size=128),
     case("gemlite.gemm_splitK", "gemm_splitK", lambda: quantized(4), W_nbits=4, group_size=128),

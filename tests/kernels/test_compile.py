@@ -78,6 +78,7 @@ def sized(module: str, function: str, M: int, N: int) -> tuple[Callable, dict]:
     second = {
         "softmax": {},
         "layernorm": dict(weight=randn(N, dtype=BF16), bias=randn(N, dtype=BF16)),
+        "rmsnorm": dict(weight=randn(N, dtype=BF16)),
         "cross_entropy_loss": dict(labels=labels(M, N)),
         "geglu": dict(up=randn(M, N, dtype=BF16)),
         "swiglu": dict(up=randn(M, N, dtype=BF16)),
@@ -91,6 +92,8 @@ SIZED = [
     ("fast.softmax", "softmax"),
     ("classics.layernorm", "layernorm"),
     ("fast.layernorm", "layernorm"),
+    ("classics.rmsnorm", "rmsnorm"),
+    ("fast.rmsnorm", "rmsnorm"),
     ("classics.cross_entropy", "cross_entropy_loss"),
     ("fast.cross_entropy", "cross_entropy_loss"),
     ("classics.geglu", "geglu"),

@@ -1,0 +1,337 @@
+r"""
+# RoPE: turn pairs of features by the token's position
+
+Attention doesn't see where a token stands. Rotary embedding tells it: before queries and keys meet, their features are
+taken in pairs, and each pair is turned by an angle that grows with the position,
+
+[[eq: RoPE-q]]
+
+How a pair is chosen is a convention of the model. *Interleaved*, as above, it is two neighbours. *Half-split*, as in
+Llama and its relatives, it is a feature of the first half of the head and the one in the same place of the second
+half, [[tag: RoPE-half]]. Weights trained for one are useless with the other. Some models turn only the first `R`
+features of a head and leave the rest alone.
+
+The gradient is the upstream gradient, turned back: [[tag: RoPE-dq]], [[tag: RoPE-half-dx]]. So backward is the same
+kernel with the sign of the sine changed, and nothing has to be kept but the angles.
+
+**What it costs.** Every element of `q` and `k` is read once and written once, for about three operations. Cosine and
+sine are small beside that: all heads of a token share them. So it is a copy with a little arithmetic, and can be as
+fast as one: with 8 sequences of 4096 tokens, 32 query heads and 8 key heads of 128 features, on an H200 in bfloat16, it
+reaches [[bench: rope/8x32x8x4096x128/forward/share]] of the speed of a copy, and backward
+[[bench: rope/8x32x8x4096x128/backward/share]]. So there is no faster version of this file.
+
+**Contract.** `q` has shape (B, H, T, D) and `k` (B, Hk, T, D), each in float32, float16 or bfloat16. `cos` and `sin`,
+in any of these, have shape (T, R/2) if all sequences stand at the same positions, else (B, T, R/2). They are tables
+that the caller slices: position offsets are other rows of a longer table. The products are float32, so a table in
+float32 isn't rounded for the sake of a `q` in bfloat16. Any strides; a tensor in which the features of a head are not
+neighbours is copied first. So `q` may be the view that `(B, T, H, D)` becomes by `transpose(1, 2)`, and the results
+have the layout of `q` and `k`. Inputs are never written to: whoever still needs the `q` that was not turned has it.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from academy import autograd, checks, device, script
+
+import operator
+
+import torch
+import triton
+import triton.language as tl
+
+
+# ## Reference
+#
+# The same in PyTorch: take the pairs apart, turn them, put them together again.
+def turned_reference(x, cos, sin, interleaved):
+    R = 2 * cos.shape[-1]
+    cos, sin = (table if table.dim() == 2 else table.unsqueeze(1) for table in (cos, sin))
+    if interleaved:
+        a, b = x[..., 0:R:2], x[..., 1:R:2]
+        pairs = torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-2)
+    else:
+        a, b = x[..., : R // 2], x[..., R // 2 : R]
+        pairs = torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+    return torch.cat([pairs.to(x.dtype), x[..., R:]], dim=-1)
+
+
+def rope_reference(q, k, cos, sin, *, interleaved=False):
+    return turned_reference(q, cos, sin, interleaved), turned_reference(k, cos, sin, interleaved)
+
+
+# ## Turning the heads of one token
+#
+# The angles depend on the token alone. So a program takes one token and several of its heads: it loads the angles once,
+# for all of them. The tile has a row for each head and a column for each pair.
+#
+# In the example run there are two tokens, three query heads, one key head, and 8 features, of which six make three
+# pairs. A program takes two heads. The first head of the first query is 1, 2, 3, 4, 5, 6, 7, 8.
+@triton.jit
+def turn_heads(
+    x_ptr,
+    out_ptr,
+    cos,
+    sin,
+    pid_h,
+    H,
+    stride_xh,
+    stride_oh,
+    R: tl.constexpr,
+    D: tl.constexpr,
+    BLOCK_H: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+    BLOCK_REST: tl.constexpr,
+    INTERLEAVED: tl.constexpr,
+):
+    # The heads of this program. Their strides may be as long as a whole sequence, so the offsets are int64. Three heads
+    # in blocks of two: the second block has one that doesn't exist, `pid=(0, 1): mask_h = [1, 0]`.
+    offs_h = (pid_h * BLOCK_H + tl.arange(0, BLOCK_H)).to(tl.int64)
+    mask_h = offs_h < H
+    x_rows = x_ptr + (offs_h * stride_xh)[:, None]
+    out_rows = out_ptr + (offs_h * stride_oh)[:, None]
+
+    if INTERLEAVED:
+        # Neighbours make a pair. Loading every other feature would be two loads that each skip half of what they fetch.
+        # So the whole stretch is loaded, eight numbers at a time in bfloat16, and taken apart in registers.
+        # `tl.reshape` gives the tile a third dimension of two, and `tl.split` takes its two halves apart:
+        # `launch=1, pid=(0, 0): a[0, :3] = [1, 3, 5]` and `launch=1: b[0, :3] = [2, 4, 6]`.
+        offs_d = tl.arange(0, 2 * BLOCK_R)[None, :]
+        mask = mask_h[:, None] & (offs_d < R)
+        pairs = tl.load(x_rows + offs_d, mask=mask, other=0.0).to(tl.float32)
+        a, b = tl.split(tl.reshape(pairs, (BLOCK_H, BLOCK_R, 2)))
+    else:
+        # A pair is a feature of the first half and one of the second, half of `R` further on: two loads of neighbours.
+        # `pid=(0, 0): a[0, :3] = [1, 2, 3]` and `b[0, :3] = [4, 5, 6]`. The fourth column doesn't exist.
+        offs_d = tl.arange(0, BLOCK_R)[None, :]
+        mask = mask_h[:, None] & (offs_d < R // 2)
+        a = tl.load(x_rows + offs_d, mask=mask, other=0.0).to(tl.float32)
+        b = tl.load(x_rows + offs_d + R // 2, mask=mask, other=0.0).to(tl.float32)
+
+    # The rotation, [[tag: RoPE-half]] or [[tag: RoPE-q]]. The angles of the first token are a right angle, the one
+    # whose cosine is 0.6, and zero. So (1, 4) becomes (−4, 1), (2, 5) becomes (−2.8, 4.6), and (3, 6) stays:
+    # `turned_a[0, :3] = [-4, -2.8, 3]` and `turned_b[0, :3] = [1, 4.6, 6]`.
+    turned_a = a * cos - b * sin
+    turned_b = b * cos + a * sin
+    if INTERLEAVED:
+        # `tl.join` is the opposite of `tl.split`.
+        turned = tl.reshape(tl.join(turned_a, turned_b), (BLOCK_H, 2 * BLOCK_R))
+        tl.store(out_rows + offs_d, turned, mask=mask)
+    else:
+        tl.store(out_rows + offs_d, turned_a, mask=mask)
+        tl.store(out_rows + offs_d + R // 2, turned_b, mask=mask)
+
+    # Features past `R` are copied as they are. If there are none, this part isn't even compiled.
+    if R < D:
+        offs_d = R + tl.arange(0, BLOCK_REST)[None, :]
+        mask = mask_h[:, None] & (offs_d < D)
+        rest = tl.load(x_rows + offs_d, mask=mask, other=0.0)
+        tl.store(out_rows + offs_d, rest, mask=mask)
+
+
+# ## The kernel
+#
+# One launch serves both tensors, in a grid of two dimensions: tokens, and blocks of heads. The first blocks are those
+# of `q`, the others those of `k`. The strides are in elements: from one sequence to the next, from head to head, and
+# from token to token.
+@triton.jit
+def rope_kernel(
+    q_ptr,
+    k_ptr,
+    cos_ptr,
+    sin_ptr,
+    q_out_ptr,
+    k_out_ptr,
+    T,
+    H,
+    Hk,
+    stride_qb,
+    stride_qh,
+    stride_qt,
+    stride_kb,
+    stride_kh,
+    stride_kt,
+    stride_qob,
+    stride_qoh,
+    stride_qot,
+    stride_kob,
+    stride_koh,
+    stride_kot,
+    stride_cb,
+    R: tl.constexpr,
+    D: tl.constexpr,
+    BLOCK_H: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+    BLOCK_REST: tl.constexpr,
+    INTERLEAVED: tl.constexpr,
+    INVERSE: tl.constexpr,
+):
+    # Which token is mine? Program 1 has the second token of the first sequence: `pid=(1, 0): b = 0` and `t = 1`.
+    token = tl.program_id(0)
+    b = (token // T).to(tl.int64)
+    t = (token % T).to(tl.int64)
+
+    # Its angles. All sequences may share one table: then the stride from one sequence to the next is zero. A lane that
+    # has no pair gets zeros: `pid=(0, 0): cos = [0, 0.6, 1, 0]` and `sin = [1, 0.8, 0, 0]`. The opposite angle has the
+    # same cosine, and a sine of the other sign.
+    offs_r = tl.arange(0, BLOCK_R)
+    angles = b * stride_cb + t * (R // 2) + offs_r
+    cos = tl.load(cos_ptr + angles, mask=offs_r < R // 2, other=0.0).to(tl.float32)
+    sin = tl.load(sin_ptr + angles, mask=offs_r < R // 2, other=0.0).to(tl.float32)
+    if INVERSE:
+        sin = -sin
+    cos, sin = cos[None, :], sin[None, :]
+
+    # Three query heads are two blocks, so block 2 is the first one of `k`: `pid=(0, 2): pid_h - blocks_of_q = 0`.
+    pid_h = tl.program_id(1)
+    blocks_of_q = tl.cdiv(H, BLOCK_H)
+    if pid_h < blocks_of_q:
+        q_ptr += b * stride_qb + t * stride_qt
+        q_out_ptr += b * stride_qob + t * stride_qot
+        turn_heads(
+            q_ptr, q_out_ptr, cos, sin, pid_h, H, stride_qh, stride_qoh,
+            R, D, BLOCK_H, BLOCK_R, BLOCK_REST, INTERLEAVED,
+        )  # fmt: skip
+    else:
+        k_ptr += b * stride_kb + t * stride_kt
+        k_out_ptr += b * stride_kob + t * stride_kot
+        turn_heads(
+            k_ptr, k_out_ptr, cos, sin, pid_h - blocks_of_q, Hk, stride_kh, stride_koh,
+            R, D, BLOCK_H, BLOCK_R, BLOCK_REST, INTERLEAVED,
+        )  # fmt: skip
+
+
+# ## Launchers
+#
+# The features of a head have to be neighbours. A tensor in which they are not is copied; any other one is used where it
+# lies. `torch.empty_like` keeps the order of the dimensions in memory, so the result is read later as `q` was.
+def neighbours(x):
+    return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
+
+
+def like(x):
+    out = torch.empty_like(x)
+    return out if out.stride(-1) == 1 else torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+# A tile of 1024 pairs is 8 for each of 128 threads: 16 bytes of each half, in bfloat16, the most that one instruction
+# loads. Fewer heads than that make a smaller tile, with a warp for every 256 pairs. `R` and `D` are constants of the
+# kernel: a model has one head size, and the compiler learns which loads are aligned. (Inside `torch.compile` a size may
+# be a symbol; `operator.index` makes it a number.)
+def turn(q, k, cos, sin, *, interleaved=False, inverse=False, BLOCK_H=None, num_warps=None):
+    """New tensors like `q` and `k`, turned by the angles of the tables, or with `inverse` by the opposite angles."""
+    checks.power_of_two(BLOCK_H=BLOCK_H, num_warps=num_warps)
+    q, k, cos, sin = neighbours(q), neighbours(k), cos.contiguous(), sin.contiguous()
+    q_out, k_out = like(q), like(k)
+    B, H, T, D = q.shape
+    Hk, R, D = k.shape[1], 2 * operator.index(cos.shape[-1]), operator.index(D)
+    if q.numel() + k.numel() == 0:
+        return q_out, k_out
+    BLOCK_R = triton.next_power_of_2(max(R // 2, 1))
+    BLOCK_H = BLOCK_H or min(triton.next_power_of_2(max(H, Hk)), max(1024 // BLOCK_R, 1))
+    num_warps = num_warps or min(max(BLOCK_H * BLOCK_R // 256, 1), 4)
+    grid = (B * T, triton.cdiv(H, BLOCK_H) + triton.cdiv(Hk, BLOCK_H))
+    strides = [stride for x in (q, k, q_out, k_out) for stride in x.stride()[:3]]
+    rope_kernel[grid](
+        q, k, cos, sin, q_out, k_out, T, H, Hk, *strides, T * R // 2 if cos.dim() == 3 else 0,
+        R=R, D=D, BLOCK_H=BLOCK_H, BLOCK_R=BLOCK_R, BLOCK_REST=triton.next_power_of_2(max(D - R, 1)),
+        INTERLEAVED=interleaved, INVERSE=inverse, num_warps=num_warps,
+    )  # fmt: skip
+    return q_out, k_out
+
+
+def rope_forward(q, k, cos, sin, interleaved=False, *, BLOCK_H=None, num_warps=None):
+    """Returns `q` and `k`, turned."""
+    return turn(q, k, cos, sin, interleaved=interleaved, BLOCK_H=BLOCK_H, num_warps=num_warps)
+
+
+# The transpose of a rotation is the rotation by the opposite angle, so backward is the same launch.
+def rope_backward(dq_out, dk_out, cos, sin, interleaved=False, *, BLOCK_H=None, num_warps=None):
+    """Returns `(dq, dk)`, the upstream gradients turned back: [[tag: RoPE-dq]] and [[tag: RoPE-dk]]."""
+    return turn(dq_out, dk_out, cos, sin, interleaved=interleaved, inverse=True, BLOCK_H=BLOCK_H, num_warps=num_warps)
+
+
+# ## Joining autograd
+#
+# The gradient of a rotation needs neither `q` nor `k`, so neither is kept alive.
+class Rope(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, cos, sin, interleaved):
+        ctx.save_for_backward(cos, sin)
+        ctx.interleaved = interleaved
+        return rope_forward(q, k, cos, sin, interleaved)
+
+    @staticmethod
+    @autograd.once_differentiable
+    def backward(ctx, dq_out, dk_out):
+        cos, sin = ctx.saved_tensors
+        return *rope_backward(dq_out, dk_out, cos, sin, ctx.interleaved), None, None, None
+
+
+# ## The public function
+#
+# Arguments are checked before anything is launched.
+def contract(q, k, cos, sin, interleaved):
+    checks.tensors(q=q, k=k, cos=cos, sin=sin)
+    checks.dtypes(q=q, k=k, cos=cos, sin=sin)
+    checks.dimensions("q", q, 4, "B, H, T, D")
+    checks.dimensions("k", k, 4, "B, Hk, T, D")
+    B, _, T, D = q.shape
+    checks.shape("k", k, (B, k.shape[1], T, D), "B, T and D as q has them")
+    checks.dimensions("cos", cos, range(2, 4), "T, R/2 or B, T, R/2")
+    pairs = cos.shape[-1]
+    checks.shape("cos", cos, (T, pairs) if cos.dim() == 2 else (B, T, pairs), "T, R/2 or B, T, R/2 with those of q")
+    checks.shape("sin", sin, cos.shape, "as cos")
+    if 2 * pairs > D:
+        raise ValueError(f"cos must have a column for each pair of the {D} features of q, got {pairs} columns")
+    checks.choice("interleaved", interleaved, (False, True))
+    checks.no_gradient("rope, as a function of its angles,", cos=cos, sin=sin)
+
+
+def rope(q, k, cos, sin, *, interleaved=False):
+    """Rotary position embedding of queries and keys, differentiable in both.
+
+    Args:
+        q: tensor of shape (B, H, T, D), float32, float16 or bfloat16, any strides.
+        k: tensor of shape (B, Hk, T, D), any of these dtypes, any strides.
+        cos, sin: cosine and sine of each token's angles, shape (T, R/2) or (B, T, R/2), any of these dtypes. The first
+            R features of a head are turned, the others are copied. For a position offset pass other rows of a table.
+        interleaved: pairs are neighbours (2i, 2i + 1), instead of one feature from each half (i, i + R/2).
+
+    Returns:
+        `(q', k')`, new tensors in the shapes and dtypes of `q` and `k`: of each pair (a, b), a·cos − b·sin and
+        b·cos + a·sin.
+
+    Raises:
+        TypeError: an argument is no tensor or has another dtype.
+        ValueError: shapes don't fit together, 2 · R/2 is larger than D, a tensor is on the wrong device, `cos` or `sin`
+            requires a gradient, or `interleaved` is no bool.
+
+    Source: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding" (2021).
+    """
+    contract(q, k, cos, sin, interleaved)
+    if not autograd.needs_frame(q, k):
+        return rope_forward(q, k, cos, sin, interleaved)
+    return Rope.apply(q, k, cos, sin, interleaved)
+
+
+# ## A run small enough to watch
+#
+# Two tokens, three query heads and one key head; half-split, then interleaved, then back.
+def EXAMPLE():
+    make = lambda rows: torch.tensor(rows, dtype=torch.float32, device=device.DEVICE)  # noqa: E731
+    count = torch.arange(1, 65, device=device.DEVICE).float()
+    q, k = count[:48].view(1, 3, 2, 8), count[48:].view(1, 1, 2, 8)
+    cos, sin = make([[0, 0.6, 1], [-1, -0.28, 0.8]]), make([[1, 0.8, 0], [0, 0.96, 0.6]])
+    rope_forward(q, k, cos, sin, BLOCK_H=2)
+    q_out, k_out = rope_forward(q, k, cos, sin, True, BLOCK_H=2)
+    rope_backward(q_out, k_out, cos, sin, True, BLOCK_H=2)
+
+
+if __name__ == "__main__":
+    angles = torch.arange(24)[:, None] / 10000 ** (torch.arange(20) / 20)
+    tables = dict(cos=angles.cos().to(device.DEVICE), sin=angles.sin().to(device.DEVICE))
+    heads = dict(q=(2, 6, 24, 48), k=(2, 3, 24, 48), **tables)
+    script.main(rope, rope_reference, heads, dict(heads, interleaved=True))

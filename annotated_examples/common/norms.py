@@ -1,0 +1,129 @@
+r"""
+# Normalising rows: what LayerNorm and RMSNorm share
+
+How a module's attributes become arguments; how many programs and threads a row gets in the fast versions; and the
+small kernel that adds up the partial sums which their programs leave.
+"""
+
+from academy import checks, device  # noqa: F401  before anything imports triton
+
+import functools
+
+import torch
+import triton
+import triton.language as tl
+
+
+# ## In the place of a module
+#
+# A `normalized_shape` of several dimensions is one long row: `x` comes back with these dimensions merged into one. Some
+# models call their epsilon `variance_epsilon`.
+def module_arguments(module, x):
+    """`(x, weight, bias, eps)` to normalise as `module(x)` does; `weight` and `bias` are None if it has none."""
+    checks.tensors(x=x)
+    weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
+    name = "eps" if hasattr(module, "eps") else "variance_epsilon"
+    if not hasattr(module, name):
+        raise TypeError(f"module must have eps or variance_epsilon, and {type(module).__name__} has neither")
+    shape = getattr(module, "normalized_shape", x.shape[-1:] if weight is None else weight.shape)
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    if not shape or tuple(x.shape[-len(shape) :]) != shape:
+        raise ValueError(f"x must end in the module's normalized_shape, {shape}, got shape {tuple(x.shape)}")
+    vectors = (vector if vector is None else vector.flatten() for vector in (weight, bias))
+    return x.flatten(-len(shape)), *vectors, getattr(module, name)
+
+
+# ## Forward: few threads, many elements each
+#
+# What makes a memory-bound kernel fast is having enough bytes in flight at any moment. The registers of an SM decide
+# how many rows it works on at once, and a thread spends some of them whatever it does. So a thread gets many elements
+# and a row few threads.
+#
+# Up to 48 elements a thread; more than that above 12288, where 8 warps are the most. `N` counts here rather than
+# `BLOCK_N`: the compiler knows which registers would only hold masked lanes, and drops them. Up to 20480 elements at
+# least two rows fit on an SM; from there on a row goes through in chunks.
+@functools.cache
+def forward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
+    BLOCK_N = BLOCK_N or (triton.next_power_of_2(N) if N <= 20480 else 4096)
+    BLOCK_M = BLOCK_M or (1 if BLOCK_N > 4096 else max(2, 2048 // BLOCK_N))
+    warps = triton.next_power_of_2(cdiv(BLOCK_M * min(N, BLOCK_N), 48 * 32))
+    return BLOCK_M, BLOCK_N, num_warps or min(warps, 8)
+
+
+# An SM has 65536 registers: 128 for each of 256 threads, if two rows are to fit. Above 16384 elements the compiler
+# would take more, and one row would be all that fits. Told to get by with 128 it finds a way, and one row loads while
+# the other one waits for its sums. (`torch.compile` can't pass on this option.)
+def register_limit(N):
+    return dict(maxnreg=128) if 16384 < N <= 20480 and not torch.compiler.is_compiling() else {}
+
+
+# Rounded up, like `triton.cdiv`, but without the microseconds that its check for constexpr arguments takes. The time
+# that Python needs before the GPU has anything to do is what a small call costs; so tile sizes are remembered, too.
+def cdiv(size, block):
+    return -(-size // block)
+
+
+# ## Backward: as many programs as fit on the card
+#
+# How many programs share the rows, and how many tiles each has in flight. Small tiles leave room for two programs on an
+# SM: while one waits for its sums, the other one loads. A tile that isn't full brings fewer bytes, so one more is
+# requested ahead. All of them wait in shared memory, whose size is the limit: `tensors` is how many are loaded, each
+# `element_size` bytes an element. (`device_index` is None on the CPU, where nothing runs at the same time.)
+@functools.cache
+def backward_schedule(device_index, element_size, N, BLOCK_M, BLOCK_N, num_warps, tensors=2):
+    if device_index is None:
+        return 4, 1
+    card = torch.cuda.get_device_properties(device_index)
+    programs_per_sm = 2 if num_warps <= 4 else 1
+    tile_bytes = programs_per_sm * BLOCK_M * BLOCK_N * tensors * element_size
+    num_stages = min(3 if N == BLOCK_N or BLOCK_N > 8192 else 4, 1 + card.shared_memory_per_block_optin // tile_bytes)
+    return programs_per_sm * card.multi_processor_count, num_stages
+
+
+# ## Adding up partial sums
+#
+# The lessons leave this to PyTorch. Here one program per block of columns reads the partial sums of all `P` programs,
+# tile after tile, always in the same order. They are few and have just been written, so they come from the L2 cache.
+# The result is rounded to the dtype of the parameter once. Its blocks are narrow, 32 columns: a row of 4096 makes 128
+# programs, about one for each SM. RMSNorm has no bias: then `None` comes in the place of its pointers.
+@triton.jit
+def partial_sums_kernel(
+    partial_dweight_ptr,
+    partial_dbias_ptr,
+    dweight_ptr,
+    dbias_ptr,
+    P,
+    N: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask_n = offs_n < N
+    dweight = tl.zeros((BLOCK_P, BLOCK_N), tl.float32)
+    dbias = tl.zeros((BLOCK_P, BLOCK_N), tl.float32)
+    for start in tl.range(0, P, BLOCK_P):
+        offs_p = start + tl.arange(0, BLOCK_P)
+        mask_p = offs_p < P
+        offsets = offs_p[:, None] * N + offs_n[None, :]
+        mask = mask_p[:, None] & mask_n[None, :]
+        if dweight_ptr is not None:
+            dweight += tl.load(partial_dweight_ptr + offsets, mask=mask, other=0.0)
+        if dbias_ptr is not None:
+            dbias += tl.load(partial_dbias_ptr + offsets, mask=mask, other=0.0)
+    dweight_sum = tl.sum(dweight, axis=0)
+    dbias_sum = tl.sum(dbias, axis=0)
+    if dweight_ptr is not None:
+        tl.store(dweight_ptr + offs_n, dweight_sum, mask=mask_n)
+    if dbias_ptr is not None:
+        tl.store(dbias_ptr + offs_n, dbias_sum, mask=mask_n)
+
+
+def add_partial_sums(partial_dweight, partial_dbias, dweight, dbias, BLOCK_N=32):
+    """Fills `dweight` and `dbias` with the column sums of their partial sums; what is None is left out."""
+    given = partial_dbias if partial_dweight is None else partial_dweight
+    if given is not None:
+        P, N = given.shape
+        partial_sums_kernel[(cdiv(N, BLOCK_N),)](
+            partial_dweight, partial_dbias, dweight, dbias, P, N,
+            BLOCK_P=min(triton.next_power_of_2(P), 32), BLOCK_N=BLOCK_N,
+        )  # fmt: skip

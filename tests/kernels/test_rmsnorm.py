@@ -1,0 +1,538 @@
+"""classics/rmsnorm and fast/rmsnorm: values, gradients, the residual, offsets, hostile inputs, modules, errors, mutants."""
+
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
+import types
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from academy import accuracy
+from annotated_examples.classics import rmsnorm as lesson
+from annotated_examples.common import norms
+from annotated_examples.fast import rmsnorm as fast
+from tests.kernels import harness
+from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
+
+module = harness.modules(lesson, fast)
+
+LOAD_WEIGHT = "offset + tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)"
+LESSON_MUTANTS = [
+    Mutant("weight cast before the product", f"y *= {LOAD_WEIGHT}", f"y = y.to(y_ptr.dtype.element_ty).to(tl.float32) * ({LOAD_WEIGHT})"),
+    Mutant("offset added in the dtype of the weight", f"y *= {LOAD_WEIGHT}", f"y *= ({LOAD_WEIGHT}).to(weight_ptr.dtype.element_ty).to(tl.float32)"),
+    Mutant("norm before the sum", "x = s.to(tl.float32)", "x = x", count=2),
+    Mutant("norm of the unrounded sum", ".to(s_ptr.dtype.element_ty)", "", count=2),
+    Mutant("sum over x", "s = x if residual is None else torch.empty_like(y)", "s = x"),
+    Mutant("dx over dy", "dx = torch.empty_like(x, memory_format=torch.contiguous_format)", "dx = dy"),
+    Mutant("dx over ds", "dx = torch.empty_like(x, memory_format=torch.contiguous_format)", "dx = torch.empty_like(x) if ds is None else ds"),
+    Mutant("gradient of the returned sum dropped", "dx += tl.load(ds_ptr", "dx += 0 * tl.load(ds_ptr"),
+    Mutant("rounding left in rows of one column", "if N == 1:", "if N == 0:"),
+    Mutant("stride of the residual ignored", "residual_ptr += row * stride_rm", "residual_ptr += row * N"),
+    Mutant("stride of the upstream gradient ignored along the rows", "dy_ptr += row * stride_dym", "dy_ptr += row * N"),
+    Mutant("stride of the upstream gradient ignored down the columns", "offs_m[:, None] * stride_dym", "offs_m[:, None] * N"),
+    Mutant("stride of the sum's upstream gradient ignored", "ds_ptr += row * stride_dsm", "ds_ptr += row * N"),
+    Mutant("mean square instead of its root", "1.0 / tl.sqrt(tl.sum(acc, axis=0) / N + eps)", "1.0 / (tl.sum(acc, axis=0) / N + eps)"),
+    Mutant("eps outside the root", "tl.sqrt(tl.sum(acc, axis=0) / N + eps)", "(tl.sqrt(tl.sum(acc, axis=0) / N) + eps)"),
+    Mutant("no path through the root", "g - x_hat * mean_gx", "g"),
+    Mutant("no offset in the backward pass", f"g *= {LOAD_WEIGHT}", "g *= tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)", count=2),
+    Mutant("last rows dropped", "M, tl.num_programs(1)", "M // BLOCK_M * BLOCK_M, tl.num_programs(1)"),
+    Mutant("every program walks over all rows", "range(pid_m * BLOCK_M,", "range(0,"),
+    Mutant("only the first partial sums", "partial_dweight.sum(0)", "partial_dweight[0]"),
+    Mutant("gradient of the weight in the dtype of x", ".to(weight.dtype)", ".to(x.dtype)"),
+    Mutant("second derivative loses its term", "    @autograd.once_differentiable\n", ""),
+    Mutant("eps of the module ignored", "rmsnorm(rows, weight, eps)", "rmsnorm(rows, weight)"),
+    Mutant("eps=None taken for the default", "torch.finfo(x.dtype).eps if eps is None else eps\n    checks", "1e-6 if eps is None else eps\n    checks"),
+]  # fmt: skip
+
+LOAD_SCALE = "offset + tl.load(weight_ptr + vector_n, mask=mask_n, other=0.0).to(tl.float32)"
+FAST_MUTANTS = [
+    Mutant("weight cast before the product", f"y *= ({LOAD_SCALE})[None, :]", f"y = y.to(y_ptr.dtype.element_ty).to(tl.float32) * ({LOAD_SCALE})[None, :]"),
+    Mutant("offset added in the dtype of the weight", f"y *= ({LOAD_SCALE})[None, :]", f"y *= ({LOAD_SCALE}).to(weight_ptr.dtype.element_ty).to(tl.float32)[None, :]"),
+    Mutant("norm before the sum", "x = s.to(tl.float32)", "x = x"),
+    Mutant("norm of the unrounded sum", ".to(s_ptr.dtype.element_ty)", ""),
+    Mutant("sum over x", "s = x if residual is None else torch.empty_like(y)", "s = x"),
+    Mutant("dx over dy", "dx = torch.empty_like(x, memory_format=torch.contiguous_format)", "dx = dy"),
+    Mutant("dx over ds", "dx = torch.empty_like(x, memory_format=torch.contiguous_format)", "dx = torch.empty_like(x) if ds is None else ds"),
+    Mutant("gradient of the returned sum dropped", "dx += ds.to(tl.float32)", "dx += 0 * ds.to(tl.float32)"),
+    Mutant("rounding left in rows of one column", "if N == 1:", "if N == 0:"),
+    Mutant("stride of the residual ignored", "* stride_rm +", "* N +"),
+    Mutant("stride of the upstream gradient ignored", "* stride_dym +", "* N +"),
+    Mutant("stride of the sum's upstream gradient ignored", "* stride_dsm +", "* N +"),
+    Mutant("mean square instead of its root", "1.0 / tl.sqrt(tl.sum(x * x, axis=1) / N + eps)", "1.0 / (tl.sum(x * x, axis=1) / N + eps)"),
+    Mutant("no path through the root", "g - x_hat * mean_gx[:, None]", "g"),
+    Mutant("no offset in the backward pass", f"scale = {LOAD_SCALE}", "scale = tl.load(weight_ptr + vector_n, mask=mask_n, other=0.0).to(tl.float32)"),
+    Mutant("last rows dropped", "(cdiv(M, BLOCK_M),)](\n        rows,", "(max(M // BLOCK_M, 1),)](\n        rows,"),
+    Mutant("last rows dropped backward", "tl.cdiv(M, BLOCK_M), tl.num_programs(0)", "M // BLOCK_M, tl.num_programs(0)"),
+    Mutant("every program walks over all rows", "tl.range(pid, tl.cdiv", "tl.range(0, tl.cdiv"),
+    Mutant("gradient of the weight in the dtype of x", "dtype=weight.dtype", "dtype=x.dtype"),
+    Mutant("no residual in long rows", "eps, offset, residual, BLOCK_N", "eps, offset, None, BLOCK_N"),
+    Mutant("no gradient of the sum in long rows", "eps, offset, ds, wanted", "eps, offset, None, wanted"),
+]  # fmt: skip
+
+
+def pytorch(x, weight=None, eps=1e-6, offset=0.0):
+    """PyTorch's own operation. It wants one dtype: with a weight in another one, everything goes through float32."""
+    if weight is not None and weight.dtype != x.dtype:
+        return F.rms_norm(x.float(), x.shape[-1:], offset + weight.float(), eps).to(x.dtype)
+    return F.rms_norm(x, x.shape[-1:], weight if weight is None else offset + weight, eps)
+
+
+def pytorch_sum(x, residual, weight=None, eps=1e-6, offset=0.0):
+    """Both results of the sum's norm, stacked."""
+    s = x + residual
+    return torch.stack([pytorch(s, weight, eps, offset), s])
+
+
+def stacked(module, **options):
+    """`add_rmsnorm` with both results in one tensor, so that one upstream gradient serves both."""
+    return lambda x, residual, weight=None: torch.stack(module.add_rmsnorm(x, residual, weight, **options))
+
+
+def rows_and_weight(*shape, dtype=torch.float32, scale=1.0, weight=None, residual=False):
+    """`x`, perhaps `residual`, and `weight` for a call; `weight` is another dtype for that one."""
+    tensors = dict(x=randn(*shape, dtype=dtype, scale=scale))
+    if residual:
+        tensors |= dict(residual=randn(*shape, dtype=dtype, scale=scale))
+    return tensors | dict(weight=randn(shape[-1], dtype=weight or dtype))
+
+
+def small_tiles(module):
+    """Keywords of the launchers: with the first a row of 50 is one block, with the second it takes several chunks."""
+    rows = dict(BLOCK_M=2) if module is not lesson and hasattr(module, "backward_tiles") else {}
+    return [
+        dict(forward=dict(BLOCK_N=64, **rows), backward=dict(BLOCK_M=2, BLOCK_N=64, COLUMNS=64, num_programs=2)),
+        dict(forward=dict(BLOCK_N=16), backward=dict(BLOCK_M=1, BLOCK_N=16, COLUMNS=16, num_programs=2)),
+    ]
+
+
+@pytest.fixture(params=[0, 1], ids=["one block", "chunks"])
+def tiles(request, module):
+    return small_tiles(module)[request.param]
+
+
+def assert_right_with_tiles(module, inputs, dy, ds, forward, backward, offset=0.0):
+    """The launchers with small tiles, so that loops over chunks, tiles and partial sums run more than once."""
+    x, residual, weight = inputs["x"], inputs.get("residual"), inputs.get("weight")
+    with harness.unchanged(**inputs, dy=dy, ds=ds), harness.fenced_allocations():
+        y, s, rstd = module.rmsnorm_forward(x, weight, 1e-6, offset, residual, **forward)
+        dx, dweight = module.rmsnorm_backward(
+            dy, s, weight, rstd, 1e-6, offset, ds if residual is not None else None, **backward
+        )
+    actual = dict(dx=dx, dweight=dweight)
+    if residual is None:
+        actual["out"], upstream = y, dy
+        reference = lambda x, weight=None: pytorch(x, weight, 1e-6, offset)  # noqa: E731
+    else:
+        actual |= dict(out=torch.stack([y, s]), dresidual=dx)
+        upstream = torch.stack([dy, ds])
+        reference = lambda x, residual, weight=None: pytorch_sum(x, residual, weight, 1e-6, offset)  # noqa: E731
+    theirs = harness.gradients(reference, inputs, upstream)
+    exact = harness.gradients(reference, {n: v.double() for n, v in inputs.items()}, upstream.double())
+    assert {n for n, v in actual.items() if v is not None} == set(theirs)
+    for name in theirs:
+        accuracy.check(name, actual[name], theirs[name], exact[name])
+    square = s.double().pow(2).mean(-1).flatten() + 1e-6
+    accuracy.check("rstd", rstd, square.float().rsqrt(), square.rsqrt())
+
+
+def rounded_once(module):
+    """bfloat16 hides a lot below its 8 bits. Nearly every result must be the bfloat16 number nearest to the right one,
+    which a factor or a normalised row that was rounded on the way would not give."""
+    x, residual = randn(8, 200, dtype=torch.bfloat16), randn(8, 200, dtype=torch.bfloat16)
+    for weight, offset in ((randn(200), 0.0), (randn(200, dtype=torch.bfloat16, scale=0.01), 1.0)):
+        y, s = module.add_rmsnorm(x, residual, weight, offset=offset)
+        exact = pytorch(s.double(), weight.double(), offset=offset)
+        assert torch.equal(s, x + residual)
+        assert (y == exact.to(torch.bfloat16)).float().mean() > 0.99
+
+
+def one_column(module):
+    """1 − x²/(x² + eps) is eps/(x² + eps), a millionth here. Computed as a difference it would be rounding alone."""
+    x, dy, weight = randn(20, 1) + 3, randn(20, 1), randn(1)
+    dx = harness.gradients(module.rmsnorm, dict(x=x, weight=weight), dy)["dx"].double()
+    exact = (dy * weight).double() * 1e-6 * (x.double() ** 2 + 1e-6) ** -1.5
+    assert accuracy.errors(dx, exact).largest < 1e-6
+
+
+def check(module):
+    """Everything a mutant has to get past."""
+    inputs = {n: harness.nan_fenced(v) for n, v in rows_and_weight(5, 37).items()}
+    harness.assert_right(module.rmsnorm, pytorch, inputs, randn(5, 37))
+    added = {n: harness.sliced(v) for n, v in rows_and_weight(5, 37, residual=True).items()}
+    upstream = harness.sliced(randn(2, 5, 37))
+    harness.assert_right(stacked(module, offset=0.5), lambda *a, **k: pytorch_sum(*a, **k, offset=0.5), added, upstream)
+    for tiles in small_tiles(module):
+        dy, ds = harness.sliced(randn(5, 37)), harness.sliced(randn(5, 37))
+        assert_right_with_tiles(module, inputs, dy, ds, **tiles)
+        assert_right_with_tiles(module, added, dy, ds, **tiles, offset=1.0)
+    rounded_once(module)
+    one_column(module)
+    # Elements that are small beside eps; rows of one column.
+    harness.assert_right(module.rmsnorm, pytorch, rows_and_weight(2, 33, scale=1e-3), randn(2, 33))
+    harness.assert_right(module.rmsnorm, pytorch, rows_and_weight(9, 1, scale=30.0), randn(9, 1))
+    # Another dtype for the weight; columns that are not neighbours; the upstream gradient of a sum.
+    mixed = rows_and_weight(3, 20, dtype=torch.bfloat16, weight=torch.float32)
+    harness.assert_right(module.rmsnorm, pytorch, mixed, randn(3, 20, dtype=torch.bfloat16))
+    harness.assert_right(stacked(module), pytorch_sum, {n: harness.transposed(v) for n, v in added.items()})
+    harness.assert_gradient_penalty_raises(stacked(module), rows_and_weight(2, 5, residual=True))
+    for eps in (0.3, None):
+        layer = nn_rmsnorm((4, 3), eps=eps)
+        x = randn(2, 4, 3, scale=0.01)
+        exact = F.rms_norm(x.double(), (4, 3), layer.weight.double(), eps or torch.finfo(x.dtype).eps)
+        accuracy.check("module", module.apply_rmsnorm(layer, x), exact.float(), exact)
+
+
+def nn_rmsnorm(shape, **options):
+    layer = torch.nn.RMSNorm(shape, device=DEVICE, **options)
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter)
+    return layer
+
+
+def test_check_passes():
+    check(lesson)
+    check(fast)
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(LESSON_MUTANTS))
+def test_mutant_of_the_lesson_is_caught(mutant, tmp_path):
+    harness.assert_caught(lesson, mutant, check, tmp_path)
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(FAST_MUTANTS))
+def test_mutant_of_the_fast_version_is_caught(mutant, tmp_path):
+    harness.assert_caught(fast, mutant, check, tmp_path)
+
+
+def check_partial_sums(module):
+    """What `common.norms` adds up, in more than one round of its kernel."""
+    partial = randn(35, 40)
+    for of_weight, of_bias in ((True, True), (True, False), (False, True)):
+        results = [
+            torch.full((40,), float("nan"), device=DEVICE) if wanted else None for wanted in (of_weight, of_bias)
+        ]
+        given = [partial * k if wanted else None for k, wanted in ((1, of_weight), (2, of_bias))]
+        with harness.fenced_allocations():
+            module.add_partial_sums(*given, *results)
+        for value, partials in zip(results, given):
+            if value is not None:
+                accuracy.check("sum", value, partials.sum(0), partials.double().sum(0))
+
+
+def test_partial_sums():
+    check_partial_sums(norms)
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        Mutant("only the first ones added", "tl.range(0, P, BLOCK_P)", "tl.range(0, BLOCK_P, BLOCK_P)"),
+        Mutant("those of the bias for the weight", "tl.load(partial_dweight_ptr +", "tl.load(partial_dbias_ptr +"),
+    ],
+    ids=str,
+)
+def test_mutant_of_the_partial_sums_is_caught(mutant, tmp_path):
+    harness.assert_caught(norms, mutant, check_partial_sums, tmp_path)
+
+
+def test_references_are_pytorchs_operation():
+    inputs = {n: v.double() for n, v in rows_and_weight(4, 9, residual=True).items()}
+    for offset in (0.0, 1.0):
+        y, s = lesson.add_rmsnorm_reference(**inputs, offset=offset)
+        torch.testing.assert_close(torch.stack([y, s]), pytorch_sum(**inputs, offset=offset), rtol=1e-12, atol=1e-12)
+
+
+def test_reference_gradcheck():
+    harness.assert_reference_gradcheck(lesson.rmsnorm_reference, randn(3, 5), randn(5))
+    harness.assert_reference_gradcheck(lesson.add_rmsnorm_reference, randn(3, 5), randn(3, 5), randn(5))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("shape", [(1, 1), (1, 130), (9, 1), (4, 768), (2, 3, 65), (70,), (3, 4097)], ids=str)
+def test_values_and_gradients(module, shape, dtype):
+    upstream = randn(2, *shape, dtype=dtype)
+    inputs = rows_and_weight(*shape, dtype=dtype, residual=True)
+    harness.assert_right(stacked(module), pytorch_sum, inputs, upstream)
+    del inputs["residual"]
+    harness.assert_right(module.rmsnorm, pytorch, inputs, upstream[0])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("shape", [(1, 50), (7, 17)], ids=str)
+def test_small_tiles(module, shape, dtype, tiles):
+    inputs = rows_and_weight(*shape, dtype=dtype, residual=True)
+    assert_right_with_tiles(module, inputs, randn(*shape, dtype=dtype), randn(*shape, dtype=dtype), **tiles)
+
+
+def test_results_are_rounded_once(module):
+    rounded_once(module)
+
+
+def test_gradient_in_a_row_of_one_column(module):
+    one_column(module)
+
+
+@pytest.mark.parametrize("N", [9001, 20501])
+def test_long_rows(module, N):
+    """With the tiles that a user gets; in the fast version, backward alone is the lesson's, then both passes are."""
+    inputs = rows_and_weight(2, N, dtype=torch.bfloat16, residual=True)
+    harness.assert_right(stacked(module), pytorch_sum, inputs, randn(2, 2, N, dtype=torch.bfloat16))
+
+
+def test_rows_longer_than_65536():
+    """In the fast version, too, these are the lesson's."""
+    harness.assert_right(fast.rmsnorm, pytorch, dict(x=randn(2, 66001)), randn(2, 66001))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("scale", [1e-4, 1e4])
+def test_large_and_small_values(module, scale, dtype):
+    inputs = rows_and_weight(3, 300, dtype=dtype, scale=scale)
+    harness.assert_right(module.rmsnorm, pytorch, inputs, randn(3, 300, dtype=dtype))
+
+
+def test_rows_of_zeros(module):
+    """The mean square is zero, and `eps` alone stands under the root."""
+    x = torch.zeros(2, 40, device=DEVICE)
+    harness.assert_right(module.rmsnorm, pytorch, dict(x=x), randn(2, 40))
+
+
+def test_infinities_and_nan(module, tiles):
+    x = randn(4, 40)
+    x[0, 3], x[1, 39], x[2, 0] = float("inf"), float("-inf"), float("nan")
+    y, _, _ = module.rmsnorm_forward(x, **tiles["forward"])
+    accuracy.check("y", y, pytorch(x), pytorch(x.double()))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_layouts(module, layout):
+    inputs = rows_and_weight(6, 10, residual=True)
+    for name in inputs:
+        changed = {**inputs, name: layout(inputs[name])}
+        harness.assert_right(stacked(module), pytorch_sum, changed, layout(randn(2, 6, 10)))
+
+
+def test_three_dimensional_layouts(module):
+    x = randn(4, 3, 20)
+    for view in (x.transpose(0, 1), x.transpose(0, 2), x[:, 1:], x[..., ::2]):
+        inputs = dict(x=view, weight=randn(view.shape[-1]))
+        harness.assert_right(module.rmsnorm, pytorch, inputs, randn(*view.shape))
+
+
+def test_expanded_input_weight_and_upstream_gradient(module):
+    """Without an upstream gradient `assert_right` calls `.sum().backward()`, whose upstream has strides of zero."""
+    inputs = dict(x=harness.expanded(4, 33), residual=randn(4, 33), weight=randn(1).expand(33))
+    harness.assert_right(stacked(module), pytorch_sum, inputs, harness.expanded(2, 4, 33))
+    harness.assert_right(stacked(module), pytorch_sum, inputs)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0, 1, -0.5])
+def test_offset(module, offset, tiles):
+    inputs = rows_and_weight(3, 50)
+    function = lambda x, weight: module.rmsnorm(x, weight, offset=offset)  # noqa: E731
+    reference = lambda x, weight: pytorch(x, weight, offset=offset)  # noqa: E731
+    harness.assert_right(function, reference, inputs, randn(3, 50))
+    assert_right_with_tiles(module, inputs, randn(3, 50), randn(3, 50), **tiles, offset=offset)
+
+
+def test_without_a_weight_the_offset_has_no_effect(module, tiles):
+    x = randn(3, 50)
+    assert torch.equal(module.rmsnorm(x, offset=1.0), module.rmsnorm(x))
+    assert_right_with_tiles(module, dict(x=x), randn(3, 50), randn(3, 50), **tiles)
+    assert_right_with_tiles(module, dict(x=x, residual=randn(3, 50)), randn(3, 50), randn(3, 50), **tiles)
+    dx = [harness.gradients(lambda x: module.rmsnorm(x, offset=c), dict(x=x), x)["dx"] for c in (0.0, 1.0)]  # noqa: B023
+    assert torch.equal(*dx)
+
+
+@pytest.mark.parametrize("wanted", ["x", "residual", "weight"])
+def test_only_one_gradient_wanted(module, wanted):
+    inputs, upstream = rows_and_weight(3, 50, residual=True), randn(2, 3, 50)
+    everything = harness.gradients(stacked(module), inputs, upstream)
+    inputs[wanted] = inputs[wanted].requires_grad_()
+    (alone,) = torch.autograd.grad(stacked(module)(**inputs), inputs[wanted], upstream)
+    assert torch.equal(alone, everything[f"d{wanted}"])
+
+
+@pytest.mark.parametrize("used", [0, 1], ids=["y", "s"])
+def test_only_one_result_used(module, used):
+    """What the loss doesn't see has an upstream gradient of zero."""
+    function = lambda **inputs: module.add_rmsnorm(**inputs)[used] * 1.0  # noqa: E731
+    reference = lambda **inputs: pytorch_sum(**inputs)[used] * 1.0  # noqa: E731
+    harness.assert_right(function, reference, rows_and_weight(3, 50, residual=True), randn(3, 50))
+
+
+def test_the_sum_goes_on(module):
+    """A pre-norm block: the stream gets the sum, the next layer its norm, and both meet again."""
+
+    def block(add_rmsnorm, x, residual, weight):
+        y, s = add_rmsnorm(x, residual, weight)
+        y, s = add_rmsnorm(torch.sin(y), s, weight)
+        return y * 2 + s
+
+    function = lambda **inputs: block(module.add_rmsnorm, **inputs)  # noqa: E731
+    reference = lambda **inputs: block(pytorch_sum, **inputs)  # noqa: E731
+    harness.assert_right(function, reference, rows_and_weight(5, 32, residual=True), randn(5, 32))
+
+
+@pytest.mark.parametrize("weight", [torch.float32, torch.float16], ids=harness.dtype_name)
+def test_weight_of_another_dtype(module, weight, tiles):
+    inputs = rows_and_weight(3, 50, dtype=torch.bfloat16, weight=weight)
+    dy = randn(3, 50, dtype=torch.bfloat16)
+    harness.assert_right(module.rmsnorm, pytorch, inputs, dy)
+    assert_right_with_tiles(module, inputs, dy, dy, **tiles)
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-12, 0.5, 1])
+def test_eps(module, eps):
+    function = lambda x, weight: module.rmsnorm(x, weight, eps)  # noqa: E731
+    reference = lambda x, weight: pytorch(x, weight, eps)  # noqa: E731
+    harness.assert_right(function, reference, rows_and_weight(3, 20), randn(3, 20))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+def test_eps_none_is_the_spacing_at_one(module, dtype):
+    inputs = rows_and_weight(3, 20, dtype=dtype, scale=0.01)
+    function = lambda x, weight: module.rmsnorm(x, weight, None)  # noqa: E731
+    reference = lambda x, weight: pytorch(x, weight, torch.finfo(dtype).eps)  # noqa: E731
+    harness.assert_right(function, reference, inputs, randn(3, 20, dtype=dtype))
+
+
+@pytest.mark.parametrize("shape", [(0, 8), (4, 0), (2, 0, 8)], ids=str)
+def test_empty(module, shape):
+    x, residual = (torch.empty(shape, device=DEVICE, requires_grad=True) for _ in range(2))
+    weight = torch.ones(shape[-1], device=DEVICE, requires_grad=True)
+    y, s = module.add_rmsnorm(x, residual, weight)
+    (y + s + module.rmsnorm(x, weight)).sum().backward()
+    assert y.shape == s.shape == x.grad.shape == residual.grad.shape == shape
+    assert torch.equal(weight.grad, torch.zeros_like(weight))
+
+
+def test_backward_twice(module):
+    x, dy = randn(3, 40).requires_grad_(), randn(3, 40)
+    y = module.rmsnorm(x, randn(40))
+    first, second = (torch.autograd.grad(y, x, g, retain_graph=True)[0] for g in (dy, 2 * dy))
+    torch.testing.assert_close(second, 2 * first)
+
+
+@pytest.mark.parametrize(
+    "shape", [(40, 64), pytest.param((3000, 9000), marks=pytest.mark.gpu)], ids=["one block", "chunks"]
+)
+def test_repeatable(module, shape):
+    inputs = rows_and_weight(*shape, residual=True)
+    harness.assert_bitwise_repeatable(stacked(module), inputs, randn(2, *shape))
+
+
+def test_second_derivative_raises(module):
+    harness.assert_gradient_penalty_raises(module.rmsnorm, rows_and_weight(3, 9))
+
+
+# ---------------------------------------------------------------- modules
+
+
+@pytest.mark.parametrize("options", [{}, dict(elementwise_affine=False), dict(eps=0.1)], ids=str)
+@pytest.mark.parametrize("shape", [(12,), (2, 3, 2)], ids=str)
+def test_apply_to_a_module(module, shape, options):
+    layer = nn_rmsnorm(shape, **options)
+    x, dy = randn(5, *shape), randn(5, *shape)
+    eps = torch.finfo(torch.float32).eps if layer.eps is None else layer.eps
+    weight = lambda x: None if layer.weight is None else layer.weight.to(x.dtype)  # noqa: E731
+    reference = lambda x: F.rms_norm(x, shape, weight(x), eps)  # noqa: E731
+    harness.assert_right(lambda x: module.apply_rmsnorm(layer, x), reference, dict(x=x), dy)
+    torch.testing.assert_close(module.apply_rmsnorm(layer, x), layer(x))
+    if parameters := list(layer.parameters()):
+        ours, theirs = (torch.autograd.grad(y, parameters, dy) for y in (module.apply_rmsnorm(layer, x), layer(x)))
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_module_that_calls_eps_variance_epsilon(module):
+    layer = types.SimpleNamespace(weight=randn(20), variance_epsilon=0.3)
+    reference = lambda x: pytorch(x, layer.weight.to(x.dtype), 0.3)  # noqa: E731
+    harness.assert_right(lambda x: module.apply_rmsnorm(layer, x), reference, dict(x=randn(4, 20)), randn(4, 20))
+
+
+# ---------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        (dict(x=[1.0]), TypeError, "x must be a torch.Tensor, got list"),
+        (dict(x=torch.ones(2, 3).double()), TypeError, "x must be one of float32, float16, bfloat16, got float64"),
+        (dict(x=torch.ones(())), ValueError, "x must have at least 1 dimensions"),
+        (dict(x=torch.ones(1).expand(2**31)), ValueError, "x must have rows of fewer than 2147467264 elements"),
+        (dict(weight=torch.ones(4)), ValueError, r"weight must have shape \(3,\) .*last dimension of x.*, got \(4,\)"),
+        (dict(weight=torch.ones(3).int()), TypeError, "weight must be one of"),
+        (dict(weight=1.0), TypeError, "weight must be a torch.Tensor, got float"),
+        (dict(weight=torch.ones(3, device="meta")), ValueError, "weight is on meta"),
+        (dict(eps=-1.0), ValueError, "eps must be at least 0, got -1.0"),
+        (dict(eps=float("nan")), ValueError, "eps must be finite"),
+        (dict(eps="1e-5"), TypeError, "eps must be a number, got str"),
+        (dict(offset=float("inf")), ValueError, "offset must be finite"),
+        (dict(offset=None), TypeError, "offset must be a number, got NoneType"),
+        (dict(residual=None), TypeError, "residual must be a torch.Tensor, got NoneType"),
+        (dict(residual=torch.ones(3)), ValueError, r"residual must have the shape of x, \(2, 3\), got \(3,\)"),
+        (dict(residual=torch.ones(2, 3).half()), TypeError, "residual must have the dtype of x, float32, got float16"),
+    ],
+    ids=lambda v: str(next(iter(v))) if isinstance(v, dict) else "",
+)
+def test_bad_arguments(module, arguments, error, words):
+    move = lambda v: v.to(DEVICE) if isinstance(v, torch.Tensor) and v.device.type == "cpu" else v  # noqa: E731
+    arguments = {n: move(v) for n, v in {"x": torch.ones(2, 3), **arguments}.items()}
+    if "residual" not in arguments:
+        with pytest.raises(error, match=words):
+            module.rmsnorm(**arguments)
+        arguments["residual"] = arguments["x"]
+    with pytest.raises(error, match=words):
+        module.add_rmsnorm(**arguments)
+
+
+def test_bad_modules(module):
+    with pytest.raises(
+        ValueError, match=r"x must end in the module's normalized_shape, \(4, 3\), got shape \(2, 3, 4\)"
+    ):
+        module.apply_rmsnorm(nn_rmsnorm((4, 3)), randn(2, 3, 4))
+    with pytest.raises(TypeError, match="module must have eps or variance_epsilon, and Linear has neither"):
+        module.apply_rmsnorm(torch.nn.Linear(3, 3), randn(2, 3))
+
+
+@pytest.mark.parametrize("sizes", [dict(BLOCK_M=3), dict(BLOCK_N=100), dict(COLUMNS=5)], ids=str)
+def test_bad_tile_size(module, sizes):
+    with pytest.raises(ValueError, match="must be a power of two"):
+        module.rmsnorm_backward(randn(2, 3), randn(2, 3), None, randn(2), **sizes)
+    if "BLOCK_N" in sizes:
+        with pytest.raises(ValueError, match="must be a power of two"):
+            module.rmsnorm_forward(randn(2, 3), **sizes)
+
+
+# ---------------------------------------------------------------- on a GPU only
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "shape", [(32768, 4096), (8192, 8192), (65536, 1024), (16384, 2880), (4096, 12288), (8192, 4097), (2048, 18432)], ids=str
+)
+def test_large_shapes(module, shape):
+    inputs = rows_and_weight(*shape, dtype=torch.bfloat16, residual=True)
+    harness.assert_right(stacked(module), pytorch_sum, inputs, randn(2, *shape, dtype=torch.bfloat16))
+
+
+@pytest.mark.gpu
+def test_row_offsets_past_32_bits(module):
+    """More than 2^31 elements; the upstream gradient is zero but in the last row, so only that row makes gradients.
+
+    There is no mutant for this: a wrapped offset ends the CUDA context.
+    """
+    M, N = 2**19 + 8, 4096
+    x = torch.empty(M, N, device=DEVICE, dtype=torch.bfloat16).normal_()
+    dy = torch.zeros_like(x)
+    dy[-1].normal_()
+    weight = randn(N, dtype=x.dtype)
+    y, s, rstd = module.rmsnorm_forward(x, weight, residual=x)
+    dx, dweight = module.rmsnorm_backward(dy, s, weight, rstd, ds=dy)
+    last = dict(x=x[-1:], residual=x[-1:], weight=weight)
+    upstream = torch.stack([dy[-1:], dy[-1:]])
+    theirs = harness.gradients(pytorch_sum, last, upstream)
+    exact = harness.gradients(pytorch_sum, {n: v.double() for n, v in last.items()}, upstream.double())
+    for name, value in dict(out=torch.stack([y[-1:], s[-1:]]), dx=dx[-1:], dweight=dweight).items():
+        accuracy.check(name, value, theirs[name], exact[name])

@@ -1,0 +1,382 @@
+"""classics/rope: both kinds of pairs, partial rotation, tables, layouts, gradients, errors, mutants."""
+
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
+import pytest
+import torch
+
+from academy import accuracy
+from annotated_examples.classics import rope as lesson
+from tests.kernels import harness
+from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
+
+MUTANTS = [
+    Mutant("in place", "q_out, k_out = like(q), like(k)", "q_out, k_out = q, k"),
+    Mutant("one head left as it was", "tl.store(out_rows + offs_d, turned_a, mask=mask)", "tl.store(out_rows + offs_d, tl.where((offs_h == 1)[:, None], a, turned_a), mask=mask)"),
+    Mutant("last heads dropped", "(B * T, triton.cdiv(H, BLOCK_H) + triton.cdiv(Hk, BLOCK_H))", "(B * T, max(H // BLOCK_H, 1) + triton.cdiv(Hk, BLOCK_H))"),
+    Mutant("heads taken for neighbours", "x_ptr + (offs_h * stride_xh)", "x_ptr + (offs_h * D)"),
+    Mutant("tokens taken for neighbours", "t * stride_qt", "t * D"),
+    Mutant("layout of q taken for that of k", "blocks_of_q, Hk, stride_kh", "blocks_of_q, Hk, stride_qh"),
+    Mutant("features taken for neighbours", "neighbours(q), neighbours(k)", "q, k"),
+    Mutant("strides of a table ignored", "cos.contiguous(), sin.contiguous()", "cos, sin"),
+    Mutant("angles in the dtype of q", "sin = tl.load(sin_ptr + angles, mask=offs_r < R // 2, other=0.0).to(tl.float32)", "sin = tl.load(sin_ptr + angles, mask=offs_r < R // 2, other=0.0).to(q_ptr.dtype.element_ty).to(tl.float32)"),
+    Mutant("products in the dtype of q", "turned_b = b * cos + a * sin", "turned_b = (b * cos).to(x_ptr.dtype.element_ty).to(tl.float32) + a * sin"),
+    Mutant("backward turns on", "interleaved=interleaved, inverse=True", "interleaved=interleaved, inverse=False"),
+    Mutant("turned the other way", "turned_b = b * cos + a * sin", "turned_b = b * cos - a * sin"),
+    Mutant("the rest of a head forgotten", "if R < D:", "if R > D:"),
+    Mutant("every sequence at the positions of the first", "T * R // 2 if cos.dim() == 3 else 0", "0"),
+    Mutant("every token at the first position", "b * stride_cb + t * (R // 2)", "b * stride_cb"),
+    Mutant("always half-split", "INTERLEAVED=interleaved", "INTERLEAVED=False"),
+    Mutant("interleaved lost on the way back", "cos, sin, ctx.interleaved)", "cos, sin, False)"),
+    Mutant("second derivative loses its term", "    @autograd.once_differentiable\n", ""),
+]  # fmt: skip
+
+
+def tables(T, R, B=None, dtype=torch.float32, first=0):
+    """Cosine and sine for `T` tokens from position `first` on; with `B`, each sequence stands somewhere else."""
+    positions = torch.arange(first, first + T, device=DEVICE, dtype=torch.float32)
+    if B is not None:
+        positions = positions + 7 * torch.arange(B, device=DEVICE)[:, None]
+    angles = positions[..., None] / 100 ** (torch.arange(R // 2, device=DEVICE) / max(R // 2, 1))
+    return dict(cos=angles.cos().to(dtype), sin=angles.sin().to(dtype))
+
+
+def heads(B, H, Hk, T, D, dtype=torch.float32):
+    return dict(q=randn(B, H, T, D, dtype=dtype), k=randn(B, Hk, T, D, dtype=dtype))
+
+
+def both(function, interleaved=False, **angles):
+    """`function` of q and k alone, with its results side by side, so that one upstream gradient serves both."""
+    return lambda q, k: torch.cat(function(q, k, **angles, interleaved=interleaved), dim=1)
+
+
+def assert_right(module, inputs, angles, interleaved=False, upstream=None):
+    pair = (both(function, interleaved, **angles) for function in (module.rope, lesson.rope_reference))
+    with harness.unchanged(**angles):
+        harness.assert_right(*pair, inputs, upstream)
+
+
+def tokens_first(x):
+    """The same values as the view of a (B, T, H, D) tensor."""
+    return x.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+def rounded_once(module):
+    """bfloat16 hides a lot below its 8 bits. With angles in float32 nearly every result must be the bfloat16 number
+    nearest to the right one."""
+    inputs, angles = heads(1, 16, 8, 3, 64, dtype=torch.bfloat16), tables(3, 64, first=1000)
+    for interleaved in (False, True):
+        results = module.rope(**inputs, **angles, interleaved=interleaved)
+        exact = lesson.rope_reference(**{n: v.double() for n, v in (inputs | angles).items()}, interleaved=interleaved)
+        for y, right in zip(results, exact):
+            assert (y == right.to(torch.bfloat16)).float().mean() > 0.99
+
+
+def check(module):
+    """Everything a mutant has to get past."""
+    B, H, Hk, T, D, R = 2, 5, 3, 3, 14, 10
+    inputs = {n: harness.nan_fenced(v) for n, v in heads(B, H, Hk, T, D).items()}
+    for interleaved in (False, True):
+        assert_right(module, inputs, tables(T, R), interleaved, randn(B, H + Hk, T, D))
+        first = dict(inputs, q=tokens_first(inputs["q"]))
+        assert_right(module, first, tables(T, D, B), interleaved, harness.sliced(randn(B, H + Hk, T, D)))
+    assert_right(
+        module,
+        {n: harness.strided(v) for n, v in inputs.items()},
+        {n: harness.strided(v) for n, v in tables(T, R).items()},
+    )
+    angles = tables(T, R)
+    with harness.unchanged(**inputs, **angles), harness.fenced_allocations():
+        results = module.rope_forward(**inputs, **angles, BLOCK_H=2)
+    for name, y, right in zip("qk", results, lesson.rope_reference(**inputs, **angles)):
+        accuracy.check(name, y, right, lesson.turned_reference(inputs[name].double(), *angles.values(), False))
+    rounded_once(module)
+    harness.assert_gradient_penalty_raises(both(module.rope, **angles), inputs, constant=False)
+
+
+def test_check_passes():
+    check(lesson)
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
+def test_mutant_is_caught(mutant, tmp_path):
+    harness.assert_caught(lesson, mutant, check, tmp_path)
+
+
+def by_complex_numbers(x, cos, sin):
+    """Interleaved pairs as complex numbers: the rotation is one product."""
+    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+    return torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2)
+
+
+def test_reference_is_a_complex_product():
+    inputs, angles = heads(2, 3, 1, 5, 8), tables(5, 8)
+    doubles = {n: v.double() for n, v in (inputs | angles).items()}
+    expected = by_complex_numbers(doubles["q"], doubles["cos"], doubles["sin"])
+    torch.testing.assert_close(lesson.rope_reference(**doubles, interleaved=True)[0], expected, rtol=1e-12, atol=1e-12)
+    # Half-split is the same in another order of the features.
+    order = torch.arange(8, device=DEVICE).view(2, 4).T.flatten()
+    half_split = lesson.rope_reference(**doubles)[0]
+    expected = by_complex_numbers(doubles["q"][..., order], doubles["cos"], doubles["sin"])
+    torch.testing.assert_close(half_split[..., order], expected, rtol=1e-12, atol=1e-12)
+
+
+def test_reference_gradcheck():
+    for interleaved in (False, True):
+        reference = lambda q, k: lesson.rope_reference(q, k, **tables(2, 4), interleaved=interleaved)  # noqa: E731, B023
+        harness.assert_reference_gradcheck(reference, randn(1, 2, 2, 6), randn(1, 1, 2, 6))
+
+
+@pytest.mark.parametrize("interleaved", [False, True], ids=["half-split", "interleaved"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize(
+    ("shape", "R"),
+    [
+        ((1, 1, 1, 1, 2), 2),
+        ((2, 3, 1, 5, 12), 12),
+        ((1, 12, 12, 2, 64), 64),
+        ((2, 4, 2, 3, 80), 32),
+        ((1, 2, 2, 3, 256), 256),
+        ((1, 2, 1, 2, 7), 6),
+        ((1, 40, 1, 2, 128), 128),
+    ],
+    ids=str,
+)
+def test_values_and_gradients(shape, R, dtype, interleaved):
+    B, H, Hk, T, D = shape
+    upstream = randn(B, H + Hk, T, D, dtype=dtype)
+    assert_right(lesson, heads(*shape, dtype=dtype), tables(T, R), interleaved, upstream)
+
+
+def test_results_are_rounded_once():
+    rounded_once(lesson)
+
+
+@pytest.mark.parametrize("interleaved", [False, True], ids=["half-split", "interleaved"])
+@pytest.mark.parametrize("BLOCK_H", [1, 2, 16])
+def test_block_sizes(BLOCK_H, interleaved):
+    inputs, angles = heads(2, 5, 3, 3, 10), tables(3, 6)
+    with harness.fenced_allocations():
+        results = lesson.rope_forward(**inputs, **angles, interleaved=interleaved, BLOCK_H=BLOCK_H, num_warps=2)
+        back = lesson.rope_backward(*results, **angles, interleaved=interleaved, BLOCK_H=BLOCK_H)
+    for y, right in zip(results, lesson.rope_reference(**inputs, **angles, interleaved=interleaved)):
+        torch.testing.assert_close(y, right)
+    # Turned back, they are what they were.
+    for y, x in zip(back, inputs.values()):
+        torch.testing.assert_close(y, x)
+
+
+@pytest.mark.parametrize("dtypes", [(torch.float32, torch.bfloat16), (torch.bfloat16, torch.float16)], ids=str)
+def test_tables_of_another_dtype(dtypes):
+    dtype, of_tables = dtypes
+    assert_right(lesson, heads(2, 2, 2, 3, 8, dtype=dtype), tables(3, 8, dtype=of_tables))
+
+
+def test_q_and_k_of_different_dtypes():
+    q, k, angles = randn(1, 2, 3, 8, dtype=torch.bfloat16), randn(1, 1, 3, 8), tables(3, 8)
+    results = lesson.rope(q, k, **angles)
+    for y, x in zip(results, (q, k)):
+        exact = lesson.turned_reference(x.double(), *angles.values(), False)
+        accuracy.check("turned", y, lesson.turned_reference(x, *angles.values(), False), exact)
+
+
+def test_a_position_offset_is_a_slice_of_the_tables():
+    inputs, whole = heads(1, 2, 1, 9, 8), tables(9, 8)
+    everything = lesson.rope(**inputs, **whole)
+    last = lesson.rope(*(x[:, :, 6:] for x in inputs.values()), *(table[6:] for table in whole.values()))
+    for y, part in zip(everything, last):
+        assert torch.equal(y[:, :, 6:], part)
+
+
+def test_each_sequence_at_positions_of_its_own():
+    inputs, angles = heads(3, 2, 1, 4, 8), tables(4, 8, B=3)
+    assert_right(lesson, inputs, angles, upstream=randn(3, 3, 4, 8))
+    alone = lesson.rope(*(x[1:2] for x in inputs.values()), angles["cos"][1], angles["sin"][1])
+    for y, part in zip(lesson.rope(**inputs, **angles), alone):
+        assert torch.equal(y[1:2], part)
+
+
+def test_features_that_are_not_turned_keep_their_bits():
+    q = randn(1, 2, 3, 8, dtype=torch.bfloat16)
+    q[0, 0, 0, 5:] = torch.tensor([float("nan"), float("inf"), -0.0])
+    for R in (0, 4):
+        y, _ = lesson.rope(q, q, **tables(3, R))
+        assert torch.equal(y[..., R:].contiguous().view(torch.int16), q[..., R:].contiguous().view(torch.int16))
+
+
+def test_infinities_and_nan():
+    inputs = heads(1, 2, 1, 3, 8)
+    inputs["q"][0, 0, 0, 0], inputs["q"][0, 1, 2, 5] = float("inf"), float("nan")
+    assert_right(lesson, inputs, tables(3, 8, first=1))
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e4])
+def test_large_and_small_values(scale):
+    inputs = {n: (v * scale).half() for n, v in heads(1, 2, 2, 3, 16).items()}
+    assert_right(lesson, inputs, tables(3, 16), upstream=randn(1, 4, 3, 16, dtype=torch.float16))
+
+
+@pytest.mark.parametrize("layout", [*LAYOUTS.values(), tokens_first], ids=[*LAYOUTS, "tokens first"])
+@pytest.mark.parametrize("interleaved", [False, True], ids=["half-split", "interleaved"])
+def test_layouts(layout, interleaved):
+    inputs, angles = heads(2, 3, 2, 3, 8), tables(3, 6)
+    for name in inputs:
+        changed = {**inputs, name: layout(inputs[name])}
+        assert_right(lesson, changed, angles, interleaved, layout(randn(2, 5, 3, 8)))
+    if layout is not tokens_first:
+        assert_right(lesson, inputs, {n: layout(v) for n, v in angles.items()}, interleaved)
+
+
+def test_results_have_the_layout_of_their_inputs():
+    q, k = tokens_first(randn(2, 3, 4, 8)), randn(2, 1, 4, 8)
+    q_out, k_out = lesson.rope(q, k, **tables(4, 8))
+    assert q_out.stride() == q.stride() and k_out.stride() == k.stride()
+
+
+def test_parts_of_one_packed_projection():
+    """q and k as slices of (B, T, (H + 2 Hk) · D), as a fused projection leaves them."""
+    packed = randn(2, 5, (4 + 2 + 2) * 8).unflatten(-1, (8, 8)).transpose(1, 2)
+    assert_right(lesson, dict(q=packed[:, :4], k=packed[:, 4:6]), tables(5, 8), upstream=randn(2, 6, 5, 8))
+
+
+def test_expanded_inputs_and_upstream_gradient():
+    """Without an upstream gradient `assert_right` calls `.sum().backward()`, whose upstream has strides of zero."""
+    inputs = dict(q=harness.expanded(2, 3, 4, 8), k=randn(2, 1, 4, 8).expand(2, 3, 4, 8))
+    assert_right(lesson, inputs, tables(4, 8), upstream=harness.expanded(2, 6, 4, 8))
+    assert_right(lesson, inputs, {n: v[None].expand(2, 4, 4) for n, v in tables(4, 8).items()})
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 1, 3, 8), (2, 0, 1, 3, 8), (2, 2, 0, 3, 8), (2, 2, 1, 0, 8)], ids=str)
+def test_empty(shape):
+    inputs = {n: v.requires_grad_() for n, v in heads(*shape).items()}
+    results = lesson.rope(**inputs, **tables(shape[3], 8))
+    sum(y.sum() for y in results).backward()
+    for y, x in zip(results, inputs.values()):
+        assert y.shape == x.grad.shape == x.shape
+        accuracy.check(
+            "turned", y, *(lesson.turned_reference(v, *tables(shape[3], 8).values(), False) for v in (x, x.double()))
+        )
+
+
+@pytest.mark.parametrize("used", [0, 1], ids=["q", "k"])
+def test_only_one_result_used(used):
+    """What the loss doesn't see has an upstream gradient of zero."""
+    inputs, angles = heads(1, 2, 2, 3, 8), tables(3, 8)
+    pair = (
+        lambda q, k, f=f: f(q, k, **angles)[used] + (q.sum() + k.sum()) / 2
+        for f in (lesson.rope, lesson.rope_reference)
+    )
+    harness.assert_right(*pair, inputs, randn(1, 2, 3, 8))
+
+
+@pytest.mark.parametrize("wanted", ["q", "k"])
+def test_only_one_gradient_wanted(wanted):
+    inputs, angles = heads(1, 3, 2, 3, 8), tables(3, 8)
+    upstream = randn(1, 5, 3, 8)
+    everything = harness.gradients(both(lesson.rope, **angles), inputs, upstream)
+    inputs[wanted] = inputs[wanted].requires_grad_()
+    (alone,) = torch.autograd.grad(both(lesson.rope, **angles)(**inputs), inputs[wanted], upstream)
+    assert torch.equal(alone, everything[f"d{wanted}"])
+
+
+def test_q_is_used_again():
+    """Turned in place, the second use would see turned features, and its gradient would be wrong as well."""
+    inputs, angles = heads(1, 2, 2, 3, 8), tables(3, 8, first=2)
+    pair = (
+        lambda q, k, f=f: torch.cat(f(torch.sin(q), k, **angles), 1) + torch.cat([q, k], 1)
+        for f in (lesson.rope, lesson.rope_reference)
+    )
+    harness.assert_right(*pair, inputs, randn(1, 4, 3, 8))
+
+
+def test_scores_depend_on_the_distance():
+    """The reason for all this: q at m times k at n is q at m + 5 times k at n + 5."""
+    inputs = heads(1, 1, 1, 6, 16)
+    scores = []
+    for first in (0, 5):
+        q, k = lesson.rope(**inputs, **tables(6, 16, first=first))
+        scores.append(q @ k.mT)
+    torch.testing.assert_close(*scores, rtol=1e-4, atol=1e-4)
+
+
+def test_repeatable():
+    harness.assert_bitwise_repeatable(both(lesson.rope, **tables(3, 8)), heads(1, 3, 1, 3, 8), randn(1, 4, 3, 8))
+
+
+def test_worked_example_turns_back_what_it_turned(monkeypatch):
+    results, turn = [], lesson.turn
+    monkeypatch.setattr(lesson, "turn", lambda *a, **k: results.append((a, turn(*a, **k))) or results[-1][1])
+    lesson.EXAMPLE()
+    for before, after in zip(results[1][0][:2], results[2][1]):
+        torch.testing.assert_close(after, before, rtol=1e-6, atol=1e-5)
+
+
+# ---------------------------------------------------------------- errors
+
+FITTING = dict(q=torch.ones(2, 3, 4, 8), k=torch.ones(2, 1, 4, 8), cos=torch.ones(4, 4), sin=torch.ones(4, 4))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        (dict(q=[1.0]), TypeError, "q must be a torch.Tensor, got list"),
+        (dict(k=torch.ones(2, 1, 4, 8).long()), TypeError, "k must be one of float32, float16, bfloat16, got int64"),
+        (dict(cos=torch.ones(4, 4).double()), TypeError, "cos must be one of float32, float16, bfloat16, got float64"),
+        (dict(q=torch.ones(3, 4, 8)), ValueError, r"q must have 4 dimensions \(B, H, T, D\), got shape \(3, 4, 8\)"),
+        (dict(k=torch.ones(2, 4, 8)), ValueError, r"k must have 4 dimensions \(B, Hk, T, D\)"),
+        (dict(k=torch.ones(1, 1, 4, 8)), ValueError, r"k must have shape \(2, 1, 4, 8\) .*, got \(1, 1, 4, 8\)"),
+        (dict(k=torch.ones(2, 1, 5, 8)), ValueError, r"k must have shape \(2, 1, 4, 8\)"),
+        (dict(k=torch.ones(2, 1, 4, 6)), ValueError, r"k must have shape \(2, 1, 4, 8\)"),
+        (dict(cos=torch.ones(4)), ValueError, "cos must have at least 2 dimensions"),
+        (dict(cos=torch.ones(5, 4), sin=torch.ones(5, 4)), ValueError, r"cos must have shape \(4, 4\) .*, got \(5, 4\)"),
+        (dict(cos=torch.ones(1, 4, 4)), ValueError, r"cos must have shape \(2, 4, 4\) .*, got \(1, 4, 4\)"),
+        (dict(sin=torch.ones(4, 3)), ValueError, r"sin must have shape \(4, 4\) \(as cos\), got \(4, 3\)"),
+        (dict(cos=torch.ones(4, 5), sin=torch.ones(4, 5)), ValueError, "cos must have a column for each pair of the 8 features of q, got 5 columns"),
+        (dict(cos=torch.ones(4, 4, requires_grad=True)), ValueError, "cos requires a gradient"),
+        (dict(sin=torch.ones(4, 4, requires_grad=True)), ValueError, "sin requires a gradient"),
+        (dict(sin=torch.ones(4, 4, device="meta")), ValueError, "sin is on meta"),
+        (dict(interleaved=1), ValueError, "interleaved must be one of False, True, got 1"),
+    ],
+    ids=lambda v: str(next(iter(v))) if isinstance(v, dict) else "",
+)  # fmt: skip
+def test_bad_arguments(arguments, error, words):
+    def move(value):
+        if not isinstance(value, torch.Tensor) or value.device.type != "cpu":
+            return value
+        return value.detach().to(DEVICE).requires_grad_(value.requires_grad)
+
+    with pytest.raises(error, match=words):
+        lesson.rope(**{name: move(value) for name, value in {**FITTING, **arguments}.items()})
+
+
+def test_bad_tile_size():
+    with pytest.raises(ValueError, match="BLOCK_H must be a power of two"):
+        lesson.rope_forward(*(value.to(DEVICE) for value in FITTING.values()), BLOCK_H=3)
+
+
+# ---------------------------------------------------------------- on a GPU only
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("interleaved", [False, True], ids=["half-split", "interleaved"])
+@pytest.mark.parametrize("layout", [tokens_first, torch.Tensor.contiguous], ids=["tokens first", "heads first"])
+@pytest.mark.parametrize(("shape", "R"), [((8, 32, 8, 4096, 128), 128), ((4, 12, 12, 2048, 96), 64)], ids=str)
+def test_large_shapes(shape, R, layout, interleaved):
+    inputs = {n: layout(v) for n, v in heads(*shape, dtype=torch.bfloat16).items()}
+    B, H, Hk, T, D = shape
+    upstream = layout(randn(B, H + Hk, T, D, dtype=torch.bfloat16))
+    assert_right(lesson, inputs, tables(T, R), interleaved, upstream)
+
+
+@pytest.mark.gpu
+def test_offsets_past_32_bits():
+    """More than 2^31 elements, so that the last head begins past them. There is no mutant for this: a wrapped offset
+    ends the CUDA context."""
+    H, T, D = 65, 2**19 + 8, 64
+    q = torch.empty(1, H, T, D, device=DEVICE, dtype=torch.bfloat16).normal_()
+    angles = tables(T, D)
+    q_out, _ = lesson.rope(q, q[:, :1], **angles)
+    last = q[:, -1:, -100:]
+    cos, sin = angles["cos"][-100:], angles["sin"][-100:]
+    references = (lesson.turned_reference(x, cos, sin, False) for x in (last, last.double()))
+    accuracy.check("last head", q_out[:, -1:, -100:], *references)
