@@ -120,11 +120,12 @@ CASES = [
     case("classics.geglu", "geglu_packed", lambda: dict(x=randn(5, 600, dtype=BF16))),
     case("classics.swiglu", "swiglu", gate_and_up),
     case("classics.swiglu", "swiglu_packed", lambda: dict(x=randn(5, 600, dtype=BF16))),
+    case("classics.dropout", "dropout", lambda: dict(x=randn(5, 300, dtype=BF16)), p=0.3, seed=7),
     case("gemlite.gemm", "gemm", lambda: quantized(24), W_nbits=4, group_size=128),
     case("gemlite.gemm_splitK", "gemm_splitK", lambda: quantized(4), W_nbits=4, group_size=128),
     *both(*LOW_BIT, "low_bit_matmul", lambda: quantized(1), W_nbits=4, group_size=128),
     *both(*LOW_BIT, "low_bit_matmul", lambda: quantized(64), W_nbits=4, group_size=128),
 ]
 FORWARD_ONLY = {"tutorials.matmul_blocked", "gemlite.gemm", "gemlite.gemm_splitK", "fast.low_bit"}
-#: They run before a model is compiled, and launch nothing.
-HELPERS = {"gemlite.gemm.pack", "gemlite.gemm.unpack", "gemlite.gemm.quantize"}
+#: They run before a model is compiled, or show what another function does.
+HELPERS = {"classics.dropout.dropout_mask", "gemlite.gemm.pack", "gemlite.gemm.unpack", "gemlite.gemm.quantize"}
