@@ -75,6 +75,14 @@ def logits() -> dict:
     return dict(logits=randn(6, 1000, dtype=BF16), labels=labels(6, 1000))
 
 
+def hidden_states(bias: bool = False) -> Callable[[], dict]:
+    def inputs():
+        tensors = dict(x=randn(6, 64, dtype=BF16), weight=randn(1000, 64, dtype=BF16) / 8, labels=labels(6, 1000))
+        return tensors | (dict(bias=randn(1000, dtype=BF16)) if bias else {})
+
+    return inputs
+
+
 def of_a_module(apply: Callable) -> Callable:
     return functools.partial(apply, torch.nn.LayerNorm(1000, device=DEVICE, dtype=BF16))
 
@@ -92,6 +100,7 @@ def both(lesson: str, fast: str, function: str, inputs, wrap=as_it_is, **options
 LAYERNORM = ("classics.layernorm", "fast.layernorm")
 CROSS_ENTROPY = ("classics.cross_entropy", "fast.cross_entropy")
 MATMUL = ("tutorials.matmul_autotuned", "fast.matmul")
+LINEAR_CROSS_ENTROPY = ("classics.linear_cross_entropy", "fast.linear_cross_entropy")
 LOW_BIT = ("gemlite.gemm_splitK", "fast.low_bit")
 
 CASES = [
@@ -115,6 +124,11 @@ CASES = [
     *both(*CROSS_ENTROPY, "cross_entropy_loss", logits, logit_softcapping=30.0, logit_scaling=0.5),
     *both(*CROSS_ENTROPY, "cross_entropy_loss", logits, n_items=4),
     *both(*CROSS_ENTROPY, "cross_entropy_loss_", logits, on_a_copy),
+    *both(*LINEAR_CROSS_ENTROPY, "linear_cross_entropy", hidden_states()),
+    *both(
+        *LINEAR_CROSS_ENTROPY, "linear_cross_entropy", hidden_states(True), logit_softcapping=30.0, logit_scaling=0.5
+    ),
+    case("fast.linear_cross_entropy", "linear_cross_entropy_lean", hidden_states(), n_items=4),
     case("classics.geglu", "geglu", gate_and_up),
     case("classics.geglu", "geglu", gate_and_up, approximate="tanh"),
     case("classics.geglu", "geglu_packed", lambda: dict(x=randn(5, 600, dtype=BF16))),
