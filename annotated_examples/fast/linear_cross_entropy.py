@@ -15,7 +15,7 @@ the logits there is room for is kept, and only the rest is made twice. At 8192 x
    [[bench: linear_cross_entropy/ladder/final/forward_gib]] above the inputs.
 
 **What it costs.** Of four products, the fourth is only made for the logits that aren't kept. With 8192 rows of 4096 a
-third of them fits into the gradient of the weights. With `KEPT` at 0.65 hardly any are left. PyTorch takes
+third of them fits into the gradient of the weights. With `KEPT` at 0.67 hardly any are left. PyTorch takes
 [[bench: linear_cross_entropy/8192x4096x128256/forward+backward/eager.ms]] for both passes, this file
 [[bench: linear_cross_entropy/8192x4096x128256/forward+backward/ms]], and `linear_cross_entropy_lean`, which keeps a
 fifth, [[bench: linear_cross_entropy:lean/8192x4096x128256/forward+backward/ms]].
@@ -189,7 +189,7 @@ def two_rounds(x, weight, bias, labels, n_items, state, gradients, options, KEPT
 # before the gradient of `x` is rounded.
 def linear_cross_entropy_forward(
     x, weight, labels, bias=None, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100,
-    *, needs=(True, True, True), KEPT=0.65, STEP=128, BLOCK=4096, num_warps=8,
+    *, needs=(True, True, True), KEPT=0.67, STEP=128, BLOCK=4096, num_warps=8,
 ):  # fmt: skip
     """The loss, and the gradients of `x`, `weight` and `bias`; `needs` says which are wanted, the others are None."""
     checks.power_of_two(BLOCK=BLOCK, num_warps=num_warps)
@@ -240,7 +240,7 @@ def linear_cross_entropy(
     Source: as the lesson; liger-kernel has shown how to make the gradients in the forward pass.
     """
     contract(x, weight, labels, bias, logit_softcapping, logit_scaling, n_items, ignore_index)
-    return _loss(x, weight, labels, bias, n_items, logit_softcapping, logit_scaling, ignore_index, KEPT=0.65)
+    return _loss(x, weight, labels, bias, n_items, logit_softcapping, logit_scaling, ignore_index, KEPT=0.67)
 
 
 def linear_cross_entropy_lean(

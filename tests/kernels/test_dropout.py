@@ -299,3 +299,12 @@ def test_bad_arguments(error, name, change):
 def test_bad_block():
     with pytest.raises(ValueError, match="BLOCK"):
         lesson.dropout_forward(torch.ones(3, device=DEVICE), 0.5, 1, BLOCK=24)
+
+
+def test_wide_loads():
+    """Each thread loads and stores 16 bytes at a time, although its random words come in four blocks."""
+    for dtype, (loads, stores, narrow, narrow_stores, each) in harness.without_gpu(
+        "dropout_without_gpu.py", "float32", "bfloat16", "float16"
+    ).items():
+        wide = each * getattr(torch, dtype).itemsize // 16
+        assert (loads, stores, narrow, narrow_stores) == (wide, wide, 0, 0), dtype
