@@ -76,9 +76,10 @@ class _Raises(torch.autograd.Function):
         raise RuntimeError("a gradient of this kernel's gradients is asked for: its backward is once_differentiable")
 
 
-def dependence(x: torch.Tensor) -> torch.Tensor | None:
-    """An empty tensor that depends on `x` as far as autograd can tell, and keeps none of its memory. None in Dynamo."""
+def dependence(*inputs: torch.Tensor | None) -> torch.Tensor | None:
+    """An empty tensor that depends on `inputs` as far as autograd can tell, and keeps none of their memory. None in
+    Dynamo."""
     if torch.compiler.is_compiling():  # Dynamo raises for a second derivative by itself
         return None
     with torch.enable_grad():
-        return x[:0] * 1
+        return torch.cat([x[:0].flatten() for x in inputs if x is not None]) * 1

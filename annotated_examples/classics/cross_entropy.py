@@ -36,17 +36,13 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 
 from academy import autograd, checks, device, script
 
-import os
-
 import torch
 import torch.nn.functional as F
 import triton
 import triton.language as tl
-from triton.language.extra import libdevice
 
+from annotated_examples.common.logits import LOWEST, items, loss_contract, scale_and_cap
 from annotated_examples.common.rows import as_rows, row_stride
-
-INTEGERS = tuple(getattr(torch, name) for name in "int64 int32 int16 int8 uint8 uint16 uint32 uint64".split())
 
 
 # ## Reference
@@ -65,31 +61,6 @@ def cross_entropy_loss_reference(
     return mean.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-# ## Scaling and capping
-#
-# A jitted function can be called from a kernel; the compiler puts its code in place. Both passes need this one.
-#
-# Scale and cap are constexprs: a model has one value for each, and a kernel without them holds no trace of them. The
-# scale comes first. A scale above 1 **sharpens** the distribution: differences between logits grow, and the largest one
-# takes more of the probability. Below 1 it flattens. (A temperature is one over the scale.)
-@triton.jit
-def scale_and_cap(x, scaling: tl.constexpr, softcapping: tl.constexpr):
-    # Returns the logits that the loss sees, and their slope: the factor that the chain rule puts on the gradient.
-    slope = tl.full(x.shape, 1.0, tl.float32)
-    # [[tag: CE-scale]]; the slope is the factor in [[tag: CE-scaled-x]]. `mul_rn` is a product that is rounded by
-    # itself: fused with the subtraction of the rounded maximum, the largest logit would not end up exactly at zero.
-    if scaling != 0.0:
-        x = libdevice.mul_rn(x, scaling)
-        slope = slope * scaling
-    # [[tag: CE-cap]], and the slope in [[tag: CE-capped-x]]. The exact `libdevice.tanh` is worth its price: twice a
-    # sigmoid minus one loses digits around zero, where most logits are.
-    if softcapping != 0.0:
-        tanh = libdevice.tanh(x / softcapping)
-        x = softcapping * tanh
-        slope = slope * (1.0 - tanh * tanh)
-    return x, slope
-
-
 # ## Forward: one program a row
 #
 # The loss of a row is its log-sum-exp minus the label's logit. The second is a single number. The first takes the whole
@@ -99,9 +70,6 @@ def scale_and_cap(x, scaling: tl.constexpr, softcapping: tl.constexpr):
 # But which is the largest isn't known before the last chunk. So the sum is relative to the largest logit *so far*. When
 # a chunk brings a larger one, what was summed before is scaled down, as if the new one had been there from the start:
 # [[tag: SM-online]].
-LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
-
-
 @triton.jit
 def cross_entropy_forward_kernel(
     logits_ptr,
@@ -211,17 +179,6 @@ def cross_entropy_backward_kernel(
 
 # ## The launchers
 #
-# Python mustn't ask for a number that the GPU is still computing: it would stand still until all work before is done.
-# So the number of items stays on the device, whether it was counted there or given.
-def items(n_items, labels, ignore_index):
-    """`n_items` as a 0-d tensor beside `labels`. None: the number of labels that aren't ignored."""
-    if n_items is None:
-        return (labels.long() != ignore_index).sum()
-    if isinstance(n_items, torch.Tensor):
-        return n_items.to(labels.device)
-    return torch.full((), n_items, dtype=torch.float32, device=labels.device)
-
-
 # The kernel leaves a loss for each row, already divided. Their sum is left to PyTorch: it is one small kernel, and it
 # adds in the same order every time. Where no row counts it is a sum of zeros: no quotient 0 / 0, and so no NaN.
 def cross_entropy_forward(
@@ -278,45 +235,16 @@ def _backward(
 
 # ## Arguments
 #
-# Everything that can be checked without a look at the values is checked before anything is launched. Labels are values:
-# looking at them means waiting for the GPU. So that check runs on the CPU, and on a GPU on request.
+# What labels and options have to be is said in [the file that this loss shares](../common/logits.py) with others.
 def contract(logits, labels, logit_softcapping, logit_scaling, n_items, ignore_index):
     checks.tensors(logits=logits, labels=labels)
     checks.dtypes(logits=logits)
-    checks.dtypes(INTEGERS, labels=labels)
     if logits.dim() not in (2, 3):
         raise ValueError(f"logits must be (rows, vocab) or (batch, seq, vocab), got shape {tuple(logits.shape)}")
-    checks.shape("labels", labels, logits.shape[:-1], "one label for each row of logits")
-    if labels.device != logits.device:
-        raise ValueError(f"labels must be on the device of logits, {logits.device}, got {labels.device}")
     if logits.shape[-1] == 0 and labels.numel():
         raise ValueError(f"logits must have at least one entry a row, got shape {tuple(logits.shape)}")
-    checks.number("logit_softcapping", logit_softcapping, at_least=0)
-    checks.number("logit_scaling", logit_scaling, at_least=0)
-    if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
-        raise TypeError(f"ignore_index must be an int, got {type(ignore_index).__name__}")
-    if isinstance(n_items, torch.Tensor):
-        if n_items.dim() or n_items.dtype in (torch.bool, torch.complex64, torch.complex128):
-            raise ValueError(
-                f"n_items must be a number or a 0-d tensor of one, got {n_items.dtype} of shape {tuple(n_items.shape)}"
-            )
-        if autograd.needs_frame(n_items):
-            raise ValueError("n_items requires a gradient, but the loss gives it none: pass n_items.detach()")
-    elif n_items is not None:
-        checks.number("n_items", n_items, at_least=0)
-    asked = device.INTERPRET or os.environ.get("ACADEMY_DEBUG") == "1"
-    if asked and not torch.compiler.is_compiling():
-        check_label_range(labels, logits.shape[-1], ignore_index)
-
-
-def check_label_range(labels, vocab, ignore_index):
-    labels = labels.reshape(-1).long()
-    wrong = (labels != ignore_index) & ((labels < 0) | (labels >= vocab))
-    if wrong.any():
-        row = int(wrong.int().argmax())
-        raise ValueError(
-            f"labels must be in [0, {vocab}) or ignore_index = {ignore_index}, got {int(labels[row])} in row {row}"
-        )
+    options = logit_softcapping, logit_scaling, n_items, ignore_index
+    loss_contract("logits", logits, labels, logits.shape[-1], *options)
 
 
 # ## Joining autograd

@@ -43,14 +43,8 @@ import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.classics.cross_entropy import (
-    LOWEST,
-    CrossEntropyLoss,
-    contract,
-    cross_entropy_loss_reference,
-    items,
-    scale_and_cap,
-)
+from annotated_examples.classics.cross_entropy import CrossEntropyLoss, contract, cross_entropy_loss_reference
+from annotated_examples.common.logits import LOWEST, items, scale_and_cap
 
 
 # ## How many labels count

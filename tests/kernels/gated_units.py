@@ -3,14 +3,11 @@ from `GatedUnitTests` and names its functions.
 """
 
 import functools
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from torch.autograd import forward_ad
 
-from annotated_examples import common
 from annotated_examples.common import gated
 from tests.kernels import harness
 from tests.kernels.harness import DTYPES, LAYOUTS, randn
@@ -80,11 +77,7 @@ def assert_forward_mode_raises(function, packed_function):
 
 def upon(broken, lesson, folder):
     """The lesson, imported once more, standing upon another `common.gated`."""
-    source = harness.code_of(Path(lesson.__file__).read_text("utf-8"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, gated.__name__, broken)
-        patch.setattr(common, "gated", broken)
-        return harness.import_source(source, folder, f"{Path(lesson.__file__).stem}_upon_{broken.__name__}")
+    return harness.upon(gated, broken, lesson, folder)
 
 
 class GatedUnitTests:

@@ -289,6 +289,16 @@ def import_source(source: str, folder: Path, stem: str) -> ModuleType:
     return module
 
 
+def upon(shared: ModuleType, broken: ModuleType, module: ModuleType, folder: Path) -> ModuleType:
+    """`module`, imported once more, standing upon `broken` in place of `shared`, a file of `common`."""
+    package, name = sys.modules[shared.__package__], shared.__name__.rpartition(".")[2]
+    source = code_of(Path(module.__file__).read_text("utf-8"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, shared.__name__, broken)
+        patch.setattr(package, name, broken)
+        return import_source(source, folder, f"{Path(module.__file__).stem}_upon_{broken.__name__}")
+
+
 def without_gpu(script: str, *arguments: str) -> object:
     """What a script of this folder prints last, read as JSON. In its process kernels are not interpreted."""
     command = [sys.executable, Path(__file__).with_name(script), *arguments]

@@ -120,6 +120,14 @@ def stacked(function: Callable) -> Callable:
     return lambda *tensors, **options: torch.stack(function(*tensors, **options))
 
 
+def hidden_states(bias: bool = False) -> Callable[[], dict]:
+    def inputs():
+        tensors = dict(x=randn(6, 64, dtype=BF16), weight=randn(1000, 64, dtype=BF16) / 8, labels=labels(6, 1000))
+        return tensors | (dict(bias=randn(1000, dtype=BF16)) if bias else {})
+
+    return inputs
+
+
 def on_a_copy(loss: Callable) -> Callable:
     """The loss may overwrite its logits, and a leaf must not be overwritten."""
     return lambda logits, labels: loss(logits * 1.0, labels)
@@ -135,6 +143,7 @@ RMSNORM = ("classics.rmsnorm", "fast.rmsnorm")
 ATTENTION = ("attention.flash_attention", "fast.flash_attention")
 CROSS_ENTROPY = ("classics.cross_entropy", "fast.cross_entropy")
 MATMUL = ("tutorials.matmul_autotuned", "fast.matmul")
+LINEAR_CROSS_ENTROPY = ("classics.linear_cross_entropy", "fast.linear_cross_entropy")
 LOW_BIT = ("gemlite.gemm_splitK", "fast.low_bit")
 
 CASES = [
@@ -164,11 +173,17 @@ CASES = [
     *both(*CROSS_ENTROPY, "cross_entropy_loss", logits, logit_softcapping=30.0, logit_scaling=0.5),
     *both(*CROSS_ENTROPY, "cross_entropy_loss", logits, n_items=4),
     *both(*CROSS_ENTROPY, "cross_entropy_loss_", logits, on_a_copy),
+    *both(*LINEAR_CROSS_ENTROPY, "linear_cross_entropy", hidden_states()),
+    *both(
+        *LINEAR_CROSS_ENTROPY, "linear_cross_entropy", hidden_states(True), logit_softcapping=30.0, logit_scaling=0.5
+    ),
+    case("fast.linear_cross_entropy", "linear_cross_entropy_lean", hidden_states(), n_items=4),
     case("classics.geglu", "geglu", gate_and_up),
     case("classics.geglu", "geglu", gate_and_up, approximate="tanh"),
     case("classics.geglu", "geglu_packed", lambda: dict(x=randn(5, 600, dtype=BF16))),
     case("classics.swiglu", "swiglu", gate_and_up),
     case("classics.swiglu", "swiglu_packed", lambda: dict(x=randn(5, 600, dtype=BF16))),
+    case("classics.dropout", "dropout", lambda: dict(x=randn(5, 300, dtype=BF16)), p=0.3, seed=7),
     *both(*ATTENTION, "flash_attention", queries_keys_values, causal=True),
     *both(*ATTENTION, "flash_attention", with_sinks, causal=True, window=9, softcap=5.0),
     *both(*ATTENTION, "flash_attention_varlen", sequences, causal=True),
@@ -179,5 +194,5 @@ CASES = [
     *both(*LOW_BIT, "low_bit_matmul", lambda: quantized(64), W_nbits=4, group_size=128),
 ]
 FORWARD_ONLY = {"tutorials.matmul_blocked", "attention.decode", "gemlite.gemm", "gemlite.gemm_splitK", "fast.low_bit"}
-#: They run before a model is compiled, and launch nothing.
-HELPERS = {"gemlite.gemm.pack", "gemlite.gemm.unpack", "gemlite.gemm.quantize"}
+#: They run before a model is compiled, or show what another function does.
+HELPERS = {"classics.dropout.dropout_mask", "gemlite.gemm.pack", "gemlite.gemm.unpack", "gemlite.gemm.quantize"}

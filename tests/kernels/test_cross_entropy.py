@@ -8,6 +8,7 @@ import torch
 
 from academy import accuracy, device
 from annotated_examples.classics import cross_entropy as lesson
+from annotated_examples.common import logits as shared
 from annotated_examples.fast import cross_entropy as fast
 from tests.kernels import harness
 from tests.kernels.harness import DTYPES, LAYOUTS, Mutant, randn
@@ -34,7 +35,7 @@ def in_blocks(module, block, in_place=False):
             backward, backward_ = (tiled(f"cross_entropy_backward{end}", BLOCK_N=block) for end in ("", "_"))
             launchers = tiled("cross_entropy_forward", BLOCK_N=block), backward, backward_ if in_place else backward
         elif logits.dtype == torch.float16:
-            n_items = n_items if n_items is None else lesson.items(n_items, labels, ignore_index)
+            n_items = n_items if n_items is None else shared.items(n_items, labels, ignore_index)
             forward, backward = (tiled(f"cross_entropy_loss_{way}ward", BLOCK=block) for way in ("for", "back"))
             launchers = forward, backward, backward
         else:
@@ -267,13 +268,6 @@ LESSON_MUTANTS = [
             "dz * weight * slope",
         ),
     ),
-    (scaled, Mutant("scale flattens instead of sharpening", "x = libdevice.mul_rn(x, scaling)", "x = x / scaling")),
-    (scaled, Mutant("slope of the scale forgotten", "slope = slope * scaling", "slope = slope * 1.0")),
-    (capped, Mutant("slope of tanh forgotten", "slope = slope * (1.0 - tanh * tanh)", "slope = slope * 1.0")),
-    (
-        capped_near_zero,
-        Mutant("tanh from a sigmoid", "libdevice.tanh(x / softcapping)", "2 * tl.sigmoid(2 * (x / softcapping)) - 1"),
-    ),
     (wide_row, Mutant("cap at 65536", "tl.range(0, N, BLOCK_N)", "tl.range(0, tl.minimum(N, 65536), BLOCK_N)")),
     (
         sliced_rows,
@@ -288,14 +282,6 @@ LESSON_MUTANTS = [
         ),
     ),
     (rising_rows, Mutant("sum not rescaled to the new maximum", "row_sum * tl.exp(row_max - new_max)", "row_sum")),
-    (
-        masked_entries,
-        Mutant(
-            "row that begins with infinities gives NaN",
-            "tl.constexpr(torch.finfo(torch.float32).min)",
-            'tl.constexpr(-float("inf"))',
-        ),
-    ),
     (sliced_rows, Mutant("lanes past the row count", 'tl.where(mask, z, -float("inf"))', "z")),
     (
         common_offset,
@@ -306,6 +292,24 @@ LESSON_MUTANTS = [
         ),
     ),
     (every_second_label, Mutant("labels read as contiguous", "labels.reshape(-1).contiguous()", "labels.reshape(-1)")),
+]
+
+SHARED_MUTANTS = [
+    (scaled, Mutant("scale flattens instead of sharpening", "x = libdevice.mul_rn(x, scaling)", "x = x / scaling")),
+    (scaled, Mutant("slope of the scale forgotten", "slope = slope * scaling", "slope = slope * 1.0")),
+    (capped, Mutant("slope of tanh forgotten", "slope = slope * (1.0 - tanh * tanh)", "slope = slope * 1.0")),
+    (
+        capped_near_zero,
+        Mutant("tanh from a sigmoid", "libdevice.tanh(x / softcapping)", "2 * tl.sigmoid(2 * (x / softcapping)) - 1"),
+    ),
+    (
+        masked_entries,
+        Mutant(
+            "row that begins with infinities gives NaN",
+            "tl.constexpr(torch.finfo(torch.float32).min)",
+            'tl.constexpr(-float("inf"))',
+        ),
+    ),
     (
         count_is_exact,
         Mutant("ignored labels counted", "(labels.long() != ignore_index).sum()", "torch.tensor(len(labels))"),
@@ -373,6 +377,12 @@ def with_checks(mutants):
 @pytest.mark.parametrize(("check", "mutant"), with_checks(LESSON_MUTANTS))
 def test_mutant_of_the_lesson_is_caught(check, mutant, tmp_path):
     harness.assert_caught(lesson, mutant, check, tmp_path)
+
+
+@pytest.mark.parametrize(("check", "mutant"), with_checks(SHARED_MUTANTS))
+def test_mutant_of_the_shared_file_is_caught(check, mutant, tmp_path):
+    check_upon = lambda broken: check(harness.upon(shared, broken, lesson, tmp_path))  # noqa: E731
+    harness.assert_caught(shared, mutant, check_upon, tmp_path)
 
 
 @pytest.mark.parametrize(("check", "mutant"), with_checks(FAST_MUTANTS))
@@ -482,7 +492,7 @@ def test_sum_backward_and_expanded_upstream(module):
     torch.testing.assert_close(second, 6 * first)
 
 
-@pytest.mark.parametrize("dtype", lesson.INTEGERS, ids=harness.dtype_name)
+@pytest.mark.parametrize("dtype", shared.INTEGERS, ids=harness.dtype_name)
 def test_labels_of_every_integer_dtype(module, dtype):
     ignore_index = -100 if dtype.is_signed else 99
     labels = torch.tensor([5, 19, ignore_index, 0]).to(dtype).to(harness.DEVICE)

@@ -81,7 +81,7 @@ def penalty_gradients(function, inputs, loss):
 
 
 #: Linear functions: the gradient is a constant, so a penalty on it has no gradient that could be lost.
-LINEAR = {"tutorials.vector_add", "classics.rope"}
+LINEAR = {"tutorials.vector_add", "classics.rope", "classics.dropout"}
 
 
 @pytest.mark.parametrize("loss", [lambda out: (out * out).sum(), torch.sum], ids=["squares", "constant upstream"])

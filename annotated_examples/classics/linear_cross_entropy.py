@@ -1,0 +1,436 @@
+r"""
+# Linear cross entropy: the logits that never exist
+
+The last layer of a language model multiplies hidden states by one row of weights for each entry of the vocabulary, and
+the loss reads the products once. With the logits $U$, [[tag: LCE-U]], the loss is
+
+[[eq: LCE]]
+
+The logits are by far the largest tensor of the step: 8192 tokens and a vocabulary of 128256 make 2.1 GB in bfloat16,
+and their gradient as much again. Nothing else needs them. So this file makes them a piece at a time, and throws each
+piece away: forward it keeps the loss, backward the gradients [[tag: LCE-X]], [[tag: LCE-W]] and [[tag: LCE-b]].
+
+**What it costs.** A product of `rows · hidden · vocab` takes twice as many operations, and there are four of them: the
+logits, the logits again in the backward pass, and the two gradients. PyTorch needs three, and memory for all logits.
+At 8192 x 4096 x 128256, on an H200, this file takes
+[[bench: linear_cross_entropy/8192x4096x128256/forward+backward/lesson.ms]] and PyTorch
+[[bench: linear_cross_entropy/8192x4096x128256/forward+backward/eager.ms]]. The tensor cores set the pace; the kernels
+below only read and write what a product just wrote. [The fast version](../fast/linear_cross_entropy.py) computes fewer
+logits twice.
+
+**Contract.** `x` is (…, hidden), `weight` (vocab, hidden), `labels` (…), `bias` (vocab) or None. `x` is float32,
+float16 or bfloat16; `weight` and `bias` have its dtype or float32, and are then rounded to it for the products, as
+under autocast. Logits are rounded to that dtype, as PyTorch's are. All else is float32, sums over the vocabulary and
+over the rows too. Any strides. Labels, options and `n_items` are those of `cross_entropy_loss`.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from academy import autograd, checks, device, script
+
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+
+from annotated_examples.common.logits import LOWEST, items, loss_contract, scale_and_cap
+from annotated_examples.common.opaque_loss import opaque_loss
+
+
+# ## Reference
+#
+# The same in PyTorch, with all logits in memory.
+def linear_cross_entropy_reference(
+    x, weight, labels, bias=None, *, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100
+):
+    z = F.linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
+    z = z.reshape(labels.numel(), len(weight))
+    z = z * logit_scaling if logit_scaling else z
+    z = logit_softcapping * torch.tanh(z / logit_softcapping) if logit_softcapping else z
+    labels = labels.reshape(-1).long()
+    total = F.cross_entropy(z, labels, ignore_index=ignore_index, reduction="sum")
+    valid = labels != ignore_index
+    mean = torch.where(valid.any(), total / (valid.sum() if n_items is None else n_items), total * 0)
+    return mean.to(torch.promote_types(x.dtype, torch.float32))
+
+
+# ## Rows or columns?
+#
+# The logits are a matrix of rows (tokens) and columns (the vocabulary), and a piece could be some rows or some columns.
+#
+# **Some rows.** Each softmax is complete, so loss and gradient can be made at once, and the logits once. But every
+# piece then adds to the gradient of *all* weights. Summed in float32, as a sum has to be, that takes as much memory as
+# the logits: 2.1 GB for 128256 x 4096. Summed in bfloat16, which has eight binary digits, small terms are lost one
+# after the other.
+#
+# **Some columns.** Each piece gives complete rows of the weights' gradient, by one product that sums in float32 and
+# rounds once. What is summed over the pieces is the gradient of `x`, and in float32 that takes 0.13 GB. In return the
+# sum of a softmax isn't known before the last piece: the gradient has to wait for a second round.
+#
+# So the pieces are columns, and forward is the first round, backward the second.
+
+
+# A logit as the loss sees it: plus the bias, then scaled and capped. The product left them in `x`'s dtype; from here on
+# everything is float32.
+@triton.jit
+def load_logits(logits_ptr, bias_ptr, offs, mask, scaling: tl.constexpr, softcapping: tl.constexpr):
+    u = tl.load(logits_ptr + offs, mask=mask, other=0.0).to(tl.float32)
+    if bias_ptr is not None:
+        u += tl.load(bias_ptr + offs, mask=mask, other=0.0).to(tl.float32)
+    return scale_and_cap(u, scaling, softcapping)
+
+
+# What becomes of the sum: the loss of the row.
+@triton.jit
+def store_loss(
+    logits_ptr, bias_ptr, labels_ptr, n_items_ptr, losses_ptr, z_label_ptr, row, row_max, row_sum,
+    start, width, vocab, ignore_index, scaling: tl.constexpr, softcapping: tl.constexpr,
+):  # fmt: skip
+    # Is the label in this piece? Then its logit is loaded, and kept as well: `pid=0: here = 4`. A label of another
+    # piece, or outside of the vocabulary, must not become an address.
+    label = tl.load(labels_ptr + row).to(tl.int64)
+    here = label - start
+    in_piece = (here >= 0) & (here < width)
+    z_here, _ = load_logits(logits_ptr, bias_ptr, here, in_piece, scaling, softcapping)
+    z_label = tl.where(in_piece, z_here, tl.load(z_label_ptr + row))
+    tl.store(z_label_ptr + row, z_label)
+
+    # [[tag: LCE]] of this row, over the number of items: of all tokens that count, not of those of a piece. The last
+    # piece stores the right loss; the earlier ones store what it would be if the vocabulary ended here.
+    loss = (tl.log(row_sum) + (row_max - z_label)) / tl.load(n_items_ptr).to(tl.float32)
+    loss = tl.where((label >= 0) & (label < vocab), loss, float("nan"))
+    tl.store(losses_ptr + row, tl.where(label == ignore_index, 0.0, loss))
+
+
+# ## Forward: the sum so far
+#
+# A program takes one row of the piece, in blocks. As in [cross entropy](cross_entropy.py) the sum of the exponentials
+# is relative to the largest logit so far. What is new: both are kept in memory from piece to piece.
+@triton.jit
+def linear_cross_entropy_forward_kernel(
+    logits_ptr,
+    bias_ptr,
+    labels_ptr,
+    n_items_ptr,
+    losses_ptr,
+    row_max_ptr,
+    row_sum_ptr,
+    z_label_ptr,
+    stride_um,
+    start,
+    width,
+    vocab,
+    ignore_index,
+    scaling: tl.constexpr,
+    softcapping: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    # In the example the vocabulary has 11 entries and a piece 8 columns: `width = 8`, and it starts at `start = 0`.
+    row = tl.program_id(0).to(tl.int64)
+    logits_ptr += row * stride_um
+    row_max = tl.load(row_max_ptr + row)
+    row_sum = tl.load(row_sum_ptr + row)
+    for first in tl.range(0, width, BLOCK_N):
+        offs_n = first + tl.arange(0, BLOCK_N)
+        mask = offs_n < width
+        # The first four logits of row 0: `pid=0, first=0: z = [0, 1, 2, 3]`.
+        z, _ = load_logits(logits_ptr, bias_ptr, offs_n, mask, scaling, softcapping)
+        z = tl.where(mask, z, -float("inf"))
+        new_max = tl.maximum(row_max, tl.max(z, axis=0))
+        # [[tag: SM-online]]: what came before is scaled down as if the new maximum had been known.
+        row_sum = row_sum * tl.exp(row_max - new_max) + tl.sum(tl.exp(z - new_max), axis=0)
+        row_max = new_max
+    tl.store(row_max_ptr + row, row_max)
+    tl.store(row_sum_ptr + row, row_sum)
+
+    store_loss(
+        logits_ptr, bias_ptr, labels_ptr, n_items_ptr, losses_ptr, z_label_ptr, row, row_max, row_sum,
+        start, width, vocab, ignore_index, scaling, softcapping,
+    )  # fmt: skip
+
+
+# ## Backward: logits become gradients
+#
+# The piece has been made again, by the same product. Now each logit is replaced by its gradient, in place. No entry
+# needs another one, so there are programs for rows and for blocks.
+@triton.jit
+def linear_cross_entropy_backward_kernel(
+    dloss_ptr,
+    logits_ptr,
+    bias_ptr,
+    labels_ptr,
+    n_items_ptr,
+    row_max_ptr,
+    row_sum_ptr,
+    stride_um,
+    start,
+    width,
+    vocab,
+    ignore_index,
+    scaling: tl.constexpr,
+    softcapping: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask = offs_n < width
+    logits_ptr += row * stride_um
+    z, slope = load_logits(logits_ptr, bias_ptr, offs_n, mask, scaling, softcapping)
+
+    # The probability, and minus one at the label, in float32. In bfloat16 the probability of a label that the model is
+    # sure of is rounded to one, and nothing would be left of the difference.
+    p = tl.exp(z - tl.load(row_max_ptr + row)) / tl.load(row_sum_ptr + row)
+    label = tl.load(labels_ptr + row).to(tl.int64)
+    dz = p - (start + offs_n == label).to(tl.float32)
+
+    # [[tag: LCE-G]]: times the upstream gradient over the number of items, and times the slope of scale and cap,
+    # [[tag: LCE-capped-G]].
+    weight = 1.0 / tl.load(n_items_ptr).to(tl.float32)
+    if dloss_ptr is not None:
+        weight *= tl.load(dloss_ptr)
+    weight = tl.where((label >= 0) & (label < vocab), weight, float("nan"))
+    g = tl.where(label == ignore_index, 0.0, dz * weight * slope)
+    tl.store(logits_ptr + offs_n, g, mask=mask)
+
+
+# ## The products
+#
+# They are PyTorch's, that is, cuBLAS's. [The road to a fast matrix product](../tutorials/matmul_blocked.md) tells how
+# such a kernel is written; here the products are what lies between the kernels.
+#
+# `out` may be float32 where the factors have 16 bits. On a GPU the library adds up in float32 anyway, and only leaves
+# out the rounding. On the CPU, PyTorch has no such product, so the factors become float32 first: the same numbers.
+def product_into(out, a, b, *, add=False):
+    """`out = a @ b`, or with `add` `out += a @ b`, summed in float32."""
+    if out.dtype == a.dtype:
+        out.addmm_(a, b, beta=int(add))
+    elif a.is_cuda:
+        torch.addmm(out, a, b, out_dtype=out.dtype, beta=int(add), out=out)
+    else:
+        out.addmm_(a.float(), b.float(), beta=int(add))
+    return out
+
+
+# ## Launchers
+#
+# One piece each: `logits` is a matrix of some columns, beginning at column `start` of the vocabulary.
+def sum_piece(logits, bias, labels, n_items, state, start, vocab, options, BLOCK_N):
+    softcapping, scaling, ignore_index = options
+    linear_cross_entropy_forward_kernel[(len(labels),)](
+        logits, bias, labels, n_items, *state, logits.stride(0), start, logits.shape[1], vocab, ignore_index,
+        scaling=float(scaling), softcapping=float(softcapping), BLOCK_N=BLOCK_N, num_warps=8,
+    )  # fmt: skip
+
+
+def differentiate_piece_(logits, bias, labels, n_items, state, start, vocab, options, BLOCK_N, dloss=None):
+    """Overwrites `logits` with their gradient. Without `dloss` the upstream gradient is 1."""
+    softcapping, scaling, ignore_index = options
+    linear_cross_entropy_backward_kernel[(len(labels), triton.cdiv(logits.shape[1], BLOCK_N))](
+        dloss, logits, bias, labels, n_items, *state, logits.stride(0), start, logits.shape[1], vocab, ignore_index,
+        scaling=float(scaling), softcapping=float(softcapping), BLOCK_N=BLOCK_N, num_warps=8,
+    )  # fmt: skip
+
+
+# What a row knows so far: its loss, the largest logit, the sum, the label's logit.
+def empty_state(rows, on):
+    losses, row_sum, z_label = torch.zeros(3, rows, dtype=torch.float32, device=on)
+    return losses, torch.full_like(row_sum, LOWEST.value), row_sum, z_label
+
+
+def matrix_of(x):
+    """All leading dimensions become one."""
+    return x.reshape(x.shape[:-1].numel(), x.shape[-1])
+
+
+def part_of(bias, start, end):
+    return None if bias is None else bias[start:end].contiguous()
+
+
+# The logits of one piece at a time: `COLUMNS` of them, 0.13 GB for 8192 rows.
+def linear_cross_entropy_forward(
+    x, weight, labels, bias=None, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100,
+    *, COLUMNS=8192, BLOCK_N=4096,
+):  # fmt: skip
+    """The loss, and what the backward pass needs: the arguments, largest logit and sum of each row."""
+    checks.power_of_two(BLOCK_N=BLOCK_N)
+    checks.positive(COLUMNS=COLUMNS)
+    rows, vocab, flat = matrix_of(x), len(weight), labels.reshape(-1).contiguous()
+    n_items, state = items(n_items, flat, ignore_index), empty_state(len(flat), x.device)
+    piece = torch.empty((len(flat), min(COLUMNS, vocab)), dtype=x.dtype, device=x.device)
+    for start in range(0, vocab if len(flat) else 0, COLUMNS):
+        end = min(start + COLUMNS, vocab)
+        logits = product_into(piece[:, : end - start], rows, weight[start:end].to(x.dtype).T)
+        options = softcapping, scaling, ignore_index
+        sum_piece(logits, part_of(bias, start, end), flat, n_items, state, start, vocab, options, BLOCK_N)
+    losses, row_max, row_sum, _ = state
+    return losses.sum(), (x, weight, labels, bias, n_items, row_max, row_sum)
+
+
+# Each piece of the vocabulary gives its rows of `dweight`, [[tag: LCE-W]], and its entries of `dbias`, [[tag: LCE-b]],
+# and adds to `dx`, [[tag: LCE-X]].
+def linear_cross_entropy_backward(
+    dloss, x, weight, labels, bias, n_items, row_max, row_sum, softcapping=0.0, scaling=0.0, ignore_index=-100,
+    *, needs=(True, True, True), COLUMNS=8192, BLOCK_N=4096,
+):  # fmt: skip
+    """`(dx, dweight, dbias)`; `needs` says which are wanted, the others are None."""
+    checks.power_of_two(BLOCK_N=BLOCK_N)
+    checks.positive(COLUMNS=COLUMNS)
+    rows, vocab, flat = matrix_of(x), len(weight), labels.reshape(-1).contiguous()
+    gradients = empty_gradients(rows, weight, bias, needs)
+    piece = torch.empty((len(flat), min(COLUMNS, vocab)), dtype=x.dtype, device=x.device)
+    for start in range(0, vocab if len(flat) else 0, COLUMNS):
+        end = min(start + COLUMNS, vocab)
+        part = weight[start:end].to(x.dtype)
+        logits = product_into(piece[:, : end - start], rows, part.T)
+        options = softcapping, scaling, ignore_index
+        differentiate_piece_(
+            logits, part_of(bias, start, end), flat, n_items, (row_max, row_sum), start, vocab, options, BLOCK_N, dloss
+        )
+        add_gradients(gradients, logits, rows, part, start, first=start == 0)
+    return finished(gradients, x)
+
+
+# The gradient of `x` is the sum over the pieces, so it is float32 until the last one. Without rows or without a
+# vocabulary there is no piece, and the gradients are zeros.
+def empty_gradients(rows, weight, bias, needs):
+    make = torch.empty if len(rows) and len(weight) else torch.zeros
+    dx = make(rows.shape, dtype=torch.float32, device=rows.device) if needs[0] else None
+    dweight = make(weight.shape, dtype=weight.dtype, device=rows.device) if needs[1] else None
+    dbias = make(bias.shape, dtype=bias.dtype, device=rows.device) if bias is not None and needs[2] else None
+    return dx, dweight, dbias
+
+
+def add_gradients(gradients, g, rows, part, start, first):
+    dx, dweight, dbias = gradients
+    end = start + len(part)
+    if dx is not None:
+        product_into(dx, g, part, add=not first)
+    if dweight is not None:
+        product_into(dweight[start:end], g.T, rows)
+    if dbias is not None:
+        dbias[start:end] = g.sum(0, dtype=torch.float32)
+
+
+def finished(gradients, x):
+    dx, dweight, dbias = gradients
+    return None if dx is None else dx.to(x.dtype).view(x.shape), dweight, dbias
+
+
+# ## Arguments
+def contract(x, weight, labels, bias, logit_softcapping, logit_scaling, n_items, ignore_index):
+    checks.tensors(x=x, weight=weight, labels=labels)
+    checks.optional_tensors(bias=bias)
+    checks.dtypes(x=x)
+    checks.dtypes({x.dtype: None, torch.float32: None}, weight=weight, bias=bias)
+    checks.dimensions("x", x, range(1, 65), "the last one is hidden")
+    checks.dimensions("weight", weight, 2, "vocab, hidden")
+    if weight.shape[1] != x.shape[-1]:
+        raise ValueError(
+            f"weight must have as many columns as x, {x.shape[-1]}, "
+            f"got shapes {tuple(weight.shape)} and {tuple(x.shape)}"
+        )
+    checks.shape("bias", bias, weight.shape[:1], "one for each row of weight")
+    for name, value in dict(weight=weight, bias=bias).items():
+        if value is not None and value.device != x.device:
+            raise ValueError(f"{name} must be on the device of x, {x.device}, got {value.device}")
+    if len(weight) == 0 and labels.numel():
+        raise ValueError(f"weight must have at least one row, got shape {tuple(weight.shape)}")
+    options = logit_softcapping, logit_scaling, n_items, ignore_index
+    loss_contract("x", x, labels, len(weight), *options)
+
+
+# ## Joining autograd
+#
+# As for [cross entropy](cross_entropy.py): the launchers come as arguments, and the last backward pass may overwrite
+# what was saved.
+class LinearCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx, x, weight, bias, labels, n_items, softcapping, scaling, ignore_index,
+        launch_forward, launch_backward, launch_last_backward,
+    ):  # fmt: skip
+        loss, saved = launch_forward(x, weight, labels, bias, n_items, softcapping, scaling, ignore_index)
+        ctx.save_for_backward(*saved)
+        ctx.options = softcapping, scaling, ignore_index
+        ctx.launch_backward, ctx.launch_last_backward = launch_backward, launch_last_backward
+        ctx.dependence = autograd.dependence(x, weight, bias)  # for launchers that save none of them
+        return loss
+
+    @staticmethod
+    @autograd.once_differentiable
+    def backward(ctx, dloss):
+        again = torch.compiler.is_compiling() or torch._C._autograd._get_current_graph_task_keep_graph()
+        launch = ctx.launch_backward if again else ctx.launch_last_backward
+        return *launch(dloss, *ctx.saved_tensors, *ctx.options, needs=ctx.needs_input_grad[:3]), *[None] * 8
+
+
+compiled_forward, compiled_backward = opaque_loss(linear_cross_entropy_forward, linear_cross_entropy_backward)
+
+
+# Makes the gradients in the backward pass. In a compiled model the launchers are operators.
+def loss_with_late_gradients(x, weight, bias, labels, n_items, softcapping, scaling, ignore_index):
+    launch_forward, launch_backward = linear_cross_entropy_forward, linear_cross_entropy_backward
+    if torch.compiler.is_compiling():
+        launch_forward, launch_backward = compiled_forward, compiled_backward
+        n_items = items(n_items, labels, ignore_index)
+    arguments = n_items, softcapping, scaling, ignore_index, launch_forward, launch_backward, launch_backward
+    if not autograd.needs_frame(x, weight, bias):
+        return launch_forward(x, weight, labels, bias, *arguments[:4])[0]
+    return LinearCrossEntropy.apply(x, weight, bias, labels, *arguments)
+
+
+def linear_cross_entropy(
+    x, weight, labels, bias=None, *, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100
+):
+    r"""Mean cross entropy of the logits `x @ weight.T + bias` against `labels`, without ever holding the logits.
+
+    Args:
+        x: (…, hidden), float32, float16 or bfloat16, any strides.
+        weight: (vocab, hidden), the dtype of `x` or float32, any strides.
+        labels: (…), any integer dtype, any strides; in [0, vocab), or equal to `ignore_index`.
+        bias: (vocab,), the dtype of `x` or float32, or None. It is added before scaling and capping.
+        logit_softcapping: $t$ in $t \tanh(u / t)$, which keeps the logits between $-t$ and $t$. 0.0 turns it off.
+        logit_scaling: $s$; logits are multiplied by it before they are capped. 0.0 turns it off.
+        n_items: what the sum over the rows is divided by: an int, a float or a 0-d tensor. Default: the number of
+            labels that differ from `ignore_index`.
+        ignore_index: rows with this label have no loss and no part in any gradient.
+
+    Returns:
+        The loss, a float32 scalar, differentiable in `x`, `weight` and `bias`. Without a single valid label it and its
+        gradients are 0.
+
+    Raises:
+        TypeError: an argument has a wrong type, or a tensor a wrong dtype.
+        ValueError: shapes don't fit, a tensor is on the wrong device, a number is negative or not finite, or, for CPU
+            tensors and with `ACADEMY_DEBUG=1` in the environment, a label is out of range. Without that check such a
+            label makes the loss, that row's gradient and with it the weights' NaN; nothing outside is read.
+
+    Source: Wijmans et al., "Cut your losses in large-vocabulary language models" (arXiv 2411.09009); liger-kernel's
+    fused linear cross entropy.
+    """
+    contract(x, weight, labels, bias, logit_softcapping, logit_scaling, n_items, ignore_index)
+    options = n_items, logit_softcapping, logit_scaling, ignore_index
+    return loss_with_late_gradients(x, weight, bias, labels, *options)
+
+
+# ## A run small enough to watch
+#
+# Three tokens with two features each, of which the second token is ignored, and a vocabulary of 11, in two pieces.
+def EXAMPLE():
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]], device=device.DEVICE)
+    at = torch.arange(11.0, device=device.DEVICE)
+    weight = torch.stack([at % 4, at % 3], 1) - torch.tensor([0.0, 1.0], device=device.DEVICE)
+    labels = torch.tensor([4, -100, 10], device=device.DEVICE)
+    _, saved = linear_cross_entropy_forward(x, weight, labels, COLUMNS=8, BLOCK_N=4)
+    linear_cross_entropy_backward(torch.tensor(0.5, device=device.DEVICE), *saved, COLUMNS=8, BLOCK_N=4)
+
+
+if __name__ == "__main__":
+    labels = torch.tensor([5, -100, 63], device=device.DEVICE)
+    both = dict(logit_softcapping=30.0, logit_scaling=0.5)
+    cases = [dict(x=(3, 32), weight=(1000, 32)), dict(x=(3, 40), weight=(70, 40), bias=(70,), **both)]
+    script.main(linear_cross_entropy, linear_cross_entropy_reference, *(case | dict(labels=labels) for case in cases))

@@ -1,0 +1,97 @@
+r"""
+# Logits, labels and options
+
+What cross entropy and its fusion with the last projection have in common: how logits are scaled and capped, what the
+sum over the rows is divided by, and the checks of labels and options.
+"""
+
+from academy import autograd, checks, device  # before anything imports triton
+
+import os
+
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+INTEGERS = tuple(getattr(torch, name) for name in "int64 int32 int16 int8 uint8 uint16 uint32 uint64".split())
+# Where a running maximum starts: the lowest finite number.
+LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
+
+
+# ## Scaling and capping
+#
+# A jitted function can be called from a kernel; the compiler puts its code in place. Both passes of each loss need this
+# one.
+#
+# Scale and cap are constexprs: a model has one value for each, and a kernel without them holds no trace of them. The
+# scale comes first. A scale above 1 **sharpens** the distribution: differences between logits grow, and the largest one
+# takes more of the probability. Below 1 it flattens. (A temperature is one over the scale.)
+@triton.jit
+def scale_and_cap(x, scaling: tl.constexpr, softcapping: tl.constexpr):
+    # Returns the logits that the loss sees, and their slope: the factor that the chain rule puts on the gradient.
+    slope = tl.full(x.shape, 1.0, tl.float32)
+    # [[tag: CE-scale]]; the slope is the factor in [[tag: CE-scaled-x]]. `mul_rn` is a product that is rounded by
+    # itself: fused with the subtraction of the rounded maximum, the largest logit would not end up exactly at zero.
+    if scaling != 0.0:
+        x = libdevice.mul_rn(x, scaling)
+        slope = slope * scaling
+    # [[tag: CE-cap]], and the slope in [[tag: CE-capped-x]]. The exact `libdevice.tanh` is worth its price: twice a
+    # sigmoid minus one loses digits around zero, where most logits are.
+    if softcapping != 0.0:
+        tanh = libdevice.tanh(x / softcapping)
+        x = softcapping * tanh
+        slope = slope * (1.0 - tanh * tanh)
+    return x, slope
+
+
+# ## The number of items
+#
+# Python mustn't ask for a number that the GPU is still computing: it would stand still until all work before is done.
+# So the number of items stays on the device, whether it was counted there or given.
+def items(n_items, labels, ignore_index):
+    """`n_items` as a 0-d tensor beside `labels`. None: the number of labels that aren't ignored."""
+    if n_items is None:
+        return (labels.long() != ignore_index).sum()
+    if isinstance(n_items, torch.Tensor):
+        return n_items.to(labels.device)
+    return torch.full((), n_items, dtype=torch.float32, device=labels.device)
+
+
+# ## Checks of labels and options
+#
+# Everything that can be checked without a look at the values is checked before anything is launched. Labels are values:
+# looking at them means waiting for the GPU. So that check runs on the CPU, and on a GPU on request.
+#
+# `x` is the tensor whose rows the labels belong to, and `name` is what the caller calls it.
+def loss_contract(name, x, labels, vocab, logit_softcapping, logit_scaling, n_items, ignore_index):
+    checks.dtypes(INTEGERS, labels=labels)
+    checks.shape("labels", labels, x.shape[:-1], f"one label for each row of {name}")
+    if labels.device != x.device:
+        raise ValueError(f"labels must be on the device of {name}, {x.device}, got {labels.device}")
+    checks.number("logit_softcapping", logit_softcapping, at_least=0)
+    checks.number("logit_scaling", logit_scaling, at_least=0)
+    if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
+        raise TypeError(f"ignore_index must be an int, got {type(ignore_index).__name__}")
+    if isinstance(n_items, torch.Tensor):
+        if n_items.dim() or n_items.dtype in (torch.bool, torch.complex64, torch.complex128):
+            raise ValueError(
+                f"n_items must be a number or a 0-d tensor of one, got {n_items.dtype} of shape {tuple(n_items.shape)}"
+            )
+        if autograd.needs_frame(n_items):
+            raise ValueError("n_items requires a gradient, but the loss gives it none: pass n_items.detach()")
+    elif n_items is not None:
+        checks.number("n_items", n_items, at_least=0)
+    asked = device.INTERPRET or os.environ.get("ACADEMY_DEBUG") == "1"
+    if asked and not torch.compiler.is_compiling():
+        check_label_range(labels, vocab, ignore_index)
+
+
+def check_label_range(labels, vocab, ignore_index):
+    labels = labels.reshape(-1).long()
+    wrong = (labels != ignore_index) & ((labels < 0) | (labels >= vocab))
+    if wrong.any():
+        row = int(wrong.int().argmax())
+        raise ValueError(
+            f"labels must be in [0, {vocab}) or ignore_index = {ignore_index}, got {int(labels[row])} in row {row}"
+        )

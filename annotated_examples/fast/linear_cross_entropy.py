@@ -1,0 +1,280 @@
+r"""
+# Linear cross entropy, fast: make fewer logits twice
+
+[The lesson](../classics/linear_cross_entropy.py) makes all logits twice, once for the loss and once for the gradients:
+four products where PyTorch, which keeps the logits, gets by with three. Between the two lies a choice. Whatever part of
+the logits there is room for is kept, and only the rest is made twice. At 8192 x 4096 x 128256 in bfloat16 on an H200:
+
+1. The lesson: [[bench: linear_cross_entropy/8192x4096x128256/forward+backward/lesson.ms]].
+2. The gradients are made **in the forward pass**. That alone makes nothing faster. But nothing has to be remembered
+   from one pass to the other, so what is kept is kept for milliseconds:
+   [[bench: linear_cross_entropy/ladder/in the forward pass/forward_ms]].
+3. Logits are kept **where the gradient of the weights will be**. That memory is needed anyway, and empty until the
+   second round: [[bench: linear_cross_entropy/ladder/in the gradient/forward_ms]].
+4. And in memory of their own, for `KEPT` of them: [[bench: linear_cross_entropy/ladder/final/forward_ms]], at most
+   [[bench: linear_cross_entropy/ladder/final/forward_gib]] above the inputs.
+
+**What it costs.** Of four products, the fourth is only made for the logits that aren't kept. With 8192 rows of 4096 a
+third of them fits into the gradient of the weights. With `KEPT` at 0.67 hardly any are left. PyTorch takes
+[[bench: linear_cross_entropy/8192x4096x128256/forward+backward/eager.ms]] for both passes, this file
+[[bench: linear_cross_entropy/8192x4096x128256/forward+backward/ms]], and `linear_cross_entropy_lean`, which keeps a
+fifth, [[bench: linear_cross_entropy:lean/8192x4096x128256/forward+backward/ms]].
+
+**Contract.** That of the lesson.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from academy import autograd, checks, device, script
+
+import functools
+
+import torch
+import triton
+import triton.language as tl
+
+from annotated_examples.classics.linear_cross_entropy import (
+    LinearCrossEntropy,
+    add_gradients,
+    contract,
+    differentiate_piece_,
+    empty_gradients,
+    empty_state,
+    finished,
+    linear_cross_entropy_reference,
+    load_logits,
+    loss_with_late_gradients,
+    matrix_of,
+    part_of,
+    product_into,
+    store_loss,
+)
+from annotated_examples.common.logits import LOWEST, items
+from annotated_examples.fast.cross_entropy import (
+    cross_entropy_backward,
+    cross_entropy_backward_,
+    exp_shifted,
+    strip_sums,
+)
+
+
+# ## Strips
+#
+# The products take nine tenths of the time and are the library's. What is ours reads each logit once more than it is
+# written. In the lesson all threads of a program wait for each other at every block, for its maximum and its sum. Here
+# each strip of 16 bytes has a maximum and a sum of its own, as in [cross entropy, fast](cross_entropy.py), and they
+# meet at the end of the row.
+@triton.jit
+def linear_cross_entropy_forward_kernel(
+    logits_ptr,
+    bias_ptr,
+    labels_ptr,
+    n_items_ptr,
+    losses_ptr,
+    row_max_ptr,
+    row_sum_ptr,
+    z_label_ptr,
+    stride_um,
+    start,
+    width,
+    vocab,
+    ignore_index,
+    scaling: tl.constexpr,
+    softcapping: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STRIP: tl.constexpr,
+):
+    # The first piece of the example are the last three columns of the vocabulary, `start = 8` and `width = 3`.
+    row = tl.program_id(0).to(tl.int64)
+    logits_ptr += row * stride_um
+    # A block of 8 has two strips: `offs = [[0, 1, 2, 3], [4, 5, 6, 7]]`.
+    offs = tl.arange(0, BLOCK // STRIP)[:, None] * STRIP + tl.arange(0, STRIP)[None, :]
+    shift = tl.full((BLOCK // STRIP,), LOWEST, tl.float32)
+    total = tl.zeros((BLOCK // STRIP,), tl.float32)
+    for first in tl.range(0, width, BLOCK):
+        mask = first + offs < width
+        z, _ = load_logits(logits_ptr, bias_ptr, first + offs, mask, scaling, softcapping)
+        z = tl.where(mask, z, -float("inf"))
+        # [[tag: SM-online]] for each strip.
+        new_shift = tl.maximum(shift, tl.max(z, 1))
+        total = total * exp_shifted(shift, new_shift) + strip_sums(z, new_shift)
+        shift = new_shift
+
+    # The strips and what other pieces brought become one.
+    before = tl.load(row_max_ptr + row)
+    row_max = tl.maximum(before, tl.max(shift, 0))
+    row_sum = tl.load(row_sum_ptr + row) * exp_shifted(before, row_max)
+    row_sum += tl.sum(total * exp_shifted(shift, row_max), 0)
+    tl.store(row_max_ptr + row, row_max)
+    tl.store(row_sum_ptr + row, row_sum)
+    store_loss(
+        logits_ptr, bias_ptr, labels_ptr, n_items_ptr, losses_ptr, z_label_ptr, row, row_max, row_sum,
+        start, width, vocab, ignore_index, scaling, softcapping,
+    )  # fmt: skip
+
+
+def sum_piece(logits, bias, labels, n_items, state, start, vocab, options, BLOCK, num_warps):
+    softcapping, scaling, ignore_index = options
+    linear_cross_entropy_forward_kernel[(len(labels),)](
+        logits, bias, labels, n_items, *state, logits.stride(0), start, logits.shape[1], vocab, ignore_index,
+        scaling=float(scaling), softcapping=float(softcapping), BLOCK=BLOCK,
+        STRIP=min(BLOCK, 16 // logits.element_size()), num_warps=num_warps,
+    )  # fmt: skip
+
+
+# ## Which logits are kept, and where
+#
+# The gradient of the weights is written from its first row to its last, piece by piece. A piece of logits that lies at
+# its end, and is used up before the writing gets there, costs nothing:
+#
+# ```text
+# dweight   | rows of the first piece → |  free  | logits of the first piece |
+# ```
+#
+# A column of logits takes `rows` numbers, and brings a row of `hidden` numbers. So of the vocabulary the part
+# hidden / (rows + hidden) fits, and both ends just don't meet. More columns, the share `KEPT` of the vocabulary, have
+# memory of their own. Whatever is left passes through that memory in the first round, and again in the second.
+#
+# Widths are multiples of `STEP`, so that rows begin at good addresses, and so does the piece inside of `dweight`. The
+# last few columns of an odd vocabulary are left, and pass through.
+def plan(rows, weight, itemsize, inside, KEPT, STEP):
+    """How many columns of logits are kept in the gradient of the weights (if `inside`), and how many beside it."""
+    vocab, row_bytes = len(weight), weight.shape[1] * weight.element_size()
+    columns = max(0, vocab * row_bytes - 128) // (rows * itemsize + row_bytes) // STEP * STEP if inside else 0
+    free = (vocab - columns) // STEP * STEP or vocab - columns
+    return columns, min(max(1, -(-int(KEPT * vocab) // STEP)) * STEP, free)
+
+
+def room_at_the_end(dweight, rows, columns, dtype):
+    """A matrix of `rows` and `columns` in the last bytes of `dweight`, from a multiple of 128 on."""
+    memory = dweight.view(-1).view(dtype)
+    line = 128 // dtype.itemsize
+    begin = (memory.numel() - rows * columns) // line * line
+    return memory[begin : begin + rows * columns].view(rows, columns)
+
+
+# ## Two rounds
+#
+# The first round ends with the pieces that stay, the second one begins with them.
+def two_rounds(x, weight, bias, labels, n_items, state, gradients, options, KEPT, STEP, tiles):
+    vocab, (rows, _), dweight = len(weight), x.shape, gradients[1]
+    inside, beside = plan(rows, weight, x.element_size(), dweight is not None, KEPT, STEP)
+    passing = torch.empty((rows, beside), dtype=x.dtype, device=x.device)
+    stay = [(inside, inside + beside, passing)]
+    if inside:
+        stay = [(0, inside, room_at_the_end(dweight, rows, inside, x.dtype)), *stay]
+    pass_through = [(at, min(at + beside, vocab), passing) for at in range(inside + beside, vocab, beside)]
+
+    for start, end, memory in [*pass_through, *stay]:
+        logits = product_into(memory[:, : end - start], x, weight[start:end].to(x.dtype).T)
+        sum_piece(logits, part_of(bias, start, end), labels, n_items, state, start, vocab, options, *tiles)
+    for number, (start, end, memory) in enumerate([*stay, *pass_through]):
+        logits, part = memory[:, : end - start], weight[start:end].to(x.dtype)
+        if number >= len(stay):
+            product_into(logits, x, part.T)
+        maximum_and_sum = state[1:3]
+        differentiate_piece_(
+            logits, part_of(bias, start, end), labels, n_items, maximum_and_sum, start, vocab, options, tiles[0]
+        )
+        add_gradients(gradients, logits, x, part, start, first=number == 0)
+
+
+# ## The launchers
+#
+# Forward gives the loss and the gradients, as if the upstream gradient were 1. The memory of the logits is free again
+# before the gradient of `x` is rounded.
+def linear_cross_entropy_forward(
+    x, weight, labels, bias=None, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100,
+    *, needs=(True, True, True), KEPT=0.67, STEP=128, BLOCK=4096, num_warps=8,
+):  # fmt: skip
+    """The loss, and the gradients of `x`, `weight` and `bias`; `needs` says which are wanted, the others are None."""
+    checks.power_of_two(BLOCK=BLOCK, num_warps=num_warps)
+    checks.positive(STEP=STEP)
+    rows, flat = matrix_of(x), labels.reshape(-1).contiguous()
+    n_items, state = items(n_items, flat, ignore_index), empty_state(len(flat), x.device)
+    gradients = empty_gradients(rows, weight, bias, needs)
+    if len(flat):
+        options = softcapping, scaling, ignore_index
+        two_rounds(rows, weight, bias, flat, n_items, state, gradients, options, KEPT, STEP, (BLOCK, num_warps))
+    return state[0].sum(), finished(gradients, x)
+
+
+# Backward multiplies them by the upstream gradient. If that is 1, as in `loss.backward()`, the kernel stops at once.
+def scaled(scale, dloss, *gradients_and_options, needs):
+    gradients = gradients_and_options[:3]
+    return tuple(scale(dloss, g) if need and g is not None else None for g, need in zip(gradients, needs))
+
+
+# ## Which launchers?
+#
+# As for cross entropy there are two cases in which the gradient has to wait for the backward pass: float16, whose range
+# needs the upstream gradient before the rounding, and `torch.compile`. Then the lesson's launchers do it.
+def _loss(x, weight, labels, bias, n_items, softcapping, scaling, ignore_index, KEPT):
+    options = n_items, softcapping, scaling, ignore_index
+    late = x.dtype == torch.float16 or torch.compiler.is_compiling()
+    if late or not autograd.needs_frame(x, weight, bias):
+        return loss_with_late_gradients(x, weight, bias, labels, *options)
+    needs = tuple(value is not None and value.requires_grad for value in (x, weight, bias))
+    forward = functools.partial(linear_cross_entropy_forward, needs=needs, KEPT=KEPT)
+    backward, last = (functools.partial(scaled, f) for f in (cross_entropy_backward, cross_entropy_backward_))
+    return LinearCrossEntropy.apply(x, weight, bias, labels, *options, forward, backward, last)
+
+
+def linear_cross_entropy(
+    x, weight, labels, bias=None, *, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100
+):
+    """As `annotated_examples.classics.linear_cross_entropy.linear_cross_entropy`, faster, with more memory.
+
+    Args: as `linear_cross_entropy` of the lesson.
+
+    Returns:
+        The loss, a float32 scalar.
+
+    Raises:
+        TypeError, ValueError: as the lesson.
+
+    Source: as the lesson; liger-kernel has shown how to make the gradients in the forward pass.
+    """
+    contract(x, weight, labels, bias, logit_softcapping, logit_scaling, n_items, ignore_index)
+    return _loss(x, weight, labels, bias, n_items, logit_softcapping, logit_scaling, ignore_index, KEPT=0.67)
+
+
+def linear_cross_entropy_lean(
+    x, weight, labels, bias=None, *, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100
+):
+    """`linear_cross_entropy` with less memory: it keeps a fifth of the logits instead of two thirds.
+
+    Args: as `linear_cross_entropy`.
+
+    Returns:
+        The loss, a float32 scalar.
+
+    Raises:
+        TypeError, ValueError: as `linear_cross_entropy`.
+
+    Source: as `linear_cross_entropy`.
+    """
+    contract(x, weight, labels, bias, logit_softcapping, logit_scaling, n_items, ignore_index)
+    return _loss(x, weight, labels, bias, n_items, logit_softcapping, logit_scaling, ignore_index, KEPT=0.2)
+
+
+# ## A run small enough to watch
+#
+# The lesson's example. Eight columns are kept in the gradient of the weights and the memory beside it.
+def EXAMPLE():
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]], device=device.DEVICE)
+    at = torch.arange(11.0, device=device.DEVICE)
+    weight = torch.stack([at % 4, at % 3], 1) - torch.tensor([0.0, 1.0], device=device.DEVICE)
+    labels = torch.tensor([4, -100, 10], device=device.DEVICE)
+    linear_cross_entropy_forward(x, weight, labels, KEPT=0.7, STEP=4, BLOCK=8)
+
+
+if __name__ == "__main__":
+    labels = torch.tensor([5, -100, 63], device=device.DEVICE)
+    both = dict(logit_softcapping=30.0, logit_scaling=0.5)
+    cases = [dict(x=(3, 32), weight=(1000, 32)), dict(x=(3, 40), weight=(70, 40), bias=(70,), **both)]
+    script.main(linear_cross_entropy, linear_cross_entropy_reference, *(case | dict(labels=labels) for case in cases))

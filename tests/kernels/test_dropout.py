@@ -1,0 +1,310 @@
+"""dropout: the words of Philox, a mask that depends on seed, p and index only, values, layouts, errors, mutants."""
+
+import functools
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from annotated_examples.classics import dropout as lesson
+from tests.kernels import harness
+from tests.kernels.harness import DTYPES, LAYOUTS, Mutant, randn
+
+DEVICE = harness.DEVICE
+SEED = 2**41 + 12345
+
+
+def on_device(seed):
+    return torch.tensor(seed, device=DEVICE)
+
+
+def assert_right(module, x, p, seed, upstream=None, **tiles):
+    """The 2x rule against PyTorch with the same mask."""
+    function = functools.partial(module.dropout, p=p, seed=seed)
+    if tiles:
+        function = lambda x: Tiled.apply(module, x, p, seed, tiles)  # noqa: E731
+    harness.assert_right(function, functools.partial(lesson.dropout_reference, p=p, seed=seed), dict(x=x), upstream)
+
+
+class Tiled(torch.autograd.Function):
+    """The launchers with tiles of the test's."""
+
+    @staticmethod
+    def forward(ctx, module, x, p, seed, tiles):
+        ctx.arguments = module, p, seed, tiles
+        return module.dropout_forward(x, p, seed, **tiles)
+
+    @staticmethod
+    def backward(ctx, dy):
+        module, p, seed, tiles = ctx.arguments
+        return None, module.dropout_backward(dy, p, seed, **tiles), None, None, None
+
+
+def exact_mask(n, p, seed):
+    return lesson.dropout_mask_reference((n,), p, seed, DEVICE)
+
+
+# ---------------------------------------------------------------- the random words
+
+
+def test_published_vectors():
+    """The known answer of Philox4x32-10 for a counter and a key of 0, from its authors' library Random123."""
+    words = lesson.random_words_reference(torch.tensor(0), torch.tensor([0]))
+    assert words.tolist() == [[0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]]
+
+
+def the_same_mask_as_the_reference(module):
+    for seed in (0, 1, 7, SEED, 2**63 - 1):
+        for p in (0.1, 0.5, 0.99):
+            assert torch.equal(module.dropout_mask((301,), p, seed), exact_mask(301, p, seed)), (seed, p)
+
+
+@triton.jit
+def words_kernel(out_ptr, seed_ptr, high, PHILOX: tl.constexpr, BLOCK: tl.constexpr):
+    counter = tl.arange(0, BLOCK).to(tl.uint32)
+    w0, w1, w2, w3 = PHILOX(tl.load(seed_ptr), counter, (tl.program_id(0) + high).to(tl.uint32), 10)
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, w0.to(tl.int64) ^ w1.to(tl.int64) ^ w2.to(tl.int64) ^ w3.to(tl.int64))
+
+
+def counters_of_64_bits(module):
+    """Elements behind 2**34 would take gigabytes. So a kernel of the test's asks for the words directly."""
+    out = torch.empty(2, 8, dtype=torch.int64, device=DEVICE)
+    words_kernel[(2,)](out, on_device(SEED), 5, PHILOX=module.philox, BLOCK=8)
+    index = torch.arange(8, device=DEVICE) + torch.tensor([[5], [6]], device=DEVICE) * 2**32
+    words = lesson.random_words_reference(on_device(SEED), index.flatten())
+    assert torch.equal(out.flatten(), functools.reduce(torch.bitwise_xor, words.unbind(-1)))
+
+
+def seeds_differ(module):
+    """All 63 bits of a seed count, as an int and as a tensor; and where the tensor lies doesn't."""
+    masks = [module.dropout_mask((512,), 0.5, 2**bit) for bit in range(0, 63, 6)]
+    for number, mask in enumerate(masks):
+        assert not any(torch.equal(mask, other) for other in masks[:number])
+        assert torch.equal(mask, module.dropout_mask((512,), 0.5, on_device(2 ** (6 * number))))
+    assert torch.equal(masks[0], module.dropout_mask((512,), 0.5, on_device([3, 1])[1]))
+
+
+def share_and_independence(module):
+    """A mask keeps 1 - p, at each of the four places of a counter, and neighbours know nothing of each other."""
+    for p in (0.1, 0.5):
+        kept = module.dropout_mask((64, 1024), p, 3).float()
+        for place in range(4):
+            part = kept[:, place::4]
+            assert abs(part.mean() - (1 - p)) < 5 * (p * (1 - p) / part.numel()) ** 0.5
+        centred = kept.flatten() - kept.mean()
+        for lag in (1, 2, 3, 4, 1024, 4096):
+            correlation = (centred[lag:] * centred[:-lag]).mean() / centred.var()
+            assert abs(correlation) < 5 / kept.numel() ** 0.5, lag
+
+
+def mask_depends_on_nothing_else(module):
+    """Neither on block size, dtype, layout nor shape; and dropout uses what dropout_mask says."""
+    expected = exact_mask(90, 0.3, SEED)
+    for BLOCK in (4, 16, 64, 1024):
+        assert torch.equal(module.dropout_mask_forward((90,), 0.3, SEED, DEVICE, BLOCK=BLOCK), expected)
+        for dtype in DTYPES:
+            kept = module.dropout_forward(torch.ones(90, dtype=dtype, device=DEVICE), 0.3, SEED, BLOCK=BLOCK) != 0
+            assert torch.equal(kept, expected)
+    ones = torch.ones(9, 10, device=DEVICE)
+    for layout in LAYOUTS.values():
+        assert torch.equal(module.dropout(layout(ones), 0.3, SEED) != 0, expected.view(9, 10))
+    assert torch.equal(module.dropout(ones.view(3, 5, 6), 0.3, SEED).flatten() != 0, expected)
+
+
+def backward_has_the_same_mask(module):
+    for seed in (SEED, on_device(SEED)):
+        x = harness.leaf(torch.ones(5, 77, device=DEVICE))
+        y = module.dropout(x, 0.4, seed)
+        y.sum().backward()
+        assert torch.equal(x.grad, y.detach()) and 0 < (y == 0).sum() < y.numel()
+
+
+def values(module):
+    for p in (0.0, 0.1, 0.5, 0.999):
+        assert_right(module, harness.nan_fenced(randn(3, 37)), p, SEED, randn(3, 37), BLOCK=16)
+    assert_right(module, harness.transposed(randn(3, 37)), 0.5, SEED, harness.strided(randn(3, 37)))
+
+
+def dropped_infinities_are_zero(module):
+    y = module.dropout(torch.full((64,), float("inf"), device=DEVICE), 0.5, SEED)
+    assert torch.equal(y == 0, ~exact_mask(64, 0.5, SEED)) and not y.isnan().any()
+
+
+def nothing_and_everything(module):
+    x = randn(3, 37)
+    x[0, :3] = torch.tensor([float("inf"), float("-inf"), float("nan")], device=DEVICE)
+    x = harness.leaf(x)
+    y = module.dropout(x, 0.0, SEED)
+    y.backward(torch.full_like(y, 3.0))
+    torch.testing.assert_close(y.detach(), x.detach(), rtol=0, atol=0, equal_nan=True)
+    assert bool((x.grad == 3).all()) and bool(module.dropout_mask((4000,), 0.0, 1).all())
+    x.grad = None
+    for p in (1, 1.0):
+        y = module.dropout(x, p, SEED)
+        (gradient,) = torch.autograd.grad(y, x, torch.full_like(y, float("inf")))
+        assert bool((y == 0).all()) and bool((gradient == 0).all())
+        assert not module.dropout_mask((4000,), p, 1).any()
+
+
+def inputs_unchanged(module):
+    x, upstream = randn(4, 16), randn(4, 16)
+    with harness.unchanged(x=x, upstream=upstream):
+        module.dropout(harness.leaf(x), 0.5, SEED).backward(upstream)
+        module.dropout(harness.leaf(x), 1.0, SEED).backward(upstream)
+
+
+CHECKS = [
+    the_same_mask_as_the_reference,
+    counters_of_64_bits,
+    seeds_differ,
+    share_and_independence,
+    mask_depends_on_nothing_else,
+    backward_has_the_same_mask,
+    values,
+    dropped_infinities_are_zero,
+    nothing_and_everything,
+    inputs_unchanged,
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_check(check):
+    check(lesson)
+
+
+# ---------------------------------------------------------------- mutants, each with the check that must notice it
+
+WORDS = "tl.reshape(tl.join(tl.join(w0, w2), tl.join(w1, w3)), (BLOCK,))"
+MUTANTS = [
+    (seeds_differ, Mutant("address for the seed", "seed = tl.load(seed_ptr)", "seed = seed_ptr.to(tl.int64)")),
+    (seeds_differ, Mutant("constant seed", "seed = tl.load(seed_ptr)", "seed = tl.load(seed_ptr) * 0 + 1")),
+    (seeds_differ, Mutant("seed of 32 bits", "key_high = (seed >> 32).to(tl.uint32)", "key_high = key_low * 0")),
+    (counters_of_64_bits, Mutant("counter of 32 bits", "tl.zeros_like(counter) + high", "tl.zeros_like(counter)")),
+    (
+        mask_depends_on_nothing_else,
+        Mutant("mask depends on the block size", "first = start // 4", "first = tl.program_id(0).to(tl.int64)"),
+    ),
+    (
+        mask_depends_on_nothing_else,
+        Mutant("every block has the same mask", "first = start // 4", "first = start * 0"),
+    ),
+    (share_and_independence, Mutant("one word for four elements", WORDS, WORDS.replace("w1", "w0"))),
+    (the_same_mask_as_the_reference, Mutant("words in another order", WORDS, WORDS.replace("w0, w2", "w2, w0"))),
+    (backward_has_the_same_mask, Mutant("backward draws another mask", "ctx.p, seed), None", "ctx.p, seed + 1), None")),
+    (values, Mutant("not divided by 1 - p", "x * scale, 0.0", "x, 0.0")),
+    (share_and_independence, Mutant("keeps with p", "bitcast=True) >= threshold", "bitcast=True) < threshold")),
+    (
+        dropped_infinities_are_zero,
+        Mutant("product with the mask", "tl.where(keep, x * scale, 0.0)", "x * scale * keep"),
+    ),
+    (nothing_and_everything, Mutant("p of one keeps ones", "out.zero_()", "out.fill_(1)")),
+    (values, Mutant("store past the end", "offs, y, mask=mask)", "offs, y)")),
+    (values, Mutant("layout ignored", "x.contiguous()", "x")),
+    (inputs_unchanged, Mutant("written over x", "torch.empty(x.shape, dtype=x.dtype, device=x.device)", "x.detach()")),
+    (the_same_mask_as_the_reference, Mutant("nine rounds", "tl.static_range(ROUNDS)", "tl.static_range(ROUNDS - 1)")),
+]
+
+
+@pytest.mark.parametrize(("check", "mutant"), [pytest.param(c, m, id=str(m)) for c, m in MUTANTS])
+def test_mutant_is_caught(check, mutant, tmp_path):
+    harness.assert_caught(lesson, mutant, check, tmp_path)
+
+
+# ---------------------------------------------------------------- values and layouts
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("shape", [(1,), (3, 1), (1, 64), (4, 1000), (2, 3, 129), ()], ids=str)
+def test_shapes(shape, dtype):
+    assert_right(lesson, randn(*shape, dtype=dtype), 0.25, SEED, randn(*shape, dtype=dtype))
+    assert_right(lesson, randn(*shape, dtype=dtype, scale=1e4), 0.25, on_device(7))
+
+
+@pytest.mark.parametrize("layout", [*LAYOUTS.values()], ids=LAYOUTS.keys())
+def test_layouts(layout):
+    assert_right(lesson, layout(randn(6, 21, dtype=torch.float16)), 0.5, 3, layout(randn(6, 21, dtype=torch.float16)))
+
+
+def test_expanded():
+    assert_right(lesson, harness.expanded(3, 4, 17), 0.5, 3, harness.expanded(3, 4, 17))
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 5), (5, 0)], ids=str)
+def test_empty(shape):
+    x = harness.leaf(randn(*shape))
+    lesson.dropout(x, 0.5, 1).sum().backward()
+    assert x.grad.shape == shape and lesson.dropout_mask(shape, 0.5, 1).shape == shape
+
+
+def test_the_same_bits_twice():
+    harness.assert_bitwise_repeatable(lambda x: lesson.dropout(x, 0.5, 9), dict(x=randn(50, 50)), randn(50, 50))
+
+
+def test_fewer_rounds_give_another_mask():
+    mask = lesson.dropout_mask_forward((100,), 0.5, 1, DEVICE, ROUNDS=7)
+    assert not torch.equal(mask, lesson.dropout_mask((100,), 0.5, 1))
+
+
+def test_a_seed_that_changes_before_backward_is_noticed():
+    seed, x = on_device(3), harness.leaf(randn(8))
+    y = lesson.dropout(x, 0.5, seed)
+    seed.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_largest_probability_below_one():
+    p = 1 - 2**-53
+    assert not lesson.dropout_mask((4000,), p, 1).any()
+    assert bool((lesson.dropout(randn(4000), p, 1) == 0).all())
+
+
+def test_mask_goes_where_the_seed_is():
+    assert lesson.dropout_mask((3,), 0.5, on_device(1)).device.type == DEVICE.type
+    assert lesson.dropout_mask((3,), 0.5, 1, device=DEVICE).dtype == torch.bool
+
+
+# ---------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("error", "name", "change"),
+    [
+        (TypeError, "x", dict(x=[1.0])),
+        (TypeError, "x", dict(x=torch.ones(3, dtype=torch.int32))),
+        (TypeError, "x", dict(x=torch.ones(3, dtype=torch.float64))),
+        (ValueError, "p", dict(p=-0.1)),
+        (ValueError, "p", dict(p=1.1)),
+        (ValueError, "p", dict(p=float("nan"))),
+        (TypeError, "p", dict(p="half")),
+        (TypeError, "p", dict(p=True)),
+        (TypeError, "seed", dict(seed=1.0)),
+        (TypeError, "seed", dict(seed=True)),
+        (TypeError, "seed", dict(seed=None)),
+        (ValueError, "seed", dict(seed=-1)),
+        (ValueError, "seed", dict(seed=2**63)),
+        (ValueError, "seed", dict(seed=torch.tensor([1]))),
+        (ValueError, "seed", dict(seed=torch.tensor(1, dtype=torch.int32))),
+        (ValueError, "seed", dict(seed=torch.tensor(1, device="meta"))),
+    ],
+)
+def test_bad_arguments(error, name, change):
+    arguments = dict(x=torch.ones(3, device=DEVICE), p=0.5, seed=1) | change
+    with pytest.raises(error, match=rf"^{name} "):
+        lesson.dropout(**arguments)
+
+
+def test_bad_block():
+    with pytest.raises(ValueError, match="BLOCK"):
+        lesson.dropout_forward(torch.ones(3, device=DEVICE), 0.5, 1, BLOCK=24)
+
+
+def test_wide_loads():
+    """Each thread loads and stores 16 bytes at a time, although its random words come in four blocks."""
+    for dtype, (loads, stores, narrow, narrow_stores, each) in harness.without_gpu(
+        "dropout_without_gpu.py", "float32", "bfloat16", "float16"
+    ).items():
+        wide = each * getattr(torch, dtype).itemsize // 16
+        assert (loads, stores, narrow, narrow_stores) == (wide, wide, 0, 0), dtype
