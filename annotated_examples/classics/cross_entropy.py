@@ -75,6 +75,7 @@ def cross_entropy_loss_reference(
 @triton.jit
 def scale_and_cap(x, scaling: tl.constexpr, softcapping: tl.constexpr):
     # Returns the logits that the loss sees, and their slope: the factor that the chain rule puts on the gradient.
+    # `tl.full` makes a block of one value.
     slope = tl.full(x.shape, 1.0, tl.float32)
     # [[tag: CE-scale]]; the slope is the factor in [[tag: CE-scaled-x]]. `mul_rn` is a product that is rounded by
     # itself: fused with the subtraction of the rounded maximum, the largest logit would not end up exactly at zero.
@@ -131,7 +132,7 @@ def cross_entropy_forward_kernel(
     x_label = tl.load(x_ptr + label, mask=in_range, other=0.0)
 
     # The largest so far starts at the lowest *finite* number. With −∞, a first chunk of nothing but −∞ would compute
-    # −∞ − (−∞), which is NaN.
+    # −∞ − (−∞), which is NaN. (`tl.range` makes the same loop as `range`, and takes options for the compiler.)
     row_max = LOWEST
     row_sum = 0.0
     for start in tl.range(0, N, BLOCK_N):

@@ -20,6 +20,7 @@ def grouped_order(pid, num_pid_m, num_pid_n, GROUP_M: tl.constexpr):
     first_pid_m = group_id * GROUP_M
     # The last group may have fewer rows than `GROUP_M`. Dividing by `GROUP_M` all the same is a classic mistake:
     # programs of the last group would compute tiles that don't exist, and tiles that do exist would be missing.
+    # `tl.minimum` takes the smaller of two numbers.
     group_size_m = tl.minimum(num_pid_m - first_pid_m, GROUP_M)
     # Inside the group the numbers run down the rows first.
     pid_in_group = pid % num_pid_in_group

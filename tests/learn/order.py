@@ -27,7 +27,6 @@ NO_VERBS = "as its this thus less unless besides across always plus perhaps wher
 VERB = rf"(?!(?:{NO_VERBS.replace(' ', '|')})\b)(?:[a-z]+s|can|may|must|need)\b"
 FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", re.M | re.S)
 SNIPPET = re.compile(r'--8<-- "(?P<file>[^":]+)(?::(?P<section>\w+))?"')
-LINES_OF_COMMENT = re.compile(r"(?:^[ \t]*#[^\n]*\n?)+", re.M)
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,8 @@ def _optional_pointer(node: ast.AST) -> bool:
 
 
 def _both_masks(node: ast.AST) -> bool:
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd) and "mask" in ast.unparse(node)
+    joined = isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd)
+    return joined and re.search("mask|<", ast.unparse(node)) is not None
 
 
 def _called(node: ast.AST) -> bool:
@@ -98,21 +98,20 @@ def _called(node: ast.AST) -> bool:
 
 #: In jitted functions (the launch: everywhere).
 CONSTRUCTS = (
-    Construct("the launch, `kernel[grid](…)`", _in_launch, r"`kernel\[grid\]\("),
+    Construct("the launch, `kernel[grid](…)`", _in_launch, r"⟨kernel\[grid\]\("),
     Construct("a tensor arrives as a pointer", lambda node: isinstance(node, ast.arg) and node.arg.endswith("_ptr"),
               r"\bpointer\b[^.]*\baddress of its first element"),
     Construct("a block of pointers", lambda node: _memory(node) and isinstance(node.args[0], ast.BinOp),
               r"\bblock of pointers"),
-    Construct("a column and a row, `[:, None]`", _new_axis, r"`[\w.]*\[:, None\]`[^.]* column"),
-    Construct("a loop, `range`", _loop, r"`range`[^.]*\bloop|\bloop\b[^.]*`range`"),
-    Construct("a conversion, `.to(…)`", _method("to"), r"`\.to\([^`]*\)`[^.]*\bconverts"),
-    Construct("a pointer that moves on, `x_ptr += …`", _pointer_moved, r"`\w+_ptrs? \+= [^`]+` moves"),
-    Construct("an `if` that is decided by the compiler", _if_constexpr, r"`if`[^.]*\bcompile"),
-    Construct("`None` instead of a pointer", _optional_pointer, r"`None` (comes|arrives)[^.]*\bpointer"),
-    Construct("two masks, `&`", _both_masks, r"`&`[^.]*\bboth\b"),
+    Construct("a column and a row, `[:, None]`", _new_axis, r"⟨[\w.]*\[:, None\]⟩[^.]* column"),
+    Construct("a loop, `range`", _loop, r"⟨range⟩[^.]*\bloop|\bloop\b[^.]*⟨range⟩"),
+    Construct("a conversion, `.to(…)`", _method("to"), r"⟨\.to\([^⟩]*\)⟩[^.]*\bconverts"),
+    Construct("a pointer that moves on, `x_ptr += …`", _pointer_moved, r"⟨\w+_ptrs? \+= [^⟩]+⟩ moves"),
+    Construct("an `if` that is decided by the compiler", _if_constexpr, r"⟨if⟩[^.]*\bcompile"),
+    Construct("`None` instead of a pointer", _optional_pointer, r"⟨None⟩ (comes|arrives)[^.]*\bpointer"),
+    Construct("two masks, `&`", _both_masks, r"⟨&⟩[^.]*\bboth\b"),
     Construct("a jitted function called by a kernel", _called, r"\bjitted function\b[^.]*\bcall"),
-    Construct("a descriptor's own load and store", _method("load", "store", "load_tensor_descriptor"),
-              r"`[\w.]*desc\.load[^`]*`"),
+    Construct("a descriptor's own load and store", _method("load", "store"), r"⟨[\w.]*desc\.load[^⟩]*⟩ [a-z]+s\b"),
 )  # fmt: skip
 
 
@@ -122,7 +121,7 @@ class Reader:
 
     said: str = ""
     missing: list[Use] = field(default_factory=list)
-    _seen: set[str] = field(default_factory=set)
+    seen: set[str] = field(default_factory=set)
     _helpers: set[str] = field(default_factory=set)
 
     def page(self, uri: str) -> None:
@@ -160,15 +159,12 @@ class Reader:
             self.python(textwrap.dedent(code), file, line)
 
     def prose(self, text: str) -> None:
-        self.said += " " + re.sub(r"\s+", " ", text)
+        self.said += " " + re.sub(r"`([^`]+)`", r"⟨\1⟩", re.sub(r"\s+", " ", text))
 
     def python(self, text: str, file: str, first: int = 1) -> None:
         """Code with its comments, docstrings and notebook cells, in the order of the lines."""
-        notes = syntax.notes(text)
         events: list[tuple[int, int, Callable[[], None]]] = []
-        for found in re.finditer(r"(?:^[ \t]*\S[^\n]*\n?)+(?:^[ \t]*\n(?=[ \t]*\S))?", notes, re.M):
-            line = notes.count("\n", 0, found.start()) + 1
-            prose = textwrap.dedent(found[0])
+        for line, prose in noted(text):
             events.append((line, 0, lambda prose=prose, line=line: self.markdown(prose, file, first + line - 1)))
         for line, what in uses(text):
             events.append((line, 1, lambda what=what, line=line: self.use(Use(what, file, first + line - 1))))
@@ -182,72 +178,81 @@ class Reader:
         if (key := f"{file}:{name}") in self._helpers:
             return
         self._helpers.add(key)
-        text = (ROOT / file).read_text("utf-8")
-        lines = text.split("\n")
-        function = next(node for node in syntax.tree(text).body if getattr(node, "name", "") == name)
-        start = end = syntax.first_line(function) - 1
+        lines = (text := (ROOT / file).read_text("utf-8")).split("\n")
+        named = {part: node for node in syntax.tree(text).body for part in _defines(node)}
+        if name not in named:  # imported there from elsewhere
+            return
+        definition = named[name]
+        start = syntax.first_line(definition) if isinstance(definition, syntax.DEFINITION) else definition.lineno
+        start -= 1
         while start and (lines[start - 1].startswith("#") or not lines[start - 1]):
             start -= 1
-        end = function.end_lineno
-        part = "\n".join(lines[start:end]) + "\n"
-        self.python(part, file, start + 1)
-        for other in syntax.tree(text).body:  # what it calls of the same file
-            if isinstance(other, ast.FunctionDef) and re.search(rf"\b{other.name}\(", part) and other.name != name:
-                self.helper(file, other.name)
+        self.python("\n".join(lines[start : definition.end_lineno]) + "\n", file, start + 1)
+        for node in ast.walk(definition):  # what it needs of the same file
+            if isinstance(node, ast.Name) and node.id in named:
+                self.helper(file, node.id)
 
     def use(self, use: Use) -> None:
-        if use.what not in self._seen and not explained(use.what, self.said):
+        if use.what not in self.seen and not explained(use.what, self.said):
             self.missing.append(use)
-        self._seen.add(use.what)
+        self.seen.add(use.what)
 
 
 def explained(what: str, said: str) -> bool:
-    """Whether a sentence of the prose so far says what this does."""
+    """Whether a sentence of the prose so far says what this does. `said` has ⟨…⟩ for code in backticks."""
     for construct in CONSTRUCTS:
         if what == construct.name:
             return re.search(construct.explained, said) is not None
-    if what.endswith("="):  # an option of a call: `other`, `other=0.0`, or in the call that is written out
-        return re.search(rf"`[^`]*\b{what[:-1]}\b[^`]*`", said) is not None
-    mark = rf"`@?{re.escape(what)}(?:\([^`]*\))?`"
-    more = r"(?:,? (?:and|or) `[^`]+`| \([^)]*\)|, `[^`]+`)*"
-    several = rf"(?:`[^`]+`,? (?:and|or) {mark}|{mark},? (?:and|or) `[^`]+`) [a-z]+\b"
-    return re.search(rf"{mark}{more} (?:\w+ )?{VERB}|{mark}: \w+ \w+|{several}", said) is not None
+    if what.endswith("="):  # an option of a call: ⟨other⟩, ⟨other=0.0⟩, or the call with the option written out
+        mark = rf"⟨(?:[^⟨⟩]*\W)?{what[:-1]}\b[^⟨⟩]*⟩"
+    else:
+        mark = rf"⟨@?{re.escape(what)}(?:\([^⟨⟩]*\))?⟩"
+    aside = r"(?: \([^)]*\)|,? (?:and|or) ⟨[^⟩]+⟩|, ⟨[^⟩]+⟩)*"
+    together = rf"(?:⟨[^⟩]+⟩,? (?:and|or) {mark}|{mark},? (?:and|or) ⟨[^⟩]+⟩) [a-z]+\b"
+    return re.search(rf"{mark}{aside} (?:\w+ )?{VERB}|{together}", said) is not None
+
+
+def noted(text: str) -> Iterator[tuple[int, str]]:
+    """(first line, text) of each block of comments and each docstring, blank lines inside of one included."""
+    notes = syntax.notes(text).split("\n")
+    quoted = {line for node in syntax.docstrings(text) for line in range(node.lineno, node.end_lineno + 1)}
+    block: list[str] = []
+    for number, (note, line) in enumerate(zip([*notes, ""], [*text.split("\n"), "code"]), 1):
+        if line.strip().startswith("#") or number in quoted:
+            block.append(note)
+            continue
+        if block:
+            yield number - len(block), textwrap.dedent("\n".join(block)) + "\n"
+            block = []
+        if note.strip():  # beside the code
+            yield number, note.strip()
 
 
 def uses(text: str) -> Iterator[tuple[int, str]]:
     """(line, what) of everything of Triton's in a text."""
-    tree = ast.parse(text)
-    jitted = {node for function in syntax.jitted_functions(text) for node in _names(ast.walk(function))}
-    inside = {id(node) for function in syntax.jitted_functions(text) for node in ast.walk(function)}
-    imported = {
-        alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("triton.")
-        for alias in node.names
-    }
+    tree = syntax.tree(text)
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    imported = {alias.name for node in imports if (node.module or "").startswith("triton.") for alias in node.names}
     for node in ast.walk(tree):
         line = getattr(node, "lineno", 0)
         if name := _dotted(node):
             yield line, name
         if isinstance(node, ast.Name) and node.id in imported - set(TRITON):
             yield line, node.id
-        if isinstance(node, ast.Call) and (_dotted(node.func) or "").startswith("tl."):
-            yield from ((line, f"{keyword.arg}=") for keyword in node.keywords if keyword.arg)
+        if isinstance(node, ast.Call):
+            yield from ((line, f"{keyword.arg}=") for keyword in node.keywords if _is_option(node, keyword.arg))
         if _in_launch(node):
-            launch = ("num_warps", "num_stages", "maxnreg")
-            yield from ((line, f"{keyword.arg}=") for keyword in node.keywords if keyword.arg in launch)
             yield line, CONSTRUCTS[0].name
     for function in syntax.jitted_functions(text):
-        for node in ast.walk(function):
-            line = getattr(node, "lineno", 0)
-            decorator = any(node in ast.walk(d) for d in function.decorator_list)
-            if not decorator:
-                yield from ((line, c.name) for c in CONSTRUCTS[1:] if c.used(node))
-    del jitted, inside
+        for part in (function.args, *function.body):
+            for node in ast.walk(part):
+                yield from ((getattr(node, "lineno", 0), c.name) for c in CONSTRUCTS[1:] if c.used(node))
 
 
-def _names(nodes) -> Iterator[str]:
-    return (node.id for node in nodes if isinstance(node, ast.Name))
+def _is_option(call: ast.Call, name: str | None) -> bool:
+    """Of a function of Triton's, or of a launch; constexprs, which a kernel names as it likes, are capitals there."""
+    launch = _in_launch(call) and name in ("num_warps", "num_stages", "maxnreg", "launch_pdl")
+    return launch or bool(name) and _dotted(call.func).startswith("tl.")
 
 
 def _dotted(node: ast.AST) -> str:
@@ -260,16 +265,21 @@ def _dotted(node: ast.AST) -> str:
     return f"{node.value.id}.{name}"
 
 
+def _defines(node: ast.stmt) -> list[str]:
+    """The names that a statement of a module gives to something."""
+    if isinstance(node, syntax.DEFINITION):
+        return [node.name]
+    return [target.id for target in getattr(node, "targets", ()) if isinstance(target, ast.Name)]
+
+
 def shared_functions(text: str) -> Iterator[tuple[int, tuple[str, str]]]:
-    """(line, (file, name)) of each function of `annotated_examples.common` where a text calls it."""
+    """(line, (file, name)) where a text names a function of `annotated_examples.common`, or a table of them."""
     homes = {
         alias.asname or alias.name: (node.module.replace(".", "/") + ".py", alias.name)
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(syntax.tree(text))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("annotated_examples.common.")
         for alias in node.names
     }
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in homes:
-            file, name = homes[node.func.id]
-            if any(getattr(n, "name", "") == name and isinstance(n, ast.FunctionDef) for n in syntax.tree((ROOT / file).read_text("utf-8")).body):
-                yield node.lineno, (file, name)
+    for node in ast.walk(syntax.tree(text)):
+        if isinstance(node, ast.Name) and node.id in homes:
+            yield node.lineno, homes[node.id]
