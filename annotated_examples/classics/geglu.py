@@ -91,9 +91,9 @@ def geglu_packed_reference(x, approximate="none"):
 @triton.jit
 def weight_exact(x):
     # `tl.exp2` raises two to a power, and is an instruction of the hardware. `tl.exp` would multiply by log₂(e) first,
-    # and take a detour for results too small for a normal float32. Here the factor is part of the constant,
-    # log₂(e) / 2, and a tail that small may be 0. The slope of the weight is the normal density; [[tag: GELU]] uses it. In the example's second row it is
-    # `pid=(0, 1): slope = [0.242, 0.399, 0.242, 0.054]`.
+    # and take a detour for results too small for a normal float32. Here the factor is part of the constant, log₂(e) /
+    # 2, and a tail that small may be 0. The slope of the weight is the normal density; [[tag: GELU]] uses it. In the
+    # example's second row it is `pid=(0, 1): slope = [0.242, 0.399, 0.242, 0.054]`.
     exponential = tl.exp2(-0.7213475204444817 * x * x)
     slope = 0.3989422804014327 * exponential
 

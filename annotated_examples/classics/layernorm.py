@@ -172,8 +172,8 @@ def layernorm_backward_kernel(
         if weight_ptr is not None:
             # The product: `pid=1, start=0: g = [0, 4, 1, 0]`. Why isn't it a plain `*`? The compiler may join a product
             # and a sum or difference that uses it into one instruction, which rounds only the end result. `libdevice`
-            # is NVIDIA's library of maths functions. `libdevice.mul_rn` makes a product that is always rounded by itself,
-            # so `g` is the same number in both trips.
+            # is NVIDIA's library of maths functions. `libdevice.mul_rn` makes a product that is always rounded by
+            # itself, so `g` is the same number in both trips.
             g = libdevice.mul_rn(g, tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32))
         # The normalised row, made again: `pid=0, start=0: x_hat = [-1.00, 0.00, -1.00, 0.00]`. Lanes past the end of
         # the row hold (0 − mean) · rstd, which means nothing, but `g` is zero there: they add nothing to either sum.

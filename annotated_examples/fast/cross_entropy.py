@@ -182,8 +182,8 @@ def second_sweep(
         tl.store(dbody_ptr + pair, dx0, cache_modifier=".cs")
         dx1 = weighted_softmax(x1, shift, scale, scaling, softcapping)
         tl.store(dbody_ptr + pair + BLOCK, dx1, cache_modifier=".cs")
-    # In an ignored row `needed` is zero, and all of the body is still to be done: it gets zeros. `tl.zeros_like` makes a
-    # block of them in the shape of another block.
+    # In an ignored row `needed` is zero, and all of the body is still to be done: it gets zeros. `tl.zeros_like` makes
+    # a block of them in the shape of another block.
     for start in tl.range(needed, body, BLOCK):
         mask = (start + strips < body)[:, None]
         tl.store(dbody_ptr + start + offs, tl.zeros_like(offs).to(tl.float32), mask=mask)

@@ -136,7 +136,8 @@ def matmul_kernel(
         # `launch=0, pid=(1, 1), k=1: acc[0] = [71, 71, 71, 71]`.
         acc = multiply_add(x, y, acc, INPUT_PRECISION)
         # The next tile of `x` is `BLOCK_K` columns to the right, that of `y` as many rows down. (`tl.cast` converts to
-        # another dtype, like `.to`. Why not `.to`? A stride of 1 is compiled in as a plain number, which doesn't have it.)
+        # another dtype, like `.to`. Why not `.to`? A stride of 1 is compiled in as a plain number, which doesn't have
+        # it.)
         x_ptrs += BLOCK_K * tl.cast(stride_xk, tl.int64)
         y_ptrs += BLOCK_K * tl.cast(stride_yk, tl.int64)
 

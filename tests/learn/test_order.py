@@ -1,4 +1,4 @@
-"""Along the learning path nothing of Triton is used before a page has explained it; `order` says what counts as that."""
+"""Along the learning path nothing of Triton is used before it was explained; `order` says what counts as that."""
 
 import pytest
 
