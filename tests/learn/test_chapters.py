@@ -83,6 +83,15 @@ def test_a_chapter_has_its_parts(chapter):
     assert sorted(answers(chapter)) == [1, 2, 3]
 
 
+def test_chapters_keep_to_what_they_teach():
+    imported = "from annotated_examples"
+    assert "tl.dot(" in source("tiles_and_pointers") and imported not in source("tiles_and_pointers"), "its own product"
+    for chapter in CHAPTERS:
+        short = re.findall(r"^[# ]*(\w+) = tl\.program_id\(\d\)$", source(chapter), re.M)
+        strided = [name for name in short if re.search(rf"\b{name} \* stride", source(chapter))]
+        assert not strided, f"{chapter}: 32 bits times a stride"
+
+
 EXPECTED = {
     "first_kernel": ["3 programs of 8 lanes for 23 elements", "written behind the end: 0", "[1.0, 1.0, 7.0, 7.0, 7.0"],
     "softmax": ["[[0.0, nan, nan]]", "their sum:     0.331", "step by step: 512 MiB", "fused:        128 MiB"],

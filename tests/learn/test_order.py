@@ -1,8 +1,10 @@
 """Along the learning path nothing of Triton is used before it was explained; `order` says what counts as that."""
 
+import re
+
 import pytest
 
-from academy.site.learning_path import LearningPath
+from academy.site.learning_path import HOME, LearningPath
 from tests.learn import order
 
 PATH = LearningPath.read(order.ROOT / "docs").pages
@@ -35,6 +37,16 @@ def test_no_page_uses_what_none_has_explained():
 )
 def test_a_page_too_early_on_the_path_is_noticed(earlier, first, what):
     assert what in {use.what for use in read(*earlier, first).missing}
+
+
+def test_every_way_in_leads_to_the_first_page_of_the_path():
+    first = PATH[0]
+    docs = {name: (order.ROOT / "docs" / name).read_text("utf-8") for name in ("index.md", "getting-started.md", HOME)}
+    (button,) = re.findall(r"\]\(([^)]+)\)\{[^}]*md-button--primary", docs["index.md"])
+    after_installing = docs["getting-started.md"].partition("\n## Next: ")[2]
+    start = re.search(r"^Start with \[[^\]]+\]\(([^)]+)\)", docs[HOME], re.M)
+    assert button == first and re.search(r"\]\(([^)]+)\)", after_installing)[1] == first
+    assert f"learn/{start[1]}" == first and docs[HOME].index(start[0]) < docs[HOME].index("[[path]]")
 
 
 def missing(text):
