@@ -65,8 +65,8 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 #   elements 8, 9, 10, 11.
 # - A pointer plus a number points that many elements further on. So `out_ptr + offsets` is a **block of pointers**, one
 #   for each lane.
-# - `tl.store(pointers, value, mask=…)` writes a value through each of the pointers. The `mask` is a block of true and
-#   false, and lanes in which it is false write nothing.
+# - `tl.store(pointers, value, mask=…)` writes a value through each of the pointers. Here the value is one number, `pid`,
+#   which all lanes write. The `mask` is a block of true and false, and lanes in which it is false write nothing.
 
 
 # %%
@@ -101,8 +101,9 @@ owners(n=10, BLOCK=4)
 # Three programs: two with four elements and one with the two that are left.
 #
 # If you know CUDA, mind the words. There you write what one **thread** does, and a block is a group of threads. Here a
-# block is a piece of data, and no thread is ever named: a program runs on 128 threads unless the launch says otherwise,
-# and the compiler deals the lanes out to them. With 1024 lanes each thread gets eight.
+# block is a piece of data, and no thread is ever named. A program runs on 128 threads, four **warps** of 32, and the compiler
+# deals the lanes out to them: with 1024 lanes each thread gets eight. In a launch, `num_warps=8` gives each program twice
+# as many threads.
 #
 # ## The tail
 #

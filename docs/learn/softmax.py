@@ -97,7 +97,7 @@ def row_softmax_kernel(x_ptr, y_ptr, N, stride, OTHER: tl.constexpr, BLOCK_N: tl
 
 def row_softmax(x, other):
     M, N = x.shape
-    y = torch.empty(M, N, device=x.device)
+    y = torch.empty(M, N, dtype=x.dtype, device=x.device)
     row_softmax_kernel[(M,)](x, y, N, x.stride(0), OTHER=other, BLOCK_N=triton.next_power_of_2(N))
     return y
 

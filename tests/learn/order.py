@@ -23,7 +23,10 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Modules whose names belong to Triton.
 TRITON = ("tl", "triton", "libdevice")
 #: Words with the ending of a verb that are none.
-NO_VERBS = "as its this thus less unless besides across always plus perhaps whereas sometimes towards afterwards"
+NO_VERBS = (
+    "as its this thus less unless besides across always plus perhaps whereas sometimes towards afterwards "
+    "arguments bits blocks bytes columns elements lanes names numbers pointers programs rows stages threads tiles warps"
+)
 VERB = rf"(?!(?:{NO_VERBS.replace(' ', '|')})\b)(?:[a-z]+s|can|may|must|need)\b"
 FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", re.M | re.S)
 SNIPPET = re.compile(r'--8<-- "(?P<file>[^":]+)(?::(?P<section>\w+))?"')
@@ -207,8 +210,8 @@ def explained(what: str, said: str) -> bool:
         mark = rf"⟨(?:[^⟨⟩]*\W)?{what[:-1]}\b[^⟨⟩]*⟩"
     else:
         mark = rf"⟨@?{re.escape(what)}(?:\([^⟨⟩]*\))?⟩"
-    aside = r"(?: \([^)]*\)|,? (?:and|or) ⟨[^⟩]+⟩|, ⟨[^⟩]+⟩)*"
-    together = rf"(?:⟨[^⟩]+⟩,? (?:and|or) {mark}|{mark},? (?:and|or) ⟨[^⟩]+⟩) [a-z]+\b"
+    aside = r"(?: \([^)]*\)|,? and ⟨[^⟩]+⟩|, ⟨[^⟩]+⟩)*"
+    together = rf"(?:⟨[^⟩]+⟩,? and {mark}|{mark},? and ⟨[^⟩]+⟩) [a-z]+\b"
     return re.search(rf"{mark}{aside} (?:\w+ )?{VERB}|{together}", said) is not None
 
 
