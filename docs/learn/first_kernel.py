@@ -46,10 +46,15 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # A **kernel** is a function that runs on the GPU. You write what one **program** does, and a **launch** starts as many
 # programs as you ask for. All of them run the same lines. They differ in one thing only: each knows its own number. From
 # that number a program works out which elements are its own. Those elements are its **block**, and one place in a block
-# is called a **lane**.
+# is called a **lane**. Ten elements in blocks of four take three programs, and the last one has two lanes too many:
 #
-# The first kernel does nothing else. It writes the number of the program that owns an element into that element. Here is
-# all that it is made of:
+# ```text
+# element    0  1  2  3   4  5  6  7   8  9  -  -
+# program    0            1            2
+# lane       0  1  2  3   0  1  2  3   0  1  2  3
+# ```
+#
+# The first kernel shows who owns what: each program writes its own number into its elements. These are its parts:
 #
 # - `@triton.jit` compiles the function for the GPU when it is first launched. Its body is Triton, which looks like Python
 #   but isn't: you have arithmetic, `if`, `for` and the functions of `triton.language`, which everybody calls `tl`. There
@@ -57,11 +62,11 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # - A tensor that you pass to a kernel arrives as a **pointer**, the address of its first element. It has no shape and no
 #   length, so the length is passed as well: `out_ptr` and `n`.
 # - `tl.constexpr` marks an argument whose value is compiled into the kernel, as if you had typed the number there. The
-#   size of a block must be one, because the compiler has to know how many lanes there are. Each new value makes Triton
-#   compile the kernel again.
+#   size of a block is such a constant, because the compiler has to know how many lanes there are. Each new value makes
+#   Triton compile the kernel again.
 # - `tl.program_id(0)` returns the number of this program, counted from zero.
 # - `tl.arange(0, BLOCK)` makes a block of whole numbers: 0, 1, 2 and so on, up to `BLOCK` - 1. Arithmetic with a block
-#   happens in every lane at once, as in NumPy. So with blocks of four, program 2 gets `2 * 4 + [0, 1, 2, 3]`: the
+#   happens in every lane at once, as in NumPy. (`BLOCK` has to be a power of two, `tl.arange` makes nothing else.) So with blocks of four, program 2 gets `2 * 4 + [0, 1, 2, 3]`: the
 #   elements 8, 9, 10, 11.
 # - A pointer plus a number points that many elements further on. So `out_ptr + offsets` is a **block of pointers**, one
 #   for each lane.
@@ -83,7 +88,8 @@ def owner_kernel(out_ptr, n, BLOCK: tl.constexpr):
 # one dimension. The round ones hold the arguments. A kernel returns nothing: its results are what it stored.
 #
 # How many programs do `n` elements need? Enough to cover them, so the division is rounded **up**. `triton.cdiv(n, BLOCK)`
-# does that: `triton.cdiv(10, 4)` is 3.
+# does that: `triton.cdiv(10, 4)` is 3. And where do the tensors live? Where the kernel runs: `device.DEVICE` is the GPU, or
+# the CPU where there is none.
 
 
 # %%
@@ -148,8 +154,8 @@ print("its neighbour's data:", memory[10:].tolist())
 #
 # ## Change it
 #
-# Set `n` and `BLOCK` to anything you like and run the cell. `BLOCK` has to be a power of two, because `tl.arange` allows
-# nothing else. With `masked` set to `False` you get the mistake back.
+# Set `n` to anything you like, `BLOCK` to a power of two, and run the cell. With `masked` set to `False` you get the mistake
+# back.
 
 # %% tags=["parameters"]
 n = 23

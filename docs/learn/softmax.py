@@ -105,9 +105,8 @@ def row_softmax(x, other):
 # %% [markdown]
 # ## Why the row's number has 64 bits
 #
-# `row * stride` is where offsets grow large. A batch of 70,000 tokens with 32,000 scores each has 2.24 billion elements,
-# more than the 2.147 billion that a signed 32-bit number can count. This kernel computes where the last row begins, in 32
-# bits and in 64.
+# `row * stride` is where offsets grow large. With 32,000 scores in a row, row 70,000 begins after 2.24 billion elements, and
+# a signed 32-bit number ends at 2.147 billion. This kernel computes where that row begins, in 32 bits and in 64.
 
 
 # %%
