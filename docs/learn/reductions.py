@@ -84,7 +84,8 @@ def atomic_sums_kernel(x_ptr, out_ptr, M, N, stride_xm, BLOCK_M: tl.constexpr, B
     offs_m = tl.program_id(1).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
-    x = tl.load(x_ptr + offs_m[:, None] * stride_xm + offs_n[None, :], mask=mask, other=0.0).to(tl.float32)
+    x_ptrs = x_ptr + offs_m[:, None] * stride_xm + offs_n[None, :]
+    x = tl.load(x_ptrs, mask=mask, other=0.0).to(tl.float32)
     tl.atomic_add(out_ptr + offs_n, tl.sum(x, axis=0), mask=offs_n < N)
 
 
@@ -144,7 +145,8 @@ def partial_sums_kernel(x_ptr, partial_ptr, M, N, stride_xm, BLOCK_M: tl.constex
     for start in range(p * BLOCK_M, M, tl.num_programs(1) * BLOCK_M):
         offs_m = (start + tl.arange(0, BLOCK_M)).to(tl.int64)
         mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
-        acc += tl.load(x_ptr + offs_m[:, None] * stride_xm + offs_n[None, :], mask=mask, other=0.0).to(tl.float32)
+        x_ptrs = x_ptr + offs_m[:, None] * stride_xm + offs_n[None, :]
+        acc += tl.load(x_ptrs, mask=mask, other=0.0).to(tl.float32)
     # My own row of the partial sums: nobody else writes there.
     tl.store(partial_ptr + p * N + offs_n, tl.sum(acc, axis=0), mask=offs_n < N)
 
@@ -230,7 +232,8 @@ notebook.speed("layernorm", "backward", live=[(8192, 4096)])
 #     for start in range(p * BLOCK_M, M, tl.num_programs(1) * BLOCK_M):
 #         offs_m = (start + tl.arange(0, BLOCK_M)).to(tl.int64)
 #         mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
-#         x = tl.load(x_ptr + offs_m[:, None] * stride_xm + offs_n[None, :], mask=mask, other=0.0).to(tl.float32)
+#         x_ptrs = x_ptr + offs_m[:, None] * stride_xm + offs_n[None, :]
+#         x = tl.load(x_ptrs, mask=mask, other=0.0).to(tl.float32)
 #         acc += x * x
 #     tl.store(partial_ptr + p * N + offs_n, tl.sum(acc, axis=0), mask=offs_n < N)
 #

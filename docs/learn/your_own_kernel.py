@@ -56,6 +56,7 @@ def academy(*arguments):
     """Show what `academy …` prints when it is called in the folder."""
     repository = str(Path(device.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": repository, "COLUMNS": "100"}
+    environment.pop("FORCE_COLOR", None)  # Jupyter sets it
     command = [sys.executable, "-m", "academy.cli", *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     print(re.sub(r" \([\d.]+ s\)", "", done.stdout + done.stderr).replace(f"{folder}/", "").rstrip())
@@ -123,14 +124,15 @@ An element changes the length of its row. By the chain rule:
 
 $$\frac{\partial \ell_r}{\partial X_{rj}} = \frac{X_{rj}}{\ell_r} = Y_{rj}$$
 
-So it changes every result of the row through the denominator, and its own through the numerator as well. By the quotient
-rule:
+So it changes every result of the row through the denominator, and its own through the numerator as well.
+By the quotient rule:
 
 $$\frac{\partial Y_{ri}}{\partial X_{rj}} = \frac{\delta_{ij} - Y_{ri} Y_{rj}}{\ell_r}$$
 
 The upstream gradient weighs these changes, and they are summed over the row:
 
-$$\frac{\partial \mathcal{L}}{\partial X_{rj}} = \frac{1}{\ell_r} \left(\frac{\partial \mathcal{L}}{\partial Y_{rj}} +
+$$\frac{\partial \mathcal{L}}{\partial X_{rj}} = \frac{1}{\ell_r}
+  \left(\frac{\partial \mathcal{L}}{\partial Y_{rj}} +
   Y_{rj} \sum_{i=1}^n \frac{\partial \mathcal{L}}{\partial Y_{ri}} Y_{ri}\right) \tag{L2-X}$$
 """
 
@@ -139,8 +141,8 @@ write("backprop_math/l2_normalise.md", DERIVATION)
 academy("check", "backprop_math/l2_normalise.md")
 
 # %% [markdown]
-# Every line was evaluated with random numbers, and derivatives were compared with automatic differentiation. The lines that
-# are right are passed over, the wrong one is named. With a minus it will do, as you will see in step 6.
+# Every line was evaluated with random numbers, and derivatives were compared with automatic differentiation. Nothing is said
+# of the lines that are right; the wrong one is named. The sign should be a minus, and step 6 will check that.
 
 # %%
 DERIVATION = DERIVATION.replace(r"{\partial Y_{rj}} +", r"{\partial Y_{rj}} -")

@@ -8,9 +8,11 @@ import contextlib
 import importlib.util
 import io
 import math
+import os
 import re
 from functools import cache
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -45,7 +47,8 @@ def run(chapter):
     spec = importlib.util.spec_from_file_location(f"chapter_{chapter}", ROOT / f"docs/learn/{chapter}.py")
     module = importlib.util.module_from_spec(spec)
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    jupyter = mock.patch.dict(os.environ, {"FORCE_COLOR": "1"})  # which it sets for its kernels
+    with contextlib.redirect_stdout(printed), jupyter:
         spec.loader.exec_module(module)
     return vars(module), printed.getvalue()
 
@@ -131,6 +134,7 @@ EXPECTED = {
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_a_chapter_runs_and_shows_what_its_text_says(chapter):
     printed = run(chapter)[1]
+    assert "\x1b" not in printed, "colours of a terminal"
     for text in EXPECTED[chapter]:
         assert text in printed
 
