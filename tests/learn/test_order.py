@@ -19,7 +19,9 @@ def read(*pages):
 
 def test_no_page_uses_what_none_has_explained():
     reader = read(*PATH)
-    missing = [f"{use.file}:{use.line}: {use.what} comes before a sentence that explains it" for use in reader.missing]
+    missing = [
+        f"{use.file}:{use.line}: {use.what} isn't explained yet; {order.hint(use.what)}" for use in reader.missing
+    ]
     assert not missing, "\n".join(missing)
     assert {construct.name for construct in order.CONSTRUCTS} <= reader.seen, "a construct that nothing uses"
     assert len(reader.seen) > 60, "the path's code was not found"
