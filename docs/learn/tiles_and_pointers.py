@@ -109,8 +109,11 @@ read_tile(x, row, column, strides)
 # %% [markdown]
 # ## A product, tile by tile
 #
-# Now multiply: [[tag: MM-Z]]. A program owns one tile of the result. For that it needs `BLOCK_M` whole rows of `x` and
-# `BLOCK_N` whole columns of `y`. Both are too long for one block, so it walks along K: load a tile of `x` and a tile of
+# Now multiply. `x` has M rows of K numbers, `y` has K rows of N numbers, and each element of the result is a sum over K:
+#
+# [[eq: MM-Z]]
+#
+# A program owns one tile of the result. For that it needs `BLOCK_M` whole rows of `x` and `BLOCK_N` whole columns of `y`. Both are too long for one block, so it walks along K: load a tile of `x` and a tile of
 # `y`, multiply them, add the product to the sum so far, go on. What you haven't seen yet:
 #
 # - The grid has two dimensions, one program for each tile of the result. `tl.program_id(0)` counts along the first,
