@@ -12,9 +12,9 @@ import triton
 import triton.language as tl
 
 
-# Turns the number of a program into the place of its tile. Why isn't the row `pid % GROUP_M`? That says which row inside
-# a group, and not which group: all programs would stay in the first `GROUP_M` rows, and their columns would run past the
-# right edge.
+# Turns the number of a program into the place of its tile. Why isn't the row `pid % GROUP_M`? That says which row
+# inside a group, and not which group: all programs would stay in the first `GROUP_M` rows, and their columns would run
+# past the right edge.
 @triton.jit
 def grouped_order(pid, num_pid_m, num_pid_n, GROUP_M: tl.constexpr):
     num_pid_in_group = GROUP_M * num_pid_n

@@ -36,6 +36,17 @@ from annotated_examples.tutorials import matmul_grouped as lesson
 
 import torch
 
+
+class Picture:
+    """An SVG that a notebook shows."""
+
+    def __init__(self, svg):
+        self.svg = svg
+
+    def _repr_html_(self):
+        return self.svg
+
+
 torch.manual_seed(0)
 print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 
@@ -57,16 +68,6 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 
 
 # %%
-class Picture:
-    """An SVG that a notebook shows."""
-
-    def __init__(self, svg):
-        self.svg = svg
-
-    def _repr_html_(self):
-        return self.svg
-
-
 def picture(rows, columns, GROUP_M, programs, blocks_k):
     order = lesson.program_order(rows, columns, GROUP_M)
     title = f"Groups of {GROUP_M} rows" if GROUP_M > 1 else "Row by row"
