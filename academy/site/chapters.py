@@ -95,9 +95,15 @@ def as_markdown(notebook, figures: list[str]) -> str:
         if cell.cell_type == "markdown":
             parts.append(cell.source)
         elif cell.source.strip():
-            parts.append(_fence(cell.source, "python"))
+            parts.append(_folded(cell) if "setup" in cell.metadata.get("tags", ()) else _fence(cell.source, "python"))
             parts += [part for output in _joined(cell.get("outputs", ())) if (part := _output(output, figures))]
     return "\n\n".join(parts) + "\n"
+
+
+def _folded(cell) -> str:
+    """A cell that a reader of the page may skip. In Jupyter and in Colab its own metadata fold it."""
+    code = _fence(cell.source, "python")
+    return f'<details class="nb-setup" markdown="1"><summary>Set-up: imports</summary>\n\n{code}\n\n</details>'
 
 
 def _joined(outputs):

@@ -13,7 +13,7 @@ from academy.directives import fenced, on_line
 from academy.site import project_parts
 from academy.site.api_reference import public_functions
 from academy.site.learning_path import kind
-from academy.site.library import Library
+from academy.site.library import Library, Page
 from academy.site.page_facts import title
 from academy.site.reading_time import minutes
 from academy.site.splitter import split
@@ -49,8 +49,14 @@ class LineDirectives:
             if what == "kernel" and page.group != group:
                 group = page.group
                 out += ["", f"## {self.index.group_title(page)}", ""]
-            out += ["", f"[{page.title}]({page.href}){{ .k-entry }}", f": {page.description}", ""]
+            about = f"{page.description} {self.lacking(page)}".rstrip()
+            out += ["", f"[{page.title}]({page.href}){{ .k-entry }}", f": {about}", ""]
         return out or ["", "Nothing here yet.", ""]
+
+    def lacking(self, page: Page) -> str:
+        """What the list says of a derivation with which no kernel is compared."""
+        cases = self.index.root / "tests/formulas/cases" / Path(page.source).with_suffix(".py").name
+        return "" if page.kind != "derivation" or cases.is_file() else "No kernel yet: the formulas alone are checked."
 
     def reference(self, _: str) -> list[str]:
         """The public functions of all kernels that have a page, by group, for mkdocstrings."""

@@ -90,15 +90,16 @@ def geglu_packed_reference(x, approximate="none"):
 # Two results: the weight at `x`, and its slope there. Nothing is loaded or stored here.
 @triton.jit
 def weight_exact(x):
-    # `exp2` is an instruction of the hardware. `exp` would multiply by log₂(e) first, and take a detour for results too
-    # small for a normal float32. Here the factor is part of the constant, log₂(e) / 2, and a tail that small may be 0.
-    # The slope of the weight is the normal density; [[tag: GELU]] uses it. In the example's second row it is
-    # `pid=(0, 1): slope = [0.242, 0.399, 0.242, 0.054]`.
+    # `tl.exp2` raises two to a power, and is an instruction of the hardware. `tl.exp` would multiply by log₂(e) first,
+    # and take a detour for results too small for a normal float32. Here the factor is part of the constant, log₂(e) /
+    # 2, and a tail that small may be 0. The slope of the weight is the normal density; [[tag: GELU]] uses it. In the
+    # example's second row it is `pid=(0, 1): slope = [0.242, 0.399, 0.242, 0.054]`.
     exponential = tl.exp2(-0.7213475204444817 * x * x)
     slope = 0.3989422804014327 * exponential
 
     # At zero `t` is one, and far out it goes to zero, as the exponential does: an infinite `x` has no tail. In between,
-    # `t = [0.769, 1, 0.769, 0.625]`. A division would take eight instructions, a reciprocal square root is one.
+    # `t = [0.769, 1, 0.769, 0.625]`. A division would take eight instructions. `tl.rsqrt` computes one over the square
+    # root in a single one. `tl.abs` drops the sign.
     y = 1 + 0.3 * tl.abs(x)
     t = tl.rsqrt(y * y)
 

@@ -116,7 +116,8 @@ def layernorm_forward_kernel(
         acc += centred * centred
     variance = tl.sum(acc, axis=0) / N
     # A plain `/` will do for the variance: two units in its last place change each result by about a ten-millionth of
-    # itself. Then [[tag: LN-rstd]], one over the standard deviation: `variance = 4` makes `rstd = 0.50`.
+    # itself. Then [[tag: LN-rstd]], one over the standard deviation; `tl.sqrt` takes the square root. `variance = 4`
+    # makes `rstd = 0.50`.
     rstd = 1.0 / tl.sqrt(variance + eps)
 
     # Backward needs mean and rstd again. Each is one number a row, cheap to keep (and stored without a mask: the place
@@ -172,8 +173,8 @@ def layernorm_backward_kernel(
         if weight_ptr is not None:
             # The product: `pid=1, start=0: g = [0, 4, 1, 0]`. Why isn't it a plain `*`? The compiler may join a product
             # and a sum or difference that uses it into one instruction, which rounds only the end result. `libdevice`
-            # is NVIDIA's library of maths functions. Its `mul_rn` is a product that is always rounded by itself, so `g`
-            # is the same number in both trips.
+            # is NVIDIA's library of maths functions. `libdevice.mul_rn` makes a product that is always rounded by
+            # itself, so `g` is the same number in both trips.
             g = libdevice.mul_rn(g, tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32))
         # The normalised row, made again: `pid=0, start=0: x_hat = [-1.00, 0.00, -1.00, 0.00]`. Lanes past the end of
         # the row hold (0 − mean) · rstd, which means nothing, but `g` is zero there: they add nothing to either sum.
@@ -228,8 +229,8 @@ def layernorm_backward_columns_kernel(
     # One accumulator for each element of a tile of `BLOCK_M` rows and `BLOCK_N` columns.
     dweight = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     dbias = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    # A *grid-stride loop*: I start at tile `pid_m`. As many programs as `tl.num_programs(1)`, the size of the grid's
-    # other dimension, share the rows, so I step on by that many tiles. In the example two programs share three tiles of
+    # A *grid-stride loop*: I start at tile `pid_m`. `tl.num_programs(1)` is the size of the grid's other dimension. So
+    # many programs share the rows, and I step on by that many tiles. In the example two programs share three tiles of
     # two rows; the one whose `pid_m` is zero gets the first and the last.
     for start in range(pid_m * BLOCK_M, M, tl.num_programs(1) * BLOCK_M):
         # There are five rows: `pid=(0, 0), start=4: offs_m = [4, 5]` and `pid=(0, 0), start=4: mask_m = [1, 0]`.

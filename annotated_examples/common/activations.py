@@ -37,13 +37,13 @@ def leaky_relu(z):
 
 @triton.jit
 def gelu(z):
-    # [[tag: MM-gelu]], with the constant $1/\sqrt{2}$
+    # [[tag: MM-gelu]], with the constant $1/\sqrt{2}$; `tl.erf` is the error function.
     return 0.5 * z * (1.0 + tl.erf(z * 0.7071067811865476))
 
 
 @triton.jit
 def silu(z):
-    # [[tag: MM-silu]]
+    # [[tag: MM-silu]]; `tl.sigmoid` computes one over one plus the exponential of `-z`.
     return z * tl.sigmoid(z)
 
 

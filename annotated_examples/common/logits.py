@@ -30,6 +30,7 @@ LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
 @triton.jit
 def scale_and_cap(x, scaling: tl.constexpr, softcapping: tl.constexpr):
     # Returns the logits that the loss sees, and their slope: the factor that the chain rule puts on the gradient.
+    # `tl.full` makes a block of one value.
     slope = tl.full(x.shape, 1.0, tl.float32)
     # [[tag: CE-scale]]; the slope is the factor in [[tag: CE-scaled-x]]. `mul_rn` is a product that is rounded by
     # itself: fused with the subtraction of the rounded maximum, the largest logit would not end up exactly at zero.

@@ -32,7 +32,8 @@ from annotated_examples.common.activations import SAVED, activation_backward
 # 32, no rounding then has more than 32 + 256 successors. PyTorch cuts its sums too. A single chain would be more than
 # twice as far off as PyTorch from about a thousand terms on.
 #
-# Why `tl.fma`? The compiler turns `acc + tl.dot(a, b)` into `tl.dot(a, b, acc)`, which is the single chain again.
+# `tl.fma(x, y, z)` computes `x * y + z`. Why isn't there a plain `+`? The compiler turns `acc + tl.dot(a, b)` into
+# `tl.dot(a, b, acc)`, which is the single chain again.
 @triton.jit
 def multiply_add(a, b, acc, INPUT_PRECISION: tl.constexpr):
     if a.dtype == tl.float32 and INPUT_PRECISION == "ieee":

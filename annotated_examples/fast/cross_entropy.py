@@ -153,8 +153,9 @@ def first_sweep(
     return shift, total
 
 
-# The **second sweep** goes backwards: what was read last is most likely still in the cache. `evict_first` and `.cs`
-# (streaming) make room for other rows: neither the logits nor the gradient are needed again.
+# The **second sweep** goes backwards: what was read last is most likely still in the cache. Neither the logits nor the
+# gradient are needed again, so they should make room for other rows: `evict_first` asks for that in a load, and
+# `cache_modifier=".cs"` (streaming) does in a store.
 @triton.jit
 def second_sweep(
     body_ptr, dbody_ptr, strips, offs, whole, needed, body, shift, scale,
@@ -175,7 +176,8 @@ def second_sweep(
         tl.store(dbody_ptr + pair, dx0, cache_modifier=".cs")
         dx1 = weighted_softmax(x1, shift, scale, scaling, softcapping)
         tl.store(dbody_ptr + pair + BLOCK, dx1, cache_modifier=".cs")
-    # In an ignored row `needed` is zero, and all of the body is still to be done: it gets zeros.
+    # In an ignored row `needed` is zero, and all of the body is still to be done: it gets zeros. `tl.zeros_like` makes
+    # a block of them in the shape of another block.
     for start in tl.range(needed, body, BLOCK):
         mask = (start + strips < body)[:, None]
         tl.store(dbody_ptr + start + offs, tl.zeros_like(offs).to(tl.float32), mask=mask)
@@ -269,8 +271,8 @@ def cross_entropy_forward_kernel(
 
         # **Rung 4: the label last.** One entry is still wrong: the label's, which lacks its minus one, [[tag: CE-x]].
         # Putting it right afterwards spares the sweep a comparison with the label in every column. (The gain was too
-        # small to measure: [[bench: cross_entropy/ladder/label last/forward_ms]] either way.) The barrier keeps the
-        # order of both stores.
+        # small to measure: [[bench: cross_entropy/ladder/label last/forward_ms]] either way.) `tl.debug_barrier`
+        # makes all threads of the program wait for each other, and so keeps the order of both stores.
         tl.debug_barrier()
         # Almost the whole weight, because the label had almost no probability: `pid=0: dx_label = -0.2498`.
         dx_label = (exp_shifted(z_label, row_shift) * scale - weight) * slope_label

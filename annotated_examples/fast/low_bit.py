@@ -65,6 +65,7 @@ from annotated_examples.gemlite.gemm import dequantize_block, gemm_forward, gemm
 # once.
 @triton.jit
 def columns_of_plane(a, j: tl.constexpr, PER_WORD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr):
+    # `tl.static_range` makes a loop that the compiler writes out, so its variable is a constant in each round.
     for bit in tl.static_range(5):
         if PER_WORD > (1 << bit):
             even, odd = tl.split(tl.reshape(a, (BLOCK_M, BLOCK_K >> (bit + 1), 2)))
@@ -193,6 +194,7 @@ def gemm_planes_kernel(
             scales_ptr, zeros_ptr, zero, block * BLOCK_KW, offs_n, N, K_WORDS, group_words,
             stride_sg, stride_sn, stride_zg, stride_zn, W_GROUP_MODE, ZERO_IS_NUMBER, META_ROWS, EVEN,
         )  # fmt: skip
+        # `tl.trans` exchanges rows and columns.
         scales, zeros = tl.trans(scales), tl.trans(zeros)
         a = tl.load(a_ptrs, mask=(offs_m[:, None] < M) & ((offs_k[None, :] < K) | EVEN), other=0.0)
 
@@ -235,7 +237,8 @@ def gemm_planes_kernel(
 # for `LIFT` more below them, so a number need not come down to the lowest place: it only counts `2**LIFT` times as
 # much. Four bits up, the second of the four numbers of a half-word needs no shift at all.
 #
-# Every `STEP`-th plane is stacked along K, for one long product. `shifts` is known when the kernel is compiled, so it
+# Every `STEP`-th plane is stacked along K, for one long product. `tl.join` puts two blocks side by side, in a new last
+# dimension: the opposite of `tl.split`. `shifts` is known when the kernel is compiled, so it
 # is a constant in each instruction and no data.
 @triton.jit
 def half_word_planes(
@@ -278,9 +281,9 @@ def columns_by_plane(a, W_NBITS: tl.constexpr):
 # **Sums of A without additions:** the tensor cores multiply with ones. With 16 rows this took
 # [[bench: gemm_splitK/ladder/every mode, with descriptors/16_rows_ms]] down to
 # [[bench: gemm_splitK/ladder/sums of A in place/16_rows_ms]]. They return sixteen equal rows, and each thread
-# has the sums of its own columns among its own registers. Picking one row would send it around by shuffles; repeated
-# down the tile instead, it costs nothing. And `ones` are joined from two halves because the weights are: then the
-# compiler wants A in the same arrangement for both products, and makes it once.
+# has the sums of its own columns among its own registers. Picking one row would send it around by shuffles. Instead,
+# `tl.broadcast_to` repeats it down the tile, which costs nothing. And `ones` are joined from two halves because the
+# weights are: then the compiler wants A in the same arrangement for both products, and makes it once.
 @triton.jit
 def sums_of_columns(even, odd, one, BLOCK_N: tl.constexpr):
     half = tl.full((16, even.shape[0] // 2), one, even.dtype)
@@ -344,7 +347,8 @@ def gemm_descriptor_kernel(
             sums = tl.dot(odd_planes, odd, tl.dot(even_planes, even)) - BIAS * a_sums
         acc = add_group(acc, sums, a_sums, scales, zeros, W_GROUP_MODE)
     if PDL:
-        gdc_launch_dependents()  # explained with `plane_order_kernel`
+        # `gdc_launch_dependents` lets the next kernel start: section 4 says why.
+        gdc_launch_dependents()
     parts_desc.store([pid_k, start_m, start_n], tl.reshape(tl.trans(acc * UNIT), (1, BLOCK_M, BLOCK_N)))
 
 
@@ -356,8 +360,8 @@ def gemm_descriptor_kernel(
 #
 # **Launched before it may begin.** A kernel normally starts when the one before it has ended, and the GPU idles in
 # between. With *programmatic dependent launch* (the option `launch_pdl`) its programs may start when all programs of
-# the one before have called `gdc_launch_dependents`, or ended. What the other kernel writes may be read only after
-# `gdc_wait`, which waits for its end. With 64 rows it took
+# the one before have called `gdc_launch_dependents`, or ended. `gdc_wait`
+# waits for its end, and what the other kernel writes may be read only after it. With 64 rows it took
 # [[bench: gemm_splitK/ladder/metadata requested early/64_rows_ms]] down to
 # [[bench: gemm_splitK/ladder/launched early/64_rows_ms]].
 @triton.jit

@@ -59,6 +59,8 @@ from annotated_examples.tutorials.matmul_autotuned import matmul_forward as mult
 # Since Hopper a unit of the GPU, the tensor memory accelerator (TMA), copies a tile into shared memory by itself. A
 # tensor descriptor tells it where the matrix lies; a load names the corner of a tile. Threads compute no addresses and
 # need no masks: what lies outside is filled with zeros. The registers that held pointers are free for more sums.
+# `a_desc.load([row, column])` loads the tile whose upper left corner is there, and `c_desc.store` stores one. The
+# launcher makes the descriptor: `TensorDescriptor` takes a tensor, its shape and strides, and the shape of the tile.
 #
 # A transposed matrix is described as it is stored, and its tiles are turned round after the load. The tensor cores read
 # both orders, so that costs nothing.
@@ -72,8 +74,8 @@ def load_columns(b_desc, start_k, start_n, B_TRANSPOSED: tl.constexpr):
 
 
 # A tile of sums leaves through shared memory too, because the TMA stores from nowhere else. In two halves it needs
-# half the room there, and the rest stays with the loads. `tl.split` divides a last dimension of two; reshape and
-# permute make it out of the left and the right half of the columns.
+# half the room there, and the rest stays with the loads. `tl.split` divides a last dimension of two. `tl.reshape` and
+# `tl.permute` make it out of the left and the right half of the columns, as in PyTorch.
 @triton.jit
 def store_in_halves(desc, block, start_m, start_n):
     rows: tl.constexpr = block.shape[0]

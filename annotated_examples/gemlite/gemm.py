@@ -205,8 +205,8 @@ def dequantize_block(q, scales, zeros, W_GROUP_MODE: tl.constexpr, dtype: tl.con
 
 
 # Scales and zeros of a block of K. Where the block lies inside one group, a single row of them serves all its rows, and
-# `META_ROWS` is 1; otherwise each row looks up its own. The eviction policy is a hint to the cache: while it stays in a
-# group, a program reads the same metadata again and again, but each word in one step only.
+# `META_ROWS` is 1; otherwise each row looks up its own. `eviction_policy` is a hint to the cache, what to
+# keep: while it stays in a group, a program reads the same metadata again and again, but each word in one step only.
 @triton.jit
 def load_metadata(
     metadata_ptr, k0, offs_n, N, K, group_size, stride_g, stride_n, META_ROWS: tl.constexpr, EVICT: tl.constexpr
@@ -285,8 +285,9 @@ def tile_offsets(
         pid_m, pid_n = pid // num_pid_n, pid % num_pid_n
     offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    # A hint that the columns are neighbours, to be fetched by one wide load. Here the compiler sees that by itself.
-    # Where column numbers wrap round, as in `offs_n % N`, it could not.
+    # A hint that the columns are neighbours, to be fetched by one wide load: `tl.multiple_of` promises that the first
+    # of them is a multiple of `BLOCK_N`, `tl.max_contiguous` promises that as many follow one upon the other. Here the
+    # compiler sees that by itself. Where column numbers wrap round, as in `offs_n % N`, it could not.
     if CONTIGUOUS:
         offs_n = tl.max_contiguous(tl.multiple_of(offs_n, BLOCK_N), BLOCK_N)
     return offs_m, offs_n

@@ -117,7 +117,7 @@ def matmul_kernel(
 
     # Walk along K, a tile of `x` to the right and a tile of `y` down at a time, and add up their products
     # [[tag: MM-Z]]. The sum is kept in float32 whatever the inputs are. float16 has eleven bits: beyond 2048 adding 1
-    # changes nothing any more.
+    # changes nothing any more. `tl.cdiv` rounds up, as `triton.cdiv` does outside of a kernel.
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, tl.cdiv(K, BLOCK_K)):
         # Of the six columns of `x`, the second step finds two where it wants four:
@@ -129,13 +129,15 @@ def matmul_kernel(
         # which add nothing.
         x = tl.load(x_ptrs, mask=m_mask[:, None] & k_mask[None, :], other=0.0)
         y = tl.load(y_ptrs, mask=k_mask[:, None] & n_mask[None, :], other=0.0)
-        # 4 x 4 by 4 x 4 here. `multiply_add` is `tl.dot(x, y, acc)`, with one more thought for float32. On a GPU the
-        # tensor cores do it, unless float32 has to be exact. The first of the two steps of program (1, 1) gives
+        # 4 x 4 by 4 x 4 here. `multiply_add` is a jitted function that this kernel calls; the compiler puts its body in
+        # the place of the call. It is `tl.dot(x, y, acc)`, with one more thought for float32. On a GPU the tensor cores
+        # do it, unless float32 has to be exact. The first of the two steps of program (1, 1) gives
         # `launch=0, pid=(1, 1), k=0: acc[0] = [35, 34, 33, 32]` in its first row, the second makes that
         # `launch=0, pid=(1, 1), k=1: acc[0] = [71, 71, 71, 71]`.
         acc = multiply_add(x, y, acc, INPUT_PRECISION)
-        # The next tile of `x` is `BLOCK_K` columns to the right, that of `y` as many rows down. (Why `tl.cast`? A
-        # stride of 1 is compiled in as a plain number, which has no `.to`.)
+        # The next tile of `x` is `BLOCK_K` columns to the right, that of `y` as many rows down. (`tl.cast` converts to
+        # another dtype, like `.to`. Why not `.to`? A stride of 1 is compiled in as a plain number, which doesn't have
+        # it.)
         x_ptrs += BLOCK_K * tl.cast(stride_xk, tl.int64)
         y_ptrs += BLOCK_K * tl.cast(stride_yk, tl.int64)
 

@@ -82,16 +82,16 @@ def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
     # Which row is mine? As many programs run as there are rows, so the number of my program is that of my row. It
     # becomes int64 before it is multiplied: in a large tensor the product doesn't fit in 32 bits.
     row = tl.program_id(0).to(tl.int64)
-    # Where does my row begin? `x_ptr` is the address of the first element, and an address plus a number is that many
-    # elements further on. The rows of `x` may lie further apart than they are long. Here `pid=1: N = 6`, but
-    # `pid=1: stride_xm = 8`: `x` is cut out of a wider matrix. `y` is new, and its rows lie side by side.
+    # Where does my row begin? `x_ptr` is the address of the first element. `x_ptr += row * stride_xm` moves it on by
+    # that many elements. The rows of `x` may lie further apart than they are long. Here `pid=1: N = 6`, but `pid=1:
+    # stride_xm = 8`: `x` is cut out of a wider matrix. `y` is new, and its rows lie side by side.
     x_ptr += row * stride_xm
     y_ptr += row * N
 
     # First trip. Before the first chunk the largest score so far is $-\infty$, below any number, and the sum is zero.
     row_max = -float("inf")
     row_sum = 0.0
-    # As in Python: `start` is the first column of each chunk.
+    # `range` makes a loop, as in Python, and `start` is the first column of each chunk.
     for start in range(0, N, BLOCK_N):
         # Which columns are in this chunk? In the second round `pid=0, start=4: offs_n = [4, 5, 6, 7]`. But the row has
         # only 6 columns. The mask says which of the four exist: `start=4: mask = [1, 1, 0, 0]`.

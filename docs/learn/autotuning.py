@@ -13,11 +13,12 @@
 # %% [markdown]
 # # 5. Autotuning, and what can go wrong with it
 #
-# Tile sizes, warps and stages decide how fast a product is, and no formula knows the best ones. `triton.autotune` tries a list
-# and keeps the fastest. You build a small one yourself, so that you see what it does, then make each of its mistakes once.
+# Tile sizes, warps and stages decide how fast a product is, and no formula knows the best ones. Who chooses?
+# `triton.autotune` tries a list and keeps the fastest. You build a small one yourself, so that you see what it does, then
+# make each of its mistakes once.
 
-# %%
-# In the repository this does nothing. Elsewhere, in Colab for example, it installs the kernels.
+# %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
+# In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
 import importlib.util
 import subprocess
 import sys
@@ -26,7 +27,6 @@ if importlib.util.find_spec("annotated_examples") is None:
     packages = ["git+{{ repo_url }}", "matplotlib"]
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
 
-# %%
 from academy import device  # before triton: without a GPU it switches the interpreter on
 from academy.bench import notebook
 from annotated_examples.tutorials import matmul_autotuned as lesson
@@ -43,9 +43,11 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # ## What there is to choose
 #
 # A configuration fixes the tile (`BLOCK_M`, `BLOCK_N`, `BLOCK_K`), the order (`GROUP_M`), how many warps share the work, and in
-# how many **stages** the loop is pipelined: with three, the tiles of the next two steps are already on their way while this
-# one is multiplied. Stages wait in shared memory, and the sums stay in registers, so large tiles and many stages exclude each
-# other. These are the ones that [the lesson's kernel](../kernels/tutorials/matmul_autotuned.md) tries:
+# how many **stages** the loop is pipelined. `num_stages=3` means that the tiles of the next two steps are already on their
+# way while this one is multiplied. Stages wait in shared memory, and the sums stay in registers, so large tiles and many stages exclude each
+# other. `triton.Config` holds one configuration: the constexprs by name, and the number of warps and stages beside them, as
+# in `triton.Config({"BLOCK_M": 128, "BLOCK_N": 256}, num_warps=8, num_stages=3)`. These are the ones that
+# [the lesson's kernel](../kernels/tutorials/matmul_autotuned.md) tries:
 
 
 # %%
@@ -316,6 +318,6 @@ notebook.speed("matmul_autotuned", variants=("", "leaky_relu"), live=[(2048, 204
 #
 # </details>
 #
-# This is the last chapter. From here [the fast version of the product](../kernels/fast/matmul.md) climbs on to tensor
-# descriptors and persistent programs, the [classics](../kernels/index.md) take each of these ideas further, and the guide
-# on [autotuning](../guides/autotuning.md) says more about searches and caches.
+# The guide on [autotuning](../guides/autotuning.md) says more about searches and caches, and
+# [the fast version of the product](../kernels/fast/matmul.md) climbs on to tensor descriptors and persistent programs. The
+# next chapter is about [reductions across rows](reductions.py), where programs have to share one sum.

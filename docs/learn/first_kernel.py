@@ -13,14 +13,15 @@
 # %% [markdown]
 # # 1. The first kernel
 #
-# You take vector addition apart: what a **program** is, why there is a mask, and what becomes of the last few elements of a
-# vector. Then you break the kernel on purpose and watch which elements go wrong.
+# How do you divide one long vector among programs that all run at the same time, and what happens at its end, where a
+# whole piece no longer fits? You write a kernel of three lines and launch it. Then you break it on purpose and watch
+# which elements go wrong.
 #
 # You need Python and a little PyTorch. You don't need a GPU: without one, Triton's interpreter runs the same kernels on the
 # CPU, slowly and one program after another. Every cell below is a real run.
 
-# %%
-# In the repository this does nothing. Elsewhere, in Colab for example, it installs the kernels.
+# %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
+# In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
 import importlib.util
 import subprocess
 import sys
@@ -29,7 +30,6 @@ if importlib.util.find_spec("annotated_examples") is None:
     packages = ["git+{{ repo_url }}", "matplotlib"]
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
 
-# %%
 from academy import device  # before triton: without a GPU it switches the interpreter on
 from academy.bench import notebook
 from annotated_examples.tutorials import vector_add as lesson
@@ -43,17 +43,35 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # %% [markdown]
 # ## One program, one block of elements
 #
-# In CUDA you write what one **thread** does, usually to one element. You also say how many threads make a **block**, and the
-# threads of a block may share memory and wait for each other.
+# A **kernel** is a function that runs on the GPU. You write what one **program** does, and a **launch** starts as many
+# programs as you ask for. All of them run the same lines. They differ in one thing only: each knows its own number. From
+# that number a program works out which elements are its own. Those elements are its **block**, and one place in a block
+# is called a **lane**. Ten elements in blocks of four take three programs, and the last one has two lanes too many:
 #
-# In Triton you write what one **program** does to a whole block of elements. There are no threads in the source. The
-# compiler deals the elements of a block out to the threads of one CUDA thread block, by default 128 of them: four
-# **warps** of 32, the threads that a GPU runs in step. So the word block means two things: a CUDA block is a group of
-# threads, a Triton block is a piece of data. A program with 1024 elements and 128 threads gives each thread eight of
-# them.
+# ```text
+# element    0  1  2  3   4  5  6  7   8  9  -  -
+# program    0            1            2
+# lane       0  1  2  3   0  1  2  3   0  1  2  3
+# ```
 #
-# The launch says how many programs there are. Each asks for its number and works out which elements are its own. This
-# kernel does nothing else: every element of the output gets the number of the program that owns it.
+# The first kernel shows who owns what: each program writes its own number into its elements. These are its parts:
+#
+# - `@triton.jit` compiles the function for the GPU when it is first launched. Its body is Triton, which looks like Python
+#   but isn't: you have arithmetic, `if`, `for` and the functions of `triton.language`, which everybody calls `tl`. There
+#   are no lists in it, and nothing of PyTorch.
+# - A tensor that you pass to a kernel arrives as a **pointer**, the address of its first element. It has no shape and no
+#   length, so the length is passed as well: `out_ptr` and `n`.
+# - `tl.constexpr` marks an argument whose value is compiled into the kernel, as if you had typed the number there. The
+#   size of a block is such a constant, because the compiler has to know how many lanes there are. Each new value makes
+#   Triton compile the kernel again.
+# - `tl.program_id(0)` returns the number of this program, counted from zero.
+# - `tl.arange(0, BLOCK)` makes a block of whole numbers: 0, 1, 2 and so on, up to `BLOCK` - 1. Arithmetic with a block
+#   happens in every lane at once, as in NumPy. (`BLOCK` has to be a power of two, `tl.arange` makes nothing else.) So with blocks of four, program 2 gets `2 * 4 + [0, 1, 2, 3]`: the
+#   elements 8, 9, 10, 11.
+# - A pointer plus a number points that many elements further on. So `out_ptr + offsets` is a **block of pointers**, one
+#   for each lane.
+# - `tl.store(pointers, value, mask=…)` writes a value through each of the pointers. Here the value is one number, `pid`,
+#   which all lanes write. The `mask` is a block of true and false, and lanes in which it is false write nothing.
 
 
 # %%
@@ -64,17 +82,34 @@ def owner_kernel(out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + offsets, pid, mask=offsets < n)
 
 
+# %% [markdown]
+# A launch has two pairs of brackets: `kernel[grid](arguments)`. The square ones hold the **grid**, which says how many
+# programs to start. It is a tuple, because programs may be numbered in up to three dimensions; `(3,)` starts three in
+# one dimension. The round ones hold the arguments. A kernel returns nothing: its results are what it stored.
+#
+# How many programs do `n` elements need? Enough to cover them, so the division is rounded **up**. `triton.cdiv(n, BLOCK)`
+# does that: `triton.cdiv(10, 4)` is 3. And where do the tensors live? Where the kernel runs: `device.DEVICE` is the GPU, or
+# the CPU where there is none.
+
+
+# %%
 def owners(n, BLOCK, programs=None):
     """For each of n elements the program that wrote it, -1 where none did."""
     out = torch.full((n,), -1, device=device.DEVICE)
-    owner_kernel[(programs or triton.cdiv(n, BLOCK),)](out, n, BLOCK=BLOCK)
+    grid = (programs or triton.cdiv(n, BLOCK),)
+    owner_kernel[grid](out, n, BLOCK=BLOCK)
     return out.tolist()
 
 
 owners(n=10, BLOCK=4)
 
 # %% [markdown]
-# Three programs: two with four elements and one with the two that are left. `triton.cdiv` divides and rounds **up**.
+# Three programs: two with four elements and one with the two that are left.
+#
+# If you know CUDA, mind the words. There you write what one **thread** does, and a block is a group of threads. Here a
+# block is a piece of data, and no thread is ever named. A program runs on 128 threads, four **warps** of 32, and the compiler
+# deals the lanes out to them: with 1024 lanes each thread gets eight. In a launch, `num_warps=8` gives each program twice
+# as many threads.
 #
 # ## The tail
 #
@@ -92,6 +127,9 @@ owners(n=10, BLOCK=4, programs=10 // 4)
 # Rounding up has a price: the last program has more lanes than there are elements. The mask switches the surplus off. To
 # see what it prevents, take it away. The vector below has ten elements, but it lies in a longer piece of memory, whose
 # last six belong to somebody else.
+#
+# One kernel can have both versions. `MASKED` is a `tl.constexpr`, so its `if` is decided when the kernel is compiled, and
+# the branch that isn't taken leaves no code behind.
 
 
 # %%
@@ -116,8 +154,8 @@ print("its neighbour's data:", memory[10:].tolist())
 #
 # ## Change it
 #
-# Set `n` and `BLOCK` to anything you like and run the cell. `BLOCK` has to be a power of two, because `tl.arange` allows
-# nothing else. With `masked` set to `False` you get the mistake back.
+# Set `n` to anything you like, `BLOCK` to a power of two, and run the cell. With `masked` set to `False` you get the mistake
+# back.
 
 # %% tags=["parameters"]
 n = 23
@@ -135,11 +173,18 @@ print(f"{programs * BLOCK - n} lanes too many; written behind the end: {int(memo
 # ## The real kernel
 #
 # [The lesson's kernel](../kernels/tutorials/vector_add.md) is these few lines with two loads and a sum. You can watch it
-# there, program by program. It computes [[tag: VA]] for any length, and it knows two more things.
+# there, program by program. It computes [[tag: VA]] for any length, and it brings three new things.
+#
+# `tl.load(pointers, mask=…, other=…)` reads a value through each of the pointers and returns them as a block. Lanes that
+# the mask switches off read nothing; they get the value of `other` instead.
 #
 # `n` is an ordinary argument. As a `tl.constexpr` it would be part of the compiled code, and every new length would compile
-# the kernel again. And the program's number becomes a 64-bit integer before it is multiplied: with more than two billion
-# elements a 32-bit offset would wrap around and point in front of the tensor.
+# the kernel again.
+#
+# And there is `tl.program_id(0).to(tl.int64)`. The number of a program has 32 bits, and so has all arithmetic that begins
+# with it: from 2³¹ on, a bit more than two billion, an offset wraps around to a negative number and points in front of the
+# tensor. `.to(tl.int64)` converts the number to 64 bits before it is multiplied. `tl.int64` is one of Triton's dtypes,
+# which have PyTorch's names: `tl.float32` is what PyTorch calls `torch.float32`.
 
 # %%
 x = torch.randn(1000, device=device.DEVICE)

@@ -13,12 +13,13 @@
 # %% [markdown]
 # # 4. Reuse in the L2 cache
 #
-# The programs of a launch share a cache. You change nothing but the order in which they take their blocks of the result, and
-# count how many blocks they load. Then you go backwards, where every gradient has a transposed matrix in it, and see how a
-# kernel that ignores strides passes a careless test.
+# A product of 9 x 9 blocks is computed by 81 programs, whatever their order. So why does the order decide how much they
+# load? The programs of a launch share a cache. You change nothing but the order in which they take their blocks of the
+# result, and count. Then you go backwards, where every gradient has a transposed matrix in it, and see how a kernel that
+# ignores strides passes a careless test.
 
-# %%
-# In the repository this does nothing. Elsewhere, in Colab for example, it installs the kernels.
+# %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
+# In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
 import importlib.util
 import subprocess
 import sys
@@ -27,7 +28,6 @@ if importlib.util.find_spec("annotated_examples") is None:
     packages = ["git+{{ repo_url }}", "matplotlib"]
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
 
-# %%
 from academy import device  # before triton: without a GPU it switches the interpreter on
 from academy.bench import notebook
 from academy.site import l2_picture
@@ -35,6 +35,17 @@ from annotated_examples.fast import matmul as fast
 from annotated_examples.tutorials import matmul_grouped as lesson
 
 import torch
+
+
+class Picture:
+    """An SVG that a notebook shows."""
+
+    def __init__(self, svg):
+        self.svg = svg
+
+    def _repr_html_(self):
+        return self.svg
+
 
 torch.manual_seed(0)
 print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
@@ -57,16 +68,6 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 
 
 # %%
-class Picture:
-    """An SVG that a notebook shows."""
-
-    def __init__(self, svg):
-        self.svg = svg
-
-    def _repr_html_(self):
-        return self.svg
-
-
 def picture(rows, columns, GROUP_M, programs, blocks_k):
     order = lesson.program_order(rows, columns, GROUP_M)
     title = f"Groups of {GROUP_M} rows" if GROUP_M > 1 else "Row by row"
@@ -84,11 +85,52 @@ picture(9, 9, GROUP_M=3, programs=9, blocks_k=9)
 # %% [markdown]
 # 27 and 27 blocks instead of 9 and 81. The work is the same, the result is the same, and 40 % of the loads are gone.
 #
+# ## Why `pid % GROUP_M` is not enough
+#
+# Down a group of rows first, then to the right: that sounds like row `pid % GROUP_M` and column `pid // GROUP_M`. It is right
+# for the first group and wrong from then on. The remainder says which row *inside* a group a program takes, and nothing
+# says which group. So no program ever leaves the first rows, and the columns run past the right edge.
+#
+# The second try adds the group: `pid // (GROUP_M * columns)`, because that many programs come before the next one. Now all
+# is well as long as `GROUP_M` divides the number of rows. If it doesn't, the last group has fewer rows, and a remainder of
+# `GROUP_M` names rows below the last. `grouped_order`, the [function that the lesson's kernel
+# calls](../kernels/tutorials/matmul_grouped.md#a-better-order), divides by the height that the group really has.
+
+
+# %%
+def remainder_alone(pid, rows, columns, GROUP_M):
+    return pid % GROUP_M, pid // GROUP_M
+
+
+def with_groups(pid, rows, columns, GROUP_M):
+    first_row = pid // (GROUP_M * columns) * GROUP_M
+    in_group = pid % (GROUP_M * columns)
+    return first_row + in_group % GROUP_M, in_group // GROUP_M
+
+
+def faults(order, rows, columns):
+    """How many programs take a block that doesn't exist, and how many blocks no program takes."""
+    wanted = {(row, column) for row in range(rows) for column in range(columns)}
+    return len([block for block in order if block not in wanted]), len(wanted - set(order))
+
+
+for rows in (8, 7):
+    orders = {
+        "the remainder alone": [remainder_alone(pid, rows, 6, 4) for pid in range(rows * 6)],
+        "with groups": [with_groups(pid, rows, 6, 4) for pid in range(rows * 6)],
+        "grouped_order": lesson.program_order(rows, 6, 4),
+    }
+    for name, order in orders.items():
+        outside, missing = faults(order, rows, 6)
+        print(f"{rows} x 6 blocks, {name}: {outside} outside, {missing} missing")
+
+# %% [markdown]
+# With masks nothing crashes: programs outside store nothing, and blocks that are missing keep whatever was in memory. Test
+# a number of rows that `GROUP_M` doesn't divide.
+#
 # ## Change it
 #
-# Any grid will do. Try a number of rows that `GROUP_M` doesn't divide: the last group is smaller, and `grouped_order`, the
-# function that [numbers the tiles](../kernels/tutorials/matmul_grouped.md#a-better-order), has to know. Try `GROUP_M` equal to
-# `rows`.
+# Any grid will do. Here the last group has three rows. Try `GROUP_M` equal to `rows`.
 
 # %% tags=["parameters"]
 rows, columns = 7, 6
@@ -208,7 +250,8 @@ notebook.ladder("matmul_grouped", live=live)
 #     return first_row + in_group % group_rows, in_group // group_rows
 # ```
 #
-# Dividing by `GROUP_M` instead of `group_rows` is the classic mistake: it names blocks below the last row.
+# Both the remainder and the quotient inside the group use `group_rows`. With only one of them mended, some blocks are
+# taken twice or don't exist.
 #
 # </details>
 #

@@ -13,12 +13,12 @@
 # %% [markdown]
 # # 2. Softmax: a row at a time
 #
-# You meet the first **reduction**: a row of numbers becomes one number, and every element of the result needs it. You see
-# why the largest score is subtracted first, what a masked lane must read, and where fusing several steps into one kernel
-# saves memory traffic.
+# Every result of a softmax depends on its whole row, and a program holds the row as a block in which each lane sees one
+# number. How do the lanes come to one sum? You meet the first **reduction**, find out why the largest score is
+# subtracted first, what a masked lane must read, and what it saves to do several steps in one kernel.
 
-# %%
-# In the repository this does nothing. Elsewhere, in Colab for example, it installs the kernels.
+# %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
+# In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
 import importlib.util
 import subprocess
 import sys
@@ -27,7 +27,6 @@ if importlib.util.find_spec("annotated_examples") is None:
     packages = ["git+{{ repo_url }}", "matplotlib"]
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
 
-# %%
 from academy import device  # before triton: without a GPU it switches the interpreter on
 from academy.bench import notebook
 from annotated_examples.tutorials import softmax as lesson
@@ -68,17 +67,26 @@ print((shifted / shifted.sum()).tolist())
 # %% [markdown]
 # ## A program for each row
 #
-# A kernel for short rows fits on a screen. Each program loads one row as a block. `tl.max` and `tl.sum` reduce a block to
-# one number; the threads of the program talk to each other for that, and the source doesn't show it.
+# A kernel for short rows fits on a screen. Program 0 takes row 0, program 1 takes row 1, and each loads its row as one
+# block. Two things in it are new.
 #
-# A block's length is a power of two, a row's length is anything. What should the surplus lanes read? The last argument
-# decides.
+# **A reduction** makes one number of a block. `tl.max(x, axis=0)` finds the largest of the lanes, `tl.sum(x, axis=0)` adds
+# them up. `axis` says along which dimension, and this block has only one. Behind such a line the threads of a program
+# exchange numbers, and the source shows nothing of it. `tl.exp(x)` is no reduction: it takes the exponential in each
+# lane. And in `x - tl.max(x, axis=0)` the one number is subtracted in every lane.
+#
+# **The stride** says where a row begins. A matrix lies in memory row after row, and `x.stride(0)` is the number of elements
+# from the start of one row to the start of the next. That is the row's length, or more if `x` was cut out of a wider
+# matrix. So row 3 begins at `x_ptr + 3 * stride`.
+#
+# A block's length is a power of two, a row's length is anything: `triton.next_power_of_2(N)` returns the smallest power of
+# two that holds it. What should the surplus lanes read? The argument `OTHER` decides, and you will get to choose.
 
 
 # %%
 @triton.jit
 def row_softmax_kernel(x_ptr, y_ptr, N, stride, OTHER: tl.constexpr, BLOCK_N: tl.constexpr):
-    row = tl.program_id(0)
+    row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK_N)
     mask = columns < N
     x = tl.load(x_ptr + row * stride + columns, mask=mask, other=OTHER)
@@ -89,10 +97,34 @@ def row_softmax_kernel(x_ptr, y_ptr, N, stride, OTHER: tl.constexpr, BLOCK_N: tl
 
 def row_softmax(x, other):
     M, N = x.shape
-    y = torch.empty_like(x)
+    y = torch.empty(M, N, dtype=x.dtype, device=x.device)
     row_softmax_kernel[(M,)](x, y, N, x.stride(0), OTHER=other, BLOCK_N=triton.next_power_of_2(N))
     return y
 
+
+# %% [markdown]
+# ## Why the row's number has 64 bits
+#
+# `row * stride` is where offsets grow large. With 32,000 scores in a row, row 70,000 begins after 2.24 billion elements, and
+# a signed 32-bit number ends at 2.147 billion. This kernel computes where that row begins, in 32 bits and in 64.
+
+
+# %%
+@triton.jit
+def row_start_kernel(out_ptr, row, stride):
+    tl.store(out_ptr, row * stride)
+    tl.store(out_ptr + 1, row.to(tl.int64) * stride)
+
+
+starts = torch.zeros(2, dtype=torch.int64, device=device.DEVICE)
+row_start_kernel[(1,)](starts, 70_000, 32_000)
+print("in 32 bits:", starts[0].item())
+print("in 64 bits:", starts[1].item())
+
+# %% [markdown]
+# A load from there reads two billion elements in front of the tensor. No small test can see it: every product below 2³¹
+# is right. So the kernels here convert the number of a row to `tl.int64` at once, before anything is multiplied by it.
+# Columns may stay in 32 bits, as long as a row is shorter than that.
 
 # %% [markdown]
 # ## Change it
@@ -183,13 +215,14 @@ notebook.speed("softmax", live=[(8192, 4096), (4096, 32000)])
 # ## Exercises
 #
 # **1.** Write `logsumexp(x)`: for each row of a matrix the logarithm of the sum of the exponentials, for scores up to 1000.
+# `tl.log` takes the logarithm.
 #
 # <details class="success" markdown="1"><summary>Answer</summary>
 #
 # ```python
 # @triton.jit
 # def logsumexp_kernel(x_ptr, out_ptr, N, stride, BLOCK_N: tl.constexpr):
-#     row = tl.program_id(0)
+#     row = tl.program_id(0).to(tl.int64)
 #     columns = tl.arange(0, BLOCK_N)
 #     x = tl.load(x_ptr + row * stride + columns, mask=columns < N, other=-float("inf"))
 #     largest = tl.max(x, axis=0)

@@ -13,12 +13,12 @@
 # %% [markdown]
 # # 3. Tiles and pointers
 #
-# You multiply matrices block by block. First you see how a program turns two small ranges into the addresses of a
-# two-dimensional tile, on a matrix small enough to check by hand. Then what the sum must be kept in, and what a float32
-# product really computes.
+# Memory has one dimension and a matrix has two. How does a program find the addresses of a small square in the middle of
+# one? On a matrix that you can check by hand you turn two ranges into a tile of pointers. Then you write a matrix product
+# with it, and see what its sums must be kept in and what a float32 product really computes.
 
-# %%
-# In the repository this does nothing. Elsewhere, in Colab for example, it installs the kernels.
+# %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
+# In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
 import importlib.util
 import subprocess
 import sys
@@ -27,10 +27,8 @@ if importlib.util.find_spec("annotated_examples") is None:
     packages = ["git+{{ repo_url }}", "matplotlib"]
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
 
-# %%
 from academy import device  # before triton: without a GPU it switches the interpreter on
 from academy.bench import notebook
-from annotated_examples.tutorials import matmul_blocked as lesson
 
 import torch
 import triton
@@ -57,9 +55,22 @@ print("strides, every 2nd row:", x[::2].stride())
 # %% [markdown]
 # ## From two ranges to a tile of pointers
 #
-# A tile needs all its offsets at once. `offs_m[:, None]` makes a column of row numbers, `offs_k[None, :]` a row of column
-# numbers. Each is multiplied by its stride, and adding a column and a row fills a table: Triton repeats each along the
-# dimension that it lacks, as NumPy does.
+# A tile needs all its offsets at once. Say that it has rows 4 to 7 and columns 0 to 3. `offs_m[:, None]` stands the row
+# numbers up as a column: a block of four becomes one of 4 x 1. `offs_k[None, :]` lays the column numbers down as a row,
+# 1 x 4. Each is multiplied by its stride. When a column and a row are added, Triton repeats each along the dimension in
+# which it has length one, as NumPy does, and the sum is a table of 4 x 4:
+#
+# ```text
+#  offs_m[:, None] * 8      offs_k[None, :] * 1          their sum
+#
+#        32                                         32  33  34  35
+#        40             +     0   1   2   3    =    40  41  42  43
+#        48                                         48  49  50  51
+#        56                                         56  57  58  59
+# ```
+#
+# Added to a pointer, that is a block of pointers with two dimensions, and `tl.load` returns a block of the same shape. The
+# matrix is small, so its offsets stay in 32 bits here.
 
 
 # %%
@@ -98,23 +109,73 @@ read_tile(x, row, column, strides)
 # %% [markdown]
 # ## A product, tile by tile
 #
-# [The lesson's kernel](../kernels/tutorials/matmul_blocked.md) computes [[tag: MM-Z]]. A program owns one tile of the result.
-# It walks along K with a tile of `x` and a tile of `y`, multiplies them with `tl.dot` and adds the product to `acc`. At the
-# edges it needs masks, for all three dimensions. Here no size is a multiple of the tile.
+# Now multiply. `x` has M rows of K numbers, `y` has K rows of N numbers, and each element of the result is a sum over K:
+#
+# [[eq: MM-Z]]
+#
+# A program owns one tile of the result. For that it needs `BLOCK_M` whole rows of `x` and `BLOCK_N` whole columns of `y`. Both are too long for one block, so it walks along K: load a tile of `x` and a tile of
+# `y`, multiply them, add the product to the sum so far, go on. What you haven't seen yet:
+#
+# - The grid has two dimensions, one program for each tile of the result. `tl.program_id(0)` counts along the first,
+#   `tl.program_id(1)` along the second.
+# - `tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)` makes a block of zeros, for the sums to start from.
+# - A `range` in a kernel makes a loop, as in Python. It runs on the GPU, so its bounds may be known only there: here they
+#   depend on the argument `K`.
+# - `&` joins two masks: a lane is on where both are true. An element of a tile exists if its row does and its column does.
+# - `tl.dot(x, y, acc)` multiplies two tiles as matrices and adds the product to `acc`. On a GPU the tensor cores do it,
+#   and then each side of a tile must be 16 or more. `input_precision="ieee"` asks for full float32 products; what you get
+#   otherwise comes further down.
+
+
+# %%
+@triton.jit
+def product_kernel(
+    x_ptr, y_ptr, z_ptr, M, N, K, stride_xm, stride_xk, stride_yk, stride_yn, stride_zm, stride_zn,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    # Which tile of the result is mine?
+    offs_m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        # The next tile of x to the right, the next tile of y down. What lies outside counts as zero and adds nothing.
+        offs_k = (start + tl.arange(0, BLOCK_K)).to(tl.int64)
+        x_mask = (offs_m[:, None] < M) & (offs_k[None, :] < K)
+        y_mask = (offs_k[:, None] < K) & (offs_n[None, :] < N)
+        x = tl.load(x_ptr + offs_m[:, None] * stride_xm + offs_k[None, :] * stride_xk, mask=x_mask, other=0.0)
+        y = tl.load(y_ptr + offs_k[:, None] * stride_yk + offs_n[None, :] * stride_yn, mask=y_mask, other=0.0)
+        acc = tl.dot(x, y, acc, input_precision="ieee")
+    z_mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    tl.store(z_ptr + offs_m[:, None] * stride_zm + offs_n[None, :] * stride_zn, acc, mask=z_mask)
+
+
+def product(x, y, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16):
+    (M, K), N = x.shape, y.shape[1]
+    z = torch.empty(M, N, dtype=x.dtype, device=x.device)
+    grid = (triton.cdiv(M, BLOCK_M), triton.cdiv(N, BLOCK_N))
+    tiles = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
+    product_kernel[grid](x, y, z, M, N, K, *x.stride(), *y.stride(), *z.stride(), **tiles)
+    return z
+
+
+# %% [markdown]
+# Here no size is a multiple of the tile, so every mask has something to do.
 
 # %%
 M, N, K = 40, 24, 36
 a = torch.randn(M, K, device=device.DEVICE)
 b = torch.randn(K, N, device=device.DEVICE)
-tiles = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16)
-product = lesson.matmul_forward(a, b, **tiles)
 exact = a.double() @ b.double()
 print(f"{triton.cdiv(M, 16)} x {triton.cdiv(N, 16)} programs, {triton.cdiv(K, 16)} steps along K")
-print(f"largest error: {(product - exact).abs().max():.1e}")
+print(f"largest error: {(product(a, b) - exact).abs().max():.1e}")
 
 # A transposed view has other strides and needs no copy.
-turned = lesson.matmul_forward(b.T, a.T, **tiles).T
-print(f"the same from transposed views: {torch.allclose(turned, product, atol=1e-4)}")
+turned = product(b.T, a.T).T
+print(f"the same from transposed views: {torch.allclose(turned, product(a, b), atol=1e-4)}")
+
+# %% [markdown]
+# [The lesson](../kernels/tutorials/matmul_blocked.md) has this kernel with a recorded run, so that you can watch the
+# pointers move. It computes them once and moves them on in the loop, where the kernel above makes them anew each time.
 
 # %% [markdown]
 # ## What the sum is kept in

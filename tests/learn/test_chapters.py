@@ -8,18 +8,29 @@ import contextlib
 import importlib.util
 import io
 import math
+import os
 import re
 from functools import cache
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
 
 from academy import device
 from academy.bench import notebook
+from academy.formulas.project import import_source
 
 ROOT = Path(__file__).resolve().parents[2]
-CHAPTERS = ["first_kernel", "softmax", "tiles_and_pointers", "l2_reuse", "autotuning"]
+CHAPTERS = [
+    "first_kernel",
+    "softmax",
+    "tiles_and_pointers",
+    "l2_reuse",
+    "autotuning",
+    "reductions",
+    "your_own_kernel",
+]
 CELL = re.compile(r"^# %%", re.M)
 ANSWER = re.compile(
     r"^# \*\*(\d)\.\*\*.*?^# <details class=\"success\" markdown=\"1\">.*?^# ```python\n(.*?)^# ```$", re.M | re.S
@@ -36,7 +47,8 @@ def run(chapter):
     spec = importlib.util.spec_from_file_location(f"chapter_{chapter}", ROOT / f"docs/learn/{chapter}.py")
     module = importlib.util.module_from_spec(spec)
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    jupyter = mock.patch.dict(os.environ, {"FORCE_COLOR": "1"})  # which it sets for its kernels
+    with contextlib.redirect_stdout(printed), jupyter:
         spec.loader.exec_module(module)
     return vars(module), printed.getvalue()
 
@@ -66,9 +78,21 @@ def test_a_chapter_has_its_parts(chapter):
     cells = CELL.split(text)
     code = [cell for cell in cells if not cell.startswith(" [markdown]")]
     assert 'find_spec("annotated_examples")' in code[1] and "{{ repo_url }}" in code[1], "the first cell installs"
+    assert code[1].startswith(' tags=["setup"] jupyter={"source_hidden": true} cellView="form"'), "and is folded"
+    assert "from academy import device" not in text.replace(code[1], ""), "all imports are in it"
+    assert "?" in re.search(r"^# # \d\. .*?(?=^# %%)", text, re.M | re.S)[0].split("\n#\n")[1], "opens with a question"
     assert '# %% tags=["parameters"]' in text, "a cell for the reader to change"
     assert re.search(r"^notebook\.(speed|ladder)\(", text, re.M), "a measured gain"
     assert sorted(answers(chapter)) == [1, 2, 3]
+
+
+def test_chapters_keep_to_what_they_teach():
+    imported = "from annotated_examples"
+    assert "tl.dot(" in source("tiles_and_pointers") and imported not in source("tiles_and_pointers"), "its own product"
+    for chapter in CHAPTERS:
+        short = re.findall(r"^[# ]*(\w+) = tl\.program_id\(\d\)$", source(chapter), re.M)
+        strided = [name for name in short if re.search(rf"\b{name} \* stride", source(chapter))]
+        assert not strided, f"{chapter}: 32 bits times a stride"
 
 
 EXPECTED = {
@@ -80,14 +104,37 @@ EXPECTED = {
         "kept in float16: 2048",
         "kept in float32: 2060",
     ],
-    "l2_reuse": ["GROUP_M =  1:   640 blocks of x,  4096 of y", "GROUP_M = 16:  2048 blocks of x,  1152 of y"],
+    "l2_reuse": [
+        "8 x 6 blocks, the remainder alone: 24 outside, 24 missing",
+        "7 x 6 blocks, with groups: 4 outside, 4 missing",
+        "7 x 6 blocks, grouped_order: 0 outside, 0 missing",
+        "GROUP_M =  1:   640 blocks of x,  4096 of y",
+        "GROUP_M = 16:  2048 blocks of x,  1152 of y",
+    ],
     "autotuning": ["first call:  5.0", "second call: 1.0", "12 trials so far", "right: True"],
+    "reductions": [
+        "of each row:    [6.0, 22.0, 38.0, 54.0]",
+        "of each column: [24.0, 28.0, 32.0, 36.0]",
+        "different results: from",
+        "the same bits twice: True",
+        "256 programs for 132 multiprocessors, 128 tiles for each program",
+    ],
+    "your_own_kernel": [
+        "l2_normalise.md:28:50: '=' does not hold",
+        "acc = [25, 0, 0, 0]",
+        "length = 5",
+        "transposed: right",
+        "caught: with other=1.0, y, torch.float32",
+        "kernels: 1 case compared with the printed formulas",
+        "all is well",
+    ],
 }
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_a_chapter_runs_and_shows_what_its_text_says(chapter):
     printed = run(chapter)[1]
+    assert "\x1b" not in printed, "colours of a terminal"
     for text in EXPECTED[chapter]:
         assert text in printed
 
@@ -210,12 +257,60 @@ def check_hard_swish(names):
     torch.testing.assert_close(c[1:], expected[1:], rtol=1e-4, atol=1e-4)
 
 
+def check_column_sums_of_squares(names):
+    for M, N in ((1, 1), (70, 130), (300, 5)):
+        x = on_device(M, N + 3)[:, :N]
+        torch.testing.assert_close(names["column_sums_of_squares"](x), x.double().square().sum(0).float())
+
+
+def check_tiles_of(names):
+    assert names["guess"] == names["tiles_of"](2, 3, 200, 32)
+    shared = [start for p in range(3) for start in names["tiles_of"](p, 3, 200, 32)]
+    assert sorted(shared) == list(range(0, 200, 32))
+    assert names["tiles_of"](2, 3, 64, 32) == []
+
+
+def check_shares(names):
+    shares = names["shares"]
+    assert shares(32768, 4096, 132) == 5 and shares(32768, 4096, 2048) == 64
+    assert shares(32768, 50000, 132) == 1 and shares(33, 128, 132) == 2 and shares(100000, 128, 132) == 132
+
+
+def check_sum_normalise(names):
+    for x in (on_device(3, 1), on_device(3, 200)[:, 3:140], on_device(70, 3).T):
+        x = x.abs() + 0.1
+        torch.testing.assert_close(names["sum_normalise"](x), x / x.sum(-1, keepdim=True))
+
+
+def check_sum_normalise_gradient(names):
+    x = (on_device(4, 9).double().abs() + 0.1).requires_grad_()
+    dy, total = on_device(4, 9).double(), x.sum(-1, keepdim=True)
+    (expected,) = torch.autograd.grad(x / total, x, dy, retain_graph=True)
+    torch.testing.assert_close(names["sum_normalise_gradient"](dy, (x / total).detach(), total.detach()), expected)
+
+
+def check_stays_inside(names):
+    def launch(kernel):
+        def launched(x, y):
+            length = torch.empty(len(x), device=x.device)
+            kernel[(len(x),)](x, y, length, x.shape[1], x.stride(0), 0.0, BLOCK_N=8)
+
+        return launched
+
+    assert names["stays_inside"](launch(names["l2_forward_kernel"]))
+    unmasked = names["FILE"].replace("tl.store(y_ptr + offs_n, y, mask=mask)", "tl.store(y_ptr + offs_n, y)")
+    module = import_source(unmasked, "unmasked")
+    assert unmasked != names["FILE"] and not names["stays_inside"](launch(module.l2_forward_kernel))
+
+
 CHECKS = {
     "first_kernel": [check_scale_and_add, check_reverse, check_add_three],
     "softmax": [check_logsumexp, check_softmax_gradient, check_merge],
     "tiles_and_pointers": [check_offset, check_diagonal, check_smallest_square_tile],
     "l2_reuse": [check_block_of_program, check_best_group, check_gradients],
     "autotuning": [check_safe_accumulate, check_pruned, check_hard_swish],
+    "reductions": [check_column_sums_of_squares, check_tiles_of, check_shares],
+    "your_own_kernel": [check_sum_normalise, check_sum_normalise_gradient, check_stays_inside],
 }
 
 
@@ -276,6 +371,13 @@ def test_strides_read_what_the_chapter_says():
     assert torch.equal(read_tile(x, 4, 0), x[4:, :4].int())
     assert torch.equal(read_tile(x, 4, 0, (1, 8)), x.T[4:, :4].int())
     assert torch.equal(read_tile(x, 0, 0, (9, 0)), torch.diagonal(x)[:4, None].expand(4, 4).int())
+
+
+def test_rows_have_length_one_between_the_limits_that_the_chapter_names():
+    names, _ = run("your_own_kernel")
+    for scale, length in ((1e15, 1.0), (1e18, 1.0), (1e20, 0.0), (1e-8, 0.1)):
+        rows = names["l2_normalise"](scale * torch.ones(3, 100, device=device.DEVICE)).double().norm(dim=1)
+        assert all(abs(rows - length) < 0.01), (scale, rows)
 
 
 def test_no_result_is_said_and_interpreter_times_are_not_shown(monkeypatch, tmp_path):

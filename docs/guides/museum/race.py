@@ -21,6 +21,7 @@ def broken_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
 def fixed_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = tl.sum(tl.load(x_ptr + offsets), axis=0)
+    # `tl.atomic_add` adds to a number in memory in one step, which no other program can interrupt.
     tl.atomic_add(out_ptr, total)
 
 

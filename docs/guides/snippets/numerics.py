@@ -30,6 +30,7 @@ print((x.bfloat16() + 1).tolist())  # → [2.0, 300.0, 70144.0]
 # --8<-- [start:stuck]
 @triton.jit
 def sum_kernel(x_ptr, out_ptr, n, acc_dtype: tl.constexpr):
+    # `tl.zeros((1,), dtype=acc_dtype)` makes a block of zeros: of one, here.
     acc = tl.zeros((1,), dtype=acc_dtype)
     for i in range(0, n):
         acc += tl.load(x_ptr + i + tl.arange(0, 1)).to(acc_dtype)

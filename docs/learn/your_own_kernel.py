@@ -1,0 +1,510 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 7. Write your own kernel
+#
+# Somebody needs rows of length one, for cosine similarities, and asks you for a kernel. Where do you begin, and when are you
+# done? You go the whole way once, with an operation that this site doesn't have: formula, derivation, kernel, recorded run,
+# tests, benchmark. Each step is run here with the tools that every other operation went through.
+
+# %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
+# In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
+import importlib.util
+import subprocess
+import sys
+
+if importlib.util.find_spec("annotated_examples") is None:
+    packages = ["git+{{ repo_url }}", "matplotlib"]
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
+
+from academy import accuracy, autograd, checks, device, syntax  # before triton: it may switch the interpreter on
+from academy.bench import notebook
+from academy.formulas.project import import_source
+
+import inspect
+import math
+import os
+import re
+import tempfile
+from pathlib import Path
+
+import torch
+import triton
+import triton.language as tl
+
+temporary = tempfile.TemporaryDirectory()
+folder = Path(temporary.name).resolve()
+
+
+def write(name, text):
+    """Write a file in the folder."""
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text, "utf-8")
+
+
+def academy(*arguments):
+    """Show what `academy …` prints when it is called in the folder."""
+    repository = str(Path(device.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": repository, "COLUMNS": "100"}
+    environment.pop("FORCE_COLOR", None)  # Jupyter sets it
+    command = [sys.executable, "-m", "academy.cli", *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    print(re.sub(r" \([\d.]+ s\)", "", done.stdout + done.stderr).replace(f"{folder}/", "").rstrip())
+
+
+def source(part):
+    """The text of a function or of a class with a method `forward`, as it stands in its cell."""
+    lines, _ = inspect.findsource(getattr(part, "forward", part))
+    nodes = syntax.tree("".join(lines)).body
+    node = next(node for node in nodes if getattr(node, "name", "") == part.__name__)
+    return "".join(lines[syntax.first_line(node) - 1 : node.end_lineno])
+
+
+torch.manual_seed(0)
+print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
+
+# %% [markdown]
+# ## 1. The formula, in PyTorch first
+#
+# Divide each row by its length. A small number under the root keeps a row of zeros from being divided by zero. In PyTorch
+# that is a line, and this line is what the kernel will be held to. In float64 it says what is right; in the kernel's own
+# dtype it says how much rounding is forgivable.
+
+
+# %%
+def l2_normalise_reference(x, eps=1e-12):
+    return x / torch.sqrt(x.pow(2).sum(dim=-1, keepdim=True) + eps)
+
+
+l2_normalise_reference(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+
+# %% [markdown]
+# Is a kernel worth it? The line reads `x` for the squares and writes them, reads them for the sum, reads `x` again for the
+# quotient and writes that: five trips over memory. Two are needed, one to read and one to write. So up to 2.5 times is to be
+# had. Had the answer been "nothing", this would be the place to stop.
+#
+# ## 2. The derivation
+#
+# Backward needs a formula too, and it is derived before it is coded. A derivation is a Markdown file. Its front matter names
+# what is given and how large it is. `:=` defines, `=` claims, and a `\tag` names what the kernel is going to compute. (The
+# guide on [writing derivations](../guides/writing-derivations.md) has all of the grammar.)
+#
+# Everything goes into a folder that is laid out like the repository: `write` makes a file there, and `academy` runs the
+# command of that name in it, as you would in a terminal (both are in the set-up cell). A mistake has slipped in: the sign
+# in the last line.
+
+# %%
+DERIVATION = r"""---
+title: Rows of length one
+math:
+  dims: [m, n]
+  index: {r: m, i: n, j: n}
+  given: {X: "m, n", \nabla_Y: "m, n", \varepsilon: scalar > 0}
+  loss: {name: '\mathcal{L}', of: Y, upstream: \nabla_Y}
+---
+# Rows of length one
+
+The length of a row, and the row divided by it:
+
+$$\ell_r := \sqrt{\sum_{i=1}^n X_{ri}^2 + \varepsilon} \tag{L2-length}$$
+
+$$Y_{ri} := \frac{X_{ri}}{\ell_r} \tag{L2-Y}$$
+
+An element changes the length of its row. By the chain rule:
+
+$$\frac{\partial \ell_r}{\partial X_{rj}} = \frac{X_{rj}}{\ell_r} = Y_{rj}$$
+
+So it changes every result of the row through the denominator, and its own through the numerator as well.
+By the quotient rule:
+
+$$\frac{\partial Y_{ri}}{\partial X_{rj}} = \frac{\delta_{ij} - Y_{ri} Y_{rj}}{\ell_r}$$
+
+The upstream gradient weighs these changes, and they are summed over the row:
+
+$$\frac{\partial \mathcal{L}}{\partial X_{rj}} = \frac{1}{\ell_r}
+  \left(\frac{\partial \mathcal{L}}{\partial Y_{rj}} +
+  Y_{rj} \sum_{i=1}^n \frac{\partial \mathcal{L}}{\partial Y_{ri}} Y_{ri}\right) \tag{L2-X}$$
+"""
+
+write("annotated_examples/__init__.py", "")
+write("backprop_math/l2_normalise.md", DERIVATION)
+academy("check", "backprop_math/l2_normalise.md")
+
+# %% [markdown]
+# Every line was evaluated with random numbers, and derivatives were compared with automatic differentiation. Nothing is said
+# of the lines that are right; the wrong one is named. The sign should be a minus, and step 6 will check that.
+
+# %%
+DERIVATION = DERIVATION.replace(r"{\partial Y_{rj}} +", r"{\partial Y_{rj}} -")
+write("backprop_math/l2_normalise.md", DERIVATION)
+
+# %% [markdown]
+# ## 3. The kernels
+#
+# One program a row, and two trips over it, as in [softmax](../kernels/tutorials/softmax.md): the length needs the whole row.
+# Rows may be any length, so they come in chunks. What should masked lanes read? Zero, whose square adds nothing.
+#
+# What does the derivation ask backward for? The row of `Y`, the length, and one number for each row, the sum in the
+# brackets. `Y` can be made again from `x` and the length, in float32. If the rounded `y` were kept instead, bfloat16 would
+# round twice.
+
+
+# %%
+@triton.jit
+def l2_forward_kernel(x_ptr, y_ptr, length_ptr, N, stride_xm, eps, BLOCK_N: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * stride_xm
+    y_ptr += row * N
+    # First trip: the squares, added up lane by lane. The lanes themselves are added up once, at the end.
+    acc = tl.zeros((BLOCK_N,), dtype=tl.float32)
+    for start in range(0, N, BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        x = tl.load(x_ptr + offs_n, mask=offs_n < N, other=0.0).to(tl.float32)
+        acc += x * x
+    length = tl.sqrt(tl.sum(acc, axis=0) + eps)
+    tl.store(length_ptr + row, length)
+    # Second trip: the quotients.
+    for start in range(0, N, BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        mask = offs_n < N
+        x = tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
+        y = x / length
+        tl.store(y_ptr + offs_n, y, mask=mask)
+
+
+@triton.jit
+def l2_backward_kernel(dy_ptr, x_ptr, length_ptr, dx_ptr, N, stride_dym, stride_xm, BLOCK_N: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    dy_ptr += row * stride_dym
+    x_ptr += row * stride_xm
+    dx_ptr += row * N
+    length = tl.load(length_ptr + row)
+    # First trip: the sum in the brackets.
+    acc = tl.zeros((BLOCK_N,), dtype=tl.float32)
+    for start in range(0, N, BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        mask = offs_n < N
+        dy = tl.load(dy_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
+        acc += dy * (x / length)
+    dot = tl.sum(acc, axis=0)
+    # Second trip: the gradient.
+    for start in range(0, N, BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        mask = offs_n < N
+        dy = tl.load(dy_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
+        dx = (dy - x / length * dot) / length
+        tl.store(dx_ptr + offs_n, dx, mask=mask)
+
+
+# %% [markdown]
+# Around them come a **launcher** for each, which allocates and launches; the `autograd.Function`, which tells PyTorch that
+# the one is the gradient of the other; and the public function, which refuses what the kernels couldn't compute.
+#
+# `once_differentiable` is this project's own. It makes a second derivative raise an error, since autograd can't look into
+# a kernel.
+
+
+# %%
+def as_rows(x):
+    """The kernels count on neighbouring columns. A slice of wider rows has them, a transposed matrix is copied."""
+    return x if x.stride(1) == 1 else x.contiguous()
+
+
+def l2_normalise_forward(x, eps, *, BLOCK_N=1024):
+    M, N = x.shape
+    y = torch.empty(M, N, dtype=x.dtype, device=x.device)
+    length = torch.empty(M, dtype=torch.float32, device=x.device)
+    if M:
+        x = as_rows(x)
+        l2_forward_kernel[(M,)](x, y, length, N, x.stride(0), eps, BLOCK_N=BLOCK_N)
+    return y, length
+
+
+def l2_normalise_backward(dy, x, length, *, BLOCK_N=1024):
+    M, N = x.shape
+    dx = torch.empty(M, N, dtype=x.dtype, device=x.device)
+    if M:
+        dy, x = as_rows(dy), as_rows(x)
+        l2_backward_kernel[(M,)](dy, x, length, dx, N, dy.stride(0), x.stride(0), BLOCK_N=BLOCK_N)
+    return dx
+
+
+class L2Normalise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, eps):
+        y, length = l2_normalise_forward(x, eps)
+        ctx.save_for_backward(x, length)
+        return y
+
+    @staticmethod
+    @autograd.once_differentiable
+    def backward(ctx, dy):
+        return l2_normalise_backward(dy, *ctx.saved_tensors), None
+
+
+def l2_normalise(x, eps=1e-12):
+    """Each row of the matrix x divided by its length: float32, float16 or bfloat16, any strides."""
+    checks.tensors(x=x)
+    checks.dtypes(x=x)
+    checks.dimensions("x", x, 2, "M, N")
+    if not autograd.needs_frame(x):
+        return l2_normalise_forward(x, eps)[0]
+    return L2Normalise.apply(x, eps)
+
+
+x = torch.tensor([[3.0, 4.0], [0.0, 0.0]], device=device.DEVICE)
+print(l2_normalise(x))
+
+# %% [markdown]
+# ## 4. Watch it run
+#
+# Two rows of five in chunks of four, with numbers that you can check in your head: the first row has length 5, the second
+# length 2. An `EXAMPLE` makes a file of kernels one that can be recorded. Here the cells above are written into such a file.
+
+
+# %%
+def EXAMPLE():
+    x = torch.tensor([[3.0, 0, 0, 0, 4], [1, 1, 1, 1, 0]], device=device.DEVICE)
+    y, length = l2_normalise_forward(x, 0.0, BLOCK_N=4)
+    l2_normalise_backward(torch.ones_like(x), x, length, BLOCK_N=4)
+
+
+HEAD = """from academy import autograd, checks, device
+
+import torch
+import triton
+import triton.language as tl
+"""
+kernels = [l2_forward_kernel.fn, l2_backward_kernel.fn]
+others = [as_rows, l2_normalise_forward, l2_normalise_backward, L2Normalise, l2_normalise, EXAMPLE]
+parts = [source(part) for part in (l2_normalise_reference, *kernels, *others)]
+write("annotated_examples/own/__init__.py", "")
+FILE = "\n\n".join([HEAD, *parts])
+write("annotated_examples/own/l2_normalise.py", FILE)
+academy("trace", "annotated_examples/own/l2_normalise.py", "--launch", "0", "--pid", "0")
+
+# %% [markdown]
+# Read it for what you expected. `acc` ends as 9, 0, 0, 0 and then 25 with the second chunk's 16 in lane 0, `length` is 5,
+# and of the second chunk's lanes one reads and one writes. The line on bytes says what the formula promised, too: the row is
+# asked for twice, but only the first time is it fetched from memory. Had a lane left its tensor, or two programs met at
+# one element, the command would have named the line.
+#
+# ## 5. Tests
+#
+# A test is there to fail, so feed it what kernels fail on. Odd widths and one column. More than one chunk. Slices with NaN
+# between the rows, transposed and expanded inputs. Large numbers and zeros. An upstream gradient with stride zero, which
+# is what `.sum().backward()` makes.
+#
+# How large may an error be? At most twice that of PyTorch in the same dtype, both measured against float64.
+# `accuracy.check` holds a result to that.
+
+
+# %%
+def check(name, x, function=l2_normalise):
+    """A function and its gradient, in three dtypes, against float64."""
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        inputs = x.detach().to(dtype)
+        upstream = torch.randn(x.shape, device=x.device).to(dtype)
+        expanded = torch.ones((), dtype=dtype, device=x.device).expand(x.shape)
+        for dy in (upstream, expanded):
+            results = []
+            functions = ((function, dtype), (l2_normalise_reference, dtype), (l2_normalise_reference, torch.float64))
+            for call, precision in functions:
+                leaf = inputs.to(precision).requires_grad_()
+                y = call(leaf)
+                results.append((y, *torch.autograd.grad(y, leaf, dy.to(precision))))
+            for what, ours, pytorch, exact in zip(("y", "dx"), *results):
+                accuracy.check(f"{name}, {what}, {dtype}", ours, pytorch, exact)
+    print(f"{name}: right")
+
+
+def between_nan(M, N):
+    wide = torch.full((M, N + 3), math.nan, device=device.DEVICE)
+    wide[:, :N] = torch.randn(M, N, device=device.DEVICE)
+    return wide[:, :N]
+
+
+check("one column", torch.randn(4, 1, device=device.DEVICE))
+check("three chunks", torch.randn(2, 2500, device=device.DEVICE))
+check("cut out of wider rows", between_nan(5, 100))
+check("transposed", torch.randn(70, 3, device=device.DEVICE).T)
+check("expanded", torch.randn(1, 33, device=device.DEVICE).expand(4, 33))
+check("large", 1e4 * torch.randn(3, 65, device=device.DEVICE) / 65)
+check("no rows", torch.randn(0, 8, device=device.DEVICE))
+
+# %% [markdown]
+# A test that can't fail proves nothing. So break the kernel once for each thing that you guard against, and see the test
+# catch it. Here masked lanes read 1 instead of 0. (`import_source` makes a module of the changed text.)
+
+# %%
+right, wrong = "mask=offs_n < N, other=0.0", "mask=offs_n < N, other=1.0"
+broken = import_source(FILE.replace(right, wrong), "broken")
+try:
+    check("with other=1.0", torch.randn(4, 5, device=device.DEVICE), broken.l2_normalise)
+except AssertionError as error:
+    print("caught:", str(error).split("\n")[0])
+
+# %% [markdown]
+# ## Change it
+#
+# Where does it end? Rows of random numbers are multiplied by `scale`, and the rows of the result should still have length
+# one. Try `1e18`, `1e20` and `1e-8`. What happens to the squares?
+
+# %% tags=["parameters"]
+scale = 1e15
+
+# %%
+y = l2_normalise(scale * torch.randn(3, 100, device=device.DEVICE))
+print("lengths:", [round(length, 3) for length in y.double().norm(dim=1).tolist()])
+
+# %% [markdown]
+# From about `1e19` on a square is infinite in float32, and the row comes out as zeros. Far below `1e-6`, `eps` is larger than
+# all squares together. The line in PyTorch does the same, so the tests above never complain. A public function says such
+# a limit in its docstring. Or it removes it: find the row's largest number first and divide by it, as softmax does.
+#
+# ## 6. Kernel and derivation, compared
+#
+# The reference in PyTorch and the formulas of the derivation were written by hand, twice. Do they say the same? A **case**
+# names a call of the kernel and the tags that it should give. `academy check` turns the printed formulas into functions and
+# compares, on inputs of its own.
+
+# %%
+CASES = '''"""Which calls are compared with the formulas of backprop_math/l2_normalise.md."""
+
+from academy.formulas.cases import case
+
+
+@case(modules="own.l2_normalise", returns="L2-Y", gradients={"X": "L2-X"})
+def l2_normalise(module, X, varepsilon):
+    return module.l2_normalise(X, varepsilon)
+'''
+write("tests/formulas/cases/l2_normalise.py", CASES)
+academy("check")
+
+# %% [markdown]
+# Change a sign in the derivation or in the kernel, and one of the two checks fails.
+#
+# ## 7. How fast it is
+#
+# Say first what you expect. At 32768 rows of 4096 in bfloat16 the kernel reads and writes 4 bytes for each element, and a
+# copy on an H200 runs at [[bench: device/copy]]. No version can be faster than such a copy of this many bytes:
+
+# %%
+elements = 32768 * 4096
+print(
+    f"two trips: {4 * elements / 2**20:.0f} MiB, the five trips of the line in PyTorch: {10 * elements / 2**20:.0f} MiB"
+)
+
+
+def timed(function, shape=(32768, 4096)):
+    """A call to time, on a GPU."""
+    x = torch.randn(shape, dtype=torch.bfloat16, device=device.DEVICE)
+    return lambda: function(x)
+
+
+live = {
+    "the line in PyTorch": lambda: timed(l2_normalise_reference),
+    "torch.nn.functional.normalize": lambda: timed(torch.nn.functional.normalize),
+    "this kernel": lambda: timed(l2_normalise),
+}
+notebook.ladder("l2_normalise", live=live)
+
+# %% [markdown]
+# ## 8. Into the repository
+#
+# You have written what every operation here consists of. In the repository each piece has its place:
+#
+# | you wrote | it becomes |
+# |---|---|
+# | the derivation | `backprop_math/l2_normalise.md` |
+# | reference, kernels, launchers, `EXAMPLE` | `annotated_examples/<group>/l2_normalise.py`, with notes that quote the run |
+# | `check` and the broken kernel | `tests/kernels/test_l2_normalise.py` |
+# | `CASES` | `tests/formulas/cases/l2_normalise.py` |
+# | `timed` | `benchmarks/l2_normalise.py`, with the bytes that it should move |
+# | your explanation | a line in the table of `docs/learn/index.md`: its step on the learning path |
+#
+# [Best practice](../guides/best-practice.md) lists what reviewers ask for.
+#
+# ## Exercises
+#
+# **1.** Write `sum_normalise(x)` with a kernel of its own: each row of a matrix of positive numbers divided by its sum, for any
+# width and row stride.
+#
+# <details class="success" markdown="1"><summary>Answer</summary>
+#
+# ```python
+# @triton.jit
+# def sum_normalise_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
+#     row = tl.program_id(0).to(tl.int64)
+#     x_ptr += row * stride_xm
+#     y_ptr += row * N
+#     acc = tl.zeros((BLOCK_N,), dtype=tl.float32)
+#     for start in range(0, N, BLOCK_N):
+#         offs_n = start + tl.arange(0, BLOCK_N)
+#         acc += tl.load(x_ptr + offs_n, mask=offs_n < N, other=0.0).to(tl.float32)
+#     total = tl.sum(acc, axis=0)
+#     for start in range(0, N, BLOCK_N):
+#         offs_n = start + tl.arange(0, BLOCK_N)
+#         mask = offs_n < N
+#         x = tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
+#         tl.store(y_ptr + offs_n, x / total, mask=mask)
+#
+#
+# def sum_normalise(x, BLOCK_N=64):
+#     x = as_rows(x)
+#     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+#     sum_normalise_kernel[(x.shape[0],)](x, y, x.shape[1], x.stride(0), BLOCK_N=BLOCK_N)
+#     return y
+# ```
+#
+# Two lines of the forward kernel change: what is added up, and that there is no root.
+#
+# </details>
+#
+# **2.** Derive the gradient of exercise 1 and write `sum_normalise_gradient(dy, y, total)` in PyTorch; `total` holds the sum
+# of each row, in the shape (M, 1).
+#
+# <details class="success" markdown="1"><summary>Answer</summary>
+#
+# ```python
+# def sum_normalise_gradient(dy, y, total):
+#     return (dy - (dy * y).sum(dim=-1, keepdim=True)) / total
+# ```
+#
+# An element changes the sum of its row at rate one, where it changed the length at rate `y`. So one factor `y` is gone.
+#
+# </details>
+#
+# **3.** `launch(x, y)` writes its result for `x` into `y`. Write `stays_inside(launch)`, which says whether it leaves alone what
+# lies behind the end of `y`. Which sizes must you try?
+#
+# <details class="success" markdown="1"><summary>Answer</summary>
+#
+# ```python
+# def stays_inside(launch):
+#     for N in (5, 8, 33):
+#         memory = torch.full((3 * N + 64,), 7.0, device=device.DEVICE)
+#         launch(torch.ones(3, N, device=device.DEVICE), memory[: 3 * N].view(3, N))
+#         if not memory[3 * N :].eq(7.0).all():
+#             return False
+#     return True
+# ```
+#
+# A width that is a power of two may fill its chunk exactly, and then a missing mask does no harm. So try some that don't.
+#
+# </details>
+#
+# You have come to the end of the path. The [list of kernels](../kernels/index.md) shows what is there; what isn't waits for
+# you.

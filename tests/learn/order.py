@@ -1,0 +1,297 @@
+"""What each page of the learning path uses of Triton, and what was explained by then.
+
+The pages are read from front to back: chapters, lessons with the shared functions that they call, guides with their
+snippets, answers of exercises. Nothing has to be declared. A name counts as explained after a sentence that says what
+it does: the name in backticks, then a verb, "`tl.sum` adds up the lanes of a block". In code the sentence stands in a
+comment above the line that uses the name, as notes do anyway. `CONSTRUCTS` lists what has no name of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from academy import syntax
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Modules whose names belong to Triton.
+TRITON = ("tl", "triton", "libdevice")
+#: Words with the ending of a verb that are none.
+NO_VERBS = (
+    "as its this thus less unless besides across always plus perhaps whereas sometimes towards afterwards "
+    "arguments bits blocks bytes columns elements lanes names numbers pointers programs rows stages threads tiles warps"
+)
+VERB = rf"(?!(?:{NO_VERBS.replace(' ', '|')})\b)(?:[a-z]+s|can|may|must|need)\b"
+FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", re.M | re.S)
+SNIPPET = re.compile(r'--8<-- "(?P<file>[^":]+)(?::(?P<section>\w+))?"')
+
+
+@dataclass(frozen=True)
+class Use:
+    """Something of Triton's in a line of code."""
+
+    what: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Construct:
+    """A piece of the language without a name: how code uses it, and what the sentence that explains it must hold."""
+
+    name: str
+    used: Callable[[ast.AST], bool]
+    explained: str
+
+
+def _in_launch(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)
+
+
+def _memory(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in ("tl.load", "tl.store")
+
+
+def _new_axis(node: ast.AST) -> bool:
+    parts = node.slice.elts if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) else ()
+    return any(isinstance(part, ast.Constant) and part.value is None for part in parts)
+
+
+def _method(*names: str) -> Callable[[ast.AST], bool]:
+    def used(node):
+        method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names
+        return method and ast.unparse(node.func.value).split(".")[0] not in (*TRITON, "torch")
+
+    return used
+
+
+def _loop(node: ast.AST) -> bool:
+    return isinstance(node, ast.For) and ast.unparse(node.iter).startswith("range(")
+
+
+def _pointer_moved(node: ast.AST) -> bool:
+    return isinstance(node, ast.AugAssign) and re.search(r"_ptrs?$", ast.unparse(node.target)) is not None
+
+
+def _if_constexpr(node: ast.AST) -> bool:
+    tests = [node.test] if isinstance(node, (ast.If, ast.IfExp)) else []
+    return any(isinstance(test, ast.Name) and test.id.isupper() for test in tests)
+
+
+def _optional_pointer(node: ast.AST) -> bool:
+    return isinstance(node, ast.Compare) and bool(re.search(r"_ptr is (not )?None", ast.unparse(node)))
+
+
+def _both_masks(node: ast.AST) -> bool:
+    joined = isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd)
+    return joined and re.search("mask|<", ast.unparse(node)) is not None
+
+
+def _called(node: ast.AST) -> bool:
+    """A call of a function that the file defines or imports, none of Python's own."""
+    own = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    return own and node.func.id not in ("range", "min", "max", "len", "print", "float", "int")
+
+
+#: In jitted functions (the launch: everywhere).
+CONSTRUCTS = (
+    Construct("the launch, `kernel[grid](…)`", _in_launch, r"⟨kernel\[grid\]\("),
+    Construct("a tensor arrives as a pointer", lambda node: isinstance(node, ast.arg) and node.arg.endswith("_ptr"),
+              r"\bpointer\b[^.]*\baddress of its first element"),
+    Construct("a block of pointers", lambda node: _memory(node) and isinstance(node.args[0], ast.BinOp),
+              r"\bblock of pointers"),
+    Construct("a column and a row, `[:, None]`", _new_axis, r"⟨[\w.]*\[:, None\]⟩[^.]* column"),
+    Construct("a loop, `range`", _loop, r"⟨range⟩[^.]*\bloop|\bloop\b[^.]*⟨range⟩"),
+    Construct("a conversion, `.to(…)`", _method("to"), r"⟨\.to\([^⟩]*\)⟩[^.]*\bconverts"),
+    Construct("a pointer that moves on, `x_ptr += …`", _pointer_moved, r"⟨\w+_ptrs? \+= [^⟩]+⟩ moves"),
+    Construct("an `if` that is decided by the compiler", _if_constexpr, r"⟨if⟩[^.]*\bcompile"),
+    Construct("`None` instead of a pointer", _optional_pointer, r"⟨None⟩ (comes|arrives)[^.]*\bpointer"),
+    Construct("two masks, `&`", _both_masks, r"⟨&⟩[^.]*\bboth\b"),
+    Construct("a jitted function called by a kernel", _called, r"\bjitted function\b[^.]*\bcall"),
+    Construct("a descriptor's own load and store", _method("load", "store"), r"⟨[\w.]*desc\.load[^⟩]*⟩ [a-z]+s\b"),
+)  # fmt: skip
+
+
+@dataclass
+class Reader:
+    """Reads page after page. `missing`: what was used before its explanation, in the order of the path."""
+
+    said: str = ""
+    missing: list[Use] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+    _helpers: set[str] = field(default_factory=set)
+
+    def page(self, uri: str) -> None:
+        """A page of the path, named as in the table of docs/learn/index.md."""
+        if uri.startswith("kernels/"):
+            file = ROOT / "annotated_examples" / Path(uri).relative_to("kernels").with_suffix(".py")
+        else:
+            file = ROOT / "docs" / uri
+            file = ROOT / "backprop_math" / file.name if uri.startswith("derivations/") else file
+        text = file.read_text("utf-8")
+        name = file.relative_to(ROOT).as_posix()
+        self.python(text, name) if file.suffix == ".py" else self.markdown(text, name)
+
+    def markdown(self, text: str, file: str, line: int = 1) -> None:
+        """Prose with fenced code, in its order."""
+        position = 0
+        for found in FENCE.finditer(text):
+            self.prose(text[position : found.start()])
+            if found[2] == "python":
+                self._fenced(found[3], file, line + text.count("\n", 0, found.start()) + 1)
+            position = found.end()
+        self.prose(text[position:])
+
+    def _fenced(self, code: str, file: str, line: int) -> None:
+        for snippet in SNIPPET.finditer(code):
+            whole = (ROOT / snippet["file"]).read_text("utf-8")
+            start = end = 0
+            if snippet["section"]:
+                start = whole.index(f"[start:{snippet['section']}]") + len(f"[start:{snippet['section']}]")
+                end = whole.index(f"[end:{snippet['section']}]")
+                end = whole.rindex("\n", 0, end) + 1
+            part = whole[start : end or None]
+            self.python(textwrap.dedent(part), snippet["file"], 1 + whole.count("\n", 0, start))
+        if not SNIPPET.search(code):
+            self.python(textwrap.dedent(code), file, line)
+
+    def prose(self, text: str) -> None:
+        self.said += " " + re.sub(r"`([^`]+)`", r"⟨\1⟩", re.sub(r"\s+", " ", text))
+
+    def python(self, text: str, file: str, first: int = 1) -> None:
+        """Code with its comments, docstrings and notebook cells, in the order of the lines."""
+        events: list[tuple[int, int, Callable[[], None]]] = []
+        for line, prose in noted(text):
+            events.append((line, 0, lambda prose=prose, line=line: self.markdown(prose, file, first + line - 1)))
+        for line, what in uses(text):
+            events.append((line, 1, lambda what=what, line=line: self.use(Use(what, file, first + line - 1))))
+        for line, helper in shared_functions(text):
+            events.append((line, 2, lambda helper=helper: self.helper(*helper)))
+        for _, _, happens in sorted(events, key=lambda event: event[:2]):
+            happens()
+
+    def helper(self, file: str, name: str) -> None:
+        """A shared function, which the page of a lesson shows where it is called: its comment and its code."""
+        if (key := f"{file}:{name}") in self._helpers:
+            return
+        self._helpers.add(key)
+        lines = (text := (ROOT / file).read_text("utf-8")).split("\n")
+        named = {part: node for node in syntax.tree(text).body for part in _defines(node)}
+        if name not in named:  # imported there from elsewhere
+            return
+        definition = named[name]
+        start = syntax.first_line(definition) if isinstance(definition, syntax.DEFINITION) else definition.lineno
+        start -= 1
+        while start and (lines[start - 1].startswith("#") or not lines[start - 1]):
+            start -= 1
+        self.python("\n".join(lines[start : definition.end_lineno]) + "\n", file, start + 1)
+        for node in ast.walk(definition):  # what it needs of the same file
+            if isinstance(node, ast.Name) and node.id in named:
+                self.helper(file, node.id)
+
+    def use(self, use: Use) -> None:
+        if use.what not in self.seen and not explained(use.what, self.said):
+            self.missing.append(use)
+        self.seen.add(use.what)
+
+
+def explained(what: str, said: str) -> bool:
+    """Whether a sentence of the prose so far says what this does. `said` has ⟨…⟩ for code in backticks."""
+    for construct in CONSTRUCTS:
+        if what == construct.name:
+            return re.search(construct.explained, said) is not None
+    if what.endswith("="):  # an option of a call: ⟨other⟩, ⟨other=0.0⟩, or the call with the option written out
+        mark = rf"⟨(?:[^⟨⟩]*\W)?{what[:-1]}\b[^⟨⟩]*⟩"
+    else:
+        mark = rf"⟨@?{re.escape(what)}(?:\([^⟨⟩]*\))?⟩"
+    aside = r"(?: \([^)]*\)|,? and ⟨[^⟩]+⟩|, ⟨[^⟩]+⟩)*"
+    together = rf"(?:⟨[^⟩]+⟩,? and {mark}|{mark},? and ⟨[^⟩]+⟩) [a-z]+\b"
+    return re.search(rf"{mark}{aside} (?:\w+ )?{VERB}|{together}", said) is not None
+
+
+def hint(what: str) -> str:
+    """How to explain it."""
+    for construct in CONSTRUCTS:
+        if what == construct.name:
+            pattern = construct.explained.replace("⟨", "`").replace("⟩", "`")
+            return f"write a sentence above it that matches {pattern}"
+    return f"write a sentence above it that says what it does: `{what.removesuffix('=')}` makes …"
+
+
+def noted(text: str) -> Iterator[tuple[int, str]]:
+    """(first line, text) of each block of comments and each docstring, blank lines inside of one included."""
+    notes = syntax.notes(text).split("\n")
+    quoted = {line for node in syntax.docstrings(text) for line in range(node.lineno, node.end_lineno + 1)}
+    block: list[str] = []
+    for number, (note, line) in enumerate(zip([*notes, ""], [*text.split("\n"), "code"]), 1):
+        if line.strip().startswith("#") or number in quoted:
+            block.append(note)
+            continue
+        if block:
+            yield number - len(block), textwrap.dedent("\n".join(block)) + "\n"
+            block = []
+        if note.strip():  # beside the code
+            yield number, note.strip()
+
+
+def uses(text: str) -> Iterator[tuple[int, str]]:
+    """(line, what) of everything of Triton's in a text."""
+    tree = syntax.tree(text)
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    imported = {alias.name for node in imports if (node.module or "").startswith("triton.") for alias in node.names}
+    for node in ast.walk(tree):
+        line = getattr(node, "lineno", 0)
+        if name := _dotted(node):
+            yield line, name
+        if isinstance(node, ast.Name) and node.id in imported - set(TRITON):
+            yield line, node.id
+        if isinstance(node, ast.Call):
+            yield from ((line, f"{keyword.arg}=") for keyword in node.keywords if _is_option(node, keyword.arg))
+        if _in_launch(node):
+            yield line, CONSTRUCTS[0].name
+    for function in syntax.jitted_functions(text):
+        for part in (function.args, *function.body):
+            for node in ast.walk(part):
+                yield from ((getattr(node, "lineno", 0), c.name) for c in CONSTRUCTS[1:] if c.used(node))
+
+
+def _is_option(call: ast.Call, name: str | None) -> bool:
+    """Of a function of Triton's, or of a launch; constexprs, which a kernel names as it likes, are capitals there."""
+    launch = _in_launch(call) and name in ("num_warps", "num_stages", "maxnreg", "launch_pdl")
+    return launch or bool(name) and _dotted(call.func).startswith("tl.")
+
+
+def _dotted(node: ast.AST) -> str:
+    """`tl.load` of an attribute of Triton's modules, else ""; all dtypes but int64 go by one name."""
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or node.value.id not in TRITON:
+        return ""
+    name = node.attr
+    if isinstance(getattr(torch, name, None), torch.dtype) and name != "int64":
+        return "tl.float32"
+    return f"{node.value.id}.{name}"
+
+
+def _defines(node: ast.stmt) -> list[str]:
+    """The names that a statement of a module gives to something."""
+    if isinstance(node, syntax.DEFINITION):
+        return [node.name]
+    return [target.id for target in getattr(node, "targets", ()) if isinstance(target, ast.Name)]
+
+
+def shared_functions(text: str) -> Iterator[tuple[int, tuple[str, str]]]:
+    """(line, (file, name)) where a text names a function of `annotated_examples.common`, or a table of them."""
+    homes = {
+        alias.asname or alias.name: (node.module.replace(".", "/") + ".py", alias.name)
+        for node in ast.walk(syntax.tree(text))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("annotated_examples.common.")
+        for alias in node.names
+    }
+    for node in ast.walk(syntax.tree(text)):
+        if isinstance(node, ast.Name) and node.id in homes:
+            yield node.lineno, homes[node.id]
