@@ -8,11 +8,11 @@ the logits there is room for is kept, and only the rest is made twice. At 8192 x
 1. The lesson: [[bench: linear_cross_entropy/8192x4096x128256/forward+backward/lesson.ms]].
 2. The gradients are made **in the forward pass**. That alone makes nothing faster. But nothing has to be remembered
    from one pass to the other, so what is kept is kept for milliseconds:
-   [[bench: linear_cross_entropy/ladder/in the forward pass/forward_ms]].
+   [[bench: linear_cross_entropy/ladder/in the forward pass/step_ms]].
 3. Logits are kept **where the gradient of the weights will be**. That memory is needed anyway, and empty until the
-   second round: [[bench: linear_cross_entropy/ladder/in the gradient/forward_ms]].
-4. And in memory of their own, for `KEPT` of them: [[bench: linear_cross_entropy/ladder/final/forward_ms]], at most
-   [[bench: linear_cross_entropy/ladder/final/forward_gib]] above the inputs.
+   second round: [[bench: linear_cross_entropy/ladder/in the gradient/step_ms]].
+4. And in memory of their own, for `KEPT` of them: [[bench: linear_cross_entropy/ladder/final/step_ms]]. Gradients and
+   all, that takes [[bench: linear_cross_entropy/ladder/final/peak_gib]] GiB more than the inputs.
 
 **What it costs.** Of four products, the fourth is only made for the logits that aren't kept. With 8192 rows of 4096 a
 third of them fits into the gradient of the weights. With `KEPT` at 0.67 hardly any are left. PyTorch takes
@@ -160,9 +160,9 @@ def room_at_the_end(dweight, rows, columns, dtype):
 # ## Two rounds
 #
 # The first round ends with the pieces that stay, the second one begins with them.
-def two_rounds(x, weight, bias, labels, n_items, state, gradients, options, KEPT, STEP, tiles):
+def two_rounds(x, weight, bias, labels, n_items, state, gradients, options, INSIDE, KEPT, STEP, tiles):
     vocab, (rows, _), dweight = len(weight), x.shape, gradients[1]
-    inside, beside = plan(rows, weight, x.element_size(), dweight is not None, KEPT, STEP)
+    inside, beside = plan(rows, weight, x.element_size(), INSIDE and dweight is not None, KEPT, STEP)
     passing = torch.empty((rows, beside), dtype=x.dtype, device=x.device)
     stay = [(inside, inside + beside, passing)]
     if inside:
@@ -189,9 +189,12 @@ def two_rounds(x, weight, bias, labels, n_items, state, gradients, options, KEPT
 # before the gradient of `x` is rounded.
 def linear_cross_entropy_forward(
     x, weight, labels, bias=None, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100,
-    *, needs=(True, True, True), KEPT=0.67, STEP=128, BLOCK=4096, num_warps=8,
+    *, needs=(True, True, True), INSIDE=True, KEPT=0.67, STEP=128, BLOCK=4096, num_warps=8,
 ):  # fmt: skip
-    """The loss, and the gradients of `x`, `weight` and `bias`; `needs` says which are wanted, the others are None."""
+    """The loss, and the gradients of `x`, `weight` and `bias`; `needs` says which are wanted, the others are None.
+
+    KEPT: the share of the logits that have memory of their own. INSIDE: whether some are kept in `dweight` as well.
+    """
     checks.power_of_two(BLOCK=BLOCK, num_warps=num_warps)
     checks.positive(STEP=STEP)
     rows, flat = matrix_of(x), labels.reshape(-1).contiguous()
@@ -199,7 +202,7 @@ def linear_cross_entropy_forward(
     gradients = empty_gradients(rows, weight, bias, needs)
     if len(flat):
         options = softcapping, scaling, ignore_index
-        two_rounds(rows, weight, bias, flat, n_items, state, gradients, options, KEPT, STEP, (BLOCK, num_warps))
+        two_rounds(rows, weight, bias, flat, n_items, state, gradients, options, INSIDE, KEPT, STEP, (BLOCK, num_warps))
     return state[0].sum(), finished(gradients, x)
 
 

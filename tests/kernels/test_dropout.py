@@ -308,3 +308,11 @@ def test_wide_loads():
     ).items():
         wide = each * getattr(torch, dtype).itemsize // 16
         assert (loads, stores, narrow, narrow_stores) == (wide, wide, 0, 0), dtype
+
+
+@pytest.mark.gpu
+def test_more_than_2_to_31_elements():
+    n = 2**31 + 2**12
+    mask = lesson.dropout_mask((n,), 0.5, SEED)
+    words = lesson.random_words_reference(torch.tensor(SEED), torch.arange(n // 4 - 1024, n // 4)).flatten()
+    assert torch.equal(mask[-4096:].cpu(), (words ^ 2**31) - 2**31 >= lesson.threshold(0.5))

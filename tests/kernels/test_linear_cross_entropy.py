@@ -515,6 +515,20 @@ def test_plans_fit():
                     assert (room.data_ptr() - weight.data_ptr()) % 128 == 0
 
 
+@pytest.mark.parametrize("INSIDE", [True, False])
+@pytest.mark.parametrize("KEPT", [0.0, 0.3, 1.0])
+def test_wherever_logits_are_kept(INSIDE, KEPT):
+    x, weight, labels = randn(9, 6), randn(45, 6), random_labels(9, vocab=45)
+    with harness.fenced_allocations():
+        loss, gradients = fast.linear_cross_entropy_forward(
+            x, weight, labels, needs=(True, True, False), INSIDE=INSIDE, KEPT=KEPT, STEP=8, BLOCK=16, num_warps=1
+        )
+    exact = [harness.leaf(value.double()) for value in (x, weight)]
+    pytorch(*exact, labels).backward()
+    for gradient, leaf in zip(gradients, exact):
+        accuracy.check("gradient", gradient, leaf.grad.float(), leaf.grad)
+
+
 # ---------------------------------------------------------------- errors
 
 
