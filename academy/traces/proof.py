@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from academy.traces.memory import Argument, unwritten
-from academy.traces.recorder import Launch
-from academy.traces.recording import program_name
+from academy.traces.recorder import Access, Launch, Step
+from academy.traces.recording import places, program_name, row_major
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,101 @@ class _Touch:
 def findings(launch: Launch) -> list[Finding]:
     """Races and reads of unwritten memory in one launch."""
     found = list(_races(launch))
-    for steps in launch.programs.values():
-        for step in steps:
-            for access in step.accesses:
-                if access.unwritten is not None:
-                    element = element_name(launch.arguments[access.argument], access.unwritten)
-                    message = f"{launch.kernel} reads {element}, which nobody has written"
-                    found.append(Finding(step.file, step.line, message))
+    for pid, steps in launch.programs.items():
+        for step, access in _accesses(steps):
+            argument = launch.arguments[access.argument]
+            if access.unwritten is not None:
+                element = element_name(argument, access.unwritten)
+                message = f"{launch.kernel} reads {element}, which nobody has written"
+                found.append(Finding(step.file, step.line, message))
+            element = _contested(access)
+            if element is not None:
+                message = f"program {program_name(pid)} of {launch.kernel} stores two different values in "
+                message += f"{element_name(argument, element)} at once; on a GPU it is open which one stays"
+                found.append(Finding(step.file, step.line, message))
     return list(dict.fromkeys(found))
+
+
+def suspicious_stores(launch: Launch) -> list[Finding]:
+    """Stores that stay inside their tensor, with lanes as far apart as the strides of *another* layout say.
+
+    Through such strides each element is often written once, so that nothing is unwritten and nobody races; only the
+    values are in the wrong places. A step from lane to lane is as it should be if it leads to the next element along an
+    axis of the tensor, or if the program itself stores what lies between. Another step may be meant as well (a program
+    that takes every second column), so it counts only if it is a stride of another tensor, or one that this tensor
+    would have if it were contiguous. Nothing is said of tensors with one axis, where any step may be meant; where a
+    tensor of the same layout is read, element by element in the order of memory; and where the wrong stride equals a
+    right one, as in a square matrix: give EXAMPLE sizes that differ.
+    """
+    found = dict[tuple[str, int], Finding]()
+    for pid, steps in launch.programs.items():
+        for step, access in _accesses(steps):
+            if access.operation != "store" or (step.file, step.line) in found:
+                continue
+            reason = _wrong_step(launch, steps, access)
+            if reason:
+                argument = launch.arguments[access.argument]
+                shape, name = tuple(argument.tensor.shape), argument.name
+                message = f"program {program_name(pid)} of {launch.kernel} stores in {name}{places(access.elements, shape)}"
+                message += f": {reason}, but {name} has shape {shape} and strides {argument.tensor.stride()}"
+                found[step.file, step.line] = Finding(step.file, step.line, message)
+    return list(found.values())
+
+
+def _wrong_step(launch: Launch, steps: list[Step], access: Access) -> str | None:
+    """Which layout the lanes of a store follow instead of their tensor's; None if there is nothing to say."""
+    argument = launch.arguments[access.argument]
+    shape = tuple(size for size in argument.tensor.shape if size > 1)
+    if len(shape) < 2:
+        return None
+    expected = row_major(shape)
+    others = [(access, launch.arguments[access.argument]) for _, access in _accesses(steps)]
+    for axis in range(access.elements.ndim):
+        elements, offsets = (np.moveaxis(a, axis, -1) for a in (access.elements, access.addresses // argument.itemsize))
+        both = (elements[..., 1:] >= 0) & (elements[..., :-1] >= 0)
+        apart, numbers = (np.unique(np.diff(a)[both]) for a in (offsets, elements))
+        if apart.size != 1 or apart[0] == 0 or numbers.size == 1 and abs(numbers[0]) in expected:
+            continue  # one lane; a scatter; a broadcast; the next element along an axis
+        stored = [a.addresses for a, other in others if other.identity == argument.identity and a.operation == "store"]
+        between = offsets[..., :-1][both][:, None] + np.arange(1, abs(apart[0])) * np.sign(apart[0])
+        if between.size and np.isin(between * argument.itemsize, np.concatenate([a.reshape(-1) for a in stored])).all():
+            continue
+        if any(_same_layout(argument, other) for a, other in others if a.operation == "load"):
+            continue
+        reason = _explanation(int(abs(apart[0])), argument, launch.arguments)
+        if reason:
+            return reason
+    return None
+
+
+def _explanation(step: int, argument: Argument, arguments: list[Argument]) -> str | None:
+    """The layout with this stride, in words."""
+    tensor = argument.tensor
+    elements = f"its lanes are {step} element{'s' if step > 1 else ''} apart"
+    for other in arguments:
+        flat = other.tensor.is_contiguous() and tensor.is_contiguous() and other.tensor.numel() == tensor.numel()
+        if other.identity != argument.identity and not flat and step > 1:  # else it is a view of the same rows
+            if step in {stride for size, stride in zip(other.tensor.shape, other.tensor.stride()) if size > 1}:
+                return f"{elements}, a stride of {other.name}"
+    if step in row_major(tensor.shape) and not tensor.is_contiguous():
+        return f"{elements}, as if it were contiguous"
+    return None
+
+
+def _same_layout(one: Argument, other: Argument) -> bool:
+    return (one.tensor.shape, one.tensor.stride()) == (other.tensor.shape, other.tensor.stride())
+
+
+def _contested(access: Access) -> int | None:
+    """An element in which two lanes of one store put different values."""
+    if access.operation != "store" or access.values is None:
+        return None
+    elements, values = access.elements.reshape(-1), access.values.reshape(-1)
+    order = np.lexsort((values, elements))
+    elements, values = elements[order], values[order]
+    differ = (values[1:] != values[:-1]) & ~((values[1:] != values[1:]) & (values[:-1] != values[:-1]))
+    wrong = np.flatnonzero((elements[1:] == elements[:-1]) & (elements[1:] >= 0) & differ)
+    return int(elements[wrong[0]]) if wrong.size else None
 
 
 def unwritten_outputs(launches: list[Launch]) -> list[Finding]:
@@ -120,9 +207,13 @@ def element_name(argument: Argument, element: int) -> str:
     return f"{argument.name}[{', '.join(str(int(i)) for i in index)}]"
 
 
+def _accesses(steps: list[Step]) -> list[tuple[Step, Access]]:
+    return [(step, access) for step in steps for access in step.accesses]
+
+
 def _touches(launch: Launch) -> Iterator[_Touch]:
     for program, steps in enumerate(launch.programs.values()):
-        accesses = [(step, access) for step in steps for access in step.accesses]
+        accesses = _accesses(steps)
         atomics = [i for i, (_, access) in enumerate(accesses) if access.operation.startswith("atomic")]
         for i, (step, access) in enumerate(accesses):
             addresses = access.addresses[access.elements >= 0]

@@ -1,7 +1,7 @@
 """A recording as data: what the worker writes, the quote check reads and the viewer shows. Needs numpy only.
 
     {"triton": "3.7.1", "files": {path: [line of each statement]}, "error": null or {"file", "line", "message"},
-     "findings": [{"file", "line", "message"}], "launches": [...],
+     "findings", "warnings": [{"file", "line", "message"}], "launches": [...],
      "printed": what EXAMPLE and its kernels print}
 
 An error inside a kernel has two more entries, `launch` and `program`: where the run stopped. The launches are those up
@@ -16,6 +16,8 @@ elements, values, 1 if lanes are undefined]`.
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -195,10 +197,37 @@ def without_end(sizes: tuple[int, ...], default: int) -> tuple[int, ...]:
     return sizes
 
 
-def encode(launches, findings, shorten, **facts) -> dict:
+def row_major(shape: Sequence[int]) -> list[int]:
+    """The strides of a contiguous tensor of this shape."""
+    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+
+
+def places(elements: np.ndarray, shape: Sequence[int], width: int = 40) -> str:
+    """Where in a tensor the lanes of an access are: `[1, 0:4]` for a box, else the first ones, `[0, 0], [1, 2], …`.
+
+    elements: number of the element for each lane, -1 where it is masked off. "" for a single number, or no lane.
+    """
+    active = np.asarray(elements).reshape(-1)
+    active = active[active >= 0]
+    if not active.size or not shape:
+        return ""
+    index = np.stack(np.unravel_index(active, tuple(shape)), axis=1)
+    first, last = index.min(axis=0), index.max(axis=0)
+    if np.unique(active).size == np.prod(last - first + 1):
+        ranges = (str(a) if a == b else f"{a}:{b + 1}" for a, b in zip(first, last))
+        return f"[{', '.join(ranges)}]"
+    listed, text = [f"[{', '.join(map(str, each))}]" for each in index.tolist()], ""
+    for i, each in enumerate(listed):
+        if len(text) + len(each) > width:
+            return f"{text}, … {listed[-1]}"
+        text += f", {each}" if i else each
+    return text
+
+
+def encode(launches, shorten, **facts) -> dict:
     """The data of a recording.
 
-    launches: pairs of a `Launch` and its traffic. findings: of `proof`. shorten: path -> the path to store. facts: the
+    launches: pairs of a `Launch` and its traffic. shorten: path -> the path to store. facts: the
     other entries.
     """
     pool, numbers, storages = Pool(), dict[tuple, int](), dict[int, int]()
@@ -218,6 +247,7 @@ def encode(launches, findings, shorten, **facts) -> dict:
         return {
             "name": argument.name,
             "shape": list(argument.tensor.shape),
+            "strides": list(argument.tensor.stride()),
             "dtype": str(argument.tensor.dtype).removeprefix("torch."),
             "fresh": argument.fresh,
             "storage": storages.setdefault(argument.identity, len(storages)),
@@ -232,8 +262,7 @@ def encode(launches, findings, shorten, **facts) -> dict:
         tensors = [tensor(argument) for argument in launch.arguments]
         kept |= {"file": shorten(launch.file), "grid": list(launch.grid), "traffic": traffic}
         encoded.append({**kept, "tensors": tensors, "programs": programs})
-    found = [{"file": shorten(f.file), "line": f.line, "message": f.message} for f in findings]
-    return {"findings": found, "launches": encoded, "places": list(numbers), "pool": pool.entries, **facts}
+    return {"launches": encoded, "places": list(numbers), "pool": pool.entries, **facts}
 
 
 def _numpy(tensor) -> np.ndarray:

@@ -149,7 +149,7 @@ def _run_worker(jobs: list[dict]) -> str:
 
 def complete(data: dict) -> dict:
     """A recording's data with every entry that a reader expects."""
-    empty: dict = {"files": {}, "findings": [], "launches": [], "places": [], "pool": [], "traffic": {}}
+    empty: dict = {"files": {}, "findings": [], "warnings": [], "launches": [], "places": [], "pool": [], "traffic": {}}
     return {**empty, "error": None, "printed": "", **data}
 
 

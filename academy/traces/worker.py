@@ -50,14 +50,19 @@ def record(path: Path, files: list[Path]) -> dict:
     findings = [finding for launch in whole for finding in proof.findings(launch)] + proof.unwritten_outputs(whole)
     return encode(
         [(launch, proof.traffic([launch])) for launch in launches],
-        findings,
         store.shorten,
+        findings=_as_data(findings),
+        warnings=_as_data([finding for launch in whole for finding in proof.suspicious_stores(launch)]),
         triton=triton.__version__,
         files={store.shorten(file): store.statement_lines(file) for file in files},
         error=error,
         traffic=proof.pass_traffic(whole),
         printed=printed.getvalue(),
     )
+
+
+def _as_data(findings: list[proof.Finding]) -> list[dict]:
+    return [{"file": store.shorten(f.file), "line": f.line, "message": f.message} for f in findings]
 
 
 def import_file(path: Path) -> ModuleType:
