@@ -368,13 +368,29 @@ def _repair_loads() -> None:
 
 
 def _repair_indices() -> None:
-    """The bound of a loop as an int: Triton 3.6 leaves that to a rule that NumPy 2.4 gave up, later versions do it."""
-    original = interpreter._patch_lang_tensor
+    """The bound of a loop as an int: Triton 3.6 leaves that to a rule that NumPy 2.4 gave up, later versions do it.
+
+    And an index that the language doesn't have (`x[0]`) is refused in words: the interpreter's own error is about
+    iterating over an int.
+    """
+    original, original_getitem = interpreter._patch_lang_tensor, tl.tensor.__getitem__
+
+    @functools.wraps(original_getitem)
+    def getitem(self, slices, *args, **kwargs):
+        for index in slices if isinstance(slices, (tuple, list, tl.tuple)) else [slices]:
+            whole = isinstance(index, (slice, tl.core.slice)) and index.start is index.stop is index.step is None
+            if not whole and getattr(index, "value", index) is not None:
+                raise IndexError(
+                    "the brackets behind a block take only `:` and `None`, as in x[:, None]; Triton has no other index. "
+                    "To pick an element, load it by its address, or sum over tl.where(offsets == i, x, 0)"
+                )
+        return original_getitem(self, slices, *args, **kwargs)
 
     def patch_lang_tensor(tensor, scope):
         original(tensor, scope)
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
 
+    tl.tensor.__getitem__ = getitem
     interpreter._patch_lang_tensor = patch_lang_tensor
 
 

@@ -105,6 +105,15 @@ def wrong_in_the_run(path: Path, recording) -> list[Problem]:
     entries = [entry for entry in [recording.data["error"], *recording.data["findings"]] if entry]
     if not entries and not recording.launches:
         return [_at_example(path, "EXAMPLE() launches no kernel, so there is no run to show")]
+    return _problems(recording, entries)
+
+
+def warnings(recording) -> list[Problem]:
+    """Stores that may go to the wrong places: see `academy.traces.proof.suspicious_stores`."""
+    return _problems(recording, recording.data["warnings"])
+
+
+def _problems(recording, entries: list[dict]) -> list[Problem]:
     return [Problem(e["file"], recording.line(e["file"], e["line"]), 1, e["message"]) for e in entries]
 
 

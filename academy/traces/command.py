@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib.util
 import json
 import sys
+import textwrap
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from academy import traces
+from academy import syntax, traces
 from academy.problems import report
 from academy.traces import page, store
 from academy.traces.recording import Pointer, Program, Recording, Step, grid_name, program_name
@@ -43,6 +46,8 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         return _bad_use(f"{error.filename}: {error.strerror}")
     wrong = report(traces.wrong_in_the_run(path, recording))
+    for warning in traces.warnings(recording):
+        Console().print(f"warning: {warning}", style="yellow", highlight=False, markup=False, soft_wrap=True)
     stale = traces.stale_numbers(path, recording, quoted=path.is_relative_to(store.ROOT / "annotated_examples"))
     if stale:
         Console().print("Numbers in this file that the run contradicts:", style="bold", highlight=False)
@@ -192,20 +197,30 @@ class _Printer:
 
     def steps(self, launch: dict, steps: list[Step]) -> None:
         """Each statement as it stands in the file; under it, indented, what it assigned and touched."""
-        shown, lines = store.shorten(self.path), self.path.read_text("utf-8").split("\n")
-        iteration: tuple = ()
+        shown, text = store.shorten(self.path), self.path.read_text("utf-8")
+        lines, ends, iteration = text.split("\n"), _ends(text), ()
         for step in steps:
-            line = lines[step.line - 1] if step.file == shown else f"{step.file}:{step.line}"
-            margin = "  " * step.depth + line[: len(line) - len(line.lstrip())]
+            own = step.file == shown
+            code = lines[step.line - 1 : ends.get(step.line, step.line)] if own else [f"{step.file}:{step.line}"]
+            indent = len(code[0]) - len(code[0].lstrip())
+            margin = " " * (2 * step.depth + indent)
             if step.loops and step.loops != iteration:
                 header, count = step.loops[-1]
                 self.console.print(f"[dim]      {margin}loop at line {header}, iteration {count}[/]")
             iteration = step.loops
-            code = f"[dim]{step.line:>4}[/]  " + escape(margin + line.strip())
-            self.console.print(code, no_wrap=True, overflow="ellipsis", crop=True)
+            for number, line in enumerate(code, step.line):
+                self.code(f"{number:>4}", margin + line[indent:])
             left = _INDENT + len(margin)
-            for text in _flow(self.results(launch, step, self.console.width - left), self.console.width - left):
-                self.console.print(Padding(text, (0, 0, 0, left), expand=False))
+            for result in _flow(self.results(launch, step, self.console.width - left), self.console.width - left):
+                self.console.print(Padding(result, (0, 0, 0, left), expand=False))
+
+    def code(self, number: str, line: str) -> None:
+        """A line of the file in as many lines of the terminal as it needs."""
+        margin = line[: len(line) - len(line.lstrip())]
+        width = max(self.console.width - len(number) - 2, len(margin) + _NARROWEST)
+        for part in textwrap.wrap(line, width, subsequent_indent=f"{margin}        ", break_on_hyphens=False):
+            self.console.print(f"[dim]{number}[/]  {escape(part)}", soft_wrap=True)
+            number = " " * len(number)
 
     def results(self, launch: dict, step: Step, width: int) -> list[Text]:
         """What a statement assigned and touched, each in at most about `width` characters."""
@@ -217,7 +232,33 @@ class _Printer:
             text = page.brief(value, max(room, _NARROWEST))
             if text != name:  # a pointer argument, which still points to its tensor's first element
                 results.append(Text(f"{name} = {dtype}{text}", style="magenta"))
-        return results + [Text(page.touched(self.recording, launch, access), style="cyan") for access in step.accesses]
+        for access in step.accesses:
+            results.append(Text(page.touched(self.recording, launch, access), style="cyan"))
+            results += [Text(offsets, style="cyan") for offsets in self.offsets(launch, access, width)]
+        return results
+
+    def offsets(self, launch: dict, access: list, width: int) -> list[str]:
+        """How far from the tensor's first element a store or an atomic goes, where that is not plain from the index."""
+        operation, tensor, elements, *_ = access
+        shape, strides = (launch["tensors"][tensor][name] for name in ("shape", "strides"))
+        lanes = np.atleast_1d(self.recording.value(elements)).reshape(-1)
+        lanes = lanes[lanes >= 0]
+        if operation == "load" or not lanes.size or strides in ([], [1]):
+            return []
+        offsets = sum(index * stride for index, stride in zip(np.unravel_index(lanes, shape), strides))
+        return [f"at offsets {page.brief(offsets, max(width - len('at offsets '), _NARROWEST))}"]
+
+
+def _ends(text: str) -> dict[int, int]:
+    """First line of each statement -> its last one; of one with a body, the last one of its header."""
+    ends = {}
+    for node in syntax.statements(syntax.tree(text)):
+        header = [
+            part for part in ast.iter_child_nodes(node) if isinstance(part, (ast.expr, ast.arguments, ast.withitem))
+        ]
+        inside = [getattr(part, "end_lineno", 0) for each in header for part in ast.walk(each)]
+        ends[node.lineno] = max([node.lineno, *inside]) if hasattr(node, "body") else syntax.last_line(node)
+    return ends
 
 
 def traffic_line(traffic: dict[str, int]) -> str:
@@ -232,12 +273,13 @@ def traffic_line(traffic: dict[str, int]) -> str:
 
 def _tensors(launch: dict) -> Table:
     table = Table(show_header=True, header_style="bold", box=None, pad_edge=False)
-    for title in ("tensor", "shape", "dtype", "loads", "stores"):
+    for title in ("tensor", "shape", "strides", "dtype", "loads", "stores"):
         table.add_column(title, justify="right" if title in ("loads", "stores") else "left")
     touched = [(a[1], a[0] == "load") for _, rows in launch["programs"] for *_, accesses in rows for a in accesses]
     for number, tensor in enumerate(launch["tensors"]):
         counts = [str(touched.count((number, reads))) for reads in (True, False)]
-        table.add_row(tensor["name"], "×".join(map(str, tensor["shape"])) or "()", tensor["dtype"], *counts)
+        strides = "(" + ", ".join(map(str, tensor["strides"])) + ")"
+        table.add_row(tensor["name"], "×".join(map(str, tensor["shape"])) or "()", strides, tensor["dtype"], *counts)
     return table
 
 

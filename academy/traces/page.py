@@ -17,7 +17,7 @@ import numpy as np
 
 from academy import syntax
 from academy.traces import quotes, store
-from academy.traces.recording import Pointer, Program, Recording, program_name, without_end
+from academy.traces.recording import Pointer, Program, Recording, places, program_name, without_end
 
 log = logging.getLogger("mkdocs.academy.site")
 
@@ -222,13 +222,15 @@ def _tensor(recording: Recording, tensor: dict) -> str:
 
 
 def touched(recording: Recording, launch: dict, access: list) -> str:
-    """`reads 5 of 8 in x_ptr`."""
+    """`reads 5 of 8 in x_ptr[1, 0:5]`."""
     operation, tensor, elements, _, undefined = access
     lanes = np.atleast_1d(recording.value(elements)).reshape(-1)
     active = int((lanes >= 0).sum())
     verb = {"load": "reads", "store": "writes"}.get(operation, operation)
     count = str(active) if active == lanes.size else f"{active} of {lanes.size}"
-    return f"{verb} {count} in {launch['tensors'][tensor]['name']}" + (", the others undefined" if undefined else "")
+    where = launch["tensors"][tensor]
+    text = f"{verb} {count} in {where['name']}{places(lanes, where['shape'])}"
+    return text + (", the other lanes are undefined" if undefined else "")
 
 
 def brief(value, width: int = 58) -> str:

@@ -78,7 +78,9 @@ def suspicious_stores(launch: Launch) -> list[Finding]:
             if reason:
                 argument = launch.arguments[access.argument]
                 shape, name = tuple(argument.tensor.shape), argument.name
-                message = f"program {program_name(pid)} of {launch.kernel} stores in {name}{places(access.elements, shape)}"
+                message = (
+                    f"program {program_name(pid)} of {launch.kernel} stores in {name}{places(access.elements, shape)}"
+                )
                 message += f": {reason}, but {name} has shape {shape} and strides {argument.tensor.stride()}"
                 found[step.file, step.line] = Finding(step.file, step.line, message)
     return list(found.values())

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -33,6 +34,7 @@ from academy.traces.recording import Converted, Pointer, Program, program_name
 
 #: Programs of one launch whose values are kept. Accesses of the others are still checked and counted.
 MAX_PROGRAMS = 256
+_LARGEST = float(np.finfo(np.float32).max)
 _BUILDER_METHODS = (
     "create_masked_load create_masked_store create_atomic_rmw create_atomic_cas set_grid_idx set_grid_dim".split()
 )
@@ -289,7 +291,9 @@ class Recorder:
             decoded = np.array(interpreter.decode(data, value.type)).reshape(shape)
             name = value.type.scalar.name
             return decoded if decoded.dtype == data.dtype else Converted({"bf16": "bfloat16"}.get(name, name), decoded)
-        if value is None or isinstance(value, (bool, int, float, str)):
+        if isinstance(value, float):  # what a kernel gets of Python's float64
+            return np.float32(value) if abs(value) <= _LARGEST or not math.isfinite(value) else value
+        if value is None or isinstance(value, (bool, int, str)):
             return value
         if isinstance(value, (tuple, tl.tuple)):
             return tuple(self._value(item) for item in value)
