@@ -33,9 +33,8 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     try:
         path = find(options.module)
-        if not path.is_relative_to(store.ROOT):
-            store.forget(path)  # what a file outside the project builds on is not known
-        recording = store.load([path])[path]
+        # What a file outside of the project builds on is not known, so it is recorded each time.
+        recording = store.load([path], again=not path.is_relative_to(store.ROOT))[path]
         numbers = chosen(recording, options.launch, options.pid)
         _Printer(path, recording).show(numbers, options.pid)
         _write(path, recording, options)
@@ -198,7 +197,8 @@ class _Printer:
     def steps(self, launch: dict, steps: list[Step]) -> None:
         """Each statement as it stands in the file; under it, indented, what it assigned and touched."""
         shown, text = store.shorten(self.path), self.path.read_text("utf-8")
-        lines, ends, iteration = text.split("\n"), _ends(text), ()
+        lines, ends = text.split("\n"), _ends(text)
+        iteration: tuple = ()
         for step in steps:
             own = step.file == shown
             code = lines[step.line - 1 : ends.get(step.line, step.line)] if own else [f"{step.file}:{step.line}"]

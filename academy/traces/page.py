@@ -75,7 +75,7 @@ def _recording(path: str) -> Recording | None:
     file = store.ROOT / path
     if importlib.util.find_spec("triton") is None or not store.has_example(file):
         return None
-    if not store.is_cached(file):
+    if not store.is_kept(file):
         store.load(store.kernel_files())
     recording = store.load([file])[file]
     error = recording.data["error"]

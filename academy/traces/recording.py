@@ -224,24 +224,15 @@ def places(elements: np.ndarray, shape: Sequence[int], width: int = 40) -> str:
     return text
 
 
-def encode(launches, shorten, **facts) -> dict:
-    """The data of a recording.
+def failed(file: str, message: str) -> dict:
+    """The data of a recording of which nothing is left but the reason."""
+    empty: dict = {"findings": [], "warnings": [], "launches": [], "places": [], "pool": [], "files": {}, "traffic": {}}
+    return {**empty, "error": {"file": file, "line": 1, "message": message}, "printed": ""}
 
-    launches: pairs of a `Launch` and its traffic. shorten: path -> the path to store. facts: the
-    other entries.
-    """
-    pool, numbers, storages = Pool(), dict[tuple, int](), dict[int, int]()
 
-    def place(step) -> int:
-        key = step.function, shorten(step.file), step.line, step.depth, step.loops
-        return numbers.setdefault(key, len(numbers))
-
-    def access(entry) -> list:
-        values = -1 if entry.values is None else pool.add(entry.values)
-        return [entry.operation, entry.argument, pool.add(entry.elements), values, int(entry.undefined)]
-
-    def row(step) -> list:
-        return [place(step), {n: pool.add(v) for n, v in step.values.items()}, [access(a) for a in step.accesses]]
+def launch_data(launch, pool: Pool, file: str, traffic: dict[str, int]) -> dict:
+    """A `recorder.Launch` as a recording holds it. file: of the kernel, as recordings name it."""
+    storages = list(dict.fromkeys(argument.identity for argument in launch.arguments))
 
     def tensor(argument) -> dict:
         return {
@@ -250,19 +241,22 @@ def encode(launches, shorten, **facts) -> dict:
             "strides": list(argument.tensor.stride()),
             "dtype": str(argument.tensor.dtype).removeprefix("torch."),
             "fresh": argument.fresh,
-            "storage": storages.setdefault(argument.identity, len(storages)),
+            "storage": storages.index(argument.identity),
             "before": pool.add(_numpy(argument.before)),
             "after": pool.add(_numpy(argument.after)),
         }
 
-    encoded = []
-    for launch, traffic in launches:
-        kept = {name: getattr(launch, name) for name in ("kernel", "line", "direction", "call", "repairs")}
-        programs = [[list(pid), [row(step) for step in steps]] for pid, steps in launch.programs.items()]
-        tensors = [tensor(argument) for argument in launch.arguments]
-        kept |= {"file": shorten(launch.file), "grid": list(launch.grid), "traffic": traffic}
-        encoded.append({**kept, "tensors": tensors, "programs": programs})
-    return {"launches": encoded, "places": list(numbers), "pool": pool.entries, **facts}
+    kept = {name: getattr(launch, name) for name in ("kernel", "line", "direction", "call", "repairs")}
+    programs = [[list(pid), steps] for pid, steps in launch.programs.items()]
+    tensors = [tensor(argument) for argument in launch.arguments]
+    return {
+        **kept,
+        "file": file,
+        "grid": list(launch.grid),
+        "traffic": traffic,
+        "tensors": tensors,
+        "programs": programs,
+    }
 
 
 def _numpy(tensor) -> np.ndarray:

@@ -8,6 +8,7 @@ import contextlib
 import importlib
 import io
 import json
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -16,9 +17,10 @@ from types import ModuleType
 from academy import device
 from academy.syntax import import_path
 from academy.traces import proof, store
-from academy.traces.memory import FreshMemory, OutOfBounds
+from academy.traces.memory import OutOfBounds
+from academy.traces.native_memory import NativeMemory
 from academy.traces.recorder import Recorder, UnknownInterpreter
-from academy.traces.recording import encode
+from academy.traces.recording import launch_data
 
 import torch
 import triton
@@ -33,8 +35,8 @@ def record(path: Path, files: list[Path]) -> dict:
     if not device.INTERPRET:
         raise RuntimeError("recording needs Triton's interpreter: set TRITON_INTERPRET=1")
     error, printed = None, io.StringIO()
-    with FreshMemory() as fresh, contextlib.redirect_stdout(printed):
-        recorder = Recorder(map(str, files), fresh)
+    with NativeMemory() as watched, contextlib.redirect_stdout(printed):
+        recorder = Recorder(map(str, files), watched)
         try:
             module = import_file(path)
             torch.manual_seed(0)
@@ -45,24 +47,24 @@ def record(path: Path, files: list[Path]) -> dict:
         except Exception as raised:
             error = _where(raised, path, files)
             error.update(zip(("launch", "program"), recorder.stopped or ()))
-    launches = recorder.launches
-    whole = [] if error else launches  # what part of a run leaves out proves nothing
+    whole = [] if error else recorder.launches  # what part of a run leaves out proves nothing
     findings = [finding for launch in whole for finding in proof.findings(launch)] + proof.unwritten_outputs(whole)
-    return encode(
-        [(launch, proof.traffic([launch])) for launch in launches],
-        store.shorten,
-        findings=_as_data(findings),
-        warnings=_as_data([finding for launch in whole for finding in proof.suspicious_stores(launch)]),
-        triton=triton.__version__,
-        files={store.shorten(file): store.statement_lines(file) for file in files},
-        error=error,
-        traffic=proof.pass_traffic(whole),
-        printed=printed.getvalue(),
-    )
-
-
-def _as_data(findings: list[proof.Finding]) -> list[dict]:
-    return [{"file": store.shorten(f.file), "line": f.line, "message": f.message} for f in findings]
+    warnings = [finding for launch in whole for finding in proof.suspicious_stores(launch)]
+    return {
+        "triton": triton.__version__,
+        "files": {store.shorten(file): store.statement_lines(file) for file in files},
+        "error": error,
+        "findings": [{**vars(finding), "file": store.shorten(finding.file)} for finding in findings],
+        "warnings": [{**vars(finding), "file": store.shorten(finding.file)} for finding in warnings],
+        "traffic": proof.pass_traffic(whole),
+        "printed": printed.getvalue(),
+        "launches": [
+            launch_data(launch, recorder.pool, store.shorten(launch.file), proof.traffic([launch]))
+            for launch in recorder.launches
+        ],
+        "places": [(function, store.shorten(file), *where) for function, file, *where in recorder.places],
+        "pool": recorder.pool.entries,
+    }
 
 
 def import_file(path: Path) -> ModuleType:
@@ -95,9 +97,11 @@ def _where(error: BaseException, path: Path, files: list[Path]) -> dict:
 
 def main() -> None:
     torch.set_num_threads(1)
+    out = os.fdopen(os.dup(1), "w")  # results alone: what anything else prints goes to stderr
+    os.dup2(2, 1)
     for job in json.load(sys.stdin):
         data = record(Path(job["path"]), [Path(file) for file in job["files"]])
-        store.write(Path(job["out"]), data)
+        print(json.dumps(data, separators=(",", ":")), file=out, flush=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from academy import cli
+from academy import cache, cli
 from academy.traces import store
 
 OWN = """
@@ -24,9 +24,7 @@ def EXAMPLE():
 """
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "CACHE", tmp_path / "cache")
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture
@@ -69,8 +67,8 @@ def test_columns_of_80_and_120(kernel_file, capsys, monkeypatch):
 def test_a_statement_is_shown_to_its_end(kernel_file, capsys, monkeypatch):
     """Also where it is wider than the terminal, or takes several lines: the bug may stand at its end."""
     monkeypatch.setenv("COLUMNS", "80")
-    late = "tl.load(\n            x_ptr + offsets,\n            mask=mask, other=0.0 + 1.0 * (offsets[None, :].to(tl.float32)"
-    late += " + tl.zeros((1, BLOCK), tl.float32)).reshape(BLOCK),\n        )"
+    zeros = "(offsets[None, :].to(tl.float32) + tl.zeros((1, BLOCK), tl.float32)).reshape(BLOCK)"
+    late = f"tl.load(\n            x_ptr + offsets,\n            mask=mask, other=0.0 + 1.0 * {zeros},\n        )"
     path = kernel_file(OWN.format(shift="").replace("tl.load(x_ptr + offsets, mask=mask, other=0.0)", late))
     assert cli.main(["trace", str(path)]) == 0
     lines = capsys.readouterr().out.split("\n")
@@ -79,8 +77,7 @@ def test_a_statement_is_shown_to_its_end(kernel_file, capsys, monkeypatch):
     start = next(i for i, line in enumerate(lines) if line.startswith(f"{number:>4}  "))
     assert lines[start + 1].startswith(f"{number + 1:>4}  ") and "x_ptr + offsets," in lines[start + 1]
     assert " ".join(" ".join(lines[start : start + 5]).split()).endswith(
-        f"{number + 2} mask=mask, other=0.0 + 1.0 * (offsets[None, :].to(tl.float32) + tl.zeros((1, BLOCK), tl.float32))"
-        f".reshape(BLOCK), {number + 3} )"
+        f"{number + 2} mask=mask, other=0.0 + 1.0 * {zeros}, {number + 3} )"
     )
 
 
@@ -315,7 +312,7 @@ def test_a_kernel_of_the_project_by_its_name(capsys):
 
 def test_a_file_of_a_package_and_what_it_imports(kernel_file, tmp_path, capsys, monkeypatch):
     monkeypatch.undo()  # in processes of their own: the second one has to import the package anew
-    monkeypatch.setattr(store, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(cache, "FILE", tmp_path / "cache" / "academy.sqlite")
     package = tmp_path / "own_package"
     kernel_file("SIZE = 4", "sizes", package)
     path = kernel_file(

@@ -104,8 +104,7 @@ def test_no_panel_without_a_run():
     assert page.script("annotated_examples/__init__.py") == ""
 
 
-def test_no_panel_of_a_run_that_fails(kernel_file, in_process, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(store, "CACHE", tmp_path / "cache")
+def test_no_panel_of_a_run_that_fails(kernel_file, in_process, own_cache, caplog):
     path = kernel_file("""
         @triton.jit
         def beyond_kernel(x_ptr):

@@ -48,7 +48,7 @@ def recorded(tmp_path_factory):
 
     path = tmp_path_factory.mktemp("quotes") / "quoted_example.py"
     path.write_text(source())
-    return path, Recording(store.complete(worker.record(path, [path])))
+    return path, Recording(worker.record(path, [path]))
 
 
 def source(**comments):
