@@ -72,9 +72,9 @@ def _verdict(problems: int, seconds: float) -> str:
 
 
 def _quoted_numbers(files: list[Path] | None):
-    from academy import traces
+    from academy.traces import check
 
-    return traces.check(files)
+    return check.check(files)
 
 
 def _stale_results() -> str:

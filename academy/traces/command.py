@@ -17,9 +17,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from academy import syntax, traces
+from academy import syntax
 from academy.problems import report
-from academy.traces import page, store
+from academy.traces import check, page, store
 from academy.traces.recording import Pointer, Program, Recording, Step, grid_name, program_name
 
 #: Columns before what a statement gives; characters that a value gets however narrow the terminal is.
@@ -44,10 +44,10 @@ def main(arguments: list[str]) -> int:
         return _bad_use(str(error))
     except OSError as error:
         return _bad_use(f"{error.filename}: {error.strerror}")
-    wrong = report(traces.wrong_in_the_run(path, recording))
-    for warning in traces.warnings(recording):
+    wrong = report(check.wrong_in_the_run(path, recording))
+    for warning in check.warnings(recording):
         Console().print(f"warning: {warning}", style="yellow", highlight=False, markup=False, soft_wrap=True)
-    stale = traces.stale_numbers(path, recording, quoted=path.is_relative_to(store.ROOT / "annotated_examples"))
+    stale = check.stale_numbers(path, recording, quoted=path.is_relative_to(store.ROOT / "annotated_examples"))
     if stale:
         Console().print("Numbers in this file that the run contradicts:", style="bold", highlight=False)
     return max(wrong, report(stale))

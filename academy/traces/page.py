@@ -1,7 +1,7 @@
 """The viewer on a kernel's page: its data, its static start state, and a self-contained HTML file.
 
-`panel` gives the HTML of the Run side of a page; it reads without JavaScript. `script` gives the data that the viewer
-fetches when the reader first switches to Run: a script rather than JSON, so that it also loads from a folder on disk.
+The HTML of the Run side of a page reads without JavaScript. The viewer fetches its data when the reader first switches
+to Run: a script rather than JSON, so that it also loads from a folder on disk.
 """
 
 from __future__ import annotations
@@ -28,26 +28,18 @@ _MAX_ROWS = 60
 _MAX_CELLS = 512
 
 
-def panel(path: str) -> str:
-    """The recorded run of a kernel file, as HTML for its page; "" if it has none, or triton is not installed here."""
+def run(path: str) -> list[str]:
+    """The recorded run of a kernel file: the HTML for its page, the viewer's data and their place under assets/traces.
+
+    Empty if there is none: the file has no EXAMPLE, the run fails, or triton is not installed here.
+    """
     recording = _recording(path)
     if recording is None or not recording.launches:
-        return ""
-    return f'<div class="t-view" data-run="{escape(data_name(path))}">{_static(store.ROOT / path, recording)}</div>'
-
-
-def script(path: str) -> str:
-    """The viewer's data as a script; "" where `panel` is empty."""
-    recording = _recording(path)
-    if recording is None or not recording.launches:
-        return ""
+        return []
+    name = path.removeprefix("annotated_examples/").removesuffix(".py").replace("/", ".")
     data = json.dumps(viewer_data(store.ROOT / path, recording), separators=(",", ":"))
-    return f"academyRun({json.dumps(data_name(path))},{data})"
-
-
-def data_name(path: str) -> str:
-    """`classics.layernorm` for `annotated_examples/classics/layernorm.py`."""
-    return path.removeprefix("annotated_examples/").removesuffix(".py").replace("/", ".")
+    panel = f'<div class="t-view" data-run="{escape(name)}">{_static(store.ROOT / path, recording)}</div>'
+    return [panel, f"academyRun({json.dumps(name)},{data})", f"data/{name}.js"]
 
 
 def standalone(path: Path, recording: Recording) -> str:
@@ -133,7 +125,7 @@ def viewer_data(path: Path, recording: Recording) -> dict:
         "launches": launches,
         "places": places,
         "pool": [_rounded(entry) for entry in recording.data["pool"]],
-        "loops": _loop_names(text),
+        "loops": {str(node.lineno): ast.unparse(node.target) for node in syntax.loops(text)},
         "claims": _claims(text, shown, recording),
     }
 
@@ -142,12 +134,6 @@ def _rounded(entry: dict) -> dict:
     if not entry["t"].startswith("f") or "d" not in entry:
         return entry
     return {**entry, "d": [d if isinstance(d, str) or d == int(d) else float(f"{d:.5g}") for d in entry["d"]]}
-
-
-def _loop_names(text: str) -> dict[str, str]:
-    """Line of a loop's header -> its variable."""
-    loops = [node for node in syntax.statements(syntax.tree(text)) if isinstance(node, ast.For)]
-    return {str(node.lineno): ast.unparse(node.target) for node in loops}
 
 
 def _claims(text: str, shown: str, recording: Recording) -> list[list]:

@@ -210,44 +210,31 @@ def _states(steps: list[Step], function: str) -> list[tuple[int, Step, dict[str,
 
 def _inside(states, claim: Claim, recording: Recording, text: str):
     """The states inside the named iterations: where the loops' variables have those values."""
-    headers = _loop_headers(text)
+    targets = [(loop.lineno, node) for loop in syntax.loops(text) for node in ast.walk(loop.target)]
+    headers = {
+        name: {line for line, node in targets if isinstance(node, ast.Name) and node.id == name} for name in claim.loops
+    }
 
     def fits(step: Step, variables: dict[str, int]) -> bool:
+        """Whether the step is in a loop over each name, where there is one, and its value is the named one."""
         lines = {line for line, _ in step.loops}
-        for name, value in claim.loops.items():
-            if name not in variables or (name in headers and not headers[name] & lines) or not lines:
-                return False
-            if np.any(np.asarray(recording.value(variables[name])) != value):
-                return False
-        return True
+        return bool(lines) and all(
+            name in variables
+            and (not headers[name] or headers[name] & lines)
+            and np.all(np.asarray(recording.value(variables[name])) == value)
+            for name, value in claim.loops.items()
+        )
 
     return [state for state in states if fits(state[1], state[2])]
-
-
-@lru_cache(maxsize=64)
-def _loop_headers(text: str) -> dict[str, set[int]]:
-    """Variable of a loop -> lines of the loops over it."""
-    headers: dict[str, set[int]] = {}
-    for node in syntax.statements(syntax.tree(text)):
-        if isinstance(node, ast.For):
-            for target in ast.walk(node.target):
-                if isinstance(target, ast.Name):
-                    headers.setdefault(target.id, set()).add(node.lineno)
-    return headers
 
 
 def _moment(states, anchor: int, names: set[str]):
     """The state that a claim is about: right after the first statement at or below it that assigns one of its names,
     else after the last statement above it; None if there is neither."""
-    for state in states:
-        _, step, variables = state
-        if step.line >= anchor and names & set(step.values) and names <= set(variables):
-            return state
-    for state in reversed(states):
-        _, step, variables = state
-        if step.line <= anchor and names <= set(variables):
-            return state
-    return None
+    known = [state for state in states if names <= set(state[2])]
+    below = [state for state in known if state[1].line >= anchor and names & set(state[1].values)]
+    above = [state for state in known if state[1].line <= anchor]
+    return next(iter([*below[:1], *above[-1:]]), None)
 
 
 def _undefined(got, states) -> bool:

@@ -20,7 +20,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
@@ -141,8 +140,9 @@ class Recorder:
         function.rewritten_fn.clear()
         with contextlib.ExitStack() as stack:
             for owner, name in _PATCHED:
-                patched = _around(getattr(owner, name), getattr(self, "_around_" + name.strip("_")))
-                stack.enter_context(mock.patch.object(owner, name, patched))
+                original = getattr(owner, name)
+                stack.callback(setattr, owner, name, original)
+                setattr(owner, name, _around(original, getattr(self, "_around_" + name.strip("_"))))
             try:
                 yield self
             finally:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from academy import traces
-from academy.traces import check_recording, store
+from academy.traces import check, store
+from academy.traces.check import check_recording
 
 
 def problems(record, source):
@@ -77,7 +77,7 @@ TRANSPOSED = "torch.arange(15.0).view(3, 5).T"
 def warned(record, store, tensors):
     path, recording = record(TILES.format(store=store, tensors=tensors))
     assert recording.data["error"] is None
-    return [str(problem) for problem in traces.warnings(recording)]
+    return [str(problem) for problem in check.warnings(recording)]
 
 
 @pytest.mark.parametrize(
@@ -261,10 +261,10 @@ def EXAMPLE():
 def test_the_recorded_bytes_are_compared_with_those_of_the_benchmark(record):
     traffic = record(COST)[1].data["traffic"]
     right = dict(bytes_read=32, bytes_written=32, operations=8)
-    assert traces.contradictions(dict(forward=right, backward=right), traffic) == []
-    (found,) = traces.contradictions(dict(forward=right, backward=right | dict(bytes_read=64)), traffic)
+    assert check.contradictions(dict(forward=right, backward=right), traffic) == []
+    (found,) = check.contradictions(dict(forward=right, backward=right | dict(bytes_read=64)), traffic)
     assert found.startswith("64 bytes_read for backward; the recorded run moves 32 distinct ones. Only what kernels")
     assert "torch.sum" in found  # a PyTorch operation in the launcher is what usually makes the difference
-    assert traces.contradictions(dict(forward=right), traffic) == ["there is no entry for backward"]
-    assert traces.contradictions({"forward+backward": right}, {}) == []
-    assert "it is missing" in traces.contradictions(None, traffic)[0]
+    assert check.contradictions(dict(forward=right), traffic) == ["there is no entry for backward"]
+    assert check.contradictions({"forward+backward": right}, {}) == []
+    assert "it is missing" in check.contradictions(None, traffic)[0]

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from academy.traces import check_recording, recorder, worker
+from academy.traces import recorder, worker
+from academy.traces.check import check_recording
 from academy.traces.recording import Pointer
 
 COPY = """
