@@ -187,7 +187,7 @@ def _find(claim: Claim, recording: Recording, text: str):
 
 
 def _launch(claim: Claim, recording: Recording) -> dict:
-    launches = [launch for launch in recording.launches if claim.function in recording.functions(launch)]
+    launches = [launch for launch in recording.launches if claim.function in launch["functions"]]
     own = [launch for launch in launches if launch["kernel"] == claim.function] or launches
     if not own:
         raise LookupError(f"EXAMPLE never runs {claim.function}")

@@ -7,10 +7,10 @@
 An error inside a kernel has two more entries, `launch` and `program`: where the run stopped. The launches are those up
 to there, and the last statement of the last program is the one that fails.
 
-A launch holds `kernel`, `direction` (forward or backward), `grid`, `repairs`, `traffic`, `tensors`, and `programs`: per
-program the steps, as `[number of the place, {name: value}, [access, ...]]`. Values are numbers of entries in `pool`, so
-that what is equal is stored once; a dtype that numpy lacks is named there, as `n`. An access is `[operation, tensor,
-elements, values, 1 if lanes are undefined]`.
+A launch holds `kernel`, `functions` (all that run in it), `direction` (forward or backward), `grid`, `repairs`,
+`traffic`, `tensors`, and `programs`: per program the steps, as `[number of the place, {name: value}, [access, ...]]`.
+Values are numbers of entries in `pool`, so that what is equal is stored once; a dtype that numpy lacks is named there,
+as `n`. An access is `[operation, tensor, elements, values, 1 if lanes are undefined]`.
 """
 
 from __future__ import annotations
@@ -114,7 +114,6 @@ class Recording:
     def __post_init__(self) -> None:
         self._values: dict[int, Any] = {}
         self._steps: dict[tuple[int, Program], list[Step]] = {}
-        self._functions: dict[int, set[str]] = {}
 
     @property
     def launches(self) -> list[dict]:
@@ -171,12 +170,11 @@ class Recording:
             self._steps[key] = [Step(*self.places[row[0]], *row[1:]) for row in rows]
         return self._steps[key]
 
-    def functions(self, launch: dict) -> set[str]:
-        """Names of the jitted functions that run in a launch."""
-        if id(launch) not in self._functions:
-            places = {row[0] for _, rows in launch["programs"] for row in rows}
-            self._functions[id(launch)] = {self.places[place][0] for place in places}
-        return self._functions[id(launch)]
+    def offsets(self, launch: dict, access: list) -> np.ndarray:
+        """Of each lane of an access that isn't masked off: how many elements behind the first one of its tensor."""
+        tensor, elements = launch["tensors"][access[1]], np.atleast_1d(self.value(access[2])).reshape(-1)
+        index = np.unravel_index(elements[elements >= 0], tensor["shape"] or [1])
+        return np.array(tensor["strides"] or [1]) @ np.stack(index)
 
 
 def program_name(pid: tuple[int, ...]) -> str:
@@ -230,7 +228,7 @@ def failed(file: str, message: str) -> dict:
     return {**empty, "error": {"file": file, "line": 1, "message": message}, "printed": ""}
 
 
-def launch_data(launch, pool: Pool, file: str, traffic: dict[str, int]) -> dict:
+def launch_data(launch, pool: Pool, places: list[tuple], file: str, traffic: dict[str, int]) -> dict:
     """A `recorder.Launch` as a recording holds it. file: of the kernel, as recordings name it."""
     storages = list(dict.fromkeys(argument.identity for argument in launch.arguments))
 
@@ -246,16 +244,14 @@ def launch_data(launch, pool: Pool, file: str, traffic: dict[str, int]) -> dict:
             "after": pool.add(_numpy(argument.after)),
         }
 
-    kept = {name: getattr(launch, name) for name in ("kernel", "line", "direction", "call", "repairs")}
-    programs = [[list(pid), steps] for pid, steps in launch.programs.items()]
-    tensors = [tensor(argument) for argument in launch.arguments]
     return {
-        **kept,
+        **{name: getattr(launch, name) for name in ("kernel", "line", "direction", "call", "repairs")},
+        "functions": sorted({places[number][0] for steps in launch.programs.values() for number, *_ in steps}),
         "file": file,
         "grid": list(launch.grid),
         "traffic": traffic,
-        "tensors": tensors,
-        "programs": programs,
+        "tensors": [tensor(argument) for argument in launch.arguments],
+        "programs": [[list(pid), steps] for pid, steps in launch.programs.items()],
     }
 
 

@@ -50,6 +50,7 @@ def record(path: Path, files: list[Path]) -> dict:
     whole = [] if error else recorder.launches  # what part of a run leaves out proves nothing
     findings = [finding for launch in whole for finding in proof.findings(launch)] + proof.unwritten_outputs(whole)
     warnings = [finding for launch in whole for finding in proof.suspicious_stores(launch)]
+    places = [(function, store.shorten(file), *where) for function, file, *where in recorder.places]
     return {
         "triton": triton.__version__,
         "files": {store.shorten(file): store.statement_lines(file) for file in files},
@@ -59,10 +60,10 @@ def record(path: Path, files: list[Path]) -> dict:
         "traffic": proof.pass_traffic(whole),
         "printed": printed.getvalue(),
         "launches": [
-            launch_data(launch, recorder.pool, store.shorten(launch.file), proof.traffic([launch]))
+            launch_data(launch, recorder.pool, places, store.shorten(launch.file), proof.traffic([launch]))
             for launch in recorder.launches
         ],
-        "places": [(function, store.shorten(file), *where) for function, file, *where in recorder.places],
+        "places": places,
         "pool": recorder.pool.entries,
     }
 
