@@ -54,7 +54,12 @@ def check(path: Path, shown: str, recording: Recording) -> list[Problem]:
     claims, found = parse(text, shown)
     problems = list(found)
     for claim in claims:
-        if message := evaluate(claim, recording, text):
+        try:
+            got = computed(claim, recording, text)
+            message = "" if literals.same(got, claim.right) else f"the kernel computes {_text(got)}"
+        except LookupError as error:
+            message = error.args[0]
+        if message:
             problems.append(_problem(shown, text, claim.line, claim.col, f"`{claim.span}`: {message}"))
     return problems
 
@@ -121,15 +126,6 @@ def _claim(span: str, place, comment: Comment, function, functions, pids: dict) 
 # ---- evaluation -----------------------------------------------------------------------------------------------------
 
 
-def evaluate(claim: Claim, recording: Recording, text: str) -> str | None:
-    """What is wrong with a claim about the recorded run, or None."""
-    try:
-        got = computed(claim, recording, text)
-    except LookupError as error:
-        return error.args[0]
-    return None if literals.same(got, claim.right) else f"the kernel computes {_text(got)}"
-
-
 def computed(claim: Claim, recording: Recording, text: str):
     """What the kernel computes for the left side. Raises LookupError, with a sentence, if there is no such value."""
     names = _names(claim)
@@ -140,7 +136,8 @@ def computed(claim: Claim, recording: Recording, text: str):
         got = eval(claim.left, {"__builtins__": _BUILTINS}, values)  # the project's own comments, numbers only
     except Exception as error:
         raise LookupError(f"{type(error).__name__}: {error}") from error
-    if _undefined(got, states):
+    undefined = any(a[0] == "load" and a[4] for _, step, _ in states for a in step.accesses)
+    if undefined and isinstance(got, (np.ndarray, np.floating)) and got.dtype.kind == "f" and np.isnan(got).any():
         raise LookupError("this comes from lanes that a load masks off without `other`: on a GPU they are undefined")
     return got
 
@@ -235,11 +232,6 @@ def _moment(states, anchor: int, names: set[str]):
     below = [state for state in known if state[1].line >= anchor and names & set(state[1].values)]
     above = [state for state in known if state[1].line <= anchor]
     return next(iter([*below[:1], *above[-1:]]), None)
-
-
-def _undefined(got, states) -> bool:
-    unsure = isinstance(got, (np.ndarray, np.floating)) and np.asarray(got).dtype.kind == "f" and np.isnan(got).any()
-    return bool(unsure) and any(a[0] == "load" and a[4] for _, step, _ in states for a in step.accesses)
 
 
 def _text(value) -> str:
