@@ -39,14 +39,13 @@ def copied(folder: Path, kernels: int) -> Path:
             shutil.copy(ROOT / part, folder / part)
     originals = sorted(path.relative_to(folder).as_posix() for path in (folder / "annotated_examples").glob("*/*.py"))
     originals = [path for path in originals if "EXAMPLE(" in (folder / path).read_text()]
-    pairs = []
+    pairs = [f"{original} {original}" for original in originals]
     for number in range(kernels - len(originals)):
         original = originals[number % len(originals)]
         copy = original.removesuffix(".py") + f"_{number:03}.py"
         shutil.copy(folder / original, folder / copy)
         pairs.append(f"{original} {copy}")
-    if pairs:
-        run(folder, "-c", _RECORDINGS, input="\n".join(pairs))
+    run(folder, "-c", _RECORDINGS, input="\n".join(pairs))
     return folder
 
 
