@@ -17,7 +17,7 @@ import numpy as np
 
 from academy import syntax
 from academy.traces import quotes, store
-from academy.traces.recording import Pointer, Program, Recording, places, program_name, without_end
+from academy.traces.recording import Pointer, Program, Recording, in_digits, places, program_name, without_end
 
 log = logging.getLogger("mkdocs.academy.site")
 
@@ -203,7 +203,7 @@ def _tensor(recording: Recording, tensor: dict) -> str:
     if tensor["fresh"]:
         return f'<table class="t-grid">{caption}<tbody><tr><td>allocated, nothing in it yet</td></tr></tbody></table>'
     rows = np.reshape(value, (-1, np.shape(value)[-1] if np.ndim(value) else 1))
-    body = "".join("<tr>" + "".join(f"<td>{plain(item)}</td>" for item in row) + "</tr>" for row in rows)
+    body = "".join("<tr>" + "".join(f"<td>{in_digits(item)}</td>" for item in row) + "</tr>" for row in rows)
     return f'<table class="t-grid">{caption}<tbody>{body}</tbody></table>'
 
 
@@ -228,24 +228,6 @@ def brief(value, width: int = 58) -> str:
         return "…"
     if isinstance(value, tuple):
         return "(" + ", ".join(brief(item, width) for item in value) + ")"
-    if not np.ndim(value):
-        return str(plain(value))
-    text = str(nested(value)).replace("'", "")
-    return text if len(text) <= width else f"{'×'.join(map(str, np.shape(value)))} {text[: width - 8]}…"
-
-
-def nested(array: np.ndarray) -> list:
-    """Nested lists of numbers that are short to print."""
-    return [nested(item) if np.ndim(item) else plain(item) for item in array]
-
-
-def plain(item):
-    """A number that is short to print: at most five digits, whole numbers without a point, masks as 1 and 0."""
-    if isinstance(item, (bool, np.bool_)):
-        return int(item)
-    if isinstance(item, (float, np.floating)):
-        if not np.isfinite(item):
-            return str(item)
-        short = float(f"{float(item):.5g}") if abs(float(item)) < 1e6 else float(item)
-        return int(short) if short == int(short) and abs(short) < 1e6 else float(f"{short:.5g}")
-    return int(item) if isinstance(item, np.integer) else item
+    text = in_digits(value)
+    whole = len(text) <= width or not np.ndim(value)
+    return text if whole else f"{'×'.join(map(str, np.shape(value)))} {text[: width - 8]}…"

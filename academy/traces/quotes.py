@@ -14,7 +14,7 @@ from academy import syntax
 from academy.problems import Problem
 from academy.traces import literals
 from academy.traces.comments import NUMBER, Comment, bare_numbers, comments
-from academy.traces.recording import Pointer, Program, Recording, Step, grid_name, program_name
+from academy.traces.recording import Pointer, Program, Recording, Step, grid_name, in_digits, program_name
 
 _SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _SELECTOR = re.compile(
@@ -56,7 +56,7 @@ def check(path: Path, shown: str, recording: Recording) -> list[Problem]:
     for claim in claims:
         try:
             got = computed(claim, recording, text)
-            message = "" if literals.same(got, claim.right) else f"the kernel computes {_text(got)}"
+            message = "" if literals.same(got, claim.right) else f"the kernel computes {in_digits(got, 9)}"
         except LookupError as error:
             message = error.args[0]
         if message:
@@ -232,13 +232,6 @@ def _moment(states, anchor: int, names: set[str]):
     below = [state for state in known if state[1].line >= anchor and names & set(state[1].values)]
     above = [state for state in known if state[1].line <= anchor]
     return next(iter([*below[:1], *above[-1:]]), None)
-
-
-def _text(value) -> str:
-    if isinstance(value, np.ndarray) and value.dtype == bool:
-        value = value.astype(np.uint8)  # a mask, as comments and the terminal write it
-    text = np.array2string(value, separator=", ", threshold=64) if isinstance(value, np.ndarray) else str(value)
-    return re.sub(r"(?<=\[) +| +(?=,|\])", "", " ".join(text.split()))
 
 
 def _problem(shown: str, text: str, line: int, col: int, message: str) -> Problem:

@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import triton
 import triton.language as tl
 from triton.runtime import interpreter as triton_interpreter
 from triton.tools.tensor_descriptor import TensorDescriptor
@@ -43,10 +42,6 @@ _PATCHED = [
     *((triton_interpreter.InterpreterBuilder, f"create_{name}") for name in ("masked_load", "masked_store")),
     *((triton_interpreter.InterpreterBuilder, f"create_{name}") for name in ("atomic_rmw", "atomic_cas")),
 ]
-
-
-class UnknownInterpreter(RuntimeError):
-    """Triton's internals are not the known ones."""
 
 
 @dataclass
@@ -130,12 +125,7 @@ class Recorder:
     def running(self) -> Iterator[Recorder]:
         """Raises UnknownInterpreter where Triton's internals are not the ones known."""
         function = triton_interpreter.InterpretedFunction
-        missing = [f"{owner.__name__}.{name}" for owner, name in _PATCHED if not hasattr(owner, name)]
-        if missing or not hasattr(function, "rewritten_fn"):
-            raise UnknownInterpreter(
-                f"academy.traces does not know the interpreter of triton {triton.__version__} "
-                f"(missing: {', '.join(missing)}); checked versions: {', '.join(interpreter.CHECKED_VERSIONS)}"
-            )
+        interpreter.require("academy.traces", [*_PATCHED, (function, "rewritten_fn")])
         rewritten = dict(function.rewritten_fn)
         function.rewritten_fn.clear()
         with contextlib.ExitStack() as stack:

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -193,6 +195,21 @@ def without_end(sizes: tuple[int, ...], default: int) -> tuple[int, ...]:
     while len(sizes) > 1 and sizes[-1] == default:
         sizes = sizes[:-1]
     return sizes
+
+
+def in_digits(value: Any, digits: int = 5) -> str:
+    """Numbers in one line: whole ones without a point, others with at most so many digits, masks as 1 and 0."""
+    if not isinstance(value, (np.ndarray, np.generic, float)):
+        return str(value)
+
+    def number(x) -> str:
+        x = float(x)
+        return str(int(x)) if abs(x) < 1e6 and x.is_integer() else f"{x:.{digits}g}"
+
+    styles: Any = {"float_kind": number, "bool": lambda x: str(int(x))}
+    limits: dict = dict(max_line_width=sys.maxsize, threshold=sys.maxsize)
+    text = np.array2string(np.asarray(value), separator=", ", formatter=styles, **limits)
+    return re.sub(r"\s+", " ", text).replace("[ ", "[")
 
 
 def row_major(shape: Sequence[int]) -> list[int]:

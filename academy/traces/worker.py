@@ -14,12 +14,12 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from academy import device
+from academy import device, interpreter
 from academy.syntax import import_path
 from academy.traces import proof, store
 from academy.traces.memory import OutOfBounds
 from academy.traces.native_memory import NativeMemory
-from academy.traces.recorder import Recorder, UnknownInterpreter
+from academy.traces.recorder import Recorder
 from academy.traces.recording import launch_data
 
 import torch
@@ -42,7 +42,7 @@ def record(path: Path, files: list[Path]) -> dict:
             torch.manual_seed(0)
             with recorder.running():
                 module.EXAMPLE()
-        except UnknownInterpreter:
+        except interpreter.UnknownInterpreter:
             raise
         except Exception as raised:
             error = _where(raised, path, files)
