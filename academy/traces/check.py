@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from academy.bench import operation
 from academy.problems import Problem
 from academy.traces import quotes, store
 from academy.traces.recording import Recording
@@ -64,6 +63,8 @@ def stale_numbers(path: Path, recording: Recording, quoted: bool = True) -> list
 
 def _contradicted_cost(path: Path, recording: Recording) -> list[Problem]:
     """Where the recorded bytes are not those that the operation's benchmark says of this file's EXAMPLE."""
+    from academy.bench import operation  # it imports torch
+
     if not path.is_relative_to(store.ROOT / "annotated_examples"):
         return []
     shown = store.shorten(path)

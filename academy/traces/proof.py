@@ -1,8 +1,9 @@
 """What a recorded launch proves, and what it moves.
 
 The interpreter runs one program after the other, so a race between two programs never shows in its results. The
-recording knows every element that every program touched, and finds races, unwritten outputs, reads of memory that nobody
-has written, and stores that go through the strides of another tensor. Bytes are counted twice: requested (every lane) and distinct (every element once a launch).
+recording knows every element that every program touched, and finds races, unwritten outputs, reads of memory that
+nobody has written, and stores through the strides of another tensor. Bytes are counted twice: requested (every lane)
+and distinct (every element once a launch).
 """
 
 from __future__ import annotations

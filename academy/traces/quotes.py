@@ -13,7 +13,8 @@ import numpy as np
 from academy import syntax
 from academy.problems import Problem
 from academy.traces import literals
-from academy.traces.comments import NUMBER, Comment, bare_numbers, comments
+from academy.traces.comments import Comment, bare_numbers, comments
+from academy.traces.literals import NUMBER
 from academy.traces.recording import Pointer, Program, Recording, Step, grid_name, in_digits, program_name
 
 _SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
