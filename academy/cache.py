@@ -27,16 +27,31 @@ def kept(kind: str, key: list, make: Callable[[], object], keep: Callable[[objec
     key: JSON too, with everything that `make` uses; `made_by` stands for code. A value for which `keep` says no is not
     kept, so that a `make` which warns warns again the next time.
     """
-    name = hashlib.sha256(json.dumps([kind, key]).encode()).digest()
-    store = _store(FILE)
+    found = get(kind, key)
+    if found is None:
+        found = make()
+        if keep(found):
+            put(kind, key, found)
+    return found
+
+
+def get(kind: str, key: list):
+    """What is kept under this key; None if nothing is."""
     with suppress(sqlite3.DatabaseError):
-        if found := store.execute("SELECT value FROM kept WHERE name = ?", (name,)).fetchone():
+        if found := _store(FILE).execute("SELECT value FROM kept WHERE name = ?", (_name(kind, key),)).fetchone():
             return json.loads(found[0])
-    value = make()
-    if keep(value):
-        with suppress(sqlite3.DatabaseError), store:  # a full disk, another writer: it is made again next time
-            store.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (name, json.dumps(value, ensure_ascii=False)))
-    return value
+    return None
+
+
+def put(kind: str, key: list, value: object) -> None:
+    """Keep a value under this key, in the place of what is there."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    with suppress(sqlite3.DatabaseError), _store(FILE) as store:  # a full disk, another writer: it is made again
+        store.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (_name(kind, key), text))
+
+
+def _name(kind: str, key: list) -> bytes:
+    return hashlib.sha256(json.dumps([kind, key]).encode()).digest()
 
 
 @cache

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 import time
 from pathlib import Path
 
+#: Modules of the subcommands that parse their own options.
+_PASSED_ON = {"bench": "academy.bench.command", "trace": "academy.traces.command"}
 DESCRIPTION = "Triton Academy: check what its pages say, measure its kernels, watch them run."
 
 
@@ -15,7 +18,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = _parser()
     if arguments[:1] and arguments[0] in _PASSED_ON:
-        return _PASSED_ON[arguments[0]](arguments[1:])
+        return importlib.import_module(_PASSED_ON[arguments[0]]).main(arguments[1:])
     parsed = parser.parse_args(arguments)
     try:
         return parsed.run(parsed)
@@ -51,37 +54,23 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from academy import problems
+    from academy import bench, problems
     from academy.formulas import check as formulas
+    from academy.traces import check as traces
 
     files = _existing(arguments.files)
     start = time.perf_counter()
     found, summary = formulas.syntax_errors(files), ""
     if not found:
         result = formulas.run(files)
-        found, summary = [*result.problems, *_quoted_numbers(files)], result.summary()
+        found, summary = [*result.problems, *traces.check(files)], result.summary()
     status = problems.report(found)
-    notes = [summary, "" if files or found else _stale_results()]
-    print(*filter(None, notes), _verdict(len(set(found)), time.perf_counter() - start), sep="\n")
+    # Results of another kernel are told of, and no failure: who edits one can't measure it without the same GPU.
+    notes = [summary, "" if files or found else bench.stale_note()]
+    number = len(set(found))
+    verdict = {0: "all is well", 1: "1 problem"}.get(number, f"{number} problems")
+    print(*filter(None, notes), f"{verdict} ({time.perf_counter() - start:.1f} s)", sep="\n")
     return status
-
-
-def _verdict(problems: int, seconds: float) -> str:
-    found = {0: "all is well", 1: "1 problem"}.get(problems, f"{problems} problems")
-    return f"{found} ({seconds:.1f} s)"
-
-
-def _quoted_numbers(files: list[Path] | None):
-    from academy import traces
-
-    return traces.check(files)
-
-
-def _stale_results() -> str:
-    """Told of the whole project, and no failure: who edits one kernel can't measure it without the same GPU."""
-    from academy import bench
-
-    return bench.stale_note()
 
 
 def _mutate(arguments: argparse.Namespace) -> int:
@@ -96,21 +85,6 @@ def _existing(files: list[Path]) -> list[Path] | None:
             raise FileNotFoundError(f"{file}: no such file")
     return files or None
 
-
-def _bench(arguments: list[str]) -> int:
-    from academy.bench import command
-
-    return command.main(arguments)
-
-
-def _trace(arguments: list[str]) -> int:
-    from academy.traces import command
-
-    return command.main(arguments)
-
-
-#: These parse their own options.
-_PASSED_ON = {"bench": _bench, "trace": _trace}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -23,7 +23,9 @@ import functools
 import inspect
 import traceback
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,8 +57,8 @@ _BUILDER_METHODS = (
     "create_clampf create_minnumf create_maxnumf create_atomic_rmw create_masked_load create_extern_elementwise"
 ).split()
 _MODULE_NAMES = (
-    "TensorHandle GridExecutor InterpreterError ReduceOps ScanOps _LangPatchScope _patch_lang _patch_lang_tensor "
-    "_get_np_dtype _interpreter _ir"
+    "InterpreterBuilder TensorHandle GridExecutor InterpreterError ReduceOps ScanOps _LangPatchScope _patch_lang "
+    "_patch_lang_tensor _get_np_dtype _interpreter _ir"
 ).split()
 _FLOAT8 = {"fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2}
 #: Bits of a NaN, for the types that the interpreter keeps as bits.
@@ -116,19 +118,27 @@ def undefined_lanes(shape: tuple[int, ...], dtype: tl.dtype) -> np.ndarray:
     return np.full(shape, np.frombuffer(b"\xa5" * np_dtype.itemsize, dtype=np_dtype)[0])
 
 
+class UnknownInterpreter(RuntimeError):
+    """Triton's internals are not the known ones."""
+
+
+def require(user: str, places: Iterable[tuple[Any, str]]) -> None:
+    """Raise UnknownInterpreter, naming what is missing, unless each of these owners has an attribute of that name."""
+    missing = [f"{owner.__name__.rpartition('.')[2]}.{name}" for owner, name in places if not hasattr(owner, name)]
+    if missing:
+        raise UnknownInterpreter(
+            f"{user} does not know the interpreter of triton {triton.__version__} (missing: {', '.join(missing)}); "
+            f"checked versions: {', '.join(CHECKED_VERSIONS)}"
+        )
+
+
 def _check_internals() -> None:
     if type(tl.standard.sum).__name__ != "InterpretedFunction":
         raise RuntimeError(
             "academy.interpreter: triton was imported without TRITON_INTERPRET=1; set it before the import"
         )
-    builder = getattr(interpreter, "InterpreterBuilder", None)
-    missing = [f"InterpreterBuilder.{name}" for name in _BUILDER_METHODS if not hasattr(builder, name)]
-    missing += [name for name in _MODULE_NAMES if not hasattr(interpreter, name)]
-    if missing:
-        raise RuntimeError(
-            f"academy.interpreter does not know the interpreter of triton {triton.__version__} (missing: "
-            f"{', '.join(missing)}); checked versions: {', '.join(CHECKED_VERSIONS)}"
-        )
+    require("academy.interpreter", [(interpreter, name) for name in _MODULE_NAMES])
+    require("academy.interpreter", [(interpreter.InterpreterBuilder, name) for name in _BUILDER_METHODS])
 
 
 # ---- conversions of raw bits ----------------------------------------------------------------------------------------
@@ -368,13 +378,29 @@ def _repair_loads() -> None:
 
 
 def _repair_indices() -> None:
-    """The bound of a loop as an int: Triton 3.6 leaves that to a rule that NumPy 2.4 gave up, later versions do it."""
-    original = interpreter._patch_lang_tensor
+    """The bound of a loop as an int: Triton 3.6 leaves that to a rule that NumPy 2.4 gave up, later versions do it.
+
+    And an index that the language doesn't have (`x[0]`) is refused in words: the interpreter's own error is about
+    iterating over an int.
+    """
+    original, original_getitem = interpreter._patch_lang_tensor, tl.tensor.__getitem__
+
+    @functools.wraps(original_getitem)
+    def getitem(self, slices, *args, **kwargs):
+        for index in slices if isinstance(slices, (tuple, list, tl.tuple)) else [slices]:
+            whole = isinstance(index, (slice, tl.core.slice)) and index.start is index.stop is index.step is None
+            if not whole and getattr(index, "value", index) is not None:
+                raise IndexError(
+                    "the brackets behind a block take only `:` and `None`, as in x[:, None]; Triton has no other "
+                    "index. To pick an element, load it by its address, or sum over tl.where(offsets == i, x, 0)"
+                )
+        return original_getitem(self, slices, *args, **kwargs)
 
     def patch_lang_tensor(tensor, scope):
         original(tensor, scope)
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
 
+    tl.tensor.__getitem__ = getitem
     interpreter._patch_lang_tensor = patch_lang_tensor
 
 

@@ -71,6 +71,12 @@ def jitted_functions(text: str) -> tuple[ast.FunctionDef, ...]:
     return tuple(function for function in functions if is_jitted(function))
 
 
+@lru_cache(maxsize=256)
+def loops(text: str) -> tuple[ast.For, ...]:
+    """The `for` loops of a text."""
+    return tuple(node for node in statements(tree(text)) if isinstance(node, ast.For))
+
+
 def imported_kernels(text: str, root: Path) -> list[Path]:
     """The kernel files under `root` that a text imports, such as gemm for gemm_splitK, in the order of the text."""
     files = [root / (name.replace(".", "/") + ".py") for name in _imports(text)] if KERNELS in text else []

@@ -30,16 +30,15 @@ def recorded_run(path: str) -> tuple[str, str, str]:
         return "", "", ""
 
     def made() -> list[str]:
-        from academy import traces
+        from academy.traces import page
 
-        panel = traces.panel(path)
-        return [panel, *reversed(traces.viewer_script(path))] if panel else []
+        return page.run(path)
 
     return tuple(kept("run", [path, *_texts(path), made_by(*RECORDER, HERE)], made)) or ("", "", "")
 
 
 def recorded_number(key: str) -> tuple[str, str, int, str] | None:
-    """A recorded number, its file, line and moment: `academy.traces.number(key)`. None where triton is missing.
+    """A recorded number, its file, line and moment: `academy.traces.page.number(key)`. None where triton is missing.
 
     Raises ValueError for a key that stands for nothing.
     """
@@ -47,9 +46,9 @@ def recorded_number(key: str) -> tuple[str, str, int, str] | None:
         return None
 
     def made() -> list:
-        from academy import traces
+        from academy.traces import page
 
-        return list(traces.number(key))
+        return list(page.number(key))
 
     path = f"annotated_examples/{key.partition(':')[0].strip().removesuffix('.py')}.py"
     return tuple(kept("number", [key, *_texts(path), made_by(*RECORDER, HERE)], made))

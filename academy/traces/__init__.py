@@ -40,123 +40,13 @@ comments (quote a keyword argument without its value); a list of numbers, `name 
 
 # What else a recording proves
 
-An access outside a tensor; two programs that meet at one element, one of them storing, without an atomic or a lock; an
-element of an allocated output that nobody wrote; a read of memory that nobody wrote; an entry of `EXAMPLES` in
-benchmarks/<op>.py that differs from the distinct bytes that EXAMPLE's first call in each direction reads and writes
-(scratch between its launches is left out; what a PyTorch operation moves between them isn't seen; an entry for both
-passes together, `forward+backward`, has no run of its own). Each is a `Problem` with file and line.
+An access outside a tensor; two programs that meet at one element, one of them storing, without an atomic or a lock; two
+lanes of one store that put different values into one element; an element of an allocated output that nobody wrote; a
+read of memory that nobody wrote; an entry of `EXAMPLES` in benchmarks/<op>.py that differs from the distinct bytes that
+EXAMPLE's first call in each direction reads and writes (scratch between its launches is left out; what a PyTorch
+operation moves between them isn't seen; an entry for both passes together, `forward+backward`, has no run of its own).
+Each is a `Problem` with file and line.
+
+A store whose lanes lie apart as the strides of *another* tensor say is no proof of a mistake. `academy trace` warns of
+it, and shows where every store goes; see `academy.traces.proof.suspicious_stores`.
 """
-
-from __future__ import annotations
-
-from collections.abc import Iterable
-from pathlib import Path
-
-from academy.problems import Problem
-
-#: What a difference of bytes usually comes from.
-_UNSEEN = (
-    ". Only what kernels load and store is recorded: what a PyTorch operation in the launcher moves (torch.sum, a cast "
-    "with .to, .contiguous()) is missing, and scratch that only such an operation reads counts as written"
-)
-
-
-def check(paths: Iterable[str | Path] | None = None) -> list[Problem]:
-    """Everything wrong with the quoted numbers and the recorded runs of kernel files; empty if all is well.
-
-    paths: files (others than kernel files with an EXAMPLE are passed over); None for all of `annotated_examples`.
-    """
-    from academy.traces import store
-
-    files = store.kernel_files() if paths is None else [Path(path).resolve() for path in paths]
-    files = [path for path in files if path.suffix == ".py" and store.has_example(path)]
-    return [p for path, recording in store.load(files).items() for p in check_recording(path, recording)]
-
-
-def panel(path: str) -> str:
-    """The recorded run of a kernel file (a path in the project) as HTML for its page; "" if there is none."""
-    from academy.traces import page
-
-    return page.panel(path)
-
-
-def viewer_script(path: str) -> tuple[str, str]:
-    """Place under assets/traces and content of the data that the panel of a kernel file loads; ("", "") for none."""
-    from academy.traces import page
-
-    content = page.script(path)
-    return (f"data/{page.data_name(path)}.js", content) if content else ("", "")
-
-
-def number(key: str) -> tuple[str, str, int, str]:
-    """A number of a recorded run, for any text on the site: see `academy.traces.page.number`."""
-    from academy.traces import page
-
-    return page.number(key)
-
-
-def check_recording(path: Path, recording, quoted: bool = True) -> list[Problem]:
-    """Everything wrong with one recorded file. quoted: check the numbers in its comments too."""
-    return [*wrong_in_the_run(path, recording), *stale_numbers(path, recording, quoted)]
-
-
-def wrong_in_the_run(path: Path, recording) -> list[Problem]:
-    """Where the run fails, and what the recording proves."""
-    entries = [entry for entry in [recording.data["error"], *recording.data["findings"]] if entry]
-    if not entries and not recording.launches:
-        return [_at_example(path, "EXAMPLE() launches no kernel, so there is no run to show")]
-    return [Problem(e["file"], recording.line(e["file"], e["line"]), 1, e["message"]) for e in entries]
-
-
-def _at_example(path: Path, message: str) -> Problem:
-    from academy.traces import store
-
-    text = path.read_text("utf-8")
-    return Problem.at(store.shorten(path), text, text.find("def EXAMPLE("), message)
-
-
-def stale_numbers(path: Path, recording, quoted: bool = True) -> list[Problem]:
-    """Numbers of the file that a complete run contradicts: its bytes, and (quoted) those in the comments."""
-    from academy.traces import quotes, store
-
-    if recording.data["error"]:
-        return []
-    found = _contradicted_cost(path, recording)
-    return found + (quotes.check(path, store.shorten(path), recording) if quoted else [])
-
-
-def _contradicted_cost(path: Path, recording) -> list[Problem]:
-    """Where the recorded bytes are not those that the operation's benchmark says of this file's EXAMPLE."""
-    from academy.bench import operation
-    from academy.traces import store
-
-    if not path.is_relative_to(store.ROOT / "annotated_examples"):
-        return []
-    shown = store.shorten(path)
-    found = operation.example_costs(shown, store.ROOT)
-    if found is None:
-        what = (
-            "no file of benchmarks/ names it as LESSON or FAST, so nothing says which bytes EXAMPLE must move: write "
-        )
-        return [_at_example(path, f"{what}benchmarks/{path.stem}.py")]
-    file, line, costs = found
-    messages = contradictions(costs, recording.data["traffic"])
-    text = (store.ROOT / file).read_text("utf-8").split("\n")[line - 1]
-    return [Problem(file, line, 1, f"EXAMPLES, {shown}: {message}", text) for message in messages]
-
-
-def contradictions(costs: dict | None, traffic: dict) -> list[str]:
-    """Where a file of `benchmarks/` says other bytes than the recorded run moves. Both: pass -> bytes_read, …"""
-    if costs is None:
-        return ["it is missing: say what its EXAMPLE must move, such as `cost((3, 6), torch.float32)`"]
-    messages = []
-    for direction in sorted({name for name in costs if "+" not in name} | set(traffic)):
-        if direction not in costs or direction not in traffic:
-            where = "there is no entry" if direction not in costs else "EXAMPLE runs nothing"
-            messages.append(f"{where} for {direction}")
-            continue
-        for kind in ("bytes_read", "bytes_written"):
-            said, seen = costs[direction].get(kind), traffic[direction][kind]
-            if said != seen:
-                messages.append(f"{said} {kind} for {direction}; the recorded run moves {seen} distinct ones{_UNSEEN}")
-    return messages

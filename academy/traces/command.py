@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib.util
 import json
+import re
 import sys
+import textwrap
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from academy import traces
+from academy import syntax
 from academy.problems import report
-from academy.traces import page, store
+from academy.traces import check, page, store
 from academy.traces.recording import Pointer, Program, Recording, Step, grid_name, program_name
 
 #: Columns before what a statement gives; characters that a value gets however narrow the terminal is.
@@ -30,28 +32,27 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     try:
         path = find(options.module)
-        if not path.is_relative_to(store.ROOT):
-            store.forget(path)  # what a file outside the project builds on is not known
-        recording = store.load([path])[path]
+        # What a file outside of the project builds on is not known, so it is recorded each time.
+        recording = store.load([path], again=not path.is_relative_to(store.ROOT))[path]
         numbers = chosen(recording, options.launch, options.pid)
         _Printer(path, recording).show(numbers, options.pid)
         _write(path, recording, options)
-    except SyntaxError as error:
-        return _bad_use(f"{error.filename}:{error.lineno}:{error.offset}: {error.msg}")
-    except ValueError as error:
-        return _bad_use(str(error))
-    except OSError as error:
-        return _bad_use(f"{error.filename}: {error.strerror}")
-    wrong = report(traces.wrong_in_the_run(path, recording))
-    stale = traces.stale_numbers(path, recording, quoted=path.is_relative_to(store.ROOT / "annotated_examples"))
+    except (SyntaxError, ValueError, OSError) as error:
+        print(f"academy trace: {_in_words(error)}", file=sys.stderr)
+        return 2
+    wrong = report(check.wrong_in_the_run(path, recording))
+    for warning in check.warnings(recording):
+        Console().print(f"warning: {warning}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+    stale = check.stale_numbers(path, recording, quoted=path.is_relative_to(store.ROOT / "annotated_examples"))
     if stale:
         Console().print("Numbers in this file that the run contradicts:", style="bold", highlight=False)
     return max(wrong, report(stale))
 
 
-def _bad_use(message: str) -> int:
-    print(f"academy trace: {message}", file=sys.stderr)
-    return 2
+def _in_words(error: Exception) -> str:
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}:{error.offset}: {error.msg}"
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -72,13 +73,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _program(text: str) -> Program:
-    try:
-        numbers = tuple(int(part) for part in text.strip("()").split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no program: write 13, or 1,0") from None
-    if len(numbers) > 3:
-        raise argparse.ArgumentTypeError("a program has one to three numbers")
-    x, y, z = (*numbers, 0, 0)[:3]
+    numbers = re.fullmatch(r"\(?(-?\d+)(?:, ?(-?\d+))?(?:, ?(-?\d+))?\)?", text)
+    if numbers is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no program: write 13, or 1,0")
+    x, y, z = (int(number or 0) for number in numbers.groups())
     return x, y, z
 
 
@@ -153,7 +151,9 @@ class _Printer:
     """Prints launches of a recording: the tensors, the bytes that move, and one program line by line."""
 
     def __init__(self, path: Path, recording: Recording):
-        self.path, self.recording, self.console = path, recording, Console(highlight=False)
+        self.recording, self.console = recording, Console(highlight=False)
+        self.shown, text = store.shorten(path), path.read_text("utf-8")
+        self.lines, self.ends = text.split("\n"), _ends(text)
 
     def show(self, numbers: list[int], program: Program | None) -> None:
         for number in numbers:
@@ -163,7 +163,7 @@ class _Printer:
             self.console.rule(f"[bold]{launch['kernel']}[/]  {launch['direction']}, launch {number}, grid {grid}")
             self.console.print(_tensors(launch))
             if failing is None:
-                self.console.print(traffic_line(launch["traffic"]))
+                self.console.print(_traffic(launch["traffic"]))
             for line in launch["repairs"]:
                 self.console.print(f"repaired semantics: {line}", style="dim")
             if launch["programs"]:
@@ -174,6 +174,7 @@ class _Printer:
             print(self.recording.data["printed"])
 
     def program(self, launch: dict, pid: Program, failing: Program | None) -> None:
+        """Each statement as it stands in the file; under it, indented, what it assigned and touched."""
         steps = self.recording.steps(launch, pid)
         if steps is None:
             reason = f"did not run: program {program_name(failing)} fails before it" if failing else ""
@@ -182,45 +183,70 @@ class _Printer:
         until = ", up to the statement that fails" if pid == failing else ""
         self.console.print(f"[bold]program {program_name(pid)}[/], line by line{until}:")
         if not any(step.values for step in steps):
-            message = (
-                "Values are kept of the first programs only: give EXAMPLE smaller inputs to see those of this one."
-            )
-            self.console.print(message, style="yellow")
-        self.steps(launch, steps)
+            few = "Values are kept of the first programs only: give EXAMPLE smaller inputs to see those of this one."
+            self.console.print(few, style="yellow")
+        iteration: tuple = ()
+        for step in steps:
+            iteration = self.statement(launch, step, iteration)
         if pid == failing:
             self.console.print(" " * _INDENT + "    this statement fails", style="bold red")
 
-    def steps(self, launch: dict, steps: list[Step]) -> None:
-        """Each statement as it stands in the file; under it, indented, what it assigned and touched."""
-        shown, lines = store.shorten(self.path), self.path.read_text("utf-8").split("\n")
-        iteration: tuple = ()
-        for step in steps:
-            line = lines[step.line - 1] if step.file == shown else f"{step.file}:{step.line}"
-            margin = "  " * step.depth + line[: len(line) - len(line.lstrip())]
-            if step.loops and step.loops != iteration:
-                header, count = step.loops[-1]
-                self.console.print(f"[dim]      {margin}loop at line {header}, iteration {count}[/]")
-            iteration = step.loops
-            code = f"[dim]{step.line:>4}[/]  " + escape(margin + line.strip())
-            self.console.print(code, no_wrap=True, overflow="ellipsis", crop=True)
-            left = _INDENT + len(margin)
-            for text in _flow(self.results(launch, step, self.console.width - left), self.console.width - left):
-                self.console.print(Padding(text, (0, 0, 0, left), expand=False))
+    def statement(self, launch: dict, step: Step, iteration: tuple) -> tuple:
+        """One step. iteration: of the step before; returns that of this one."""
+        own = step.file == self.shown
+        first, last = step.line - 1, self.ends.get(step.line, step.line)
+        code = self.lines[first:last] if own else [f"{step.file}:{step.line}"]
+        indent = len(code[0]) - len(code[0].lstrip())
+        margin = " " * (2 * step.depth + indent)
+        if step.loops and step.loops != iteration:
+            header, count = step.loops[-1]
+            self.console.print(f"[dim]      {margin}loop at line {header}, iteration {count}[/]")
+        for number, line in enumerate(code, step.line):
+            self.code(f"{number:>4}", margin + line[indent:])
+        left = _INDENT + len(margin)
+        for result in _flow(self.results(launch, step, self.console.width - left), self.console.width - left):
+            self.console.print(Text(" " * left).append_text(result), soft_wrap=True)
+        return step.loops
+
+    def code(self, number: str, line: str) -> None:
+        """A line of the file in as many lines of the terminal as it needs."""
+        margin = line[: len(line) - len(line.lstrip())]
+        width = max(self.console.width - len(number) - 2, len(margin) + _NARROWEST)
+        for part in textwrap.wrap(line, width, subsequent_indent=f"{margin}        ", break_on_hyphens=False):
+            self.console.print(f"[dim]{number}[/]  {escape(part)}", soft_wrap=True)
+            number = " " * len(number)
 
     def results(self, launch: dict, step: Step, width: int) -> list[Text]:
         """What a statement assigned and touched, each in at most about `width` characters."""
         results = []
         for name, number in step.values.items():
             value, dtype = self.recording.value(number), self.recording.dtype(number)
-            dtype = "" if dtype in _USUAL else f"{dtype} "
-            room = width - len(f"{name} = {dtype}") - (len(f"{value.base} + ") if isinstance(value, Pointer) else 0)
+            start = f"{name} = " + ("" if dtype in _USUAL else f"{dtype} ")
+            room = width - len(start) - (len(f"{value.base} + ") if isinstance(value, Pointer) else 0)
             text = page.brief(value, max(room, _NARROWEST))
             if text != name:  # a pointer argument, which still points to its tensor's first element
-                results.append(Text(f"{name} = {dtype}{text}", style="magenta"))
-        return results + [Text(page.touched(self.recording, launch, access), style="cyan") for access in step.accesses]
+                results.append(Text(start + text, style="magenta"))
+        for access in step.accesses:
+            results.append(Text(page.touched(self.recording, launch, access), style="cyan"))
+            offsets = self.recording.offsets(launch, access)
+            if access[0] != "load" and offsets.size and launch["tensors"][access[1]]["strides"] not in ([], [1]):
+                results.append(Text(f"at offsets {page.brief(offsets, max(width - 11, _NARROWEST))}", style="cyan"))
+        return results
 
 
-def traffic_line(traffic: dict[str, int]) -> str:
+def _ends(text: str) -> dict[int, int]:
+    """First line of each statement -> its last one; of one with a body, the last one of its header."""
+    ends = {}
+    for node in syntax.statements(syntax.tree(text)):
+        header = [
+            part for part in ast.iter_child_nodes(node) if isinstance(part, (ast.expr, ast.arguments, ast.withitem))
+        ]
+        inside = [getattr(part, "end_lineno", 0) for each in header for part in ast.walk(each)]
+        ends[node.lineno] = max([node.lineno, *inside]) if hasattr(node, "body") else syntax.last_line(node)
+    return ends
+
+
+def _traffic(traffic: dict[str, int]) -> str:
     """What a launch moves, in a sentence."""
     parts = []
     for kind, verb in (("read", "reads"), ("written", "writes")):
@@ -232,12 +258,13 @@ def traffic_line(traffic: dict[str, int]) -> str:
 
 def _tensors(launch: dict) -> Table:
     table = Table(show_header=True, header_style="bold", box=None, pad_edge=False)
-    for title in ("tensor", "shape", "dtype", "loads", "stores"):
+    for title in ("tensor", "shape", "strides", "dtype", "loads", "stores"):
         table.add_column(title, justify="right" if title in ("loads", "stores") else "left")
     touched = [(a[1], a[0] == "load") for _, rows in launch["programs"] for *_, accesses in rows for a in accesses]
     for number, tensor in enumerate(launch["tensors"]):
         counts = [str(touched.count((number, reads))) for reads in (True, False)]
-        table.add_row(tensor["name"], "×".join(map(str, tensor["shape"])) or "()", tensor["dtype"], *counts)
+        shape, strides = "×".join(map(str, tensor["shape"])) or "()", str(tuple(tensor["strides"])).replace(",)", ")")
+        table.add_row(tensor["name"], shape, strides, tensor["dtype"], *counts)
     return table
 
 

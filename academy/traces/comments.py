@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from academy import syntax
+from academy.traces.literals import NUMBER
 
-#: A number as it is written.
-NUMBER = r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _LIST = re.compile(rf"\[\s*{NUMBER}(?:\s*,\s*(?:{NUMBER}|\.\.\.|…))+\s*\]")
 _BARE_ASSIGNMENT = re.compile(rf"(?<![=<>!+\-*/%&|^:\w])(\w+)\s*=\s*({NUMBER})(?![\w.%])")
 _PROGRAM_NUMBER = r"(?:\d+|\(\s*\d+(?:\s*,\s*\d+)+\s*\))"

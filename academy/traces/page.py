@@ -1,7 +1,7 @@
 """The viewer on a kernel's page: its data, its static start state, and a self-contained HTML file.
 
-`panel` gives the HTML of the Run side of a page; it reads without JavaScript. `script` gives the data that the viewer
-fetches when the reader first switches to Run: a script rather than JSON, so that it also loads from a folder on disk.
+The HTML of the Run side of a page reads without JavaScript. The viewer fetches its data when the reader first switches
+to Run: a script rather than JSON, so that it also loads from a folder on disk.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from academy import syntax
 from academy.traces import quotes, store
-from academy.traces.recording import Pointer, Program, Recording, program_name, without_end
+from academy.traces.recording import Pointer, Program, Recording, in_digits, places, program_name, without_end
 
 log = logging.getLogger("mkdocs.academy.site")
 
@@ -28,26 +28,18 @@ _MAX_ROWS = 60
 _MAX_CELLS = 512
 
 
-def panel(path: str) -> str:
-    """The recorded run of a kernel file, as HTML for its page; "" if it has none, or triton is not installed here."""
+def run(path: str) -> list[str]:
+    """The recorded run of a kernel file: the HTML for its page, the viewer's data and their place under assets/traces.
+
+    Empty if there is none: the file has no EXAMPLE, the run fails, or triton is not installed here.
+    """
     recording = _recording(path)
     if recording is None or not recording.launches:
-        return ""
-    return f'<div class="t-view" data-run="{escape(data_name(path))}">{_static(store.ROOT / path, recording)}</div>'
-
-
-def script(path: str) -> str:
-    """The viewer's data as a script; "" where `panel` is empty."""
-    recording = _recording(path)
-    if recording is None or not recording.launches:
-        return ""
+        return []
+    name = path.removeprefix("annotated_examples/").removesuffix(".py").replace("/", ".")
     data = json.dumps(viewer_data(store.ROOT / path, recording), separators=(",", ":"))
-    return f"academyRun({json.dumps(data_name(path))},{data})"
-
-
-def data_name(path: str) -> str:
-    """`classics.layernorm` for `annotated_examples/classics/layernorm.py`."""
-    return path.removeprefix("annotated_examples/").removesuffix(".py").replace("/", ".")
+    panel = f'<div class="t-view" data-run="{escape(name)}">{_static(store.ROOT / path, recording)}</div>'
+    return [panel, f"academyRun({json.dumps(name)},{data})", f"data/{name}.js"]
 
 
 def standalone(path: Path, recording: Recording) -> str:
@@ -75,7 +67,7 @@ def _recording(path: str) -> Recording | None:
     file = store.ROOT / path
     if importlib.util.find_spec("triton") is None or not store.has_example(file):
         return None
-    if not store.is_cached(file):
+    if not store.is_kept(file):
         store.load(store.kernel_files())
     recording = store.load([file])[file]
     error = recording.data["error"]
@@ -133,7 +125,7 @@ def viewer_data(path: Path, recording: Recording) -> dict:
         "launches": launches,
         "places": places,
         "pool": [_rounded(entry) for entry in recording.data["pool"]],
-        "loops": _loop_names(text),
+        "loops": {str(node.lineno): ast.unparse(node.target) for node in syntax.loops(text)},
         "claims": _claims(text, shown, recording),
     }
 
@@ -142,12 +134,6 @@ def _rounded(entry: dict) -> dict:
     if not entry["t"].startswith("f") or "d" not in entry:
         return entry
     return {**entry, "d": [d if isinstance(d, str) or d == int(d) else float(f"{d:.5g}") for d in entry["d"]]}
-
-
-def _loop_names(text: str) -> dict[str, str]:
-    """Line of a loop's header -> its variable."""
-    loops = [node for node in syntax.statements(syntax.tree(text)) if isinstance(node, ast.For)]
-    return {str(node.lineno): ast.unparse(node.target) for node in loops}
 
 
 def _claims(text: str, shown: str, recording: Recording) -> list[list]:
@@ -217,18 +203,20 @@ def _tensor(recording: Recording, tensor: dict) -> str:
     if tensor["fresh"]:
         return f'<table class="t-grid">{caption}<tbody><tr><td>allocated, nothing in it yet</td></tr></tbody></table>'
     rows = np.reshape(value, (-1, np.shape(value)[-1] if np.ndim(value) else 1))
-    body = "".join("<tr>" + "".join(f"<td>{plain(item)}</td>" for item in row) + "</tr>" for row in rows)
+    body = "".join("<tr>" + "".join(f"<td>{in_digits(item)}</td>" for item in row) + "</tr>" for row in rows)
     return f'<table class="t-grid">{caption}<tbody>{body}</tbody></table>'
 
 
 def touched(recording: Recording, launch: dict, access: list) -> str:
-    """`reads 5 of 8 in x_ptr`."""
+    """`reads 5 of 8 in x_ptr[1, 0:5]`."""
     operation, tensor, elements, _, undefined = access
     lanes = np.atleast_1d(recording.value(elements)).reshape(-1)
     active = int((lanes >= 0).sum())
     verb = {"load": "reads", "store": "writes"}.get(operation, operation)
     count = str(active) if active == lanes.size else f"{active} of {lanes.size}"
-    return f"{verb} {count} in {launch['tensors'][tensor]['name']}" + (", the others undefined" if undefined else "")
+    where = launch["tensors"][tensor]
+    text = f"{verb} {count} in {where['name']}{places(lanes, where['shape'])}"
+    return text + (", the other lanes are undefined" if undefined else "")
 
 
 def brief(value, width: int = 58) -> str:
@@ -240,24 +228,6 @@ def brief(value, width: int = 58) -> str:
         return "…"
     if isinstance(value, tuple):
         return "(" + ", ".join(brief(item, width) for item in value) + ")"
-    if not np.ndim(value):
-        return str(plain(value))
-    text = str(nested(value)).replace("'", "")
-    return text if len(text) <= width else f"{'×'.join(map(str, np.shape(value)))} {text[: width - 8]}…"
-
-
-def nested(array: np.ndarray) -> list:
-    """Nested lists of numbers that are short to print."""
-    return [nested(item) if np.ndim(item) else plain(item) for item in array]
-
-
-def plain(item):
-    """A number that is short to print: at most five digits, whole numbers without a point, masks as 1 and 0."""
-    if isinstance(item, (bool, np.bool_)):
-        return int(item)
-    if isinstance(item, (float, np.floating)):
-        if not np.isfinite(item):
-            return str(item)
-        short = float(f"{float(item):.5g}") if abs(float(item)) < 1e6 else float(item)
-        return int(short) if short == int(short) and abs(short) < 1e6 else float(f"{short:.5g}")
-    return int(item) if isinstance(item, np.integer) else item
+    text = in_digits(value)
+    whole = len(text) <= width or not np.ndim(value)
+    return text if whole else f"{'×'.join(map(str, np.shape(value)))} {text[: width - 8]}…"

@@ -1,8 +1,9 @@
 """What a recorded launch proves, and what it moves.
 
 The interpreter runs one program after the other, so a race between two programs never shows in its results. The
-recording knows every element that every program touched, and finds races, unwritten outputs, and reads of memory that
-nobody has written. Bytes are counted twice: requested (every lane) and distinct (every element once a launch).
+recording knows every element that every program touched, and finds races, unwritten outputs, reads of memory that
+nobody has written, and stores through the strides of another tensor. Bytes are counted twice: requested (every lane)
+and distinct (every element once a launch).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from academy.traces.memory import Argument, unwritten
-from academy.traces.recorder import Launch
-from academy.traces.recording import program_name
+from academy.traces.recorder import Launch, Touch
+from academy.traces.recording import places, program_name, row_major
 
 
 @dataclass(frozen=True)
@@ -26,40 +27,117 @@ class Finding:
     message: str
 
 
-@dataclass
-class _Touch:
-    """One access of one program, flattened to the lanes that are not masked off."""
-
-    program: int
-    argument: Argument
-    operation: str
-    addresses: np.ndarray
-    file: str
-    line: int
-    acquired: bool  # the program has performed an atomic on another tensor before (took a lock, counted itself in)
-    released: bool  # ... and performs one later
-
-
 def findings(launch: Launch) -> list[Finding]:
-    """Races and reads of unwritten memory in one launch."""
+    """Races, reads of unwritten memory, and stores of two values in one element, in one launch."""
     found = list(_races(launch))
-    for steps in launch.programs.values():
-        for step in steps:
-            for access in step.accesses:
-                if access.unwritten is not None:
-                    element = element_name(launch.arguments[access.argument], access.unwritten)
-                    message = f"{launch.kernel} reads {element}, which nobody has written"
-                    found.append(Finding(step.file, step.line, message))
-    return list(dict.fromkeys(found))
+    contested = dict[tuple[str, int], Finding]()
+    for touch in launch.touches:
+        if touch.unwritten is not None:
+            element = touch.argument.element_name(touch.unwritten)
+            message = f"{launch.kernel} reads {element}, which nobody has written"
+            found.append(Finding(touch.file, touch.line, message))
+        twice = _stored_twice(touch)
+        if twice is not None:
+            message = f"program {program_name(touch.program)} of {launch.kernel} stores two different values in "
+            message += f"{touch.argument.element_name(twice)} at once; on a GPU it is open which one stays"
+            contested.setdefault((touch.file, touch.line), Finding(touch.file, touch.line, message))
+    return list(dict.fromkeys([*found, *contested.values()]))
+
+
+def _stored_twice(touch: Touch) -> int | None:
+    """An element in which two lanes of one store put different values."""
+    if touch.operation != "store" or touch.values is None:
+        return None
+    elements, values = touch.elements.reshape(-1), touch.values.reshape(-1)
+    order = np.lexsort((values, elements))
+    elements, values = elements[order], values[order]
+    same = (values[1:] == values[:-1]) | (np.isnan(values[1:]) & np.isnan(values[:-1]))
+    twice = elements[1:][(elements[1:] == elements[:-1]) & (elements[1:] >= 0) & ~same]
+    return int(twice[0]) if twice.size else None
+
+
+# ---- stores through the strides of another layout -------------------------------------------------------------------
+
+
+def suspicious_stores(launch: Launch) -> list[Finding]:
+    """Stores that stay inside their tensor, with lanes as far apart as the strides of *another* layout say.
+
+    Through such strides each element is often written once, so that nothing is unwritten and nobody races; only the
+    values are in the wrong places. A step from lane to lane is as it should be if it leads to the next element along an
+    axis of the tensor, or if the program itself stores what lies between. Another step may be meant as well (a program
+    that takes every second column), so it counts only if it is a stride of another tensor, or one that this tensor
+    would have if it were contiguous. Nothing is said of tensors with one axis, where any step may be meant; where a
+    tensor of the same layout is read, element by element in the order of memory; and where the wrong stride equals a
+    right one, as in a square matrix: give EXAMPLE sizes that differ.
+    """
+    found = dict[tuple[str, int], Finding]()
+    for touch in launch.touches:
+        if touch.operation == "store" and (touch.file, touch.line) not in found:
+            reason = _wrong_step(launch, touch)
+            if reason:
+                tensor, name = touch.argument.tensor, touch.argument.name
+                where = f"{name}{places(touch.elements, tensor.shape)}"
+                message = f"program {program_name(touch.program)} of {launch.kernel} stores in {where}: {reason}, "
+                message += f"but {name} has shape {tuple(tensor.shape)} and strides {tensor.stride()}"
+                found[touch.file, touch.line] = Finding(touch.file, touch.line, message)
+    return list(found.values())
+
+
+def _wrong_step(launch: Launch, touch: Touch) -> str | None:
+    """Which layout the lanes of a store follow instead of their tensor's; None if there is nothing to say."""
+    argument = touch.argument
+    expected = row_major([size for size in argument.tensor.shape if size > 1])
+    for axis in range(touch.elements.ndim if len(expected) > 1 else 0):
+        elements, bytes_ = (np.moveaxis(lanes, axis, -1) for lanes in (touch.elements, touch.addresses))
+        both = (elements[..., 1:] >= 0) & (elements[..., :-1] >= 0)
+        apart, numbers = (np.unique(np.diff(lanes)[both]) for lanes in (bytes_, elements))
+        if apart.size != 1 or apart[0] == 0 or numbers.size == 1 and abs(numbers[0]) in expected:
+            continue  # one lane, or a scatter; a broadcast; the next element along an axis
+        step = int(apart[0]) // argument.itemsize
+        own = [other for other in launch.touches if other.program == touch.program]
+        stored = [
+            o.addresses.reshape(-1) for o in own if (o.operation, o.argument.identity) == ("store", argument.identity)
+        ]
+        between = bytes_[..., :-1][both][:, None] + np.arange(1, abs(step)) * np.sign(step) * argument.itemsize
+        if between.size and np.isin(between, np.concatenate(stored)).all():
+            continue
+        if any(other.operation == "load" and _layout(other.argument) == _layout(argument) for other in own):
+            continue
+        reason = _explanation(abs(step), argument, launch.arguments)
+        if reason:
+            return reason
+    return None
+
+
+def _layout(argument: Argument) -> tuple:
+    return argument.tensor.shape, argument.tensor.stride()
+
+
+def _explanation(step: int, argument: Argument, arguments: list[Argument]) -> str | None:
+    """The layout that has this stride, in words."""
+    tensor = argument.tensor
+    lanes = f"its lanes are {step} element{'s' if step > 1 else ''} apart"
+    for other in arguments:
+        shape, strides = _layout(other)
+        flat = other.tensor.is_contiguous() and tensor.is_contiguous() and shape.numel() == tensor.numel()
+        if step > 1 and not flat and other.identity != argument.identity:  # flat: perhaps a view with other axes
+            if any(size > 1 and stride == step for size, stride in zip(shape, strides)):
+                return f"{lanes}, a stride of {other.name}"
+    return (
+        f"{lanes}, as if it were contiguous" if step in row_major(tensor.shape) and not tensor.is_contiguous() else None
+    )
+
+
+# ---- outputs and bytes ----------------------------------------------------------------------------------------------
 
 
 def unwritten_outputs(launches: list[Launch]) -> list[Finding]:
     """Elements of allocated, partly written outputs that hold no value after all the launches."""
     last: dict[tuple, tuple[Launch, Argument]] = {}
-    stores = [(launch, touch) for launch in launches for touch in _touches(launch) if touch.operation != "load"]
+    stores = [(launch, touch) for launch in launches for touch in launch.touches if touch.operation != "load"]
     for launch, touch in stores:
         tensor = touch.argument.tensor
-        if touch.argument.fresh:
+        if touch.argument.fresh and (touch.elements >= 0).any():
             last[touch.argument.identity, tensor.storage_offset(), tuple(tensor.shape)] = launch, touch.argument
     # A later launch may fill what an earlier one left: what counts is the storage's last recorded state.
     final = {identity: launch for (identity, *_), (launch, _) in last.items()}
@@ -68,15 +146,20 @@ def unwritten_outputs(launches: list[Launch]) -> list[Finding]:
         if launch is not final[identity]:
             continue
         # An element that is stored counts as written, also if the value is what fresh memory holds.
-        offsets = np.concatenate([touch.addresses for _, touch in stores if touch.argument.identity == identity])
-        stored = argument.elements(_address_of(argument, offsets))
-        holes = np.setdiff1d(np.flatnonzero(unwritten(argument.after).reshape(-1)), stored)
+        offsets = np.concatenate([_active(touch) for _, touch in stores if touch.argument.identity == identity])
+        empty = np.flatnonzero(unwritten(argument.after).reshape(-1))
+        holes = np.setdiff1d(empty, argument.elements_in_storage(offsets))
         if holes.size:
-            message = f"no program of {launch.kernel} writes {element_name(argument, int(holes[0]))}"
+            message = f"no program of {launch.kernel} writes {argument.element_name(int(holes[0]))}"
             if holes.size > 1:
                 message += f" ({holes.size} of {argument.after.numel()} elements are left out)"
             found.append(Finding(launch.file, launch.line, message))
     return found
+
+
+def _active(touch: Touch) -> np.ndarray:
+    """Byte offsets in the storage of the lanes that are not masked off."""
+    return touch.addresses[touch.elements >= 0]
 
 
 def pass_traffic(launches: list[Launch]) -> dict[str, dict[str, int]]:
@@ -92,7 +175,7 @@ def pass_traffic(launches: list[Launch]) -> dict[str, dict[str, int]]:
         written: set[int] = set()
         scratch: set[int] = set()
         for launch in group:
-            touches = list(_touches(launch))
+            touches = [touch for touch in launch.touches if _active(touch).size]
             scratch |= {t.argument.identity for t in touches if t.operation == "load"} & written
             written |= {t.argument.identity for t in touches if t.operation != "load"}
         result[direction] = traffic(group, scratch)
@@ -102,72 +185,62 @@ def pass_traffic(launches: list[Launch]) -> dict[str, dict[str, int]]:
 def traffic(launches: list[Launch], scratch: Collection[int] = ()) -> dict[str, int]:
     """Bytes that launches read and write, requested and distinct; an atomic counts as a write."""
     totals = {}
-    touches = [t for launch in launches for t in _touches(launch) if t.argument.identity not in scratch]
+    touches = [t for launch in launches for t in launch.touches if t.argument.identity not in scratch]
     for kind in ("read", "written"):
         requested, distinct = 0, dict[tuple, list]()
         for touch in touches:
             if (touch.operation == "load") == (kind == "read"):
-                requested += touch.addresses.size * touch.argument.itemsize
-                distinct.setdefault((touch.argument.identity, touch.argument.itemsize), []).append(touch.addresses)
+                requested += _active(touch).size * touch.argument.itemsize
+                distinct.setdefault((touch.argument.identity, touch.argument.itemsize), []).append(_active(touch))
         totals[f"requested_{kind}"] = requested
         totals[f"bytes_{kind}"] = sum(np.unique(np.concatenate(a)).size * size for (_, size), a in distinct.items())
     return totals
 
 
-def element_name(argument: Argument, element: int) -> str:
-    """`y_ptr[1, 3]` for the seventh element of a tensor with rows of four."""
-    index = np.unravel_index(element, tuple(argument.tensor.shape)) if argument.tensor.dim() else ()
-    return f"{argument.name}[{', '.join(str(int(i)) for i in index)}]"
-
-
-def _touches(launch: Launch) -> Iterator[_Touch]:
-    for program, steps in enumerate(launch.programs.values()):
-        accesses = [(step, access) for step in steps for access in step.accesses]
-        atomics = [i for i, (_, access) in enumerate(accesses) if access.operation.startswith("atomic")]
-        for i, (step, access) in enumerate(accesses):
-            addresses = access.addresses[access.elements >= 0]
-            if addresses.size:
-                others = [j for j in atomics if accesses[j][1].argument != access.argument]
-                acquired, released = any(j < i for j in others), any(j > i for j in others)
-                what = launch.arguments[access.argument], access.operation, addresses
-                yield _Touch(program, *what, step.file, step.line, acquired, released)
+# ---- races ----------------------------------------------------------------------------------------------------------
 
 
 def _races(launch: Launch) -> Iterator[Finding]:
     """Pairs of programs that meet at one element, one of them storing, with no atomic to put them in order."""
-    names, touches = list(launch.programs), list(_touches(launch))
-    for identity in dict.fromkeys(touch.argument.identity for touch in touches if touch.operation == "store"):
-        here = [touch for touch in touches if touch.argument.identity == identity]
-        address = np.concatenate([touch.addresses for touch in here])
-        owner = np.repeat(np.arange(len(here)), [touch.addresses.size for touch in here])
+    handed = _handed_over(launch)
+    for identity in dict.fromkeys(touch.argument.identity for touch in launch.touches if touch.operation == "store"):
+        here = [touch for touch in launch.touches if touch.argument.identity == identity]
+        address = np.concatenate([_active(touch) for touch in here])
+        owner = np.repeat(np.arange(len(here)), [_active(touch).size for touch in here])
         order = np.argsort(address, kind="stable")
         address, owner = address[order], owner[order]
         for group in np.split(np.arange(address.size), np.flatnonzero(np.diff(address)) + 1):
-            pair = _conflict([here[i] for i in dict.fromkeys(owner[group])])
+            pair = _conflict([here[i] for i in dict.fromkeys(owner[group])], handed)
             if pair:
                 first, second = pair
-                element = int(first.argument.elements(_address_of(first.argument, address[group[:1]]))[0])
+                element = int(first.argument.elements_in_storage(address[group[:1]])[0])
                 verbs = {"load": "reads", "store": "stores"}
                 one, other = (
-                    f"program {program_name(names[touch.program])} {verbs.get(touch.operation, 'updates')}"
-                    for touch in pair
+                    f"program {program_name(touch.program)} {verbs.get(touch.operation, 'updates')}" for touch in pair
                 )
-                where = f"{element_name(first.argument, element)} (line {first.line})"
+                where = f"{first.argument.element_name(element)} (line {first.line})"
                 message = f"race in {launch.kernel}: {one} {where} and {other} it too; on a GPU their order is open"
                 yield Finding(second.file, second.line, message)
                 break
 
 
-def _address_of(argument: Argument, storage_offset: np.ndarray) -> np.ndarray:
-    return storage_offset + argument.start - argument.tensor.storage_offset() * argument.itemsize
-
-
-def _conflict(touches: list[_Touch]) -> tuple[_Touch, _Touch] | None:
-    if len({touch.program for touch in touches}) < 2:
-        return None
-    for second in touches:
-        for first in touches:
-            if first.program < second.program and "store" in (first.operation, second.operation):
-                if not ((first.released and second.acquired) or (second.released and first.acquired)):
+def _conflict(touches: list[Touch], handed: dict[int, tuple[bool, bool]]) -> tuple[Touch, Touch] | None:
+    """Two accesses to one element by two programs, in the order of the run, which nothing puts in order on a GPU."""
+    for number, second in enumerate(touches if len({touch.program for touch in touches}) > 1 else []):
+        for first in touches[:number]:
+            if first.program != second.program and "store" in (first.operation, second.operation):
+                (acquired, released), (acquired_too, released_too) = handed[id(first)], handed[id(second)]
+                if not (released and acquired_too or released_too and acquired):
                     return first, second
     return None
+
+
+def _handed_over(launch: Launch) -> dict[int, tuple[bool, bool]]:
+    """Of each access, whether its program performed an atomic on another tensor before (took a lock, counted itself
+    in), and whether it performs one later."""
+    atomics = [(i, touch) for i, touch in enumerate(launch.touches) if touch.operation.startswith("atomic")]
+    found = {}
+    for i, touch in enumerate(launch.touches):
+        others = [j for j, a in atomics if a.program == touch.program and a.argument is not touch.argument]
+        found[id(touch)] = any(j < i for j in others), any(j > i for j in others)
+    return found

@@ -13,8 +13,9 @@ import numpy as np
 from academy import syntax
 from academy.problems import Problem
 from academy.traces import literals
-from academy.traces.comments import NUMBER, Comment, bare_numbers, comments
-from academy.traces.recording import Pointer, Program, Recording, Step, grid_name, program_name
+from academy.traces.comments import Comment, bare_numbers, comments
+from academy.traces.literals import NUMBER
+from academy.traces.recording import Pointer, Program, Recording, Step, grid_name, in_digits, program_name
 
 _SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _SELECTOR = re.compile(
@@ -54,7 +55,12 @@ def check(path: Path, shown: str, recording: Recording) -> list[Problem]:
     claims, found = parse(text, shown)
     problems = list(found)
     for claim in claims:
-        if message := evaluate(claim, recording, text):
+        try:
+            got = computed(claim, recording, text)
+            message = "" if literals.same(got, claim.right) else f"the kernel computes {in_digits(got, 9)}"
+        except LookupError as error:
+            message = error.args[0]
+        if message:
             problems.append(_problem(shown, text, claim.line, claim.col, f"`{claim.span}`: {message}"))
     return problems
 
@@ -121,15 +127,6 @@ def _claim(span: str, place, comment: Comment, function, functions, pids: dict) 
 # ---- evaluation -----------------------------------------------------------------------------------------------------
 
 
-def evaluate(claim: Claim, recording: Recording, text: str) -> str | None:
-    """What is wrong with a claim about the recorded run, or None."""
-    try:
-        got = computed(claim, recording, text)
-    except LookupError as error:
-        return error.args[0]
-    return None if literals.same(got, claim.right) else f"the kernel computes {_text(got)}"
-
-
 def computed(claim: Claim, recording: Recording, text: str):
     """What the kernel computes for the left side. Raises LookupError, with a sentence, if there is no such value."""
     names = _names(claim)
@@ -140,7 +137,8 @@ def computed(claim: Claim, recording: Recording, text: str):
         got = eval(claim.left, {"__builtins__": _BUILTINS}, values)  # the project's own comments, numbers only
     except Exception as error:
         raise LookupError(f"{type(error).__name__}: {error}") from error
-    if _undefined(got, states):
+    undefined = any(a[0] == "load" and a[4] for _, step, _ in states for a in step.accesses)
+    if undefined and isinstance(got, (np.ndarray, np.floating)) and got.dtype.kind == "f" and np.isnan(got).any():
         raise LookupError("this comes from lanes that a load masks off without `other`: on a GPU they are undefined")
     return got
 
@@ -187,7 +185,7 @@ def _find(claim: Claim, recording: Recording, text: str):
 
 
 def _launch(claim: Claim, recording: Recording) -> dict:
-    launches = [launch for launch in recording.launches if claim.function in recording.functions(launch)]
+    launches = [launch for launch in recording.launches if claim.function in launch["functions"]]
     own = [launch for launch in launches if launch["kernel"] == claim.function] or launches
     if not own:
         raise LookupError(f"EXAMPLE never runs {claim.function}")
@@ -210,56 +208,31 @@ def _states(steps: list[Step], function: str) -> list[tuple[int, Step, dict[str,
 
 def _inside(states, claim: Claim, recording: Recording, text: str):
     """The states inside the named iterations: where the loops' variables have those values."""
-    headers = _loop_headers(text)
+    targets = [(loop.lineno, node) for loop in syntax.loops(text) for node in ast.walk(loop.target)]
+    headers = {
+        name: {line for line, node in targets if isinstance(node, ast.Name) and node.id == name} for name in claim.loops
+    }
 
     def fits(step: Step, variables: dict[str, int]) -> bool:
+        """Whether the step is in a loop over each name, where there is one, and its value is the named one."""
         lines = {line for line, _ in step.loops}
-        for name, value in claim.loops.items():
-            if name not in variables or (name in headers and not headers[name] & lines) or not lines:
-                return False
-            if np.any(np.asarray(recording.value(variables[name])) != value):
-                return False
-        return True
+        return bool(lines) and all(
+            name in variables
+            and (not headers[name] or headers[name] & lines)
+            and np.all(np.asarray(recording.value(variables[name])) == value)
+            for name, value in claim.loops.items()
+        )
 
     return [state for state in states if fits(state[1], state[2])]
-
-
-@lru_cache(maxsize=64)
-def _loop_headers(text: str) -> dict[str, set[int]]:
-    """Variable of a loop -> lines of the loops over it."""
-    headers: dict[str, set[int]] = {}
-    for node in syntax.statements(syntax.tree(text)):
-        if isinstance(node, ast.For):
-            for target in ast.walk(node.target):
-                if isinstance(target, ast.Name):
-                    headers.setdefault(target.id, set()).add(node.lineno)
-    return headers
 
 
 def _moment(states, anchor: int, names: set[str]):
     """The state that a claim is about: right after the first statement at or below it that assigns one of its names,
     else after the last statement above it; None if there is neither."""
-    for state in states:
-        _, step, variables = state
-        if step.line >= anchor and names & set(step.values) and names <= set(variables):
-            return state
-    for state in reversed(states):
-        _, step, variables = state
-        if step.line <= anchor and names <= set(variables):
-            return state
-    return None
-
-
-def _undefined(got, states) -> bool:
-    unsure = isinstance(got, (np.ndarray, np.floating)) and np.asarray(got).dtype.kind == "f" and np.isnan(got).any()
-    return bool(unsure) and any(a[0] == "load" and a[4] for _, step, _ in states for a in step.accesses)
-
-
-def _text(value) -> str:
-    if isinstance(value, np.ndarray) and value.dtype == bool:
-        value = value.astype(np.uint8)  # a mask, as comments and the terminal write it
-    text = np.array2string(value, separator=", ", threshold=64) if isinstance(value, np.ndarray) else str(value)
-    return re.sub(r"(?<=\[) +| +(?=,|\])", "", " ".join(text.split()))
+    known = [state for state in states if names <= set(state[2])]
+    below = [state for state in known if state[1].line >= anchor and names & set(state[1].values)]
+    above = [state for state in known if state[1].line <= anchor]
+    return next(iter([*below[:1], *above[-1:]]), None)
 
 
 def _problem(shown: str, text: str, line: int, col: int, message: str) -> Problem:

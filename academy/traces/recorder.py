@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import inspect
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -21,61 +23,54 @@ from typing import Any
 
 import numpy as np
 import torch
-import triton
 import triton.language as tl
 from triton.runtime import interpreter as triton_interpreter
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from academy import interpreter
 from academy.traces.instrument import HOOK, assigned, instrument
-from academy.traces.memory import Argument, FreshMemory, Memory, OutOfBounds, unwritten
-from academy.traces.recording import Converted, Pointer, Program, program_name
+from academy.traces.memory import Argument, Backend, Memory, OutOfBounds, unwritten
+from academy.traces.recording import Converted, Pointer, Pool, Program, program_name
 
 #: Programs of one launch whose values are kept. Accesses of the others are still checked and counted.
 MAX_PROGRAMS = 256
-_BUILDER_METHODS = (
-    "create_masked_load create_masked_store create_atomic_rmw create_atomic_cas set_grid_idx set_grid_dim".split()
-)
-
-
-class UnknownInterpreter(RuntimeError):
-    """Triton's internals are not the known ones."""
+_LARGEST = float(np.finfo(np.float32).max)
+_PATCHED = [
+    *((triton_interpreter.GridExecutor, name) for name in ("__call__", "_init_args_hst")),
+    (triton_interpreter.FunctionRewriter, "_transform_ast"),
+    *((triton_interpreter.InterpreterBuilder, name) for name in ("set_grid_dim", "set_grid_idx")),
+    *((triton_interpreter.InterpreterBuilder, f"create_{name}") for name in ("masked_load", "masked_store")),
+    *((triton_interpreter.InterpreterBuilder, f"create_{name}") for name in ("atomic_rmw", "atomic_cas")),
+]
 
 
 @dataclass
-class Access:
-    """What one load, store or atomic did to one tensor.
+class Touch:
+    """What one load, store or atomic of one program did to one tensor.
 
     operation: load, store, atomic_add, ... elements: row-major number of the element for each lane, -1 where the lane
-    is masked off. values: what was read or written. addresses: byte offsets in the storage, -1 where masked off.
+    is masked off. addresses: byte offsets in the storage, -1 where masked off. values: what was read or written.
     undefined: the load has masked lanes and no `other`. unwritten: element that was read and that nobody has written.
     """
 
+    program: Program
+    argument: Argument
     operation: str
-    argument: int
     elements: np.ndarray
-    values: np.ndarray | None
     addresses: np.ndarray
+    file: str
+    line: int
+    values: np.ndarray | None = None
     undefined: bool = False
     unwritten: int | None = None
 
 
 @dataclass
-class Step:
-    """One statement, once executed. loops: (line of the header, iteration) of every loop around it."""
-
-    function: str
-    file: str
-    line: int
-    depth: int
-    loops: tuple[tuple[int, int], ...]
-    values: dict[str, Any] = field(default_factory=dict)
-    accesses: list[Access] = field(default_factory=list)
-
-
-@dataclass
 class Launch:
-    """One launch of one kernel. direction: forward or backward. call: number of the call in EXAMPLE that led to it."""
+    """One launch of one kernel. direction: forward or backward. call: number of the call in EXAMPLE that led to it.
+
+    programs: per program the steps as a recording holds them. touches: every access, in the order of the run.
+    """
 
     kernel: str
     file: str
@@ -84,7 +79,8 @@ class Launch:
     call: int
     memory: Memory
     grid: tuple[int, ...] = ()
-    programs: dict[Program, list[Step]] = field(default_factory=dict)
+    programs: dict[Program, list[list]] = field(default_factory=dict)
+    touches: list[Touch] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
 
     @property
@@ -94,11 +90,12 @@ class Launch:
 
 @dataclass
 class _Frame:
-    """A call of a jitted function that is running."""
+    """A call of a jitted function that is running, and its current step."""
 
     function: str
     file: str
-    step: Step
+    line: int = 0
+    step: list = field(default_factory=list)
     loops: list[list[int]] = field(default_factory=list)
     previous: dict = field(default_factory=dict)
 
@@ -106,17 +103,19 @@ class _Frame:
 class Recorder:
     """Records every launch inside `with recorder.running():`.
 
-    files: paths whose statements are recorded. fresh: knows the storages that were allocated without a value.
-    stopped: number of the launch, and program, in which the last launch failed; None if it came to its end.
+    files: paths whose statements are recorded. backend: watches memory. pool, places: what the steps of all launches
+    refer to, see `recording`. stopped: number of the launch, and program, in which the last launch failed; None if it
+    came to its end.
     """
 
-    def __init__(self, files: Iterable[str], fresh: FreshMemory):
-        self.fresh = fresh
+    def __init__(self, files: Iterable[str], backend: Backend):
+        self.backend = backend
         self.files = {os.path.realpath(file) for file in files}
         self.launches: list[Launch] = []
+        self.pool, self.places = Pool(), dict[tuple, int]()
         self.stopped: tuple[int, Program] | None = None
         self._launch: Any = None  # the one that runs
-        self._program: list[Step] = []
+        self._program: Program = (0, 0, 0)
         self._frames: list[_Frame] = []
         self._hooked: list[dict] = []
         self._calls: list = []  # frames, kept so that no two calls get one number
@@ -126,68 +125,63 @@ class Recorder:
     def running(self) -> Iterator[Recorder]:
         """Raises UnknownInterpreter where Triton's internals are not the ones known."""
         function = triton_interpreter.InterpretedFunction
-        wrapped = [(triton_interpreter.InterpreterBuilder, name) for name in _BUILDER_METHODS]
-        wrapped += [(triton_interpreter.GridExecutor, name) for name in ("__call__", "_init_args_hst")]
-        wrapped += [(triton_interpreter.FunctionRewriter, "_transform_ast")]
-        places = [*wrapped, (function, "rewritten_fn")]
-        missing = [f"{owner.__name__}.{name}" for owner, name in places if not hasattr(owner, name)]
-        if missing:
-            raise UnknownInterpreter(
-                f"academy.traces does not know the interpreter of triton {triton.__version__} "
-                f"(missing: {', '.join(missing)}); checked versions: {', '.join(interpreter.CHECKED_VERSIONS)}"
-            )
-        saved = [(owner, name, getattr(owner, name)) for owner, name in wrapped]
+        interpreter.require("academy.traces", [*_PATCHED, (function, "rewritten_fn")])
         rewritten = dict(function.rewritten_fn)
         function.rewritten_fn.clear()
-        for owner, name, original in saved:
-            setattr(owner, name, getattr(self, "_wrap_" + name.strip("_"))(original))
-        try:
-            yield self
-        finally:
-            for owner, name, original in saved:
-                setattr(owner, name, original)
-            function.rewritten_fn.clear()
-            function.rewritten_fn.update(rewritten)
-            self._calls.clear()
-            for namespace in self._hooked:
-                namespace.pop(HOOK, None)
-
-    # ---- launches and programs
-
-    def _wrap_call(self, original: Callable) -> Callable:
-        def call(executor, *args, **kwargs):
-            interpreter.used(reset=True)
-            self._frames.clear()
-            self.stopped = None
+        with contextlib.ExitStack() as stack:
+            for owner, name in _PATCHED:
+                original = getattr(owner, name)
+                stack.callback(setattr, owner, name, original)
+                setattr(owner, name, _around(original, getattr(self, "_around_" + name.strip("_"))))
             try:
-                return original(executor, *args, **kwargs)
-            except Exception:
-                if self._launch is not None and self._launch.programs:
-                    self.stopped = len(self.launches) - 1, next(reversed(self._launch.programs))
-                raise
+                yield self
             finally:
-                launch, self._launch = self._launch, None
-                if launch is not None:  # else the arguments were refused
-                    launch.repairs = [interpreter.REPAIRS[name] for name in interpreter.used(reset=True)]
-                    for argument in launch.arguments:
-                        argument.after = argument.tensor.detach().clone()
-                    launch.memory.close()
+                function.rewritten_fn.clear()
+                function.rewritten_fn.update(rewritten)
+                self._calls.clear()
+                for namespace in self._hooked:
+                    namespace.pop(HOOK, None)
 
-        return call
+    # ---- launches and programs: each method stands around the interpreter's own
 
-    def _wrap_init_args_hst(self, original: Callable) -> Callable:
-        def init_args_hst(executor, args, kwargs):
-            memory = Memory(self.fresh)
-            args, kwargs = original(executor, args, kwargs)
-            placed = [_place(memory, name, value) for name, value in zip(executor.arg_names, args)]
-            named = {name: _place(memory, name, value) for name, value in kwargs.items()}
-            code = inspect.unwrap(executor.fn).__code__
-            file, line = os.path.realpath(code.co_filename), code.co_firstlineno
-            self._launch = Launch(code.co_name, file, line, *self._caller(), memory)
-            self.launches.append(self._launch)
-            return placed, named
+    def _around_call(self, original: Callable, executor, *args, **kwargs):
+        interpreter.used(reset=True)
+        self._frames.clear()
+        self.stopped = None
+        try:
+            return original(executor, *args, **kwargs)
+        except Exception:
+            if self._launch is not None and self._launch.programs:
+                self.stopped = len(self.launches) - 1, next(reversed(self._launch.programs))
+            raise
+        finally:
+            launch, self._launch = self._launch, None
+            if launch is not None:  # else the arguments were refused
+                launch.repairs = [interpreter.REPAIRS[name] for name in interpreter.used(reset=True)]
+                for argument in launch.arguments:
+                    argument.after = argument.tensor.detach().clone()
+                self.backend.launched()
 
-        return init_args_hst
+    def _around_init_args_hst(self, original: Callable, executor, args, kwargs):
+        memory = Memory(self.backend)
+        args, kwargs = original(executor, args, kwargs)
+        placed = [_place(memory, name, value) for name, value in zip(executor.arg_names, args)]
+        named = {name: _place(memory, name, value) for name, value in kwargs.items()}
+        code = inspect.unwrap(executor.fn).__code__
+        file, line = os.path.realpath(code.co_filename), code.co_firstlineno
+        self._launch = Launch(code.co_name, file, line, *self._caller(), memory)
+        self.launches.append(self._launch)
+        return placed, named
+
+    def _around_set_grid_dim(self, original: Callable, builder, *sizes):
+        self._launch.grid = sizes
+        return original(builder, *sizes)
+
+    def _around_set_grid_idx(self, original: Callable, builder, *index):
+        self._frames.clear()
+        self._program = index
+        self._launch.programs[index] = []
+        return original(builder, *index)
 
     def _caller(self) -> tuple[str, int]:
         """Direction and number of the call: backward where a recorded function with "backward" in its name runs."""
@@ -205,45 +199,27 @@ class Recorder:
             self._calls.append(called)
         return direction, self._calls.index(called)
 
-    def _wrap_set_grid_dim(self, original: Callable) -> Callable:
-        def set_grid_dim(builder, *sizes):
-            self._launch.grid = sizes
-            return original(builder, *sizes)
-
-        return set_grid_dim
-
-    def _wrap_set_grid_idx(self, original: Callable) -> Callable:
-        def set_grid_idx(builder, *index):
-            self._frames.clear()
-            self._program = self._launch.programs[index] = []
-            return original(builder, *index)
-
-        return set_grid_idx
-
     # ---- statements
 
-    def _wrap_transform_ast(self, original: Callable) -> Callable:
-        def transform(rewriter, source):
-            module = original(rewriter, source)
-            path = os.path.realpath(rewriter.filename)
-            if path in self.files:
-                definition = module.body[0]
-                for node in ast.walk(definition):
-                    if isinstance(node, ast.stmt):
-                        self._targets[path, node.lineno] = assigned(node)
-                instrument(definition, path)
-                ast.fix_missing_locations(module)
-                rewriter.fn.__globals__[HOOK] = self._hook
-                self._hooked.append(rewriter.fn.__globals__)
-            return module
-
-        return transform
+    def _around_transform_ast(self, original: Callable, rewriter, source):
+        module = original(rewriter, source)
+        path = os.path.realpath(rewriter.filename)
+        if path in self.files:
+            definition = module.body[0]
+            for node in ast.walk(definition):
+                if isinstance(node, ast.stmt):
+                    self._targets[path, node.lineno] = assigned(node)
+            instrument(definition, path)
+            ast.fix_missing_locations(module)
+            rewriter.fn.__globals__[HOOK] = self._hook
+            self._hooked.append(rewriter.fn.__globals__)
+        return module
 
     def _hook(self, event: str, function: str, file: str, line: int, variables: dict, value=None):
         """Called by the instrumented kernel; see `instrument` for the events."""
         if event == "enter":
-            self._frames.append(_Frame(function, file, Step(function, file, line, len(self._frames), ())))
-            self._program.append(self._frames[-1].step)
+            self._frames.append(_Frame(function, file))
+            self._begin(line)
             self._end(self._frames[-1], variables, everything=True)
             return None
         frame = self._frames[-1]
@@ -257,24 +233,29 @@ class Recorder:
             while frame.loops.pop()[0] != line:
                 pass
         if event in ("begin", "iteration"):
-            loops = tuple((header, iteration) for header, iteration in frame.loops)
-            frame.step = Step(function, file, line, len(self._frames) - 1, loops)
-            self._program.append(frame.step)
+            self._begin(line)
         if event in ("end", "iteration", "return"):
             self._end(frame, variables)
         if event == "return":
             if value is not None:
-                frame.step.values["return"] = self._value(value)
+                frame.step[1]["return"] = self.pool.add(self._value(value))
             self._frames.pop()
         return value
 
+    def _begin(self, line: int) -> None:
+        """A new step of the innermost frame."""
+        frame = self._frames[-1]
+        place = frame.function, frame.file, line, len(self._frames) - 1, tuple(map(tuple, frame.loops))
+        frame.line, frame.step = line, [self.places.setdefault(place, len(self.places)), {}, []]
+        self._launch.programs[self._program].append(frame.step)
+
     def _end(self, frame: _Frame, variables: dict, everything: bool = False) -> None:
-        targets = self._targets.get((frame.file, frame.step.line), ())
+        targets = self._targets.get((frame.file, frame.line), ())
         previous, frame.previous = frame.previous, variables
         if len(self._launch.programs) <= MAX_PROGRAMS:
             for name, value in variables.items():
                 if everything or name in targets or previous.get(name) is not value:
-                    frame.step.values[name] = self._value(value)
+                    frame.step[1][name] = self.pool.add(self._value(value))
 
     def _value(self, value: Any) -> Any:
         """A local variable as plain data: numpy arrays, numbers, `Pointer`, text, tuples of these."""
@@ -289,7 +270,9 @@ class Recorder:
             decoded = np.array(interpreter.decode(data, value.type)).reshape(shape)
             name = value.type.scalar.name
             return decoded if decoded.dtype == data.dtype else Converted({"bf16": "bfloat16"}.get(name, name), decoded)
-        if value is None or isinstance(value, (bool, int, float, str)):
+        if isinstance(value, float):  # what a kernel gets of Python's float64
+            return np.float32(value) if abs(value) <= _LARGEST or not math.isfinite(value) else value
+        if value is None or isinstance(value, (bool, int, str)):
             return value
         if isinstance(value, (tuple, tl.tuple)):
             return tuple(self._value(item) for item in value)
@@ -304,49 +287,38 @@ class Recorder:
 
     # ---- memory
 
-    def _wrap_create_masked_load(self, original: Callable) -> Callable:
-        def masked_load(builder, pointers, mask, other, *args, **kwargs):
-            active = _active(mask, pointers)
-            accesses = self._accesses("load", pointers, active)
-            result = original(builder, pointers, mask, other, *args, **kwargs)
-            for access in accesses:
-                access.undefined = other is None and not active.all()
-                access.values = interpreter.decode(result.data, result.dtype).copy()
-                if self._launch.arguments[access.argument].fresh:
-                    holes = unwritten(result.data) & (access.elements >= 0)
-                    access.unwritten = int(access.elements[holes][0]) if holes.any() else None
-            return result
+    def _around_create_masked_load(self, original: Callable, builder, pointers, mask, other, *args, **kwargs):
+        active = _active(mask, pointers)
+        touches = self._touches("load", pointers, active)
+        result = original(builder, pointers, mask, other, *args, **kwargs)
+        for touch in touches:
+            touch.undefined = other is None and not active.all()
+            if touch.argument.fresh:
+                holes = unwritten(result.data) & (touch.elements >= 0)
+                touch.unwritten = int(touch.elements[holes][0]) if holes.any() else None
+        self._keep(touches, interpreter.decode(result.data, result.dtype))
+        return result
 
-        return masked_load
+    def _around_create_masked_store(self, original: Callable, builder, pointers, value, mask, *args, **kwargs):
+        self._written("store", pointers, _active(mask, pointers), value)
+        return original(builder, pointers, value, mask, *args, **kwargs)
 
-    def _wrap_create_masked_store(self, original: Callable) -> Callable:
-        def masked_store(builder, pointers, value, mask, *args, **kwargs):
-            self._accesses("store", pointers, _active(mask, pointers), value)
-            return original(builder, pointers, value, mask, *args, **kwargs)
+    def _around_create_atomic_rmw(self, original: Callable, builder, operation, pointer, value, mask, *args, **kwargs):
+        name = "atomic_" + operation.name.lower().removeprefix("f").removeprefix("u")
+        self._written(name, pointer, _active(mask, pointer), value)
+        return original(builder, operation, pointer, value, mask, *args, **kwargs)
 
-        return masked_store
+    def _around_create_atomic_cas(self, original: Callable, builder, pointer, compare, value, *args, **kwargs):
+        self._written("atomic_cas", pointer, np.ones(np.shape(pointer.data), dtype=bool), value)
+        return original(builder, pointer, compare, value, *args, **kwargs)
 
-    def _wrap_create_atomic_rmw(self, original: Callable) -> Callable:
-        def atomic_rmw(builder, operation, pointer, value, mask, *args, **kwargs):
-            name = "atomic_" + operation.name.lower().removeprefix("f").removeprefix("u")
-            self._accesses(name, pointer, _active(mask, pointer), value)
-            return original(builder, operation, pointer, value, mask, *args, **kwargs)
+    def _written(self, operation: str, pointers, active: np.ndarray, value) -> None:
+        values = interpreter.decode(np.asarray(value.data), value.dtype)
+        self._keep(self._touches(operation, pointers, active), np.broadcast_to(values, np.shape(pointers.data)))
 
-        return atomic_rmw
-
-    def _wrap_create_atomic_cas(self, original: Callable) -> Callable:
-        def atomic_cas(builder, pointer, compare, value, *args, **kwargs):
-            self._accesses("atomic_cas", pointer, np.ones(np.shape(pointer.data), dtype=bool), value)
-            return original(builder, pointer, compare, value, *args, **kwargs)
-
-        return atomic_cas
-
-    def _accesses(self, operation: str, pointers, active: np.ndarray, value=None) -> list[Access]:
-        """Record an access, one entry for each tensor that it touches (one, but for blocks of mixed pointers)."""
+    def _touches(self, operation: str, pointers, active: np.ndarray) -> list[Touch]:
+        """An access, one entry for each tensor that it touches (one, but for blocks of mixed pointers)."""
         addresses = np.asarray(pointers.data).astype(np.int64)
-        values = None
-        if value is not None:
-            values = np.broadcast_to(interpreter.decode(np.asarray(value.data), value.dtype), addresses.shape).copy()
         owners = self._launch.memory.owners(addresses)
         result = []
         for index in np.unique(owners[active]) if active.any() else owners.reshape(-1)[:1]:
@@ -357,19 +329,31 @@ class Recorder:
             if (elements[mine] < 0).any():
                 self._out_of_bounds(operation, argument, addresses[mine][elements[mine] < 0], addresses.size)
             offsets = np.where(mine, argument.storage_offset(addresses), -1)
-            result.append(Access(operation, int(index), elements, values, offsets))
-        if self._frames:
-            self._frames[-1].step.accesses += result
+            place = self._frames[-1] if self._frames else self._launch
+            result.append(Touch(self._program, argument, operation, elements, offsets, place.file, place.line))
         return result
 
+    def _keep(self, touches: list[Touch], values: np.ndarray) -> None:
+        """An access that was allowed becomes part of its step and of the launch."""
+        for touch in touches if self._frames else []:
+            touch.values = values.copy()
+            self._launch.touches.append(touch)
+            pooled = self.pool.add(touch.elements), self.pool.add(touch.values)
+            self._frames[-1].step[2].append([touch.operation, touch.argument.number, *pooled, int(touch.undefined)])
+
     def _out_of_bounds(self, operation: str, argument: Argument, outside: np.ndarray, lanes: int) -> None:
-        program = program_name(triton_interpreter.interpreter_builder.grid_idx)
-        message = f"program {program} of {self._launch.kernel} does a {operation} outside a tensor: "
+        message = (
+            f"program {program_name(self._program)} of {self._launch.kernel} does a {operation} outside a tensor: "
+        )
         message += argument.describe(int(outside[0]))
         error = OutOfBounds(message + (f" ({outside.size} of {lanes} lanes are outside)" if lanes > 1 else ""))
-        place = self._frames[-1].step if self._frames else self._launch
+        place = self._frames[-1] if self._frames else self._launch
         error.file, error.line = place.file, place.line
         raise error
+
+
+def _around(original: Callable, method: Callable) -> Callable:
+    return functools.wraps(original)(lambda *args, **kwargs: method(original, *args, **kwargs))
 
 
 def _place(memory: Memory, name: str, value: Any) -> Any:

@@ -1,21 +1,25 @@
 """A recording as data: what the worker writes, the quote check reads and the viewer shows. Needs numpy only.
 
     {"triton": "3.7.1", "files": {path: [line of each statement]}, "error": null or {"file", "line", "message"},
-     "findings": [{"file", "line", "message"}], "launches": [...],
+     "findings", "warnings": [{"file", "line", "message"}], "launches": [...],
      "printed": what EXAMPLE and its kernels print}
 
 An error inside a kernel has two more entries, `launch` and `program`: where the run stopped. The launches are those up
 to there, and the last statement of the last program is the one that fails.
 
-A launch holds `kernel`, `direction` (forward or backward), `grid`, `repairs`, `traffic`, `tensors`, and `programs`: per
-program the steps, as `[number of the place, {name: value}, [access, ...]]`. Values are numbers of entries in `pool`, so
-that what is equal is stored once; a dtype that numpy lacks is named there, as `n`. An access is `[operation, tensor,
-elements, values, 1 if lanes are undefined]`.
+A launch holds `kernel`, `functions` (all that run in it), `direction` (forward or backward), `grid`, `repairs`,
+`traffic`, `tensors`, and `programs`: per program the steps, as `[number of the place, {name: value}, [access, ...]]`.
+Values are numbers of entries in `pool`, so that what is equal is stored once; a dtype that numpy lacks is named there,
+as `n`. An access is `[operation, tensor, elements, values, 1 if lanes are undefined]`.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import re
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -112,7 +116,6 @@ class Recording:
     def __post_init__(self) -> None:
         self._values: dict[int, Any] = {}
         self._steps: dict[tuple[int, Program], list[Step]] = {}
-        self._functions: dict[int, set[str]] = {}
 
     @property
     def launches(self) -> list[dict]:
@@ -169,12 +172,11 @@ class Recording:
             self._steps[key] = [Step(*self.places[row[0]], *row[1:]) for row in rows]
         return self._steps[key]
 
-    def functions(self, launch: dict) -> set[str]:
-        """Names of the jitted functions that run in a launch."""
-        if id(launch) not in self._functions:
-            places = {row[0] for _, rows in launch["programs"] for row in rows}
-            self._functions[id(launch)] = {self.places[place][0] for place in places}
-        return self._functions[id(launch)]
+    def offsets(self, launch: dict, access: list) -> np.ndarray:
+        """Of each lane of an access that isn't masked off: how many elements behind the first one of its tensor."""
+        tensor, elements = launch["tensors"][access[1]], np.atleast_1d(self.value(access[2])).reshape(-1)
+        index = np.unravel_index(elements[elements >= 0], tensor["shape"] or [1])
+        return np.array(tensor["strides"] or [1]) @ np.stack(index)
 
 
 def program_name(pid: tuple[int, ...]) -> str:
@@ -195,45 +197,79 @@ def without_end(sizes: tuple[int, ...], default: int) -> tuple[int, ...]:
     return sizes
 
 
-def encode(launches, findings, shorten, **facts) -> dict:
-    """The data of a recording.
+def in_digits(value: Any, digits: int = 5) -> str:
+    """Numbers in one line: whole ones without a point, others with at most so many digits, masks as 1 and 0."""
+    if not isinstance(value, (np.ndarray, np.generic, float)):
+        return str(value)
 
-    launches: pairs of a `Launch` and its traffic. findings: of `proof`. shorten: path -> the path to store. facts: the
-    other entries.
+    def number(x) -> str:
+        x = float(x)
+        return str(int(x)) if abs(x) < 1e6 and x.is_integer() else f"{x:.{digits}g}"
+
+    styles: Any = {"float_kind": number, "bool": lambda x: str(int(x))}
+    limits: dict = dict(max_line_width=sys.maxsize, threshold=sys.maxsize)
+    text = np.array2string(np.asarray(value), separator=", ", formatter=styles, **limits)
+    return re.sub(r"\s+", " ", text).replace("[ ", "[")
+
+
+def row_major(shape: Sequence[int]) -> list[int]:
+    """The strides of a contiguous tensor of this shape."""
+    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+
+
+def places(elements: np.ndarray, shape: Sequence[int], width: int = 40) -> str:
+    """Where in a tensor the lanes of an access are: `[1, 0:4]` for a box, else the first ones, `[0, 0], [1, 2], …`.
+
+    elements: number of the element for each lane, -1 where it is masked off. "" for a single number, or no lane.
     """
-    pool, numbers, storages = Pool(), dict[tuple, int](), dict[int, int]()
+    active = np.asarray(elements).reshape(-1)
+    active = active[active >= 0]
+    if not active.size or not shape:
+        return ""
+    index = np.stack(np.unravel_index(active, tuple(shape)), axis=1)
+    first, last = index.min(axis=0), index.max(axis=0)
+    if np.unique(active).size == np.prod(last - first + 1):
+        ranges = (str(a) if a == b else f"{a}:{b + 1}" for a, b in zip(first, last))
+        return f"[{', '.join(ranges)}]"
+    listed, text = [f"[{', '.join(map(str, each))}]" for each in index.tolist()], ""
+    for i, each in enumerate(listed):
+        if len(text) + len(each) > width:
+            return f"{text}, … {listed[-1]}"
+        text += f", {each}" if i else each
+    return text
 
-    def place(step) -> int:
-        key = step.function, shorten(step.file), step.line, step.depth, step.loops
-        return numbers.setdefault(key, len(numbers))
 
-    def access(entry) -> list:
-        values = -1 if entry.values is None else pool.add(entry.values)
-        return [entry.operation, entry.argument, pool.add(entry.elements), values, int(entry.undefined)]
+def failed(file: str, message: str) -> dict:
+    """The data of a recording of which nothing is left but the reason."""
+    empty: dict = {"findings": [], "warnings": [], "launches": [], "places": [], "pool": [], "files": {}, "traffic": {}}
+    return {**empty, "error": {"file": file, "line": 1, "message": message}, "printed": ""}
 
-    def row(step) -> list:
-        return [place(step), {n: pool.add(v) for n, v in step.values.items()}, [access(a) for a in step.accesses]]
+
+def launch_data(launch, pool: Pool, places: list[tuple], file: str, traffic: dict[str, int]) -> dict:
+    """A `recorder.Launch` as a recording holds it. file: of the kernel, as recordings name it."""
+    storages = list(dict.fromkeys(argument.identity for argument in launch.arguments))
 
     def tensor(argument) -> dict:
         return {
             "name": argument.name,
             "shape": list(argument.tensor.shape),
+            "strides": list(argument.tensor.stride()),
             "dtype": str(argument.tensor.dtype).removeprefix("torch."),
             "fresh": argument.fresh,
-            "storage": storages.setdefault(argument.identity, len(storages)),
+            "storage": storages.index(argument.identity),
             "before": pool.add(_numpy(argument.before)),
             "after": pool.add(_numpy(argument.after)),
         }
 
-    encoded = []
-    for launch, traffic in launches:
-        kept = {name: getattr(launch, name) for name in ("kernel", "line", "direction", "call", "repairs")}
-        programs = [[list(pid), [row(step) for step in steps]] for pid, steps in launch.programs.items()]
-        tensors = [tensor(argument) for argument in launch.arguments]
-        kept |= {"file": shorten(launch.file), "grid": list(launch.grid), "traffic": traffic}
-        encoded.append({**kept, "tensors": tensors, "programs": programs})
-    found = [{"file": shorten(f.file), "line": f.line, "message": f.message} for f in findings]
-    return {"findings": found, "launches": encoded, "places": list(numbers), "pool": pool.entries, **facts}
+    return {
+        **{name: getattr(launch, name) for name in ("kernel", "line", "direction", "call", "repairs")},
+        "functions": sorted({places[number][0] for steps in launch.programs.values() for number, *_ in steps}),
+        "file": file,
+        "grid": list(launch.grid),
+        "traffic": traffic,
+        "tensors": [tensor(argument) for argument in launch.arguments],
+        "programs": [[list(pid), steps] for pid, steps in launch.programs.items()],
+    }
 
 
 def _numpy(tensor) -> np.ndarray:

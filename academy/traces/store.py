@@ -1,4 +1,4 @@
-"""Recordings of kernel files, kept under `.cache/traces` by content: without a change nothing is recorded again.
+"""Recordings of kernel files, kept by content (`academy.cache`): without a change nothing is recorded again.
 
 The key covers the code of the file and of the project's files that it builds on, without comments, docstrings and line
 numbers, and the versions of triton, torch and numpy. Line numbers in a kept recording are moved to where the statements
@@ -8,25 +8,27 @@ stand now, so that editing a comment costs nothing.
 from __future__ import annotations
 
 import ast
-import gzip
 import hashlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 
-from academy import syntax
-from academy.traces.recording import Recording
+from academy import cache, syntax
+from academy.traces.recording import Recording, failed
 
 ROOT = Path(__file__).resolve().parents[2]
-CACHE = ROOT / ".cache" / "traces"
+KIND = "recording"
 #: What a recording depends on besides the kernel file.
-_MACHINERY = ["device.py", "checks.py", "interpreter.py", "libdevice.py"]
-_MACHINERY += [f"traces/{name}.py" for name in ("instrument", "memory", "recorder", "recording", "proof", "worker")]
+_MACHINERY = [f"package:{package}" for package in ("triton", "torch", "numpy")]
+_MACHINERY += ["device.py", "checks.py", "interpreter.py", "libdevice.py"]
+_MACHINERY += [f"traces/{module}.py" for module in ("instrument", "memory", "native_memory", "proof", "recorder")]
+_MACHINERY += ["traces/recording.py", "traces/worker.py"]
 _SECONDS = 600
+_read: dict[Path, tuple[tuple, dict]] = {}
 
 
 def kernel_files(folder: Path | None = None) -> list[Path]:
@@ -39,24 +41,44 @@ def has_example(path: Path) -> bool:
     return any(isinstance(node, ast.FunctionDef) and node.name == "EXAMPLE" for node in _parsed(path).body)
 
 
-def load(paths: list[Path]) -> dict[Path, Recording]:
-    """The recording of each file, from the cache where it is there, else made now, all in one subprocess."""
-    cached = {path.resolve(): _cached(path.resolve()) for path in map(Path, paths)}
-    failed = _record({path: out for path, out in cached.items() if not out.exists()})
-    return {
-        path: Recording(complete({"error": failed[path]})) if path in failed else _read(out)
-        for path, out in cached.items()
-    }
+def load(paths: Iterable[Path], again: bool = False) -> dict[Path, Recording]:
+    """The recording of each file: the kept one, unless `again`, else made now, those of all files in one process.
+
+    A file that the process dies on (a kernel can crash it) has a recording that says so, and which is not kept.
+    """
+    keys = {path.resolve(): _key(path.resolve()) for path in map(Path, paths)}
+    found = {path: None if again else _kept(path, key) for path, key in keys.items()}
+    while missing := [path for path, data in found.items() if data is None]:
+        made, reason = _record(missing)
+        for path, data in zip(missing, made):
+            cache.put(KIND, keys[path], data)
+            found[path] = data
+            _read.pop(path, None)
+        if len(made) < len(missing):
+            crashed = missing[len(made)]
+            found[crashed] = failed(shorten(crashed), reason)
+    return {path: _moved(data) for path, data in found.items() if data is not None}
 
 
-def is_cached(path: Path) -> bool:
+def is_kept(path: Path) -> bool:
     """Whether the file's recording is there, and still its own."""
-    return _cached(path.resolve()).exists()
+    return _kept(path.resolve(), _key(path.resolve())) is not None
 
 
-def forget(path: Path) -> None:
-    """Remove what is kept of a file's recording."""
-    _cached(path.resolve()).unlink(missing_ok=True)
+def _kept(path: Path, key: list[str]) -> dict | None:
+    """Read once in a process: a site asks for the same recordings many times."""
+    if _read.get(path, ((), {}))[0] != (cache.FILE, key):
+        data = cache.get(KIND, key)
+        if data is None:
+            return None
+        _read[path] = (cache.FILE, key), data
+    return _read[path][1]
+
+
+def _moved(data: dict) -> Recording:
+    """With line numbers moved to where the statements stand now."""
+    moved = {file: dict(zip(lines, statement_lines(ROOT / file))) for file, lines in data["files"].items()}
+    return Recording(data, moved)
 
 
 def built_on(path: Path) -> list[Path]:
@@ -105,68 +127,22 @@ def _code(text: str) -> tuple[str, list[int]]:
     return digest, [node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt)]
 
 
-def _key(path: Path) -> str:
-    versions = [f"{package} {metadata.version(package)}" for package in ("triton", "torch", "numpy")]
-    files = [*built_on(path), *(ROOT / "academy" / file for file in _MACHINERY)]
-    parts = [*versions, f"python {sys.version_info[:2]}", *(_code(file.read_text())[0] for file in files)]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+def _key(path: Path) -> list[str]:
+    code = [_code(file.read_text())[0] for file in built_on(path)]
+    return [name(path), f"python {sys.version_info[:2]}", cache.made_by(*_MACHINERY), *code]
 
 
-def _cached(path: Path) -> Path:
-    return CACHE / f"{name(path)}-{_key(path)}.json.gz"
-
-
-def _record(outs: dict[Path, Path]) -> dict[Path, dict]:
-    """Run the worker for these files. A file that it dies on (a kernel can crash the process) is named, not kept."""
-    failed, paths = {}, list(outs)
-    while paths:
-        CACHE.mkdir(parents=True, exist_ok=True)
-        reason = _run_worker(
-            [{"path": str(p), "files": [str(f) for f in built_on(p)], "out": str(outs[p])} for p in paths]
-        )
-        left = [path for path in paths if not outs[path].exists()]
-        for path in set(paths) - set(left):
-            for old in set(CACHE.glob(f"{name(path)}-*.json.gz")) - {outs[path]}:
-                old.unlink(missing_ok=True)
-        if left:  # jobs run in order, so the first without a result is the one that failed
-            failed[left[0]] = {"file": shorten(left[0]), "line": 1, "message": " ".join(reason.split())}
-        paths = left[1:]
-    return failed
-
-
-def _run_worker(jobs: list[dict]) -> str:
-    """Record these jobs in one subprocess. Returns what to say of a job that is not done afterwards."""
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+def _record(paths: list[Path]) -> tuple[list[dict], str]:
+    """Record these files in one process: the data of each until one kills it, and what to say of that one."""
+    jobs = json.dumps([{"path": str(path), "files": [str(file) for file in built_on(path)]} for path in paths])
+    python_path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": python_path}
     command = [sys.executable, "-m", "academy.traces.worker"]  # `-m` looks for academy in `cwd` first
-    options: dict = dict(capture_output=True, text=True, env=environment, cwd=ROOT, timeout=_SECONDS)
+    options: dict = dict(capture_output=True, env=environment, cwd=ROOT, timeout=_SECONDS)
     try:
-        finished = subprocess.run(command, input=json.dumps(jobs), **options)
-    except subprocess.TimeoutExpired:
-        return f"recording took longer than {_SECONDS} s"
-    return f"the recording process ended with status {finished.returncode}: {finished.stderr.strip()[-800:]}"
-
-
-def complete(data: dict) -> dict:
-    """A recording's data with every entry that a reader expects."""
-    empty: dict = {"files": {}, "findings": [], "launches": [], "places": [], "pool": [], "traffic": {}}
-    return {**empty, "error": None, "printed": "", **data}
-
-
-def write(out: Path, data: dict) -> None:
-    """Write a recording's data so that a reader never sees half of it."""
-    temporary = out.with_suffix(f".{os.getpid()}")
-    temporary.write_bytes(gzip.compress(json.dumps(complete(data), separators=(",", ":")).encode(), 6))
-    temporary.replace(out)
-
-
-@lru_cache(maxsize=64)
-def _kept(cached: Path, written: int) -> dict:
-    return json.loads(gzip.decompress(cached.read_bytes()))
-
-
-def _read(out: Path) -> Recording:
-    data = _kept(out, out.stat().st_mtime_ns)
-    return Recording(
-        data, {file: dict(zip(lines, statement_lines(ROOT / file))) for file, lines in data["files"].items()}
-    )
+        finished = subprocess.run(command, input=jobs.encode(), **options)
+        out, said = finished.stdout, finished.stderr.decode(errors="replace").strip()[-800:]
+        reason = f"the recording process ended with status {finished.returncode}: {' '.join(said.split())}"
+    except subprocess.TimeoutExpired as error:
+        out, reason = error.stdout or b"", f"recording took longer than {_SECONDS} s"
+    return [json.loads(line) for line in out.split(b"\n")[:-1]], reason

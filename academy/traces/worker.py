@@ -8,17 +8,19 @@ import contextlib
 import importlib
 import io
 import json
+import os
 import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
 
-from academy import device
+from academy import device, interpreter
 from academy.syntax import import_path
 from academy.traces import proof, store
-from academy.traces.memory import FreshMemory, OutOfBounds
-from academy.traces.recorder import Recorder, UnknownInterpreter
-from academy.traces.recording import encode
+from academy.traces.memory import OutOfBounds
+from academy.traces.native_memory import NativeMemory
+from academy.traces.recorder import Recorder
+from academy.traces.recording import launch_data
 
 import torch
 import triton
@@ -33,31 +35,37 @@ def record(path: Path, files: list[Path]) -> dict:
     if not device.INTERPRET:
         raise RuntimeError("recording needs Triton's interpreter: set TRITON_INTERPRET=1")
     error, printed = None, io.StringIO()
-    with FreshMemory() as fresh, contextlib.redirect_stdout(printed):
-        recorder = Recorder(map(str, files), fresh)
+    with NativeMemory() as watched, contextlib.redirect_stdout(printed):
+        recorder = Recorder(map(str, files), watched)
         try:
             module = import_file(path)
             torch.manual_seed(0)
             with recorder.running():
                 module.EXAMPLE()
-        except UnknownInterpreter:
+        except interpreter.UnknownInterpreter:
             raise
         except Exception as raised:
             error = _where(raised, path, files)
             error.update(zip(("launch", "program"), recorder.stopped or ()))
-    launches = recorder.launches
-    whole = [] if error else launches  # what part of a run leaves out proves nothing
+    whole = [] if error else recorder.launches  # what part of a run leaves out proves nothing
     findings = [finding for launch in whole for finding in proof.findings(launch)] + proof.unwritten_outputs(whole)
-    return encode(
-        [(launch, proof.traffic([launch])) for launch in launches],
-        findings,
-        store.shorten,
-        triton=triton.__version__,
-        files={store.shorten(file): store.statement_lines(file) for file in files},
-        error=error,
-        traffic=proof.pass_traffic(whole),
-        printed=printed.getvalue(),
-    )
+    warnings = [finding for launch in whole for finding in proof.suspicious_stores(launch)]
+    places = [(function, store.shorten(file), *where) for function, file, *where in recorder.places]
+    return {
+        "triton": triton.__version__,
+        "files": {store.shorten(file): store.statement_lines(file) for file in files},
+        "error": error,
+        "findings": [{**vars(finding), "file": store.shorten(finding.file)} for finding in findings],
+        "warnings": [{**vars(finding), "file": store.shorten(finding.file)} for finding in warnings],
+        "traffic": proof.pass_traffic(whole),
+        "printed": printed.getvalue(),
+        "launches": [
+            launch_data(launch, recorder.pool, places, store.shorten(launch.file), proof.traffic([launch]))
+            for launch in recorder.launches
+        ],
+        "places": places,
+        "pool": recorder.pool.entries,
+    }
 
 
 def import_file(path: Path) -> ModuleType:
@@ -90,9 +98,11 @@ def _where(error: BaseException, path: Path, files: list[Path]) -> dict:
 
 def main() -> None:
     torch.set_num_threads(1)
+    out = os.fdopen(os.dup(1), "w")  # results alone: what anything else prints goes to stderr
+    os.dup2(2, 1)
     for job in json.load(sys.stdin):
         data = record(Path(job["path"]), [Path(file) for file in job["files"]])
-        store.write(Path(job["out"]), data)
+        print(json.dumps(data, separators=(",", ":")), file=out, flush=True)
 
 
 if __name__ == "__main__":

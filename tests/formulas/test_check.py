@@ -129,9 +129,10 @@ def test_a_kernel_that_is_no_python(clone):
 
 
 def test_stale_results_are_told_of_the_whole_project_only(tmp_path, monkeypatch, capsys):
-    from academy import bench, cli, traces
+    from academy import bench, cli
     from academy.formulas import check
     from academy.formulas.checking.result import Result
+    from academy.traces import check as traces
 
     (tmp_path / "page.md").touch()
     monkeypatch.setattr(bench, "stale_note", lambda: "double is stale")

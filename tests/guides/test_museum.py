@@ -17,6 +17,7 @@ TRACED = {
     "race": r"race\.py:\d+:\d+: .*program",
     "unmasked_store": r"unmasked_store\.py:\d+:\d+: .*out",
     "unwritten_output": r"unwritten_output\.py:\d+:\d+: .*nobody",
+    "zero_stride_upstream": r"zero_stride_upstream\.py:\d+:\d+: .*dy_ptr",
 }
 
 
@@ -53,6 +54,13 @@ def test_the_interpreter_hides_the_race():
         pytest.skip("compiled, a race may show or not")
     module = exhibit("race")
     torch.testing.assert_close(module.broken(*module.inputs()), module.right(*module.inputs()))
+
+
+def test_every_exhibit_can_be_traced():
+    from academy.traces import store
+
+    recordings = store.load([MUSEUM / f"{name}.py" for name in EXHIBITS])
+    assert [path.stem for path, recording in recordings.items() if recording.launches] == EXHIBITS
 
 
 @pytest.mark.parametrize("name", TRACED)

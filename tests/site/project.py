@@ -13,16 +13,16 @@ PARTS = ["academy", "annotated_examples", "backprop_math", "benchmarks", "docs",
 
 # Runs in the copy: the recorded run of a kernel is its original's, under the new names.
 _RECORDINGS = """
-import gzip, sys
+import json, sys
 from pathlib import Path
+from academy import cache
 from academy.traces import store
 pairs = [line.split() for line in sys.stdin]
-store.load([Path(original).resolve() for original, _ in pairs])
+recordings = store.load([Path(original).resolve() for original, _ in pairs])
 for original, copy in pairs:
-    kept = store._cached(Path(original).resolve())
-    text = gzip.decompress(kept.read_bytes()).decode()
+    text = json.dumps(recordings[Path(original).resolve()].data)
     named = text.replace(original, copy).replace(store.name(Path(original)), store.name(Path(copy)))
-    store._cached(Path(copy).resolve()).write_bytes(gzip.compress(named.encode()))
+    cache.put(store.KIND, store._key(Path(copy).resolve()), json.loads(named))
 """
 
 
@@ -37,19 +37,15 @@ def copied(folder: Path, kernels: int) -> Path:
             shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / part, folder / part)
-    for cache in ("traces", "formulas"):
-        if (ROOT / ".cache" / cache).is_dir():
-            shutil.copytree(ROOT / ".cache" / cache, folder / ".cache" / cache)
     originals = sorted(path.relative_to(folder).as_posix() for path in (folder / "annotated_examples").glob("*/*.py"))
     originals = [path for path in originals if "EXAMPLE(" in (folder / path).read_text()]
-    pairs = []
+    pairs = [f"{original} {original}" for original in originals]
     for number in range(kernels - len(originals)):
         original = originals[number % len(originals)]
         copy = original.removesuffix(".py") + f"_{number:03}.py"
         shutil.copy(folder / original, folder / copy)
         pairs.append(f"{original} {copy}")
-    if pairs:
-        run(folder, "-c", _RECORDINGS, input="\n".join(pairs))
+    run(folder, "-c", _RECORDINGS, input="\n".join(pairs))
     return folder
 
 

@@ -1,10 +1,11 @@
 """Kernel files made up for a test, recorded in this process."""
 
+import json
 import textwrap
 
 import pytest
 
-from academy import device
+from academy import cache, device
 
 if not device.INTERPRET:
     collect_ignore_glob = ["test_*.py"]  # a compiled kernel can't be recorded
@@ -34,32 +35,35 @@ def kernel_file(tmp_path):
 @pytest.fixture
 def record(kernel_file):
     """Record a kernel file: `record(source)` -> (path, Recording)."""
-    from academy.traces import store, worker
+    from academy.traces import worker
     from academy.traces.recording import Recording
 
     def run(source: str):
         path = kernel_file(source)
-        return path, Recording(store.complete(worker.record(path, [path])))
+        return path, Recording(worker.record(path, [path]))
 
     return run
 
 
 @pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    """An empty cache."""
+    monkeypatch.setattr(cache, "FILE", tmp_path / "cache" / "academy.sqlite")
+
+
+@pytest.fixture
 def in_process(monkeypatch):
     """Record in this process, which spares a test the import of torch in another one. Returns the sizes of the runs."""
-    from pathlib import Path
-
     from academy.traces import store, worker
 
     runs = []
 
-    def run(jobs):
-        runs.append(len(jobs))
-        for job in jobs:
-            path = Path(job["path"])
+    def run(paths):
+        runs.append(len(paths))
+        for path in paths:
             worker.sys.modules.pop(path.stem, None)
-            store.write(Path(job["out"]), worker.record(path, [Path(file) for file in job["files"]]))
-        return ""
+        recorded = [worker.record(path, store.built_on(path)) for path in paths]
+        return json.loads(json.dumps(recorded)), ""
 
-    monkeypatch.setattr(store, "_run_worker", run)
+    monkeypatch.setattr(store, "_record", run)
     return runs

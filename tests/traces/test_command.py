@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from academy import cli
+from academy import cache, cli
 from academy.traces import store
 
 OWN = """
@@ -24,9 +24,7 @@ def EXAMPLE():
 """
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "CACHE", tmp_path / "cache")
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture
@@ -64,6 +62,79 @@ def test_columns_of_80_and_120(kernel_file, capsys, monkeypatch):
         assert "    for k in range(0, 2):" in "\n".join(lines)  # indented as in the file
         assert "reads 10 of 64 in x_ptr" in "\n".join(lines)  # not broken within
     assert len(shown[120]) > len(shown[80]) + 30
+
+
+def test_a_statement_is_shown_to_its_end(kernel_file, capsys, monkeypatch):
+    """Also where it is wider than the terminal, or takes several lines: the bug may stand at its end."""
+    monkeypatch.setenv("COLUMNS", "80")
+    zeros = "(offsets[None, :].to(tl.float32) + tl.zeros((1, BLOCK), tl.float32)).reshape(BLOCK)"
+    late = f"tl.load(\n            x_ptr + offsets,\n            mask=mask, other=0.0 + 1.0 * {zeros},\n        )"
+    path = kernel_file(OWN.format(shift="").replace("tl.load(x_ptr + offsets, mask=mask, other=0.0)", late))
+    assert cli.main(["trace", str(path)]) == 0
+    lines = capsys.readouterr().out.split("\n")
+    assert all(len(line) <= 80 for line in lines)
+    number = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if "x = tl.load(" in text)
+    start = next(i for i, line in enumerate(lines) if line.startswith(f"{number:>4}  "))
+    assert lines[start + 1].startswith(f"{number + 1:>4}  ") and "x_ptr + offsets," in lines[start + 1]
+    assert " ".join(" ".join(lines[start : start + 5]).split()).endswith(
+        f"{number + 2} mask=mask, other=0.0 + 1.0 * {zeros}, {number + 3} )"
+    )
+
+
+STRIDED = """
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, N, stride_xm, stride_xn, stride_ym, stride_yn, eps, BLOCK: tl.constexpr):
+    row, columns = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * stride_xm + columns * stride_xn, mask=columns < N)
+    tl.store(y_ptr + row * stride_ym + columns * stride_yn, x + eps, mask=columns < N)
+
+def EXAMPLE():
+    x, y = torch.arange(15.0).view(3, 5).T, torch.empty(5, 3)
+    copy_kernel[(5,)](x, y, 3, *x.stride(), *{strides}.stride(), 1e-5, BLOCK=4)
+"""
+
+
+def test_where_each_store_goes_and_by_which_strides(kernel_file, capsys):
+    assert cli.main(["trace", str(kernel_file(STRIDED.format(strides="y"))), "--pid", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"x_ptr +5×3 +\(1, 5\) +float32", printed) and re.search(r"y_ptr +5×3 +\(3, 1\) ", printed)
+    assert "reads 3 of 4 in x_ptr[1, 0:3]" in printed
+    assert "writes 3 of 4 in y_ptr[1, 0:3]   at offsets [3, 4, 5]" in " ".join(printed.split("\n"))
+    assert "warning" not in printed
+
+
+def test_a_store_through_the_strides_of_another_tensor(kernel_file, capsys):
+    """Each of its addresses is inside, and each element is written once."""
+    path = kernel_file(STRIDED.format(strides="x"))
+    assert cli.main(["trace", str(path), "--pid", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "writes 3 of 4 in y_ptr[0, 1], [2, 0], [3, 2]" in printed and "at offsets [1, 6, 11]" in printed
+    line = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if "tl.store" in text)
+    assert (
+        f"warning: {path}:{line}:1: program 0 of copy_kernel stores in y_ptr[0, 0], [1, 2], [3, 1]: its lanes are "
+        "5 elements apart, a stride of x_ptr, but y_ptr has shape (5, 3) and strides (3, 1)" in printed
+    )
+
+
+def test_a_number_is_shown_as_the_kernel_gets_it(kernel_file, tmp_path, capsys):
+    path = kernel_file(STRIDED.format(strides="y"))
+    assert cli.main(["trace", str(path), "--json", f"{tmp_path}/run.json"]) == 0
+    assert "eps = 1e-05 " in capsys.readouterr().out  # no dtype beside it: float32 goes without saying
+    data = json.loads((tmp_path / "run.json").read_text())
+    steps = data["launches"][0]["programs"][0][1]
+    (eps,) = [data["pool"][values["eps"]] for _, values, _ in steps if "eps" in values]
+    assert eps["t"] == "f4"
+
+
+@pytest.mark.parametrize("index", ["x[0]", "x[1:3]", "x[None, :][0, :]", "x[BLOCK]", "x[n]", "x[mask]"])
+def test_an_index_that_the_language_does_not_have(kernel_file, capsys, index):
+    path = kernel_file(OWN.format(shift="").replace("    tl.store", f"    x += {index}\n    tl.store"))
+    assert cli.main(["trace", str(path)]) == 1
+    printed = capsys.readouterr().out
+    line = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if index in text)
+    assert (
+        f"{path}:{line}:1: EXAMPLE fails: IndexError: the brackets behind a block take only `:` and `None`" in printed
+    )
 
 
 def test_an_unusual_dtype_is_named(kernel_file, capsys):
@@ -241,7 +312,7 @@ def test_a_kernel_of_the_project_by_its_name(capsys):
 
 def test_a_file_of_a_package_and_what_it_imports(kernel_file, tmp_path, capsys, monkeypatch):
     monkeypatch.undo()  # in processes of their own: the second one has to import the package anew
-    monkeypatch.setattr(store, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(cache, "FILE", tmp_path / "cache" / "academy.sqlite")
     package = tmp_path / "own_package"
     kernel_file("SIZE = 4", "sizes", package)
     path = kernel_file(

@@ -26,7 +26,7 @@ def kernel(request, recordings):
 
 def test_data_is_small(kernel):
     path, _ = kernel
-    script = page.script(store.shorten(path))
+    script = page.run(store.shorten(path))[1]
     size = len(gzip.compress(script.encode()))
     assert size <= page.MAX_BYTES, f"{size} bytes compressed: use fewer programs or smaller tensors in EXAMPLE"
 
@@ -38,9 +38,9 @@ def test_viewer_is_small():
 
 def test_data_says_what_the_recording_says(kernel):
     path, recording = kernel
-    script = page.script(store.shorten(path))
+    _, script, place = page.run(store.shorten(path))
     name, data = re.fullmatch(r'academyRun\("([\w.]+)",(.*)\)', script, re.S).groups()
-    assert name == page.data_name(store.shorten(path))
+    assert place == f"data/{name}.js" and store.name(path) == f"annotated_examples.{name}"
     data = json.loads(data)
     assert [launch["kernel"] for launch in data["launches"]] == [launch["kernel"] for launch in recording.launches]
     for entry, number in zip(data["pool"], range(len(data["pool"]))):
@@ -83,7 +83,7 @@ class Tags(HTMLParser):
 
 def test_static_start_state(kernel):
     path, recording = kernel
-    html = page.panel(store.shorten(path))
+    html = page.run(store.shorten(path))[0]
     tags = Tags()
     tags.feed(html)
     assert not tags.stack and not tags.wrong
@@ -94,18 +94,16 @@ def test_static_start_state(kernel):
 
 
 def test_program_that_the_prose_follows_comes_first():
-    html = page.panel("annotated_examples/tutorials/vector_add.py")
+    html = page.run("annotated_examples/tutorials/vector_add.py")[0]
     assert "This is program 2, line by line" in html  # the first that a note quotes
     assert "3 programs" in html
 
 
 def test_no_panel_without_a_run():
-    assert page.panel("annotated_examples/__init__.py") == ""
-    assert page.script("annotated_examples/__init__.py") == ""
+    assert page.run("annotated_examples/__init__.py") == []
 
 
-def test_no_panel_of_a_run_that_fails(kernel_file, in_process, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(store, "CACHE", tmp_path / "cache")
+def test_no_panel_of_a_run_that_fails(kernel_file, in_process, own_cache, caplog):
     path = kernel_file("""
         @triton.jit
         def beyond_kernel(x_ptr):
@@ -114,10 +112,10 @@ def test_no_panel_of_a_run_that_fails(kernel_file, in_process, tmp_path, monkeyp
         def EXAMPLE():
             beyond_kernel[(1,)](torch.ones(4))
     """)
-    assert page.panel(str(path)) == page.script(str(path)) == ""
+    assert page.run(str(path)) == []
     assert "outside a tensor: element 9 of x_ptr" in caplog.text
 
 
 def test_no_panel_without_triton(monkeypatch):
     monkeypatch.setattr(page.importlib.util, "find_spec", lambda name: None)
-    assert page.panel("annotated_examples/tutorials/vector_add.py") == ""
+    assert page.run("annotated_examples/tutorials/vector_add.py") == []

@@ -2,8 +2,8 @@
 
 import pytest
 
-from academy import traces
-from academy.traces import check_recording
+from academy.traces import check, store
+from academy.traces.check import check_recording
 
 
 def problems(record, source):
@@ -45,6 +45,109 @@ def test_a_race_through_two_views_of_one_storage(record):
     source = source.replace("x, y = torch.ones(8), None", "x = torch.ones(8); y = x[3:5]")
     (found,) = problems(record, source)
     assert found.startswith("race in store_kernel") and "[" in found
+
+
+def test_two_lanes_of_one_store_at_one_element(record):
+    body = "    tl.store(y_ptr + pid * 2 + offsets // 2, {value})"
+    (found,) = problems(record, STORE.format(body=body.format(value="offsets"), y="torch.empty(4)"))
+    assert found.startswith("program 0 of store_kernel stores two different values in y_ptr[0] at once")
+    assert problems(record, STORE.format(body=body.format(value="offsets // 2"), y="torch.empty(4)")) == []
+
+
+TILES = """
+@triton.jit
+def tile_kernel(x_ptr, y_ptr, M, N, stride_xm, stride_xn, stride_ym, stride_yn, BLOCK: tl.constexpr):
+    rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[:, None]
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    mask = (rows < M) & (columns < N)
+    x = tl.load(x_ptr + rows * stride_xm + columns * stride_xn, mask=mask)
+    {store}
+
+def EXAMPLE():
+    x, y = {tensors}
+    grid = triton.cdiv(x.shape[0], 2), triton.cdiv(x.shape[1], 2)
+    tile_kernel[grid](x, y, *x.shape, *x.stride(), *y.stride(), BLOCK=2)
+"""
+RIGHT = "tl.store(y_ptr + rows * stride_ym + columns * stride_yn, x, mask=mask)"
+X_STRIDES = "tl.store(y_ptr + rows * stride_xm + columns * stride_xn, x, mask=mask)"
+CONTIGUOUS = "tl.store(y_ptr + rows * N + columns, x, mask=mask)"
+TRANSPOSED = "torch.arange(15.0).view(3, 5).T"
+
+
+def warned(record, store, tensors):
+    path, recording = record(TILES.format(store=store, tensors=tensors))
+    assert recording.data["error"] is None
+    return [str(problem) for problem in check.warnings(recording)]
+
+
+@pytest.mark.parametrize(
+    "store, tensors, reason",
+    [
+        (X_STRIDES, f"{TRANSPOSED}, torch.empty(5, 3)", "5 elements apart, a stride of x_ptr"),
+        (CONTIGUOUS, f"torch.ones(5, 3), {TRANSPOSED}", "3 elements apart, a stride of x_ptr"),
+        (CONTIGUOUS, f"torch.ones(6, 4)[1:, :3], {TRANSPOSED}", "3 elements apart, as if it were contiguous"),
+    ],
+)
+def test_a_store_through_wrong_strides_that_stays_inside(record, store, tensors, reason):
+    (found,) = warned(record, store, tensors)
+    assert reason in found and "of tile_kernel stores in y_ptr[" in found
+    assert warned(record, RIGHT, tensors) == []
+
+
+def test_in_the_padding_between_rows_a_store_is_outside(record):
+    path, recording = record(TILES.format(store=CONTIGUOUS, tensors="torch.ones(5, 3), torch.empty(5, 4)[:, :3]"))
+    (found,) = check_recording(path, recording, quoted=False)
+    assert "does a store outside a tensor: element 3 of y_ptr, which has shape (5, 3) and strides (4, 1)" in str(found)
+
+
+FLAT = """
+@triton.jit
+def flat_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    {body}
+
+def EXAMPLE():
+    x = {x}
+    flat_kernel[(4,)](x, torch.empty{like}, 15, BLOCK=4)
+"""
+
+
+@pytest.mark.parametrize(
+    "x, like, body",
+    [
+        # element by element, in the order of memory
+        (TRANSPOSED, "_like(x)", "tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, offsets < n), offsets < n)"),
+        (
+            "torch.ones(5, 3)",
+            "_like(x)",
+            "tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, offsets < n), offsets < n)",
+        ),
+        # the elements of two blocks in turn, as when two numbers are unpacked from one
+        (
+            TRANSPOSED,
+            "(10, 3)",
+            "tl.store(y_ptr + 2 * offsets, 1, offsets < n); tl.store(y_ptr + 2 * offsets + 1, 2, offsets < n)",
+        ),
+        # to places that are read from memory; into a tensor with one axis
+        (TRANSPOSED, "(5, 3)", "tl.store(y_ptr + (offsets * 7) % 15, 1.0, offsets < n)"),
+        (
+            TRANSPOSED,
+            "(15)",
+            "tl.store(y_ptr + (tl.program_id(0) + offsets % 4 * 5), 1.0, tl.program_id(0) + offsets % 4 * 5 < 5)",
+        ),
+    ],
+)
+def test_other_orders_may_be_meant(record, x, like, body):
+    path, recording = record(FLAT.format(x=x, like=like, body=body))
+    assert recording.data["error"] is None and recording.data["warnings"] == []
+
+
+def test_no_kernel_of_the_project_is_warned_of():
+    files = store.kernel_files()
+    assert len(files) > 10
+    assert not {
+        path.stem: found for path, recording in store.load(files).items() if (found := recording.data["warnings"])
+    }
 
 
 def test_atomics_are_no_race(record):
@@ -158,10 +261,10 @@ def EXAMPLE():
 def test_the_recorded_bytes_are_compared_with_those_of_the_benchmark(record):
     traffic = record(COST)[1].data["traffic"]
     right = dict(bytes_read=32, bytes_written=32, operations=8)
-    assert traces.contradictions(dict(forward=right, backward=right), traffic) == []
-    (found,) = traces.contradictions(dict(forward=right, backward=right | dict(bytes_read=64)), traffic)
+    assert check.contradictions(dict(forward=right, backward=right), traffic) == []
+    (found,) = check.contradictions(dict(forward=right, backward=right | dict(bytes_read=64)), traffic)
     assert found.startswith("64 bytes_read for backward; the recorded run moves 32 distinct ones. Only what kernels")
     assert "torch.sum" in found  # a PyTorch operation in the launcher is what usually makes the difference
-    assert traces.contradictions(dict(forward=right), traffic) == ["there is no entry for backward"]
-    assert traces.contradictions({"forward+backward": right}, {}) == []
-    assert "it is missing" in traces.contradictions(None, traffic)[0]
+    assert check.contradictions(dict(forward=right), traffic) == ["there is no entry for backward"]
+    assert check.contradictions({"forward+backward": right}, {}) == []
+    assert "it is missing" in check.contradictions(None, traffic)[0]

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from academy.traces import check_recording, recorder, worker
+from academy.traces import recorder, worker
+from academy.traces.check import check_recording
 from academy.traces.recording import Pointer
 
 COPY = """
@@ -272,10 +273,10 @@ def test_example_that_fails_is_a_problem_with_its_line(record):
 
 
 def test_nothing_is_left_behind(kernel_file):
-    before = {name: getattr(recorder.triton_interpreter.InterpreterBuilder, name) for name in recorder._BUILDER_METHODS}
+    before = [getattr(owner, name) for owner, name in recorder._PATCHED]
     path = kernel_file(COPY + FORWARD.format(dtype="float32"))
     worker.record(path, [path])
-    assert {name: getattr(recorder.triton_interpreter.InterpreterBuilder, name) for name in before} == before
+    assert [getattr(owner, name) for owner, name in recorder._PATCHED] == before
     module = worker.sys.modules[path.stem]
     assert recorder.HOOK not in vars(module)
     x, y = torch.ones(4), torch.empty(4)
@@ -286,11 +287,11 @@ def test_nothing_is_left_behind(kernel_file):
 
 def test_recording_changes_the_callers_tensors_as_a_launch_does(kernel_file):
     path = kernel_file(COPY + FORWARD.format(dtype="float32"))
-    from academy.traces.memory import FreshMemory
+    from academy.traces.native_memory import NativeMemory
 
     module = worker.import_file(path)
     base = torch.zeros(3, 8)
-    with FreshMemory() as fresh, recorder.Recorder([str(path)], fresh).running():
+    with NativeMemory() as watched, recorder.Recorder([str(path)], watched).running():
         module.copy_kernel[(1,)](torch.ones(4), base[1], 4, BLOCK=4)
     assert base.sum() == 28 and base[1, :4].tolist() == [7.0] * 4
 

@@ -1,7 +1,5 @@
 """Recordings are kept by content: comments cost nothing, code does; a crash is named; nothing half-written is read."""
 
-import os
-
 import pytest
 
 from academy.traces import quotes, store
@@ -18,30 +16,30 @@ def EXAMPLE():
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch, in_process):
-    monkeypatch.setattr(store, "CACHE", tmp_path / "cache")
+def runs(own_cache, in_process):
     return in_process
 
 
 @pytest.fixture
-def cache_by_process(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "CACHE", tmp_path / "cache")
+def runs_by_process(own_cache, monkeypatch):
     runs = []
-    original = store._run_worker
-    monkeypatch.setattr(store, "_run_worker", lambda jobs: runs.append(len(jobs)) or original(jobs))
+    original = store._record
+    monkeypatch.setattr(store, "_record", lambda paths: runs.append(len(paths)) or original(paths))
     return runs
 
 
-def test_one_process_for_all_and_nothing_twice(cache_by_process, kernel_file):
-    cache = cache_by_process
+def test_one_process_for_all_and_nothing_twice(runs_by_process, kernel_file, monkeypatch):
     files = [kernel_file(SOURCE.format(value=value)) for value in (1.0, 2.0)]
     recordings = store.load(files)
-    assert cache == [2] and all(recordings[path].data["error"] is None for path in files)
-    store.load(files)
-    assert cache == [2]
+    assert runs_by_process == [2] and all(recordings[path].data["error"] is None for path in files)
+    monkeypatch.setattr(store, "_read", {})  # as in another process
+    again = store.load(files)
+    assert runs_by_process == [2] and [again[path].data for path in files] == [recordings[path].data for path in files]
+    store.load(files, again=True)
+    assert runs_by_process == [2, 2]
 
 
-def test_a_comment_is_free_and_moves_the_lines(cache, kernel_file):
+def test_a_comment_is_free_and_moves_the_lines(runs, kernel_file):
     path = kernel_file(SOURCE.format(value=1.0))
     before = store.load([path])[path]
     text = path.read_text().replace(
@@ -49,19 +47,19 @@ def test_a_comment_is_free_and_moves_the_lines(cache, kernel_file):
     )
     path.write_text('"""A docstring."""\n' + text.lstrip())
     after = store.load([path])[path]
-    assert cache == [1]
+    assert runs == [1]
     lines = {step.line: step for step in after.steps(after.launches[0], (0, 0, 0))}
     store_line = next(i for i, line in enumerate(path.read_text().split("\n"), 1) if "tl.store" in line)
     assert lines[store_line].accesses and len(lines) == len(before.steps(before.launches[0], (0, 0, 0)))
     assert quotes.check(path, path.name, after) == []
 
 
-def test_code_is_recorded_again_and_the_old_recording_removed(cache, kernel_file):
+def test_code_is_recorded_again(runs, kernel_file):
     path = kernel_file(SOURCE.format(value=1.0))
     store.load([path])
     path.write_text(path.read_text().replace("1.0", "2.0"))
     recording = store.load([path])[path]
-    assert cache == [1, 1] and len(list(store.CACHE.glob("*.json.gz"))) == 1
+    assert runs == [1, 1]
     assert recording.value(recording.launches[0]["tensors"][0]["after"]).tolist() == [2.0] * 4
 
 
@@ -80,22 +78,27 @@ def test_what_a_file_builds_on_counts(monkeypatch, tmp_path):
     assert store._key(folder / "user.py") != first
 
 
-def test_a_crash_is_named_and_the_others_are_recorded(cache_by_process, kernel_file):
+def test_a_crash_is_named_and_the_others_are_recorded(runs_by_process, kernel_file):
     crash = kernel_file("import os\ndef EXAMPLE():\n    os.abort()\n")
     good = kernel_file(SOURCE.format(value=1.0))
     recordings = store.load([crash, good])
     assert "the recording process ended with status -6" in recordings[crash].data["error"]["message"]
     assert recordings[good].data["error"] is None
-    assert not store.is_cached(crash) and store.is_cached(good)
+    assert not store.is_kept(crash) and store.is_kept(good)
 
 
-def test_reader_never_sees_half_a_file(tmp_path):
-    out = tmp_path / "a.json.gz"
-    store.write(out, {"error": None})
-    assert os.listdir(tmp_path) == ["a.json.gz"]
+def test_what_a_file_prints_by_any_way_is_no_result(own_cache, kernel_file):
+    """The results of the recording process come through its standard output."""
+    loud = (
+        SOURCE.format(value=1.0)
+        + '    import os, sys\n    os.write(1, b"{}\\n")\n    print("told", file=sys.__stdout__)\n'
+    )
+    path = kernel_file(loud)
+    recording = store.load([path])[path]
+    assert recording.data["error"] is None and len(recording.launches) == 1
 
 
-def test_paths_in_a_recording_are_relative(cache):
+def test_paths_in_a_recording_are_relative(runs):
     path = store.ROOT / "annotated_examples/tutorials/vector_add.py"
     data = store.load([path])[path].data
     assert list(data["files"]) == ["annotated_examples/tutorials/vector_add.py"]

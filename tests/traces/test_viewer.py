@@ -1,5 +1,6 @@
 """The viewer in a real browser: programs, steps, iterations, deep links, phone, dark, keyboard, accessibility."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,16 @@ def test_whole_launch_shows_order_and_reuse(matmul):
     click(matmul, "[data-t-key=wfalse]")
 
 
+def test_where_a_store_goes(browser, pages):
+    line = line_of("tutorials.softmax", "tl.store(y_ptr + offs_n")
+    open_page(browser, pages("tutorials.softmax", f"#pid=1&line={line}&start=4"))
+    cells = "[...document.querySelectorAll('.t-now td')].map(cell => cell.title)"
+    found = browser.run(cells)
+    assert len(found) == 4 and found[0].endswith("goes to y_ptr[1, 4], offset 10") and found[3].endswith("masked off")
+    captions = browser.run("[...document.querySelectorAll('.t-memory caption')].map(c => c.textContent)")
+    assert captions == ["x_ptr 3×6, float32, strides (8, 1)", "y_ptr 3×6, float32"]
+
+
 def test_cells_by_keyboard(matmul):
     matmul.run("document.querySelector('.t-memory table').focus()")
     for name in ("ArrowRight", "ArrowRight", "ArrowDown"):
@@ -175,6 +186,8 @@ def test_every_kernel_runs_without_errors(browser, pages, name, width, dark):
         if launches > 1:
             pick_launch(browser, launch)
         click(browser, "[data-t-key=wtrue]")
+        reuse = browser.run("document.querySelector('.t-reuse')?.textContent ?? ''")
+        assert not re.search(r"(\b\d+) blocks instead of \1\.", reuse), reuse
         click(browser, "[data-t-key=wfalse]")
         slider = "document.querySelector('.t-stepper input')"
         browser.run(f"{slider}.value = {slider}.max; {slider}.dispatchEvent(new Event('input'))")

@@ -22,6 +22,7 @@
     return element
   }
   const product = sizes => sizes.reduce((a, b) => a * b, 1)
+  const indexOf = (i, shape) => shape.map((size, axis) => Math.floor(i / product(shape.slice(axis + 1))) % size)
   const number = (x, type) => typeof x !== "number" ? x : type === "b1" ? (x ? "1" : "0") : String(+x.toPrecision(4))
   const programName = pid => pid[2] ? `(${pid.join(", ")})` : pid[1] ? `(${pid[0]}, ${pid[1]})` : `${pid[0]}`
   const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`
@@ -379,19 +380,19 @@
       const lanes = this.value(elements), value = this.value(values)
       const shape = lanes.s.length ? lanes.s : [1]
       const verb = operation === "store" ? "stored in" : `${operation.replace("_", " ")} on`
-      return make("div", { class: "t-var" }, this.grid(`${verb} ${this.launch.tensors[tensor].name}`, shape,
-        lanes.d.map((_, i) => number(value.d[value.d.length > 1 ? i : 0], value.t)), i => lanes.d[i] < 0 ? ["t-off", "masked off"] : ["t-w", "written"]))
+      const { name, shape: sizes, strides } = this.launch.tensors[tensor]
+      const place = element => {
+        const index = indexOf(element, sizes)
+        return `goes to ${name}[${index.join(", ")}], offset ${index.reduce((sum, i, axis) => sum + i * strides[axis], 0)}`
+      }
+      return make("div", { class: "t-var" }, this.grid(`${verb} ${name}`, shape,
+        lanes.d.map((_, i) => number(value.d[value.d.length > 1 ? i : 0], value.t)), i => lanes.d[i] < 0 ? ["t-off", "masked off"] : ["t-w", place(lanes.d[i])]))
     }
 
     // A tensor or block as a table. look(i) -> [class, meaning, text]. Arrow keys move from cell to cell and tell about each.
     grid(caption, shape, texts, look, tell, act) {
       const columns = shape.length > 1 ? shape.at(-1) : Math.min(shape[0] ?? 1, 16)
-      const name = i => {
-        const index = []
-        let rest = i
-        for (const size of [...shape].reverse()) { index.unshift(rest % size); rest = Math.floor(rest / size) }
-        return `[${index.join(", ")}]`
-      }
+      const name = i => `[${indexOf(i, shape).join(", ")}]`
       const table = make("table", { class: texts.length > 64 ? "t-grid t-small" : "t-grid", role: "grid", tabindex: 0 })
       table.append(make("caption", {}, caption))
       const body = table.appendChild(make("tbody"))
@@ -490,7 +491,9 @@
     }
 
     tensor(tensor, texts, look, tell, act, what = tensor.dtype) {
-      return this.grid(`${tensor.name} ${tensor.shape.join("×") || "scalar"}, ${what}`, tensor.shape.length ? tensor.shape : [1], texts, look, tell, act)
+      const { shape, strides } = tensor
+      const strided = shape.some((size, axis) => size > 1 && strides[axis] !== product(shape.slice(axis + 1)))
+      return this.grid(`${tensor.name} ${shape.join("×") || "scalar"}, ${what}${strided ? `, strides (${strides.join(", ")})` : ""}`, tensor.shape.length ? tensor.shape : [1], texts, look, tell, act)
     }
 
     unseen(tensor) {
@@ -589,9 +592,9 @@
       const gain = n => other(n) / own(n)
       const best = this.launch.best ??= byRow.map((_, i) => i + 1).reduce((a, b) => gain(b) > gain(a) + 1e-9 ? b : a)
       const n = this.after
-      return make("p", { class: "t-reuse" },
-        `The first ${plural(n, "program")} load ${own(n)} different blocks of the inputs; tiles taken row by row would need ${other(n)}. `,
-        `The order saves most after ${plural(best, "program")}: ${own(best)} blocks instead of ${other(best)}.`)
+      const compared = own(n) === other(n) ? ", as many as tiles taken row by row" : `; tiles taken row by row would need ${other(n)}`
+      const saves = gain(best) > 1 ? ` The order saves most after ${plural(best, "program")}: ${own(best)} blocks instead of ${other(best)}.` : ""
+      return make("p", { class: "t-reuse" }, `The first ${plural(n, "program")} load ${own(n)} different blocks of the inputs${compared}.${saves}`)
     }
   }
 

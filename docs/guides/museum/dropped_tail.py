@@ -38,3 +38,7 @@ def inputs():
 
 def right(x):
     return 2 * x
+
+
+def EXAMPLE():
+    broken(*inputs())

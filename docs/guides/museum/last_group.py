@@ -54,3 +54,7 @@ def inputs():
 
 def right(tiles_m, tiles_n):
     return torch.ones(tiles_m, tiles_n, dtype=torch.int32, device=D)
+
+
+def EXAMPLE():
+    broken(*inputs())

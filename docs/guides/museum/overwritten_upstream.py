@@ -60,3 +60,7 @@ def inputs():
 
 def right(x):
     return torch.full_like(x, 4.0)
+
+
+def EXAMPLE():
+    broken(*inputs())

@@ -46,3 +46,7 @@ def inputs():
 
 def right(stride):
     return torch.arange(5, device=D) * stride
+
+
+def EXAMPLE():
+    broken(*inputs())

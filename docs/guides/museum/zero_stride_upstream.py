@@ -62,3 +62,7 @@ def inputs():
 
 def right(x, upstream):
     return torch.full_like(x, 3.0)
+
+
+def EXAMPLE():
+    broken(*inputs())

@@ -1,0 +1,94 @@
+"""Everything that is wrong with quoted numbers and recorded runs, as problems with file and line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from academy.problems import Problem
+from academy.traces import quotes, store
+from academy.traces.recording import Recording
+
+#: What a difference of bytes usually comes from.
+_UNSEEN = (
+    ". Only what kernels load and store is recorded: what a PyTorch operation in the launcher moves (torch.sum, a cast "
+    "with .to, .contiguous()) is missing, and scratch that only such an operation reads counts as written"
+)
+
+
+def check(paths: Iterable[str | Path] | None = None) -> list[Problem]:
+    """Everything wrong with the quoted numbers and the recorded runs of kernel files; empty if all is well.
+
+    paths: files (others than kernel files with an EXAMPLE are passed over); None for all of `annotated_examples`.
+    """
+    files = store.kernel_files() if paths is None else [Path(path).resolve() for path in paths]
+    files = [path for path in files if path.suffix == ".py" and store.has_example(path)]
+    return [p for path, recording in store.load(files).items() for p in check_recording(path, recording)]
+
+
+def check_recording(path: Path, recording: Recording, quoted: bool = True) -> list[Problem]:
+    """Everything wrong with one recorded file. quoted: check the numbers in its comments too."""
+    return [*wrong_in_the_run(path, recording), *stale_numbers(path, recording, quoted)]
+
+
+def wrong_in_the_run(path: Path, recording: Recording) -> list[Problem]:
+    """Where the run fails, and what the recording proves."""
+    entries = [entry for entry in [recording.data["error"], *recording.data["findings"]] if entry]
+    if not entries and not recording.launches:
+        return [_at_example(path, "EXAMPLE() launches no kernel, so there is no run to show")]
+    return _problems(recording, entries)
+
+
+def warnings(recording: Recording) -> list[Problem]:
+    """Stores that may go to the wrong places: see `academy.traces.proof.suspicious_stores`."""
+    return _problems(recording, recording.data["warnings"])
+
+
+def _problems(recording: Recording, entries: list[dict]) -> list[Problem]:
+    return [Problem(e["file"], recording.line(e["file"], e["line"]), 1, e["message"]) for e in entries]
+
+
+def _at_example(path: Path, message: str) -> Problem:
+    text = path.read_text("utf-8")
+    return Problem.at(store.shorten(path), text, text.find("def EXAMPLE("), message)
+
+
+def stale_numbers(path: Path, recording: Recording, quoted: bool = True) -> list[Problem]:
+    """Numbers of the file that a complete run contradicts: its bytes, and (quoted) those in the comments."""
+    if recording.data["error"]:
+        return []
+    found = _contradicted_cost(path, recording)
+    return found + (quotes.check(path, store.shorten(path), recording) if quoted else [])
+
+
+def _contradicted_cost(path: Path, recording: Recording) -> list[Problem]:
+    """Where the recorded bytes are not those that the operation's benchmark says of this file's EXAMPLE."""
+    from academy.bench import operation  # it imports torch
+
+    if not path.is_relative_to(store.ROOT / "annotated_examples"):
+        return []
+    shown = store.shorten(path)
+    found = operation.example_costs(shown, store.ROOT)
+    if found is None:
+        what = "no file of benchmarks/ names it as LESSON or FAST, so nothing says which bytes EXAMPLE must move"
+        return [_at_example(path, f"{what}: write benchmarks/{path.stem}.py")]
+    file, line, costs = found
+    messages = contradictions(costs, recording.data["traffic"])
+    text = (store.ROOT / file).read_text("utf-8").split("\n")[line - 1]
+    return [Problem(file, line, 1, f"EXAMPLES, {shown}: {message}", text) for message in messages]
+
+
+def contradictions(costs: dict | None, traffic: dict) -> list[str]:
+    """Where a file of `benchmarks/` says other bytes than the recorded run moves. Both: pass -> bytes_read, …"""
+    if costs is None:
+        return ["it is missing: say what its EXAMPLE must move, such as `cost((3, 6), torch.float32)`"]
+    said = {name for name in costs if "+" not in name}
+    messages = [f"there is no entry for {direction}" for direction in sorted(set(traffic) - said)]
+    messages += [f"EXAMPLE runs nothing for {direction}" for direction in sorted(said - set(traffic))]
+    return messages + [
+        f"{costs[direction].get(kind)} {kind} for {direction}; the recorded run moves {traffic[direction][kind]} "
+        f"distinct ones{_UNSEEN}"
+        for direction in sorted(said & set(traffic))
+        for kind in ("bytes_read", "bytes_written")
+        if costs[direction].get(kind) != traffic[direction][kind]
+    ]
