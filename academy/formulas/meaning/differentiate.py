@@ -17,46 +17,40 @@ def derivative(node: Node, env: Environment) -> Value:
     Everything defined on the page is recomputed from the variable, so d/dx passes through it; a name that is held
     fixed keeps its value, and must matter: otherwise the bar on the page says nothing.
     """
-    operand, variable, held = node.args
-    name, indices = (variable, ()) if variable.op == "sym" else variable.args
-    key = name.args[0]
-    if key in held:
+    _, variable, held = node.args
+    name = variable.args[0] if variable.op == "idx" else variable
+    if name.args[0] in held:
         wrong("differentiating by a variable that is held fixed", node)
-    point = names.symbol(key, env, name)
-    if point.labels:
+    if names.symbol(name.args[0], env, name).labels:
         wrong("derivative by a value that carries free indices", node)
-    fixed = {name: names.symbol(name, env, node) for name in held}
-    result = _jacobian(node, key, point, indices, fixed, env)
-    for name in held:
-        _must_matter(name, node, key, point, indices, fixed, env, result)
+    result = _jacobian(node, name, held, env)
+    for each in held:
+        try:
+            without = _jacobian(node, name, tuple(other for other in held if other != each), env)
+        except FormulaError:
+            continue
+        if torch.allclose(result.tensor, without.tensor):
+            wrong(f"holding {each} fixed changes nothing", node)
     return result
 
 
-def _must_matter(name, node, key, point, indices, fixed, env, result) -> None:
-    rest = {other: value for other, value in fixed.items() if other != name}
-    try:
-        without = _jacobian(node, key, point, indices, rest, env)
-    except FormulaError:
-        return
-    if torch.allclose(result.tensor, without.tensor):
-        wrong(f"holding {name} fixed changes nothing", node)
-
-
-def _jacobian(node: Node, key: str, point: Value, indices: tuple, fixed: dict, env: Environment) -> Value:
-    operand, shape = node.args[0], Value(point.tensor)
+def _jacobian(node: Node, name: Node, held: tuple[str, ...], env: Environment) -> Value:
+    (operand, variable, _), key = node.args, name.args[0]
+    point = names.symbol(key, env, name)
+    fixed = {other: names.symbol(other, env, node) for other in held}
+    result = Value(point.tensor)
 
     def at(x: torch.Tensor) -> torch.Tensor:
         inner = env.child(values={**env.values, **fixed, key: Value(x)}, labels=dict(env.labels))
         value = evaluate(operand, inner)
-        shape.tensor, shape.labels = value.tensor, value.labels
-        env.adopt(inner)
+        result.tensor, result.labels = value.tensor, value.labels
+        env.adopt(inner.labels)
         return value.tensor
 
     scalar = at(point.tensor).dim() == 0
-    jacobian = (torch.func.grad if scalar else torch.func.jacrev)(at)(point.tensor)
-    value, rank = Value(jacobian, shape.labels), shape.rank
-    if indices:
-        return positions.take_all(value, indices, rank, node, env)
-    if rank and not (rank == 1 and point.rank <= 1):
+    jacobian = Value((torch.func.grad if scalar else torch.func.jacrev)(at)(point.tensor), result.labels)
+    if variable.op == "idx":
+        return positions.take_all(jacobian, variable.args[1], result.rank, node, env)
+    if result.rank and not (result.rank == 1 and point.rank <= 1):
         wrong("this derivative needs indices", node)
-    return value
+    return jacobian

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from academy.formulas.meaning.values import Value
-from academy.formulas.reading.tree import Loss, Node, Range
+from academy.formulas.reading.page import Step
+from academy.formulas.reading.tree import Equation, Loss, Node, Range
 
 _serial = itertools.count()
 #: Kind of node -> its value: filled in by `academy.formulas.meaning.evaluate`.
@@ -31,26 +32,12 @@ def fresh(name: str) -> str:
 
 
 @dataclass
-class Piece:
-    """`y_{2i} := body`: one of the lines that define y (usually the only one, with plain indices)."""
-
-    indices: tuple[Node, ...]
-    body: Node
-
-
-@dataclass
-class Defined:
-    key: str
-    formals: tuple[str, ...]
-    pieces: list[Piece]
-
-
-@dataclass
 class Environment:
     """dims: name -> length. ranges: index name -> Range. values: key -> Value (given, or overridden by a derivative).
     integers: key -> (0-based position as an int64 tensor, dimension). generic: key -> function of one tensor.
     labels: index name -> label, for the indices in scope. origin: number of an axis' first element.
     batched: evaluated under vmap, where no value may decide what is computed next.
+    defined: key -> the lines that define it.
     """
 
     dims: dict[str, int]
@@ -61,38 +48,29 @@ class Environment:
     loss: Loss | None = None
     origin: int = 1
     batched: bool = False
-    defined: dict[str, Defined] = field(default_factory=dict)
+    defined: dict[str, list[Equation]] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     memo: dict[str, Value] = field(default_factory=dict)
 
     def child(self, **changes) -> Environment:
         return replace(self, **{"memo": {}, **changes})
 
-    def adopt(self, inner: Environment, except_for: str | None = None) -> None:
+    def under(self, name: str, label: str, rule: Callable[[Node, Environment], Value], node: Node) -> Value:
+        """A part of this formula in which an index has a label of its own."""
+        inner = replace(self, labels={**self.labels, name: label})
+        value = rule(node, inner)
+        self.adopt({other: label for other, label in inner.labels.items() if other != name})
+        return value
+
+    def adopt(self, labels: dict[str, str]) -> None:
         """Take over the free indices that were first seen while evaluating a part of this formula."""
-        for name, label in inner.labels.items():
-            if name != except_for:
-                self.labels.setdefault(name, label)
+        for name, label in labels.items():
+            self.labels.setdefault(name, label)
 
-    def define(self, key: str, formals: tuple[str, ...], piece: Piece) -> None:
-        known = self.defined.get(key)
-        pieces = [*known.pieces, piece] if known else [piece]
-        self.defined[key] = Defined(key, formals, pieces)
+    def enter(self, step: Step) -> None:
+        """A definition begins, or what is defined is forgotten."""
+        if step.kind == "forget":
+            self.defined = {key: lines for key, lines in self.defined.items() if key not in step.keys}
+        elif step.kind == "define" and not step.continues:
+            self.defined = {**self.defined, step.keys[0]: step.lines}
         self.memo.clear()
-
-    def forget(self, keys) -> None:
-        for key in keys:
-            self.defined.pop(key, None)
-        self.memo.clear()
-
-
-def define(page, at: int, env: Environment) -> None:
-    """Enter the definition at step `at`, with the lines that continue it."""
-    step = page.steps[at]
-    key, formals = step.keys[0], tuple(step.equation.definition.formals or ())
-    for other in page.steps[at:]:
-        if other is not step and not (other.block is step.block and other.continues):
-            break
-        if other.keys == step.keys:
-            piece = Piece(tuple(other.equation.definition.indices or ()), other.equation.sides[0])
-            env.define(key, formals, piece)

@@ -72,8 +72,7 @@ def possible(project: Project, judge: Judge) -> list[Mutant]:
 
 def stale(project: Project, judge: Judge) -> list[Problem]:
     """Entries about a file that name no mutant of it any more, or give no reason. Nothing is run."""
-    names = {_key(mutant.name) for mutant in possible(project, judge)}
-    problems = []
+    names, problems = {_key(mutant.name) for mutant in possible(project, judge)}, []
     for entry in entries(project, "mutant", judge.path):
         if not entry.get("reason"):
             problems.append(_listed(project, entry, "no reason is given"))
@@ -92,14 +91,15 @@ def _key(name: str) -> str:
 
 
 # ---------------------------------------------------------------- one file
-def score(project: Project, judge: Judge, count: int | None = None, workers: int | None = None):
+def score(
+    project: Project, judge: Judge, count: int | None = None, workers: int | None = None
+) -> tuple[Score, list[Problem]]:
     """Run the mutants of a file (at most `count`). Returns the score, and survivors and wrong entries as problems."""
     mutants = possible(project, judge)
     mutants = mutants if count is None else sample(mutants, count)
-    result = Score(judge.path.as_posix(), len(mutants))
-    problems = stale(project, judge)
+    result, problems = Score(judge.path.as_posix(), len(mutants)), stale(project, judge)
     # In this process, so that what PyTorch gives is remembered; then as the mutants run.
-    verdict = judge.verdict(UNCHANGED, False) if isinstance(judge, Kernels) else judge.verdict(UNCHANGED)
+    verdict = judge.verdict(UNCHANGED, walls=False)
     if verdict == "survived":
         ((_, verdict),) = verdicts(judge, [UNCHANGED], workers)
     if verdict != "survived":
@@ -107,36 +107,34 @@ def score(project: Project, judge: Judge, count: int | None = None, workers: int
     listed = {_key(entry["change"]): entry for entry in entries(project, "mutant", judge.path)}
     for mutant, verdict in verdicts(judge, mutants, workers):
         entry = listed.get(_key(mutant.name))
-        if verdict == "survived" and not entry:
+        if verdict == "same value":
+            result.total -= 1
+        elif verdict != "survived":
+            result.caught[verdict.partition(":")[0]] += 1
+            problems += [_listed(project, entry, f"caught ({verdict}): remove the entry")] if entry else []
+        elif entry:
+            result.listed += 1
+        else:
             result.survived += 1
             message = f"no check notices this change ({mutant.operator}): {mutant.name}"
             problems.append(Problem.at(judge.path, judge.text, mutant.start, message))
-        elif verdict == "survived":
-            result.listed += 1
-        elif verdict == "same value":
-            result.total -= 1
-        else:
-            result.caught[verdict.partition(":")[0]] += 1
-            if entry:
-                problems.append(_listed(project, entry, f"caught ({verdict}): remove the entry"))
     return result, problems
 
 
 def verdicts(judge: Judge, mutants: list[Mutant], workers: int | None = None) -> Iterator[tuple[Mutant, str]]:
     """Each mutant's verdict, from processes that take a few mutants each: a crash ends no more than one of these."""
     torch.set_num_threads(1)
-    workers = workers or min(os.cpu_count() or 1, 8)
-    running: dict[Any, tuple[list[Mutant], Any]] = {}
+    context, running = processes.context(), dict[Any, tuple[list[Mutant], Any]]()
     waiting = [mutants[at : at + judge.together] for at in range(0, len(mutants), judge.together)]
     while waiting or running:
-        while waiting and len(running) < workers:
+        while waiting and len(running) < (workers or processes.WORKERS):
             chunk = waiting.pop(0)
-            receiver, sender = processes.context().Pipe(duplex=False)
-            process = processes.context().Process(target=_child, args=(sender, judge, chunk), daemon=True)
+            receiver, sender = context.Pipe(duplex=False)
+            process = context.Process(target=_child, args=(sender, judge, chunk), daemon=True)
             process.start()
             sender.close()
             running[receiver] = chunk, process
-        for ready in _ready(list(running)):
+        for ready in wait(list(running)):
             chunk, process = running[ready]
             try:
                 verdict = ready.recv()
@@ -149,10 +147,6 @@ def verdicts(judge: Judge, mutants: list[Mutant], workers: int | None = None) ->
                 ready.close()
                 del running[ready]
                 waiting += [chunk] if chunk else []
-
-
-def _ready(receivers: list[Any]) -> list[Any]:
-    return wait(receivers)
 
 
 def _child(sender: Connection, judge: Judge, mutants: list[Mutant]) -> None:
@@ -171,9 +165,7 @@ def judges(project: Project, only: str | None = None) -> list[Judge]:
     """One for each derivation, and one for each kernel file that a case names."""
     pages, _ = project.pages()
     comparisons = [comparison for found in check.declared(project, pages)[0].values() for comparison in found]
-    found: list[Judge] = []
-    if only != "kernels":
-        found += [Equations(page.path, page.text) for page in pages]
+    found: list[Judge] = [Equations(page.path, page.text) for page in pages if only != "kernels"]
     for path in project.kernels() if only != "equations" else ():
         here = [comparison for comparison in comparisons if comparison.module == project.module_name(path)]
         found += [kernel_judge(project, path, here)] if here else []
@@ -204,8 +196,7 @@ def main(files: list[Path] | None = None, only: str | None = None, every: bool =
     ]
     for judge in judges(project, only):
         if chosen is None or judge.path in chosen:
-            count = SAMPLE if isinstance(judge, Kernels) and not every else None
-            result, found = score(project, judge, count)
+            result, found = score(project, judge, SAMPLE if isinstance(judge, Kernels) and not every else None)
             print(result, flush=True)
             problems += found
     status = report(problems)

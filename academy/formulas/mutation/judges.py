@@ -32,15 +32,16 @@ class Equations:
     def mutants(self) -> list[Mutant]:
         return equations.of_page(Page(self.path, self.text))
 
-    def verdict(self, mutant: Mutant) -> str:
+    def verdict(self, mutant: Mutant, walls: bool = True) -> str:
         """How it was caught (syntax, type or value), "survived", or "same value": it changes nothing."""
-        pos = max((b.pos for b in Page(self.path, self.text).blocks if b.pos <= mutant.start), default=0)
+        original = Page(self.path, self.text)
+        pos = max((block.pos for block in original.blocks if block.pos <= mutant.start), default=0)
         try:
             page = Page(self.path, mutant.apply(self.text))
             checked_equations.check(page, start=pos)
         except PageError as error:
             return error.kind
-        return "same value" if same_value(Page(self.path, self.text), page, pos) else "survived"
+        return "same value" if same_value(original, page, pos) else "survived"
 
 
 @dataclass
