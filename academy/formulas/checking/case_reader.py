@@ -49,135 +49,105 @@ class _Reader:
         front = page.front
         self.symbols = sorted(front.names[key] for key in (*front.given, *front.classes))
         self.parameters = [*TOOLS, *self.symbols, *(front.names[dim] for dim in front.dims)]
+        self.problems: list[Problem] = []
 
     def read(self) -> tuple[list[Comparison], list[Problem]]:
-        problems = list(self.problems())
-        if problems:
-            return [], problems
+        self.before_import()
+        loaded = {} if self.problems else self.attempt(None, cases.load, self.path) or {}
+        found = [self.comparisons(name, case) for name, case in loaded.items()]
+        return [comparison for comparisons in found for comparison in comparisons], self.problems
+
+    def problem(self, node: ast.AST | None, message: str) -> Problem:
+        return Problem.at(self.shown, self.text, self.places.span(node)[0] if node else 0, message)
+
+    def attempt(self, node: ast.AST | None, action: Callable, *arguments: Any) -> Any:
+        """The result, or None and a problem at the node (without one: at the line of the file that raised)."""
         try:
-            loaded = cases.load(self.path)
-        except Exception as error:  # any mistake at the top level of the file
-            here = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.where]
-            return [], [self.problem_at(self.places.starts[(here or [1])[-1] - 1], f"{type(error).__name__}: {error}")]
-        found: list[Comparison] = []
-        for name, case in loaded.items():
-            try:
-                found += self.comparisons(name, case)
-            except _WrongError as error:
-                problems.append(self.problem(*error.args))
-        return found, problems
+            return action(*arguments)
+        except Exception as error:  # any mistake of who wrote the file
+            message = str(error) if isinstance(error, _WrongError) else f"{type(error).__name__}: {error}"
+            problem, frames = self.problem(node, message), traceback.extract_tb(error.__traceback__)
+            lines = [frame.lineno or 1 for frame in frames if frame.filename == str(self.path)]
+            if node is None and lines:
+                problem = Problem.at(self.shown, self.text, self.places.starts[lines[-1] - 1], message)
+            self.problems.append(problem)
 
-    @property
-    def where(self) -> str:
-        return str(self.path)
-
-    def problem_at(self, position: int, message: str) -> Problem:
-        return Problem.at(self.shown, self.text, position, message)
-
-    def problem(self, node: ast.AST, message: str) -> Problem:
-        return self.problem_at(self.places.span(node)[0], message)
-
-    def problems(self) -> Iterator[Problem]:
+    def before_import(self) -> None:
         """What is wrong with the file before it is imported."""
         body = syntax.tree(self.text).body
         for node in body:
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
-                for name in names:
-                    if name != cases.__name__ and name.partition(".")[0] not in sys.stdlib_module_names:
-                        yield self.problem(node, f"import {name or 'this'} inside of the function that needs it")
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or "this"] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                if name != cases.__name__ and name.partition(".")[0] not in sys.stdlib_module_names:
+                    self.problems.append(self.problem(node, f"import {name} inside of the function that needs it"))
         named = [node for node in self.functions if _decorator(node)]
         for node in named:
             if node not in body or [other.name for other in named].count(node.name) > 1:
-                yield self.problem(node, f"the case {node.name} stands at the top level, under a name of its own")
+                message = f"the case {node.name} stands at the top level, under a name of its own"
+                self.problems.append(self.problem(node, message))
         if not named:
-            yield self.problem_at(0, "holds no @case: nothing is compared")
+            self.problems.append(self.problem(None, "holds no @case: nothing is compared"))
 
     # ---------------------------------------------------------------- one case
     def comparisons(self, name: str, case: Case) -> list[Comparison]:
         """The case for each of its modules."""
         node = next(node for node in self.functions if node.name == name and _decorator(node))
         decorator = _decorator(node)
-        assert isinstance(decorator, ast.Call)
-        places = {keyword.arg: keyword.value for keyword in decorator.keywords}
+        places = {keyword.arg: keyword.value for keyword in getattr(decorator, "keywords", ())}
+        before = len(self.problems)
+        read = {
+            keyword: self.attempt(places.get(keyword, decorator), rule, case.said[keyword])
+            for keyword, rule in self.rules().items()
+        }
+        for function in (case.function, *filter(callable, case.said.values())):
+            self.attempt(decorator, self.check_parameters, function)
+        self.attempt(decorator, _check_keywords, name, case)
+        calls = tuple(self.calls(node))
+        if len(self.problems) == before:
+            self.attempt(node, _check_case, name, case, calls, read)
+        if len(self.problems) > before:
+            return []
+        place, modules = self.problem(node, ""), read.pop("modules")
+        said: dict[str, Any] = dict(read, forward_only=case.said["forward_only"], explicit=_returns_gradients(node))
+        return [Comparison(self.page, self.path, place, name, module, calls, **said) for module in modules]
 
-        def checked(keyword: str, rule: Callable[..., Any], *parts: Any) -> Any:
-            try:
-                return rule(*parts)
-            except ValueError as error:
-                raise _WrongError(places.get(keyword, decorator), str(error)) from None
-
-        def each(keyword: str, rule: Callable[[Any], Any]) -> tuple:
-            value = case.said[keyword]
-            return tuple(checked(keyword, rule, part) for part in (value if isinstance(value, tuple) else (value,)))
-
-        def pairs(keyword: str, rule: Callable[[Any, Any], tuple]) -> dict:
-            items = checked(keyword, _mapping, case.said[keyword])
-            return dict(checked(keyword, rule, *item) for item in items)
-
-        for keyword in (*case.given, "modules", "returns"):
-            if keyword not in KEYWORDS:
-                checked(keyword, _fail, f"case has no keyword {keyword}; it has {', '.join(KEYWORDS)}")
-            if keyword not in case.given:
-                checked(keyword, _fail, f"the case {name} needs the keyword {keyword}")
-        for keyword in ("pytorch", "upstream", "values"):
-            if callable(case.said[keyword]):
-                checked(keyword, self.known_parameters, case.said[keyword])
-            elif keyword == "values":
-                pairs(keyword, lambda key, value: (self.symbol(key), _number(value)))
-            elif case.said[keyword] is not None:
-                checked(keyword, _number if keyword == "upstream" else _name_of_function, case.said[keyword])
-        returns = each("returns", lambda text: None if text is None else self.target(text))
-        gradients = pairs("gradients", lambda key, text: (self.symbol(key), self.target(text)))
-        calls, explicit = tuple(self.calls(node)), _returns_gradients(node)
-        checked("", self.known_parameters, case.function)
-        for wrong, what in (
-            (not any(returns) and not gradients, "compares nothing: no result and no gradient has a tag"),
-            (case.said["forward_only"] and (gradients or explicit), "a call that is forward only has no gradients"),
-            (explicit and case.said["pytorch"] is None, f"who returns gradients also says @{name}.pytorch"),
-            (not calls, f"{name} calls no function of `module`"),
-        ):
-            if wrong:
-                raise _WrongError(node, what)
-        described: dict[str, Any] = dict(
-            returns=returns,
-            gradients=gradients,
-            rows=each("rows", self.symbol),
-            stable=pairs("stable", lambda one, other: (self.tag(one), self.tag(other))),
-            sizes=pairs("sizes", self.size),
-            dtypes=each("dtypes", _dtype),
-            forward_only=case.said["forward_only"],
-            explicit=explicit,
+    def rules(self) -> dict[str, Callable[[Any], Any]]:
+        """How what is said by each keyword is read."""
+        return dict(
+            modules=lambda names: tuple(map(self.module, _tuple(names))),
+            returns=lambda tags: tuple(tag and self.target(tag) for tag in _tuple(tags)),
+            gradients=lambda tags: {self.symbol(key): self.target(tag) for key, tag in tags.items()},
+            rows=lambda names: tuple(map(self.symbol, _tuple(names))),
+            stable=lambda tags: {self.tag(one): self.tag(other) for one, other in tags.items()},
+            sizes=lambda sizes: {dim: self.size(dim, length) for dim, length in sizes.items()},
+            dtypes=lambda names: tuple(_among(name, DTYPES, "{} is not among") for name in _tuple(names)),
         )
-        place = self.problem(node, "")
-        modules = each("modules", self.module)
-        return [Comparison(self.page, self.path, place, name, module, calls, **described) for module in modules]
 
     def calls(self, node: ast.FunctionDef, own: bool = True, seen: tuple[str, ...] = ()) -> Iterator[Call]:
         """Calls of the module's functions, in the order of the text; then those of helpers that get the module."""
         inside = [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
-        inside.sort(key=lambda call: (call.lineno, call.col_offset, -(call.end_lineno or 0), -(call.end_col_offset or 0)))
-        direct = [(call, call.func.attr) for call in inside if _is_of_module(call.func)]
-        nested = {id(part) for call, _ in direct for part in ast.walk(call) if part is not call}
-        for call, name in direct:
+        inside.sort(key=lambda call: (*self.places.span(call)[:1], -self.places.span(call)[1]))
+        direct = [call for call in inside if re.fullmatch(r"module\.\w+", ast.unparse(call.func))]
+        nested = {id(part) for call in direct for part in ast.walk(call) if part is not call}
+        for call in direct:
             unstarred = [argument for argument in call.args if not isinstance(argument, ast.Starred)]
             text = re.sub(r"\bmodule(\.|, )", "", ast.unparse(call))
             keywords = tuple(keyword.arg for keyword in call.keywords if keyword.arg)
+            name = ast.unparse(call.func).removeprefix("module.")
             yield Call(name, len(unstarred), keywords, text, own and id(call) not in nested)
-        for name in dict.fromkeys(call.func.id for call in inside if isinstance(call.func, ast.Name)):
+        for name in dict.fromkeys(ast.unparse(call.func) for call in inside):
             helper = next((each for each in self.functions if each.name == name), None)
             if helper and name not in seen and "module" in {argument.arg for argument in helper.args.args}:
                 yield from self.calls(helper, own and not direct, (*seen, name))
 
-    # ---------------------------------------------------------------- rules: each raises ValueError
-    def known_parameters(self, function: Callable) -> None:
-        for name, parameter in inspect.signature(function).parameters.items():
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise ValueError("a parameter is a symbol's name: write each")
+    # ---------------------------------------------------------------- rules
+    def check_parameters(self, function: Callable) -> None:
+        for name in inspect.signature(function).parameters:
             _among(name, self.parameters, "the page gives no symbol {}; there are")
 
     def module(self, name: Any) -> str:
-        return name if self.exists(str(name)) else _fail(f"there is no module {name!r} under {syntax.KERNELS}")
+        return name if self.exists(str(name)) else _wrong(f"there is no module {name!r} under {syntax.KERNELS}")
 
     def symbol(self, name: Any) -> str:
         return _among(name, self.symbols, "the page gives no symbol {}; it gives")
@@ -186,57 +156,57 @@ class _Reader:
         return _among(tag, self.page.tags(), f"{self.page.path} has no tag {{}}; it has")
 
     def target(self, text: Any) -> Target:
-        found = re.fullmatch(r"\s*([\w-]+)\s*(?:\((.*)\))?\s*", str(text), re.S)
-        if not found:
-            raise ValueError(f"{text!r} is no tag")
+        found = re.fullmatch(r"\s*([\w-]+)\s*(?:\((.*)\))?\s*", str(text), re.S) or _wrong(f"{text!r} is no tag")
         replaced = []
         for part in re.split(r",(?![^(]*\))", found.group(2)) if found.group(2) else ():
-            name, equals, other = part.partition("=")
-            if not equals:
-                raise ValueError(f"{text!r}: write TAG(symbol = TAG)")
-            _among(name.strip(), self.page.names.values(), f"{text!r}: the page has no symbol {{}}; it has")
-            replaced.append((name.strip(), self.target(other)))
+            name, equals, other = (word.strip() for word in part.partition("="))
+            if not equals or name not in self.page.names.values():
+                _wrong(f"{text!r}: write TAG(symbol = TAG), with a symbol of the page")
+            replaced.append((name, self.target(other)))
         return Target(self.tag(found.group(1)), tuple(replaced))
 
-    def size(self, dim: Any, length: Any) -> tuple[str, int | tuple[int, ...]]:
+    def size(self, dim: Any, length: Any) -> int | tuple[int, ...]:
         lengths = length if isinstance(length, tuple) and dim == "rows" else (length,)
         whole = all(isinstance(each, int) and each > 0 for each in lengths)
         if dim not in (*self.page.front.dims, "rows") or not whole:
-            raise ValueError(f"needs a positive length for a dim or for `rows`, got {dim}: {length}")
-        return dim, length
+            _wrong(f"needs a positive length for a dim or for `rows`, got {dim}: {length}")
+        return length
 
 
 class _WrongError(Exception):
-    """A mistake at a node of the syntax tree."""
+    """A mistake for which there are words."""
 
 
-def _fail(message: str) -> Any:
-    raise ValueError(message)
+def _wrong(message: str) -> Any:
+    raise _WrongError(message)
 
 
 def _among(name: Any, known: Iterable[str], message: str) -> str:
-    return name if name in known else _fail(f"{message.format(repr(name))} {', '.join(known) or 'none'}")
+    return name if name in known else _wrong(f"{message.format(repr(name))} {', '.join(known) or 'none'}")
 
 
-def _dtype(name: Any) -> str:
-    return _among(name, DTYPES, "{} is not among")
+def _tuple(value: Any) -> tuple:
+    return value if isinstance(value, tuple) else (value,)
 
 
-def _number(value: Any) -> float:
-    return value if isinstance(value, (int, float)) else _fail(f"must be a number or a function, got {value!r}")
+def _check_keywords(name: str, case: Case) -> None:
+    for keyword in case.given:
+        if keyword not in KEYWORDS:
+            _wrong(f"case has no keyword {keyword}; it has {', '.join(KEYWORDS)}")
+    for keyword in ("modules", "returns"):
+        if keyword not in case.given:
+            _wrong(f"the case {name} needs the keyword {keyword}")
 
 
-def _mapping(value: Any) -> Iterable[tuple[Any, Any]]:
-    return value.items() if isinstance(value, dict) else _fail(f"must be a mapping, got {value!r}")
-
-
-def _name_of_function(value: Any) -> None:
-    if not str(value).isidentifier():
-        raise ValueError("`pytorch` is a function of this file, or the name of one of the module")
-
-
-def _is_of_module(function: ast.expr) -> bool:
-    return isinstance(function, ast.Attribute) and ast.unparse(function.value) == "module"
+def _check_case(name: str, case: Case, calls: tuple[Call, ...], read: dict[str, Any]) -> None:
+    if not any(read["returns"]) and not read["gradients"]:
+        _wrong("compares nothing: no result and no gradient has a tag")
+    if not read["modules"]:
+        _wrong("names no module")
+    if case.said["forward_only"] and read["gradients"]:
+        _wrong("a call that is forward only has no `gradients`")
+    if not calls:
+        _wrong(f"{name} calls no function of `module`")
 
 
 def _decorator(node: ast.FunctionDef) -> ast.expr | None:

@@ -146,8 +146,8 @@ def _hold(step: Step, env: Environment, tally: Tally) -> None:
         _finite(values[0].tensor, equation.sides[0])
     for at, relation in enumerate(relations):
         if relation == "=":
-            _same_operands(*equation.sides[at : at + 2], env)
-        left, right = _compared(*values[at : at + 2], mask, equation.sides[at + 1])
+            _same_operands(equation.sides[at], equation.sides[at + 1], env)
+        left, right = _compared(values[at], values[at + 1], mask, equation.sides[at + 1])
         tally.points += left.numel()
         _holds(left, right, relation, step.tolerance, equation.sides[at + 1])
 
@@ -189,7 +189,8 @@ def _compared(left: Value, right: Value, mask: Value | None, node: Node) -> list
 
 
 def _holds(x: torch.Tensor, y: torch.Tensor, relation: str, tolerance: float | None, node: Node) -> None:
-    _finite(x, node), _finite(y, node)
+    _finite(x, node)
+    _finite(y, node)
     if relation in ("=", r"\approx"):
         limits = TOLERANCES if relation == "=" else {"rtol": 0.0, "atol": tolerance}
         holds = torch.isclose(x, y, **limits)

@@ -17,12 +17,11 @@ _FUNCTIONS = {name: getattr(torch, name) for name in "log exp tanh sinh cosh sin
 
 # ---------------------------------------------------------------- arithmetic
 def _add(node: Node, env: Environment) -> Value:
-    total = None
-    for sign, part in node.args:
-        value = evaluate(part, env)
-        value = value.map(torch.neg) if sign == "-" else value
+    terms = [evaluate(part, env).map(torch.neg if sign == "-" else torch.positive) for sign, part in node.args]
+    total = terms[0]
+    for value, (_, part) in zip(terms[1:], node.args[1:]):
         # A vector plus a scalar is allowed (X - mu): the scalar is spread over all elements.
-        total = value if total is None else together(total, value, torch.add, part, "sum")
+        total = together(total, value, torch.add, part, "sum")
     return total
 
 
@@ -127,11 +126,11 @@ RULES |= {
     "dim": lambda node, env: number(env.dims[node.args[0]]),
     "paren": lambda node, env: evaluate(node.args[0], env),
     "sym": lambda node, env: names.symbol(node.args[0], env, node),
-    "bare": lambda node, env: names.bare(node.args[0], env, node),
-    "call": lambda node, env: names.call(*node.args, env, node),
+    "bare": names.bare,
+    "call": names.call,
     "add": _add,
     "mul": _mul,
-    "frac": lambda node, env: multiply(*(evaluate(part, env) for part in node.args), "/", node),
+    "frac": lambda node, env: multiply(evaluate(node.args[0], env), evaluate(node.args[1], env), "/", node),
     "sqrt": lambda node, env: evaluate(node.args[0], env).map(torch.sqrt),
     "fn": _function,
     "pow": _power,

@@ -9,7 +9,7 @@ import torch
 from academy.formulas.meaning import positions
 from academy.formulas.meaning.environment import Environment, evaluate, fresh
 from academy.formulas.meaning.values import Labels, Value, number, together, wrong
-from academy.formulas.reading.tree import Equation, Node
+from academy.formulas.reading.tree import Equation, Node, pieces
 
 
 def symbol(key: str, env: Environment, node: Node) -> Value:
@@ -33,7 +33,7 @@ def _loss(env: Environment, node: Node) -> Value:
     for output, upstream in env.loss.terms if env.loss else ():
         product = together(symbol(output, env, node), symbol(upstream, env, node), torch.mul, node, "loss")
         axes = tuple(range(len(product.labels), product.tensor.dim()))
-        term = product.map(lambda tensor, axes=axes: tensor.sum(axes) if axes else tensor)
+        term = Value(product.tensor.sum(axes) if axes else product.tensor, product.labels)
         total = together(total, term, torch.add, node, "loss")
     return total
 
@@ -45,15 +45,15 @@ def _formals(lines: list[Equation]) -> tuple[str, ...]:
 
 def close(lines: list[Equation], env: Environment) -> Value:
     """Evaluate a definition's right side; its indices become positional axes."""
-    return assembled([(line.definition.indices if line.definition else (), line.sides[0]) for line in lines], env)
+    return assembled([(pieces(line), line.sides[0]) for line in lines], env)
 
 
 def assembled(lines: list[tuple[tuple[Node, ...], Node]], env: Environment) -> Value:
     """The value whose elements are stated by lines of (subscripts, body); without subscripts, the body's value."""
     if len({len(indices) for indices, _ in lines}) != 1:
         wrong("the lines of a definition have different numbers of subscripts", lines[-1][1])
-    pieces = [_piece(indices, body, env) for indices, body in lines]
-    return positions.scatter(pieces, env, lines[0][1]) if lines[0][0] else pieces[0][1]
+    found = [_piece(indices, body, env) for indices, body in lines]
+    return positions.scatter(found, env, lines[0][1]) if lines[0][0] else found[0][1]
 
 
 def _piece(indices: tuple[Node, ...], body: Node, env: Environment) -> tuple[list[Value], Value]:
@@ -73,8 +73,9 @@ def _piece(indices: tuple[Node, ...], body: Node, env: Environment) -> tuple[lis
 
 
 # ---------------------------------------------------------------- functions
-def call(key: str, order: int, arguments: tuple[Node, ...], env: Environment, node: Node) -> Value:
+def call(node: Node, env: Environment) -> Value:
     """`f(x)`, `f'(x)` (order 1) …; a function of a number applied to a vector or matrix acts on each element."""
+    key, order, arguments = node.args
     lines = env.defined.get(key, [])
     if not lines and key not in env.generic:
         wrong(f"function {key} is not defined here", node)
@@ -86,7 +87,7 @@ def call(key: str, order: int, arguments: tuple[Node, ...], env: Environment, no
     values, integers, spread = _bind(key, formals, arguments, env, node)
     if order == 0:
         return close(lines, env.child(values=values, integers=integers)).positional(spread)
-    if len(formals) != 1 or lines[0].definition.indices or formals[0] not in values or values[formals[0]].rank:
+    if len(formals) != 1 or pieces(lines[0]) or formals[0] not in values or values[formals[0]].rank:
         wrong("f' is for functions of one number", node)
     point = values[formals[0]]
 
@@ -98,13 +99,14 @@ def call(key: str, order: int, arguments: tuple[Node, ...], env: Environment, no
     return point.map(nth_derivative(at, order)).positional(spread)
 
 
-def bare(key: str, env: Environment, node: Node) -> Value:
+def bare(node: Node, env: Environment) -> Value:
     """A function's name without arguments: applied to its own formal parameters."""
+    key = node.args[0]
     if key not in env.defined:
         wrong(f"{key} has no formula here", node)
     formals = _formals(env.defined[key])
     arguments = (Node("class" if name in env.integers else "sym", (name,), node.pos) for name in formals)
-    return call(key, 0, tuple(arguments), env, node)
+    return call(Node("call", (key, 0, tuple(arguments)), node.pos), env)
 
 
 def _bind(key: str, formals: tuple[str, ...], arguments: tuple[Node, ...], env: Environment, node: Node):

@@ -24,7 +24,8 @@ def position(node: Node, env: Environment) -> Value:
     if node.op == "affine":
         total = Value(torch.tensor(0))
         for factor, part in node.args:
-            total = together(total, position(part, env).map(lambda t, k=factor: k * t), torch.add, node, "index")
+            step = position(part, env)
+            total = together(total, Value(factor * step.tensor, step.labels), torch.add, node, "index")
         return total
     if node.op in ("argmax", "argmin"):
         value, label = running_body(node, env)

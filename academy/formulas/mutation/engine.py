@@ -134,7 +134,7 @@ def verdicts(judge: Judge, mutants: list[Mutant], workers: int | None = None) ->
             process.start()
             sender.close()
             running[receiver] = chunk, process
-        for ready in wait(list(running)):
+        for ready in _ready(list(running)):
             chunk, process = running[ready]
             try:
                 verdict = ready.recv()
@@ -147,6 +147,10 @@ def verdicts(judge: Judge, mutants: list[Mutant], workers: int | None = None) ->
                 ready.close()
                 del running[ready]
                 waiting += [chunk] if chunk else []
+
+
+def _ready(receivers: list[Any]) -> list[Any]:
+    return wait(receivers)
 
 
 def _child(sender: Connection, judge: Judge, mutants: list[Mutant]) -> None:

@@ -22,7 +22,7 @@ def same_value(original: Page, changed: Page, pos: int) -> bool:
     before, after = ([s.equation for s in page.steps if s.pos == pos and s.equation] for page in (original, changed))
     sides = [tuple(tuple(equation.sides) for equation in equations) for equations in (before, after)]
     pairs: list[tuple[Node, Node]] = []
-    if any(equation.definition for equation in before) or not _differences(*sides, pairs) or not pairs:
+    if any(equation.definition for equation in before) or not _differences(sides[0], sides[1], pairs) or not pairs:
         return False
     try:
         return all(_equal(original, pos, pairs, seed) for seed in (11, 12))

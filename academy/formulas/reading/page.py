@@ -99,7 +99,7 @@ class Page:
 
     # ---------------------------------------------------------------- reading
     def _read(self, events: list[Block | Directive]) -> None:
-        loss = self.front.loss and self.front.loss.key
+        loss = self.front.loss.key if self.front.loss else None
         for event in events:
             with self.placed(event):
                 if isinstance(event, Directive):
