@@ -76,8 +76,7 @@ def test_kernels_are_named_elsewhere():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("<!-- math: prose -->\n$$s = x$$", "math: prose needs a reason"),
-        ("<!-- math: prose because -->\nand no display", "math: prose must stand before a display formula"),
+        ("<!-- math: prose a sketch -->\n$$s = x$$", "unknown directive math: prose (forget and tol exist)"),
         ("<!-- math: tol much -->\n$$s = s + 0$$", "math: tol needs a number, got 'much'"),
         ("<!-- math: tol 1e-3 -->\n$$s = s + 0$$", r"math: tol must stand before a display formula with \approx"),
         ("<!-- math: forget q -->", "cannot forget q: no such symbol"),
@@ -98,6 +97,6 @@ def test_text(text, message):
     assert caught.value.message.startswith(message), caught.value.message
 
 
-def test_prose_is_counted_and_code_is_not_read():
-    text = page() + "\n<!-- math: prose it is about sets -->\n$$S \\subset T$$\n\n`$$q$$` and ```$q$```\n"
-    assert Page("page.md", text).summary()["prose"] == 1
+def test_code_is_not_read():
+    text = page() + "\n`$$q$$` and ```$q$```\n\n```latex\n$$q$$\n```\n"
+    assert Page("page.md", text).summary()["display"] == 1

@@ -26,7 +26,6 @@ def test_equations_hold(page):
     tallies = equations.check(page)
     silent = [step.pos for at, step in enumerate(page.steps) if step.kind == "claim" and not tallies[at].points]
     assert not silent, "claims that were never compared"
-    assert page.summary()["prose"] == 0
 
 
 def test_every_tag_is_compared_with_a_kernel():
