@@ -131,7 +131,9 @@ def test_a_mistake_is_told_at_its_place(tmp_path, old, new, place, message):
 
 def test_each_case_stands_at_the_top_under_a_name_of_its_own(tmp_path):
     twice = FILE.replace("def by_launchers", "def scale").replace("@by_launchers", "@scale")
-    inside = FILE + "def f():\n    @case(modules=BOTH, returns='Y')\n    def f(module, x):\n        return module.f(x)\n"
+    inside = (
+        FILE + "def f():\n    @case(modules=BOTH, returns='Y')\n    def f(module, x):\n        return module.f(x)\n"
+    )
     for text, name in ((twice, "scale"), (inside, "f")):
         _, (problem, *_) = read(tmp_path, text)
         assert problem.message == f"the case {name} stands at the top level, under a name of its own"

@@ -23,7 +23,7 @@ KINDS = ("sign", "coefficient", "turned fraction", "index", "exponent", "drop te
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.stem)
 def test_a_change_by_hand_is_reported_at_its_line(page):
     """One change of each kind in a claim: the error points into the display that was changed."""
-    claims = {step.pos: step for step in page.steps if step.kind == "claim" and step.display}
+    claims = {step.pos: step for step in page.steps if step.kind == "claim" and step.block.display}
     chosen = {}
     for mutant in mutants.of_page(page):
         pos = max(block.pos for block in page.blocks if block.pos <= mutant.start)

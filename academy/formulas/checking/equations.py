@@ -11,11 +11,11 @@ import torch
 
 from academy.formulas.errors import FormulaError, PageError
 from academy.formulas.meaning import names, positions
-from academy.formulas.meaning.environment import Environment
-from academy.formulas.meaning.evaluate import evaluate
-from academy.formulas.meaning.values import DTYPE, Value, broadcast
+from academy.formulas.meaning.environment import Environment, everywhere
+from academy.formulas.meaning.evaluate import case_weights, evaluate
+from academy.formulas.meaning.values import DTYPE, wrong
 from academy.formulas.reading.page import Page, Step
-from academy.formulas.reading.tree import Equation, Node, as_derivative
+from academy.formulas.reading.tree import Equation, Node, as_derivative, free_indices, nodes
 
 TOLERANCES = {"rtol": 1e-8, "atol": 1e-10}
 SEEDS = range(5)
@@ -71,7 +71,7 @@ def random_point(page: Page, seed: int) -> Environment:
     """Random values for everything that the front matter gives."""
     front, generator = page.front, torch.Generator().manual_seed(seed)
     lengths = _lengths(front, generator)
-    values = {key: Value(spec.draw(lengths, generator)) for key, spec in front.given.items()}
+    values = {key: spec.draw(lengths, generator) for key, spec in front.given.items()}
     integers = {key: (torch.randint(lengths[dim], (), generator=generator), dim) for key, dim in front.classes.items()}
     generic = {key: _smooth(torch.randn(4, 3, generator=generator, dtype=DTYPE)) for key in front.generic}
     ranges = front.index_ranges(lengths)
@@ -100,7 +100,6 @@ def _smooth(coefficients: torch.Tensor):
 
 # ---------------------------------------------------------------- one step
 def _run(page: Page, step: Step, env: Environment, look: bool, tally: Tally) -> None:
-    env.labels.clear()
     env.enter(step)
     if look and step.kind == "define" and not step.continues:
         _against_reference(page, step, env)
@@ -111,7 +110,7 @@ def _run(page: Page, step: Step, env: Environment, look: bool, tally: Tally) -> 
 def _against_reference(page: Page, step: Step, env: Environment) -> None:
     """The definition evaluates, and agrees with the second source that the front matter names for it."""
     key, definition = step.keys[0], step.equation.definition
-    got = evaluate(Node("bare" if definition.formals else "sym", (key,), definition.pos), env).tensor
+    got = evaluate(Node("bare" if definition.formals else "sym", (key,), definition.pos), env)
     source = page.front.reference.get(key)
     if source is None:
         return
@@ -127,8 +126,7 @@ def _against_reference(page: Page, step: Step, env: Environment) -> None:
 
 def reference_names(page: Page, env: Environment) -> dict:
     """What an expression under `reference` may use: the given symbols by their Python names, dims, torch, F."""
-    values = {key: value.tensor for key, value in env.values.items()}
-    values |= {key: position for key, (position, _) in env.integers.items()} | env.dims
+    values = env.values | {key: position for key, (position, _) in env.integers.items()} | env.dims
     return {page.names[key]: value for key, value in values.items()} | {"torch": torch, "F": torch.nn.functional}
 
 
@@ -137,36 +135,63 @@ def _hold(step: Step, env: Environment, tally: Tally) -> None:
     if equation.free:
         env = _freed(equation, env)
     relations = equation.relations[1:] if equation.definition else equation.relations
-    values = [evaluate(side, env) for side in equation.sides]
-    mask = equation.condition and positions.condition(equation.condition, env)
-    if mask:
-        tally.true += int(mask.tensor.sum())
-        tally.false += int((~mask.tensor).sum())
+    indices, sides = free_indices([*equation.sides, equation.condition]), equation.sides
+    values = [everywhere(side, env, indices) for side in sides]
+    for part in nodes(sides):
+        _check_part(part, env)
+    mask = None
+    if equation.condition:
+        mask = everywhere(equation.condition, env, indices, positions.condition)
+        tally.true += int(mask.sum())
+        tally.false += int((~mask).sum())
     if not relations:
-        _finite(values[0].tensor, equation.sides[0])
+        _finite(values[0], sides[0])
     for at, relation in enumerate(relations):
+        left, right = values[at : at + 2]
+        if left.shape != right.shape:
+            shapes = f"left side has shape {tuple(left.shape[len(indices) :])}, right side"
+            wrong(f"{shapes} {tuple(right.shape[len(indices) :])}", sides[at + 1])
+        if mask is not None and left.shape != mask.shape:
+            wrong("a condition on a vector equation", sides[at + 1])
         if relation == "=":
-            _same_operands(equation.sides[at], equation.sides[at + 1], env)
-        left, right = _compared(values[at], values[at + 1], mask, equation.sides[at + 1])
+            _same_operands(sides[at], sides[at + 1], indices, env)
+        left, right = (left, right) if mask is None else (left[mask], right[mask])
         tally.points += left.numel()
-        _holds(left, right, relation, step.tolerance, equation.sides[at + 1])
+        _holds(left, right, relation, step.tolerance, sides[at + 1])
 
 
 def _freed(equation: Equation, env: Environment) -> Environment:
     r"""Random values for the symbols behind `\text{for any}`."""
     generator, values = torch.Generator().manual_seed(12345), dict(env.values)
     for key in equation.free:
-        shape = names.symbol(key, env, equation.sides[0]).tensor.shape
-        values[key] = Value(torch.rand(shape, generator=generator, dtype=DTYPE) + 0.5)
-    return env.child(values=values, labels={})
+        shape = names.symbol(key, env, equation.sides[0]).shape
+        values[key] = torch.rand(shape, generator=generator, dtype=DTYPE) + 0.5
+    return env.child(values=values)
 
 
-def _same_operands(left: Node, right: Node, env: Environment) -> None:
+def _check_part(node: Node, env: Environment) -> None:
+    """What a part of a formula says by being there: cases cover everything, weights are probabilities, a bar matters."""
+    if node.op == "cases":
+        if not bool((everywhere(node, env, rule=case_weights).sum(-1) == 1).all()):
+            raise FormulaError("the cases overlap or leave a gap", node.pos, "value")
+    elif node.op == "expect" and node.args[1]:
+        weights = everywhere(node.args[1], env)
+        if not torch.allclose(weights.sum(-1), torch.ones_like(weights.sum(-1))) or bool((weights < 0).any()):
+            raise FormulaError("these weights are no probabilities: they don't sum to 1", node.pos, "value")
+    elif node.op == "deriv":
+        for name in node.args[2]:
+            rest = tuple(other for other in node.args[2] if other != name)
+            without = Node("deriv", (*node.args[:2], rest), node.pos)
+            if torch.allclose(everywhere(node, env), everywhere(without, env)):
+                wrong(f"holding {name} fixed changes nothing", node)
+
+
+def _same_operands(left: Node, right: Node, indices: Iterable[str], env: Environment) -> None:
     """Of two pure derivatives by the same variable, what is derived must agree, not only the derivatives."""
     a, b = as_derivative(left), as_derivative(right)
     if a and b and str(a[1:]) == str(b[1:]):
-        pair, _ = broadcast(evaluate(a[0], env), evaluate(b[0], env))
-        if not torch.allclose(*torch.broadcast_tensors(*pair), **TOLERANCES):
+        x, y = (everywhere(operand, env, indices) for operand in (a[0], b[0]))
+        if x.shape != y.shape or not torch.allclose(x, y, **TOLERANCES):
             message = "the operands of these two derivatives differ (though their derivatives may agree)"
             raise FormulaError(message, right.pos, "value")
 
@@ -174,18 +199,6 @@ def _same_operands(left: Node, right: Node, env: Environment) -> None:
 def _finite(tensor: torch.Tensor, node: Node) -> None:
     if not bool(torch.isfinite(tensor).all()):
         raise FormulaError("not finite at a random point", node.pos, "value")
-
-
-def _compared(left: Value, right: Value, mask: Value | None, node: Node) -> list[torch.Tensor]:
-    """The numbers of two sides that stand for each other, where the condition holds."""
-    if left.shape != right.shape:
-        raise FormulaError(f"left side has shape {left.shape}, right side {right.shape}", node.pos, "type")
-    if mask is None:
-        return list(torch.broadcast_tensors(*broadcast(left, right)[0]))
-    if left.rank:
-        raise FormulaError("a condition on a vector equation", node.pos, "type")
-    x, y, where = torch.broadcast_tensors(*broadcast(left, right, mask)[0])
-    return [x[where], y[where]]
 
 
 def _holds(x: torch.Tensor, y: torch.Tensor, relation: str, tolerance: float | None, node: Node) -> None:

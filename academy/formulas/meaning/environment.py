@@ -2,70 +2,41 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
-from academy.formulas.meaning.values import Value
 from academy.formulas.reading.page import Step
-from academy.formulas.reading.tree import Equation, Loss, Node, Range
+from academy.formulas.reading.tree import Equation, Loss, Node, Range, free_indices
 
-_serial = itertools.count()
 #: Kind of node -> its value: filled in by `academy.formulas.meaning.evaluate`.
-RULES: dict[str, Callable[[Node, Environment], Value]] = {}
-
-
-def evaluate(node: Node, env: Environment) -> Value:
-    """The value of an expression.
-
-    Raises:
-        FormulaError: of kind "type" (no meaning) or "value" (e.g. cases that overlap).
-    """
-    return RULES[node.op](node, env)
-
-
-def fresh(name: str) -> str:
-    """A label that no other index has."""
-    return f"{name}#{next(_serial)}"
+RULES: dict[str, Callable[[Node, Environment], torch.Tensor]] = {}
 
 
 @dataclass
 class Environment:
-    """dims: name -> length. ranges: index name -> Range. values: key -> Value (given, or overridden by a derivative).
+    """dims: name -> length. ranges: index name -> Range. values: key -> value (given, or overridden by a derivative).
     integers: key -> (0-based position as an int64 tensor, dimension). generic: key -> function of one tensor.
-    labels: index name -> label, for the indices in scope. origin: number of an axis' first element.
-    batched: evaluated under vmap, where no value may decide what is computed next.
-    defined: key -> the lines that define it.
+    origin: number of an axis' first element. defined: key -> the lines that define it.
+    positions: index name -> its value, counted from `origin`, where this is evaluated. bound: indices of sums.
     """
 
     dims: dict[str, int]
     ranges: dict[str, Range]
-    values: dict[str, Value]
+    values: dict[str, torch.Tensor]
     integers: dict[str, tuple[torch.Tensor, str]]
     generic: dict[str, Callable[[torch.Tensor], torch.Tensor]] = field(default_factory=dict)
     loss: Loss | None = None
     origin: int = 1
-    batched: bool = False
     defined: dict[str, list[Equation]] = field(default_factory=dict)
-    labels: dict[str, str] = field(default_factory=dict)
-    memo: dict[str, Value] = field(default_factory=dict)
+    positions: dict[str, torch.Tensor] = field(default_factory=dict)
+    bound: frozenset[str] = frozenset()
+    memo: dict[str, torch.Tensor] = field(default_factory=dict)
 
     def child(self, **changes) -> Environment:
         return replace(self, **{"memo": {}, **changes})
-
-    def under(self, name: str, label: str, rule: Callable[[Node, Environment], Value], node: Node) -> Value:
-        """A part of this formula in which an index has a label of its own."""
-        inner = replace(self, labels={**self.labels, name: label})
-        value = rule(node, inner)
-        self.adopt({other: label for other, label in inner.labels.items() if other != name})
-        return value
-
-    def adopt(self, labels: dict[str, str]) -> None:
-        """Take over the free indices that were first seen while evaluating a part of this formula."""
-        for name, label in labels.items():
-            self.labels.setdefault(name, label)
 
     def enter(self, step: Step) -> None:
         """A definition begins, or what is defined is forgotten."""
@@ -74,3 +45,33 @@ class Environment:
         elif step.kind == "define" and not step.continues:
             self.defined = {**self.defined, step.keys[0]: step.lines}
         self.memo.clear()
+
+
+def evaluate(node: Node, env: Environment) -> torch.Tensor:
+    """The value of an expression, at one position of each of its free indices.
+
+    Raises:
+        FormulaError: it has no meaning.
+    """
+    return RULES[node.op](node, env)
+
+
+def everywhere(
+    node: Node,
+    env: Environment,
+    indices: Iterable[str] | None = None,
+    rule: Callable[[Any, Environment], torch.Tensor] = evaluate,
+) -> torch.Tensor:
+    """The value at every position of `indices` (default: all free ones): an axis for each of them, in front."""
+    names = list(free_indices(node) if indices is None else indices)
+    if not names:
+        return rule(node, env)
+
+    def at(position: torch.Tensor) -> torch.Tensor:
+        return everywhere(node, replace(env, positions={**env.positions, names[0]: position}), names[1:], rule)
+
+    return torch.func.vmap(at)(every_position(names[0], env))
+
+
+def every_position(name: str, env: Environment) -> torch.Tensor:
+    return torch.arange(env.ranges[name].first, env.ranges[name].last + 1)

@@ -9,7 +9,7 @@ import torch
 from academy.formulas.errors import FormulaError
 from academy.formulas.meaning import evaluate, names  # noqa: F401  `evaluate` says what each kind of node means
 from academy.formulas.meaning.environment import Environment
-from academy.formulas.meaning.values import DTYPE, Value
+from academy.formulas.meaning.values import DTYPE
 from academy.formulas.reading.page import Page
 from academy.formulas.reading.tree import Equation, Node, free_indices, pieces
 
@@ -62,15 +62,15 @@ class Formula:
     def _evaluate(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
         front, lengths = self.page.front, self._lengths(inputs)
         integers = {key: (inputs[key].long(), dim) for key, dim in front.classes.items() if key in inputs}
-        values = {key: Value(tensor.to(DTYPE)) for key, tensor in inputs.items() if key not in integers}
+        values = {key: tensor.to(DTYPE) for key, tensor in inputs.items() if key not in integers}
         for key, spec in front.given.items():
             if key not in values and spec.fixed:
                 shape = tuple(lengths[dim] for dim in spec.dims)
-                values[key] = Value(torch.full(shape, float(spec.domain == "ones"), dtype=DTYPE))
+                values[key] = torch.full(shape, float(spec.domain == "ones"), dtype=DTYPE)
         env = Environment(lengths, front.index_ranges(lengths), values, integers, loss=front.loss, origin=front.origin)
-        env.batched, env.defined = True, self._scope.defined
+        env.defined = self._scope.defined
         try:
-            return names.assembled([_line(step.equation) for step in self.steps], env).tensor
+            return names.assembled([_line(step.equation) for step in self.steps], env)
         except FormulaError as error:
             raise ValueError(f"{self.tag} ({self.page.path}): {error.message}") from None
 

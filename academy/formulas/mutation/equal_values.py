@@ -10,11 +10,9 @@ import torch
 
 from academy.formulas.checking import equations
 from academy.formulas.errors import FormulaError
-from academy.formulas.meaning.environment import Environment
-from academy.formulas.meaning.evaluate import evaluate
-from academy.formulas.meaning.values import broadcast
+from academy.formulas.meaning.environment import Environment, everywhere
 from academy.formulas.reading.page import Page
-from academy.formulas.reading.tree import Node
+from academy.formulas.reading.tree import Node, free_indices
 
 
 def same_value(original: Page, changed: Page, pos: int) -> bool:
@@ -51,8 +49,7 @@ def _equal(page: Page, pos: int, pairs: list[tuple[Node, Node]], seed: int) -> b
 
 
 def _same(a: Node, b: Node, env: Environment) -> bool:
-    env.labels.clear()
-    x, y = evaluate(a, env), evaluate(b, env)
-    if x.shape != y.shape or set(x.labels) != set(y.labels):
+    if set(free_indices(a)) != set(free_indices(b)):
         return False
-    return torch.allclose(*broadcast(x, y)[0], rtol=1e-9, atol=1e-12)
+    x, y = (everywhere(node, env, free_indices(a)) for node in (a, b))
+    return x.shape == y.shape and torch.allclose(x, y, rtol=1e-9, atol=1e-12)

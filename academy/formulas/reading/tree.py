@@ -87,6 +87,14 @@ def children(node: Any) -> Iterator[Any]:
         yield from node
 
 
+def nodes(tree: Any) -> Iterator[Node]:
+    """All nodes of a tree."""
+    if isinstance(tree, Node):
+        yield tree
+    for child in children(tree):
+        yield from nodes(child)
+
+
 def mentioned(node: Any) -> set[str]:
     """Keys of the symbols that occur in a tree."""
     own = {node.args[0]} if isinstance(node, Node) and node.op in ("sym", "class", "call", "bare") else set()
