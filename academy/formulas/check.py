@@ -103,7 +103,6 @@ def _kernels(comparisons: list[Comparison], project: Project) -> Result:
         except (ImportError, SyntaxError) as error:
             result.problems.append(comparison.problem(f"{comparison.module}: {error}"))
             continue
-        found = kernels.run(comparison, module, first_only=True, memo=memo)
-        result.problems += [miss.problem() for miss in found]
+        result.problems += kernels.run(comparison, module, first_only=True, memo=memo)
         result.counts["cases"] += 1
     return result

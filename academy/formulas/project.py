@@ -51,8 +51,8 @@ class Project:
 
     def documents(self) -> list[Path]:
         """Other pages and notebooks, in which a formula may be cited but not typed."""
-        found = [path for pattern in ("*.md", "*.ipynb", "*.py") for path in (self.root / "docs").rglob(pattern)]
-        return sorted([*found, *self.root.glob("*.md")])
+        docs = self.root / "docs"
+        return sorted([*docs.rglob("*.md"), *docs.rglob("*.py"), *self.root.glob("*.md")])
 
     def page(self, path: Path) -> Page:
         """A derivation whose errors show its path relative to the project."""

@@ -180,12 +180,6 @@ def test_notes_and_docstrings_of_code(tmp_path):
     assert sorted(line.split(":")[1] for line in found) == ["3", "6", "8"], found
 
 
-def test_notebooks(tmp_path):
-    cell = '{"cells": [{"cell_type": "markdown", "source": ["A title\\n", "\\n", "$$x = y$$"]}, '
-    found = home(tmp_path, "a.ipynb", cell + '{"cell_type": "code", "source": ["s = \'$$x$$\'"]}]}')
-    assert len(found) == 1 and "docs/a.ipynb" in found[0]
-
-
 # ---------------------------------------------------------------- both ways
 MODULE = '''import triton
 

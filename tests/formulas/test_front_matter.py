@@ -67,12 +67,6 @@ def test_reference_that_raises_or_differs():
             check(Page("page.md", page(reference=f'{{y: "{source}"}}')))
 
 
-def test_kernels_are_named_elsewhere():
-    error = failure("---\ntitle: a\nkernel: none\n---\n")
-    assert error.message.startswith("front matter: kernel: which calls are compared with the tags stands in ")
-    assert "tests/formulas/cases/page.py" in error.message and error.problem.line == 3
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -170,7 +170,7 @@ def _freed(equation: Equation, env: Environment) -> Environment:
 
 
 def _check_part(node: Node, env: Environment) -> None:
-    """What a part of a formula says by being there: cases cover everything, weights are probabilities, a bar matters."""
+    """What a part says by being there: cases cover all, weights are probabilities, what is held fixed matters."""
     if node.op == "cases":
         if not bool((everywhere(node, env, rule=case_weights).sum(-1) == 1).all()):
             raise FormulaError("the cases overlap or leave a gap", node.pos, "value")

@@ -48,30 +48,14 @@ HOSTILE = (
 Gradients = dict[str, torch.Tensor]
 
 
-@dataclass(frozen=True)
-class Mismatch:
-    """target: of the formula that differs. message: how, on which inputs."""
-
-    comparison: Comparison
-    target: Target | None
-    message: str
-
-    def problem(self) -> Problem:
-        """At the formula that differs; without one, at the case."""
-        if self.target is None:
-            return self.comparison.problem(self.message)
-        page = self.comparison.page
-        return Problem.at(page.path, page.text, page.tags()[self.target.tag][0].pos, self.message)
-
-
 def run(
     comparison: Comparison,
     module: ModuleType,
     first_only: bool = False,
     memo: dict | None = None,
     walls: bool = False,
-) -> list[Mismatch]:
-    """Compare on all hostile inputs.
+) -> list[Problem]:
+    """Compare on all hostile inputs. A problem stands at the formula that differs; without one, at the case.
 
     Args:
         module: handed in, so that a mutated copy can be judged too.
@@ -80,7 +64,7 @@ def run(
             kills the process.
         memo: keeps what PyTorch and the printed formulas give, for runs of other modules and of mutated copies.
     """
-    found: list[Mismatch] = []
+    found: list[Problem] = []
     for seed, hostile in enumerate(HOSTILE):
         if hostile.dtype in comparison.dtypes and not (found and first_only):
             found += _Run(comparison, module, hostile, seed, {} if memo is None else memo, walls).mismatches()
@@ -95,7 +79,7 @@ class _Run:
         self.generator = torch.Generator().manual_seed(1000 + seed)
         self.keys = {self.front.names[key]: key for key in (*self.front.given, *self.front.classes)}
         self.upstreams = [self.front.names[up] for _, up in (self.front.loss.terms if self.front.loss else ())]
-        self.found: list[Mismatch] = []
+        self.found: list[Problem] = []
 
     # ---------------------------------------------------------------- inputs
     def draw(self) -> dict[str, Any]:
@@ -138,7 +122,7 @@ class _Run:
         return function(**{name: scope[name] for name in inspect.signature(function).parameters})
 
     # ---------------------------------------------------------------- running
-    def mismatches(self) -> list[Mismatch]:
+    def mismatches(self) -> list[Problem]:
         try:
             self.case = cases.load(self.comparison.path)[self.comparison.case]
             self.compare()
@@ -229,8 +213,10 @@ class _Run:
 
     # ---------------------------------------------------------------- comparing
     def miss(self, target: Target | None, message: str) -> None:
-        where = f"{self.comparison}: {self.comparison.call} ({self.hostile.name})"
-        self.found.append(Mismatch(self.comparison, target, f"{where}: {message}"))
+        page = self.comparison.page
+        message = f"{self.comparison}: {self.comparison.call} ({self.hostile.name}): {message}"
+        place = Problem.at(page.path, page.text, page.tags()[target.tag][0].pos, message) if target else None
+        self.found.append(place or self.comparison.problem(message))
 
     def judge(self, target: Target, what: str, three: list, inputs: dict, summed: bool) -> None:
         """three: the kernel's result, PyTorch's in the same dtype, PyTorch's in float64."""

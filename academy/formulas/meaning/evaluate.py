@@ -84,6 +84,8 @@ def case_weights(node: Node, env: Environment) -> torch.Tensor:
     weights: list[torch.Tensor] = []
     for _, condition in node.args:
         weights.append(positions.condition(condition, env).to(DTYPE) if condition else 1 - sum(weights, number(0.0)))
+        if weights[-1].dim():
+            wrong("cases of vectors", node)
     return torch.stack(weights)
 
 
@@ -91,7 +93,7 @@ def _cases(node: Node, env: Environment) -> torch.Tensor:
     total = number(0.0)
     for (body, _), weight in zip(node.args, case_weights(node, env)):
         value = evaluate(body, env)
-        if value.dim() or weight.dim():
+        if value.dim():
             wrong("cases of vectors", node)
         total = total + torch.where(weight > 0, value, torch.zeros_like(value))
     return total

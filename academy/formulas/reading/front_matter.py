@@ -101,9 +101,6 @@ class FrontMatter:
         self.offsets: dict[tuple, int] = {}
         self.data = self._load()
         self.symbols: dict[tuple[str, ...], tuple[str, str]] = {}
-        if "kernel" in self.data:
-            home = f"tests/formulas/cases/{self.path.stem}.py"
-            self.fail(f"which calls are compared with the tags stands in {home}", "kernel")
         self._read(self._math())
         self.names = {key: python_name(key) for key, kind in self.symbols.values() if kind != "grad"}
 
