@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from academy.formulas.cases import Comparison
 from academy.formulas.checking import case_reader, equations
 from academy.formulas.errors import PageError
 from academy.formulas.project import Project
-from academy.formulas.reading.markdown import Block
-from academy.formulas.reading.page import Page, Step
-from academy.formulas.reading.tree import Node, children
+from academy.formulas.reading.page import Step
+from academy.formulas.reading.tree import nodes
 
 log = logging.getLogger("mkdocs.academy.formulas")
 
@@ -27,16 +25,16 @@ class Checked:
     """One formula of a page. points: numbers compared, over all random points. reference: the second source of a
     definition. comparisons: cases that are compared with its tag."""
 
-    source: str
     step: Step
     points: int
     comparisons: list[Comparison]
-    reference: str = ""
+    reference: str
 
     @property
     def derivative(self) -> bool:
         """Whether autograd was compared."""
-        return any(map(_has_derivative, self.step.equation.sides))
+        found = nodes(self.step.equation.sides)
+        return any(node.op == "deriv" or (node.op == "call" and node.args[1] > 0) for node in found)
 
 
 @dataclass
@@ -74,25 +72,16 @@ def _report(project: Project, path: Path, texts: tuple[str, ...]) -> Report:
         comparisons, problems = case_reader.read(file, project.shown(file), page, project.has_module)
         made.problem = "".join(map(str, problems[:1]))
     made.title = str(page.front.data.get("title", path.stem))
-    made.checked = list(_checked(page, tallies, comparisons))
-    return made
-
-
-def _checked(page: Page, tallies: dict[int, equations.Tally], comparisons: list[Comparison]) -> Iterator[Checked]:
     for at, step in enumerate(page.steps):
-        if isinstance(step.block, Block):
-            compared = [each for each in comparisons if step.tag in each.tags()]
-            reference = page.front.reference.get(step.keys[0], "") if step.keys else ""
-            yield Checked(_bare(step.block.source), step, tallies[at].points, compared, reference)
+        if step.equation:
+            compared = [comparison for comparison in comparisons if step.tag in comparison.tags()]
+            reference = page.front.reference.get("".join(step.keys), "")
+            made.checked.append(Checked(step, tallies[at].points, compared, reference))
+    return made
 
 
 def _bare(source: str) -> str:
     return re.sub(r"\s+|\\tag\{[^}]*\}", "", source)
-
-
-def _has_derivative(node: Any) -> bool:
-    own = isinstance(node, Node) and (node.op == "deriv" or (node.op == "call" and node.args[1] > 0))
-    return own or any(map(_has_derivative, children(node)))
 
 
 def _calls(found: list[Checked]) -> list[tuple[str, str]]:
@@ -110,7 +99,11 @@ def mark(path: str, tex: str, tag: str | None) -> str:
     For a page that doesn't hold, or an equation that the checker never saw, a warning is logged: a strict build fails.
     """
     made = report(path)
-    found = [entry for entry in made.checked if entry.source == _bare(tex) and entry.step.tag in (None, tag)]
+    found = [
+        entry
+        for entry in made.checked
+        if _bare(entry.step.block.source) == _bare(tex) and entry.step.tag in (None, tag)
+    ]
     if made.problem or not found:
         log.warning(made.problem or f"{path}: the checker has not seen the equation {tex.strip()[:80]}")
         return f'<span class="academy-problem">{"this page does not hold" if made.problem else "not checked"}</span>'

@@ -1,7 +1,7 @@
 """A display equation lives once, in a derivation. Everything else cites it by its tag.
 
-Kernel notes (comments and docstrings), docs pages, notebooks (Python files) and README files are searched for `[[eq: TAG]]` and
-`[[tag: TAG]]`, whose tag must exist, and for display equations, of which there may be none.
+Kernel notes (comments and docstrings), docs pages, notebooks (Python files) and README files are searched for
+`[[eq: TAG]]` and `[[tag: TAG]]`, whose tag must exist, and for display equations, of which there may be none.
 """
 
 from __future__ import annotations

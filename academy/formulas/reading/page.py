@@ -26,7 +26,7 @@ class Step:
     """
 
     kind: str
-    block: Block | Directive
+    block: Any  # a Block, or the Directive that forgets
     equation: Any = None  # an Equation, of what is defined or claimed
     keys: tuple[str, ...] = ()
     tag: str | None = None
@@ -93,7 +93,7 @@ class Page:
         return dict(
             display=sum(block.display for block in self.blocks),
             relations=sum(len(step.equation.relations) for step in stated),
-            inline=sum(isinstance(step.block, Block) and not step.block.display for step in stated),
+            inline=sum(not step.block.display for step in stated),
             tags=len(self.tags()),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,8 +97,7 @@ def nodes(tree: Any) -> Iterator[Node]:
 
 def mentioned(node: Any) -> set[str]:
     """Keys of the symbols that occur in a tree."""
-    own = {node.args[0]} if isinstance(node, Node) and node.op in ("sym", "class", "call", "bare") else set()
-    return own.union(*map(mentioned, children(node)))
+    return {part.args[0] for part in nodes(node) if part.op in ("sym", "class", "call", "bare")}
 
 
 def free_indices(node: Any, bound: frozenset[str] = frozenset()) -> dict[str, int]:
@@ -107,21 +106,15 @@ def free_indices(node: Any, bound: frozenset[str] = frozenset()) -> dict[str, in
         return {} if node.args[0] in bound else {node.args[0]: node.pos}
     if isinstance(node, Node) and node.op in BINDERS:
         bound = bound | {node.args[0]}
-    return _first(free_indices(child, bound) for child in children(node))
+    found: dict[str, int] = {}
+    for child in children(node):
+        found = {**found, **{name: pos for name, pos in free_indices(child, bound).items() if name not in found}}
+    return found
 
 
 def bound_indices(node: Any) -> dict[str, int]:
     """name -> offset of the indices that a sum, max … of the tree binds."""
-    own = {node.args[0]: node.pos} if isinstance(node, Node) and node.op in BINDERS else {}
-    return _first([own, *map(bound_indices, children(node))])
-
-
-def _first(found: Iterable[dict[str, int]]) -> dict[str, int]:
-    """All of them in order; of several offsets of a name, the first."""
-    firsts: dict[str, int] = {}
-    for each in found:
-        firsts.update((name, pos) for name, pos in each.items() if name not in firsts)
-    return firsts
+    return {part.args[0]: part.pos for part in reversed([*nodes(node)]) if part.op in BINDERS}
 
 
 def whole_number(node: Node, lengths: Mapping[str, int]) -> int:
