@@ -116,8 +116,8 @@ def _derivative(node: Node, env: Environment) -> torch.Tensor:
     def at(x: torch.Tensor) -> torch.Tensor:
         return evaluate(operand, env.child(values={**env.values, **fixed, key: x}))
 
-    rank = at(point).dim()
-    jacobian = (torch.func.jacrev if rank else torch.func.grad)(at)(point)
+    jacobian = torch.func.jacrev(at)(point)
+    rank = jacobian.dim() - point.dim()
     if variable.op == "idx":
         return positions.take_all(jacobian, variable.args[1], rank, node, env)
     if rank and not (rank == 1 and point.dim() <= 1):
