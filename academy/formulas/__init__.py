@@ -1,10 +1,10 @@
 r"""LaTeX -> checked equations -> torch functions. Each folder uses those above it:
 
-- `reading`: text -> tokens -> tree. `markdown` finds mathematics in a text, `tokens` lexes it; the grammar stands in
-  `subscripts`, `derivatives`, `expressions` and `displays`, each built on the one before, and makes the nodes of
-  `tree`. `front_matter` says what symbols mean; `page` is a derivation: its definitions and claims in order, its tags.
+- `reading`: text -> tokens -> tree. `markdown` finds mathematics in a text, `tokens` lexes it, `expressions` and
+  `displays` are the grammar (on `stream`, tokens with a cursor) and make the nodes of `tree`. `front_matter` says what
+  symbols mean; `page` is a derivation: its definitions and claims in order, its tags.
 - `meaning`: tree -> numbers in float64. `evaluate` has a rule for each kind of node, `formula` makes a tagged equation
-  a torch function.
+  a torch function. A formula is evaluated for one value of its indices, and `environment.everywhere` repeats that.
 - `checking`: numbers -> verdict. `equations` checks a page by itself, `kernels` compares the calls that `cases` name
   (read by `case_reader`) with the printed formulas; `coverage` and `citations` find what is missing.
 - `mutation`: is every small change of a formula or a kernel noticed? (`academy mutate`)

@@ -49,10 +49,9 @@ A case gets `module`, and by the names of its parameters the page's symbols, its
 A tag may be composed: `MM-X(nabla_C = MM-relu-Z)` is the formula MM-X with the result of MM-relu-Z put in for nabla_C.
 That also serves formulas made of a name whose definition overflows: `SM-x(y = SM)`, where SM is the stable form of y.
 
-Two parts of the project use these files. The site and the checks of coverage need names, tags and calls only, which
-`academy.formulas.checking.case_reader` takes from the syntax tree. So the decorator's keywords are literals, or names
-of such at the top of the file. Whoever runs the cases imports the file by its path (`load`). The file itself imports
-no kernel: it is handed the modules, so that a mutated copy can be judged too.
+Case files are imported by their path (`load`), also where triton is missing, since the site says what is compared. So
+a file imports no more than the standard library; the rest is imported inside of the function that needs it. It
+imports no kernel at all: it is handed the modules, so that a mutated copy can be judged too.
 """
 
 from __future__ import annotations
@@ -61,53 +60,49 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from academy import syntax
 from academy.formulas.reading.page import Page
 from academy.problems import Problem
 
-#: What else a case can say in a function of its own.
-COMPANIONS = ("pytorch", "upstream", "values")
+#: Keywords of `@case`, and what holds where one is not given. `modules` and `returns` must be.
+KEYWORDS: dict[str, Any] = dict(
+    modules=None,
+    returns=None,
+    gradients={},
+    rows=(),
+    pytorch=None,
+    upstream=None,
+    stable={},
+    values={},
+    sizes={},
+    dtypes=("float32", "bfloat16"),
+    forward_only=False,
+)
 
 
 # ---------------------------------------------------------------- what a case file calls
 class Case:
-    """A function of a case file with what its decorator says."""
+    """A function of a case file with what its decorator says. `pytorch`, `upstream` and `values` are decorators too."""
 
-    def __init__(self, function: Callable, pytorch: Callable | str | None, upstream, values):
-        self.function = function
-        self.said = {"pytorch": pytorch, "upstream": upstream, "values": values}
+    def __init__(self, function: Callable, said: dict[str, Any]):
+        self.function, self.given = function, said
+        self.said = KEYWORDS | said
 
     def pytorch(self, function: Callable) -> Callable:
-        return self._say("pytorch", function)
+        return self.said.update(pytorch=function) or function
 
     def upstream(self, function: Callable) -> Callable:
-        return self._say("upstream", function)
+        return self.said.update(upstream=function) or function
 
     def values(self, function: Callable) -> Callable:
-        return self._say("values", function)
-
-    def _say(self, what: str, function: Callable) -> Callable:
-        self.said[what] = function
-        return function
+        return self.said.update(values=function) or function
 
 
-def case(
-    *,
-    modules: str | tuple[str, ...],
-    returns: str | None | tuple[str | None, ...],
-    gradients: dict[str, str] | None = None,
-    rows: str | tuple[str, ...] = (),
-    pytorch: Callable | str | None = None,
-    upstream: Callable | float | None = None,
-    stable: dict[str, str] | None = None,
-    values: Callable | dict[str, float] | None = None,
-    sizes: dict[str, int | tuple[int, ...]] | None = None,
-    dtypes: str | tuple[str, ...] = ("float32", "bfloat16"),
-    forward_only: bool = False,
-) -> Callable[[Callable], Case]:
-    """Decorate a function that calls a kernel: see this module's docstring. `case_reader` checks what is literal."""
-    return lambda function: Case(function, pytorch, upstream, values)
+def case(**keywords: Any) -> Callable[[Callable], Case]:
+    """Decorate a function that calls a kernel: see this module's docstring. `case_reader` checks the keywords."""
+    return lambda function: Case(function, dict(keywords))
 
 
 def load(path: Path) -> dict[str, Case]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
+from operator import call
 from pathlib import Path
 from typing import Any
 
@@ -27,22 +29,22 @@ def run(files: Iterable[Path] | None = None, project: Project | None = None, wor
     """
     from academy import device  # noqa: F401  before anything imports triton: here it decides where kernels run
 
-    result, project = Result(), project or Project.here()
+    project = project or Project.here()
     chosen = None if files is None else [Path(file).resolve() for file in files]
     pages, errors = project.pages()
     found, faults = declared(project, pages)
     wanted = [page for page in pages if chosen is None or _touches(page, found, chosen, project)]
     shown = None if chosen is None else {str(page.path) for page in wanted} | {str(project.shown(p)) for p in chosen}
     wrong = [error.problem for error in errors] + faults + coverage.incomplete_operations(project)
-    result.problems += [problem for problem in wrong if shown is None or problem.path in shown]
+    result = Result([problem for problem in wrong if shown is None or problem.path in shown])
     everything = [comparison for comparisons in found.values() for comparison in comparisons]
     for path in project.kernels():
         if chosen is None or path in chosen:
             result.problems += coverage.uncovered_module(project, path, everything)
-    jobs: list[tuple] = [(_equations, page, project) for page in wanted]
-    jobs += [(_kernels, found[page.path], project) for page in wanted if found.get(page.path)]
+    jobs = [partial(_equations, page) for page in wanted]
+    jobs += [partial(_kernels, found[page.path], project) for page in wanted if found.get(page.path)]
     # In processes: a crash takes nothing else with it.
-    for part in in_parallel(_run, jobs, workers):
+    for part in in_parallel(call, jobs, workers):
         result.add(part)
     result.exempt += [str(page.path) for page in wanted if page.path not in found]
     result.counts["pages"] += len(wanted)
@@ -71,10 +73,9 @@ def declared(project: Project, pages: list[Page]) -> tuple[dict[Path, list[Compa
             # A case that can't be read would make each of its tags one more problem.
             problems += wrong or coverage.uncompared_tags(page, found[page.path])
         for tag, steps in page.tags().items():
-            if tag in owners:
+            if owners.setdefault(tag, page.path) != page.path:
                 message = f"tag {tag} is also on {owners[tag]}: a tag has one home"
                 problems.append(Problem.at(page.path, page.text, steps[0].pos, message))
-            owners[tag] = page.path
     for name in sorted(set(files) - {path.stem for path in project.derivations()}):
         message = f"there is no derivation backprop_math/{name}.md"
         problems.append(Problem.at(project.shown(files[name]), files[name].read_text("utf-8"), 0, message))
@@ -82,16 +83,19 @@ def declared(project: Project, pages: list[Page]) -> tuple[dict[Path, list[Compa
 
 
 def _touches(page: Page, found: dict, chosen: list[Path], project: Project) -> bool:
-    files = {project.root / page.path, *(project.module_path(case.module) for case in found.get(page.path, ()))}
-    return not (files | {path for path in project.case_files() if path.stem == page.path.stem}).isdisjoint(chosen)
+    files = [project.root / page.path, *(project.module_path(case.module) for case in found.get(page.path, ()))]
+    files += [path for path in project.case_files() if path.stem == page.path.stem]
+    return not set(files).isdisjoint(chosen)
 
 
 # ---------------------------------------------------------------- one page, in a process of its own
-def _equations(page: Page, project: Project) -> Result:
+def _equations(page: Page) -> Result:
+    torch.set_num_threads(1)
     return Result([error.problem for error in equations.problems(page)], Counter(page.summary()))
 
 
 def _kernels(comparisons: list[Comparison], project: Project) -> Result:
+    torch.set_num_threads(1)
     result, memo = Result(), dict[tuple, Any]()
     for comparison in comparisons:
         try:
@@ -99,13 +103,6 @@ def _kernels(comparisons: list[Comparison], project: Project) -> Result:
         except (ImportError, SyntaxError) as error:
             result.problems.append(comparison.problem(f"{comparison.module}: {error}"))
             continue
-        found = kernels.run(comparison, module, first_only=True, memo=memo)
-        result.problems += [miss.problem() for miss in found]
+        result.problems += kernels.run(comparison, module, first_only=True, memo=memo)
         result.counts["cases"] += 1
     return result
-
-
-def _run(job: tuple[Callable[..., Result], Page | list[Comparison], Project]) -> Result:
-    function, subject, project = job
-    torch.set_num_threads(1)
-    return function(subject, project)

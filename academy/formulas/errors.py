@@ -22,16 +22,9 @@ class PageError(Exception):
     """A `FormulaError`, or an error in a page's front matter or directives, at its place in the file."""
 
     def __init__(self, path: str | Path, text: str, position: int, message: str, kind: str = "syntax"):
+        super().__init__(path, text, position, message, kind)  # as it crosses process borders
         self.problem = Problem.at(path, text, position, message)
         self.kind, self.message = kind, message
-        super().__init__(str(self.problem))
 
-    def __reduce__(self):  # crosses process borders
-        return _rebuild, (self.problem, self.kind, self.message)
-
-
-def _rebuild(problem: Problem, kind: str, message: str) -> PageError:
-    error = PageError.__new__(PageError)
-    Exception.__init__(error, str(problem))
-    error.problem, error.kind, error.message = problem, kind, message
-    return error
+    def __str__(self) -> str:
+        return str(self.problem)

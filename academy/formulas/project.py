@@ -37,13 +37,13 @@ class Project:
         path = path.resolve()
         return path.relative_to(self.root) if path.is_relative_to(self.root) else path
 
+    # ---------------------------------------------------------------- files
     def derivations(self) -> list[Path]:
         return sorted((self.root / "backprop_math").glob("*.md"))
 
     def kernels(self) -> list[Path]:
         """Every module of annotated_examples."""
-        files = (self.root / "annotated_examples").rglob("*.py")
-        return sorted(path for path in files if path.name != "__init__.py")
+        return sorted(p for p in (self.root / "annotated_examples").rglob("*.py") if p.name != "__init__.py")
 
     def case_files(self) -> list[Path]:
         """Each names the calls of kernels that are compared with the derivation of the same name."""
@@ -52,8 +52,7 @@ class Project:
     def documents(self) -> list[Path]:
         """Other pages and notebooks, in which a formula may be cited but not typed."""
         docs = self.root / "docs"
-        found = [path for pattern in ("*.md", "*.ipynb", "*.py") for path in docs.rglob(pattern)]
-        return sorted([*found, *self.root.glob("*.md")])
+        return sorted([*docs.rglob("*.md"), *docs.rglob("*.py"), *self.root.glob("*.md")])
 
     def page(self, path: Path) -> Page:
         """A derivation whose errors show its path relative to the project."""
@@ -69,16 +68,16 @@ class Project:
                 errors.append(error)
         return pages, errors
 
+    # ---------------------------------------------------------------- modules
     def module_name(self, path: Path) -> str:
         """`classics.layernorm` of annotated_examples/classics/layernorm.py."""
-        inside = path.resolve().relative_to(self.root / "annotated_examples")
-        return ".".join(inside.with_suffix("").parts)
-
-    def has_module(self, name: str) -> bool:
-        return self.module_path(name).is_file()
+        return ".".join(path.resolve().relative_to(self.root / "annotated_examples").with_suffix("").parts)
 
     def module_path(self, name: str) -> Path:
         return self.root.joinpath("annotated_examples", *name.split(".")).with_suffix(".py")
+
+    def has_module(self, name: str) -> bool:
+        return self.module_path(name).is_file()
 
     def module(self, name: str) -> ModuleType:
         """Import a module of annotated_examples, from this project and from nowhere else."""
@@ -90,9 +89,9 @@ class Project:
         return module
 
 
-def import_source(source: str, name: str, folder: Path | None = None) -> ModuleType:
+def import_source(source: str, name: str) -> ModuleType:
     """Import source code as a module of its own, from a file of its own: Triton reads a kernel's text from its file."""
-    path = Path(folder or _scratch().name) / f"{name}.py"
+    path = Path(_scratch().name) / f"{name}.py"
     path.write_text(source, "utf-8")
     try:
         return syntax.import_path(path)

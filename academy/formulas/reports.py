@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from academy.formulas.cases import Comparison
 from academy.formulas.checking import case_reader, equations
 from academy.formulas.errors import PageError
 from academy.formulas.project import Project
-from academy.formulas.reading.markdown import Block, scan
 from academy.formulas.reading.page import Step
-from academy.formulas.reading.tree import Node, children
+from academy.formulas.reading.tree import nodes
 
 log = logging.getLogger("mkdocs.academy.formulas")
 
@@ -27,28 +25,27 @@ class Checked:
     """One formula of a page. points: numbers compared, over all random points. reference: the second source of a
     definition. comparisons: cases that are compared with its tag."""
 
-    source: str
     step: Step
     points: int
     comparisons: list[Comparison]
-    reference: str = ""
+    reference: str
 
     @property
     def derivative(self) -> bool:
         """Whether autograd was compared."""
-        return self.step.equation is not None and any(map(_has_derivative, self.step.equation.sides))
+        found = nodes(self.step.equation.sides)
+        return any(node.op == "deriv" or (node.op == "call" and node.args[1] > 0) for node in found)
 
 
 @dataclass
 class Report:
-    """A page: problem is "" if everything holds. first: its first display equation, where a problem is reported."""
+    """A page: problem is "" if everything holds. exempt: it has no case file."""
 
     path: str
     title: str
+    problem: str = ""
     checked: list[Checked] = field(default_factory=list)
     exempt: bool = False
-    problem: str = ""
-    first: str = ""
 
 
 def report(path: str | Path, root: Path | None = None) -> Report:
@@ -64,39 +61,27 @@ def sources(path: str | Path, root: Path) -> list[Path]:
 
 @cache
 def _report(project: Project, path: Path, texts: tuple[str, ...]) -> Report:
-    made = Report(project.shown(path).as_posix(), path.stem)
-    comparisons: list[Comparison] = []
-    displays = [event for event in scan(texts[0]).events if isinstance(event, Block) and event.display]
-    made.first = _bare(displays[0].source) if displays else ""
-    case_files = sources(path, project.root)[1:]
+    made, comparisons = Report(project.shown(path).as_posix(), path.stem, exempt=len(texts) == 1), list[Comparison]()
     try:
         page = project.page(path)
         tallies = equations.check(page)
     except PageError as error:
         made.problem = str(error.problem)
         return made
-    for file in case_files:
+    for file in sources(path, project.root)[1:]:
         comparisons, problems = case_reader.read(file, project.shown(file), page, project.has_module)
-        if problems:
-            made.problem = str(problems[0])
-            return made
-    made.title, made.exempt = str(page.front.data.get("title", path.stem)), not case_files
+        made.problem = "".join(map(str, problems[:1]))
+    made.title = str(page.front.data.get("title", path.stem))
     for at, step in enumerate(page.steps):
-        if isinstance(step.block, Block) and step.kind in ("define", "claim", "prose"):
-            compared = [c for c in comparisons if step.tag and step.tag in c.tags()]
-            reference = page.front.reference.get(step.keys[0], "") if step.keys else ""
-            made.checked.append(Checked(_bare(step.block.source), step, tallies[at].points, compared, reference))
+        if step.equation:
+            compared = [comparison for comparison in comparisons if step.tag in comparison.tags()]
+            reference = page.front.reference.get("".join(step.keys), "")
+            made.checked.append(Checked(step, tallies[at].points, compared, reference))
     return made
 
 
 def _bare(source: str) -> str:
     return re.sub(r"\s+|\\tag\{[^}]*\}", "", source)
-
-
-def _has_derivative(node: Any) -> bool:
-    if isinstance(node, Node) and (node.op == "deriv" or (node.op == "call" and node.args[1] > 0)):
-        return True
-    return any(map(_has_derivative, children(node)))
 
 
 def _calls(found: list[Checked]) -> list[tuple[str, str]]:
@@ -111,28 +96,22 @@ def _calls(found: list[Checked]) -> list[tuple[str, str]]:
 def mark(path: str, tex: str, tag: str | None) -> str:
     """HTML: a quiet mark that opens to say what was checked about one display equation of a derivation.
 
-    A page that doesn't hold, or an equation that the checker never saw, is logged as a warning: a strict build fails.
+    For a page that doesn't hold, or an equation that the checker never saw, a warning is logged: a strict build fails.
     """
     made = report(path)
-    if made.problem:
-        if made.first == _bare(tex):  # once for the page
-            log.warning(made.problem)
-        return '<span class="academy-problem">this page does not hold</span>'
     found = [
-        entry for entry in made.checked if entry.source == _bare(tex) and (entry.step.tag or "") in ("", tag or "")
+        entry
+        for entry in made.checked
+        if _bare(entry.step.block.source) == _bare(tex) and entry.step.tag in (None, tag)
     ]
-    if not found:
-        log.warning("%s: the checker has not seen the equation %s", path, tex.strip()[:80])
-        return '<span class="academy-problem">not checked</span>'
-    word = "prose" if found[0].step.kind == "prose" else "checked"
-    return f'<details class="eq-check"><summary>{word}</summary><p>{"; ".join(_said(found))}.</p></details>'
+    if made.problem or not found:
+        log.warning(made.problem or f"{path}: the checker has not seen the equation {tex.strip()[:80]}")
+        return f'<span class="academy-problem">{"this page does not hold" if made.problem else "not checked"}</span>'
+    return f'<details class="eq-check"><summary>checked</summary><p>{"; ".join(_said(found))}.</p></details>'
 
 
 def _said(found: list[Checked]) -> Iterator[str]:
     """Phrases about one display (several lines of which may be equations of their own)."""
-    if found[0].step.kind == "prose":
-        yield "marked as prose: not evaluated"
-        return
     points = sum(entry.points for entry in found)
     what = "both sides" if points else "a definition,"
     yield f"{what} evaluated in float64 at random points" + (f", {points:,} numbers compared" if points else "")
@@ -151,31 +130,33 @@ def table(root: Path | None = None, home: Callable[[str], str | None] = lambda t
     """Markdown: one section per derivation, one row per tag. `home(tag)` gives the link of a tag, or None."""
     project, lines = Project(root) if root else Project.here(), []
     for made in (report(project.shown(path), project.root) for path in project.derivations()):
-        lines += ["", f"## {made.title}", ""]
-        if made.problem:
-            log.warning(made.problem)
-            lines += [f"This page does not hold: {made.problem.splitlines()[0]}", ""]
-            continue
-        relations = sum(len(entry.step.equation.relations) for entry in made.checked if entry.step.equation)
-        points = sum(entry.points for entry in made.checked)
-        prose = sum(entry.step.kind == "prose" for entry in made.checked)
-        summary = f"{relations} relations and definitions, {points:,} numbers compared in float64"
-        lines += [f"{summary}{f', {prose} displays marked as prose' if prose else ''}. `{made.path}`", ""]
-        if made.exempt:
-            lines += ["No kernel computes this page yet, so its tagged formulas are compared with autograd only.", ""]
-        lines += ["| equation | autograd | kernel calls compared with it |", "|---|---|---|"]
-        for tag in dict.fromkeys(entry.step.tag for entry in made.checked if entry.step.tag):
-            entries = [entry for entry in made.checked if entry.step.tag == tag]
-            link = f"[({tag})]({home(tag)})" if home(tag) else f"({tag})"
-            shown = "<br>".join(f"{m}: `{c.replace('|', '&#124;')}`" for m, c in _calls(entries))
-            shown = shown or ("none yet" if made.exempt else "those of the formulas that use it")
-            derived = "yes" if any(entry.derivative for entry in entries) else "\N{EN DASH}"
-            lines.append(f"| {link} | {derived} | {shown} |")
-        lines.append("")
-    return [
-        *lines,
-        "",
+        lines += ["", f"## {made.title}", "", *(_problem(made) if made.problem else _section(made, home)), ""]
+    lines.append(
         "Each row is a test: `tests/formulas/test_pages.py` evaluates the equations, runs the kernels on hostile "
-        "inputs and compares. `academy check` does the same, `academy mutate` shows that a change would be noticed.",
-        "",
-    ]
+        "inputs and compares. `academy check` does the same, `academy mutate` shows that a change would be noticed."
+    )
+    return [*lines, ""]
+
+
+def _problem(made: Report) -> Iterator[str]:
+    log.warning(made.problem)
+    yield f"This page does not hold: {made.problem.splitlines()[0]}"
+
+
+def _section(made: Report, home: Callable[[str], str | None]) -> Iterator[str]:
+    relations = sum(len(entry.step.equation.relations) for entry in made.checked)
+    points = sum(entry.points for entry in made.checked)
+    yield f"{relations} relations and definitions, {points:,} numbers compared in float64. `{made.path}`"
+    yield ""
+    if made.exempt:
+        yield "No kernel computes this page yet, so its tagged formulas are compared with autograd only."
+        yield ""
+    yield "| equation | autograd | kernel calls compared with it |"
+    yield "|---|---|---|"
+    for tag in dict.fromkeys(entry.step.tag for entry in made.checked if entry.step.tag):
+        entries = [entry for entry in made.checked if entry.step.tag == tag]
+        link = f"[({tag})]({home(tag)})" if home(tag) else f"({tag})"
+        shown = "<br>".join(f"{m}: `{c.replace('|', '&#124;')}`" for m, c in _calls(entries))
+        shown = shown or ("none yet" if made.exempt else "those of the formulas that use it")
+        derived = "yes" if any(entry.derivative for entry in entries) else "\N{EN DASH}"
+        yield f"| {link} | {derived} | {shown} |"

@@ -67,17 +67,10 @@ def test_reference_that_raises_or_differs():
             check(Page("page.md", page(reference=f'{{y: "{source}"}}')))
 
 
-def test_kernels_are_named_elsewhere():
-    error = failure("---\ntitle: a\nkernel: none\n---\n")
-    assert error.message.startswith("front matter: kernel: which calls are compared with the tags stands in ")
-    assert "tests/formulas/cases/page.py" in error.message and error.problem.line == 3
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("<!-- math: prose -->\n$$s = x$$", "math: prose needs a reason"),
-        ("<!-- math: prose because -->\nand no display", "math: prose must stand before a display formula"),
+        ("<!-- math: prose a sketch -->\n$$s = x$$", "unknown directive math: prose (forget and tol exist)"),
         ("<!-- math: tol much -->\n$$s = s + 0$$", "math: tol needs a number, got 'much'"),
         ("<!-- math: tol 1e-3 -->\n$$s = s + 0$$", r"math: tol must stand before a display formula with \approx"),
         ("<!-- math: forget q -->", "cannot forget q: no such symbol"),
@@ -98,6 +91,6 @@ def test_text(text, message):
     assert caught.value.message.startswith(message), caught.value.message
 
 
-def test_prose_is_counted_and_code_is_not_read():
-    text = page() + "\n<!-- math: prose it is about sets -->\n$$S \\subset T$$\n\n`$$q$$` and ```$q$```\n"
-    assert Page("page.md", text).summary()["prose"] == 1
+def test_code_is_not_read():
+    text = page() + "\n`$$q$$` and ```$q$```\n\n```latex\n$$q$$\n```\n"
+    assert Page("page.md", text).summary()["display"] == 1

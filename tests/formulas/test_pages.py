@@ -26,7 +26,6 @@ def test_equations_hold(page):
     tallies = equations.check(page)
     silent = [step.pos for at, step in enumerate(page.steps) if step.kind == "claim" and not tallies[at].points]
     assert not silent, "claims that were never compared"
-    assert page.summary()["prose"] == 0
 
 
 def test_every_tag_is_compared_with_a_kernel():
@@ -41,7 +40,7 @@ def test_every_public_function_is_compared_with_a_derivation(path):
 @pytest.mark.parametrize("comparison", CASES, ids=str)
 def test_kernel_computes_the_printed_formula(comparison):
     misses = kernels.run(comparison, PROJECT.module(comparison.module))
-    assert not misses, "\n".join(f"{miss.target}: {miss.message}" for miss in misses)
+    assert not misses, "\n".join(map(str, misses))
 
 
 def users(path):

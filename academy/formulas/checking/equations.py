@@ -11,13 +11,13 @@ import torch
 
 from academy.formulas.errors import FormulaError, PageError
 from academy.formulas.meaning import names, positions
-from academy.formulas.meaning.environment import Environment, define
-from academy.formulas.meaning.evaluate import evaluate
-from academy.formulas.meaning.values import DTYPE, Value, arranged, union
+from academy.formulas.meaning.environment import Environment, everywhere
+from academy.formulas.meaning.evaluate import case_weights, evaluate
+from academy.formulas.meaning.values import DTYPE, wrong
 from academy.formulas.reading.page import Page, Step
-from academy.formulas.reading.tree import Node, as_derivative
+from academy.formulas.reading.tree import Equation, Node, as_derivative, free_indices, nodes
 
-RTOL, ATOL = 1e-8, 1e-10
+TOLERANCES = {"rtol": 1e-8, "atol": 1e-10}
 SEEDS = range(5)
 #: Lengths of the dims: all different, so that a wrong axis shows, and none so short that sums say little.
 _LENGTHS = (3, 4, 5, 6, 7, 8, 9, 10, 11)
@@ -42,35 +42,28 @@ def check(page: Page, seeds: Iterable[int] = SEEDS, start: int = 0) -> dict[int,
     for seed in seeds:
         env = random_point(page, seed)
         for at, step in enumerate(page.steps):
-            try:
-                _run(page, at, step, env, step.pos >= start, tallies[at])
-            except FormulaError as error:
-                page.fail(step.block.source_pos + error.position, error.message, error.kind)
-    for at, step in enumerate(page.steps):
-        if step.equation and step.equation.condition is not None and step.pos >= start:
-            tally = tallies[at]
-            if not (tally.true and tally.false):
-                problem = "excludes nothing" if tally.true else "was never true"
-                page.fail(step.pos, f"its condition {problem}", "value")
+            with page.placed(step.block):
+                _run(page, step, env, step.pos >= start, tallies[at])
+    for step, tally in zip(page.steps, tallies.values()):
+        if step.equation and step.equation.condition and step.pos >= start and not (tally.true and tally.false):
+            page.fail(step.pos, f"its condition {'excludes nothing' if tally.true else 'was never true'}", "value")
     return tallies
 
 
-def problems(page: Page, seeds: Iterable[int] = SEEDS) -> list[PageError]:
+def problems(page: Page) -> list[PageError]:
     """All false formulas of a page, not only the first. What follows a definition without meaning is not looked at."""
     found: list[PageError] = []
-    start = 0
-    while True:
+    start: int | None = 0
+    while start is not None:
         try:
-            check(page, seeds, start)
+            check(page, start=start)
             return found
         except PageError as error:
             found.append(error)
-            lines = page.text.split("\n")
-            line_end = len("\n".join(lines[: error.problem.line])) if error.problem.line < len(lines) else -1
+            line_end = len("\n".join(page.text.split("\n")[: error.problem.line]))
             later = [step.pos for step in page.steps if step.pos > line_end]
-            if error.kind != "value" or line_end < 0 or not later:
-                return found
-            start = later[0]
+            start = later[0] if later and error.kind == "value" else None
+    return found
 
 
 # ---------------------------------------------------------------- random points
@@ -78,22 +71,24 @@ def random_point(page: Page, seed: int) -> Environment:
     """Random values for everything that the front matter gives."""
     front, generator = page.front, torch.Generator().manual_seed(seed)
     lengths = _lengths(front, generator)
-    values = {key: Value(spec.draw(lengths, generator)) for key, spec in front.given.items()}
+    values = {key: spec.draw(lengths, generator) for key, spec in front.given.items()}
     integers = {key: (torch.randint(lengths[dim], (), generator=generator), dim) for key, dim in front.classes.items()}
     generic = {key: _smooth(torch.randn(4, 3, generator=generator, dtype=DTYPE)) for key in front.generic}
     ranges = front.index_ranges(lengths)
+    for key, here in ranges.items():
+        if here.count < 1:
+            front.fail(f"is empty where it runs over {here.first}..{here.last}", "math", "index", key)
     return Environment(lengths, ranges, values, integers, generic, front.loss, front.origin)
 
 
 def _lengths(front, generator: torch.Generator) -> dict[str, int]:
     """Different lengths for all dims, where the computed ones allow it, and no empty range."""
-    free = [dim for dim, formula in front.dims.items() if formula is None]
-    pool = _LENGTHS[: max(5, len(free))]
+    pool = _LENGTHS[: max(5, len(front.free_dims))]
     candidates = (torch.randperm(len(pool), generator=generator).tolist() for _ in itertools.count())
     for order in itertools.islice(candidates, 40):
-        lengths = front.lengths({dim: pool[order[k]] for k, dim in enumerate(free)})
-        different = len(set(lengths.values())) == len(lengths)
-        if different and min(lengths.values(), default=1) > 0 and not front.empty_range(lengths):
+        lengths = front.lengths({dim: pool[k] for dim, k in zip(front.free_dims, order)})
+        counts = [*lengths.values(), *(here.count for here in front.index_ranges(lengths).values())]
+        if len(set(lengths.values())) == len(lengths) and min(counts, default=1) > 0:
             break
     return lengths
 
@@ -104,27 +99,18 @@ def _smooth(coefficients: torch.Tensor):
 
 
 # ---------------------------------------------------------------- one step
-def _run(page: Page, at: int, step: Step, env: Environment, look: bool, tally: Tally) -> None:
-    if step.kind == "forget":
-        env.forget(step.keys)
-    if step.kind not in ("define", "claim"):
-        return
-    env.labels.clear()
-    if step.kind == "define" and not step.continues:
-        define(page, at, env)
-        if look:
-            _against_reference(page, step, env)
-    if look:
+def _run(page: Page, step: Step, env: Environment, look: bool, tally: Tally) -> None:
+    env.enter(step)
+    if look and step.kind == "define" and not step.continues:
+        _against_reference(page, step, env)
+    if look and step.equation:
         _hold(step, env, tally)
 
 
 def _against_reference(page: Page, step: Step, env: Environment) -> None:
     """The definition evaluates, and agrees with the second source that the front matter names for it."""
     key, definition = step.keys[0], step.equation.definition
-    if definition.formals:
-        value = evaluate(Node("bare", (key,), definition.pos), env)
-    else:
-        value = names.symbol(key, env, step.equation.sides[0])
+    got = evaluate(Node("bare" if definition.formals else "sym", (key,), definition.pos), env)
     source = page.front.reference.get(key)
     if source is None:
         return
@@ -134,20 +120,14 @@ def _against_reference(page: Page, step: Step, env: Environment) -> None:
             expected = torch.as_tensor(eval(source, reference_names(page, env)), dtype=DTYPE)
     except Exception as error:  # any mistake in an expression that an author wrote
         page.front.fail(f"{source}: {type(error).__name__}: {error}", "math", "reference", key)
-    got = value.tensor
-    if got.shape != expected.shape or not torch.allclose(got, expected, rtol=RTOL, atol=ATOL):
+    if got.shape != expected.shape or not torch.allclose(got, expected, **TOLERANCES):
         raise FormulaError(f"the definition of {key} differs from its reference {source}", definition.pos, "value")
 
 
 def reference_names(page: Page, env: Environment) -> dict:
     """What an expression under `reference` may use: the given symbols by their Python names, dims, torch, F."""
-    names = {page.front.names[key]: value.tensor for key, value in env.values.items()}
-    names |= {page.front.names[key]: value[0] for key, value in env.integers.items()}
-    names |= {page.front.names[key]: length for key, length in env.dims.items()}
-    return names | {"torch": torch, "F": torch.nn.functional}
-
-
-_HOLDS = {"<": torch.lt, ">": torch.gt, r"\le": torch.le, r"\ge": torch.ge}
+    values = env.values | {key: position for key, (position, _) in env.integers.items()} | env.dims
+    return {page.names[key]: value for key, value in values.items()} | {"torch": torch, "F": torch.nn.functional}
 
 
 def _hold(step: Step, env: Environment, tally: Tally) -> None:
@@ -155,68 +135,80 @@ def _hold(step: Step, env: Environment, tally: Tally) -> None:
     if equation.free:
         env = _freed(equation, env)
     relations = equation.relations[1:] if equation.definition else equation.relations
-    values = [evaluate(side, env) for side in equation.sides]
-    _same_operands(equation.sides, relations, env)
-    mask = None if equation.condition is None else positions.condition(equation.condition, env)
-    if mask is not None:
-        tally.true += int(mask.tensor.sum())
-        tally.false += int((~mask.tensor).sum())
+    indices, sides = free_indices([*equation.sides, equation.condition]), equation.sides
+    values = [everywhere(side, env, indices) for side in sides]
+    for part in nodes(sides):
+        _check_part(part, env)
+    mask = None
+    if equation.condition:
+        mask = everywhere(equation.condition, env, indices, positions.condition)
+        tally.true += int(mask.sum())
+        tally.false += int((~mask).sum())
     if not relations:
-        _finite(values[0], equation.sides[0])
+        _finite(values[0], sides[0])
     for at, relation in enumerate(relations):
-        _compare(values[at], values[at + 1], relation, mask, step, equation.sides[at + 1], tally)
+        left, right = values[at : at + 2]
+        if left.shape != right.shape:
+            shapes = f"left side has shape {tuple(left.shape[len(indices) :])}, right side"
+            wrong(f"{shapes} {tuple(right.shape[len(indices) :])}", sides[at + 1])
+        if mask is not None and left.shape != mask.shape:
+            wrong("a condition on a vector equation", sides[at + 1])
+        if relation == "=":
+            _same_operands(sides[at], sides[at + 1], indices, env)
+        left, right = (left, right) if mask is None else (left[mask], right[mask])
+        tally.points += left.numel()
+        _holds(left, right, relation, step.tolerance, sides[at + 1])
 
 
-def _freed(equation, env: Environment) -> Environment:
+def _freed(equation: Equation, env: Environment) -> Environment:
     r"""Random values for the symbols behind `\text{for any}`."""
     generator, values = torch.Generator().manual_seed(12345), dict(env.values)
     for key in equation.free:
-        shape = names.symbol(key, env, equation.sides[0]).tensor.shape
-        values[key] = Value(torch.rand(shape, generator=generator, dtype=DTYPE) + 0.5)
-    return env.child(values=values, labels={})
+        shape = names.symbol(key, env, equation.sides[0]).shape
+        values[key] = torch.rand(shape, generator=generator, dtype=DTYPE) + 0.5
+    return env.child(values=values)
 
 
-def _same_operands(sides: list[Node], relations: list[str], env: Environment) -> None:
+def _check_part(node: Node, env: Environment) -> None:
+    """What a part says by being there: cases cover all, weights are probabilities, what is held fixed matters."""
+    if node.op == "cases":
+        if not bool((everywhere(node, env, rule=case_weights).sum(-1) == 1).all()):
+            raise FormulaError("the cases overlap or leave a gap", node.pos, "value")
+    elif node.op == "expect" and node.args[1]:
+        weights = everywhere(node.args[1], env)
+        if not torch.allclose(weights.sum(-1), torch.ones_like(weights.sum(-1))) or bool((weights < 0).any()):
+            raise FormulaError("these weights are no probabilities: they don't sum to 1", node.pos, "value")
+    elif node.op == "deriv":
+        for name in node.args[2]:
+            rest = tuple(other for other in node.args[2] if other != name)
+            without = Node("deriv", (*node.args[:2], rest), node.pos)
+            if torch.allclose(everywhere(node, env), everywhere(without, env)):
+                wrong(f"holding {name} fixed changes nothing", node)
+
+
+def _same_operands(left: Node, right: Node, indices: Iterable[str], env: Environment) -> None:
     """Of two pure derivatives by the same variable, what is derived must agree, not only the derivatives."""
-    for left, right, relation in zip(sides, sides[1:], relations):
-        a, b = as_derivative(left), as_derivative(right)
-        if relation != "=" or not a or not b or str(a[1:]) != str(b[1:]):
-            continue
-        x, y = evaluate(a[0], env), evaluate(b[0], env)
-        labels, rank = union(x, y), max(x.rank, y.rank)
-        pair = torch.broadcast_tensors(arranged(x, labels, rank), arranged(y, labels, rank))
-        if not torch.allclose(*pair, rtol=RTOL, atol=ATOL):
+    a, b = as_derivative(left), as_derivative(right)
+    if a and b and str(a[1:]) == str(b[1:]):
+        x, y = (everywhere(operand, env, indices) for operand in (a[0], b[0]))
+        if x.shape != y.shape or not torch.allclose(x, y, **TOLERANCES):
             message = "the operands of these two derivatives differ (though their derivatives may agree)"
             raise FormulaError(message, right.pos, "value")
 
 
-def _finite(value: Value, node: Node) -> None:
-    if not bool(torch.isfinite(value.tensor).all()):
+def _finite(tensor: torch.Tensor, node: Node) -> None:
+    if not bool(torch.isfinite(tensor).all()):
         raise FormulaError("not finite at a random point", node.pos, "value")
 
 
-def _compare(
-    left: Value, right: Value, relation: str, mask: Value | None, step: Step, node: Node, tally: Tally
-) -> None:
-    if (left.rank == 0) != (right.rank == 0) or (left.rank and left.shape != right.shape):
-        raise FormulaError(f"left side has shape {left.shape}, right side {right.shape}", node.pos, "type")
-    labels, rank = union(left, right, mask), left.rank
-    x, y = torch.broadcast_tensors(arranged(left, labels, rank), arranged(right, labels, rank))
-    if mask is not None:
-        if rank:
-            raise FormulaError("a condition on a vector equation", step.equation.pos, "type")
-        where = arranged(mask, labels, 0)
-        where = where.expand(torch.broadcast_shapes(x.shape, where.shape))
-        x, y = x.expand(where.shape)[where], y.expand(where.shape)[where]
-    if not bool(torch.isfinite(x).all() and torch.isfinite(y).all()):
-        raise FormulaError("not finite at a random point", node.pos, "value")
-    if relation == "=":
-        holds = torch.isclose(x, y, rtol=RTOL, atol=ATOL)
-    elif relation == r"\approx":
-        holds = (x - y).abs() <= step.tolerance
+def _holds(x: torch.Tensor, y: torch.Tensor, relation: str, tolerance: float | None, node: Node) -> None:
+    _finite(x, node)
+    _finite(y, node)
+    if relation in ("=", r"\approx"):
+        limits = TOLERANCES if relation == "=" else {"rtol": 0.0, "atol": tolerance}
+        holds = torch.isclose(x, y, **limits)
     else:
-        holds = _HOLDS[relation](x, y)
-    tally.points += x.numel()
+        holds = positions.COMPARE[relation](x, y)
     if not bool(holds.all()):
         worst = float((x - y).abs().max())
         raise FormulaError(f"'{relation}' does not hold: largest difference {worst:.3g}", node.pos, "value")

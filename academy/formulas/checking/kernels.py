@@ -45,22 +45,7 @@ HOSTILE = (
     Inputs("bfloat16", dtype="bfloat16", layout="strided"),
     Inputs("float16", dtype="float16"),
 )
-
-
-@dataclass(frozen=True)
-class Mismatch:
-    """target: of the formula that differs. message: how, on which inputs."""
-
-    comparison: Comparison
-    target: Target | None
-    message: str
-
-    def problem(self) -> Problem:
-        """At the formula that differs; without one, at the case."""
-        if self.target is None:
-            return self.comparison.problem(self.message)
-        page = self.comparison.page
-        return Problem.at(page.path, page.text, page.tags()[self.target.tag][0].pos, self.message)
+Gradients = dict[str, torch.Tensor]
 
 
 def run(
@@ -69,8 +54,8 @@ def run(
     first_only: bool = False,
     memo: dict | None = None,
     walls: bool = False,
-) -> list[Mismatch]:
-    """Compare on all hostile inputs.
+) -> list[Problem]:
+    """Compare on all hostile inputs. A problem stands at the formula that differs; without one, at the case.
 
     Args:
         module: handed in, so that a mutated copy can be judged too.
@@ -79,13 +64,10 @@ def run(
             kills the process.
         memo: keeps what PyTorch and the printed formulas give, for runs of other modules and of mutated copies.
     """
-    found: list[Mismatch] = []
+    found: list[Problem] = []
     for seed, hostile in enumerate(HOSTILE):
-        if hostile.dtype not in comparison.dtypes:
-            continue
-        found += _Run(comparison, module, hostile, seed, {} if memo is None else memo, walls).mismatches()
-        if found and first_only:
-            break
+        if hostile.dtype in comparison.dtypes and not (found and first_only):
+            found += _Run(comparison, module, hostile, seed, {} if memo is None else memo, walls).mismatches()
     return found
 
 
@@ -96,45 +78,41 @@ class _Run:
         self.front = comparison.page.front
         self.generator = torch.Generator().manual_seed(1000 + seed)
         self.keys = {self.front.names[key]: key for key in (*self.front.given, *self.front.classes)}
-        self.upstreams = {self.front.names[up] for _, up in (self.front.loss.terms if self.front.loss else ())}
-        self.found: list[Mismatch] = []
+        self.upstreams = [self.front.names[up] for _, up in (self.front.loss.terms if self.front.loss else ())]
+        self.found: list[Problem] = []
 
     # ---------------------------------------------------------------- inputs
     def draw(self) -> dict[str, Any]:
         """Inputs in the kernel's dtype, by Python name; symbols that are one number for the whole call are floats."""
-        rows, *rest = (self.hostile.lengths * (len(self.front.dims) + 1))[: len(self.front.dims) + 1]
-        free = [dim for dim, formula in self.front.dims.items() if formula is None]
+        rows, *rest = self.hostile.lengths * (len(self.front.dims) + 1)
         sizes: dict = {} if self.hostile.lengths == (1,) else self.comparison.sizes
-        self.dims = self.front.lengths({dim: sizes.get(dim, rest[at]) for at, dim in enumerate(free)})
-        chosen = sizes.get("rows", rows)
+        free = {dim: sizes.get(dim, length) for dim, length in zip(self.front.free_dims, rest)}
+        self.dims, chosen = self.front.lengths(free), sizes.get("rows", rows)
         self.row_shape = chosen if isinstance(chosen, tuple) else (chosen,)
-        inputs: dict[str, Any] = {}
-        for name, key in self.keys.items():
-            batch = self.row_shape if name in self.comparison.rows else ()
-            if key in self.front.classes:
-                inputs[name] = torch.randint(self.dims[self.front.classes[key]], batch, generator=self.generator)
-                continue
-            spec = self.front.given[key]
-            values = spec.draw(self.dims, self.generator, batch)
-            if spec.domain == "" and values.dim() and name not in self.upstreams:
-                values = values * self.hostile.scale + self.hostile.offset
-            inputs[name] = self.place(name, values)
-        values = self.case.said["values"] or {}
+        inputs = {name: self.drawn(name, key) for name, key in self.keys.items()}
+        values = self.case.said["values"]
         for name, value in (self.evaluated(values, inputs) if callable(values) else values).items():
             if name not in self.keys:
                 raise ValueError(f"`values` gives {name}, which is no symbol of {self.comparison.page.path}")
             inputs[name] = value if torch.is_tensor(value) else float(value)
         return {name: value.to(_device()) if torch.is_tensor(value) else value for name, value in inputs.items()}
 
-    def place(self, name: str, values: torch.Tensor) -> Any:
+    def drawn(self, name: str, key: str) -> Any:
+        batch = self.row_shape if name in self.comparison.rows else ()
+        if key in self.front.classes:
+            return torch.randint(self.dims[self.front.classes[key]], batch, generator=self.generator)
+        spec, hostile = self.front.given[key], self.hostile
+        values = spec.draw(self.dims, self.generator, batch)
         if values.dim() == 0:
             return float(values.to(torch.float32))  # a kernel takes the number as float32
-        # Strides would not survive the way to the GPU, so the memory is laid out there.
-        values = values.to(_device(), getattr(torch, self.hostile.dtype))
         if name in self.upstreams:
-            return values[:1].expand(values.shape) if self.hostile.upstream == "expanded" else values
-        layout = "walled" if self.walls and self.hostile.layout != "strided" else self.hostile.layout
-        return _LAYOUTS[layout](values)
+            values = values.to(_device(), getattr(torch, hostile.dtype))
+            return values[:1].expand(values.shape) if hostile.upstream == "expanded" else values
+        if not spec.domain:
+            values = values * hostile.scale + hostile.offset
+        # Strides would not survive the way to the GPU, so the memory is laid out there.
+        values = values.to(_device(), getattr(torch, hostile.dtype))
+        return _LAYOUTS["walled" if self.walls and hostile.layout != "strided" else hostile.layout](values)
 
     def evaluated(self, function: Callable, inputs: dict, module: Any = None) -> Any:
         """A function of the case file, called with what its parameters ask for."""
@@ -144,7 +122,7 @@ class _Run:
         return function(**{name: scope[name] for name in inspect.signature(function).parameters})
 
     # ---------------------------------------------------------------- running
-    def mismatches(self) -> list[Mismatch]:
+    def mismatches(self) -> list[Problem]:
         try:
             self.case = cases.load(self.comparison.path)[self.comparison.case]
             self.compare()
@@ -162,25 +140,32 @@ class _Run:
         for name, value in before.items():
             if not torch.equal(torch.nan_to_num(value), torch.nan_to_num(inputs[name])):
                 self.miss(None, f"the call wrote to its input {name}")
-        doubled = {
-            name: value.double() if torch.is_tensor(value) and value.is_floating_point() else value
-            for name, value in inputs.items()
-        }
-        reference, reference_gradients = self.remembered("pytorch", lambda: self.pytorch(inputs))
-        exact, exact_gradients = self.remembered("float64", lambda: self.pytorch(doubled))
-        for at, target in enumerate(self.comparison.returns):
+        doubled = {name: value.double() if _differentiable(value) else value for name, value in inputs.items()}
+        reference, slopes = self.remembered("pytorch", lambda: self.pytorch(inputs))
+        exact, exact_slopes = self.remembered("float64", lambda: self.pytorch(doubled))
+        for target, *three in zip(self.comparison.returns, outputs, reference, exact):
             if target is not None:
-                self.judge(target, "the result", (outputs[at], reference[at], exact[at]), inputs, summed=False)
-        self.compare_gradients(gradients, reference_gradients, exact_gradients, inputs)
+                self.judge(target, "the result", three, inputs, summed=False)
+        targets = self.comparison.gradients
+        for name in gradients.keys() - targets.keys():
+            if not self.front.given[self.keys[name]].fixed:
+                self.miss(None, f"it gives a gradient of {name}, and `gradients` names no tag for it")
+        for name, target in targets.items():
+            if name not in gradients:
+                self.miss(target, f"it gives no gradient of {name}")
+                continue
+            summed = bool(self.comparison.rows) and name not in self.comparison.rows
+            three = [gradients[name], slopes[name], exact_slopes[name]]
+            self.judge(target, f"the gradient of {name}", three, inputs, summed)
 
-    def ours(self, inputs: dict) -> tuple[list, dict[str, torch.Tensor]]:
+    def ours(self, inputs: dict) -> tuple[list, Gradients]:
         """What the case returns, and its gradients: its own, or those that autograd finds."""
         if not self.comparison.explicit:
             return self.differentiated(self.case.function, self.module, inputs)
         result, gradients = self.evaluated(self.case.function, inputs)
         return self.outputs(result), gradients
 
-    def pytorch(self, inputs: dict) -> tuple[list, dict[str, torch.Tensor]]:
+    def pytorch(self, inputs: dict) -> tuple[list, Gradients]:
         """The same of PyTorch's own operation."""
         said = self.case.said["pytorch"]
         if callable(said):
@@ -196,30 +181,26 @@ class _Run:
             raise ValueError(f"it returns {len(outputs)} values, and `returns` names {len(self.comparison.returns)}")
         return outputs
 
-    def differentiated(self, function: Callable, module: Any, inputs: dict) -> tuple[list, dict[str, torch.Tensor]]:
+    def differentiated(self, function: Callable, module: Any, inputs: dict) -> tuple[list, Gradients]:
         """Tensors that the function returns, and the gradient of every floating-point input that gets one."""
-        leaves = {}
-        for name, value in inputs.items():
-            grad = torch.is_tensor(value) and value.is_floating_point() and not self.comparison.forward_only
-            leaves[name] = value.detach().requires_grad_(grad) if torch.is_tensor(value) else value
+        leaves = {name: value.detach() if torch.is_tensor(value) else value for name, value in inputs.items()}
+        wanted = {name: value for name, value in leaves.items() if _differentiable(value)}
+        for leaf in wanted.values():
+            leaf.requires_grad_(not self.comparison.forward_only)
         outputs = self.outputs(self.evaluated(function, leaves, module))
         attached = [out for out in outputs if torch.is_tensor(out) and out.requires_grad]
         if not attached:
             return outputs, {}
-        wanted = {n: leaf for n, leaf in leaves.items() if torch.is_tensor(leaf) and leaf.requires_grad}
         grads = torch.autograd.grad(attached, list(wanted.values()), self.upstream(attached, inputs), allow_unused=True)
         gradients = {name: grad for name, grad in zip(wanted, grads) if grad is not None}
         return [out.detach() if torch.is_tensor(out) else out for out in outputs], gradients
 
     def upstream(self, outputs: list[torch.Tensor], inputs: dict) -> list[torch.Tensor]:
         said = self.case.said["upstream"]
-        if said is not None:
-            value = self.evaluated(said, inputs) if callable(said) else said
-            given = value if isinstance(value, (tuple, list)) else [value]
-        elif self.front.loss:
-            given = [inputs[self.front.names[up]] for _, up in self.front.loss.terms]
-        else:
-            return [torch.ones_like(out) for out in outputs]
+        given = self.evaluated(said, inputs) if callable(said) else said
+        if given is None:
+            given = [inputs[name] for name in self.upstreams] or [torch.ones_like(out) for out in outputs]
+        given = given if isinstance(given, (tuple, list)) else [given]
         return [torch.as_tensor(up, dtype=out.dtype, device=out.device) for up, out in zip(given, outputs)]
 
     def remembered(self, what: str, compute: Callable) -> Any:
@@ -232,23 +213,12 @@ class _Run:
 
     # ---------------------------------------------------------------- comparing
     def miss(self, target: Target | None, message: str) -> None:
-        where = f"{self.comparison}: {self.comparison.call} ({self.hostile.name})"
-        self.found.append(Mismatch(self.comparison, target, f"{where}: {message}"))
+        page = self.comparison.page
+        message = f"{self.comparison}: {self.comparison.call} ({self.hostile.name}): {message}"
+        place = Problem.at(page.path, page.text, page.tags()[target.tag][0].pos, message) if target else None
+        self.found.append(place or self.comparison.problem(message))
 
-    def compare_gradients(self, gradients: dict, reference: dict, exact: dict, inputs: dict) -> None:
-        targets = self.comparison.gradients
-        for name in gradients:
-            if name not in targets and self.front.given[self.keys[name]].domain not in ("ones", "zeros"):
-                self.miss(None, f"it gives a gradient of {name}, and `gradients` names no tag for it")
-        for name, target in targets.items():
-            if name not in gradients:
-                self.miss(target, f"it gives no gradient of {name}")
-                continue
-            summed = bool(self.comparison.rows) and name not in self.comparison.rows
-            three = (gradients[name], reference[name], exact[name])
-            self.judge(target, f"the gradient of {name}", three, inputs, summed)
-
-    def judge(self, target: Target, what: str, three: tuple, inputs: dict, summed: bool) -> None:
+    def judge(self, target: Target, what: str, three: list, inputs: dict, summed: bool) -> None:
         """three: the kernel's result, PyTorch's in the same dtype, PyTorch's in float64."""
         actual, reference, exact = (value.cpu() for value in three)
         expected = self.expected(target, inputs)
@@ -280,15 +250,13 @@ class _Run:
 
     def printed(self, target: Target, inputs: dict) -> torch.Tensor:
         """The formula's value in float64."""
-        values = {}
+        values, batch = {}, self.comparison.rows
         for name, value in inputs.items():
-            value = torch.as_tensor(value, dtype=None if torch.is_tensor(value) else DTYPE).cpu()
-            value = value.to(DTYPE) if value.is_floating_point() else value
-            values[name] = value.flatten(0, len(self.row_shape) - 1) if name in self.comparison.rows else value
+            value = torch.as_tensor(value, dtype=None if torch.is_tensor(value) else DTYPE)
+            values[name] = value.flatten(0, len(self.row_shape) - 1) if name in batch else value
         for name, other in target.replaced:
             values[name] = self.printed(other, inputs)
-        batch = self.comparison.rows
-        batch += tuple(name for name, _ in target.replaced if batch and name not in batch)
+            batch += (name,) if batch and name not in batch else ()
         return Formula(self.comparison.page, target.tag)(batch=batch, **values)
 
 
@@ -314,19 +282,20 @@ def _device() -> torch.device:
     return DEVICE
 
 
+def _differentiable(value: Any) -> bool:
+    return torch.is_tensor(value) and value.is_floating_point()
+
+
 def _strided(values: torch.Tensor) -> torch.Tensor:
     """Every third element of memory that is NaN in between, in padded rows."""
     memory = values.new_full((*values.shape[:-1], 3 * values.shape[-1] + 5), float("nan"))
-    view = memory[..., 2 : 2 + 3 * values.shape[-1] : 3]
-    view.copy_(values)
-    return view
+    return memory[..., 2 : 2 + 3 * values.shape[-1] : 3].copy_(values)
 
 
 def _fenced(values: torch.Tensor) -> torch.Tensor:
     """Contiguous, in the middle of memory full of NaN."""
     memory = values.new_full((values.numel() + 128,), float("nan"))
-    memory[64 : 64 + values.numel()] = values.flatten()
-    return memory[64 : 64 + values.numel()].view(values.shape)
+    return memory[64 : 64 + values.numel()].view(values.shape).copy_(values)
 
 
 _LAYOUTS = {"contiguous": lambda values: values, "strided": _strided, "fenced": _fenced, "walled": walled}

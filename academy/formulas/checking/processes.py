@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+WORKERS = min(os.cpu_count() or 1, 8)
+
 
 def context() -> Any:
     """How processes start: by a fork, which costs nothing, where that is safe.
@@ -23,11 +25,11 @@ def context() -> Any:
     return server
 
 
-def in_parallel(function: Callable, jobs: list, workers: int | None = None, chunk: int = 1) -> list:
-    """`[function(job) for job in jobs]`, in up to 8 processes that take `chunk` jobs at a time."""
-    workers = min(workers or min(os.cpu_count() or 1, 8), len(jobs))
+def in_parallel(function: Callable, jobs: list, workers: int | None = None) -> list:
+    """`[function(job) for job in jobs]`, in as many processes as there are jobs, at most `workers`."""
+    workers = min(workers or WORKERS, len(jobs))
     if workers < 2:
         return [function(job) for job in jobs]
     torch.set_num_threads(1)
     with context().Pool(workers) as pool:
-        return pool.map(function, jobs, chunksize=chunk)
+        return pool.map(function, jobs, chunksize=1)

@@ -15,16 +15,11 @@ SUMMARY = {
         "display": "display(s)",
         "inline": "inline relation(s)",
         "relations": "relation(s) and definition(s) evaluated",
-        "prose": "display(s) marked as prose",
     },
     "kernels": {"cases": "case(s) compared with the printed formulas"},
-    "notes, pages and notebooks": {
-        "documents": "file(s)",
-        "citations": "citation(s) of tags",
-        "prose elsewhere": "display(s) marked as prose",
-        "unbound": "inline relation(s) where no symbols are bound",
-    },
+    "notes, pages and notebooks": {"documents": "file(s)", "citations": "citation(s) of tags"},
 }
+_NOTHING = "nothing to look at: no derivation, case file, kernel, page or notebook of the project"
 
 
 @dataclass
@@ -37,7 +32,6 @@ class Result:
 
     def add(self, other: Result) -> None:
         self.problems += other.problems
-        self.exempt += other.exempt
         self.counts.update(other.counts)
 
     def summary(self) -> str:
@@ -45,11 +39,8 @@ class Result:
         lines = []
         for kind, names in SUMMARY.items():
             found = [(self.counts[key], name) for key, name in names.items() if self.counts[key]]
-            if found:
-                parts = [f"{count} {name.replace('(s)', '' if count == 1 else 's')}" for count, name in found]
-                lines.append(f"{kind}: {', '.join(parts)}")
+            parts = [f"{count} {name.replace('(s)', '' if count == 1 else 's')}" for count, name in found]
+            lines += [f"{kind}: {', '.join(parts)}"] if found else []
         if self.exempt:
             lines.append(f"without a kernel (no case file): {', '.join(sorted(self.exempt))}")
-        return (
-            "\n".join(lines) or "nothing to look at: no derivation, case file, kernel, page or notebook of the project"
-        )
+        return "\n".join(lines) or _NOTHING

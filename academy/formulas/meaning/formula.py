@@ -7,19 +7,17 @@ from collections.abc import Sequence
 import torch
 
 from academy.formulas.errors import FormulaError
-from academy.formulas.meaning import names, positions
-from academy.formulas.meaning.environment import Environment, Piece, define
-from academy.formulas.meaning.evaluate import evaluate
-from academy.formulas.meaning.values import DTYPE, Value, arranged
+from academy.formulas.meaning import evaluate, names  # noqa: F401  `evaluate` says what each kind of node means
+from academy.formulas.meaning.environment import Environment
+from academy.formulas.meaning.values import DTYPE
 from academy.formulas.reading.page import Page
-from academy.formulas.reading.tree import Node, free_indices
-from academy.formulas.reading.tree import subscripts as subscripts_of
+from academy.formulas.reading.tree import Equation, Node, free_indices, pieces
 
 
 class Formula:
     r"""The last side of a tagged equation as a float64 function of the page's given symbols.
 
-    Symbols are passed by their Python names (`page.front.names`): $\nabla_Y$ as `nabla_Y`, $\hat{X}$ as `X_hat`, a
+    Symbols are passed by their Python names (`page.names`): $\nabla_Y$ as `nabla_Y`, $\hat{X}$ as `X_hat`, a
     class as an integer that counts from 0. A name that the page defines may be passed too, in place of its definition.
     Names listed in `batch` carry one more leading axis of rows, over which the
     formula is vectorised (`torch.func.vmap`); the result carries it too.
@@ -33,15 +31,10 @@ class Formula:
     def __init__(self, page: Page, tag: str):
         if tag not in page.tags():
             raise KeyError(f"{page.path} has no tag {tag!r}; it has {', '.join(page.tags()) or 'none'}")
-        self.page, self.tag = page, tag
-        self.steps = page.tags()[tag]
-        last = page.steps.index(self.steps[-1])
+        self.page, self.tag, self.steps = page, tag, page.tags()[tag]
         self._scope = Environment({}, {}, {}, {})
-        for at, step in enumerate(page.steps[: last + 1]):
-            if step.kind == "forget":
-                self._scope.forget(step.keys)
-            elif step.kind == "define" and not step.continues:
-                define(page, at, self._scope)
+        for step in page.steps[: page.steps.index(self.steps[-1]) + 1]:
+            self._scope.enter(step)
 
     def __call__(self, batch: Sequence[str] = (), **inputs: torch.Tensor | float) -> torch.Tensor:
         """Evaluate at `inputs`.
@@ -50,91 +43,60 @@ class Formula:
             TypeError: a name that the page doesn't give.
             ValueError: a shape that doesn't fit, or a symbol that the formula needs and didn't get.
         """
-        keys = {name: key for key, name in self.page.front.names.items()}
         front = self.page.front
+        keys = {name: key for key, name in self.page.names.items()}
         for name in [*inputs, *batch]:
             if name not in keys or keys[name] in front.ranges or keys[name] in front.dims:
                 given = ", ".join(front.names[key] for key in (*front.given, *front.classes))
                 raise TypeError(f"{self.tag} has no input {name!r}; the page gives {given}")
         tensors = [torch.as_tensor(value) for value in inputs.values()]
         tensors = [t.to("cpu", DTYPE if t.is_floating_point() else torch.int64) for t in tensors]
-        names = [keys[name] for name in inputs]
 
         def one(*values: torch.Tensor) -> torch.Tensor:
-            return self._evaluate(dict(zip(names, values)))
+            return self._evaluate({keys[name]: value for name, value in zip(inputs, values)})
 
         if not batch:
             return one(*tensors)
-        axes = tuple(0 if name in batch else None for name in inputs)
-        return torch.func.vmap(one, in_dims=axes)(*tensors)
+        return torch.func.vmap(one, in_dims=tuple(0 if name in batch else None for name in inputs))(*tensors)
 
     def _evaluate(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        front = self.page.front
-        lengths = self._lengths(inputs)
-        values = {key: Value(t if t.is_floating_point() else t.to(DTYPE)) for key, t in inputs.items()}
-        integers = {key: (values.pop(key).tensor.long(), front.classes[key]) for key in front.classes if key in inputs}
+        front, lengths = self.page.front, self._lengths(inputs)
+        integers = {key: (inputs[key].long(), dim) for key, dim in front.classes.items() if key in inputs}
+        values = {key: tensor.to(DTYPE) for key, tensor in inputs.items() if key not in integers}
         for key, spec in front.given.items():
-            if key not in values and spec.domain in ("ones", "zeros"):
+            if key not in values and spec.fixed:
                 shape = tuple(lengths[dim] for dim in spec.dims)
-                values[key] = Value(torch.full(shape, float(spec.domain == "ones"), dtype=DTYPE))
-        env = Environment(
-            lengths, front.index_ranges(lengths), values, integers, loss=front.loss, origin=front.origin, batched=True
-        )
-        env.defined.update(self._scope.defined)
-        step = self.steps[0]
+                values[key] = torch.full(shape, float(spec.domain == "ones"), dtype=DTYPE)
+        env = Environment(lengths, front.index_ranges(lengths), values, integers, loss=front.loss, origin=front.origin)
+        env.defined = self._scope.defined
         try:
-            return self._assemble(env)
+            return names.assembled([_line(step.equation) for step in self.steps], env)
         except FormulaError as error:
-            raise ValueError(
-                f"{self.tag} ({self.page.path}, offset {step.block.source_pos + error.position}): {error.message}"
-            ) from None
+            raise ValueError(f"{self.tag} ({self.page.path}): {error.message}") from None
 
     def _lengths(self, inputs: dict[str, torch.Tensor]) -> dict[str, int]:
-        front = self.page.front
-        lengths: dict[str, int] = {}
-        for key, tensor in inputs.items():
-            spec = front.given.get(key)
-            if spec is None:
-                continue
-            if tensor.dim() != len(spec.dims):
-                raise ValueError(f"{front.names[key]} must have {len(spec.dims)} axes, got shape {tuple(tensor.shape)}")
-            for dim, length in zip(spec.dims, tensor.shape):
-                if lengths.setdefault(dim, length) != length:
-                    raise ValueError(f"dimension {dim} is {lengths[dim]} and {length}")
-        missing = [dim for dim, formula in front.dims.items() if formula is None and dim not in lengths]
-        if missing:
-            raise ValueError(f"the length of {missing[0]} is not known: pass an input that has this axis")
-        computed = front.lengths({dim: n for dim, n in lengths.items() if front.dims[dim] is None})
-        for dim, length in lengths.items():
-            if computed[dim] != length:
-                raise ValueError(f"dimension {dim} must be {computed[dim]}, got {length}")
-        return computed
-
-    def _assemble(self, env: Environment) -> torch.Tensor:
-        lines = [_line(step.equation) for step in self.steps]
-        whole = all(index.op == "index" for indices, _ in lines for index in indices)
-        if len(lines) == 1 and whole:
-            return self._single(*lines[0], env)
-        pieces = [names.piece(Piece(indices, body), env) for indices, body in lines]
-        return positions.scatter(pieces, env, lines[0][1]).tensor
-
-    def _single(self, indices: tuple[Node, ...], body: Node, env: Environment) -> torch.Tensor:
-        out = tuple(index.args[0] for index in indices)
-        value = evaluate(body, env)
-        extra = set(value.labels) - set(out)
-        if extra:
-            raise FormulaError(f"index {min(extra)} is missing on the left of {self.tag}", body.pos, "type")
-        tensor = arranged(value, out, value.rank)
-        return tensor.expand(tuple(env.ranges[name].count for name in out) + value.shape)
+        front, found = self.page.front, dict[str, int]()
+        for key in front.given.keys() & inputs.keys():
+            shape, dims = tuple(inputs[key].shape), front.given[key].dims
+            if len(shape) != len(dims):
+                raise ValueError(f"{front.names[key]} must have {len(dims)} axes, got shape {shape}")
+            for dim, length in zip(dims, shape):
+                if found.setdefault(dim, length) != length:
+                    raise ValueError(f"dimension {dim} is {found[dim]} and {length}")
+        for dim in front.free_dims:
+            if dim not in found:
+                raise ValueError(f"the length of {dim} is not known: pass an input that has this axis")
+        lengths = front.lengths({dim: found[dim] for dim in front.free_dims})
+        for dim, length in found.items():
+            if lengths[dim] != length:
+                raise ValueError(f"dimension {dim} must be {lengths[dim]}, got {length}")
+        return lengths
 
 
-def _line(equation) -> tuple[tuple[Node, ...], Node]:
+def _line(equation: Equation) -> tuple[tuple[Node, ...], Node]:
     """(subscripts of the left side, right side)"""
-    body = equation.sides[-1]
-    if equation.definition:
-        return tuple(equation.definition.indices or ()), body
-    left = equation.sides[0]
-    written = subscripts_of(left)
-    if any(index.op == "affine" for index in written):
-        return written, body
-    return tuple(Node("index", (name,), left.pos) for name in free_indices(left)), body
+    written = pieces(equation)
+    if not equation.definition and not any(index.op == "affine" for index in written):
+        left = equation.sides[0]
+        written = tuple(Node("index", (name,), left.pos) for name in free_indices(left))
+    return written, equation.sides[-1]

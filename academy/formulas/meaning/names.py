@@ -7,153 +7,113 @@ from collections.abc import Callable
 import torch
 
 from academy.formulas.meaning import positions
-from academy.formulas.meaning.environment import Defined, Environment, Piece, evaluate, fresh
-from academy.formulas.meaning.values import Value, arranged, number, together, wrong
-from academy.formulas.reading.tree import Node
+from academy.formulas.meaning.environment import Environment, evaluate, every_position, everywhere
+from academy.formulas.meaning.values import number, together, wrong
+from academy.formulas.reading.tree import Equation, Node, free_indices, pieces
 
 
-def symbol(key: str, env: Environment, node: Node) -> Value:
+def symbol(key: str, env: Environment, node: Node) -> torch.Tensor:
     """The value of a name that is no function."""
     if key in env.values:
         return env.values[key]
     if key in env.dims:
         return number(env.dims[key])
     if env.loss and key == env.loss.key:
-        return _loss(env, node)
-    if key in env.defined and not env.defined[key].formals:
-        if key not in env.memo:
-            env.memo[key] = close(env.defined[key], env, node)
-        return env.memo[key]
-    wrong(f"{key} has no value here", node)
+        # Its upstream gradients are the given ones.
+        pairs = [[symbol(name, env, node) for name in pair] for pair in env.loss.terms]
+        return torch.stack([together(y, upstream, torch.mul, node, "loss").sum() for y, upstream in pairs]).sum()
+    if key not in env.defined or _formals(env.defined[key]):
+        wrong(f"{key} has no value here", node)
+    if key not in env.memo:
+        env.memo[key] = close(env.defined[key], env)
+    return env.memo[key]
 
 
-def _loss(env: Environment, node: Node) -> Value:
-    r"""A loss whose upstream gradients are the given ones: $\sum_k \langle \nabla_{Y_k}, Y_k \rangle$."""
-    total = number(0.0)
-    for output, upstream in env.loss.terms if env.loss else ():
-        y, gradient = symbol(output, env, node), symbol(upstream, env, node)
-        product = together(y, gradient, torch.mul, node, "loss")
-        axes = tuple(range(len(product.labels), product.tensor.dim()))
-        term = Value(product.tensor.sum(axes) if axes else product.tensor, product.labels)
-        total = together(total, term, torch.add, node, "loss")
-    return total
+def _formals(lines: list[Equation]) -> tuple[str, ...]:
+    definition = lines[0].definition
+    return definition.formals if definition else ()
 
 
-def formals_of(key: str, env: Environment, node: Node) -> tuple[str, ...]:
-    if key not in env.defined:
-        wrong(f"{key} has no formula here", node)
-    return env.defined[key].formals
+def close(lines: list[Equation], env: Environment) -> torch.Tensor:
+    """Evaluate a definition's right side; its indices become axes."""
+    value = assembled([(pieces(line), line.sides[0]) for line in lines], env)
+    if pieces(lines[0]) and value.dim() != len(pieces(lines[0])):
+        wrong("a definition by components must have scalar components", lines[0].sides[0])
+    return value
 
 
-def close(defined: Defined, env: Environment, node: Node) -> Value:
-    """Evaluate a definition's right side; its indices become positional axes."""
-    pieces = [piece(line, env) for line in defined.pieces]
-    if len(pieces) == 1 and not pieces[0][0]:
-        return pieces[0][1]
-    if len({len(wheres) for wheres, _ in pieces}) != 1:
-        wrong("the lines of a definition have different numbers of subscripts", defined.pieces[-1].body)
-    whole = all(
-        index.op == "index" and env.ranges[index.args[0]].dim for piece in defined.pieces for index in piece.indices
-    )
-    if len(pieces) == 1 and whole:
-        return _positional(*pieces[0], env, defined.pieces[0].body)
-    return positions.scatter(pieces, env, defined.pieces[0].body)
-
-
-def piece(line: Piece, env: Environment) -> tuple[tuple[Value, ...], Value]:
-    """(where each subscript points, the value), over fresh labels for the indices of the left side."""
-    names = []
-    for index in line.indices:
-        inside = [index] if index.op == "index" else [part for _, part in index.args if part.op == "index"]
-        if len(inside) != 1 or inside[0].args[0] in names:
-            wrong("left of ':=' each subscript needs one index of its own", index)
-        names.append(inside[0].args[0])
-    renamed = {name: fresh(name) for name in names}
-    inner = env.child(labels=dict(renamed))
-    value = evaluate(line.body, inner)
-    loose = [name for name, label in inner.labels.items() if label == name]
-    if loose:
-        wrong(f"free index {loose[0]} on the right of a definition is missing on its left", line.body)
-    return tuple(positions.position(index, inner) for index in line.indices), value
-
-
-def _positional(wheres, value: Value, env: Environment, node: Node) -> Value:
-    if value.rank:
-        wrong("a definition by components must have scalar components", node)
-    own = tuple(where.labels[0] for where in wheres)
-    outer = tuple(label for label in value.labels if label not in own)
-    tensor = arranged(value, outer + own, 0)
-    counts = tuple(where.tensor.numel() for where in wheres)
-    return Value(tensor.expand((*tensor.shape[: len(outer)], *counts)), outer)
+def assembled(lines: list[tuple[tuple[Node, ...], Node]], env: Environment) -> torch.Tensor:
+    """The value whose elements are stated by lines of (subscripts, body); without subscripts, the body's value."""
+    if len({len(indices) for indices, _ in lines}) != 1:
+        wrong("the lines of a definition have different numbers of subscripts", lines[-1][1])
+    env, parts = env.child(memo=env.memo, positions={}, bound=frozenset()), []
+    for indices, body in lines:
+        names = [name for index in indices for name in free_indices(index)]
+        if len(set(names)) != len(indices) or len(names) != len(indices):
+            wrong("left of ':=' each subscript needs one index of its own", body)
+        for name in free_indices(body):
+            if name not in names:
+                wrong(f"free index {name} on the right of a definition is missing on its left", body)
+        every = env.child(positions={name: every_position(name, env) for name in names})
+        where = [positions.position(index, every) - env.origin for index in indices]
+        parts.append((where, everywhere(body, env, names)))
+    return positions.scatter(parts, env, lines[0][1]) if lines[0][0] else parts[0][1]
 
 
 # ---------------------------------------------------------------- functions
-def call(key: str, order: int, arguments: list[Node], env: Environment, node: Node) -> Value:
+def call(node: Node, env: Environment) -> torch.Tensor:
     """`f(x)`, `f'(x)` (order 1) …; a function of a number applied to a vector or matrix acts on each element."""
-    if key in env.generic and key not in env.defined:
-        if len(arguments) != 1:
-            wrong("a generic function takes one argument", node)
-        x = evaluate(arguments[0], env)
-        return Value(nth_derivative(env.generic[key], order)(x.tensor), x.labels)
-    if key not in env.defined:
+    key, order, arguments = node.args
+    lines = env.defined.get(key, [])
+    if not lines and key not in env.generic:
         wrong(f"function {key} is not defined here", node)
-    defined = env.defined[key]
-    if len(arguments) != len(defined.formals):
-        wrong(f"{key} takes {len(defined.formals)} arguments", node)
-    values, integers, spread = _bind(defined, arguments, env, node)
-    if order == 0:
-        return _gathered(close(defined, env.child(values=values, integers=integers), node), spread)
-    formal = defined.formals[0]
-    plain = len(defined.pieces) == 1 and not defined.pieces[0].indices
-    if len(defined.formals) != 1 or not plain or formal not in values or values[formal].rank:
-        wrong("f' is for functions of one number", node)
-    point = values[formal]
-
-    def at(x: torch.Tensor) -> torch.Tensor:
-        inner = env.child(values={**values, formal: Value(x, point.labels)}, integers=integers)
-        value = close(defined, inner, node)
-        return arranged(value, point.labels, 0).expand(x.shape) if value.labels != point.labels else value.tensor
-
-    return _gathered(Value(nth_derivative(at, order)(point.tensor), point.labels), spread)
-
-
-def _bind(defined: Defined, arguments: list[Node], env: Environment, node: Node):
-    """Values and integers of the formal parameters, and the labels that stand for axes of an elementwise argument."""
+    formals = _formals(lines) if lines else ("",)
+    if len(arguments) != len(formals):
+        wrong(f"{key} takes {len(formals)} arguments", node)
+    if not lines:
+        return nth_derivative(env.generic[key], order)(evaluate(arguments[0], env))
     values, integers = dict(env.values), dict(env.integers)
-    spread: tuple[str, ...] = ()
-    for formal, argument in zip(defined.formals, arguments):
-        if formal in env.integers:
-            if argument.op != "intsym":
-                wrong(f"argument {formal} of {defined.key} must be a class index", node)
+    for formal, argument in zip(formals, arguments):
+        if (formal in env.integers) != (argument.op == "class") or argument.op in ("index", "intlit", "affine"):
+            wrong(f"argument {formal} of {key} must be a {'class index' if formal in env.integers else 'value'}", node)
+        if argument.op == "class":
             integers[formal] = env.integers[argument.args[0]]
-            continue
-        if argument.op in ("intsym", "index", "intlit", "affine"):
-            wrong(f"argument {formal} of {defined.key} must be a value", node)
-        value = evaluate(argument, env)
-        expected = env.values[formal].shape if formal in env.values else ()
-        if expected == () and value.rank and len(defined.formals) == 1:
-            spread = tuple(fresh("axis") for _ in range(value.rank))
-            value = Value(value.tensor, value.labels + spread)
-        if value.shape != expected:
-            wrong(f"argument {formal} of {defined.key} has shape {value.shape}, expected {expected}", node)
-        values[formal] = value
-    return values, integers, spread
+        else:
+            values[formal] = evaluate(argument, env)
+    given = [(env.values[formal].shape if formal in env.values else (), formal) for formal in formals]
+    if len(formals) == 1 and formals[0] not in integers and given[0][0] == ():
+        return _elementwise(lines, formals[0], order, values[formals[0]], env)
+    for expected, formal in given:
+        if formal not in integers and values[formal].shape != expected:
+            shape = tuple(values[formal].shape)
+            wrong(f"argument {formal} of {key} has shape {shape}, expected {tuple(expected)}", node)
+    return close(lines, env.child(values=values, integers=integers)) if not order else wrong("f' of no number", node)
 
 
-def _gathered(value: Value, spread: tuple[str, ...]) -> Value:
-    """Turn the labels of an elementwise argument back into positional axes."""
-    if not spread:
-        return value
-    outer = tuple(label for label in value.labels if label not in spread)
-    return Value(arranged(value, outer + spread, 0), outer)
+def _elementwise(lines: list[Equation], formal: str, order: int, x: torch.Tensor, env: Environment) -> torch.Tensor:
+    def of_number(x: torch.Tensor) -> torch.Tensor:
+        return close(lines, env.child(values={**env.values, formal: x}))
+
+    if order and pieces(lines[0]):
+        wrong("f' is for functions of one number", lines[0].sides[0])
+    function = nth_derivative(of_number, order)
+    for _ in x.shape:
+        function = torch.func.vmap(function)
+    return function(x)
+
+
+def bare(node: Node, env: Environment) -> torch.Tensor:
+    """A function's name without arguments: applied to its own formal parameters."""
+    if node.args[0] not in env.defined:
+        wrong(f"{node.args[0]} has no formula here", node)
+    formals = _formals(env.defined[node.args[0]])
+    arguments = tuple(Node("class" if name in env.integers else "sym", (name,), node.pos) for name in formals)
+    return call(Node("call", (node.args[0], 0, arguments), node.pos), env)
 
 
 def nth_derivative(function: Callable, order: int) -> Callable:
     """Of an elementwise function, by forward-mode differentiation."""
-    for _ in range(order):
-        function = _slope(function)
-    return function
-
-
-def _slope(function: Callable) -> Callable:
-    return lambda x: torch.func.jvp(function, (x,), (torch.ones_like(x),))[1]
+    if order == 0:
+        return function
+    slope = nth_derivative(function, order - 1)
+    return lambda x: torch.func.jvp(slope, (x,), (torch.ones_like(x),))[1]

@@ -1,178 +1,135 @@
-"""Subscripts and conditions as numbers: which element, over which free indices, and where a condition holds."""
+"""Subscripts and conditions as numbers: which element, and whether a condition holds."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 
-from academy.formulas.meaning.environment import Environment, Range, evaluate, fresh
-from academy.formulas.meaning.values import Value, arranged, merge_label, together, union, wrong
-from academy.formulas.reading.tree import Node
+from academy.formulas.meaning.environment import Environment, evaluate, everywhere
+from academy.formulas.meaning.values import together, wrong
+from academy.formulas.reading.tree import Node, free_indices, whole_number
 
-_COMPARE = {"=": torch.eq, r"\ne": torch.ne, "<": torch.lt, ">": torch.gt, r"\le": torch.le, r"\ge": torch.ge}
-
-
-def whole_number(node: Node, env: Environment) -> int:
-    """The value of an index expression made of numbers and dimensions (a bound)."""
-    if node.op == "intlit":
-        return node.args[0]
-    if node.op == "dim":
-        return env.dims[node.args[0]]
-    if node.op == "affine":
-        return sum(factor * whole_number(part, env) for factor, part in node.args)
-    wrong("a bound is made of numbers and dimensions", node)
+COMPARE = {"=": torch.eq, r"\ne": torch.ne, "<": torch.lt, ">": torch.gt, r"\le": torch.le, r"\ge": torch.ge}
 
 
-def position(node: Node, env: Environment) -> Value:
-    """An index expression's value, counted as the page counts (from `origin`), over its free indices."""
+def position(node: Node, env: Environment) -> torch.Tensor:
+    """An index expression's value, counted as the page counts (from `origin`)."""
     if node.op == "index":
-        name = node.args[0]
-        here = env.ranges[name]
-        return Value(torch.arange(here.first, here.first + here.count), (env.labels.setdefault(name, name),))
-    if node.op == "intsym":
-        return Value(env.integers[node.args[0]][0] + env.origin)
+        return env.positions[node.args[0]]
+    if node.op == "class":
+        return env.integers[node.args[0]][0] + env.origin
     if node.op in ("intlit", "dim"):
-        return Value(torch.tensor(whole_number(node, env)))
+        return torch.tensor(whole_number(node, env.dims))
     if node.op == "affine":
-        total = Value(torch.tensor(0))
-        for factor, part in node.args:
-            step = position(part, env)
-            total = together(total, Value(factor * step.tensor, step.labels), torch.add, node, "index")
-        return total
+        return sum((factor * position(part, env) for factor, part in node.args), torch.tensor(0))
     if node.op in ("argmax", "argmin"):
-        value, label, here = running_body(node, env)
-        axis = value.labels.index(label)
-        chosen = value.tensor.argmax(axis) if node.op == "argmax" else value.tensor.argmin(axis)
-        return Value(chosen + here.first, value.labels[:axis] + value.labels[axis + 1 :])
+        values = every_value(node, env)
+        return (values.argmax(0) if node.op == "argmax" else values.argmin(0)) + env.ranges[node.args[0]].first
     wrong("a slice cannot be compared", node)
 
 
-def running_body(node: Node, env: Environment) -> tuple[Value, str, Range]:
-    """Evaluate the body of a sum, max … over its index: (value, the index' label in it, its range)."""
-    name, limits, _, body = node.args
+def _reach(node: Node, env: Environment) -> tuple[int, int]:
+    """The smallest and the largest value of an index expression without `\\arg\\max`."""
+    if node.op == "affine":
+        ends = [sorted(factor * end for end in _reach(part, env)) for factor, part in node.args]
+        return sum(low for low, _ in ends), sum(high for _, high in ends)
+    if node.op == "index":
+        return env.ranges[node.args[0]].first, env.ranges[node.args[0]].last
+    if node.op == "class":
+        return env.origin, env.origin + env.dims[env.integers[node.args[0]][1]] - 1
+    return whole_number(node, env.dims), whole_number(node, env.dims)
+
+
+def every_value(node: Node, env: Environment) -> torch.Tensor:
+    """The body of a sum, max … at each value of its index; what a condition leaves out has no effect."""
+    name, limits, only, body = node.args
     here = env.ranges[name]
-    if limits is not None:
-        low, high = (whole_number(limit, env) for limit in limits)
+    if limits:
+        low, high = (whole_number(limit, env.dims) for limit in limits)
         if (low, high) != (here.first, here.last):
             wrong(f"index {name} runs over {here}, not over {low}..{high}", node)
-    if env.labels.get(name, name) != name:
+    if name in env.bound:
         wrong(f"index {name} is already bound by an outer sum", node)
-    label = fresh(name)
-    inner = replace(env, labels={**env.labels, name: label})
-    value = evaluate(body, inner)
-    env.adopt(inner, except_for=name)
-    if label not in value.labels:
+    if name not in free_indices(body):
         wrong(f"the {node.op} does not depend on {name}", node)
-    return value, label, here
+
+    def at(body: Node, inner: Environment) -> torch.Tensor:
+        value = evaluate(body, inner)
+        if only is None:
+            return value
+        neutral = {"sum": 0.0, "prod": 1.0, "max": -torch.inf, "min": torch.inf}[node.op]
+        keep = together(value, condition(only, inner), lambda _, holds: holds, node, "condition")
+        return torch.where(keep, value, torch.tensor(neutral, dtype=value.dtype))
+
+    return everywhere(body, env.child(memo=env.memo, bound=env.bound | {name}), [name], at)
 
 
-def take_all(value: Value, indices: tuple, axis: int, node: Node, env: Environment) -> Value:
-    """Subscript the positional axes from `axis` on, which must be as many as there are indices."""
-    if len(indices) != value.rank - axis:
-        wrong(f"{len(indices)} subscripts on something with {value.rank - axis} axes", node)
+def take_all(value: torch.Tensor, indices: tuple[Node, ...], axis: int, node: Node, env: Environment) -> torch.Tensor:
+    """Subscript the axes from `axis` on, which must be as many as there are indices."""
+    if len(indices) != value.dim() - axis:
+        wrong(f"{len(indices)} subscripts on something with {value.dim() - axis} axes", node)
     for index in indices:
         if index.op == "slice":
             axis += 1
-        else:
-            value = take(value, axis, index, env)
+            continue
+        _check_reach(index, value.shape[axis], env)
+        where = position(index, env) - env.origin
+        value = torch.index_select(value, axis, where.reshape(1)).squeeze(axis)
     return value
 
 
-def take(value: Value, axis: int, node: Node, env: Environment) -> Value:
-    """Subscript positional axis number `axis`; the subscript's free indices become labels."""
-    dim = len(value.labels) + axis
-    size = value.tensor.shape[dim]
-    if node.op == "index":
-        here = env.ranges[node.args[0]]
-        if here.dim and here.count != size:
-            wrong(f"index {node.args[0]} runs over {here.dim} but this axis has another length", node)
-        if here.first == env.origin and here.count == size:
-            label = env.labels.setdefault(node.args[0], node.args[0])
-            return Value(*merge_label(value.tensor, value.labels, dim, label))
-    if node.op == "intsym":
-        chosen, of = env.integers[node.args[0]]
-        if env.dims[of] != size:
-            wrong(f"{node.args[0]} is an index into {of} but this axis has another length", node)
-        return Value(torch.index_select(value.tensor, dim, chosen.reshape(1)).squeeze(dim), value.labels)
-    where = position(node, env)
-    if node.op != "argmax" and node.op != "argmin":
-        check_range(where, size, node, env)
-    return gather(value, dim, Value(where.tensor - env.origin, where.labels))
+def _check_reach(node: Node, size: int, env: Environment) -> None:
+    name = node.args[0] if node.args else ""
+    dim = env.ranges[name].dim if node.op == "index" else env.integers[name][1] if node.op == "class" else None
+    if dim and env.dims[dim] != size:
+        wrong(f"index {name} runs over {dim} but this axis has another length", node)
+    if node.op not in ("argmax", "argmin"):
+        last = env.origin + size - 1
+        for reach in _reach(node, env):
+            if not env.origin <= reach <= last:
+                wrong(f"this index reaches {reach}, outside {env.origin}..{last}", node)
 
 
-def check_range(where: Value, size: int, node: Node, env: Environment) -> None:
-    low, high = int(where.tensor.min()), int(where.tensor.max())
-    if low < env.origin or high > env.origin + size - 1:
-        reach = low if low < env.origin else high
-        wrong(f"this index reaches {reach}, outside {env.origin}..{env.origin + size - 1}", node)
-
-
-def gather(value: Value, dim: int, where: Value) -> Value:
-    """Elements at 0-based positions `where` along tensor axis `dim`; the labels of `where` join those of `value`."""
-    tensor = torch.index_select(value.tensor, dim, where.tensor.reshape(-1))
-    tensor = tensor.reshape((*tensor.shape[:dim], *where.tensor.shape, *tensor.shape[dim + 1 :]))
-    labels = value.labels
-    for label in where.labels:
-        known = label in labels
-        tensor, labels = merge_label(tensor, labels, dim, label)
-        # A new label moved in front of the axes that are still to be named; a diagonal removed one.
-        dim += 0 if known else 1
-    return Value(tensor, labels)
-
-
-def condition(node: Node, env: Environment) -> Value:
-    """Where a condition holds, as booleans over its free indices."""
+def condition(node: Node, env: Environment) -> torch.Tensor:
+    """Whether a condition holds, as a boolean (elementwise, between vectors)."""
     if node.op == "and":
         left, right = (condition(part, env) for part in node.args)
         return together(left, right, torch.logical_and, node, "and")
-    relation, left, right = node.args
-    if repr(left) == repr(right):
+    relation, *sides = node.args
+    if repr(sides[0]) == repr(sides[1]):
         wrong("a condition compares something with itself", node)
-    if left.op == "real" or right.op == "real":
-        a, b = (evaluate(side.args[0] if side.op == "real" else side, env) for side in (left, right))
+    if any(side.op == "real" for side in sides):
+        a, b = (evaluate(side.args[0] if side.op == "real" else side, env) for side in sides)
     else:
-        spans = {env.ranges[side.args[0]].dim for side in (left, right) if side.op == "index"}
-        spans |= {env.integers[side.args[0]][1] for side in (left, right) if side.op == "intsym"}
-        spans.discard(None)
-        if len(spans) == 2:
-            first, second = sorted(map(str, spans))
-            wrong(f"a condition compares an index over {first} with one over {second}", node)
-        a, b = position(left, env), position(right, env)
-    return together(a, b, _COMPARE[relation], node, "condition")
+        spans = {env.ranges[side.args[0]].dim for side in sides if side.op == "index"}
+        spans |= {env.integers[side.args[0]][1] for side in sides if side.op == "class"}
+        if len(spans - {None}) == 2:
+            wrong(f"a condition compares indices over {' and '.join(sorted(map(str, spans)))}", node)
+        a, b = (position(side, env) for side in sides)
+    return together(a, b, COMPARE[relation], node, "condition")
 
 
-def scatter(pieces: list[tuple[tuple[Value, ...], Value]], env: Environment, node: Node) -> Value:
-    """Assemble `y_{2i-1} := …, y_{2i} := …`: each piece is (position of each axis over one label, scalar value).
+def scatter(parts: list[tuple[list[torch.Tensor], torch.Tensor]], env: Environment, node: Node) -> torch.Tensor:
+    """Assemble `y_{2i-1} := …, y_{2i} := …`: each part is (0-based positions along each axis, values at these).
 
-    The pieces must cover every element of the result exactly once.
+    The parts must cover every element of the result exactly once.
     """
-    own = [tuple(where.labels[0] for where in wheres) for wheres, _ in pieces]
-    outer = tuple(x for x in union(*(v for _, v in pieces)) if not any(x in labels for labels in own))
-    axes = len(own[0])
-    sizes = [max(int(wheres[k].tensor.max()) for wheres, _ in pieces) - env.origin + 1 for k in range(axes)]
-    total = covered = None
-    for (wheres, value), labels in zip(pieces, own):
-        if value.rank:
-            wrong("a definition by components must have scalar components", node)
-        counts = tuple(where.tensor.numel() for where in wheres)
-        part = arranged(value, outer + labels, 0)
-        part = part.expand((*part.shape[: len(outer)], *counts))
-        seen = torch.ones(counts)
-        for axis, where in enumerate(wheres):
-            at = where.tensor - env.origin
-            if int(at.min()) < 0:
-                wrong("this definition has elements before the first", node)
-            part = _spread(part, len(outer) + axis, at, sizes[axis])
-            seen = _spread(seen, axis, at, sizes[axis])
-        total = part if total is None else total + part
-        covered = seen if covered is None else covered + seen
-    if covered is None or not bool((covered == 1).all()) or any(size not in env.dims.values() for size in sizes):
-        wrong("the lines of this definition overlap, leave a gap or end before the axis does", node)
-    return Value(total, outer)
+    sizes = [max(int(at.max()) for at in axis) + 1 for axis in zip(*(wheres for wheres, _ in parts))]
+    if not set(sizes) <= set(env.dims.values()) or any(int(at.min()) < 0 for wheres, _ in parts for at in wheres):
+        wrong("the lines of this definition end before the axis does, or begin before it", node)
+    total = covered = torch.zeros(())
+    for wheres, value in parts:
+        seen = torch.ones([at.numel() for at in wheres])
+        for axis, (at, size) in enumerate(zip(wheres, sizes)):
+            value, seen = _spread(value, axis, at, size), _spread(seen, axis, at, size)
+        total, covered = total + value, covered + seen
+    if not bool((covered == 1).all()):
+        wrong("the lines of this definition overlap or leave a gap", node)
+    return total
 
 
 def _spread(tensor: torch.Tensor, axis: int, at: torch.Tensor, size: int) -> torch.Tensor:
     """Put slice k of `axis` at `at[k]` of a longer axis full of zeros."""
+    if len(at) == size and bool((at == torch.arange(size)).all()):
+        return tensor
     shape = (*tensor.shape[:axis], size, *tensor.shape[axis + 1 :])
     return torch.zeros(shape, dtype=tensor.dtype).index_add(axis, at, tensor)

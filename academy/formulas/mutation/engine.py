@@ -3,11 +3,16 @@
 A mutant that nothing notices *survives*. Either a check is missing, or the changed text is right as well; those are
 kept in `backprop_math/equivalent_mutants.toml`, each with its file and its reason, reviewed by a person. A survivor
 that is not on the list is a failure; so is an entry that no longer survives, or that is no mutant any more.
+
+Each file has a judge, which is made once and sent to the processes in which the mutants run: the page's own equations,
+or the comparison of a kernel with its printed formula. Kernels run in Triton's interpreter, which shows what a GPU may
+hide: a read behind the end of a tensor, a masked lane without `other`.
 """
 
 from __future__ import annotations
 
 import faulthandler
+import hashlib
 import os
 import re
 import resource
@@ -26,10 +31,14 @@ import torch
 
 from academy.formulas import check
 from academy.formulas.cases import Comparison
-from academy.formulas.checking import processes
-from academy.formulas.mutation.judges import Equations, Kernels
+from academy.formulas.checking import equations, kernels, processes
+from academy.formulas.errors import PageError
+from academy.formulas.mutation import equations as formula_mutants
+from academy.formulas.mutation import kernels as kernel_mutants
+from academy.formulas.mutation.equal_values import same_value
 from academy.formulas.mutation.mutant import Mutant, sample
-from academy.formulas.project import Project
+from academy.formulas.project import Project, import_source
+from academy.formulas.reading.page import Page
 from academy.problems import Problem, report
 
 LIST = "backprop_math/equivalent_mutants.toml"
@@ -38,6 +47,63 @@ SAMPLE = 32
 #: Seconds of processor time after which a process hangs, which counts as caught. (A busy machine is no hang.)
 PATIENCE = 60
 UNCHANGED = Mutant("", 0, 0, "")
+
+
+# ---------------------------------------------------------------- who judges the mutants of a file
+@dataclass
+class Equations:
+    """path: as messages show it. together: how many mutants share a process."""
+
+    path: Path
+    text: str
+    together: int = 16
+
+    def mutants(self) -> list[Mutant]:
+        return formula_mutants.of_page(Page(self.path, self.text))
+
+    def verdict(self, mutant: Mutant, walls: bool = True) -> str:
+        """How it was caught (syntax, type or value), "survived", or "same value": it changes nothing."""
+        original = Page(self.path, self.text)
+        pos = max((block.pos for block in original.blocks if block.pos <= mutant.start), default=0)
+        try:
+            page = Page(self.path, mutant.apply(self.text))
+            equations.check(page, start=pos)
+        except PageError as error:
+            return error.kind
+        return "same value" if same_value(original, page, pos) else "survived"
+
+
+@dataclass
+class Kernels:
+    """comparisons: those that call the module. memo: what PyTorch and the formulas give, for all mutants."""
+
+    path: Path
+    text: str
+    comparisons: list[Comparison]
+    memo: dict = field(default_factory=dict)
+    #: A kernel without its mask writes where it likes.
+    together: int = 1
+
+    def mutants(self) -> list[Mutant]:
+        # A result of 16 bits doesn't show that something was rounded to 16 bits on the way.
+        wide = any("float32" in comparison.dtypes for comparison in self.comparisons)
+        return [mutant for mutant in kernel_mutants.of_source(self.text) if wide or mutant.operator != "narrow cast"]
+
+    def verdict(self, mutant: Mutant, walls: bool = True) -> str:
+        """ "survived", or how it was caught: value (another result) or error. With `walls` it may kill the process."""
+        changed = mutant.apply(self.text)
+        try:
+            module = import_source(changed, "mutant_" + hashlib.sha256(changed.encode()).hexdigest()[:16])
+            for comparison in self.comparisons:
+                found = kernels.run(comparison, module, first_only=True, memo=self.memo, walls=walls)
+                if found:
+                    what = found[0].message
+                    return "value" if any(w in what for w in ("instead of", "prints", "outside")) else f"error: {what}"
+        except Exception as error:
+            return f"error: {type(error).__name__}"
+        return "survived"
+
+
 Judge = Equations | Kernels
 
 
@@ -72,8 +138,7 @@ def possible(project: Project, judge: Judge) -> list[Mutant]:
 
 def stale(project: Project, judge: Judge) -> list[Problem]:
     """Entries about a file that name no mutant of it any more, or give no reason. Nothing is run."""
-    names = {_key(mutant.name) for mutant in possible(project, judge)}
-    problems = []
+    names, problems = {_key(mutant.name) for mutant in possible(project, judge)}, []
     for entry in entries(project, "mutant", judge.path):
         if not entry.get("reason"):
             problems.append(_listed(project, entry, "no reason is given"))
@@ -92,14 +157,15 @@ def _key(name: str) -> str:
 
 
 # ---------------------------------------------------------------- one file
-def score(project: Project, judge: Judge, count: int | None = None, workers: int | None = None):
+def score(
+    project: Project, judge: Judge, count: int | None = None, workers: int | None = None
+) -> tuple[Score, list[Problem]]:
     """Run the mutants of a file (at most `count`). Returns the score, and survivors and wrong entries as problems."""
     mutants = possible(project, judge)
     mutants = mutants if count is None else sample(mutants, count)
-    result = Score(judge.path.as_posix(), len(mutants))
-    problems = stale(project, judge)
+    result, problems = Score(judge.path.as_posix(), len(mutants)), stale(project, judge)
     # In this process, so that what PyTorch gives is remembered; then as the mutants run.
-    verdict = judge.verdict(UNCHANGED, False) if isinstance(judge, Kernels) else judge.verdict(UNCHANGED)
+    verdict = judge.verdict(UNCHANGED, walls=False)
     if verdict == "survived":
         ((_, verdict),) = verdicts(judge, [UNCHANGED], workers)
     if verdict != "survived":
@@ -107,32 +173,30 @@ def score(project: Project, judge: Judge, count: int | None = None, workers: int
     listed = {_key(entry["change"]): entry for entry in entries(project, "mutant", judge.path)}
     for mutant, verdict in verdicts(judge, mutants, workers):
         entry = listed.get(_key(mutant.name))
-        if verdict == "survived" and not entry:
+        if verdict == "same value":
+            result.total -= 1
+        elif verdict != "survived":
+            result.caught[verdict.partition(":")[0]] += 1
+            problems += [_listed(project, entry, f"caught ({verdict}): remove the entry")] if entry else []
+        elif entry:
+            result.listed += 1
+        else:
             result.survived += 1
             message = f"no check notices this change ({mutant.operator}): {mutant.name}"
             problems.append(Problem.at(judge.path, judge.text, mutant.start, message))
-        elif verdict == "survived":
-            result.listed += 1
-        elif verdict == "same value":
-            result.total -= 1
-        else:
-            result.caught[verdict.partition(":")[0]] += 1
-            if entry:
-                problems.append(_listed(project, entry, f"caught ({verdict}): remove the entry"))
     return result, problems
 
 
 def verdicts(judge: Judge, mutants: list[Mutant], workers: int | None = None) -> Iterator[tuple[Mutant, str]]:
     """Each mutant's verdict, from processes that take a few mutants each: a crash ends no more than one of these."""
     torch.set_num_threads(1)
-    workers = workers or min(os.cpu_count() or 1, 8)
-    running: dict[Any, tuple[list[Mutant], Any]] = {}
+    context, running = processes.context(), dict[Any, tuple[list[Mutant], Any]]()
     waiting = [mutants[at : at + judge.together] for at in range(0, len(mutants), judge.together)]
     while waiting or running:
-        while waiting and len(running) < workers:
+        while waiting and len(running) < (workers or processes.WORKERS):
             chunk = waiting.pop(0)
-            receiver, sender = processes.context().Pipe(duplex=False)
-            process = processes.context().Process(target=_child, args=(sender, judge, chunk), daemon=True)
+            receiver, sender = context.Pipe(duplex=False)
+            process = context.Process(target=_child, args=(sender, judge, chunk), daemon=True)
             process.start()
             sender.close()
             running[receiver] = chunk, process
@@ -171,9 +235,7 @@ def judges(project: Project, only: str | None = None) -> list[Judge]:
     """One for each derivation, and one for each kernel file that a case names."""
     pages, _ = project.pages()
     comparisons = [comparison for found in check.declared(project, pages)[0].values() for comparison in found]
-    found: list[Judge] = []
-    if only != "kernels":
-        found += [Equations(page.path, page.text) for page in pages]
+    found: list[Judge] = [Equations(page.path, page.text) for page in pages if only != "kernels"]
     for path in project.kernels() if only != "equations" else ():
         here = [comparison for comparison in comparisons if comparison.module == project.module_name(path)]
         found += [kernel_judge(project, path, here)] if here else []
@@ -204,8 +266,7 @@ def main(files: list[Path] | None = None, only: str | None = None, every: bool =
     ]
     for judge in judges(project, only):
         if chosen is None or judge.path in chosen:
-            count = SAMPLE if isinstance(judge, Kernels) and not every else None
-            result, found = score(project, judge, count)
+            result, found = score(project, judge, SAMPLE if isinstance(judge, Kernels) and not every else None)
             print(result, flush=True)
             problems += found
     status = report(problems)

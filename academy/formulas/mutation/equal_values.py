@@ -10,62 +10,46 @@ import torch
 
 from academy.formulas.checking import equations
 from academy.formulas.errors import FormulaError
-from academy.formulas.meaning.environment import Environment, define
-from academy.formulas.meaning.evaluate import evaluate
-from academy.formulas.meaning.values import arranged, union
+from academy.formulas.meaning.environment import Environment, everywhere
 from academy.formulas.reading.page import Page
-from academy.formulas.reading.tree import Node
+from academy.formulas.reading.tree import Node, free_indices
 
 
 def same_value(original: Page, changed: Page, pos: int) -> bool:
     """Whether the display at offset `pos` differs only in derivatives or calls of equal value."""
-    before, after = ([s for s in page.steps if s.pos == pos and s.equation] for page in (original, changed))
-    if len(before) != len(after):
-        return False
+    before, after = ([s.equation for s in page.steps if s.pos == pos and s.equation] for page in (original, changed))
+    sides = [tuple(tuple(equation.sides) for equation in equations) for equations in (before, after)]
     pairs: list[tuple[Node, Node]] = []
-    for a, b in zip(before, after):
-        if a.equation.definition or len(a.equation.sides) != len(b.equation.sides):
-            return False
-        for left, right in zip(a.equation.sides, b.equation.sides):
-            if not _differences(left, right, pairs):
-                return False
+    if any(equation.definition for equation in before) or not _differences(sides[0], sides[1], pairs) or not pairs:
+        return False
     try:
-        return bool(pairs) and all(_equal(original, pos, pairs, seed) for seed in (11, 12))
+        return all(_equal(original, pos, pairs, seed) for seed in (11, 12))
     except FormulaError:
         return False
 
 
 def _differences(a: object, b: object, pairs: list[tuple[Node, Node]]) -> bool:
     """Collect the outermost derivatives and calls that differ; False if anything else differs."""
-    if isinstance(a, Node) and isinstance(b, Node):
-        if repr(a) == repr(b):
-            return True
-        kinds = {a.op, b.op}
-        if kinds in ({"deriv"}, {"call"}, {"deriv", "sym"}):
+    if isinstance(a, Node) and isinstance(b, Node) and repr(a) != repr(b):
+        if {a.op, b.op} in ({"deriv"}, {"call"}, {"deriv", "sym"}):
             pairs.append((a, b))
             return True
         return a.op == b.op and _differences(a.args, b.args, pairs)
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(_differences(x, y, pairs) for x, y in zip(a, b))
-    return a == b
+    return repr(a) == repr(b)
 
 
 def _equal(page: Page, pos: int, pairs: list[tuple[Node, Node]], seed: int) -> bool:
     env = equations.random_point(page, seed)
-    for at, step in enumerate(page.steps):
-        if step.pos >= pos:
-            break
-        if step.kind == "forget":
-            env.forget(step.keys)
-        elif step.kind == "define" and not step.continues:
-            define(page, at, env)
+    for step in page.steps:
+        if step.pos < pos:
+            env.enter(step)
     return all(_same(a, b, env) for a, b in pairs)
 
 
 def _same(a: Node, b: Node, env: Environment) -> bool:
-    env.labels.clear()
-    x, y = evaluate(a, env), evaluate(b, env)
-    if x.shape != y.shape or set(x.labels) != set(y.labels):
+    if set(free_indices(a)) != set(free_indices(b)):
         return False
-    labels = union(x, y)
-    return torch.allclose(arranged(x, labels, x.rank), arranged(y, labels, y.rank), rtol=1e-9, atol=1e-12)
+    x, y = (everywhere(node, env, free_indices(a)) for node in (a, b))
+    return x.shape == y.shape and torch.allclose(x, y, rtol=1e-9, atol=1e-12)

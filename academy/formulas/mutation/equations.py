@@ -1,6 +1,6 @@
 r"""Small changes of a formula's LaTeX, each of which a check should notice.
 
-They are made on the text, without the parser, so that a mistake of the parser can't hide from them: signs,
+They are made on the tokens, without the parser, so that a mistake of the parser can't hide from them: signs,
 coefficients, dropped terms and factors, swapped and renamed indices, exponents, transposes, sum ranges, conditions,
 function names, fractions turned over, symbols exchanged.
 """
@@ -14,18 +14,19 @@ from dataclasses import dataclass
 
 from academy.formulas.mutation.mutant import Mutant
 from academy.formulas.reading.page import Page
+from academy.formulas.reading.tokens import lex
 from academy.formulas.reading.tree import bound_indices, free_indices, mentioned
 
-_TOKEN = re.compile(
-    r"\\(?:operatorname|mathrm|text|mathbf|mathcal|mathbb|hat|bar|tilde)\{(?:[^{}]|\{[^{}]*\})*\}"
-    r"|\\(?:begin|end)\{\w+\}|\\tag\{[^}]*\}|\\(?:left|right)\s*\\?.|\\[A-Za-z]+|\\\S|:=|\d+(?:\.\d+)?|[A-Za-z]|\S"
-)
 _ERF = r"\operatorname{erf}"
 _FUNCTIONS = {r"\exp": r"\log", r"\sin": r"\cos", r"\tanh": _ERF, r"\max": r"\min"}
 _FUNCTIONS |= {new: old for old, new in _FUNCTIONS.items()} | {r"\prod": r"\sum", r"\sqrt": ""}
+#: Tokens for which another one is put, and the name of that change.
+_REPLACED = {old: ("function", new) for old, new in _FUNCTIONS.items()}
+_REPLACED |= {"+": ("sign", "-"), "-": ("sign", "+"), "'": ("drop prime", "")}
+_REPLACED |= dict.fromkeys((r"\cdot", r"\odot"), ("operator", "+"))
 _COMPARISONS = {"=": r"\ne ", r"\ne": "=", "<": ">", ">": "<", r"\le": ">", r"\ge": "<"}
 _RELATIONS = {"=", ":=", r"\approx"}
-_BREAKS = {*_RELATIONS, r"\\", "&", r"\quad", r"\qquad", ","}
+_BREAKS = {*_RELATIONS, r"\\", "&", r"\quad", ","}
 #: (operator, start, end, replacement), in the formula's source
 Change = tuple[str, int, int, str]
 
@@ -42,18 +43,15 @@ class Vocabulary:
 def of_page(page: Page, seed: int = 0) -> list[Mutant]:
     """All mutants of a page's definitions and claims, displayed and inline."""
     words, found = vocabulary(page, seed), []
-    stated = {step.pos for step in page.steps if step.kind in ("define", "claim")}
+    stated = {step.pos for step in page.steps if step.equation}
     for block in page.blocks:
-        if block.pos not in stated:
-            continue
         seen, at = {re.sub(r"\s", "", block.source)}, block.source_pos
-        for operator, start, end, new in _Formula(block.source, words).changes():
+        for operator, start, end, new in _Formula(block.source, words).changes() if block.pos in stated else ():
             source = block.source[:start] + new + block.source[end:]
             key = re.sub(r"\s", "", source)
             if key not in seen:
                 seen.add(key)
-                name = re.sub(r"\s+", " ", source).strip()
-                found.append(Mutant(operator, at + start, at + end, new, name))
+                found.append(Mutant(operator, at + start, at + end, new, re.sub(r"\s+", " ", source).strip()))
     return found
 
 
@@ -61,15 +59,12 @@ def vocabulary(page: Page, seed: int = 0) -> Vocabulary:
     """Which names of a page could be confused: values with values, functions with functions, indices with indices."""
     kinds: dict[str, set[str]] = {"value": set(page.front.given), "func": set(page.front.generic)}
     written: set[str] = set()
-    for step in page.steps:
-        equation = step.equation
-        if equation is None:
-            continue
+    for equation in (step.equation for step in page.steps if step.equation):
         left = equation.definition
-        parts = [*equation.sides, equation.condition, tuple(left.indices or ()) if left else ()]
+        parts = [*equation.sides, equation.condition, left and left.indices]
         written |= {*free_indices(parts), *bound_indices(parts), *mentioned(parts)}
-        if left and step.kind == "define":
-            kinds["func" if left.formals else "value"].add(step.keys[0])
+        if left:
+            kinds["func" if left.formals else "value"].add(left.name)
     generator, names = random.Random(seed), {}
     for group in kinds.values():
         for name in sorted(group):
@@ -82,9 +77,8 @@ def vocabulary(page: Page, seed: int = 0) -> Vocabulary:
 
 def _bracket(token: str) -> int:
     """1 for what opens, -1 for what closes, else 0."""
-    if token.startswith((r"\left", r"\right")) or token in "([{)]}":
-        return 1 if token[-1] in "([{" or token == r"\left." else -1 if token[-1] in ")]}" or token == r"\right|" else 0
-    return 1 if token.startswith(r"\begin{") else -1 if token.startswith(r"\end{") else 0
+    opens = token in ("(", "[", "{", "left.") or token.startswith(r"\begin{")
+    return opens - (token in (")", "]", "}", "|") or token.startswith(r"\end{"))
 
 
 def _bare(text: str) -> str:
@@ -96,17 +90,17 @@ class _Formula:
 
     def __init__(self, source: str, words: Vocabulary):
         self.source, self.words = source, words
-        matches = list(_TOKEN.finditer(source))
-        self.tokens = [match.group() for match in matches]
-        self.starts, self.ends = [m.start() for m in matches], [m.end() for m in matches]
+        tokens, _ = lex(source)
+        self.tokens = [token.text for token in tokens]
+        self.starts, self.ends = [token.pos for token in tokens], [token.end for token in tokens]
         self.subscript = self._inside_subscripts()
-        self.condition_from = next((k for k, t in enumerate(self.tokens) if t in (r"\quad", r"\qquad")), len(matches))
+        self.condition_from = next((k for k, text in enumerate(self.tokens) if text == r"\quad"), len(tokens))
         # A side that is nothing but 0: the others are zero too, and zero has no sign.
         self.is_zero = bool(re.search(r"=\s*0\s*($|[.,]?\s*\\q?quad)", source))
 
     def changes(self) -> Iterator[Change]:
-        rules = [self.signs, self.numbers, self.powers, self.indices, self.conditions, self.fractions]
-        rules += [self.functions, self.sums, self.products, self.held, self.symbols]
+        rules = [self.replaced, self.signs, self.numbers, self.powers, self.indices, self.conditions, self.fractions]
+        rules += [self.sums, self.products, self.held, self.symbols]
         for at, token in enumerate(self.tokens):
             for rule in rules:
                 yield from rule(at, token)
@@ -128,36 +122,35 @@ class _Formula:
     def text(self, first: int, last: int) -> str:
         return self.source[self.starts[first] : self.ends[last]]
 
-    def fraction(self, at: int) -> tuple[int, int, int, int]:
-        r"""(open, close, open, close) of the two groups behind `\frac` at `at`."""
-        first_end = self.group_end(at + 1)
-        return at + 1, first_end, first_end + 1, self.group_end(first_end + 1)
-
-    def is_derivative(self, at: int) -> bool:
-        r"""Whether a letter d or `\partial` stands first in the group that opens at `at`."""
-        return self.token(at + 1) in ("d", r"\partial")
+    def fraction(self, at: int) -> tuple[int, int]:
+        r"""Where the two groups behind the `\frac` at `at` end."""
+        end = self.group_end(at + 1)
+        return end, self.group_end(end + 1)
 
     def _inside_subscripts(self) -> list[bool]:
         inside = [False] * len(self.tokens)
         for at, token in enumerate(self.tokens):
             if token == "_" and self.token(at + 1):
-                for k in range(at + 1, self.group_end(at + 1) + 1):
-                    inside[k] = True
+                end = self.group_end(at + 1) + 1
+                inside[at + 1 : end] = [True] * (end - at - 1)
         return inside
 
     def _change(self, operator: str, first: int, last: int, new: str) -> Change:
         return operator, self.starts[first], self.ends[last], new
 
     # ---------------------------------------------------------------- one kind of change each
+    def replaced(self, at: int, token: str) -> Iterator[Change]:
+        if token in _REPLACED:
+            operator, new = _REPLACED[token]
+            yield self._change(operator, at, at, new)
+
     def signs(self, at: int, token: str) -> Iterator[Change]:
-        if token in ("+", "-"):
-            yield self._change("sign", at, at, "-" if token == "+" else "+")
         before = self.token(at - 1) or "="
         opens = _bracket(before) == 1 and not before.startswith((r"\begin", "{"))
         starts = (before in _RELATIONS or opens) and not self.subscript[at] and at < self.condition_from
         formals = re.search(r"\(\s*\\?[A-Za-z]+(\s*,\s*\\?[A-Za-z]+)*\s*$", self.source[: self.ends[at]])
-        zero = self.is_zero or (token == "0" and self.token(at + 1) not in (".", "+", "-"))
-        if starts and not zero and token not in ("+", "-", "=", "&", ":") and _bracket(token) != -1 and not formals:
+        zero = self.is_zero or (token == "0" and self.token(at + 1) not in ("+", "-"))
+        if starts and not zero and token not in ("+", "-", "=", ":") and _bracket(token) != -1 and not formals:
             yield "sign", self.starts[at], self.starts[at], "-"
 
     def numbers(self, at: int, token: str) -> Iterator[Change]:
@@ -169,13 +162,10 @@ class _Formula:
                 yield self._change("coefficient", at, at, str(int(token) - 1))
 
     def powers(self, at: int, token: str) -> Iterator[Change]:
-        if token == "^":
-            end = self.group_end(at + 1)
-            inside = _bare(self.text(at + 1, end))
-            if inside in ("2", "3", r"\top"):
-                yield self._change("transpose" if inside == r"\top" else "exponent", at, end, "")
-        elif token == "'":
-            yield self._change("drop prime", at, at, "")
+        end = self.group_end(at + 1)
+        inside = _bare(self.text(at + 1, end)) if token == "^" else ""
+        if inside in ("2", "3", r"\top"):
+            yield self._change("transpose" if inside == r"\top" else "exponent", at, end, "")
 
     def indices(self, at: int, token: str) -> Iterator[Change]:
         if token in self.words.indices and (self.subscript[at] or at > self.condition_from):
@@ -195,19 +185,16 @@ class _Formula:
             yield self._change("condition", at, at, _COMPARISONS[token])
 
     def fractions(self, at: int, token: str) -> Iterator[Change]:
-        if token != r"\frac" or self.token(at + 1) != "{" or self.is_derivative(at + 1):
+        derivative = self.token(at + 2) in ("d", r"\partial")
+        if token != r"\frac" or self.token(at + 1) != "{" or derivative:
             return
-        first, first_end, second, end = self.fraction(at)
-        numerator, denominator = self.text(first, first_end), self.text(second, end)
+        middle, end = self.fraction(at)
+        numerator, denominator = self.text(at + 1, middle), self.text(middle + 1, end)
         one = _bare(numerator) == "1"
         yield self._change("drop factor", at, end, "{1}" if one else numerator)
         yield self._change("turned fraction", at, end, r"\frac" + denominator + numerator)
         if not one:
             yield self._change("drop factor", at, end, r"\frac{1}" + denominator)
-
-    def functions(self, at: int, token: str) -> Iterator[Change]:
-        if token in _FUNCTIONS:
-            yield self._change("function", at, at, _FUNCTIONS[token])
 
     def sums(self, at: int, token: str) -> Iterator[Change]:
         start = self.starts[at]
@@ -220,17 +207,15 @@ class _Formula:
                     yield "sum range", start + found.start(1), start + found.end(1), f"{{{dim}}}"
 
     def products(self, at: int, token: str) -> Iterator[Change]:
-        if token not in (r"\cdot", r"\odot", r"\circ"):
-            return
-        yield self._change("operator", at, at, "+")
-        end = self.fraction(at + 1)[3] if self.token(at + 1) == r"\frac" else self.group_end(at + 1)
-        while self.token(end + 1) in ("_", "^", "'", "(") and self.starts[end + 1] == self.ends[end]:
-            end = self.group_end(end + 1 + (self.tokens[end + 1] in "_^"))
-        yield self._change("drop factor", at, end, "")
+        if token in (r"\cdot", r"\odot"):
+            end = self.fraction(at + 1)[1] if self.token(at + 1) == r"\frac" else self.group_end(at + 1)
+            while self.token(end + 1) in ("_", "^", "'", "(") and self.starts[end + 1] == self.ends[end]:
+                end = self.group_end(end + 1 + (self.tokens[end + 1] in "_^"))
+            yield self._change("drop factor", at, end, "")
 
     def held(self, at: int, token: str) -> Iterator[Change]:
         r"""`\left. … \right|_{\mu, \sigma}`: nothing is held fixed, or only one of two."""
-        end = self.group_end(at) if token == r"\left." else at
+        end = self.group_end(at) if token == "left." else at
         names = re.match(r"_\{([^{}]*)\}", self.source[self.ends[end] :]) if end > at else None
         if names:
             stop = self.ends[end] + names.end()
@@ -269,6 +254,4 @@ class _Formula:
                 runs.append((*stack[-1], at))
                 stack[-1] = (at + 1, [])
         runs.append((*stack[0], len(self.tokens)))
-        for first, marks, end in runs:
-            if len(marks) + bool(marks and first < marks[0]) >= 2:
-                yield first, marks, end
+        yield from (run for run in runs if len(run[1]) + bool(run[1] and run[0] < run[1][0]) >= 2)

@@ -2,46 +2,46 @@ r"""Grammar of a whole display: chains of relations, definitions (`:=`), conditi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
+
 from academy.formulas.errors import FormulaError
 from academy.formulas.reading.expressions import ExpressionGrammar
-from academy.formulas.reading.tokens import environment, latex_of
-from academy.formulas.reading.tree import Definition, Equation, Node
+from academy.formulas.reading.tokens import lex
+from academy.formulas.reading.tree import Definition, Equation, Node, bound_indices, free_indices, mentioned
 
-RELATIONS = {"=", ":=", "<", ">", r"\le", r"\ge", r"\approx"}
+RELATIONS = ("=", ":=", "<", ">", r"\le", r"\ge", r"\approx")
 
 
 class Parser(ExpressionGrammar):
-    def __init__(self, tokens, symbols, length, loss=None):
-        super().__init__(tokens, symbols, length)
+    """Of the text between two dollars. tag: its `\\tag`. loss: key of the loss that `\\nabla` differentiates."""
+
+    def __init__(self, source: str, symbols: Mapping, loss: str | None = None):
+        tokens, self.tag = lex(source)
+        super().__init__(tokens, symbols, len(source.rstrip()))
         self.loss = loss
 
     def equations(self) -> list[Equation]:
         """One display: one or more chains."""
-        wrapped = self.at(r"\begin") and environment(self.tokens, self.cursor) in ("aligned", "gathered")
-        if wrapped:
-            self.take()
-            self.environment_word()
+        end = None
+        if self.at(r"\begin{aligned}", r"\begin{gathered}"):
+            end = self.take().text.replace("begin", "end")
         found = [self.equation()]
-        while self.take_if("\\\\"):
-            if wrapped and self.at(r"\end"):
-                break
+        while self.take_if("\\\\") and not (end and self.at(end)):
             if self.at(*RELATIONS):
                 self.more_sides(found[-1])
                 self.trailer(found[-1])
             else:
                 found.append(self.equation())
-        if wrapped:
-            self.take(r"\end")
-            self.environment_word()
+        if end:
+            self.take(end)
         self.take_if(".", ",")
-        if self.peek().kind != "end":
-            self.fail(f"unexpected {self.peek().text!r}")
+        self.finish()
         return found
 
     def equation(self) -> Equation:
-        start = self.peek().pos
         definition = self.definition()
-        equation = Equation([], [":="] if definition else [], definition=definition, pos=start)
+        equation = Equation([], [":="] if definition else [], definition=definition, pos=self.peek().pos)
         self.side(equation)
         self.more_sides(equation)
         if not equation.relations:
@@ -49,97 +49,117 @@ class Parser(ExpressionGrammar):
         self.trailer(equation)
         return equation
 
-    def side(self, equation: Equation) -> None:
+    def side(self, equation: Equation) -> list[str]:
+        """One side; returns how it is written."""
         start = self.cursor
         equation.sides.append(self.expression())
-        equation.source.append(tuple(token.text for token in self.tokens[start : self.cursor]))
+        self.written = [token.text for token in self.tokens[start : self.cursor]]
+        return self.written
 
     def more_sides(self, equation: Equation) -> None:
-        while True:
-            while self.at("\\\\") and self.at(*RELATIONS, ahead=1):
-                self.take()
-            if not self.at(*RELATIONS):
-                return
-            relation = self.take()
+        while self.at(*RELATIONS) or (self.at("\\\\") and self.at(*RELATIONS, ahead=1)):
+            self.take_if("\\\\")
+            relation, before = self.take(), self.written
             if relation.text == ":=":
                 self.fail("':=' must follow a new name at the start of a line", relation)
             equation.relations.append(relation.text)
-            self.side(equation)
-            if equation.source[-1] == equation.source[-2]:
+            if self.side(equation) == before:
                 position = equation.sides[-1].pos
                 raise FormulaError("both sides are the same formula: nothing is checked", position, "type")
 
-    # ---------------------------------------------------------------- behind the equation
     def trailer(self, equation: Equation) -> None:
         r"""Punctuation, `\quad \text{if } …`, `\quad (…)`, `\quad \text{for any } \mu`."""
-        if self.at(",", ".") and not self.at(r"\quad", ahead=1):
-            if self.peek(1).kind == "end" or self.at("\\\\", r"\end", ahead=1):
-                self.take()
-            return
-        self.take_if(",")
+        if self.at(",", ".") and (self.at(r"\quad", "\\\\", "end of formula", ahead=1)):
+            self.take()
         if not self.at(r"\quad"):
             return
+        if equation.condition or equation.free:
+            self.fail("one condition for a chain of relations")
         while self.take_if(r"\quad"):
             pass
-        if self.at_text("for any"):
-            self.cursor += 1
-            self.for_any(equation)
+        if self.take_if("for any"):
+            message = "expected a symbol after 'for any'"
+            equation.free = tuple(self.listed(lambda: self.take_name("value", expected=message)[0]))
+        elif self.take_if("if", "for", "when", "where"):
+            equation.condition = self.condition()
+        elif self.at("("):
+            equation.condition = self.enclosed("(", self.condition, ")")
         else:
-            condition = self.trailing_condition()
-            known = equation.condition
-            equation.condition = condition if known is None else Node("and", (known, condition), condition.pos)
+            self.fail(r"after \quad only a condition may follow: \text{if } i \ne c")
         self.take_if(".", ",")
 
-    def for_any(self, equation: Equation) -> None:
-        while True:
-            equation.free += (self.take_name("value", expected="expected a symbol after 'for any'")[0],)
-            if not (self.at(",") and self.peek(1).kind == "name"):
-                return
-            self.take()
-
-    def trailing_condition(self) -> Node:
-        if self.at_text("if", "for", "when", "where"):
-            self.cursor += 1
-            return self.condition()
-        if self.take_if("("):
-            condition = self.condition()
-            self.take(")")
-            return condition
-        self.fail(r"after \quad only a condition may follow: \text{if } i \ne c")
-
-    # ---------------------------------------------------------------- definitions
     def definition(self) -> Definition | None:
         """Consume `name [(formals)] [_indices] :=`, if this line is one."""
-        end = self.cursor
-        while end < len(self.tokens) - 1 and self.tokens[end].text not in RELATIONS | {"\\\\"}:
-            end += 1
-        if self.tokens[end].text != ":=":
+        rest = self.tokens[self.cursor :]
+        end = next((token for token in rest if token.text in (*RELATIONS, "\\\\")), rest[-1])
+        if end.text != ":=":
             return None
-        head = self.tokens[self.cursor : end]
-        found = self.name()
-        if not head or (not found and head[0].kind != "name"):
+        head, (size, key, _) = self.peek(), self.name()
+        if not size and head.kind != "name":
             self.fail("left of ':=' there must be a name")
-        size = found[0] if found else 1
-        raw = tuple((token.kind, token.text) for token in head[:size])
-        start = head[0].pos
-        self.cursor += size
-        formals = self.formals() if self.at("(") else None
-        indices = self.indices() if self.take_if("_") else None
-        for index in indices or ():
-            if index.op not in ("index", "affine"):
-                raise FormulaError("left of ':=' a subscript must be an index", index.pos)
-        plain = [index.args[0] for index in indices or () if index.op == "index"]
-        if len(set(plain)) != len(plain):
-            self.fail("an index is repeated left of ':='", head[0])
+        self.cursor += size or 1
+        name = tuple(token.text for token in rest[: size or 1])
+        formals = self.enclosed("(", lambda: self.listed(self.formal), ")") if self.at("(") else []
+        indices = self.indices() if self.take_if("_") else []
+        plain = [index.args[0] for index in indices if index.op == "index"]
+        if len(set(plain)) != len(plain) or any(index.op not in ("index", "affine") for index in indices):
+            self.fail("left of ':=' each subscript must be an index of its own", head)
         self.take(":=")
-        return Definition(raw, found[1] if found else latex_of(raw), formals, indices, start)
+        return Definition(name, key or "".join(name), tuple(formals), tuple(indices), head.pos)
 
-    def formals(self) -> list[str]:
-        self.take("(")
-        names = []
-        while True:
-            key, _ = self.take_name("value", "int", "dim", expected="formal parameters must be declared symbols")
-            names.append(key)
-            if not self.take_if(","):
-                self.take(")")
-                return names
+    def formal(self) -> str:
+        return self.take_name("value", "class", "dim", expected="formal parameters must be declared symbols")[0]
+
+
+@lru_cache(maxsize=2000)
+def parsed(source: str, symbols: frozenset, loss: str | None) -> tuple[list[Equation], str | None]:
+    """Equations and tag of a display. Read once: a mutant of a page changes one display of many.
+
+    symbols: the items of the mapping that `Parser` takes. Offsets are relative to the source, and nobody changes them.
+    """
+    parser = Parser(source, dict(symbols), loss)
+    equations = parser.equations()
+    for equation in equations:
+        _check_scopes(equation)
+    return equations, parser.tag
+
+
+def _check_scopes(equation: Equation) -> None:
+    for name in equation.free:
+        if name not in mentioned(equation.sides):
+            raise FormulaError(f"'for any {name}', but {name} does not occur", equation.pos, "type")
+    parts = [*equation.sides, equation.condition, equation.definition and equation.definition.indices]
+    bound = bound_indices(parts)
+    for name in sorted(set(free_indices(parts)) & set(bound)):
+        message = f"index {name} is both free and summed over in one equation"
+        raise FormulaError(message, bound[name], "type")
+
+
+def read_inline(source: str, symbols: Mapping, loss: str | None, condition: bool) -> bool:
+    """Check mathematics in a sentence: a name, an index, an expression, or a condition such as $i = c$.
+
+    Returns False, and checks nothing, for a relation (`condition`) between values: that is an equation.
+    """
+    parser = Parser(source, symbols, loss)
+    size, _, kind = parser.name()
+    if condition:
+        if kind not in ("index", "class"):
+            return False
+        parser.condition()
+    elif size == len(parser.tokens) - 1:
+        return True
+    else:
+        _index_or_expression(parser)
+    parser.finish()
+    return True
+
+
+def _index_or_expression(parser: Parser) -> Node:
+    try:
+        node = parser.index()
+        if parser.peek().kind == "end":
+            return node
+    except FormulaError:
+        pass
+    parser.cursor = 0
+    return parser.expression()

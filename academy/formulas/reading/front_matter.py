@@ -16,8 +16,6 @@ math:
 
 from __future__ import annotations
 
-import copy
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,14 +27,14 @@ import torch
 import yaml
 
 from academy.formulas.errors import FormulaError, PageError
-from academy.formulas.reading.subscripts import IndexGrammar
-from academy.formulas.reading.tokens import canonical, lex, python_name
-from academy.formulas.reading.tree import Loss, Node, Range
+from academy.formulas.reading.displays import Parser
+from academy.formulas.reading.tokens import canonical, python_name
+from academy.formulas.reading.tree import Loss, Node, Range, whole_number
 
 DTYPE = torch.float64
-MATH_KEYS = ("origin", "dims", "index", "class", "given", "generic", "loss", "gradients", "reference")
-_SHAPES = {"dims": list, "index": dict, "class": dict, "given": dict, "generic": list, "loss": dict}
-_SHAPES |= {"gradients": dict, "reference": dict}
+#: Keys under `math`, and what their values must be.
+MATH_KEYS = {"origin": int, "dims": list, "index": dict, "class": dict, "given": dict, "generic": list}
+MATH_KEYS |= {"loss": dict, "gradients": dict, "reference": dict}
 RESERVED = ("e", r"\pi", r"\partial", r"\sum", r"\nabla", r"\delta")
 #: What a given symbol may be besides any real number, and how it is drawn from normal and uniform numbers: away from
 #: what would make a mistake invisible.
@@ -49,96 +47,94 @@ _DOMAINS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "0 or 1": lambda normal, uniform: (uniform < 0.7).to(DTYPE),
     "whole > 0": lambda normal, uniform: (uniform * 9).floor() + 1,
     "probabilities": lambda normal, uniform: torch.softmax(normal, -1),
+    "": lambda normal, uniform: normal,
 }
+_SPEC = re.compile(rf"(.*?)\s*({'|'.join(map(re.escape, _DOMAINS))}|in ([-.\d]+?)\.\.([-.\d]+))\s*")
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A given symbol: dims name its axes' lengths (() is a number), domain one of `_DOMAINS` or "in a..b"."""
+    """A given symbol: dims name its axes' lengths (() is a number), domain one of `_DOMAINS`.
+
+    bounds: of what is uniform ("in a..b").
+    """
 
     dims: tuple[str, ...]
     domain: str
+    bounds: tuple[float, float] | None = None
+
+    @property
+    def fixed(self) -> bool:
+        """Whether its values are known without being given."""
+        return self.domain in ("ones", "zeros")
 
     def draw(self, lengths: dict[str, int], generator: torch.Generator, batch: tuple[int, ...] = ()) -> torch.Tensor:
         """A random tensor of this kind (float64)."""
         shape = batch + tuple(lengths[dim] for dim in self.dims)
         normal = torch.randn(shape, generator=generator, dtype=DTYPE)
         uniform = torch.rand(shape, generator=generator, dtype=DTYPE)
-        if self.domain.startswith("in "):
-            low, high = (float(bound) for bound in self.domain[3:].split(".."))
-            return low + (high - low) * uniform
-        return _DOMAINS[self.domain](normal, uniform) if self.domain else normal
+        if self.bounds:
+            return self.bounds[0] + (self.bounds[1] - self.bounds[0]) * uniform
+        return _DOMAINS[self.domain](normal, uniform)
 
 
 _HEAD = re.compile(r"---\n(.*?)\n---[ \t]*(?:\n|$)", re.S)
 
 
-def front_matter(path: Path, text: str) -> FrontMatter:
-    """The front matter at the beginning of `text`; its YAML is read once for all pages that begin the same."""
+def head_of(text: str) -> str:
+    """The front matter at the beginning of `text`, with its lines of dashes."""
     found = _HEAD.match(text)
-    front = copy.copy(_parsed(path, found.group() if found else ""))
-    front.names, front.text = dict(front.names), text
-    return front
+    return found.group() if found else ""
 
 
 @lru_cache(maxsize=32)
-def _parsed(path: Path, head: str) -> FrontMatter:
+def front_matter(path: Path, head: str) -> FrontMatter:
+    """Read once for all pages that begin the same. Not to be changed."""
     return FrontMatter(path, head)
 
 
 class FrontMatter:
     """Parsed and validated. `symbols`: canonical tokens -> (key, kind); `names`: key -> Python name."""
 
-    def __init__(self, path: Path, text: str):
-        self.path, self.text = path, text
-        match = _HEAD.match(text)
-        self.end = match.end() if match else 0
+    def __init__(self, path: Path, head: str):
+        self.path, self.head = path, head
         self.offsets: dict[tuple, int] = {}
-        self.data: dict[str, Any] = self._load(match.group(1)) if match else {}
-        self.bound = "math" in self.data
-        self.symbols: dict[tuple, tuple[str, str]] = {}
-        self.names: dict[str, str] = {}
-        if "kernel" in self.data:
-            home = f"tests/formulas/cases/{self.path.stem}.py"
-            self.fail(f"which calls are compared with the tags stands in {home}", "kernel")
+        self.data = self._load()
+        self.symbols: dict[tuple[str, ...], tuple[str, str]] = {}
         self._read(self._math())
+        self.names = {key: python_name(key) for key, kind in self.symbols.values() if kind != "grad"}
 
     # ---------------------------------------------------------------- YAML
-    def _load(self, source: str) -> dict[str, Any]:
+    def _load(self) -> dict[str, Any]:
+        source = "".join(_HEAD.findall(self.head))
         try:
             self._locate(yaml.compose(source, yaml.SafeLoader), ())
-            data = yaml.safe_load(source)
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            raise PageError(
-                self.path,
-                self.text,
-                4 + (mark.index if mark else 0),
-                f"front matter: {getattr(error, 'problem', None) or error}",
-            ) from None
-        if data is not None and not isinstance(data, dict):
-            raise PageError(self.path, self.text, 4, "front matter must be `key: value` lines")
-        return data or {}
+            data = yaml.safe_load(source) or {}
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark
+            self.fail(f"front matter: {error.problem}", at=4 + (mark.index if mark else 0))
+        return data if isinstance(data, dict) else self.fail("front matter must be `key: value` lines", at=4)
 
     def _locate(self, node, keys: tuple) -> None:
         """Remember where each key stands."""
+        pairs: list[tuple] = []
         if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                if (*keys, key.value) in self.offsets:
-                    mark = 4 + key.start_mark.index
-                    raise PageError(self.path, self.text, mark, f"front matter: {key.value}: given twice")
-                self.offsets[(*keys, key.value)] = 4 + key.start_mark.index
-                self._locate(value, (*keys, key.value))
+            pairs = [(key.value, key, value) for key, value in node.value]
         elif isinstance(node, yaml.SequenceNode):
-            for at, value in enumerate(node.value):
-                self.offsets[(*keys, at)] = 4 + value.start_mark.index
-                self._locate(value, (*keys, at))
+            pairs = [(at, value, value) for at, value in enumerate(node.value)]
+        for key, place, value in pairs:
+            position = 4 + place.start_mark.index
+            if (*keys, key) in self.offsets:
+                self.fail(f"front matter: {key}: given twice", at=position)
+            self.offsets[(*keys, key)] = position
+            self._locate(value, (*keys, key))
 
-    def fail(self, message: str, *keys) -> NoReturn:
+    def fail(self, message: str, *keys: Any, at: int | None = None) -> NoReturn:
         """Raise a `PageError` at the key, naming it."""
-        shown = ".".join(map(str, keys))
-        position = next((self.offsets[keys[:k]] for k in range(len(keys), 0, -1) if keys[:k] in self.offsets), 0)
-        raise PageError(self.path, self.text, position, f"front matter: {shown}: {message}" if shown else message)
+        if at is None:
+            message = f"front matter: {'.'.join(map(str, keys))}: {message}"
+            at = next((self.offsets[keys[:k]] for k in range(len(keys), 0, -1) if keys[:k] in self.offsets), 0)
+        raise PageError(self.path, self.head, at, message)
 
     def _math(self) -> dict[str, Any]:
         config = self.data.get("math") or {}
@@ -147,8 +143,8 @@ class FrontMatter:
         for key, value in config.items():
             if key not in MATH_KEYS:
                 self.fail(f"unknown key; allowed are {', '.join(MATH_KEYS)}", "math", key)
-            if key in _SHAPES and not isinstance(value, _SHAPES[key]):
-                kind = "a list" if _SHAPES[key] is list else "a mapping"
+            if not isinstance(value, MATH_KEYS[key]):
+                kind = {list: "a list", dict: "a mapping", int: "0 or 1"}[MATH_KEYS[key]]
                 self.fail(f"must be {kind}, got {value!r}", "math", key)
         return config
 
@@ -159,100 +155,75 @@ class FrontMatter:
             self.fail(f"must be 0 or 1, got {self.origin!r}", "math", "origin")
         self.dims: dict[str, Node | None] = {}
         for at, entry in enumerate(config.get("dims", [])):
-            self._read_dim(str(entry), at)
+            name, _, formula = (part.strip() for part in str(entry).partition("="))
+            value = self._whole(formula, "dims", at) if formula else None
+            self.dims[self._declare(name, "dim", "dims", at)] = value
         self.ranges: dict[str, str | tuple[Node, Node]] = {}
         for key, entry in config.get("index", {}).items():
-            self._read_index(str(key), str(entry))
-        self.classes: dict[str, str] = {}
-        for key, dim in config.get("class", {}).items():
-            self._need_dim(dim, "class", key)
-            self.classes[self._declare(key, "int", "class", key)] = dim
-        self.given: dict[str, Spec] = {}
-        for key, entry in config.get("given", {}).items():
-            self.given[self._declare(key, "value", "given", key)] = self._spec(str(entry), str(key))
+            first, dots, last = str(entry).partition("..")
+            bounds = (self._whole(first, "index", key), self._whole(last, "index", key)) if dots else None
+            self.ranges[self._declare(key, "index", "index", key)] = bounds or self._dim(entry, "index", key)
+        self.classes = {
+            self._declare(key, "class", "class", key): self._dim(dim, "class", key)
+            for key, dim in config.get("class", {}).items()
+        }
+        self.given = {
+            self._declare(key, "value", "given", key): self._spec(str(entry), key)
+            for key, entry in config.get("given", {}).items()
+        }
         self.generic = [self._declare(key, "func", "generic", at) for at, key in enumerate(config.get("generic", []))]
         self.loss = self._read_loss(config["loss"]) if "loss" in config else None
         for key, of in config.get("gradients", {}).items():
             if self.loss is None:
                 self.fail("needs `loss`", "math", "gradients", key)
-            self.symbols[self._tokens(key, "gradients", key)] = (f"grad:{of}", "grad")
+            self.symbols[self._tokens(key, "gradients", key)] = (str(of), "grad")
         self.reference = {str(key): str(value) for key, value in config.get("reference", {}).items()}
 
-    def _tokens(self, tex: object, *keys) -> tuple:
+    def _tokens(self, tex: object, *keys) -> tuple[str, ...]:
         try:
             return canonical(tex)
         except FormulaError as error:
             self.fail(error.message, "math", *keys)
 
     def _declare(self, tex: object, kind: str, *keys) -> str:
-        if str(tex) in RESERVED:
-            self.fail(f"{tex} is reserved", "math", *keys)
         tokens = self._tokens(tex, *keys)
-        if not tokens:
-            self.fail("an empty name", "math", *keys)
+        if not tokens or str(tex) in RESERVED:
+            self.fail(f"{tex or 'an empty name'} is reserved", "math", *keys)
         if tokens in self.symbols:
             self.fail(f"{tex} is declared twice", "math", *keys)
         self.symbols[tokens] = (str(tex), kind)
-        self.names[str(tex)] = self.python(str(tex))
         return str(tex)
 
-    @staticmethod
-    def python(tex: str) -> str:
-        name = python_name(tex)
-        return {"1": "ones", "0": "zeros"}.get(name, name)
-
-    def _read_dim(self, entry: str, at: int) -> None:
-        name, equals, formula = (part.strip() for part in entry.partition("="))
-        value = self._affine(formula, "dims", at) if equals else None
-        self.dims[self._declare(name, "dim", "dims", at)] = value
-
-    def _affine(self, tex: str, *keys) -> Node:
+    def _whole(self, tex: str, *keys) -> Node:
         """`2 h + 1`: numbers and dimensions."""
         try:
-            tokens, _ = lex(tex)
-            dims = {tokens: found for tokens, found in self.symbols.items() if found[1] == "dim"}
-            grammar = IndexGrammar(tokens, dims, len(tex))
-            node = grammar.index()
-            if grammar.peek().kind != "end":
-                grammar.fail(f"unexpected {grammar.peek().text!r}")
+            parser = Parser(tex, {tokens: found for tokens, found in self.symbols.items() if found[1] == "dim"})
+            node = parser.index()
+            parser.finish()
             return node
         except FormulaError as error:
             self.fail(f"{tex!r}: {error.message}", "math", *keys)
 
-    def _read_index(self, key: str, entry: str) -> None:
-        first, dots, last = entry.partition("..")
-        if dots:
-            bounds = self._affine(first, "index", key), self._affine(last, "index", key)
-            self.ranges[self._declare(key, "index", "index", key)] = bounds
-        else:
-            self._need_dim(entry, "index", key)
-            self.ranges[self._declare(key, "index", "index", key)] = entry
-
-    def _need_dim(self, dim: object, *keys) -> None:
-        if dim not in self.dims:
-            self.fail(f"{dim!r} is not among the dims ({', '.join(self.dims) or 'none'})", "math", *keys)
+    def _dim(self, dim: str, *keys) -> str:
+        known = ", ".join(self.dims) or "none"
+        return dim if dim in self.dims else self.fail(f"{dim!r} is not among the dims ({known})", "math", *keys)
 
     def _spec(self, entry: str, key: str) -> Spec:
-        names = "|".join(sorted(map(re.escape, _DOMAINS), key=len, reverse=True))
-        pattern = rf"\s*({names}|in [-.\d]+?\.\.[-.\d]+)\s*$"
-        found = re.search(pattern, entry)
-        shape, domain = (entry[: found.start()], found.group(1)) if found else (entry, "")
-        dims = () if shape.strip() == "scalar" else tuple(part.strip() for part in shape.split(","))
-        for dim in dims:
-            if dim not in self.dims:
-                allowed = ", ".join(map(repr, _DOMAINS))
-                known = ", ".join(self.dims) or "none are declared"
-                self.fail(
-                    f"{entry!r}: write `scalar` or dims ({known}), and perhaps one of {allowed}, 'in a..b'",
-                    *("math", "given", key),
-                )
-        return Spec(dims, domain)
+        found = _SPEC.fullmatch(entry.strip())
+        assert found  # the empty domain matches everything
+        shape, domain, low, high = found.groups()
+        dims = () if shape == "scalar" else tuple(part.strip() for part in shape.split(","))
+        if not set(dims) <= set(self.dims):
+            allowed, known = ", ".join(map(repr, filter(None, _DOMAINS))), ", ".join(self.dims) or "none are declared"
+            message = f"{entry!r}: write `scalar` or dims ({known}), and perhaps one of {allowed}, 'in a..b'"
+            self.fail(message, "math", "given", key)
+        return Spec(dims, domain, (float(low), float(high)) if low else None)
 
     def _read_loss(self, config: dict[str, Any]) -> Loss:
-        for key in config:
-            if key not in ("name", "of", "upstream"):
-                self.fail("unknown key; allowed are name, of, upstream", "math", "loss", key)
-        for key in ("name", "of", "upstream"):
+        needed = ("name", "of", "upstream")
+        for key in (*config, *needed):
+            if key not in needed:
+                self.fail(f"unknown key; allowed are {', '.join(needed)}", "math", "loss", key)
             if key not in config:
                 self.fail(f"needs the key {key}", "math", "loss")
         outputs, upstream = (v if isinstance(v, list) else [v] for v in (config["of"], config["upstream"]))
@@ -265,37 +236,26 @@ class FrontMatter:
         return Loss(name, tuple((str(o), str(u)) for o, u in zip(outputs, upstream)))
 
     # ---------------------------------------------------------------- numbers
+    @property
+    def free_dims(self) -> list[str]:
+        """Those that are not computed from others."""
+        return [dim for dim, formula in self.dims.items() if formula is None]
+
     def lengths(self, free: dict[str, int]) -> dict[str, int]:
-        """All dims, given those that are not computed from others."""
+        """All dims, given the free ones."""
         lengths = dict(free)
         for dim, formula in self.dims.items():
             if formula is not None:
-                lengths[dim] = _whole(formula, lengths)
+                lengths[dim] = whole_number(formula, lengths)
         return lengths
 
-    def empty_range(self, lengths: dict[str, int]) -> str | None:
-        """Name of an index that runs over nothing at these lengths."""
-        for key, entry in self.ranges.items():
-            if not isinstance(entry, str) and _whole(entry[1], lengths) < _whole(entry[0], lengths):
-                return key
-        return None
-
     def index_ranges(self, lengths: dict[str, int]) -> dict[str, Range]:
+        """What each index runs over; a range may be empty."""
         ranges = {}
         for key, entry in self.ranges.items():
             if isinstance(entry, str):
                 ranges[key] = Range(self.origin, lengths[entry], entry)
             else:
-                first, last = (_whole(node, lengths) for node in entry)
-                if last < first:
-                    self.fail(f"is empty where it runs over {first}..{last}", "math", "index", key)
+                first, last = (whole_number(node, lengths) for node in entry)
                 ranges[key] = Range(first, last - first + 1)
         return ranges
-
-
-def _whole(node: Node, lengths: dict[str, int]) -> int:
-    if node.op == "intlit":
-        return node.args[0]
-    if node.op == "dim":
-        return lengths[node.args[0]]
-    return math.fsum(factor * _whole(part, lengths) for factor, part in node.args).__int__()

@@ -5,24 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 from academy.formulas.errors import FormulaError, PageError
-from academy.formulas.reading.displays import Parser
-from academy.formulas.reading.front_matter import RESERVED, front_matter
+from academy.formulas.reading.displays import parsed, read_inline
+from academy.formulas.reading.front_matter import RESERVED, front_matter, head_of
 from academy.formulas.reading.markdown import Block, Directive, has_relation, scan
-from academy.formulas.reading.tokens import canonical, lex
-from academy.formulas.reading.tree import Equation, Node, bound_indices, free_indices, mentioned, subscripts
+from academy.formulas.reading.tokens import canonical, python_name
+from academy.formulas.reading.tree import Equation, mentioned, pieces
 
 
 @dataclass
 class Step:
-    """One thing the page says. kind: define, claim, forget or prose.
+    """One thing the page says. kind: define, claim or forget.
 
+    keys: what a definition defines, or what is forgotten. lines: of a definition, this one and those that continue it.
     continues: this line defines further elements of the name that the line above it defines.
-    keys: what a definition defines, or what is forgotten. reason: of a prose display.
     """
 
     kind: str
@@ -32,23 +32,15 @@ class Step:
     tag: str | None = None
     tolerance: float | None = None
     continues: bool = False
-    reason: str = ""
+    lines: list[Equation] = field(default_factory=list)
 
     @property
     def pos(self) -> int:
         return self.block.pos
 
-    @property
-    def display(self) -> bool:
-        return isinstance(self.block, Block) and self.block.display
-
-
-#: (source, loss, symbols) -> equations and tag. Their offsets are relative to the source, and nobody changes them.
-_PARSED: dict[tuple, tuple[list[Equation], str | None]] = {}
-
 
 class Page:
-    """A Markdown file whose formulas can be read. `verify.check(page)` tells whether they hold.
+    """A Markdown file whose formulas can be read. `checking.equations.check(page)` tells whether they hold.
 
     Args:
         path: the file; only read when `text` is not given.
@@ -60,11 +52,15 @@ class Page:
     def __init__(self, path: str | Path, text: str | None = None):
         self.path = Path(path)
         self.text = self.path.read_text("utf-8") if text is None else text
-        self.front = front_matter(self.path, self.text)
+        head = head_of(self.text)
+        self.front = front_matter(self.path, head)
         self.symbols = dict(self.front.symbols)
+        #: key -> Python name, of defined symbols too
+        self.names = dict(self.front.names)
         self.steps: list[Step] = []
-        self.live: set[str] = set()
-        events, error = scan(self.text, self.front.end)
+        self._live: set[str] = set()
+        self._tolerance: Directive | None = None
+        events, error = scan(" " * len(head) + self.text[len(head) :])
         self.blocks = [event for event in events if isinstance(event, Block)]
         if error:
             self.fail(*error)
@@ -72,6 +68,15 @@ class Page:
 
     def fail(self, pos: int, message: str, kind: str = "syntax") -> NoReturn:
         raise PageError(self.path, self.text, pos, message, kind)
+
+    @contextmanager
+    def placed(self, step: Block | Directive) -> Iterator[None]:
+        """What is wrong with a formula is told at its place in the file."""
+        try:
+            yield
+        except FormulaError as error:
+            start = step.source_pos if isinstance(step, Block) else step.pos
+            self.fail(start + error.position, error.message, error.kind)
 
     # ---------------------------------------------------------------- questions
     def tags(self) -> dict[str, list[Step]]:
@@ -83,208 +88,108 @@ class Page:
         return found
 
     def summary(self) -> dict[str, int]:
-        """Counts: display blocks, of these prose; relations checked; definitions; inline formulas with a relation."""
-        stated = [step for step in self.steps if step.kind in ("define", "claim")]
+        """Counts: display blocks; relations checked, of definitions too; inline formulas with a relation."""
+        stated = [step for step in self.steps if step.equation]
         return dict(
             display=sum(block.display for block in self.blocks),
-            prose=sum(step.kind == "prose" for step in self.steps),
             relations=sum(len(step.equation.relations) for step in stated),
-            definitions=sum(step.kind == "define" for step in stated),
-            inline=sum(not step.display for step in stated),
+            inline=sum(not step.block.display for step in stated),
             tags=len(self.tags()),
         )
 
     # ---------------------------------------------------------------- reading
     def _read(self, events: list[Block | Directive]) -> None:
-        waiting: dict[str, Directive] = {}
+        loss = self.front.loss.key if self.front.loss else None
         for event in events:
-            if isinstance(event, Directive):
-                self._directive(event, waiting)
-            elif event.display:
-                self._display(event, waiting)
-                self._nothing_waits(waiting)
-            elif has_relation(event.source):
-                self._inline_relation(event)
-            else:
-                self._inline_expression(event)
-        self._nothing_waits(waiting)
+            with self.placed(event):
+                if isinstance(event, Directive):
+                    self._directive(event)
+                elif event.display or not read_inline(event.source, self.symbols, loss, has_relation(event.source)):
+                    self._state(event, *parsed(event.source, frozenset(self.symbols.items()), loss))
+        self._no_tolerance_waits()
         defined = {key for step in self.steps if step.kind == "define" for key in step.keys}
-        for key in self.front.reference:
+        outputs = [(output, "loss", "of") for output, _ in (self.front.loss.terms if self.front.loss else ())]
+        for key, *keys in [*outputs, *((key, "reference", key) for key in self.front.reference)]:
             if key not in defined:
-                self.front.fail(f"the page never defines {key}", "math", "reference", key)
-        for output, _ in self.front.loss.terms if self.front.loss else ():
-            if output not in defined:
-                self.front.fail(f"the page never defines {output}", "math", "loss", "of")
+                self.front.fail(f"the page never defines {key}", "math", *keys)
 
-    def _directive(self, directive: Directive, waiting: dict[str, Directive]) -> None:
-        word, argument = directive.word, directive.argument
-        if word == "forget":
-            return self._forget(directive)
-        if word not in ("prose", "tol"):
-            self.fail(directive.pos, f"unknown directive math: {word} (forget, prose and tol exist)")
-        if word == "prose" and not argument:
-            self.fail(directive.pos, "math: prose needs a reason")
-        if word == "tol" and not re.fullmatch(r"\d*\.?\d+(e-?\d+)?", argument):
-            self.fail(directive.pos, f"math: tol needs a number, got {argument!r}")
-        waiting[word] = directive
+    def _directive(self, directive: Directive) -> None:
+        if directive.word == "forget":
+            self._forget(directive)
+        elif directive.word != "tol":
+            self.fail(directive.pos, f"unknown directive math: {directive.word} (forget and tol exist)")
+        elif not re.fullmatch(r"\d*\.?\d+(e-?\d+)?", directive.argument):
+            self.fail(directive.pos, f"math: tol needs a number, got {directive.argument!r}")
+        else:
+            self._tolerance = directive
 
-    def _nothing_waits(self, waiting: dict[str, Directive]) -> None:
-        for word, directive in waiting.items():
-            what = r"a display formula with \approx" if word == "tol" else "a display formula"
-            self.fail(directive.pos, f"math: {word} must stand before {what}")
+    def _no_tolerance_waits(self) -> None:
+        if self._tolerance:
+            self.fail(self._tolerance.pos, r"math: tol must stand before a display formula with \approx")
 
     def _forget(self, directive: Directive) -> None:
         keys = []
         for name in re.split(r",(?![^{]*\})", directive.argument):
-            try:
-                tokens = canonical(name.strip())
-            except FormulaError as error:
-                self.fail(directive.pos, f"math: forget: {error.message}")
+            tokens = canonical(name.strip())
             if tokens not in self.symbols:
                 self.fail(directive.pos, f"cannot forget {name.strip() or 'nothing'}: no such symbol")
             key, _ = self.symbols.pop(tokens)
             keys.append(key)
-            self.live.discard(key)
+            self._live.discard(key)
             if key in self.front.generic:
                 self.symbols[tokens] = (key, "func")
         self.steps.append(Step("forget", directive, keys=tuple(keys)))
 
-    @contextmanager
-    def _placed(self, block: Block) -> Iterator[None]:
-        """What is wrong with a formula is told at its place in the file."""
-        try:
-            yield
-        except FormulaError as error:
-            self.fail(block.source_pos + error.position, error.message, error.kind)
-
-    def _parser(self, block: Block) -> tuple[Parser, str | None]:
-        tokens, tag = lex(block.source)
-        loss = self.front.loss and self.front.loss.key
-        return Parser(tokens, self.symbols, len(block.source.rstrip()), loss), tag
-
-    def _inline_expression(self, block: Block) -> None:
-        """Inline mathematics without a relation: a name, an index or an expression over declared symbols."""
-        with self._placed(block):
-            parser, _ = self._parser(block)
-            found = parser.name()
-            if (found and found[0] == len(parser.tokens) - 1) or _is_index(parser):
-                return
-            parser.expression()
-            if parser.peek().kind != "end":
-                parser.fail(f"unexpected {parser.peek().text!r}")
-
-    def _inline_relation(self, block: Block) -> None:
-        with self._placed(block):
-            parser, _ = self._parser(block)
-            found = parser.name()
-            if found and found[2] in ("index", "int"):  # a condition such as i = c
-                parser.condition()
-                if parser.peek().kind != "end":
-                    parser.fail("unexpected text after a condition")
-                return
-        self._state(block, {})
-
-    def _display(self, block: Block, waiting: dict[str, Directive]) -> None:
-        if "prose" in waiting:
-            self.steps.append(Step("prose", block, reason=waiting.pop("prose").argument))
-            return
-        self._state(block, waiting)
-
     # ---------------------------------------------------------------- definitions and claims
-    def _equations(self, block: Block) -> tuple[list[Equation], str | None]:
-        """Parse a display. The same source over the same symbols is parsed once: a mutant changes one block of many."""
-        key = (block.source, self.front.loss, frozenset(self.symbols.items()))
-        if key not in _PARSED:
-            with self._placed(block):
-                parser, tag = self._parser(block)
-                equations = parser.equations()
-            for equation in equations:
-                self._check_scopes(equation, block)
-            _PARSED[key] = equations, tag
-            if len(_PARSED) > 2000:
-                _PARSED.pop(next(iter(_PARSED)))
-        return _PARSED[key]
-
-    def _state(self, block: Block, waiting: dict[str, Directive]) -> None:
-        equations, tag = self._equations(block)
+    def _state(self, block: Block, equations: list[Equation], tag: str | None) -> None:
         if tag and not block.display:
             self.fail(block.pos, "only a display formula can carry a tag")
-        if tag and len(equations) > 1 and not all(_pieces(equation) for equation in equations):
+        if tag and len(equations) > 1 and not all(map(pieces, equations)):
             self.fail(block.pos, "a tagged block must hold exactly one equation, or the elements of one")
         if tag and tag in self.tags():
             self.fail(block.pos, f"tag {tag} is used twice")
         tolerance = None
         if any(r"\approx" in equation.relations for equation in equations):
-            if "tol" not in waiting:
-                self.fail(block.source_pos + equations[0].pos, r"\approx needs <!-- math: tol ... --> before it")
-            tolerance = float(waiting.pop("tol").argument)
-        here: set[str] = set()
+            if not self._tolerance:
+                raise FormulaError(r"\approx needs <!-- math: tol ... --> before it", equations[0].pos)
+            tolerance, self._tolerance = float(self._tolerance.argument), None
+        if block.display:
+            self._no_tolerance_waits()
+        here: dict[str, Step] = {}
         for equation in equations:
             step = Step("claim", block, equation, tag=tag, tolerance=tolerance)
             if equation.definition:
                 name = equation.definition.name
                 step.kind, step.keys, step.continues = "define", (name,), name in here
-                self._define(equation, block, step.continues)
-                here.add(name)
+                self._define(equation, step.continues)
+                here.setdefault(name, step).lines.append(equation)
             self.steps.append(step)
 
-    def _define(self, equation: Equation, block: Block, continues: bool) -> None:
+    def _define(self, equation: Equation, continues: bool) -> None:
         definition = equation.definition
         assert definition
-        at = block.source_pos + definition.pos
         key, known = definition.name, self.symbols.get(definition.raw)
-        if continues and not (definition.indices and not definition.formals):
-            self.fail(at, "already defined: only different elements can be defined line by line")
-        if known and not continues:
-            if known[1] != "func":
-                self.fail(at, "this symbol already has a meaning: use '=' or forget it first")
-            if definition.formals is None:
-                self.fail(at, "this name is a function")
-            if key in self.live or key not in self.front.generic:
-                self.fail(at, "this function is already defined: forget it first")
-        if key in RESERVED:
-            self.fail(at, f"{key} is reserved")
-        if definition.formals:
-            used = mentioned(equation.sides[0])
-            for formal in definition.formals:
-                if formal not in used:
-                    self.fail(at, f"parameter {formal} does not occur on the right", "type")
-            for name in sorted(used & set(self.front.given) - set(definition.formals)):
-                if self.front.given[name].domain not in ("ones", "zeros"):
-                    self.fail(at, f"{name} occurs on the right but is not a parameter", "type")
+        used = mentioned(equation.sides[0])
+        free = {name for name, spec in self.front.given.items() if not spec.fixed} - set(definition.formals)
+        unused = set(definition.formals) - used
+        loose = sorted(used & free) if definition.formals else []
+        wrong, kind = "", "syntax"
+        if continues and (definition.formals or not definition.indices):
+            wrong = "already defined: only different elements can be defined line by line"
+        elif known and not continues and known[1] != "func":
+            wrong = "this symbol already has a meaning: use '=' or forget it first"
+        elif known and not continues and not definition.formals:
+            wrong = "this name is a function"
+        elif known and not continues and (key in self._live or key not in self.front.generic):
+            wrong = "this function is already defined: forget it first"
+        elif key in RESERVED:
+            wrong = f"{key} is reserved"
+        elif unused:
+            wrong, kind = f"parameter {min(unused)} does not occur on the right", "type"
+        elif loose:
+            wrong, kind = f"{loose[0]} occurs on the right but is not a parameter", "type"
+        if wrong:
+            raise FormulaError(wrong, definition.pos, kind)
         self.symbols[definition.raw] = (key, "func" if definition.formals else "value")
-        self.front.names[key] = self.front.python(key)
-        self.live.add(key)
-
-    def _check_scopes(self, equation: Equation, block: Block) -> None:
-        for name in equation.free:
-            if not any(name in mentioned(side) for side in equation.sides):
-                position = block.source_pos + equation.pos
-                self.fail(position, f"'for any {name}', but {name} does not occur", "type")
-        left = equation.definition.indices or () if equation.definition else ()
-        parts = [*equation.sides, equation.condition, tuple(left)]
-        free, bound = free_indices(parts), bound_indices(parts)
-        both = set(free) & set(bound)
-        if both:
-            name = min(both)
-            message = f"index {name} is both free and summed over in one equation"
-            self.fail(block.source_pos + bound[name], message, "type")
-
-
-def _is_index(parser: Parser) -> bool:
-    """Whether the whole formula is an index such as 2i - 1; if not, the parser is back at its start."""
-    try:
-        parser.index()
-        if parser.peek().kind == "end":
-            return True
-    except FormulaError:
-        pass
-    parser.cursor = 0
-    return False
-
-
-def _pieces(equation: Equation) -> tuple[Node, ...]:
-    """Subscripts of the left side of a line that states some elements of a vector: `y_{2i} := …`."""
-    if equation.definition:
-        return tuple(equation.definition.indices or ())
-    return subscripts(equation.sides[0])
+        self.names[key] = python_name(key)
+        self._live.add(key)

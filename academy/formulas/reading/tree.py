@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
+
+from academy.formulas.errors import FormulaError
 
 
 @dataclass
@@ -24,13 +26,13 @@ class Definition:
     """Left of `:=`: name [(formals)] [_{indices}].
 
     raw: the name's canonical tokens. name: its LaTeX, the key under which its value is kept.
-    formals: keys of the parameters (None: no parameters). indices: nodes (None: none).
+    formals: keys of the parameters.
     """
 
-    raw: tuple
+    raw: tuple[str, ...]
     name: str
-    formals: list[str] | None
-    indices: list[Node] | None
+    formals: tuple[str, ...]
+    indices: tuple[Node, ...]
     pos: int
 
 
@@ -40,7 +42,6 @@ class Equation:
 
     relations: one shorter than sides, except that a definition's list starts with ":=" for its left side.
     free: symbols after `\text{for any}`, which get random values in place of their definitions.
-    source: the tokens' texts of each side.
     """
 
     sides: list[Node]
@@ -49,7 +50,6 @@ class Equation:
     free: tuple[str, ...] = ()
     definition: Definition | None = None
     pos: int = 0
-    source: list[tuple[str, ...]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -87,33 +87,45 @@ def children(node: Any) -> Iterator[Any]:
         yield from node
 
 
+def nodes(tree: Any) -> Iterator[Node]:
+    """All nodes of a tree."""
+    if isinstance(tree, Node):
+        yield tree
+    for child in children(tree):
+        yield from nodes(child)
+
+
 def mentioned(node: Any) -> set[str]:
     """Keys of the symbols that occur in a tree."""
-    own = {node.args[0]} if isinstance(node, Node) and node.op in ("sym", "intsym", "call", "bare") else set()
-    return own.union(*map(mentioned, children(node)))
+    return {part.args[0] for part in nodes(node) if part.op in ("sym", "class", "call", "bare")}
 
 
 def free_indices(node: Any, bound: frozenset[str] = frozenset()) -> dict[str, int]:
     """name -> offset of the first occurrence, in order, of indices that no sum, max … of the tree binds."""
-    if isinstance(node, Node):
-        if node.op == "index":
-            return {} if node.args[0] in bound else {node.args[0]: node.pos}
-        if node.op in BINDERS:
-            bound = bound | {node.args[0]}
+    if isinstance(node, Node) and node.op == "index":
+        return {} if node.args[0] in bound else {node.args[0]: node.pos}
+    if isinstance(node, Node) and node.op in BINDERS:
+        bound = bound | {node.args[0]}
     found: dict[str, int] = {}
     for child in children(node):
-        for name, pos in free_indices(child, bound).items():
-            found.setdefault(name, pos)
+        found = {**found, **{name: pos for name, pos in free_indices(child, bound).items() if name not in found}}
     return found
 
 
 def bound_indices(node: Any) -> dict[str, int]:
     """name -> offset of the indices that a sum, max … of the tree binds."""
-    found = {node.args[0]: node.pos} if isinstance(node, Node) and node.op in BINDERS else {}
-    for child in children(node):
-        for name, pos in bound_indices(child).items():
-            found.setdefault(name, pos)
-    return found
+    return {part.args[0]: part.pos for part in reversed([*nodes(node)]) if part.op in BINDERS}
+
+
+def whole_number(node: Node, lengths: Mapping[str, int]) -> int:
+    """The value of an index expression made of numbers and dimensions (a bound)."""
+    if node.op == "intlit":
+        return node.args[0]
+    if node.op == "dim":
+        return lengths[node.args[0]]
+    if node.op == "affine":
+        return sum(factor * whole_number(part, lengths) for factor, part in node.args)
+    raise FormulaError("a bound is made of numbers and dimensions", node.pos, "type")
 
 
 def as_derivative(node: Node) -> tuple | None:
@@ -127,10 +139,11 @@ def as_derivative(node: Node) -> tuple | None:
 
 def subscripts(node: Node) -> tuple[Node, ...]:
     """The subscripts of a side that is one subscripted symbol or gradient: those of x in x_{2i}, nabla_{x_{2i}}."""
-    if node.op == "idx":
-        return node.args[1]
-    if node.op == "deriv" and node.args[1].op == "idx":
-        return node.args[1].args[1]
-    if node.op == "paren":
-        return subscripts(node.args[0])
-    return ()
+    if node.op in ("idx", "paren"):
+        return node.args[1] if node.op == "idx" else subscripts(node.args[0])
+    return subscripts(node.args[1]) if node.op == "deriv" else ()
+
+
+def pieces(equation: Equation) -> tuple[Node, ...]:
+    """Subscripts of the left side of a line that states some elements of a vector: `y_{2i} := …`."""
+    return equation.definition.indices if equation.definition else subscripts(equation.sides[0])
