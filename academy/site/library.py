@@ -114,9 +114,13 @@ class Library:
         """All pages of a kind: along the learning path, then the others by name. Kernels by group."""
         return [page for page in self.pages.values() if page.kind == kind]
 
-    def group_title(self, page: Page) -> str:
-        """What the navigation calls a kernel's folder."""
-        return self.path.groups.get(page.group) or page.group.replace("_", " ").capitalize()
+    def by_group(self) -> dict[str, list[Page]]:
+        """The kernels' pages under the names that the navigation gives to their folders."""
+        found: dict[str, list[Page]] = {}
+        for page in self.shown("kernel"):
+            name = self.path.groups.get(page.group) or page.group.replace("_", " ").capitalize()
+            found.setdefault(name, []).append(page)
+        return found
 
     def tex(self, tag: str) -> str | None:
         """A tagged equation without its tag, or None when no derivation has it."""

@@ -109,7 +109,7 @@ class AcademyPlugin(BasePlugin):
             del page.render  # mkdocs-jupyter's own way to HTML
         return page
 
-    def _page_text(self, markdown, *, page, config, files):
+    def on_page_markdown(self, markdown, *, page, config, files):
         if chapters.is_one(page.file, config):
             markdown = chapters.page_text(page, config)
         made = self.library.page_at(page.file.src_uri)
@@ -120,13 +120,6 @@ class AcademyPlugin(BasePlugin):
             description = page.meta["description"]
             page.meta["description"] = summary(page.title or "", description, made.kind if made else "")
         return markdown.replace("{{ repo_url }}", config.repo_url)
-
-    @event_priority(-100)  # what the other plugins make of it
-    def _copy(self, markdown, *, page, config, files):
-        if self.copies:
-            self.copies.add(markdown, page, config, files, self.library)
-
-    on_page_markdown = CombinedEvent(_page_text, _copy)
 
     def on_page_content(self, html, *, page, config, files):
         """Drawings of chapters, and links to pages in docstrings, which MkDocs leaves as they are."""
@@ -151,6 +144,8 @@ class AcademyPlugin(BasePlugin):
 
     @event_priority(100)
     def _before_search(self, context, *, page, config, nav):
+        if self.copies:
+            self.copies.add(page)
         self.content, page.content = page.content, search_text.searched(page.content)
 
     @event_priority(-100)
