@@ -113,10 +113,10 @@ def measured(key: str) -> str | None:
 
 def results(operation: str) -> list[str]:
     """An operation's committed results, or ("") all: Markdown, and finished HTML (`academy.bench.pages.Html`)."""
-    from academy.bench import overview, pages, store
+    from academy.bench import pages, store
 
     def made() -> list[list]:
-        pieces = pages.operation(operation, ROOT) if operation else overview.summary(ROOT)
+        pieces = pages.operation(operation, ROOT) if operation else pages.summary(ROOT)
         return [[isinstance(piece, pages.Html), piece] for piece in pieces]
 
     files = sorted((ROOT / "benchmarks/results").rglob(f"{operation or '*'}.json"))
