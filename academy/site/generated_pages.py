@@ -60,7 +60,7 @@ def _sources(library: Library, page: Page) -> list[str]:
         found += [path.relative_to(library.root).as_posix() for path in imported]
     if page.kind == "derivation":
         tags = [tag for tag, equation in library.equations.items() if equation.path == page.source]
-        found += [citation.path for tag in tags for citation in library.citations.get(tag, ())]
+        found += [path for tag in tags for path, _ in library.citations.get(tag, ())]
     if page.kind == "benchmark":
         results = (library.root / "benchmarks/results").rglob(f"{Path(page.source).stem}.json")
         found += [path.relative_to(library.root).as_posix() for path in results]

@@ -29,7 +29,7 @@ ON_A_PAGE, IN_A_BLOCK = 12, 1
 SKIPPED_TAGS = {"a", "abbr", "button", "code", "dt", "figure", "pre", "script", "style", "summary", "table"}
 SKIPPED_TAGS |= {"h1", "h2", "h3", "h4", "h5", "h6", "svg"}
 SKIPPED_CLASSES = {"admonition-title", "arithmatex", "eq", "hero", "k-bar", "k-card", "k-code", "k-contents", "k-panel"}
-SKIPPED_CLASSES |= {"page-facts", "path", "highlight", "academy-problem", "nb-download"}
+SKIPPED_CLASSES |= {"op-links", "page-facts", "path", "highlight", "academy-problem", "nb-download"}
 BLOCKS = {"p", "li", "dd", "td", "div"}
 
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from xml.etree.ElementTree import Element, SubElement
 
-from markdown.util import AtomicString
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 from pygments.token import Name, Operator
 
 from academy.cache import kept, made_by
+from academy.site.conversion import element
 from academy.site.helpers import Helper
 from academy.site.splitter import Module, Row, Text
 
@@ -30,6 +30,22 @@ CLAIM = re.compile(r"(?:(?P<where>[\w=(), ]+): +)?(?P<name>[A-Za-z_][\w.]*(?:\[[
 SECTION = re.compile(
     r"(Args|Arguments|Parameters|Returns|Yields|Raises|Attributes|Examples?|Notes?|Source|Sources):\s*$"
 )
+
+#: The facts of the file, beside its introduction; a helper from a shared file; what stands above the code.
+CARD = """<aside class="k-card" aria-label="About this file"><dl>
+<dt>File</dt><dd><a href="{blob}"><code>{path}</code></a></dd>
+<dt>Run it</dt><dd><code>.venv/bin/python {path}</code></dd>
+</dl></aside>"""
+HELPER = """<details class="k-helper" data-search-exclude=""><summary><code>{name}</code> from {file}</summary>
+<pre><span class="k-pre"><code /></span></pre>
+<a href="{blob}#L{line}">{path}, line {line}</a></details>"""
+BAR = """<div class="k-bar" role="toolbar" aria-label="This file"><span class="k-path">{where}</span>
+<button type="button" data-k-notes="" aria-pressed="false">Hide notes</button>
+<button type="button" data-k-copy="">Copy file</button>
+<a href="/{path}" download="" class="k-download">Download</a></div>"""
+MODES = """<span class="k-modes" role="group" aria-label="View">
+<button type="button" data-k-mode="read" aria-pressed="true">Read</button>
+<button type="button" data-k-mode="run" aria-pressed="false">Run</button></span>"""
 
 
 def markdown(module: Module, title: str) -> list[tuple[int, str]]:
@@ -97,7 +113,7 @@ def assemble(root: Element, module: Module, around: Surroundings) -> None:
     intro = SubElement(top, "div", {"class": "k-intro"})
     _anchors(intro, module.intro.numbers)
     intro.extend(groups[0])
-    top.append(_card(module, around))
+    top.append(element(CARD, path=module.path, blob=around.blob(module.path)))
     code = highlighted(module.text)
     rows = [_row(row, group, code, module, around) for row, group in zip(module.rows, groups[1:])]
     file = Element("div", {"class": "k-file", "data-path": module.path})
@@ -107,7 +123,10 @@ def assemble(root: Element, module: Module, around: Surroundings) -> None:
     file.extend(rows)
     for child in list(root):
         root.remove(child)
-    root.extend([*before, top, _bar(module, bool(around.panel), around.missing), file, *after])
+    bar = element(BAR, path=module.path, where=around.missing or module.path)
+    if around.panel:
+        bar.insert(0, element(MODES))
+    root.extend([*before, top, bar, file, *after])
 
 
 def _groups(root: Element, count: int) -> tuple[list[list[Element]], list[Element], list[Element]]:
@@ -127,48 +146,29 @@ def _groups(root: Element, count: int) -> tuple[list[list[Element]], list[Elemen
     return groups[:-1], before, groups[-1]
 
 
-def _card(module: Module, around: Surroundings) -> Element:
-    """The card with the facts of the file, beside its introduction."""
-    card = Element("aside", {"class": "k-card", "aria-label": "About this file"})
-    facts = SubElement(card, "dl")
-    SubElement(facts, "dt").text = "File"
-    link = SubElement(SubElement(facts, "dd"), "a", {"href": around.blob(module.path)})
-    SubElement(link, "code").text = AtomicString(module.path)
-    SubElement(facts, "dt").text = "Run it"
-    SubElement(SubElement(facts, "dd"), "code").text = AtomicString(f".venv/bin/python {module.path}")
-    return card
-
-
 def _row(row: Row, note: list[Element], code: list[str], module: Module, around: Surroundings) -> Element:
     kind = " k-wide" if row.wide else "" if note else " k-bare"
-    element = Element("div", {"class": "k-row" + kind})
     if row.wide and len(note) == 1 and note[0].tag in ("h2", "h3", "h4"):
-        element.set("class", "k-row k-wide k-heading")
-    if row.name:
-        element.set("id", row.name)
-    left = SubElement(element, "div", {"class": "k-note"})
+        kind = " k-wide k-heading"
+    made = Element("div", {"class": "k-row" + kind} | ({"id": row.name} if row.name else {}))
+    left = SubElement(made, "div", {"class": "k-note"})
     _anchors(left, row.note.numbers)
     left.extend(note)
     _mark_claims(left, row)
     if row.code:
         block = _code(row.code, code, module, around.store)
-        block.extend(_folded(helper, around) for line in row.code for helper in around.helpers.get(line, ()))
-        element.append(block)
-    return element
+        block.extend([_folded(helper, around) for line in row.code for helper in around.helpers.get(line, ())])
+        made.append(block)
+    return made
 
 
 def _folded(helper: Helper, around: Surroundings) -> Element:
     """A helper from a shared file, its source out of sight until it is asked for."""
-    details = Element("details", {"class": "k-helper", "data-search-exclude": ""})
-    summary = SubElement(details, "summary")
-    SubElement(summary, "code").text = AtomicString(helper.name)
-    summary[0].tail = f" from {helper.path.removeprefix('annotated_examples/')}"
-    body = SubElement(SubElement(SubElement(details, "pre"), "span", {"class": "k-pre"}), "code")
     lines = highlighted(helper.text)[helper.lines.start - 1 : helper.lines.stop - 1]
-    body.text = around.store("\n".join(lines) + "\n")
-    link = SubElement(details, "a", {"href": f"{around.blob(helper.path)}#L{helper.lines.start}"})
-    link.text = AtomicString(f"{helper.path}, line {helper.lines.start}")
-    return details
+    file, line = helper.path.removeprefix("annotated_examples/"), helper.lines.start
+    folded = element(HELPER, name=helper.name, file=file, path=helper.path, line=line, blob=around.blob(helper.path))
+    folded[1][0][0].text = around.store("\n".join(lines) + "\n")
+    return folded
 
 
 def _anchors(parent: Element, numbers: list[int]) -> None:
@@ -223,20 +223,6 @@ def _bare_arguments(numbers: list[int], module: Module) -> set[int]:
             run.append(number)
         found |= set(run) if len(run) > 2 else set()
     return found
-
-
-def _bar(module: Module, has_run: bool, missing: str) -> Element:
-    bar = Element("div", {"class": "k-bar", "role": "toolbar", "aria-label": "This file"})
-    if has_run:
-        modes = SubElement(bar, "span", {"class": "k-modes", "role": "group", "aria-label": "View"})
-        for mode, label in (("read", "Read"), ("run", "Run")):
-            pressed = "true" if mode == "read" else "false"
-            SubElement(modes, "button", {"type": "button", "data-k-mode": mode, "aria-pressed": pressed}).text = label
-    SubElement(bar, "span", {"class": "k-path"}).text = missing or module.path
-    SubElement(bar, "button", {"type": "button", "data-k-notes": "", "aria-pressed": "false"}).text = "Hide notes"
-    SubElement(bar, "button", {"type": "button", "data-k-copy": ""}).text = "Copy file"
-    SubElement(bar, "a", {"href": f"/{module.path}", "download": "", "class": "k-download"}).text = "Download"
-    return bar
 
 
 class _TritonLexer(PythonLexer):

@@ -26,15 +26,6 @@ WITHOUT_PAGES = {"common"}
 
 
 @dataclass(frozen=True)
-class Citation:
-    """A line of a kernel file that cites a tag."""
-
-    tag: str
-    path: str
-    line: int
-
-
-@dataclass(frozen=True)
 class Page:
     """A page made from a file. `uri`: its place, as if it stood under docs/; `kind`: kernel, derivation, benchmark."""
 
@@ -88,7 +79,7 @@ class Library:
     path: LearningPath = LearningPath()
     pages: dict[str, Page] = field(default_factory=dict)
     equations: dict[str, Equation] = field(default_factory=dict)
-    citations: dict[str, list[Citation]] = field(default_factory=dict)
+    citations: dict[str, list[tuple[str, int]]] = field(default_factory=dict)  # tag -> file and line of a kernel
     operations: list[Operation] = field(default_factory=list)
     problems: list[tuple[str, int, str]] = field(default_factory=list)
 
@@ -173,7 +164,7 @@ class Library:
     def _add_kernel(self, path: Path, name: str) -> None:
         for number, line in enumerate(read(path).split("\n"), 1):
             for tag in cited(line):
-                self.citations.setdefault(tag, []).append(Citation(tag, name, number))
+                self.citations.setdefault(tag, []).append((name, number))
         _, group, file = name.split("/")
         if group not in WITHOUT_PAGES:
             first, _, rest = introduction(read(path)).partition("\n")

@@ -10,11 +10,12 @@ from xml.etree.ElementTree import Element, SubElement
 
 from markdown.extensions.toc import slugify
 from markdown.util import AtomicString
+from markupsafe import Markup
 
 from academy.site import katex, kernel_page, project_parts
 from academy.site.conversion import TreeStep
+from academy.site.conversion import element as made
 from academy.site.helpers import first_uses
-from academy.site.library import Citation
 from academy.site.splitter import Module
 from academy.site.texts import TAG
 
@@ -158,24 +159,25 @@ class PageTree(TreeStep):
         if tag:
             element.set("id", tag)
             SubElement(element, "a", {"class": "eq-tag", "href": f"#{tag}"}).text = AtomicString(f"({tag})")
-        cited = self.conversion.index.citations.get(tag, [])
-        if mark or cited:
+        cites = self.cites(tag) if tag else []
+        if mark or cites:
             foot = SubElement(element, "div", {"class": "eq-foot", "data-search-exclude": ""})
-            self.cited(foot, cited)
+            foot.extend(cites)
             if mark:
                 SubElement(foot, "div", {"class": "eq-mark"}).text = self.md.htmlStash.store(mark)
 
-    def cited(self, foot: Element, citations: list[Citation]) -> None:
-        by_file: dict[str, list[int]] = {}
-        for citation in citations:
-            by_file.setdefault(citation.path, []).append(citation.line)
-        for place, (path, lines) in enumerate(by_file.items()):
-            line = SubElement(foot, "span", {"class": "eq-cites"})
-            line.text = AtomicString(f"{'' if place else 'used in '}{path.rsplit('/', 1)[-1]} ")
-            for i, number in enumerate(lines):
-                link = SubElement(line, "a", {"href": self.conversion.link(path, f"L{number}")})
-                link.text = AtomicString(str(number))
-                link.tail = ", " if i + 1 < len(lines) else ""
+    def cites(self, tag: str) -> list[Element]:
+        """The lines of kernels that cite a tag, file by file."""
+        by_file: dict[str, list[Markup]] = {}
+        for path, line in self.conversion.index.citations.get(tag, ()):
+            link = Markup('<a href="{}">{}</a>').format(self.conversion.link(path, f"L{line}"), line)
+            by_file.setdefault(path, []).append(link)
+        row = '<span class="eq-cites">{joint}{file} {links}</span>'
+        joints = ["used in ", *[""] * len(by_file)]
+        return [
+            made(row, joint=joint, file=path.rpartition("/")[2], links=Markup(", ").join(links))
+            for joint, (path, links) in zip(joints, by_file.items())
+        ]
 
 
 class Contents(TreeStep):
@@ -183,16 +185,13 @@ class Contents(TreeStep):
 
     def run(self, root: Element) -> None:
         bar = next((e for e in root if e.get("class") == "k-bar"), None)
-        headings = [e for e in root.iter("h2") if e.get("id")]
-        if bar is None or not headings:
+        sections = [token for top in self.md.toc_tokens for token in (top, *top["children"]) if token["level"] == 2]
+        if bar is None or not sections:
             return
-        nav = Element("nav", {"class": "k-contents", "aria-label": "Sections of this file"})
-        for element in headings:
-            words = [element.text or ""]
-            for child in element:
-                words += [*(child.itertext() if child.get("class") != "headerlink" else ()), child.tail or ""]
-            text = element.get("data-toc-label") or "".join(words).strip()
-            SubElement(nav, "a", {"href": f"#{element.get('id')}"}).text = AtomicString(text)
+        links = (Markup('<a href="#{}">{}</a>').format(token["id"], Markup(token["name"])) for token in sections)
+        nav = made(
+            '<nav class="k-contents" aria-label="Sections of this file">{links}</nav>', links=Markup().join(links)
+        )
         first = root.find("./div[@class='k-file']/div[@class='k-row k-bare']")
         if first is not None and first.find("div[@class='k-code highlight']") is not None:
             first.set("class", "k-row k-first")  # the imports: the links fill the place of their note
