@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from academy import device  # before anything imports triton
-from academy.bench import ROOT, figures, measure, run, store
-from academy.bench.operation import Operation, Variant, discover
+from academy.bench import figures, measure, run, store
+from academy.bench.operation import ROOT, Operation, Variant, discover
 from academy.bench.run import dtype_name
 from academy.bench.tables import Table
 

@@ -22,7 +22,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority
 from mkdocs.structure.files import File
 
-from academy import syntax
+from academy import operations, syntax
 from academy.site import chapters, generated_pages, markdown_copies, project_parts, search_text, stylesheet
 from academy.site.broken_links import LinkPlaces
 from academy.site.learning_path import kind
@@ -79,7 +79,8 @@ class AcademyPlugin(BasePlugin):
             raise PluginError("\n".join(str(problem) for problem in problems if problem))
 
     def on_files(self, files, *, config):
-        for path, line, message in self.library.problems:
+        incomplete = [(each.path, each.line, each.message) for each in operations.unfinished(ROOT)]
+        for path, line, message in [*self.library.problems, *incomplete]:
             log.warning("%s:%d: %s", path, line, message)
         if project_parts.no_run():
             log.info(project_parts.no_run())

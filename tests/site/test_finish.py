@@ -176,7 +176,8 @@ def test_tables_of_results_become_plain_markdown():
 
 
 def test_a_link_to_a_page_leads_to_its_copy():
-    html = '<a href="../x/#y">a</a> <a href="..">b</a> <a href="x.py">c</a> <a href="https://a.org/">d</a> <a href="#e">e</a>'
+    html = '<a href="../x/#y">a</a> <a href="..">b</a> <a href="x.py">c</a> '
+    html += '<a href="https://a.org/">d</a> <a href="#e">e</a>'
     expected = "[a](../x/index.md#y) [b](../index.md) [c](x.py) [d](https://a.org/) [e](#e)"
     assert markdown_copies.converted(html) == expected
 

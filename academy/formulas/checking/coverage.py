@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -71,32 +70,6 @@ def uncovered_module(project: Project, path: Path, comparisons: Iterable[Compari
             messages = [f"{function} returns tensors that no case compares with a tag"]
         position = syntax.Places(text).starts[functions[function].lineno - 1]
         problems += [Problem.at(shown, text, position, message) for message in messages]
-    return problems
-
-
-def incomplete_operations(project: Project) -> list[Problem]:
-    """What a lesson (a file with an EXAMPLE) lacks beside its case: a test file, and its page in the learning path."""
-    path_file, tests = project.root / "docs/learn/index.md", project.root / "tests/kernels"
-    learning_path = path_file.read_text("utf-8") if path_file.is_file() else None
-    tested = "\n".join(file.read_text("utf-8") for file in tests.glob("*.py"))
-    problems = []
-    for path in project.kernels():
-        text, name = path.read_text("utf-8"), project.module_name(path)
-        if "EXAMPLE" not in _names(text):
-            continue
-        group, _, operation = name.rpartition(".")
-        missing = []
-        imported = rf"{re.escape(group)} import .*\b{operation}\b|\b{re.escape(name)}\b|\b{group}/{operation}\b"
-        if tests.is_dir() and not (tests / f"test_{operation}.py").is_file() and not re.search(imported, tested):
-            missing.append(f"no test: write tests/kernels/test_{operation}.py")
-        page = f"kernels/{name.replace('.', '/')}"
-        if learning_path is not None and page not in learning_path:
-            missing.append(f"no place in the learning path: add {page}.md to docs/learn/index.md")
-        problems += [Problem.at(project.shown(path), text, 0, f"{name} has {what}") for what in missing]
-    for path in project.derivations():
-        if learning_path is not None and f"derivations/{path.stem}" not in learning_path:
-            message = f"no place in the learning path: add derivations/{path.name} to docs/learn/index.md"
-            problems.append(Problem.at(project.shown(path), path.read_text("utf-8"), 0, message))
     return problems
 
 
