@@ -143,10 +143,11 @@ class Session:
         hosts = {host["variant"]: host for host in record.get("host", [])}
 
         def is_done(task: Task) -> bool:
-            key = (task.variant.name, task.shape, dtype_name(task.dtype)) if task.dtype else None
-            old = cases.get(key) if key else hosts.get(task.variant.name)
-            same = old is not None and old["sources"] == now["sources"]
-            return same and now["versions"].items() <= old["versions"].items()
+            name = task.variant.name
+            old = cases.get((name, task.shape, dtype_name(task.dtype))) if task.dtype else hosts.get(name)
+            if old is None or old["sources"] != now["sources"]:
+                return False
+            return now["versions"].items() <= old["versions"].items()
 
         tasks = [*(Task(*case) for case in operation.cases()), *map(Task, operation.variants)]
         return [task for task in tasks if self.again or not is_done(task)]

@@ -98,7 +98,7 @@ def _gpu():
 def _measured_here(name: str, which: str, variants, live, seconds: float) -> dict | None:
     file = next((f for root in (ROOT, BROUGHT) if (f := root / "benchmarks" / f"{name}.py").is_file()), None)
     gpu = _gpu() if live and file else None
-    if gpu is None:
+    if gpu is None or file is None:
         return None
     from academy.bench import operation, run
 

@@ -48,6 +48,8 @@ from academy import syntax
 from academy.bench import store
 
 ROOT = Path(__file__).resolve().parents[2]
+#: From the inputs to the callable that is measured.
+Provider = Callable[[dict], Callable]
 PASSES = ("forward", "backward", "forward+backward")
 
 
@@ -93,20 +95,22 @@ class Variant:
             sum(part["operations"] for part in parts),
         )
 
-    def providers(self) -> dict[str, Callable[[dict], Callable]]:
+    def providers(self) -> dict[str, Provider]:
         """name -> function from the inputs to the callable that is measured. Raises ImportError for a missing peer."""
-        found = {name: lambda inputs, function=function: function for name, function in self.ours.items()}
-        found[self.eager_name] = lambda inputs: self.eager
+        found = {name: _given(function) for name, function in self.ours.items()}
+        found[self.eager_name] = _given(self.eager)
         if self.compile:
             found["torch.compile"] = lambda inputs: compiled(self.eager)
-        for name, factory in self.peers.items():
-            found[name] = _peer(factory)
-        return found
+        return found | {name: _peer(factory) for name, factory in self.peers.items()}
 
 
-def _peer(factory: Callable) -> Callable[[dict], Callable]:
+def _given(function: Callable) -> Provider:
+    return lambda inputs: function
+
+
+def _peer(factory: Callable) -> Provider:
     takes_inputs = any(p.default is p.empty for p in inspect.signature(factory).parameters.values())
-    return lambda inputs: factory(inputs) if takes_inputs else factory()
+    return factory if takes_inputs else lambda inputs: factory()
 
 
 def compiled(function: Callable) -> Callable:
@@ -185,7 +189,7 @@ def discover(root: Path = ROOT) -> list[Operation]:
     return [Operation.from_file(path, root) for path in store.benchmark_files(root)]
 
 
-def example_costs(kernel_file: str, root: Path = ROOT) -> tuple[str, int, dict] | None:
+def example_costs(kernel_file: str, root: Path = ROOT) -> tuple[str, int, dict | None] | None:
     """What a kernel file's EXAMPLE must move: (benchmark file, line of `EXAMPLES`, pass -> bytes), or None.
 
     kernel_file: relative to the repository.

@@ -143,12 +143,11 @@ def measure_case(operation: Operation, variant: Variant, shape: tuple[int, ...],
         call, note = prepared(name, factory, inputs, variant, checker)
         if note:
             notes[name] = note
-        for which in variant.passes if call else ():
-            try:
+        try:
+            for which in variant.passes if call else ():
                 passes[which]["providers"][name] = measure_pass(call, which, variant.timing, gpu)
-            except Exception as error:  # a peer that fails must not take the others' results along
-                notes[name] = {"failed": _one_line(error)}
-                break
+        except Exception as error:  # a peer that fails must not take the others' results along
+            notes[name] = {"failed": _one_line(error)}
         del call
         torch.cuda.empty_cache() if gpu.device.type == "cuda" else None
     return {
@@ -175,14 +174,10 @@ def prepared(
         return None, {"missing": _one_line(error)}
     except Exception as error:
         return None, {"failed": _one_line(error)}
-    note = {"writes_inputs": call.writes_inputs} if call.writes_inputs else {}
-    if wrong:
-        note["inaccurate"] = wrong
-        if (
-            name in figures.OURS
-        ):  # a peer's rounding is its own affair, and is told; a wrong kernel of ours has no speed
-            return None, {"failed": wrong}
-    return call, note
+    if wrong and name in figures.OURS:  # it has no speed; a peer's rounding is its own affair, and is told
+        return None, {"failed": wrong}
+    note = {"writes_inputs": call.writes_inputs, "inaccurate": wrong}
+    return call, {kind: detail for kind, detail in note.items() if detail}
 
 
 def pass_limits(variant: Variant, shape: tuple[int, ...], dtype: torch.dtype, which: str, gpu) -> dict:
@@ -198,7 +193,7 @@ def pass_limits(variant: Variant, shape: tuple[int, ...], dtype: torch.dtype, wh
     }
 
 
-def measure_pass(call: Call, which: str, timing: str, gpu) -> dict:
+def measure_pass(call, which: str, timing: str, gpu) -> dict:
     prepare, run = call.prepare(which), call.run(which)
     if timing == "graph":
         measured = gpu.graph_milliseconds(call)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import cast
 
 from academy import syntax
 
@@ -123,7 +124,7 @@ class Results:
         self.device, self.folder, self.file = device, folder, file
 
     def path(self, operation: str) -> Path:
-        return self.file or self.folder / slug(self.device) / f"{operation}.json"
+        return self.file or cast(Path, self.folder) / slug(self.device) / f"{operation}.json"
 
     def load(self, operation: str) -> dict:
         """The operation's results, or an empty record. Raises `OtherDevice` if they are another device's."""

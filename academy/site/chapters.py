@@ -17,8 +17,13 @@ from pathlib import Path
 from posixpath import dirname, join, normpath
 from tempfile import TemporaryDirectory
 
+import jupytext
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbconvert.preprocessors import CoalesceStreamsPreprocessor
+from traitlets.config import Config
 
 from academy.directives import EQUATION, fenced, pattern
 from academy.site import project_parts
@@ -45,8 +50,6 @@ def notebook_file(file, library: Library, config) -> File:
 
 def page_text(page, config) -> str:
     """The chapter's Markdown. Its drawings wait at the page until `with_drawings`."""
-    import jupytext
-
     options = config.plugins[PLUGIN].config
     notebook = jupytext.read(page.file.abs_src_path)
     if options["execute"]:
@@ -66,10 +69,6 @@ def with_drawings(html: str, page) -> str:
 
 def execute(notebook, path: str, allow_errors: bool) -> None:
     """Run all cells in a fresh kernel, from the repository's root."""
-    from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
-    from traitlets.config import Config
-
     # The kernel is reached through sockets in a folder of its own: no port for others on the machine to listen at, and
     # no file left behind in the folder where the build was started. (`ip` is what their names begin with.)
     with TemporaryDirectory(prefix="academy-") as sockets:
@@ -91,24 +90,13 @@ def execute(notebook, path: str, allow_errors: bool) -> None:
 def as_markdown(notebook, figures: list[str]) -> str:
     """The notebook as Markdown. Drawings are added to `figures`; a placeholder holds their place."""
     parts = []
-    for cell in notebook.cells:
+    for cell in CoalesceStreamsPreprocessor().preprocess(notebook, {})[0].cells:
         if cell.cell_type == "markdown":
             parts.append(cell.source)
         elif cell.source.strip():
             parts.append(_fence(cell.source, "python"))
-            parts += [part for output in _joined(cell.get("outputs", ())) if (part := _output(output, figures))]
+            parts += [part for output in cell.get("outputs", ()) if (part := _output(output, figures))]
     return "\n\n".join(parts) + "\n"
-
-
-def _joined(outputs):
-    """The outputs, with text that was printed in several pieces joined."""
-    found = []
-    for output in outputs:
-        if found and output.output_type == found[-1].output_type == "stream" and output.name == found[-1].name:
-            found[-1].text += output.text
-        else:
-            found.append(output)
-    return found
 
 
 def _output(output, figures: list[str]) -> str:
@@ -158,7 +146,6 @@ def colab(uri: str, repo_url: str) -> str:
 
 def portable(path: Path, uri: str, library: Library, config) -> str:
     """The notebook as JSON for Jupyter and Colab: citations written out, links made absolute."""
-    import jupytext
 
     def link(found: re.Match) -> str:
         place = found[1].lstrip("/") if found[1].startswith("/") else normpath(join(dirname(uri), found[1]))

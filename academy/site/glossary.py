@@ -79,8 +79,8 @@ def _parse(text: str) -> Glossary:
         for form in forms:
             name = form if _is_acronym(form) else form.lower()
             by_form[name] = term
-            pattern = _words(form)
-            patterns.append((len(form), pattern if _is_acronym(form) else f"(?i:{pattern})"))
+            words = _words(form)
+            patterns.append((len(form), words if _is_acronym(form) else f"(?i:{words})"))
     longest_first = "|".join(pattern for _, pattern in sorted(patterns, reverse=True))
     phrases = "|".join(map(_words, front_matter(text).get("other_senses", ()))) or r"(?!)"
     pattern = re.compile(rf"(?<![\w.\x22-])(?:{longest_first})s?(?![\w-]|\.\w)")

@@ -147,7 +147,7 @@ class Library:
             elif folder == "backprop_math":
                 self._add_derivation(path, name)
         self._add_operations()
-        steps, groups = self.path.steps, {}
+        steps, groups = self.path.steps, dict[str, int]()
         ordered = sorted(self.pages.values(), key=lambda page: (steps.get(page.uri, len(steps) + 1), page.uri))
         for page in ordered:
             groups.setdefault(page.group if page.kind == "kernel" else "", len(groups))

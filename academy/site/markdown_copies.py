@@ -79,7 +79,7 @@ def converted(html: str) -> str:
     for element in page.select(LEFT_OUT):
         element.decompose()
     for link in page.select("a[href]"):
-        if "term" in link.get("class", ()):
+        if "term" in link.get_attribute_list("class"):
             link.unwrap()
         link["href"] = _of_copy(str(link["href"]))
     return re.sub(r"[ \t]+$", "", _Converter().convert_soup(page), flags=re.M)

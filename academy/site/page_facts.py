@@ -35,10 +35,12 @@ class PageFacts(TreeStep):
     """Puts both under the title."""
 
     def run(self, root: Element) -> None:
-        parent = next((element for element in root.iter() if element.find("h1") is not None), None)
-        if parent is None:
+        found = (
+            (parent, place) for parent in root.iter() for place, child in enumerate(parent, 1) if child.tag == "h1"
+        )
+        parent, place = next(found, (root, 0))
+        if not place:
             return
-        place = list(parent).index(parent.find("h1")) + 1
         for line in (self.operation(), self.reading()):
             if line is not None:
                 parent.insert(place, line)

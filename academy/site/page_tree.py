@@ -16,12 +16,13 @@ from academy.site import katex, kernel_page, project_parts
 from academy.site.conversion import TreeStep
 from academy.site.conversion import element as made
 from academy.site.helpers import first_uses
+from academy.site.library import Page
 from academy.site.splitter import Module
 from academy.site.texts import TAG
 
 IN_REPOSITORY = re.compile(r"^(?:\.\./)+((?:annotated_examples|backprop_math|academy|benchmarks|tests)/.*)$")
 RUN = re.compile(r"(?:pid|line|launch)=")
-CLOSING = re.compile(r"[)\].,;:!?’”]+")
+CLOSING = re.compile(r"([)\].,;:!?’”]*)(.*)", re.S)
 OPENING = re.compile(r"[(\[‘“]+$")
 #: Longer formulas may be broken, and what stands around them too.
 SHORT = 40
@@ -111,9 +112,9 @@ class PageTree(TreeStep):
     def words(self, element: Element):
         if element.get("class") == "arithmatex":
             try:
-                yield katex.plain(html.unescape(element.text[2:-2]).strip())
+                yield katex.plain(_tex(element))
             except katex.TexError:
-                yield element.text[2:-2]
+                yield _tex(element)
         else:
             yield element.text or ""
             for child in element:
@@ -121,8 +122,7 @@ class PageTree(TreeStep):
         yield element.tail or ""
 
     def formula(self, element: Element) -> None:
-        tex = html.unescape(element.text[2:-2]).strip()  # arithmatex escapes `&` in blocks
-        display = element.text.startswith("\\[")
+        tex, display = _tex(element), element.tag == "div"
         tags = TAG.findall(tex)
         tex = TAG.sub("", tex).strip()
         try:
@@ -136,15 +136,14 @@ class PageTree(TreeStep):
         element.text = self.md.htmlStash.store(rendered)
         if not display and len(tex) < SHORT:  # no line may begin with the comma or bracket that follows
             element.set("data-tight", "")
-            if closing := CLOSING.match(element.tail or ""):
-                element.text, element.tail = element.text + closing[0], element.tail[closing.end() :]
+            closing, element.tail = CLOSING.findall(element.tail or "")[0]
+            element.text += closing
         page = self.conversion.page
         if display and page and page.kind == "derivation":
-            self.home(element, tex, tags)
+            self.home(element, page, tex, tags)
 
-    def home(self, element: Element, tex: str, tags: list[str]) -> None:
+    def home(self, element: Element, page: Page, tex: str, tags: list[str]) -> None:
         """A display equation of a derivation: its tag, the kernel lines that cite it, what was checked."""
-        page = self.conversion.page
         tag = tags[0] if tags else None
         if len(tags) > 1:
             self.conversion.problem("one equation, one \\tag", f"\\tag{{{tags[1]}}}")
@@ -180,6 +179,11 @@ class PageTree(TreeStep):
         ]
 
 
+def _tex(formula: Element) -> str:
+    """What arithmatex put between `\\(` and `\\)`. It escapes `&` in blocks."""
+    return html.unescape((formula.text or "")[2:-2]).strip()
+
+
 class Contents(TreeStep):
     """A row of links to the sections of a kernel file, which has no room for a column with a table of contents."""
 
@@ -204,7 +208,7 @@ def _take_opening(parent: Element, before: Element | None, formula: Element) -> 
     """A bracket in front of a formula goes into its element, so that no line ends with it."""
     text = (parent.text if before is None else before.tail) or ""
     if opening := OPENING.search(text):
-        formula.text = opening[0] + formula.text
+        formula.text = opening[0] + (formula.text or "")
         if before is None:
             parent.text = text[: opening.start()]
         else:

@@ -15,8 +15,8 @@ from academy.site.texts import read
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = "site/project_parts.py"
-RECORDER = ("traces", "device.py", "checks.py", "interpreter.py", "libdevice.py")
-RECORDER += ("package:triton", "package:torch", "package:numpy")
+RECORDER = [HERE, "traces", "device.py", "checks.py", "interpreter.py", "libdevice.py"]
+RECORDER += ["package:triton", "package:torch", "package:numpy"]
 
 
 def no_run() -> str:
@@ -35,7 +35,7 @@ def recorded_run(path: str) -> tuple[str, str, str]:
         panel = traces.panel(path)
         return [panel, *reversed(traces.viewer_script(path))] if panel else []
 
-    return tuple(kept("run", [path, *_texts(path), made_by(*RECORDER, HERE)], made)) or ("", "", "")
+    return tuple(kept("run", [path, *_texts(path), made_by(*RECORDER)], made)) or ("", "", "")
 
 
 def recorded_number(key: str) -> tuple[str, str, int, str] | None:
@@ -52,7 +52,7 @@ def recorded_number(key: str) -> tuple[str, str, int, str] | None:
         return list(traces.number(key))
 
     path = f"annotated_examples/{key.partition(':')[0].strip().removesuffix('.py')}.py"
-    return tuple(kept("number", [key, *_texts(path), made_by(*RECORDER, HERE)], made))
+    return tuple(kept("number", [key, *_texts(path), made_by(*RECORDER)], made))
 
 
 def _texts(path: str) -> list[str]:
