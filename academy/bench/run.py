@@ -10,6 +10,7 @@ import datetime
 import importlib.metadata
 import math
 from collections.abc import Callable
+from contextlib import suppress
 
 import torch
 import triton
@@ -150,11 +151,7 @@ def measure_case(operation: Operation, variant: Variant, shape: tuple[int, ...],
             notes[name] = {"failed": _one_line(error)}
         del call
         torch.cuda.empty_cache() if gpu.device.type == "cuda" else None
-    return {
-        "variant": variant.name,
-        "shape": list(shape),
-        "dtype": dtype_name(dtype),
-        **provenance(operation),
+    return _head(operation, variant, shape, dtype) | {
         "timing": variant.timing,
         "copy_tb_s": _round(gpu.copy_rate()),
         "matrix_tflop_s": _round(gpu.matrix_rate(dtype)),
@@ -215,13 +212,7 @@ def measure_host(operation: Operation, variant: Variant, gpu) -> dict:
     """
     shape, dtype = variant.host_shape, variant.dtypes[0]
     inputs = variant.inputs(shape, dtype, gpu.device)
-    record = {
-        "variant": variant.name,
-        "shape": list(shape),
-        "dtype": dtype_name(dtype),
-        **provenance(operation),
-        "providers": {},
-    }
+    providers: dict[str, dict] = {}
     for name, factory in variant.providers().items():
         if name == "torch.compile":
             continue
@@ -234,18 +225,21 @@ def measure_host(operation: Operation, variant: Variant, gpu) -> dict:
                 times["forward+backward_us"] = round(gpu.host_microseconds(lambda call=call: call.gradients(call())), 2)
         except Exception as error:
             times = {"missing" if isinstance(error, ImportError) else "failed": _one_line(error)}
-        record["providers"][name] = times
-    return record
+        providers[name] = times
+    return _head(operation, variant, shape, dtype) | {"providers": providers}
+
+
+def _head(operation: Operation, variant: Variant, shape: tuple[int, ...], dtype: torch.dtype) -> dict:
+    case = {"variant": variant.name, "shape": list(shape), "dtype": dtype_name(dtype)}
+    return case | provenance(operation)
 
 
 def provenance(operation: Operation) -> dict:
     """Date, versions, and the source that was measured."""
     versions = {"torch": torch.__version__, "triton": triton.__version__}
     for package in ("liger-kernel", "gemlite", "quack-kernels"):
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            pass
     if torch.cuda.is_available():
         versions["cuda"] = torch.version.cuda
     return {"date": datetime.date.today().isoformat(), "versions": versions, "sources": operation.sources}

@@ -25,8 +25,8 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from traitlets.config import Config
 
+from academy.bench import figures
 from academy.directives import EQUATION, fenced, pattern
-from academy.site import project_parts
 from academy.site.library import Library
 from academy.site.texts import first_sentence
 
@@ -159,7 +159,7 @@ def portable(path: Path, uri: str, library: Library, config) -> str:
     def span(found: re.Match) -> str:
         if found["name"] == "tag":
             return f"({found['argument']})"
-        return project_parts.measured(found["argument"]) or found[0]
+        return figures.measured(found["argument"], ROOT) or found[0]
 
     def prose(text: str) -> str:
         return LINK.sub(link, SPAN.sub(span, EQUATION.sub(equation, text)))

@@ -10,6 +10,7 @@ from markdown.blockprocessors import BlockProcessor
 from markdown.inlinepatterns import InlineProcessor
 from markdown.util import AtomicString
 
+from academy.bench import figures
 from academy.directives import SPANS, pattern
 from academy.site import project_parts
 from academy.site.conversion import Conversion
@@ -70,7 +71,7 @@ class Span(InlineProcessor):
 
     def bench(self, key: str, written: str) -> Element:
         """A number from the committed results."""
-        number = project_parts.measured(key)
+        number = figures.measured(key, project_parts.ROOT)
         if number is None:
             self.conversion.problem(f"no committed result has {key!r}", written)
             return _failure(key, "span")

@@ -62,12 +62,8 @@ class Operation:
     tests: str
 
     @property
-    def kernels(self) -> list[str]:
-        return [path for path in (self.lesson, self.fast) if path]
-
-    @property
     def files(self) -> list[str]:
-        return [path for path in (*self.kernels, self.derivation, self.benchmark) if path]
+        return [path for path in (self.lesson, self.fast, self.derivation, self.benchmark) if path]
 
 
 @dataclass
@@ -102,7 +98,7 @@ class Library:
         return self._by_uri.get(uri)
 
     def shown(self, kind: str) -> list[Page]:
-        """All pages of a kind: along the learning path, then the others by name. Kernels by group."""
+        """All pages of a kind: along the learning path, then the others by name."""
         return [page for page in self.pages.values() if page.kind == kind]
 
     def by_group(self) -> dict[str, list[Page]]:
@@ -121,16 +117,11 @@ class Library:
         """A link to the place where a tagged equation is printed, or None when no page prints it."""
         return f"{self.pages[self.equations[tag].path].href}#{tag}" if tag in self.equations else None
 
-    def derivations_of(self, path: str) -> list[str]:
-        """The derivations that a kernel file cites, the one that it cites most first."""
-        text = read(self.root / path)
-        homes = Counter(self.equations[tag].path for tag in cited(text) if tag in self.equations)
-        return [home for home, _ in homes.most_common()]
-
     def main_derivation(self, path: str) -> str:
         """The derivation that a kernel file cites most, else the one with its name; "" if there is none."""
+        homes = Counter(self.equations[tag].path for tag in cited(read(self.root / path)) if tag in self.equations)
         same = f"backprop_math/{Path(path).stem}.md"
-        return next(iter(self.derivations_of(path)), same if same in self.pages else "")
+        return next((home for home, _ in homes.most_common(1)), same if same in self.pages else "")
 
     def operations_of(self, source: str) -> list[Operation]:
         """The operations to which a file belongs: several for a derivation that several kernels implement."""
@@ -147,18 +138,15 @@ class Library:
             elif folder == "backprop_math":
                 self._add_derivation(path, name)
         self._add_operations()
-        steps, groups = self.path.steps, dict[str, int]()
-        ordered = sorted(self.pages.values(), key=lambda page: (steps.get(page.uri, len(steps) + 1), page.uri))
-        for page in ordered:
-            groups.setdefault(page.group if page.kind == "kernel" else "", len(groups))
-        places = {page.source: place for place, page in enumerate(ordered)}
-        order = {page.source: groups[page.group] for page in ordered if page.kind == "kernel"}
-        for operation in self.operations:
-            places[operation.benchmark] = places[operation.lesson]
-        self.operations.sort(key=lambda operation: places[operation.lesson])
-        ordered.sort(key=lambda page: (page.kind, order.get(page.source, 0), places[page.source]))
-        self.pages = {page.source: page for page in ordered}
-        self._by_uri = {page.uri: page for page in ordered}
+        steps, lessons = self.path.steps, {operation.benchmark: operation.lesson for operation in self.operations}
+
+        def place(source: str) -> tuple[int, str]:
+            uri = self.pages[lessons.get(source, source)].uri
+            return steps.get(uri, len(steps) + 1), uri
+
+        self.operations.sort(key=lambda operation: place(operation.lesson))
+        self.pages = {source: self.pages[source] for source in sorted(self.pages, key=place)}
+        self._by_uri = {page.uri: page for page in self.pages.values()}
         return self
 
     def _add_kernel(self, path: Path, name: str) -> None:

@@ -15,7 +15,6 @@ from markupsafe import Markup
 from academy.site import katex, kernel_page, project_parts
 from academy.site.conversion import TreeStep
 from academy.site.conversion import element as made
-from academy.site.helpers import first_uses
 from academy.site.library import Page
 from academy.site.splitter import Module
 from academy.site.texts import TAG
@@ -48,15 +47,8 @@ class PageTree(TreeStep):
                     _take_opening(parent, before, element)
 
     def kernel(self, root: Element, module: Module) -> None:
-        around = kernel_page.Surroundings(
-            store=self.md.htmlStash.store,
-            blob=self.conversion.blob,
-            panel=project_parts.recorded_run(module.path)[0],
-            missing=project_parts.no_run(),
-            helpers=first_uses(module.text, self.conversion.root),
-        )
         try:
-            kernel_page.assemble(root, module, around)
+            kernel_page.KernelPage(self.conversion, module).assemble(root)
         except kernel_page.UnclosedNote as error:
             line = next((n for row in module.rows[: error.row] for n in row.note.numbers[-1:]), 1)
             message = "this note swallows what follows (an HTML tag that is not closed, or a fence)"
@@ -189,8 +181,10 @@ class Contents(TreeStep):
 
     def run(self, root: Element) -> None:
         bar = next((e for e in root if e.get("class") == "k-bar"), None)
+        if bar is None:
+            return
         sections = [token for top in self.md.toc_tokens for token in (top, *top["children"]) if token["level"] == 2]
-        if bar is None or not sections:
+        if not sections:
             return
         links = (Markup('<a href="#{}">{}</a>').format(token["id"], Markup(token["name"])) for token in sections)
         nav = made(
