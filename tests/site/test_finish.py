@@ -71,7 +71,7 @@ def test_every_page_is_edited_where_its_text_comes_from(site):
     for page in pages(site):
         found = re.findall(r'<a href="([^"]+)"[^>]*rel="edit"', text(site, page))
         if not found:  # made while the site is built, from results
-            assert re.fullmatch(r"benchmarks/\w+/", page)
+            assert re.fullmatch(r"benchmarks/\w+/", page), f"{page} has no link to edit its source"
             continue
         path = found[0].removeprefix(f"{config.repo_url}/edit/main/")
         name = page.rstrip("/").rpartition("/")[2]
@@ -139,7 +139,8 @@ def test_the_markdown_of_other_pages_has_what_they_are_about(site):
     chapter = copy_of(site, "learn/first_kernel/")
     assert "```python" in chapter and "```text" in chapter
     assert "| shape | dtype | limit | lesson | fast | eager |" in copy_of(site, "benchmarks/layernorm/")
-    assert re.search(r"```python\nlayernorm\(\s*x,", copy_of(site, "reference/annotated_examples/"))
+    reference = copy_of(site, "reference/annotated_examples/")
+    assert re.search(r"```python\nlayernorm\(\s*x,", reference), "the signature of layernorm is missing"
     assert "tensors(**named)\n```" in copy_of(site, "reference/academy/")
     assert "\n### Numbers in comments\n" in copy_of(site, "reference/academy/")
     assert "](../kernels/tutorials/vector_add/index.md)" in copy_of(site, "kernels/") + copy_of(site, "learn/")
