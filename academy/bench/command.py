@@ -99,34 +99,6 @@ class Task:
         return f"{self.variant.name} {figures.label(self.shape)} {dtype_name(self.dtype)}".strip()
 
 
-@dataclass(frozen=True)
-class Task:
-    """Something to measure: a case of a variant or, without a shape, its host time."""
-
-    variant: Variant
-    shape: tuple[int, ...] = ()
-    dtype: torch.dtype | None = None
-
-    def __str__(self) -> str:
-        if self.dtype is None:
-            return f"{self.variant.name} host time".strip()
-        return f"{self.variant.name} {figures.label(self.shape)} {dtype_name(self.dtype)}".strip()
-
-
-@dataclass(frozen=True)
-class Task:
-    """Something to measure: a case of a variant or, without a shape, its host time."""
-
-    variant: Variant
-    shape: tuple[int, ...] = ()
-    dtype: torch.dtype | None = None
-
-    def __str__(self) -> str:
-        if self.dtype is None:
-            return f"{self.variant.name} host time".strip()
-        return f"{self.variant.name} {figures.label(self.shape)} {dtype_name(self.dtype)}".strip()
-
-
 class Session:
     """A run of the benchmark: goes through operations and cases, keeps to the time, shows progress and tables."""
 
@@ -171,10 +143,11 @@ class Session:
         hosts = {host["variant"]: host for host in record.get("host", [])}
 
         def is_done(task: Task) -> bool:
-            key = (task.variant.name, task.shape, dtype_name(task.dtype)) if task.dtype else None
-            old = cases.get(key) if key else hosts.get(task.variant.name)
-            same = old is not None and old["sources"] == now["sources"]
-            return same and now["versions"].items() <= old["versions"].items()
+            name = task.variant.name
+            old = cases.get((name, task.shape, dtype_name(task.dtype))) if task.dtype else hosts.get(name)
+            if old is None or old["sources"] != now["sources"]:
+                return False
+            return now["versions"].items() <= old["versions"].items()
 
         tasks = [*(Task(*case) for case in operation.cases()), *map(Task, operation.variants)]
         return [task for task in tasks if self.again or not is_done(task)]
