@@ -55,7 +55,7 @@ def compare(variant, shape, dtype, functions: dict, gpu) -> list[dict]:
         call.upstream = upstream
     rows = []
     for which in variant.passes:
-        times = {name: [] for name in calls}
+        times: dict[str, list[float]] = {name: [] for name in calls}
         for _ in range(ROUNDS):
             for name, call in calls.items():
                 if variant.timing == "graph":

@@ -2,7 +2,7 @@
 
 `measure` times calls on a GPU, `operation` reads `benchmarks/<op>.py`, `run` measures a case, `store` keeps
 results with their provenance, `command` is `academy bench`. `figures`, `plots` and `pages` show results on the site and
-need no torch; the functions here are what the site and the kernel scripts call.
+need no torch; the functions here are what the command line and the kernel scripts call.
 """
 
 from __future__ import annotations
@@ -17,13 +17,6 @@ def print_speed(kernel_file: Path) -> None:
     from academy.bench import command
 
     command.print_speed(kernel_file)
-
-
-def measured(key: str, root: Path = ROOT) -> str | None:
-    """The text for `[[bench: KEY]]`, from the committed results; None for a wrong key. See `academy.bench.figures`."""
-    from academy.bench import figures
-
-    return figures.measured(key, root)
 
 
 def stale_note(root: Path = ROOT) -> str:

@@ -7,13 +7,22 @@ where it stopped, and one without a peer leaves what was measured with it. Each 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from academy.bench import store
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-ROOT = Path(__file__).resolve().parents[2]
+from academy import device  # before anything imports triton
+from academy.bench import figures, measure, run, store
+from academy.bench.operation import ROOT, Operation, Variant, discover
+from academy.bench.run import dtype_name
+from academy.bench.tables import Table
+
 SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 DESCRIPTION = """Measure the kernels against PyTorch, torch.compile and their peers on this machine's GPU.
 Results go to benchmarks/results/<device>/<operation>.json; what is measured already is skipped."""
@@ -43,37 +52,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Measure as the arguments say; the exit status is explained in `EPILOG`."""
     parser = argparse.ArgumentParser(prog="academy bench", description=DESCRIPTION, epilog=EPILOG)
     add_arguments(parser)
-    return run(parser.parse_args(argv))
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Measure as the arguments say; the exit status is explained in `EPILOG`."""
-    from academy import device
-    from academy.bench import operation
-
+    arguments = parser.parse_args(argv)
     try:
-        operations = select(operation.discover(), arguments.only)
-    except ValueError as error:
-        return _refuse(str(error))
-    if arguments.list:
-        for found in operations:
-            print(f"{found.name:20} {len(list(found.cases())):4} cases  {', '.join(found.files.values())}")
-        return 0
-    if device.INTERPRET:
-        return _refuse("no CUDA device here; the interpreter's times would say nothing about a kernel")
-    from academy.bench.measure import Gpu
-
-    gpu = Gpu()
-    if arguments.json:
-        results = store.Results(gpu.name, file=arguments.json)
-    else:
-        results = store.Results(gpu.name, folder=arguments.results)
-    try:
+        operations = select(discover(), arguments.only)
+        if arguments.list:
+            for found in operations:
+                print(f"{found.name:20} {len(list(found.cases())):4} cases  {', '.join(found.files.values())}")
+            return 0
+        if device.INTERPRET:
+            raise ValueError("no CUDA device here; the interpreter's times would say nothing about a kernel")
+        gpu = measure.Gpu()
+        results = store.Results(gpu.name, folder=None if arguments.json else arguments.results, file=arguments.json)
         return Session(operations, results, gpu, arguments.minutes, arguments.again).run()
-    except store.OtherDevice as error:
-        return _refuse(str(error))
+    except ValueError as error:
+        print(f"academy bench: {error}", file=sys.stderr)
+        return 2
 
 
 def select(operations: list, only: list[str] | None) -> list:
@@ -89,144 +85,107 @@ def select(operations: list, only: list[str] | None) -> list:
     return chosen
 
 
-def _refuse(message: str) -> int:
-    print(f"academy bench: {message}", file=sys.stderr)
-    return 2
+@dataclass(frozen=True)
+class Task:
+    """Something to measure: a case of a variant or, without a shape, its host time."""
+
+    variant: Variant
+    shape: tuple[int, ...] = ()
+    dtype: torch.dtype | None = None
+
+    def __str__(self) -> str:
+        if self.dtype is None:
+            return f"{self.variant.name} host time".strip()
+        return f"{self.variant.name} {figures.label(self.shape)} {dtype_name(self.dtype)}".strip()
 
 
 class Session:
     """A run of the benchmark: goes through operations and cases, keeps to the time, shows progress and tables."""
 
-    def __init__(self, operations: list, results: store.Results, gpu, minutes: float | None, again: bool):
+    def __init__(self, operations: list[Operation], results: store.Results, gpu, minutes: float | None, again: bool):
         self.operations, self.results, self.gpu, self.again = operations, results, gpu, again
         self.begin = time.monotonic()
-        self.seconds = None if minutes is None else 60 * minutes
+        self.seconds = math.inf if minutes is None else 60 * minutes
         self.longest = 0.0
         self.failures: list[str] = []
 
     def run(self) -> int:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        from academy import device
-
         console = _console()
         records = {o.name: self.results.load(o.name) for o in self.operations}  # refuses before anything is measured
         todo = {o.name: self._todo(o, records[o.name]) for o in self.operations}
         console.print(device.describe())
-        copied, multiplied = self.gpu.copy_rate(), self.gpu.matrix_rate(_bfloat16())
+        copied, multiplied = self.gpu.copy_rate(), self.gpu.matrix_rate(torch.bfloat16)
         console.print(f"This card copies {copied:.2f} TB/s and multiplies bf16 matrices at {multiplied:.0f} TFLOP/s.")
+        left = sum(map(len, todo.values()))
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=console, transient=True) as progress:
-            task = progress.add_task("", total=sum(map(len, todo.values())))
+            shown = progress.add_task("", total=left)
             for operation in self.operations:
-                for case in todo[operation.name]:
-                    if self._time_is_up():
-                        left = progress.tasks[0].total - progress.tasks[0].completed
-                        console.print(f"The time is up; {left:.0f} cases are left: the same command goes on with them.")
+                for task in todo[operation.name]:
+                    if time.monotonic() - self.begin + self.longest > self.seconds:
+                        console.print(f"The time is up; {left} cases are left: the same command goes on with them.")
                         return 3
-                    progress.update(task, description=f"{operation.name} {_label(case)}")
+                    progress.update(shown, description=f"{operation.name} {task}")
                     try:
-                        self._measure(operation, case, records[operation.name])
+                        self._measure(operation, task, records[operation.name])
                     except Exception as error:  # one case that can't be measured must not end the whole run
-                        self.failures.append(f"{operation.name} {_label(case)}: {type(error).__name__}: {error}")
-                    progress.advance(task)
+                        self.failures.append(f"{operation.name} {task}: {type(error).__name__}: {error}")
+                    left -= 1
+                    progress.advance(shown)
                 console.print(table(operation, records[operation.name]))
         for failure in self.failures:
             console.print(f"[red]{failure}")
         return 1 if self.failures else 0
 
-    def _todo(self, operation, record: dict) -> list:
-        from academy.bench.run import dtype_name, provenance
+    def _todo(self, operation: Operation, record: dict) -> list[Task]:
+        now = run.provenance(operation)
+        cases = {store.key_of(case): case for case in record["cases"]}
+        hosts = {host["variant"]: host for host in record.get("host", [])}
 
-        now = provenance(operation)
-
-        def is_done(old: dict | None) -> bool:
+        def is_done(task: Task) -> bool:
+            name = task.variant.name
+            old = cases.get((name, task.shape, dtype_name(task.dtype))) if task.dtype else hosts.get(name)
             if old is None or old["sources"] != now["sources"]:
                 return False
             return now["versions"].items() <= old["versions"].items()
 
-        cases = [
-            (variant, shape, dtype)
-            for variant, shape, dtype in operation.cases()
-            if self.again or not is_done(store.find_case(record, variant.name, shape, dtype_name(dtype)))
-        ]
-        hosts = {h["variant"]: h for h in record.get("host", [])}
-        return cases + [(v, None, None) for v in operation.variants if self.again or not is_done(hosts.get(v.name))]
+        tasks = [*(Task(*case) for case in operation.cases()), *map(Task, operation.variants)]
+        return [task for task in tasks if self.again or not is_done(task)]
 
-    def _measure(self, operation, case: tuple, record: dict) -> None:
-        from academy.bench.run import dtype_name, measure_case, measure_host
-
+    def _measure(self, operation: Operation, task: Task, record: dict) -> None:
         begin = time.monotonic()
-        variant, shape, dtype = case
-        if shape is None:
-            others = [h for h in record.get("host", []) if h["variant"] != variant.name]
-            record["host"] = [*others, measure_host(operation, variant, self.gpu)]
+        if task.dtype is None:
+            others = [h for h in record.get("host", []) if h["variant"] != task.variant.name]
+            record["host"] = [*others, run.measure_host(operation, task.variant, self.gpu)]
         else:
-            measured = measure_case(operation, variant, shape, dtype, self.gpu)
-            store.put_case(record, measured)
-            store.sort_cases(record, [(v.name, s, dtype_name(d)) for v, s, d in operation.cases()])
+            measured = run.measure_case(operation, task.variant, task.shape, task.dtype, self.gpu)
+            store.put_case(record, measured, [(v.name, s, dtype_name(d)) for v, s, d in operation.cases()])
             for provider in operation.files:
                 if "failed" in (note := measured["notes"].get(provider, {})):
-                    self.failures.append(f"{operation.name} {_label(case)}: {provider}: {note['failed']}")
+                    self.failures.append(f"{operation.name} {task}: {provider}: {note['failed']}")
         self.results.save(record)
         self.longest = max(self.longest, time.monotonic() - begin)
 
-    def _time_is_up(self) -> bool:
-        if self.seconds is None:
-            return False
-        return time.monotonic() - self.begin + self.longest > self.seconds
 
-
-def _bfloat16():
-    import torch
-
-    return torch.bfloat16
-
-
-def _label(case: tuple) -> str:
-    variant, shape, dtype = case
-    if shape is None:
-        return f"{variant.name} host time".strip()
-    return f"{variant.name} {'x'.join(map(str, shape))} {str(dtype).removeprefix('torch.')}".strip()
-
-
-def table(operation, record: dict):
-    """All results of an operation as a rich table: time of each provider, share of the limit in brackets."""
-    from rich.table import Table
-
-    passes = [(case, which) for case in record["cases"] for which in case["passes"]]
-    names = list(dict.fromkeys(n for case, which in passes for n in case["passes"][which]["providers"]))
+def table(operation: Operation, record: dict):
+    """All results of an operation for the terminal: time of each provider, share of the limit in brackets."""
+    found = figures.passes(record["cases"], measured=False)
+    names = list(dict.fromkeys(name for each in found for name in each.providers))
     notes = [(name, note) for case in record["cases"] for name, note in case["notes"].items()]
     missing = {f"{name} is missing ({note['missing']})": None for name, note in notes if "missing" in note}
     failed = {f"{name} failed ({note['failed']})": None for name, note in notes if "failed" in note}
-    caption = "; ".join([*missing, *failed]) or None
-    result = Table(
-        title=f"{operation.name}: ms (share of the limit)",
-        title_justify="left",
-        caption=caption,
-        caption_justify="left",
-    )
-    for heading in ("shape", "pass"):
-        result.add_column(heading)
-    for name in names:
-        result.add_column(name, justify="right")
-    for case, which in passes:
-        entry = case["passes"][which]
-        dtype = SHORT.get(case["dtype"], case["dtype"])
-        shape = f"{case['variant']} {'x'.join(map(str, case['shape']))} {dtype}".strip()
-        times = [_time(entry["providers"].get(name), entry["limit_ms"]) for name in names]
-        result.add_row(shape, which, *times)
-    return result
+    rows = []
+    for each in found:
+        dtype = SHORT.get(each.case["dtype"], each.case["dtype"])
+        shape = f"{each.case['variant']} {figures.label(each.case['shape'])} {dtype}".strip()
+        times = [f"{each.ms(n):.3g} ({each.share(n):.0%})" if n in each.providers else "-" for n in names]
+        rows.append([shape, each.which, *times])
+    drawn = Table(f"{operation.name}: ms (share of the limit)", ["shape", "pass", *names], rows)
+    return drawn.terminal(words=2, caption="; ".join([*missing, *failed]))
 
 
-def _time(measured: dict | None, limit_ms: float) -> str:
-    return f"{measured['ms']:.3g} ({limit_ms / measured['ms']:.0%})" if measured else "-"
-
-
-def _console():
+def _console() -> Console:
     """The terminal; a file or a pipe has room for all columns."""
-    from rich.console import Console
-
     return Console(width=None if sys.stdout.isatty() else 120)
 
 
@@ -236,21 +195,18 @@ def print_speed(kernel_file: Path, seconds: float = 15) -> None:
     The shapes of its benchmark are taken in turn, first dtype only, no peers, until the time is up. Away from the
     repository there is no benchmark, and nothing is printed.
     """
-    from academy.bench import measure, operation, run
-
     name = kernel_file.relative_to(kernel_file.parents[2]).as_posix()
     found = [path for path in store.benchmark_files(ROOT) if name in store.kernel_files(path).values()]
     if not found:
         return
     begin, gpu = time.monotonic(), measure.Gpu(warmup_ms=10, measure_ms=40)
-    quick = operation.Operation.from_file(found[0])
+    quick = Operation.from_file(found[0])
     record: dict = {"cases": []}
     for variant, shape, dtype in quick.cases():
         if dtype != variant.dtypes[0]:
             continue
-        alone = operation.without_peers(variant)
         case_begin = time.monotonic()
-        record["cases"].append(run.measure_case(quick, alone, shape, dtype, gpu))
+        record["cases"].append(run.measure_case(quick, replace(variant, peers={}), shape, dtype, gpu))
         now = time.monotonic()
         if now - begin + (now - case_begin) > seconds:
             break

@@ -24,10 +24,10 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-
-from academy.bench import store
 
 #: Prose quotes this device; without results of it, the first one that has any.
 PROSE_DEVICE = "nvidia-h200"
@@ -38,135 +38,146 @@ OURS = ("fast", "lesson")
 MATRIX_INTENSITY = 16
 
 
+@dataclass(frozen=True)
+class Pass:
+    """One pass of a measured case. Methods without a provider are about ours."""
+
+    case: dict
+    which: str
+
+    @property
+    def entry(self) -> dict:
+        return self.case["passes"][self.which]
+
+    @property
+    def providers(self) -> dict[str, dict]:
+        return self.entry["providers"]
+
+    @property
+    def ours(self) -> str:
+        """The provider that it is about: the fast file, the lesson where there is none; "" if neither was right."""
+        return next((name for name in OURS if name in self.providers), "")
+
+    @property
+    def best_peer(self) -> str:
+        """The fastest provider that isn't ours; "" if there is none."""
+        peers = [name for name in self.providers if name not in OURS]
+        return min(peers, key=self.ms) if peers else ""
+
+    @property
+    def against_best(self) -> float | None:
+        """How many times our time the best peer takes."""
+        return self.ms(self.best_peer) / self.ms() if self.best_peer else None
+
+    def ms(self, provider: str = "") -> float:
+        return self.providers[provider or self.ours]["ms"]
+
+    def share(self, provider: str = "") -> float:
+        return self.entry["limit_ms"] / self.ms(provider)
+
+    def rate(self, provider: str = "") -> str:
+        """Operations per second where there are many to a byte, else bytes per second."""
+        is_matrix = self.entry["operations"] > MATRIX_INTENSITY * self.entry["bytes"]
+        amount, unit = (self.entry["operations"], "TFLOP/s") if is_matrix else (self.entry["bytes"], "TB/s")
+        return f"{amount / self.ms(provider) / 1e9:.3g} {unit}"
+
+    def figure(self, name: str) -> str | None:
+        """A figure as text, or None if there is no such provider or figure."""
+        provider, _, what = name.rpartition(".")
+        if provider in OURS and provider not in self.providers:
+            return NOT_YET
+        if provider and provider not in self.providers or not self.ours:
+            return None
+        other = provider or self.best_peer
+        if other and what == "speedup":
+            return f"{self.ms(other) / self.ms():.2f}x"
+        if other and name == "best_peer":
+            return other
+        made = {
+            "ms": lambda: milliseconds(self.ms(provider)),
+            "share": lambda: percent(self.share(provider)),
+            "rate": lambda: self.rate(provider),
+            "memory": lambda: memory(self.providers[provider or self.ours]["peak_bytes"]),
+        }
+        return made[what]() if what in made else None
+
+
+def passes(cases: Iterable[dict], which: str = "", measured: bool = True) -> list[Pass]:
+    """The passes of cases, or those of one kind. measured: only those in which a provider of ours was right."""
+    found = [Pass(case, name) for case in cases for name in case["passes"] if which in ("", name)]
+    return [each for each in found if each.ours or not measured]
+
+
+# ---------------------------------------------------------------- files
+
+
 @lru_cache(maxsize=512)
 def _parsed(path: Path, modified: int) -> dict:
     return json.loads(path.read_text("utf-8"))
 
 
-def _json(path: Path) -> dict | None:
-    return _parsed(path, path.stat().st_mtime_ns) if path.is_file() else None
+def results(root: Path, name: str) -> list[tuple[str, dict]]:
+    """(device, content) of `benchmarks/results/<device>/<name>.json`, the device that prose quotes first."""
+    found = sorted((root / "benchmarks/results").glob(f"*/{name}.json"))
+    named = [(path.relative_to(root / "benchmarks/results").parts[0], path) for path in found]
+    named.sort(key=lambda entry: entry[0] != PROSE_DEVICE)
+    return [(device, _parsed(path, path.stat().st_mtime_ns)) for device, path in named]
 
 
-def devices(root: Path) -> list[str]:
-    """Folders under benchmarks/results, the one that prose quotes first."""
-    folders = sorted(path.name for path in (root / "benchmarks" / "results").glob("*") if path.is_dir())
-    return sorted(folders, key=lambda name: name != PROSE_DEVICE)
+def first(root: Path, name: str) -> dict | None:
+    """What prose quotes of these results."""
+    return next((content for _, content in results(root, name)), None)
 
 
-def record(root: Path, device: str, operation: str) -> dict | None:
-    return _json(root / "benchmarks" / "results" / device / f"{operation}.json")
-
-
-def ladder(root: Path, device: str, operation: str) -> dict | None:
-    return _json(root / "benchmarks" / "results" / device / "ladder" / f"{operation}.json")
+# ---------------------------------------------------------------- numbers in prose
 
 
 def measured(key: str, root: Path) -> str | None:
     """The text for a key; `NOT_YET` while the operation has no committed results; None for a key that is wrong."""
     parts = [part.strip() for part in key.split("/")]
     if parts[0] == "device":
-        return _card(root, parts[1:])
+        return _card(root, "/".join(parts[1:]))
     if parts[0] == "measuring":
-        return _experiment(root, parts[1:])
+        return _experiment(root, "/".join(parts[1:]))
     operation, _, variant = parts[0].partition(":")
-    if not (root / "benchmarks" / f"{operation}.py").is_file():
+    if len(parts) != 4 or not (root / f"benchmarks/{operation}.py").is_file():
         return None
-    if len(parts) == 4 and parts[1] == "ladder":
-        return _rung(root, operation, parts[2], parts[3])
-    if len(parts) != 4:
-        return None
-    found = next((r for r in (record(root, d, operation) for d in devices(root)) if r), None)
-    if found is None:
+    if parts[1] == "ladder":
+        return _rung(first(root, f"ladder/{operation}"), parts[2], parts[3])
+    record = first(root, operation)
+    if record is None:
         return NOT_YET
     shape, _, dtype = parts[1].partition("@")
-    for case in found["cases"]:
+    for case in record["cases"]:
         if case["variant"] == variant and label(case["shape"]) == shape and dtype in ("", case["dtype"]):
-            entry = case["passes"].get(parts[2])
-            return figure(entry, parts[3]) if entry else None
+            return Pass(case, parts[2]).figure(parts[3]) if parts[2] in case["passes"] else None
     return None
 
 
-def _card(root: Path, parts: list[str]) -> str | None:
-    fields = {"copy": ("copy_tb_s", "{:.2f} TB/s"), "matrix": ("matrix_tflop_s", "{:.0f} TFLOP/s")}
-    if len(parts) != 1 or parts[0] not in fields:
-        return None
-    field, form = fields[parts[0]]
-    for device in devices(root):
-        records = [r for path, r in store.committed(root) if path.parent.name == device]
-        values = [c[field] for r in records for c in r["cases"] if field == "copy_tb_s" or c["dtype"] == "bfloat16"]
-        if values:
-            return form.format(statistics.median(values))
-    return NOT_YET
+def _card(root: Path, name: str) -> str | None:
+    field, form = {"copy": ("copy_tb_s", "{:.2f} TB/s"), "matrix": ("matrix_tflop_s", "{:.0f} TFLOP/s")}.get(
+        name, ("", "")
+    )
+    found = results(root, "*")
+    cases = [case for device, record in found if device == found[0][0] for case in record["cases"]]
+    values = [case[field] for case in cases if name == "copy" or case["dtype"] == "bfloat16"] if field else []
+    return (form.format(statistics.median(values)) if values else NOT_YET) if field else None
 
 
-def _experiment(root: Path, parts: list[str]) -> str | None:
-    for device in devices(root):
-        content = _json(root / "benchmarks" / "results" / device / "experiments" / "measuring.json")
-        if content:
-            value = content["values"].get("/".join(parts))
-            return f"{value['value']:.3g} {value['unit']}" if value else None
-    return NOT_YET
+def _experiment(root: Path, name: str) -> str | None:
+    content = first(root, "experiments/measuring")
+    value = content["values"].get(name) if content else None
+    return f"{value['value']:.3g} {value['unit']}" if value else None if content else NOT_YET
 
 
-def _rung(root: Path, operation: str, name: str, field: str) -> str | None:
-    found = next((r for r in (ladder(root, d, operation) for d in devices(root)) if r), None)
-    if found is None:
+def _rung(ladder: dict | None, name: str, field: str) -> str | None:
+    if ladder is None:
         return NOT_YET
-    for rung in found["rungs"]:
-        if rung["name"] == name and field in rung:
-            return milliseconds(rung[field]) if field.endswith("_ms") else str(rung[field])
-    return None
+    value = next((rung.get(field) for rung in ladder["rungs"] if rung["name"] == name), None)
+    return value if value is None else milliseconds(value) if field.endswith("_ms") else str(value)
 
 
-def figure(entry: dict, name: str) -> str | None:
-    """A figure of a pass as text, or None if there is no such provider or figure."""
-    provider, _, what = name.rpartition(".")
-    times, main = entry["providers"], ours(entry)
-    if provider in OURS and provider not in times:
-        return NOT_YET
-    if provider and provider not in times or main is None:
-        return None
-    mine = times[provider or main]
-    if what == "ms":
-        return milliseconds(mine["ms"])
-    if what == "share":
-        return percent(entry["limit_ms"] / mine["ms"])
-    if what == "rate":
-        value, unit = rate(entry, mine)
-        return f"{value:.3g} {unit}"
-    if what == "memory":
-        return memory(mine["peak_bytes"])
-    best = best_peer(entry)
-    if what == "best_peer" and not provider:
-        return best
-    if what == "speedup" and (provider or best):
-        return f"{times[provider or best]['ms'] / times[main]['ms']:.2f}x"
-    return None
-
-
-def ours(entry: dict) -> str | None:
-    """The provider that a pass is about: the fast file, the lesson where there is none, None if neither was right."""
-    return next((name for name in OURS if name in entry["providers"]), None)
-
-
-def ours_ms(entry: dict) -> float:
-    return entry["providers"][ours(entry)]["ms"]
-
-
-def best_peer(entry: dict) -> str | None:
-    """The fastest provider that isn't ours."""
-    peers = {name: value["ms"] for name, value in entry["providers"].items() if name not in OURS}
-    return min(peers, key=peers.get) if peers else None
-
-
-def rate(entry: dict, measurement: dict) -> tuple[float, str]:
-    """Operations per second where there are many to a byte, else bytes per second; and the unit."""
-    if entry["operations"] > MATRIX_INTENSITY * entry["bytes"]:
-        return entry["operations"] / measurement["ms"] / 1e9, "TFLOP/s"
-    return entry["bytes"] / measurement["ms"] / 1e9, "TB/s"
-
-
-def label(shape: list[int]) -> str:
+def label(shape: Iterable[int]) -> str:
     return "x".join(map(str, shape))
 
 
@@ -180,3 +191,10 @@ def percent(value: float) -> str:
 
 def memory(count: int) -> str:
     return f"{count / (1 << 20):,.4g} MiB" if count >= 1 << 20 else f"{count / 1024:.3g} KiB"
+
+
+def between(values: Iterable[float], form: str) -> str:
+    """The range of some values, each in this form."""
+    ordered = sorted(values)
+    low, high = form.format(ordered[0]), form.format(ordered[-1])
+    return low if low == high else f"{low} to {high}"

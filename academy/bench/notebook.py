@@ -11,6 +11,7 @@ import html
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from academy.bench import ROOT, figures, pages, plots, store
@@ -46,18 +47,16 @@ def speed(name: str, which: str = "forward", variants=("",), live=(), seconds: f
         live: the shapes that are measured where no results are committed but a GPU is there.
         seconds: no further shape is begun once these have passed.
     """
-    record = _recorded(name, ROOT) or _measured_here(name, which, variants, live, seconds) or _recorded(name, BROUGHT)
-    if record is None:
+    record = figures.first(ROOT, name) or _measured_here(name, which, variants, live, seconds)
+    record = record or figures.first(BROUGHT, name) or {"cases": []}
+    found = figures.passes([case for case in record["cases"] if case["variant"] in variants], which)
+    if not found:
         return _nothing(name)
-    cases = pages.with_ours([case for case in record["cases"] if case["variant"] in variants], which)
-    if not cases:
-        return _nothing(name)
-    sentence = pages.sentence(cases, which)
-    where = f"{record['device']}, {cases[0]['date']}. {sentence}"
-    if "operation" in record and store.is_stale(record, ROOT):
+    where = f"{record['device']}, {found[0].case['date']}. {pages.sentence(found)}"
+    if "operation" in record and store.stale(record, ROOT):
         where = f"Stale: the kernel has changed since this was measured. {where}"
-    drawn = pages.plots_of_pass(cases, which, f"notebook-{name}")
-    return Shown([*drawn, pages.table(cases, which), f"<p>{html.escape(where)}</p>"], where)
+    drawn = pages.plots_of_pass(found, f"notebook-{name}")
+    return Shown([*drawn, pages.table(found).html(), f"<p>{html.escape(where)}</p>"], where)
 
 
 def ladder(name: str, live: dict[str, Callable[[], Callable]] | None = None, title: str = "Ladder: ms") -> Shown:
@@ -68,58 +67,48 @@ def ladder(name: str, live: dict[str, Callable[[], Callable]] | None = None, tit
         live: rung -> a function that makes the call to time, measured where no such file is there but a GPU is.
         title: of the plot that is measured live.
     """
-    if committed := _recorded_ladder(name, ROOT):
-        return committed
-    times = _timed_here(live or {})
-    if not times:
-        return _recorded_ladder(name, BROUGHT) or _nothing(name)
-    drawn = plots.bars(f"notebook-{name}", title, list(times), [plots.Series("ms", list(times.values()))], "ms")
-    return Shown([pages.figure(title, drawn)], ", ".join(f"{k}: {figures.milliseconds(v)}" for k, v in times.items()))
+    times: dict[str, float] = {}
+    steps = figures.first(ROOT, f"ladder/{name}")
+    if not steps and live and (gpu := _gpu()):
+        for rung, make in live.items():
+            call = make()
+            times[rung] = gpu.milliseconds(lambda _, call=call: call()).median
+    if times:
+        drawn = plots.bars(f"notebook-{name}", title, list(times), [plots.Series("ms", list(times.values()))], "ms")
+        text = ", ".join(f"{rung}: {figures.milliseconds(ms)}" for rung, ms in times.items())
+        return Shown([pages.figure(title, drawn)], text)
+    steps = steps or figures.first(BROUGHT, f"ladder/{name}")
+    if not steps:
+        return _nothing(name)
+    where = pages.ladder_source(steps)
+    return Shown([*pages.ladder_pieces(steps, f"notebook-{name}"), f"<p>{html.escape(where)}</p>"], where)
 
 
-def _recorded(name: str, root: Path) -> dict | None:
-    return next((r for d in figures.devices(root) if (r := figures.record(root, d, name))), None)
-
-
-def _recorded_ladder(name: str, root: Path) -> Shown | None:
-    for device in figures.devices(root):
-        if ladder := figures.ladder(root, device, name):
-            where = pages.ladder_source(ladder)
-            drawn = [p for p in pages.ladder(name, device, "##", root) if isinstance(p, pages.Html)]
-            return Shown([*drawn, f"<p>{html.escape(where)}</p>"], where)
-    return None
-
-
-def _timed_here(live: dict[str, Callable[[], Callable]]) -> dict[str, float]:
+def _gpu():
+    """The GPU, for a quick look; None where there is none."""
     from academy import device
 
     if device.INTERPRET:
-        return {}
+        return None
     from academy.bench import measure
 
-    gpu = measure.Gpu(warmup_ms=10, measure_ms=40)
-    times = {}
-    for rung, make in live.items():
-        call = make()
-        times[rung] = gpu.milliseconds(lambda _, call=call: call()).median
-    return times
+    return measure.Gpu(warmup_ms=10, measure_ms=40)
 
 
 def _measured_here(name: str, which: str, variants, live, seconds: float) -> dict | None:
-    from academy import device
-
     file = next((f for root in (ROOT, BROUGHT) if (f := root / "benchmarks" / f"{name}.py").is_file()), None)
-    if device.INTERPRET or not live or file is None:
+    gpu = _gpu() if live and file else None
+    if gpu is None or file is None:
         return None
-    from academy.bench import measure, operation, run
+    from academy.bench import operation, run
 
-    begin, gpu = time.monotonic(), measure.Gpu(warmup_ms=10, measure_ms=40)
+    begin = time.monotonic()
     quick = operation.Operation.from_file(file)
     record: dict = {"device": gpu.name, "cases": []}
     for variant in quick.variants:
         for shape in live if variant.name in variants and which in variant.passes else ():
             if time.monotonic() - begin < seconds:
-                alone = operation.without_peers(variant)
+                alone = replace(variant, peers={})
                 record["cases"].append(run.measure_case(quick, alone, shape, variant.dtypes[0], gpu))
     return record
 

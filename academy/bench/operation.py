@@ -34,13 +34,11 @@ A peer's factory that takes an argument is handed the inputs, to convert them be
 
 from __future__ import annotations
 
-import ast
 import importlib
-import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import ModuleType
 
@@ -50,24 +48,12 @@ from academy import syntax
 from academy.bench import store
 
 ROOT = Path(__file__).resolve().parents[2]
+#: From the inputs to the callable that is measured.
+Provider = Callable[[dict], Callable]
 PASSES = ("forward", "backward", "forward+backward")
-REQUIRED = {"shapes", "dtypes", "inputs", "eager"}
-OPTIONAL = {
-    "call": None,
-    "peers": {},
-    "passes": ["forward"],
-    "differentiable": [],
-    "reference": None,
-    "eager_name": "eager",
-    "compile": True,
-    "timing": "events",
-    "host_shape": None,
-    "cost": None,
-    "variants": {},
-}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Variant:
     """One line of cases: an operation with fixed options. The fields are the keys of `BENCH`.
 
@@ -76,19 +62,29 @@ class Variant:
 
     name: str
     ours: dict[str, Callable]
+    cost: Callable
     shapes: list[tuple[int, ...]]
     dtypes: list[torch.dtype]
     inputs: Callable[..., dict]
     eager: Callable
-    peers: dict[str, Callable]
-    passes: list[str]
-    differentiable: list[str]
+    peers: dict[str, Callable] = field(default_factory=dict)
+    passes: list[str] = field(default_factory=lambda: ["forward"])
+    differentiable: list[str] = field(default_factory=list)
     reference: Callable
-    eager_name: str
-    compile: bool
-    timing: str
+    eager_name: str = "eager"
+    compile: bool = True
+    timing: str = "events"
     host_shape: tuple[int, ...]
-    cost: Callable
+
+    def __post_init__(self):
+        if bad := [p for p in self.passes if p not in PASSES]:
+            raise ValueError(f"passes must be of {PASSES}, got {bad}")
+        if self.passes != ["forward"] and not self.differentiable:
+            raise ValueError(f"differentiable must name the inputs that get gradients, for {self.passes}")
+        if self.timing not in ("events", "graph"):
+            raise ValueError(f"timing must be 'events' or 'graph', got {self.timing!r}")
+        if self.timing == "graph" and self.passes != ["forward"]:
+            raise ValueError(f"timing='graph' is for forward only, got {self.passes}")
 
     def pass_cost(self, shape: tuple[int, ...], dtype: torch.dtype, which: str) -> tuple[int, int]:
         """Bytes that must move (read plus written) and operations of a pass."""
@@ -99,20 +95,22 @@ class Variant:
             sum(part["operations"] for part in parts),
         )
 
-    def providers(self) -> dict[str, Callable[[dict], Callable]]:
+    def providers(self) -> dict[str, Provider]:
         """name -> function from the inputs to the callable that is measured. Raises ImportError for a missing peer."""
-        found = {name: lambda inputs, function=function: function for name, function in self.ours.items()}
-        found[self.eager_name] = lambda inputs: self.eager
+        found = {name: _given(function) for name, function in self.ours.items()}
+        found[self.eager_name] = _given(self.eager)
         if self.compile:
             found["torch.compile"] = lambda inputs: compiled(self.eager)
-        for name, factory in self.peers.items():
-            found[name] = _peer(factory)
-        return found
+        return found | {name: _peer(factory) for name, factory in self.peers.items()}
 
 
-def _peer(factory: Callable) -> Callable[[dict], Callable]:
+def _given(function: Callable) -> Provider:
+    return lambda inputs: function
+
+
+def _peer(factory: Callable) -> Provider:
     takes_inputs = any(p.default is p.empty for p in inspect.signature(factory).parameters.values())
-    return lambda inputs: factory(inputs) if takes_inputs else factory()
+    return factory if takes_inputs else lambda inputs: factory()
 
 
 def compiled(function: Callable) -> Callable:
@@ -159,48 +157,31 @@ def load(path: Path) -> ModuleType:
 
     if str(path.parents[1]) not in sys.path:
         sys.path.append(str(path.parents[1]))
-    name = f"benchmarks_{path.stem}"
-    specification = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[name] = module
-    specification.loader.exec_module(module)
-    return module
+    return syntax.import_path(path, f"benchmarks_{path.stem}")
+
+
+REQUIRED = {"shapes", "dtypes", "inputs", "eager"}
+ALLOWED = {each.name for each in fields(Variant)} - {"name", "ours"} | {"call", "variants"}
 
 
 def read(bench: dict, cost: Callable, functions: dict[str, Callable], where: str = "BENCH") -> list[Variant]:
     """The variants of a `BENCH` dictionary; one named "" when it has none. functions: provider -> public function."""
-    wrong = set(bench) - REQUIRED - set(OPTIONAL)
-    if wrong:
-        raise ValueError(
-            f"{where}: BENCH has unknown keys {sorted(wrong)}; allowed are {sorted(REQUIRED | set(OPTIONAL))}"
-        )
-    common = {key: value for key, value in bench.items() if key != "variants"}
-    return [
-        _variant(name, {**common, **changes}, cost, functions, where)
-        for name, changes in (bench.get("variants") or {"": {}}).items()
-    ]
-
-
-def _variant(name: str, keys: dict, cost: Callable, functions: dict[str, Callable], where: str) -> Variant:
-    missing = REQUIRED - set(keys)
-    if missing:
-        raise ValueError(f"{where}: BENCH{f' variant {name!r}' if name else ''} lacks {sorted(missing)}")
-    settings = {key: value for key, value in OPTIONAL.items() if key != "variants"} | keys
-    if bad := [p for p in settings["passes"] if p not in PASSES]:
-        raise ValueError(f"{where}: passes must be of {PASSES}, got {bad}")
-    if settings["passes"] != ["forward"] and not settings["differentiable"]:
-        raise ValueError(f"{where}: differentiable must name the inputs that get gradients, for {settings['passes']}")
-    if settings["timing"] not in ("events", "graph"):
-        raise ValueError(f"{where}: timing must be 'events' or 'graph', got {settings['timing']!r}")
-    if settings["timing"] == "graph" and settings["passes"] != ["forward"]:
-        raise ValueError(f"{where}: timing='graph' is for forward only, got {settings['passes']}")
-    smallest = min(settings["shapes"], key=lambda shape: torch.Size(shape).numel())
-    settings["host_shape"] = tuple(settings["host_shape"] or (min(size, 128) for size in smallest))
-    settings["reference"] = settings["reference"] or settings["eager"]
-    settings["cost"] = settings["cost"] or cost
-    call = settings.pop("call") or (lambda function: function)
-    ours = {provider: call(function) for provider, function in functions.items()}
-    return Variant(name=name, ours=ours, **settings)
+    if wrong := set(bench) - ALLOWED:
+        raise ValueError(f"{where}: BENCH has unknown keys {sorted(wrong)}; allowed are {sorted(ALLOWED)}")
+    found = []
+    for name, changes in (bench.get("variants") or {"": {}}).items():
+        keys = {key: value for key, value in bench.items() if key != "variants"} | changes
+        if missing := REQUIRED - set(keys):
+            raise ValueError(f"{where}: BENCH{f' variant {name!r}' if name else ''} lacks {sorted(missing)}")
+        call = keys.pop("call", None) or (lambda function: function)
+        smallest = min(keys["shapes"], key=lambda shape: torch.Size(shape).numel())
+        keys["host_shape"] = tuple(keys.get("host_shape") or (min(size, 128) for size in smallest))
+        settings = {"reference": keys["eager"], "cost": cost, **keys}
+        try:
+            found.append(Variant(name=name, ours={p: call(f) for p, f in functions.items()}, **settings))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{where}: {error}") from error
+    return found
 
 
 def discover(root: Path = ROOT) -> list[Operation]:
@@ -208,24 +189,14 @@ def discover(root: Path = ROOT) -> list[Operation]:
     return [Operation.from_file(path, root) for path in store.benchmark_files(root)]
 
 
-def example_costs(kernel_file: str, root: Path = ROOT) -> tuple[str, int, dict] | None:
+def example_costs(kernel_file: str, root: Path = ROOT) -> tuple[str, int, dict | None] | None:
     """What a kernel file's EXAMPLE must move: (benchmark file, line of `EXAMPLES`, pass -> bytes), or None.
 
     kernel_file: relative to the repository.
     """
     for path in store.benchmark_files(root):
         if kernel_file in store.kernel_files(path).values():
-            text = path.read_text("utf-8")
-            lines = [node.lineno for node in syntax.tree(text).body if _assigns(node, "EXAMPLES")]
+            before, found, _ = path.read_text("utf-8").partition("\nEXAMPLES = ")
             costs = getattr(load(path), "EXAMPLES", {}).get(store.module_name(kernel_file))
-            return (f"benchmarks/{path.name}", lines[0] if lines else 1, costs)
+            return f"benchmarks/{path.name}", before.count("\n") + 2 if found else 1, costs
     return None
-
-
-def _assigns(node: ast.stmt, name: str) -> bool:
-    return isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
-
-
-def without_peers(variant: Variant) -> Variant:
-    """For a quick look: ours, eager, torch.compile."""
-    return replace(variant, peers={})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import io
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 #: Placeholders, and what they become.
@@ -81,7 +82,7 @@ def _style(index: int, size: float = 6.5) -> dict:
     return dict(color=colour, marker=MARKERS[index % len(MARKERS)], markersize=size, markeredgewidth=0)
 
 
-def _axes(height: float, labels: list[str] = ()):
+def _axes(height: float, labels: Sequence[str] = ()):
     """A figure of this height with axes that leave room for these labels of rows (for numbers if there are none).
 
     The margins come from the number of characters: matplotlib's own layout draws everything twice to measure it, and in
@@ -122,7 +123,7 @@ def _svg(figure, axes, name: str, title: str) -> str:
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*|<!--.*?-->\s*", "", text, flags=re.S)
-    view = re.search(r'viewBox="([^"]+)"', text)[1]
+    view = re.findall(r'viewBox="([^"]+)"', text)[0]
     start = f'<svg class="bench" viewBox="{view}" role="img" aria-label="{html.escape(title)}" xmlns:xlink="http://www.w3.org/1999/xlink">'
     text = start + text[text.index(">") + 1 :]
     prefix = re.sub(r"\W+", "-", name)

@@ -10,6 +10,7 @@ import datetime
 import importlib.metadata
 import math
 from collections.abc import Callable
+from contextlib import suppress
 
 import torch
 import triton
@@ -163,19 +164,14 @@ def measure_case(operation: Operation, variant: Variant, shape: tuple[int, ...],
         call, note = prepared(name, factory, inputs, variant, checker)
         if note:
             notes[name] = note
-        for which in variant.passes if call else ():
-            try:
+        try:
+            for which in variant.passes if call else ():
                 passes[which]["providers"][name] = measure_pass(call, which, variant.timing, gpu)
-            except Exception as error:  # a peer that fails must not take the others' results along
-                notes[name] = {"failed": _one_line(error)}
-                break
+        except Exception as error:  # a peer that fails must not take the others' results along
+            notes[name] = {"failed": _one_line(error)}
         del call
         torch.cuda.empty_cache() if gpu.device.type == "cuda" else None
-    return {
-        "variant": variant.name,
-        "shape": list(shape),
-        "dtype": dtype_name(dtype),
-        **provenance(operation),
+    return _head(operation, variant, shape, dtype) | {
         "timing": variant.timing,
         "copy_tb_s": _round(gpu.copy_rate()),
         "matrix_tflop_s": _round(gpu.matrix_rate(dtype)),
@@ -195,14 +191,10 @@ def prepared(
         return None, {"missing": _one_line(error)}
     except Exception as error:
         return None, {"failed": _one_line(error)}
-    note = {"writes_inputs": call.writes_inputs} if call.writes_inputs else {}
-    if wrong:
-        note["inaccurate"] = wrong
-        if (
-            name in figures.OURS
-        ):  # a peer's rounding is its own affair, and is told; a wrong kernel of ours has no speed
-            return None, {"failed": wrong}
-    return call, note
+    if wrong and name in figures.OURS:  # it has no speed; a peer's rounding is its own affair, and is told
+        return None, {"failed": wrong}
+    note = {"writes_inputs": call.writes_inputs, "inaccurate": wrong}
+    return call, {kind: detail for kind, detail in note.items() if detail}
 
 
 def pass_limits(variant: Variant, shape: tuple[int, ...], dtype: torch.dtype, which: str, gpu) -> dict:
@@ -218,7 +210,7 @@ def pass_limits(variant: Variant, shape: tuple[int, ...], dtype: torch.dtype, wh
     }
 
 
-def measure_pass(call: Call, which: str, timing: str, gpu) -> dict:
+def measure_pass(call, which: str, timing: str, gpu) -> dict:
     prepare, run = call.prepare(which), call.run(which)
     if timing == "graph":
         measured = gpu.graph_milliseconds(call)
@@ -240,13 +232,7 @@ def measure_host(operation: Operation, variant: Variant, gpu) -> dict:
     """
     shape, dtype = variant.host_shape, variant.dtypes[0]
     inputs = variant.inputs(shape, dtype, gpu.device)
-    record = {
-        "variant": variant.name,
-        "shape": list(shape),
-        "dtype": dtype_name(dtype),
-        **provenance(operation),
-        "providers": {},
-    }
+    providers: dict[str, dict] = {}
     for name, factory in variant.providers().items():
         if name == "torch.compile":
             continue
@@ -259,18 +245,21 @@ def measure_host(operation: Operation, variant: Variant, gpu) -> dict:
                 times["forward+backward_us"] = round(gpu.host_microseconds(lambda call=call: call.gradients(call())), 2)
         except Exception as error:
             times = {"missing" if isinstance(error, ImportError) else "failed": _one_line(error)}
-        record["providers"][name] = times
-    return record
+        providers[name] = times
+    return _head(operation, variant, shape, dtype) | {"providers": providers}
+
+
+def _head(operation: Operation, variant: Variant, shape: tuple[int, ...], dtype: torch.dtype) -> dict:
+    case = {"variant": variant.name, "shape": list(shape), "dtype": dtype_name(dtype)}
+    return case | provenance(operation)
 
 
 def provenance(operation: Operation) -> dict:
     """Date, versions, and the source that was measured."""
     versions = {"torch": torch.__version__, "triton": triton.__version__}
     for package in ("liger-kernel", "gemlite", "quack-kernels"):
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            pass
     if torch.cuda.is_available():
         versions["cuda"] = torch.version.cuda
     return {"date": datetime.date.today().isoformat(), "versions": versions, "sources": operation.sources}

@@ -11,9 +11,11 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import cast
 
 from academy import syntax
 
@@ -38,24 +40,10 @@ def benchmark_files(root: Path) -> list[Path]:
     return [path for path in sorted((root / "benchmarks").glob("*.py")) if "\nBENCH = " in path.read_text("utf-8")]
 
 
-@lru_cache(maxsize=64)
-def _kernel_modules(text: str) -> dict[str, str]:
-    found = {}
-    for node in syntax.tree(text).body:
-        if (
-            isinstance(node, ast.Assign)
-            and isinstance(node.targets[0], ast.Name)
-            and isinstance(node.value, ast.Constant)
-        ):
-            found[node.targets[0].id] = node.value.value
-    return found
-
-
 def kernel_files(benchmark: Path) -> dict[str, str]:
     """Provider ("lesson", "fast") -> the kernel file that a benchmark file names. Read without importing anything."""
-    names = _kernel_modules(benchmark.read_text("utf-8"))
-    named = {"lesson": names.get("LESSON"), "fast": names.get("FAST")}
-    return {provider: f"annotated_examples/{name.replace('.', '/')}.py" for provider, name in named.items() if name}
+    named = re.findall(r'^(LESSON|FAST) = "([\w.]+)"', benchmark.read_text("utf-8"), re.M)
+    return {provider.lower(): f"annotated_examples/{name.replace('.', '/')}.py" for provider, name in named}
 
 
 def module_name(kernel_file: str) -> str:
@@ -136,7 +124,7 @@ class Results:
         self.device, self.folder, self.file = device, folder, file
 
     def path(self, operation: str) -> Path:
-        return self.file or self.folder / slug(self.device) / f"{operation}.json"
+        return self.file or cast(Path, self.folder) / slug(self.device) / f"{operation}.json"
 
     def load(self, operation: str) -> dict:
         """The operation's results, or an empty record. Raises `OtherDevice` if they are another device's."""
@@ -179,27 +167,15 @@ def dumps(value: object, indent: str = "") -> str:
     return "[\n" + ",\n".join(inner + dumps(v, inner) for v in value) + f"\n{indent}]"
 
 
-def find_case(record: dict, variant: str, shape: tuple[int, ...], dtype: str) -> dict | None:
-    for case in record["cases"]:
-        if (case["variant"], tuple(case["shape"]), case["dtype"]) == (variant, tuple(shape), dtype):
-            return case
-    return None
+def key_of(case: dict) -> tuple[str, tuple[int, ...], str]:
+    return case["variant"], tuple(case["shape"]), case["dtype"]
 
 
-def put_case(record: dict, case: dict) -> None:
-    """Add a case, in place of an older one."""
-    key = (case["variant"], tuple(case["shape"]), case["dtype"])
-    for index, old in enumerate(record["cases"]):
-        if (old["variant"], tuple(old["shape"]), old["dtype"]) == key:
-            record["cases"][index] = case
-            return
-    record["cases"].append(case)
-
-
-def sort_cases(record: dict, order: list[tuple[str, tuple[int, ...], str]]) -> None:
-    """In the order of (variant, shape, dtype) that `BENCH` has them in; what it no longer has comes last."""
+def put_case(record: dict, case: dict, order: Sequence[tuple] = ()) -> None:
+    """Add a case, in place of an older one; in the order of these keys, what is not among them last."""
+    cases = {key_of(old): old for old in record["cases"]} | {key_of(case): case}
     places = {key: place for place, key in enumerate(order)}
-    record["cases"].sort(key=lambda c: places.get((c["variant"], tuple(c["shape"]), c["dtype"]), len(places)))
+    record["cases"] = sorted(cases.values(), key=lambda each: places.get(key_of(each), len(places)))
 
 
 # ---------------------------------------------------------------- committed results
@@ -211,28 +187,17 @@ def committed(root: Path) -> Iterator[tuple[Path, dict]]:
         yield path, json.loads(path.read_text("utf-8"))
 
 
-def current_sources(operation: str, root: Path) -> dict[str, str]:
-    """Provider -> hash of the kernel files that `benchmarks/<operation>.py` names; empty if one can't be read."""
-    path = root / "benchmarks" / f"{operation}.py"
-    try:
-        return sources(kernel_files(path), root)
-    except (FileNotFoundError, SyntaxError):
-        return {}
-
-
 def stale(record: dict, root: Path) -> list[dict]:
     """The cases and host times in which one of our providers was measured with other code than its file has now."""
-    now = current_sources(record["operation"], root)
+    now = {}
+    with suppress(FileNotFoundError, SyntaxError):  # then everything is stale
+        now = sources(kernel_files(root / "benchmarks" / f"{record['operation']}.py"), root)
     return [entry for entry in [*record["cases"], *record.get("host", [])] if entry["sources"] != now]
-
-
-def is_stale(record: dict, root: Path) -> bool:
-    return bool(stale(record, root))
 
 
 def stale_note(root: Path) -> str:
     """One line on the kernels that have changed since they were measured; "" if there is none. For `academy check`."""
-    names = dict.fromkeys(record["operation"] for _, record in committed(root) if is_stale(record, root))
+    names = dict.fromkeys(record["operation"] for _, record in committed(root) if stale(record, root))
     if not names:
         return ""
     return f"no error, but measured before the kernel last changed: {', '.join(names)} (`academy bench` measures again)"

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from academy import syntax
+from academy import operations, syntax
 from academy.formulas.cases import Comparison
 from academy.formulas.checking import case_reader, citations, coverage, equations, kernels
 from academy.formulas.checking.processes import in_parallel
@@ -35,7 +35,7 @@ def run(files: Iterable[Path] | None = None, project: Project | None = None, wor
     found, faults = declared(project, pages)
     wanted = [page for page in pages if chosen is None or _touches(page, found, chosen, project)]
     shown = None if chosen is None else {str(page.path) for page in wanted} | {str(project.shown(p)) for p in chosen}
-    wrong = [error.problem for error in errors] + faults + coverage.incomplete_operations(project)
+    wrong = [error.problem for error in errors] + faults + operations.incomplete(project.root)
     result = Result([problem for problem in wrong if shown is None or problem.path in shown])
     everything = [comparison for comparisons in found.values() for comparison in comparisons]
     for path in project.kernels():

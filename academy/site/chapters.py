@@ -17,11 +17,16 @@ from pathlib import Path
 from posixpath import dirname, join, normpath
 from tempfile import TemporaryDirectory
 
+import jupytext
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbconvert.preprocessors import CoalesceStreamsPreprocessor
+from traitlets.config import Config
 
+from academy.bench import figures
 from academy.directives import EQUATION, fenced, pattern
-from academy.site import project_parts
 from academy.site.library import Library
 from academy.site.texts import first_sentence
 
@@ -45,8 +50,6 @@ def notebook_file(file, library: Library, config) -> File:
 
 def page_text(page, config) -> str:
     """The chapter's Markdown. Its drawings wait at the page until `with_drawings`."""
-    import jupytext
-
     options = config.plugins[PLUGIN].config
     notebook = jupytext.read(page.file.abs_src_path)
     if options["execute"]:
@@ -66,10 +69,6 @@ def with_drawings(html: str, page) -> str:
 
 def execute(notebook, path: str, allow_errors: bool) -> None:
     """Run all cells in a fresh kernel, from the repository's root."""
-    from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
-    from traitlets.config import Config
-
     # The kernel is reached through sockets in a folder of its own: no port for others on the machine to listen at, and
     # no file left behind in the folder where the build was started. (`ip` is what their names begin with.)
     with TemporaryDirectory(prefix="academy-") as sockets:
@@ -91,12 +90,12 @@ def execute(notebook, path: str, allow_errors: bool) -> None:
 def as_markdown(notebook, figures: list[str]) -> str:
     """The notebook as Markdown. Drawings are added to `figures`; a placeholder holds their place."""
     parts = []
-    for cell in notebook.cells:
+    for cell in CoalesceStreamsPreprocessor().preprocess(notebook, {})[0].cells:
         if cell.cell_type == "markdown":
             parts.append(cell.source)
         elif cell.source.strip():
             parts.append(_folded(cell) if "setup" in cell.metadata.get("tags", ()) else _fence(cell.source, "python"))
-            parts += [part for output in _joined(cell.get("outputs", ())) if (part := _output(output, figures))]
+            parts += [part for output in cell.get("outputs", ()) if (part := _output(output, figures))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -104,17 +103,6 @@ def _folded(cell) -> str:
     """A cell that a reader of the page may skip. In Jupyter and in Colab its own metadata fold it."""
     code = _fence(cell.source, "python")
     return f'<details class="nb-setup" markdown="1"><summary>Set-up: imports</summary>\n\n{code}\n\n</details>'
-
-
-def _joined(outputs):
-    """The outputs, with text that was printed in several pieces joined."""
-    found = []
-    for output in outputs:
-        if found and output.output_type == found[-1].output_type == "stream" and output.name == found[-1].name:
-            found[-1].text += output.text
-        else:
-            found.append(output)
-    return found
 
 
 def _output(output, figures: list[str]) -> str:
@@ -164,7 +152,6 @@ def colab(uri: str, repo_url: str) -> str:
 
 def portable(path: Path, uri: str, library: Library, config) -> str:
     """The notebook as JSON for Jupyter and Colab: citations written out, links made absolute."""
-    import jupytext
 
     def link(found: re.Match) -> str:
         place = found[1].lstrip("/") if found[1].startswith("/") else normpath(join(dirname(uri), found[1]))
@@ -178,7 +165,7 @@ def portable(path: Path, uri: str, library: Library, config) -> str:
     def span(found: re.Match) -> str:
         if found["name"] == "tag":
             return f"({found['argument']})"
-        return project_parts.measured(found["argument"]) or found[0]
+        return figures.measured(found["argument"], ROOT) or found[0]
 
     def prose(text: str) -> str:
         return LINK.sub(link, SPAN.sub(span, EQUATION.sub(equation, text)))

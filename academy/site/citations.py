@@ -10,6 +10,7 @@ from markdown.blockprocessors import BlockProcessor
 from markdown.inlinepatterns import InlineProcessor
 from markdown.util import AtomicString
 
+from academy.bench import figures
 from academy.directives import SPANS, pattern
 from academy.site import project_parts
 from academy.site.conversion import Conversion
@@ -28,23 +29,20 @@ class CitedEquation(BlockProcessor):
         return bool(self.PATTERN.search(block))
 
     def run(self, parent, blocks):
-        block = blocks.pop(0)
-        found = self.PATTERN.search(block)
-        before, after = block[: found.start()], block[found.end() :]
+        before, _, argument, after = self.PATTERN.split(blocks.pop(0), maxsplit=1)
         if before.strip():
             self.parser.parseBlocks(parent, [before])
-        parent.append(self.element(found["argument"]))
+        parent.append(self.element(argument))
         if after.strip():
             blocks.insert(0, after.lstrip("\n"))
 
     def element(self, tag: str) -> Element:
-        href = self.conversion.index.home(tag)
-        if not href:
+        href, tex = self.conversion.index.home(tag), self.conversion.index.tex(tag)
+        if not href or tex is None:
             self.conversion.problem(f"no derivation prints \\tag{{{tag}}}", f"[[eq: {tag}]]")
             return _failure(f"no derivation prints ({tag})")
         box = Element("div", {"class": "eq eq-cited"})
-        maths = SubElement(box, "div", {"class": "arithmatex"})
-        maths.text = AtomicString("\\[" + self.conversion.index.tex(tag) + "\\]")
+        SubElement(box, "div", {"class": "arithmatex"}).text = AtomicString(f"\\[{tex}\\]")
         link = SubElement(box, "a", {"class": "eq-tag", "href": href, "title": "See its derivation"})
         link.text = AtomicString(f"({tag})")
         return box
@@ -73,7 +71,7 @@ class Span(InlineProcessor):
 
     def bench(self, key: str, written: str) -> Element:
         """A number from the committed results."""
-        number = project_parts.measured(key)
+        number = figures.measured(key, project_parts.ROOT)
         if number is None:
             self.conversion.problem(f"no committed result has {key!r}", written)
             return _failure(key, "span")

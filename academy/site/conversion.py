@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from xml.etree.ElementTree import Element, fromstring
 
 from markdown import Markdown
 from markdown.treeprocessors import Treeprocessor
+from markupsafe import Markup
 
 from academy.site.library import Library, Page
 from academy.site.splitter import Module
@@ -72,6 +74,11 @@ class Conversion:
         """A link to a file of the repository: its page on the site if it has one, else the file in the repository."""
         page = self.index.page_of(path)
         return (page.href if page else self.blob(path)) + (f"#{fragment}" if fragment else "")
+
+
+def element(markup: str, **texts: object) -> Element:
+    """Markup, in which `{name}` stands for a text, as an element of a page's tree."""
+    return fromstring(Markup(markup).format(**texts))
 
 
 class TreeStep(Treeprocessor):

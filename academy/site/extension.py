@@ -24,14 +24,18 @@ from pathlib import Path
 from markdown import Extension
 from markdown.preprocessors import Preprocessor
 
+from academy import operations, syntax
 from academy.bench.pages import Html
+from academy.directives import fenced, on_line
 from academy.site import kernel_page, lint, project_parts
 from academy.site.citations import CitedEquation, Span
 from academy.site.conversion import Conversion
 from academy.site.glossary import Mentions
-from academy.site.line_directives import LineDirectives, code_of
-from academy.site.page_facts import PageFacts
+from academy.site.learning_path import kind
+from academy.site.library import Page
+from academy.site.page_facts import PageFacts, title
 from academy.site.page_tree import Contents, PageTree
+from academy.site.reading_time import minutes
 from academy.site.splitter import SourceError, split
 from academy.site.texts import read, without_front_matter
 from academy.site.variable_marks import VariableMarks
@@ -65,8 +69,9 @@ class AcademyExtension(Extension):
         self.conversion.reset()
 
 
-class Lines(Preprocessor, LineDirectives):
-    """Directives on lines of their own. Also the checks of the text as it is written."""
+class Lines(Preprocessor):
+    """Directives on lines of their own: a method for each name of `academy.directives.LINES`. Also the checks of the
+    text as it is written."""
 
     def __init__(self, conversion: Conversion):
         super().__init__(conversion.md)
@@ -75,7 +80,10 @@ class Lines(Preprocessor, LineDirectives):
     def run(self, lines: list[str]) -> list[str]:
         self.conversion.begin(lines)
         self.index = self.conversion.index
-        out = list(self.rendered(lines))
+        out: list[str] = []
+        for line, part in fenced(lines):
+            directive = None if part else on_line(line)
+            out += getattr(self, directive.name)(directive.argument) if directive else [line]
         for path, source in self.conversion.sources:
             for number, message in lint.lists_after_text(source) if source and source[0][0] else ():
                 self.conversion.problem(message, path=path, line=number)
@@ -116,15 +124,74 @@ class Lines(Preprocessor, LineDirectives):
 
     def code(self, argument: str) -> list[str]:
         path, _, name = argument.partition(" ")
-        lines = code_of(self.conversion.root / path, path, name)
-        if not lines:
+        file = self.conversion.root / path
+        module = split(read(file), path) if file.is_file() else None
+        numbers = module.lines_of(name) if module else []
+        if not module or not numbers:
             self.conversion.problem(f"{path} has no {name}", f"[[code: {argument}]]")
             return [f"no {name} in {path}"]
-        return ["", "```python", *lines, "```", ""]
+        text = "\n".join(line for number in numbers if (line := module.lines[number - 1]).strip())
+        return ["", "```python", *textwrap.dedent(text).split("\n"), "```", ""]
+
+    # Lists that are made from the files
+
+    def kernels(self, _: str) -> list[str]:
+        return self.overview(self.index.by_group())
+
+    def derivations(self, _: str) -> list[str]:
+        return self.overview({"": self.index.shown("derivation")})
+
+    def overview(self, groups: dict[str, list[Page]]) -> list[str]:
+        out: list[str] = []
+        for name, pages in groups.items():
+            out += ["", f"## {name}", ""] if name else []
+            for page in pages:
+                about = f"{page.description} {self.lacking(page)}".rstrip()
+                out += ["", f"[{page.title}]({page.href}){{ .k-entry }}", f": {about}", ""]
+        return out or ["", "Nothing here yet.", ""]
+
+    def lacking(self, page: Page) -> str:
+        """What the list says of a derivation with which no kernel is compared."""
+        cases = self.index.root / operations.CASES / Path(page.source).with_suffix(".py").name
+        return "" if page.kind != "derivation" or cases.is_file() else "No kernel yet: the formulas alone are checked."
+
+    def reference(self, _: str) -> list[str]:
+        """The public functions of all kernels that have a page, by group, for mkdocstrings."""
+        out: list[str] = []
+        for group, pages in self.index.by_group().items():
+            named = [(page, syntax.public_functions(read(self.index.root / page.source))) for page in pages]
+            out += ["", f"## {group}", ""] if any(names for _, names in named) else []
+            for page, names in named:
+                out += ["", f"### [{page.title}]({page.href})", ""] if names else []
+                module = page.source.removesuffix(".py").replace("/", ".")
+                for name in names:
+                    out += ["", f"::: {module}.{name}", "    options: {heading_level: 4}", ""]
+        return out
+
+    def path(self, _: str) -> list[str]:
+        """The map of the learning path, stage by stage."""
+        out: list[str] = []
+        number = 1
+        for stage in self.index.path.stages:
+            out += ["", f"## {stage.title}", "", stage.about, "", f'<ol class="path" start="{number}" markdown="1">']
+            for uri in stage.pages:
+                about = f"{kind(uri) or 'page'} · {minutes(self.index, uri)} min"
+                link = f"[{title(self.index, uri)}](/{uri})"
+                out.append(f'<li markdown="span">{link} <span class="path-kind">{about}</span></li>')
+            out += ["</ol>", ""]
+            number += len(stage.pages)
+        return out
+
+    # What other parts of the project say
+
+    def verified(self, _: str) -> list[str]:
+        return project_parts.verified(self.index.home)
 
     def benchmark(self, name: str) -> list[str]:
-        store = self.md.htmlStash.store
         lines: list[str] = []
         for piece in project_parts.results(name):
-            lines += ["", store(str(piece)), ""] if isinstance(piece, Html) else piece.split("\n")
+            lines += ["", self.md.htmlStash.store(piece), ""] if isinstance(piece, Html) else piece.split("\n")
         return lines
+
+    def benchmarks(self, _: str) -> list[str]:
+        return self.benchmark("")

@@ -60,7 +60,7 @@ def _sources(library: Library, page: Page) -> list[str]:
         found += [path.relative_to(library.root).as_posix() for path in imported]
     if page.kind == "derivation":
         tags = [tag for tag, equation in library.equations.items() if equation.path == page.source]
-        found += [citation.path for tag in tags for citation in library.citations.get(tag, ())]
+        found += [path for tag in tags for path, _ in library.citations.get(tag, ())]
     if page.kind == "benchmark":
         results = (library.root / "benchmarks/results").rglob(f"{Path(page.source).stem}.json")
         found += [path.relative_to(library.root).as_posix() for path in results]
@@ -72,8 +72,8 @@ def completed(nav: list, library: Library) -> list:
     chapters of the learning path, kernels by group, derivations and benchmarks."""
     made = {
         CHAPTERS: _chapters(library),
-        "kernels": _kernels(library),
-        "derivations": [{page.name: page.uri} for page in library.shown("derivation")],
+        "kernels": [{name: _named(pages)} for name, pages in library.by_group().items()],
+        "derivations": _named(library.shown("derivation")),
         "benchmarks": [{f"{page.name} ({Path(page.source).stem})": page.uri} for page in library.shown("benchmark")],
     }
     for pages in (pages for entry in nav if isinstance(entry, dict) for pages in entry.values()):
@@ -91,8 +91,5 @@ def _chapters(library: Library) -> list[dict]:
     return [{title(library, uri): uri} for uri in uris]
 
 
-def _kernels(library: Library) -> list[dict]:
-    groups: dict[str, list[dict]] = {}
-    for page in library.shown("kernel"):
-        groups.setdefault(library.group_title(page), []).append({page.name: page.uri})
-    return [{name: pages} for name, pages in groups.items()]
+def _named(pages: list[Page]) -> list[dict]:
+    return [{page.name: page.uri} for page in pages]

@@ -24,12 +24,12 @@ ENTRY = re.compile(
     r"^(?P<forms>[^\n:].*?) \{ #(?P<id>[\w-]+) \}\n:   (?P<text>.+?) → (?P<link>\[[^\]]+\]\((?P<href>[^)]+)\))$", re.M
 )
 GENERATED = ("reference/", "benchmarks/")
-#: The most mentions that a page shows, and how many in one paragraph or item.
-ON_A_PAGE, IN_A_BLOCK = 12, 1
+#: The most mentions that a page shows. One paragraph or item has at most one.
+ON_A_PAGE = 12
 SKIPPED_TAGS = {"a", "abbr", "button", "code", "dt", "figure", "pre", "script", "style", "summary", "table"}
 SKIPPED_TAGS |= {"h1", "h2", "h3", "h4", "h5", "h6", "svg"}
 SKIPPED_CLASSES = {"admonition-title", "arithmatex", "eq", "hero", "k-bar", "k-card", "k-code", "k-contents", "k-panel"}
-SKIPPED_CLASSES |= {"page-facts", "path", "highlight", "academy-problem", "nb-download"}
+SKIPPED_CLASSES |= {"op-links", "page-facts", "path", "highlight", "academy-problem", "nb-download"}
 BLOCKS = {"p", "li", "dd", "td", "div"}
 
 
@@ -64,10 +64,8 @@ class Glossary:
             if any(start <= found.start() and found.end() <= end for start, end in other):
                 continue
             word = " ".join(found[0].split())
-            yield (
-                found,
-                next(self.by_form[w] for w in (word, word.lower(), word[:-1], word.lower()[:-1]) if w in self.by_form),
-            )
+            forms = (word, word.lower(), word[:-1], word.lower()[:-1])
+            yield found, next(self.by_form[form] for form in forms if form in self.by_form)
 
 
 @lru_cache(2)
@@ -81,8 +79,8 @@ def _parse(text: str) -> Glossary:
         for form in forms:
             name = form if _is_acronym(form) else form.lower()
             by_form[name] = term
-            pattern = _words(form)
-            patterns.append((len(form), pattern if _is_acronym(form) else f"(?i:{pattern})"))
+            words = _words(form)
+            patterns.append((len(form), words if _is_acronym(form) else f"(?i:{words})"))
     longest_first = "|".join(pattern for _, pattern in sorted(patterns, reverse=True))
     phrases = "|".join(map(_words, front_matter(text).get("other_senses", ()))) or r"(?!)"
     pattern = re.compile(rf"(?<![\w.\x22-])(?:{longest_first})s?(?![\w-]|\.\w)")
@@ -107,68 +105,56 @@ class Mentions(TreeStep):
         uri = self.conversion.uri
         if glossary is None or not uri or uri == HOME or uri.startswith(GENERATED):
             return
-        self.glossary = glossary
+        slots = list(_slots(root, root))
         # A page that teaches a word explains it in its own time. Of many words, those that are taught last are kept.
-        words = {
-            term.id: term for text in self.texts(root) for _, term in glossary.mentions(text) if term.teacher != uri
-        }
-        taught = index.path.steps
-        ranked = sorted(words.values(), key=lambda term: -taught.get(term.teacher, 0))
-        self.wanted = {term.id for term in ranked[:ON_A_PAGE]}
-        self.marked: list[Term] = []
-        self.left = IN_A_BLOCK
-        self.visit(root)
-        if self.marked:
+        words = {term.id: term for slot in slots for _, term in glossary.mentions(slot.text) if term.teacher != uri}
+        ranked = sorted(words.values(), key=lambda term: -index.path.steps.get(term.teacher, 0))
+        wanted, marked = {term.id for term in ranked[:ON_A_PAGE]}, list[Term]()
+        done: set[Element] = set()
+        for slot in slots:
+            found = () if slot.block in done else glossary.mentions(slot.text)
+            mention = next(((match, term) for match, term in found if term.id in wanted), None)
+            if mention:
+                slot.link(*mention)
+                wanted.remove(mention[1].id)
+                marked.append(mention[1])
+                done.add(slot.block)
+        if marked:
             box = SubElement(root, "div", {"class": "terms", "data-search-exclude": ""})
-            for term in self.marked:
+            for term in marked:
                 tip = SubElement(box, "div", {"id": f"term-{term.id}", "role": "tooltip", "popover": "manual"})
                 tip.text = AtomicString(term.text)
 
-    @staticmethod
-    def skipped(element: Element) -> bool:
-        return element.tag in SKIPPED_TAGS or bool(SKIPPED_CLASSES & set(element.get("class", "").split()))
 
-    def texts(self, element: Element) -> Iterator[str]:
-        """The text in which words are looked for, piece by piece, in the order of the page."""
-        if not self.skipped(element):
-            yield from _plain(element.text)
-            for child in element:
-                yield from self.texts(child)
-                yield from _plain(child.tail)
+@dataclass(frozen=True)
+class Slot:
+    """A text of a page in which words are looked for: at the beginning of `parent`, or behind its child `before`."""
 
-    def visit(self, element: Element) -> None:
-        if not self.wanted or self.skipped(element):
-            return
-        if element.tag in BLOCKS:
-            self.left = IN_A_BLOCK
-        if mention := self.mention(element.text):
-            element.text = mention[0]
-            element.insert(0, mention[1])
-        place = 0
-        while place < len(element):
-            child = element[place]
-            self.visit(child)
-            if mention := self.mention(child.tail):
-                child.tail = mention[0]
-                element.insert(place + 1, mention[1])
-            place += 1
+    text: str
+    parent: Element
+    before: Element | None
+    block: Element
 
-    def mention(self, text: str | None) -> tuple[str, Element] | None:
-        """The text before the first wanted term in `text`, and its link, whose tail is the rest."""
-        for piece in _plain(text) if self.left else ():
-            for found, term in self.glossary.mentions(piece):
-                if term.id not in self.wanted:
-                    continue
-                self.wanted.remove(term.id)
-                self.marked.append(term)
-                self.left -= 1
-                link = {"class": "term", "href": f"/{HOME}#{term.id}", "aria-describedby": f"term-{term.id}"}
-                element = Element("a", link)
-                element.text, element.tail = AtomicString(found[0]), piece[found.end() :]
-                return piece[: found.start()], element
-        return None
+    def link(self, found: re.Match, term: Term) -> None:
+        link = {"class": "term", "href": f"/{HOME}#{term.id}", "aria-describedby": f"term-{term.id}"}
+        made = Element("a", link)
+        made.text, made.tail = AtomicString(found[0]), self.text[found.end() :]
+        if self.before is None:
+            self.parent.text = self.text[: found.start()]
+            self.parent.insert(0, made)
+        else:
+            self.before.tail = self.text[: found.start()]
+            self.parent.insert(list(self.parent).index(self.before) + 1, made)
 
 
-def _plain(text: str | None) -> list[str]:
-    """Text that may hold words: not what is set as it stands."""
-    return [text] if text and not isinstance(text, AtomicString) else []
+def _slots(parent: Element, block: Element) -> Iterator[Slot]:
+    """In the order of the page. What is set as it stands holds no words."""
+    if parent.tag in SKIPPED_TAGS or SKIPPED_CLASSES & set(parent.get("class", "").split()):
+        return
+    block = parent if parent.tag in BLOCKS else block
+    pieces = [(None, parent.text), *((child, child.tail) for child in parent)]
+    for child, text in pieces:
+        if child is not None:
+            yield from _slots(child, block)
+        if text and not isinstance(text, AtomicString):
+            yield Slot(text, parent, child, block)

@@ -27,29 +27,27 @@ def first_uses(text: str, root: Path) -> dict[int, list[Helper]]:
     tree = syntax.tree(text)
     imported: dict[str, tuple[str, str]] = {}  # name here -> module, name there ("" for the module itself)
     for node in syntax.statements(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(COMMON):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(COMMON):
             for alias in node.names:
                 whole = node.module == COMMON
                 target = (f"{COMMON}.{alias.name}", "") if whole else (node.module, alias.name)
                 imported[alias.asname or alias.name] = target
     found: dict[tuple[str, str], int] = {}
-    for node in ast.walk(tree):
-        name = node.value if isinstance(node, ast.Attribute) else node
+    for used in ast.walk(tree):
+        name, member = (used.value, used.attr) if isinstance(used, ast.Attribute) else (used, "")
         module, there = imported.get(name.id, ("", "")) if isinstance(name, ast.Name) else ("", "")
-        key = (module, there or (node.attr if isinstance(node, ast.Attribute) else ""))
-        if module and key[1]:
-            found[key] = min(node.lineno, found.get(key, node.lineno))
+        if isinstance(name, ast.Name) and module and (there or member):
+            key, line = (module, there or member), name.lineno
+            found[key] = min(line, found.get(key, line))
     uses: dict[int, list[Helper]] = {}
-    for (module, name), line in sorted(found.items(), key=lambda item: item[1]):
-        if helper := _definition(root, module.replace(".", "/") + ".py", name):
+    for (module, member), line in sorted(found.items(), key=lambda item: item[1]):
+        if helper := _definition(root, module.replace(".", "/") + ".py", member):
             uses.setdefault(line, []).append(helper)
     return uses
 
 
 def _definition(root: Path, path: str, name: str) -> Helper | None:
-    if not (root / path).is_file():
-        return None
-    text = read(root / path)
+    text = read(root / path) if (root / path).is_file() else ""
     lines = text.split("\n")
     for node in syntax.tree(text).body:
         names = [target.id for target in getattr(node, "targets", ()) if isinstance(target, ast.Name)]
@@ -57,5 +55,5 @@ def _definition(root: Path, path: str, name: str) -> Helper | None:
             first = syntax.first_line(node) if isinstance(node, syntax.DEFINITION) else node.lineno
             while lines[first - 2].startswith("#"):
                 first -= 1
-            return Helper(name, path, text, range(first, node.end_lineno + 1))
+            return Helper(name, path, text, range(first, syntax.last_line(node) + 1))
     return None

@@ -30,8 +30,7 @@ def render(tex: str, display: bool = False) -> str:
 
 def plain(tex: str) -> str:
     """A formula as plain text, for a table of contents: what its MathML shows."""
-    mathml = re.search(r"<math.*?</math>", render(tex), re.S)[0]
-    mathml = re.sub(r"<annotation.*?</annotation>", "", mathml, flags=re.S)
+    mathml = re.sub(r"^.*?(?=<math)|</math>.*|<annotation.*?</annotation>", "", render(tex), flags=re.S)
     return html.unescape(re.sub(r"<[^>]+>", "", mathml)).strip()
 
 

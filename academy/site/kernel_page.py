@@ -8,19 +8,18 @@ into the row.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import lru_cache
 from xml.etree.ElementTree import Element, SubElement
 
-from markdown.util import AtomicString
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 from pygments.token import Name, Operator
 
 from academy.cache import kept, made_by
-from academy.site.helpers import Helper
+from academy.site import project_parts
+from academy.site.conversion import Conversion, element
+from academy.site.helpers import Helper, first_uses
 from academy.site.splitter import Module, Row, Text
 
 MARKER = "academykernelrow{:04d}"
@@ -30,6 +29,22 @@ CLAIM = re.compile(r"(?:(?P<where>[\w=(), ]+): +)?(?P<name>[A-Za-z_][\w.]*(?:\[[
 SECTION = re.compile(
     r"(Args|Arguments|Parameters|Returns|Yields|Raises|Attributes|Examples?|Notes?|Source|Sources):\s*$"
 )
+
+#: The facts of the file, beside its introduction; a helper from a shared file; what stands above the code.
+CARD = """<aside class="k-card" aria-label="About this file"><dl>
+<dt>File</dt><dd><a href="{blob}"><code>{path}</code></a></dd>
+<dt>Run it</dt><dd><code>.venv/bin/python {path}</code></dd>
+</dl></aside>"""
+HELPER = """<details class="k-helper" data-search-exclude=""><summary><code>{name}</code> from {file}</summary>
+<pre><span class="k-pre"><code /></span></pre>
+<a href="{blob}#L{line}">{path}, line {line}</a></details>"""
+BAR = """<div class="k-bar" role="toolbar" aria-label="This file"><span class="k-path">{where}</span>
+<button type="button" data-k-notes="" aria-pressed="false">Hide notes</button>
+<button type="button" data-k-copy="">Copy file</button>
+<a href="/{path}" download="" class="k-download">Download</a></div>"""
+MODES = """<span class="k-modes" role="group" aria-label="View">
+<button type="button" data-k-mode="read" aria-pressed="true">Read</button>
+<button type="button" data-k-mode="run" aria-pressed="false">Run</button></span>"""
 
 
 def markdown(module: Module, title: str) -> list[tuple[int, str]]:
@@ -74,40 +89,75 @@ class UnclosedNote(ValueError):
         self.row = row
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """What a page has besides the file. `store(html)` returns a placeholder for finished HTML, `blob(path)` the address
-    of a file in the repository.
+class KernelPage:
+    """The two columns of a kernel file, with its recorded run and, folded, what it takes from shared files."""
 
-    panel: HTML for the Run side of the switch. missing: if there is none for a reason, that reason.
-    helpers: line -> what stands folded behind the code that first uses it.
-    """
+    def __init__(self, conversion: Conversion, module: Module):
+        self.module, self.blob, self.store = module, conversion.blob, conversion.md.htmlStash.store
+        self.helpers = first_uses(module.text, conversion.root)
+        self.code = highlighted(module.text)
 
-    store: Callable[[str], str]
-    blob: Callable[[str], str]
-    panel: str = ""
-    missing: str = ""
-    helpers: dict[int, list[Helper]] = field(default_factory=dict)
+    def assemble(self, root: Element) -> None:
+        """Turn the flat elements between markers into the page."""
+        module = self.module
+        groups, before, after = _groups(root, len(module.rows) + 2)
+        top = Element("div", {"class": "k-top"})
+        intro = SubElement(top, "div", {"class": "k-intro"})
+        _anchors(intro, module.intro.numbers)
+        intro.extend(groups[0])
+        top.append(element(CARD, path=module.path, blob=self.blob(module.path)))
+        bar = element(BAR, path=module.path, where=project_parts.no_run() or module.path)
+        file = Element("div", {"class": "k-file", "data-path": module.path})
+        if panel := project_parts.recorded_run(module.path)[0]:
+            bar.insert(0, element(MODES))
+            SubElement(file, "div", {"class": "k-panel", "hidden": "hidden"}).text = self.store(panel)
+        file.extend([self.row(row, group) for row, group in zip(module.rows, groups[1:])])
+        for child in list(root):
+            root.remove(child)
+        root.extend([*before, top, bar, file, *after])
 
+    def row(self, row: Row, note: list[Element]) -> Element:
+        kind = " k-wide" if row.wide else "" if note else " k-bare"
+        if row.wide and len(note) == 1 and note[0].tag in ("h2", "h3", "h4"):
+            kind = " k-wide k-heading"
+        made = Element("div", {"class": "k-row" + kind} | ({"id": row.name} if row.name else {}))
+        left = SubElement(made, "div", {"class": "k-note"})
+        _anchors(left, row.note.numbers)
+        left.extend(note)
+        _mark_claims(left, row)
+        if row.code:
+            block = self.block(row.code)
+            block.extend([self.folded(helper) for line in row.code for helper in self.helpers.get(line, ())])
+            made.append(block)
+        return made
 
-def assemble(root: Element, module: Module, around: Surroundings) -> None:
-    """Turn the flat elements between markers into the page."""
-    groups, before, after = _groups(root, len(module.rows) + 2)
-    top = Element("div", {"class": "k-top"})
-    intro = SubElement(top, "div", {"class": "k-intro"})
-    _anchors(intro, module.intro.numbers)
-    intro.extend(groups[0])
-    top.append(_card(module, around))
-    code = highlighted(module.text)
-    rows = [_row(row, group, code, module, around) for row, group in zip(module.rows, groups[1:])]
-    file = Element("div", {"class": "k-file", "data-path": module.path})
-    if around.panel:
-        side = SubElement(file, "div", {"class": "k-panel", "hidden": "hidden"})
-        side.text = around.store(around.panel)
-    file.extend(rows)
-    for child in list(root):
-        root.remove(child)
-    root.extend([*before, top, _bar(module, bool(around.panel), around.missing), file, *after])
+    def block(self, numbers: list[int]) -> Element:
+        block = Element("div", {"class": "k-code highlight"})
+        # The theme's script measures every `pre > code`, also those out of sight: seconds on a phone. Not these.
+        body = SubElement(SubElement(SubElement(block, "pre"), "span", {"class": "k-pre"}), "code")
+        arguments = _bare_arguments(numbers, self.module)
+        group = None
+        for before, number in zip([None, *numbers], numbers):
+            if number not in arguments:
+                group = None
+            elif group is None:
+                group = SubElement(body, "span", {"class": "k-sig"})
+            jump = " k-jump" if before and before != number - 1 else ""
+            line = SubElement(body if group is None else group, "span", {"class": f"k-l{jump}", "id": f"L{number}"})
+            link = {"href": f"#L{number}", "data-n": str(number), "tabindex": "-1", "aria-hidden": "true"}
+            SubElement(line, "a", {"class": "k-n"} | link)
+            SubElement(line, "span", {"class": "k-c"}).text = self.store(
+                (self.code[number - 1] if number <= len(self.code) else "") + "\n"
+            )
+        return block
+
+    def folded(self, helper: Helper) -> Element:
+        """A helper from a shared file, its source out of sight until it is asked for."""
+        lines = highlighted(helper.text)[helper.lines.start - 1 : helper.lines.stop - 1]
+        file, line = helper.path.removeprefix("annotated_examples/"), helper.lines.start
+        folded = element(HELPER, name=helper.name, file=file, path=helper.path, line=line, blob=self.blob(helper.path))
+        folded[1][0][0].text = self.store("\n".join(lines) + "\n")
+        return folded
 
 
 def _groups(root: Element, count: int) -> tuple[list[list[Element]], list[Element], list[Element]]:
@@ -125,50 +175,6 @@ def _groups(root: Element, count: int) -> tuple[list[list[Element]], list[Elemen
     if len(groups) != count:
         raise UnclosedNote(len(groups))
     return groups[:-1], before, groups[-1]
-
-
-def _card(module: Module, around: Surroundings) -> Element:
-    """The card with the facts of the file, beside its introduction."""
-    card = Element("aside", {"class": "k-card", "aria-label": "About this file"})
-    facts = SubElement(card, "dl")
-    SubElement(facts, "dt").text = "File"
-    link = SubElement(SubElement(facts, "dd"), "a", {"href": around.blob(module.path)})
-    SubElement(link, "code").text = AtomicString(module.path)
-    SubElement(facts, "dt").text = "Run it"
-    SubElement(SubElement(facts, "dd"), "code").text = AtomicString(f".venv/bin/python {module.path}")
-    return card
-
-
-def _row(row: Row, note: list[Element], code: list[str], module: Module, around: Surroundings) -> Element:
-    kind = " k-wide" if row.wide else "" if note else " k-bare"
-    element = Element("div", {"class": "k-row" + kind})
-    if row.wide and len(note) == 1 and note[0].tag in ("h2", "h3", "h4"):
-        element.set("class", "k-row k-wide k-heading")
-    if row.name:
-        element.set("id", row.name)
-    left = SubElement(element, "div", {"class": "k-note"})
-    _anchors(left, row.note.numbers)
-    left.extend(note)
-    _mark_claims(left, row)
-    if row.code:
-        block = _code(row.code, code, module, around.store)
-        block.extend(_folded(helper, around) for line in row.code for helper in around.helpers.get(line, ()))
-        element.append(block)
-    return element
-
-
-def _folded(helper: Helper, around: Surroundings) -> Element:
-    """A helper from a shared file, its source out of sight until it is asked for."""
-    details = Element("details", {"class": "k-helper", "data-search-exclude": ""})
-    summary = SubElement(details, "summary")
-    SubElement(summary, "code").text = AtomicString(helper.name)
-    summary[0].tail = f" from {helper.path.removeprefix('annotated_examples/')}"
-    body = SubElement(SubElement(SubElement(details, "pre"), "span", {"class": "k-pre"}), "code")
-    lines = highlighted(helper.text)[helper.lines.start - 1 : helper.lines.stop - 1]
-    body.text = around.store("\n".join(lines) + "\n")
-    link = SubElement(details, "a", {"href": f"{around.blob(helper.path)}#L{helper.lines.start}"})
-    link.text = AtomicString(f"{helper.path}, line {helper.lines.start}")
-    return details
 
 
 def _anchors(parent: Element, numbers: list[int]) -> None:
@@ -190,27 +196,6 @@ def _mark_claims(note: Element, row: Row) -> None:
                 code.set("data-line", str(row.code[0]))
 
 
-def _code(numbers: list[int], code: list[str], module: Module, store) -> Element:
-    block = Element("div", {"class": "k-code highlight"})
-    # The theme's script measures every `pre > code`, also those out of sight: seconds on a phone. Not these.
-    body = SubElement(SubElement(SubElement(block, "pre"), "span", {"class": "k-pre"}), "code")
-    arguments = _bare_arguments(numbers, module)
-    group = None
-    for i, number in enumerate(numbers):
-        if number not in arguments:
-            group = None
-        elif group is None:
-            group = SubElement(body, "span", {"class": "k-sig"})
-        line = SubElement(body if group is None else group, "span", {"class": "k-l", "id": f"L{number}"})
-        if i and numbers[i - 1] != number - 1:
-            line.set("class", "k-l k-jump")
-        link = {"class": "k-n", "href": f"#L{number}", "data-n": str(number), "tabindex": "-1", "aria-hidden": "true"}
-        SubElement(line, "a", link)
-        text = SubElement(line, "span", {"class": "k-c"})
-        text.text = store((code[number - 1] if number <= len(code) else "") + "\n")
-    return block
-
-
 def _bare_arguments(numbers: list[int], module: Module) -> set[int]:
     """Lines that hold arguments of a signature and no comment: a run of them flows like text, to stay compact."""
     found = set()
@@ -223,20 +208,6 @@ def _bare_arguments(numbers: list[int], module: Module) -> set[int]:
             run.append(number)
         found |= set(run) if len(run) > 2 else set()
     return found
-
-
-def _bar(module: Module, has_run: bool, missing: str) -> Element:
-    bar = Element("div", {"class": "k-bar", "role": "toolbar", "aria-label": "This file"})
-    if has_run:
-        modes = SubElement(bar, "span", {"class": "k-modes", "role": "group", "aria-label": "View"})
-        for mode, label in (("read", "Read"), ("run", "Run")):
-            pressed = "true" if mode == "read" else "false"
-            SubElement(modes, "button", {"type": "button", "data-k-mode": mode, "aria-pressed": pressed}).text = label
-    SubElement(bar, "span", {"class": "k-path"}).text = missing or module.path
-    SubElement(bar, "button", {"type": "button", "data-k-notes": "", "aria-pressed": "false"}).text = "Hide notes"
-    SubElement(bar, "button", {"type": "button", "data-k-copy": ""}).text = "Copy file"
-    SubElement(bar, "a", {"href": f"/{module.path}", "download": "", "class": "k-download"}).text = "Download"
-    return bar
 
 
 class _TritonLexer(PythonLexer):

@@ -6,12 +6,18 @@ It is handed the order of the programs, as a kernel's own index function compute
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import product
 
 #: Side of a block in the drawing, gap between matrices, height of the lines of text (SVG units).
 SIDE, GAP, LINE = 22, 34, 20
+FILLS = {
+    "": 'fill="none"',
+    "loaded": 'fill="var(--l2-loaded, #e0993f)" fill-opacity="0.55"',
+    "computed": 'fill="var(--l2-computed, #5b9bd5)" fill-opacity="0.55"',
+}
 
 
 @dataclass(frozen=True)
@@ -51,39 +57,39 @@ def draw(order: Sequence[tuple[int, int]], programs: int, blocks_k: int, title: 
     loaded_rows, loaded_columns = ({block[axis] for block in running} for axis in (0, 1))
 
     # X stands left of the result, Y above it: a block of the result is where its row and its column meet.
-    x_left, result_left = 1, 1 + blocks_k * SIDE + GAP
-    y_top = 2 * LINE + LINE
-    result_top = y_top + blocks_k * SIDE + GAP
-    width, height = result_left + columns * SIDE + 1, result_top + rows * SIDE + 1
-    numbers = {block: number for number, block in enumerate(order)}
-    summary = f"The first {programs} programs load {loads.left} blocks of X and {loads.right} of Y."
-
-    parts = [
-        f'<svg class="l2-picture" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" role="img" aria-label="{escape(f"{title}. {summary}", quote=True)}" '
-        'style="max-width: 100%; height: auto" font-family="inherit" font-size="13" fill="currentColor">',
-        f'<text x="1" y="{LINE - 5}" font-weight="600">{escape(title)}</text>',
-        f'<text x="1" y="{2 * LINE - 5}">{loads.left} + {loads.right} = {loads.total} blocks loaded</text>',
-        _name("X", x_left, result_top),
-        _name("Y", result_left, y_top),
-        _name("result", result_left, result_top),
+    left, top = 1 + blocks_k * SIDE + GAP, 3 * LINE + blocks_k * SIDE + GAP
+    drawing = [
+        *_matrix("X", 1, top, rows, blocks_k, lambda row, _: "loaded" if row in loaded_rows else ""),
+        *_matrix(
+            "Y", left, 3 * LINE, blocks_k, columns, lambda _, column: "loaded" if column in loaded_columns else ""
+        ),
+        *_matrix("result", left, top, rows, columns, lambda *block: "computed" if block in running else ""),
     ]
-    for row in range(rows):
-        for k in range(blocks_k):
-            parts.append(_square(x_left + k * SIDE, result_top + row * SIDE, "loaded" if row in loaded_rows else None))
-    for k in range(blocks_k):
-        for column in range(columns):
-            fill = "loaded" if column in loaded_columns else None
-            parts.append(_square(result_left + column * SIDE, y_top + k * SIDE, fill))
-    for row in range(rows):
-        for column in range(columns):
-            x, y, block = result_left + column * SIDE, result_top + row * SIDE, (row, column)
-            parts.append(_square(x, y, "computed" if block in running else None))
-            parts.append(
-                f'<text x="{x + SIDE / 2:g}" y="{y + SIDE / 2 + 3.5:g}" text-anchor="middle" font-size="10">'
-                f"{numbers[block]}</text>"
-            )
-    return "\n".join([*parts, "</svg>"])
+    for (row, column), number in sorted((block, number) for number, block in enumerate(order)):
+        x, y = left + (column + 0.5) * SIDE, top + (row + 0.5) * SIDE + 3.5
+        drawing.append(f'<text x="{x:g}" y="{y:g}" text-anchor="middle" font-size="10">{number}</text>')
+    width, height = left + columns * SIDE + 1, top + rows * SIDE + 1
+    summary = f"The first {programs} programs load {loads.left} blocks of X and {loads.right} of Y."
+    return "\n".join(
+        [
+            f'<svg class="l2-picture" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+            f'width="{width}" height="{height}" role="img" aria-label="{escape(f"{title}. {summary}", quote=True)}" '
+            'style="max-width: 100%; height: auto" font-family="inherit" font-size="13" fill="currentColor">',
+            f'<text x="1" y="{LINE - 5}" font-weight="600">{escape(title)}</text>',
+            f'<text x="1" y="{2 * LINE - 5}">{loads.left} + {loads.right} = {loads.total} blocks loaded</text>',
+            *drawing,
+            "</svg>",
+        ]
+    )
+
+
+def _matrix(name: str, left: int, top: int, rows: int, columns: int, kind: Callable[[int, int], str]) -> Iterator[str]:
+    """Its name and its blocks, filled according to their kind."""
+    yield f'<text x="{left}" y="{top - 5}" font-style="italic">{name}</text>'
+    for row, column in product(range(rows), range(columns)):
+        fill = FILLS[kind(row, column)]
+        place = f'x="{left + column * SIDE}" y="{top + row * SIDE}" width="{SIDE}" height="{SIDE}"'
+        yield f'<rect {place} {fill} stroke="currentColor" stroke-opacity="0.45"/>'
 
 
 def _running(order: Sequence[tuple[int, int]], programs: int, blocks_k: int) -> set[tuple[int, int]]:
@@ -94,15 +100,3 @@ def _running(order: Sequence[tuple[int, int]], programs: int, blocks_k: int) -> 
     if len(set(order)) != len(order):
         raise ValueError("order names a block twice: each must be the work of one program")
     return set(order[:programs])
-
-
-def _name(text: str, x: float, y: float) -> str:
-    return f'<text x="{x}" y="{y - 5}" font-style="italic">{text}</text>'
-
-
-_FILLS = {"loaded": "var(--l2-loaded, #e0993f)", "computed": "var(--l2-computed, #5b9bd5)"}
-
-
-def _square(x: float, y: float, fill: str | None) -> str:
-    style = f'fill="{_FILLS[fill]}" fill-opacity="0.55"' if fill else 'fill="none"'
-    return f'<rect x="{x}" y="{y}" width="{SIDE}" height="{SIDE}" {style} stroke="currentColor" stroke-opacity="0.45"/>'

@@ -38,12 +38,10 @@ class LearningPath:
         """The table of a project's docs/ folder; empty where there is none."""
         home = docs / HOME
         meta = front_matter(read(home)) if home.is_file() else {}
-        stages, before = [], {}
-        for stage in meta.get("path", ()):
-            stages.append(Stage(stage["stage"], stage["about"], tuple(stage["pages"])))
-            before |= {page: tuple(first or ()) for page, first in stage["pages"].items()}
-        before |= {page: tuple(first or ()) for page, first in meta.get("beside", {}).items()}
-        return cls(tuple(stages), before, meta.get("groups", {}))
+        stages = tuple(Stage(each["stage"], each["about"], tuple(each["pages"])) for each in meta.get("path", ()))
+        tables = [*(each["pages"] for each in meta.get("path", ())), meta.get("beside", {})]
+        before = {page: tuple(first or ()) for table in tables for page, first in table.items()}
+        return cls(stages, before, meta.get("groups", {}))
 
     @property
     def pages(self) -> list[str]:

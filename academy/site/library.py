@@ -26,15 +26,6 @@ WITHOUT_PAGES = {"common"}
 
 
 @dataclass(frozen=True)
-class Citation:
-    """A line of a kernel file that cites a tag."""
-
-    tag: str
-    path: str
-    line: int
-
-
-@dataclass(frozen=True)
 class Page:
     """A page made from a file. `uri`: its place, as if it stood under docs/; `kind`: kernel, derivation, benchmark."""
 
@@ -71,12 +62,8 @@ class Operation:
     tests: str
 
     @property
-    def kernels(self) -> list[str]:
-        return [path for path in (self.lesson, self.fast) if path]
-
-    @property
     def files(self) -> list[str]:
-        return [path for path in (*self.kernels, self.derivation, self.benchmark) if path]
+        return [path for path in (self.lesson, self.fast, self.derivation, self.benchmark) if path]
 
 
 @dataclass
@@ -88,7 +75,7 @@ class Library:
     path: LearningPath = LearningPath()
     pages: dict[str, Page] = field(default_factory=dict)
     equations: dict[str, Equation] = field(default_factory=dict)
-    citations: dict[str, list[Citation]] = field(default_factory=dict)
+    citations: dict[str, list[tuple[str, int]]] = field(default_factory=dict)  # tag -> file and line of a kernel
     operations: list[Operation] = field(default_factory=list)
     problems: list[tuple[str, int, str]] = field(default_factory=list)
 
@@ -111,12 +98,16 @@ class Library:
         return self._by_uri.get(uri)
 
     def shown(self, kind: str) -> list[Page]:
-        """All pages of a kind: along the learning path, then the others by name. Kernels by group."""
+        """All pages of a kind: along the learning path, then the others by name."""
         return [page for page in self.pages.values() if page.kind == kind]
 
-    def group_title(self, page: Page) -> str:
-        """What the navigation calls a kernel's folder."""
-        return self.path.groups.get(page.group) or page.group.replace("_", " ").capitalize()
+    def by_group(self) -> dict[str, list[Page]]:
+        """The kernels' pages under the names that the navigation gives to their folders."""
+        found: dict[str, list[Page]] = {}
+        for page in self.shown("kernel"):
+            name = self.path.groups.get(page.group) or page.group.replace("_", " ").capitalize()
+            found.setdefault(name, []).append(page)
+        return found
 
     def tex(self, tag: str) -> str | None:
         """A tagged equation without its tag, or None when no derivation has it."""
@@ -126,16 +117,11 @@ class Library:
         """A link to the place where a tagged equation is printed, or None when no page prints it."""
         return f"{self.pages[self.equations[tag].path].href}#{tag}" if tag in self.equations else None
 
-    def derivations_of(self, path: str) -> list[str]:
-        """The derivations that a kernel file cites, the one that it cites most first."""
-        text = read(self.root / path)
-        homes = Counter(self.equations[tag].path for tag in cited(text) if tag in self.equations)
-        return [home for home, _ in homes.most_common()]
-
     def main_derivation(self, path: str) -> str:
         """The derivation that a kernel file cites most, else the one with its name; "" if there is none."""
+        homes = Counter(self.equations[tag].path for tag in cited(read(self.root / path)) if tag in self.equations)
         same = f"backprop_math/{Path(path).stem}.md"
-        return next(iter(self.derivations_of(path)), same if same in self.pages else "")
+        return next((home for home, _ in homes.most_common(1)), same if same in self.pages else "")
 
     def operations_of(self, source: str) -> list[Operation]:
         """The operations to which a file belongs: several for a derivation that several kernels implement."""
@@ -152,24 +138,21 @@ class Library:
             elif folder == "backprop_math":
                 self._add_derivation(path, name)
         self._add_operations()
-        steps, groups = self.path.steps, {}
-        ordered = sorted(self.pages.values(), key=lambda page: (steps.get(page.uri, len(steps) + 1), page.uri))
-        for page in ordered:
-            groups.setdefault(page.group if page.kind == "kernel" else "", len(groups))
-        places = {page.source: place for place, page in enumerate(ordered)}
-        order = {page.source: groups[page.group] for page in ordered if page.kind == "kernel"}
-        for operation in self.operations:
-            places[operation.benchmark] = places[operation.lesson]
-        self.operations.sort(key=lambda operation: places[operation.lesson])
-        ordered.sort(key=lambda page: (page.kind, order.get(page.source, 0), places[page.source]))
-        self.pages = {page.source: page for page in ordered}
-        self._by_uri = {page.uri: page for page in ordered}
+        steps, lessons = self.path.steps, {operation.benchmark: operation.lesson for operation in self.operations}
+
+        def place(source: str) -> tuple[int, str]:
+            uri = self.pages[lessons.get(source, source)].uri
+            return steps.get(uri, len(steps) + 1), uri
+
+        self.operations.sort(key=lambda operation: place(operation.lesson))
+        self.pages = {source: self.pages[source] for source in sorted(self.pages, key=place)}
+        self._by_uri = {page.uri: page for page in self.pages.values()}
         return self
 
     def _add_kernel(self, path: Path, name: str) -> None:
         for number, line in enumerate(read(path).split("\n"), 1):
             for tag in cited(line):
-                self.citations.setdefault(tag, []).append(Citation(tag, name, number))
+                self.citations.setdefault(tag, []).append((name, number))
         _, group, file = name.split("/")
         if group not in WITHOUT_PAGES:
             first, _, rest = introduction(read(path)).partition("\n")

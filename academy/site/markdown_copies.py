@@ -1,45 +1,24 @@
 """Every page as Markdown, beside its HTML as index.md, and the list of them, llms.txt.
 
-For readers, programs and language models that want the text and not the page: directives are written out, so that a
-kernel's page holds its notes, its formulas and its code.
+For readers, programs and language models that want the text and not the page. markdownify turns the finished page back
+into Markdown, so that there is one renderer of directives; here stands what is particular to this site.
 """
 
 from __future__ import annotations
 
-import html
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from posixpath import dirname, join, normpath
 
-from markdown import Markdown
+from bs4 import BeautifulSoup, Tag
+from markdownify import ATX, MarkdownConverter
 from mkdocs.structure.nav import Section
-from mkdocs.utils import get_relative_url
 
-from academy.bench.pages import Html
-from academy.directives import EQUATION, SPANS, fenced, pattern
-from academy.site import project_parts
-from academy.site.api_reference import documented
-from academy.site.helpers import first_uses
-from academy.site.kernel_page import google_sections
-from academy.site.library import Library
-from academy.site.line_directives import LineDirectives, code_of
-from academy.site.splitter import SourceError, split
-from academy.site.texts import read, without_front_matter
+from academy.site.search_text import lighter
 
-RECORDED = re.compile(pattern("run"), re.S)
-SPAN = re.compile(pattern(*SPANS), re.S)
-OBJECT = re.compile(r"^::: (\S+)$")
-LINK = re.compile(r"(!?)\]\(([^)\s]+)((?: \"[^\"]*\")?)\)")
-CODE_SPAN = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.S)
-#: Attributes for HTML, as in `{ .md-button }`. TeX has no braces that begin so.
-ATTRIBUTES = re.compile(r"[ \t]*\{:? ?[.#][A-Za-z][^{}\n]*\}")
-BOX = re.compile(r"^( *)(?:!!!|\?\?\?\+?) +[\w ]*?\w(?: +\"(.*)\")?$")
-TAB = re.compile(r'^( *)===!? +"(.*)"$')
-DRAWING = re.compile(r'<div class="nb-figure"[^>]*></div>')
-SUMMARY = re.compile(r"<summary>(.*?)</summary>")
-ITEM = re.compile(r"^ *<li\b[^>]*> *", re.M)
-MARKUP = re.compile(r"<!--.*?-->\n?|</?(?:div|details|ol|ul|li|p|span|kbd|br)\b[^>]*>", re.S)
+#: What is there to be clicked, or repeats what other pages say.
+LEFT_OUT = "input, .headerlink, .k-bar, .k-contents, .k-helper pre, .v-legend, .tabbed-labels, "
+LEFT_OUT += ".page-facts, .op-links, .eq-foot, .terms, .v-bar, dt:has(+ dd[data-search-exclude])"
 
 
 @dataclass
@@ -48,12 +27,11 @@ class Copies:
 
     pages: dict[str, tuple[str, str]] = field(default_factory=dict)
 
-    def add(self, markdown: str, page, config, files, library: Library) -> None:
-        text = PageCopy(page, config, files, library).text(markdown)
+    def add(self, page) -> None:
+        text = converted(page.content)
         if not re.search(r"^# ", text, re.M):
             text = f"# {page.meta.get('title') or page.title}\n\n{text}"
-        head = f"<!-- {page.canonical_url} -->\n\n"
-        copy = re.sub(r"\n{3,}", "\n\n", head + text.strip()) + "\n"
+        copy = f"<!-- {page.canonical_url} -->\n\n{text.strip()}\n"
         self.pages[page.url] = (page.meta.get("description") or "", copy)
 
     def write(self, nav, config) -> None:
@@ -85,182 +63,84 @@ def _pages_of(section: Section):
             yield child
 
 
-class PageCopy(LineDirectives):
-    """One page's way from the site's Markdown to Markdown that anything reads."""
-
-    def __init__(self, page, config, files, library: Library):
-        self.page, self.config, self.files, self.index = page, config, files, library
-        self.source = f"{library.docs}/{page.file.src_uri}"
-
-    def text(self, markdown: str) -> str:
-        lines = self.snippets(markdown.split("\n"))
-        return self.prose(boxes(list(self.rendered(lines))))
-
-    def snippets(self, lines: list[str]) -> list[str]:
-        """`--8<-- "FILE:SECTION"`, as the site's own extension puts it in."""
-        if not any("--8<--" in line for line in lines):
-            return lines
-        settings = dict(self.config.mdx_configs["pymdownx.snippets"], auto_append=[])
-        markdown = Markdown(extensions=["pymdownx.snippets"], extension_configs={"pymdownx.snippets": settings})
-        return markdown.preprocessors["snippet"].run(lines)
-
-    # Lines that stand for something
-
-    def other(self, line: str, part: str) -> list[str]:
-        if not part and (found := OBJECT.match(line)):
-            return documented(self.index.root, found[1])
-        return [] if not part and line.startswith("    options: {") else [line]
-
-    def reference(self, _: str) -> list[str]:
-        return list(self.rendered(super().reference(_)))
-
-    def benchmark(self, name: str) -> list[str]:
-        pieces = project_parts.results(name)
-        lines = [tables(piece) if isinstance(piece, Html) else piece for piece in pieces]
-        return list(self.rendered("\n".join(lines).split("\n")))
-
-    def code(self, argument: str) -> list[str]:
-        path, _, name = argument.partition(" ")
-        return ["```python", *code_of(self.index.root / path, path, name), "```"]
-
-    def derivation(self, name: str) -> list[str]:
-        self.source = name
-        file = self.index.root / name
-        return without_front_matter(read(file))[0].split("\n") if file.is_file() else []
-
-    def kernel(self, name: str) -> list[str]:
-        """The file as prose and code by turns."""
-        self.source = name
-        file = self.index.root / name
-        text = read(file) if file.is_file() else ""
-        try:
-            module = split(text, name)
-        except SourceError:
-            return ["```python", *text.split("\n"), "```"]  # the page itself reports it
-        intro = str(module.intro).split("\n")
-        facts = ["", f"File: [{name}]({self.blob(name)}). Run it: `.venv/bin/python {name}`.", ""]
-        out = [intro[0], *facts, *intro[1:]]
-        helpers = first_uses(text, self.index.root)
-        for row in module.rows:
-            out += ["", *(line for _, line in google_sections(row.note).lines), ""]
-            if row.code:
-                out += ["```python", *(module.lines[number - 1] for number in row.code), "```"]
-            for helper in (helper for line in row.code for helper in helpers.get(line, ())):
-                place = f"{self.blob(helper.path)}#L{helper.lines.start}"
-                out += ["", f"`{helper.name}` is in [{helper.path}]({place}).", ""]
-        return out
-
-    # What stands within text
-
-    def prose(self, lines: list[str]) -> str:
-        out: list[str] = []
-        text: list[str] = []
-        for line, part in fenced(lines):
-            if not part:
-                text.append(line)
-            elif part == "opens":
-                out += [self.written("\n".join(text)), re.sub(r"\{ ?\.(\w+)[^}]*\}", r"\1", line)]
-                text = []
-            else:
-                out.append(line)
-        return "\n".join([*out, self.written("\n".join(text))])
-
-    def written(self, text: str) -> str:
-        """Text between fences. Spans of code are left alone."""
-        text = EQUATION.sub(self.equation, text)
-        spans: list[str] = []
-
-        def keep(found: re.Match) -> str:
-            spans.append(found[0])
-            return f"\0{len(spans) - 1}\0"
-
-        text = RECORDED.sub(self.span, text)  # the key may hold code
-        text = SPAN.sub(self.span, CODE_SPAN.sub(keep, text))
-        text = DRAWING.sub("*(A drawing, on the page.)*", text)
-        text = ATTRIBUTES.sub("", MARKUP.sub("", SUMMARY.sub(r"**\1**", ITEM.sub("- ", text))))
-        text = LINK.sub(lambda found: f"{found[1]}]({self.address(found[2])}{found[3]})", text)
-        return re.sub(r"\0(\d+)\0", lambda found: spans[int(found[1])], text)
-
-    def equation(self, found: re.Match) -> str:
-        tag = found["argument"]
-        lines = ["$$", *(self.index.tex(tag) or "").split("\n"), rf"\tag{{{tag}}}", "$$"]
-        return "\n".join(found["indent"] + line for line in lines)
-
-    def span(self, found: re.Match) -> str:
-        """A directive within a sentence. What is wrong stays as it is: the page itself reports it."""
-        argument = found["argument"]
-        if found["name"] == "tag":
-            return f"[({argument})]({self.index.home(argument) or ''})"
-        if found["name"] == "bench":
-            return project_parts.measured(argument) or found[0]
-        try:
-            number = project_parts.recorded_number(argument)
-        except ValueError:
-            return found[0]
-        return f"`{number[0]}`" if number else "(not recorded here: triton is missing)"
-
-    def blob(self, path: str) -> str:
-        return f"{self.config.repo_url}/blob/main/{path}"
-
-    def address(self, href: str) -> str:
-        """A link as it works from the copy: to another copy if the site has one, else to the file."""
-        target, mark, fragment = href.partition("#")
-        if re.match(r"[a-z]+:", target) or not target:
-            return href
-        path = self.path_of(target)
-        page = self.index.page_of(path)
-        file = self.files.get_file_from_path(page.uri if page else path.removeprefix(f"{self.index.docs}/"))
-        if file is None:
-            return self.blob(path) + mark + fragment
-        url = file.url + "index.md" if file.is_documentation_page() and file.url.endswith("/") else file.url
-        url = "index.md" if file.url in ("", "./", ".") else url
-        return get_relative_url(url, self.page.url) + mark + fragment
-
-    def path_of(self, target: str) -> str:
-        """The file in the repository that a link of the shown file means."""
-        root = self.index.root
-        if target.startswith("/"):
-            inside = target.lstrip("/")
-            return inside if (root / inside).exists() else f"{self.index.docs}/{inside}"
-        path = normpath(join(dirname(self.source), target))
-        outside = re.sub(r"^(?:\.\./)+", "", target)
-        return path if (root / path).exists() or not (root / outside).exists() else outside
+def converted(html: str) -> str:
+    """The content of a page as Markdown."""
+    page = BeautifulSoup(lighter(html, _formula), "html.parser")
+    for tag in page.select(".eq > a.eq-tag"):  # goes into its equation
+        maths = tag.parent.select_one("div.arithmatex") if tag.parent else None
+        if maths:
+            name = tag.extract().get_text()[1:-1]
+            maths.string = re.sub(r"\n\$\$$", rf"\n\\tag{{{name}}}\n$$", maths.get_text())
+    for tabs in page.select(".tabbed-set"):
+        for label, block in zip(tabs.select("label"), tabs.select(".tabbed-block")):
+            block.insert(0, _made(page, "p", "strong", label.get_text()))
+    for drawing in page.select(".nb-figure"):
+        drawing.replace_with(_made(page, "p", "em", "(A drawing, on the page.)"))
+    for element in page.select(LEFT_OUT):
+        element.decompose()
+    for link in page.select("a[href]"):
+        if "term" in link.get_attribute_list("class"):
+            link.unwrap()
+        link["href"] = _of_copy(str(link["href"]))
+    return re.sub(r"[ \t]+$", "", _Converter().convert_soup(page), flags=re.M)
 
 
-def boxes(lines: list[str]) -> list[str]:
-    """Admonitions and foldable boxes as quotations, tabs one below the other."""
-    out: list[str] = []
-    at = 0
-    while at < len(lines):
-        box, tab = BOX.match(lines[at]), TAB.match(lines[at])
-        found = box or tab
-        at += 1
-        if not found:
-            out.append(lines[at - 1])
-            continue
-        indent = found[1] + "    "
-        inside = []
-        while at < len(lines) and (lines[at].startswith(indent) or not lines[at].strip()):
-            inside.append(lines[at][len(indent) :])
-            at += 1
-        title = [f"**{found[2]}**", ""] if found[2] else []
-        body = [*title, *boxes("\n".join(inside).strip("\n").split("\n"))]
-        mark = f"{found[1]}> " if box else found[1]
-        out += [(mark + line).rstrip() for line in body] + [""]
-    return out
+def _formula(found: str, is_display: bool) -> str:
+    """TeX in the place of what KaTeX made of it, with the brackets that stand in its element."""
+    tex = re.search(r"<annotation[^>]*>(.*?)</annotation>", found, re.S)
+    if tex is None:
+        return found
+    before, _, rest = found.partition('<span class="katex')
+    after = rest.rpartition(">")[2]
+    return f'<div class="arithmatex">$$\n{tex[1]}\n$$</div>' if is_display else f"{before}${tex[1]}${after}"
 
 
-def tables(markup: str) -> str:
-    """Finished HTML of results as Markdown: tables and words; a plot is left to the page."""
-    text = re.sub(r"<svg\b.*?</svg>", "", markup, flags=re.S)
-    text = re.sub(r"<figcaption>(.*?)</figcaption>", r"\n*Plot, on the page: \1*\n", text, flags=re.S)
-    text = re.sub(r"<summary>(.*?)</summary>", r"\n**\1**\n", text, flags=re.S)
-    text = re.sub(r"<table.*?</table>", _table, text, flags=re.S)
-    return html.unescape(re.sub(r"<[^>]+>", "", text)).strip("\n")
+def _made(page: BeautifulSoup, outer: str, inner: str, text: str) -> Tag:
+    element = page.new_tag(outer)
+    element.append(page.new_tag(inner, string=text))
+    return element
 
 
-def _table(found: re.Match) -> str:
-    rows = [re.findall(r"<t[hd]\b[^>]*>(.*?)</t[hd]>", row, re.S) for row in found[0].split("</tr>")]
-    rows = [[re.sub(r"<[^>]+>", "", cell).strip().replace("|", r"\|") for cell in row] for row in rows if row]
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n\n" + "\n".join([*lines[:1], "|" + "---|" * len(rows[0]), *lines[1:]]) + "\n\n" if lines else ""
+def _of_copy(href: str) -> str:
+    """A link to a page of the site as a link to its copy."""
+    target, mark, fragment = href.partition("#")
+    is_page = target.endswith(("/", "..")) or target == "."
+    inside = is_page and not re.match(r"[a-z]+:", target)
+    return (f"{target.rstrip('/')}/index.md" if inside else target) + mark + fragment
+
+
+class _Converter(MarkdownConverter):
+    class Options:
+        heading_style = ATX
+        bullets = "-"
+        escape_asterisks = False
+        escape_underscores = False
+
+    def convert_div(self, el, text, parent_tags):
+        if "admonition" in el.get("class", ()):
+            return self.convert_blockquote(el, text, parent_tags)
+        return super().convert_div(el, text, parent_tags)
+
+    def convert_details(self, el, text, parent_tags):
+        if "bench-data" in el.get("class", ()):
+            return self.convert_div(el, text, parent_tags)
+        return "\n" + self.convert_blockquote(el, text, parent_tags)
+
+    def convert_summary(self, el, text, parent_tags):
+        return f"\n\n**{text.strip()}**\n\n"
+
+    def convert_figcaption(self, el, text, parent_tags):
+        return f"\n\n*Plot, on the page: {text.strip()}*\n\n"
+
+    def convert_p(self, el, text, parent_tags):
+        is_title = "admonition-title" in el.get("class", ())
+        return super().convert_p(el, f"**{text.strip()}**" if is_title else text, parent_tags)
+
+    def convert_pre(self, el, text, parent_tags):
+        language = re.search(r"language-(\w+)", " ".join(el.parent.get("class", ())))
+        ticks = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+        name = language[1] if language else "python" if "k-code" in el.parent.get("class", ()) else "text"
+        return f"\n\n{ticks}{name}\n{text.strip(chr(10))}\n{ticks}\n\n"
+
+    def convert_td(self, el, text, parent_tags):
+        return super().convert_td(el, text.replace("|", r"\|"), parent_tags)

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from xml.etree.ElementTree import Element, SubElement
+from xml.etree.ElementTree import Element
 
-from markdown.util import AtomicString
+from markupsafe import Markup
 
-from academy.site.conversion import TreeStep
+from academy.site.conversion import TreeStep, element
 from academy.site.learning_path import HOME, kind
 from academy.site.library import Library
 from academy.site.reading_time import minutes
@@ -35,10 +35,12 @@ class PageFacts(TreeStep):
     """Puts both under the title."""
 
     def run(self, root: Element) -> None:
-        parent = next((element for element in root.iter() if element.find("h1") is not None), None)
-        if parent is None:
+        found = (
+            (parent, place) for parent in root.iter() for place, child in enumerate(parent, 1) if child.tag == "h1"
+        )
+        parent, place = next(found, (root, 0))
+        if not place:
             return
-        place = list(parent).index(parent.find("h1")) + 1
         for line in (self.operation(), self.reading()):
             if line is not None:
                 parent.insert(place, line)
@@ -47,53 +49,40 @@ class PageFacts(TreeStep):
         index, uri = self.conversion.index, self.conversion.uri
         if uri not in index.path.before:
             return None
-        line = Element("p", {"class": "page-facts", "data-search-exclude": ""})
-        line.text = AtomicString(f"{minutes(index, uri)} min")
+        facts = [Markup("{} min").format(minutes(index, uri))]
         if step := index.path.steps.get(uri):
-            _link(line, f" · step {step} of {len(index.path.pages)} on the ", f"/{HOME}", "learning path")
-        for number, page in enumerate(index.path.before[uri]):
-            _link(line, ", " if number else " · before this: ", f"/{page}", named(index, page))
-        return line
+            path = Markup('step {} of {} on the <a href="/{}">learning path</a>')
+            facts.append(path.format(step, len(index.path.pages), HOME))
+        if before := index.path.before[uri]:
+            links = (Markup('<a href="/{}">{}</a>').format(page, named(index, page)) for page in before)
+            facts.append(Markup("before this: ") + Markup(", ").join(links))
+        line = '<p class="page-facts" data-search-exclude="">{facts}</p>'
+        return element(line, facts=Markup(" · ").join(facts))
 
     def operation(self) -> Element | None:
         """The row of links; None on pages that belong to no operation."""
         page, index = self.conversion.page, self.conversion.index
-        groups = links(index, page.source) if page else []
-        if not groups:
-            return None
-        row = Element("nav", {"class": "op-links", "aria-label": "Pages of this operation", "data-search-exclude": ""})
-        for label, paths in groups:
-            group = SubElement(row, "span")
-            group.text = AtomicString(f"{label} ")
-            for path in paths:
-                target = index.page_of(path)
-                link = SubElement(group, "a", {"href": self.conversion.link(path)})
-                link.text = AtomicString(target.name.removesuffix(": benchmark") if target else Path(path).name)
-                link.tail = ", " if path != paths[-1] else ""
-                if path == page.source:
-                    link.set("aria-current", "page")
-        return row
+
+        def link(path: str) -> str:
+            target = index.page_of(path)
+            words = target.name.removesuffix(": benchmark") if target else Path(path).name
+            here = Markup(' aria-current="page"') if page and path == page.source else ""
+            return Markup('<a href="{}"{}>{}</a>').format(self.conversion.link(path), here, words)
+
+        groups = [
+            Markup("<span>{} {}</span>").format(label, Markup(", ").join(map(link, paths)))
+            for label, paths in (links(index, page.source) if page else ())
+        ]
+        row = '<nav class="op-links" aria-label="Pages of this operation" data-search-exclude="">{groups}</nav>'
+        return element(row, groups=Markup().join(groups)) if groups else None
 
 
 def links(index: Library, source: str) -> list[tuple[str, list[str]]]:
     """Label -> files, for the operations of this file. Tests have no page: links to them lead to the repository, where
     they are those of one operation."""
     operations = index.operations_of(source)
-    tests = [operation.tests for operation in operations] if len(operations) == 1 else []
-    found = [
-        ("Lesson", [operation.lesson for operation in operations]),
-        ("Fast", [operation.fast for operation in operations]),
-        ("Derivation", [operation.derivation for operation in operations]),
-        ("Benchmark", [operation.benchmark for operation in operations]),
-        ("Tests", tests),
+    kinds = ["lesson", "fast", "derivation", "benchmark", *(["tests"] if len(operations) == 1 else [])]
+    found = {kind: [getattr(operation, kind) for operation in operations] for kind in kinds}
+    return [
+        (kind.capitalize(), list(dict.fromkeys(filter(None, paths)))) for kind, paths in found.items() if any(paths)
     ]
-    return [(label, list(dict.fromkeys(filter(None, paths)))) for label, paths in found if any(paths)]
-
-
-def _link(line: Element, joint: str, href: str, words: str) -> None:
-    """Put a link at the end of the line, behind some text."""
-    if len(line):
-        line[-1].tail = AtomicString((line[-1].tail or "") + joint)
-    else:
-        line.text = AtomicString(line.text + joint)
-    SubElement(line, "a", {"href": href}).text = AtomicString(words)

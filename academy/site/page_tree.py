@@ -10,17 +10,18 @@ from xml.etree.ElementTree import Element, SubElement
 
 from markdown.extensions.toc import slugify
 from markdown.util import AtomicString
+from markupsafe import Markup
 
 from academy.site import katex, kernel_page, project_parts
 from academy.site.conversion import TreeStep
-from academy.site.helpers import first_uses
-from academy.site.library import Citation
+from academy.site.conversion import element as made
+from academy.site.library import Page
 from academy.site.splitter import Module
 from academy.site.texts import TAG
 
 IN_REPOSITORY = re.compile(r"^(?:\.\./)+((?:annotated_examples|backprop_math|academy|benchmarks|tests)/.*)$")
 RUN = re.compile(r"(?:pid|line|launch)=")
-CLOSING = re.compile(r"[)\].,;:!?’”]+")
+CLOSING = re.compile(r"([)\].,;:!?’”]*)(.*)", re.S)
 OPENING = re.compile(r"[(\[‘“]+$")
 #: Longer formulas may be broken, and what stands around them too.
 SHORT = 40
@@ -46,15 +47,8 @@ class PageTree(TreeStep):
                     _take_opening(parent, before, element)
 
     def kernel(self, root: Element, module: Module) -> None:
-        around = kernel_page.Surroundings(
-            store=self.md.htmlStash.store,
-            blob=self.conversion.blob,
-            panel=project_parts.recorded_run(module.path)[0],
-            missing=project_parts.no_run(),
-            helpers=first_uses(module.text, self.conversion.root),
-        )
         try:
-            kernel_page.assemble(root, module, around)
+            kernel_page.KernelPage(self.conversion, module).assemble(root)
         except kernel_page.UnclosedNote as error:
             line = next((n for row in module.rows[: error.row] for n in row.note.numbers[-1:]), 1)
             message = "this note swallows what follows (an HTML tag that is not closed, or a fence)"
@@ -110,9 +104,9 @@ class PageTree(TreeStep):
     def words(self, element: Element):
         if element.get("class") == "arithmatex":
             try:
-                yield katex.plain(html.unescape(element.text[2:-2]).strip())
+                yield katex.plain(_tex(element))
             except katex.TexError:
-                yield element.text[2:-2]
+                yield _tex(element)
         else:
             yield element.text or ""
             for child in element:
@@ -120,8 +114,7 @@ class PageTree(TreeStep):
         yield element.tail or ""
 
     def formula(self, element: Element) -> None:
-        tex = html.unescape(element.text[2:-2]).strip()  # arithmatex escapes `&` in blocks
-        display = element.text.startswith("\\[")
+        tex, display = _tex(element), element.tag == "div"
         tags = TAG.findall(tex)
         tex = TAG.sub("", tex).strip()
         try:
@@ -135,15 +128,14 @@ class PageTree(TreeStep):
         element.text = self.md.htmlStash.store(rendered)
         if not display and len(tex) < SHORT:  # no line may begin with the comma or bracket that follows
             element.set("data-tight", "")
-            if closing := CLOSING.match(element.tail or ""):
-                element.text, element.tail = element.text + closing[0], element.tail[closing.end() :]
+            closing, element.tail = CLOSING.findall(element.tail or "")[0]
+            element.text += closing
         page = self.conversion.page
         if display and page and page.kind == "derivation":
-            self.home(element, tex, tags)
+            self.home(element, page, tex, tags)
 
-    def home(self, element: Element, tex: str, tags: list[str]) -> None:
+    def home(self, element: Element, page: Page, tex: str, tags: list[str]) -> None:
         """A display equation of a derivation: its tag, the kernel lines that cite it, what was checked."""
-        page = self.conversion.page
         tag = tags[0] if tags else None
         if len(tags) > 1:
             self.conversion.problem("one equation, one \\tag", f"\\tag{{{tags[1]}}}")
@@ -158,24 +150,30 @@ class PageTree(TreeStep):
         if tag:
             element.set("id", tag)
             SubElement(element, "a", {"class": "eq-tag", "href": f"#{tag}"}).text = AtomicString(f"({tag})")
-        cited = self.conversion.index.citations.get(tag, [])
-        if mark or cited:
+        cites = self.cites(tag) if tag else []
+        if mark or cites:
             foot = SubElement(element, "div", {"class": "eq-foot", "data-search-exclude": ""})
-            self.cited(foot, cited)
+            foot.extend(cites)
             if mark:
                 SubElement(foot, "div", {"class": "eq-mark"}).text = self.md.htmlStash.store(mark)
 
-    def cited(self, foot: Element, citations: list[Citation]) -> None:
-        by_file: dict[str, list[int]] = {}
-        for citation in citations:
-            by_file.setdefault(citation.path, []).append(citation.line)
-        for place, (path, lines) in enumerate(by_file.items()):
-            line = SubElement(foot, "span", {"class": "eq-cites"})
-            line.text = AtomicString(f"{'' if place else 'used in '}{path.rsplit('/', 1)[-1]} ")
-            for i, number in enumerate(lines):
-                link = SubElement(line, "a", {"href": self.conversion.link(path, f"L{number}")})
-                link.text = AtomicString(str(number))
-                link.tail = ", " if i + 1 < len(lines) else ""
+    def cites(self, tag: str) -> list[Element]:
+        """The lines of kernels that cite a tag, file by file."""
+        by_file: dict[str, list[Markup]] = {}
+        for path, line in self.conversion.index.citations.get(tag, ()):
+            link = Markup('<a href="{}">{}</a>').format(self.conversion.link(path, f"L{line}"), line)
+            by_file.setdefault(path, []).append(link)
+        row = '<span class="eq-cites">{joint}{file} {links}</span>'
+        joints = ["used in ", *[""] * len(by_file)]
+        return [
+            made(row, joint=joint, file=path.rpartition("/")[2], links=Markup(", ").join(links))
+            for joint, (path, links) in zip(joints, by_file.items())
+        ]
+
+
+def _tex(formula: Element) -> str:
+    """What arithmatex put between `\\(` and `\\)`. It escapes `&` in blocks."""
+    return html.unescape((formula.text or "")[2:-2]).strip()
 
 
 class Contents(TreeStep):
@@ -183,16 +181,15 @@ class Contents(TreeStep):
 
     def run(self, root: Element) -> None:
         bar = next((e for e in root if e.get("class") == "k-bar"), None)
-        headings = [e for e in root.iter("h2") if e.get("id")]
-        if bar is None or not headings:
+        if bar is None:
             return
-        nav = Element("nav", {"class": "k-contents", "aria-label": "Sections of this file"})
-        for element in headings:
-            words = [element.text or ""]
-            for child in element:
-                words += [*(child.itertext() if child.get("class") != "headerlink" else ()), child.tail or ""]
-            text = element.get("data-toc-label") or "".join(words).strip()
-            SubElement(nav, "a", {"href": f"#{element.get('id')}"}).text = AtomicString(text)
+        sections = [token for top in self.md.toc_tokens for token in (top, *top["children"]) if token["level"] == 2]
+        if not sections:
+            return
+        links = (Markup('<a href="#{}">{}</a>').format(token["id"], Markup(token["name"])) for token in sections)
+        nav = made(
+            '<nav class="k-contents" aria-label="Sections of this file">{links}</nav>', links=Markup().join(links)
+        )
         first = root.find("./div[@class='k-file']/div[@class='k-row k-bare']")
         if first is not None and first.find("div[@class='k-code highlight']") is not None:
             first.set("class", "k-row k-first")  # the imports: the links fill the place of their note
@@ -205,7 +202,7 @@ def _take_opening(parent: Element, before: Element | None, formula: Element) -> 
     """A bracket in front of a formula goes into its element, so that no line ends with it."""
     text = (parent.text if before is None else before.tail) or ""
     if opening := OPENING.search(text):
-        formula.text = opening[0] + formula.text
+        formula.text = opening[0] + (formula.text or "")
         if before is None:
             parent.text = text[: opening.start()]
         else:

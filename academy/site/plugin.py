@@ -22,7 +22,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority
 from mkdocs.structure.files import File
 
-from academy import syntax
+from academy import operations, syntax
 from academy.site import chapters, generated_pages, markdown_copies, project_parts, search_text, stylesheet
 from academy.site.broken_links import LinkPlaces
 from academy.site.learning_path import kind
@@ -79,7 +79,8 @@ class AcademyPlugin(BasePlugin):
             raise PluginError("\n".join(str(problem) for problem in problems if problem))
 
     def on_files(self, files, *, config):
-        for path, line, message in self.library.problems:
+        incomplete = [(each.path, each.line, each.message) for each in operations.unfinished(ROOT)]
+        for path, line, message in [*self.library.problems, *incomplete]:
             log.warning("%s:%d: %s", path, line, message)
         if project_parts.no_run():
             log.info(project_parts.no_run())
@@ -109,7 +110,7 @@ class AcademyPlugin(BasePlugin):
             del page.render  # mkdocs-jupyter's own way to HTML
         return page
 
-    def _page_text(self, markdown, *, page, config, files):
+    def on_page_markdown(self, markdown, *, page, config, files):
         if chapters.is_one(page.file, config):
             markdown = chapters.page_text(page, config)
         made = self.library.page_at(page.file.src_uri)
@@ -120,13 +121,6 @@ class AcademyPlugin(BasePlugin):
             description = page.meta["description"]
             page.meta["description"] = summary(page.title or "", description, made.kind if made else "")
         return markdown.replace("{{ repo_url }}", config.repo_url)
-
-    @event_priority(-100)  # what the other plugins make of it
-    def _copy(self, markdown, *, page, config, files):
-        if self.copies:
-            self.copies.add(markdown, page, config, files, self.library)
-
-    on_page_markdown = CombinedEvent(_page_text, _copy)
 
     def on_page_content(self, html, *, page, config, files):
         """Drawings of chapters, and links to pages in docstrings, which MkDocs leaves as they are."""
@@ -151,6 +145,8 @@ class AcademyPlugin(BasePlugin):
 
     @event_priority(100)
     def _before_search(self, context, *, page, config, nav):
+        if self.copies:
+            self.copies.add(page)
         self.content, page.content = page.content, search_text.searched(page.content)
 
     @event_priority(-100)

@@ -14,9 +14,8 @@ from academy.cache import kept, made_by
 from academy.site.texts import read
 
 ROOT = Path(__file__).resolve().parents[2]
-HERE = "site/project_parts.py"
-RECORDER = ("traces", "device.py", "checks.py", "interpreter.py", "libdevice.py")
-RECORDER += ("package:triton", "package:torch", "package:numpy")
+RECORDER = ["traces", "device.py", "checks.py", "interpreter.py", "libdevice.py"]
+RECORDER += ["package:triton", "package:torch", "package:numpy"]
 
 
 def no_run() -> str:
@@ -34,7 +33,7 @@ def recorded_run(path: str) -> tuple[str, str, str]:
 
         return page.run(path)
 
-    return tuple(kept("run", [path, *_texts(path), made_by(*RECORDER, HERE)], made)) or ("", "", "")
+    return tuple(_kept("run", [path], _built_on([path]), RECORDER, made)) or ("", "", "")
 
 
 def recorded_number(key: str) -> tuple[str, str, int, str] | None:
@@ -51,15 +50,7 @@ def recorded_number(key: str) -> tuple[str, str, int, str] | None:
         return list(page.number(key))
 
     path = f"annotated_examples/{key.partition(':')[0].strip().removesuffix('.py')}.py"
-    return tuple(kept("number", [key, *_texts(path), made_by(*RECORDER, HERE)], made))
-
-
-def _texts(path: str) -> list[str]:
-    """The text of a kernel file and of those that it builds on."""
-    found = [ROOT / path] if (ROOT / path).is_file() else []
-    for file in found:  # grows while it is walked
-        found += [other for other in syntax.imported_kernels(read(file), ROOT) if other not in found]
-    return [read(file) for file in found]
+    return tuple(_kept("number", [key], _built_on([path]), RECORDER, made))
 
 
 def check_mark(path: str, tex: str, tag: str | None) -> str:
@@ -72,9 +63,7 @@ def check_mark(path: str, tex: str, tag: str | None) -> str:
 
         return reports.mark(path, tex, tag)
 
-    return kept(
-        "mark", [path, tex, tag, *_checked(path), made_by("formulas", HERE)], made, keep=lambda _: _holds([path])
-    )
+    return _kept("mark", [path, tex, tag], _checked([path]), ["formulas"], made, keep=lambda _: _holds([path]))
 
 
 def verified(home) -> list[str]:
@@ -86,8 +75,7 @@ def verified(home) -> list[str]:
 
         return reports.table(home=home)
 
-    texts = [text for path in pages for text in _checked(path)]
-    return kept("verified", [texts, made_by("formulas", HERE)], made, keep=lambda _: _holds(pages))
+    return _kept("verified", [], _checked(pages), ["formulas"], made, keep=lambda _: _holds(pages))
 
 
 def _holds(pages: list[str]) -> bool:
@@ -97,31 +85,37 @@ def _holds(pages: list[str]) -> bool:
     return not any(reports.report(path).problem for path in pages)
 
 
-def _checked(path: str) -> list[str]:
-    """What a derivation's report is made from: its text and its case file."""
-    cases = ROOT / "tests/formulas/cases" / f"{Path(path).stem}.py"
-    return [read(file) for file in (ROOT / path, cases) if file.is_file()]
-
-
-def measured(key: str) -> str | None:
-    """A measured number as text, from the committed results: `academy.bench.measured(key)`. None for an unknown key."""
-    from academy import bench
-
-    return bench.measured(key)
-
-
 def results(operation: str) -> list[str]:
-    """An operation's committed results, or ("") all: Markdown, and finished HTML (`academy.bench.pages.Html`)."""
-    from academy.bench import overview, pages, store
+    """An operation's committed results, or ("") all: Markdown, and finished HTML (`academy.bench.tables.Html`)."""
+    from academy.bench import pages, store
+    from academy.bench.tables import Html
 
     def made() -> list[list]:
-        pieces = pages.operation(operation, ROOT) if operation else overview.summary(ROOT)
-        return [[isinstance(piece, pages.Html), piece] for piece in pieces]
+        pieces = pages.operation(operation, ROOT) if operation else pages.summary(ROOT)
+        return [[isinstance(piece, Html), piece] for piece in pieces]
 
     files = sorted((ROOT / "benchmarks/results").rglob(f"{operation or '*'}.json"))
     benchmarks = [file for file in store.benchmark_files(ROOT) if operation in ("", file.stem)]
     kernels = [path for file in benchmarks for path in store.kernel_files(file).values()]
-    texts = [*map(read, [*files, *benchmarks]), *(text for path in dict.fromkeys(kernels) for text in _texts(path))]
-    key = [operation, [str(file) for file in files], texts, made_by("bench", "package:matplotlib", HERE)]
-    found = kept("results", key, made)
-    return [pages.Html(piece) if finished else piece for finished, piece in found]
+    shown = [*files, *benchmarks, *_built_on(kernels)]
+    found = _kept("results", [operation, [str(file) for file in files]], shown, ["bench", "package:matplotlib"], made)
+    return [Html(piece) if finished else piece for finished, piece in found]
+
+
+def _kept(kind: str, key: list, files: list[Path], code: list[str], make, keep=bool):
+    """What `make()` gives, made again when one of the files or the code has changed: see `academy.cache`."""
+    return kept(kind, [key, [read(file) for file in files], made_by("site/project_parts.py", *code)], make, keep)
+
+
+def _built_on(paths: list[str]) -> list[Path]:
+    """These kernel files and those that they build on."""
+    found = [ROOT / path for path in dict.fromkeys(paths) if (ROOT / path).is_file()]
+    for file in found:  # grows while it is walked
+        found += [other for other in syntax.imported_kernels(read(file), ROOT) if other not in found]
+    return found
+
+
+def _checked(pages: list[str]) -> list[Path]:
+    """What the reports of derivations are made from: their texts and their case files."""
+    cases = [ROOT / "tests/formulas/cases" / f"{Path(page).stem}.py" for page in pages]
+    return [file for file in (*(ROOT / page for page in pages), *cases) if file.is_file()]

@@ -10,8 +10,10 @@ import ast
 import inspect
 import re
 import tokenize
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import cast
 
 from academy import syntax
 from academy.problems import Problem
@@ -77,7 +79,7 @@ class Module:
         """The code lines of a top-level function or class, without comments of their own and docstrings."""
         for node in syntax.tree(self.text).body:
             if isinstance(node, syntax.DEFINITION) and node.name == name:
-                inside = range(syntax.first_line(node), node.end_lineno + 1)
+                inside = range(syntax.first_line(node), syntax.last_line(node) + 1)
                 return [number for row in self.rows for number in row.code if number in inside]
         return []
 
@@ -96,39 +98,38 @@ def split(text: str, path: str) -> Module:
     if problem := syntax.problem(text, path):
         raise SourceError(problem)
     tree, lines = syntax.tree(text), text.split("\n")
-    docs = _docstrings(tree, lines, path)
-    module_doc = next((doc for doc in docs.values() if doc.owner is tree), None)
-    comments = _comments(text, after=module_doc.first if module_doc else 0)
+    docs = list(_docstrings(tree, lines, path))
+    intro = next((doc for doc in docs if doc.owner is tree), _Note(0, 0, Text()))
+    notes = {note.first: note for note in [*docs, *_comments(text, after=intro.first)]}
     definitions = {syntax.first_line(node): node.name for node in tree.body if isinstance(node, syntax.DEFINITION)}
-    rows = _Rows(lines, docs, comments, definitions).build()
-    return Module(path, text, module_doc.text if module_doc else Text(), rows)
+    return Module(path, text, intro.text, _Rows(lines, notes, definitions).build())
 
 
 @dataclass(frozen=True)
-class _Docstring:
-    owner: ast.AST
+class _Note:
+    """The docstring of `owner`, or a run of comment lines, one under the other. `hidden`: for tools, not shown."""
+
     first: int
     last: int
     text: Text
+    owner: ast.AST | None = None
+    hidden: bool = False
 
 
-def _docstrings(tree: ast.Module, lines: list[str], path: str) -> dict[int, _Docstring]:
-    """The docstrings by the line on which they start."""
-    found = {}
+def _docstrings(tree: ast.Module, lines: list[str], path: str) -> Iterator[_Note]:
     for owner in [tree, *syntax.statements(tree)]:
         if not isinstance(owner, (ast.Module, *syntax.DEFINITION)) or ast.get_docstring(owner, clean=False) is None:
             continue
-        node = owner.body[0]
-        source = "\n".join(lines[node.lineno - 1 : node.end_lineno])
+        node = cast(ast.Expr, owner.body[0])
+        last = syntax.last_line(node)
+        source = "\n".join(lines[node.lineno - 1 : last])
         if "\\" in source and not source.lstrip()[0].lower() == "r":
             message = 'this docstring has a backslash but is not raw: write r""" in front of it'
             raise SourceError(Problem(path, node.lineno, node.col_offset + 1, message, lines[node.lineno - 1]))
         before = lines[node.lineno - 1][: node.col_offset].strip()
-        after = lines[node.end_lineno - 1].encode()[node.end_col_offset :].strip()
+        after = lines[last - 1].encode()[node.end_col_offset :].strip()
         if not before and not after:  # it has its lines to itself
-            text = _docstring_text(node.value.value, node.lineno)
-            found[node.lineno] = _Docstring(owner, node.lineno, node.end_lineno, text)
-    return found
+            yield _Note(node.lineno, last, _docstring_text(ast.literal_eval(node.value), node.lineno), owner)
 
 
 def _docstring_text(value: str, first: int) -> Text:
@@ -139,18 +140,8 @@ def _docstring_text(value: str, first: int) -> Text:
     return Text(tuple((first + skipped + i, line) for i, line in enumerate(clean)))
 
 
-@dataclass(frozen=True)
-class _Comment:
-    """A run of comment lines, one under the other. `directive` ones are for tools and are not shown."""
-
-    first: int
-    last: int
-    text: Text
-    directive: bool
-
-
-def _comments(text: str, after: int) -> dict[int, _Comment]:
-    """The comments on lines of their own outside brackets, by first line. Those above line `after` are not notes."""
+def _comments(text: str, after: int) -> Iterator[_Note]:
+    """The comments on lines of their own outside brackets. Those above line `after` are not shown."""
     runs: list[list[tuple[int, int, str]]] = []
     depth = 0
     for token in syntax.tokens(text):
@@ -164,70 +155,68 @@ def _comments(text: str, after: int) -> dict[int, _Comment]:
             runs[-1].append((line, column, token.string))
         else:
             runs.append([(line, column, token.string)])
-    found = {}
     for run in runs:
         body = Text(tuple((line, re.sub(r"^#:? ?", "", comment).rstrip()) for line, _, comment in run))
         hidden = run[0][0] < after or bool(DIRECTIVE.match(run[0][2]))
-        found[run[0][0]] = _Comment(run[0][0], run[-1][0], body, hidden)
-    return found
+        yield _Note(run[0][0], run[-1][0], body, hidden=hidden)
 
 
 class _Rows:
     """Walks the file once and fills the rows."""
 
-    def __init__(self, lines, docs, comments, definitions):
-        self.lines, self.docs, self.comments, self.definitions = lines, docs, comments, definitions
+    def __init__(self, lines: list[str], notes: dict[int, _Note], definitions: dict[int, str]):
+        self.lines, self.notes, self.definitions = lines, notes, definitions
         self.rows: list[Row] = []
         self.row = Row()
 
     def build(self) -> list[Row]:
         number = 1
         while number <= len(self.lines):
-            if number in self.docs:
-                number = self.docstring(self.docs[number])
-            elif number in self.comments:
-                number = self.comment(self.comments[number])
+            if note := self.notes.get(number):
+                self.comment(note) if note.owner is None else self.docstring(note)
+                number = note.last + 1
             else:
-                number = self.code(number)
+                self.code(number)
+                number += 1
         self.close()
         return self.rows
 
-    def code(self, number: int) -> int:
+    def code(self, number: int) -> None:
         if self.lines[number - 1].strip() or self.row.code:
             if number in self.definitions:
                 if self.row.code:
                     self.close()
                 self.row.name = self.definitions[number]
             self.row.code.append(number)
-        return number + 1
 
-    def docstring(self, doc: _Docstring) -> int:
+    def docstring(self, doc: _Note) -> None:
         """A function's docstring stands beside its signature, and the code below it goes on in the same row."""
-        if not isinstance(doc.owner, ast.Module):
+        if isinstance(doc.owner, syntax.DEFINITION):
             start = syntax.first_line(doc.owner)
-            if start in self.row.code and any(self.lines[n - 1].strip() for n in self.row.code if n < start):
-                before = [n for n in self.row.code if n < start]
-                self.row.code = [n for n in self.row.code if n >= start]
-                after, self.row = self.row, Row(self.row.note, before, name=self.row.name)
+            before = [n for n in self.row.code if n < start]
+            if start in self.row.code and any(self.lines[n - 1].strip() for n in before):
+                signature = [n for n in self.row.code if n >= start]
+                self.row.code = before
                 self.close()
-                self.row = Row(Text(), after.code, name=getattr(doc.owner, "name", ""))
+                self.row = Row(Text(), signature, name=doc.owner.name)
             self.row.note += doc.text
-        return doc.last + 1
 
-    def comment(self, comment: _Comment) -> int:
-        if comment.directive:
-            return comment.last + 1
+    def comment(self, comment: _Note) -> None:
+        if comment.hidden:
+            return
         self.close()
-        text = comment.text
-        blank_follows = comment.last >= len(self.lines) or not self.lines[comment.last].strip()
-        if HEADING.match(text.lines[0][1]):
-            self.rows.append(Row(Text(text.lines[:1]), wide=True))
-            text = Text(_strip_blank(text.lines[1:]))
-        if text and blank_follows:
-            self.rows.append(Row(text, wide=True))
-        elif text:
-            self.row.note = text
-        return comment.last + 1
+        lines = comment.text.lines
+        if HEADING.match(lines[0][1]):
+            self.rows.append(Row(Text(lines[:1]), wide=True))
+            lines = lines[1:]
+            while lines and not lines[0][1].strip():
+                lines = lines[1:]
+        if (
+            lines and not "".join(self.lines[comment.last : comment.last + 1]).strip()
+        ):  # a blank line or the end follows
+            self.rows.append(Row(Text(lines), wide=True))
+        elif lines:
+            self.row.note = Text(lines)
 
     def close(self):
         row, self.row = self.row, Row()
@@ -235,12 +224,3 @@ class _Rows:
             row.code.pop()
         if row.note or row.code:
             self.rows.append(row)
-
-
-def _strip_blank(lines: tuple[tuple[int, str], ...]) -> tuple[tuple[int, str], ...]:
-    lines = list(lines)
-    while lines and not lines[0][1].strip():
-        lines.pop(0)
-    while lines and not lines[-1][1].strip():
-        lines.pop()
-    return tuple(lines)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from xml.etree.ElementTree import Element, SubElement
 
-from markdown.util import HTML_PLACEHOLDER_RE, AtomicString
+from markdown.util import HTML_PLACEHOLDER_RE
 
 from academy.site import katex
-from academy.site.conversion import TreeStep
+from academy.site.conversion import TreeStep, element
 from academy.site.variables import Variables
 
 CODE_NAME = re.compile(r'<span class="(n|nb|bp)">(\w+)</span>')
+ENTRY = """<li><button type="button" data-v="{id}" aria-pressed="false"><span /><code>{names}</code></button></li>"""
 
 
 class VariableMarks(TreeStep):
@@ -21,13 +22,13 @@ class VariableMarks(TreeStep):
         variables = self.conversion.variables
         if not variables.list:
             return
-        for element in root.iter():
-            if element.tag == "code" and not len(element):
-                name = element.get("data-name") or element.text or ""
+        for part in root.iter():
+            if part.tag == "code" and not len(part):
+                name = part.get("data-name") or part.text or ""
                 if id := variables.ids.get(re.sub(r"\[.*", "", name)):
-                    element.set("data-v", id)
-            elif element.get("class") == "k-c":
-                self.code(element.text or "", variables.ids)
+                    part.set("data-v", id)
+            elif part.get("class") == "k-c":
+                self.code(part.text or "", variables.ids)
         card = root.find("./div[@class='k-top']/aside/dl")
         if card is not None:
             SubElement(card, "dt").text = "Symbols"
@@ -40,22 +41,20 @@ class VariableMarks(TreeStep):
 
     def code(self, placeholder: str, ids: dict[str, str]) -> None:
         """A line of code is finished HTML in the stash."""
+
+        def marked(found: re.Match) -> str:
+            id = ids.get(found[2])
+            return f'<span class="{found[1]}" data-v="{id}">{found[2]}</span>' if id else found[0]
+
         stash = self.md.htmlStash.rawHtmlBlocks
         for found in HTML_PLACEHOLDER_RE.finditer(placeholder):
             number = int(found[1])
-            stash[number] = CODE_NAME.sub(lambda name: _marked_name(name, ids), str(stash[number]))
+            stash[number] = CODE_NAME.sub(marked, str(stash[number]))
 
     def legend(self, parent: Element, variables: Variables) -> None:
         parent.set("data-search-exclude", "")
         entries = SubElement(parent, "ul", {"class": "v-legend", "aria-label": "Symbols and their names in the code"})
         for variable in variables.list:
-            options = {"type": "button", "data-v": variable.id, "aria-pressed": "false"}
-            button = SubElement(SubElement(entries, "li"), "button", options)
-            SubElement(button, "span").text = self.md.htmlStash.store(katex.render(variable.tex))
-            SubElement(button, "code").text = AtomicString(", ".join(variable.names))
-
-
-def _marked_name(found: re.Match, ids: dict[str, str]) -> str:
-    if found[2] not in ids:
-        return found[0]
-    return f'<span class="{found[1]}" data-v="{ids[found[2]]}">{found[2]}</span>'
+            entry = element(ENTRY, id=variable.id, names=", ".join(variable.names))
+            entry[0][0].text = self.md.htmlStash.store(katex.render(variable.tex))
+            entries.append(entry)

@@ -60,8 +60,7 @@ class Variables:
     def __init__(self, variables: list[Variable]):
         self.list = variables
         self.ids = {name: variable.id for variable in variables for name in variable.names}
-        patterns = [(_tokens(variable.tex), variable.id) for variable in variables]
-        self.patterns = sorted(([text for text, _, _ in tokens], id) for tokens, id in patterns)
+        self.patterns = sorted(([text for text, _, _ in _tokens(variable.tex)], variable.id) for variable in variables)
         self.patterns.sort(key=lambda pattern: -len(pattern[0]))
 
     @classmethod
@@ -101,14 +100,9 @@ class Variables:
             text = tokens[at][0]
             after, id = self._variable(tokens, at)
             if id:
-                out += [
-                    tex[done : tokens[at][1]],
-                    rf"\htmlData{{v={id}}}{{",
-                    tex[tokens[at][1] : tokens[after - 1][2]],
-                    "}",
-                ]
-                done = tokens[after - 1][2]
-                at = after
+                start, end = tokens[at][1], tokens[after - 1][2]
+                out += [tex[done:start], rf"\htmlData{{v={id}}}{{{tex[start:end]}}}"]
+                done, at = end, after
             elif text == "_" or text in WHOLE:
                 at = _argument(tokens, at + 1)
             elif text == "^" and at + 1 < len(tokens) and tokens[at + 1][0] != "{":

@@ -116,9 +116,7 @@ def test_committed_limits_follow_from_cost():
 def test_where_a_peer_is_ahead_the_kernel_says_so():
     """The generated page points to these notes."""
     for _, content in store.committed(ROOT):
-        entries = [entry for case in content["cases"] for entry in case["passes"].values()]
-        peers = [(entry, figures.best_peer(entry)) for entry in entries if figures.ours(entry)]
-        if any(best and e["providers"][best]["ms"] < pages.LEVEL * figures.ours_ms(e) for e, best in peers):
+        if any((each.against_best or 1) < pages.LEVEL for each in figures.passes(content["cases"])):
             files = store.kernel_files(ROOT / "benchmarks" / f"{content['operation']}.py")
             file = files.get("fast", files["lesson"])
             assert "here it stays behind" in (ROOT / file).read_text("utf-8"), file

@@ -8,8 +8,7 @@ import pytest
 pytest.importorskip("mkdocs", reason="pages are built where mkdocs is installed")
 pytest.importorskip("matplotlib", reason="plots are drawn where matplotlib is installed")
 
-from academy import bench
-from academy.bench import figures, overview, pages, plots, store
+from academy.bench import figures, pages, plots, store
 from tests.bench import fake
 from tests.kernels.harness import ROOT
 
@@ -128,7 +127,7 @@ def test_every_number_quoted_in_the_repository_exists():
         (path.name, key)
         for path in files
         for key in re.findall(r"\[\[bench: *([^\]]+?) *\]\]", path.read_text("utf-8"))
-        if bench.measured(key) is None
+        if figures.measured(key, ROOT) is None
     ]
     assert not wrong
 
@@ -287,14 +286,14 @@ def test_every_colour_has_a_light_and_a_dark_version():
 def test_the_summary_has_every_operation(root):
     put(root, case(), case((3, 5)))
     (root / "benchmarks" / "triple.py").write_text("x = 1\nBENCH = {}\n", "utf-8")
-    page = "\n".join(overview.summary(root))
+    page = "\n".join(pages.summary(root))
     assert "| [double](double.md) | forward | 2 | 90 % | 2.00x (stale) |" in page
     assert "| [double](double.md) | backward | 2 | 90 % | 0.50x (stale) |" in page
     assert "Not measured yet: `triple`." in page
 
 
 def test_an_empty_summary(root):
-    assert "No results are committed." in "\n".join(overview.summary(root))
+    assert "No results are committed." in "\n".join(pages.summary(root))
 
 
 def test_a_pass_that_only_a_later_variant_has(tmp_path):
@@ -303,7 +302,7 @@ def test_a_pass_that_only_a_later_variant_has(tmp_path):
     common = dict(shape=[128], dtype="bfloat16")
     cases = [common | dict(variant="", passes=dict(forward=entry))]
     cases.append(common | dict(variant="relu", passes=dict(backward=entry)))
-    assert "Peak memory, backward, relu<" in str(pages._memory_plot(dict(cases=cases), "x"))
+    assert "Peak memory, backward, relu<" in str(pages.memory_plot(dict(cases=cases), "x"))
 
 
 def test_a_variant_named_like_its_pass_is_not_named_twice():

@@ -134,14 +134,14 @@ def test_results_of_another_device_are_not_touched(single_file, tmp_path):
     assert [p.read_bytes() for p in tmp_path.rglob("*.json")] == before
 
 
-def test_cases_are_replaced_not_repeated():
+def test_cases_are_replaced_not_repeated_and_keep_an_order():
     content = {"cases": []}
-    for ms in (1, 2):
-        store.put_case(content, dict(variant="tanh", shape=[4], dtype="float32", ms=ms))
-    store.put_case(content, dict(variant="none", shape=[4], dtype="float32", ms=3))
-    assert [case["ms"] for case in content["cases"]] == [2, 3]
-    assert store.find_case(content, "tanh", (4,), "float32")["ms"] == 2
-    assert store.find_case(content, "tanh", (5,), "float32") is None
+    keys = [("none", (4,), "float32"), ("tanh", (4,), "float32")]
+    for variant, ms in (("gone", 0), ("tanh", 1), ("tanh", 2), ("none", 3)):
+        store.put_case(content, dict(variant=variant, shape=[4], dtype="float32", ms=ms), keys)
+    assert [case["ms"] for case in content["cases"]] == [3, 2, 0], "what BENCH no longer has comes last"
+    store.put_case(content, dict(variant="tanh", shape=[5], dtype="float32", ms=4))
+    assert len(content["cases"]) == 4
 
 
 def test_what_is_written_is_json_of_one_measurement_a_line():

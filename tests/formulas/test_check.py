@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from academy import syntax
+from academy import operations, syntax
 from academy.formulas import Page, PageError
 from academy.formulas.checking import citations, coverage, equations
 from academy.formulas.mutation import equations as mutants
@@ -272,11 +272,11 @@ def test_what_a_new_operation_lacks_is_told(small):
     project, _, _ = small("module.f(x, s)")
     module = project.module_path("tutorials.m")
     module.write_text(MODULE + "\ndef EXAMPLE():\n    pass\n")
-    assert not coverage.incomplete_operations(project), "a project without tests and docs"
+    assert not operations.incomplete(project.root), "a project without tests and docs"
     for name in ("tests/kernels/test_other.py", "docs/learn/index.md"):
         (project.root / name).parent.mkdir(parents=True, exist_ok=True)
         (project.root / name).touch()
-    assert {(problem.path, problem.message) for problem in coverage.incomplete_operations(project)} == {
+    assert {(problem.path, problem.message) for problem in operations.incomplete(project.root)} == {
         ("annotated_examples/tutorials/m.py", "tutorials.m has no test: write tests/kernels/test_m.py"),
         (
             "annotated_examples/tutorials/m.py",
@@ -286,8 +286,4 @@ def test_what_a_new_operation_lacks_is_told(small):
     }
     (project.root / "tests/kernels/test_other.py").write_text("from annotated_examples.tutorials import m as lesson\n")
     (project.root / "docs/learn/index.md").write_text("kernels/tutorials/m.md: [derivations/d.md]\n")
-    assert not coverage.incomplete_operations(project)
-
-
-def test_every_operation_of_this_project_is_complete():
-    assert not coverage.incomplete_operations(PROJECT)
+    assert not operations.incomplete(project.root)

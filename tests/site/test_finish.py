@@ -7,11 +7,11 @@ from posixpath import dirname, join, normpath
 from urllib.parse import urljoin
 from xml.etree import ElementTree
 
+import markdown
 import pytest
 from mkdocs.config import load_config
 
 from academy.site import markdown_copies, stylesheet
-from academy.site.api_reference import documented
 from academy.site.texts import equations
 from tests.site.browser import served
 from tests.site.test_accessible import violations
@@ -71,7 +71,7 @@ def test_every_page_is_edited_where_its_text_comes_from(site):
     for page in pages(site):
         found = re.findall(r'<a href="([^"]+)"[^>]*rel="edit"', text(site, page))
         if not found:  # made while the site is built, from results
-            assert re.fullmatch(r"benchmarks/\w+/", page)
+            assert re.fullmatch(r"benchmarks/\w+/", page), f"{page} has no link to edit its source"
             continue
         path = found[0].removeprefix(f"{config.repo_url}/edit/main/")
         name = page.rstrip("/").rpartition("/")[2]
@@ -139,8 +139,10 @@ def test_the_markdown_of_other_pages_has_what_they_are_about(site):
     chapter = copy_of(site, "learn/first_kernel/")
     assert "```python" in chapter and "```text" in chapter
     assert "| shape | dtype | limit | lesson | fast | eager |" in copy_of(site, "benchmarks/layernorm/")
-    assert "def layernorm(" in copy_of(site, "reference/annotated_examples/")
-    assert "def tensors(" in copy_of(site, "reference/academy/")
+    reference = copy_of(site, "reference/annotated_examples/")
+    assert re.search(r"```python\nlayernorm\(\s*x,", reference), "the signature of layernorm is missing"
+    assert "tensors(**named)\n```" in copy_of(site, "reference/academy/")
+    assert "\n### Numbers in comments\n" in copy_of(site, "reference/academy/")
     assert "](../kernels/tutorials/vector_add/index.md)" in copy_of(site, "kernels/") + copy_of(site, "learn/")
 
 
@@ -152,25 +154,33 @@ def test_llms_txt_lists_every_page_once(site):
     assert sorted(found) == sorted(f"{config.site_url}{page}index.md" for page in pages(site))
 
 
+EXTENSIONS = ["admonition", "tables", "pymdownx.details", "pymdownx.superfences", "pymdownx.tabbed"]
+
+
+def converted(text: str) -> str:
+    """Markdown to HTML and back."""
+    options = {"pymdownx.tabbed": {"alternate_style": True}}
+    return markdown_copies.converted(markdown.markdown(text, extensions=EXTENSIONS, extension_configs=options))
+
+
 def test_boxes_and_tabs_become_plain_markdown():
-    box = ['??? success "Answer"', "", "    One.", "", "    !!! note", "", "        Two.", "", "After."]
-    assert markdown_copies.boxes(box) == ["> **Answer**", ">", "> One.", ">", "> > Two.", ">", "", "After."]
-    tabs = ['=== "CPU"', "", "    a", "", '=== "GPU"', "", "    b"]
-    assert markdown_copies.boxes(tabs) == ["**CPU**", "", "a", "", "**GPU**", "", "b", ""]
+    box = converted('??? success "Answer"\n\n    One.\n\n    !!! note\n\n        Two.\n\nAfter.')
+    assert re.sub(r"\n{3,}", "\n\n", box) == "> **Answer**\n>\n> One.\n>\n> > **Note**\n> >\n> > Two.\n\nAfter."
+    tabs = converted('=== "CPU"\n\n    a\n\n=== "GPU"\n\n    b')
+    assert tabs == "**CPU**\n\na\n\n**GPU**\n\nb"
 
 
 def test_tables_of_results_become_plain_markdown():
-    markup = "<details><summary>Data</summary><table><thead><tr><th>a</th><th>b</th></tr></thead>"
+    markup = '<details class="bench-data"><summary>Data</summary><table><thead><tr><th>a</th><th>b</th></tr></thead>'
     markup += "<tbody><tr><td>1 &lt; 2</td><td>x|y</td></tr></tbody></table></details><figure><svg>…</svg></figure>"
-    assert markdown_copies.tables(markup) == "**Data**\n\n\n| a | b |\n|---|---|\n| 1 < 2 | x\\|y |"
+    assert markdown_copies.converted(markup) == "**Data**\n\n| a | b |\n| --- | --- |\n| 1 < 2 | x\\|y |"
 
 
-def test_an_api_is_documented_from_its_source():
-    lines = "\n".join(documented(ROOT, "academy.checks.number"))
-    assert lines.lstrip().startswith("```python\ndef number(name: str, value: object, *, at_least: float")
-    assert "must be a finite int or float" in lines
-    assert "\n### Numbers in comments\n" in "\n".join(documented(ROOT, "academy.traces"))
-    assert documented(ROOT, "academy.nothing_here") == ["`academy.nothing_here`"]
+def test_a_link_to_a_page_leads_to_its_copy():
+    html = '<a href="../x/#y">a</a> <a href="..">b</a> <a href="x.py">c</a> '
+    html += '<a href="https://a.org/">d</a> <a href="#e">e</a>'
+    expected = "[a](../x/index.md#y) [b](../index.md) [c](x.py) [d](https://a.org/) [e](#e)"
+    assert markdown_copies.converted(html) == expected
 
 
 # One style sheet

@@ -221,8 +221,8 @@ def test_every_symbol_stands_in_the_formulas_and_every_name_in_the_code(site):
 def test_a_kernel_page_marks_names_in_code_notes_and_formulas(site, page):
     source = at(site, page)
     assert len(re.findall(r'<span class="n" data-v="(?:x|rstd)">(?:x|rstd)</span>', source)) > 20
-    assert re.search(r'<code[^>]* data-v="x"[^>]*>x</code>', source)
-    assert re.search(r'class="enclosing[^"]*" data-v="', source)
+    assert re.search(r'<code[^>]* data-v="x"[^>]*>x</code>', source), "`x` in a note is not marked"
+    assert re.search(r'class="enclosing[^"]*" data-v="', source), "no formula has a marked variable"
     assert 'aria-label="Symbols and their names in the code"' in source
 
 
@@ -362,4 +362,5 @@ def test_the_citation_is_valid_and_agrees_with_the_project():
 def test_a_guide_quotes_a_recorded_run(site):
     pytest.importorskip("triton")
     page = at(site, "guides/how-a-gpu-runs-triton.md")
-    assert re.search(r'data-run="pid=2&amp;line=\d+"[^>]*><code class="k-claim">\[8, 9, 10, 11\]</code>', page)
+    claim = r'data-run="pid=2&amp;line=\d+"[^>]*><code class="k-claim">\[8, 9, 10, 11\]</code>'
+    assert re.search(claim, page), "no number of a recorded run"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -66,33 +65,6 @@ def uncovered_module(project: Project, path: Path, comparisons: Iterable[Compari
             messages = [f"{function} returns tensors that no case compares with a tag"]
         position = syntax.Places(text).starts[functions[function].lineno - 1]
         problems += [Problem.at(shown, text, position, message) for message in messages]
-    return problems
-
-
-def incomplete_operations(project: Project) -> list[Problem]:
-    """What a lesson (a file with an EXAMPLE) lacks beside its case: a test file, and its page in the learning path."""
-    path_file, tests = project.root / "docs/learn/index.md", project.root / "tests/kernels"
-    learning_path = path_file.read_text("utf-8") if path_file.is_file() else None
-    tested = "\n".join(file.read_text("utf-8") for file in tests.glob("*.py"))
-    problems: list[Problem] = []
-
-    def lacks(path: Path, what: str) -> None:
-        problems.append(Problem.at(project.shown(path), path.read_text("utf-8"), 0, what))
-
-    def needs_place(path: Path, page: str, who: str) -> None:
-        if learning_path is not None and page not in learning_path:
-            lacks(path, f"{who}no place in the learning path: add {page}.md to docs/learn/index.md")
-
-    for path in project.kernels():
-        name = project.module_name(path)
-        group, _, operation = name.rpartition(".")
-        if "EXAMPLE" in _names(path.read_text("utf-8")):
-            imported = rf"{re.escape(group)} import .*\b{operation}\b|\b{re.escape(name)}\b|\b{group}/{operation}\b"
-            if tests.is_dir() and not (tests / f"test_{operation}.py").is_file() and not re.search(imported, tested):
-                lacks(path, f"{name} has no test: write tests/kernels/test_{operation}.py")
-            needs_place(path, f"kernels/{name.replace('.', '/')}", f"{name} has ")
-    for path in project.derivations():
-        needs_place(path, f"derivations/{path.stem}", "")
     return problems
 
 

@@ -1,0 +1,73 @@
+"""Is an operation complete? What CONTRIBUTING asks for beside a lesson, found by reading the files.
+
+`academy check` and the build of the site both ask. Nothing here imports torch or triton.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from academy import syntax
+from academy.bench import store
+from academy.directives import cited
+from academy.problems import Problem
+
+LEARNING_PATH = "docs/learn/index.md"
+CASES = "tests/formulas/cases"
+
+
+def incomplete(root: Path) -> list[Problem]:
+    """Kernel files with an EXAMPLE that have no test or no place in the learning path; derivations without a place."""
+    path_file = root / LEARNING_PATH
+    places = path_file.read_text("utf-8") if path_file.is_file() else None
+    tests = {path.name: path.read_text("utf-8") for path in (root / "tests/kernels").glob("*.py")}
+    problems = []
+    for path, _, name in _shown(root):
+        group, _, operation = name.rpartition(".")
+        imported = rf"{re.escape(group)} import .*\b{operation}\b|\b{re.escape(name)}\b|\b{group}/{operation}\b"
+        tested = f"test_{operation}.py" in tests or any(re.search(imported, test) for test in tests.values())
+        if not tested and (root / "tests/kernels").is_dir():
+            problems.append((path, f"{name} has no test: write tests/kernels/test_{operation}.py"))
+        page = f"kernels/{name.replace('.', '/')}"
+        if places is not None and page not in places:
+            problems.append((path, f"{name} has no place in the learning path: add {page}.md to {LEARNING_PATH}"))
+    for path in sorted((root / "backprop_math").glob("*.md")):
+        if places is not None and f"derivations/{path.stem}" not in places:
+            message = f"no place in the learning path: add derivations/{path.name} to {LEARNING_PATH}"
+            problems.append((path, message))
+    return [_problem(root, path, message) for path, message in problems]
+
+
+def unfinished(root: Path) -> list[Problem]:
+    """The same, and what `academy check` finds out by running: no derivation, no case, no benchmark."""
+    tags = {tag for path in (root / "backprop_math").glob("*.md") for tag in _tags(path.read_text("utf-8"))}
+    cases = "\n".join(path.read_text("utf-8") for path in (root / CASES).glob("*.py"))
+    measured = {file for path in store.benchmark_files(root) for file in store.kernel_files(path).values()}
+    problems = []
+    for path, text, name in _shown(root):
+        operation = path.stem
+        if not tags & set(cited(text)) and not (root / f"backprop_math/{operation}.md").is_file():
+            problems.append((path, f"{name} cites no tag of a derivation: write backprop_math/{operation}.md"))
+        if f'"{name}"' not in cases:
+            problems.append((path, f"no case names {name}: write {CASES}/{operation}.py"))
+        if path.relative_to(root).as_posix() not in measured:
+            problems.append((path, f"{name} is in no benchmark: write benchmarks/{operation}.py"))
+    return incomplete(root) + [_problem(root, path, message) for path, message in problems]
+
+
+def _shown(root: Path) -> Iterator[tuple[Path, str, str]]:
+    """Kernel files with an EXAMPLE, which is run and shown: path, text, and the module's name below its package."""
+    for path in sorted((root / syntax.KERNELS).glob("*/*.py")):
+        text = path.read_text("utf-8")
+        if re.search(r"^(?:def EXAMPLE\b|EXAMPLE =|from .* import .*\bEXAMPLE\b)", text, re.M):
+            yield path, text, f"{path.parent.name}.{path.stem}"
+
+
+def _tags(text: str) -> list[str]:
+    return re.findall(r"\\tag\{([^{}]+)\}", text)
+
+
+def _problem(root: Path, path: Path, message: str) -> Problem:
+    return Problem.at(path.relative_to(root), path.read_text("utf-8"), 0, message)

@@ -1,0 +1,61 @@
+"""An operation that lacks something is told what, and where to write it."""
+
+import pytest
+
+from academy import operations
+from tests.kernels.harness import ROOT
+
+FILES = {
+    "annotated_examples/classics/half.py": '"""\n# Half: by [[eq: HALF]]\n"""\n\n\ndef EXAMPLE():\n    pass\n',
+    "annotated_examples/fast/half.py": '"""\n# Half, fast: by [[tag: HALF]]\n"""\n\n\ndef EXAMPLE():\n    pass\n',
+    "backprop_math/halving.md": "$$y := x / 2 \\tag{HALF}$$\n",
+    "tests/formulas/cases/halving.py": 'MODULES = ["classics.half", "fast.half"]\n',
+    "tests/kernels/test_half.py": "",
+    "benchmarks/half.py": 'LESSON = "classics.half"\nFAST = "fast.half"\nBENCH = {}\n',
+    "docs/learn/index.md": "kernels/classics/half.md, kernels/fast/half.md, derivations/halving.md\n",
+}
+LESSON, FAST = "annotated_examples/classics/half.py", "annotated_examples/fast/half.py"
+
+
+@pytest.fixture
+def project(tmp_path):
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_a_complete_operation(project):
+    assert operations.unfinished(project) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "path", "message"),
+    [
+        (
+            "backprop_math/halving.md",
+            "\\tag{HALF}",
+            LESSON,
+            "cites no tag of a derivation: write backprop_math/",
+        ),
+        (
+            "tests/formulas/cases/halving.py",
+            '"fast.half"',
+            FAST,
+            "no case names fast.half: write tests/formulas/",
+        ),
+        ("tests/kernels/test_half.py", None, LESSON, "classics.half has no test: write tests/kernels/test_half.py"),
+        ("benchmarks/half.py", "fast.half", FAST, "fast.half is in no benchmark: write benchmarks/half.py"),
+        ("docs/learn/index.md", "kernels/fast/half.md", FAST, "add kernels/fast/half.md to docs/learn/index.md"),
+        ("docs/learn/index.md", "derivations", "backprop_math/halving.md", "add derivations/halving.md to"),
+    ],
+)
+def test_what_is_missing_is_told_with_its_place(project, name, old, path, message):
+    file = project / name
+    file.write_text(file.read_text().replace(old, "")) if old else file.unlink()
+    found = operations.unfinished(project)
+    assert any(problem.path == path and problem.line == 1 and message in problem.message for problem in found), found
+
+
+def test_every_operation_of_this_project_is_complete():
+    assert operations.unfinished(ROOT) == []
