@@ -15,8 +15,8 @@ while the gradients of the parameters, `dgamma` and `dbeta` in other libraries, 
 from every program, and that is what makes the backward pass interesting.
 
 **What it costs.** Forward has to read `x` and write `y`, backward to read `dy` and `x` and write `dx`. In bfloat16 this
-is 4 and 6 bytes an element, for about ten and fifteen operations. A GPU does far more operations than that while so few
-bytes pass, so memory decides, and no version is faster than `bytes / bandwidth`: the limit. The forward kernel here is
+is 4 and 6 bytes an element, for 8 and 13 operations. In the time that these bytes take, a GPU could do many times as many
+operations, so memory decides, and no version is faster than `bytes / bandwidth`: the limit. The forward kernel here is
 one program a row. It takes three trips over its row; for rows that fit in the cache only the first one goes out to
 memory. At 32768 rows of 4096, on an H200, that reaches [[bench: layernorm/32768x4096/forward/lesson.share]] of the
 limit. The backward pass reads `dy` and `x` along the rows for `dx`, and once more down the columns for the parameters:
