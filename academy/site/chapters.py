@@ -21,7 +21,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 from academy.directives import EQUATION, fenced, pattern
-from academy.site import project_parts
+from academy.site import addresses, project_parts
 from academy.site.library import Library
 from academy.site.texts import first_sentence
 
@@ -163,7 +163,7 @@ def portable(path: Path, uri: str, library: Library, config) -> str:
     def link(found: re.Match) -> str:
         place = found[1].lstrip("/") if found[1].startswith("/") else normpath(join(dirname(uri), found[1]))
         page = re.sub(r"(?:index)?\.(?:md|py)$", "/", place).replace("//", "/")
-        return f"]({config.site_url}{page}{found[2] or ''})"
+        return f"]({addresses.page_address(config.site_url, page)}{found[2] or ''})"
 
     def equation(found: re.Match) -> str:
         tex = library.tex(found["argument"])
@@ -175,7 +175,7 @@ def portable(path: Path, uri: str, library: Library, config) -> str:
         return project_parts.measured(found["argument"]) or found[0]
 
     def prose(text: str) -> str:
-        return LINK.sub(link, SPAN.sub(span, EQUATION.sub(equation, text)))
+        return addresses.without_dead_links(LINK.sub(link, SPAN.sub(span, EQUATION.sub(equation, text))))
 
     notebook = jupytext.read(path)
     notebook.metadata.pop("jupytext", None)
@@ -185,7 +185,7 @@ def portable(path: Path, uri: str, library: Library, config) -> str:
             parts = groupby(lines, key=lambda line: bool(line[1]))
             texts = [(is_code, "\n".join(line for line, _ in part)) for is_code, part in parts]
             cell.source = "\n".join(text if is_code else prose(text) for is_code, text in texts)
-        cell.source = cell.source.replace("{{ repo_url }}", config.repo_url)
+        cell.source = cell.source.replace("{{ repo_url }}", config.repo_url or addresses.PLACEHOLDER)
         cell.pop("id", None)  # random: two builds of one source should be the same
     notebook.nbformat_minor = min(notebook.nbformat_minor, 4)  # the first that asks for ids is 5
     return jupytext.writes(notebook, fmt="ipynb")

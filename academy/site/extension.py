@@ -26,8 +26,9 @@ from markdown.preprocessors import Preprocessor
 
 from academy.bench.pages import Html
 from academy.site import kernel_page, lint, project_parts
+from academy.site.addresses import NOWHERE
 from academy.site.citations import CitedEquation, Span
-from academy.site.conversion import Conversion
+from academy.site.conversion import Conversion, TreeStep
 from academy.site.glossary import Mentions
 from academy.site.line_directives import LineDirectives, code_of
 from academy.site.page_facts import PageFacts
@@ -60,9 +61,20 @@ class AcademyExtension(Extension):
         md.treeprocessors.register(Contents(made), "academy_contents", 4)
         md.treeprocessors.register(PageFacts(made), "academy_facts", 3)
         md.treeprocessors.register(Mentions(made), "academy_terms", 2)
+        md.treeprocessors.register(DeadLinks(made), "academy_addresses", 1)
 
     def reset(self):
         self.conversion.reset()
+
+
+class DeadLinks(TreeStep):
+    """Links to files of a repository without an address become text."""
+
+    def run(self, root):
+        for element in root.iter("a"):
+            if element.get("href", "").startswith(NOWHERE):
+                element.tag = "span"
+                element.attrib.clear()
 
 
 class Lines(Preprocessor, LineDirectives):

@@ -18,7 +18,7 @@ from mkdocs.utils import get_relative_url
 
 from academy.bench.pages import Html
 from academy.directives import EQUATION, SPANS, fenced, pattern
-from academy.site import project_parts
+from academy.site import addresses, project_parts
 from academy.site.api_reference import documented
 from academy.site.helpers import first_uses
 from academy.site.kernel_page import google_sections
@@ -52,8 +52,8 @@ class Copies:
         text = PageCopy(page, config, files, library).text(markdown)
         if not re.search(r"^# ", text, re.M):
             text = f"# {page.meta.get('title') or page.title}\n\n{text}"
-        head = f"<!-- {page.canonical_url} -->\n\n"
-        copy = re.sub(r"\n{3,}", "\n\n", head + text.strip()) + "\n"
+        head = f"<!-- {page.canonical_url} -->\n\n" if page.canonical_url else ""
+        copy = re.sub(r"\n{3,}", "\n\n", head + addresses.without_dead_links(text).strip()) + "\n"
         self.pages[page.url] = (page.meta.get("description") or "", copy)
 
     def write(self, nav, config) -> None:
@@ -67,12 +67,12 @@ class Copies:
         """llms.txt: what the site is, and each page with its description, in the order of the navigation."""
         out = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
         about = "Each page below is Markdown. Its HTML is at the same address without `index.md`."
-        out.append(f"{about} Source: {config.repo_url}")
+        out.append(f"{about} Source: {config.repo_url}" if config.repo_url else about)
         for item in nav.items:
             out += ["", f"## {item.title}", ""]
             for page in _pages_of(item) if isinstance(item, Section) else [item]:
                 description = self.pages[page.url][0]
-                entry = f"- [{page.title}]({config.site_url}{page.url}index.md)"
+                entry = f"- [{page.title}]({config.site_url or ''}{page.url}index.md)"
                 out.append(entry + (f": {description}" if description else ""))
         return "\n".join(out) + "\n"
 
@@ -200,7 +200,7 @@ class PageCopy(LineDirectives):
         return f"`{number[0]}`" if number else "(not recorded here: triton is missing)"
 
     def blob(self, path: str) -> str:
-        return f"{self.config.repo_url}/blob/main/{path}"
+        return addresses.file_address(self.config.repo_url, path)
 
     def address(self, href: str) -> str:
         """A link as it works from the copy: to another copy if the site has one, else to the file."""

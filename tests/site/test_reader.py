@@ -352,9 +352,8 @@ def test_the_citation_is_valid_and_agrees_with_the_project():
     schema = json.loads((ROOT / "tests/site/cff-1.2.0.schema.json").read_text())
     jsonschema.Draft7Validator(schema).validate(citation)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    config = load_config(str(ROOT / "mkdocs.yml"))
     assert (citation["version"], citation["license"]) == (project["version"], project["license"])
-    assert (citation["repository-code"], citation["url"]) == (config.repo_url, config.site_url)
+    assert not {"repository-code", "url"} & set(citation), "an address that is not known here"
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.Draft7Validator(schema).validate({**citation, "licence": "Apache-2.0"})
 

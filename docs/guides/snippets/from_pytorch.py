@@ -1,5 +1,6 @@
 """One kernel on its way into PyTorch: for the guide "From PyTorch to Triton"."""
 
+# --8<-- [start:imports]
 from academy import autograd, device
 
 import torch
@@ -7,6 +8,7 @@ import triton
 import triton.language as tl
 from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
+# --8<-- [end:imports]
 
 
 # --8<-- [start:kernel]
