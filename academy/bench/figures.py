@@ -16,7 +16,7 @@ A key is `<operation>[:<variant>]/<shape>[@<dtype>]/<pass>/<figure>`, for exampl
 Ours is the fast file, or the lesson where there is none.
 
 `<operation>/ladder/<rung>/<field>` is a number of its ladder; `device/copy` and `device/matrix` are the card's rates;
-`measuring/<name>` is a result of the guide's experiments (benchmarks/measuring.py).
+`measuring/<name>` and `profiling/<name>` are results of those guides' experiments (files of that name in benchmarks/).
 Nothing here needs torch.
 """
 
@@ -32,6 +32,8 @@ from academy.bench import store
 #: Prose quotes this device; without results of it, the first one that has any.
 PROSE_DEVICE = "nvidia-h200"
 NOT_YET = "not measured yet"
+#: Guides whose experiments have results of their own, in `experiments/`.
+EXPERIMENTS = ("measuring", "profiling")
 #: Our own providers, the one that is meant by "ours" first.
 OURS = ("fast", "lesson")
 #: Operations per byte from which a rate is quoted in TFLOP/s.
@@ -66,8 +68,8 @@ def measured(key: str, root: Path) -> str | None:
     parts = [part.strip() for part in key.split("/")]
     if parts[0] == "device":
         return _card(root, parts[1:])
-    if parts[0] == "measuring":
-        return _experiment(root, parts[1:])
+    if parts[0] in EXPERIMENTS:
+        return _experiment(root, parts[0], "/".join(parts[1:]))
     operation, _, variant = parts[0].partition(":")
     if not (root / "benchmarks" / f"{operation}.py").is_file():
         return None
@@ -99,12 +101,15 @@ def _card(root: Path, parts: list[str]) -> str | None:
     return NOT_YET
 
 
-def _experiment(root: Path, parts: list[str]) -> str | None:
+def _experiment(root: Path, guide: str, name: str) -> str | None:
+    """A value that the machine couldn't measure, for lack of a tool, is None in the file."""
     for device in devices(root):
-        content = _json(root / "benchmarks" / "results" / device / "experiments" / "measuring.json")
+        content = _json(root / "benchmarks" / "results" / device / "experiments" / f"{guide}.json")
         if content:
-            value = content["values"].get("/".join(parts))
-            return f"{value['value']:.3g} {value['unit']}" if value else None
+            value = content["values"].get(name)
+            if value is None:
+                return None
+            return NOT_YET if value["value"] is None else f"{value['value']:.3g} {value['unit']}"
     return NOT_YET
 
 
