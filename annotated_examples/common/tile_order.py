@@ -1,8 +1,8 @@
 r"""
 # Grouped order of tiles
 
-A grid of one dimension leaves it to the kernel which tile of the result a program computes. Programs that run at the
-same time should share what they load: so the tiles are numbered down a group of `GROUP_M` rows first, then to the
+With a one-dimensional grid, the kernel itself decides which tile of the result a program computes. Programs that run at
+the same time should share what they load. So the tiles are numbered down a group of `GROUP_M` rows first, then to the
 right. [matmul_grouped](../tutorials/matmul_grouped.py) explains why, with a picture and a count.
 """
 
@@ -12,14 +12,14 @@ import triton
 import triton.language as tl
 
 
-# Turns the number of a program into the place of its tile.
+# Turns a program id into the position of its tile.
 @triton.jit
 def grouped_order(pid, num_pid_m, num_pid_n, GROUP_M: tl.constexpr):
     num_pid_in_group = GROUP_M * num_pid_n
     group_id = pid // num_pid_in_group
     first_pid_m = group_id * GROUP_M
-    # The last group may have fewer rows than `GROUP_M`. Dividing by `GROUP_M` all the same is a classic mistake:
-    # programs of the last group would compute tiles that don't exist, and tiles that do exist would be missing.
+    # The last group may have fewer rows than `GROUP_M`. Dividing by `GROUP_M` anyway is a classic mistake: programs of
+    # the last group would compute tiles that don't exist, and tiles that do exist would be missing.
     group_size_m = tl.minimum(num_pid_m - first_pid_m, GROUP_M)
     # Inside the group the numbers run down the rows first.
     pid_in_group = pid % num_pid_in_group

@@ -10,19 +10,19 @@ Going back, every element of a row needs one number that depends on the whole ro
 
 [[eq: SM-x]]
 
-**What it costs.** Forward must read each number and write one, backward must read two and write one. The arithmetic is
-nothing beside that: the memory decides, and no version is faster than `bytes / bandwidth`. Written as five PyTorch
+**What it costs.** Per element, forward must read one number and write one, backward must read two and write one.
+Compared with that, the arithmetic takes no time: no version is faster than `bytes / bandwidth`. Written as five PyTorch
 operations (maximum, difference, exponential, sum, quotient), each reads the whole matrix from memory, and three of them
 write one back: eight passes over memory. This kernel is *fused*: one program does all steps on a row, in registers. It
 makes two trips over its row, but a row that isn't too long is still in a cache the second time. At 8192 x 32000 in
 bfloat16 the eight passes take [[bench: softmax/ladder/elementwise/forward_ms]], PyTorch's own softmax takes
-[[bench: softmax/8192x32000/forward/eager.ms]], and this kernel [[bench: softmax/8192x32000/forward/lesson.ms]].
-[The fast version](../fast/softmax.py) shows, step by measured step, what more can be gained.
+[[bench: softmax/8192x32000/forward/eager.ms]], and this kernel [[bench: softmax/8192x32000/forward/lesson.ms]]. [The
+fast version](../fast/softmax.py) shows, step by measured step, what more can be gained.
 
 **Contract.** `x` has any shape, and rows of any length below 2³¹ − 2¹⁴ along its last dimension (columns are counted in
 32 bits, and the last chunk may run past the end of the row): float32, float16 or bfloat16, any strides. The result has
-its dtype; inside, everything is float32. Nothing that comes in is written to. A row that holds a NaN or $+\infty$ gives
-NaN everywhere, as in PyTorch, and so does a row of nothing but $-\infty$: it has no probabilities.
+the dtype of `x`; all arithmetic is float32. No input is written to. A row that contains a NaN or $+\infty$ becomes NaN
+everywhere, as in PyTorch, and so does a row that is all $-\infty$: it has no probabilities.
 
 **Two mistakes that this kernel can't catch.** `torch.nn.functional.cross_entropy` applies softmax itself: give it the
 scores. Softmax before a loss that applies it again still trains, but more slowly and to a worse result, and nothing
@@ -181,8 +181,8 @@ def softmax_backward_kernel(dy_ptr, y_ptr, dx_ptr, N, stride_dym, BLOCK_N: tl.co
 # ## Launchers
 #
 # The grid `(M,)` is one program for each of `M` rows. `as_rows` turns a tensor with any number of dimensions into a
-# matrix. It copies only what the kernel can't read where it lies: rows whose elements aren't neighbours, as in a
-# transposed matrix. The kernels write rows side by side, so the result is asked for as contiguous; left alone,
+# matrix. It copies only what the kernel can't read in place: rows whose elements aren't neighbours, as in a transposed
+# matrix. The kernels write contiguous rows, so the result is explicitly allocated as contiguous; by default,
 # `empty_like` of a transposed matrix is transposed too. For the same reason `y` must come back to the backward pass
 # contiguous, as forward made it.
 #
@@ -217,10 +217,10 @@ def softmax_backward(dy, y, *, BLOCK_N=None):
 
 # ## Joining autograd
 #
-# The output is saved for the backward pass. It is an output, so autograd notices when somebody overwrites it, and
-# raises. `once_differentiable` makes a second derivative raise, too, instead of silently losing its term.
+# The output is saved for the backward pass. Because it is an output, autograd notices if somebody overwrites it, and
+# raises. `once_differentiable` makes a second derivative raise too, instead of silently losing a term.
 #
-# The two launchers are arguments: the fast version has the same frame and brings its own.
+# The two launchers are arguments: the fast version uses the same `Function` with launchers of its own.
 class Softmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, launch_forward, launch_backward):
