@@ -349,13 +349,15 @@ class CrossEntropyLoss(torch.autograd.Function):
 def cross_entropy_loss(logits, labels, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100):
     r"""Mean cross entropy of `logits` against `labels`, differentiable with respect to the logits.
 
-    Args: logits: (rows, vocab) or (batch, seq, vocab), float32, float16 or bfloat16, any strides, any size of
-        vocabulary. labels: (rows,) or (batch, seq), any integer dtype, any strides; in [0, vocab), or equal to
-        `ignore_index`. logit_softcapping: $t$ in $t \tanh(x / t)$, which keeps the logits between $-t$ and $t$. 0.0
-        turns it off. logit_scaling: $s$; logits are multiplied by it before they are capped. Above 1 sharpens the
-        distribution, below 1 flattens it. 0.0 turns it off. n_items: what the sum over the rows is divided by: an int,
-        a float or a 0-d tensor (if it is on the GPU, nobody waits for it). Default: the number of labels that differ
-        from `ignore_index`. ignore_index: rows with this label have a loss and a gradient of 0.
+    Args:
+        logits: (rows, vocab) or (batch, seq, vocab), float32, float16 or bfloat16, any strides, any size of vocabulary.
+        labels: (rows,) or (batch, seq), any integer dtype, any strides; in [0, vocab), or equal to `ignore_index`.
+        logit_softcapping: $t$ in $t \tanh(x / t)$, which keeps the logits between $-t$ and $t$. 0.0 turns it off.
+        logit_scaling: $s$; logits are multiplied by it before they are capped. Above 1 sharpens the distribution,
+            below 1 flattens it. 0.0 turns it off.
+        n_items: what the sum over the rows is divided by: an int, a float or a 0-d tensor (if it is on the GPU, nobody
+            waits for it). Default: the number of labels that differ from `ignore_index`.
+        ignore_index: rows with this label have a loss and a gradient of 0.
 
     Returns:
         The loss, a float32 scalar. Without a single valid label it and its gradient are 0, where PyTorch gives NaN.

@@ -296,10 +296,12 @@ def layernorm_backward(
 ):  # fmt: skip
     """Returns `(dx, dweight, dbias)`, None for what isn't wanted or has no parameter.
 
-    Args: dy: upstream gradient, shape and dtype of `x`, any strides (also stride 0, which `.sum().backward()` makes).
-        x, weight, bias: as they went into the forward pass. mean, rstd: as they came out of it. wanted: which of the
-        three gradients to compute. BLOCK_N: columns of a chunk in the kernel for `dx`. BLOCK_M, COLUMNS: tile of the
-        kernel that sums columns. num_programs: how many programs share the rows of a block of columns, at most.
+    Args:
+        dy: upstream gradient, shape and dtype of `x`, any strides (also stride 0, which `.sum().backward()` makes).
+        x, weight, bias: as they went into the forward pass. mean, rstd: as they came out of it.
+        wanted: which of the three gradients to compute.
+        BLOCK_N: columns of a chunk in the kernel for `dx`. BLOCK_M, COLUMNS: tile of the kernel that sums columns.
+        num_programs: how many programs share the rows of a block of columns, at most.
     """
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, COLUMNS=COLUMNS)
     checks.positive(num_programs=num_programs)

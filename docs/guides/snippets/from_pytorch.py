@@ -117,7 +117,7 @@ learned = scale.clone().requires_grad_()
 try:
     gradient_penalty(ScaleRows, x, learned).backward()
 except RuntimeError as error:
-    print(str(error)[:37])  # → a gradient of this kernel's gradients
+    print(str(error).split(":")[0])  # → this kernel's gradients can't be differentiated again
 # --8<-- [end:double]
 
 
