@@ -129,8 +129,8 @@ def weight_exact(x):
 # The slope is that of a sigmoid, `weight · (1 - weight)`, times the slope of `2z`; [[tag: GELU-tanh]] uses it.
 @triton.jit
 def weight_tanh(x):
-    # The first constant is 2 √(2/π), because the sigmoid wants `2z`; the cubic coefficient is the paper's, and in the
-    # slope three times that.
+    # The first constant is 2 √(2/π), because the sigmoid's argument is `2z`; the cubic coefficient is the paper's, and
+    # three times that in the slope.
     double_z = 1.5957691216057308 * x * (1 + 0.044715 * x * x)
     double_z_slope = 1.5957691216057308 * (1 + 0.134145 * x * x)
     weight = 1 / (1 + tl.exp(-double_z))
@@ -269,7 +269,7 @@ def geglu(gate, up, approximate="none"):
         A new contiguous tensor of the same shape and dtype.
 
     Raises:
-        TypeError: an argument is no tensor, or has another dtype.
+        TypeError: an argument isn't a tensor, or has another dtype.
         ValueError: the shapes differ, a tensor is on the wrong device, or `approximate` is neither of the two.
 
     Source: D. Hendrycks and K. Gimpel, "Gaussian Error Linear Units" (2016), arXiv:1606.08415; N. Shazeer, "GLU
@@ -295,7 +295,7 @@ def geglu_packed(x, approximate="none"):
         A new contiguous tensor of shape (..., h) and the same dtype.
 
     Raises:
-        TypeError: `x` is no tensor, or has another dtype.
+        TypeError: `x` isn't a tensor, or has another dtype.
         ValueError: the last dimension is odd or missing, the tensor is on the wrong device, or `approximate` is
             neither `"none"` nor `"tanh"`.
 

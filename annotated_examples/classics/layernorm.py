@@ -48,8 +48,8 @@ from annotated_examples.common.rows import as_rows, row_stride, rows_contract
 
 # ## Reference
 #
-# The formula, spelled out in PyTorch. In float64 it is what the kernels are measured against. `eps` stands **inside**
-# the root: it keeps a constant row, whose variance is zero, from being divided by zero.
+# The formula, spelled out in PyTorch. In float64 it is what the kernels are measured against. `eps` is **inside** the
+# root: it keeps a constant row, whose variance is zero, from being divided by zero.
 def layernorm_reference(x, weight=None, bias=None, eps=1e-5):
     centred = x - x.mean(dim=-1, keepdim=True)
     rstd = 1 / torch.sqrt(centred.pow(2).mean(dim=-1, keepdim=True) + eps)
@@ -109,8 +109,8 @@ def layernorm_forward_kernel(
         mask = offs_n < N
         x = tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         # Lanes outside of the row hold 0 − 4 by now, and each would add 16 to the sum of squares. `tl.where` takes its
-        # second argument where the mask is true, else the third, and so puts them back to zero: `start=0: centred =
-        # [-2, 0, -2, 0]` and `start=4: centred = [4, 0, 0, 0]`.
+        # second argument where the mask is true and its third elsewhere, which sets them back to zero:
+        # `start=0: centred = [-2, 0, -2, 0]` and `start=4: centred = [4, 0, 0, 0]`.
         centred = tl.where(mask, x - mean, 0.0)
         acc += centred * centred
     variance = tl.sum(acc, axis=0) / N
@@ -206,7 +206,7 @@ def layernorm_backward_kernel(
 # that none is lost. But in which order? In whatever order the programs get there, and sums of floating-point numbers
 # depend on it: the same step could give other bits every time.
 #
-# So the columns get a kernel of their own. A program owns `BLOCK_N` columns and walks down them, `BLOCK_M` rows at a
+# So the columns get a kernel of their own. A program owns `BLOCK_N` columns and goes down them, `BLOCK_M` rows at a
 # time. There are far fewer blocks of columns than a card has room for programs, so several programs share the rows of
 # each block. None of them may add to what another one writes: each stores its own sums, a row of **partial sums**.
 # PyTorch adds up these few rows. The order of all additions is fixed, so the same call gives the same bits. `BLOCK_N`
@@ -258,7 +258,7 @@ def layernorm_backward_columns_kernel(
 
 # ## Launchers
 #
-# The kernels want a matrix in which the elements of a row are neighbours. `as_rows` turns any tensor into one, and
+# The kernels need a matrix in which the elements of a row are neighbours. `as_rows` turns any tensor into one, and
 # copies only what it has to; `row_stride` is the distance from one row to the next. `max(N, 1)` keeps rows of no
 # elements from dividing by zero.
 #
@@ -371,7 +371,7 @@ def layernorm(x, weight=None, bias=None, eps=1e-5):
         A new tensor of the shape and dtype of `x`.
 
     Raises:
-        TypeError: an argument is no tensor (eps: no number), or has another dtype.
+        TypeError: an argument isn't a tensor (eps: not a number), or has another dtype.
         ValueError: `x` has no dimension or rows of 2³¹ − 2¹⁴ elements or more, weight or bias is not as long as a row,
             a tensor is on the wrong device, or eps is negative.
 

@@ -86,7 +86,7 @@ def matmul_reference(a, b, activation=None):
 # ## The kernel, step by step
 #
 # The example multiplies a 16 x 16 by a 16 x 8 matrix in tiles of 2 x 2, with `2` elements of K at a time: 32
-# programs of eight loop steps. (On a GPU `tl.dot` wants tiles of at least 16 in each direction. The interpreter, where
+# programs of eight loop steps. (On a GPU `tl.dot` needs tiles of at least 16 in each direction. The interpreter, where
 # the example runs, takes any.)
 #
 # Strides are counted in elements, not in bytes: `stride_am` is how many elements lie between one row of `a` and the
@@ -234,7 +234,7 @@ def matmul(a, b, activation=None):
         A new contiguous tensor of shape (M, N) with the inputs' dtype. Sums are formed in float32; K = 0 gives zeros.
 
     Raises:
-        TypeError: an argument is no tensor, or the dtypes differ or are not allowed.
+        TypeError: an argument isn't a tensor, or the dtypes differ or are not allowed.
         ValueError: not two dimensions, inner sizes that differ, an unknown activation, or a tensor on the wrong device.
 
     Source: tiles and the grouped order of programs as in Triton's tutorial "Matrix Multiplication".

@@ -193,7 +193,7 @@ def swiglu(gate, up):
         A new contiguous tensor of the same shape and dtype.
 
     Raises:
-        TypeError: an argument is no tensor, or has another dtype.
+        TypeError: an argument isn't a tensor, or has another dtype.
         ValueError: the shapes differ, or a tensor is on the wrong device.
 
     Source: N. Shazeer, "GLU Variants Improve Transformer" (2020), arXiv:2002.05202.
@@ -216,7 +216,7 @@ def swiglu_packed(x):
         A new contiguous tensor of shape (..., h) and the same dtype.
 
     Raises:
-        TypeError: `x` is no tensor, or has another dtype.
+        TypeError: `x` isn't a tensor, or has another dtype.
         ValueError: the last dimension is odd or missing, or the tensor is on the wrong device.
 
     Source: as `swiglu`.

@@ -1,7 +1,7 @@
 r"""
 # Rows of any tensor
 
-Softmax, LayerNorm and their like treat the last dimension as a row, whatever comes before it. Their kernels want a
+Softmax, LayerNorm and their like treat the last dimension as a row, whatever comes before it. Their kernels need a
 matrix: `M` rows, `N` neighbouring columns, and a stride from one row to the next. These functions check that a tensor
 has rows, and make a matrix of it that copies only what it has to.
 """

@@ -14,8 +14,8 @@ backward.
 2. **Few threads, many elements each.** Now more rows are under way at a time:
    [[bench: layernorm/ladder/final/forward_ms]].
 3. **Two trips for a long row** that registers can't hold, instead of the lesson's three.
-4. **All three gradients in one trip.** As many programs as fit on the card walk over the rows, and keep the sums for
-   `dweight` and `dbias` with them. At first a loss again, [[bench: layernorm/ladder/one trip/backward_ms]] against
+4. **All three gradients in one trip.** As many programs as fit on the card loop over the rows, and keep the sums for
+   `dweight` and `dbias` in registers. At first a loss again, [[bench: layernorm/ladder/one trip/backward_ms]] against
    [[bench: layernorm/ladder/two trips/backward_ms]] with a kernel for each direction: every program waits for every
    row.
 5. **Rows are loaded ahead**, while others are worked on: [[bench: layernorm/ladder/ahead/backward_ms]].
@@ -561,7 +561,7 @@ def layernorm_backward(
 def layernorm(x, weight=None, bias=None, eps=1e-5):
     """As `annotated_examples.classics.layernorm.layernorm`, faster.
 
-    The width is a constant of the kernel: inside `torch.compile`, too, each new width compiles anew.
+    The width is a constant of the kernel: inside `torch.compile`, too, each new width triggers a compilation.
 
     Args: as `annotated_examples.classics.layernorm.layernorm`.
 

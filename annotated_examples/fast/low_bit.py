@@ -283,7 +283,7 @@ def columns_by_plane(a, W_NBITS: tl.constexpr):
 # [[bench: gemm_splitK/ladder/sums of A in place/16_rows_ms]]. They return sixteen equal rows, and each thread has the
 # sums of its own columns among its own registers. Picking one row would need shuffles between threads; repeated down
 # the tile instead, it costs nothing. And `ones` are joined from two halves because the weights are: then the compiler
-# wants A in the same arrangement for both products, and makes it once.
+# needs A in the same layout for both products, and makes it once.
 @triton.jit
 def sums_of_columns(even, odd, one, BLOCK_N: tl.constexpr):
     half = tl.full((16, even.shape[0] // 2), one, even.dtype)
@@ -795,12 +795,12 @@ def low_bit_matmul(
 
 # **Where it stays behind.** From 65 rows on, cuBLAS with a weight in sixteen bits is faster: with 128 rows it takes
 # [[bench: gemm_splitK/ladder/cuBLAS/128_rows_ms]], and the packed weight
-# [[bench: gemm_splitK/ladder/parts by descriptor/128_rows_ms]]. There the library is no longer waiting for the weight,
-# and unpacking is work on top, once for each tile of rows. Dequantizing can't win there either: it writes the whole
-# weight and reads it again before the library begins. With thousands of rows that is little compared with the product,
-# and at 4096 rows the faster of the two changed from run to run, with the card's clock. And all these times are those
-# of a CUDA graph. Called one by one from Python, a call costs more time on the CPU than a small product takes on the
-# GPU. A model that makes one token after the other is captured in a graph for that reason.
+# [[bench: gemm_splitK/ladder/parts by descriptor/128_rows_ms]]. There the library is no longer limited by reading the
+# weight, and unpacking is additional work, once for each tile of rows. Dequantizing can't win there either: it writes
+# the whole weight and reads it again before the library begins. With thousands of rows that is little compared with the
+# product, and at 4096 rows the faster of the two changed from run to run, with the card's clock. And all these times
+# are those of a CUDA graph. Called one by one from Python, a call costs more time on the CPU than a small product takes
+# on the GPU. A model that makes one token after the other is captured in a graph for that reason.
 #
 # ## A run small enough to watch
 #

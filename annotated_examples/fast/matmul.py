@@ -13,7 +13,7 @@ begins with a wait for its first loads, and ends with a store during which the t
 climb from there, at 4096 in each direction in bfloat16:
 
 1. A kernel with pointers as the lesson's is, in tiles of 128 x 256: [[bench: matmul/ladder/grouped/forward_ms]].
-2. The card's copy unit fetches the tiles, one program for each multiprocessor walks over them, and the next tile's
+2. The card's copy unit fetches the tiles, one program for each multiprocessor loops over them, and the next tile's
    loads are in flight while this one is stored: [[bench: matmul_autotuned/ladder/no groups/forward_ms]].
 3. The tiles in groups of 8 rows: [[bench: matmul_autotuned/ladder/groups of 8/forward_ms]]. In groups of 16:
    [[bench: matmul_autotuned/ladder/groups of 16/forward_ms]].
@@ -113,8 +113,8 @@ def matmul_descriptor_kernel(
     num_pid_n = tl.cdiv(N, BLOCK_N)
     for tile in tl.range(tl.program_id(0), num_pid_m * num_pid_n, NUM_PROGRAMS, flatten=True):
         # Program 1 begins with the tile at `pid=1: start_m = 4`, `pid=1: start_n = 0`, and comes to its second, at
-        # `pid=1, tile=3: start_m = 4` and `pid=1, tile=3: start_n = 16`. Its last rows and columns lie outside of C.
-        # The store through a descriptor stops at the edges by itself.
+        # `pid=1, tile=3: start_m = 4` and `pid=1, tile=3: start_n = 16`. Its last rows and columns lie outside of C. A
+        # store through a descriptor stops at the edges automatically.
         pid_m, pid_n = grouped_order(tile, num_pid_m, num_pid_n, GROUP_M)
         start_m = pid_m * BLOCK_M
         start_n = pid_n * BLOCK_N
@@ -191,8 +191,8 @@ tuned_descriptor_kernel = device.autotune(DESCRIPTOR_CONFIGURATIONS, key=[*SIZES
 # matrix per phase.
 #
 # The tiles are smaller, too. C has 8 x 12 tiles of 128 x 256, and an H200 has 132 multiprocessors: 36 of them would
-# have nothing to do. Of tiles with 192 columns there are 8 x 16. As 192 is no power of two, a program keeps three sums
-# side by side, each `BLOCK_N` columns wide.
+# have nothing to do. Of tiles with 192 columns there are 8 x 16. As 192 isn't a power of two, a program keeps three
+# accumulators side by side, each `BLOCK_N` columns wide.
 @triton.jit
 def store_three(desc, left, middle, right, phase, start_m, start_n):
     width: tl.constexpr = left.shape[1]
@@ -270,8 +270,8 @@ tuned_interleaved_kernel = device.autotune(INTERLEAVED_CONFIGURATIONS, key=[*SIZ
 )
 
 
-# At this shape the lesson takes [[bench: matmul_autotuned/1000x3000x5000/forward/lesson.ms]]: the stride of 5000 is no
-# multiple of 16, so its threads fetch every number of `a` alone. This kernel takes
+# At this shape the lesson takes [[bench: matmul_autotuned/1000x3000x5000/forward/lesson.ms]]: the stride of 5000 isn't
+# a multiple of 16, so its threads load every number of `a` separately. This kernel takes
 # [[bench: matmul_autotuned/1000x3000x5000/forward/ms]], cuBLAS
 # [[bench: matmul_autotuned/1000x3000x5000/forward/cuBLAS.ms]]. Both ideas were needed. Narrower tiles alone gained
 # nothing: they read more, and the cache was the limit. Interleaving alone left a quarter of the multiprocessors idle.
@@ -427,7 +427,7 @@ def matmul(a, b, activation=None):
         A new contiguous tensor of shape (M, N) with the inputs' dtype. Sums are formed in float32; K = 0 gives zeros.
 
     Raises:
-        TypeError: an argument is no tensor, or the dtypes differ or are not allowed.
+        TypeError: an argument isn't a tensor, or the dtypes differ or are not allowed.
         ValueError: not two dimensions, inner sizes that differ, an unknown activation, or a tensor on the wrong device.
 
     Source: persistent programs with tensor descriptors as in Triton's tutorial "Persistent Matmul".

@@ -254,7 +254,7 @@ def softmax_forward_chunked_kernel(
     tl.store(y_ptr + edge_n, y_edge, mask=edge_mask)
     y = tl.exp(x - row_max) / row_sum
     tl.store(y_ptr + last + offs_n, y, mask=mask)
-    # The other chunks, backwards; `evict_first`, since nobody will need these lines again. There is a store between the
+    # The other chunks, backwards; `evict_first`, since these lines won't be needed again. There is a store between the
     # loads here, so they are issued one by one, however far the loop is unrolled. The backward pass shows a way around
     # this.
     for done in tl.range(0, last, BLOCK_N, num_stages=1, loop_unroll_factor=4):
@@ -432,7 +432,7 @@ def softmax_backward(dy, y, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
 def softmax(x):
     """Softmax over the last dimension, differentiable. As `annotated_examples.tutorials.softmax.softmax`, faster.
 
-    The width is a constant of the kernel: inside `torch.compile`, too, each new width compiles anew.
+    The width is a constant of the kernel: inside `torch.compile`, too, each new width triggers a compilation.
 
     Args:
         x: tensor of shape (..., N), N below 2**31 - 2**14, float32, float16 or bfloat16, any strides.
@@ -441,7 +441,7 @@ def softmax(x):
         A new tensor of the shape and dtype of `x`; each row adds up to one.
 
     Raises:
-        TypeError: `x` is no tensor, or has another dtype.
+        TypeError: `x` isn't a tensor, or has another dtype.
         ValueError: `x` has no dimension, or too long a row, or is on the wrong device.
 
     Source: Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018), for rows longer than a block.
@@ -455,7 +455,7 @@ def softmax(x):
 # ## A run small enough to watch
 #
 # Three rows of six, in blocks of two rows and eight columns; then the same rows in chunks of four. And two rows of 19
-# elements in chunks of eight, of which the second begins at no multiple of four.
+# elements in chunks of eight, of which the second doesn't begin at a multiple of four.
 def EXAMPLE():
     make = lambda rows: torch.tensor(rows, dtype=torch.float32, device=device.DEVICE)  # noqa: E731
     x = make([[1, 3, 2, 0, 4, 1], [2, 2, 2, 2, 2, 2], [0, -1, 5, -2, 3, 1]])

@@ -57,7 +57,7 @@ def pack(q, W_nbits):
         int32, (K * W_nbits // 32, N).
 
     Raises:
-        TypeError: q is no integer tensor. ValueError: another shape, number of bits, or a value out of range.
+        TypeError: q isn't an integer tensor. ValueError: another shape, number of bits, or a value out of range.
     """
     checks.choice("W_nbits", W_nbits, W_NBITS[1:])
     integer_matrix("q", q)
@@ -288,8 +288,8 @@ def tile_offsets(
         pid_m, pid_n = pid // num_pid_n, pid % num_pid_n
     offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    # A hint that the columns are neighbours, to be fetched by one wide load. Here the compiler sees that by itself.
-    # Where column numbers wrap round, as in `offs_n % N`, it could not.
+    # A hint that the columns are neighbours, to be fetched by one wide load. Here the compiler recognises that without
+    # the hint. Where column numbers wrap round, as in `offs_n % N`, it could not.
     if CONTIGUOUS:
         offs_n = tl.max_contiguous(tl.multiple_of(offs_n, BLOCK_N), BLOCK_N)
     return offs_m, offs_n

@@ -259,7 +259,7 @@ def matmul(a, b, activation=None):
         A new contiguous tensor of shape (M, N) with the inputs' dtype. Sums are formed in float32; K = 0 gives zeros.
 
     Raises:
-        TypeError: an argument is no tensor, or the dtypes differ or are not allowed.
+        TypeError: an argument isn't a tensor, or the dtypes differ or are not allowed.
         ValueError: not two dimensions, inner sizes that differ, an unknown activation, or a tensor on the wrong device.
 
     Source: autotuned tiles and the grouped order as in Triton's tutorial "Matrix Multiplication".
@@ -272,7 +272,7 @@ def matmul(a, b, activation=None):
 
 # ## A run small enough to watch
 #
-# Small whole numbers, sizes that are no multiples of a tile in any direction, and a last group that is not full.
+# Small integers, sizes that aren't multiples of the tile's in any direction, and a last group that isn't full.
 def EXAMPLE():
     a = (torch.arange(9 * 10, device=device.DEVICE) % 5 - 2).reshape(9, 10).float()
     b = (torch.arange(10 * 6, device=device.DEVICE) % 3 - 1).reshape(10, 6).float()

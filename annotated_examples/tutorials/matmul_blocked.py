@@ -68,7 +68,7 @@ def matmul_reference(x, y):
 # ## The kernel
 #
 # The grid has two dimensions: one program for each tile of the result. In the example the result is 8 x 8 and the
-# tiles are 4 x 4, so there are four programs. (Compiled for a GPU, `tl.dot` wants tiles of at least 16 in each
+# tiles are 4 x 4, so there are four programs. (Compiled for a GPU, `tl.dot` needs tiles of at least 16 in each
 # direction. The interpreter, where the example runs, takes any.)
 @triton.jit
 def matmul_kernel(
@@ -177,7 +177,7 @@ def matmul(x, y):
         A new contiguous tensor of shape (M, N) with the inputs' dtype; K = 0 gives zeros.
 
     Raises:
-        TypeError: an argument is no tensor, or the dtypes differ or are not allowed.
+        TypeError: an argument isn't a tensor, or the dtypes differ or are not allowed.
         ValueError: not two dimensions, inner sizes that differ, a tensor on the wrong device, or an input that requires
             a gradient (`tutorials.matmul_grouped` has one).
 
@@ -190,8 +190,8 @@ def matmul(x, y):
 
 # ## A run small enough to watch
 #
-# First 8 x 8 matrices in tiles of 4 x 4. In `x`, each element is its own offset. Then sizes that are no multiples of
-# 4 in any direction.
+# First 8 x 8 matrices in tiles of 4 x 4. In `x`, each element is its own offset. Then sizes that aren't multiples of 4
+# in any direction.
 def EXAMPLE():
     x = torch.arange(64, dtype=torch.float32, device=device.DEVICE).reshape(8, 8)
     y = torch.eye(8, device=device.DEVICE) + torch.eye(8, device=device.DEVICE).flip(1)

@@ -311,7 +311,7 @@ def matmul(x, y, activation="none"):
         A new contiguous tensor of shape (M, N) with the inputs' dtype; K = 0 gives zeros.
 
     Raises:
-        TypeError: an argument is no tensor, or the dtypes differ or are not allowed.
+        TypeError: an argument isn't a tensor, or the dtypes differ or are not allowed.
         ValueError: not two dimensions, inner sizes that differ, an unknown activation, or a tensor on the wrong device.
 
     Source: the grouped order is that of Triton's tutorial "Matrix Multiplication".

@@ -68,10 +68,10 @@ def softmax_reference(x):
 # one chunk, and then each loop runs once. As in [vector addition](vector_add.py), what is written once, `tl.exp(x)` or
 # `x - shift`, happens in all lanes of the block.
 #
-# If there are several chunks the first trip has a problem: it wants to subtract the row's largest score, and doesn't
-# know it before the last chunk. The *online* softmax doesn't wait. It subtracts the largest score **so far**. When a
-# later chunk brings a larger one, all exponentials summed so far are too big by the same factor, and one multiplication
-# of the sum puts that right: $e^{x - old} \cdot e^{old - new} = e^{x - new}$, [[tag: SM-online]].
+# If there are several chunks the first trip has a problem: it has to subtract the row's largest score, which it doesn't
+# know before the last chunk. The *online* softmax doesn't wait. It subtracts the largest score **so far**. When a later
+# chunk brings a larger one, all exponentials summed so far are too big by the same factor, and one multiplication of
+# the sum puts that right: $e^{x - old} \cdot e^{old - new} = e^{x - new}$, [[tag: SM-online]].
 #
 # `N` is the length of a row, and `stride_xm` says how many elements the start of one row of `x` is from the start of
 # the next. The numbers in the notes come from a recorded run: three rows of 6 columns, in chunks of 4. The first row is
@@ -108,8 +108,8 @@ def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
         new_max = tl.maximum(row_max, tl.max(x, axis=0))
         # What to subtract? The largest score so far, with one exception. If nothing but $-\infty$ has come yet, as in
         # the first chunk of the second row, `pid=1, start=0: x = [-inf, -inf, -inf, -inf]`, then $-\infty - (-\infty)$
-        # would be NaN, and the sum would stay NaN for good. Subtract zero instead: `pid=1, start=0: shift = 0`.
-        # `tl.where` takes its second argument where the first is true, else the third.
+        # would be NaN, and the sum would stay NaN. Subtract zero instead: `pid=1, start=0: shift = 0`. `tl.where` takes
+        # its second argument where the first is true, and the third elsewhere.
         shift = tl.where(new_max == -float("inf"), 0.0, new_max)
         # The old sum was made with the old maximum, which is still in `row_max`, so it is multiplied by
         # $e^{old - new}$. In the first round it is zero and stays zero. In the second, `pid=0, start=0: row_sum =
@@ -123,7 +123,7 @@ def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
 
     # Second trip. Now `row_max` and `row_sum` are those of the whole row, so this is [[tag: SM]], which also subtracts
     # the row's largest score. The chunks are loaded again. This program read them a moment ago, so often they are still
-    # in a cache. There is no guard against $-\infty - (-\infty)$ here, on purpose: a row of nothing but $-\infty$ is to
+    # in a cache. There is no guard against $-\infty - (-\infty)$ here, on purpose: a row that is all $-\infty$ should
     # become NaN.
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
@@ -248,7 +248,7 @@ def softmax(x):
         A new tensor of the shape and dtype of `x`; each row adds up to one.
 
     Raises:
-        TypeError: `x` is no tensor, or has another dtype.
+        TypeError: `x` isn't a tensor, or has another dtype.
         ValueError: `x` has no dimension, or too long a row, or is on the wrong device.
 
     Source: Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018).

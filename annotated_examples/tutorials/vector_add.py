@@ -12,7 +12,7 @@ The gradients, [[tag: VA-x]] and [[tag: VA-y]], need no kernel at all: a sum pas
 **What it costs.** Two numbers are read and one is written for a single addition. In float32 that is 12 bytes for one
 operation. An H200 can do more than a hundred operations in the time it takes to move 12 bytes, so the time for memory
 is what counts: no version can be faster than `bytes / bandwidth`. The *cache*, a small fast memory that holds what was
-used last, is no help: nothing is read twice. For 2²⁸ float32 elements this one takes
+used last, doesn't help: nothing is read twice. For 2²⁸ float32 elements this one takes
 [[bench: vector_add/268435456@float32/forward/ms]] and PyTorch's own
 [[bench: vector_add/268435456@float32/forward/eager.ms]]: both wait for the memory. There is nothing to gain, so this
 lesson has no fast version.
@@ -149,7 +149,7 @@ def vector_add(x, y):
         A new tensor of the same shape and dtype.
 
     Raises:
-        TypeError: an argument is no tensor, or has another dtype.
+        TypeError: an argument isn't a tensor, or has another dtype.
         ValueError: the shapes differ, or a tensor is on the wrong device.
 
     Source: the first of Triton's own tutorials teaches the same operation.
