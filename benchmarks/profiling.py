@@ -73,10 +73,11 @@ def kernel_times(tree: dict) -> dict[str, float]:
         name = node["frame"]["name"]
         if name in MODULES:
             scope = name
-        if nanoseconds := node["metrics"].get("time (ns)", 0) if not node["children"] else 0:
+        children = node.get("children", [])
+        if nanoseconds := 0 if children else node.get("metrics", {}).get("time (ns)", 0):
             key = f"{scope}/{name if re.fullmatch(r'layernorm_[a-z_]+', name) else 'PyTorch'}"
             found[key] = found.get(key, 0.0) + nanoseconds / CALLS / 1e3
-        for child in node["children"]:
+        for child in children:
             visit(child, scope)
 
     visit(tree, "")
