@@ -1,10 +1,10 @@
-"""How right is right: one rule for every kernel, every dtype, in tests and in the scripts.
+"""How accurate is accurate enough: one rule for every kernel and every dtype, in tests and in the scripts.
 
 The reference is computed in float64 from the very same (already rounded) inputs. Two numbers measure a result against
 it: the relative RMS error ‖actual − reference‖ / ‖reference‖, and the largest error over the largest reference value.
-Neither may be worse than **twice** that of PyTorch's own operation in the kernel's dtype. A floor keeps PyTorch's lucky
-exact results from forbidding ordinary rounding: 4 eps for the RMS, 8 eps for the largest. Infinities and NaNs must
-sit where PyTorch's do.
+Neither may be more than **twice** that of PyTorch's own operation in the kernel's dtype. Where PyTorch happens to be
+exact, a floor still allows ordinary rounding: 4 eps for the RMS, 8 eps for the largest. Infinities and NaNs must be at
+the same positions as PyTorch's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Errors:
 def errors(actual: torch.Tensor, reference: torch.Tensor, where: torch.Tensor | None = None) -> Errors:
     """Relative RMS and largest error of `actual` (any dtype) against `reference` (float64), over the elements `where`.
 
-    An all-zero reference leaves nothing to be relative to: then the errors are absolute.
+    If the reference is all zeros, the errors are absolute.
     """
     actual, reference = actual.detach().double(), reference.detach().double()
     if where is not None:
@@ -117,7 +117,7 @@ class Report:
         return 0 if self.rows and not any(row[-1] for row in self.rows) else 1
 
     def print(self) -> int:
-        """Print the table, below it what is wrong, a line each, and return the exit status."""
+        """Print the table, then what is wrong, one line each, and return the exit status."""
         from rich.console import Console
         from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""Joining autograd: when a call needs an autograd frame, and a backward pass that can't be differentiated again.
+"""Integration with autograd: when a call needs its `Function`, and backward passes that raise if differentiated.
 
 Names: `needs_frame`, `once_differentiable`, `dependence`.
 """
@@ -13,11 +13,11 @@ from torch.autograd import forward_ad
 
 
 def needs_frame(*inputs: torch.Tensor | None) -> bool:
-    """Whether a call on these inputs has to go through its `autograd.Function`, or may go straight to the launcher.
+    """Whether a call with these inputs has to go through its `autograd.Function`, or can go straight to the launcher.
 
     It has to if a gradient is being recorded for one of them. It also has to if one carries a forward-mode tangent
-    (`torch.autograd.forward_ad`, `torch.func.jvp`): the function then raises, where the launcher would drop the tangent
-    without a word. Entering a frame takes several microseconds, so a call without gradients is spared it.
+    (`torch.autograd.forward_ad`, `torch.func.jvp`): the function then raises, whereas the launcher would silently drop
+    the tangent. Going through a function takes several microseconds, which a call without gradients saves.
 
     Source: PyTorch's documentation, "Extending PyTorch" and "Forward-mode automatic differentiation".
     """
@@ -38,14 +38,14 @@ def once_differentiable(backward: Callable) -> Callable:
     """For `Function.backward`: gradients of its results raise, however they are asked for.
 
     PyTorch's decorator of this name has two gaps. It raises only if the upstream gradient itself requires a gradient,
-    and that of `f(x).sum()` is a constant. And its error stands where `torch.autograd.grad(…, inputs=x)` never looks. A
-    gradient penalty through either gap gets no error, and no effect. Here the results depend on the upstream gradients
-    and on all saved tensors, so every path from a penalty back to the inputs meets the error. A function that saves
-    nothing that depends on an input keeps `dependence(input)` as `ctx.dependence`. Without `create_graph` nothing
-    changes.
+    and that of `f(x).sum()` is a constant. And its error is on a branch of the graph that
+    `torch.autograd.grad(…, inputs=x)` never visits. In both cases a gradient penalty has no effect, and there is no
+    error. Here the results depend on the upstream gradients and on all saved tensors, so every path from a penalty back
+    to the inputs leads to the error. A function that saves nothing that depends on an input sets
+    `ctx.dependence = dependence(input)`. Without `create_graph` nothing changes.
 
     Raises:
-        RuntimeError: in the backward pass of whatever was computed from the gradients.
+        RuntimeError: in the backward pass of anything that was computed from the gradients.
 
     Source: PyTorch's documentation, "Double Backward with Custom Functions".
     """
@@ -73,7 +73,7 @@ class _Raises(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *_):
-        raise RuntimeError("a gradient of this kernel's gradients is asked for: its backward is once_differentiable")
+        raise RuntimeError("this kernel's gradients can't be differentiated again: its backward is once_differentiable")
 
 
 def dependence(*inputs: torch.Tensor | None) -> torch.Tensor | None:

@@ -1,7 +1,7 @@
 """Argument checks for public functions. Each error names the argument, what came, and what is allowed.
 
-They run before anything is launched or written. A wrong type raises `TypeError`, a wrong value `ValueError`. They cost
-a few microseconds together: host time is part of a small kernel's price.
+They run before anything is launched or written. A wrong type raises `TypeError`, a wrong value `ValueError`. Together
+they cost a few microseconds: host time is part of what a small kernel costs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LARGEST = torch.finfo(torch.float32).max
 
 
 def tensors(**named: torch.Tensor) -> None:
-    """Each must be a dense `torch.Tensor` on the device where kernels run, whose memory holds its values."""
+    """Each must be a dense `torch.Tensor` on the device where kernels run, not a lazily negated or conjugated view."""
     for name, value in named.items():
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
@@ -33,7 +33,7 @@ def tensors(**named: torch.Tensor) -> None:
 
 
 def optional_tensors(**named: torch.Tensor | None) -> None:
-    """As `tensors`, but `None`, an argument left out, passes."""
+    """Like `tensors`, but an argument that was left out (`None`) passes."""
     tensors(**{name: value for name, value in named.items() if value is not None})
 
 
@@ -90,7 +90,7 @@ def dimensions(name: str, value: torch.Tensor, allowed: int | range, meaning: st
 
 
 def choice(name: str, value: object, allowed: Collection[object]) -> None:
-    """`value` must be one of `allowed`, and not only equal to it as `True` and `1.0` are to 1."""
+    """`value` must be one of `allowed`, of the same type: `True` and `1.0` don't pass as 1."""
     for option in allowed:  # the usual case, a fraction of a microsecond: small numbers, names and dtypes are shared
         if value is option:
             return

@@ -1,4 +1,4 @@
-"""The `academy` command. Each subcommand belongs to a part of its own, which is imported when it is asked for."""
+"""The `academy` command. Each subcommand has its own part of the package, which is imported only when it is used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DESCRIPTION = "Triton Academy: check what its pages say, measure its kernels, wa
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one subcommand. Exit status: 0 all is well, 1 something was found, 2 the command line is wrong."""
+    """Run one subcommand. Exit status: 0 if all is well, 1 if something was found, 2 if the command line is wrong."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = _parser()
     if arguments[:1] and arguments[0] in _PASSED_ON:
@@ -32,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = commands.add_parser(
         "check",
-        help="is every equation true, every kernel what is printed, every quoted number what runs? (no GPU needed)",
+        help="check every equation, each kernel against its formulas, each quoted number against a run (no GPU needed)",
         description="Evaluate every equation in float64, compare every kernel with its printed formula on hostile "
         "inputs, and compare the numbers quoted in comments with a recorded run. One line per failure, exit status 1.",
     )
@@ -40,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     check.set_defaults(run=_check)
     mutate = commands.add_parser(
         "mutate",
-        help="change every formula (and kernel) in small ways: does a check notice each change?",
+        help="change every formula (and kernel) in small ways, and see whether a check notices each change",
         description="Mutation score of derivations and kernels. A change that no check notices and that is not on the "
         "reviewed list (backprop_math/equivalent_mutants.toml) is a failure, exit status 1.",
     )
@@ -63,7 +63,7 @@ def _check(arguments: argparse.Namespace) -> int:
     found, summary = formulas.syntax_errors(files), ""
     if not found:
         result = formulas.run(files)
-        found, summary = [*result.problems, *traces.check(files)], result.summary()
+        found, summary = [*result.problems, *traces.check(files), *_unguarded_backwards(files)], result.summary()
     status = problems.report(found)
     # Results of another kernel are told of, and no failure: who edits one can't measure it without the same GPU.
     notes = [summary, "" if files or found else bench.stale_note()]
@@ -71,6 +71,21 @@ def _check(arguments: argparse.Namespace) -> int:
     verdict = {0: "all is well", 1: "1 problem"}.get(number, f"{number} problems")
     print(*filter(None, notes), f"{verdict} ({time.perf_counter() - start:.1f} s)", sep="\n")
     return status
+
+
+def _unguarded_backwards(files: list[Path] | None):
+    from academy import syntax
+    from academy.formulas.project import Project
+    from academy.problems import Problem
+
+    message = "decorate it with once_differentiable from academy.autograd: second derivatives would be silently wrong"
+    project = Project.here()
+    kernels = set(project.kernels())
+    for path in kernels if files is None else kernels & {file.resolve() for file in files}:
+        text = path.read_text("utf-8")
+        for method in syntax.unguarded_backwards(text):
+            position = syntax.Places(text).offset(method.lineno, method.col_offset)
+            yield Problem.at(project.shown(path), text, position, f"backward of a Function: {message}")
 
 
 def _mutate(arguments: argparse.Namespace) -> int:

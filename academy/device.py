@@ -58,7 +58,7 @@ if INTERPRET:
 
 
 def describe() -> str:
-    """One line for the top of a script: the device, the versions, and why the interpreter runs where it does."""
+    """One line for the top of a script: the device, the versions, and the reason if the interpreter is used."""
     versions = f"torch {torch.__version__}, triton {triton.__version__}"
     if not INTERPRET:
         return f"{torch.cuda.get_device_name()} (compiled), {versions}"
@@ -69,8 +69,8 @@ def describe() -> str:
 def autotune(configs: list[triton.Config], key: list[str], **options):
     """`triton.autotune` with two differences.
 
-    It also works without a GPU: nothing can be timed there, so the first config is taken. And a trial is timed as
-    `academy bench` times, so that the search of a small kernel doesn't compare how long Python took to launch it.
+    It also works without a GPU: nothing can be timed there, so the first config is used. And trials are timed like
+    those of `academy bench`, so that the search for a small kernel doesn't compare how long Python took to launch it.
 
     Args: as `triton.autotune`; put the config that suits most shapes first.
     """

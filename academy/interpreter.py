@@ -1,17 +1,17 @@
 """Repairs of Triton's interpreter, so that a kernel computes on the CPU what it computes on a GPU.
 
 The interpreter (`TRITON_INTERPRET=1`) keeps bfloat16 and float8 values as raw bits and then does integer arithmetic on
-them: `x + y` of two bfloat16 blocks is silently garbage. It also cuts digits off where the hardware rounds, and it has
-no `libdevice`. `install()` mends this for scripts, notebooks and tests alike. `REPAIRS` lists what is mended, and
-`used()` names what the kernels launched so far really needed, so that a page can say so.
+them: `x + y` of two bfloat16 blocks is silently garbage. It also truncates where the hardware rounds, and it has no
+`libdevice`. `install()` repairs this for scripts, notebooks and tests alike. `REPAIRS` lists the repairs, and `used()`
+names those that the kernels launched so far needed, so that a page can say so.
 
-What the hardware leaves undefined is poisoned: lanes that a load masks off without `other` hold NaN, in integers 0xA5
-in every byte. On a GPU they hold whatever was in the register, most of the time the 0 that hides the mistake.
+What the hardware leaves undefined is poisoned: lanes that a load masks off without `other` hold NaN, or for integers
+0xA5 in every byte. On a GPU they hold whatever was in the register, most of the time a 0, which hides the mistake.
 
-What the hardware refuses stays refused: `tl.exp` of a float16 block raises here as it does in the compiler, and
-`libdevice` goes through the compiler's own table of types.
+What the compiler rejects is rejected here too: `tl.exp` of a float16 block raises, and `libdevice` uses the compiler's
+own table of types.
 
-A NaN or an infinity gives no warning, as on a GPU. What a kernel raises ends with the line of the kernel, as a note.
+A NaN or an infinity gives no warning, as on a GPU. An exception in a kernel ends with the kernel's line, as a note.
 
 Sources: PTX ISA (`cvt.rn.bf16.f32`, `cvt.rn.satfinite.e4m3x2.f32`, `min`/`max` of a NaN), libdevice user's guide,
 `triton/runtime/interpreter.py` of Triton 3.6.0, 3.7.1 and 3.9.0.
@@ -91,7 +91,7 @@ def install() -> None:
 
 
 def used(reset: bool = False) -> list[str]:
-    """Keys of `REPAIRS` that kernels have needed since the start or the last reset, in the order of `REPAIRS`."""
+    """Keys of the `REPAIRS` that kernels have needed since the start or the last reset, in the order of `REPAIRS`."""
     names = [name for name in REPAIRS if name in _used]
     if reset:
         _used.clear()

@@ -1,4 +1,4 @@
-"""What a kernel file does when it is run as a script: its public function beside PyTorch, then its speed.
+"""What a kernel file does when it is run as a script: compare its public function with PyTorch, then time it.
 
 Names: `main()`, `arguments()`.
 """
@@ -31,9 +31,9 @@ def main(
     Args:
         function: the public function. Its file's docstring is the help text, and benchmarks/<file>.py, where the
             repository is, says what is timed on a GPU.
-        reference: the same in plain PyTorch; in float64 it says what is right.
-        cases: the arguments by name. A tuple is the shape of a random tensor; anything else is handed on as it is.
-        pytorch: PyTorch's own operation, by whose error `function` is judged (default: `reference`).
+        reference: the same in plain PyTorch; in float64 it gives the right result.
+        cases: the arguments by name. A tuple is the shape of a random tensor; anything else is passed on unchanged.
+        pytorch: PyTorch's own operation, whose error sets the budget for `function` (default: `reference`).
         dtypes: of the random tensors; each case is run in each of them.
         differentiable: whether the gradients of the random tensors are compared as well.
 
@@ -90,8 +90,8 @@ def arguments(description: str, **options: dict) -> argparse.Namespace:
         description: the module's docstring; its first heading or sentence becomes the help text.
         options: flag name (underscores become dashes) -> keyword arguments of `ArgumentParser.add_argument`.
 
-    `--device cpu` on a machine with a GPU starts the script again with `TRITON_INTERPRET=1`, because the choice is
-    made while Triton is imported. `--device cuda` where kernels can't be compiled ends the script with status 2.
+    `--device cpu` on a machine with a GPU restarts the script with `TRITON_INTERPRET=1`, because the choice is made
+    while Triton is imported. `--device cuda` on a machine that can't compile kernels ends the script with status 2.
     PyTorch's generator is seeded, so that two runs compare the same numbers.
     """
     title = next(line.lstrip("# ") for line in description.splitlines() if line.strip())

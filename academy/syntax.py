@@ -32,7 +32,7 @@ def tree(text: str) -> ast.Module:
 
 
 def problem(text: str, path: str) -> Problem | None:
-    """Where and why the text of a file is no Python; None if it is."""
+    """Where and why the text of a file isn't valid Python; None if it is."""
     try:
         tree(text)
     except SyntaxError as error:
@@ -75,6 +75,23 @@ def jitted_functions(text: str) -> tuple[ast.FunctionDef, ...]:
 def loops(text: str) -> tuple[ast.For, ...]:
     """The `for` loops of a text."""
     return tuple(node for node in statements(tree(text)) if isinstance(node, ast.For))
+
+
+def unguarded_backwards(text: str) -> list[ast.FunctionDef]:
+    """The `backward` of each `autograd.Function` that isn't decorated with `autograd.once_differentiable`.
+
+    PyTorch's decorator of that name won't do: it lets some gradient penalties through (see `academy.autograd`).
+    """
+    classes = [node for node in ast.walk(tree(text)) if isinstance(node, ast.ClassDef)]
+    functions = [
+        method
+        for node in classes
+        if any(ast.unparse(base).split(".")[-1] == "Function" for base in node.bases)
+        for method in node.body
+        if isinstance(method, ast.FunctionDef) and method.name == "backward"
+    ]
+    decorators = {method: [ast.unparse(decorator) for decorator in method.decorator_list] for method in functions}
+    return [method for method in functions if "autograd.once_differentiable" not in decorators[method]]
 
 
 def imported_kernels(text: str, root: Path) -> list[Path]:
@@ -143,7 +160,7 @@ def docstrings(text: str) -> Iterator[ast.Constant]:
 
 @lru_cache(maxsize=64)
 def notes(text: str) -> str:
-    """A text in which everything but comments and docstrings is blank, and so are their marks; offsets stay."""
+    """The text with everything but comments and docstrings blanked, and their delimiters too; offsets don't change."""
     out, places = [c if c == "\n" else " " for c in text], Places(text)
     spans = [(places.starts[t.start[0] - 1] + t.start[1], t.string) for t in tokens(text) if t.type == tokenize.COMMENT]
     spans += [(places.span(node)[0], text[slice(*places.span(node))]) for node in docstrings(text)]
@@ -156,7 +173,7 @@ def notes(text: str) -> str:
 
 
 def import_path(path: Path, name: str = "") -> ModuleType:
-    """Import a file by its path, anew, under its own name or another one."""
+    """Import a file by its path, even if it was imported before, under its own name or another one."""
     spec = importlib.util.spec_from_file_location(name or path.stem, path)
     assert spec and spec.loader, f"{path} can't be imported"
     module = importlib.util.module_from_spec(spec)

@@ -8,17 +8,18 @@ FUNCTION = "layernorm"
 
 
 # With weight and bias of the dtype of `x`. Mean and rstd are 4 bytes each a row. The partial sums of the backward pass
-# are scratch and not counted.
+# are scratch and not counted. Operations an element: forward 1 for the mean, 3 for the variance, 4 for the result;
+# backward 3 for `dy * weight` and the normalised `x`, 3 for the two means, 4 for `dx`, 3 for the parameters.
 def cost(shape, dtype):
     numel, N = torch.Size(shape).numel(), shape[-1]
     statistics = 2 * 4 * (numel // N)
     size = dtype.itemsize
     return {
         "forward": dict(
-            bytes_read=(numel + 2 * N) * size, bytes_written=numel * size + statistics, operations=9 * numel
+            bytes_read=(numel + 2 * N) * size, bytes_written=numel * size + statistics, operations=8 * numel
         ),
         "backward": dict(
-            bytes_read=(2 * numel + N) * size + statistics, bytes_written=(numel + 2 * N) * size, operations=15 * numel
+            bytes_read=(2 * numel + N) * size + statistics, bytes_written=(numel + 2 * N) * size, operations=13 * numel
         ),
     }
 

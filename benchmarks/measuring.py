@@ -22,20 +22,21 @@ import torch  # noqa: E402
 
 # --8<-- [start:roofline]
 BANDWIDTH = 4.8e12  # bytes per second: an H200's data sheet
-MATRIX_RATE = 989e12  # bf16 operations per second; multiply and add are two
+FLOAT32_RATE = 67e12  # operations per second, outside the tensor cores
+MATRIX_RATE = 989e12  # bf16 operations per second in the tensor cores; a multiply-add counts as two
 
 
-def floor_us(total_bytes: int, operations: int) -> float:
+def floor_us(total_bytes: int, operations: int, rate: float) -> float:
     """No kernel with these bytes and operations can be faster, in µs."""
-    return max(total_bytes / BANDWIDTH, operations / MATRIX_RATE) * 1e6
+    return max(total_bytes / BANDWIDTH, operations / rate) * 1e6
 
 
-# LayerNorm reads each bf16 value once and writes one for it.
+# LayerNorm reads each bf16 value once, writes one for it, and computes in float32.
 rows, width = 32768, 4096
-layernorm_us = floor_us(2 * 2 * rows * width, operations=8 * rows * width)
+layernorm_us = floor_us(2 * 2 * rows * width, 8 * rows * width, FLOAT32_RATE)
 # A matrix product reads two matrices and writes one.
 n = 8192
-matmul_us = floor_us(3 * 2 * n * n, operations=2 * n**3)
+matmul_us = floor_us(3 * 2 * n * n, 2 * n**3, MATRIX_RATE)
 # --8<-- [end:roofline]
 
 

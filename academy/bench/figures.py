@@ -16,7 +16,7 @@ A key is `<operation>[:<variant>]/<shape>[@<dtype>]/<pass>/<figure>`, for exampl
 Ours is the fast file, or the lesson where there is none.
 
 `<operation>/ladder/<rung>/<field>` is a number of its ladder; `device/copy` and `device/matrix` are the card's rates;
-`measuring/<name>` is a result of the guide's experiments (benchmarks/measuring.py).
+`measuring/<name>` and `profiling/<name>` are results of those guides' experiments (files of that name in benchmarks/).
 Nothing here needs torch.
 """
 
@@ -32,6 +32,8 @@ from pathlib import Path
 #: Prose quotes this device; without results of it, the first one that has any.
 PROSE_DEVICE = "nvidia-h200"
 NOT_YET = "not measured yet"
+#: Guides whose experiments have results of their own, in `experiments/`.
+EXPERIMENTS = ("measuring", "profiling")
 #: Our own providers, the one that is meant by "ours" first.
 OURS = ("fast", "lesson")
 #: Operations per byte from which a rate is quoted in TFLOP/s.
@@ -137,8 +139,8 @@ def measured(key: str, root: Path) -> str | None:
     parts = [part.strip() for part in key.split("/")]
     if parts[0] == "device":
         return _card(root, "/".join(parts[1:]))
-    if parts[0] == "measuring":
-        return _experiment(root, "/".join(parts[1:]))
+    if parts[0] in EXPERIMENTS:
+        return _experiment(root, parts[0], "/".join(parts[1:]))
     operation, _, variant = parts[0].partition(":")
     if len(parts) != 4 or not (root / f"benchmarks/{operation}.py").is_file():
         return None
@@ -164,10 +166,15 @@ def _card(root: Path, name: str) -> str | None:
     return (form.format(statistics.median(values)) if values else NOT_YET) if field else None
 
 
-def _experiment(root: Path, name: str) -> str | None:
-    content = first(root, "experiments/measuring")
-    value = content["values"].get(name) if content else None
-    return f"{value['value']:.3g} {value['unit']}" if value else None if content else NOT_YET
+def _experiment(root: Path, guide: str, name: str) -> str | None:
+    """A value that the machine couldn't measure, for lack of a tool, is None in the file."""
+    content = first(root, f"experiments/{guide}")
+    if content is None:
+        return NOT_YET
+    value = content["values"].get(name)
+    if value is None:
+        return None
+    return NOT_YET if value["value"] is None else f"{value['value']:.3g} {value['unit']}"
 
 
 def _rung(ladder: dict | None, name: str, field: str) -> str | None:

@@ -27,6 +27,7 @@ from traitlets.config import Config
 
 from academy.bench import figures
 from academy.directives import EQUATION, fenced, pattern
+from academy.site import addresses
 from academy.site.library import Library
 from academy.site.texts import first_sentence
 
@@ -156,7 +157,7 @@ def portable(path: Path, uri: str, library: Library, config) -> str:
     def link(found: re.Match) -> str:
         place = found[1].lstrip("/") if found[1].startswith("/") else normpath(join(dirname(uri), found[1]))
         page = re.sub(r"(?:index)?\.(?:md|py)$", "/", place).replace("//", "/")
-        return f"]({config.site_url}{page}{found[2] or ''})"
+        return f"]({addresses.page_address(config.site_url, page)}{found[2] or ''})"
 
     def equation(found: re.Match) -> str:
         tex = library.tex(found["argument"])
@@ -168,7 +169,7 @@ def portable(path: Path, uri: str, library: Library, config) -> str:
         return figures.measured(found["argument"], ROOT) or found[0]
 
     def prose(text: str) -> str:
-        return LINK.sub(link, SPAN.sub(span, EQUATION.sub(equation, text)))
+        return addresses.without_dead_links(LINK.sub(link, SPAN.sub(span, EQUATION.sub(equation, text))))
 
     notebook = jupytext.read(path)
     notebook.metadata.pop("jupytext", None)
@@ -178,7 +179,7 @@ def portable(path: Path, uri: str, library: Library, config) -> str:
             parts = groupby(lines, key=lambda line: bool(line[1]))
             texts = [(is_code, "\n".join(line for line, _ in part)) for is_code, part in parts]
             cell.source = "\n".join(text if is_code else prose(text) for is_code, text in texts)
-        cell.source = cell.source.replace("{{ repo_url }}", config.repo_url)
+        cell.source = cell.source.replace("{{ repo_url }}", config.repo_url or addresses.PLACEHOLDER)
         cell.pop("id", None)  # random: two builds of one source should be the same
     notebook.nbformat_minor = min(notebook.nbformat_minor, 4)  # the first that asks for ids is 5
     return jupytext.writes(notebook, fmt="ipynb")

@@ -10,6 +10,7 @@ from markdown import Markdown
 from markdown.treeprocessors import Treeprocessor
 from markupsafe import Markup
 
+from academy.site import addresses
 from academy.site.library import Library, Page
 from academy.site.splitter import Module
 from academy.site.texts import read, without_front_matter
@@ -24,7 +25,7 @@ class Conversion:
     def __init__(self, md: Markdown, settings: dict):
         self.md = md
         self.root, self.docs = Path(settings["root"]), settings["docs"]
-        self.repository = f"{settings['repo_url'].rstrip('/')}/blob/{settings['branch']}"
+        self.repo_url, self.branch = settings["repo_url"], settings["branch"]
         self.given = settings["index"]
         self.reset()
 
@@ -68,7 +69,7 @@ class Conversion:
         return self.sources[-1][0] if self.sources else "", 0
 
     def blob(self, path: str) -> str:
-        return f"{self.repository}/{path}"
+        return addresses.file_address(self.repo_url, path, self.branch)
 
     def link(self, path: str, fragment: str = "") -> str:
         """A link to a file of the repository: its page on the site if it has one, else the file in the repository."""

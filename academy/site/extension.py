@@ -28,8 +28,9 @@ from academy import operations, syntax
 from academy.bench.pages import Html
 from academy.directives import fenced, on_line
 from academy.site import kernel_page, lint, project_parts
+from academy.site.addresses import NOWHERE
 from academy.site.citations import CitedEquation, Span
-from academy.site.conversion import Conversion
+from academy.site.conversion import Conversion, TreeStep
 from academy.site.glossary import Mentions
 from academy.site.learning_path import kind
 from academy.site.library import Page
@@ -64,9 +65,20 @@ class AcademyExtension(Extension):
         md.treeprocessors.register(Contents(made), "academy_contents", 4)
         md.treeprocessors.register(PageFacts(made), "academy_facts", 3)
         md.treeprocessors.register(Mentions(made), "academy_terms", 2)
+        md.treeprocessors.register(DeadLinks(made), "academy_addresses", 1)
 
     def reset(self):
         self.conversion.reset()
+
+
+class DeadLinks(TreeStep):
+    """Links to files of a repository without an address become text."""
+
+    def run(self, root):
+        for element in root.iter("a"):
+            if element.get("href", "").startswith(NOWHERE):
+                element.tag = "span"
+                element.attrib.clear()
 
 
 class Lines(Preprocessor):

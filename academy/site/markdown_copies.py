@@ -14,6 +14,7 @@ from bs4 import BeautifulSoup, Tag
 from markdownify import ATX, MarkdownConverter
 from mkdocs.structure.nav import Section
 
+from academy.site import addresses
 from academy.site.search_text import lighter
 
 #: What is there to be clicked, or repeats what other pages say.
@@ -31,7 +32,8 @@ class Copies:
         text = converted(page.content)
         if not re.search(r"^# ", text, re.M):
             text = f"# {page.meta.get('title') or page.title}\n\n{text}"
-        copy = f"<!-- {page.canonical_url} -->\n\n{text.strip()}\n"
+        head = f"<!-- {page.canonical_url} -->\n\n" if page.canonical_url else ""
+        copy = f"{head}{addresses.without_dead_links(text.strip())}\n"
         self.pages[page.url] = (page.meta.get("description") or "", copy)
 
     def write(self, nav, config) -> None:
@@ -45,12 +47,12 @@ class Copies:
         """llms.txt: what the site is, and each page with its description, in the order of the navigation."""
         out = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
         about = "Each page below is Markdown. Its HTML is at the same address without `index.md`."
-        out.append(f"{about} Source: {config.repo_url}")
+        out.append(f"{about} Source: {config.repo_url}" if config.repo_url else about)
         for item in nav.items:
             out += ["", f"## {item.title}", ""]
             for page in _pages_of(item) if isinstance(item, Section) else [item]:
                 description = self.pages[page.url][0]
-                entry = f"- [{page.title}]({config.site_url}{page.url}index.md)"
+                entry = f"- [{page.title}]({config.site_url or ''}{page.url}index.md)"
                 out.append(entry + (f": {description}" if description else ""))
         return "\n".join(out) + "\n"
 

@@ -23,7 +23,7 @@ from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority
 from mkdocs.structure.files import File
 
 from academy import operations, syntax
-from academy.site import chapters, generated_pages, markdown_copies, project_parts, search_text, stylesheet
+from academy.site import addresses, chapters, generated_pages, markdown_copies, project_parts, search_text, stylesheet
 from academy.site.broken_links import LinkPlaces
 from academy.site.learning_path import kind
 from academy.site.library import Library
@@ -63,6 +63,8 @@ class AcademyPlugin(BasePlugin):
         config.mdx_configs.setdefault(EXTENSION, {})["index"] = self.library
         config.nav = generated_pages.completed(config.nav or [], self.library)
         link_places.library = self.library
+        if not config.repo_url:
+            config.edit_uri = None
         logging.getLogger("mkdocs.structure.pages").addFilter(link_places)
         # `mike deploy` says which version it builds. Elsewhere the theme would ask for a list that isn't there.
         if "MIKE_DOCS_VERSION" not in os.environ:
@@ -120,7 +122,7 @@ class AcademyPlugin(BasePlugin):
         if "description" in page.meta:
             description = page.meta["description"]
             page.meta["description"] = summary(page.title or "", description, made.kind if made else "")
-        return markdown.replace("{{ repo_url }}", config.repo_url)
+        return markdown.replace("{{ repo_url }}", config.repo_url or addresses.PLACEHOLDER)
 
     def on_page_content(self, html, *, page, config, files):
         """Drawings of chapters, and links to pages in docstrings, which MkDocs leaves as they are."""

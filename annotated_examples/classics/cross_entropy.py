@@ -16,14 +16,14 @@ adds a factor to the gradient.
 
 **What it costs.** The logits are by far the largest tensor of a training step: 8192 tokens and a vocabulary of 128256
 make 2.1 GB in bfloat16. The forward pass reads them once and keeps a few numbers a row. The backward pass reads them
-again and writes a gradient of the same size. That makes three trips through the logits; the arithmetic hides behind
-them, so memory sets the pace. At 8192 x 128256, on an H200, both passes together take
+again and writes a gradient of the same size. That makes three trips over the logits; the arithmetic overlaps with them,
+so memory sets the pace. At 8192 x 128256, on an H200, both passes together take
 [[bench: cross_entropy/8192x128256/forward+backward/lesson.ms]]; PyTorch, which also writes the logarithm of every
-probability and reads it back, takes [[bench: cross_entropy/8192x128256/forward+backward/eager.ms]].
-[The fast version](../fast/cross_entropy.py) gets by with two trips.
+probability and reads it back, takes [[bench: cross_entropy/8192x128256/forward+backward/eager.ms]]. [The fast
+version](../fast/cross_entropy.py) manages with two trips.
 
 **Contract.** `logits` is (rows, vocab) or (batch, seq, vocab), float32, float16 or bfloat16, with any strides, and
-`labels` has an integer for each row. Everything is computed in float32. Rows that don't lie at one common distance,
+`labels` has an integer for each row. Everything is computed in float32. Rows that aren't all the same distance apart,
 such as those of `logits[:, :-1]`, are copied first. `cross_entropy_loss` never writes to its arguments;
 `cross_entropy_loss_` may put the gradient where the logits were.
 """
@@ -63,8 +63,8 @@ def cross_entropy_loss_reference(
 
 # ## Forward: one program a row
 #
-# The loss of a row is its log-sum-exp minus the label's logit. The second is a single number. The first takes the whole
-# row, and a vocabulary is too long for the registers of one program: so the row comes in chunks.
+# The loss of a row is its log-sum-exp minus the label's logit. The second is a single number. The first needs the whole
+# row, and a vocabulary is too long for the registers of one program: so the row is processed in chunks.
 #
 # **Online.** An exponential overflows in float32 from 89 on, so the largest logit is subtracted first, [[tag: CE-LSE]].
 # But which is the largest isn't known before the last chunk. So the sum is relative to the largest logit *so far*. When
@@ -90,16 +90,16 @@ def cross_entropy_forward_kernel(
     row = tl.program_id(0).to(tl.int64)
     x_ptr = logits_ptr + row * stride_xm
 
-    # Row 0 has `pid=0: label = 4`. One outside of the vocabulary must never become an address, so the mask stands in
-    # front of the load.
+    # Row 0 has `pid=0: label = 4`. A label outside the vocabulary must never be used as an offset, so the load is
+    # masked.
     label = tl.load(labels_ptr + row).to(tl.int64)
     in_range = (label >= 0) & (label < N)
-    # The label's logit, `x_label = -3`, gets a load of its own. The alternative is to compare the label with every
-    # column of the row, only to find one number.
+    # The label's logit, `x_label = -3`, gets a load of its own. The alternative would be to compare the label with
+    # every column of the row, only to find one number.
     x_label = tl.load(x_ptr + label, mask=in_range, other=0.0)
 
-    # The largest so far starts at the lowest *finite* number. With −∞, a first chunk of nothing but −∞ would compute
-    # −∞ − (−∞), which is NaN. (`tl.range` makes the same loop as `range`, and takes options for the compiler.)
+    # The largest so far starts at the lowest *finite* number. If it started at −∞, a first chunk that is all −∞ would
+    # compute −∞ − (−∞), which is NaN. (`tl.range` makes the same loop as `range`, and takes options for the compiler.)
     row_max = LOWEST
     row_sum = 0.0
     for start in tl.range(0, N, BLOCK_N):
@@ -108,8 +108,8 @@ def cross_entropy_forward_kernel(
         mask = offs_n < N
         x = tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         z, _ = scale_and_cap(x, scaling, softcapping)
-        # Lanes past the row mustn't count. As −∞ they are never the largest, and their exponential is zero. It has to
-        # happen down here: the cap would make a finite number of it.
+        # Lanes past the row mustn't count. As −∞ they are never the largest, and their exponential is zero. This has to
+        # happen after the cap, which would turn −∞ into a finite number.
         z = tl.where(mask, z, -float("inf"))
         # The first chunk's largest is `start=0: new_max = 2`, and the second has a larger one, `start=8: new_max = 3`.
         new_max = tl.maximum(row_max, tl.max(z, axis=0))
@@ -118,27 +118,27 @@ def cross_entropy_forward_kernel(
         row_sum = row_sum * tl.exp(row_max - new_max) + tl.sum(tl.exp(z - new_max), axis=0)
         row_max = new_max
 
-    # [[tag: CE]], divided by the number of items. The brackets matter. Logits around 10000 make a log-sum-exp around
-    # 10000, which has no more than three digits behind the point in float32. `row_max - z_label` cancels the large
+    # [[tag: CE]], divided by the number of items. The parentheses matter. Logits around 10000 make a log-sum-exp around
+    # 10000, which has at most three digits after the decimal point in float32. `row_max - z_label` cancels the large
     # numbers before anything is rounded: `loss = 3.372`.
     z_label, _ = scale_and_cap(x_label.to(tl.float32), scaling, softcapping)
     loss = (tl.log(row_sum) + (row_max - z_label)) / tl.load(n_items_ptr).to(tl.float32)
-    # A label out of range turns its row into NaN, and an ignored row (number 1) counts nothing:
-    # `pid=1: ignored = 1`. That is a choice by `where`, not a product with zero: zero times NaN is NaN.
+    # A label out of range turns its row into NaN, and an ignored row (number 1) contributes nothing:
+    # `pid=1: ignored = 1`. This is selected with `where`, not by multiplying with zero: zero times NaN is NaN.
     loss = tl.where(in_range, loss, float("nan"))
     ignored = label == ignore_index
     tl.store(losses_ptr + row, tl.where(ignored, 0.0, loss))
 
-    # For the backward pass, the log-sum-exp in two parts. Added up they would be one number, and round to those three
-    # digits behind the point: each probability would be off by as much.
+    # For the backward pass, the log-sum-exp is stored in two parts. Their sum would be rounded to those three digits
+    # after the decimal point, and each probability would be off by as much.
     tl.store(row_max_ptr + row, row_max)
     tl.store(row_sum_ptr + row, row_sum)
 
 
 # ## Backward: every chunk for itself
 #
-# With the largest logit and the sum at hand, no entry of the gradient needs another one. So there is no loop: the grid
-# has two axes, rows and chunks, and each program takes one chunk of one row.
+# Given the largest logit and the sum, each entry of the gradient is independent of the others. So there is no loop: the
+# grid has two axes, rows and chunks, and each program takes one chunk of one row.
 @triton.jit
 def cross_entropy_backward_kernel(
     dloss_ptr,
@@ -179,8 +179,8 @@ def cross_entropy_backward_kernel(
 
 # ## The launchers
 #
-# The kernel leaves a loss for each row, already divided. Their sum is left to PyTorch: it is one small kernel, and it
-# adds in the same order every time. Where no row counts it is a sum of zeros: no quotient 0 / 0, and so no NaN.
+# The kernel stores a loss for each row, already divided. PyTorch adds them up: that is one small kernel, which adds in
+# the same order every time. If no row counts, it is a sum of zeros: there is no 0 / 0, and so no NaN.
 def cross_entropy_forward(
     logits, labels, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK_N=4096
 ):
@@ -206,9 +206,9 @@ def cross_entropy_backward(
     return _backward(dloss, *saved, softcapping, scaling, ignore_index, dlogits, BLOCK_N)
 
 
-# Each program reads its chunk before it writes there, and no other one reads it: the gradient may lie where the logits
-# were. Whoever else saved the logits for a gradient of his own must not use them any more. Autograd finds out by
-# counting how often a tensor was written to, so this write has to be counted.
+# Each program reads its chunk before it writes there, and no other program reads it, so the gradient may overwrite the
+# logits. Any other operation that saved the logits for its own gradient must not use them any more. Autograd detects
+# that by counting how often a tensor was written to, so this write has to be counted.
 def cross_entropy_backward_(
     dloss, logits, labels, n_items, row_max, row_sum, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK_N=4096
 ):
@@ -250,8 +250,8 @@ def contract(logits, labels, logit_softcapping, logit_scaling, n_items, ignore_i
 # ## Joining autograd
 #
 # `launch_forward` returns the loss and the tensors that its backward pass needs. There are two launchers for that pass.
-# With `retain_graph` the gradient may be asked for again, and nothing that is saved may be overwritten. In the last
-# backward pass it may. Which of the two this is autograd knows, though there is no public way to ask.
+# With `retain_graph` the backward pass may run again, so it mustn't overwrite anything that is saved. The last backward
+# pass may. Autograd knows which of the two this is, though there is no public way to ask.
 class CrossEntropyLoss(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -284,7 +284,7 @@ def cross_entropy_loss(logits, labels, logit_softcapping=0.0, logit_scaling=0.0,
             below 1 flattens it. 0.0 turns it off.
         n_items: what the sum over the rows is divided by: an int, a float or a 0-d tensor (if it is on the GPU, nobody
             waits for it). Default: the number of labels that differ from `ignore_index`.
-        ignore_index: rows with this label have no loss and a gradient of 0.
+        ignore_index: rows with this label have a loss and a gradient of 0.
 
     Returns:
         The loss, a float32 scalar. Without a single valid label it and its gradient are 0, where PyTorch gives NaN.

@@ -6,26 +6,27 @@ that a normally distributed number is smaller:
 
 [[eq: GeGLU]]
 
-The probability is an error function. Many models replace it by a hyperbolic tangent, which differs by less than a
-thousandth:
+The probability is given by the error function. Many models replace it with a hyperbolic tangent, which differs by less
+than a thousandth:
 
 [[eq: GeGLU-tanh]]
 
 The gradients are [[tag: GeGLU-gate]] and [[tag: GeGLU-up]], and for the approximation [[tag: GeGLU-tanh-gate]] and
-[[tag: GeGLU-tanh-up]]. A model has to be run with the form it was trained with: the two are close, and not the same.
+[[tag: GeGLU-tanh-up]]. A model has to be run with the form that it was trained with: the two are close, but not the
+same.
 
 **What it costs.** Forward: two numbers in, one out. Backward: three in, two out. In bfloat16 that is 6 and 10 bytes an
 element. By its data sheet an H200 does 84 operations in float32 while 6 bytes pass. That counts a multiply-add as two,
-so it is 42 instructions, and addresses and conversions take their share of them. The exact form with a library's `erf`
-needs more. So this file has an error function of its own. With it the exact form runs at
+so it is 42 instructions, some of which go into addresses and conversions. With a library's `erf`, the exact form needs
+more than that. So this file has an error function of its own. With it the exact form runs at
 [[bench: geglu:exact/8192x14336/forward/share]] of the speed of a copy at 8192 x 14336.
 
 **Contract.** `gate` and `up` have one shape, any number of dimensions, and one dtype: float32, float16 or bfloat16.
-`geglu_packed` takes both as the halves of one tensor, as a fused projection leaves them. Any strides: rows of any
-pitch are read in place, so `chunk` and slices cost no copy; what is not contiguous within a row is copied first.
-Inputs and the upstream gradient are never written to. Outputs are contiguous. One difference from PyTorch: for negative
-gates below about −5 its activation rounds to 0 early, and an infinite `up` makes that NaN; here the activation keeps
-its small value down to about −13, and the product is infinite.
+`geglu_packed` takes both as the halves of one tensor, which is what a fused projection produces. Any strides are
+allowed: rows any distance apart are read in place, so `chunk` and slices cost no copy; what isn't contiguous within a
+row is copied first. Inputs and the upstream gradient are never written to. Outputs are contiguous. One difference from
+PyTorch: for negative gates below about −5 its activation rounds to 0 early, and an infinite `up` makes that NaN; here
+the activation keeps its small value down to about −13, and the product is infinite.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -65,17 +66,18 @@ def geglu_packed_reference(x, approximate="none"):
 # ### Exact
 #
 # The weight is the normal distribution function, [[tag: GELU-weight]]. Computed as `(1 + erf(x / √2)) / 2` it would
-# lose its digits for negative `x`: five to the left of zero the error function is within a millionth of −1, and the
-# sum keeps one digit of seven. So the *tail* is computed instead, what the weight still lacks to 1 at `|x|`. On the
-# negative side the tail is the weight itself.
+# lose digits for negative `x`: at −5 the error function is within a millionth of −1, and the sum keeps one digit of
+# seven. So the *tail* is computed instead, one minus the weight at `|x|`. On the negative side the tail is the weight
+# itself.
 #
-# The tail falls like the density `exp(-x²/2)`. Their quotient is a tame function: in `t = 1 / (1 + 0.3 · |x|)` it is a
-# polynomial of degree eight, with a relative error below two in ten million for every `x`. The form is that of
-# Hastings ("Approximations for Digital Computers", 1955; Abramowitz and Stegun, 7.1.26). The coefficients here were
-# fitted afresh, for the least relative error of the tail; a test measures it. The formula takes one exponential and one
-# division, and the backward pass needs the same exponential for the slope.
+# The tail falls off like the density `exp(-x²/2)`. Their quotient is a smooth, slowly varying function: in
+# `t = 1 / (1 + 0.3 · |x|)` it is a polynomial of degree eight, with a relative error below two in ten million for every
+# `x`. The form is that of Hastings ("Approximations for Digital Computers", 1955; Abramowitz and Stegun, 7.1.26). The
+# coefficients here were fitted anew, for the smallest relative error of the tail; a test measures it. The formula takes
+# one exponential and one division, and the backward pass needs the same exponential for the slope.
 #
-# Here instructions count, because the memory leaves time for so few. The forward pass at 8192 x 14336 in bfloat16:
+# Here every instruction counts, because the memory leaves time for so few. The forward pass at 8192 x 14336 in
+# bfloat16:
 #
 # - PyTorch's two operations: [[bench: geglu/ladder/exact: eager/forward_ms]]
 # - one kernel with the library's `erf`: [[bench: geglu/ladder/exact: library erf/forward_ms]]
@@ -83,17 +85,16 @@ def geglu_packed_reference(x, approximate="none"):
 # - with `exp2` for `exp`: [[bench: geglu/ladder/exact: exp2/forward_ms]]
 # - with a reciprocal square root for the division: [[bench: geglu/ladder/exact: final/forward_ms]]
 #
-# The last one is the time that the memory needs: the cheaper tanh form takes
-# [[bench: geglu/ladder/tanh: final/forward_ms]].
+# The last one is as fast as memory allows: the cheaper tanh form takes [[bench: geglu/ladder/tanh: final/forward_ms]].
 
 
 # Two results: the weight at `x`, and its slope there. Nothing is loaded or stored here.
 @triton.jit
 def weight_exact(x):
-    # `tl.exp2` raises two to a power, and is an instruction of the hardware. `tl.exp` would multiply by log₂(e) first,
-    # and take a detour for results too small for a normal float32. Here the factor is part of the constant, log₂(e) /
-    # 2, and a tail that small may be 0. The slope of the weight is the normal density; [[tag: GELU]] uses it. In the
-    # example's second row it is `pid=(0, 1): slope = [0.242, 0.399, 0.242, 0.054]`.
+    # `tl.exp2` raises two to a power, and is a hardware instruction. `tl.exp` would multiply by log₂(e) first, and
+    # treat results too small for a normal float32 separately. Here the factor is part of the constant, log₂(e) / 2, and
+    # a tail that small may be 0. The slope of the weight is the normal density; [[tag: GELU]] uses it. In the example's
+    # second row it is `pid=(0, 1): slope = [0.242, 0.399, 0.242, 0.054]`.
     exponential = tl.exp2(-0.7213475204444817 * x * x)
     slope = 0.3989422804014327 * exponential
 
@@ -114,7 +115,8 @@ def weight_exact(x):
     # Half of the probability lies beyond zero: `tail = [0.159, 0.5, 0.159, 0.0228]`.
     tail = exponential * (p * t)
 
-    # The weight is the tail on the left, and what it lacks to 1 on the right: `weight = [0.159, 0.5, 0.841, 0.977]`.
+    # On the left, the weight is the tail, and on the right it is one minus the tail:
+    # `weight = [0.159, 0.5, 0.841, 0.977]`.
     weight = tl.where(x < 0, tail, 1 - tail)
     return weight, slope
 
@@ -128,8 +130,8 @@ def weight_exact(x):
 # The slope is that of a sigmoid, `weight · (1 - weight)`, times the slope of `2z`; [[tag: GELU-tanh]] uses it.
 @triton.jit
 def weight_tanh(x):
-    # The first constant is 2 √(2/π), because the sigmoid wants `2z`; the cubic coefficient is the paper's, and in the
-    # slope three times that.
+    # The first constant is 2 √(2/π), because the sigmoid's argument is `2z`; the cubic coefficient is the paper's, and
+    # three times that in the slope.
     double_z = 1.5957691216057308 * x * (1 + 0.044715 * x * x)
     double_z_slope = 1.5957691216057308 * (1 + 0.134145 * x * x)
     weight = 1 / (1 + tl.exp(-double_z))
@@ -149,9 +151,9 @@ def weight_and_slope(x, TANH: tl.constexpr):
 
 # ## Forward
 #
-# The frame is that of [SwiGLU](swiglu.py): a program takes one block of one row, and each tensor has its own row
-# stride. Only the middle is new. [The shared file](../common/gated.py) tells how tensors become rows, and what `VECTOR`
-# and `ONE_ROW` are.
+# The structure is that of [SwiGLU](swiglu.py): a program takes one block of one row, and each tensor has its own row
+# stride. Only the arithmetic is new. [The shared file](../common/gated.py) explains how tensors become rows, and what
+# `VECTOR` and `ONE_ROW` are.
 #
 # In the example run `gate` and `up` are the halves of a tensor of shape (3, 10). A row has 5 elements, and the next row
 # starts 10 elements further on. A block has 4.
@@ -179,7 +181,7 @@ def geglu_forward_kernel(
     up = tl.load(up_ptr + row_start(row, stride_up_m, VECTOR) + offs_n, mask=mask, other=0.0).to(tl.float32)
 
     # [[tag: GeGLU]] or [[tag: GeGLU-tanh]], in float32, rounded once by the store. The example runs the exact form. The
-    # forward pass has no use for the slope, and the compiler throws its instructions away.
+    # forward pass doesn't use the slope, so the compiler removes its instructions.
     weight, _ = weight_and_slope(gate, TANH)
     # The result is `out = [-1.587, 0, 25.24, 78.18]`.
     out = gate * weight * up
@@ -188,7 +190,8 @@ def geglu_forward_kernel(
 
 # ## Backward
 #
-# Nothing was saved but the inputs. The weight is computed once more: a few instructions against two bytes read.
+# Only the inputs were saved. The weight is computed again: that takes a few instructions, and saving it would take two
+# more bytes per element to read.
 @triton.jit
 def geglu_backward_kernel(
     dout_ptr,
@@ -217,7 +220,8 @@ def geglu_backward_kernel(
     up = tl.load(up_ptr + row_start(row, stride_up_m, VECTOR) + offs_n, mask=mask, other=0.0).to(tl.float32)
 
     # What was `up` multiplied by? By the activation, `activation = [-0.159, 0, 0.841, 1.954]`. So that is the slope
-    # along `up`, and its gradient is `dup = [-0.317, 0, 1.683, 3.909]`, [[tag: GeGLU-up]] or [[tag: GeGLU-tanh-up]].
+    # with respect to `up`, and the gradient is `dup = [-0.317, 0, 1.683, 3.909]`, [[tag: GeGLU-up]] or
+    # [[tag: GeGLU-tanh-up]].
     weight, weight_slope = weight_and_slope(gate, TANH)
     activation = gate * weight
     dup = dout * activation
@@ -253,7 +257,7 @@ def geglu_packed_backward(dout, x, approximate="none", *, BLOCK_N=None):
 
 # ## The operation
 #
-# The autograd frame is handed the two launchers, and the form for both.
+# The autograd function gets the two launchers as arguments, and the form for both.
 def geglu(gate, up, approximate="none"):
     r"""`gelu(gate) * up`, differentiable in both.
 
@@ -266,7 +270,7 @@ def geglu(gate, up, approximate="none"):
         A new contiguous tensor of the same shape and dtype.
 
     Raises:
-        TypeError: an argument is no tensor, or has another dtype.
+        TypeError: an argument isn't a tensor, or has another dtype.
         ValueError: the shapes differ, a tensor is on the wrong device, or `approximate` is neither of the two.
 
     Source: D. Hendrycks and K. Gimpel, "Gaussian Error Linear Units" (2016), arXiv:1606.08415; N. Shazeer, "GLU
@@ -292,7 +296,7 @@ def geglu_packed(x, approximate="none"):
         A new contiguous tensor of shape (..., h) and the same dtype.
 
     Raises:
-        TypeError: `x` is no tensor, or has another dtype.
+        TypeError: `x` isn't a tensor, or has another dtype.
         ValueError: the last dimension is odd or missing, the tensor is on the wrong device, or `approximate` is
             neither `"none"` nor `"tanh"`.
 

@@ -15,20 +15,20 @@ while the gradients of the parameters, `dgamma` and `dbeta` in other libraries, 
 from every program, and that is what makes the backward pass interesting.
 
 **What it costs.** Forward has to read `x` and write `y`, backward to read `dy` and `x` and write `dx`. In bfloat16 this
-is 4 and 6 bytes an element, for about ten and fifteen operations. A GPU does far more operations than that while so few
-bytes pass, so memory decides, and no version is faster than `bytes / bandwidth`: the limit. The forward kernel here is
-one program a row. It takes three trips over its row; for rows that fit in the cache only the first one goes out to
-memory. At 32768 rows of 4096, on an H200, that reaches [[bench: layernorm/32768x4096/forward/lesson.share]] of the
-limit. The backward pass reads `dy` and `x` along the rows for `dx`, and once more down the columns for the parameters:
-10 bytes an element (4 + 4 read, 2 written) instead of 6. It reaches
-[[bench: layernorm/32768x4096/backward/lesson.share]]. How to move every byte once is the subject of
-[the fast version](../fast/layernorm.py).
+is 4 and 6 bytes an element, for 8 and 13 operations. In the time that these bytes take, a GPU could do many times as
+many operations, so memory decides, and no version is faster than `bytes / bandwidth`: the limit. In the forward kernel
+here, one program takes one row. It goes over its row three times; for rows that fit in the cache only the first trip
+goes to memory. At 32768 rows of 4096, on an H200, that reaches [[bench: layernorm/32768x4096/forward/lesson.share]] of
+the limit. The backward pass reads `dy` and `x` along the rows for `dx`, and once more down the columns for the
+parameters: 10 bytes an element (4 + 4 read, 2 written) instead of 6. It reaches
+[[bench: layernorm/32768x4096/backward/lesson.share]]. How to move every byte once is the subject of [the fast
+version](../fast/layernorm.py).
 
 **Contract.** `x` has any shape, and rows of any length below 2³¹ − 2¹⁴ along its last dimension, as in
 [softmax](../tutorials/softmax.py): float32, float16 or bfloat16, any strides. `weight` and `bias` are optional vectors
-as long as a row; each may have another of these dtypes than `x` (float32 parameters beside bfloat16 activations are
-common). The result has the dtype of `x`. All arithmetic is float32. No input is ever written to, the upstream gradient
-included: in a pre-norm transformer the residual branch still needs it.
+as long as a row. Each may have a different one of these dtypes than `x` (float32 parameters with bfloat16 activations
+are common). The result has the dtype of `x`. All arithmetic is float32. No input is ever written to, including the
+upstream gradient: in a pre-norm transformer the residual branch still needs it.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -49,8 +49,8 @@ from annotated_examples.common.rows import as_rows, row_stride, rows_contract
 
 # ## Reference
 #
-# The formula, spelled out in PyTorch. In float64 it is what the kernels are measured against. `eps` stands **inside**
-# the root: it keeps a constant row, whose variance is zero, from being divided by zero.
+# The formula, spelled out in PyTorch. In float64 it is what the kernels are measured against. `eps` is **inside** the
+# root: it keeps a constant row, whose variance is zero, from being divided by zero.
 def layernorm_reference(x, weight=None, bias=None, eps=1e-5):
     centred = x - x.mean(dim=-1, keepdim=True)
     rstd = 1 / torch.sqrt(centred.pow(2).mean(dim=-1, keepdim=True) + eps)
@@ -65,12 +65,12 @@ def layernorm_reference(x, weight=None, bias=None, eps=1e-5):
 # whole row. So the program goes over its row three times. If the row is a few kilobytes, only the first trip waits for
 # memory: the row has just been loaded, and the cache still has it.
 #
-# Why not two trips, with the shortcut $E[x^2] - E[x]^2$ for the variance? It is true, and it is a bad program. For a
-# row around 10000 both terms are near 10⁸, where float32 is spaced by 8. Of a variance of 1 nothing would be left.
+# Why not two trips, with the shortcut $E[x^2] - E[x]^2$ for the variance? It is true, but numerically bad. For a row
+# around 10000 both terms are near 10⁸, where float32 numbers are 8 apart. Of a variance of 1 nothing would be left.
 #
 # As in [softmax](../tutorials/softmax.py) the row is taken in *chunks*, blocks of `BLOCK_N` columns; a *lane* is one
-# place in a block. The numbers in the notes come from a recorded run: five rows of 6 columns, in chunks of 4. The first
-# row is 2, 4, 2, 4, 8, 4.
+# position in a block. The numbers in the notes come from a recorded run: five rows of 6 columns, in chunks of 4. The
+# first row is 2, 4, 2, 4, 8, 4.
 @triton.jit
 def layernorm_forward_kernel(
     x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, N, stride_xm, eps, BLOCK_N: tl.constexpr
@@ -110,8 +110,8 @@ def layernorm_forward_kernel(
         mask = offs_n < N
         x = tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         # Lanes outside of the row hold 0 − 4 by now, and each would add 16 to the sum of squares. `tl.where` takes its
-        # second argument where the mask is true, else the third, and so puts them back to zero: `start=0: centred =
-        # [-2, 0, -2, 0]` and `start=4: centred = [4, 0, 0, 0]`.
+        # second argument where the mask is true and its third elsewhere, which sets them back to zero:
+        # `start=0: centred = [-2, 0, -2, 0]` and `start=4: centred = [4, 0, 0, 0]`.
         centred = tl.where(mask, x - mean, 0.0)
         acc += centred * centred
     variance = tl.sum(acc, axis=0) / N
@@ -120,13 +120,13 @@ def layernorm_forward_kernel(
     # makes `rstd = 0.50`.
     rstd = 1.0 / tl.sqrt(variance + eps)
 
-    # Backward needs mean and rstd again. Each is one number a row, cheap to keep (and stored without a mask: the place
-    # of my row always exists). The normalised row isn't kept, it is made again.
+    # Backward needs mean and rstd again. Each is one number per row, which is cheap to save. (They are stored without a
+    # mask, because the element for my row always exists.) The normalised row isn't saved; it is recomputed.
     tl.store(mean_ptr + row, mean)
     tl.store(rstd_ptr + row, rstd)
 
-    # Third trip: [[tag: LN-Y]]. A caller may leave out weight or bias, and then `None` comes instead of a pointer. That
-    # is known when the kernel is compiled, so a version without them holds no trace of these lines.
+    # Third trip: [[tag: LN-Y]]. A caller may leave out weight or bias. The kernel then gets `None` instead of a
+    # pointer, which is known when it is compiled, so these lines are simply missing from that version.
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N
@@ -146,9 +146,9 @@ def layernorm_forward_kernel(
 #
 # One program a row again. [[tag: LN-X]] starts from $G$, here `g`: the upstream gradient, times the weight. It
 # subtracts two things. One is the average of `g`: that is what the mean passes back. The other is what the standard
-# deviation passes back: the normalised row, times the average of `g` · `x_hat`. What is left is multiplied by `rstd`,
-# because forward did so with the row. Both averages run over the row. So there are two trips: one for the averages, one
-# for the result.
+# deviation passes back: the normalised row, times the average of `g` · `x_hat`. The difference is multiplied by `rstd`,
+# because forward multiplied the row by it. Both averages run over the row. So there are two trips: one for the
+# averages, one for the result.
 @triton.jit
 def layernorm_backward_kernel(
     dy_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, dx_ptr, N, stride_dym, stride_xm, BLOCK_N: tl.constexpr
@@ -171,19 +171,19 @@ def layernorm_backward_kernel(
         # In the second row the upstream gradient begins with 0, 2, 1, 0, and the second column has a weight of 2.
         g = tl.load(dy_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         if weight_ptr is not None:
-            # The product: `pid=1, start=0: g = [0, 4, 1, 0]`. Why isn't it a plain `*`? The compiler may join a product
-            # and a sum or difference that uses it into one instruction, which rounds only the end result. `libdevice`
-            # is NVIDIA's library of maths functions. `libdevice.mul_rn` makes a product that is always rounded by
-            # itself, so `g` is the same number in both trips.
+            # The product: `pid=1, start=0: g = [0, 4, 1, 0]`. Why isn't it a plain `*`? The compiler may fuse a product
+            # and the sum or difference that uses it into one instruction, which rounds only the end result. `libdevice`
+            # is NVIDIA's library of maths functions. `libdevice.mul_rn` makes a product that is always rounded
+            # separately, so `g` is the same number in both trips.
             g = libdevice.mul_rn(g, tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32))
         # The normalised row, made again: `pid=0, start=0: x_hat = [-1.00, 0.00, -1.00, 0.00]`. Lanes past the end of
         # the row hold (0 − mean) · rstd, which means nothing, but `g` is zero there: they add nothing to either sum.
         x_hat = (tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32) - mean) * rstd
         acc_g += g
         acc_gx += g * x_hat
-    # In the first row `g` is 1 in the first column and else zero. A sixth of 1 and a sixth of −1: `pid=0: mean_g =
-    # 0.167` and `mean_gx = -0.167`. A plain `/` will do: an average is no larger than the largest of its numbers, so
-    # its error is small beside them.
+    # In the first row `g` is 1 in the first column and zero elsewhere. A sixth of 1 and a sixth of −1:
+    # `pid=0: mean_g = 0.167` and `mean_gx = -0.167`. A plain `/` will do: an average is no larger than the largest of
+    # its numbers, so its error is small compared with them.
     mean_g = tl.sum(acc_g, axis=0) / N
     mean_gx = tl.sum(acc_gx, axis=0) / N
 
@@ -208,11 +208,11 @@ def layernorm_backward_kernel(
 # that none is lost. But in which order? In whatever order the programs get there, and sums of floating-point numbers
 # depend on it: the same step could give other bits every time.
 #
-# So the columns get a kernel of their own. A program owns `BLOCK_N` columns and walks down them, `BLOCK_M` rows at a
+# So the columns get a kernel of their own. A program owns `BLOCK_N` columns and goes down them, `BLOCK_M` rows at a
 # time. There are far fewer blocks of columns than a card has room for programs, so several programs share the rows of
-# each block. None of them may add to what another one writes: each leaves a sum of its own, a row of **partial sums**.
-# PyTorch adds these few rows up. Every addition has its fixed place, so the same call gives the same bits. `BLOCK_N` is
-# the launcher's `COLUMNS` here.
+# each block. None of them may add to what another one writes: each stores its own sums, a row of **partial sums**.
+# PyTorch adds up these few rows. The order of all additions is fixed, so the same call gives the same bits. `BLOCK_N`
+# is the launcher's `COLUMNS` here.
 @triton.jit
 def layernorm_backward_columns_kernel(
     dy_ptr, x_ptr, mean_ptr, rstd_ptr, partial_dweight_ptr, partial_dbias_ptr, M, N, stride_dym, stride_xm,
@@ -236,9 +236,9 @@ def layernorm_backward_columns_kernel(
         # There are five rows: `pid=(0, 0), start=4: offs_m = [4, 5]` and `pid=(0, 0), start=4: mask_m = [1, 0]`.
         offs_m = (start + tl.arange(0, BLOCK_M)).to(tl.int64)
         mask_m = offs_m < M
-        # `[:, None]` stands the rows up as a column, `[None, :]` lays the columns down as a row. Joined by an operator
-        # they make a tile. `&`: an element exists if its row and its column do. `+`: its offset is that of its row plus
-        # that of its column.
+        # `[:, None]` turns the row numbers into a column, `[None, :]` the column numbers into a row. An operator
+        # between the two makes a tile. `&`: an element exists if its row and its column do. `+`: its offset is that of
+        # its row plus that of its column.
         mask = mask_m[:, None] & mask_n[None, :]
         dy = tl.load(dy_ptr + offs_m[:, None] * stride_dym + offs_n[None, :], mask=mask, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + offs_m[:, None] * stride_xm + offs_n[None, :], mask=mask, other=0.0).to(tl.float32)
@@ -260,7 +260,7 @@ def layernorm_backward_columns_kernel(
 
 # ## Launchers
 #
-# The kernels want a matrix in which the elements of a row are neighbours. `as_rows` turns any tensor into one, and
+# The kernels need a matrix in which the elements of a row are neighbours. `as_rows` turns any tensor into one, and
 # copies only what it has to; `row_stride` is the distance from one row to the next. `max(N, 1)` keeps rows of no
 # elements from dividing by zero.
 #
@@ -283,7 +283,7 @@ def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_N=1024):
     return y, mean, rstd
 
 
-# `wanted` says which gradients to make, of x, weight and bias. If both parameters are frozen, as in fine-tuning with
+# `wanted` says which gradients to compute, of x, weight and bias. If both parameters are frozen, as in fine-tuning with
 # LoRA, which trains only small added matrices, the columns kernel isn't launched. If one of the two is wanted, it
 # computes both.
 #
@@ -301,7 +301,7 @@ def layernorm_backward(
     Args:
         dy: upstream gradient, shape and dtype of `x`, any strides (also stride 0, which `.sum().backward()` makes).
         x, weight, bias: as they went into the forward pass. mean, rstd: as they came out of it.
-        wanted: which of the three gradients to make.
+        wanted: which of the three gradients to compute.
         BLOCK_N: columns of a chunk in the kernel for `dx`. BLOCK_M, COLUMNS: tile of the kernel that sums columns.
         num_programs: how many programs share the rows of a block of columns, at most.
     """
@@ -330,9 +330,9 @@ def layernorm_backward(
 
 # ## Joining autograd
 #
-# `x` itself is saved, not the normalised row: it is in memory already, and the other would be one tensor more.
-# `once_differentiable` makes a second derivative raise. Without it a gradient penalty would silently lose its term
-# here. The launchers are arguments, so that the fast version can join with its own.
+# `x` itself is saved, not the normalised row: `x` is in memory anyway, and the normalised row would be one more tensor.
+# `once_differentiable` makes a second derivative raise. Without it a gradient penalty would silently lose a term here.
+# The launchers are arguments, so that the fast version can use this `Function` with its own.
 class LayerNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, bias, eps, launch_forward, launch_backward):
@@ -373,7 +373,7 @@ def layernorm(x, weight=None, bias=None, eps=1e-5):
         A new tensor of the shape and dtype of `x`.
 
     Raises:
-        TypeError: an argument is no tensor (eps: no number), or has another dtype.
+        TypeError: an argument isn't a tensor (eps: not a number), or has another dtype.
         ValueError: `x` has no dimension or rows of 2³¹ − 2¹⁴ elements or more, weight or bias is not as long as a row,
             a tensor is on the wrong device, or eps is negative.
 
@@ -410,9 +410,9 @@ def apply_layernorm(module, x):
 
 # ## A run small enough to watch
 #
-# Five rows of six, in chunks of four columns. Why isn't the upstream gradient the same everywhere? A constant one,
-# without a weight, asks for the derivative of a normalised row's sum. That sum is zero for every `x`, so the true `dx`
-# is zero, and many wrong kernels return zero too. Such an example would hide their mistakes.
+# Five rows of six, in chunks of four columns. Why isn't the upstream gradient the same everywhere? With a constant one,
+# and without a weight, `dx` is the derivative of a normalised row's sum. That sum is zero for every `x`, so the true
+# `dx` is zero, and many wrong kernels return zero too. Such an example would hide their mistakes.
 def EXAMPLE():
     make = lambda rows: torch.tensor(rows, dtype=torch.float32, device=device.DEVICE)  # noqa: E731
     x = make([[2, 4, 2, 4, 8, 4], [0, 1, 2, 3, 4, 8], [2, -2, 0, 1, -1, 0], [9, 7, 7, 5, 5, 3], [0, 0, 6, 6, 0, 0]])

@@ -8,14 +8,14 @@ Multiply a matrix `a` of shape (M, K) by a matrix `b` of shape (K, N), and apply
 Here `a` is the derivation's $X$ and `b` its $Y$. The result is $Z$ itself, or $C$: $Z$ after [[tag: MM-relu]],
 [[tag: MM-leaky]], [[tag: MM-gelu]] or [[tag: MM-silu]]. The backward pass is the activation's own, [[tag: MM-relu-Z]],
 [[tag: MM-leaky-Z]], [[tag: MM-gelu-Z]] or [[tag: MM-silu-Z]], and two products more, [[tag: MM-X]] and [[tag: MM-Y]].
-The same kernel computes them: it is handed a transposed matrix, which is the same memory with its strides exchanged.
+The same kernel computes them: it gets a transposed matrix, which is the same memory with its strides swapped.
 
 This page walks through the whole kernel in five steps, with every number of a small example.
 
-**What it costs.** `2 · M · N · K` operations, for `M · K + K · N` numbers read and `M · N` written. At M = N = K =
-4096 in bfloat16 each byte serves 1365 operations. By its data sheet an H200 does 206 in the time it takes to move one.
-So the arithmetic decides, and not the memory: the floor is the operations divided by the rate of the tensor cores.
-Everything below serves one end: to keep them fed. How far that can be taken is the subject of
+**What it costs.** `2 · M · N · K` operations, for `M · K + K · N` numbers read and `M · N` written. At M = N = K = 4096
+in bfloat16 each byte serves 1365 operations. By its data sheet an H200 does 206 in the time it takes to move one. So
+the limit is arithmetic, not memory: the floor is the operations divided by the rate of the tensor cores. Everything
+below serves to keep the tensor cores busy. How far that can be taken is the subject of
 [fast/matmul](../fast/matmul.py).
 
 **Contract.** `a` and `b` have two dimensions and the same dtype: float32, float16 or bfloat16. Any strides are read
@@ -86,7 +86,7 @@ def matmul_reference(a, b, activation=None):
 # ## The kernel, step by step
 #
 # The example multiplies a 16 x 16 by a 16 x 8 matrix in tiles of 2 x 2, with `2` elements of K at a time: 32
-# programs of eight loop steps. (On a GPU `tl.dot` wants tiles of at least 16 in each direction. The interpreter, where
+# programs of eight loop steps. (On a GPU `tl.dot` needs tiles of at least 16 in each direction. The interpreter, where
 # the example runs, takes any.)
 #
 # Strides are counted in elements, not in bytes: `stride_am` is how many elements lie between one row of `a` and the
@@ -114,23 +114,23 @@ def matmul_kernel(
     BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr,
 ):
-    # **Step 1: which tile of C is mine?** There are `num_pid_m = 8` rows and `num_pid_n = 4` columns of tiles. A full
-    # group is `GROUP_M * num_pid_n = 12` programs. Program 14 is in group `pid=14: pid // (GROUP_M * num_pid_n) = 1`,
-    # which starts at row `pid=14: pid // (GROUP_M * num_pid_n) * GROUP_M = 3`. It is number
+    # **Step 1: which tile of C is mine?** C has `num_pid_m = 8` rows and `num_pid_n = 4` columns of tiles. A full group
+    # is `GROUP_M * num_pid_n = 12` programs. Program 14 is in group `pid=14: pid // (GROUP_M * num_pid_n) = 1`, which
+    # starts at row `pid=14: pid // (GROUP_M * num_pid_n) * GROUP_M = 3`. It is number
     # `pid=14: pid % (GROUP_M * num_pid_n) = 2` in there. Counted down three rows, that is row `pid=14: pid_m = 5` and
     # column `pid=14: pid_n = 0`.
     #
     # The last group is where it goes wrong. It is smaller where `GROUP_M` doesn't divide the rows: the 8 rows leave
     # `pid=29: num_pid_m - 2 * GROUP_M = 2` for it. Program 29 is number `pid=29: pid % (GROUP_M * num_pid_n) = 5` of
     # this group. Counted down two rows, that is row `pid=29: pid_m = 7` and column `pid=29: pid_n = 2`. Counted down
-    # `GROUP_M` rows all the same, it would be row `pid=29: 2 * GROUP_M + 5 % GROUP_M = 8`, which doesn't exist.
+    # `GROUP_M` rows anyway, it would be row `pid=29: 2 * GROUP_M + 5 % GROUP_M = 8`, which doesn't exist.
     pid = tl.program_id(0)
     num_pid_m = tl.cdiv(M, BLOCK_M)
     num_pid_n = tl.cdiv(N, BLOCK_N)
     pid_m, pid_n = grouped_order(pid, num_pid_m, num_pid_n, GROUP_M)
 
     # **Step 2: where do my tiles start?** That program computes the rows `pid=29: offs_m = [14, 15]` and columns
-    # `pid=29: offs_n = [4, 5]` of C. Row offsets are int64: times a stride they pass 2³¹ in a large matrix.
+    # `pid=29: offs_n = [4, 5]` of C. Row offsets are int64: times a stride they exceed 2³¹ in a large matrix.
     offs_m = pid_m.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = pid_n.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
     offs_k = tl.arange(0, BLOCK_K).to(tl.int64)
@@ -141,9 +141,9 @@ def matmul_kernel(
     a_ptrs = a_ptr + offs_m[:, None] * stride_am + offs_k[None, :] * stride_ak
     b_ptrs = b_ptr + offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn
 
-    # **Step 3: walk along K and add up.** Each step multiplies a tile of `a` by a tile of `b` [[tag: MM-Z]]. The
-    # sum stays in float32 whatever the inputs are: in float16 the neighbours of 2048 are 2 apart, and a sum that got
-    # there would ignore every further 1.
+    # **Step 3: walk along K and add up.** Each step multiplies a tile of `a` by a tile of `b` [[tag: MM-Z]]. The sum
+    # stays in float32 whatever the inputs are: above 2048, float16 numbers are 2 apart, and a sum that got there would
+    # ignore every further 1.
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, tl.cdiv(K, BLOCK_K)):
         # Three edges, three masks. What lies outside is read as 0, which adds nothing to a sum. In the first launch
@@ -179,7 +179,7 @@ def matmul_kernel(
 # ## The launchers
 #
 # They take views as they are: only the strides are passed on. And they pass tensors, not addresses: an address that is
-# a plain number has lost its dtype.
+# a plain number has no dtype.
 #
 # **Tile sizes.** A large tile reads less: each number of `a` that is loaded serves `BLOCK_N` columns of C, each of `b`
 # serves `BLOCK_M` rows. The product at 4096 in each direction, with pointers and bfloat16:
@@ -234,7 +234,7 @@ def matmul(a, b, activation=None):
         A new contiguous tensor of shape (M, N) with the inputs' dtype. Sums are formed in float32; K = 0 gives zeros.
 
     Raises:
-        TypeError: an argument is no tensor, or the dtypes differ or are not allowed.
+        TypeError: an argument isn't a tensor, or the dtypes differ or are not allowed.
         ValueError: not two dimensions, inner sizes that differ, an unknown activation, or a tensor on the wrong device.
 
     Source: tiles and the grouped order of programs as in Triton's tutorial "Matrix Multiplication".

@@ -1,28 +1,28 @@
 r"""
 # SwiGLU: one gate, two gradients
 
-The feed-forward block of most language models multiplies two projections of its input, one of them bent by the SiLU
-function:
+The feed-forward block of most language models multiplies two projections of its input, after applying the SiLU function
+to one of them:
 
 [[eq: SwiGLU]]
 
 The backward pass gives two gradients, [[tag: SwiGLU-gate]] and [[tag: SwiGLU-up]]. Both need the same sigmoid, and both
 are built from three tensors that have to be read anyway. So one kernel does the whole forward pass and one the whole
-backward pass. Written with PyTorch's own operations, the activation would go out to memory and come back in between.
+backward pass. With PyTorch's own operations, the activation would be written to memory and read back in between.
 
 **What it costs.** Forward: two numbers in, one out. Backward: three in, two out. In bfloat16 that is 6 and 10 bytes an
-element for about six and twelve operations. By its data sheet an H200 does 84 operations in float32 while 6 bytes
-pass. So the memory decides: the floor is `bytes / bandwidth`, and a kernel that only streams can reach it. At
-8192 x 14336, on an H200, this one runs at [[bench: swiglu/8192x14336/forward/share]] of the speed of a copy forward and
+element for about six and twelve operations. By its data sheet an H200 does 84 operations in float32 while 6 bytes pass.
+So memory is the limit: the floor is `bytes / bandwidth`, and a kernel that only moves data can reach it. At 8192 x
+14336, on an H200, this one runs at [[bench: swiglu/8192x14336/forward/share]] of the speed of a copy forward and
 [[bench: swiglu/8192x14336/backward/share]] backward: it reads more than it writes, and a copy doesn't. So there is no
-faster version of this file.
+fast version of this file.
 
 **Contract.** `gate` and `up` have one shape, any number of dimensions, and one dtype: float32, float16 or bfloat16.
-`swiglu_packed` takes both as the halves of one tensor, as a fused projection leaves them. Any strides: rows of any
-pitch are read in place, so `chunk` and slices cost no copy; what is not contiguous within a row is copied first.
-Inputs and the upstream gradient are never written to. Outputs are contiguous. One difference from PyTorch: it rounds
-the activation to the tensor's dtype before it multiplies. In float16 that is 0 for gates below about −20, and an
-infinite `up` makes it NaN; here the product is formed in float32, and is infinite.
+`swiglu_packed` takes both as the halves of one tensor, which is what a fused projection produces. Any strides are
+allowed: rows any distance apart are read in place, so `chunk` and slices cost no copy; what isn't contiguous within a
+row is copied first. Inputs and the upstream gradient are never written to. Outputs are contiguous. There is one
+difference from PyTorch, which rounds the activation to the tensor's dtype before it multiplies. In float16 that gives 0
+for gates below about −20, and an infinite `up` makes it NaN; here the product is computed in float32 and is infinite.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -64,9 +64,9 @@ def swiglu_packed_reference(x):
 # In the example run `gate` and `up` are the halves of a tensor of shape (3, 10). A row has 5 elements, and the next row
 # starts 10 elements further on. A block has 4.
 #
-# [The file that GeGLU shares](../common/gated.py) tells how tensors become rows. Two constants come from there.
+# [The file shared with GeGLU](../common/gated.py) explains how tensors become rows. Two constants come from there.
 # `VECTOR` lets the compiler load 16 bytes at a time where rows allow it. `ONE_ROW` says that all tensors are
-# contiguous: then each is taken for one long row, and needs no arithmetic with rows. Neither changes a number.
+# contiguous: then each is treated as one long row, and no row offsets have to be computed. Neither changes the result.
 @triton.jit
 def swiglu_forward_kernel(
     gate_ptr,
@@ -103,7 +103,8 @@ def swiglu_forward_kernel(
 
 # ## Backward
 #
-# Nothing was saved but the inputs. The sigmoid is computed once more: a few instructions against two bytes read.
+# Only the inputs were saved. The sigmoid is computed again: that takes a few instructions, and saving it would take two
+# more bytes per element to read.
 @triton.jit
 def swiglu_backward_kernel(
     dout_ptr,
@@ -125,15 +126,15 @@ def swiglu_backward_kernel(
     # The same blocks as in the forward pass: `pid=(1, 2): row = 2` and `mask = [1, 0, 0, 0]`.
     row, offs_n, mask = block_of_row(M, N, BLOCK_N, VECTOR, ONE_ROW)
 
-    # The upstream gradient has a row stride of its own. It may be 0, one row shown as many; a kernel that assumed the
-    # layout of `out` would read outside. In the example it is contiguous, `pid=(0, 1): stride_dout_m = 5`, and two
-    # everywhere: `dout = [2, 2, 2, 2]`.
+    # The upstream gradient has a row stride of its own. It may be 0, for a single row expanded to many; a kernel that
+    # assumed the layout of `out` would read out of bounds. In the example it is contiguous,
+    # `pid=(0, 1): stride_dout_m = 5`, and two everywhere: `dout = [2, 2, 2, 2]`.
     dout = tl.load(dout_ptr + row_start(row, stride_dout_m, VECTOR) + offs_n, mask=mask, other=0.0).to(tl.float32)
     gate = tl.load(gate_ptr + row_start(row, stride_gate_m, VECTOR) + offs_n, mask=mask, other=0.0).to(tl.float32)
     up = tl.load(up_ptr + row_start(row, stride_up_m, VECTOR) + offs_n, mask=mask, other=0.0).to(tl.float32)
 
     # What was `up` multiplied by? By the activation, `activation = [-0.269, 0, 0.731, 1.762]`. So that is the slope
-    # along `up`, and its gradient is `dup = [-0.538, 0, 1.462, 3.523]`, [[tag: SwiGLU-up]].
+    # with respect to `up`, and the gradient is `dup = [-0.538, 0, 1.462, 3.523]`, [[tag: SwiGLU-up]].
     sigmoid = 1 / (1 + tl.exp(-gate))
     activation = gate * sigmoid
     dup = dout * activation
@@ -179,8 +180,8 @@ def swiglu_packed_backward(dout, x, *, BLOCK_N=None):
 
 # ## The operation
 #
-# Only a call that a gradient is asked of goes through an autograd frame, which takes time to enter. The frame is handed
-# the two launchers. (A forward-mode tangent goes there as well, and raises.)
+# Only a call that needs a gradient goes through the autograd function, which takes time. The function gets the two
+# launchers as arguments. (A call with a forward-mode tangent goes through it too, and raises.)
 def swiglu(gate, up):
     r"""`silu(gate) * up`, differentiable in both, where `silu(x) = x · sigmoid(x)`.
 
@@ -192,7 +193,7 @@ def swiglu(gate, up):
         A new contiguous tensor of the same shape and dtype.
 
     Raises:
-        TypeError: an argument is no tensor, or has another dtype.
+        TypeError: an argument isn't a tensor, or has another dtype.
         ValueError: the shapes differ, or a tensor is on the wrong device.
 
     Source: N. Shazeer, "GLU Variants Improve Transformer" (2020), arXiv:2002.05202.
@@ -215,7 +216,7 @@ def swiglu_packed(x):
         A new contiguous tensor of shape (..., h) and the same dtype.
 
     Raises:
-        TypeError: `x` is no tensor, or has another dtype.
+        TypeError: `x` isn't a tensor, or has another dtype.
         ValueError: the last dimension is odd or missing, or the tensor is on the wrong device.
 
     Source: as `swiglu`.

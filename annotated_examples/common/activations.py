@@ -1,13 +1,12 @@
 r"""
 # Activations
 
-ReLU, leaky ReLU, GELU and SiLU as jitted functions, and what each does to the upstream gradient. A product applies
-one to its sums in the epilogue. The kernel is handed the function itself, as a `tl.constexpr` argument, and calls it by
-that argument's name; the compiler puts the function's body in the place of the call. So a kernel doesn't know which
-activations exist.
+ReLU, leaky ReLU, GELU and SiLU as jitted functions, and what each does to the upstream gradient. A product applies one
+of them to its sums in the epilogue. The kernel gets the function itself as a `tl.constexpr` argument, and calls it by
+that argument's name; the compiler inlines the call. So a kernel doesn't have to know which activations exist.
 
-They get float32 blocks, whatever the tensors hold. A NaN has to come out as NaN. Every comparison with a NaN is
-false, so each comparison is written such that false keeps the value.
+They get float32 blocks, whatever the dtype of the tensors. A NaN has to come out as NaN. Every comparison with a NaN is
+false, so each comparison is written so that false keeps the value.
 """
 
 from academy import device  # noqa: F401  before anything imports triton
@@ -49,9 +48,9 @@ def silu(z):
 
 # ## Backward
 #
-# The gradient of $Z$: upstream gradient times slope. What does the slope come from? For ReLU and leaky ReLU the result
-# will do, which is positive where $Z$ is. Whoever gets the result keeps it alive anyway, so saving it costs no memory.
-# GELU and SiLU need $Z$ itself: their results don't tell the slope. `saved` is the one or the other.
+# The gradient of $Z$: upstream gradient times slope. What is the slope computed from? For ReLU and leaky ReLU the
+# result is enough, which is positive where $Z$ is. The result is kept alive anyway, so saving it costs no memory. GELU
+# and SiLU need $Z$ itself, because their results don't determine the slope. `saved` is one or the other.
 @triton.jit
 def identity_backward(dc, saved):
     return dc
@@ -59,7 +58,7 @@ def identity_backward(dc, saved):
 
 @triton.jit
 def relu_backward(dc, saved):
-    # [[tag: MM-relu-Z]]. At zero this takes the slope of the left side, as PyTorch does; the next one too.
+    # [[tag: MM-relu-Z]]. At zero this uses the slope from the left, as PyTorch does; so does the next one.
     return tl.where(saved <= 0, 0.0, dc)
 
 
@@ -125,8 +124,8 @@ def activation_backward_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    # A block of the matrix for each program, wide rather than square, because neighbours along a row are fetched
-    # together. The upstream gradient may have any strides, also 0: `.sum().backward()` hands us one number, expanded.
+    # Each program takes a block of the matrix, wide rather than square, because neighbours along a row are fetched
+    # together. The upstream gradient may have any strides, also 0: with `.sum().backward()` it is one number, expanded.
     offs_m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = tl.program_id(1).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
     mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
@@ -138,8 +137,8 @@ def activation_backward_kernel(
     tl.store(dz_ptr + offsets, BACKWARD(dc, saved), mask=mask)
 
 
-# Inside `torch.compile` the launcher is called through a custom operator: Dynamo doesn't trace a kernel that is handed
-# a function. Outside it is called directly, which is faster by some microseconds.
+# Inside `torch.compile` the launcher is called through a custom operator: Dynamo can't trace a kernel that gets a
+# function as an argument. Outside it is called directly, which is a few microseconds faster.
 def activation_backward(dc, saved, activation):
     """The gradient of $Z$ from that of $C$, a new contiguous matrix; `saved` (contiguous) is what `SAVED` says."""
     if torch.compiler.is_compiling():

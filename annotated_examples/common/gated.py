@@ -1,9 +1,10 @@
 r"""
 # Gated units: everything but the activation
 
-A gated unit bends one tensor, the gate, and multiplies it by another: `activation(gate) · up`. SwiGLU and GeGLU differ
-in the activation alone. What surrounds it is here: which elements a program takes, how tensors of any strides become
-rows, the launch, the contract, and the joint with autograd, each for two tensors and for one that holds both halves.
+A gated unit applies an activation to one tensor, the gate, and multiplies the result by another:
+`activation(gate) · up`. SwiGLU and GeGLU differ only in the activation. Everything else is here: which elements a
+program takes, how tensors with any strides become rows, the launch, the contract, and the autograd functions, each for
+two tensors and for one that holds both halves.
 """
 
 from academy import autograd, checks
@@ -16,10 +17,10 @@ from annotated_examples.common.rows import as_rows
 
 # ## In the kernels
 #
-# The first dimension of the grid is the blocks along a row, the others are the rows. So a program learns its row
-# without a division. A GPU has no instruction for dividing whole numbers; the compiler makes it of a few dozen others,
-# and the loads would have to wait for them. Rows need two dimensions, because each holds no more than 65,535 programs.
-# With more rows than that a few programs are left over at the end, and the mask switches them off.
+# The first dimension of the grid counts the blocks along a row, the other two the rows. So a program gets its row
+# without a division. A GPU has no instruction for integer division; the compiler uses a few dozen others, and the loads
+# would have to wait for them. Rows need two dimensions, because each of them is limited to 65,535 programs. With more
+# rows than that, a few programs at the end have no row, and the mask switches them off.
 
 
 # Which elements are mine? Both numbers become int64 before they are multiplied: past 2³¹ elements a 32-bit product
@@ -37,18 +38,19 @@ def block_of_row(M, N, BLOCK_N: tl.constexpr, VECTOR: tl.constexpr, ONE_ROW: tl.
     return row, offs_n, mask
 
 
-# Where a row begins. One instruction may load several neighbours, up to 16 bytes, if every row begins and ends at a
-# multiple of that many; and the compiler has to know it. It notices by itself when an argument is a multiple of 16, but
+# Where a row begins. One instruction can load several neighbours, up to 16 bytes, if every row begins and ends at a
+# multiple of that many, and if the compiler knows this. It notices by itself when an argument is a multiple of 16, but
 # a packed tensor of width 2000 has rows of 1000, a multiple of 8. It does understand arithmetic, though: a quotient
-# times 8 is a multiple of 8. So `VECTOR` is 8 where that changes no number and tells the compiler something, else 1.
+# times 8 is a multiple of 8. So if all lengths and strides are multiples of 8, but not all of 16, `VECTOR` is 8, and
+# otherwise 1. It never changes a result.
 @triton.jit
 def row_start(row, stride, VECTOR: tl.constexpr):
     return row * (stride // VECTOR * VECTOR)
 
 
-# float16 ends at 65504. PyTorch rounds each step of a gradient to the tensor's dtype, so there a large one becomes
-# infinite. Here it does as well, and a loss scaler that looks for infinities sees the same ones. (bfloat16 reaches as
-# far as float32.)
+# The largest float16 is 65504. PyTorch rounds each step of a gradient to the tensor's dtype, so a larger value becomes
+# infinite. It does here as well, and a loss scaler that looks for infinities sees the same ones. (bfloat16 has the
+# range of float32.)
 @triton.jit
 def overflow_as(value, dtype: tl.constexpr):
     if dtype == tl.float16:
@@ -74,8 +76,8 @@ def launch(kernel, tensors, BLOCK_N=None, **constants):
 
 # ## The launch
 #
-# Of one long row whose length is no multiple of 16, the few elements at its end are launched alone, so that the others
-# can be loaded 16 bytes at a time.
+# If there is one long row and its length isn't a multiple of 16, its last few elements get a launch of their own, so
+# that the others can be loaded 16 bytes at a time.
 #
 # A thread loads 16 bytes at a time, eight numbers in bfloat16, and four warps have 128 threads. So a block of 1024 is
 # one full-width load from each input. Shorter rows get a smaller block, and a warp for every 256 numbers.
@@ -98,8 +100,8 @@ def launch_rows(kernel, M, N, tensors, BLOCK_N, constants, *, most_rows=65_535, 
     kernel[grid](*tensors, *strides, M, N, **constants, num_warps=num_warps)
 
 
-# The two passes. Outputs are new and contiguous, whatever the layout of the inputs. Gradients written over `gate` and
-# `up` would save memory, and ruin both for whoever else needs them: a second branch of the graph, a hook, a second
+# The two passes. Outputs are new and contiguous, whatever the layout of the inputs. Writing the gradients over `gate`
+# and `up` would save memory, and break everything else that needs these: another branch of the graph, a hook, a second
 # backward pass.
 def forward(kernel, gate, up, BLOCK_N=None, **constants):
     out = torch.empty_like(gate, memory_format=torch.contiguous_format)
@@ -114,8 +116,8 @@ def backward(kernel, dout, gate, up, BLOCK_N=None, **constants):
     return dgate, dup
 
 
-# The gradient of a packed tensor is one tensor, filled half by half. Allocating two and concatenating them would read
-# and write both once more.
+# The gradient of a packed tensor is one tensor, whose halves are filled directly. Allocating two tensors and
+# concatenating them would read and write both once more.
 def packed_backward(kernel, dout, x, BLOCK_N=None, **constants):
     dx = torch.empty_like(x, memory_format=torch.contiguous_format)
     launch(kernel, [dout, *x.chunk(2, dim=-1), *dx.chunk(2, dim=-1)], BLOCK_N, **constants)
@@ -140,9 +142,9 @@ def packed_contract(x):
 
 # ## Joining autograd
 #
-# The launchers come as arguments, and `options` are whatever both take besides: GeGLU's form, for one. Nothing is saved
-# but the inputs. `once_differentiable` makes a second derivative raise an error. Without it a gradient penalty would
-# silently lose its term, because autograd can't look into a kernel.
+# The launchers are arguments, and `options` are what both take in addition, such as GeGLU's form. Only the inputs are
+# saved. `once_differentiable` makes a second derivative raise an error. Without it a gradient penalty would silently
+# lose its term, because autograd can't look into a kernel.
 class GatedUnit(torch.autograd.Function):
     @staticmethod
     def forward(ctx, gate, up, launch_forward, launch_backward, *options):

@@ -2,7 +2,7 @@ r"""
 # The format of packed weights
 
 What the low-bit products agree on: integers of `W_nbits` bits packed into int32 words along K, a scale and a zero point
-for each group of `group_size` rows. [gemm](../gemlite/gemm.py) explains it; here stand its rules, for every function
+for each group of `group_size` rows. [gemm](../gemlite/gemm.py) explains it; these are its rules, for every function
 that takes such a weight.
 """
 
@@ -51,7 +51,7 @@ def contract(
     a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, scales_a, out_dtype,
     tile_order="swizzled", A_load_order=2, meta_evict_policy="",
 ):  # fmt: skip
-    """Raise on anything that breaks the format, naming the argument. What a mode has no use for is not looked at."""
+    """Raise on anything that breaks the format, naming the argument. What a mode doesn't use is ignored."""
     checks.choice("W_nbits", W_nbits, W_NBITS)
     checks.choice("W_group_mode", W_group_mode, (0, 1, 2, 3, 4))
     checks.choice("channel_scale_mode", channel_scale_mode, (0, 1, 2, 3))

@@ -1,14 +1,14 @@
 r"""
 # Products and their gradients
 
-What every product of two matrices needs, whatever kernel multiplies: checks of its arguments, float32 sums that are
-as exact as PyTorch's, and the frame that joins it to autograd. A product's gradients are two more products,
+What every product of two matrices needs, whichever kernel multiplies: checks of its arguments, float32 sums as exact as
+PyTorch's, and an autograd function. A product's gradients are two more products,
 [[eq: MM-X]]
 
 [[eq: MM-Y]]
 
-so the frame is handed the function that multiplies, and hands it the transposed matrices. These are the same memory
-with strides exchanged.
+so the autograd function gets the function that multiplies as an argument, and passes it transposed matrices, which are
+the same memory with the strides swapped.
 """
 
 from academy import autograd, checks, device  # noqa: F401  before anything imports triton
@@ -27,10 +27,10 @@ from annotated_examples.common.activations import SAVED, activation_backward
 # `tl.dot(a, b, acc)` multiplies two blocks and adds the product to `acc`, the sum so far. For 16-bit inputs that is
 # all: the tensor cores multiply 16-bit numbers exactly and add up in float32.
 #
-# In float32 there is more to say. A sum rounds with each term, and its error grows with the number of terms that were
-# added one after the other. So each block of K is summed by itself before it joins the rest: of 8192 terms in blocks of
-# 32, no rounding then has more than 32 + 256 successors. PyTorch cuts its sums too. A single chain would be more than
-# twice as far off as PyTorch from about a thousand terms on.
+# float32 needs more care. A sum is rounded after each term, and its error grows with the number of terms that are added
+# one after the other. So each block of K is summed separately before it is added to the rest. With 8192 terms in blocks
+# of 32, each term then goes through at most 32 + 256 additions. PyTorch splits its sums too. From about a thousand
+# terms on, the error of a single chain would be more than twice PyTorch's.
 #
 # `tl.fma(x, y, z)` computes `x * y + z`. Why isn't there a plain `+`? The compiler turns `acc + tl.dot(a, b)` into
 # `tl.dot(a, b, acc)`, which is the single chain again.
@@ -44,8 +44,8 @@ def multiply_add(a, b, acc, INPUT_PRECISION: tl.constexpr):
 
 
 # "ieee" multiplies float32 numbers in full. TF32 keeps 10 of the 23 fraction bits of each factor: tensor cores can
-# multiply that, and the rounding is 2¹³ times coarser. So it is used only if PyTorch was told that it may be. 16-bit
-# factors don't care.
+# multiply that, and the rounding is 2¹³ times coarser. So it is used only if PyTorch's settings allow it. For 16-bit
+# factors it makes no difference.
 def input_precision():
     return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
 
@@ -82,10 +82,10 @@ def product_gradients(launch_forward, dc, a, b, saved=None, activation=None, *, 
 
 # ## Joining autograd
 #
-# Kept for the backward pass: both factors, as the views they are, and the matrix that the activation's slope comes
-# from. For ReLU and leaky ReLU that is the result. For GELU and SiLU it is $Z$, which the forward pass then has to
-# store as well: one more matrix of C's size. Computing it again would make three products of the backward pass's two.
-# Without an activation nothing more is kept.
+# The backward pass needs both factors, saved as the views that they are, and the matrix from which the activation's
+# slope is computed. For ReLU and leaky ReLU that is the result. For GELU and SiLU it is $Z$, which the forward pass
+# then has to store as well: one more matrix of C's size. Recomputing it would turn the backward pass's two products
+# into three. Without an activation nothing else is saved.
 class Product(torch.autograd.Function):
     """`activation(a @ b)`, computed by two launchers:
 
@@ -115,10 +115,10 @@ class Product(torch.autograd.Function):
 
 # ## Inside torch.compile
 #
-# Dynamo traces the launch of a plain kernel, but not one with a tensor descriptor, a search for a configuration or a
-# function among its arguments. `@opaque` makes a launcher a custom operator for it: the compiler doesn't look inside.
-# It asks the `fake` function for shapes, and the launcher is called when the compiled model runs. Outside of
-# `torch.compile` the launcher is called directly, which is faster by some microseconds.
+# Dynamo can trace the launch of a plain kernel, but not one with a tensor descriptor, an autotuner or a function among
+# its arguments. `@opaque` turns a launcher into a custom operator, which the compiler doesn't look into. It asks the
+# `fake` function for shapes, and the launcher is called when the compiled model runs. Outside of `torch.compile` the
+# launcher is called directly, which is faster by some microseconds.
 def opaque(launch_forward):
     """Decorator of a launcher `f(a, b, activation=None, *, save_z=False, **tiles)`; tiles can't be compiled in."""
     name = f"{launch_forward.__module__.replace('.', '_')}::{launch_forward.__name__}"

@@ -1,7 +1,7 @@
 r"""
 # Rows of any tensor
 
-Softmax, LayerNorm and their like treat the last dimension as a row, whatever comes before it. Their kernels want a
+Softmax, LayerNorm and their like treat the last dimension as a row, whatever comes before it. Their kernels need a
 matrix: `M` rows, `N` neighbouring columns, and a stride from one row to the next. These functions check that a tensor
 has rows, and make a matrix of it that copies only what it has to.
 """
@@ -9,16 +9,16 @@ has rows, and make a matrix of it that copies only what it has to.
 from academy import checks, device  # noqa: F401  before anything imports triton
 
 
-# Leading dimensions are merged. A slice of wider rows, or one row expanded to many, is used where it lies, through its
-# row stride. Anything else, a transposed matrix for one, is copied first.
+# Leading dimensions are merged. A slice of wider rows, or one row expanded to many, is read in place, through its row
+# stride. Anything else, such as a transposed matrix, is copied first.
 def as_rows(x):
     rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
     return rows if rows.stride(1) == 1 or rows.shape[1] == 1 else rows.contiguous()
 
 
 # The distance from one row to the next. For contiguous rows it is their width, which the caller knows. `stride` would
-# say so too; but inside `torch.compile`, once the width has changed, it says it with a symbol, and Dynamo can't turn
-# that into the constant which some kernels want.
+# return the same; but inside `torch.compile`, once the width has changed, it returns a symbol, which Dynamo can't turn
+# into the constant that some kernels need.
 def row_stride(rows, N):
     return N if rows.is_contiguous() else rows.stride(0)
 

@@ -2,8 +2,8 @@ r"""
 # Cross entropy, fast: two trips instead of three
 
 [The lesson](../classics/cross_entropy.py) reads the logits twice and writes a gradient once. The limit is lower: the
-logits must be read once, and the gradient must be written once. This file climbs from the one to the other. The rungs
-were measured at 8192 x 128256 in bfloat16 on an H200, loss and gradient together:
+logits must be read once, and the gradient must be written once. This file climbs from the first to the second. The
+rungs were measured at 8192 x 128256 in bfloat16 on an H200, loss and gradient together:
 
 - Rung 0: the loss, then the gradient, as in the lesson.
   [[bench: cross_entropy/ladder/two passes/forward_ms]]
@@ -25,8 +25,8 @@ At 8192 x 128256 both passes take [[bench: cross_entropy/8192x128256/forward+bac
 [[bench: cross_entropy/8192x128256/forward+backward/share]] of the limit. The two exponentials that each logit takes are
 not free either: rungs 2 to 4 are about them, not about memory.
 
-**Contract.** That of the lesson. And rows may lie anywhere: those of `logits[:, :-1]` are read where they are. Only if
-the entries of a row are not side by side, the logits are copied first.
+**Contract.** That of the lesson. In addition, rows may be anywhere: those of `logits[:, :-1]` are read in place. Only
+if the entries of a row aren't contiguous are the logits copied first.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -53,8 +53,8 @@ from annotated_examples.common.logits import LOWEST, items, scale_and_cap
 # first row is finished, and one small program does both.
 @triton.jit
 def count_labels_forward_kernel(labels_ptr, count_ptr, rows, ignore_index, BLOCK: tl.constexpr):
-    # One program of 32 warps, the most it can have, walks over all labels: beside the logits they are next to nothing.
-    # There are `rows = 4`.
+    # One program of 32 warps, the maximum, loops over all labels: compared with the logits they are tiny. There are
+    # `rows = 4`.
     count = tl.zeros((BLOCK,), tl.int32)
     for start in tl.range(0, rows, BLOCK):
         offs = start + tl.arange(0, BLOCK)
@@ -69,9 +69,9 @@ def count_labels_forward_kernel(labels_ptr, count_ptr, rows, ignore_index, BLOCK
 
 # ## Rung 3: exponentials
 #
-# A GPU has an instruction for powers of two, so $e^x$ becomes $2^{x \log_2 e}$. `tl.exp` does the same, and takes care
-# of results that are too small for an ordinary float32 besides. Here those may as well be zero, and `tl.exp2` spares
-# the extra instructions. Each logit takes two exponentials and little else, so this line alone took the kernel from
+# A GPU has an instruction for powers of two, so $e^x$ becomes $2^{x \log_2 e}$. `tl.exp` does the same, and also
+# handles results that are too small for a normal float32. Here those may as well be zero, and `tl.exp2` saves the extra
+# instructions. Each logit takes two exponentials and little else, so this line alone took the kernel from
 # [[bench: cross_entropy/ladder/strips/forward_ms]] to [[bench: cross_entropy/ladder/exp2/forward_ms]].
 LOG2E = tl.constexpr(1.4426950408889634)
 
@@ -98,12 +98,12 @@ def weighted_softmax(x, shift, scale, scaling: tl.constexpr, softcapping: tl.con
 # ## Rungs 1 and 5: two sweeps over a row
 #
 # Each program sweeps over its row twice: once for the log-sum-exp, and, if a gradient is wanted, once more to write it.
-# The second time the row should come out of the L2 cache. So the rows that are under way at the same time have to fit
+# The second time the row should come from the L2 cache. So all rows that are in progress at the same time have to fit
 # into it together: that is why a long row is given to a single program with many warps and large blocks.
 #
-# **How a row is cut.** Memory is fast where 16 bytes at a time move, from an address divisible by 16. Call that a
+# **How a row is cut.** Memory is fast if 16 bytes are moved at a time, from an address divisible by 16. Call that a
 # *strip*: 8 entries in bfloat16, 4 in float32. With a vocabulary of 50257 most rows don't begin at such an address. So
-# up to the first one there is a short *head*, then the *body*, whole strips only, and what is left is the *tail*.
+# up to the first such address there is a short *head*, then the *body* of whole strips, and the rest is the *tail*.
 #
 # ```text
 #  head   body: strips, a block of them at a time          tail
@@ -121,8 +121,8 @@ def first_sweep(
     body_ptr, strips, offs, whole, needed,
     scaling: tl.constexpr, softcapping: tl.constexpr, BLOCK: tl.constexpr, STRIP: tl.constexpr,
 ):  # fmt: skip
-    # The shifts start at the lowest finite number. With −∞ a strip that has only masked entries would take −∞ from −∞,
-    # which is NaN.
+    # The shifts start at the lowest finite number. With −∞, a strip that has only masked entries would subtract −∞ from
+    # −∞, which is NaN.
     shift = tl.full((BLOCK // STRIP,), LOWEST, tl.float32)
     total = tl.zeros((BLOCK // STRIP,), tl.float32)
 
@@ -140,7 +140,7 @@ def first_sweep(
         total = total * exp_shifted(shift, new_shift) + strip_sums(z0, new_shift) + strip_sums(z1, new_shift)
         shift = new_shift
 
-    # The rest of the body. The mask is about strips, not entries, so that loads stay wide.
+    # The rest of the body. The mask covers whole strips, not entries, so that loads stay wide.
     for start in tl.range(whole, needed, BLOCK):
         # One strip is left: `pid=0, start=16: mask = [[1], [0]]`.
         mask = (start + strips < needed)[:, None]
@@ -176,8 +176,8 @@ def second_sweep(
         tl.store(dbody_ptr + pair, dx0, cache_modifier=".cs")
         dx1 = weighted_softmax(x1, shift, scale, scaling, softcapping)
         tl.store(dbody_ptr + pair + BLOCK, dx1, cache_modifier=".cs")
-    # In an ignored row `needed` is zero, and all of the body is still to be done: it gets zeros. `tl.zeros_like` makes
-    # a block of them in the shape of another block.
+    # In an ignored row `needed` is zero, and the whole body is handled here: it is filled with zeros. `tl.zeros_like`
+    # makes a block of them in the shape of another block.
     for start in tl.range(needed, body, BLOCK):
         mask = (start + strips < body)[:, None]
         tl.store(dbody_ptr + start + offs, tl.zeros_like(offs).to(tl.float32), mask=mask)
@@ -190,18 +190,19 @@ def cross_entropy_forward_kernel(
     stride_xb, stride_xs, stride_db, stride_ds, seq_len, vocab, weight, ignore_index,
     scaling: tl.constexpr, softcapping: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr, STRIP: tl.constexpr,
 ):  # fmt: skip
-    # Which row is mine? It is found by batch and position, so `logits[:, :-1]` needs no copy. In the example rows of 21
-    # lie in one piece: `pid=3: batch = 1`, `pid=3: position = 1`. Divided as 32-bit numbers: a division of 64-bit ones
-    # takes a hundred instructions.
+    # Which row is mine? It is found by batch and position, so `logits[:, :-1]` needs no copy. In the example the rows
+    # of 21 are contiguous: `pid=3: batch = 1`, `pid=3: position = 1`. The division is in 32 bits: in 64 bits it would
+    # take a hundred instructions.
     row = tl.program_id(0)
     batch, position = (row // seq_len).to(tl.int64), (row % seq_len).to(tl.int64)
     # Then widened: past 2³¹ elements a 32-bit offset would wrap around. `pid=3: x_start = 63`.
     x_start = batch * stride_xb + position * stride_xs
     d_start = batch * stride_db + position * stride_ds
 
-    # Its label. One outside of the vocabulary must not become an address; it will turn the row into NaN. The label's
-    # logit is asked for now: later, another warp may already have written the gradient over it. It is *used* at the
-    # end: a program runs on until it needs what a load brings, and here it would wait for memory twice in a row.
+    # Its label. A label outside the vocabulary must not be used as an offset; it turns the row into NaN. The label's
+    # logit is loaded now, because later another warp may already have written the gradient over it. It is *used* at the
+    # end: a program continues until it needs the result of a load, and using it here would mean waiting for memory
+    # twice in a row.
     label = tl.load(labels_ptr + row).to(tl.int64)
     ignored = label == ignore_index
     in_range = (label >= 0) & (label < vocab)
@@ -245,7 +246,7 @@ def cross_entropy_forward_kernel(
     row_shift = tl.maximum(tl.max(shift, 0), tl.max(z_edge, 0))
     row_total = tl.sum(total * exp_shifted(shift, row_shift), 0) + tl.sum(exp_shifted(z_edge, row_shift), 0)
 
-    # The weight of this row in the mean over four labels: `pid=0: weight = 0.25`.
+    # This row's weight in the mean over four labels: `pid=0: weight = 0.25`.
     if n_items_ptr is not None:
         weight = 1.0 / tl.load(n_items_ptr).to(tl.float32)
     weight = tl.where(in_range, weight, float("nan")).to(tl.float32)
@@ -270,9 +271,9 @@ def cross_entropy_forward_kernel(
         )  # fmt: skip
 
         # **Rung 4: the label last.** One entry is still wrong: the label's, which lacks its minus one, [[tag: CE-x]].
-        # Putting it right afterwards spares the sweep a comparison with the label in every column. (The gain was too
-        # small to measure: [[bench: cross_entropy/ladder/label last/forward_ms]] either way.) `tl.debug_barrier`
-        # makes all threads of the program wait for each other, and so keeps the order of both stores.
+        # Correcting it afterwards saves the sweep a comparison with the label in every column. (The gain was too small
+        # to measure: [[bench: cross_entropy/ladder/label last/forward_ms]] either way.) `tl.debug_barrier` makes all
+        # threads of the program wait for each other, and so keeps the two stores in order.
         tl.debug_barrier()
         # Almost the whole weight, because the label had almost no probability: `pid=0: dx_label = -0.2498`.
         dx_label = (exp_shifted(z_label, row_shift) * scale - weight) * slope_label
@@ -281,9 +282,9 @@ def cross_entropy_forward_kernel(
 
 # ## The upstream gradient
 #
-# The gradient is there before backward begins. All that is missing is a factor in front, the upstream gradient: a
-# number in GPU memory, which Python could only look at by waiting. So the kernel looks. Is it 1, as in
-# `loss.backward()`, and may the result lie where the gradient is (`IN_PLACE`)? Then every program stops at once, and
+# The gradient exists before backward begins. All that is missing is a factor, the upstream gradient: a number in GPU
+# memory, which Python could read only by waiting for the GPU. So the kernel reads it. If it is 1, as in
+# `loss.backward()`, and the result may be stored where the gradient is (`IN_PLACE`), every program stops at once, and
 # the backward pass costs one empty launch.
 @triton.jit
 def cross_entropy_backward_kernel(dloss_ptr, gradient_ptr, dlogits_ptr, n, IN_PLACE: tl.constexpr, BLOCK: tl.constexpr):
@@ -336,8 +337,8 @@ def count_labels(labels, ignore_index, *, BLOCK=None):
     return count
 
 
-# Accesses are as wide as a strip only where a strip begins at a good address in the logits *and* in the gradient. That
-# is so if both have the same strides, or if all rows of both begin at a multiple of a strip.
+# Accesses are as wide as a strip only if strips are aligned in the logits *and* in the gradient. That is so if both
+# have the same strides, or if all rows of both begin at a multiple of a strip.
 def launch(
     logits, labels, n_items, softcapping, scaling, ignore_index, *, losses=None, dlogits=None, dloss=None,
     BLOCK=None, num_warps=None,
@@ -375,7 +376,7 @@ def cross_entropy_forward(
     return _forward(logits, labels, n_items, softcapping, scaling, ignore_index, dlogits, BLOCK, num_warps), (dlogits,)
 
 
-# Autograd is told of overwritten logits: whoever saved them for a gradient of his own gets an error.
+# Autograd is told that the logits are overwritten: an operation that saved them for its own gradient raises an error.
 def cross_entropy_forward_(
     logits, labels, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=None, num_warps=None
 ):
@@ -449,13 +450,13 @@ def cross_entropy_loss_backward(
 
 # ## Which launchers?
 #
-# The autograd frame is the lesson's; what differs is what it launches.
+# The autograd function is the lesson's; what differs is what it launches.
 #
-# **Usually** forward makes the gradient. With `retain_graph` it may be asked for again, with another upstream gradient:
-# what forward made must survive then, unscaled, so the result goes to a new tensor. In the last backward pass the
-# tensor itself is scaled and handed out: no copy, no second tensor.
+# **Usually** forward computes the gradient. With `retain_graph` the backward pass may run again, with another upstream
+# gradient: then the unscaled gradient must be kept, so the result goes to a new tensor. In the last backward pass the
+# tensor itself is scaled and returned: no copy, no second tensor.
 #
-# **When the gradient can wait.** In two cases forward doesn't make it, and the same kernel runs once more in the
+# **When the gradient has to wait.** In two cases forward doesn't compute it, and the same kernel runs once more in the
 # backward pass, with the upstream gradient as a part of the weight:
 #
 # - float16. Its smallest number is about $6 \cdot 10^{-8}$, and most probabilities divided by the number of tokens are

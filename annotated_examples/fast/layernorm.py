@@ -4,7 +4,7 @@ r"""
 The same functions as [the lesson](../classics/layernorm.py), with its reference, its contract and its autograd
 function. Only the kernels are new. What keeps the lesson from the floor, `bytes / bandwidth`? Two things: a row is
 moved more than once, and a program waits for a row that could have been requested earlier. Each rung of this climb
-takes away a piece of that. The times are those of 32768 rows of 4096 in bfloat16 on an H200; the lesson takes
+removes a part of that. The times are for 32768 rows of 4096 in bfloat16 on an H200; the lesson takes
 [[bench: layernorm/32768x4096/forward/lesson.ms]] forward and [[bench: layernorm/32768x4096/backward/lesson.ms]]
 backward.
 
@@ -14,16 +14,16 @@ backward.
 2. **Few threads, many elements each.** Now more rows are under way at a time:
    [[bench: layernorm/ladder/final/forward_ms]].
 3. **Two trips for a long row** that registers can't hold, instead of the lesson's three.
-4. **All three gradients in one trip.** As many programs as fit on the card walk over the rows, and keep the sums for
-   `dweight` and `dbias` with them. At first a loss again, [[bench: layernorm/ladder/one trip/backward_ms]] against
+4. **All three gradients in one trip.** As many programs as fit on the card loop over the rows, and keep the sums for
+   `dweight` and `dbias` in registers. At first a loss again, [[bench: layernorm/ladder/one trip/backward_ms]] against
    [[bench: layernorm/ladder/two trips/backward_ms]] with a kernel for each direction: every program waits for every
    row.
 5. **Rows are loaded ahead**, while others are worked on: [[bench: layernorm/ladder/ahead/backward_ms]].
 6. **Two programs on each SM**, one loading while the other one sums: [[bench: layernorm/ladder/final/backward_ms]].
 
-**What it costs.** The bytes that [the lesson](../classics/layernorm.py) says must move, and little more. That reaches
-[[bench: layernorm/32768x4096/forward/share]] of the limit forward and [[bench: layernorm/32768x4096/backward/share]]
-backward.
+**What it costs.** It moves the bytes that it must, which [the lesson](../classics/layernorm.py) counts, and little
+more. That reaches [[bench: layernorm/32768x4096/forward/share]] of the limit forward and
+[[bench: layernorm/32768x4096/backward/share]] backward.
 
 **Contract.** The lesson's. In one respect it does more: the mean is corrected for its own rounding, so a row may be as
 far from zero as float32 can tell its numbers apart.
@@ -59,9 +59,9 @@ from triton.language.extra import libdevice
 # ## Rung 1: the row stays in registers
 #
 # The lesson loads its row three times. The second and third time the cache has it, but the program waits all the same.
-# Here one program takes `BLOCK_M` whole rows. A row is loaded once and stays in registers while three things are made
-# of it: the mean, the deviation, the result. Short rows are taken several at a time, so that there is enough to load at
-# once and `weight` and `bias` are fetched once for all of them.
+# Here one program takes `BLOCK_M` whole rows. A row is loaded once and stays in registers while three things are
+# computed from it: the mean, the standard deviation, the result. Short rows are taken several at a time, so that there
+# is enough to load at once and `weight` and `bias` are fetched once for all of them.
 #
 # The row length `N` and the strides are `tl.constexpr`, which they are not in the lesson. A model has a handful of
 # widths, so few versions get compiled; and each of them knows which masks are always true and how many neighbouring
@@ -96,9 +96,9 @@ def layernorm_forward_kernel(
     mean = tl.sum(x, axis=1) / N
     centred = tl.where(mask_n[None, :], x - mean[:, None], 0.0)
 
-    # Rounding has left the mean slightly off. Centred numbers are small, so their own mean tells by how much. Here it
-    # is nothing: `residual[0] = 0`. Around 10000 the neighbours in float32 are a thousandth apart: a mean off by half
-    # of that would shift a whole row of deviation 1 by as much.
+    # Rounding has left the mean slightly off. The centred numbers are small, so their own mean shows by how much. Here
+    # it is nothing: `residual[0] = 0`. Around 10000 the neighbours in float32 are a thousandth apart: a mean off by
+    # half of that would shift a whole row of deviation 1 by as much.
     residual = tl.sum(centred, axis=1) / N
     # [[tag: LN-shift]], the variance from numbers that are shifted to about zero: `variance[0] = 4.0`. Then
     # [[tag: LN-rstd]]: `rstd[0] = 0.50`.
@@ -137,8 +137,8 @@ def layernorm_forward_kernel(
 
 # ## Rung 3: two trips for a long row
 #
-# A row too long for registers goes through in chunks, as in the lesson, but twice instead of three times: once for mean
-# and deviation, once for the result.
+# A row too long for registers is read in chunks, as in the lesson, but twice instead of three times: once for mean and
+# standard deviation, once for the result.
 #
 # Mean and sum of squares of the row so far are merged with those of the next chunk by [[tag: LN-merge]], which needs no
 # difference of large numbers. To be as exact as the kernel above, everything is counted from `shift`, a number near the
@@ -207,7 +207,7 @@ def layernorm_forward_chunked_kernel(
 # ## Rung 4: all three gradients in one trip
 #
 # The lesson reads `dy` and `x` once along the rows, for `dx`, and once more down the columns, for `dweight` and
-# `dbias`. One trip would do if a program could take many rows and keep its sums of columns with it from row to row.
+# `dbias`. One trip is enough if a program takes many rows and keeps its sums of columns in registers from row to row.
 #
 # So there are only as many programs as fit on the card at once, and each walks over many rows. It sums its share of
 # `dweight` and `dbias` in registers and writes it once, at the end, into a row of its own. A second, small kernel,
@@ -216,8 +216,8 @@ def layernorm_forward_chunked_kernel(
 #
 # ## Rung 5: rows are loaded ahead
 #
-# A program that walks must not wait for every row. The loop is software-pipelined: while one tile is worked on, the
-# next `NUM_STAGES` − 1 are already in flight.
+# A program that loops over rows must not wait for each of them. The loop is software-pipelined: while one tile is
+# processed, the next `NUM_STAGES` − 1 are already in flight.
 @triton.jit
 def layernorm_backward_kernel(
     dy_ptr,
@@ -262,7 +262,7 @@ def layernorm_backward_kernel(
         rstd = tl.load(rstd_ptr + offs_m, mask=mask_m, other=0.0)
 
         # The normalised row again: `pid=0, tile=0: x_hat[0, :6] = [-1.00, 0.00, -1.00, 0.00, 2.00, 0.00]`. Masked lanes
-        # hold rubbish here, but `dy` is zero there, and everything below is multiplied by it or masked.
+        # hold meaningless values here, but `dy` is zero there, and everything below is multiplied by it or masked.
         x_hat = (x - mean[:, None]) * rstd[:, None]
 
         # [[tag: LN-gamma]] and [[tag: LN-beta]], the share of these rows. The first accumulator of the first program
@@ -274,9 +274,10 @@ def layernorm_backward_kernel(
         # passes back, the second what the deviation does: `pid=0, tile=0: mean_g[0] = 0.167`.
         g = dy
         if weight_ptr is not None:
-            # `mul_rn` is a product that is rounded by itself. The compiler would fuse a plain one with the subtraction
-            # below and round only the difference, while the average is made of rounded products. A row of one column
-            # has the gradient 0: there the two must cancel, and `rstd`, in the hundreds, would magnify what is left.
+            # `mul_rn` is a product that is rounded separately. The compiler would fuse a plain product with the
+            # subtraction below and round only the difference, while the average is computed from rounded products. A
+            # row of one column has the gradient 0: there the two must cancel, and `rstd`, in the hundreds, would
+            # magnify what is left.
             g = libdevice.mul_rn(dy, weight[None, :])
         mean_g = tl.sum(g, axis=1) / N
         mean_gx = tl.sum(g * x_hat, axis=1) / N
@@ -297,10 +298,10 @@ def layernorm_backward_kernel(
 
 # ## Rung 6: two programs on each SM
 #
-# A tile of `x`, one of `dy` and two accumulators have to fit. A thread has room for 32 elements of each, and the 8
-# warps of a program for 8192. One exception: rows a little longer than 4096, such as 4097, that can only be loaded one
-# or two elements at a time. Half of 8 warps would hold nothing but masked lanes, and loading ahead gains little. Two
-# programs of 4 warps, one of which loads while the other one waits, are faster.
+# A tile of `x`, one of `dy` and two accumulators have to fit. A thread has room for 32 elements of each, so the 8 warps
+# of a program have room for 8192. One exception: rows a little longer than 4096, such as 4097, that can only be loaded
+# one or two elements at a time. Half of 8 warps would hold only masked lanes, and prefetching gains little. Two
+# programs of 4 warps, of which one loads while the other one waits, are faster.
 @functools.cache
 def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     BLOCK_N = BLOCK_N or (triton.next_power_of_2(N) if N <= 8192 else 4096)
@@ -316,9 +317,9 @@ def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
 # ## Backward for long rows
 #
 # The accumulators of a long row don't fit in registers beside the row. So the work is split as in the lesson: this
-# kernel makes `dx` row by row, in chunks, and the next one sums `dweight` and `dbias` column by column. What differs is
-# what the compiler is told: the width, which lines the cache should keep for the second trip, and which it may drop
-# after it. The price of the split remains. At 16384 rows of 12288 the pass reaches
+# kernel computes `dx` row by row, in chunks, and the next one sums `dweight` and `dbias` column by column. The
+# difference is in what the compiler is told: the width, which cache lines to keep for the second trip, and which to
+# drop after it. The cost of the split remains. At 16384 rows of 12288 the pass reaches
 # [[bench: layernorm/16384x12288/backward/share]] of the limit.
 @triton.jit
 def layernorm_backward_chunked_kernel(
@@ -415,8 +416,9 @@ def layernorm_backward_columns_kernel(
 
 # ## Launchers
 #
-# Inside `torch.compile`, at a second width, a size of `x` may be a symbol that stands for any. Here it decides how many
-# warps there are, which no symbol can: `operator.index` makes it a number, and a new width compiles anew.
+# Inside `torch.compile`, after a second width, a size of `x` may be a symbol that stands for any number. The number of
+# warps, which is computed from it here, can't be a symbol: `operator.index` turns the size into a number, and a new
+# width triggers a compilation.
 def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
     """Returns `y` in the shape of `x`, and `mean` and `rstd` in float32, one number a row."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
@@ -493,7 +495,7 @@ def layernorm_backward(
 def layernorm(x, weight=None, bias=None, eps=1e-5):
     """As `annotated_examples.classics.layernorm.layernorm`, faster.
 
-    The width is a constant of the kernel: inside `torch.compile`, too, each new width compiles anew.
+    The width is a constant of the kernel: inside `torch.compile`, too, each new width triggers a compilation.
 
     Args: as `annotated_examples.classics.layernorm.layernorm`.
 

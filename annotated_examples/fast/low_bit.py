@@ -2,11 +2,11 @@ r"""
 # Low-bit matmul, fast
 
 [gemm](../gemlite/gemm.py) loads a word once for each of its values, and [split-K](../gemlite/gemm_splitK.py) only
-spreads that work. This file is the way from there to the limit of the memory, and for many rows to the library's speed:
+spreads that work. This file goes from there to the limit of the memory, and for many rows to the library's speed:
 
 [[eq: QM-C]]
 
-At `N = K = 8192` and four bits, the steps were these. The headings below have the same numbers.
+These were the steps at `N = K = 8192` and four bits. The headings below have the same numbers.
 
 1. **Planes.** Every word is loaded once. With 16 rows, [[bench: gemm/ladder/gemm/forward_ms]] became
    [[bench: gemm/ladder/split-K by planes/forward_ms]].
@@ -16,7 +16,7 @@ At `N = K = 8192` and four bits, the steps were these. The headings below have t
    [[bench: gemm_splitK/ladder/planes/1_row_ms]] became
    [[bench: gemm_splitK/ladder/descriptors and half-words/1_row_ms]], and with shifts left out
    [[bench: gemm_splitK/ladder/odd planes left in place/1_row_ms]].
-4. **A put in order beforehand,** for more than sixteen rows, and its sums, too. With 64 rows,
+4. **A rearranged beforehand,** for more than sixteen rows, and summed, too. With 64 rows,
    [[bench: gemm_splitK/ladder/arranged ahead/64_rows_ms]] became
    [[bench: gemm_splitK/ladder/parts by descriptor/64_rows_ms]].
 5. **Dequantize, then cuBLAS,** for hundreds of rows.
@@ -26,9 +26,9 @@ one row `low_bit_matmul` takes [[bench: gemm_splitK/1x8192x8192/forward/ms]], cu
 [[bench: gemm_splitK/1x8192x8192/forward/cuBLAS.ms]]. With 64 rows it is
 [[bench: gemm_splitK/64x8192x8192/forward/ms]] against [[bench: gemm_splitK/64x8192x8192/forward/cuBLAS.ms]].
 
-**Contract.** As [gemm](../gemlite/gemm.py), except that `a` has to be finite: the zero point is taken off the sum, not
-off each weight, and an infinity in a row of `a` makes that row of the result NaN. The parts are added in a fixed order:
-the same call gives the same bits.
+**Contract.** As [gemm](../gemlite/gemm.py), except that `a` has to be finite: the zero point is subtracted from the
+sum, not from each weight, and an infinity in a row of `a` makes that row of the result NaN. The parts are added in a
+fixed order: the same call gives the same bits.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -54,14 +54,14 @@ from annotated_examples.gemlite.gemm import dequantize_block, gemm_forward, gemm
 
 # ## 1. Planes instead of rows
 #
-# **What was slow?** Expanding a tile of words along K makes every word load several times. There is another way. Number
-# `j` of **all** words of a tile forms a *plane*, a matrix as large as the tile of words. A sum may be taken in any
-# order, so the product is summed plane by plane, [[tag: QM-planes]]: plane `j` meets the columns `j`, `per_word + j`,
-# `2 * per_word + j` ... of A. Each word is loaded once, and no weight moves to another row. What has to follow is the
-# order of A, which is small.
+# **What was slow?** Expanding a tile of words along K loads every word several times. There is another way. Number `j`
+# of **all** words of a tile forms a *plane*, a matrix as large as the tile of words. A sum can be computed in any
+# order, so the product is summed plane by plane, [[tag: QM-planes]]: plane `j` is multiplied by the columns `j`,
+# `per_word + j`, `2 * per_word + j` ... of A. Each word is loaded once, and no weight moves to another row. Instead A
+# is reordered, which is small.
 #
 # The tile of A is loaded as it lies in memory. Splitting it into even and odd columns, and those again, gives the
-# columns for one plane. The bits of `j` say which half to keep. What two planes have in common the compiler does only
+# columns for one plane. The bits of `j` say which half to keep. The compiler does what two planes have in common only
 # once.
 @triton.jit
 def columns_of_plane(a, j: tl.constexpr, PER_WORD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr):
@@ -77,13 +77,13 @@ def columns_of_plane(a, j: tl.constexpr, PER_WORD: tl.constexpr, BLOCK_M: tl.con
 #
 # **What was slow?** Converting an integer to a float: an SM has far fewer units for it than for arithmetic. But the
 # smallest floats, the *subnormal* ones, count evenly, as integers do. The bits of the integer q, read as float16,
-# **are** the float `q * 2**-24`, exactly, and tensor cores multiply such floats like any other. The power of two is put
-# right once, in the sum. A word has room for two float16: one shift and one mask extract planes `j` and
+# **are** the float `q * 2**-24`, exactly, and tensor cores multiply such floats like any other. The power of two is
+# corrected once, in the sum. A word has room for two float16: one shift and one mask extract planes `j` and
 # `j + per_word / 2` at the same time.
 #
-# A bfloat16 counts in steps of `2**-133`. Those would make float32 sums so small that they lose digits. There the
-# exponent bits `0x4300` make 128 + q for q below 128, and 128 is subtracted. Integers of eight bits don't fit below it:
-# they are converted.
+# A bfloat16 counts in steps of `2**-133`. With these, float32 sums would be so small that they lose digits. So for
+# bfloat16 the exponent bits `0x4300` make 128 + q for q below 128, and 128 is subtracted. Eight-bit integers don't fit
+# below 128: they are converted.
 @triton.jit
 def two_planes(words, j: tl.constexpr, W_NBITS: tl.constexpr, dtype: tl.constexpr):
     if W_NBITS < 16:
@@ -103,9 +103,9 @@ def two_planes(words, j: tl.constexpr, W_NBITS: tl.constexpr, dtype: tl.constexp
     return low.to(dtype), high.to(dtype)
 
 
-# **Scales and zeros, once a group.** A word lies inside one group, because a group is a multiple of the values in a
-# word. So they come one row for each word row, or a single row, `META_ROWS` being 1, if the whole tile lies inside a
-# group. `EVEN` says that no tile sticks out of the matrix: then the masks are true everywhere, and the compiler drops
+# **Scales and zeros, once a group.** A word lies inside one group, because the group size is a multiple of the values
+# in a word. So there is one row of them per word row, or a single row (`META_ROWS` is 1) if the whole tile lies inside
+# a group. `EVEN` says that no tile extends past the matrix: then the masks are true everywhere, and the compiler drops
 # them.
 @triton.jit
 def word_metadata(
@@ -135,8 +135,8 @@ def scales_and_zeros(
     return scales, zeros
 
 
-# Inside a group the scale is a common factor of the sum, and the zero point meets the plain sum of A,
-# [[tag: QM-regroup]]. So neither touches the single weight: they are applied to a finished sum, in float32, and no
+# Inside a group the scale is a common factor of the sum, and the zero point is multiplied by the plain sum of A,
+# [[tag: QM-regroup]]. So neither is applied to single weights: they are applied to a finished sum, in float32, and no
 # weight is rounded to sixteen bits, whatever its zero point and scale.
 @triton.jit
 def add_group(acc, sums, a_sums, scales, zeros, W_GROUP_MODE: tl.constexpr):
@@ -149,13 +149,14 @@ def add_group(acc, sums, a_sums, scales, zeros, W_GROUP_MODE: tl.constexpr):
     return acc + sums
 
 
-# **The product is turned around:** the weights are the left factor, and the tile of the result is transposed when it is
+# **The product is transposed:** the weights are the left factor, and the tile of the result is transposed when it is
 # stored. Hopper's tensor cores can take their left factor from registers, which is where unpacked weights are; the
-# right one must lie in shared memory. And the left factor comes 64 rows at a time, the right one in columns of eight:
-# few rows of A waste less on the right.
+# right one must be in shared memory. And they take at least 64 rows of the left factor at a time, but only eight
+# columns of the right one: with few rows of A, less is wasted on the right.
 #
-# The parts are not added by atomics. Every program stores its part, and `reduce_parts_kernel` adds them: nobody waits,
-# nothing has to be zero before, and the order is fixed. This kernel takes every format and any strides.
+# The parts aren't added by atomics. Every program stores its part, and `reduce_parts_kernel` adds them: no program
+# waits for another, nothing has to be zeroed first, and the order is fixed. This kernel takes every format and any
+# strides.
 @triton.jit
 def gemm_planes_kernel(
     a_ptr, words_ptr, scales_ptr, zeros_ptr, parts_ptr,
@@ -167,7 +168,7 @@ def gemm_planes_kernel(
     PER_WORD: tl.constexpr = 32 // W_NBITS if W_NBITS < 16 else 1
     BLOCK_K: tl.constexpr = BLOCK_KW * PER_WORD
     dtype: tl.constexpr = a_ptr.dtype.element_ty
-    # What a unit of the integers is multiplied with to be one: see `two_planes`.
+    # The factor that turns a unit of the integers into one: see `two_planes`.
     UNIT: tl.constexpr = (1 << 24) if W_NBITS < 16 and dtype == tl.float16 else 1
     pid_m, pid_n = grouped_order(tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), 8)
     pid_k = tl.program_id(1)
@@ -198,8 +199,8 @@ def gemm_planes_kernel(
         scales, zeros = tl.trans(scales), tl.trans(zeros)
         a = tl.load(a_ptrs, mask=(offs_m[:, None] < M) & ((offs_k[None, :] < K) | EVEN), other=0.0)
 
-        # If the block lies inside one group, what is multiplied are the integers themselves, and scale and zero come
-        # after. If not, each weight is dequantized with the metadata of its word.
+        # If the block lies inside one group, the integers themselves are multiplied, and scale and zero point are
+        # applied afterwards. If not, each weight is dequantized with the metadata of its word.
         sums = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
         for j in tl.static_range((PER_WORD + 1) // 2):
             low, high = two_planes(words, j, W_NBITS, dtype)
@@ -223,19 +224,21 @@ def gemm_planes_kernel(
 
 # ## 3. A handful of rows, and no instruction too many
 #
-# **What was slow?** Up to about fifty rows, reading the words ought to decide. In the kernel above instructions do:
-# compiled for an H200, its loop has more than thirty for each word that a thread unpacks. Many of them compute
-# addresses, or carry numbers from the thread that loaded them to the one that multiplies them. The kernels below form
-# the same sums with a third to a half as many. They have conditions (`kernel_for`), so they don't replace the other.
+# **What was slow?** Up to about fifty rows, the time should go into reading the words. In the kernel above it goes into
+# instructions: compiled for an H200, its loop has more than thirty for each word that a thread unpacks. Many of them
+# compute addresses, or carry numbers from the thread that loaded them to the one that multiplies them. The kernels
+# below compute the same sums with a third to a half as many. They don't work for all arguments (see `kernel_for`), so
+# they don't replace the first one.
 #
-# **Half-words.** A register holds 32 bits, and the tensor cores want two float16 in it, neighbours along K. Cut a word
-# into two halves of sixteen bits, and let plane `j` be number `j` of all *half-words*. It has two rows for each word
-# row. Mask a word, and what is left are the two numbers of such a plane, in the right halves, as subnormal floats:
-# the masked word **is** the register that the tensor cores want.
+# **Half-words.** A register holds 32 bits, and the tensor cores need two float16 in it, neighbours along K. Split a
+# word into two halves of sixteen bits, and let plane `j` be number `j` of all *half-words*. It has two rows for each
+# word row. Masking a word leaves the two numbers of such a plane, each in its half, as subnormal floats: the masked
+# word **is** the register that the tensor cores need.
 #
-# **Numbers that stay up.** A float16 counts evenly up to `2**10` of its smallest steps. That is room for four bits and
-# for `LIFT` more below them, so a number need not come down to the lowest place: it only counts `2**LIFT` times as
-# much. Four bits up, the second of the four numbers of a half-word needs no shift at all.
+# **Fewer shifts.** Subnormal float16 numbers are evenly spaced up to `2**10` of their smallest steps. That is room for
+# a four-bit number and `LIFT` more bits below it. So a number doesn't have to be shifted down to bit 0: left in place,
+# it is just `2**LIFT` times as large, and the sum is corrected for that. The second of the four numbers in a half-word
+# begins at bit four, so it needs no shift at all.
 #
 # Every `STEP`-th plane is stacked along K, for one long product. `tl.join` puts two blocks side by side, in a new last
 # dimension: the opposite of `tl.split`. `shifts` is known when the kernel is compiled, so it
@@ -255,18 +258,18 @@ def half_word_planes(
     return tl.reshape(tl.join(low, high), (words.shape[0], 2 * PLANES * words.shape[1]))
 
 
-# **Descriptors.** Words and A come by the tensor memory accelerator, as in
-# [the fast product](matmul.py): no addresses, no masks. It leaves them in shared memory, and each thread
-# picks up those words whose weights the tensor cores want from it. What is unpacked never leaves its thread.
+# **Descriptors.** Words and A come by the tensor memory accelerator, as in [the fast product](matmul.py): no addresses,
+# no masks. It puts them into shared memory, and each thread reads those words whose weights the tensor cores need from
+# it. What a thread has unpacked is never moved to another thread.
 #
-# **Turned around** as above: the weights are the left factor, and a tile of A may be eight rows thin. The parts are
-# stored by a descriptor with three dimensions: a tile that reaches beyond the last row is cut off there, and does not
-# run into the next part.
+# **Transposed** as above: the weights are the left factor, and a tile of A may have as few as eight rows. The parts are
+# stored by a descriptor with three dimensions: a tile that extends past the last row is cut off there, and doesn't
+# overwrite the next part.
 #
-# **Up to sixteen rows** half of the planes stay four bits up, so there are two sums, of the even and of the odd planes.
-# With one row this took [[bench: gemm_splitK/ladder/descriptors and half-words/1_row_ms]] down to
-# [[bench: gemm_splitK/ladder/odd planes left in place/1_row_ms]]. The columns of A have to follow: the even ones and
-# the odd ones apart, and then plane by plane.
+# **Up to sixteen rows** the odd planes are left unshifted, four bits up, so there are two sums, of the even and of the
+# odd planes. With one row this took [[bench: gemm_splitK/ladder/descriptors and half-words/1_row_ms]] down to
+# [[bench: gemm_splitK/ladder/odd planes left in place/1_row_ms]]. The columns of A are reordered to match: first into
+# even and odd ones, and then plane by plane.
 @triton.jit
 def columns_by_plane(a, W_NBITS: tl.constexpr):
     BLOCK_M: tl.constexpr = a.shape[0]
@@ -280,10 +283,10 @@ def columns_by_plane(a, W_NBITS: tl.constexpr):
 
 # **Sums of A without additions:** the tensor cores multiply with ones. With 16 rows this took
 # [[bench: gemm_splitK/ladder/every mode, with descriptors/16_rows_ms]] down to
-# [[bench: gemm_splitK/ladder/sums of A in place/16_rows_ms]]. They return sixteen equal rows, and each thread
-# has the sums of its own columns among its own registers. Picking one row would send it around by shuffles. Instead,
+# [[bench: gemm_splitK/ladder/sums of A in place/16_rows_ms]]. They return sixteen equal rows, and each thread has the
+# sums of its own columns among its own registers. Picking one row would need shuffles between threads. Instead,
 # `tl.broadcast_to` repeats it down the tile, which costs nothing. And `ones` are joined from two halves because the
-# weights are: then the compiler wants A in the same arrangement for both products, and makes it once.
+# weights are: then the compiler needs A in the same layout for both products, and makes it once.
 @triton.jit
 def sums_of_columns(even, odd, one, BLOCK_N: tl.constexpr):
     half = tl.full((16, even.shape[0] // 2), one, even.dtype)
@@ -312,7 +315,7 @@ def gemm_descriptor_kernel(
     dtype: tl.constexpr = a_desc.dtype
     # `LIFT`: how many bits up the odd planes stay. `UNIT`: the sums count in units of `1 / UNIT`, as in `two_planes`.
     # Converting each would cost instructions, so the `ones` of the sums of A are one unit, and the result is multiplied
-    # once. `BIAS`: what each bfloat16 weight has too much; it is taken off the sum, by way of the sums of A.
+    # once. `BIAS`: the excess of each bfloat16 weight; it is subtracted from the sum, using the sums of A.
     LIFT: tl.constexpr = W_NBITS if W_NBITS < 8 and dtype == tl.float16 else 0
     UNIT: tl.constexpr = (1 << 24) if dtype == tl.float16 else 1
     BIAS: tl.constexpr = 0 if dtype == tl.float16 else 128
@@ -324,8 +327,8 @@ def gemm_descriptor_kernel(
     blocks = K // BLOCK_K
     acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
     # `num_stages` of the launch loads ahead only what a `tl.dot` multiplies. Given to the loop itself it loads the
-    # metadata ahead, too. Nothing sticks out along K: the launcher takes this kernel only if groups are whole blocks.
-    # How many is a constant, and the division by it no division: with 16 rows,
+    # metadata ahead, too. There is no remainder along K: the launcher uses this kernel only if a group is a whole
+    # number of blocks. That number is a constant, so dividing by it needs no division instruction: with 16 rows,
     # [[bench: gemm_splitK/ladder/division by a constant/16_rows_ms]].
     for block in tl.range(pid_k * blocks // split_k, (pid_k + 1) * blocks // split_k, num_stages=NUM_STAGES):
         scales = 1.0
@@ -355,10 +358,10 @@ def gemm_descriptor_kernel(
 # ## 4. More rows: nothing twice
 #
 # **What was slow?** With more rows there is more to do for each word, and a second tile of columns does much of it
-# again: put A into the order of the planes, sum its rows. So a kernel of its own does both, once, before the product.
-# With 64 rows it then took [[bench: gemm_splitK/ladder/arranged ahead/64_rows_ms]].
+# again: it reorders A by planes and sums its rows. So a separate kernel does both, once, before the product. With 64
+# rows it then took [[bench: gemm_splitK/ladder/arranged ahead/64_rows_ms]].
 #
-# **Launched before it may begin.** A kernel normally starts when the one before it has ended, and the GPU idles in
+# **Launched before it may begin.** A kernel normally starts when the previous one has finished, and the GPU idles in
 # between. With *programmatic dependent launch* (the option `launch_pdl`) its programs may start when all programs of
 # the one before have called `gdc_launch_dependents`, or ended. `gdc_wait`
 # waits for its end, and what the other kernel writes may be read only after it. With 64 rows it took
@@ -383,10 +386,10 @@ def plane_order_kernel(
     tl.store(ordered_ptrs, tl.reshape(by_plane, (BLOCK_M, BLOCK_K)), mask=offs_m[:, None] < M)
 
 
-# **Zero points apart.** In the sum over the groups, [[tag: QM-zeros]], the part with the zero points doesn't know the
-# integers. It is a matrix product of its own, and a small one. In the loop over the blocks it would take an instruction
-# for each element of the tile, the zero points and a row of sums of A. So it is done apart, for sixteen blocks at a
-# time: what it needs is requested before the loop, and used after it. With 64 rows this took
+# **Zero points apart.** In the sum over the groups, [[tag: QM-zeros]], the part with the zero points doesn't depend on
+# the integers. It is a matrix product of its own, and a small one. In the loop over the blocks it would take an
+# instruction for each element of the tile, the zero points and a row of sums of A. So it is done apart, for sixteen
+# blocks at a time: what it needs is requested before the loop, and used after it. With 64 rows this took
 # [[bench: gemm_splitK/ladder/all planes in one product/64_rows_ms]] down to
 # [[bench: gemm_splitK/ladder/zeros apart/64_rows_ms]]. `factor` is what the sums of A are multiplied with.
 @triton.jit
@@ -400,10 +403,10 @@ def zero_factor(scales, zeros, BIAS: tl.constexpr, W_GROUP_MODE: tl.constexpr):
     return factor
 
 
-# All planes stay `LIFT` bits up, as far as ten bits reach, and are one product:
+# As far as ten bits allow, all planes stay `LIFT` bits up, and are multiplied in one product:
 # [[bench: gemm_splitK/ladder/all planes in one product/64_rows_ms]] with 64 rows. Scales are the only metadata in the
 # loop; they come by a descriptor, because the pipeline copies no less than four bytes a thread, and 128 threads would
-# load one float16 each. (A box of less than 128 bytes would lie misaligned from the second stage on.)
+# load one float16 each. (A tile of less than 128 bytes would be misaligned from the second stage on.)
 @triton.jit
 def gemm_plane_order_kernel(
     a_desc, words_desc, scales_desc, parts_desc, scales_ptr, zeros_ptr, a_sums_ptr,
@@ -493,8 +496,8 @@ def reduce_parts_kernel(
 #
 # **What was slow?** With hundreds of rows a fused kernel unpacks every weight once for each tile of rows. For 512 rows,
 # and N and K of 8192, [gemm](../gemlite/gemm.py) takes [[bench: gemm/512x8192x8192/forward/ms]], the library's product
-# in sixteen bits [[bench: gemm/512x8192x8192/forward/cuBLAS.ms]]. So it is cheaper to write the weight out and to call
-# the library. One word gives `per_word` rows of the weight.
+# in sixteen bits [[bench: gemm/512x8192x8192/forward/cuBLAS.ms]]. So it is cheaper to write the unpacked weight to
+# memory and call the library. One word gives `per_word` rows of the weight.
 @triton.jit
 def dequantize_kernel(
     words_ptr, scales_ptr, zeros_ptr, weight_ptr, N, K, group_size, zero,
@@ -534,7 +537,7 @@ def next_power_of_2(number):
 
 
 def metadata_arguments(a, scales, zeros, uses_scales):
-    """Scales, zeros, and two strides of each, for a kernel: any tensor where a mode follows no pointer."""
+    """Scales, zeros, and two strides of each, for a kernel: any tensor for what a mode doesn't use."""
     scales, zeros = scales if uses_scales else a, a if zeros is None else zeros
     return scales, zeros, (group_stride(scales), scales.stride(1), group_stride(zeros), zeros.stride(1))
 
@@ -548,7 +551,7 @@ def reduce_parts(parts, scales, scales_a, out_dtype, channel_scale_mode, pdl=Fal
     """Add (PARTS, M, N) float32, scale rows and columns, round to out_dtype. `pdl`: as `launched_early`."""
     PARTS, M, N = parts.shape
     c = torch.empty(M, N, dtype=out_dtype, device=parts.device)
-    # Nearly all that these programs do is wait for the cache, so they are many, and small.
+    # These programs spend nearly all their time waiting for the cache, so there are many of them, and they are small.
     BLOCK, num_warps = (128, 1) if M * N <= 1 << 17 else (512, 4)
     reduce_parts_kernel[(cdiv(M * N, BLOCK),)](
         parts, scales if channel_scale_mode in (1, 3) else parts,
@@ -585,8 +588,8 @@ def planes_forward(
     return reduce_parts(parts, scales, scales_a, out_dtype, channel_scale_mode)
 
 
-# So many parts that the programs fill the GPU once: `programs` is how many fit at a time. More would wait for a second
-# turn, and every part is written and read once more. A part has at least two blocks.
+# As many parts as it takes to fill the GPU once: `programs` is how many fit at a time. More would need a second wave,
+# and every additional part is written and read. A part has at least two blocks.
 def choose_split_k(tiles, blocks, programs):
     return max(1, min(programs // tiles, blocks // 2))
 
@@ -597,10 +600,9 @@ def multiprocessors(device_index):
 
 
 # For each `BLOCK_M`: columns of a tile, warps of a program, and how many programs an SM holds. With few rows one or two
-# warps and many programs, so that while some wait for their words the others compute. With A in the order of the planes
-# four warps together, which is what the larger instructions of the tensor cores want. Tiles of 64 columns instead of
-# 128 took 32 rows from [[bench: gemm_splitK/ladder/parts by descriptor/32_rows_ms]] to
-# [[bench: gemm_splitK/ladder/64 columns/32_rows_ms]].
+# warps and many programs, so that some compute while others wait for their words. With A reordered by planes four
+# warps, which is what the larger tensor-core instructions need. Tiles of 64 columns instead of 128 took 32 rows from
+# [[bench: gemm_splitK/ladder/parts by descriptor/32_rows_ms]] to [[bench: gemm_splitK/ladder/64 columns/32_rows_ms]].
 TILES = {8: (128, 2, 4), 16: (64, 1, 8), 32: (64, 4, 4), 64: (128, 4, 2)}
 
 
@@ -631,8 +633,8 @@ def descriptor_forward(
     BLOCK_N = BLOCK_N or columns
     tiles = cdiv(N, BLOCK_N) * cdiv(M, BLOCK_M)
     split_k = split_k or choose_split_k(tiles, K // BLOCK_K, resident * multiprocessors(words.device.index))
-    # Tiles of columns come first in the grid: programs that start together read words that lie side by side, and the
-    # same block of A.
+    # Tiles of columns are the first dimension of the grid: programs that start together read neighbouring words, and
+    # the same block of A.
     grid = (cdiv(N, BLOCK_N), split_k, cdiv(M, BLOCK_M))
     # The interpreter runs one kernel after the other, so there is nothing that could be launched early.
     pdl = not device.INTERPRET
@@ -680,25 +682,26 @@ def dequantize_forward(words, scales, zeros, zero, K, W_nbits, group_size, W_gro
 
 # ## Which kernel?
 #
-# Few rows: the words are what has to move, by descriptors if the format and the addresses allow it. Many rows: the
-# weights are worth writing out once. With four bits, writing them and reading them back moves eight times the bytes of
-# the words, whatever `M` is, while the work of unpacking grows with each tile of rows. The two met between 256 and 384
-# rows: with 256 the packed weight took [[bench: gemm_splitK/ladder/parts by descriptor/256_rows_ms]] and the
-# dequantized one [[bench: gemm_splitK/ladder/dequantized, then cuBLAS/256_rows_ms]]. Rows or columns that are scaled in
-# float32, or another `out_dtype`, are then left to `gemm`: the library would round first.
+# With few rows, the time goes into moving the words, by descriptors if the format and the addresses allow it. With many
+# rows, it pays to unpack the weights to memory once. With four bits, writing them and reading them back moves eight
+# times the bytes of the words, whatever `M` is, while the work of unpacking grows with each tile of rows. The
+# break-even point was between 256 and 384 rows: with 256 the packed weight took
+# [[bench: gemm_splitK/ladder/parts by descriptor/256_rows_ms]] and the dequantized one
+# [[bench: gemm_splitK/ladder/dequantized, then cuBLAS/256_rows_ms]]. Rows or columns that are scaled in float32, or
+# another `out_dtype`, are then left to `gemm`: the library would round first.
 #
 # A matrix-vector kernel for a single row, in float32 and without tensor cores, was faster than planes once. It took
-# [[bench: gemm_splitK/ladder/ordinary units/1_row_ms]]. The tensor cores take eight rows at a time, seven of them for
-# nothing, and with the words by descriptors they are still quicker:
+# [[bench: gemm_splitK/ladder/ordinary units/1_row_ms]]. The tensor cores process eight rows at a time, seven of them
+# for nothing, and with descriptors for the words they are still faster:
 # [[bench: gemm_splitK/ladder/every mode, with descriptors/1_row_ms]].
 @functools.cache
 def has_tma(device_index):
-    """Is there a tensor memory accelerator? The interpreter is taken for a GPU with one."""
+    """Is there a tensor memory accelerator? The interpreter counts as a GPU with one."""
     return device.INTERPRET or torch.cuda.get_device_capability(device_index)[0] >= 9
 
 
 def describable(x):
-    """Can a descriptor describe x: rows that are contiguous, apart, and aligned to 16 bytes?"""
+    """Can a descriptor describe x: contiguous rows that don't overlap and are aligned to 16 bytes?"""
     stride_m, stride_n = x.stride()
     aligned = stride_m * x.element_size() % 16 == 0 and x.data_ptr() % 16 == 0
     return aligned and stride_n == 1 and stride_m >= x.shape[1]
@@ -796,12 +799,12 @@ def low_bit_matmul(
 
 # **Where it stays behind.** From 65 rows on, cuBLAS with a weight in sixteen bits is faster: with 128 rows it takes
 # [[bench: gemm_splitK/ladder/cuBLAS/128_rows_ms]], and the packed weight
-# [[bench: gemm_splitK/ladder/parts by descriptor/128_rows_ms]]. There the library is no longer waiting for the weight,
-# and unpacking is work on top, once for each tile of rows. Dequantizing can win nothing either: it writes the whole
-# weight and reads it again before the library begins. With thousands of rows that is little beside the product, and
-# which of the two was ahead at 4096 changed from run to run, as the card's clock did. And all these times are those of
-# a CUDA graph. Called one by one from Python, a call costs more time on the CPU than a small product takes on the GPU.
-# A model that makes one token after the other is captured in a graph for that reason.
+# [[bench: gemm_splitK/ladder/parts by descriptor/128_rows_ms]]. There the library is no longer limited by reading the
+# weight, and unpacking is additional work, once for each tile of rows. Dequantizing can't win there either: it writes
+# the whole weight and reads it again before the library begins. With thousands of rows that is little compared with the
+# product, and at 4096 rows the faster of the two changed from run to run, with the card's clock. And all these times
+# are those of a CUDA graph. Called one by one from Python, a call costs more time on the CPU than a small product takes
+# on the GPU. A model that makes one token after the other is captured in a graph for that reason.
 #
 # ## A run small enough to watch
 #

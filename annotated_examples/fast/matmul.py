@@ -13,7 +13,7 @@ begins with a wait for its first loads, and ends with a store during which the t
 climb from there, at 4096 in each direction in bfloat16:
 
 1. A kernel with pointers as the lesson's is, in tiles of 128 x 256: [[bench: matmul/ladder/grouped/forward_ms]].
-2. The card's copy unit fetches the tiles, one program for each multiprocessor walks over them, and the next tile's
+2. The card's copy unit fetches the tiles, one program for each multiprocessor loops over them, and the next tile's
    loads are in flight while this one is stored: [[bench: matmul_autotuned/ladder/no groups/forward_ms]].
 3. The tiles in groups of 8 rows: [[bench: matmul_autotuned/ladder/groups of 8/forward_ms]]. In groups of 16:
    [[bench: matmul_autotuned/ladder/groups of 16/forward_ms]].
@@ -62,7 +62,7 @@ from annotated_examples.tutorials.matmul_autotuned import matmul_forward as mult
 # `a_desc.load([row, column])` loads the tile whose upper left corner is there, and `c_desc.store` stores one. The
 # launcher makes the descriptor: `TensorDescriptor` takes a tensor, its shape and strides, and the shape of the tile.
 #
-# A transposed matrix is described as it is stored, and its tiles are turned round after the load. The tensor cores read
+# A transposed matrix is described as it is stored, and its tiles are transposed after the load. The tensor cores read
 # both orders, so that costs nothing.
 @triton.jit
 def load_columns(b_desc, start_k, start_n, B_TRANSPOSED: tl.constexpr):
@@ -73,8 +73,8 @@ def load_columns(b_desc, start_k, start_n, B_TRANSPOSED: tl.constexpr):
     return b
 
 
-# A tile of sums leaves through shared memory too, because the TMA stores from nowhere else. In two halves it needs
-# half the room there, and the rest stays with the loads. `tl.split` divides a last dimension of two. `tl.reshape` and
+# The TMA can store only from shared memory, so a tile of sums has to go through it too. Stored in two halves it needs
+# only half the room there, and the rest is left for loads. `tl.split` divides a last dimension of two. `tl.reshape` and
 # `tl.permute` make it out of the left and the right half of the columns, as in PyTorch.
 @triton.jit
 def store_in_halves(desc, block, start_m, start_n):
@@ -87,9 +87,9 @@ def store_in_halves(desc, block, start_m, start_n):
 
 # ## One program for each multiprocessor
 #
-# The kernel is **persistent**: there are no more programs than the GPU has multiprocessors, and each computes one tile
-# after the other. `flatten` joins the loop over tiles and the loop along K, so that the next tile's loads are already
-# in flight while this one is stored. The tensor cores don't wait for a first load at the start of each tile.
+# The kernel is **persistent**: there are only as many programs as the GPU has multiprocessors, and each computes one
+# tile after the other. `flatten` joins the loop over tiles and the loop along K, so that the next tile's loads are
+# already in flight while this one is stored. The tensor cores don't wait for a first load at the start of each tile.
 #
 # In the example C is 6 x 24, in 2 x 2 tiles of 4 x 16, and there are two programs.
 @triton.jit
@@ -115,12 +115,12 @@ def matmul_descriptor_kernel(
     num_pid_n = tl.cdiv(N, BLOCK_N)
     for tile in tl.range(tl.program_id(0), num_pid_m * num_pid_n, NUM_PROGRAMS, flatten=True):
         # Program 1 begins with the tile at `pid=1: start_m = 4`, `pid=1: start_n = 0`, and comes to its second, at
-        # `pid=1, tile=3: start_m = 4` and `pid=1, tile=3: start_n = 16`. Its last rows and columns lie outside of C.
-        # The store through a descriptor stops at the edges by itself.
+        # `pid=1, tile=3: start_m = 4` and `pid=1, tile=3: start_n = 16`. Its last rows and columns lie outside of C. A
+        # store through a descriptor stops at the edges automatically.
         pid_m, pid_n = grouped_order(tile, num_pid_m, num_pid_n, GROUP_M)
         start_m = pid_m * BLOCK_M
         start_n = pid_n * BLOCK_N
-        # [[tag: MM-Z]]. A tile of `a` may have to be turned round, too. The inputs are 16-bit here, so the sum needs no
+        # [[tag: MM-Z]]. A tile of `a` may have to be transposed, too. The inputs are 16-bit here, so the sum needs no
         # `multiply_add`.
         acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for k in range(0, tl.cdiv(K, BLOCK_K)):
@@ -164,9 +164,9 @@ DESCRIPTOR_CONFIGURATIONS = [
 
 # ## A search for each order of storage
 #
-# The key has the orders in it, as the lesson's has the strides. With square matrices the three products of a training
-# step have the same M, N and K, and tiles that are as good as others for the first need not be for the next. When the
-# choice for the forward pass served all three, the backward pass at 2048 in each direction took
+# The key includes the storage orders, as the lesson's includes the strides. With square matrices the three products of
+# a training step have the same M, N and K, but the best tiles for the first may not be the best for the others. When
+# the choice for the forward pass served all three, the backward pass at 2048 in each direction took
 # [[bench: matmul_autotuned/ladder/one search for all layouts/backward_of_2048_ms]] one day and
 # [[bench: matmul_autotuned/ladder/one search, another day/backward_of_2048_ms]] the other. With a search for each it
 # takes [[bench: matmul_autotuned:backward/2048x2048x2048/backward/ms]], cuBLAS
@@ -180,20 +180,21 @@ tuned_descriptor_kernel = device.autotune(DESCRIPTOR_CONFIGURATIONS, key=[*SIZES
 
 # ## Rows that begin inside a cache line
 #
-# Caches keep memory in lines of 128 bytes. At 1000 x 3000 x 5000 a row of `a` has 10000 bytes, which is 78 lines and 16
-# bytes more. So each row begins 16 bytes further into a line than the one before it. A tile is 64 numbers wide, as
-# many bytes as a line, but seven of eight rows lie in two lines. The L2 cache has to look up nearly twice as many lines
-# as it delivers, and at this shape the tensor cores wait for it.
+# Caches store memory in lines of 128 bytes. At 1000 x 3000 x 5000 a row of `a` has 10000 bytes, which is 78 lines and
+# 16 bytes. So each row begins 16 bytes further into a line than the one before it. A tile is 64 numbers wide, as many
+# bytes as a line, but seven of eight rows span two lines. The L2 cache has to look up nearly twice as many lines as it
+# delivers, and at this shape the tensor cores wait for it.
 #
-# Every eighth row begins alike, though. This kernel takes a tile's rows from one of these **phases**: row 3, 11, 19 …
-# Then it starts its walk along K as far to the left of column 0 as these rows begin inside a line. From there on every
-# copy is of whole lines. What lies to the left of the matrix is filled with zeros, as on the right.
+# Every eighth row has the same alignment, though. This kernel takes a tile's rows from one of these **phases**: rows 3,
+# 11, 19 … It starts along K not at column 0 but at the beginning of the line that contains it. From there on, every
+# copy consists of whole lines. What lies to the left of the matrix is filled with zeros, as on the right.
 #
-# No number is moved for that. A descriptor with three dimensions shows the same memory as a matrix for each phase.
+# Nothing has to be rearranged in memory for that. A descriptor with three dimensions presents the same memory as one
+# matrix per phase.
 #
 # The tiles are smaller, too. C has 8 x 12 tiles of 128 x 256, and an H200 has 132 multiprocessors: 36 of them would
-# have nothing to do. Of tiles with 192 columns there are 8 x 16. As 192 is no power of two, a program keeps three sums
-# side by side, each `BLOCK_N` columns wide.
+# have nothing to do. Of tiles with 192 columns there are 8 x 16. As 192 isn't a power of two, a program keeps three
+# accumulators side by side, each `BLOCK_N` columns wide.
 @triton.jit
 def store_three(desc, left, middle, right, phase, start_m, start_n):
     width: tl.constexpr = left.shape[1]
@@ -223,7 +224,7 @@ def matmul_interleaved_kernel(
     BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr,
 ):
-    # The phases take turns from one row of tiles to the next. The example's `a` has 4 rows of 96 numbers, a line and a
+    # The phases alternate from one row of tiles to the next. The example's `a` has 4 rows of 96 numbers, a line and a
     # half each, so there are two phases of two rows.
     num_pid_m = tl.cdiv(M // PHASES, BLOCK_M) * PHASES
     num_pid_n = tl.cdiv(N, 3 * BLOCK_N)
@@ -235,8 +236,8 @@ def matmul_interleaved_kernel(
     # rows 0 and 2 `pid=0: skew = 0`, for 1 and 3 `pid=1: skew = 32`.
     skew = phase * (stride_am % LINE) % LINE
 
-    # [[tag: MM-Z]]. One tile of `a` serves all three sums. Its first dimension, of size 1, is dropped by the copy
-    # itself: the tile arrives as the tensor cores want it. Program 1 starts left of the matrix, at
+    # [[tag: MM-Z]]. One tile of `a` serves all three sums. The copy itself drops the first dimension, of size 1: the
+    # tile arrives in the layout that the tensor cores need. Program 1 starts left of the matrix, at
     # `pid=1, k=0: start_k = -32`, and goes on at the start of the next line, `pid=1, k=1: start_k = 32`.
     left = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     middle = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
@@ -271,13 +272,13 @@ tuned_interleaved_kernel = device.autotune(INTERLEAVED_CONFIGURATIONS, key=[*SIZ
 )
 
 
-# At this shape the lesson takes [[bench: matmul_autotuned/1000x3000x5000/forward/lesson.ms]]: the stride of 5000 is no
-# multiple of 16, so its threads fetch every number of `a` alone. This kernel takes
+# At this shape the lesson takes [[bench: matmul_autotuned/1000x3000x5000/forward/lesson.ms]]: the stride of 5000 isn't
+# a multiple of 16, so its threads load every number of `a` separately. This kernel takes
 # [[bench: matmul_autotuned/1000x3000x5000/forward/ms]], cuBLAS
-# [[bench: matmul_autotuned/1000x3000x5000/forward/cuBLAS.ms]]. It took both ideas. Narrower tiles alone gained nothing:
-# they read more, and the cache was the limit. Interleaving alone left a quarter of the multiprocessors with nothing to
-# do. Other roads led nowhere. Copying `a` into padded rows first cost more than it gained. Dividing K among the
-# programs, so that all are busy, lost to the cost of adding up the parts.
+# [[bench: matmul_autotuned/1000x3000x5000/forward/cuBLAS.ms]]. Both ideas were needed. Narrower tiles alone gained
+# nothing: they read more, and the cache was the limit. Interleaving alone left a quarter of the multiprocessors idle.
+# Two other attempts failed: copying `a` into padded rows first cost more than it gained, and dividing K among the
+# programs, so that all are busy, lost more in adding up the parts than it gained.
 
 
 # ## What a descriptor can describe
@@ -296,7 +297,7 @@ def storage_order(x):
     return None
 
 
-# The tile of [16, 16] only fills in: `set_block_shapes` enters the one of the configuration.
+# The tile of [16, 16] is a placeholder: `set_block_shapes` replaces it with the configuration's.
 def describe(x, order):
     (rows, columns), (stride_row, stride_column) = x.shape, x.stride()
     if order == "columns":
@@ -304,13 +305,13 @@ def describe(x, order):
     return TensorDescriptor(x, [rows, columns], [stride_row, 1], [16, 16])
 
 
-# A cache line holds 64 of the 16-bit numbers. If 64 divides the stride, all rows begin alike in their line; else there
-# are up to eight ways.
+# A cache line holds 64 of the 16-bit numbers. If 64 divides the stride, all rows have the same alignment within a line;
+# otherwise there are up to eight different ones.
 LINE = 64
 
 
 def row_phases(x):
-    """In how many ways the rows of the 16-bit matrix `x` begin inside a cache line: 1, 2, 4 or 8."""
+    """How many alignments within a cache line the rows of the 16-bit matrix `x` have: 1, 2, 4 or 8."""
     return LINE // math.gcd(x.stride(0), LINE)
 
 
@@ -325,7 +326,7 @@ def can_interleave(a, a_order):
 
 @functools.cache
 def multiprocessors(device_index):
-    """How many the GPU has, or 0 if it has no TMA. The interpreter is taken for a GPU with two."""
+    """How many the GPU has, or 0 if it has no TMA. The interpreter counts as a GPU with two."""
     if device.INTERPRET:
         return 2
     properties = torch.cuda.get_device_properties(device_index)
@@ -334,9 +335,9 @@ def multiprocessors(device_index):
 
 # ## Which kernel?
 #
-# Descriptors where they fit. Whether to interleave can be counted. The busiest multiprocessor decides when a product is
-# done; it computes so many tiles of 128 rows, one after the other. Only if tiles with 192 columns leave it a good deal
-# less to do than those with 256, and no more than those with 128, is it worth giving up the reuse that wider ones have.
+# Descriptors where possible. Whether to interleave can be computed. The busiest multiprocessor, which computes its
+# tiles one after the other, decides when a product is done. Tiles with 192 columns are worth giving up the reuse of
+# wider ones only if they leave it considerably less to do than tiles with 256, and no more than tiles with 128.
 def interleaving_pays(M, N, phases, programs):
     def columns_of_the_busiest(width, rows):
         return cdiv(rows * cdiv(N, width), programs) * width
@@ -346,7 +347,7 @@ def interleaving_pays(M, N, phases, programs):
     return columns <= 0.8 * columns_of_the_busiest(256, whole) and columns <= columns_of_the_busiest(128, whole)
 
 
-# Tile sizes that are given bypass the search, `descriptors` and `interleaved` the choice of the kernel.
+# Passing tile sizes bypasses the search; passing `descriptors` and `interleaved` bypasses the choice of the kernel.
 @opaque
 def matmul_forward(
     a, b, activation=None, *, save_z=False, BLOCK_M=None, BLOCK_N=None, BLOCK_K=None, GROUP_M=8, num_warps=4,
@@ -428,7 +429,7 @@ def matmul(a, b, activation=None):
         A new contiguous tensor of shape (M, N) with the inputs' dtype. Sums are formed in float32; K = 0 gives zeros.
 
     Raises:
-        TypeError: an argument is no tensor, or the dtypes differ or are not allowed.
+        TypeError: an argument isn't a tensor, or the dtypes differ or are not allowed.
         ValueError: not two dimensions, inner sizes that differ, an unknown activation, or a tensor on the wrong device.
 
     Source: persistent programs with tensor descriptors as in Triton's tutorial "Persistent Matmul".
@@ -443,17 +444,18 @@ def matmul(a, b, activation=None):
 #
 # At 2176 in each direction our time is [[bench: matmul_autotuned/2176x2176x2176/forward/ms]] and that of cuBLAS
 # [[bench: matmul_autotuned/2176x2176x2176/forward/cuBLAS.ms]]. C has 17 x 9 tiles of 128 x 256, or 153. 132 of them
-# occupy the whole GPU, and then 21 more keep it waiting. Tiles of 128 x 128 fare little better: 289 are two rounds and
-# 25 tiles more. So it goes wherever a size lies just above full rounds. With `leaky_relu`, for which the library needs
-# a second kernel, less of that is left: [[bench: matmul_autotuned:leaky_relu/2176x2176x2176/forward/ms]] against
-# [[bench: matmul_autotuned:leaky_relu/2176x2176x2176/forward/cuBLAS + leaky_relu.ms]].
+# occupy the whole GPU, and the remaining 21 need another wave. Tiles of 128 x 128 are hardly better: 289 are two waves
+# and 25 tiles. The same happens at every size just above a whole number of waves. With `leaky_relu`, for which the
+# library needs a second kernel, less of that is left: [[bench: matmul_autotuned:leaky_relu/2176x2176x2176/forward/ms]]
+# against [[bench: matmul_autotuned:leaky_relu/2176x2176x2176/forward/cuBLAS + leaky_relu.ms]].
 #
-# Below that there are few tiles. At 1536 C has 144 of 128 x 128, a round and twelve more, and takes
+# Below that there are few tiles. At 1536 C has 144 of 128 x 128, a wave and twelve more, and takes
 # [[bench: matmul_autotuned/1536x1536x1536/forward/ms]] against
 # [[bench: matmul_autotuned/1536x1536x1536/forward/cuBLAS.ms]]. At 1024 it has 64, so half of the GPU is idle:
 # [[bench: matmul_autotuned/1024x1024x1024/forward/ms]] against
-# [[bench: matmul_autotuned/1024x1024x1024/forward/cuBLAS.ms]]. Smaller tiles read more of the inputs again. Dividing K
-# among several programs, as [split-K](../gemlite/gemm_splitK.py) does, would give the others something to do.
+# [[bench: matmul_autotuned/1024x1024x1024/forward/cuBLAS.ms]]. With smaller tiles, more of the inputs would be read
+# again. Dividing K among several programs, as [split-K](../gemlite/gemm_splitK.py) does, would give the others
+# something to do.
 
 
 # ## A run small enough to watch

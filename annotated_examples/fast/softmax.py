@@ -2,8 +2,8 @@ r"""
 # Softmax, fast: a row is loaded once
 
 The contract and the results of [the lesson](../tutorials/softmax.py), in about the time that it takes to copy the
-matrix. The formulas are the same, [[tag: SM]] forward and [[tag: SM-x]] backward. Only the order in which bytes are
-requested, and who waits for whom, is different.
+matrix. The formulas are the same, [[tag: SM]] forward and [[tag: SM-x]] backward. What differs is the order in which
+bytes are requested, and what waits for what.
 
 **What it costs.** The floor is `bytes / bandwidth`: 2 numbers moved per element forward, 3 backward. At 32768 x 4096 in
 bfloat16 the forward pass takes [[bench: softmax/32768x4096/forward/ms]], the lesson
@@ -34,10 +34,10 @@ With 4096 rows of 50257, the vocabulary of GPT-2. They are odd, and too long to 
 - rung 6, several chunks in flight: [[bench: softmax/ladder/final/rows_of_50257_forward_ms]] and
   [[bench: softmax/ladder/final/rows_of_50257_backward_ms]]
 
-**What is missing.** With rows of 128256 and more both passes need a third to a half more than a copy: so many rows are
-worked on at once that a part of them has left the L2 cache before the second trip.
+**What is missing.** With rows of 128256 and more, both passes take a third to a half longer than a copy: so many rows
+are in progress at once that some of their data has left the L2 cache before the second trip.
 
-**Contract.** The lesson's. The width is a constant of the kernels, so each new one is compiled anew.
+**Contract.** The lesson's. The width is a constant in the kernels, so each new width triggers a compilation.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -138,14 +138,14 @@ def softmax_backward_kernel(
 
 # ## 2. Sixteen bytes at a time, wherever a row begins
 #
-# The longest rows don't fit in registers, so they come in chunks, twice, as in the lesson. What is slow there? A
-# *vector* is what one instruction loads at best: 16 bytes, or `VECTOR` neighbouring columns. A vocabulary of 50257 is
-# odd, so its rows begin at any multiple of 2 bytes. But 16 bytes can only be loaded from a multiple of 16. And a mask
-# that could cut a vector in two makes all loads under it 2 bytes wide. So the chunks begin at a multiple of 16 bytes,
-# not where the row begins.
+# The longest rows don't fit in registers, so they are read in chunks, twice, as in the lesson. What is slow there? A
+# *vector* is the most that one instruction can load: 16 bytes, or `VECTOR` neighbouring columns. A vocabulary of 50257
+# is odd, so its rows begin at any multiple of 2 bytes. But 16 bytes can only be loaded from a multiple of 16. And a
+# mask that could cut a vector in two makes all loads that use it 2 bytes wide. So the chunks begin at a multiple of 16
+# bytes, not where the row begins.
 #
-# That works where the rows of both tensors begin alike. In logits that are cut out of a padded vocabulary they don't:
-# then, and where a tensor itself begins at no multiple of 16 bytes, loads or stores stay narrow.
+# That works if the rows of both tensors have the same alignment. In logits that are sliced out of a padded vocabulary
+# they don't: then, and if a tensor itself doesn't begin at a multiple of 16 bytes, loads or stores stay narrow.
 def alignment(N, stride, VECTOR):
     return VECTOR if (stride - N) % VECTOR == 0 else 1
 
@@ -155,7 +155,7 @@ def alignment(N, stride, VECTOR):
 # What was slow? The maximum of a chunk needs all threads of the program, so they wait for each other: twice in every
 # chunk, once for the maximum and once for the sum. Here every vector of a chunk has its own largest number so far and
 # its own sum, merged online, [[tag: SM-online]], as the lesson does for the whole row. A thread has a few vectors to
-# itself, and waits for nobody until the row is over.
+# itself, and doesn't wait for other threads until the end of the row.
 @triton.jit
 def online_update(vector_max, vector_sum, x):
     new_max = tl.maximum(vector_max, tl.max(x, axis=1))
@@ -169,15 +169,15 @@ def online_update(vector_max, vector_sum, x):
 
 # ## 4. The second trip goes backwards
 #
-# What was slow? By the time of the second trip the first chunks may have left the L2 cache, which all rows that are
-# worked on share. The last chunk is still in registers, and the ones before it are the likeliest to be in the cache: so
-# the second trip begins at the end.
+# What was slow? By the second trip the first chunks may have left the L2 cache, which all rows in progress share. The
+# last chunk is still in registers, and the ones before it are the most likely to be in the cache. So the second trip
+# begins at the end.
 #
 # ## 5. Edges
 #
 # What was slow? The first chunk and the last one: the ends of the row cut vectors in two there, so each of these chunks
 # was loaded 2 bytes at a time as a whole. Now a row is taken as whole vectors, which lie at multiples of 16 bytes, and
-# two *edges*: the few columns before the first vector and those behind the last one. The edges are a small block of
+# two *edges*: the few columns before the first vector and those after the last one. The edges are a small block of
 # their own, and only they are loaded one by one.
 #
 # How many columns does the first edge have, and how many are in whole vectors?
@@ -231,9 +231,9 @@ def softmax_forward_chunked_kernel(
     last: tl.constexpr = (N // VECTOR * VECTOR - 1) // BLOCK_N * BLOCK_N
 
     # All chunks but the last: `launch=1, pid=1, start=0: vector_max = [5, 6]`. `evict_last` asks the L2 cache to keep
-    # these lines for the second trip. Loads that are made ahead, into shared memory, would lose this hint, so there is
-    # one stage. But (rung 6) `loop_unroll_factor` writes the loop out four times, so that a thread has four loads in
-    # flight.
+    # these lines for the second trip. Loads that are prefetched into shared memory would lose this hint, so there is
+    # only one stage. Instead (rung 6) `loop_unroll_factor` writes the loop out four times, so that a thread has four
+    # loads in flight.
     vector_max = tl.full((BLOCK_N // VECTOR,), -float("inf"), tl.float32)
     vector_sum = tl.zeros((BLOCK_N // VECTOR,), tl.float32)
     for start in tl.range(0, last, BLOCK_N, num_stages=1, loop_unroll_factor=4):
@@ -245,18 +245,19 @@ def softmax_forward_chunked_kernel(
     x = tl.load(x_ptr + last + offs_n, mask=mask, other=-float("inf")).to(tl.float32)
     vector_max, vector_sum = online_update(vector_max, vector_sum, x)
 
-    # The same merge once more, of all vectors and the edges. The first launch has the row from above,
+    # The same merge again, now of all vectors and the edges. The first launch has the row from above,
     # `pid=0: row_max = 4`, and comes to the same sum: `row_sum = 1.621`.
     row_max = tl.maximum(tl.max(vector_max, axis=0), tl.max(x_edge, axis=0))
     row_sum = tl.sum(vector_sum * tl.exp(vector_max - row_max), axis=0) + tl.sum(tl.exp(x_edge - row_max), axis=0)
 
-    # Second trip, [[tag: SM]], beginning with what is at hand: `pid=0: y_edge[4:6] = [0.617, 0.031]`.
+    # Second trip, [[tag: SM]], beginning with what is still in registers: `pid=0: y_edge[4:6] = [0.617, 0.031]`.
     y_edge = tl.exp(x_edge - row_max) / row_sum
     tl.store(y_ptr + edge_n, y_edge, mask=edge_mask)
     y = tl.exp(x - row_max) / row_sum
     tl.store(y_ptr + last + offs_n, y, mask=mask)
-    # The other chunks, backwards; `evict_first`, since nobody will need these lines again. There is a store between the
-    # loads here, so they come one by one, however often the loop is written out. The backward pass shows a way around.
+    # The other chunks, backwards; `evict_first`, since these lines won't be needed again. There is a store between the
+    # loads here, so they are issued one by one, however far the loop is unrolled. The backward pass shows a way around
+    # this.
     for done in tl.range(0, last, BLOCK_N, num_stages=1, loop_unroll_factor=4):
         start = last - BLOCK_N - done
         x = tl.load(x_ptr + start + offs_n, eviction_policy="evict_first").to(tl.float32)
@@ -266,7 +267,7 @@ def softmax_forward_chunked_kernel(
 
 # ## 6. Backward, for rows longer than a block: request the next chunk before this one is stored
 #
-# Backward over long rows stands on the same steps: vectors and edges, a sum for each vector, the second trip backwards.
+# Backward over long rows uses the same steps: vectors and edges, a sum for each vector, the second trip backwards.
 #
 # What was slow? In the second trip each chunk is loaded, used and stored, and the next load waits for that store: the
 # compiler can't know that the two don't overlap, and wouldn't move a load across a store. So the kernel does it itself.
@@ -329,8 +330,8 @@ def softmax_backward_chunked_kernel(
 
 # ## 7. Which lines may leave the L2 cache first?
 #
-# A small result stays there, and the next operation finds it. A large one has to leave anyway. If what is read is
-# marked `evict_last`, then what is written leaves first, and early, and that is faster: at 32768 x 4096 in bfloat16 the
+# A small result stays there, and the next operation finds it. A large one is evicted anyway. If what is read is marked
+# `evict_last`, then what is written leaves first, and early, and that is faster: at 32768 x 4096 in bfloat16 the
 # forward pass took [[bench: softmax/ladder/no hint/rows_of_4096_forward_ms]] without this hint and takes
 # [[bench: softmax/ladder/final/rows_of_4096_forward_ms]] with it. The limit, 256 MB for all tensors together, is about
 # five times the L2 cache of an H200. (Rows of more than 32768 go without it backward: there it would push out what the
@@ -342,10 +343,10 @@ def read_policy(x, tensors):
 # ## 8. Tile sizes
 #
 # What makes a memory-bound kernel fast is having enough bytes in flight at any moment, so every thread of an SM should
-# have loads to wait for: sixteen elements each, or up to twice as many where the row is no power of two. Rows of 512 or
-# less are taken several at a time. Backward, a row of 16385 to 28672 has the SM to itself, and there fewer threads are
-# better, which wait for each other at every sum. The sizes are remembered: what Python does here is time that a small
-# call waits for.
+# have loads in flight: sixteen elements each, or up to twice as many if the row length isn't a power of two. Rows of
+# 512 or less are taken several at a time. In the backward pass, a row of 16385 to 28672 has the SM to itself, and there
+# fewer threads are better, since they wait for each other at every sum. The sizes are cached: a small call would have
+# to wait for what Python computes here.
 @functools.cache
 def tiles(N, BLOCK_M, BLOCK_N, num_warps):
     BLOCK_N = BLOCK_N or triton.next_power_of_2(N)
@@ -354,10 +355,10 @@ def tiles(N, BLOCK_M, BLOCK_N, num_warps):
     return BLOCK_M, BLOCK_N, num_warps or min(max(warps, 1), 32 if N <= 16384 else 16)
 
 
-# In chunks come long rows, and rows from 1025 on whose length is no multiple of 16 bytes. A chunk is the largest power
-# of two that the row holds, so that few lanes are masked off, up to 4096 elements, or 8192 from 28673 on. Where a row
-# has many chunks a thread has one vector of each, if numbers have 16 bits. Where it has few, up to four. All these
-# limits are what was fastest on an H200, in bfloat16, when widths from 1025 to 262144 were tried.
+# Long rows are processed in chunks, and so are rows of 1025 or more whose length isn't a multiple of 16 bytes. A chunk
+# is the largest power of two that the row holds, so that few lanes are masked off, up to 4096 elements, or 8192 from
+# 28673 on. Where a row has many chunks a thread has one vector of each, if numbers have 16 bits. Where it has few, up
+# to four. All these limits are what was fastest on an H200, in bfloat16, when widths from 1025 to 262144 were tried.
 @functools.cache
 def forward_tiles(N, VECTOR, BLOCK_M, BLOCK_N, num_warps):
     if BLOCK_N is None and (N >= 16384 or N > 1024 and N % VECTOR):
@@ -380,10 +381,11 @@ def backward_tiles(N, VECTOR, BLOCK_M, BLOCK_N, num_warps):
 
 # ## Launchers
 #
-# Inside `torch.compile`, at a second width, a size of `x` may be a symbol that stands for any. Here it decides how many
-# warps there are, which no symbol can: `operator.index` makes it a number, and a new width compiles anew.
+# Inside `torch.compile`, after a second width, a size of `x` may be a symbol that stands for any number. The number of
+# warps, which is computed from it here, can't be a symbol: `operator.index` turns the size into a number, and a new
+# width triggers a compilation.
 def softmax_forward(x, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
-    """Softmax over the last dimension. Tile sizes: None for those that were found best."""
+    """Softmax over the last dimension. Tile sizes: None for those that were fastest."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     if x.numel() == 0:
@@ -431,7 +433,7 @@ def softmax_backward(dy, y, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
 def softmax(x):
     """Softmax over the last dimension, differentiable. As `annotated_examples.tutorials.softmax.softmax`, faster.
 
-    The width is a constant of the kernel: inside `torch.compile`, too, each new width compiles anew.
+    The width is a constant of the kernel: inside `torch.compile`, too, each new width triggers a compilation.
 
     Args:
         x: tensor of shape (..., N), N below 2**31 - 2**14, float32, float16 or bfloat16, any strides.
@@ -440,7 +442,7 @@ def softmax(x):
         A new tensor of the shape and dtype of `x`; each row adds up to one.
 
     Raises:
-        TypeError: `x` is no tensor, or has another dtype.
+        TypeError: `x` isn't a tensor, or has another dtype.
         ValueError: `x` has no dimension, or too long a row, or is on the wrong device.
 
     Source: Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018), for rows longer than a block.
@@ -454,7 +456,7 @@ def softmax(x):
 # ## A run small enough to watch
 #
 # Three rows of six, in blocks of two rows and eight columns; then the same rows in chunks of four. And two rows of 19
-# elements in chunks of eight, of which the second begins at no multiple of four.
+# elements in chunks of eight, of which the second doesn't begin at a multiple of four.
 def EXAMPLE():
     make = lambda rows: torch.tensor(rows, dtype=torch.float32, device=device.DEVICE)  # noqa: E731
     x = make([[1, 3, 2, 0, 4, 1], [2, 2, 2, 2, 2, 2], [0, -1, 5, -2, 3, 1]])

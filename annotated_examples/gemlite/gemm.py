@@ -1,9 +1,10 @@
 r"""
 # Low-bit matmul: packed weights, unpacked on the way to the tensor cores
 
-A language model that answers one user multiplies a handful of rows with enormous weight matrices, and nearly all of the
-time goes into reading the weights. Store them in four bits instead of sixteen and there is a quarter to read; the
-kernel then turns packed integers back into numbers *inside* the matrix product, without ever writing the weight out.
+A language model that answers one user multiplies a handful of rows by enormous weight matrices, and nearly all of the
+time goes into reading the weights. Stored in four bits instead of sixteen, there is only a quarter to read. The kernel
+then turns packed integers back into numbers *inside* the matrix product, without ever writing the unpacked weight to
+memory.
 
 [[eq: QM-C]]
 
@@ -12,9 +13,9 @@ Each weight comes from its integer, a zero point and a scale that a whole group 
 [[eq: QM-mode3]]
 
 **What it costs.** With one row and four bits, an `N = K = 8192` product reads 33.5 MB of words and does 134 million
-operations: memory decides. With 4096 rows the same weights are used 4096 times, arithmetic decides, and unpacking is
-pure extra work. Where does one turn into the other? A byte of words holds two weights and serves `4 * M` operations. An
-H200 does about 200 in the time of a byte, so at about fifty rows.
+operations: it is memory-bound. With 4096 rows the same weights are used 4096 times: it is compute-bound, and unpacking
+is pure extra work. Where is the border? A byte of words holds two weights, which are used in `4 * M` operations. An
+H200 does about 200 operations in the time of a byte, so the border is at about fifty rows.
 
 **Contract.** `a` is `(M, K)`, float16 or bfloat16, any strides. `words` is int32, `(K // per_word, N)`, made by
 `pack`; with `W_nbits=16` it is the weight itself, `(K, N)` in the dtype of `a`. `scales` and `zeros` are
@@ -43,8 +44,8 @@ from annotated_examples.common.tile_order import grouped_order
 # in the lowest bits (*little end first*): number `j` sits at bit `4j`. Packing runs **along K**, the direction that
 # the product sums over, so that one word feeds one output column only.
 #
-# The integers are unsigned. Signed ones are stored with `2**(W_nbits - 1)` added, and that is then their zero point.
-# Packed as they are, a -1 would come back as 15.
+# The integers are unsigned. Signed ones are stored with `2**(W_nbits - 1)` added, which is then their zero point.
+# Without that, a -1 would come back as 15.
 def pack(q, W_nbits):
     """Pack a matrix of small unsigned integers into 32-bit words along K, little end first.
 
@@ -56,7 +57,7 @@ def pack(q, W_nbits):
         int32, (K * W_nbits // 32, N).
 
     Raises:
-        TypeError: q is no integer tensor. ValueError: another shape, number of bits, or a value out of range.
+        TypeError: q isn't an integer tensor. ValueError: another shape, number of bits, or a value out of range.
     """
     checks.choice("W_nbits", W_nbits, W_NBITS[1:])
     integer_matrix("q", q)
@@ -93,9 +94,10 @@ def unpack(words, W_nbits):
 #
 # Min-max quantization, a group at a time. The range is widened to contain zero, so that zero has an integer of its own
 # and the zero point fits into the same bits; the range divided by the number of steps is the scale, [[tag: QM-scale]].
-# A group of equal values is no special case then, except all zeros, whose range is empty: its scale is one. The scale
-# is rounded to the dtype it is stored in *before* the integers are chosen, since the rounded one is what the kernel
-# multiplies with. And it is rounded **up**: rounded down, the last integer would not reach the end of the range.
+# So a group of equal values needs no special treatment, unless all of them are zero: then the range is empty, and the
+# scale is one. The scale is rounded to the dtype in which it is stored *before* the integers are chosen, since the
+# kernel multiplies by the rounded one. And it is rounded **up**: rounded down, the last integer wouldn't reach the end
+# of the range.
 def quantize(w, W_nbits, group_size):
     """Quantize a weight for `W_group_mode=3`: `(q - zeros) * scales` is near `w`.
 
@@ -141,7 +143,8 @@ def quantize(w, W_nbits, group_size):
 
 # ## Reference
 #
-# Unpack, dequantize, multiply: three trips through memory, in any dtype. Float64 is what the kernels are held against.
+# Unpack, dequantize, multiply: three trips through memory, in any dtype. The kernels are measured against it in
+# float64.
 def gemm_reference(
     a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None, dtype=None
 ):
@@ -189,7 +192,7 @@ def unpack_block(words, offs_k, W_NBITS: tl.constexpr):
 
 # The five group modes: [[tag: QM-mode0]], [[tag: QM-mode1]], [[tag: QM-mode2]], [[tag: QM-mode3]], [[tag: QM-mode4]].
 # The arithmetic is float32, the result is rounded once to the dtype that the tensor cores multiply. The mode is known
-# when the kernel is compiled, so one branch is left of five.
+# when the kernel is compiled, so only one of the five branches remains.
 @triton.jit
 def dequantize_block(q, scales, zeros, W_GROUP_MODE: tl.constexpr, dtype: tl.constexpr):
     weight = q.to(tl.float32)
@@ -205,8 +208,8 @@ def dequantize_block(q, scales, zeros, W_GROUP_MODE: tl.constexpr, dtype: tl.con
 
 
 # Scales and zeros of a block of K. Where the block lies inside one group, a single row of them serves all its rows, and
-# `META_ROWS` is 1; otherwise each row looks up its own. `eviction_policy` is a hint to the cache, what to
-# keep: while it stays in a group, a program reads the same metadata again and again, but each word in one step only.
+# `META_ROWS` is 1; otherwise each row looks up its own. `eviction_policy` is a hint to the cache: within a group, a
+# program reads the same metadata again and again, but each word in only one step.
 @triton.jit
 def load_metadata(
     metadata_ptr, k0, offs_n, N, K, group_size, stride_g, stride_n, META_ROWS: tl.constexpr, EVICT: tl.constexpr
@@ -235,8 +238,8 @@ def add_block(
     META_ROWS: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     offs_k = k0 + tl.arange(0, BLOCK_K)
-    # **When to load A.** Its tile depends on nothing else, so it may be asked for before the words, after them, after
-    # the metadata, or last of all. The order decides what waits for what; `A_load_order` 0 to 3 tries all four places.
+    # **When to load A.** Its tile depends on nothing else, so it can be loaded before the words, after them, after the
+    # metadata, or last of all. The order decides what waits for what; `A_load_order` 0 to 3 selects one of the four.
     if A_LOAD_ORDER == 0:
         a = load_a(a_ptr, offs_m, offs_k, M, K, stride_am, stride_ak)
 
@@ -245,12 +248,12 @@ def add_block(
     # memory, the caches answer seven. That keeps this kernel short, and slow.
     word_rows = offs_k // (32 // W_NBITS) if W_NBITS < 16 else offs_k
     words_ptrs = words_ptr + word_rows[:, None].to(tl.int64) * stride_wk + offs_n[None, :].to(tl.int64) * stride_wn
-    # The mask lets out what is beyond K, half of the second block, and beyond N.
+    # The mask excludes what is beyond K (half of the second block) and beyond N.
     words = tl.load(words_ptrs, mask=(offs_k[:, None] < K) & (offs_n[None, :] < N), other=0)
     if A_LOAD_ORDER == 1:
         a = load_a(a_ptr, offs_m, offs_k, M, K, stride_am, stride_ak)
 
-    # **Scales and zeros.** A mode that has no use for one never loads it.
+    # **Scales and zeros.** They are loaded only if the mode uses them.
     scales = 1.0
     zeros = 0.0
     if W_GROUP_MODE >= 2:
@@ -286,8 +289,8 @@ def tile_offsets(
     offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
     # A hint that the columns are neighbours, to be fetched by one wide load: `tl.multiple_of` promises that the first
-    # of them is a multiple of `BLOCK_N`, `tl.max_contiguous` promises that as many follow one upon the other. Here the
-    # compiler sees that by itself. Where column numbers wrap round, as in `offs_n % N`, it could not.
+    # of them is a multiple of `BLOCK_N`, `tl.max_contiguous` promises that as many are consecutive. Here the compiler
+    # recognises that without the hint. Where column numbers wrap round, as in `offs_n % N`, it could not.
     if CONTIGUOUS:
         offs_n = tl.max_contiguous(tl.multiple_of(offs_n, BLOCK_N), BLOCK_N)
     return offs_m, offs_n
@@ -330,8 +333,8 @@ def gemm_kernel(
 
 # ## Launcher
 #
-# What this kernel and that of [split-K](gemm_splitK.py) both take. A pointer that the mode never follows still has to
-# be a tensor: `a` then. A number as zero point is a tensor with one element, shown as a row of N.
+# What this kernel and that of [split-K](gemm_splitK.py) both take. An argument that the mode doesn't use must still be
+# a tensor, so it is `a`. If the zero point is a number, it is a tensor with one element, expanded to a row of N.
 def kernel_arguments(
     a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, tile_order, A_load_order,
     meta_evict_policy, data_contiguous, BLOCK_M, BLOCK_K, GROUP_M,
@@ -355,8 +358,8 @@ def kernel_arguments(
 
 
 # Tensor cores take at least 16 rows of their left factor at a time, so a single row runs in a tile of 16, the other
-# rows masked. Tiles grow with `M`: more rows use the unpacked weights more often. Where each row has metadata of its
-# own, float32 scales and zeros take more shared memory than the words: there is room for one stage of loads less.
+# rows masked. Tiles grow with `M`: more rows use the unpacked weights more often. Where each row has its own metadata,
+# float32 scales and zeros take more shared memory than the words, which leaves room for one pipeline stage less.
 def gemm_forward(
     a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,
     out_dtype=None, tile_order="swizzled", A_load_order=2, meta_evict_policy="evict_last", data_contiguous=True,
@@ -383,8 +386,8 @@ def gemm_forward(
 
 # ## The public function
 #
-# `contract` names every mistake in the arguments before anything is launched. Metadata that a mode has no use for is
-# ignored, whatever it is.
+# `contract` reports mistakes in the arguments before anything is launched. Metadata that a mode doesn't use is ignored,
+# whatever it is.
 def gemm(
     a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,
     out_dtype=None, tile_order="swizzled", A_load_order=2, meta_evict_policy="evict_last", data_contiguous=True,

@@ -1,19 +1,18 @@
 r"""
 # Split-K: enough programs for a thin matrix product
 
-With one row of activations, an `N = 8192` product has 64 tiles of 128 columns. An H200 has 132 SMs, and each wants
-several programs, to have something to do while memory answers. Where should more programs come from? From the sum: cut
-K into parts, and let several programs work on each tile, every one on its own part.
+With one row of activations, an `N = 8192` product has 64 tiles of 128 columns. An H200 has 132 SMs, and each needs
+several programs, to have something to do while it waits for memory. Where should more programs come from? From the sum:
+split K into parts, and let several programs work on each tile, each on its own part.
 
 [[eq: QM-split]]
 
 What changes in [the kernel](gemm.py)? Two lines say which part of K is mine, and an atomic addition replaces the store.
 
-**What it costs.** The words are read once, as before. On top come the additions, `4 * M * N` bytes for each part, and
-C, which has to be zero before. So it pays while `M` is small. With 16 rows and `N = K = 8192` the plain kernel takes
-[[bench: gemm/16x8192x8192/forward/ms]], this one
-[[bench: gemm_splitK/16x8192x8192/forward/lesson.ms]]. [The fast version](../fast/low_bit.py) takes
-[[bench: gemm_splitK/16x8192x8192/forward/ms]]: it loads each word once.
+**What it costs.** The words are read once, as before. The additions come on top, `4 * M * N` bytes for each part, and C
+has to be set to zero first. So it pays off while `M` is small. With 16 rows and `N = K = 8192` the plain kernel takes
+[[bench: gemm/16x8192x8192/forward/ms]], this one [[bench: gemm_splitK/16x8192x8192/forward/lesson.ms]]. [The fast
+version](../fast/low_bit.py) takes [[bench: gemm_splitK/16x8192x8192/forward/ms]]: it loads each word once.
 
 **Contract.** As [gemm](gemm.py). Atomic additions arrive in no fixed order, so the last bits of two equal calls may
 differ.
@@ -56,9 +55,10 @@ def gemm_splitK_kernel(
     SPLIT_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
     offs_m, offs_n = tile_offsets(tl.program_id(0), M, N, SWIZZLED, CONTIGUOUS, BLOCK_M, BLOCK_N, GROUP_M)
-    # **My part of the sum.** K is cut between blocks, as evenly as whole blocks allow. Nothing has to divide anything:
-    # with three blocks and two parts the first program takes one block, `pid=(1, 0): first = 0`, `last = 1`, and the
-    # second two, `pid=(1, 1): first = 1`, `last = 3`. With more parts than blocks some programs add nothing.
+    # **My part of the sum.** K is cut between blocks, as evenly as whole blocks allow. The number of parts doesn't have
+    # to divide the number of blocks: with three blocks and two parts the first program takes one block,
+    # `pid=(1, 0): first = 0`, `last = 1`, and the second two, `pid=(1, 1): first = 1`, `last = 3`. With more parts than
+    # blocks some programs add nothing.
     pid_k = tl.program_id(1)
     blocks = tl.cdiv(K, BLOCK_K)
     first = pid_k * blocks // SPLIT_K
@@ -72,18 +72,20 @@ def gemm_splitK_kernel(
             W_NBITS, W_GROUP_MODE, A_LOAD_ORDER, EVICT, META_ROWS, BLOCK_K,
         )  # fmt: skip
 
-    # **Add it.** All parts of a tile meet in the same elements of C, so a plain store would keep one of them. C is
-    # float32: in sixteen bits each addition would round, and lose bits with each part. `sem` is the memory order: may
-    # other programs see this addition before what the program wrote earlier? It wrote nothing, so "relaxed" is enough.
+    # **Add it.** All parts of a tile go to the same elements of C, so with a plain store only one of them would
+    # survive. C is float32: in sixteen bits each addition would round, and lose bits with each part. `sem` is the
+    # memory order: may other programs see this addition before they see what this program wrote earlier? It wrote
+    # nothing, so "relaxed" is enough.
     c_ptrs = c_ptr + offs_m[:, None].to(tl.int64) * N + offs_n[None, :]
     tl.atomic_add(c_ptrs, acc, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N), sem=ATOMIC)
 
 
 # ## Launcher
 #
-# How many parts, and how wide a tile? That depends on the weight's shape, so a few pairs are tried once for each. While
-# it tries, a pair runs many times and adds to the same C each time: `reset_to_zero` zeroes C before every run. The
-# launcher allocates it as zeros, too. What `torch.empty` returns holds what was there before, and an addition keeps it.
+# How many parts, and how wide a tile? That depends on the weight's shape, so a few pairs are tried once for each shape.
+# During the search a pair runs many times and adds to the same C each time, so `reset_to_zero` zeroes C before every
+# run. The launcher allocates it as zeros, too: `torch.empty` would return whatever was in that memory, and the
+# additions would keep it.
 CONFIGS = [
     triton.Config(dict(BLOCK_N=64, SPLIT_K=8), num_warps=4, num_stages=3),
     triton.Config(dict(BLOCK_N=128, SPLIT_K=8), num_warps=4, num_stages=3),
@@ -156,8 +158,8 @@ def gemm_splitK(
     return gemm_splitK_forward(a, words, scales, zeros, **modes, **options)
 
 
-# Which of the two? Few rows make few tiles, and there the parts are the only way to fill the card. With more than 64
-# rows there are tiles enough, and each part would only add traffic.
+# Which of the two? Few rows make few tiles, and then splitting K is the only way to fill the card. With more than 64
+# rows there are enough tiles, and each part would only add traffic.
 def low_bit_matmul(
     a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,
     out_dtype=None, tile_order="swizzled", A_load_order=2, meta_evict_policy="evict_last", data_contiguous=True,

@@ -8,10 +8,10 @@ it times a list of configurations, and it keeps the fastest.
 [[eq: MM-Z]]
 
 An activation may be fused: [[tag: MM-relu]], [[tag: MM-leaky]], [[tag: MM-gelu]] or [[tag: MM-silu]]. The gradients are
-[[tag: MM-X]] and [[tag: MM-Y]], fed with the activation's own [[tag: MM-relu-Z]], [[tag: MM-leaky-Z]],
-[[tag: MM-gelu-Z]], [[tag: MM-silu-Z]].
+[[tag: MM-X]] and [[tag: MM-Y]], applied to the activation's own gradient: [[tag: MM-relu-Z]], [[tag: MM-leaky-Z]],
+[[tag: MM-gelu-Z]] or [[tag: MM-silu-Z]].
 
-How much is there to win? A kernel of this kind, with pointers and masks, at 4096 in each direction in bfloat16:
+How much is there to gain? A kernel of this kind, with pointers and masks, at 4096 in each direction in bfloat16:
 
 - tiles of 32 x 32: [[bench: matmul/ladder/32 x 32 blocks/forward_ms]]
 - tiles of 64 x 64: [[bench: matmul/ladder/64 x 64 blocks/forward_ms]]
@@ -21,9 +21,9 @@ How much is there to win? A kernel of this kind, with pointers and masks, at 409
 And 128 x 256 is the wrong choice for a small product: one of 512 x 512 has eight such tiles, and an H200 has 132
 multiprocessors.
 
-**What it costs.** `2 · M · N · K` operations; the inputs and the result move once if all goes well. From about six
-hundred in each direction on, 16-bit operations take longer than the bytes on an H200, and the tensor cores' rate is the
-limit.
+**What it costs.** `2 · M · N · K` operations; the inputs and the result move once if all goes well. From a size of
+about six hundred in each direction, 16-bit operations take longer than the bytes on an H200, and the tensor cores' rate
+is the limit.
 
 **Contract.** `a` and `b` have two dimensions and the same dtype: float32, float16 or bfloat16. Any strides are read
 in place, and any K. Sums are formed in float32, and the result has the inputs' dtype. Neither input is ever written
@@ -63,14 +63,14 @@ def matmul_reference(a, b, activation=None):
 
 # ## The kernel
 #
-# It is that of the earlier lessons, and two things are new. `ACTIVATION` is a function: a kernel may be handed a jitted
-# function as a `tl.constexpr` argument, and the compiler puts its body in the place of the call. So the kernel knows no
-# activation by name, and you can hand it one of your own.
+# It is the kernel of the earlier lessons with two changes. `ACTIVATION` is a function: a kernel can take a jitted
+# function as a `tl.constexpr` argument, and the compiler inlines the call. So the kernel doesn't know any activation by
+# name, and you can pass your own.
 #
-# And the mask of K has left the loop. A thread can fetch 16 bytes at once, but only where the compiler can prove that
-# they lie side by side, begin at a multiple of 16 bytes and share one mask. All it knows of a size or a stride is
-# whether 16 divides it. If 16 doesn't divide K, a mask that compares with K makes it fetch every number alone, in each
-# step. Only the last step needs that mask.
+# And the mask of K has been moved out of the loop. A thread can fetch 16 bytes at once, but only where the compiler can
+# prove that they lie side by side, begin at a multiple of 16 bytes and share one mask. All it knows about a size or a
+# stride is whether 16 divides it. If 16 doesn't divide K, a mask that compares with K makes each thread load every
+# number separately, in every step. Only the last step needs that mask.
 @triton.jit
 def matmul_kernel(
     a_ptr,
@@ -110,7 +110,7 @@ def matmul_kernel(
     a_ptrs = a_ptr + offs_m[:, None] * stride_am + offs_k[None, :] * stride_ak
     b_ptrs = b_ptr + offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn
 
-    # [[tag: MM-Z]], as far as the tiles of K are full. With `K = 10` and `BLOCK_K = 4` that is `full_steps = 2` steps.
+    # [[tag: MM-Z]], for the full tiles of K. With `K = 10` and `BLOCK_K = 4` that is `full_steps = 2` steps.
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     full_steps = K // BLOCK_K
     for _ in range(0, full_steps):
@@ -141,12 +141,12 @@ def matmul_kernel(
 #
 # A larger tile reuses what it loads more often: 128 x 256 needs three quarters of the bytes of 128 x 128. But its sums
 # fill the registers of 8 warps, and a small product has too few such tiles to occupy the card. A deeper pipeline
-# (`num_stages`) keeps more loads in flight and needs more shared memory. So the list holds a few configurations that
-# differ much, not many that differ little. The interpreter, where nothing can be timed, takes the first.
+# (`num_stages`) keeps more loads in flight and needs more shared memory. So the list has a few configurations that
+# differ a lot, not many that differ a little. The interpreter, where nothing can be timed, uses the first.
 #
-# `GROUP_M`, the order of the tiles, could be tuned as well. At 4096 in each direction it decides little, because the L2
-# cache holds enough either way: that kernel took [[bench: matmul/ladder/128 x 256 blocks/forward_ms]] in tiles of
-# 128 x 256 without groups and [[bench: matmul/ladder/grouped/forward_ms]] in groups of 8 rows.
+# `GROUP_M`, the order of the tiles, could be tuned as well. At 4096 in each direction it makes little difference,
+# because the L2 cache holds enough either way: that kernel took [[bench: matmul/ladder/128 x 256 blocks/forward_ms]] in
+# tiles of 128 x 256 without groups and [[bench: matmul/ladder/grouped/forward_ms]] in groups of 8 rows.
 def configuration(block_m, block_n, block_k, group_m, num_warps, num_stages, pre_hook=None):
     tiles = dict(BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, GROUP_M=group_m)
     return triton.Config(tiles, num_warps=num_warps, num_stages=num_stages, pre_hook=pre_hook)
@@ -162,8 +162,8 @@ CONFIGURATIONS = [
 ]
 
 
-# What can't win need not be tried. Exact float32 products are formed by the ordinary cores, from numbers in registers.
-# Large tiles don't fit in there, and take the compiler many seconds.
+# There is no need to try what can't win. Exact float32 products are computed without tensor cores, from numbers in
+# registers. Large tiles don't fit into these, and take the compiler many seconds.
 def without_large_float32(configurations, arguments, INPUT_PRECISION, **options):
     if arguments["a_ptr"].dtype != torch.float32 or INPUT_PRECISION == "tf32":
         return configurations
@@ -177,12 +177,12 @@ def without_large_float32(configurations, arguments, INPUT_PRECISION, **options)
 #
 # - M, N and K, of course.
 # - How the inputs are stored. The stride along K of `a` is 1 for rows and more for a transposed matrix, and so is that
-#   along N of `b`. With square matrices the three products of a training step have the same M, N and K, but tiles that
-#   suit the first need not suit the next. When one search served all three, the backward pass of the
+#   along N of `b`. With square matrices the three products of a training step have the same M, N and K, but the best
+#   tiles for the first may not be the best for the others. When one search served all three, the backward pass of the
 #   [fast kernel](../fast/matmul.py) at 2048 in each direction took
 #   [[bench: matmul_autotuned/ladder/one search for all layouts/backward_of_2048_ms]] one day and
 #   [[bench: matmul_autotuned/ladder/one search, another day/backward_of_2048_ms]] the other.
-# - The precision of float32. With tf32 the tensor cores multiply, without it the ordinary ones, and they want other
+# - The precision of float32. With tf32 the tensor cores multiply, without it the ordinary cores, which need different
 #   tiles.
 KEY = ["M", "N", "K", "stride_ak", "stride_bn", "INPUT_PRECISION"]
 tuned_matmul_kernel = device.autotune(
@@ -209,7 +209,7 @@ tuned_matmul_kernel = device.autotune(
 
 # ## The launchers
 #
-# Tile sizes that are given bypass the search: exactly these are used. The grid depends on the tiles, which the launcher
+# Passing tile sizes bypasses the search: exactly these are used. Otherwise the grid depends on tiles that the launcher
 # doesn't know. So it is a function, which Triton calls with the configuration.
 
 
@@ -259,7 +259,7 @@ def matmul(a, b, activation=None):
         A new contiguous tensor of shape (M, N) with the inputs' dtype. Sums are formed in float32; K = 0 gives zeros.
 
     Raises:
-        TypeError: an argument is no tensor, or the dtypes differ or are not allowed.
+        TypeError: an argument isn't a tensor, or the dtypes differ or are not allowed.
         ValueError: not two dimensions, inner sizes that differ, an unknown activation, or a tensor on the wrong device.
 
     Source: autotuned tiles and the grouped order as in Triton's tutorial "Matrix Multiplication".
@@ -272,7 +272,7 @@ def matmul(a, b, activation=None):
 
 # ## A run small enough to watch
 #
-# Small whole numbers, sizes that are no multiples of a tile in any direction, and a last group that is not full.
+# Small integers, sizes that aren't multiples of the tile's in any direction, and a last group that isn't full.
 def EXAMPLE():
     a = (torch.arange(9 * 10, device=device.DEVICE) % 5 - 2).reshape(9, 10).float()
     b = (torch.arange(10 * 6, device=device.DEVICE) % 3 - 1).reshape(10, 6).float()

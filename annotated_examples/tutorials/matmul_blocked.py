@@ -36,17 +36,17 @@ from annotated_examples.common.products import contract, input_precision, multip
 
 # ## Reference
 #
-# The same in PyTorch. The kernel is compared with PyTorch in the same dtype, and both with float64: a float16 result
-# differs from a float32 one by its rounding alone, and that says nothing about a kernel.
+# The same in PyTorch. The kernel's error is compared with PyTorch's in the same dtype, both measured against float64.
+# Comparing a float16 result with a float32 one directly would mostly show the rounding to float16, which says nothing
+# about a kernel.
 def matmul_reference(x, y):
     return torch.matmul(x, y)
 
 
 # ## From offsets to a tile of pointers
 #
-# The memory of a computer has one dimension. Element (i, k) of `x` lies `i · stride_xm + k · stride_xk` elements
-# behind the first. For an 8 x 8 matrix stored row by row the strides are 8 and 1: one row further is 8 elements
-# further.
+# Memory has one dimension. Element (i, k) of `x` is `i · stride_xm + k · stride_xk` elements after the first. For an 8
+# x 8 matrix stored row by row the strides are 8 and 1: one row further is 8 elements further.
 #
 # To load a tile we need all its offsets at once. Take rows 4 to 7 and columns 0 to 3. Written as a column,
 # `offs_m[:, None]`, the row numbers are multiplied by 8. Written as a row, `offs_k[None, :]`, the column numbers are
@@ -62,13 +62,13 @@ def matmul_reference(x, y):
 #        56                                         56  57  58  59
 # ```
 #
-# With the strides exchanged the same lines read the transposed matrix. Nothing has to be copied for that.
+# With the strides swapped, the same lines read the transposed matrix. Nothing has to be copied for that.
 
 
 # ## The kernel
 #
 # The grid has two dimensions: one program for each tile of the result. In the example the result is 8 x 8 and the
-# tiles are 4 x 4, so there are four programs. (Compiled for a GPU, `tl.dot` wants tiles of at least 16 in each
+# tiles are 4 x 4, so there are four programs. (Compiled for a GPU, `tl.dot` needs tiles of at least 16 in each
 # direction. The interpreter, where the example runs, takes any.)
 @triton.jit
 def matmul_kernel(
@@ -90,7 +90,7 @@ def matmul_kernel(
     BLOCK_K: tl.constexpr,
 ):
     # Which tile of the result is mine? A grid with two dimensions gives two numbers. They are int64 because a row
-    # number times a stride can pass 2³¹ in a large matrix.
+    # number times a stride can exceed 2³¹ in a large matrix.
     pid_m = tl.program_id(0).to(tl.int64)
     pid_n = tl.program_id(1).to(tl.int64)
 
@@ -108,7 +108,7 @@ def matmul_kernel(
     x_ptrs = x_ptr + offs_m[:, None] * stride_xm + offs_k[None, :] * stride_xk
     y_ptrs = y_ptr + offs_k[:, None] * stride_yk + offs_n[None, :] * stride_yn
 
-    # Tiles hang over the edge of matrices whose sizes are no multiples of theirs. The example's second launch
+    # Tiles extend past the edge of a matrix whose sizes aren't multiples of the tile's. The example's second launch
     # multiplies a 7 x 6 by a 6 x 5 matrix. Its last program has one row too many,
     # `launch=1, pid=(1, 1): m_mask = [1, 1, 1, 0]`, and three columns too many,
     # `launch=1, pid=(1, 1): n_mask = [1, 0, 0, 0]`.
@@ -116,17 +116,16 @@ def matmul_kernel(
     n_mask = offs_n < N
 
     # Walk along K, a tile of `x` to the right and a tile of `y` down at a time, and add up their products
-    # [[tag: MM-Z]]. The sum is kept in float32 whatever the inputs are. float16 has eleven bits: beyond 2048 adding 1
-    # changes nothing any more. `tl.cdiv` rounds up, as `triton.cdiv` does outside of a kernel.
+    # [[tag: MM-Z]]. The sum is kept in float32 whatever the inputs are. float16 has eleven significant bits: above
+    # 2048, adding 1 no longer changes the sum. `tl.cdiv` rounds up, as `triton.cdiv` does outside of a kernel.
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, tl.cdiv(K, BLOCK_K)):
-        # Of the six columns of `x`, the second step finds two where it wants four:
+        # `x` has six columns, so the second step finds only two of its four:
         # `launch=1, pid=(1, 1), k=1: k_mask = [1, 1, 0, 0]`.
         k_mask = offs_k < K - k * BLOCK_K
         # Every load gets the masks of both its dimensions. Without the mask of K the result would be wrong. Without
-        # those of M and N it would still be right, because the extra rows and columns are never stored; but the
-        # program would read memory that isn't its own, and crash on a bad day. `other` fills the gaps with zeros,
-        # which add nothing.
+        # those of M and N it would still be right, because the extra rows and columns are never stored; but the program
+        # would read memory that isn't its own, and might crash. `other` fills the gaps with zeros, which add nothing.
         x = tl.load(x_ptrs, mask=m_mask[:, None] & k_mask[None, :], other=0.0)
         y = tl.load(y_ptrs, mask=k_mask[:, None] & n_mask[None, :], other=0.0)
         # 4 x 4 by 4 x 4 here. `multiply_add` is a jitted function that this kernel calls; the compiler puts its body in
@@ -150,8 +149,8 @@ def matmul_kernel(
 # ## The launcher
 #
 # One program for each tile of the result, rounded up in both directions. Strides are passed in elements, as
-# `Tensor.stride()` gives them, and the tensors themselves, never their addresses as numbers: a pointer that is an
-# integer has forgotten its dtype.
+# `Tensor.stride()` gives them, and the tensors themselves, never their addresses as numbers: an integer doesn't say
+# what dtype it points to.
 #
 # A tile of 64 x 64 leaves 32 sums to each of the 128 threads that a program has unless the launch says otherwise.
 # Larger tiles would reuse more of what they load. How large, depends on the shape and on the GPU; the
@@ -180,7 +179,7 @@ def matmul(x, y):
         A new contiguous tensor of shape (M, N) with the inputs' dtype; K = 0 gives zeros.
 
     Raises:
-        TypeError: an argument is no tensor, or the dtypes differ or are not allowed.
+        TypeError: an argument isn't a tensor, or the dtypes differ or are not allowed.
         ValueError: not two dimensions, inner sizes that differ, a tensor on the wrong device, or an input that requires
             a gradient (`tutorials.matmul_grouped` has one).
 
@@ -193,8 +192,8 @@ def matmul(x, y):
 
 # ## A run small enough to watch
 #
-# First 8 x 8 matrices in tiles of 4 x 4. In `x`, each element is its own offset. Then sizes that are no multiples of
-# 4 in any direction.
+# First 8 x 8 matrices in tiles of 4 x 4. In `x`, each element is its own offset. Then sizes that aren't multiples of 4
+# in any direction.
 def EXAMPLE():
     x = torch.arange(64, dtype=torch.float32, device=device.DEVICE).reshape(8, 8)
     y = torch.eye(8, device=device.DEVICE) + torch.eye(8, device=device.DEVICE).flip(1)
@@ -205,9 +204,9 @@ def EXAMPLE():
 # ## Where it stays behind
 #
 # Everywhere: at 4096 in each direction it takes [[bench: matmul_blocked/4096x4096x4096/forward/ms]], cuBLAS
-# [[bench: matmul_blocked/4096x4096x4096/forward/eager.ms]]. The tiles are small and have one size for all shapes, their
-# order loads much of the inputs again, and every element has a pointer of its own.
-# [The next lesson](matmul_grouped.py) changes the order, [the last one](matmul_autotuned.py) the rest.
+# [[bench: matmul_blocked/4096x4096x4096/forward/eager.ms]]. The tiles are small and have the same size for all shapes,
+# their order causes much of the inputs to be loaded again, and every element has its own pointer. [The next
+# lesson](matmul_grouped.py) changes the order, [the last one](matmul_autotuned.py) the rest.
 if __name__ == "__main__":
     script.main(matmul, matmul_reference, dict(x=(64, 64), y=(64, 64)), dict(x=(129, 100), y=(100, 65)),
                 differentiable=False)  # fmt: skip

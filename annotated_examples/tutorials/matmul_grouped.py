@@ -5,8 +5,8 @@ The same product as in the [first lesson](matmul_blocked.py), of `x` (M, K) and 
 
 [[eq: MM-Z]]
 
-with three things added. The programs run in an order that spares the memory. A ReLU can be applied before the result is
-stored [[tag: MM-relu]]. And there are gradients,
+with three things added. The programs run in an order that reads less from memory. A ReLU can be applied before the
+result is stored, [[tag: MM-relu]]. And there are gradients,
 
 [[eq: MM-X]]
 
@@ -50,14 +50,13 @@ def matmul_reference(x, y, activation="none"):
 
 # ## A better order
 #
-# A GPU runs some hundred programs at a time, and they share the L2 cache. What one of them has loaded, the others
-# find there. So programs that run at the same time should want the same tiles.
+# A GPU runs a few hundred programs at a time, and they share the L2 cache. What one of them has loaded, the others find
+# there. So programs that run at the same time should need the same tiles.
 #
-# Nine programs that compute one *row* of tiles of a 9 x 9 result share their tiles of `x`, but each wants a column
-# of `y` of its own. With nine tiles along K they load 9 tiles of `x` and 81 of `y`, 90 in all. Nine programs that
-# compute a *square* of 3 x 3 tiles load 27 and 27: 54. That is the gain ([watch it,
-# counted](#pid=8&launch=1&whole=9)), and the kernel only has to number its tiles differently: first down a group of
-# rows, then to the right.
+# Nine programs that compute one *row* of tiles of a 9 x 9 result share their tiles of `x`, but each needs a different
+# column of tiles of `y`. With nine tiles along K they load 9 tiles of `x` and 81 of `y`, 90 in all. Nine programs that
+# compute a *square* of 3 x 3 tiles load 27 and 27: 54. That is the gain ([watch it, counted](#pid=8&launch=1&whole=9)),
+# and the kernel only has to number its tiles differently: first down a group of rows, then to the right.
 #
 # In the example the result has 4 x 3 tiles and the groups have 3 rows, so the second group is left with one row:
 #
@@ -90,14 +89,14 @@ def program_order(num_pid_m, num_pid_n, GROUP_M):
 # ## The kernel: one for three products
 #
 # Forward and backward passes need `x @ y`, `dz @ y.T` and `x.T @ dz`. A transposed matrix is the same memory with its
-# strides exchanged, so a kernel that takes the strides of `a`, `b` and `c` from its caller computes all three. A kernel
-# that takes the row length for the stride reads a transposed matrix as if it weren't. Nothing crashes, and every
-# gradient is wrong.
+# strides swapped, so a kernel that takes the strides of `a`, `b` and `c` as arguments can compute all three. A kernel
+# that uses the row length as the stride reads a transposed matrix as if it weren't transposed. Nothing crashes, and
+# every gradient is wrong.
 #
 # What about the ReLU? Its gradient is the upstream gradient where the result is positive, and 0 elsewhere. Computed
-# beforehand, that would be one more matrix to write and read. Instead the result is loaded beside the upstream
-# gradient, as a **gate**: what it closes becomes 0 on its way to the multiplication. (Does that pay? It is measured
-# below, and the answer is no.)
+# beforehand, that would be one more matrix to write and read. Instead the result is loaded together with the upstream
+# gradient, as a **gate**: where it isn't positive, the gradient becomes 0 before the multiplication. (Does that pay
+# off? The measurement below says no.)
 @triton.jit
 def matmul_kernel(
     a_ptr,
@@ -148,7 +147,7 @@ def matmul_kernel(
         k_mask = offs_k < K - k * BLOCK_K
         a = tl.load(a_ptrs, mask=m_mask[:, None] & k_mask[None, :], other=0.0)
         b = tl.load(b_ptrs, mask=k_mask[:, None] & n_mask[None, :], other=0.0)
-        # [[tag: MM-relu-Z]]: in the example's backward pass `a` holds ones, the upstream gradient. The gate closes
+        # [[tag: MM-relu-Z]]: in the example's backward pass `a` holds ones, the upstream gradient. The gate is closed
         # where the result is 0: `launch=2, pid=0: gate[0] = [3, 0, 0, 3]` makes them
         # `launch=2, pid=0: opened[0] = [1, 0, 0, 1]`.
         if GATED:
@@ -201,9 +200,9 @@ def matmul_forward(x, y, activation="none", **tiles):
 
 # ## Backward: the same kernel twice
 #
-# [[tag: MM-X]] multiplies the gated `dz` by `y.T`. In [[tag: MM-Y]] the right factor has to be gated, but the kernel
-# gates the left one. So it computes the transposed gradient, $(X^\top \nabla_Z)^\top = \nabla_Z^\top X$, and writes it
-# into `dy.T`: the output has strides, too.
+# [[tag: MM-X]] multiplies the gated `dz` by `y.T`. In [[tag: MM-Y]] the right factor would have to be gated, but the
+# kernel gates the left one. So it computes the transposed gradient, $(X^\top \nabla_Z)^\top = \nabla_Z^\top X$, and
+# writes it into `dy.T`: the output has strides, too.
 def matmul_backward(dz, x, y, z=None, activation="none", *, needs=(True, True), launches=2, **tiles):
     """`(dx, dy)` from the gradient `dz` of the result `z`, in 1 or 2 `launches`; None for what `needs` says no to."""
     gate, gate_t = (z, z.T) if activation == "relu" else (None, None)
@@ -222,9 +221,9 @@ def matmul_backward(dz, x, y, z=None, activation="none", *, needs=(True, True), 
 # ## What one launch would gain
 #
 # Would one launch for both gradients be better? It saves the pause between two kernels, and the last programs of one
-# product don't leave half the GPU idle. But the code holds both loops, and each program gets the registers of the
-# hungrier one. It is quickly tried: the first programs compute dX, the others dY. At 4096 in each direction and in
-# bfloat16, two launches took [[bench: matmul_grouped/ladder/two launches/backward_ms]], one took
+# product don't leave half the GPU idle. But the code contains both loops, and each program gets as many registers as
+# the more demanding one needs. It is easy to try: the first programs compute dX, the others dY. At 4096 in each
+# direction and in bfloat16, two launches took [[bench: matmul_grouped/ladder/two launches/backward_ms]], one took
 # [[bench: matmul_grouped/ladder/one launch/backward_ms]]: no difference to speak of, so there are two.
 @triton.jit
 def both_gradients_kernel(
@@ -287,13 +286,13 @@ def both_gradients_(dx, dy, dz, x, y, gate=None, **tiles):
 #
 # The gate in the loads is another matter. With it, the backward pass took
 # [[bench: matmul_grouped/ladder/gated, two launches/backward_ms]] in two launches and
-# [[bench: matmul_grouped/ladder/gated, one launch/backward_ms]] in one. A tile that has to be changed must pass through
-# registers on its way to the tensor cores, and it is changed again by every program that loads it.
+# [[bench: matmul_grouped/ladder/gated, one launch/backward_ms]] in one. A tile that has to be changed must go through
+# registers on its way to the tensor cores, and every program that loads it changes it again.
 # [classics/matmul](../classics/matmul.py) gates the gradient once, by a small kernel before both products. With the
 # kernels of [fast/matmul](../fast/matmul.py) the backward pass then takes
 # [[bench: matmul_grouped/ladder/descriptors, no activation/backward_ms]] without a ReLU and
-# [[bench: matmul_grouped/ladder/gate as a kernel of its own/backward_ms]] with one. Fusion pays where it saves memory
-# traffic that somebody was waiting for. Here nobody was.
+# [[bench: matmul_grouped/ladder/gate as a kernel of its own/backward_ms]] with one. Fusion pays off where it saves
+# memory traffic that the kernel waits for. This kernel doesn't wait for it.
 
 
 # ## The public function
@@ -312,7 +311,7 @@ def matmul(x, y, activation="none"):
         A new contiguous tensor of shape (M, N) with the inputs' dtype; K = 0 gives zeros.
 
     Raises:
-        TypeError: an argument is no tensor, or the dtypes differ or are not allowed.
+        TypeError: an argument isn't a tensor, or the dtypes differ or are not allowed.
         ValueError: not two dimensions, inner sizes that differ, an unknown activation, or a tensor on the wrong device.
 
     Source: the grouped order is that of Triton's tutorial "Matrix Multiplication".
@@ -338,10 +337,9 @@ def EXAMPLE():
 
 # ## Where it stays behind
 #
-# At 1024 in each direction the result has 8 x 8 tiles of 128 x 128, and 132 multiprocessors wait for them:
-# [[bench: matmul_grouped/1024x1024x1024/forward/ms]] against
-# [[bench: matmul_grouped/1024x1024x1024/forward/eager.ms]]. At 4096 there are enough, and it takes
-# [[bench: matmul_grouped/4096x4096x4096/forward/ms]] against
+# At 1024 in each direction the result has 8 x 8 tiles of 128 x 128, too few for 132 multiprocessors:
+# [[bench: matmul_grouped/1024x1024x1024/forward/ms]] against [[bench: matmul_grouped/1024x1024x1024/forward/eager.ms]].
+# At 4096 there are enough, and it takes [[bench: matmul_grouped/4096x4096x4096/forward/ms]] against
 # [[bench: matmul_grouped/4096x4096x4096/forward/eager.ms]]. The [autotuned lesson](matmul_autotuned.py) chooses the
 # tiles by shape, and [fast/matmul](../fast/matmul.py) describes them to the hardware instead of computing pointers.
 if __name__ == "__main__":

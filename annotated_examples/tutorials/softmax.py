@@ -10,19 +10,19 @@ Going back, every element of a row needs one number that depends on the whole ro
 
 [[eq: SM-x]]
 
-**What it costs.** Forward must read each number and write one, backward must read two and write one. The arithmetic is
-nothing beside that: the memory decides, and no version is faster than `bytes / bandwidth`. Written as five PyTorch
+**What it costs.** Per element, forward must read one number and write one, backward must read two and write one.
+Compared with that, the arithmetic takes no time: no version is faster than `bytes / bandwidth`. Written as five PyTorch
 operations (maximum, difference, exponential, sum, quotient), each reads the whole matrix from memory, and three of them
 write one back: eight passes over memory. This kernel is *fused*: one program does all steps on a row, in registers. It
 makes two trips over its row, but a row that isn't too long is still in a cache the second time. At 8192 x 32000 in
 bfloat16 the eight passes take [[bench: softmax/ladder/elementwise/forward_ms]], PyTorch's own softmax takes
-[[bench: softmax/8192x32000/forward/eager.ms]], and this kernel [[bench: softmax/8192x32000/forward/lesson.ms]].
-[The fast version](../fast/softmax.py) shows, step by measured step, what more can be gained.
+[[bench: softmax/8192x32000/forward/eager.ms]], and this kernel [[bench: softmax/8192x32000/forward/lesson.ms]]. [The
+fast version](../fast/softmax.py) shows, step by measured step, what more can be gained.
 
 **Contract.** `x` has any shape, and rows of any length below 2³¹ − 2¹⁴ along its last dimension (columns are counted in
 32 bits, and the last chunk may run past the end of the row): float32, float16 or bfloat16, any strides. The result has
-its dtype; inside, everything is float32. Nothing that comes in is written to. A row that holds a NaN or $+\infty$ gives
-NaN everywhere, as in PyTorch, and so does a row of nothing but $-\infty$: it has no probabilities.
+the dtype of `x`; all arithmetic is float32. No input is written to. A row that contains a NaN or $+\infty$ becomes NaN
+everywhere, as in PyTorch, and so does a row that is all $-\infty$: it has no probabilities.
 
 **Two mistakes that this kernel can't catch.** `torch.nn.functional.cross_entropy` applies softmax itself: give it the
 scores. Softmax before a loss that applies it again still trains, but more slowly and to a worse result, and nothing
@@ -68,10 +68,10 @@ def softmax_reference(x):
 # one chunk, and then each loop runs once. As in [vector addition](vector_add.py), what is written once, `tl.exp(x)` or
 # `x - shift`, happens in all lanes of the block.
 #
-# If there are several chunks the first trip has a problem: it wants to subtract the row's largest score, and doesn't
-# know it before the last chunk. The *online* softmax doesn't wait. It subtracts the largest score **so far**. When a
-# later chunk brings a larger one, all exponentials summed so far are too big by the same factor, and one multiplication
-# of the sum puts that right: $e^{x - old} \cdot e^{old - new} = e^{x - new}$, [[tag: SM-online]].
+# If there are several chunks the first trip has a problem: it has to subtract the row's largest score, which it doesn't
+# know before the last chunk. The *online* softmax doesn't wait. It subtracts the largest score **so far**. When a later
+# chunk brings a larger one, all exponentials summed so far are too big by the same factor, and one multiplication of
+# the sum puts that right: $e^{x - old} \cdot e^{old - new} = e^{x - new}$, [[tag: SM-online]].
 #
 # `N` is the length of a row, and `stride_xm` says how many elements the start of one row of `x` is from the start of
 # the next. The numbers in the notes come from a recorded run: three rows of 6 columns, in chunks of 4. The first row is
@@ -108,8 +108,8 @@ def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
         new_max = tl.maximum(row_max, tl.max(x, axis=0))
         # What to subtract? The largest score so far, with one exception. If nothing but $-\infty$ has come yet, as in
         # the first chunk of the second row, `pid=1, start=0: x = [-inf, -inf, -inf, -inf]`, then $-\infty - (-\infty)$
-        # would be NaN, and the sum would stay NaN for good. Subtract zero instead: `pid=1, start=0: shift = 0`.
-        # `tl.where` takes its second argument where the first is true, else the third.
+        # would be NaN, and the sum would stay NaN. Subtract zero instead: `pid=1, start=0: shift = 0`. `tl.where` takes
+        # its second argument where the first is true, and the third elsewhere.
         shift = tl.where(new_max == -float("inf"), 0.0, new_max)
         # The old sum was made with the old maximum, which is still in `row_max`, so it is multiplied by
         # $e^{old - new}$. In the first round it is zero and stays zero. In the second, `pid=0, start=0: row_sum =
@@ -123,7 +123,7 @@ def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
 
     # Second trip. Now `row_max` and `row_sum` are those of the whole row, so this is [[tag: SM]], which also subtracts
     # the row's largest score. The chunks are loaded again. This program read them a moment ago, so often they are still
-    # in a cache. There is no guard against $-\infty - (-\infty)$ here, on purpose: a row of nothing but $-\infty$ is to
+    # in a cache. There is no guard against $-\infty - (-\infty)$ here, on purpose: a row that is all $-\infty$ should
     # become NaN.
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
@@ -181,8 +181,8 @@ def softmax_backward_kernel(dy_ptr, y_ptr, dx_ptr, N, stride_dym, BLOCK_N: tl.co
 # ## Launchers
 #
 # The grid `(M,)` is one program for each of `M` rows. `as_rows` turns a tensor with any number of dimensions into a
-# matrix. It copies only what the kernel can't read where it lies: rows whose elements aren't neighbours, as in a
-# transposed matrix. The kernels write rows side by side, so the result is asked for as contiguous; left alone,
+# matrix. It copies only what the kernel can't read in place: rows whose elements aren't neighbours, as in a transposed
+# matrix. The kernels write contiguous rows, so the result is explicitly allocated as contiguous; by default,
 # `empty_like` of a transposed matrix is transposed too. For the same reason `y` must come back to the backward pass
 # contiguous, as forward made it.
 #
@@ -217,10 +217,10 @@ def softmax_backward(dy, y, *, BLOCK_N=None):
 
 # ## Joining autograd
 #
-# The output is saved for the backward pass. It is an output, so autograd notices when somebody overwrites it, and
-# raises. `once_differentiable` makes a second derivative raise, too, instead of silently losing its term.
+# The output is saved for the backward pass. Because it is an output, autograd notices if somebody overwrites it, and
+# raises. `once_differentiable` makes a second derivative raise too, instead of silently losing a term.
 #
-# The two launchers are arguments: the fast version has the same frame and brings its own.
+# The two launchers are arguments: the fast version uses the same `Function` with launchers of its own.
 class Softmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, launch_forward, launch_backward):
@@ -248,7 +248,7 @@ def softmax(x):
         A new tensor of the shape and dtype of `x`; each row adds up to one.
 
     Raises:
-        TypeError: `x` is no tensor, or has another dtype.
+        TypeError: `x` isn't a tensor, or has another dtype.
         ValueError: `x` has no dimension, or too long a row, or is on the wrong device.
 
     Source: Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018).

@@ -10,11 +10,12 @@ The gradients, [[tag: VA-x]] and [[tag: VA-y]], need no kernel at all: a sum pas
 (In this file a formula is cited by its tag, like these two; the lesson's page prints them.)
 
 **What it costs.** Two numbers are read and one is written for a single addition. In float32 that is 12 bytes for one
-operation. An H200 can do more than a hundred operations in the time it takes to move 12 bytes, so the memory decides:
-no version can be faster than `bytes / bandwidth`. The *cache*, a small fast memory that holds what was used last, is no
-help: nothing is read twice. For 2²⁸ float32 elements this one takes [[bench: vector_add/268435456@float32/forward/ms]]
-and PyTorch's own [[bench: vector_add/268435456@float32/forward/eager.ms]]: both wait for the memory. There is nothing
-to gain, so this lesson has no fast version.
+operation. An H200 can do more than a hundred operations in the time it takes to move 12 bytes, so the time for memory
+is what counts: no version can be faster than `bytes / bandwidth`. The *cache*, a small fast memory that holds what was
+used last, doesn't help: nothing is read twice. For 2²⁸ float32 elements this one takes
+[[bench: vector_add/268435456@float32/forward/ms]] and PyTorch's own
+[[bench: vector_add/268435456@float32/forward/eager.ms]]: both wait for the memory. There is nothing to gain, so this
+lesson has no fast version.
 
 **Contract.** `x` and `y` have the same shape, any number of dimensions, and the same dtype: float32, float16 or
 bfloat16. Any strides are allowed; what is not contiguous is copied first. Neither is ever written to.
@@ -43,10 +44,10 @@ def vector_add_reference(x, y):
 # ## The kernel
 #
 # A kernel is written for **one program**. A launch starts many programs, the *grid*, and each has its own piece of the
-# work: here a *block* of `BLOCK` neighbouring elements. One place in a block is a *lane*; what is written once happens
-# in all lanes. The GPU runs a program with many threads, 128 unless the launch says otherwise. In CUDA you write what
-# each thread does. In Triton you write what happens to the block, and the compiler divides its lanes among the threads,
-# which keep them in *registers*, their own storage and the fastest there is.
+# work: here a *block* of `BLOCK` neighbouring elements. One position in a block is a *lane*; what you write once
+# happens in all lanes. The GPU runs a program with many threads, 128 unless the launch says otherwise. In CUDA you
+# write what each thread does. In Triton you write what happens to the block, and the compiler divides its lanes among
+# the threads, which keep them in *registers*, their own storage and the fastest there is.
 #
 # `@triton.jit` compiles the function for the GPU at its first launch. A tensor passed to it arrives as a *pointer*, the
 # address of its first element. An argument marked `tl.constexpr` is compiled in as a constant: every new value means
@@ -65,9 +66,9 @@ def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     # elements a 32-bit offset would wrap around.
     pid = tl.program_id(0).to(tl.int64)
 
-    # Which elements are mine? `tl.arange` makes a block of the whole numbers from zero up to, but without, `BLOCK`. The
-    # number in front is added in every lane. The programs own `pid=0: offsets = [0, 1, 2, 3]`, `pid=1: offsets = [4, 5,
-    # 6, 7]` and `pid=2: offsets = [8, 9, 10, 11]`.
+    # Which elements are mine? `tl.arange` makes a block of the integers from zero up to, but not including, `BLOCK`.
+    # The number in front is added in every lane. The programs own `pid=0: offsets = [0, 1, 2, 3]`,
+    # `pid=1: offsets = [4, 5, 6, 7]` and `pid=2: offsets = [8, 9, 10, 11]`.
     offsets = pid * BLOCK + tl.arange(0, BLOCK)
 
     # Elements 10 and 11 don't exist. The mask switches those lanes off: `pid=2: mask = [1, 1, 0, 0]`. Without it the
@@ -91,8 +92,8 @@ def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 # grid: how many programs in each dimension. `triton.cdiv` rounds **up**. A grid of `n // BLOCK` programs would leave
 # the tail of the vector unwritten, and no error would say so. A grid of zero programs can't be launched, hence `if n`.
 #
-# Why `contiguous`? The kernel counts on from the first element, so element after element must lie side by side in
-# memory. A tensor for which that is true is not copied.
+# Why `contiguous`? The kernel only adds offsets to the address of the first element, so the elements must be next to
+# each other in memory. A tensor for which that is true isn't copied.
 #
 # Why 1024? Divided among 128 threads, that is eight elements for each: in float32 two loads of 16 bytes, the most that
 # one load instruction of a thread can fetch.
@@ -109,8 +110,8 @@ def vector_add_forward(x, y, *, BLOCK=1024):
 
 # ## What may come in
 #
-# A kernel gets bare pointers. It can't tell a wrong shape or dtype, it would compute something else. So wrong arguments
-# raise here, before anything is launched.
+# A kernel gets bare pointers. It can't detect a wrong shape or dtype; it would just compute the wrong thing. So wrong
+# arguments raise here, before anything is launched.
 def contract(x, y):
     checks.tensors(x=x, y=y)
     checks.dtypes(x=x)
@@ -120,8 +121,8 @@ def contract(x, y):
 
 # ## Joining autograd
 #
-# PyTorch can't look into a kernel, so we tell it what the derivative is. The backward pass hands the upstream gradient
-# to both inputs, as [[tag: VA-x]] and [[tag: VA-y]] say.
+# PyTorch can't look into a kernel, so we tell it what the derivative is. The backward pass returns the upstream
+# gradient for both inputs, as [[tag: VA-x]] and [[tag: VA-y]] say.
 #
 # `once_differentiable` makes a second derivative raise an error. Why? Most backward passes launch a kernel, into which
 # autograd can't look either. A loss that contains a gradient, such as a gradient penalty, would then silently lose a
@@ -148,7 +149,7 @@ def vector_add(x, y):
         A new tensor of the same shape and dtype.
 
     Raises:
-        TypeError: an argument is no tensor, or has another dtype.
+        TypeError: an argument isn't a tensor, or has another dtype.
         ValueError: the shapes differ, or a tensor is on the wrong device.
 
     Source: the first of Triton's own tutorials teaches the same operation.

@@ -3,8 +3,9 @@
 import re
 
 import pytest
+import torch
 
-from benchmarks import measuring
+from benchmarks import layernorm, measuring
 from tests.kernels.harness import ROOT
 
 GUIDE = (ROOT / "docs" / "guides" / "measuring.md").read_text("utf-8")
@@ -17,16 +18,27 @@ def test_the_roofline_by_hand():
     )
     values = measuring.rows * measuring.width
     per_byte = 2 * measuring.n**3 / (3 * 2 * measuring.n**2)
-    assert 8 * values / (2 * 2 * values) == 2 and "it does two" in GUIDE
-    assert f"The matrix product does {per_byte:.0f}." in GUIDE
-    ridge = measuring.MATRIX_RATE / measuring.BANDWIDTH
-    assert f"989 over 4.8 is about {ridge:.0f} operations" in GUIDE
+    operations = layernorm.cost((measuring.rows, measuring.width), torch.bfloat16)["forward"]["operations"]
+    assert "8 * rows * width, FLOAT32_RATE" in SOURCE and operations == 8 * values
+    text = " ".join(GUIDE.split())
+    assert f"LayerNorm does {operations / (2 * 2 * values):.0f} operations for each byte" in text
+    assert f"the matrix product {per_byte:.0f}." in text
+    float32, matrix = (rate / measuring.BANDWIDTH for rate in (measuring.FLOAT32_RATE, measuring.MATRIX_RATE))
+    assert f"67 over 4.8 is about {float32:.0f} operations per byte" in text
+    assert f"989 over 4.8, about {matrix:.0f} operations per byte" in text
     assert f"A LayerNorm that takes {2 * round(measuring.layernorm_us)} µs at this size" in GUIDE
+
+
+def test_the_lesson_counts_the_operations_that_its_benchmark_counts():
+    costs = layernorm.cost((2, 512), torch.bfloat16)
+    forward, backward = (costs[which]["operations"] // 1024 for which in ("forward", "backward"))
+    lesson = (ROOT / "annotated_examples" / "classics" / "layernorm.py").read_text("utf-8")
+    assert f"{forward} and {backward} operations" in " ".join(lesson.split())
 
 
 def test_every_piece_of_code_that_is_shown_exists():
     shown = re.findall(r'--8<-- "benchmarks/measuring.py:(\w+)"', GUIDE)
-    assert len(shown) == len(set(shown)) == len(re.findall(r"^```python$", GUIDE, re.M))
+    assert len(shown) == len(set(shown)) == len(re.findall(r"^```python$", GUIDE, re.M)) - 1  # the imports
     for name in shown:
         assert f"[start:{name}]" in SOURCE and f"[end:{name}]" in SOURCE
     assert set(shown) == set(re.findall(r"\[start:(\w+)\]", SOURCE)), "code that isn't shown"

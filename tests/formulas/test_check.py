@@ -128,6 +128,23 @@ def test_a_kernel_that_is_no_python(clone):
     kernel.write_text(before, "utf-8")
 
 
+def test_a_backward_that_loses_second_derivatives(tmp_path, monkeypatch):
+    """PyTorch's own `once_differentiable` isn't enough; the guide "From PyTorch to Triton" says why."""
+    from academy import cli
+
+    (tmp_path / "backprop_math").mkdir()
+    kernel = tmp_path / "annotated_examples" / "a.py"
+    kernel.parent.mkdir()
+    monkeypatch.chdir(tmp_path)
+    text = "class F(torch.autograd.Function):\n    @staticmethod\n    @{}\n    def backward(ctx, dy): pass\n"
+    kernel.write_text(text.format("once_differentiable"))
+    (found,) = cli._unguarded_backwards([kernel])
+    assert (str(found.path), found.line) == ("annotated_examples/a.py", 4) and "academy.autograd" in found.message
+    assert list(cli._unguarded_backwards(None)) == [found]
+    kernel.write_text(text.format("autograd.once_differentiable"))
+    assert not list(cli._unguarded_backwards([kernel]))
+
+
 def test_stale_results_are_told_of_the_whole_project_only(tmp_path, monkeypatch, capsys):
     from academy import bench, cli
     from academy.formulas import check

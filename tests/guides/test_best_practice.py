@@ -53,7 +53,6 @@ class File:
         self.functions = [n for n in self.tree.body if isinstance(n, ast.FunctionDef)]
         self.jitted = [f for f in self.functions if syntax.is_jitted(f)]
         self.kernels = [f for f in self.jitted if f.name.endswith("_kernel")]
-        self.classes = [n for n in self.tree.body if isinstance(n, ast.ClassDef)]
 
     def launchers(self):
         ends = re.compile(r"_(forward|backward)$")
@@ -253,16 +252,7 @@ def examples_draw_no_random_numbers(file):
 
 def backwards_are_once_differentiable(file):
     """academy.autograd's: PyTorch's own lets a gradient penalty through where the upstream gradient is a constant."""
-    found = []
-    for cls in file.classes:
-        if not any("Function" in ast.unparse(base) for base in cls.bases):
-            continue
-        methods = {f.name: f for f in cls.body if isinstance(f, ast.FunctionDef)}
-        decorators = {n: [ast.unparse(d) for d in f.decorator_list] for n, f in methods.items()}
-        guarded = {name for name, names in decorators.items() if "autograd.once_differentiable" in names}
-        if "backward" not in guarded:
-            found.append(f"{cls.name}.backward is not once_differentiable")
-    return found
+    return [f"line {f.lineno}: backward is not once_differentiable" for f in syntax.unguarded_backwards(file.text)]
 
 
 def launchers_do_not_write_to_arguments(file):

@@ -55,8 +55,24 @@ def by_position(values):
 def check(module):
     small = with_tiles(module)
     for D in 8, 72:  # the second takes its queries in two halves
-        judge(small, dict(B=2, H=4, Hk=2, T=21, S=37, D=D), torch.float16, layout=by_position, causal=True, sinks=True, scale=2.0)
-    judge(small, dict(H=2, Hk=1, T=40, S=67, D=8), torch.float16, window=(20, 3), softcap=1.0, scale=3.0, upstream=harness.strided)
+        judge(
+            small,
+            dict(B=2, H=4, Hk=2, T=21, S=37, D=D),
+            torch.float16,
+            layout=by_position,
+            causal=True,
+            sinks=True,
+            scale=2.0,
+        )
+    judge(
+        small,
+        dict(H=2, Hk=1, T=40, S=67, D=8),
+        torch.float16,
+        window=(20, 3),
+        softcap=1.0,
+        scale=3.0,
+        upstream=harness.strided,
+    )
     judge(small, dict(H=1, Hk=1, T=37, S=21, D=72), torch.float16, causal=True)
     negative_scale(module)
     beside_nan(module)

@@ -510,7 +510,9 @@ def test_bad_tile_size(module, sizes):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    "shape", [(32768, 4096), (8192, 8192), (65536, 1024), (16384, 2880), (4096, 12288), (8192, 4097), (2048, 18432)], ids=str
+    "shape",
+    [(32768, 4096), (8192, 8192), (65536, 1024), (16384, 2880), (4096, 12288), (8192, 4097), (2048, 18432)],
+    ids=str,
 )
 def test_large_shapes(module, shape):
     inputs = rows_and_weight(*shape, dtype=torch.bfloat16, residual=True)

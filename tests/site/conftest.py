@@ -11,6 +11,9 @@ import pytest
 from tests.site.browser import CHROMIUM, Browser, served
 
 ROOT = Path(__file__).resolve().parents[2]
+# As the workflow that publishes the site sets them; mkdocs.yml reads them here too. test_addresses.py unsets them.
+os.environ["SITE_URL"] = "https://example.org/triton-academy/"
+os.environ["REPO_URL"] = "https://github.com/example/triton-academy"
 
 
 @pytest.fixture(scope="session")

@@ -145,11 +145,8 @@ def test_a_page_marks_a_few_first_mentions_outside_of_headings_links_and_code(si
 
 
 def test_a_word_in_another_sense_is_left_alone():
-    assert [term.id for _, term in GLOSSARY.mentions("A bad\nprogram, then a program; Blocks and mask.any, L2s.")] == [
-        "program",
-        "block",
-        "l2",
-    ]
+    text = "Writing\nis atomic, then a program; Blocks and mask.any, L2s."
+    assert [term.id for _, term in GLOSSARY.mentions(text)] == ["program", "block", "l2"]
     assert [term.id for _, term in GLOSSARY.mentions("an SM, not sm; programmers, unblock, block-wise, mask.any")] == [
         "sm"
     ]
@@ -352,9 +349,8 @@ def test_the_citation_is_valid_and_agrees_with_the_project():
     schema = json.loads((ROOT / "tests/site/cff-1.2.0.schema.json").read_text())
     jsonschema.Draft7Validator(schema).validate(citation)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    config = load_config(str(ROOT / "mkdocs.yml"))
     assert (citation["version"], citation["license"]) == (project["version"], project["license"])
-    assert (citation["repository-code"], citation["url"]) == (config.repo_url, config.site_url)
+    assert not {"repository-code", "url"} & set(citation), "an address that is not known here"
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.Draft7Validator(schema).validate({**citation, "licence": "Apache-2.0"})
 

@@ -324,3 +324,15 @@ def test_a_file_of_a_package_and_what_it_imports(kernel_file, tmp_path, capsys, 
     (package / "sizes.py").write_text("SIZE = 8")
     assert cli.main(["trace", str(path)]) == 0
     assert "BLOCK = 8" in " ".join(capsys.readouterr().out.split())
+
+
+def test_an_installed_package_has_no_benchmarks_to_be_compared_with(tmp_path, monkeypatch):
+    from academy import traces
+
+    monkeypatch.setattr(store, "ROOT", tmp_path)
+    kernel = tmp_path / "annotated_examples" / "a.py"
+    kernel.parent.mkdir()
+    kernel.write_text("def EXAMPLE():\n    pass\n")
+    assert traces._contradicted_cost(kernel, None) == []
+    (tmp_path / "benchmarks").mkdir()  # the repository: there, a missing file is a mistake
+    assert "no file of benchmarks/" in traces._contradicted_cost(kernel, None)[0].message

@@ -1,5 +1,6 @@
 """A grid that is rounded down leaves the tail to nobody."""
 
+# --8<-- [start:imports]
 from academy import device
 
 import torch
@@ -7,6 +8,7 @@ import triton
 import triton.language as tl
 
 D = device.DEVICE
+# --8<-- [end:imports]
 
 
 # --8<-- [start:exhibit]

@@ -1,10 +1,12 @@
 """Triton's own autotuner with a pretended clock, so that it can be watched without a GPU: for the guide."""
 
+# --8<-- [start:imports]
 from academy import device
 
 import torch
 import triton
 import triton.language as tl
+# --8<-- [end:imports]
 
 
 # --8<-- [start:clock]

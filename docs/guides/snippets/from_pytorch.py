@@ -1,5 +1,6 @@
 """One kernel on its way into PyTorch: for the guide "From PyTorch to Triton"."""
 
+# --8<-- [start:imports]
 from academy import autograd, device
 
 import torch
@@ -7,6 +8,7 @@ import triton
 import triton.language as tl
 from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
+# --8<-- [end:imports]
 
 
 # --8<-- [start:kernel]
@@ -115,7 +117,7 @@ learned = scale.clone().requires_grad_()
 try:
     gradient_penalty(ScaleRows, x, learned).backward()
 except RuntimeError as error:
-    print(str(error)[:37])  # → a gradient of this kernel's gradients
+    print(str(error).split(":")[0])  # → this kernel's gradients can't be differentiated again
 # --8<-- [end:double]
 
 

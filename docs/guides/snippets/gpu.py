@@ -1,10 +1,12 @@
 """Sums with the numbers of an H200, for the guide "How a GPU runs a Triton program"."""
 
+# --8<-- [start:imports]
 from academy import device
 
 import torch
 import triton
 import triton.language as tl
+# --8<-- [end:imports]
 
 
 # --8<-- [start:programs]

@@ -1,5 +1,6 @@
 """What floating point does to a kernel, each effect alone: for the guide "Numerics"."""
 
+# --8<-- [start:imports]
 from academy import accuracy, device
 
 import torch
@@ -7,6 +8,7 @@ import triton
 import triton.language as tl
 
 torch.manual_seed(0)
+# --8<-- [end:imports]
 
 # --8<-- [start:dtypes]
 for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn):

@@ -1,0 +1,50 @@
+"""CONTRIBUTING.md against the files: sizes, imports, paths and commands. It is a page of the site too."""
+
+import ast
+import re
+
+import pytest
+
+from academy import cli
+from tests.guides.test_best_practice import FAST_SIZES, FILES, LESSON_SIZES, OTHER_SIZES
+from tests.kernels.harness import ROOT
+
+TEXT = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+WORDS = " ".join(TEXT.split())
+QUOTED = set(re.findall(r"`([^`\n]+)`", TEXT))
+
+
+def test_sizes_are_those_that_are_checked():
+    for kernel, file, *_ in (LESSON_SIZES, FAST_SIZES):
+        assert f"A kernel has at most {kernel} lines of code and a file at most {file}" in WORDS
+    kernel, file, *_ = OTHER_SIZES["gemlite/gemm.py"]
+    assert f"(`gemlite/gemm.py`, whose modes are its subject, may have {kernel} and {file}.)" in WORDS
+
+
+def test_kernels_import_the_modules_that_it_names():
+    imported = set()
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module == "academy":
+                imported |= {f"academy.{alias.name}" for alias in node.names}
+    assert imported == {name for name in QUOTED if re.fullmatch(r"academy\.\w+", name)}
+
+
+@pytest.mark.parametrize("place", sorted(name for name in QUOTED if re.fullmatch(r"[\w<>./]+/[\w<>./]*", name)))
+def test_every_path_exists(place):
+    pattern = re.sub(r"<\w+>", "*", place.rstrip("/"))
+    places = [ROOT, ROOT / "annotated_examples"]  # `gemlite/gemm.py` is short for a kernel file
+    assert any(next(folder.glob(pattern), None) for folder in places), place
+
+
+def test_every_command_exists():
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    targets = re.findall(r"\bmake ([\w-]+)", TEXT)
+    assert targets and all(re.search(rf"^{target}:", makefile, re.M) for target in targets)
+    commands = re.findall(r"`academy (\w+)[^`]*`", TEXT)
+    assert commands and all(command in cli._parser().format_help() for command in commands)
+
+
+def test_it_is_a_page_of_the_site():
+    assert '--8<-- "CONTRIBUTING.md"' in (ROOT / "docs" / "contributing.md").read_text("utf-8")
+    assert "contributing.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
