@@ -40,7 +40,10 @@ WHOLE = {
     "softmax_backward_chunked_kernel": {"dx_ptr + start + offs_n", "dx_ptr + offs_n"},
 }
 #: The lesson is the next step from the other one.
-BORROWERS = {"gemlite/gemm_splitK.py": "annotated_examples.gemlite.gemm"}
+BORROWERS = {
+    "gemlite/gemm_splitK.py": "annotated_examples.gemlite.gemm",
+    "fast/linear_cross_entropy.py": "annotated_examples.fast.cross_entropy",
+}
 
 
 class File:
