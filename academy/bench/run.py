@@ -10,6 +10,7 @@ import datetime
 import importlib.metadata
 import math
 from collections.abc import Callable
+from typing import TypeAlias
 from contextlib import suppress
 
 import torch
@@ -24,7 +25,7 @@ MOST_CHECKED = 1 << 26
 
 
 #: What a function returns: a tensor, or a tuple of them.
-Tensors = torch.Tensor | tuple[torch.Tensor, ...]
+Tensors: TypeAlias = "torch.Tensor | tuple[torch.Tensor, ...]"
 
 
 def dtype_name(dtype: torch.dtype) -> str:

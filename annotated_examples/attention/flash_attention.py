@@ -119,13 +119,14 @@ def attention_forward_kernel(
         row_max = tl.maximum(row_max, sink)
         row_sum = tl.exp(sink - row_max)
     acc = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
-    # From the first key that any row sees to the last. The first two queries of the example end at
+    # From the first key that any row sees to the last: `tl.min` takes the smallest of a block. The first two queries of the example end at
     # `pid=(0, 0): last = [5, 6]`. So there are two rounds, of four keys each, and the tile of key 8 is **skipped**.
     for start in tl.range(tl.min(first, axis=0) // BLOCK_N * BLOCK_N, tl.max(last, axis=0), BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         k = load_tile(k_ptr, offs_n, S, stride_kt, stride_kd, D, BLOCK_D)
         v = load_tile(v_ptr, offs_n, S, stride_vt, stride_vd, D, BLOCK_D)
-        # [[tag: AT-S]]. Of the tile of keys 0 to 3 every score counts: it is **full**. The next one is **masked**.
+        # [[tag: AT-S]]. `tl.trans` turns a tile, rows to columns. Of the tile of keys 0 to 3 every score counts: it is
+        # **full**. The next one is **masked**.
         s, _ = scale_and_cap(tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION), scale, softcap)
         # −∞ gives an exponential of 0: `start=4: s[1] = [4, 3, -inf, -inf]`.
         s = tl.where((offs_n[None, :] >= first[:, None]) & (offs_n[None, :] < last[:, None]), s, -float("inf"))

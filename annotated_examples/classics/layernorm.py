@@ -125,8 +125,8 @@ def layernorm_forward_kernel(
     tl.store(mean_ptr + row, mean)
     tl.store(rstd_ptr + row, rstd)
 
-    # Third trip: [[tag: LN-Y]]. A caller may leave out weight or bias. The kernel then gets `None` instead of a
-    # pointer, which is known when it is compiled, so these lines are simply missing from that version.
+    # Third trip: [[tag: LN-Y]]. A caller may leave out weight or bias. Then `None` comes in place of the pointer, which
+    # is known when the kernel is compiled, so these lines are simply missing from that version.
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N

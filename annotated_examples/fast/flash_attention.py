@@ -134,7 +134,7 @@ def store_half(
     offs_m = start_m + tl.arange(0, ROWS)
     factor = 1.0 / tl.where(row_sum == 0.0, 1.0, row_sum)
     store_tile(o_ptr, acc * factor[:, None], offs_m, T, stride_t, stride_d, D, BLOCK_D)
-    # [[tag: AT-lse]] is promised as a natural logarithm.
+    # `tl.log2` gives the logarithm in base 2; [[tag: AT-lse]] is promised as a natural one.
     lse = tl.where(row_sum == 0.0, -float("inf"), (row_max + tl.log2(row_sum)) * LN2)
     tl.store(lse_ptr + offs_m, lse, mask=offs_m < T)
 
