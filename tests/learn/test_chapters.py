@@ -19,7 +19,7 @@ from academy import device
 from academy.bench import notebook
 
 ROOT = Path(__file__).resolve().parents[2]
-CHAPTERS = ["first_kernel", "softmax", "tiles_and_pointers", "l2_reuse", "autotuning"]
+CHAPTERS = ["first_kernel", "softmax", "tiles_and_pointers", "l2_reuse", "autotuning", "attention"]
 CELL = re.compile(r"^# %%", re.M)
 ANSWER = re.compile(
     r"^# \*\*(\d)\.\*\*.*?^# <details class=\"success\" markdown=\"1\">.*?^# ```python\n(.*?)^# ```$", re.M | re.S
@@ -82,6 +82,7 @@ EXPECTED = {
     ],
     "l2_reuse": ["GROUP_M =  1:   640 blocks of x,  4096 of y", "GROUP_M = 16:  2048 blocks of x,  1152 of y"],
     "autotuning": ["first call:  5.0", "second call: 1.0", "12 trials so far", "right: True"],
+    "attention": ["scores held at once: 40000", "scores held at once: 6400", "scores held at once: 512", "8192 MiB"],
 }
 
 
@@ -210,12 +211,38 @@ def check_hard_swish(names):
     torch.testing.assert_close(c[1:], expected[1:], rtol=1e-4, atol=1e-4)
 
 
+def check_tiles_computed(names):
+    for N, BLOCK in ((64, 8), (96, 32), (16, 16)):
+        kinds = names["kinds_of_tiles"](N, N, 1000, 0, BLOCK, BLOCK)
+        assert names["tiles_computed"](N, BLOCK) == sum(kind != "skipped" for row in kinds for kind in row)
+
+
+def check_with_lse(names):
+    q, k, v = on_device(9, 16), on_device(50, 16), on_device(50, 16)
+    o, lse = names["with_lse"](q, k, v, 8)
+    scores = q @ k.T / 4
+    torch.testing.assert_close(o, torch.softmax(scores, -1) @ v)
+    torch.testing.assert_close(lse, torch.logsumexp(scores, -1))
+
+
+def check_merged_outputs(names):
+    scores, v = on_device(4, 20), on_device(20, 5)
+    scores[0, :8], scores[1, 8:], scores[2] = -math.inf, -math.inf, -math.inf
+    halves = []
+    for half in (slice(0, 8), slice(8, 20)):
+        p = torch.softmax(scores[:, half], -1).nan_to_num(0.0)
+        halves += [p @ v[half], torch.logsumexp(scores[:, half], -1)]
+    expected = torch.softmax(scores, -1).nan_to_num(0.0) @ v
+    torch.testing.assert_close(names["merge"](*halves), expected)
+
+
 CHECKS = {
     "first_kernel": [check_scale_and_add, check_reverse, check_add_three],
     "softmax": [check_logsumexp, check_softmax_gradient, check_merge],
     "tiles_and_pointers": [check_offset, check_diagonal, check_smallest_square_tile],
     "l2_reuse": [check_block_of_program, check_best_group, check_gradients],
     "autotuning": [check_safe_accumulate, check_pruned, check_hard_swish],
+    "attention": [check_tiles_computed, check_with_lse, check_merged_outputs],
 }
 
 
@@ -301,3 +328,18 @@ def test_committed_results_are_drawn():
     shown = notebook.speed("vector_add")
     assert "<svg" in shown._repr_html_() and "<table" in shown._repr_html_() and "H200" in repr(shown)
     assert "var(--bench-0, #" in shown._repr_html_(), "colours for a notebook outside the site"
+
+
+@pytest.mark.parametrize(
+    ("window", "counts"),
+    [
+        (dict(left=1000, right=0), dict(full=28, masked=8, skipped=28)),
+        (dict(left=20, right=0), dict(full=7, masked=19, skipped=38)),
+        (dict(left=1000, right=1000), dict(full=64)),
+    ],
+    ids=["causal", "window", "everything"],
+)
+def test_the_picture_counts_the_kernels_own_tiles(window, counts):
+    kinds = run("attention")[0]["kinds_of_tiles"](64, 64, BLOCK_M=8, BLOCK_N=8, **window)
+    found = [kind for row in kinds for kind in row]
+    assert {kind: found.count(kind) for kind in set(found)} == counts
