@@ -29,6 +29,7 @@ if importlib.util.find_spec("annotated_examples") is None:
 
 # %%
 from academy import device  # before triton: without a GPU it switches the interpreter on
+from academy.bench import notebook
 from annotated_examples.attention.flash_attention import flash_attention, keys_seen
 
 import math
@@ -264,6 +265,16 @@ heads = [x.view(1, 1, N, D) for x in (q, k, v)]
 ours = flash_attention(*heads, causal=True)
 theirs = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
 print(f"largest difference:  {(ours - theirs).abs().max():.1e}")
+
+# %% [markdown]
+# ## How fast it is
+#
+# The scores never leave the chip, so memory no longer sets the pace: the tensor cores do. `lesson` is the kernel that you
+# read next, beside the attention that comes with PyTorch, causal and in bfloat16. The shapes are batch, heads, heads of
+# keys, tokens, and the numbers of a head.
+
+# %%
+notebook.speed("flash_attention", variants=("causal",), live=[(4, 16, 16, 2048, 128)])
 
 # %% [markdown]
 # ## Exercises
