@@ -353,7 +353,8 @@ class FlashAttention(torch.autograd.Function):
         o, lse = launch_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options)
         ctx.save_for_backward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse)
         ctx.options, ctx.launch_backward = options, launch_backward
-        ctx.set_materialize_grads(False)
+        if not torch.compiler.is_compiling():  # Dynamo can't, and makes zeros for a result that nothing depends on
+            ctx.set_materialize_grads(False)
         return o, lse
 
     @staticmethod

@@ -29,6 +29,7 @@ CHAPTERS = [
     "l2_reuse",
     "autotuning",
     "reductions",
+    "attention",
     "your_own_kernel",
 ]
 CELL = re.compile(r"^# %%", re.M)
@@ -403,3 +404,18 @@ def test_committed_results_are_drawn():
     shown = notebook.speed("vector_add")
     assert "<svg" in shown._repr_html_() and "<table" in shown._repr_html_() and "H200" in repr(shown)
     assert "var(--bench-0, #" in shown._repr_html_(), "colours for a notebook outside the site"
+
+
+@pytest.mark.parametrize(
+    ("window", "counts"),
+    [
+        (dict(left=1000, right=0), dict(full=28, masked=8, skipped=28)),
+        (dict(left=20, right=0), dict(full=7, masked=19, skipped=38)),
+        (dict(left=1000, right=1000), dict(full=64)),
+    ],
+    ids=["causal", "window", "everything"],
+)
+def test_the_picture_counts_the_kernels_own_tiles(window, counts):
+    kinds = run("attention")[0]["kinds_of_tiles"](64, 64, BLOCK_M=8, BLOCK_N=8, **window)
+    found = [kind for row in kinds for kind in row]
+    assert {kind: found.count(kind) for kind in set(found)} == counts

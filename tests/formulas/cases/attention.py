@@ -8,7 +8,7 @@ never return, such as a probability, the call's inputs are chosen so that it bec
 
 from academy.formulas.cases import case
 
-FLASH = ("attention.flash_attention",)
+FLASH = ("attention.flash_attention", "fast.flash_attention")
 DECODE = ("attention.decode",)
 
 
@@ -42,6 +42,20 @@ def window(l, r):
     sizes={"g": 3, "m": 21, "p": 17, "d": 6, "l": 9, "r": 5},
 )
 def flash_attention(module, Q, K, V, s, l, r):
+    o, lse = module.flash_attention(*group(Q, K, V), scale=s, return_lse=True, **window(l, r))
+    return o[0], lse[0]
+
+
+# What a descriptor fits: 16-bit numbers, eight to a row. The fast file leaves the rest to the lesson's kernels.
+@case(
+    modules=("fast.flash_attention",),
+    returns=("AT-O", "AT-lse"),
+    gradients={"Q": "AT-dQ", "K": "AT-dK", "V": "AT-dV"},
+    values=tame,
+    dtypes=("float16",),
+    sizes={"g": 3, "m": 21, "p": 17, "d": 8, "l": 9, "r": 5},
+)
+def by_descriptor(module, Q, K, V, s, l, r):
     o, lse = module.flash_attention(*group(Q, K, V), scale=s, return_lse=True, **window(l, r))
     return o[0], lse[0]
 

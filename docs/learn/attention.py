@@ -1,0 +1,336 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 6. Attention without its matrix
+#
+# Attention makes a score for every pair of a query and a key, and uses each score once. You start with the whole matrix of
+# scores and take it apart: first a few queries at a time, then a few keys at a time. At the end no more than one small tile
+# of it exists, and the result is the same.
+
+# %%
+# In the repository this does nothing. Elsewhere, in Colab for example, it installs the kernels.
+import importlib.util
+import subprocess
+import sys
+
+if importlib.util.find_spec("annotated_examples") is None:
+    packages = ["git+{{ repo_url }}", "matplotlib"]
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
+
+# %%
+from academy import device  # before triton: without a GPU it switches the interpreter on
+from academy.bench import notebook
+from annotated_examples.attention.flash_attention import flash_attention, keys_seen
+
+import math
+import torch
+import triton
+import triton.language as tl
+
+torch.manual_seed(0)
+print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
+
+# %% [markdown]
+# ## The whole matrix
+#
+# One head, 200 tokens of 16 numbers each. A score says how well a key fits a query, a softmax turns each row of scores into
+# weights, and the output is the weighted mean of the values ([[tag: AT-O]]).
+
+# %%
+N, D = 200, 16
+q, k, v = (torch.randn(N, D, device=device.DEVICE) for _ in range(3))
+
+
+def naive(q, k, v):
+    scores = q @ k.T / math.sqrt(D)
+    return torch.softmax(scores, dim=-1) @ v
+
+
+expected = naive(q, k, v)
+print(f"scores held at once: {N * N}")
+
+# %% [markdown]
+# The inputs and the result have `N * D` elements, the matrix has `N * N`. With the lengths that models use, little else
+# is left in memory. Here it is in bfloat16, for 16 heads:
+
+# %%
+for tokens in (1024, 4096, 16384, 131072):
+    inputs, matrix = 3 * 16 * tokens * 128 * 2, 16 * tokens * tokens * 2
+    print(f"{tokens:7} tokens: q, k and v {inputs / 2**20:6.0f} MiB, scores {matrix / 2**20:9.0f} MiB")
+
+# %% [markdown]
+# ## A few queries at a time
+#
+# A row of the result needs its own row of scores and no other one. So the rows can be made in blocks. That is how a kernel
+# shares out the work: a program for each block of queries.
+
+
+# %%
+def in_blocks_of_queries(q, k, v, BLOCK_M):
+    return torch.cat([naive(block, k, v) for block in q.split(BLOCK_M)])
+
+
+print(f"scores held at once: {32 * N}")
+print(f"largest difference:  {(in_blocks_of_queries(q, k, v, 32) - expected).abs().max():.1e}")
+
+# %% [markdown]
+# Better, but a program would still have to hold whole rows, and rows are as long as the text.
+#
+# ## A few keys at a time, in two trips
+#
+# The softmax is what stands in the way: it wants the largest score of a row and the sum of its exponentials before it gives
+# the first weight. The softmax lesson had the same trouble with long rows, and took two trips. The first one collects both
+# numbers, in the online form. The second one makes the scores **again**, and weighs the values.
+
+
+# %%
+def in_two_trips(q, k, v, BLOCK_M, BLOCK_N):
+    outputs = []
+    for rows in q.split(BLOCK_M):
+        row_max, row_sum = torch.full((len(rows), 1), -math.inf).to(q), torch.zeros(len(rows), 1).to(q)
+        for keys in k.split(BLOCK_N):
+            s = rows @ keys.T / math.sqrt(D)
+            new_max = torch.maximum(row_max, s.amax(1, keepdim=True))
+            row_sum = row_sum * torch.exp(row_max - new_max) + torch.exp(s - new_max).sum(1, keepdim=True)
+            row_max = new_max
+        acc = torch.zeros_like(rows)
+        for keys, values in zip(k.split(BLOCK_N), v.split(BLOCK_N)):
+            s = rows @ keys.T / math.sqrt(D)
+            acc += torch.exp(s - row_max) @ values
+        outputs.append(acc / row_sum)
+    return torch.cat(outputs)
+
+
+print(f"scores held at once: {32 * 16}")
+print(f"largest difference:  {(in_two_trips(q, k, v, 32, 16) - expected).abs().max():.1e}")
+
+# %% [markdown]
+# Now the number of scores no longer depends on the length. But each of them is made twice.
+#
+# ## One trip
+#
+# Why wait for the final maximum? The weighted sum of the values is a sum of exponentials, like the sum beside it. When a
+# larger score turns up, it can be scaled down by the same factor ([[tag: AT-merge]]):
+#
+# [[eq: AT-merge]]
+#
+# That is the whole of flash attention's forward pass.
+
+
+# %%
+def in_one_trip(q, k, v, BLOCK_M, BLOCK_N):
+    outputs = []
+    for rows in q.split(BLOCK_M):
+        row_max, row_sum = torch.full((len(rows), 1), -math.inf).to(q), torch.zeros(len(rows), 1).to(q)
+        acc = torch.zeros_like(rows)
+        for keys, values in zip(k.split(BLOCK_N), v.split(BLOCK_N)):
+            s = rows @ keys.T / math.sqrt(D)
+            new_max = torch.maximum(row_max, s.amax(1, keepdim=True))
+            p, alpha = torch.exp(s - new_max), torch.exp(row_max - new_max)
+            row_sum = row_sum * alpha + p.sum(1, keepdim=True)
+            acc = acc * alpha + p @ values
+            row_max = new_max
+        outputs.append(acc / row_sum)
+    return torch.cat(outputs)
+
+
+print(f"largest difference:  {(in_one_trip(q, k, v, 32, 16) - expected).abs().max():.1e}")
+
+# %% [markdown]
+# As a kernel it is the inner loop, and the outer one becomes the grid. `tl.dot` multiplies two tiles, `tl.trans` turns one
+# on its side. Masked keys have to end up with a weight of zero: their scores are set to minus infinity.
+
+
+# %%
+@triton.jit
+def attention_kernel(
+    q_ptr, k_ptr, v_ptr, o_ptr, N, scale, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+):
+    offs_m, offs_d = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.arange(0, D)
+    q = tl.load(q_ptr + offs_m[:, None] * D + offs_d[None, :], mask=offs_m[:, None] < N, other=0.0)
+    row_max = tl.full((BLOCK_M,), -float("inf"), tl.float32)
+    row_sum = tl.zeros((BLOCK_M,), tl.float32)
+    acc = tl.zeros((BLOCK_M, D), tl.float32)
+    for start in range(0, N, BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        k = tl.load(k_ptr + offs_n[:, None] * D + offs_d[None, :], mask=offs_n[:, None] < N, other=0.0)
+        v = tl.load(v_ptr + offs_n[:, None] * D + offs_d[None, :], mask=offs_n[:, None] < N, other=0.0)
+        s = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+        s = tl.where(offs_n[None, :] < N, s, -float("inf"))
+        new_max = tl.maximum(row_max, tl.max(s, axis=1))
+        p = tl.exp(s - new_max[:, None])
+        alpha = tl.exp(row_max - new_max)
+        row_sum = row_sum * alpha + tl.sum(p, axis=1)
+        acc = acc * alpha[:, None] + tl.dot(p, v, input_precision="ieee")
+        row_max = new_max
+    tl.store(o_ptr + offs_m[:, None] * D + offs_d[None, :], acc / row_sum[:, None], mask=offs_m[:, None] < N)
+
+
+o = torch.empty_like(q)
+attention_kernel[(triton.cdiv(N, 32),)](q, k, v, o, N, 1 / math.sqrt(D), D=D, BLOCK_M=32, BLOCK_N=16)
+print(f"largest difference:  {(o - expected).abs().max():.1e}")
+
+# %% [markdown]
+# ## Tiles that nobody looks at
+#
+# A language model may not look ahead: query `i` sees no key after its own position. That mask is **causal**. A **window** also
+# limits how far back a query looks. In either case what a query sees is one stretch of keys, from `first` up to `last`. The
+# lesson's `keys_seen` computes both. Here is a kernel that does nothing but store them.
+
+
+# %%
+@triton.jit
+def bounds_kernel(first_ptr, last_ptr, T, S, left, right, BLOCK_M: tl.constexpr):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    first, last = keys_seen(offs_m, T, S, left, right)
+    tl.store(first_ptr + offs_m, first)
+    tl.store(last_ptr + offs_m, last)
+
+
+def kinds_of_tiles(T, S, left, right, BLOCK_M, BLOCK_N):
+    """A row of words for each tile of queries: full, masked or skipped."""
+    rows = triton.cdiv(T, BLOCK_M)
+    first, last = (torch.empty(rows * BLOCK_M, dtype=torch.int32, device=device.DEVICE) for _ in range(2))
+    bounds_kernel[(rows,)](first, last, T, S, left, right, BLOCK_M=BLOCK_M)
+    kinds = []
+    for tile in range(rows):
+        mine = slice(tile * BLOCK_M, min(tile * BLOCK_M + BLOCK_M, T))
+        seen = [range(a, b) for a, b in zip(first[mine].tolist(), last[mine].tolist())]
+        columns = [range(n, min(n + BLOCK_N, S)) for n in range(0, S, BLOCK_N)]
+        counts = [sum(j in row for row in seen for j in column) for column in columns]
+        whole = [len(seen) * len(column) for column in columns]
+        kinds.append(["skipped" if not c else "full" if c == w else "masked" for c, w in zip(counts, whole)])
+    return kinds
+
+
+class Picture:
+    """An SVG that a notebook shows."""
+
+    COLOURS = dict(full="#3f7fd6", masked="#d98a29", skipped="none")
+
+    def __init__(self, kinds, side=26):
+        counts = {kind: sum(row.count(kind) for row in kinds) for kind in self.COLOURS}
+        self.title = ", ".join(f"{count} tiles {kind}" for kind, count in counts.items())
+        boxes = [
+            f'<rect x="{4 + n * side}" y="{4 + m * side}" width="{side - 3}" height="{side - 3}" rx="3" '
+            f'fill="{self.COLOURS[kind]}" stroke="currentColor" stroke-opacity="0.5"/>'
+            for m, row in enumerate(kinds)
+            for n, kind in enumerate(row)
+        ]
+        width, height = 8 + side * len(kinds[0]), 8 + side * len(kinds)
+        self.svg = (
+            f'<figure><svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+            f'style="max-width: {width}px; width: 100%"><title>{self.title}</title>{"".join(boxes)}</svg>'
+            f"<figcaption>{self.title}. Blue: full, orange: masked, empty: skipped.</figcaption></figure>"
+        )
+
+    def _repr_html_(self):
+        return self.svg
+
+
+# %% [markdown]
+# ## Change it
+#
+# Rows are tiles of queries, columns are tiles of keys. `left` and `right` say how many keys before and after its position a
+# query sees; the last query stands at the last key. Try `right = 0` with `left = 20`, then a cache of older keys with
+# `S = 100`, then smaller tiles. Which tiles need a mask at all?
+
+# %% tags=["parameters"]
+T, S = 64, 64
+left, right = 1000, 0
+BLOCK_M, BLOCK_N = 8, 8
+
+# %%
+Picture(kinds_of_tiles(T, S, left, right, BLOCK_M, BLOCK_N))
+
+# %% [markdown]
+# With a causal mask nearly half of the tiles are skipped: the loop over keys ends where the last query of the tile does. Only
+# the tiles that the diagonal crosses need a mask. In a long text these are few, and
+# [the fast version](../kernels/attention/flash_attention.md) of such a kernel may treat them apart.
+#
+# The lesson has all of it: masks, windows, groups of heads that share keys, and the backward pass. Here it is beside PyTorch.
+
+# %%
+heads = [x.view(1, 1, N, D) for x in (q, k, v)]
+ours = flash_attention(*heads, causal=True)
+theirs = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
+print(f"largest difference:  {(ours - theirs).abs().max():.1e}")
+
+# %% [markdown]
+# ## How fast it is
+#
+# The scores never leave the chip, so memory no longer sets the pace: the tensor cores do. `lesson` is the kernel that you
+# read next, beside the attention that comes with PyTorch, causal and in bfloat16. The shapes are batch, heads, heads of
+# keys, tokens, and the numbers of a head.
+
+# %%
+notebook.speed("flash_attention", variants=("causal",), live=[(4, 16, 16, 2048, 128)])
+
+# %% [markdown]
+# ## Exercises
+#
+# **1.** Write `tiles_computed(N, BLOCK)`: how many tiles are not skipped, for a causal mask, `N` queries and keys, and square
+# tiles whose side divides `N`? No loops.
+#
+# <details class="success" markdown="1"><summary>Answer</summary>
+#
+# ```python
+# def tiles_computed(N, BLOCK):
+#     rows = N // BLOCK
+#     return rows * (rows + 1) // 2
+# ```
+#
+# Row `m` of the tiles ends with the one on the diagonal, so it has `m + 1` of them.
+#
+# </details>
+#
+# **2.** Change `in_one_trip` so that it also returns the log-sum-exp of each row of scores: `with_lse(q, k, v, BLOCK_N)`, for
+# all queries as one block. The backward pass needs no other number of the forward pass.
+#
+# <details class="success" markdown="1"><summary>Answer</summary>
+#
+# ```python
+# def with_lse(q, k, v, BLOCK_N):
+#     row_max, row_sum = torch.full((len(q), 1), -math.inf).to(q), torch.zeros(len(q), 1).to(q)
+#     acc = torch.zeros_like(q)
+#     for keys, values in zip(k.split(BLOCK_N), v.split(BLOCK_N)):
+#         s = q @ keys.T / math.sqrt(q.shape[1])
+#         new_max = torch.maximum(row_max, s.amax(1, keepdim=True))
+#         p, alpha = torch.exp(s - new_max), torch.exp(row_max - new_max)
+#         row_sum, acc, row_max = row_sum * alpha + p.sum(1, keepdim=True), acc * alpha + p @ values, new_max
+#     return acc / row_sum, (row_max + torch.log(row_sum)).squeeze(1)
+# ```
+#
+# The sum is relative to the largest score. The logarithm turns the factor that was taken out into a term.
+#
+# </details>
+#
+# **3.** Two kernels have each seen one half of the keys, and give an output and a log-sum-exp for each row. Write
+# `merge(o_a, lse_a, o_b, lse_b)`, which returns the output for all keys. A row may have seen nothing in one half: output 0,
+# log-sum-exp minus infinity.
+#
+# <details class="success" markdown="1"><summary>Answer</summary>
+#
+# ```python
+# def merge(o_a, lse_a, o_b, lse_b):
+#     lse = torch.logaddexp(lse_a, lse_b)
+#     lse = torch.where(lse == -math.inf, torch.zeros_like(lse), lse)  # nothing in both: −∞ minus −∞ would be NaN
+#     return torch.exp(lse_a - lse)[:, None] * o_a + torch.exp(lse_b - lse)[:, None] * o_b
+# ```
+#
+# Each half weighs as much as its share of the sum, [[tag: AT-parts]]. That is how
+# [decode](../kernels/attention/decode.md) shares out one row to many programs.
+#
+# </details>
+#
+# Next is the derivation of [attention and its gradients](../derivations/attention.md), and then the kernel.
