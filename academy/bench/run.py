@@ -10,8 +10,8 @@ import datetime
 import importlib.metadata
 import math
 from collections.abc import Callable
-from typing import TypeAlias
 from contextlib import suppress
+from typing import TypeAlias
 
 import torch
 import triton

@@ -34,8 +34,8 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import (
-    batches, contract, empty_like, head, load_tile, scale_and_cap, sequence, store_tile, strides, varlen_contract,
-    window_bounds,
+    batches, contract, empty_like, head, load_tile, scale_and_cap, sequence, sink_gradient, store_tile, strides,
+    varlen_contract, window_bounds,
 )  # fmt: skip
 from annotated_examples.common.products import input_precision, multiply_add
 
@@ -119,8 +119,9 @@ def attention_forward_kernel(
         row_max = tl.maximum(row_max, sink)
         row_sum = tl.exp(sink - row_max)
     acc = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
-    # From the first key that any row sees to the last: `tl.min` takes the smallest of a block. The first two queries of the example end at
-    # `pid=(0, 0): last = [5, 6]`. So there are two rounds, of four keys each, and the tile of key 8 is **skipped**.
+    # From the first key that any row sees to the last: `tl.min` takes the smallest of a block. The first two queries of
+    # the example end at `pid=(0, 0): last = [5, 6]`. So there are two rounds, of four keys each, and the tile of key 8
+    # is **skipped**.
     for start in tl.range(tl.min(first, axis=0) // BLOCK_N * BLOCK_N, tl.max(last, axis=0), BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         k = load_tile(k_ptr, offs_n, S, stride_kt, stride_kd, D, BLOCK_D)
@@ -307,14 +308,6 @@ def attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *, BL
             options.scale, options.left, options.right, **launch,
         )  # fmt: skip
     return o, lse
-
-
-# [[tag: AT-dsink]]: a sink's probability, times the same number a row as every other score's gradient.
-def sink_gradient(sinks, lse, delta):
-    if sinks is None:
-        return None
-    p = torch.exp(sinks.float()[:, None] - lse)
-    return (p * delta).sum((0, 2)).neg().to(sinks.dtype)
 
 
 def attention_backward(

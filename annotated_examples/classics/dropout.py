@@ -75,8 +75,8 @@ def dropout_reference(x, p, seed):
 #
 # All arithmetic is modulo 2³²: unsigned numbers just wrap. One product of 64 bits gives both halves at once.
 #
-# `tl.zeros_like` makes a block of zeros in the shape and dtype of another block. `tl.static_range` makes a loop that the
-# compiler writes out, round after round, since it knows how many there are.
+# `tl.zeros_like` makes a block of zeros in the shape and dtype of another block. `tl.static_range` makes a loop that
+# the compiler writes out, round after round, since it knows how many there are.
 @triton.jit
 def philox(seed, counter, high, ROUNDS: tl.constexpr):
     # The counter has 64 bits as well, in two words. With one, the numbers would repeat after 2³⁴ elements.

@@ -218,3 +218,11 @@ def empty_like(x, cu_seqlens):
 
 def batches(x, cu_seqlens):
     return x.shape[0] if cu_seqlens is None else cu_seqlens.numel() - 1
+
+
+# [[tag: AT-dsink]]: a sink's probability, times the same number a row as every other score's gradient.
+def sink_gradient(sinks, lse, delta):
+    if sinks is None:
+        return None
+    p = torch.exp(sinks.float()[:, None] - lse)
+    return (p * delta).sum((0, 2)).neg().to(sinks.dtype)

@@ -45,7 +45,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from annotated_examples.attention import flash_attention as lesson
 from annotated_examples.attention.flash_attention import LOWEST, attention, attention_varlen, flash_attention_reference
 from annotated_examples.common.attention import (
-    OPEN, Options, batches, contract, empty_like, head, scale_and_cap, sequence, store_tile, strides, varlen_contract,
+    OPEN, Options, batches, contract, empty_like, head, scale_and_cap, sequence, sink_gradient, store_tile, strides,
+    varlen_contract,
 )  # fmt: skip
 from annotated_examples.common.tile_order import grouped_order
 
@@ -73,7 +74,7 @@ def load_rows(desc, b, h, start, row, length, CLEAR: tl.constexpr, ROWS: tl.cons
 # one fused multiply-add per score. A soft cap is a curve, so there the scale comes first.
 @triton.jit
 def attend(acc, row_max, row_sum, q, k, v, mask, scale, factor, softcap: tl.constexpr, MASKED: tl.constexpr):
-    s = tl.dot(q, tl.trans(k))
+    s = tl.dot(q, tl.trans(k), input_precision="ieee")
     if softcap != 0.0:
         s, _ = scale_and_cap(s, scale, softcap)
         factor = LOG2E
@@ -83,7 +84,7 @@ def attend(acc, row_max, row_sum, q, k, v, mask, scale, factor, softcap: tl.cons
     p = tl.exp2(s * factor - new_max[:, None])
     alpha = tl.exp2(row_max - new_max)
     row_sum = row_sum * alpha + tl.sum(p, axis=1)
-    return tl.dot(p.to(v.dtype), v, acc * alpha[:, None]), new_max, row_sum
+    return tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision="ieee"), new_max, row_sum
 
 
 # The keys from `begin` to `end`, for one half of the queries or for both. Each half waits for its own product only.
@@ -224,10 +225,12 @@ def query_gradient_range(
         k = load_rows(k_desc, b, hk, start_k, start, S, CLEAR, BLOCK_N, BLOCK_D)
         v = load_rows(v_desc, b, hk, start_k, start, S, CLEAR, BLOCK_N, BLOCK_D)
         mask = seen((start + tl.arange(0, BLOCK_N))[None, :], position[:, None], S, left, right)
-        p, slope = probabilities(tl.dot(q, tl.trans(k)), lse[:, None], mask, scale, softcap, MASKED)
-        dp = tl.dot(do, tl.trans(v))
+        p, slope = probabilities(
+            tl.dot(q, tl.trans(k), input_precision="ieee"), lse[:, None], mask, scale, softcap, MASKED
+        )
+        dp = tl.dot(do, tl.trans(v), input_precision="ieee")
         ds = p * (dp - delta[:, None]) * slope
-        dq = tl.dot(ds.to(k.dtype), k, dq)
+        dq = tl.dot(ds.to(k.dtype), k, dq, input_precision="ieee")
     return dq
 
 
@@ -298,19 +301,19 @@ def key_gradient_range(
         lse = tl.load(lse_ptr + offs_m, mask=offs_m < T, other=0.0)
         do = load_rows(do_desc, b, h, start_q, start, T, CLEAR, BLOCK_M, BLOCK_D)
         delta = tl.load(delta_ptr + offs_m, mask=offs_m < T, other=0.0)
-        s = tl.dot(k, tl.trans(q))
+        s = tl.dot(k, tl.trans(q), input_precision="ieee")
         if not DV_FIRST:
-            dp = tl.dot(v, tl.trans(do))
+            dp = tl.dot(v, tl.trans(do), input_precision="ieee")
         # Queries past the end are zeros, as is their dO: they add nothing, and need no mask.
         mask = seen(offs_n[:, None], offs_m[None, :] + (S - T), S, left, right)
         p, slope = probabilities(s, lse[None, :], mask, scale, softcap, MASKED)
         if DV_FIRST:
-            dv = tl.dot(p.to(do.dtype), do, dv)
-            dp = tl.dot(v, tl.trans(do))
+            dv = tl.dot(p.to(do.dtype), do, dv, input_precision="ieee")
+            dp = tl.dot(v, tl.trans(do), input_precision="ieee")
         ds = p * (dp - delta[None, :]) * slope
         if not DV_FIRST:
-            dv = tl.dot(p.to(do.dtype), do, dv)
-        dk = tl.dot(ds.to(q.dtype), q, dk)
+            dv = tl.dot(p.to(do.dtype), do, dv, input_precision="ieee")
+        dk = tl.dot(ds.to(q.dtype), q, dk, input_precision="ieee")
     return dk, dv
 
 
@@ -468,7 +471,7 @@ def launch_backward(
             cu_seqlens_q, cu_seqlens_k, lse, delta, dk, dv, *strides(dk, cu_seqlens_k), *of_lse,
             T, S, options.max_seqlen_k, B, Hk, *numbers, DV_FIRST=q.shape[-1] > 64, **launch,
         )  # fmt: skip
-    return dq, dk, dv, lesson.sink_gradient(sinks, lse, delta)
+    return dq, dk, dv, sink_gradient(sinks, lse, delta)
 
 
 # ## Inside torch.compile
@@ -526,11 +529,13 @@ def attention_backward(do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, 
 def flash_attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, sinks=None, return_lse=False):
     r"""As `annotated_examples.attention.flash_attention.flash_attention`, faster.
 
-    Args: as there.
+    Args: as `annotated_examples.attention.flash_attention.flash_attention`.
 
-    Returns: as there.
+    Returns:
+        o, or (o, lse), as the lesson's.
 
-    Raises: as there.
+    Raises:
+        TypeError, ValueError: as the lesson's.
 
     Source: Dao, "FlashAttention-2" (arXiv 2307.08691). Longest tiles first: "FlashAttention-3" (2407.08608).
     """
@@ -545,11 +550,13 @@ def flash_attention_varlen(
 ):  # fmt: skip
     """As `annotated_examples.attention.flash_attention.flash_attention_varlen`, faster.
 
-    Args: as there.
+    Args: as `annotated_examples.attention.flash_attention.flash_attention_varlen`.
 
-    Returns: as there.
+    Returns:
+        o, or (o, lse), as the lesson's.
 
-    Raises: as there.
+    Raises:
+        TypeError, ValueError: as the lesson's.
 
     Source: as `flash_attention`.
     """
@@ -565,10 +572,10 @@ def flash_attention_varlen(
 # A head with twelve queries and twelve keys of 8 numbers, causal, in tiles of two times two queries and four keys.
 def EXAMPLE():
     at = torch.arange(12 * 8, device=device.DEVICE)
-    q, k, v = ((at * step % 7 - 3).half().view(1, 1, 12, 8) for step in (1, 3, 5))
+    q, k, v, do = ((at * step % 7 - 3).half().view(1, 1, 12, 8) for step in (1, 3, 5, 2))
     options = contract(q, k, v, True, 0.5, None, 0.0, None, True)
     o, lse = attention_forward(q, k, v, None, None, None, options, BLOCK_M=4, BLOCK_N=4, HALVES=2)
-    attention_backward(v, None, q, k, v, None, None, None, o, lse, options, BLOCK_M=4, BLOCK_N=4)
+    attention_backward(do, None, q, k, v, None, None, None, o, lse, options, BLOCK_M=4, BLOCK_N=4)
 
 
 if __name__ == "__main__":

@@ -55,8 +55,6 @@ MUTANTS = [
     Mutant("dk rows that nobody sees are not written", "    store_tile(dk_ptr, dk * scale, offs_n, S,", "    store_tile(dk_ptr, dk * scale, offs_n, tl.where(first_m < last_m, S, 0),"),
     Mutant("no slope of the cap for dq", "ds = p * (dp - delta[:, None]) * slope", "ds = p * (dp - delta[:, None])"),
     Mutant("no slope of the cap for dk", "ds = p * (dp - delta[None, :]) * slope", "ds = p * (dp - delta[None, :])"),
-    Mutant("no gradient of the sink", "(p * delta).sum((0, 2)).neg()", "(p * delta).sum((0, 2)).mul(0)"),
-    Mutant("gradient of the sink over one sequence", "(p * delta).sum((0, 2)).neg()", "(p * delta)[:1].sum((0, 2)).neg()"),
     Mutant("sink scaled", "sink = tl.load(sinks_ptr + h).to(tl.float32)", "sink = tl.load(sinks_ptr + h).to(tl.float32) * scale"),
     Mutant("sink not in the sum", "row_sum = tl.exp(sink - row_max)", "row_sum = 0.0 * tl.exp(sink - row_max)"),
     Mutant("gradient through lse dropped", "do.to(tl.float32) * o.to(tl.float32), axis=1) - dlse", "do.to(tl.float32) * o.to(tl.float32), axis=1) - 0.0 * dlse"),
@@ -71,6 +69,8 @@ MUTANTS = [
 ]  # fmt: skip
 
 COMMON_MUTANTS = [
+    Mutant("no gradient of the sink", "(p * delta).sum((0, 2)).neg()", "(p * delta).sum((0, 2)).mul(0)"),
+    Mutant("gradient of the sink over one sequence", "(p * delta).sum((0, 2)).neg()", "(p * delta)[:1].sum((0, 2)).neg()"),
     Mutant("offsets of 32 bits", "rows.to(tl.int64)[:, None] * stride_t", "(rows[:, None] * tl.cast(stride_t, tl.int32)).to(tl.int64)"),
     Mutant("cap before the scale", "s = s * scale\n    slope = 1.0\n", "slope = scale\n    s = s * 1.0\n"),
     Mutant("no slope", "slope = 1.0 - tanh * tanh", "slope = 1.0"),
