@@ -67,5 +67,6 @@ BENCH = dict(
     reference=reference,
     compile=False,
     peers={"cuDNN (SDPA)": functools.partial(sdpa, "CUDNN_ATTENTION")},
+    timing="graph",
     host_shape=(1, 4, 2, 128, 64),
 )

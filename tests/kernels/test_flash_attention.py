@@ -526,7 +526,7 @@ common_options = dict(
     dtype=st.sampled_from(DTYPES), heads=heads, D=st.sampled_from([8, 9, 16, 40, 64] + [128, 256] * (not device.INTERPRET)),
     causal=st.booleans(), window=windows, softcap=st.sampled_from([0.0, 0.0, 3.0]), sinks=st.booleans(),
 )  # fmt: skip
-longest = 70 if device.INTERPRET else 300
+longest = 130 if device.INTERPRET else 300
 random_configurations = settings(
     max_examples=8 if device.INTERPRET else 150, deadline=None, derandomize=True, database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
