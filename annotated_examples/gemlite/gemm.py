@@ -288,9 +288,8 @@ def tile_offsets(
         pid_m, pid_n = pid // num_pid_n, pid % num_pid_n
     offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    # A hint for wide loads: `tl.multiple_of` promises that the first column is a multiple of `BLOCK_N`,
-    # `tl.max_contiguous` that as many are consecutive. Here the compiler recognises that without the hint. Where column
-    # numbers wrap round, as in `offs_n % N`, it could not.
+    # A hint for wide loads: `tl.multiple_of` promises a first column that is a multiple of `BLOCK_N`, and
+    # `tl.max_contiguous` promises as many in a row. The compiler sees both, but not where columns wrap: `offs_n % N`.
     if CONTIGUOUS:
         offs_n = tl.max_contiguous(tl.multiple_of(offs_n, BLOCK_N), BLOCK_N)
     return offs_m, offs_n
