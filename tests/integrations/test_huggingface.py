@@ -1,0 +1,286 @@
+"""Patched models of transformers: results and gradients, what falls back, and that nothing else is changed."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import pytest
+import torch
+
+from academy import accuracy
+from annotated_examples.integrations import huggingface
+from tests.kernels.harness import DEVICE
+
+transformers = pytest.importorskip("transformers")
+
+SMALL = dict(
+    hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+    vocab_size=61, max_position_embeddings=64, bos_token_id=1, eos_token_id=2, pad_token_id=0,
+)  # fmt: skip
+GEMMA = SMALL | dict(head_dim=16, query_pre_attn_scalar=8, sliding_window=6)
+#: name -> (class of the config, its arguments, attention implementation)
+MODELS = {
+    "llama": ("LlamaConfig", SMALL, "sdpa"),
+    "llama eager": ("LlamaConfig", SMALL, "eager"),
+    "mistral": ("MistralConfig", SMALL | dict(sliding_window=5), "sdpa"),
+    "qwen2": ("Qwen2Config", SMALL, "sdpa"),
+    "qwen3": ("Qwen3Config", SMALL | dict(head_dim=8), "sdpa"),
+    "gemma": ("GemmaConfig", SMALL | dict(head_dim=8), "sdpa"),
+    "gemma2": ("Gemma2Config", GEMMA | dict(final_logit_softcapping=3.0), "eager"),
+    "gemma3": ("Gemma3TextConfig", GEMMA, "sdpa"),
+    "gpt2": (
+        "GPT2Config",
+        dict(n_embd=32, n_head=4, n_layer=2, vocab_size=61, n_positions=64, resid_pdrop=0.0, embd_pdrop=0.0,
+             attn_pdrop=0.0, bos_token_id=1, eos_token_id=2),
+        "sdpa",
+    ),
+}  # fmt: skip
+#: The others take half a minute more, and differ in little: they run at night.
+EVERY_TIME = ("llama", "gemma2", "gpt2")
+each_model = pytest.mark.parametrize(
+    "name", [name if name in EVERY_TIME else pytest.param(name, marks=pytest.mark.nightly) for name in MODELS]
+)
+
+
+def build(name: str, dtype=torch.float32, **changes):
+    config, arguments, implementation = MODELS[name]
+    torch.manual_seed(0)
+    config = getattr(transformers, config)(**arguments | changes)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=implementation)
+    for parameter in model.parameters():  # norms begin as all ones or all zeros, which hides mistakes
+        parameter.data.add_(0.1 * torch.randn_like(parameter))
+    return model.to(DEVICE, dtype)
+
+
+def tokens(rows=2, columns=13):
+    return torch.randint(3, 61, (rows, columns), generator=torch.Generator().manual_seed(1)).to(DEVICE)
+
+
+def step(model, ids, **inputs):
+    """Logits of an evaluation; loss and gradients of a training step."""
+    model.zero_grad()
+    model.eval()
+    with torch.no_grad():
+        logits = model(ids, **inputs).logits
+    model.train()
+    labels = ids.clone()
+    labels[0, 3:5] = -100
+    loss = model(ids, labels=labels, **inputs).loss
+    loss.backward()
+    gradients = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    return dict(logits=logits, loss=loss.detach().reshape(1)) | gradients
+
+
+def bits(model):
+    return [value.clone() for value in model.state_dict().values()]
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """How often each of our functions ran."""
+    count = {}
+    for name in ("rmsnorm", "apply_layernorm", "rope", "flash_attention", "linear_cross_entropy"):
+        original = getattr(huggingface, name)
+
+        def counted(*args, original=original, name=name, **kwargs):
+            count[name] = count.get(name, 0) + 1
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(huggingface, name, counted)
+    return count
+
+
+@each_model
+def test_results_and_gradients(name, calls):
+    """Against float64, no worse than twice the model itself; and every part really ran."""
+    model, ids = build(name), tokens()
+    exact, before = step(copy.deepcopy(model).double(), ids), step(model, ids)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing falls back
+        with huggingface.patch(model):
+            patched = step(model, ids)
+    for what, value in patched.items():
+        accuracy.check(what, value, before[what], exact[what])
+    wanted = {"rmsnorm", "rope"} if name != "gpt2" else {"apply_layernorm"}
+    assert set(calls) == wanted | {"flash_attention", "linear_cross_entropy"}
+    assert calls["flash_attention"] == 4 and calls["linear_cross_entropy"] == 1
+
+
+@each_model
+def test_unpatched_to_the_bit(name):
+    model, ids = build(name), tokens()
+    before, names = step(model, ids), {module: set(vars(module)) for module in model.modules()}
+    config = copy.deepcopy(model.config.__dict__)
+    huggingface.unpatch(huggingface.patch(model).model)
+    assert {module: set(vars(module)) for module in model.modules()} == names
+    assert model.config.__dict__ == config
+    assert all(torch.equal(a, b) for a, b in zip(before.values(), step(model, ids).values()))
+
+
+@pytest.mark.parametrize("name", ["llama", pytest.param("gemma3", marks=pytest.mark.nightly), "gpt2"])
+def test_bf16(name):
+    model, ids = build(name, torch.bfloat16), tokens()
+    exact, before = step(copy.deepcopy(model).double(), ids), step(model, ids)
+    with huggingface.patch(model):
+        patched = step(model, ids)
+    assert patched["logits"].dtype == torch.bfloat16
+    for what in ("logits", "loss"):
+        accuracy.check(what, patched[what], before[what].to(patched[what].dtype), exact[what])
+    flat = lambda results: torch.cat([results[key].double().flatten() for key in list(before)[2:]])  # noqa: E731
+    error = lambda results: (flat(results) - flat(exact)).norm() / flat(exact).norm()  # noqa: E731
+    assert error(patched) <= 2 * error(before)
+
+
+@pytest.mark.parametrize("name", ["gpt2", pytest.param("llama", marks=pytest.mark.nightly)])
+def test_padding_falls_back_and_says_so(name):
+    model, ids = build(name), tokens()
+    mask = torch.ones_like(ids)
+    mask[1, :4] = 0
+    exact, before = step(copy.deepcopy(model).double(), ids, attention_mask=mask), step(model, ids, attention_mask=mask)
+    with huggingface.patch(model):
+        with pytest.warns(UserWarning, match="falls back: a mask, of padding or of the user"):
+            patched = step(model, ids, attention_mask=mask)
+        assert "fell back: " in huggingface.report(model)
+    for what, value in patched.items():
+        seen = (slice(None), slice(4, None)) if what == "logits" else ...
+        accuracy.check(what, value[seen], before[what][seen], exact[what][seen])
+
+
+@pytest.mark.parametrize(
+    "name", ["mistral", *(pytest.param(n, marks=pytest.mark.nightly) for n in ("llama", "gemma2", "gpt2"))]
+)
+def test_generation_with_a_cache(name):
+    """A prompt, then token by token: one query against all the keys so far."""
+    model, ids = build(name).eval(), tokens(2, 9)
+    options = dict(max_new_tokens=6, do_sample=False, attention_mask=torch.ones_like(ids))
+    expected = model.generate(ids, **options)
+    with huggingface.patch(model):
+        assert torch.equal(model.generate(ids, **options), expected)
+
+
+def test_another_model_is_not_touched(calls):
+    patched, other = build("llama"), build("llama")
+    before = step(other, tokens())
+    with huggingface.patch(patched):
+        after = step(other, tokens())
+    assert not calls and all(torch.equal(a, b) for a, b in zip(before.values(), after.values()))
+
+
+@pytest.mark.parametrize("part", huggingface.PARTS)
+def test_one_part_alone(part, calls):
+    model = build("llama")
+    with huggingface.patch(model, **{name: name == part for name in huggingface.PARTS}):
+        text = huggingface.report(model)
+        output = model.train()(tokens(), labels=tokens())
+    ours = dict(norm="rmsnorm", rope="rope", attention="flash_attention", loss="linear_cross_entropy")
+    assert set(calls) == ({ours[part]} if part in ours else set())
+    assert (output.logits is None) == (part == "loss")
+    assert text.count("replaced: ") == 1 and f"replaced: {part}: " in text and "(not chosen)" in text
+
+
+def test_report():
+    model = build("gpt2")
+    huggingface.patch(model)
+    assert huggingface.report(model).splitlines() == [
+        "GPT2LMHeadModel (gpt2)",
+        "  replaced: norm: LayerNorm x5",
+        "  replaced: attention: GPT2Attention x2",
+        "  replaced: loss: GPT2LMHeadModel x1",
+        "  left: rope: GPT2Attention (it has no rotary embedding) x2",
+        "  left: mlp: GPT2MLP (it has no gate) x2",
+    ]
+
+
+def test_gradient_checkpointing():
+    model, ids = build("llama"), tokens()
+    with huggingface.patch(model):
+        expected = step(model, ids)
+        model.gradient_checkpointing_enable()
+        again = step(model, ids)
+    assert all(torch.equal(a, b) for a, b in zip(expected.values(), again.values()))
+
+
+def test_autocast():
+    model, ids = build("llama"), tokens()
+    exact = step(copy.deepcopy(model).double(), ids)
+
+    def cast():
+        with torch.autocast(DEVICE.type, torch.bfloat16):
+            return step(model, ids)
+
+    before = cast()
+    with huggingface.patch(model):
+        patched = cast()
+    error = lambda results, what: (results[what].double() - exact[what]).norm() / exact[what].norm()  # noqa: E731
+    assert all(error(patched, what) <= 2 * error(before, what) + 4e-3 for what in exact)
+
+
+def test_loss_options():
+    """What a Trainer passes: the number of tokens over several batches, and labels that are shifted already."""
+    model, ids = build("llama").train(), tokens()
+    shifted = torch.nn.functional.pad(ids, (0, 1), value=-100)[:, 1:].contiguous()
+    calls = [
+        dict(labels=ids, num_items_in_batch=50),
+        dict(labels=ids, shift_labels=shifted),
+        dict(labels=ids, return_dict=False),
+    ]
+    expected = [model(ids, **options) for options in calls]
+    with huggingface.patch(model):
+        actual = [model(ids, **options) for options in calls]
+    for ours, theirs in zip(actual, expected):
+        torch.testing.assert_close(ours[0], theirs[0], rtol=1e-5, atol=1e-5)
+    assert isinstance(actual[2], tuple)
+
+
+@pytest.mark.gpu
+def test_compile():
+    model, ids = build("llama", torch.bfloat16, head_dim=64), tokens()
+    with huggingface.patch(model):
+        expected = step(model, ids)
+        actual = step(torch.compile(model, fullgraph=True), ids)
+    torch.testing.assert_close(actual["loss"], expected["loss"], rtol=1e-2, atol=1e-2)
+
+
+# ---------------------------------------------------------------- errors
+
+
+def test_unknown_architecture_is_left_alone():
+    sizes = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=2, vocab_size=61)
+    config = transformers.BertConfig(**sizes)
+    model = transformers.BertModel(config)
+    before = {module: set(vars(module)) for module in model.modules()}
+    with pytest.raises(ValueError, match="got model_type 'bert'; modules looked at: .*BertLayer"):
+        huggingface.patch(model)
+    assert {module: set(vars(module)) for module in model.modules()} == before
+
+
+def test_nothing_is_half_patched(monkeypatch):
+    """An error in the middle of the plan, and nothing of it is carried out."""
+    model = build("llama")
+    before = {module: set(vars(module)) for module in model.modules()}
+
+    def broken(*args):
+        raise RuntimeError("in the middle")
+
+    monkeypatch.setattr(huggingface, "_loss", broken)
+    with pytest.raises(RuntimeError):
+        huggingface.patch(model)
+    assert {module: set(vars(module)) for module in model.modules()} == before
+
+
+def test_bad_calls():
+    model = build("llama")
+    with pytest.raises(TypeError, match="model must be a transformers.PreTrainedModel, got Linear"):
+        huggingface.patch(torch.nn.Linear(2, 2))
+    with pytest.raises(TypeError, match="norm must be a bool, got int"):
+        huggingface.patch(model, norm=1)
+    with pytest.raises(ValueError, match="model has nothing to replace"):
+        huggingface.patch(model, **dict.fromkeys(huggingface.PARTS, False))
+    with pytest.raises(ValueError, match="model is not patched"):
+        huggingface.unpatch(model)
+    with pytest.raises(ValueError, match="model is not patched"):
+        huggingface.report(model)
+    huggingface.patch(model)
+    with pytest.raises(ValueError, match="model is patched already"):
+        huggingface.patch(model)
