@@ -22,7 +22,7 @@ from academy.site.splitter import introduction
 from academy.site.texts import Equation, equations, first_sentence, front_matter, heading, read, without_front_matter
 
 #: Folders of annotated_examples whose files have no page of their own.
-WITHOUT_PAGES = {"common"}
+WITHOUT_PAGES = {"common", "integrations"}
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,8 @@ def _contradicted_cost(path: Path, recording: Recording) -> list[Problem]:
     """Where the recorded bytes are not those that the operation's benchmark says of this file's EXAMPLE."""
     from academy.bench import operation  # it imports torch
 
-    if not path.is_relative_to(store.ROOT / "annotated_examples"):
-        return []
+    if not path.is_relative_to(store.ROOT / "annotated_examples") or not (store.ROOT / "benchmarks").is_dir():
+        return []  # a file of the reader's own, or an installed package without its repository
     shown = store.shorten(path)
     found = operation.example_costs(shown, store.ROOT)
     if found is None:

@@ -199,7 +199,7 @@ def linear_cross_entropy_backward_kernel(
 
 # ## The products
 #
-# They are PyTorch's, that is, cuBLAS's. [The road to a fast matrix product](../tutorials/matmul_blocked.md) tells how
+# They are PyTorch's, that is, cuBLAS's. [The road to a fast matrix product](../tutorials/matmul_blocked.py) tells how
 # such a kernel is written; here the products are what lies between the kernels.
 #
 # `out` may be float32 where the factors have 16 bits. On a GPU the library adds up in float32 anyway, and only leaves

@@ -11,14 +11,14 @@
 # ---
 
 # %% [markdown]
-# # 6. Attention without its matrix
+# # 7. Attention without its matrix
 #
-# Attention makes a score for every pair of a query and a key, and uses each score once. You start with the whole matrix of
-# scores and take it apart: first a few queries at a time, then a few keys at a time. At the end no more than one small tile
-# of it exists, and the result is the same.
+# Attention makes a score for every pair of a query and a key, and uses each score once. Does the whole matrix of scores
+# ever have to exist? You start with it and take it apart: first a few queries at a time, then a few keys at a time. At the
+# end no more than one small tile of it exists, and the result is the same.
 
-# %%
-# In the repository this does nothing. Elsewhere, in Colab for example, it installs the kernels.
+# %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
+# In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
 import importlib.util
 import subprocess
 import sys
@@ -27,7 +27,6 @@ if importlib.util.find_spec("annotated_examples") is None:
     packages = ["git+{{ repo_url }}", "matplotlib"]
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
 
-# %%
 from academy import device  # before triton: without a GPU it switches the interpreter on
 from academy.bench import notebook
 from annotated_examples.attention.flash_attention import flash_attention, keys_seen

@@ -124,6 +124,6 @@ def test_rope_over_a_batch_of_positions(positions):
     result = Formula(page, "RoPE-q")(batch=("q", "m"), q=q.detach(), m=m, omega=omega)
     torch.testing.assert_close(result, turned.detach())
     (expected,) = torch.autograd.grad(turned, q, dq)
-    given = dict(q=q.detach(), k=q.detach(), m=m, n=m, omega=omega, nabla_u=dq, nabla_w=dq)
-    result = Formula(page, "RoPE-dq")(batch=("q", "k", "m", "n", "nabla_u", "nabla_w"), **given)
+    given = dict(q=q.detach(), k=q.detach(), m=m, n=m, omega=omega, nabla_u=dq, nabla_w=dq, x=q.detach(), nabla_v=dq)
+    result = Formula(page, "RoPE-dq")(batch=("q", "k", "x", "m", "n", "nabla_u", "nabla_v", "nabla_w"), **given)
     torch.testing.assert_close(result, expected)

@@ -129,6 +129,7 @@ EXPECTED = {
         "kernels: 1 case compared with the printed formulas",
         "all is well",
     ],
+    "attention": ["scores held at once: 40000", "scores held at once: 6400", "scores held at once: 512", "8192 MiB"],
 }
 
 
@@ -304,11 +305,37 @@ def check_stays_inside(names):
     assert unmasked != names["FILE"] and not names["stays_inside"](launch(module.l2_forward_kernel))
 
 
+def check_tiles_computed(names):
+    for N, BLOCK in ((64, 8), (96, 32), (16, 16)):
+        kinds = names["kinds_of_tiles"](N, N, 1000, 0, BLOCK, BLOCK)
+        assert names["tiles_computed"](N, BLOCK) == sum(kind != "skipped" for row in kinds for kind in row)
+
+
+def check_with_lse(names):
+    q, k, v = on_device(9, 16), on_device(50, 16), on_device(50, 16)
+    o, lse = names["with_lse"](q, k, v, 8)
+    scores = q @ k.T / 4
+    torch.testing.assert_close(o, torch.softmax(scores, -1) @ v)
+    torch.testing.assert_close(lse, torch.logsumexp(scores, -1))
+
+
+def check_merged_outputs(names):
+    scores, v = on_device(4, 20), on_device(20, 5)
+    scores[0, :8], scores[1, 8:], scores[2] = -math.inf, -math.inf, -math.inf
+    halves = []
+    for half in (slice(0, 8), slice(8, 20)):
+        p = torch.softmax(scores[:, half], -1).nan_to_num(0.0)
+        halves += [p @ v[half], torch.logsumexp(scores[:, half], -1)]
+    expected = torch.softmax(scores, -1).nan_to_num(0.0) @ v
+    torch.testing.assert_close(names["merge"](*halves), expected)
+
+
 CHECKS = {
     "first_kernel": [check_scale_and_add, check_reverse, check_add_three],
     "softmax": [check_logsumexp, check_softmax_gradient, check_merge],
     "tiles_and_pointers": [check_offset, check_diagonal, check_smallest_square_tile],
     "l2_reuse": [check_block_of_program, check_best_group, check_gradients],
+    "attention": [check_tiles_computed, check_with_lse, check_merged_outputs],
     "autotuning": [check_safe_accumulate, check_pruned, check_hard_swish],
     "reductions": [check_column_sums_of_squares, check_tiles_of, check_shares],
     "your_own_kernel": [check_sum_normalise, check_sum_normalise_gradient, check_stays_inside],

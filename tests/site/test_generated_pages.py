@@ -27,7 +27,11 @@ def entries(nav) -> list[str]:
 
 
 def test_every_file_has_its_page_and_its_place_in_the_navigation():
-    files = [p for p in ROOT.glob("annotated_examples/*/*.py") if p.name != "__init__.py" and p.parent.name != "common"]
+    files = [
+        p
+        for p in ROOT.glob("annotated_examples/*/*.py")
+        if p.name != "__init__.py" and p.parent.name not in ("common", "integrations")
+    ]
     wanted = {f"kernels/{p.parent.name}/{p.stem}.md" for p in files}
     wanted |= {f"derivations/{p.name}" for p in ROOT.glob("backprop_math/*.md")}
     wanted |= {f"benchmarks/{p.stem}.md" for p in ROOT.glob("benchmarks/*.py") if "\nBENCH = " in p.read_text()}
@@ -41,7 +45,7 @@ def test_the_navigation_follows_the_learning_path():
     nav = generated_pages.completed([{"K": ["kernels/index.md"]}, {"L": ["learn/index.md"]}, {"H": "index.md"}], INDEX)
     steps = INDEX.path.steps
     groups = nav[0]["K"][1:]
-    assert [next(iter(group)) for group in groups][:3] == ["Tutorials", "Classics", "Low-bit"]
+    assert [next(iter(group)) for group in groups][:4] == ["Tutorials", "Classics", "Attention", "Low-bit"]
     for pages in [entries(nav[1])[1:], *(entries(group) for group in groups)]:
         found = [steps[uri] for uri in pages if uri in steps]
         assert found and found == sorted(found)

@@ -13,8 +13,8 @@ from academy.formulas.reading.page import Page, Step
 from academy.formulas.reading.tree import mentioned
 from academy.problems import Problem
 
-#: The folder of what several lessons share: its kernels are compared through them.
-_SHARED = "common"
+#: Folders without lessons: of what several of them share, and of what puts them into models. Neither prints a formula.
+_NO_LESSONS = ("common", "integrations")
 
 
 def uncompared_tags(page: Page, comparisons: list[Comparison]) -> list[Problem]:
@@ -43,9 +43,9 @@ def uncovered_module(project: Project, path: Path, comparisons: Iterable[Compari
     """What is missing for one module of annotated_examples: a case, a public function in one, an argument of one."""
     text, shown, name = path.read_text("utf-8"), project.shown(path), project.module_name(path)
     functions = {node.name: node for node in syntax.tree(text).body if isinstance(node, ast.FunctionDef)}
-    public = syntax.public_functions(text)
+    public = syntax.public_functions(text) if path.parent.name != "integrations" else []
     here = [comparison for comparison in comparisons if comparison.module == name]
-    kernels = any(function.endswith("_kernel") for function in functions) and path.parent.name != _SHARED
+    kernels = any(function.endswith("_kernel") for function in functions) and path.parent.name not in _NO_LESSONS
     if not here and (public or kernels):
         message = f"no case names {name}: nothing compares it with a printed formula; a case stands in "
         return [Problem.at(shown, text, 0, message + "tests/formulas/cases/<derivation>.py")]

@@ -20,6 +20,12 @@ def norm_of_sum(A, B, eta, varepsilon, c):
     return norm(A + B, eta, varepsilon, c), A + B
 
 
+def reference(X, gamma, varepsilon, c):
+    from annotated_examples.classics.rmsnorm import rmsnorm_reference
+
+    return rmsnorm_reference(X, gamma, varepsilon, offset=c)
+
+
 def of_norm(nabla_Y):
     return nabla_Y
 
@@ -78,6 +84,13 @@ def in_chunks(module, A, B, eta, nabla_Z, nabla_T, varepsilon, c):
     return (y, s), {"A": dA, "B": dA, "eta": deta}
 
 
-@case(modules=BOTH, returns=None, gradients={"X": "RMS-eps", "gamma": "RMS-gamma"}, upstream=of_norm, sizes={"n": 1})
+@case(
+    modules=BOTH,
+    returns=None,
+    gradients={"X": "RMS-eps", "gamma": "RMS-gamma"},
+    pytorch=reference,
+    upstream=of_norm,
+    sizes={"n": 1},
+)
 def one_column(module, X, gamma, varepsilon, c):
     return module.rmsnorm(X, gamma, varepsilon, offset=c)
