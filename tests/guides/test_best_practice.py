@@ -332,7 +332,7 @@ def name_of(value):
 
 
 def applies(check, path):
-    """Files of common/ are pieces: they have no public function and no example. Those of integrations/ are no lessons."""
+    """Files of common/ are pieces, without public functions and examples. Those of integrations/ are no lessons."""
     if path.parent.name == "integrations" and check is files_are_short:
         return False
     return path.parent.name not in ("common", "integrations") or check not in (
