@@ -11,14 +11,25 @@ each element. And between two products stands the softmax, during which the tens
 and 64 keys they need about 500 cycles, and the softmax nearly 350 instructions of every warp. The climb from there:
 
 1. The card's copy unit (TMA) fetches the tiles, and exponentials are powers of 2, which the hardware has an instruction
-   for. The scale and the change of base are one factor.
-2. Tiles that every query sees as a whole get a loop of their own, without a mask.
-3. Two programs on each multiprocessor: while one is at its softmax, the tensor cores work for the other.
-4. A program has 128 queries, in two halves, one after the other. Keys and values are then fetched half as often. With
-   64 queries a program they would come from L2 at more than 7 TB/s, which is about all that it gives. In halves,
-   because the scores of 64 queries fit into registers beside the sums, and those of 128 do not.
+   for. The scale and the change of base are one factor. Tiles that every query sees as a whole get a loop of their own,
+   without a mask. With 64 queries and 64 keys a tile, causal, 4 times 16 heads of 4096 tokens take
+   [[bench: flash_attention/ladder/64 queries/forward_ms]]; without a mask
+   [[bench: flash_attention/ladder/64 queries/full_forward_ms]].
+2. Two programs run on each multiprocessor: while one is at its softmax, the tensor cores work for the other.
+3. A program has 128 queries, so keys and values are fetched half as often; at 64 they would have to come from L2 at more
+   than 7 TB/s: [[bench: flash_attention/ladder/128 queries/forward_ms]], and
+   [[bench: flash_attention/ladder/128 queries/full_forward_ms]] without a mask.
+4. The 128 queries come in two halves, one after the other, and 128 keys at a time. The scores of 64 queries fit into
+   registers beside the sums, those of 128 would not, and the sums are rescaled half as often.
 5. Under a causal mask the last queries see the most keys. Their tiles start first, so that the short ones fill the gaps
-   at the end; eight heads at a time, whose keys and values stay in L2.
+   at the end: eight heads at a time, whose keys and values stay in L2, take
+   [[bench: flash_attention/ladder/eight heads at a time/forward_ms]], and one head at a time
+   [[bench: flash_attention/ladder/one head at a time/forward_ms]].
+
+cuDNN took [[bench: flash_attention/ladder/cuDNN/forward_ms]] and
+[[bench: flash_attention/ladder/cuDNN/full_forward_ms]] in that run. It gives the loads to a warp of their own and lets
+two groups of warps take turns, one at the softmax and one at the tensor cores. Triton's compiler does not do that here:
+it waits for each product of queries and keys before the softmax begins, and only the other program fills the gap.
 
 **What it costs.** As the lesson.
 
