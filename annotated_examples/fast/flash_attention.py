@@ -16,8 +16,8 @@ and 64 keys they need about 500 cycles, and the softmax nearly 350 instructions 
    [[bench: flash_attention/ladder/64 queries/forward_ms]]; without a mask
    [[bench: flash_attention/ladder/64 queries/full_forward_ms]].
 2. Two programs run on each multiprocessor: while one is at its softmax, the tensor cores work for the other.
-3. A program has 128 queries, so keys and values are fetched half as often; at 64 they would have to come from L2 at more
-   than 7 TB/s: [[bench: flash_attention/ladder/128 queries/forward_ms]], and
+3. A program has 128 queries, so keys and values are fetched half as often; at 64 they would have to come from L2 at
+   more than 7 TB/s: [[bench: flash_attention/ladder/128 queries/forward_ms]], and
    [[bench: flash_attention/ladder/128 queries/full_forward_ms]] without a mask.
 4. The 128 queries come in two halves, one after the other, and 128 keys at a time. The scores of 64 queries fit into
    registers beside the sums, those of 128 would not, and the sums are rescaled half as often.
@@ -26,8 +26,9 @@ and 64 keys they need about 500 cycles, and the softmax nearly 350 instructions 
    [[bench: flash_attention/ladder/eight heads at a time/forward_ms]], and one head at a time
    [[bench: flash_attention/ladder/one head at a time/forward_ms]].
 
-cuDNN took [[bench: flash_attention/ladder/cuDNN/forward_ms]] and
-[[bench: flash_attention/ladder/cuDNN/full_forward_ms]] in that run. It gives the loads to a warp of their own and lets
+These are times of the kernels alone, before they took all options. cuDNN took
+[[bench: flash_attention/ladder/cuDNN/forward_ms]] and [[bench: flash_attention/ladder/cuDNN/full_forward_ms]] in that
+run. It gives the loads to a warp of their own and lets
 two groups of warps take turns, one at the softmax and one at the tensor cores. Triton's compiler does not do that here:
 it waits for each product of queries and keys before the softmax begins, and only the other program fills the gap.
 
