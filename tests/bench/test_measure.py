@@ -22,6 +22,34 @@ def test_quantiles():
     assert timing.low == pytest.approx(20, abs=1) and timing.high == pytest.approx(80, abs=1)
 
 
+def test_compiling_is_in_no_time(monkeypatch):
+    """The first call takes a second, as one that compiles does, and the others a millisecond, on a clock of our own."""
+    now, calls = 0.0, 0
+
+    class Event:
+        def record(self):
+            self.at = now
+
+        def query(self):
+            return False
+
+        def elapsed_time(self, end):
+            return end.at - self.at
+
+    def run(_):
+        nonlocal now, calls
+        calls += 1
+        now += 1000.0 if calls == 1 else 1.0
+
+    monkeypatch.setattr(measure, "_events", lambda count: [Event() for _ in range(count)])
+    monkeypatch.setattr(measure, "_timing", lambda times: times)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    gpu = object.__new__(measure.Gpu)
+    gpu.warmup_ms, gpu.measure_ms, gpu._flush_ms = 0.0, 0.0, 1.0
+    gpu.clear_cache, gpu._enqueue_ms = (lambda: None), (lambda run, prepare: 0.1)
+    assert set(gpu.milliseconds(run)) == {1.0}
+
+
 @pytest.fixture(scope="module")
 def gpu():
     if device.INTERPRET:
