@@ -244,10 +244,10 @@ def EXAMPLE():
             "shift_kernel[(3,)](torch.ones(10), torch.empty(10), 10, BLOCK=4)",
             "program 0 of shift_kernel does a load outside a tensor: element -3 of x_ptr",
         ),
-        (
+        (  # Far away the nearest tensor is named, and which one that is depends on where memory was mapped.
             10**7,
             "shift_kernel[(3,)](torch.ones(10), torch.empty(10), 10, BLOCK=4)",
-            "outside a tensor: element 10000000 of x_ptr",
+            "program 0 of shift_kernel does a load outside a tensor: element ",
         ),
         # The neighbour in the same storage: gate and up packed side by side.
         (
