@@ -41,6 +41,7 @@ import torch
 import torch.nn.functional as F
 import triton
 import triton.language as tl
+
 from annotated_examples.common import gated
 from annotated_examples.common.gated import block_of_row, overflow_as, row_start
 

@@ -42,6 +42,7 @@ from academy import autograd, checks, device, script
 import torch
 import triton
 import triton.language as tl
+
 from annotated_examples.common.norms import module_arguments
 from annotated_examples.common.rows import as_rows, row_stride, rows_contract
 

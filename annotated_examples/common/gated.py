@@ -12,6 +12,7 @@ from academy import autograd, checks
 import torch
 import triton
 import triton.language as tl
+
 from annotated_examples.common.rows import as_rows
 
 

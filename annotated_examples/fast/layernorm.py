@@ -43,6 +43,7 @@ import operator
 import torch
 import triton
 import triton.language as tl
+
 from annotated_examples.classics.layernorm import LayerNorm, contract, layernorm_reference
 from annotated_examples.common.norms import (
     add_partial_sums,

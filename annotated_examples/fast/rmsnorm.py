@@ -36,6 +36,7 @@ import operator
 import torch
 import triton
 import triton.language as tl
+
 from annotated_examples.classics import rmsnorm as lesson
 from annotated_examples.classics.rmsnorm import RMSNorm, add_rmsnorm_reference, contract
 from annotated_examples.common.norms import (
@@ -186,7 +187,7 @@ def rmsnorm_backward_kernel(
 
 # Rows of about 4096 come in tiles of several, with four warps for each row: fewer, larger programs were faster here.
 # A block that the row doesn't fill takes two rows, a full one four.
-def tiles_forward(N, BLOCK_M, BLOCK_N, num_warps):
+def measured_forward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     if BLOCK_M is None and BLOCK_N is None and num_warps is None and 2048 < N <= 4096:
         return (4, 4096, 16) if N == 4096 else (2, 4096, 8)
     return forward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
@@ -224,7 +225,7 @@ def rmsnorm_forward(
         return y, s, rstd
     rows, weight = as_rows(x), weight if weight is None else weight.contiguous()
     added = None if residual is None else as_rows(residual)
-    BLOCK_M, BLOCK_N, num_warps = tiles_forward(N, BLOCK_M, BLOCK_N, num_warps)
+    BLOCK_M, BLOCK_N, num_warps = measured_forward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
     rmsnorm_forward_kernel[(cdiv(M, BLOCK_M),)](
         rows, added, weight, y, None if residual is None else s, rstd,
         M, N, row_stride(rows, N), N if added is None else row_stride(added, N), eps, offset,

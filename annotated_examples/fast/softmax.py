@@ -54,6 +54,7 @@ import operator
 import torch
 import triton
 import triton.language as tl
+
 from annotated_examples.common.rows import as_rows, row_stride, rows_contract
 from annotated_examples.tutorials.softmax import Softmax, softmax_reference
 

@@ -32,6 +32,7 @@ import torch
 from annotated_examples.classics.geglu import geglu
 from annotated_examples.classics.rope import rope
 from annotated_examples.classics.swiglu import swiglu
+from annotated_examples.common.attention import LARGEST_HEAD
 from annotated_examples.fast.flash_attention import flash_attention
 from annotated_examples.fast.layernorm import apply_layernorm
 from annotated_examples.fast.linear_cross_entropy import linear_cross_entropy
@@ -50,7 +51,6 @@ GATED_UNITS = {
     "gelu": geglu,
     "gelu_pytorch_tanh": functools.partial(geglu, approximate="tanh"),
 }
-LARGEST_HEAD = 256
 
 
 @dataclass

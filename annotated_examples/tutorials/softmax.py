@@ -41,6 +41,7 @@ from academy import autograd, checks, device, script
 import torch
 import triton
 import triton.language as tl
+
 from annotated_examples.common.rows import as_rows, rows_contract
 
 
