@@ -9,7 +9,7 @@ import itertools
 import re
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -94,6 +94,14 @@ def unguarded_backwards(text: str) -> list[ast.FunctionDef]:
     return [method for method in functions if "autograd.once_differentiable" not in decorators[method]]
 
 
+def built_on(files: Iterable[Path], root: Path) -> list[Path]:
+    """These kernel files and those under `root` that they import, directly or not."""
+    found = list(dict.fromkeys(files))
+    for file in found:  # grows while it is walked
+        found += [other for other in imported_kernels(file.read_text("utf-8"), root) if other not in found]
+    return found
+
+
 def imported_kernels(text: str, root: Path) -> list[Path]:
     """The kernel files under `root` that a text imports, such as gemm for gemm_splitK, in the order of the text."""
     files = [root / (name.replace(".", "/") + ".py") for name in _imports(text)] if KERNELS in text else []
@@ -156,6 +164,18 @@ def docstrings(text: str) -> Iterator[ast.Constant]:
             value = getattr(node.body[0], "value", None)
             if isinstance(node.body[0], ast.Expr) and isinstance(value, ast.Constant) and isinstance(value.value, str):
                 yield value
+
+
+def bare(text: str) -> ast.Module:
+    """The parsed text without its docstrings, for who compares code. A tree of the caller's own."""
+    found = ast.parse(text)
+    for node in ast.walk(found):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+            value = body[0].value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                del body[0]
+    return found
 
 
 @lru_cache(maxsize=64)

@@ -62,26 +62,15 @@ def source_hash(path: Path, root: Path) -> str:
     Kernel files of this repository that it imports, directly or not, count too. The same on every Python version:
     fields that a later version added are left out while they are empty, which `ast.dump` would not do.
     """
-    digest, files = hashlib.sha256(), [path]
-    for file in files:  # grows while it is walked
-        text = file.read_text("utf-8")
-        digest.update(_measured_code(text))
-        files += [other for other in syntax.imported_kernels(text, root) if other not in files]
-    return digest.hexdigest()[:16]
+    code = [_measured_code(file.read_text("utf-8")) for file in syntax.built_on([path], root)]
+    return hashlib.sha256(b"".join(code)).hexdigest()[:16]
 
 
 @lru_cache(256)
 def _measured_code(text: str) -> bytes:
-    return _canonical(_measured(ast.parse(text))).encode()
-
-
-def _measured(tree: ast.Module) -> ast.Module:
+    tree = syntax.bare(text)
     tree.body = [node for node in tree.body if not _is_excluded(node)]
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list) and body and _is_text(body[0]):
-            del body[0]
-    return tree
+    return _canonical(tree).encode()
 
 
 def _is_excluded(node: ast.stmt) -> bool:
@@ -90,10 +79,6 @@ def _is_excluded(node: ast.stmt) -> bool:
     if isinstance(node, ast.If):  # `if __name__ == "__main__":`
         return any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(node.test))
     return isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id in NOT_MEASURED for t in node.targets)
-
-
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _canonical(node: object) -> str:

@@ -33,7 +33,7 @@ def recorded_run(path: str) -> tuple[str, str, str]:
 
         return page.run(path)
 
-    return tuple(_kept("run", [path], _built_on([path]), RECORDER, made)) or ("", "", "")
+    return tuple(_kept("run", [path], _built_on(path), RECORDER, made)) or ("", "", "")
 
 
 def recorded_number(key: str) -> tuple[str, str, int, str] | None:
@@ -50,7 +50,7 @@ def recorded_number(key: str) -> tuple[str, str, int, str] | None:
         return list(page.number(key))
 
     path = f"annotated_examples/{key.partition(':')[0].strip().removesuffix('.py')}.py"
-    return tuple(_kept("number", [key], _built_on([path]), RECORDER, made))
+    return tuple(_kept("number", [key], _built_on(path), RECORDER, made))
 
 
 def check_mark(path: str, tex: str, tag: str | None) -> str:
@@ -97,7 +97,7 @@ def results(operation: str) -> list[str]:
     files = sorted((ROOT / "benchmarks/results").rglob(f"{operation or '*'}.json"))
     benchmarks = [file for file in store.benchmark_files(ROOT) if operation in ("", file.stem)]
     kernels = [path for file in benchmarks for path in store.kernel_files(file).values()]
-    shown = [*files, *benchmarks, *_built_on(kernels)]
+    shown = [*files, *benchmarks, *_built_on(*kernels)]
     found = _kept("results", [operation, [str(file) for file in files]], shown, ["bench", "package:matplotlib"], made)
     return [Html(piece) if finished else piece for finished, piece in found]
 
@@ -107,12 +107,9 @@ def _kept(kind: str, key: list, files: list[Path], code: list[str], make, keep=b
     return kept(kind, [key, [read(file) for file in files], made_by("site/project_parts.py", *code)], make, keep)
 
 
-def _built_on(paths: list[str]) -> list[Path]:
+def _built_on(*paths: str) -> list[Path]:
     """These kernel files and those that they build on."""
-    found = [ROOT / path for path in dict.fromkeys(paths) if (ROOT / path).is_file()]
-    for file in found:  # grows while it is walked
-        found += [other for other in syntax.imported_kernels(read(file), ROOT) if other not in found]
-    return found
+    return syntax.built_on([ROOT / path for path in paths if (ROOT / path).is_file()], ROOT)
 
 
 def _checked(pages: list[str]) -> list[Path]:

@@ -83,11 +83,8 @@ def _moved(data: dict) -> Recording:
 
 def built_on(path: Path) -> list[Path]:
     """The file and the other kernel files that it imports, directly or not."""
-    found = [path]
-    for current in found:
-        _parsed(current)  # names the file if it is no Python
-        found += [file for file in sorted(syntax.imported_kernels(current.read_text(), ROOT)) if file not in found]
-    return found
+    _parsed(path)  # names the file if it is no Python
+    return syntax.built_on([path], ROOT)
 
 
 def shorten(path: str | Path) -> str:
@@ -117,12 +114,7 @@ def _parsed(path: Path) -> ast.Module:
 @lru_cache(maxsize=256)
 def _code(text: str) -> tuple[str, list[int]]:
     """Of the code without comments and docstrings: a hash without positions, and the line of each statement."""
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
-            if isinstance(body[0].value, ast.Constant):
-                del body[0]
+    tree = syntax.bare(text)
     digest = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
     return digest, [node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt)]
 
