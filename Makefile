@@ -19,9 +19,9 @@ test: $(VENV)/.installed
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS)
 
-# The slow checks of the site: Lighthouse, accessibility of every page, every link, page weight, build time.
+# The slow checks of the site: executed chapters, Lighthouse, accessibility of every page, page weight, build time.
 site-check: $(VENV)/.installed node_modules/.installed
-	$(BIN)/python -m pytest -m site_check tests/site
+	EXECUTE_NOTEBOOKS=true $(BIN)/python -m pytest -m site_check tests/site
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/academy bench

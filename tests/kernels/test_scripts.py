@@ -1,26 +1,52 @@
-"""Every kernel file runs as a script, and its exit status tells whether the kernel is right."""
+"""Every kernel file runs as a script, and its exit status tells whether the kernel is right.
+
+Most run in this process: importing torch and triton anew for each of them would take most of the time. For the same
+reason the interpreter takes the first dtype only; what a kernel computes in each is the other tests' business.
+"""
 
 import ast
 import os
 import re
-import shutil
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from academy import checks, device, script
 from tests.kernels.harness import ROOT
 
 FILES = sorted(p for p in (ROOT / "annotated_examples").rglob("*.py") if p.name != "__init__.py")
 SCRIPTS = [path for path in FILES if path.parent.name not in ("common", "integrations")]
+PATH_SET_UP = """
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from academy import """
 
 
-def run(path, *arguments, folder=ROOT):
-    # The repository is found by the script itself: PYTHONPATH is not set, and another folder is the current one.
-    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "TRITON_INTERPRET")}
-    command = [sys.executable, str(path), *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a file as a script: `run(path, *arguments)` -> (exit status, what it printed). cases: how many, at most."""
+    main = script.main
+
+    def run(path, *arguments, cases=None):
+        def shortened(function, reference, *every, dtypes=checks.FLOATS, **options):
+            dtypes = dtypes[:1] if device.INTERPRET else dtypes
+            main(function, reference, *every[:cases], dtypes=dtypes, **options)
+
+        monkeypatch.setattr(script, "main", shortened)
+        monkeypatch.setattr(sys, "argv", [str(path), *arguments])
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        with pytest.raises(SystemExit) as end:
+            runpy.run_path(str(path), run_name="__main__")
+        return end.value.code, capsys.readouterr().out
+
+    return run
 
 
 def relative(path: Path) -> str:
@@ -32,12 +58,27 @@ def test_there_are_scripts():
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=relative)
-def test_exit_status_0(path, tmp_path):
-    done = run(path, folder=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    first = done.stdout.splitlines()[0]
+def test_exit_status_0(run, path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, printed = run(path)
+    assert status == 0, printed
+    first = printed.splitlines()[0]
     assert "interpreter" in first or "(compiled)" in first, "the first line says where it runs"
     assert not list(tmp_path.iterdir()), "a script leaves nothing behind"
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=relative)
+def test_the_repository_is_found_by_the_script_itself(path):
+    assert path.read_text("utf-8").count(PATH_SET_UP) == 1
+
+
+@pytest.mark.parametrize("name", ["tutorials/vector_add.py", "fast/softmax.py"])
+def test_a_process_of_its_own_in_another_folder(name, tmp_path):
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "TRITON_INTERPRET")}
+    command = [sys.executable, str(ROOT / "annotated_examples" / name)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "none wrong" in done.stdout
 
 
 def with_stores_broken(source):
@@ -59,20 +100,16 @@ def with_stores_broken(source):
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=relative)
-def test_exit_status_1_when_the_kernel_is_broken(path, tmp_path):
-    """Every value that a jitted kernel stores is off by one; the folder around the copy is like the repository's."""
-    broken = with_stores_broken(path.read_text("utf-8"))
+def test_exit_status_1_when_the_kernel_is_broken(run, path, tmp_path):
+    """Every value that a jitted kernel stores is off by one."""
     copy = tmp_path / path.relative_to(ROOT)
-    shutil.copytree(ROOT / "annotated_examples", tmp_path / "annotated_examples")
-    copy.write_text(broken, "utf-8")
-    (tmp_path / "academy").symlink_to(ROOT / "academy")
-    done = run(copy)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "wrong" in done.stdout + done.stderr
+    copy.parent.mkdir(parents=True)
+    copy.write_text(with_stores_broken(path.read_text("utf-8")), "utf-8")
+    status, printed = run(copy, cases=1)
+    assert status == 1 and "wrong" in printed, printed
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=relative)
-def test_help(path):
-    done = run(path, "--help")
-    assert done.returncode == 0
-    assert "--device" in done.stdout
+def test_help(run, path):
+    status, printed = run(path, "--help")
+    assert status == 0 and "--device" in printed

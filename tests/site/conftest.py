@@ -18,7 +18,10 @@ os.environ["REPO_URL"] = "https://github.com/example/triton-academy"
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory) -> Path:
-    """The folder of the built site, chapters executed. The first worker that needs it builds it for all."""
+    """The folder of the built site. The first worker that needs it builds it for all.
+
+    Chapters are executed where EXECUTE_NOTEBOOKS says so (`make site-check`): tests/learn runs their code in any case.
+    """
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
@@ -27,11 +30,17 @@ def site(tmp_path_factory) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
             command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-            environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "EXECUTE_NOTEBOOKS": "true"}
+            environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
             result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
             assert result.returncode == 0, result.stderr
             done.touch()
     return folder
+
+
+@pytest.fixture(scope="session")
+def executed():
+    """For tests of what readers get: the chapters of `site` with their output."""
+    assert os.environ.get("EXECUTE_NOTEBOOKS") == "true", "set EXECUTE_NOTEBOOKS=true, as `make site-check` does"
 
 
 @pytest.fixture(scope="session")

@@ -30,6 +30,7 @@ def unpublished(tmp_path_factory):
     return folder
 
 
+@pytest.mark.site_check  # a second build of the whole site
 def test_no_link_leads_nowhere_while_the_addresses_are_unset(unpublished):
     files = [path for ending in ("html", "md", "txt", "ipynb", "xml") for path in unpublished.rglob(f"*.{ending}")]
     assert len(files) > 100

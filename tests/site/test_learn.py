@@ -24,6 +24,8 @@ def text(site, chapter):
     return (site / f"learn/{chapter}/index.html").read_text("utf-8")
 
 
+@pytest.mark.site_check
+@pytest.mark.usefixtures("executed")
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_a_chapter_was_executed_and_set_like_any_page(site, chapter):
     page = text(site, chapter)
@@ -38,11 +40,15 @@ def test_a_chapter_was_executed_and_set_like_any_page(site, chapter):
     assert f"/edit/main/docs/learn/{chapter}.py" in page
 
 
+@pytest.mark.site_check
+@pytest.mark.usefixtures("executed")
 def test_the_picture_of_l2_reuse_is_on_its_page(site):
     page = text(site, "l2_reuse")
     assert "9 + 81 = 90 blocks loaded" in page and "27 + 27 = 54 blocks loaded" in page
 
 
+@pytest.mark.site_check
+@pytest.mark.usefixtures("executed")
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_a_chapter_asks_no_other_host_and_is_light(site, browser, address, chapter):
     browser.call("Network.setCacheDisabled", cacheDisabled=True)
@@ -101,6 +107,8 @@ def test_nothing_is_left_where_the_build_was_started(tmp_path, monkeypatch):
     notebook = jupytext.reads("# %%\nprint(6 * 7)\n", fmt="py:percent")
     chapters.execute(notebook, "docs/learn/small.py", allow_errors=False)
     assert notebook.cells[0].outputs[0].text == "42\n"
+    shown = "```python\nprint(6 * 7)\n```\n\n```{ .text .nb-output }\n42\n```\n"
+    assert chapters.as_markdown(notebook, []) == shown
     left = [path for path in (*here.rglob("*"), *scratch.rglob("*"))]
     assert left == []
 

@@ -1,24 +1,20 @@
-"""`make site-check`: what takes too long for every run of the tests. Lighthouse, axe on every page, every link.
+"""`make site-check`: what takes too long for every run of the tests. Lighthouse, and axe on every page.
 
 Lighthouse comes from npm (package.json), pinned; it judges the site as the host sends it, compressed.
 """
 
-import html
 import json
 import os
-import re
 import subprocess
-from posixpath import dirname, join, normpath
-from urllib.parse import unquote, urljoin
+from urllib.parse import urljoin
 
 import pytest
 
 from tests.site.browser import CHROMIUM, FLAGS, served
 from tests.site.test_accessible import violations
-from tests.site.test_finish import prose
 from tests.site.test_site import ROOT, pages
 
-pytestmark = pytest.mark.site_check
+pytestmark = [pytest.mark.site_check, pytest.mark.usefixtures("executed")]
 
 LIGHTHOUSE = ROOT / "node_modules/.bin/lighthouse"
 #: A page of each kind.
@@ -79,30 +75,3 @@ def test_axe_finds_nothing_on_any_page(site, browser, theme, width):
             browser.open(urljoin(address, page), width=width, height=900, dark=theme == "dark")
             found[page] = violations(browser)
     assert len(found) > 50 and not any(found.values()), {page: list for page, list in found.items() if list}
-
-
-def test_every_link_inside_the_site_resolves(site):
-    """In pages, 404.html, Markdown copies and llms.txt: files and, in pages, places within them."""
-    base = next(iter(re.findall(r"\((https?://[^)]*?)index\.md\)", (site / "llms.txt").read_text())))
-    anchors: dict[str, set[str]] = {}
-    count = 0
-    for path in sorted([*site.rglob("*.html"), *site.rglob("*.md"), site / "llms.txt"]):
-        source = path.read_text("utf-8")
-        here = path.relative_to(site).as_posix()
-        links = re.findall(r'\s(?:href|src)="([^"]+)"', source) if path.suffix == ".html" else []
-        links += re.findall(r"\]\(([^)\s]+)[^)]*\)", prose(source)) if path.suffix != ".html" else []
-        for link in links:
-            link = link.removeprefix(base) if path.suffix != ".html" else link.replace("/triton-academy/", "/", 1)
-            target, _, anchor = html.unescape(link).partition("#")
-            if re.match(r"[a-z]+:|//", target):
-                continue
-            target = target.partition("?")[0]
-            file = normpath(join("/", dirname(here), unquote(target))).lstrip("/") if target else here
-            file = join(file, "index.html") if (site / file).is_dir() else file
-            assert (site / file).is_file(), (here, link)
-            if anchor and file.endswith(".html"):
-                if file not in anchors:
-                    anchors[file] = set(re.findall(r'\sid="([^"]+)"', (site / file).read_text("utf-8")))
-                assert unquote(anchor) in anchors[file], (here, link)
-            count += 1
-    assert count > 5000

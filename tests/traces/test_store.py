@@ -20,23 +20,15 @@ def runs(own_cache, in_process):
     return in_process
 
 
-@pytest.fixture
-def runs_by_process(own_cache, monkeypatch):
-    runs = []
-    original = store._record
-    monkeypatch.setattr(store, "_record", lambda paths: runs.append(len(paths)) or original(paths))
-    return runs
-
-
-def test_one_process_for_all_and_nothing_twice(runs_by_process, kernel_file, monkeypatch):
+def test_one_process_for_all_and_nothing_twice(runs, kernel_file, monkeypatch):
     files = [kernel_file(SOURCE.format(value=value)) for value in (1.0, 2.0)]
     recordings = store.load(files)
-    assert runs_by_process == [2] and all(recordings[path].data["error"] is None for path in files)
+    assert runs == [2] and all(recordings[path].data["error"] is None for path in files)
     monkeypatch.setattr(store, "_read", {})  # as in another process
     again = store.load(files)
-    assert runs_by_process == [2] and [again[path].data for path in files] == [recordings[path].data for path in files]
+    assert runs == [2] and [again[path].data for path in files] == [recordings[path].data for path in files]
     store.load(files, again=True)
-    assert runs_by_process == [2, 2]
+    assert runs == [2, 2]
 
 
 def test_a_comment_is_free_and_moves_the_lines(runs, kernel_file):
@@ -78,7 +70,7 @@ def test_what_a_file_builds_on_counts(monkeypatch, tmp_path):
     assert store._key(folder / "user.py") != first
 
 
-def test_a_crash_is_named_and_the_others_are_recorded(runs_by_process, kernel_file):
+def test_a_crash_is_named_and_the_others_are_recorded(own_cache, kernel_file):
     crash = kernel_file("import os\ndef EXAMPLE():\n    os.abort()\n")
     good = kernel_file(SOURCE.format(value=1.0))
     recordings = store.load([crash, good])

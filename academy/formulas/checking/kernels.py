@@ -7,7 +7,7 @@ be no worse than twice PyTorch's own error in that dtype (`academy.accuracy`).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -54,8 +54,9 @@ def run(
     first_only: bool = False,
     memo: dict | None = None,
     walls: bool = False,
+    inputs: Sequence[Inputs] = HOSTILE,
 ) -> list[Problem]:
-    """Compare on all hostile inputs. A problem stands at the formula that differs; without one, at the case.
+    """Compare on hostile inputs. A problem stands at the formula that differs; without one, at the case.
 
     Args:
         module: handed in, so that a mutated copy can be judged too.
@@ -65,18 +66,19 @@ def run(
         memo: keeps what PyTorch and the printed formulas give, for runs of other modules and of mutated copies.
     """
     found: list[Problem] = []
-    for seed, hostile in enumerate(HOSTILE):
+    memo = {} if memo is None else memo
+    for hostile in inputs:
         if hostile.dtype in comparison.dtypes and not (found and first_only):
-            found += _Run(comparison, module, hostile, seed, {} if memo is None else memo, walls).mismatches()
+            found += _Run(comparison, module, hostile, memo, walls).mismatches()
     return found
 
 
 class _Run:
-    def __init__(self, comparison: Comparison, module: ModuleType, hostile: Inputs, seed: int, memo: dict, walls: bool):
+    def __init__(self, comparison: Comparison, module: ModuleType, hostile: Inputs, memo: dict, walls: bool):
         self.comparison, self.module, self.hostile, self.memo = comparison, module, hostile, memo
         self.walls = walls and _device().type == "cpu"
         self.front = comparison.page.front
-        self.generator = torch.Generator().manual_seed(1000 + seed)
+        self.generator = torch.Generator().manual_seed(1000 + HOSTILE.index(hostile))
         self.keys = {self.front.names[key]: key for key in (*self.front.given, *self.front.classes)}
         self.upstreams = [self.front.names[up] for _, up in (self.front.loss.terms if self.front.loss else ())]
         self.found: list[Problem] = []
