@@ -230,7 +230,8 @@ def test_reference_gradcheck():
 # ---------------------------------------------------------------- values and gradients
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+# float16 goes the way of bfloat16, on a card alone through code of its own.
+@pytest.mark.parametrize("dtype", DTYPES if not device.INTERPRET else DTYPES[::2], ids=harness.dtype_name)
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
 def test_options(module, options, dtype):
     judge(with_tiles(module), SMALL, dtype, **options)
@@ -551,7 +552,7 @@ def test_random_configurations(module, T, S, heads, D, dtype, layout, upstream, 
 
 @random_configurations
 @given(
-    lengths=st.lists(st.tuples(st.integers(0, longest // 2), st.integers(0, longest // 2)), min_size=1, max_size=4),
+    lengths=st.lists(st.tuples(*[st.integers(0, longest // 2)] * 2), min_size=1, max_size=2 if device.INTERPRET else 4),
     **common_options,
 )
 def test_random_sequences(module, lengths, heads, D, dtype, **options):
