@@ -54,7 +54,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from academy import bench, problems
+    from academy import problems
+    from academy.bench import ROOT, store
     from academy.formulas import check as formulas
     from academy.traces import check as traces
 
@@ -66,7 +67,7 @@ def _check(arguments: argparse.Namespace) -> int:
         found, summary = [*result.problems, *traces.check(files), *_unguarded_backwards(files)], result.summary()
     status = problems.report(found)
     # Results of another kernel are told of, and no failure: who edits one can't measure it without the same GPU.
-    notes = [summary, "" if files or found else bench.stale_note()]
+    notes = [summary, "" if files or found else store.stale_note(ROOT)]
     number = len(set(found))
     verdict = {0: "all is well", 1: "1 problem"}.get(number, f"{number} problems")
     print(*filter(None, notes), f"{verdict} ({time.perf_counter() - start:.1f} s)", sep="\n")

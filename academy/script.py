@@ -49,9 +49,9 @@ def main(
             _compare(report, case, dtype, (function, pytorch or reference, reference), differentiable)
     status = report.print()
     if not device.INTERPRET:
-        from academy import bench
+        from academy.bench import command
 
-        bench.print_speed(file)
+        command.print_speed(file)
     sys.exit(status)
 
 

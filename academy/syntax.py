@@ -120,25 +120,9 @@ def _imports(text: str) -> list[str]:
     return [name for name in dict.fromkeys(names) if name.startswith(f"{KERNELS}.")]
 
 
-@lru_cache(maxsize=256)
-def code_lines(text: str) -> frozenset[int]:
-    """Numbers of the lines that count where the size of a file or of a function is limited.
-
-    Signatures with their decorators, docstrings, comments and blank lines don't count.
-    """
-    layout = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
-    lines = {n for t in tokens(text) if t.type not in layout for n in range(t.start[0], t.end[0] + 1)}
-    for node in statements(tree(text)):
-        if isinstance(node, DEFINITION):
-            lines -= set(range(first_line(node), max(node.body[0].lineno, first_line(node) + 1)))
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            lines -= set(range(node.lineno, last_line(node) + 1))
-    return frozenset(lines)
-
-
 @lru_cache(maxsize=64)
 def tokens(text: str) -> tuple[tokenize.TokenInfo, ...]:
-    """The tokens of a text: the one walk of the tokenizer that comments, notes and code lines are found with."""
+    """The tokens of a text: the one walk of the tokenizer that comments and notes are found with."""
     return tuple(tokenize.generate_tokens(io.StringIO(text).readline))
 
 

@@ -15,12 +15,4 @@ r"""LaTeX -> checked equations -> torch functions. Each folder uses those above 
 from academy.formulas.errors import FormulaError, PageError
 from academy.formulas.reading.page import Page
 
-
-def mark(path: str, tex: str, tag: str | None) -> str:
-    """What was checked about a display equation, as HTML for the site: see `academy.formulas.reports`."""
-    from academy.formulas import reports
-
-    return reports.mark(path, tex, tag)
-
-
-__all__ = ["FormulaError", "Page", "PageError", "mark"]
+__all__ = ["FormulaError", "Page", "PageError"]

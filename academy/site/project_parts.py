@@ -54,7 +54,7 @@ def recorded_number(key: str) -> tuple[str, str, int, str] | None:
 
 
 def check_mark(path: str, tex: str, tag: str | None) -> str:
-    """What was checked about a display equation of a derivation, as HTML: `academy.formulas.mark(path, tex, tag)`."""
+    """What was checked about a display equation of a derivation, as HTML: `academy.formulas.reports.mark`."""
     if not (ROOT / path).is_file():
         return ""
 

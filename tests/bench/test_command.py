@@ -183,11 +183,10 @@ def test_list_and_unknown_operation(capsys):
 def test_a_kernel_script_shows_its_speed_in_seconds(capsys):
     import time
 
-    from academy import bench
     from annotated_examples.tutorials import vector_add
 
     begin = time.monotonic()
-    bench.print_speed(Path(vector_add.__file__))
+    command.print_speed(Path(vector_add.__file__))
     assert time.monotonic() - begin < 25
     printed = capsys.readouterr().out
     assert "lesson" in printed and "torch.compile" in printed and "%" in printed

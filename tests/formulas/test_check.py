@@ -174,12 +174,12 @@ def test_a_backward_that_loses_second_derivatives(tmp_path, monkeypatch):
 
 
 def test_stale_results_are_told_of_the_whole_project_only(tmp_path, monkeypatch, capsys):
-    from academy import bench
+    from academy.bench import store
     from academy.formulas import check
     from academy.formulas.checking.result import Result
 
     (tmp_path / "page.md").touch()
-    monkeypatch.setattr(bench, "stale_note", lambda: "double is stale")
+    monkeypatch.setattr(store, "stale_note", lambda root: "double is stale")
     monkeypatch.setattr(check, "run", lambda files: Result())
     monkeypatch.setattr(traces, "check", lambda files: [])
     assert cli.main(["check"]) == 0

@@ -2,6 +2,8 @@
 
 import ast
 import re
+import tokenize
+from functools import cache
 
 import pytest
 
@@ -220,10 +222,26 @@ def dots_say_their_precision(file):
     ]
 
 
+@cache
+def code_lines(text: str) -> frozenset[int]:
+    """Numbers of the lines that count where the size of a file or of a function is limited.
+
+    Signatures with their decorators, docstrings, comments and blank lines don't count.
+    """
+    layout = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    lines = {n for t in syntax.tokens(text) if t.type not in layout for n in range(t.start[0], t.end[0] + 1)}
+    for node in syntax.statements(syntax.tree(text)):
+        if isinstance(node, syntax.DEFINITION):
+            lines -= set(range(syntax.first_line(node), max(node.body[0].lineno, syntax.first_line(node) + 1)))
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            lines -= set(range(node.lineno, syntax.last_line(node) + 1))
+    return frozenset(lines)
+
+
 def files_are_short(file):
-    """Signatures, comments, docstrings and blank lines are no code (`academy.syntax.code_lines`)."""
+    """Signatures, comments, docstrings and blank lines are no code (`code_lines`)."""
     kernel_most, code_most, lines_most = OTHER_SIZES.get(file.name, FAST_SIZES if file.is_fast else LESSON_SIZES)
-    code = syntax.code_lines(file.text)
+    code = code_lines(file.text)
     found = [
         f"{f.name}: {length} lines of code, {kernel_most} at most"
         for f in file.jitted
@@ -238,7 +256,7 @@ def files_are_short(file):
 
 def the_frame_is_short(file):
     """The example run, the script's last lines and the path set-up are no part of the lesson."""
-    code = syntax.code_lines(file.text)
+    code = code_lines(file.text)
     parts = [f for f in file.functions if f.name == "EXAMPLE"]
     parts += [n for n in file.tree.body if isinstance(n, ast.If) and "__name__" in ast.unparse(n.test)]
     length = len([n for n in code if any(part.lineno <= n <= part.end_lineno for part in parts)])
