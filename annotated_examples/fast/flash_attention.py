@@ -455,6 +455,7 @@ QUERIES = {64: Tiles(128, 64, 3, 4), 128: Tiles(128, 64, 3, 8)}
 KEYS = {64: Tiles(64, 64, 3, 4), 128: Tiles(64, 64, 2, 4)}
 ONE_PASS = {64: Tiles(64, 128, 2, 8), 128: Tiles(64, 128, 2, 8)}
 ATOMICS = 1
+FORCE_DV_FIRST = None
 
 
 def launch_options(table, q, options, BLOCK_M, BLOCK_N):
@@ -559,7 +560,7 @@ def launch_backward(
         attention_backward_keys_kernel[grid](
             describe(do, M, BLOCK_D), describe(q, M, BLOCK_D), describe(k, N, BLOCK_D), describe(v, N, BLOCK_D),
             cu_seqlens_q, cu_seqlens_k, *rows, target, dk, dv, *strides(dk, cu_seqlens_k),
-            T, S, options.max_seqlen_k, B, Hk, *numbers, BY_DESCRIPTOR=by_descriptor, ATOMICS=0 if deterministic else ATOMICS, DV_FIRST=q.shape[-1] > 64, **launch,
+            T, S, options.max_seqlen_k, B, Hk, *numbers, BY_DESCRIPTOR=by_descriptor, ATOMICS=0 if deterministic else ATOMICS, DV_FIRST=q.shape[-1] > 64 if FORCE_DV_FIRST is None else FORCE_DV_FIRST, **launch,
         )  # fmt: skip
     if not deterministic:
         torch.mul(sums, options.scale, out=dq)
