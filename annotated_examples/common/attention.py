@@ -72,7 +72,8 @@ def sequence(cu_ptr, b, length):
 # the cap puts on the gradient, [[tag: AT-cap-dS]].
 @triton.jit
 def scale_and_cap(s, scale, softcap: tl.constexpr):
-    s = s * scale
+    # Inside `torch.compile` a Python float arrives as float64, and would make all of this float64.
+    s = s * tl.cast(scale, tl.float32)
     slope = 1.0
     if softcap != 0.0:
         tanh = libdevice.tanh(s / softcap)

@@ -23,7 +23,7 @@ MUTANTS = [
     Mutant("empty splits divided by zero", "acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]", "acc / row_sum[:, None]"),
     Mutant("a stale tail is read", "mask = offs_n < end_n", "mask = offs_n < end_n + BLOCK_N"),
     Mutant("masked keys count", 's = tl.where(mask[None, :], s, -float("inf"))', 's = tl.where(mask[None, :], s, 0.0)'),
-    Mutant("page times stride in 32 bits", "page.to(tl.int64)[:, None] * stride_p", "(page.to(tl.int32)[:, None] * tl.cast(stride_p, tl.int32)).to(tl.int64)"),
+    Mutant("page times stride in 32 bits", "page.to(tl.int64)[:, None] * stride_p", "(page.to(tl.int32)[:, None] * tl.cast(stride_p, tl.int32)).to(tl.int64)", interpreted=True),
     Mutant("a length of 0", "tl.store(o_ptr + row * D + offs_d, acc / tl.where(total == 0.0, 1.0, total)", "tl.store(o_ptr + row * D + offs_d, acc / total"),
     Mutant("page size taken for a power of two", "slot = offs_n % page_size", "slot = offs_n & (page_size - 1)"),
     Mutant("page size taken for a power of two, pages", "offs_n // page_size", "offs_n // (page_size | 1)"),
