@@ -34,8 +34,8 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import (
-    batches, contract, empty_like, head, load_tile, scale_and_cap, sequence, sink_gradient, store_tile, strides,
-    varlen_contract, window_bounds,
+    batches, contract, empty_like, head, load_tile, new_rows, scale_and_cap, sequence, sink_gradient, store_tile,
+    strides, varlen_contract, window_bounds,
 )  # fmt: skip
 from annotated_examples.common.products import input_precision, multiply_add
 
@@ -301,7 +301,7 @@ def attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *, BL
     (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
     sinks = None if sinks is None else sinks.contiguous()
     o = empty_like(q, cu_seqlens_q)
-    lse = empty_like(q.new_empty(q.shape[:3], dtype=torch.float32), cu_seqlens_q)
+    lse = new_rows(q, q.shape[:3], cu_seqlens_q)
     programs = triton.cdiv(options.max_seqlen_q, launch["BLOCK_M"]) * batches(q, cu_seqlens_q)
     if programs * H:
         attention_forward_kernel[(programs, H)](

@@ -217,6 +217,12 @@ def empty_like(x, cu_seqlens):
     return new if cu_seqlens is None else new.fill_(float("nan"))
 
 
+def new_rows(x, shape, cu_seqlens):
+    """float32, on the device of x."""
+    new = torch.empty(shape, dtype=torch.float32, device=x.device)
+    return new if cu_seqlens is None else new.fill_(float("nan"))
+
+
 def batches(x, cu_seqlens):
     return x.shape[0] if cu_seqlens is None else cu_seqlens.numel() - 1
 

@@ -28,9 +28,23 @@ and 64 keys they need about 500 cycles, and the softmax nearly 350 instructions 
 
 These are times of the kernels alone, before they took all options. cuDNN took
 [[bench: flash_attention/ladder/cuDNN/forward_ms]] and [[bench: flash_attention/ladder/cuDNN/full_forward_ms]] in that
-run. It gives the loads to a warp of their own and lets
-two groups of warps take turns, one at the softmax and one at the tensor cores. Triton's compiler does not do that here:
-it waits for each product of queries and keys before the softmax begins, and only the other program fills the gap.
+run. It gives the loads to a warp of their own and lets two groups of warps take turns, one at the softmax and one at
+the tensor cores. Triton's compiler does not do that here: it waits for each product of queries and keys before the
+softmax begins, and only the other program fills the gap.
+
+The backward pass, causal, in another run, in which cuDNN took
+[[bench: flash_attention/ladder/cuDNN, backward/backward_ms]]:
+
+1. The same steps, in two kernels as in the lesson: [[bench: flash_attention/ladder/numbers by pointer/backward_ms]].
+2. The kernel for the keys needs two numbers of each query. Fetched by pointers, they take as many instructions as half
+   of the softmax. The copy unit brings them for a whole tile at once. And a score is compared with the ends of what its
+   row sees, which are computed once a row: [[bench: flash_attention/ladder/numbers by descriptor/backward_ms]].
+3. Both kernels compute the scores and the gradients of the probabilities, so they make seven products where five would
+   do. One kernel can make five, if each tile of keys adds its part of dQ to a sum in memory. The additions then come in
+   any order, so the last bits differ from call to call. And they are slow: 32 KB for each tile of 64 queries and 128
+   keys. It takes [[bench: flash_attention/ladder/one pass/backward_ms]]. So two kernels are not only the default
+   because the same call gives the same bits; they are faster, too. `attention_backward(…, deterministic=False)` is
+   there to be tried.
 
 **What it costs.** As the lesson.
 
@@ -59,8 +73,8 @@ from annotated_examples.attention.flash_attention import (
     LOWEST, attention, attention_varlen, flash_attention_reference, keys_seen,
 )  # fmt: skip
 from annotated_examples.common.attention import (
-    OPEN, Options, batches, contract, empty_like, head, scale_and_cap, sequence, sink_gradient, store_tile, strides,
-    varlen_contract,
+    OPEN, Options, batches, contract, empty_like, head, new_rows, scale_and_cap, sequence, sink_gradient, store_tile,
+    strides, tile_offsets, varlen_contract,
 )  # fmt: skip
 from annotated_examples.common.tile_order import grouped_order
 
@@ -190,11 +204,11 @@ def attention_forward_kernel(
 
     low, high = start_m + (S - T), tl.minimum(start_m + BLOCK_M, T) - 1 + (S - T)
     begin, full_begin, full_end, end = key_ranges(low, high, S, left, right, BLOCK_N)
-    MASKED_STAGES: tl.constexpr = 1 if STAGES == 1 else 2
+    FEW: tl.constexpr = 1 if STAGES == 1 else 2
     if WINDOW:
         acc0, max0, sum0, acc1, max1, sum1 = attend_range(
             acc0, max0, sum0, acc1, max1, sum1, q0, q1, begin, full_begin, k_desc, v_desc, entry, h // group, start_k,
-            start_m, T, S, left, right, scale, softcap, WINDOW, True, VARLEN, HALVES, ROWS, BLOCK_N, BLOCK_D, MASKED_STAGES,
+            start_m, T, S, left, right, scale, softcap, WINDOW, True, VARLEN, HALVES, ROWS, BLOCK_N, BLOCK_D, FEW,
         )  # fmt: skip
     acc0, max0, sum0, acc1, max1, sum1 = attend_range(
         acc0, max0, sum0, acc1, max1, sum1, q0, q1, full_begin, full_end, k_desc, v_desc, entry, h // group, start_k,
@@ -202,7 +216,7 @@ def attention_forward_kernel(
     )  # fmt: skip
     acc0, max0, sum0, acc1, max1, sum1 = attend_range(
         acc0, max0, sum0, acc1, max1, sum1, q0, q1, full_end, end, k_desc, v_desc, entry, h // group, start_k,
-        start_m, T, S, left, right, scale, softcap, WINDOW, True, VARLEN, HALVES, ROWS, BLOCK_N, BLOCK_D, MASKED_STAGES,
+        start_m, T, S, left, right, scale, softcap, WINDOW, True, VARLEN, HALVES, ROWS, BLOCK_N, BLOCK_D, FEW,
     )  # fmt: skip
 
     o_ptr = head(o_ptr, b, h, start_q, stride_ob, stride_oh, stride_ot)
@@ -249,8 +263,8 @@ def row_gradient(
 @triton.jit
 def query_gradient_range(
     dq, q, do, lse, delta, begin, end, k_desc, v_desc, b, hk, start_k, first, last, S, scale,
-    softcap: tl.constexpr, WINDOW: tl.constexpr, MASKED: tl.constexpr, VARLEN: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
-    STAGES: tl.constexpr,
+    softcap: tl.constexpr, WINDOW: tl.constexpr, MASKED: tl.constexpr, VARLEN: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     CLEAR: tl.constexpr = MASKED and VARLEN
     for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
@@ -314,13 +328,11 @@ def attention_backward_queries_kernel(
 
 # ## Backward for the keys and values
 #
-# The order of the four products matters to the compiler, which has to hold two sums and two tiles of scores in 255
-# registers a thread. With heads of 128 dV comes as soon as its tile is there. With heads of 64 there is room to start
-# both products of loaded tiles first.
+# The scores have a row for each key here, so every thread needs the numbers of many queries. That is 16 loads of four
+# bytes, if they come by pointer. The copy unit fetches those of a tile at once, provided that the numbers of a head
+# begin  at a multiple of 16 bytes.
 @triton.jit
-def load_numbers(
-    rows, row, start, length, MASKED: tl.constexpr, BY_DESCRIPTOR: tl.constexpr, ROWS: tl.constexpr
-):  # fmt: skip
+def load_numbers(rows, row, start, length, MASKED: tl.constexpr, BY_DESCRIPTOR: tl.constexpr, ROWS: tl.constexpr):
     offs = start + tl.arange(0, ROWS)
     if BY_DESCRIPTOR:
         numbers = rows.load([row + start])
@@ -331,10 +343,13 @@ def load_numbers(
     return numbers
 
 
+# The order of the four products matters to the compiler, which has to hold two sums and two tiles of scores in 255
+# registers a thread. With heads of 128 dV comes as soon as its tile is there. With heads of 64 there is room to start
+# both products of loaded tiles first.
 @triton.jit
 def key_gradient_range(
-    dk, dv, k, v, begin, end, q_desc, do_desc, lse_rows, delta_rows, dq, b, h, start_q, row, first, last, T, scale,
-    softcap: tl.constexpr, MASKED: tl.constexpr, VARLEN: tl.constexpr, BY_DESCRIPTOR: tl.constexpr, ATOMICS: tl.constexpr,
+    dk, dv, k, v, begin, end, q_desc, do_desc, lse_rows, delta_rows, dq_ptr, b, h, start_q, row, first, last, T, scale,
+    softcap: tl.constexpr, MASKED: tl.constexpr, VARLEN: tl.constexpr, BY_DESCRIPTOR: tl.constexpr,
     DV_FIRST: tl.constexpr, BLOCK_M: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     CLEAR: tl.constexpr = MASKED and VARLEN
@@ -356,24 +371,19 @@ def key_gradient_range(
         if not DV_FIRST:
             dv = tl.dot(p.to(do.dtype), do, dv, input_precision="ieee")
         dk = tl.dot(ds, q, dk, input_precision="ieee")
-        if ATOMICS > 0:
+        if dq_ptr is not None:
             part = tl.dot(tl.trans(ds), k, input_precision="ieee")
-            if ATOMICS == 2:
-                if MASKED:
-                    part = tl.where((offs_m < T)[:, None], part, 0.0)
-                dq.atomic_add([row + start, 0], part)
-            else:
-                offs_d = tl.arange(0, BLOCK_D)
-                rows = dq + (row + offs_m).to(tl.int64)[:, None] * D
-                tl.atomic_add(rows + offs_d[None, :], part, mask=(offs_m < T)[:, None] & (offs_d < D)[None, :], sem="relaxed")
+            mask = (offs_m < T)[:, None] & (tl.arange(0, BLOCK_D) < D)[None, :]
+            rows = dq_ptr + tile_offsets(row + offs_m, D, 1, BLOCK_D)
+            tl.atomic_add(rows, part, mask=mask, sem="relaxed")
     return dk, dv
 
 
 @triton.jit
 def attention_backward_keys_kernel(
-    do_desc, q_desc, k_desc, v_desc, cu_q_ptr, cu_k_ptr, lse_rows, delta_rows, dq, dk_ptr, dv_ptr,
+    do_desc, q_desc, k_desc, v_desc, cu_q_ptr, cu_k_ptr, lse_rows, delta_rows, dq_ptr, dk_ptr, dv_ptr,
     stride_db, stride_dh, stride_dt, stride_dd, T, S, longest, B, Hk, group, scale, left, right,
-    softcap: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr, BY_DESCRIPTOR: tl.constexpr, ATOMICS: tl.constexpr, DV_FIRST: tl.constexpr,
+    softcap: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr, BY_DESCRIPTOR: tl.constexpr, DV_FIRST: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     # The first keys are seen by the most queries: their tiles come first.
@@ -385,7 +395,8 @@ def attention_backward_keys_kernel(
         return
     VARLEN: tl.constexpr = cu_q_ptr is not None
     entry = 0 if VARLEN else b
-    CLEAR: tl.constexpr = VARLEN and ATOMICS > 0
+    # In one pass the rows past the last key count in the sum over the keys, so they must be zeros, and masked.
+    CLEAR: tl.constexpr = VARLEN and dq_ptr is not None
     offs_n = start_n + tl.arange(0, BLOCK_N)
     k = load_rows(k_desc, entry, hk, start_k, start_n, S, CLEAR, BLOCK_N, BLOCK_D)
     v = load_rows(v_desc, entry, hk, start_k, start_n, S, CLEAR, BLOCK_N, BLOCK_D)
@@ -397,21 +408,21 @@ def attention_backward_keys_kernel(
     first, last = keys_seen(offs_n, S, T, right, left)
     low, high = start_n - (S - T), tl.minimum(start_n + BLOCK_N, S) - 1 - (S - T)
     begin, full_begin, full_end, end = key_ranges(low, high, T, right, left, BLOCK_M)
-    if ATOMICS > 0 and start_n + BLOCK_N > S:
+    if dq_ptr is not None and start_n + BLOCK_N > S:
         full_end = full_begin
     for h in range(hk * group, hk * group + group):
         row = (entry * Hk * group + h) * total + start_q
         dk, dv = key_gradient_range(
-            dk, dv, k, v, begin, full_begin, q_desc, do_desc, lse_rows, delta_rows, dq, entry, h, start_q, row, first,
-            last, T, scale, softcap, True, VARLEN, BY_DESCRIPTOR, ATOMICS, DV_FIRST, BLOCK_M, D, BLOCK_D, 2,
+            dk, dv, k, v, begin, full_begin, q_desc, do_desc, lse_rows, delta_rows, dq_ptr, entry, h, start_q, row,
+            first, last, T, scale, softcap, True, VARLEN, BY_DESCRIPTOR, DV_FIRST, BLOCK_M, D, BLOCK_D, 2,
         )  # fmt: skip
         dk, dv = key_gradient_range(
-            dk, dv, k, v, full_begin, full_end, q_desc, do_desc, lse_rows, delta_rows, dq, entry, h, start_q, row,
-            first, last, T, scale, softcap, False, VARLEN, BY_DESCRIPTOR, ATOMICS, DV_FIRST, BLOCK_M, D, BLOCK_D, STAGES,
+            dk, dv, k, v, full_begin, full_end, q_desc, do_desc, lse_rows, delta_rows, dq_ptr, entry, h, start_q, row,
+            first, last, T, scale, softcap, False, VARLEN, BY_DESCRIPTOR, DV_FIRST, BLOCK_M, D, BLOCK_D, STAGES,
         )  # fmt: skip
         dk, dv = key_gradient_range(
-            dk, dv, k, v, full_end, end, q_desc, do_desc, lse_rows, delta_rows, dq, entry, h, start_q, row, first,
-            last, T, scale, softcap, True, VARLEN, BY_DESCRIPTOR, ATOMICS, DV_FIRST, BLOCK_M, D, BLOCK_D, 2,
+            dk, dv, k, v, full_end, end, q_desc, do_desc, lse_rows, delta_rows, dq_ptr, entry, h, start_q, row, first,
+            last, T, scale, softcap, True, VARLEN, BY_DESCRIPTOR, DV_FIRST, BLOCK_M, D, BLOCK_D, 2,
         )  # fmt: skip
     dk_ptr = head(dk_ptr, b, hk, start_k, stride_db, stride_dh, stride_dt)
     dv_ptr = head(dv_ptr, b, hk, start_k, stride_db, stride_dh, stride_dt)
@@ -420,13 +431,19 @@ def attention_backward_keys_kernel(
 
 
 # ## All gradients in one pass
+#
+# With a pointer to the sums for dQ the kernel above adds each tile's part to them, [[tag: AT-dQ]], and the kernel for
+# the queries isn't needed. What is left of it is D, and somebody has to set the sums to zero: that is done here. The
+# sums are float32, so there is one more tensor as long as the sequences. The scale comes at the end, with the
+# conversion.
 @triton.jit
 def attention_delta_kernel(
     do_desc, dlse_ptr, o_desc, cu_q_ptr, delta_ptr, dq_ptr, stride_glb, stride_glh, stride_glt, stride_lb, stride_lh,
     T, longest, H, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    tiles = tl.cdiv(longest, BLOCK_M)
-    b, h, start_m, total = tl.program_id(0) // tiles // H, tl.program_id(0) // tiles % H, tl.program_id(0) % tiles * BLOCK_M, T
+    tiles, total = tl.cdiv(longest, BLOCK_M), T
+    head_number, start_m = tl.program_id(0) // tiles, tl.program_id(0) % tiles * BLOCK_M
+    b, h = head_number // H, head_number % H
     start_q, T = sequence(cu_q_ptr, b, T)
     if start_m >= T:
         return
@@ -450,12 +467,10 @@ class Tiles(NamedTuple):
     num_warps: int
 
 
-FORWARD = {64: Tiles(64, 128, 2, 4), 128: Tiles(128, 128, 1, 4)}
+FORWARD = {64: Tiles(128, 128, 2, 4), 128: Tiles(128, 128, 1, 4)}
 QUERIES = {64: Tiles(128, 64, 3, 4), 128: Tiles(128, 64, 3, 8)}
 KEYS = {64: Tiles(64, 64, 3, 4), 128: Tiles(64, 64, 2, 4)}
-ONE_PASS = {64: Tiles(64, 128, 2, 8), 128: Tiles(64, 128, 2, 8)}
-ATOMICS = 1
-FORCE_DV_FIRST = None
+ONE_PASS = {64: Tiles(128, 128, 2, 8), 128: Tiles(64, 128, 2, 8)}
 
 
 def launch_options(table, q, options, BLOCK_M, BLOCK_N):
@@ -500,10 +515,10 @@ def launch_forward(
             q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N
         )  # fmt: skip
     launch = launch_options(FORWARD, q, options, BLOCK_M, BLOCK_N)
-    launch["HALVES"] = HALVES or (1 if q.shape[-1] <= 64 else 2)
+    launch["HALVES"] = HALVES or 2
     (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
     o = empty_like(q, cu_seqlens_q)
-    lse = empty_like(q.new_empty(q.shape[:3], dtype=torch.float32), cu_seqlens_q)
+    lse = new_rows(q, q.shape[:3], cu_seqlens_q)
     B = batches(q, cu_seqlens_q)
     grid = (triton.cdiv(options.max_seqlen_q, launch["BLOCK_M"]) * B * H,)
     if grid[0]:
@@ -535,7 +550,7 @@ def launch_backward(
     launch = launch_options(QUERIES, q, options, BLOCK_M, BLOCK_N)
     M, N, BLOCK_D = launch["BLOCK_M"], launch["BLOCK_N"], launch["BLOCK_D"]
     grid = (triton.cdiv(options.max_seqlen_q, M) * B * H,)
-    sums = None if deterministic else empty_like(q.new_empty(q.shape, dtype=torch.float32), cu_seqlens_q)
+    sums = None if deterministic else new_rows(q, q.shape, cu_seqlens_q)
     if grid[0] and deterministic:
         attention_backward_queries_kernel[grid](
             describe(do, M, BLOCK_D), dlse, describe(q, M, BLOCK_D), describe(k, N, BLOCK_D), describe(v, N, BLOCK_D),
@@ -554,13 +569,10 @@ def launch_backward(
     if grid[0]:
         by_descriptor = cu_seqlens_q is None and T % 4 == 0
         rows = [TensorDescriptor(x, [x.numel()], [1], [M]) if by_descriptor else x for x in (lse, delta)]
-        target = sums
-        if sums is not None and ATOMICS == 2:
-            target = TensorDescriptor(sums, [lse.numel(), q.shape[-1]], [q.shape[-1], 1], [M, BLOCK_D])
         attention_backward_keys_kernel[grid](
             describe(do, M, BLOCK_D), describe(q, M, BLOCK_D), describe(k, N, BLOCK_D), describe(v, N, BLOCK_D),
-            cu_seqlens_q, cu_seqlens_k, *rows, target, dk, dv, *strides(dk, cu_seqlens_k),
-            T, S, options.max_seqlen_k, B, Hk, *numbers, BY_DESCRIPTOR=by_descriptor, ATOMICS=0 if deterministic else ATOMICS, DV_FIRST=q.shape[-1] > 64 if FORCE_DV_FIRST is None else FORCE_DV_FIRST, **launch,
+            cu_seqlens_q, cu_seqlens_k, *rows, sums, dk, dv, *strides(dk, cu_seqlens_k), T, S, options.max_seqlen_k,
+            B, Hk, *numbers, BY_DESCRIPTOR=by_descriptor, DV_FIRST=q.shape[-1] > 64, **launch,
         )  # fmt: skip
     if not deterministic:
         torch.mul(sums, options.scale, out=dq)
@@ -611,7 +623,7 @@ def attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, **til
 
 
 def attention_backward(do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options, **tiles):
-    """`(dq, dk, dv, dsinks)`. tiles: BLOCK_M and BLOCK_N."""
+    """`(dq, dk, dv, dsinks)`. tiles: BLOCK_M, BLOCK_N, and `deterministic`: False sums dQ up by atomics."""
     arguments = do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse
     if torch.compiler.is_compiling():
         *gradients, dsinks = backward_operator(*arguments, *options)
