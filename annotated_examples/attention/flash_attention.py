@@ -34,8 +34,8 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import (
-    batches, contract, empty_like, head, load_tile, scale_and_cap, sequence, sink_gradient, store_tile, strides,
-    varlen_contract, window_bounds,
+    batches, contract, empty_like, head, load_tile, new_rows, scale_and_cap, sequence, sink_gradient, store_tile,
+    strides, varlen_contract, window_bounds,
 )  # fmt: skip
 from annotated_examples.common.products import input_precision, multiply_add
 
@@ -182,8 +182,11 @@ def attention_backward_queries_kernel(
     lse = tl.load(head(lse_ptr, b, h, start_q, stride_lb, stride_lh, 1) + offs_m, mask=mask_m, other=0.0)
     dlse_ptr = head(dlse_ptr, b, h, start_q, stride_glb, stride_glh, stride_glt)
     dlse = tl.load(dlse_ptr + offs_m.to(tl.int64) * stride_glt, mask=mask_m, other=0.0)
-    # [[tag: AT-D]], `pid=(0, 0): delta = [11.41, -9.60]`. The gradient through the log-sum-exp needs no other line.
-    delta = tl.sum(do.to(tl.float32) * o.to(tl.float32), axis=1) - dlse
+    # [[tag: AT-D]], `pid=(0, 0): delta = [11.41, -9.60]`. The gradient through the log-sum-exp needs no other line. The
+    # sums are the diagonal of a product, rounded as those of dP below: of a single key both are equal, and the gradient
+    # of its score is exactly 0.
+    products = tl.dot(do, tl.trans(o), input_precision=INPUT_PRECISION)
+    delta = tl.sum(tl.where(offs_m[:, None] == offs_m[None, :], products, 0.0), axis=1) - dlse
     tl.store(head(delta_ptr, b, h, start_q, stride_lb, stride_lh, 1) + offs_m, delta, mask=mask_m)
 
     first, last = keys_seen(offs_m, T, S, left, right)
@@ -298,7 +301,7 @@ def attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *, BL
     (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
     sinks = None if sinks is None else sinks.contiguous()
     o = empty_like(q, cu_seqlens_q)
-    lse = empty_like(q.new_empty(q.shape[:3], dtype=torch.float32), cu_seqlens_q)
+    lse = new_rows(q, q.shape[:3], cu_seqlens_q)
     programs = triton.cdiv(options.max_seqlen_q, launch["BLOCK_M"]) * batches(q, cu_seqlens_q)
     if programs * H:
         attention_forward_kernel[(programs, H)](

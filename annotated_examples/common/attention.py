@@ -72,7 +72,8 @@ def sequence(cu_ptr, b, length):
 # the cap puts on the gradient, [[tag: AT-cap-dS]].
 @triton.jit
 def scale_and_cap(s, scale, softcap: tl.constexpr):
-    s = s * scale
+    # Inside `torch.compile` a Python float arrives as float64, and would make all of this float64.
+    s = s * tl.cast(scale, tl.float32)
     slope = 1.0
     if softcap != 0.0:
         tanh = libdevice.tanh(s / softcap)
@@ -213,6 +214,12 @@ def strides(x, cu_seqlens=None):
 # Rows that belong to no sequence are written by nobody. They must not look like a result.
 def empty_like(x, cu_seqlens):
     new = torch.empty_like(x)
+    return new if cu_seqlens is None else new.fill_(float("nan"))
+
+
+def new_rows(x, shape, cu_seqlens):
+    """float32, on the device of x."""
+    new = torch.empty(shape, dtype=torch.float32, device=x.device)
     return new if cu_seqlens is None else new.fill_(float("nan"))
 
 

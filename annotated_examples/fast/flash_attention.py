@@ -28,9 +28,23 @@ and 64 keys they need about 500 cycles, and the softmax nearly 350 instructions 
 
 These are times of the kernels alone, before they took all options. cuDNN took
 [[bench: flash_attention/ladder/cuDNN/forward_ms]] and [[bench: flash_attention/ladder/cuDNN/full_forward_ms]] in that
-run. It gives the loads to a warp of their own and lets
-two groups of warps take turns, one at the softmax and one at the tensor cores. Triton's compiler does not do that here:
-it waits for each product of queries and keys before the softmax begins, and only the other program fills the gap.
+run. It gives the loads to a warp of their own and lets two groups of warps take turns, one at the softmax and one at
+the tensor cores. Triton's compiler does not do that here: it waits for each product of queries and keys before the
+softmax begins, and only the other program fills the gap.
+
+The backward pass, causal, in another run, in which cuDNN took
+[[bench: flash_attention/ladder/cuDNN, backward/backward_ms]]:
+
+1. The same steps, in two kernels as in the lesson: [[bench: flash_attention/ladder/numbers by pointer/backward_ms]].
+2. The kernel for the keys needs two numbers of each query. Fetched by pointers, they take as many instructions as half
+   of the softmax. The copy unit brings them for a whole tile at once. And a score is compared with the ends of what its
+   row sees, which are computed once a row: [[bench: flash_attention/ladder/numbers by descriptor/backward_ms]].
+3. Both kernels compute the scores and the gradients of the probabilities, so they make seven products where five would
+   do. One kernel can make five, if each tile of keys adds its part of dQ to a sum in memory. The additions then come in
+   any order, so the last bits differ from call to call. And they are slow: 32 KB for each tile of 64 queries and 128
+   keys. It takes [[bench: flash_attention/ladder/one pass/backward_ms]]. So two kernels are not only the default
+   because the same call gives the same bits; they are faster, too. `attention_backward(…, deterministic=False)` is
+   there to be tried.
 
 **What it costs.** As the lesson.
 
@@ -55,10 +69,12 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from annotated_examples.attention import flash_attention as lesson
-from annotated_examples.attention.flash_attention import LOWEST, attention, attention_varlen, flash_attention_reference
+from annotated_examples.attention.flash_attention import (
+    LOWEST, attention, attention_varlen, flash_attention_reference, keys_seen,
+)  # fmt: skip
 from annotated_examples.common.attention import (
-    OPEN, Options, batches, contract, empty_like, head, scale_and_cap, sequence, sink_gradient, store_tile, strides,
-    varlen_contract,
+    OPEN, Options, batches, contract, empty_like, head, new_rows, scale_and_cap, sequence, sink_gradient, store_tile,
+    strides, tile_offsets, varlen_contract,
 )  # fmt: skip
 from annotated_examples.common.tile_order import grouped_order
 
@@ -103,29 +119,31 @@ def attend(acc, row_max, row_sum, q, k, v, mask, scale, factor, softcap: tl.cons
 @triton.jit
 def attend_range(
     acc0, max0, sum0, acc1, max1, sum1, q0, q1, begin, end, k_desc, v_desc, b, hk, start_k, start_m, T, S, left, right,
-    scale, softcap: tl.constexpr, MASKED: tl.constexpr, VARLEN: tl.constexpr, HALVES: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
+    scale, softcap: tl.constexpr, WINDOW: tl.constexpr, MASKED: tl.constexpr, VARLEN: tl.constexpr,
+    HALVES: tl.constexpr, ROWS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     factor = scale * LOG2E
-    # The position of a query among the keys. Rows past the last query are treated as if they were that one.
-    position0 = tl.minimum(start_m + tl.arange(0, ROWS), T - 1) + (S - T)
-    position1 = tl.minimum(start_m + ROWS + tl.arange(0, ROWS), T - 1) + (S - T)
+    first0, last0 = keys_seen(start_m + tl.arange(0, ROWS), T, S, left, right)
+    first1, last1 = keys_seen(start_m + ROWS + tl.arange(0, ROWS), T, S, left, right)
     for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
         k = load_rows(k_desc, b, hk, start_k, start, S, False, BLOCK_N, BLOCK_D)
         v = load_rows(v_desc, b, hk, start_k, start, S, MASKED and VARLEN, BLOCK_N, BLOCK_D)
         offs_n = start + tl.arange(0, BLOCK_N)
-        mask = seen(offs_n[None, :], position0[:, None], S, left, right)
+        mask = seen(offs_n[None, :], first0[:, None], last0[:, None], WINDOW)
         acc0, max0, sum0 = attend(acc0, max0, sum0, q0, k, v, mask, scale, factor, softcap, MASKED)
         if HALVES == 2:
-            mask = seen(offs_n[None, :], position1[:, None], S, left, right)
+            mask = seen(offs_n[None, :], first1[:, None], last1[:, None], WINDOW)
             acc1, max1, sum1 = attend(acc1, max1, sum1, q1, k, v, mask, scale, factor, softcap, MASKED)
     return acc0, max0, sum0, acc1, max1, sum1
 
 
-# [[tag: AT-seen]], for any shape of the two.
+# A comparison less for each score where no window cuts off the first keys.
 @triton.jit
-def seen(offs_n, position, S, left, right):
-    return (offs_n >= position - left) & (offs_n <= position + right) & (offs_n < S)
+def seen(offs_n, first, last, WINDOW: tl.constexpr):
+    mask = offs_n < last
+    if WINDOW:
+        mask &= offs_n >= first
+    return mask
 
 
 # Which stretch of keys do the positions from `low` to `high` see: some of them, and all of them? Both begin and end at
@@ -186,19 +204,19 @@ def attention_forward_kernel(
 
     low, high = start_m + (S - T), tl.minimum(start_m + BLOCK_M, T) - 1 + (S - T)
     begin, full_begin, full_end, end = key_ranges(low, high, S, left, right, BLOCK_N)
-    MASKED_STAGES: tl.constexpr = 1 if STAGES == 1 else 2
+    FEW: tl.constexpr = 1 if STAGES == 1 else 2
     if WINDOW:
         acc0, max0, sum0, acc1, max1, sum1 = attend_range(
             acc0, max0, sum0, acc1, max1, sum1, q0, q1, begin, full_begin, k_desc, v_desc, entry, h // group, start_k,
-            start_m, T, S, left, right, scale, softcap, True, VARLEN, HALVES, ROWS, BLOCK_N, BLOCK_D, MASKED_STAGES,
+            start_m, T, S, left, right, scale, softcap, WINDOW, True, VARLEN, HALVES, ROWS, BLOCK_N, BLOCK_D, FEW,
         )  # fmt: skip
     acc0, max0, sum0, acc1, max1, sum1 = attend_range(
         acc0, max0, sum0, acc1, max1, sum1, q0, q1, full_begin, full_end, k_desc, v_desc, entry, h // group, start_k,
-        start_m, T, S, left, right, scale, softcap, False, VARLEN, HALVES, ROWS, BLOCK_N, BLOCK_D, STAGES,
+        start_m, T, S, left, right, scale, softcap, WINDOW, False, VARLEN, HALVES, ROWS, BLOCK_N, BLOCK_D, STAGES,
     )  # fmt: skip
     acc0, max0, sum0, acc1, max1, sum1 = attend_range(
         acc0, max0, sum0, acc1, max1, sum1, q0, q1, full_end, end, k_desc, v_desc, entry, h // group, start_k,
-        start_m, T, S, left, right, scale, softcap, True, VARLEN, HALVES, ROWS, BLOCK_N, BLOCK_D, MASKED_STAGES,
+        start_m, T, S, left, right, scale, softcap, WINDOW, True, VARLEN, HALVES, ROWS, BLOCK_N, BLOCK_D, FEW,
     )  # fmt: skip
 
     o_ptr = head(o_ptr, b, h, start_q, stride_ob, stride_oh, stride_ot)
@@ -225,18 +243,35 @@ def probabilities(s, lse, mask, scale, softcap: tl.constexpr, MASKED: tl.constex
     return p, slope
 
 
+# [[tag: AT-D]], where the tiles of dO and O are needed or cheap, and stored for the kernel of the keys.
+@triton.jit
+def row_gradient(
+    do_desc, o_desc, dlse_ptr, delta_ptr, b, entry, h, start_q, start_m, T, stride_glb, stride_glh, stride_glt,
+    stride_lb, stride_lh, BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    offs_m = start_m + tl.arange(0, BLOCK_M)
+    o = load_rows(o_desc, entry, h, start_q, start_m, T, False, BLOCK_M, BLOCK_D)
+    do = load_rows(do_desc, entry, h, start_q, start_m, T, False, BLOCK_M, BLOCK_D)
+    dlse_ptr = head(dlse_ptr, b, h, start_q, stride_glb, stride_glh, stride_glt)
+    dlse = tl.load(dlse_ptr + offs_m.to(tl.int64) * stride_glt, mask=offs_m < T, other=0.0)
+    delta = tl.sum(o.to(tl.float32) * do.to(tl.float32), axis=1) - dlse
+    tl.store(head(delta_ptr, b, h, start_q, stride_lb, stride_lh, 1) + offs_m, delta, mask=offs_m < T)
+    return do, delta
+
+
 # ## Backward for the queries
 @triton.jit
 def query_gradient_range(
-    dq, q, do, lse, delta, begin, end, k_desc, v_desc, b, hk, start_k, position, S, left, right, scale,
-    softcap: tl.constexpr, MASKED: tl.constexpr, VARLEN: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
-    STAGES: tl.constexpr,
+    dq, q, do, lse, delta, begin, end, k_desc, v_desc, b, hk, start_k, first, last, S, scale,
+    softcap: tl.constexpr, WINDOW: tl.constexpr, MASKED: tl.constexpr, VARLEN: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     CLEAR: tl.constexpr = MASKED and VARLEN
     for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
         k = load_rows(k_desc, b, hk, start_k, start, S, CLEAR, BLOCK_N, BLOCK_D)
         v = load_rows(v_desc, b, hk, start_k, start, S, CLEAR, BLOCK_N, BLOCK_D)
-        mask = seen((start + tl.arange(0, BLOCK_N))[None, :], position[:, None], S, left, right)
+        offs_n = start + tl.arange(0, BLOCK_N)
+        mask = seen(offs_n[None, :], first[:, None], last[:, None], WINDOW)
         p, slope = probabilities(
             tl.dot(q, tl.trans(k), input_precision="ieee"), lse[:, None], mask, scale, softcap, MASKED
         )
@@ -263,33 +298,29 @@ def attention_backward_queries_kernel(
     VARLEN: tl.constexpr = cu_q_ptr is not None
     entry = 0 if VARLEN else b
     offs_m = start_m + tl.arange(0, BLOCK_M)
-    mask_m = offs_m < T
-    # [[tag: AT-D]] is made here, where the tiles of dO and O are needed or cheap, and stored for the other kernel.
-    o = load_rows(o_desc, entry, h, start_q, start_m, T, False, BLOCK_M, BLOCK_D)
-    do = load_rows(do_desc, entry, h, start_q, start_m, T, False, BLOCK_M, BLOCK_D)
-    dlse_ptr = head(dlse_ptr, b, h, start_q, stride_glb, stride_glh, stride_glt)
-    dlse = tl.load(dlse_ptr + offs_m.to(tl.int64) * stride_glt, mask=mask_m, other=0.0)
-    delta = tl.sum(o.to(tl.float32) * do.to(tl.float32), axis=1) - dlse
-    tl.store(head(delta_ptr, b, h, start_q, stride_lb, stride_lh, 1) + offs_m, delta, mask=mask_m)
+    do, delta = row_gradient(
+        do_desc, o_desc, dlse_ptr, delta_ptr, b, entry, h, start_q, start_m, T, stride_glb, stride_glh, stride_glt,
+        stride_lb, stride_lh, BLOCK_M, BLOCK_D,
+    )  # fmt: skip
     q = load_rows(q_desc, entry, h, start_q, start_m, T, False, BLOCK_M, BLOCK_D)
-    lse = tl.load(head(lse_ptr, b, h, start_q, stride_lb, stride_lh, 1) + offs_m, mask=mask_m, other=0.0)
+    lse = tl.load(head(lse_ptr, b, h, start_q, stride_lb, stride_lh, 1) + offs_m, mask=offs_m < T, other=0.0)
     dq = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
 
-    position = tl.minimum(offs_m, T - 1) + (S - T)
+    first, last = keys_seen(offs_m, T, S, left, right)
     low, high = start_m + (S - T), tl.minimum(start_m + BLOCK_M, T) - 1 + (S - T)
     begin, full_begin, full_end, end = key_ranges(low, high, S, left, right, BLOCK_N)
     if WINDOW:
         dq = query_gradient_range(
-            dq, q, do, lse, delta, begin, full_begin, k_desc, v_desc, entry, h // group, start_k, position, S, left,
-            right, scale, softcap, True, VARLEN, BLOCK_N, BLOCK_D, 2,
+            dq, q, do, lse, delta, begin, full_begin, k_desc, v_desc, entry, h // group, start_k, first, last, S,
+            scale, softcap, WINDOW, True, VARLEN, BLOCK_N, BLOCK_D, 2,
         )  # fmt: skip
     dq = query_gradient_range(
-        dq, q, do, lse, delta, full_begin, full_end, k_desc, v_desc, entry, h // group, start_k, position, S, left,
-        right, scale, softcap, False, VARLEN, BLOCK_N, BLOCK_D, STAGES,
+        dq, q, do, lse, delta, full_begin, full_end, k_desc, v_desc, entry, h // group, start_k, first, last, S,
+        scale, softcap, WINDOW, False, VARLEN, BLOCK_N, BLOCK_D, STAGES,
     )  # fmt: skip
     dq = query_gradient_range(
-        dq, q, do, lse, delta, full_end, end, k_desc, v_desc, entry, h // group, start_k, position, S, left,
-        right, scale, softcap, True, VARLEN, BLOCK_N, BLOCK_D, 2,
+        dq, q, do, lse, delta, full_end, end, k_desc, v_desc, entry, h // group, start_k, first, last, S,
+        scale, softcap, WINDOW, True, VARLEN, BLOCK_N, BLOCK_D, 2,
     )  # fmt: skip
     dq_ptr = head(dq_ptr, b, h, start_q, stride_ob, stride_oh, stride_ot)
     store_tile(dq_ptr, dq * scale, offs_m, T, stride_ot, stride_od, D, BLOCK_D)
@@ -297,83 +328,132 @@ def attention_backward_queries_kernel(
 
 # ## Backward for the keys and values
 #
+# The scores have a row for each key here, so every thread needs the numbers of many queries. That is 16 loads of four
+# bytes, if they come by pointer. The copy unit fetches those of a tile at once, provided that the numbers of a head
+# begin  at a multiple of 16 bytes.
+@triton.jit
+def load_numbers(rows, row, start, length, MASKED: tl.constexpr, BY_DESCRIPTOR: tl.constexpr, ROWS: tl.constexpr):
+    offs = start + tl.arange(0, ROWS)
+    if BY_DESCRIPTOR:
+        numbers = rows.load([row + start])
+        if MASKED:
+            numbers = tl.where(offs < length, numbers, 0.0)
+    else:
+        numbers = tl.load(rows + row + offs, mask=offs < length, other=0.0)
+    return numbers
+
+
 # The order of the four products matters to the compiler, which has to hold two sums and two tiles of scores in 255
 # registers a thread. With heads of 128 dV comes as soon as its tile is there. With heads of 64 there is room to start
 # both products of loaded tiles first.
 @triton.jit
 def key_gradient_range(
-    dk, dv, k, v, begin, end, q_desc, do_desc, lse_ptr, delta_ptr, b, h, start_q, offs_n, T, S, left, right, scale,
-    softcap: tl.constexpr, MASKED: tl.constexpr, VARLEN: tl.constexpr, DV_FIRST: tl.constexpr, BLOCK_M: tl.constexpr,
-    BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
+    dk, dv, k, v, begin, end, q_desc, do_desc, lse_rows, delta_rows, dq_ptr, b, h, start_q, row, first, last, T, scale,
+    softcap: tl.constexpr, MASKED: tl.constexpr, VARLEN: tl.constexpr, BY_DESCRIPTOR: tl.constexpr,
+    DV_FIRST: tl.constexpr, BLOCK_M: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     CLEAR: tl.constexpr = MASKED and VARLEN
     for start in tl.range(begin, end, BLOCK_M, num_stages=STAGES):
         offs_m = start + tl.arange(0, BLOCK_M)
         q = load_rows(q_desc, b, h, start_q, start, T, CLEAR, BLOCK_M, BLOCK_D)
-        lse = tl.load(lse_ptr + offs_m, mask=offs_m < T, other=0.0)
+        lse = load_numbers(lse_rows, row, start, T, MASKED, BY_DESCRIPTOR, BLOCK_M)
         do = load_rows(do_desc, b, h, start_q, start, T, CLEAR, BLOCK_M, BLOCK_D)
-        delta = tl.load(delta_ptr + offs_m, mask=offs_m < T, other=0.0)
+        delta = load_numbers(delta_rows, row, start, T, MASKED, BY_DESCRIPTOR, BLOCK_M)
         s = tl.dot(k, tl.trans(q), input_precision="ieee")
         if not DV_FIRST:
             dp = tl.dot(v, tl.trans(do), input_precision="ieee")
-        # Queries past the end are zeros, as is their dO: they add nothing, and need no mask.
-        mask = seen(offs_n[:, None], offs_m[None, :] + (S - T), S, left, right)
+        mask = seen(offs_m[None, :], first[:, None], last[:, None], True)
         p, slope = probabilities(s, lse[None, :], mask, scale, softcap, MASKED)
         if DV_FIRST:
             dv = tl.dot(p.to(do.dtype), do, dv, input_precision="ieee")
             dp = tl.dot(v, tl.trans(do), input_precision="ieee")
-        ds = p * (dp - delta[None, :]) * slope
+        ds = (p * (dp - delta[None, :]) * slope).to(q.dtype)
         if not DV_FIRST:
             dv = tl.dot(p.to(do.dtype), do, dv, input_precision="ieee")
-        dk = tl.dot(ds.to(q.dtype), q, dk, input_precision="ieee")
+        dk = tl.dot(ds, q, dk, input_precision="ieee")
+        if dq_ptr is not None:
+            part = tl.dot(tl.trans(ds), k, input_precision="ieee")
+            mask = (offs_m < T)[:, None] & (tl.arange(0, BLOCK_D) < D)[None, :]
+            rows = dq_ptr + tile_offsets(row + offs_m, D, 1, BLOCK_D)
+            tl.atomic_add(rows, part, mask=mask, sem="relaxed")
     return dk, dv
 
 
 @triton.jit
 def attention_backward_keys_kernel(
-    do_desc, q_desc, k_desc, v_desc, cu_q_ptr, cu_k_ptr, lse_ptr, delta_ptr, dk_ptr, dv_ptr,
-    stride_db, stride_dh, stride_dt, stride_dd, stride_lb, stride_lh, T, S, longest, B, Hk, group, scale, left, right,
-    softcap: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr, DV_FIRST: tl.constexpr, BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
+    do_desc, q_desc, k_desc, v_desc, cu_q_ptr, cu_k_ptr, lse_rows, delta_rows, dq_ptr, dk_ptr, dv_ptr,
+    stride_db, stride_dh, stride_dt, stride_dd, T, S, longest, B, Hk, group, scale, left, right,
+    softcap: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr, BY_DESCRIPTOR: tl.constexpr, DV_FIRST: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     # The first keys are seen by the most queries: their tiles come first.
     head_number, tile = grouped_order(tl.program_id(0), B * Hk, tl.cdiv(longest, BLOCK_N), HEADS_AT_A_TIME)
-    b, hk, start_n = head_number // Hk, head_number % Hk, tile * BLOCK_N
+    b, hk, start_n, total = head_number // Hk, head_number % Hk, tile * BLOCK_N, T
     start_q, T = sequence(cu_q_ptr, b, T)
     start_k, S = sequence(cu_k_ptr, b, S)
     if start_n >= S:
         return
     VARLEN: tl.constexpr = cu_q_ptr is not None
     entry = 0 if VARLEN else b
+    # In one pass the rows past the last key count in the sum over the keys, so they must be zeros, and masked.
+    CLEAR: tl.constexpr = VARLEN and dq_ptr is not None
     offs_n = start_n + tl.arange(0, BLOCK_N)
-    k = load_rows(k_desc, entry, hk, start_k, start_n, S, False, BLOCK_N, BLOCK_D)
-    v = load_rows(v_desc, entry, hk, start_k, start_n, S, False, BLOCK_N, BLOCK_D)
+    k = load_rows(k_desc, entry, hk, start_k, start_n, S, CLEAR, BLOCK_N, BLOCK_D)
+    v = load_rows(v_desc, entry, hk, start_k, start_n, S, CLEAR, BLOCK_N, BLOCK_D)
     dk = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
     dv = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
 
     # The condition solved for the query: key j is seen from j − (S − T) − right to j − (S − T) + left. In other words,
     # queries and keys change places, and so do the two sides of the window.
+    first, last = keys_seen(offs_n, S, T, right, left)
     low, high = start_n - (S - T), tl.minimum(start_n + BLOCK_N, S) - 1 - (S - T)
     begin, full_begin, full_end, end = key_ranges(low, high, T, right, left, BLOCK_M)
+    if dq_ptr is not None and start_n + BLOCK_N > S:
+        full_end = full_begin
     for h in range(hk * group, hk * group + group):
-        lse_head = head(lse_ptr, b, h, start_q, stride_lb, stride_lh, 1)
-        delta_head = head(delta_ptr, b, h, start_q, stride_lb, stride_lh, 1)
+        row = (entry * Hk * group + h) * total + start_q
         dk, dv = key_gradient_range(
-            dk, dv, k, v, begin, full_begin, q_desc, do_desc, lse_head, delta_head, entry, h, start_q, offs_n, T, S,
-            left, right, scale, softcap, True, VARLEN, DV_FIRST, BLOCK_M, BLOCK_D, 2,
+            dk, dv, k, v, begin, full_begin, q_desc, do_desc, lse_rows, delta_rows, dq_ptr, entry, h, start_q, row,
+            first, last, T, scale, softcap, True, VARLEN, BY_DESCRIPTOR, DV_FIRST, BLOCK_M, D, BLOCK_D, 2,
         )  # fmt: skip
         dk, dv = key_gradient_range(
-            dk, dv, k, v, full_begin, full_end, q_desc, do_desc, lse_head, delta_head, entry, h, start_q, offs_n, T, S,
-            left, right, scale, softcap, False, VARLEN, DV_FIRST, BLOCK_M, BLOCK_D, STAGES,
+            dk, dv, k, v, full_begin, full_end, q_desc, do_desc, lse_rows, delta_rows, dq_ptr, entry, h, start_q, row,
+            first, last, T, scale, softcap, False, VARLEN, BY_DESCRIPTOR, DV_FIRST, BLOCK_M, D, BLOCK_D, STAGES,
         )  # fmt: skip
         dk, dv = key_gradient_range(
-            dk, dv, k, v, full_end, end, q_desc, do_desc, lse_head, delta_head, entry, h, start_q, offs_n, T, S,
-            left, right, scale, softcap, True, VARLEN, DV_FIRST, BLOCK_M, BLOCK_D, 2,
+            dk, dv, k, v, full_end, end, q_desc, do_desc, lse_rows, delta_rows, dq_ptr, entry, h, start_q, row, first,
+            last, T, scale, softcap, True, VARLEN, BY_DESCRIPTOR, DV_FIRST, BLOCK_M, D, BLOCK_D, 2,
         )  # fmt: skip
     dk_ptr = head(dk_ptr, b, hk, start_k, stride_db, stride_dh, stride_dt)
     dv_ptr = head(dv_ptr, b, hk, start_k, stride_db, stride_dh, stride_dt)
     store_tile(dk_ptr, dk * scale, offs_n, S, stride_dt, stride_dd, D, BLOCK_D)
     store_tile(dv_ptr, dv, offs_n, S, stride_dt, stride_dd, D, BLOCK_D)
+
+
+# ## All gradients in one pass
+#
+# With a pointer to the sums for dQ the kernel above adds each tile's part to them, [[tag: AT-dQ]], and the kernel for
+# the queries isn't needed. What is left of it is D, and somebody has to set the sums to zero: that is done here. The
+# sums are float32, so there is one more tensor as long as the sequences. The scale comes at the end, with the
+# conversion.
+@triton.jit
+def attention_delta_kernel(
+    do_desc, dlse_ptr, o_desc, cu_q_ptr, delta_ptr, dq_ptr, stride_glb, stride_glh, stride_glt, stride_lb, stride_lh,
+    T, longest, H, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    tiles, total = tl.cdiv(longest, BLOCK_M), T
+    head_number, start_m = tl.program_id(0) // tiles, tl.program_id(0) % tiles * BLOCK_M
+    b, h = head_number // H, head_number % H
+    start_q, T = sequence(cu_q_ptr, b, T)
+    if start_m >= T:
+        return
+    entry = 0 if cu_q_ptr is not None else b
+    row_gradient(
+        do_desc, o_desc, dlse_ptr, delta_ptr, b, entry, h, start_q, start_m, T, stride_glb, stride_glh, stride_glt,
+        stride_lb, stride_lh, BLOCK_M, BLOCK_D,
+    )  # fmt: skip
+    rows = head(dq_ptr, entry, h, start_q, H * total * D, total * D, D)
+    store_tile(rows, tl.zeros((BLOCK_M, BLOCK_D), tl.float32), start_m + tl.arange(0, BLOCK_M), T, D, 1, D, BLOCK_D)
 
 
 # ## The launchers
@@ -387,9 +467,10 @@ class Tiles(NamedTuple):
     num_warps: int
 
 
-FORWARD = {64: Tiles(64, 128, 2, 4), 128: Tiles(128, 128, 1, 4)}
+FORWARD = {64: Tiles(128, 128, 2, 4), 128: Tiles(128, 128, 1, 4)}
 QUERIES = {64: Tiles(128, 64, 3, 4), 128: Tiles(128, 64, 3, 8)}
 KEYS = {64: Tiles(64, 64, 3, 4), 128: Tiles(64, 64, 2, 4)}
+ONE_PASS = {64: Tiles(128, 128, 2, 8), 128: Tiles(64, 128, 2, 8)}
 
 
 def launch_options(table, q, options, BLOCK_M, BLOCK_N):
@@ -434,10 +515,10 @@ def launch_forward(
             q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N
         )  # fmt: skip
     launch = launch_options(FORWARD, q, options, BLOCK_M, BLOCK_N)
-    launch["HALVES"] = HALVES or (1 if q.shape[-1] <= 64 else 2)
+    launch["HALVES"] = HALVES or 2
     (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
     o = empty_like(q, cu_seqlens_q)
-    lse = empty_like(q.new_empty(q.shape[:3], dtype=torch.float32), cu_seqlens_q)
+    lse = new_rows(q, q.shape[:3], cu_seqlens_q)
     B = batches(q, cu_seqlens_q)
     grid = (triton.cdiv(options.max_seqlen_q, launch["BLOCK_M"]) * B * H,)
     if grid[0]:
@@ -451,8 +532,9 @@ def launch_forward(
 
 
 def launch_backward(
-    do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options, *, BLOCK_M=None, BLOCK_N=None
-):
+    do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options, *, BLOCK_M=None, BLOCK_N=None,
+    deterministic=True,
+):  # fmt: skip
     """`(dq, dk, dv, dsinks)`, as the lesson's launcher. An upstream gradient that no descriptor fits is copied."""
     if not can_describe(options, q, k, v, o):
         return lesson.attention_backward(
@@ -468,21 +550,32 @@ def launch_backward(
     launch = launch_options(QUERIES, q, options, BLOCK_M, BLOCK_N)
     M, N, BLOCK_D = launch["BLOCK_M"], launch["BLOCK_N"], launch["BLOCK_D"]
     grid = (triton.cdiv(options.max_seqlen_q, M) * B * H,)
-    if grid[0]:
+    sums = None if deterministic else new_rows(q, q.shape, cu_seqlens_q)
+    if grid[0] and deterministic:
         attention_backward_queries_kernel[grid](
             describe(do, M, BLOCK_D), dlse, describe(q, M, BLOCK_D), describe(k, N, BLOCK_D), describe(v, N, BLOCK_D),
             cu_seqlens_q, cu_seqlens_k, describe(o, M, BLOCK_D), lse, delta, dq, *strides(dlse, cu_seqlens_q),
             *strides(dq, cu_seqlens_q), *of_lse, T, S, options.max_seqlen_q, B, H, *numbers, **launch,
         )  # fmt: skip
-    launch = launch_options(KEYS, q, options, BLOCK_M, BLOCK_N)
+    elif grid[0]:
+        attention_delta_kernel[grid](
+            describe(do, M, BLOCK_D), dlse, describe(o, M, BLOCK_D), cu_seqlens_q, delta, sums,
+            *strides(dlse, cu_seqlens_q), *of_lse, T, options.max_seqlen_q, H, D=q.shape[-1], BLOCK_M=M,
+            BLOCK_D=BLOCK_D,
+        )  # fmt: skip
+    launch = launch_options(KEYS if deterministic else ONE_PASS, q, options, BLOCK_M, BLOCK_N)
     M, N = launch["BLOCK_M"], launch["BLOCK_N"]
     grid = (triton.cdiv(options.max_seqlen_k, N) * B * Hk,)
     if grid[0]:
+        by_descriptor = cu_seqlens_q is None and T % 4 == 0
+        rows = [TensorDescriptor(x, [x.numel()], [1], [M]) if by_descriptor else x for x in (lse, delta)]
         attention_backward_keys_kernel[grid](
             describe(do, M, BLOCK_D), describe(q, M, BLOCK_D), describe(k, N, BLOCK_D), describe(v, N, BLOCK_D),
-            cu_seqlens_q, cu_seqlens_k, lse, delta, dk, dv, *strides(dk, cu_seqlens_k), *of_lse,
-            T, S, options.max_seqlen_k, B, Hk, *numbers, DV_FIRST=q.shape[-1] > 64, **launch,
+            cu_seqlens_q, cu_seqlens_k, *rows, sums, dk, dv, *strides(dk, cu_seqlens_k), T, S, options.max_seqlen_k,
+            B, Hk, *numbers, BY_DESCRIPTOR=by_descriptor, DV_FIRST=q.shape[-1] > 64, **launch,
         )  # fmt: skip
+    if not deterministic:
+        torch.mul(sums, options.scale, out=dq)
     return dq, dk, dv, sink_gradient(sinks, lse, delta)
 
 
@@ -530,7 +623,7 @@ def attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, **til
 
 
 def attention_backward(do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options, **tiles):
-    """`(dq, dk, dv, dsinks)`. tiles: BLOCK_M and BLOCK_N."""
+    """`(dq, dk, dv, dsinks)`. tiles: BLOCK_M, BLOCK_N, and `deterministic`: False sums dQ up by atomics."""
     arguments = do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse
     if torch.compiler.is_compiling():
         *gradients, dsinks = backward_operator(*arguments, *options)

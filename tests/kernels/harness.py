@@ -236,6 +236,7 @@ class Mutant:
     name: what the mistake is, as a trap is named. old, new: the edit. `old` is code, looked for where comments and
     docstrings are taken out, and must occur exactly `count` times.
     gpu: only compiled code shows it (the interpreter runs programs in order, pads masked lanes with zero …).
+    interpreted: only the interpreter shows it, where tensors may lie 2³¹ elements apart without that much memory.
     """
 
     name: str
@@ -243,6 +244,7 @@ class Mutant:
     new: str
     count: int = 1
     gpu: bool = False
+    interpreted: bool = False
 
     def __str__(self) -> str:
         return self.name.replace(" ", "_")
@@ -309,7 +311,9 @@ def without_gpu(script: str, *arguments: str) -> object:
 
 def mutant_parameters(mutants: list[Mutant]) -> list:
     """For `pytest.mark.parametrize("mutant", …)`: those that only a GPU shows are marked so, and skipped by name."""
-    return [pytest.param(m, id=str(m), marks=[pytest.mark.gpu] if m.gpu else []) for m in mutants]
+    unseen = pytest.mark.skipif(not device.INTERPRET, reason="only the interpreter shows it")
+    marks = lambda m: [pytest.mark.gpu] * m.gpu + [unseen] * m.interpreted  # noqa: E731
+    return [pytest.param(m, id=str(m), marks=marks(m)) for m in mutants]
 
 
 def assert_caught(module: ModuleType, mutant: Mutant, check: Callable[[ModuleType], None], folder: Path) -> None:

@@ -187,12 +187,13 @@ CASES = [
     *both(*ATTENTION, "flash_attention", queries_keys_values, causal=True),
     *both(*ATTENTION, "flash_attention", with_sinks, causal=True, window=9, softcap=5.0),
     *both(*ATTENTION, "flash_attention_varlen", sequences, causal=True),
-    case("attention.decode", "decode_attention", cache),
+    *both("attention.decode", "fast.decode", "decode_attention", cache),
     case("gemlite.gemm", "gemm", lambda: quantized(24), W_nbits=4, group_size=128),
     case("gemlite.gemm_splitK", "gemm_splitK", lambda: quantized(4), W_nbits=4, group_size=128),
     *both(*LOW_BIT, "low_bit_matmul", lambda: quantized(1), W_nbits=4, group_size=128),
     *both(*LOW_BIT, "low_bit_matmul", lambda: quantized(64), W_nbits=4, group_size=128),
 ]
-FORWARD_ONLY = {"tutorials.matmul_blocked", "attention.decode", "gemlite.gemm", "gemlite.gemm_splitK", "fast.low_bit"}
+FORWARD_ONLY = {"tutorials.matmul_blocked", "attention.decode", "fast.decode"}
+FORWARD_ONLY |= {"gemlite.gemm", "gemlite.gemm_splitK", "fast.low_bit"}
 #: They run before a model is compiled, or show what another function does.
 HELPERS = {"classics.dropout.dropout_mask", "gemlite.gemm.pack", "gemlite.gemm.unpack", "gemlite.gemm.quantize"}

@@ -3,6 +3,7 @@
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
 
 import functools
+import types
 
 import pytest
 import torch
@@ -12,15 +13,23 @@ from annotated_examples.attention import flash_attention as lesson
 from annotated_examples.fast import flash_attention as fast
 from tests.kernels import harness
 from tests.kernels.harness import Mutant, randn
-from tests.kernels.test_flash_attention import OPTIONS, judge, judge_varlen, packed, varlen_with_tiles, with_tiles
+from tests.kernels.test_flash_attention import (
+    DEFAULTS,
+    OPTIONS,
+    judge,
+    judge_varlen,
+    packed,
+    varlen_with_tiles,
+    with_tiles,
+)  # fmt: skip
 
 SIXTEEN_BITS = [torch.float16, torch.bfloat16]
 
 MUTANTS = [
     Mutant("-inf minus -inf in rows that see nothing", "max0 = tl.full((ROWS,), LOWEST, tl.float32)", 'max0 = tl.full((ROWS,), -float("inf"), tl.float32)'),
-    Mutant("mask aligned top-left, first half", "position0 = tl.minimum(start_m + tl.arange(0, ROWS), T - 1) + (S - T)", "position0 = tl.minimum(start_m + tl.arange(0, ROWS), T - 1)"),
-    Mutant("mask aligned top-left, second half", "position1 = tl.minimum(start_m + ROWS + tl.arange(0, ROWS), T - 1) + (S - T)", "position1 = tl.minimum(start_m + ROWS + tl.arange(0, ROWS), T - 1)"),
-    Mutant("second half has the mask of the first", "seen(offs_n[None, :], position1[:, None], S, left, right)", "seen(offs_n[None, :], position0[:, None], S, left, right)"),
+    Mutant("mask aligned top-left, first half", "keys_seen(start_m + tl.arange(0, ROWS), T, S, left, right)", "keys_seen(start_m + tl.arange(0, ROWS) - (S - T), T, S, left, right)"),
+    Mutant("mask aligned top-left, second half", "keys_seen(start_m + ROWS + tl.arange(0, ROWS), T, S, left, right)", "keys_seen(start_m + ROWS + tl.arange(0, ROWS) - (S - T), T, S, left, right)"),
+    Mutant("second half has the mask of the first", "seen(offs_n[None, :], first1[:, None], last1[:, None], WINDOW)", "seen(offs_n[None, :], first0[:, None], last0[:, None], WINDOW)"),
     Mutant("one tile too many without a mask", "tl.maximum(tl.minimum(low + right + 1, S), 0) // BLOCK_N * BLOCK_N", "tl.cdiv(tl.maximum(tl.minimum(low + right + 1, S), 0), BLOCK_N) * BLOCK_N"),
     Mutant("one tile too few", "end = tl.maximum(tl.minimum(high + right + 1, S), begin)", "end = tl.maximum(tl.minimum(low + right + 1, S), begin)"),
     Mutant("left edge of the window without a mask", "full_begin = tl.minimum(tl.cdiv(tl.maximum(high - left, 0), BLOCK_N) * BLOCK_N, end)", "full_begin = begin"),
@@ -35,6 +44,14 @@ MUTANTS = [
     Mutant("not summed over the group", "range(hk * group, hk * group + group)", "range(hk * group, hk * group + 1)"),
     Mutant("heads of keys counted as heads of queries", "h // group", "h % (H // group)", count=6),
     Mutant("window not turned round for the keys", "key_ranges(low, high, T, right, left, BLOCK_M)", "key_ranges(low, high, T, left, right, BLOCK_M)"),
+    Mutant("first key of the window not compared", "mask &= offs_n >= first", "mask &= offs_n >= 0"),
+    Mutant("window not turned round in the mask of the keys", "keys_seen(offs_n, S, T, right, left)", "keys_seen(offs_n, S, T, left, right)"),
+    Mutant("numbers of the next head past the last query", "numbers = tl.where(offs < length, numbers, 0.0)", "numbers = numbers + 0.0"),
+    Mutant("numbers of the first sequence", "row = (entry * Hk * group + h) * total + start_q", "row = (entry * Hk * group + h) * total"),
+    Mutant("keys past the end count in dq", "        full_end = full_begin\n", "        full_end = full_end\n"),
+    Mutant("keys of the next sequence count in dq", "CLEAR: tl.constexpr = VARLEN and dq_ptr is not None", "CLEAR: tl.constexpr = False"),
+    Mutant("dq is added to what was there", "tl.zeros((BLOCK_M, BLOCK_D), tl.float32), start_m + tl.arange(0, BLOCK_M), T,", "tl.zeros((BLOCK_M, BLOCK_D), tl.float32), start_m + tl.arange(0, BLOCK_M), 0 * T,"),
+    Mutant("scale left out of dq in one pass", "torch.mul(sums, options.scale, out=dq)", "torch.mul(sums, 1.0, out=dq)"),
     Mutant("scale left out of dq", "store_tile(dq_ptr, dq * scale", "store_tile(dq_ptr, dq"),
     Mutant("scale left out of dk", "store_tile(dk_ptr, dk * scale", "store_tile(dk_ptr, dk"),
     Mutant("upstream gradient with strides of its own goes to the descriptor", "do if fits(do) else do.clone(memory_format=torch.contiguous_format)", "do"),
@@ -76,6 +93,10 @@ def check(module):
     judge(small, dict(H=1, Hk=1, T=37, S=21, D=72), torch.float16, causal=True)
     negative_scale(module)
     beside_nan(module)
+    heads_beside_nan(module)
+    at_once = with_tiles(in_one_pass(module))
+    judge(at_once, dict(H=4, Hk=2, T=20, S=37, D=8), torch.float16, window=(20, 3), sinks=True, scale=4.0)
+    beside_nan(in_one_pass(module))
     judge_varlen(varlen_with_tiles(module), [3, 0, 20], [10, 4, 7], dtype=torch.float16, causal=True, sinks=True)
 
 
@@ -89,6 +110,22 @@ def beside_nan(module):
     upstream = randn(*o.shape, dtype=o.dtype)
     gradients = torch.autograd.grad(o, list(leaves.values()), upstream)
     assert all(x[s].isfinite().all() for x, s in zip((o, *gradients), (slice(5, 30),) * 2 + (slice(6, 64),) * 2))
+
+
+def heads_beside_nan(module):
+    """Past the last query lie the numbers of the next head."""
+    leaves = [harness.leaf(randn(1, 2, 20, 8, dtype=torch.float16)) for _ in range(3)]
+    for leaf in leaves:
+        leaf.data[:, 1] = float("nan")
+    o = with_tiles(module)(*leaves, causal=True)
+    gradients = torch.autograd.grad(o, leaves, randn(*o.shape, dtype=o.dtype))
+    assert all(x[:, 0].isfinite().all() for x in (o, *gradients))
+
+
+def in_one_pass(module):
+    """The module with the backward pass whose dQ is summed up by atomics."""
+    at_once = functools.partial(module.attention_backward, deterministic=False)
+    return types.SimpleNamespace(**vars(module) | dict(attention_backward=at_once))
 
 
 def negative_scale(module):
@@ -113,6 +150,33 @@ def test_check_passes():
 @pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
 def test_mutant_is_caught(mutant, tmp_path):
     harness.assert_caught(fast, mutant, check, tmp_path)
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+def test_one_pass(options, only_fast):
+    judge(with_tiles(in_one_pass(fast)), dict(B=2, H=4, Hk=2, T=20, S=37, D=8), torch.float16, **options)
+    judge(with_tiles(in_one_pass(fast)), dict(H=2, Hk=1, T=41, S=18, D=8), torch.bfloat16, **options)
+
+
+@pytest.mark.parametrize("options", [OPTIONS["causal"], OPTIONS["all"]], ids=str)
+def test_one_pass_of_sequences(options, only_fast):
+    judge_varlen(varlen_with_tiles(in_one_pass(fast)), [5, 0, 20], [9, 4, 33], dtype=torch.float16, **options)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("D", [64, 96, 128])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+def test_one_pass_with_the_usual_tiles(options, D):
+    """Tiles of which a pair of programs may add to the same rows of dQ at the same time."""
+    at_once = in_one_pass(fast)
+    forward, backward = at_once.attention_forward, at_once.attention_backward
+
+    def call(q, k, v, *, return_lse=False, sinks=None, **given):
+        given = fast.contract(q, k, v, **DEFAULTS | given, sinks=sinks, return_lse=return_lse)
+        o, lse = fast.attention(q, k, v, sinks, None, None, given, forward, backward)
+        return (o, lse) if return_lse else o
+
+    judge(call, dict(B=2, H=4, Hk=2, T=1000, S=1517, D=D), torch.bfloat16, **options)
 
 
 @pytest.mark.parametrize("D", [8, 24, 72])

@@ -9,7 +9,7 @@ never return, such as a probability, the call's inputs are chosen so that it bec
 from academy.formulas.cases import case
 
 FLASH = ("attention.flash_attention", "fast.flash_attention")
-DECODE = ("attention.decode",)
+DECODE = ("attention.decode", "fast.decode")
 
 
 def tame(Q, K, V, s):

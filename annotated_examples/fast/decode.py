@@ -1,0 +1,244 @@
+r"""
+# Decode, fast
+
+The same attention of one query over a long cache as in the [lesson](../attention/decode.py), with the same reference,
+arguments and pages. Memory sets the pace: the limit is the time that a copy of the cache would take. What keeps the
+lesson from it? The times are those of one sequence of 32768 keys, with 8 heads of 128 numbers that serve 32 heads of
+queries, in bfloat16. A copy of that cache takes [[bench: decode/ladder/copy/forward_ms]].
+
+1. The lesson masks every tile of keys. Here only the last tile of a part has a mask, exponentials are powers of 2, and
+   the scale and the change of base are one factor: [[bench: decode/ladder/lesson/forward_ms]] become
+   [[bench: decode/ladder/no masks/forward_ms]].
+2. The lesson makes 512 parts in all, whatever the card has room for. Three programs fit on each of the 132
+   multiprocessors, so the last parts begin when the others are done, and leave most of the card idle. With 256 parts
+   all of them run at once: [[bench: decode/ladder/all at once/forward_ms]].
+3. Where the batch alone has more programs than that, there have to be several rounds of them. Then many short parts are
+   better, because less is left for the last round. With 64 sequences of 4096 keys 512 programs take
+   [[bench: decode/ladder/512 programs/many_ms]], 1024 take [[bench: decode/ladder/1024 programs/many_ms]], and a copy
+   [[bench: decode/ladder/copy/many_ms]].
+4. The merge kernel loads all parts of a head at once. Its launch is in all of these times.
+
+PyTorch takes [[bench: decode/ladder/flash-2/forward_ms]] and [[bench: decode/ladder/flash-2/many_ms]] with its flash
+kernel, [[bench: decode/ladder/cuDNN/forward_ms]] and [[bench: decode/ladder/cuDNN/many_ms]] with cuDNN's. What gained
+nothing here: keys as the left factor of the products, which suits the faster instructions of the tensor cores; 32 or
+128 keys a tile; 8 warps; a merge kernel whose launch overlaps the end of the other.
+
+**What it costs.** As the lesson.
+
+**Contract.** The lesson's. float32, a scale that isn't positive, and more than 256 parts are left to its kernels.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from academy import checks, device, script
+
+import torch
+import triton
+import triton.language as tl
+
+from annotated_examples.attention import decode as lesson
+from annotated_examples.attention.decode import (
+    LOWEST, SHORTEST_PART, capacity_of, contract, decode_attention_reference, load_rows, part_of_keys, rows_of_cache,
+)  # fmt: skip
+from annotated_examples.common.attention import head, load_tile, scale_and_cap, store_tile
+
+LOG2E = tl.constexpr(1.4426950408889634)
+LN2 = tl.constexpr(0.6931471805599453)
+
+
+# ## A stretch of keys
+#
+# [[tag: AT-merge]] in base 2. The scores come unscaled: `factor` is joined with the maximum in one fused multiply-add
+# per score. A soft cap is a curve, so there the scale comes first.
+@triton.jit
+def attend_range(
+    acc, row_max, row_sum, q, k_ptr, v_ptr, table_ptr, stride_kp, stride_ks, stride_kd, stride_vp, stride_vs, stride_vd,
+    stride_tb, stride_tp, b, begin, end, num_pages, page_size, scale, softcap: tl.constexpr, MASKED: tl.constexpr,
+    D: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    factor = tl.cast(scale, tl.float32) * LOG2E
+    for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        mask = (offs_n < end) if MASKED else (offs_n >= 0)
+        page, slot, inside = rows_of_cache(table_ptr, stride_tb, stride_tp, b, offs_n, mask, page_size, num_pages)
+        wanted = (mask & inside) if table_ptr is not None else mask
+        k = load_rows(k_ptr, page, slot, wanted, stride_kp, stride_ks, stride_kd, D, BLOCK_D)
+        v = load_rows(v_ptr, page, slot, wanted, stride_vp, stride_vs, stride_vd, D, BLOCK_D)
+        s = tl.dot(q, tl.trans(k))
+        if softcap != 0.0:
+            s, _ = scale_and_cap(s, scale, softcap)
+            factor = LOG2E
+        if table_ptr is not None:
+            # A page outside of the pool makes the whole result NaN.
+            s = tl.where(inside[None, :], s, float("nan"))
+        if MASKED:
+            s = tl.where(mask[None, :], s, -float("inf"))
+        new_max = tl.maximum(row_max, tl.max(s, axis=1) * factor)
+        p = tl.exp2(s * factor - new_max[:, None])
+        alpha = tl.exp2(row_max - new_max)
+        row_sum = row_sum * alpha + tl.sum(p, axis=1)
+        acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None])
+        row_max = new_max
+    return acc, row_max, row_sum
+
+
+# ## One part of the keys
+@triton.jit
+def decode_split_kernel(
+    q_ptr, k_ptr, v_ptr, lengths_ptr, table_ptr, parts_ptr, lse_ptr,
+    stride_qb, stride_qh, stride_qd, stride_kp, stride_ks, stride_kh, stride_kd,
+    stride_vp, stride_vs, stride_vh, stride_vd, stride_l, stride_tb, stride_tp,
+    heads, group, num_pages, page_size, capacity, scale, left, softcap: tl.constexpr, D: tl.constexpr,
+    BLOCK_G: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    tiles = tl.cdiv(group, BLOCK_G)
+    b, hk = tl.program_id(0) // (heads * tiles), tl.program_id(0) // tiles % heads
+    offs_g = tl.program_id(0) % tiles * BLOCK_G + tl.arange(0, BLOCK_G)
+    split, num_splits = tl.program_id(1), tl.num_programs(1)
+    q_ptr = head(q_ptr, b, hk * group, 0, stride_qb, stride_qh, 0)
+    q = load_tile(q_ptr, offs_g, group, stride_qh, stride_qd, D, BLOCK_D)
+    k_ptr += tl.cast(hk, tl.int64) * stride_kh
+    v_ptr += tl.cast(hk, tl.int64) * stride_vh
+    length = tl.load(lengths_ptr + b.to(tl.int64) * stride_l)
+    begin, end, possible = part_of_keys(length, capacity, left, split, num_splits, BLOCK_N)
+
+    row_max = tl.full((BLOCK_G,), LOWEST, tl.float32)
+    row_sum = tl.zeros((BLOCK_G,), tl.float32)
+    acc = tl.zeros((BLOCK_G, BLOCK_D), tl.float32)
+    # The whole tiles, with the next ones on their way; then what is left of the part. A part may be empty.
+    whole = begin + tl.maximum(end - begin, 0) // BLOCK_N * BLOCK_N
+    acc, row_max, row_sum = attend_range(
+        acc, row_max, row_sum, q, k_ptr, v_ptr, table_ptr, stride_kp, stride_ks, stride_kd, stride_vp, stride_vs,
+        stride_vd, stride_tb, stride_tp, b, begin, whole, num_pages, page_size, scale, softcap, False, D, BLOCK_N,
+        BLOCK_D, STAGES,
+    )  # fmt: skip
+    acc, row_max, row_sum = attend_range(
+        acc, row_max, row_sum, q, k_ptr, v_ptr, table_ptr, stride_kp, stride_ks, stride_kd, stride_vp, stride_vs,
+        stride_vd, stride_tb, stride_tp, b, whole, end, num_pages, page_size, scale, softcap, True, D, BLOCK_N,
+        BLOCK_D, 1,
+    )  # fmt: skip
+
+    part = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
+    # `tl.log2` gives the logarithm in base 2; the merge weighs with natural ones, as the sinks are.
+    lse = tl.where(row_sum == 0.0, -float("inf"), (row_max + tl.log2(row_sum)) * LN2)
+    lse = tl.where(possible, lse, float("nan"))
+    row = ((b.to(tl.int64) * heads + hk) * group + offs_g) * num_splits + split
+    tl.store(lse_ptr + row, lse, mask=offs_g < group)
+    parts_ptr += (b.to(tl.int64) * heads + hk) * group * num_splits * D + split * D
+    store_tile(parts_ptr, part, offs_g, group, num_splits * D, 1, D, BLOCK_D)
+
+
+# ## Merging the parts
+#
+# [[tag: AT-parts]], with all parts of a head in one tile.
+@triton.jit
+def decode_merge_kernel(
+    parts_ptr, lse_ptr, sinks_ptr, o_ptr, H, num_splits,
+    D: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    offs_s, offs_d = tl.arange(0, BLOCK_S), tl.arange(0, BLOCK_D)
+    lse = tl.load(lse_ptr + row * num_splits + offs_s, mask=offs_s < num_splits, other=-float("inf"))
+    parts = load_tile(parts_ptr + row * num_splits * D, offs_s, num_splits, D, 1, D, BLOCK_D)
+    largest = tl.maximum(tl.max(lse, axis=0), LOWEST)
+    total = 0.0
+    if sinks_ptr is not None:
+        sink = tl.load(sinks_ptr + row % H).to(tl.float32)
+        largest = tl.maximum(largest, sink)
+        total = tl.exp(sink - largest)
+    weights = tl.exp(lse - largest)
+    total += tl.sum(weights, axis=0)
+    o = tl.sum(weights[:, None] * parts, axis=0) / tl.where(total == 0.0, 1.0, total)
+    tl.store(o_ptr + row * D + offs_d, o, mask=offs_d < D)
+
+
+# ## The launcher
+#
+# As many parts as run at once; or, if the batch alone has more programs than that, so many that the last round of them
+# matters little. As in the lesson this must not depend on the lengths, which are on the GPU.
+ONE_ROUND, MANY = 256, 1024
+MOST_PARTS = 256
+
+
+def default_splits(programs, capacity):
+    """From `programs` that there are without splitting, and the largest number of keys."""
+    wanted = ONE_ROUND // max(programs, 1) if programs <= ONE_ROUND else triton.cdiv(MANY, programs)
+    return max(1, min(wanted, triton.cdiv(capacity, SHORTEST_PART)))
+
+
+def decode_forward(
+    q, k_cache, v_cache, lengths, block_table, scale, left, softcap, sinks, num_splits=None, *, BLOCK_N=None
+):
+    """`o`, (B, H, D). A tile has BLOCK_N keys."""
+    checks.power_of_two(BLOCK_N=BLOCK_N)
+    (B, H, D), (num_pages, page_size, Hk, _) = q.shape, k_cache.shape
+    group, capacity = H // Hk, capacity_of(k_cache, block_table)
+    BLOCK_G, BLOCK_D = (max(16, triton.next_power_of_2(size)) for size in (min(group, 64), D))
+    programs = B * Hk * triton.cdiv(group, BLOCK_G)
+    num_splits = default_splits(programs, capacity) if num_splits is None else num_splits
+    if q.dtype == torch.float32 or scale <= 0 or num_splits > MOST_PARTS:
+        return lesson.decode_forward(
+            q, k_cache, v_cache, lengths, block_table, scale, left, softcap, sinks, num_splits, BLOCK_N=BLOCK_N
+        )
+    o = torch.empty((B, H, D), dtype=q.dtype, device=q.device)
+    parts = torch.empty((B, H, num_splits, D), dtype=torch.float32, device=q.device)
+    lse = torch.empty((B, H, num_splits), dtype=torch.float32, device=q.device)
+    if o.numel():
+        table_strides = (0, 0) if block_table is None else block_table.stride()
+        STAGES = 3 if D <= 128 else 2
+        decode_split_kernel[(programs, num_splits)](
+            q, k_cache, v_cache, lengths, block_table, parts, lse,
+            *q.stride(), *k_cache.stride(), *v_cache.stride(), lengths.stride(0), *table_strides,
+            Hk, group, num_pages, page_size, capacity, scale, left,
+            softcap=softcap, D=D, BLOCK_G=BLOCK_G, BLOCK_N=BLOCK_N or lesson.default_block(D, q.dtype),
+            BLOCK_D=BLOCK_D, STAGES=STAGES, num_warps=4, num_stages=STAGES,
+        )  # fmt: skip
+        sinks = None if sinks is None else sinks.contiguous()
+        decode_merge_kernel[(B * H,)](
+            parts, lse, sinks, o, H, num_splits,
+            D=D, BLOCK_S=triton.next_power_of_2(num_splits), BLOCK_D=BLOCK_D, num_warps=4,
+        )  # fmt: skip
+    return o
+
+
+def decode_attention(
+    q, k_cache, v_cache, lengths, *, block_table=None, scale=None, window=None, softcap=0.0, sinks=None, num_splits=None
+):
+    """As `annotated_examples.attention.decode.decode_attention`, faster.
+
+    Args: as `annotated_examples.attention.decode.decode_attention`.
+
+    Returns:
+        (B, H, D), as the lesson's.
+
+    Raises:
+        TypeError, ValueError: as the lesson's.
+
+    Source: "Flash-Decoding" of Dao, Haziza, Massa and Sizov; paged caches: Kwon et al. (arXiv 2309.06180).
+    """
+    options = contract(q, k_cache, v_cache, lengths, block_table, scale, window, softcap, sinks, num_splits)
+    return decode_forward(q, k_cache, v_cache, lengths, block_table, *options)
+
+
+# ## A run small enough to watch
+#
+# Two sequences, of 11 keys and of 1, two heads that share one of the cache, pages of 3 keys, and two parts.
+def EXAMPLE():
+    at = torch.arange(5 * 3 * 2, device=device.DEVICE)
+    q = (at[:8] * 5 % 7 - 3).half().view(2, 2, 2)
+    k_cache, v_cache = (at * 3 % 5 - 2).half().view(5, 3, 1, 2), (at * 7 % 11 - 5).half().view(5, 3, 1, 2)
+    lengths = torch.tensor([11, 1], dtype=torch.int32, device=device.DEVICE)
+    table = torch.tensor([[4, 0, 2, 3], [1, -1, -1, -1]], dtype=torch.int32, device=device.DEVICE)
+    options = contract(q, k_cache, v_cache, lengths, table, 0.5, None, 0.0, None, 2)
+    decode_forward(q, k_cache, v_cache, lengths, table, *options, BLOCK_N=4)
+
+
+if __name__ == "__main__":
+    case = dict(q=(2, 8, 40), k_cache=(2, 300, 2, 40), v_cache=(2, 300, 2, 40), sinks=(8,))
+    case |= dict(lengths=torch.tensor([300, 77], dtype=torch.int32, device=device.DEVICE))
+    cases = case, case | dict(window=50, softcap=5.0)
+    script.main(decode_attention, decode_attention_reference, *cases, differentiable=False)
