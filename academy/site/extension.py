@@ -93,13 +93,17 @@ class Lines(Preprocessor):
     def run(self, lines: list[str]) -> list[str]:
         self.conversion.begin(lines)
         self.index = self.conversion.index
+        out = self.expanded(lines)
+        for path, source in self.conversion.sources:
+            for number, message in lint.lists_after_text(source) if source and source[0][0] else ():
+                self.conversion.problem(message, path=path, line=number)
+        return out
+
+    def expanded(self, lines: list[str]) -> list[str]:
         out: list[str] = []
         for line, part in fenced(lines):
             directive = None if part else on_line(line)
             out += getattr(self, directive.name)(directive.argument) if directive else [line]
-        for path, source in self.conversion.sources:
-            for number, message in lint.lists_after_text(source) if source and source[0][0] else ():
-                self.conversion.problem(message, path=path, line=number)
         return out
 
     def kernel(self, name: str) -> list[str]:
@@ -113,7 +117,7 @@ class Lines(Preprocessor):
             return [f'!!! failure "{name} cannot be shown"', "", *place.split("\n")]
         lines = kernel_page.markdown(module, file.stem)
         self.conversion.sources.append((name, lines))
-        return [text.expandtabs(4) for _, text in lines]
+        return self.expanded([text.expandtabs(4) for _, text in lines])
 
     def derivation(self, name: str) -> list[str]:
         if not (file := self.shown("derivation", name)):
@@ -123,7 +127,7 @@ class Lines(Preprocessor):
         self.conversion.sources.append((name, [(cut + i, line) for i, line in enumerate(lines, 1)]))
         if not any(line.startswith("# ") for line in lines):
             lines = [f"# {self.index.pages[name].title}", "", *lines]
-        return lines
+        return self.expanded(lines)
 
     def shown(self, kind: str, name: str) -> Path | None:
         """The file that this page shows."""

@@ -44,6 +44,8 @@ from annotated_examples.common.tile_order import grouped_order
 # in the lowest bits (*little end first*): number `j` sits at bit `4j`. Packing runs **along K**, the direction that
 # the product sums over, so that one word feeds one output column only.
 #
+# [[figure: layout/packed]]
+#
 # The integers are unsigned. Signed ones are stored with `2**(W_nbits - 1)` added, which is then their zero point.
 # Without that, a -1 would come back as 15.
 def pack(q, W_nbits):

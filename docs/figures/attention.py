@@ -79,13 +79,27 @@ def decode():
         panel.text(x + 29, 148, number, "small", "middle")
         for slot in range(page):
             key = table.index(number) * page + slot if number in table else length
-            panel.box(x + slot * 19.5, 106, 19.5, 26, "ab"[key // block] if key < length else "off", key if key < length else "")
+            panel.box(
+                x + slot * 19.5,
+                106,
+                19.5,
+                26,
+                "ab"[key // block] if key < length else "off",
+                key if key < length else "",
+            )
             places[key] = x + slot * 19.5 + 9.7
     for key in range(length):
         panel.line([(70 + key * 38, 56), (places[key], 104)], "rule")
     panel.text(0, 176, f"block_table = {list(table)}: key 3 is in page {table[3 // page]}, slot {3 % page}", "small")
     for split in range(splits):
-        panel.box(52 + split * 152, 200, 148, 46, "ab"[split], f"program {split}: keys {split * block}–{split * block + block - 1}\nits max, sum, output")
+        panel.box(
+            52 + split * 152,
+            200,
+            148,
+            46,
+            "ab"[split],
+            f"program {split}: keys {split * block}–{split * block + block - 1}\nits max, sum, output",
+        )
         panel.arrow(126 + split * 152, 250, 180 + split * 40, 284)
     panel.box(120, 288, 140, 44, "g", "merge: rescale to\none max, add")
     return Picture(
@@ -105,13 +119,27 @@ def rope():
 
     cos, sin = 0.6, 0.8
     pair = torch.tensor([2.0, 1.0])
-    turned = rotate(pair.view(1, 1, 1, 2), pair.view(1, 1, 1, 2), torch.tensor([[cos]]), torch.tensor([[sin]]))[0].flatten().tolist()
+    turned = (
+        rotate(pair.view(1, 1, 1, 2), pair.view(1, 1, 1, 2), torch.tensor([[cos]]), torch.tensor([[sin]]))[0]
+        .flatten()
+        .tolist()
+    )
     left = Panel(236, "Eight features, the first six turned")
     for row, (name, partner) in enumerate((("interleaved", lambda d: d // 2), ("half-split", lambda d: d % 3))):
         y = 46 + row * 100
         left.text(0, y, name, "bold")
         left.cells(0, y + 12, 1, 8, (44, 32), lambda r, c, f=partner: "abg"[f(c)] if c < 6 else "off", lambda r, c: c)
-        left.text(0, y + 64, "pairs " + ", ".join(f"({d}, {next(e for e in range(6) if e != d and partner(e) == partner(d))})" for d in range(6) if next(e for e in range(6) if e != d and partner(e) == partner(d)) > d), "small")
+        left.text(
+            0,
+            y + 64,
+            "pairs "
+            + ", ".join(
+                f"({d}, {next(e for e in range(6) if e != d and partner(e) == partner(d))})"
+                for d in range(6)
+                if next(e for e in range(6) if e != d and partner(e) == partner(d)) > d
+            ),
+            "small",
+        )
     right = Panel(236, f"One pair, cos = {cos}, sin = {sin}")
     centre, unit = (150, 190), 62
     radius = math.hypot(*pair.tolist()) * unit
@@ -122,7 +150,12 @@ def rope():
     right.arrow(*centre, centre[0] + pair[0].item() * unit, centre[1] - pair[1].item() * unit, "curve b")
     right.arrow(*centre, centre[0] + turned[0] * unit, centre[1] - turned[1] * unit, "curve a")
     right.text(centre[0] + 128, centre[1] - 70, f"({pair[0]:g}, {pair[1]:g})", "small")
-    right.text(centre[0] + turned[0] * unit + 10, centre[1] - turned[1] * unit + 4, f"({turned[0]:.3g}, {turned[1]:.3g})", "small")
+    right.text(
+        centre[0] + turned[0] * unit + 10,
+        centre[1] - turned[1] * unit + 4,
+        f"({turned[0]:.3g}, {turned[1]:.3g})",
+        "small",
+    )
     right.text(20, 226, f"turned by {math.degrees(math.acos(cos)):.0f}°, as long as before", "small")
     return Picture(
         "Which features make a pair is a convention; what happens to a pair is not: it turns. The inverse turn is the gradient.",

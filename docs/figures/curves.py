@@ -22,8 +22,13 @@ def _curves(function, name: str):
     for at, series, kind in ((low, values, "b"), (high, slopes, "a")):
         panel.dot(*axes(points[at], series[at]), kind)
     panel.text(*axes(-4, -0.72), f"least: {values[low]:.3f} at x = {points[low]:.2f}", "small")
-    panel.text(axes(0, 0)[0] - 6, axes(0, 1.5)[1], f"steepest: {slopes[high]:.3f} at {points[high]:.2f}", "small", "end")
-    return panel, f"{name}: least value {values[low]:.3f} at {points[low]:.2f}, steepest slope {slopes[high]:.3f} at {points[high]:.2f}"
+    panel.text(
+        axes(0, 0)[0] - 6, axes(0, 1.5)[1], f"steepest: {slopes[high]:.3f} at {points[high]:.2f}", "small", "end"
+    )
+    return (
+        panel,
+        f"{name}: least value {values[low]:.3f} at {points[low]:.2f}, steepest slope {slopes[high]:.3f} at {points[high]:.2f}",
+    )
 
 
 @picture

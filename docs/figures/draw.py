@@ -76,14 +76,17 @@ class Panel:
         """`anchor`: "middle" or "end" for what isn't written to the right of x."""
         self.add("text", f"{kind} {anchor}".strip(), part, escape(str(words)) or " ", x=x, y=y)
 
-    def box(self, x, y, width, height, kind: str = "", words: object = "", part: str = "") -> None:
+    def box(self, x, y, width, height, kind: str = "", words: object = None, part: str = "") -> None:
+        """`words`: lines in its middle. None: no text at all, not even an empty one for a script to fill."""
         self.add("rect", kind, part, x=x, y=y, width=width, height=height)
-        lines = str(words).split("\n")
-        for row, line in enumerate(lines if words != "" else []):
+        lines = str(words).split("\n") if words is not None and (words != "" or part) else []
+        for row, line in enumerate(lines):
             middle = y + height / 2 + 4.5 + (row - (len(lines) - 1) / 2) * 16
             self.text(x + width / 2, middle, line, "small", "middle", part and f"{part}-text")
 
-    def cells(self, x, y, rows: int, columns: int, size, kind=lambda r, c: "", words=lambda r, c: "", part="") -> None:
+    def cells(
+        self, x, y, rows: int, columns: int, size, kind=lambda r, c: "", words=lambda r, c: None, part=""
+    ) -> None:
         """A grid; `size` is the side of a cell or (width, height). `part` names each cell `part-row-column`."""
         width, height = size if isinstance(size, tuple) else (size, size)
         for row, column in product(range(rows), range(columns)):
@@ -111,7 +114,9 @@ class Panel:
 class Axes:
     """Two axes in a panel; logarithmic where asked. Calling them gives the place of a point."""
 
-    def __init__(self, panel: Panel, place, xs: Sequence[float], ys: Sequence[float], names=("", ""), log=(False, False)):
+    def __init__(
+        self, panel: Panel, place, xs: Sequence[float], ys: Sequence[float], names=("", ""), log=(False, False)
+    ):
         """`place`: left, top, width, height. `xs`, `ys`: the ticks; the first and the last are the ends."""
         self.left, self.top, self.width, self.height = place
         self.panel, self.ends, self.log = panel, ((xs[0], xs[-1]), (ys[0], ys[-1])), log

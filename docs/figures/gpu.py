@@ -18,7 +18,9 @@ def memory():
     sm.box(0, 170, 360, 48, "off", f"room for {card.WARPS} warps of 32 threads:\n{card.WARPS * 32:,} threads")
     sm.arrow(180, 98, 180, 80)
     whole = Panel(236, f"The card: {card.SMS} of them")
-    whole.box(60, 30, 240, 48, "a", f"{card.SMS} x {registers_kb} KB of registers:\n{card.SMS * registers_kb / 1024:.0f} MB")
+    whole.box(
+        60, 30, 240, 48, "a", f"{card.SMS} x {registers_kb} KB of registers:\n{card.SMS * registers_kb / 1024:.0f} MB"
+    )
     whole.box(30, 100, 300, 48, "b", f"L2 cache, for all SMs:\n{card.L2_MB} MB")
     whole.box(0, 188, 360, 46, "off", f"memory: {card.MEMORY_GB} GB")
     whole.arrow(180, 98, 180, 80)
@@ -125,7 +127,9 @@ def _warp_load(guide, stride: int, size: int, part: str = "") -> Panel:
     )
     count = guide.sectors(stride, size)
     panel.text(0, 230, f"{count} sectors = {count * 32} bytes fetched", part=part and "fetched")
-    panel.text(0, 251, f"{32 * size} bytes wanted: {100 * guide.useful(stride, size):.4g}% useful", part=part and "useful")
+    panel.text(
+        0, 251, f"{32 * size} bytes wanted: {100 * guide.useful(stride, size):.4g}% useful", part=part and "useful"
+    )
     return panel
 
 
@@ -221,9 +225,19 @@ def roofline():
     speeds, found = rates(), _measured()
     operations, moved = 1074, 537  # LayerNorm's, 32768 rows of 4096
     plot = Panel(352, "TFLOP/s against operations per byte")
-    axes = Axes(plot, (44, 42, 306, 236), (0.01, 1, 100, 10000), (0.1, 1, 10, 100, 1000), ("operations per byte", ""), (True, True))
+    axes = Axes(
+        plot,
+        (44, 42, 306, 236),
+        (0.01, 1, 100, 10000),
+        (0.1, 1, 10, 100, 1000),
+        ("operations per byte", ""),
+        (True, True),
+    )
     ridge = speeds["operations"] / speeds["bytes"]
-    plot.line([axes(0.1 / speeds["bytes"], 0.1), axes(ridge, speeds["operations"]), axes(10000, speeds["operations"])], "curve p")
+    plot.line(
+        [axes(0.1 / speeds["bytes"], 0.1), axes(ridge, speeds["operations"]), axes(10000, speeds["operations"])],
+        "curve p",
+    )
     legend = Panel(20 + 24 * len(found), "Kernels of this site, measured")
     words, labels = [], []
     for place, (name, each) in enumerate(found, 1):

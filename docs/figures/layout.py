@@ -35,7 +35,15 @@ def strides():
 def _tiles(panel, rows, columns, block, side, left=20, top=46):
     high, wide = -(-rows // block) * block, -(-columns // block) * block
     inside = lambda r, c: r < rows and c < columns  # noqa: E731
-    panel.cells(left, top, high, wide, side, lambda r, c: "b" if inside(r, c) else "off dashed", lambda r, c: "" if inside(r, c) else "–")
+    panel.cells(
+        left,
+        top,
+        high,
+        wide,
+        side,
+        lambda r, c: "b" if inside(r, c) else "off dashed",
+        lambda r, c: "" if inside(r, c) else "–",
+    )
     for row in range(0, high, block):
         for column in range(0, wide, block):
             panel.box(left + column * side, top + row * side, block * side, block * side, "strong")
@@ -80,10 +88,23 @@ def padding():
     for y, name, values, total in (
         (0, "loaded with other=0.0", [*row, 0.0], f"mean = 12 / 3 = {mean:g}"),
         (84, "minus the mean, no mask", [x - mean for x in [*row, 0.0]], f"variance = {wrong:.3g}: wrong"),
-        (168, "minus the mean, then tl.where(mask, …, 0.0)", [*[x - mean for x in row], 0.0], f"variance = {right:.3g}"),
+        (
+            168,
+            "minus the mean, then tl.where(mask, …, 0.0)",
+            [*[x - mean for x in row], 0.0],
+            f"variance = {right:.3g}",
+        ),
     ):
         panel.text(0, y + 15, name, "bold")
-        panel.cells(0, y + 24, 1, block, (44, 32), lambda r, c: "off dashed" if c == 3 else "b", lambda r, c, v=values: f"{v[c]:g}")
+        panel.cells(
+            0,
+            y + 24,
+            1,
+            block,
+            (44, 32),
+            lambda r, c: "off dashed" if c == 3 else "b",
+            lambda r, c, v=values: f"{v[c]:g}",
+        )
         panel.text(190, y + 45, total, "small")
     return Picture(
         "The masked lane read a harmless zero. One subtraction later it is no zero any more, and the sum counts it.",
@@ -143,7 +164,9 @@ def formats():
         panel.box(0, y + 8, unit, 24, "off")
         panel.box(unit, y + 8, exponent * unit, 24, "a", exponent)
         panel.box(unit * (1 + exponent), y + 8, fraction * unit, 24, "b", fraction)
-        words.append(f"{str(dtype).removeprefix('torch.')}: {exponent} bits of exponent, {fraction} of fraction, largest {info.max:.3g}, spacing at one {info.eps:.2g}")
+        words.append(
+            f"{str(dtype).removeprefix('torch.')}: {exponent} bits of exponent, {fraction} of fraction, largest {info.max:.3g}, spacing at one {info.eps:.2g}"
+        )
     return Picture(
         "Exponent bits (amber) buy range, fraction bits (blue) precision. bfloat16 is float32 cut short; float16 is finer and "
         "ends at 65504.",
@@ -160,7 +183,9 @@ def halves():
         return struct.unpack("e", struct.pack("e", x))[0]
 
     panel = Panel(300, "Adding 1 again and again, float16 sum")
-    axes = Axes(panel, (50, 42, 300, 206), (0, 1000, 2000, 3000, 4000), (0, 1000, 2000, 3000, 4000), ("numbers added", ""))
+    axes = Axes(
+        panel, (50, 42, 300, 206), (0, 1000, 2000, 3000, 4000), (0, 1000, 2000, 3000, 4000), ("numbers added", "")
+    )
     total, points = 0.0, []
     for count in range(4001):
         points.append(axes(count, total))

@@ -1,7 +1,7 @@
 """Matrix products: tiles and the K loop, the order of programs and the L2 cache, split-K, edges."""
 
 import card
-from draw import Control, Panel, Picture, bars, picture
+from draw import Control, Panel, Picture, picture
 
 
 @picture
@@ -67,10 +67,14 @@ def l2_order():
         for row in range(BLOCKS):
             for column in range(BLOCKS):
                 x, y, pid = left + column * side, top + row * side, number[row, column]
-                panel.add("rect", "g" if pid < BLOCKS else "", name(f"z-{row}-{column}"), x=x, y=y, width=side, height=side)
+                panel.add(
+                    "rect", "g" if pid < BLOCKS else "", name(f"z-{row}-{column}"), x=x, y=y, width=side, height=side
+                )
                 panel.text(x + side / 2, y + 13.5, pid, "tiny", "middle", part=name(f"pid-{row}-{column}"))
         panels.append(panel)
-        words.append(f"With GROUP_M = {group} the first {BLOCKS} programs load {loads.left} blocks of x and {loads.right} of y, {loads.total} together")
+        words.append(
+            f"With GROUP_M = {group} the first {BLOCKS} programs load {loads.left} blocks of x and {loads.right} of y, {loads.total} together"
+        )
     return Picture(
         "The result below right has 9 x 9 blocks; numbers are program ids, green ones run at the same time. A block needs all "
         "of its row of x (amber) and of its column of y (blue).",
@@ -109,7 +113,7 @@ def split_k():
     from annotated_examples.gemlite import gemm_splitK
 
     guide = card.guide()
-    tuned = gemm_splitK.CONFIGS[0].kwargs
+    tuned = gemm_splitK.CONFIGS[1].kwargs  # 128 columns a tile
     columns, K, block = 8192, 8192, tuned["BLOCK_N"]
     panels, words = [], []
     for split in (1, tuned["SPLIT_K"]):
@@ -125,36 +129,22 @@ def split_k():
         panel.text(180, 82, f"{split} atomic add{'s' * (split > 1)}" if split > 1 else "one store", "small")
         filled = min(programs / guide.SMS, 1)
         panel.box(0, 186, 360, 22, "off")
-        panel.box(0, 186, 360 * filled, 22, "a", f"{min(programs, guide.SMS)} of {guide.SMS} SMs in the first wave" if filled > .7 else "")
+        panel.box(
+            0,
+            186,
+            360 * filled,
+            22,
+            "a",
+            f"{min(programs, guide.SMS)} of {guide.SMS} SMs in the first wave" if filled > 0.7 else "",
+        )
         if filled <= 0.7:
             panel.text(180 + 90 * filled, 202, f"{programs} of {guide.SMS} SMs", "small")
         panels.append(panel)
-        words.append(f"SPLIT_K = {split}: {programs} programs with {K // split} of K each, {rounds} wave{'s' * (rounds > 1)}, {busy:.0%} of places busy")
+        words.append(
+            f"SPLIT_K = {split}: {programs} programs with {K // split} of K each, {rounds} wave{'s' * (rounds > 1)}, {busy:.0%} of places busy"
+        )
     return Picture(
         "A thin product has few tiles and a long K. Splitting K makes more programs; they add into the same tile.",
         f"{columns} columns in tiles of {block}, one tile of rows. " + ". ".join(words) + ".",
         panels,
-    )
-
-
-@picture
-def rungs():
-    """The ladder of the fast product."""
-    return ladder("matmul", "forward_ms", "A product of 4096 x 4096 matrices, bfloat16")
-
-
-def ladder(name: str, field: str, title: str, limit: float = 0) -> Picture:
-    from academy.bench import figures
-
-    content = figures.first(card.ROOT, f"ladder/{name}")
-    steps = [rung for rung in content["rungs"] if rung.get(field)]
-    rows = [(rung["name"], rung[field], figures.milliseconds(rung[field])) for rung in steps]
-    panel = Panel(30 + 40 * len(rows), title)
-    bars(panel, 40, rows, ["b"] * (len(rows) - 1) + ["a"])
-    words = "; ".join(f"{name}: {time}" for name, _, time in rows)
-    best = max(rows, key=lambda row: row[1])
-    return Picture(
-        f"Each step as measured on an {content['device']}, from {best[2]} ({best[0]}) to {rows[-1][2]} ({rows[-1][0]}).",
-        f"Bars of time, {title}: {words}.",
-        [panel],
     )

@@ -2,7 +2,7 @@
 
 import math
 
-from draw import Axes, Panel, Picture, picture
+from draw import Panel, Picture, picture
 
 #: The first row of the softmax lesson's example, in its chunks.
 ROW, CHUNK = (1, 3, 2, 0, 4, 1), 4
@@ -41,7 +41,7 @@ def online():
 
 @picture
 def directions():
-    rows, columns, high, wide = 5, 6, 2, 4
+    rows, columns, high = 5, 6, 2
     left = Panel(232, "dx: averages along a row")
     left.cells(10, 34, rows, columns, (40, 30), lambda r, c: "a" if r == 1 else "")
     left.arrow(10, 79, 262, 79)
@@ -111,11 +111,15 @@ def trips():
             y = top + 26 + row * 40
             panel.text(0, y + 20, name, "small")
             for place, each in enumerate(moved):
-                panel.box(84 + place * 70, y, 66, 30, "a" if each.startswith("s") else "b", each.replace("residual", "res."))
+                panel.box(
+                    84 + place * 70, y, 66, 30, "a" if each.startswith("s") else "b", each.replace("residual", "res.")
+                )
         top += 26 + len(kernels) * 40 + 22
         words.append(f"{title}: {count} trips of a tensor, {count * 2} bytes an element in bfloat16")
     panel.height = top - 10
-    return Picture("In one kernel the sum s goes out once. In two it goes out and comes back.", ". ".join(words) + ".", [panel])
+    return Picture(
+        "In one kernel the sum s goes out once. In two it goes out and comes back.", ". ".join(words) + ".", [panel]
+    )
 
 
 @picture
@@ -128,19 +132,33 @@ def cross_entropy():
     lse = row_max + math.log(sum(math.exp(x - row_max) for x in row))
     probabilities = [math.exp(x - lse) for x in row]
     gradient = [p - (place == label) for place, p in enumerate(probabilities)]
-    left = Panel(280, f"{len(row)} logits, in chunks of {chunk}")
-    left.cells(4, 34, 1, len(row), (32, 30), lambda r, c: "a" if c == label else "b" if c < chunk else "g", lambda r, c: f"{row[c]:g}")
+    left = Panel(216, f"{len(row)} logits, in chunks of {chunk}")
+    left.cells(
+        4,
+        34,
+        1,
+        len(row),
+        (32, 30),
+        lambda r, c: "a" if c == label else "b" if c < chunk else "g",
+        lambda r, c: f"{row[c]:g}",
+    )
     left.text(4 + label * 32 + 16, 82, "label", "small", "middle")
     lses = [math.log(sum(math.exp(x) for x in part)) for part in (row[:chunk], row[chunk:])]
     left.text(4, 122, f"chunk 0: log-sum-exp {lses[0]:.3f}", "small")
     left.text(4, 144, f"chunk 1: log-sum-exp {lses[1]:.3f}", "small")
     left.text(4, 174, f"merged: {lse:.3f}", "bold")
-    left.text(4, 204, f"loss = {lse:.3f} − ({row[label]:g}) = {lse - row[label]:.3f}", "bold")
+    left.text(4, 204, f"loss = {lse:.3f} − (−{-row[label]:g}) = {lse - row[label]:.3f}", "bold")
     right = Panel(280, "The gradient: softmax, minus one at the label")
     for place, value in enumerate(gradient):
         high = abs(value) * 110
         right.box(4 + place * 32, 150 - (high if value > 0 else 0), 28, max(high, 1), "a" if place == label else "b")
-        right.text(18 + place * 32, 142 - high if value > 0 else 166 + high, f"{value:.2f}".replace("0.", "."), "tiny", "middle")
+        right.text(
+            18 + place * 32,
+            142 - high if value > 0 else 166 + high,
+            f"{value:.2f}".replace("0.", "."),
+            "tiny",
+            "middle",
+        )
     right.line([(0, 150), (360, 150)])
     right.text(356, 250, "the bars add up to 0", "small", "end")
     return Picture(
@@ -193,14 +211,17 @@ def softmax():
     panels, words = [], []
     for shift in (0, 2):
         y = torch.softmax(xs + shift, 0).tolist()
-        panel = Panel(236, f"x = {', '.join(f'{x + shift:g}' for x in xs.tolist())}")
-        axes = Axes(panel, (40, 40, 300, 150), (0, 1, 2), (0, 0.5, 1), ("column", ""))
+        panel = Panel(214, "softmax(x)" if not shift else f"softmax(x + {shift})")
+        panel.line([(20, 180), (340, 180)])
         for place, value in enumerate(y):
-            left, top = 60 + place * 100, axes(0, value)[1]
-            panel.box(left, top, 60, axes(0, 0)[1] - top, "a" if place == 1 else "b")
-            panel.text(left + 30, top - 6, f"{value:.3f}", "small", "middle")
+            left, high = 50 + place * 100, value * 200
+            panel.box(left, 180 - high, 60, high, "a" if place == 1 else "b")
+            panel.text(left + 30, 174 - high, f"{value:.3f}", "small", "middle")
+            panel.text(left + 30, 198, f"x = {xs[place] + shift:g}", "small", "middle")
         panels.append(panel)
-        words.append(f"softmax of {', '.join(f'{x + shift:g}' for x in xs.tolist())} is {', '.join(f'{v:.3f}' for v in y)}")
+        words.append(
+            f"softmax of {', '.join(f'{x + shift:g}' for x in xs.tolist())} is {', '.join(f'{v:.3f}' for v in y)}"
+        )
     return Picture(
         "Adding the same number to a whole row changes nothing. That is why the maximum may be subtracted, and why the "
         "gradients of a row add up to zero.",

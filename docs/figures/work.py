@@ -73,7 +73,9 @@ def derivation():
 
 @picture
 def timeline():
-    found = {name: value["value"] for name, value in figures.first(card.ROOT, "experiments/measuring")["values"].items()}
+    found = {
+        name: value["value"] for name, value in figures.first(card.ROOT, "experiments/measuring")["values"].items()
+    }
     returned, done = found["returned"] / 1000, found["done"]
     panel = Panel(210, "One call: who is busy when")
     at = lambda ms: 56 + 290 * ms / done  # noqa: E731
@@ -83,9 +85,9 @@ def timeline():
     panel.text(0, 108, "GPU", "small")
     panel.box(60, 90, at(done) - 60, 28, "b", "kernels run")
     panel.arrow(at(done), 158, at(done), 122)
-    panel.text(350, 174, f"done after {done:g} ms: here the clock may stop", "small", "end")
+    panel.text(350, 174, f"done after {done:g} ms", "small", "end")
     panel.arrow(at(returned), 196, at(returned), 72)
-    panel.text(at(returned) + 6, 204, "a clock that stops here has timed nothing", "small")
+    panel.text(at(returned) + 8, 200, "a clock that stops here has timed nothing", "small")
     return Picture(
         "A launch puts work into a queue and returns. Wait for the GPU, or time with events that the GPU itself records.",
         f"Two lanes. Python returns after {found['returned']:g} microseconds; the GPU is busy until {done:g} milliseconds.",
@@ -97,7 +99,11 @@ def timeline():
 def loads():
     content = figures.first(card.ROOT, "ladder/swiglu")
     wanted = ("eager", "2-byte loads", "8-byte loads", "16-byte loads")
-    rows = [(rung["name"], rung["forward_ms"], figures.milliseconds(rung["forward_ms"])) for rung in content["rungs"] if rung["name"] in wanted]
+    rows = [
+        (rung["name"], rung["forward_ms"], figures.milliseconds(rung["forward_ms"]))
+        for rung in content["rungs"]
+        if rung["name"] in wanted
+    ]
     panel = Panel(190, f"SwiGLU, {content['shape'][0]} x {content['shape'][1]}, forward")
     bars(panel, 40, rows, ["off", "a", "b", "b"])
     return Picture(
@@ -115,7 +121,7 @@ def fusion():
     trips = sum(reads + writes for _, reads, writes in steps)
     shape = " x ".join(map(str, content["shape"]))
     left = Panel(280, f"Five operations: {trips} trips over memory")
-    for row, (name, reads, writes) in enumerate(steps):
+    for row, (name, _, writes) in enumerate(steps):
         y = 30 + row * 44
         left.box(130, y, 110, 32, "b", name)
         left.arrow(40, y + 16, 126, y + 16)
@@ -126,9 +132,7 @@ def fusion():
     right.box(130, 30, 110, 208, "g", "max\nx − max\nexp\nsum\ndivide")
     right.arrow(40, 134, 126, 134)
     right.arrow(244, 134, 330, 134)
-    last = list(times)[-1]
     right.text(0, 266, f"{figures.milliseconds(times['one trip'])}: the whole row in registers", "bold")
-    assert last
     return Picture(
         "An arrow to the left of a box is a read of the whole matrix, one to its right a write. Inside a kernel values stay in "
         "registers.",
@@ -159,11 +163,12 @@ def layer():
             ("g", f"last: {pick('last')}", "after the last layer, in training"),
         ),
         high=28,
-        gap=20,
     )
     return Picture(
         "Green parts are computed by this site's kernels, the others stay as transformers built them.",
-        "A decoder layer from top to bottom. Replaced: " + "; ".join(f"{name} by {by}" for name, by in short.items()) + ".",
+        "A decoder layer from top to bottom. Replaced: "
+        + "; ".join(f"{name} by {by}" for name, by in short.items())
+        + ".",
         [panel],
     )
 
