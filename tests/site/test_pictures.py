@@ -3,6 +3,7 @@
 `python tests/site/test_pictures.py` prints which page has which pictures.
 """
 
+import importlib
 import json
 import re
 import sys
@@ -92,10 +93,11 @@ def test_the_card_is_the_one_of_the_guide(figures):
 
 @pytest.fixture(scope="module")
 def figures():
-    """Imports a script of docs/figures by its name."""
-    sys.path.insert(0, str(FIGURES))
-    yield lambda name: __import__(name)
-    sys.path.remove(str(FIGURES))
+    """Imports a script of docs/figures by its name, leaving nothing there that the site would publish."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FIGURES))
+        patch.setattr(sys, "dont_write_bytecode", True)
+        yield importlib.import_module
 
 
 #: Text that sticks out of its drawing, or is smaller than 11 pixels, or lies on another one.
