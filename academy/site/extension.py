@@ -7,7 +7,7 @@
     [[verified]]                                           the table of all that is checked
     [[code: PATH NAME]]                                    a function of a kernel file, without its notes
     [[benchmark: layernorm]]  [[benchmarks]]               committed results of an operation, of all operations
-    [[figure: gpu/memory]]                                 a picture, drawn by docs/figures/gpu.py
+    [[figure: hardware/memory]]                                 a picture, drawn by docs/figures/hardware.py
     [[eq: LN-X]]                                           a tagged equation, drawn from its derivation, with a link
     [[tag: LN-X]]                                          a link to it, within a sentence
     [[bench: KEY]]                                         a measured number

@@ -49,7 +49,7 @@ def vector_add_reference(x, y):
 # write what each thread does. In Triton you write what happens to the block, and the compiler divides its lanes among
 # the threads, which keep them in *registers*, their own storage and the fastest there is.
 #
-# [[figure: gpu/launch]]
+# [[figure: hardware/launch]]
 #
 # `@triton.jit` compiles the function for the GPU at its first launch. A tensor passed to it arrives as a *pointer*, the
 # address of its first element. An argument marked `tl.constexpr` is compiled in as a constant: every new value means

@@ -1,4 +1,4 @@
-"""Draws the pictures of scripts in this folder: `python docs/figures gpu rows` prints them as JSON.
+"""Draws the pictures of scripts in this folder: `python docs/figures hardware rows` prints them as JSON.
 
 The site's build runs it, in a process of its own where Triton's kernels are interpreted. A picture that needs Triton is
 left out where that is not installed.

@@ -123,8 +123,9 @@ class Axes:
         for x in xs:
             at = self(x, ys[0])[0]
             panel.line([(at, self.top), (at, self.top + self.height)], "rule")
-            last = x == xs[-1] and len(f"{x:g}") > 2
-            panel.text(at, self.top + self.height + 16, f"{x:g}", "small", "end" if last else "middle")
+            is_long = len(f"{x:g}") > 2
+            anchor = "end" if is_long and x == xs[-1] else "" if is_long and x == xs[0] else "middle"
+            panel.text(at, self.top + self.height + 16, f"{x:g}", "small", anchor)
         for y in ys:
             at = self(xs[0], y)[1]
             panel.line([(self.left, at), (self.left + self.width, at)], "rule")

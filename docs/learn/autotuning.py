@@ -42,7 +42,7 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # %% [markdown]
 # ## What there is to choose
 #
-# [[figure: gpu/tiles]]
+# [[figure: hardware/tiles]]
 #
 # A configuration fixes the tile (`BLOCK_M`, `BLOCK_N`, `BLOCK_K`), the order (`GROUP_M`), how many warps share the work, and in
 # how many **stages** the loop is pipelined. `num_stages=3` means that the tiles of the next two steps are already on their

@@ -43,7 +43,7 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # %% [markdown]
 # ## One program, one block of elements
 #
-# [[figure: gpu/launch]]
+# [[figure: hardware/launch]]
 #
 # A **kernel** is a function that runs on the GPU. You write what one **program** does, and a **launch** starts as many
 # programs as you ask for. All of them run the same lines. They differ in one thing only: each knows its own number. From

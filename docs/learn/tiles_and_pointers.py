@@ -242,7 +242,7 @@ print(f"TF32:    {relative_error(to_tf32(a).double() @ to_tf32(b).double()):.1e}
 #
 # ## Why tiles
 #
-# [[figure: gpu/tiles]]
+# [[figure: hardware/tiles]]
 #
 # A tile of `x` that is loaded once is used for `BLOCK_N` columns of the result, a tile of `y` for `BLOCK_M` rows. So for
 # each byte that a program loads it does more operations, the larger its tile is:
