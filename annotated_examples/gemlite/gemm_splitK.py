@@ -44,10 +44,11 @@ from annotated_examples.gemlite.gemm import (
 
 # ## The kernel
 #
+# [[figure: products/split_k]]
+
+
 # The grid has a second dimension, the parts. Compare it with `gemm_kernel`: the tile is found in the same way, and each
 # step along K is the same function, `add_block`.
-#
-# [[figure: products/split_k]]
 @triton.jit
 def gemm_splitK_kernel(
     a_ptr, words_ptr, scales_ptr, zeros_ptr, c_ptr, M, N, K, group_size,

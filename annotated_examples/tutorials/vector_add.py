@@ -50,7 +50,8 @@ def vector_add_reference(x, y):
 # the threads, which keep them in *registers*, their own storage and the fastest there is.
 #
 # [[figure: hardware/launch]]
-#
+
+
 # `@triton.jit` compiles the function for the GPU at its first launch. A tensor passed to it arrives as a *pointer*, the
 # address of its first element. An argument marked `tl.constexpr` is compiled in as a constant: every new value means
 # compiling again. So the length `n` is an ordinary argument. `BLOCK` has to be a constant, because the compiler can't
