@@ -7,6 +7,7 @@
     [[verified]]                                           the table of all that is checked
     [[code: PATH NAME]]                                    a function of a kernel file, without its notes
     [[benchmark: layernorm]]  [[benchmarks]]               committed results of an operation, of all operations
+    [[figure: hardware/memory]]                                 a picture, drawn by docs/figures/hardware.py
     [[eq: LN-X]]                                           a tagged equation, drawn from its derivation, with a link
     [[tag: LN-X]]                                          a link to it, within a sentence
     [[bench: KEY]]                                         a measured number
@@ -27,7 +28,7 @@ from markdown.preprocessors import Preprocessor
 from academy import operations, syntax
 from academy.bench.pages import Html
 from academy.directives import fenced, on_line
-from academy.site import kernel_page, lint, project_parts
+from academy.site import kernel_page, lint, pictures, project_parts
 from academy.site.addresses import NOWHERE
 from academy.site.citations import CitedEquation, Span
 from academy.site.conversion import Conversion, TreeStep
@@ -92,13 +93,17 @@ class Lines(Preprocessor):
     def run(self, lines: list[str]) -> list[str]:
         self.conversion.begin(lines)
         self.index = self.conversion.index
+        out = self.expanded(lines)
+        for path, source in self.conversion.sources:
+            for number, message in lint.lists_after_text(source) if source and source[0][0] else ():
+                self.conversion.problem(message, path=path, line=number)
+        return out
+
+    def expanded(self, lines: list[str]) -> list[str]:
         out: list[str] = []
         for line, part in fenced(lines):
             directive = None if part else on_line(line)
             out += getattr(self, directive.name)(directive.argument) if directive else [line]
-        for path, source in self.conversion.sources:
-            for number, message in lint.lists_after_text(source) if source and source[0][0] else ():
-                self.conversion.problem(message, path=path, line=number)
         return out
 
     def kernel(self, name: str) -> list[str]:
@@ -112,7 +117,7 @@ class Lines(Preprocessor):
             return [f'!!! failure "{name} cannot be shown"', "", *place.split("\n")]
         lines = kernel_page.markdown(module, file.stem)
         self.conversion.sources.append((name, lines))
-        return [text.expandtabs(4) for _, text in lines]
+        return self.expanded([text.expandtabs(4) for _, text in lines])
 
     def derivation(self, name: str) -> list[str]:
         if not (file := self.shown("derivation", name)):
@@ -122,7 +127,7 @@ class Lines(Preprocessor):
         self.conversion.sources.append((name, [(cut + i, line) for i, line in enumerate(lines, 1)]))
         if not any(line.startswith("# ") for line in lines):
             lines = [f"# {self.index.pages[name].title}", "", *lines]
-        return lines
+        return self.expanded(lines)
 
     def shown(self, kind: str, name: str) -> Path | None:
         """The file that this page shows."""
@@ -207,3 +212,11 @@ class Lines(Preprocessor):
 
     def benchmarks(self, _: str) -> list[str]:
         return self.benchmark("")
+
+    def figure(self, key: str) -> list[str]:
+        try:
+            drawn = pictures.html(self.conversion.root, key)
+        except pictures.NoPicture as error:
+            self.conversion.problem(str(error), f"[[figure: {key}]]")
+            drawn = f"<p>{key}</p>"
+        return ["", self.md.htmlStash.store(drawn), ""]

@@ -66,15 +66,15 @@ def draw(order: Sequence[tuple[int, int]], programs: int, blocks_k: int, title: 
         *_matrix("result", left, top, rows, columns, lambda *block: "computed" if block in running else ""),
     ]
     for (row, column), number in sorted((block, number) for number, block in enumerate(order)):
-        x, y = left + (column + 0.5) * SIDE, top + (row + 0.5) * SIDE + 3.5
-        drawing.append(f'<text x="{x:g}" y="{y:g}" text-anchor="middle" font-size="10">{number}</text>')
+        x, y = left + (column + 0.5) * SIDE, top + (row + 0.5) * SIDE + 4.5
+        drawing.append(f'<text x="{x:g}" y="{y:g}" text-anchor="middle" font-size="13">{number}</text>')
     width, height = left + columns * SIDE + 1, top + rows * SIDE + 1
     summary = f"The first {programs} programs load {loads.left} blocks of X and {loads.right} of Y."
     return "\n".join(
         [
             f'<svg class="l2-picture" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
             f'width="{width}" height="{height}" role="img" aria-label="{escape(f"{title}. {summary}", quote=True)}" '
-            'style="max-width: 100%; height: auto" font-family="inherit" font-size="13" fill="currentColor">',
+            'style="max-width: 100%; height: auto" font-family="inherit" font-size="14" fill="currentColor">',
             f'<text x="1" y="{LINE - 5}" font-weight="600">{escape(title)}</text>',
             f'<text x="1" y="{2 * LINE - 5}">{loads.left} + {loads.right} = {loads.total} blocks loaded</text>',
             *drawing,

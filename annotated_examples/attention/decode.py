@@ -94,6 +94,8 @@ def load_rows(ptr, page, slot, mask, stride_p, stride_s, stride_d, D: tl.constex
 #
 # A length that the cache doesn't have is no length, and the result will be NaN. What the window leaves of the keys is
 # shared out in whole tiles.
+#
+# [[figure: attention/decode]]
 @triton.jit
 def part_of_keys(length, capacity, left, split, num_splits, BLOCK_N: tl.constexpr):
     possible = (length >= 0) & (length <= capacity)

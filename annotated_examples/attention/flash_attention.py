@@ -68,7 +68,9 @@ def flash_attention_reference(
 
 
 # ## Which keys does a query see?
-#
+# [[figure: attention/tiles]]
+
+
 # Query i stands at the position of key i + S − T. It sees the keys from `left` before that to `right` after it: one
 # stretch, from `first` up to but without `last`, [[tag: AT-seen]]. In a causal mask `right` is 0. There is no more to
 # a mask than that, and every kernel asks here. Rows past the end of the sequence see nothing.

@@ -66,6 +66,9 @@ def cross_entropy_loss_reference(
 # The loss of a row is its log-sum-exp minus the label's logit. The second is a single number. The first needs the whole
 # row, and a vocabulary is too long for the registers of one program: so the row is processed in chunks.
 #
+# [[figure: rows/cross_entropy]]
+
+
 # **Online.** An exponential overflows in float32 from 89 on, so the largest logit is subtracted first, [[tag: CE-LSE]].
 # But which is the largest isn't known before the last chunk. So the sum is relative to the largest logit *so far*. When
 # a chunk brings a larger one, what was summed before is scaled down, as if the new one had been there from the start:

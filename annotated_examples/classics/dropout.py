@@ -103,6 +103,8 @@ def philox(seed, counter, high, ROUNDS: tl.constexpr):
 # Forward masks and scales `x`, backward masks and scales the upstream gradient. It is the same kernel. Without an `x`
 # it stores the mask itself, for whoever wants to look at it.
 #
+# [[figure: attention/dropout]]
+#
 # All four words are used: counter $i$ serves the elements $4 i$ to $4 i + 3$. That saves three quarters of the work,
 # but the words come as four blocks, and the elements lie side by side. `tl.join` puts two blocks side by side in a new
 # last dimension; twice, and flattened, that makes the order of the elements:

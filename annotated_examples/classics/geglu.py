@@ -63,6 +63,8 @@ def geglu_packed_reference(x, approximate="none"):
 #
 # Both forms are `gelu(x) = x · weight(x)`, with a weight that climbs from 0 to 1. By the product rule the slope of GELU
 # is `weight + x · weight'`. So all that the kernels have to know of either form is the weight and its slope.
+#
+# [[figure: curves/gelu]]
 
 # ### Exact
 #

@@ -208,6 +208,9 @@ def layernorm_backward_kernel(
 # that none is lost. But in which order? In whatever order the programs get there, and sums of floating-point numbers
 # depend on it: the same step could give other bits every time.
 #
+# [[figure: rows/directions]]
+
+
 # So the columns get a kernel of their own. A program owns `BLOCK_N` columns and goes down them, `BLOCK_M` rows at a
 # time. There are far fewer blocks of columns than a card has room for programs, so several programs share the rows of
 # each block. None of them may add to what another one writes: each stores its own sums, a row of **partial sums**.

@@ -62,6 +62,8 @@ def linear_cross_entropy_reference(
 #
 # The logits are a matrix of rows (tokens) and columns (the vocabulary), and a piece could be some rows or some columns.
 #
+# [[figure: rows/pieces]]
+#
 # **Some rows.** Each softmax is complete, so loss and gradient can be made at once, and the logits once. But every
 # piece then adds to the gradient of *all* weights. Summed in float32, as a sum has to be, that takes as much memory as
 # the logits: 2.1 GB for 128256 x 4096. Summed in bfloat16, which has eight binary digits, small terms are lost one

@@ -61,6 +61,8 @@ def matmul_reference(a, b, activation=None):
 # row. It wastes the L2 cache: programs that run at the same time share one row of tiles of `a`, but each needs
 # another column of tiles of `b`.
 #
+# [[figure: products/last_group]]
+#
 # So the order is **swizzled**. `GROUP_M` rows of tiles form a group, and inside a group the programs walk down the
 # columns. The example has 8 x 4 tiles of C and groups of 3 rows. These are the program ids, each at its tile:
 #

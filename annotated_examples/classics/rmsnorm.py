@@ -70,6 +70,8 @@ def add_rmsnorm_reference(x, residual, weight=None, eps=1e-6, *, offset=0.0):
 # two trips instead of three: one for the sum of squares, one for the result. The first trip waits for memory; if the
 # row is a few kilobytes, the second one finds it in the cache.
 #
+# [[figure: rows/trips]]
+#
 # The sum with the residual is made in both trips. Why isn't it read back in the second one? Adding again costs one
 # operation on numbers that the cache has anyway. Reading what this program has just stored would take care: another
 # thread may have stored it.

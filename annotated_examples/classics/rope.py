@@ -67,6 +67,9 @@ def rope_reference(q, k, cos, sin, *, interleaved=False):
 # The angles depend on the token alone. So a program takes one token and several of its heads: it loads the angles once,
 # for all of them. The tile has a row for each head and a column for each pair.
 #
+# [[figure: attention/rope]]
+
+
 # In the example run there are two tokens, three query heads, one key head, and 8 features, of which six make three
 # pairs. A program takes two heads. The first head of the first query is 1, 2, 3, 4, 5, 6, 7, 8.
 @triton.jit

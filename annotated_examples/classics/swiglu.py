@@ -106,6 +106,8 @@ def swiglu_forward_kernel(
 #
 # Only the inputs were saved. The sigmoid is computed again: that takes a few instructions, and saving it would take two
 # more bytes per element to read.
+#
+# [[figure: curves/silu]]
 @triton.jit
 def swiglu_backward_kernel(
     dout_ptr,

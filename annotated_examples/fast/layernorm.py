@@ -303,6 +303,8 @@ def layernorm_backward_kernel(
 # of a program have room for 8192. One exception: rows a little longer than 4096, such as 4097, that can only be loaded
 # one or two elements at a time. Half of 8 warps would hold only masked lanes, and prefetching gains little. Two
 # programs of 4 warps, of which one loads while the other one waits, are faster.
+#
+# [[figure: hardware/occupancy]]
 @functools.cache
 def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     BLOCK_N = BLOCK_N or (triton.next_power_of_2(N) if N <= 8192 else 4096)

@@ -60,6 +60,8 @@ from annotated_examples.gemlite.gemm import dequantize_block, gemm_forward, gemm
 # `per_word + j`, `2 * per_word + j` ... of A. Each word is loaded once, and no weight moves to another row. Instead A
 # is reordered, which is small.
 #
+# [[figure: layout/packed]]
+#
 # The tile of A is loaded as it lies in memory. Splitting it into even and odd columns, and those again, gives the
 # columns for one plane. The bits of `j` say which half to keep. The compiler does what two planes have in common only
 # once.

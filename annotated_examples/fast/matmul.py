@@ -91,6 +91,8 @@ def store_in_halves(desc, block, start_m, start_n):
 # tile after the other. `flatten` joins the loop over tiles and the loop along K, so that the next tile's loads are
 # already in flight while this one is stored. The tensor cores don't wait for a first load at the start of each tile.
 #
+# [[figure: hardware/waves]]
+#
 # In the example C is 6 x 24, in 2 x 2 tiles of 4 x 16, and there are two programs.
 @triton.jit
 def matmul_descriptor_kernel(

@@ -64,6 +64,8 @@ from annotated_examples.tutorials.softmax import Softmax, softmax_reference
 # What was slow? The lesson reads every row twice. A row that fits into the registers of one program doesn't need the
 # second trip, and no online sum either.
 #
+# [[figure: work/fusion]]
+#
 # One program takes `BLOCK_M` whole rows; short rows are taken several at a time so that a program has enough to do.
 # `N` and the stride are `tl.constexpr`: a compiler that knows them knows which masks are always true and how many
 # neighbouring elements one instruction may load. The price is a compilation for each new length, and softmax runs over

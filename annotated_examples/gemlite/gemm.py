@@ -43,9 +43,9 @@ from annotated_examples.common.tile_order import grouped_order
 # Thirty-two bits hold eight 4-bit numbers. Word `r` of a column holds rows `8r` to `8r + 7` of the weight, the first
 # in the lowest bits (*little end first*): number `j` sits at bit `4j`. Packing runs **along K**, the direction that
 # the product sums over, so that one word feeds one output column only.
+# [[figure: layout/packed]]
 #
-# The integers are unsigned. Signed ones are stored with `2**(W_nbits - 1)` added, which is then their zero point.
-# Without that, a -1 would come back as 15.
+# The integers are unsigned. Signed ones get `2**(W_nbits - 1)` added, their zero point: a -1 would come back as 15.
 def pack(q, W_nbits):
     """Pack a matrix of small unsigned integers into 32-bit words along K, little end first.
 

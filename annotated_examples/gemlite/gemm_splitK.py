@@ -44,6 +44,9 @@ from annotated_examples.gemlite.gemm import (
 
 # ## The kernel
 #
+# [[figure: products/split_k]]
+
+
 # The grid has a second dimension, the parts. Compare it with `gemm_kernel`: the tile is found in the same way, and each
 # step along K is the same function, `add_block`.
 @triton.jit

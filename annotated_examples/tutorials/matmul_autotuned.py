@@ -144,6 +144,8 @@ def matmul_kernel(
 # (`num_stages`) keeps more loads in flight and needs more shared memory. So the list has a few configurations that
 # differ a lot, not many that differ a little. The interpreter, where nothing can be timed, uses the first.
 #
+# [[figure: hardware/tiles]]
+#
 # `GROUP_M`, the order of the tiles, could be tuned as well. At 4096 in each direction it makes little difference,
 # because the L2 cache holds enough either way: that kernel took [[bench: matmul/ladder/128 x 256 blocks/forward_ms]] in
 # tiles of 128 x 256 without groups and [[bench: matmul/ladder/grouped/forward_ms]] in groups of 8 rows.

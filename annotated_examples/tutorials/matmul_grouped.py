@@ -53,6 +53,9 @@ def matmul_reference(x, y, activation="none"):
 # A GPU runs a few hundred programs at a time, and they share the L2 cache. What one of them has loaded, the others find
 # there. So programs that run at the same time should need the same tiles.
 #
+# [[figure: products/l2_order]]
+
+
 # Nine programs that compute one *row* of tiles of a 9 x 9 result share their tiles of `x`, but each needs a different
 # column of tiles of `y`. With nine tiles along K they load 9 tiles of `x` and 81 of `y`, 90 in all. Nine programs that
 # compute a *square* of 3 x 3 tiles load 27 and 27: 54. That is the gain ([watch it, counted](#pid=8&launch=1&whole=9)),

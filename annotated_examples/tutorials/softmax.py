@@ -64,6 +64,9 @@ def softmax_reference(x):
 # and the sum of the exponentials. So the program goes over its row twice. The first trip finds these two numbers, the
 # second one writes the probabilities.
 #
+# [[figure: rows/online]]
+
+
 # A row may have any length, but the size of a block must be known when the kernel is compiled. So the row is taken in
 # *chunks*, blocks of `BLOCK_N` columns. The launcher below makes them 4096 wide at most: rows of up to 4096 columns are
 # one chunk, and then each loop runs once. As in [vector addition](vector_add.py), what is written once, `tl.exp(x)` or

@@ -49,6 +49,9 @@ def vector_add_reference(x, y):
 # write what each thread does. In Triton you write what happens to the block, and the compiler divides its lanes among
 # the threads, which keep them in *registers*, their own storage and the fastest there is.
 #
+# [[figure: hardware/launch]]
+
+
 # `@triton.jit` compiles the function for the GPU at its first launch. A tensor passed to it arrives as a *pointer*, the
 # address of its first element. An argument marked `tl.constexpr` is compiled in as a constant: every new value means
 # compiling again. So the length `n` is an ordinary argument. `BLOCK` has to be a constant, because the compiler can't

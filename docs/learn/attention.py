@@ -185,6 +185,8 @@ print(f"largest difference:  {(o - expected).abs().max():.1e}")
 # A language model may not look ahead: query `i` sees no key after its own position. That mask is **causal**. A **window** also
 # limits how far back a query looks. In either case what a query sees is one stretch of keys, from `first` up to `last`. The
 # lesson's `keys_seen` computes both. Here is a kernel that does nothing but store them.
+#
+# [[figure: attention/tiles]]
 
 
 # %%

@@ -42,6 +42,8 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # %% [markdown]
 # ## What there is to choose
 #
+# [[figure: hardware/tiles]]
+#
 # A configuration fixes the tile (`BLOCK_M`, `BLOCK_N`, `BLOCK_K`), the order (`GROUP_M`), how many warps share the work, and in
 # how many **stages** the loop is pipelined. `num_stages=3` means that the tiles of the next two steps are already on their
 # way while this one is multiplied. Stages wait in shared memory, and the sums stay in registers, so large tiles and many stages exclude each

@@ -43,6 +43,8 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # %% [markdown]
 # ## One program, one block of elements
 #
+# [[figure: hardware/launch]]
+#
 # A **kernel** is a function that runs on the GPU. You write what one **program** does, and a **launch** starts as many
 # programs as you ask for. All of them run the same lines. They differ in one thing only: each knows its own number. From
 # that number a program works out which elements are its own. Those elements are its **block**, and one place in a block

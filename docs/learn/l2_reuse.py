@@ -131,6 +131,8 @@ for rows in (8, 7):
 # ## Change it
 #
 # Any grid will do. Here the last group has three rows. Try `GROUP_M` equal to `rows`.
+#
+# [[figure: products/l2_order]]
 
 # %% tags=["parameters"]
 rows, columns = 7, 6

@@ -43,6 +43,8 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # A tile has two dimensions, so it can be summed in two directions. `tl.sum(tile, axis=1)` runs along the rows and leaves
 # one number for each row. `tl.sum(tile, axis=0)` runs down the columns and leaves one number for each column. The axis that
 # you name is the one that disappears, as in PyTorch.
+#
+# [[figure: rows/directions]]
 
 
 # %%

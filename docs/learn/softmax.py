@@ -44,6 +44,8 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 #
 # Softmax turns scores into probabilities. The textbook's formula divides each exponential by their sum. In float32 that
 # breaks early: `exp(89)` is infinite already.
+#
+# [[figure: rows/softmax]]
 
 # %%
 scores = torch.tensor([[88.0, 89.0, 90.0]])
@@ -163,6 +165,8 @@ print(f"fused:        {2 * one_trip / 2**20:.0f} MiB")
 
 # %% [markdown]
 # ## A row that doesn't fit
+#
+# [[figure: rows/online]]
 #
 # A row of 128,256 scores, the vocabulary of a language model, is too long for the registers of one program. It has to come
 # in chunks, and the maximum isn't known before the last one. The **online** form keeps a maximum and a sum relative to it.

@@ -43,6 +43,8 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # Memory has one dimension. A tensor's **strides** say how many elements further the next row and the next column are. Element
 # (i, k) of `x` lies `i * stride_xm + k * stride_xk` elements behind the first.
 #
+# [[figure: layout/strides]]
+#
 # In the matrix below each element is its own offset, so what a kernel loads tells where it loaded it.
 
 # %%
@@ -108,6 +110,8 @@ read_tile(x, row, column, strides)
 
 # %% [markdown]
 # ## A product, tile by tile
+#
+# [[figure: products/k_loop]]
 #
 # Now multiply. `x` has M rows of K numbers, `y` has K rows of N numbers, and each element of the result is a sum over K:
 #
@@ -237,6 +241,8 @@ print(f"TF32:    {relative_error(to_tf32(a).double() @ to_tf32(b).double()):.1e}
 # more.
 #
 # ## Why tiles
+#
+# [[figure: hardware/tiles]]
 #
 # A tile of `x` that is loaded once is used for `BLOCK_N` columns of the result, a tile of `y` for `BLOCK_M` rows. So for
 # each byte that a program loads it does more operations, the larger its tile is:

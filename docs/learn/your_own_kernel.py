@@ -79,6 +79,8 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # Divide each row by its length. A small number under the root keeps a row of zeros from being divided by zero. In PyTorch
 # that is a line, and this line is what the kernel will be held to. In float64 it says what is right; in the kernel's own
 # dtype it says how much rounding is forgivable.
+#
+# [[figure: work/way]]
 
 
 # %%

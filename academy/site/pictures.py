@@ -1,0 +1,112 @@
+"""The pictures `[[figure: script/name]]`, drawn by docs/figures/<script>.py in a process of its own, and kept.
+
+A picture is a function there; `docs/figures/draw.py` has what it draws with, and says what it gives. Nothing is drawn
+where a script needs Triton and that is not installed: its description stands there instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from markupsafe import Markup
+
+from academy import cache, syntax
+from academy.directives import pattern
+from academy.site.texts import read
+
+FOLDER = "docs/figures"
+KIND = "pictures"
+FIGURE = re.compile(pattern("figure"))
+CODE = ["site/pictures.py", "bench", "device.py", "interpreter.py", "package:triton", "package:torch", "package:numpy"]
+
+RANGE = '<input type="range" name="{name}" min="{low:g}" max="{high:g}" step="{step:g}" value="{value:g}">'
+NUMBER = '<input type="number" name="{name}" min="{low:g}" max="{high:g}" step="any" value="{value:g}">'
+#: A range of more values than these is typed, not dragged.
+DRAGGED = 1000
+
+
+class NoPicture(ValueError):
+    """The key names no picture."""
+
+
+def found(root: Path, key: str) -> dict | None:
+    """A picture: `caption`, `alt`, `panels` as SVG, `moves`, `controls`, `facts`. None: it can't be drawn here."""
+    scripts = {path.stem: read(path) for path in sorted((root / FOLDER).glob("*.py"))}
+    script, _, name = key.partition("/")
+    if not re.search(rf"^@picture\ndef {name}\(", scripts.get(script, ""), re.M):
+        raise NoPicture(f"[[figure: {key}]]: {FOLDER} has no such picture")
+    drawn = cache.get(KIND, _key(root, script))
+    if drawn is None:  # all that are missing in one process: most of its time goes into starting
+        missing = [other for other, text in scripts.items() if "\n@picture\n" in text]
+        missing = [other for other in missing if cache.get(KIND, _key(root, other)) is None]
+        made = _drawn(root, missing)
+        for other in missing:
+            cache.put(KIND, _key(root, other), {k: v for k, v in made.items() if k.startswith(f"{other}/")})
+        drawn = made
+    return drawn.get(key)
+
+
+def _key(root: Path, script: str) -> list:
+    """What a script's pictures depend on."""
+    files = sorted((root / FOLDER).glob("[!_]*.py"))
+    files = [path for path in files if path.stem == script or "\n@picture\n" not in read(path)]
+    for path in files:  # grows while it is walked
+        files += [other for other in syntax.imported_kernels(read(path), root) if other not in files]
+    files += [*sorted((root / "docs/guides/snippets").glob("*.py")), *sorted((root / "benchmarks").rglob("*.json"))]
+    texts = [(path.relative_to(root).as_posix(), read(path)) for path in files if path.is_file()]
+    return [script, hashlib.sha256(json.dumps(texts).encode()).hexdigest(), cache.made_by(*CODE)]
+
+
+def _drawn(root: Path, scripts: list[str]) -> dict:
+    path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-B", FOLDER, *scripts]
+    made = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+    if made.returncode:
+        raise RuntimeError(f"{FOLDER} cannot be drawn:\n{made.stderr[-2000:]}")
+    return json.loads(made.stdout)
+
+
+def html(root: Path, key: str) -> str:
+    """The picture as a `<figure>`."""
+    drawn = found(root, key)
+    if drawn is None:
+        return Markup('<figure class="drawn"><figcaption>{}</figcaption></figure>').format(alternative(root, key))
+    panels = Markup('<div class="panels" role="img" aria-label="{}">{}</div>').format(
+        drawn["alt"], Markup("".join(drawn["panels"]))
+    )
+    data = Markup(' class="drawn single"' if len(drawn["panels"]) == 1 else ' class="drawn"')
+    if drawn["moves"]:
+        data += Markup(' data-moves="{}" data-facts="{}"').format(drawn["moves"], json.dumps(drawn["facts"]))
+    controls = Markup("").join(map(_control, drawn["controls"]))
+    form = Markup('<form class="moves" hidden>{}</form>').format(controls) if controls else ""
+    caption = Markup("<figcaption>{}</figcaption>").format(drawn["caption"])
+    return Markup("<figure{}>{}{}{}</figure>").format(data, form, panels, caption)
+
+
+def _control(control: dict) -> Markup:
+    if control["choices"]:
+        chosen = Markup("").join(
+            Markup("<option{}>{}</option>").format(Markup(" selected") if each == control["value"] else "", each)
+            for each in control["choices"]
+        )
+        field = Markup('<select name="{}">{}</select>').format(control["name"], chosen)
+    else:
+        is_dragged = control["high"] - control["low"] <= DRAGGED
+        field = Markup(RANGE if is_dragged else NUMBER).format(**control)
+        field += Markup("<output>{}</output>").format(control["value"]) if is_dragged else ""
+    return Markup("<label><span>{}</span> {}</label>").format(control["label"], field)
+
+
+def alternative(root: Path, key: str) -> str:
+    """What the picture says, in words: for Markdown, notebooks and machines that can't draw it."""
+    drawn = found(root, key)
+    if drawn is None:
+        return f"The picture {key} needs Triton, which is not installed here."
+    return f"{drawn['alt']} {drawn['caption']}"

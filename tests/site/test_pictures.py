@@ -1,0 +1,255 @@
+"""Pictures: each lesson, chapter and guide has one, they can be read on a phone, and those that move tell the truth.
+
+`python tests/site/test_pictures.py` prints which page has which pictures.
+"""
+
+import importlib
+import json
+import re
+import sys
+from pathlib import Path
+from urllib.parse import urljoin
+from xml.etree import ElementTree
+
+import pytest
+
+from academy.directives import on_line, without_fences
+from academy.site import pictures
+
+ROOT = Path(__file__).resolve().parents[2]
+FIGURES = ROOT / "docs/figures"
+
+
+def pages() -> dict[str, list[str]]:
+    """Each lesson, chapter, guide and derivation, and the keys of its pictures."""
+    lessons = [
+        path
+        for path in (ROOT / "annotated_examples").glob("*/*.py")
+        if "def EXAMPLE" in path.read_text("utf-8") and path.parent.name not in ("fast", "integrations")
+    ]
+    others = [*(ROOT / "docs/learn").glob("*.py"), *(ROOT / "docs/guides").glob("*.md")]
+    found = {}
+    for path in sorted([*lessons, *others, *(ROOT / "backprop_math").glob("*.md")]):
+        text = path.read_text("utf-8")
+        lines = without_fences(text).split("\n") if path.suffix == ".md" else text.split("\n")
+        directives = [on_line(line.strip().removeprefix("# ")) for line in lines]
+        found[path.relative_to(ROOT).as_posix()] = [
+            each.argument for each in directives if each and each.name == "figure"
+        ]
+    return found
+
+
+def keys() -> list[str]:
+    return [
+        f"{path.stem}/{name}"
+        for path in sorted(FIGURES.glob("*.py"))
+        for name in re.findall(r"^@picture\ndef (\w+)", path.read_text("utf-8"), re.M)
+    ]
+
+
+def test_no_lesson_chapter_or_guide_is_without_a_picture():
+    without = [page for page, shown in pages().items() if not shown and not page.startswith("backprop_math")]
+    assert not without, without
+
+
+def test_every_picture_is_shown_somewhere():
+    kernels = "".join(path.read_text("utf-8") for path in (ROOT / "annotated_examples").rglob("*.py"))
+    shown = {key for listed in pages().values() for key in listed}
+    shown |= {found["argument"] for found in pictures.FIGURE.finditer(kernels)}
+    assert shown == set(keys())
+
+
+@pytest.mark.parametrize("key", keys())
+def test_a_picture_has_words_for_those_who_do_not_see_it(key):
+    drawn = pictures.found(ROOT, key)
+    assert len(drawn["alt"]) > 40 and drawn["alt"].endswith(".") and drawn["caption"].endswith(".")
+    assert key.startswith("work/") or re.search(r"\d", drawn["alt"]), "the numbers are what a picture is for"
+    for panel in drawn["panels"]:
+        svg = ElementTree.fromstring(panel)
+        assert svg.get("viewBox").split()[2] == "360"
+        assert not re.search(r"#[0-9a-f]{3,6}|rgb", panel), "a colour of its own is wrong on a light or on a dark page"
+
+
+def test_an_unknown_picture_is_reported():
+    with pytest.raises(pictures.NoPicture, match="hardware/none"):
+        pictures.found(ROOT, "hardware/none")
+    with pytest.raises(pictures.NoPicture, match="nowhere"):
+        pictures.found(ROOT, "nowhere/none")
+
+
+def test_the_card_is_the_one_of_the_guide(figures):
+    card = figures("card")
+    table = (ROOT / "docs/guides/how-a-gpu-runs-triton.md").read_text("utf-8")
+    table = table.partition("## From a program to threads")[0]
+    rows = {row[0].split(",")[0]: row[1] for row in re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|", table, re.M)}
+    assert int(rows["streaming multiprocessors (SMs)"]) == card.SMS == card.guide().SMS
+    assert rows["warps an SM can hold"].startswith(f"{card.WARPS}, of 32")
+    assert rows["registers of an SM"].startswith(f"{card.REGISTERS:,} of 32 bits")
+    assert rows["shared memory of an SM"].startswith(f"{card.SHARED_KB} KB")
+    assert rows["L2 cache"].startswith(f"{card.L2_MB} MB")
+    assert rows["memory"].startswith(f"{card.MEMORY_GB} GB at {card.BANDWIDTH_TB_S} TB/s")
+    assert rows["bfloat16"].startswith(f"{card.MATRIX_TFLOP_S} TFLOP/s")
+
+
+@pytest.fixture(scope="module")
+def figures():
+    """Imports a script of docs/figures by its name, leaving nothing there that the site would publish."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FIGURES))
+        patch.setattr(sys, "dont_write_bytecode", True)
+        yield importlib.import_module
+
+
+#: Text that sticks out of its drawing, or is smaller than 11 pixels, or lies on another one.
+FAULTS = """(() => [...document.querySelectorAll('.drawn svg')].flatMap(svg => {
+  const frame = svg.getBoundingClientRect()
+  const texts = [...svg.querySelectorAll('text')].filter(text => text.textContent.trim())
+  const boxes = texts.map(text => text.getBoundingClientRect())
+  const meet = (a, b) =>
+    a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 4 && b.top < a.bottom - 4
+  return texts.flatMap((text, i) => {
+    const box = boxes[i], size = parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a
+    const faults = []
+    const inside = box.left >= frame.left - 1 && box.right <= frame.right + 1 && box.bottom <= frame.bottom + 1
+    if (!inside) faults.push('outside')
+    if (boxes.some((other, j) => j > i && meet(box, other))) faults.push('lies on another')
+    if (size < 11) faults.push(`${size} px`)
+    return faults.map(fault => `${text.textContent}: ${fault}`)
+  })
+}))()"""
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_pictures_can_be_read(browser, address, width):
+    browser.open(urljoin(address, "guides/numerics/"), width=width)
+    html = json.dumps("".join(pictures.html(ROOT, key) for key in keys()))
+    browser.run(f"document.querySelector('article').innerHTML = {html}")
+    assert browser.run(FAULTS) == []
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_copies_have_the_words(site):
+    copy = (site / "guides/how-a-gpu-runs-triton/index.md").read_text("utf-8")
+    assert pictures.found(ROOT, "hardware/memory")["alt"] in copy.replace("\n", " ")
+    notebook = json.loads((site / "learn/reductions.ipynb").read_text("utf-8"))
+    assert "[[figure" not in json.dumps(notebook)
+
+
+# ---------------------------------------------------------------- pictures that can be moved
+
+
+class Moved:
+    """A movable picture on a page, worked by keyboard."""
+
+    def __init__(self, browser, url: str, name: str):
+        self.browser, self.figure = browser, f"document.querySelector('figure[data-moves={name}]')"
+        browser.errors.clear()
+        browser.open(url)
+        browser.wait(f"!{self.figure}.querySelector('form').hidden")
+
+    def focus(self, field: str) -> None:
+        self.browser.run(f"{self.figure}.querySelector('[name={field}]').focus()")
+
+    def press(self, field: str, key: str, times: int = 1) -> float:
+        self.focus(field)
+        for _ in range(times):
+            self.browser.press(key)
+        return float(self.browser.run(f"{self.figure}.querySelector('[name={field}]').value"))
+
+    def type(self, field: str, value: str) -> None:
+        self.focus(field)
+        self.browser.press("Control+a")
+        for digit in value:
+            self.browser.press(digit)
+
+    def text(self, part: str) -> str:
+        assert self.browser.errors == []
+        return self.browser.run(f"{self.figure}.querySelector('[data-part=\"{part}\"]').textContent")
+
+    def texts(self, parts: str) -> list[str]:
+        found = f"{self.figure}.querySelectorAll('[data-part^={parts}]')"
+        return self.browser.run(f"[...{found}].map(text => text.textContent)")
+
+    def count(self, selector: str) -> int:
+        return self.browser.run(f"{self.figure}.querySelectorAll('{selector}').length")
+
+
+GUIDE = "guides/how-a-gpu-runs-triton/"
+
+
+def test_l2_order_moves(browser, address):
+    from academy.site import l2_picture
+    from annotated_examples.tutorials.matmul_grouped import program_order
+
+    moved = Moved(browser, urljoin(address, "learn/l2_reuse/"), "l2_order")
+    for key in ("ArrowRight", "End", "Home"):
+        group = int(moved.press("group", key))
+        order = program_order(9, 9, group)
+        loads = l2_picture.count(order, 9, 9)
+        assert [moved.text(name) for name in ("left", "right", "total")] == [
+            f"{loads.left} blocks of x",
+            f"{loads.right} blocks of y",
+            f"together {loads.total}",
+        ]
+        shown = {block: pid for pid, block in enumerate(order)}
+        assert moved.texts("pid-") == [str(shown[row, column]) for row in range(9) for column in range(9)]
+        assert moved.count("[data-part^=z-].g") == 9
+        assert moved.count("[data-part^=x-].a") == loads.left and moved.count("[data-part^=y-].b") == loads.right
+
+
+def test_occupancy_moves(browser, address, figures):
+    guide = figures("card").guide()
+    moved = Moved(browser, urljoin(address, GUIDE), "occupancy")
+    values = {"warps": 4, "registers": 64, "shared": 32}
+    for field, key, times in (
+        ("registers", "ArrowRight", 40),
+        ("warps", "ArrowDown", 2),
+        ("shared", "End", 1),
+        ("shared", "Home", 1),
+        ("registers", "End", 1),
+    ):
+        values[field] = int(moved.press(field, key, times))
+        arguments = values["warps"], values["registers"], values["shared"] * 1024
+        fit, tightest = guide.programs_per_sm(*arguments)
+        rooms = list(guide.limits(*arguments).values())
+        assert [int(moved.text(f"room-{row}")) for row in range(4)] == rooms
+        assert moved.text("fit") == f"{fit} programs fit, limit: {tightest}"
+        warps = fit * values["warps"]
+        assert moved.text("occupancy") == f"{warps} of 64 warps: occupancy {100 * warps / 64:g}%"
+    assert values == {"warps": 16, "registers": 255, "shared": 0}
+
+
+def test_roofline_moves(browser, address, figures):
+    moved = Moved(browser, urljoin(address, "guides/measuring/"), "roofline")
+    for operations, bytes_, bound in (("137439", "100", "arithmetic"), ("500", "250", "memory")):
+        moved.type("operations", operations)
+        moved.type("moved", bytes_)
+        intensity, expected, least = figures("hardware").limit(float(operations), float(bytes_))
+        assert expected == bound
+        found = re.fullmatch(r"([\d.]+) operations per byte: (\w+), at least ([\d.]+) µs", moved.text("limit"))
+        assert found[2] == bound
+        assert [float(found[1]), float(found[3])] == pytest.approx([intensity, least], rel=0.005)
+
+
+def test_coalescing_moves(browser, address, figures):
+    guide = figures("card").guide()
+    moved = Moved(browser, urljoin(address, GUIDE), "coalescing")
+    stride, size = 8, 4
+    for field, key, times in (
+        ("stride", "ArrowLeft", 5),
+        ("size", "ArrowUp", 1),
+        ("stride", "End", 1),
+        ("stride", "Home", 1),
+    ):
+        value = int(moved.press(field, key, times))
+        stride, size = (value, size) if field == "stride" else (stride, value)
+        sectors = guide.sectors(stride, size)
+        assert moved.text("fetched") == f"{sectors} sectors = {sectors * 32} bytes fetched"
+        assert moved.text("useful") == f"{32 * size} bytes wanted: {100 * guide.useful(stride, size):.4g}% useful"
+        assert moved.count("[data-part^=sector].a") == sectors
+    assert (stride, size) == (1, 2)
+
+
+if __name__ == "__main__":
+    for page, shown in pages().items():
+        print(f"{page:60} {', '.join(shown) or '-'}")
