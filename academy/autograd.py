@@ -21,17 +21,14 @@ def needs_frame(*inputs: torch.Tensor | None) -> bool:
 
     Source: PyTorch's documentation, "Extending PyTorch" and "Forward-mode automatic differentiation".
     """
-    recording = torch.is_grad_enabled()
-    for value in inputs:
-        if value is not None and (recording and value.requires_grad or _has_tangent(value)):
-            return True
-    return False
-
-
-def _has_tangent(value: torch.Tensor) -> bool:
-    if torch.compiler.is_compiling():  # Dynamo traces no forward-mode levels
+    if torch.is_grad_enabled():
+        for value in inputs:
+            if value is not None and value.requires_grad:
+                return True
+    # No tangent exists outside of `dual_level`, which is nearly always. (Dynamo traces no forward-mode levels.)
+    if torch.compiler.is_compiling() or forward_ad._current_level < 0:
         return False
-    return forward_ad.unpack_dual(value).tangent is not None
+    return any(value is not None and forward_ad.unpack_dual(value).tangent is not None for value in inputs)
 
 
 def once_differentiable(backward: Callable) -> Callable:

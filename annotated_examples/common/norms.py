@@ -6,6 +6,7 @@ small kernel that adds up the partial sums which their programs leave.
 """
 
 from academy import checks, device  # noqa: F401  before anything imports triton
+from academy.launch import launch
 
 import functools
 
@@ -123,7 +124,7 @@ def add_partial_sums(partial_dweight, partial_dbias, dweight, dbias, BLOCK_N=32)
     given = partial_dbias if partial_dweight is None else partial_dweight
     if given is not None:
         P, N = given.shape
-        partial_sums_kernel[(cdiv(N, BLOCK_N),)](
-            partial_dweight, partial_dbias, dweight, dbias, P, N,
+        launch(
+            partial_sums_kernel, (cdiv(N, BLOCK_N),), (partial_dweight, partial_dbias, dweight, dbias), (P, N),
             BLOCK_P=min(triton.next_power_of_2(P), 32), BLOCK_N=BLOCK_N,
         )  # fmt: skip

@@ -36,6 +36,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import autograd, checks, device, script
+from academy.launch import launch
 
 import functools
 import operator
@@ -435,14 +436,16 @@ def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_M=None, BLOC
     bias = bias if bias is None else bias.contiguous()
     BLOCK_M, BLOCK_N, num_warps = forward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
     if N <= BLOCK_N:
-        layernorm_forward_kernel[(cdiv(M, BLOCK_M),)](
-            x, weight, bias, y, mean, rstd, M, N, row_stride(x, N), eps,
+        launch(
+            layernorm_forward_kernel, (cdiv(M, BLOCK_M),),
+            (x, weight, bias, y, mean, rstd), (M, N, row_stride(x, N), eps),
             BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps, **register_limit(N),
         )  # fmt: skip
     else:
-        layernorm_forward_chunked_kernel[(M,)](
-            x, weight, bias, y, mean, rstd, N, row_stride(x, N), eps, BLOCK_N=BLOCK_N, num_warps=num_warps
-        )
+        launch(
+            layernorm_forward_chunked_kernel, (M,), (x, weight, bias, y, mean, rstd), (N, row_stride(x, N), eps),
+            BLOCK_N=BLOCK_N, num_warps=num_warps,
+        )  # fmt: skip
     return y, mean, rstd
 
 
@@ -474,18 +477,21 @@ def layernorm_backward(
     partial_dweight = torch.empty((P, N), dtype=torch.float32, device=x.device) if of_weight else None
     partial_dbias = torch.empty((P, N), dtype=torch.float32, device=x.device) if of_bias else None
     if one_block:
-        layernorm_backward_kernel[(P,)](
-            dy, x, weight, mean, rstd, dx, partial_dweight, partial_dbias, M, N, *strides,
+        launch(
+            layernorm_backward_kernel, (P,),
+            (dy, x, weight, mean, rstd, dx, partial_dweight, partial_dbias), (M, N, *strides),
             BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=num_stages or stages, num_warps=num_warps,
         )  # fmt: skip
     if not one_block and wanted[0]:
-        layernorm_backward_chunked_kernel[(M,)](
-            dy, x, weight, mean, rstd, dx, N, *strides, BLOCK_N=BLOCK_N, num_warps=num_warps
-        )
+        launch(
+            layernorm_backward_chunked_kernel, (M,), (dy, x, weight, mean, rstd, dx), (N, *strides),
+            BLOCK_N=BLOCK_N, num_warps=num_warps,
+        )  # fmt: skip
     if not one_block and (of_weight or of_bias):
         COLUMNS = COLUMNS or min(BLOCK_N, 128)
-        layernorm_backward_columns_kernel[(cdiv(N, COLUMNS), P)](
-            dy, x, mean, rstd, partial_dweight, partial_dbias, M, N, *strides,
+        launch(
+            layernorm_backward_columns_kernel, (cdiv(N, COLUMNS), P),
+            (dy, x, mean, rstd, partial_dweight, partial_dbias), (M, N, *strides),
             BLOCK_M=ROWS, BLOCK_N=COLUMNS, num_warps=4,
         )  # fmt: skip
     add_partial_sums(partial_dweight, partial_dbias, dweight, dbias, BLOCK_N=min(BLOCK_N, 32))

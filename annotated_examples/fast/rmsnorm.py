@@ -29,6 +29,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import autograd, checks, device, script
+from academy.launch import launch
 
 import functools
 import operator
@@ -226,9 +227,10 @@ def rmsnorm_forward(
     rows, weight = as_rows(x), weight if weight is None else weight.contiguous()
     added = None if residual is None else as_rows(residual)
     BLOCK_M, BLOCK_N, num_warps = measured_forward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
-    rmsnorm_forward_kernel[(cdiv(M, BLOCK_M),)](
-        rows, added, weight, y, None if residual is None else s, rstd,
-        M, N, row_stride(rows, N), N if added is None else row_stride(added, N), eps, offset,
+    launch(
+        rmsnorm_forward_kernel, (cdiv(M, BLOCK_M),),
+        (rows, added, weight, y, None if residual is None else s, rstd),
+        (M, N, row_stride(rows, N), N if added is None else row_stride(added, N), eps, offset),
         BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps, **register_limit(N),
     )  # fmt: skip
     return y, s, rstd
@@ -263,9 +265,9 @@ def rmsnorm_backward(
     P = min(num_programs or programs, cdiv(M, BLOCK_M))
     partial_dweight = torch.empty((P, N), dtype=torch.float32, device=x.device) if of_weight else None
     if dx is not None or of_weight:
-        rmsnorm_backward_kernel[(P,)](
-            dy, ds, x, weight, rstd, dx, partial_dweight,
-            M, N, row_stride(dy, N), N if ds is None else row_stride(ds, N), row_stride(x, N), eps, offset,
+        launch(
+            rmsnorm_backward_kernel, (P,), (dy, ds, x, weight, rstd, dx, partial_dweight),
+            (M, N, row_stride(dy, N), N if ds is None else row_stride(ds, N), row_stride(x, N), eps, offset),
             BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=num_stages or stages, num_warps=num_warps,
         )  # fmt: skip
     add_partial_sums(partial_dweight, None, dweight, None, BLOCK_N=min(BLOCK_N, 32))
