@@ -6,7 +6,7 @@ A call of `kernel[grid](x, y, n, BLOCK=1024)` has four steps before the GPU has 
 2. *Specialise*: a kernel is compiled for what its arguments are. A tensor counts as its dtype and whether its address
    is a multiple of 16; an int as whether it is 1 or a multiple of 16, and whether it fits into 32 bits; a
    `tl.constexpr` as its value. Options such as `num_warps` count, too.
-3. *Look up* the compiled kernel for that, or compile it. Before that an autotuner has looked up its choice, or searched.
+3. *Look up* the compiled kernel for that, or compile it. Before that, an autotuner looks up its choice, or searches.
 4. *Launch*: hand the driver the grid, the stream, the compiled function and the arguments.
 
 `launch` takes all that step 2 looks at as the key of a dictionary, which leads straight to step 4. The first call of a
