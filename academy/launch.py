@@ -37,9 +37,9 @@ import triton  # isort: skip
 #: Versions with which tests/kernels/test_launch.py passed on a GPU.
 VERIFIED = ("3.6.0",)
 REMEMBERS = not INTERPRET and torch.cuda.is_available() and not torch.version.hip and triton.__version__ in VERIFIED
-#: As Triton's driver asks for them. (PyTorch for the CPU has neither.)
-_current_device = getattr(torch._C, "_cuda_getDevice", None)
-_current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+#: As Triton's driver asks for them. PyTorch for the CPU has neither.
+_current_device: Any = torch._C._cuda_getDevice if REMEMBERS else None
+_current_stream: Any = torch._C._cuda_getCurrentRawStream if REMEMBERS else None
 #: When one of the dictionaries is this large, it is emptied: a program has few kinds of calls, or too many to remember.
 MOST = 4096
 
@@ -181,7 +181,7 @@ def _keep(cache: dict, key: tuple, value: _Remembered) -> None:
 
 def _understood(jitted: Any, compiled: Any, tensors: Sequence, numbers: tuple, device: int) -> bool:
     bases = [x.base if type(x) is Tiles else x for x in tensors if x is not None]
-    return (
+    return bool(
         type(jitted) is triton.JITFunction
         and type(compiled) is triton.compiler.CompiledKernel
         and all(type(x) in (torch.Tensor, torch.nn.Parameter) and x.get_device() == device for x in bases)
@@ -210,7 +210,8 @@ class _Remembered:
         self.metadata = (compiled.packed_metadata, None, None, None)
         # Constants are compiled in. The driver expects something in their places and doesn't look at it.
         self.rest = (None,) * (len(jitted.params) - len(tensors) - len(numbers))
-        self.driver, self.encode = runner.launch, [None] * len(tensors)
+        self.driver = runner.launch
+        self.encode: list[Callable | None] = [None] * len(tensors)
         if any(type(x) is Tiles for x in tensors):
             self.driver = inspect.getclosurevars(runner.launch).nonlocals["launcher"]
             forms = iter(_maps(runner.launch))
