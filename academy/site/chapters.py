@@ -27,7 +27,7 @@ from traitlets.config import Config
 
 from academy.bench import figures
 from academy.directives import EQUATION, fenced, pattern
-from academy.site import addresses
+from academy.site import addresses, pictures
 from academy.site.library import Library
 from academy.site.texts import first_sentence
 

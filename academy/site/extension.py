@@ -7,6 +7,7 @@
     [[verified]]                                           the table of all that is checked
     [[code: PATH NAME]]                                    a function of a kernel file, without its notes
     [[benchmark: layernorm]]  [[benchmarks]]               committed results of an operation, of all operations
+    [[figure: gpu/memory]]                                 a picture, drawn by docs/figures/gpu.py
     [[eq: LN-X]]                                           a tagged equation, drawn from its derivation, with a link
     [[tag: LN-X]]                                          a link to it, within a sentence
     [[bench: KEY]]                                         a measured number
@@ -27,7 +28,7 @@ from markdown.preprocessors import Preprocessor
 from academy import operations, syntax
 from academy.bench.pages import Html
 from academy.directives import fenced, on_line
-from academy.site import kernel_page, lint, project_parts
+from academy.site import kernel_page, lint, pictures, project_parts
 from academy.site.addresses import NOWHERE
 from academy.site.citations import CitedEquation, Span
 from academy.site.conversion import Conversion, TreeStep
@@ -207,3 +208,11 @@ class Lines(Preprocessor):
 
     def benchmarks(self, _: str) -> list[str]:
         return self.benchmark("")
+
+    def figure(self, key: str) -> list[str]:
+        try:
+            drawn = pictures.html(self.conversion.root, key)
+        except pictures.NoPicture as error:
+            self.conversion.problem(str(error), f"[[figure: {key}]]")
+            drawn = f"<p>{key}</p>"
+        return ["", self.md.htmlStash.store(drawn), ""]

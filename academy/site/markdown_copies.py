@@ -76,6 +76,11 @@ def converted(html: str) -> str:
     for tabs in page.select(".tabbed-set"):
         for label, block in zip(tabs.select("label"), tabs.select(".tabbed-block")):
             block.insert(0, _made(page, "p", "strong", label.get_text()))
+    for picture in page.select("figure.drawn"):
+        panels = picture.select_one(".panels")
+        words = [panels["aria-label"]] if panels else []
+        caption = picture.figcaption.get_text() if picture.figcaption else ""
+        picture.replace_with(_made(page, "p", "em", " ".join(["Picture, on the page:", *map(str, words), caption])))
     for drawing in page.select(".nb-figure"):
         drawing.replace_with(_made(page, "p", "em", "(A drawing, on the page.)"))
     for element in page.select(LEFT_OUT):

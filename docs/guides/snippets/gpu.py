@@ -64,20 +64,25 @@ print(f"{useful(4096, 2):.2%}")  # → 6.25%
 
 
 # --8<-- [start:occupancy]
-def programs_per_sm(num_warps, registers, shared_bytes=0):
-    """How many programs fit on one SM of an H200, and what stops the next one.
+def limits(num_warps, registers, shared_bytes=0):
+    """How many programs each resource of an H200's SM has room for.
 
     `registers` is the number per thread (`kernel.n_regs`), `shared_bytes` the bytes per program.
     """
     per_warp = triton.cdiv(registers, 8) * 8 * 32  # handed out in units of 8 a thread
-    limits = {
+    return {
         "warps": 64 // num_warps,
         "programs": 32,
         "registers": 65536 // (per_warp * num_warps),
         "shared memory": 228 * 1024 // (shared_bytes + 1024),  # 1 KB of each is the system's
     }
-    tightest = min(limits, key=limits.get)
-    return limits[tightest], tightest
+
+
+def programs_per_sm(num_warps, registers, shared_bytes=0):
+    """How many programs fit on one SM, and what stops the next one."""
+    found = limits(num_warps, registers, shared_bytes)
+    tightest = min(found, key=found.get)
+    return found[tightest], tightest
 
 
 print(programs_per_sm(num_warps=4, registers=32))  # → (16, 'warps')

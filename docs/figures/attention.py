@@ -1,0 +1,164 @@
+"""Attention's tiles, decoding in parts, rotated pairs, dropout's counters."""
+
+import math
+
+from draw import Panel, Picture, picture
+
+
+def _seen(T: int, S: int, **options) -> list[list[bool]]:
+    """Which keys each query weighs, from the kernel: with the identity for values its output is the matrix of weights."""
+    import torch
+
+    from annotated_examples.attention.flash_attention import flash_attention
+
+    q, k = torch.zeros(1, 1, T, S), torch.zeros(1, 1, S, S)
+    return (flash_attention(q, k, torch.eye(S)[None, None], **options)[0, 0] > 0).tolist()
+
+
+def _tile_kinds(seen, block_m: int, block_n: int) -> dict[tuple[int, int], str]:
+    """Of each tile: full, masked or skipped."""
+    found = {}
+    for row in range(0, len(seen), block_m):
+        for column in range(0, len(seen[0]), block_n):
+            inside = [seen[r][column : column + block_n] for r in range(row, min(row + block_m, len(seen)))]
+            whole = len(inside) == block_m and all(len(line) == block_n and all(line) for line in inside)
+            found[row, column] = "full" if whole else "masked" if any(map(any, inside)) else "skipped"
+    return found
+
+
+@picture
+def tiles():
+    panels, words = [], []
+    fills = {"full": "g", "masked": "a", "skipped": "off"}
+    for title, T, S, block_m, block_n, options in (
+        ("causal: 5 queries, 9 keys, tiles 2 x 4", 5, 9, 2, 4, dict(causal=True)),
+        ("causal, window of 4: 12 x 12, tiles 3 x 3", 12, 12, 3, 3, dict(causal=True, window=4)),
+    ):
+        seen = _seen(T, S, **options)
+        kinds = _tile_kinds(seen, block_m, block_n)
+        side = 324 / S
+        high = min(side, 24)
+        panel = Panel(66 + high * T + 40, title)
+        panel.text(30, 40, "keys, from 0", "small")
+        panel.cells(
+            30, 48, T, S, (side, high),
+            lambda r, c, k=kinds, m=block_m, n=block_n: fills[k[r // m * m, c // n * n]],
+            lambda r, c, s=seen: "•" if s[r][c] else "",
+        )  # fmt: skip
+        for row, column in kinds:
+            size = min(block_n, S - column) * side, min(block_m, T - row) * high
+            panel.box(30 + column * side, 48 + row * high, *size, "strong")
+        for row in range(T):
+            panel.text(24, 48 + row * high + high / 2 + 4, row, "tiny", "end")
+        count = {kind: list(kinds.values()).count(kind) for kind in fills}
+        y = 48 + high * T + 24
+        for place, (kind, number) in enumerate(count.items()):
+            panel.box(30 + place * 112, y - 11, 14, 14, fills[kind])
+            panel.text(50 + place * 112, y + 1, f"{number} {kind}", "small")
+        panels.append(panel)
+        words.append(f"{title}: " + ", ".join(f"{number} tiles {kind}" for kind, number in count.items()))
+    return Picture(
+        "A dot is a score that counts. Tiles without one are skipped, full tiles need no mask. With fewer queries than keys "
+        "the diagonal ends at the lower right corner.",
+        ". ".join(words) + ".",
+        panels,
+    )
+
+
+@picture
+def decode():
+    table, page, length, splits, block, pool = (4, 0, 2), 3, 8, 2, 4, 5
+    panel = Panel(344, f"A sequence of {length} keys in pages of {page}")
+    panel.text(0, 44, "keys", "small")
+    for key in range(length):
+        panel.box(52 + key * 38, 28, 36, 26, "ab"[key // block], key)
+    panel.text(0, 92, "pages", "small")
+    places = {}
+    for number in range(pool):
+        x = 52 + number * 62
+        panel.text(x + 29, 148, number, "small", "middle")
+        for slot in range(page):
+            key = table.index(number) * page + slot if number in table else length
+            panel.box(x + slot * 19.5, 106, 19.5, 26, "ab"[key // block] if key < length else "off", key if key < length else "")
+            places[key] = x + slot * 19.5 + 9.7
+    for key in range(length):
+        panel.line([(70 + key * 38, 56), (places[key], 104)], "rule")
+    panel.text(0, 176, f"block_table = {list(table)}: key 3 is in page {table[3 // page]}, slot {3 % page}", "small")
+    for split in range(splits):
+        panel.box(52 + split * 152, 200, 148, 46, "ab"[split], f"program {split}: keys {split * block}–{split * block + block - 1}\nits max, sum, output")
+        panel.arrow(126 + split * 152, 250, 180 + split * 40, 284)
+    panel.box(120, 288, 140, 44, "g", "merge: rescale to\none max, add")
+    return Picture(
+        "One query leaves most of the card idle. Its keys are shared out among programs, which find them through the table; a "
+        "second kernel merges what they found.",
+        f"{length} keys of one sequence lie in the pages {', '.join(map(str, table))} of a pool of {pool}. Program 0 takes keys "
+        f"0 to 3, program 1 keys 4 to 7, each with its own maximum, sum and output; a merge rescales and adds them.",
+        [panel],
+    )
+
+
+@picture
+def rope():
+    import torch
+
+    from annotated_examples.classics.rope import rope as rotate
+
+    cos, sin = 0.6, 0.8
+    pair = torch.tensor([2.0, 1.0])
+    turned = rotate(pair.view(1, 1, 1, 2), pair.view(1, 1, 1, 2), torch.tensor([[cos]]), torch.tensor([[sin]]))[0].flatten().tolist()
+    left = Panel(236, "Eight features, the first six turned")
+    for row, (name, partner) in enumerate((("interleaved", lambda d: d // 2), ("half-split", lambda d: d % 3))):
+        y = 46 + row * 100
+        left.text(0, y, name, "bold")
+        left.cells(0, y + 12, 1, 8, (44, 32), lambda r, c, f=partner: "abg"[f(c)] if c < 6 else "off", lambda r, c: c)
+        left.text(0, y + 64, "pairs " + ", ".join(f"({d}, {next(e for e in range(6) if e != d and partner(e) == partner(d))})" for d in range(6) if next(e for e in range(6) if e != d and partner(e) == partner(d)) > d), "small")
+    right = Panel(236, f"One pair, cos = {cos}, sin = {sin}")
+    centre, unit = (150, 190), 62
+    radius = math.hypot(*pair.tolist()) * unit
+    arc = [(centre[0] + radius * math.cos(a / 50), centre[1] - radius * math.sin(a / 50)) for a in range(0, 90)]
+    right.line([p for p in arc if p[1] > 22], "rule")
+    right.line([(20, centre[1]), (340, centre[1])], "rule")
+    right.line([(centre[0], 30), (centre[0], 210)], "rule")
+    right.arrow(*centre, centre[0] + pair[0].item() * unit, centre[1] - pair[1].item() * unit, "curve b")
+    right.arrow(*centre, centre[0] + turned[0] * unit, centre[1] - turned[1] * unit, "curve a")
+    right.text(centre[0] + 128, centre[1] - 70, f"({pair[0]:g}, {pair[1]:g})", "small")
+    right.text(centre[0] + turned[0] * unit + 10, centre[1] - turned[1] * unit + 4, f"({turned[0]:.3g}, {turned[1]:.3g})", "small")
+    right.text(20, 226, f"turned by {math.degrees(math.acos(cos)):.0f}°, as long as before", "small")
+    return Picture(
+        "Which features make a pair is a convention; what happens to a pair is not: it turns. The inverse turn is the gradient.",
+        f"Of eight features six are turned. Interleaved, the pairs are neighbours; half-split, feature 0 goes with feature 3. A "
+        f"pair ({pair[0]:g}, {pair[1]:g}) turned with cosine {cos} and sine {sin} becomes ({turned[0]:.3g}, {turned[1]:.3g}), "
+        "of the same length.",
+        [left, right],
+    )
+
+
+@picture
+def dropout():
+    from annotated_examples.classics.dropout import dropout_mask
+
+    n, block, seed, p = 20, 8, 2, 0.5
+    kept = dropout_mask((n,), p, seed).tolist()
+    panel = Panel(268, f"{n} elements, seed {seed}, p = {p}, BLOCK = {block}")
+    for program in range(-(-n // block)):
+        y = 30 + program * 76
+        panel.text(0, y + 14, f"program {program}", "small")
+        for counter in range(program * 2, program * 2 + 2):
+            x = 76 + (counter % 2) * 144
+            panel.box(x, y, 140, 22, "b" if counter * 4 < n else "off dashed", f"counter {counter}: 4 words")
+        for place in range(block):
+            element = program * block + place
+            kind = "off dashed" if element >= n else "g" if kept[element] else "a"
+            words = "" if element >= n else f"{element}"
+            panel.box(76 + place * 36, y + 28, 32, 28, kind, words)
+    panel.box(76, 250, 12, 12, "g")
+    panel.text(94, 261, f"{sum(kept)} kept", "small")
+    panel.box(180, 250, 12, 12, "a")
+    panel.text(198, 261, f"{n - sum(kept)} dropped", "small")
+    return Picture(
+        "Counter i gives the words of elements 4i to 4i + 3, in whichever program that is. Another block size moves elements "
+        "to other programs, never to other counters: the mask stays.",
+        f"Three programs of {block} elements each use two counters of four random words. With seed {seed} and p = {p}, "
+        f"{sum(kept)} of {n} elements are kept: {', '.join(str(i) for i in range(n) if kept[i])}.",
+        [panel],
+    )

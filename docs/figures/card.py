@@ -1,0 +1,25 @@
+"""The card that the pictures speak of: NVIDIA's numbers, as the guide "How a GPU runs a Triton program" prints them, and
+what was measured on one (benchmarks/results)."""
+
+import contextlib
+import io
+from pathlib import Path
+
+from academy import syntax
+from academy.bench import figures
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Data sheet and tuning guide of the NVIDIA H200; tests/site/test_pictures.py compares them with the guide's table.
+SMS, WARPS, REGISTERS, SHARED_KB, L2_MB, MEMORY_GB = 132, 64, 65_536, 228, 60, 141
+BANDWIDTH_TB_S, MATRIX_TFLOP_S = 4.8, 989
+
+
+def measured(key: str) -> float:
+    """The number of `[[bench: KEY]]`, without its unit."""
+    return float(figures.measured(key, ROOT).split()[0])
+
+
+def guide():
+    """The functions of that guide's snippets. Importing them prints what the guide shows."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        return syntax.import_path(ROOT / "docs/guides/snippets/gpu.py")

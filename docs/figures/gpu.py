@@ -1,0 +1,274 @@
+"""How a GPU runs a Triton program: memory, programs, waves, coalescing, occupancy, the roofline."""
+
+import math
+
+from academy.bench import figures, store
+
+import card
+from draw import Axes, Control, Panel, Picture, bars, picture
+
+
+@picture
+def memory():
+    copy = card.measured("device/copy")
+    registers_kb = card.REGISTERS * 4 // 1024
+    sm = Panel(236, "One multiprocessor (SM)")
+    sm.box(60, 30, 240, 48, "a", f"registers: {registers_kb} KB\n{card.REGISTERS:,} of 32 bits")
+    sm.box(30, 100, 300, 48, "b", f"shared memory: {card.SHARED_KB} KB\nin a block of 256 KB with the L1 cache")
+    sm.box(0, 170, 360, 48, "off", f"room for {card.WARPS} warps of 32 threads:\n{card.WARPS * 32:,} threads")
+    sm.arrow(180, 98, 180, 80)
+    whole = Panel(236, f"The card: {card.SMS} of them")
+    whole.box(60, 30, 240, 48, "a", f"{card.SMS} x {registers_kb} KB of registers:\n{card.SMS * registers_kb / 1024:.0f} MB")
+    whole.box(30, 100, 300, 48, "b", f"L2 cache, for all SMs:\n{card.L2_MB} MB")
+    whole.box(0, 188, 360, 46, "off", f"memory: {card.MEMORY_GB} GB")
+    whole.arrow(180, 98, 180, 80)
+    whole.arrow(60, 186, 60, 150)
+    whole.text(70, 166, f"{card.BANDWIDTH_TB_S} TB/s by the data sheet,", "small")
+    whole.text(70, 181, f"{copy:g} TB/s in a measured copy", "small")
+    return Picture(
+        "The nearer to the arithmetic, the smaller. What every program reads comes through the narrow arrow.",
+        f"Two stacks. One SM: {registers_kb} KB of registers above {card.SHARED_KB} KB of shared memory, and room for "
+        f"{card.WARPS} warps. The card: the registers of {card.SMS} SMs, {card.SMS * registers_kb / 1024:.0f} MB in all; "
+        f"below them {card.L2_MB} MB of L2 cache; below that {card.MEMORY_GB} GB of memory, connected at "
+        f"{card.BANDWIDTH_TB_S} TB/s, {copy:g} TB/s when measured.",
+        [sm, whole],
+    )
+
+
+@picture
+def launch():
+    n, block, threads, lanes, wide = 10, 4, 4, 32, 4
+    programs = -(-n // block)
+    grid = Panel(214, f"{n} elements, BLOCK = {block}: {programs} programs")
+    kinds = "abg"
+    for place in range(programs * block):
+        pid, inside = place // block, place < n
+        x = place * 30
+        grid.box(x, 132, 28, 28, kinds[pid] if inside else "off", place if inside else "–")
+        grid.text(x + 14, 178, place if inside else "", "small", "middle")
+    for pid in range(programs):
+        grid.box(pid * 120, 34, 118, 44, kinds[pid], f"program {pid}\n{pid}·{block} + [0, {block})")
+        grid.arrow(pid * 120 + 59, 82, pid * 120 + 59, 126)
+    grid.text(360, 202, f"{programs * block - n} lanes past the end: masked", "small", "end")
+    elements = 1024
+    one = Panel(214, f"A program of {elements} elements, {threads} warps")
+    for warp in range(threads):
+        one.box(warp * 90, 30, 88, 30, "b" if warp else "a", f"warp {warp}")
+    one.text(0, 82, f"warp 0: {lanes} lanes, one instruction for all", "small")
+    one.cells(0, 90, 2, 16, (22.5, 26), lambda r, c: "a" if r + c else "p", lambda r, c: 16 * r + c)
+    held = [e for e in range(elements) if e // wide % lanes == 0 and e // (wide * lanes) % threads == 0]
+    one.text(0, 166, f"lane 0 holds {len(held)} elements in registers:", "small")
+    for place, element in enumerate(held):
+        one.box(place * 45, 174, 43, 28, "p", element)
+    return Picture(
+        "A launch is a grid of programs; a program is some warps; a warp is 32 lanes; a lane holds some elements.",
+        f"Left: {programs} programs cover {n} elements, {block} each; the last has {programs * block - n} lanes past the "
+        f"end, which are masked. Right: a program of {elements} elements has {threads} warps of {lanes} lanes. With "
+        f"16-byte loads lane 0 of warp 0 holds the elements {', '.join(map(str, held))}.",
+        [grid, one],
+    )
+
+
+@picture
+def waves():
+    guide = card.guide()
+    tiles = (4096 // 128) * (4096 // 256)
+    panel = Panel(330)
+    top, described = 0, []
+    for programs in (132, 133, tiles):
+        rounds, busy = guide.waves(programs)
+        panel.text(0, top + 15, f"{programs} programs", "bold")
+        panel.text(360, top + 15, f"{rounds} wave{'s' * (rounds > 1)}, {busy:.0%} of places busy", "small", "end")
+        for wave in range(rounds):
+            here = min(guide.SMS, programs - wave * guide.SMS)
+            y = top + 24 + wave * 26
+            panel.box(0, y, 360, 22, "off")
+            words = f"{here} of {guide.SMS}"
+            panel.box(0, y, max(360 * here / guide.SMS, 3), 22, "a" if here == guide.SMS else "b")
+            panel.text(180, y + 16, words, "small", "middle")
+        top += 24 + rounds * 26 + 24
+        described.append(f"{programs} programs take {rounds} waves and keep {busy:.0%} of the places busy")
+    panel.height = top - 12
+    return Picture(
+        "Each row is a wave: time goes down, the 132 SMs stand side by side. What the last wave leaves empty is the tail.",
+        "; ".join(described) + ".",
+        [panel],
+    )
+
+
+SECTORS, COLUMNS = 128, 16
+
+
+def _touched(guide, stride: int, size: int) -> list[int]:
+    """How many lanes of a warp ask for each sector."""
+    found = [0] * SECTORS
+    for lane in range(32):
+        found[lane * stride * size // 32] += 1
+    assert sum(map(bool, found)) == guide.sectors(stride, size)
+    return found
+
+
+def _warp_load(guide, stride: int, size: int, part: str = "") -> Panel:
+    lanes = _touched(guide, stride, size)
+    panel = Panel(262, "" if part else f"Stride {stride}, {size} bytes each")
+    if part:
+        panel.text(0, 15, f"Stride {stride}, {size} bytes each", "bold", part="title")
+    panel.cells(
+        0,
+        26,
+        SECTORS // COLUMNS,
+        COLUMNS,
+        22.5,
+        lambda r, c: "a" if lanes[r * COLUMNS + c] else "off",
+        lambda r, c: lanes[r * COLUMNS + c] or "",
+        part and "sector",
+    )
+    count = guide.sectors(stride, size)
+    panel.text(0, 230, f"{count} sectors = {count * 32} bytes fetched", part=part and "fetched")
+    panel.text(0, 251, f"{32 * size} bytes wanted: {100 * guide.useful(stride, size):.4g}% useful", part=part and "useful")
+    return panel
+
+
+@picture
+def coalescing():
+    guide = card.guide()
+    return Picture(
+        "A square is a sector of 32 bytes, the number in it how many of a warp's 32 lanes asked for it. Every sector that "
+        "anybody asked for is fetched whole.",
+        f"A warp loads 32 float32 numbers. Neighbours touch {guide.sectors(1, 4)} sectors of 32 bytes, 8 lanes each: all "
+        f"that is fetched is used. With a stride of 8 every lane touches a sector of its own: {guide.sectors(8, 4)} "
+        f"sectors, {guide.useful(8, 4):.1%} useful.",
+        [_warp_load(guide, 1, 4), _warp_load(guide, 8, 4, "moved")],
+        "coalescing",
+        (
+            Control("stride", "Stride, in elements", 8, 1, 32),
+            Control("size", "Bytes of an element", 4, choices=(1, 2, 4)),
+        ),
+    )
+
+
+@picture
+def occupancy():
+    guide = card.guide()
+    warps, registers, shared = 4, 64, 32
+    limits = guide.limits(warps, registers, shared * 1024)
+    fit, tightest = guide.programs_per_sm(warps, registers, shared * 1024)
+    panel = Panel(236, "Programs that each resource has room for")
+    for row, (name, room) in enumerate(limits.items()):
+        y = 32 + row * 34
+        panel.text(0, y + 16, name, "small")
+        panel.box(110, y, 200, 22, "off")
+        panel.box(110, y, 200 * min(room, 32) / 32, 22, "a" if name == tightest else "b", part=f"bar-{row}")
+        panel.text(318, y + 16, room, part=f"room-{row}")
+    panel.text(0, 190, f"{fit} programs fit, limit: {tightest}", "bold", part="fit")
+    panel.text(0, 213, f"{fit * warps} of 64 warps: occupancy {100 * fit * warps / 64:g}%", part="occupancy")
+    return Picture(
+        "The shortest bar decides. An SM takes at most 32 programs, 64 warps, 65,536 registers and 228 KB of shared memory.",
+        f"Four bars. With {warps} warps, {registers} registers a thread and {shared} KB of shared memory a program, an SM "
+        f"has room for {', '.join(f'{room} by {name}' for name, room in limits.items())}. So {fit} programs fit, the "
+        f"limit is {tightest}, and {fit * warps} of 64 warps are there.",
+        [panel],
+        "occupancy",
+        (
+            Control("warps", "Warps a program (num_warps)", warps, choices=(1, 2, 4, 8, 16, 32)),
+            Control("registers", "Registers a thread", registers, 16, 255),
+            Control("shared", "Shared memory a program, KB", shared, 0, 227),
+        ),
+    )
+
+
+def rates() -> dict[str, float]:
+    """What was measured on the card: bytes and matrix operations a second, in units of 10¹²."""
+    return {"bytes": card.measured("device/copy"), "operations": card.measured("device/matrix")}
+
+
+def limit(operations: float, moved: float) -> tuple[float, str, float]:
+    """Of so many millions of operations and of bytes: operations a byte, what bounds them, least time in µs."""
+    found = rates()
+    times = {"memory": moved / found["bytes"], "arithmetic": operations / found["operations"]}
+    bound = max(times, key=lambda name: times[name])
+    return operations / moved, bound, times[bound]
+
+
+def _measured() -> list[tuple[str, figures.Pass]]:
+    """Of each operation with results the forward pass, or the only one, of its largest shape."""
+    found = []
+    for path, record in store.committed(card.ROOT):
+        passes = figures.passes(record["cases"]) if path.parts[-2] == figures.PROSE_DEVICE else []
+        first = [each for each in passes if each.which != "backward"]
+        if first:
+            found.append((path.stem, max(first, key=lambda each: each.entry["operations"])))
+    return found
+
+
+def _labelled(plot: Panel, dots: list[tuple[float, float, int]]) -> None:
+    """A number beside each dot, at the first place around it where none stands yet."""
+    taken = [(x, y) for x, y, _ in dots]
+    for x, y, number in dots:
+        around = [
+            (x + far * math.cos(turn * math.pi / 8), y + far * math.sin(turn * math.pi / 8))
+            for far in (13, 20, 28, 38)
+            for turn in range(16)
+        ]
+        free = [at for at in around if all(abs(at[0] - x) > 15 or abs(at[1] - y) > 12 for x, y in taken)]
+        at = free[0] if free else around[0]
+        taken.append(at)
+        plot.text(at[0], at[1] + 4, number, "tiny", "middle")
+
+
+@picture
+def roofline():
+    speeds, found = rates(), _measured()
+    operations, moved = 1074, 537  # LayerNorm's, 32768 rows of 4096
+    plot = Panel(352, "TFLOP/s against operations per byte")
+    axes = Axes(plot, (44, 42, 306, 236), (0.01, 1, 100, 10000), (0.1, 1, 10, 100, 1000), ("operations per byte", ""), (True, True))
+    ridge = speeds["operations"] / speeds["bytes"]
+    plot.line([axes(0.1 / speeds["bytes"], 0.1), axes(ridge, speeds["operations"]), axes(10000, speeds["operations"])], "curve p")
+    legend = Panel(20 + 24 * len(found), "Kernels of this site, measured")
+    words, labels = [], []
+    for place, (name, each) in enumerate(found, 1):
+        entry = each.entry
+        intensity, rate = entry["operations"] / entry["bytes"], entry["operations"] / each.ms() / 1e9
+        x, y = axes(intensity, rate)
+        plot.dot(x, y, "b")
+        labels.append((x, y, place))
+        legend.text(0, 16 + 24 * place, f"{place}  {name}", "small")
+        legend.text(255, 16 + 24 * place, f"{intensity:{'.0f' if intensity >= 100 else '.3g'}} op/byte", "small", "end")
+        legend.text(360, 16 + 24 * place, f"{rate:.3g} TFLOP/s", "small", "end")
+        words.append(f"{name} at {intensity:.3g} operations per byte and {rate:.3g} TFLOP/s")
+    _labelled(plot, labels)
+    intensity, bound, least = limit(operations, moved)
+    x, y = axes(intensity, min(speeds["operations"], intensity * speeds["bytes"]))
+    plot.dot(x, y, "a", 6, part="dot")
+    plot.text(0, 346, f"{intensity:.3g} operations per byte: {bound}, at least {least:.3g} µs", "small", part="limit")
+    return Picture(
+        f"The slope is the memory's {speeds['bytes']:g} TB/s, the flat part the tensor cores' {speeds['operations']:g} TFLOP/s, "
+        f"both the median of many measurements; they meet at {ridge:.0f} operations per byte. The amber dot is the calculation "
+        "below the plot.",
+        f"A roofline with logarithmic axes. Memory allows {speeds['bytes']:g} TB/s, the tensor cores "
+        f"{speeds['operations']:g} TFLOP/s; the two meet at {ridge:.0f} operations per byte. Dots: {'; '.join(words)}.",
+        [plot, legend],
+        "roofline",
+        (
+            Control("operations", "Operations, millions", operations, 1, 2e6),
+            Control("moved", "Bytes that must move, millions", moved, 1, 1e5),
+        ),
+        {**speeds, "ends": [axes.ends[0], axes.ends[1]], "place": [44, 42, 306, 236]},
+    )
+
+
+@picture
+def tiles():
+    guide = card.guide()
+    sizes = ((16, 16), (32, 32), (64, 64), (128, 128), (128, 256))
+    rows = [(f"{m} x {n}", guide.operations_per_byte(m, n), f"{guide.operations_per_byte(m, n):.0f}") for m, n in sizes]
+    needed = card.MATRIX_TFLOP_S / card.BANDWIDTH_TB_S
+    rows.append(("the card, to keep its tensor cores busy", needed, f"{needed:.0f}"))
+    panel = Panel(270, "Operations per byte loaded, bfloat16 tiles")
+    bars(panel, 40, rows, ["b"] * len(sizes) + ["a"])
+    return Picture(
+        "A larger tile does more with each byte. Even the largest falls short of what the card needs: the rest comes from "
+        "the L2 cache.",
+        "Bars: " + "; ".join(f"{name}: {words} operations per byte" for name, _, words in rows) + ".",
+        [panel],
+    )

@@ -1,0 +1,177 @@
+"""Where numbers lie: strides, masks, packed words, float formats."""
+
+import math
+import struct
+
+from draw import Axes, Panel, Picture, picture
+
+ROWS, COLUMNS = 3, 4
+
+
+@picture
+def strides():
+    panels, words = [], []
+    for title, shape, stride in (
+        ("x: shape (3, 4), strides (4, 1)", (ROWS, COLUMNS), (COLUMNS, 1)),
+        ("x.T: shape (4, 3), strides (1, 4)", (COLUMNS, ROWS), (1, COLUMNS)),
+    ):
+        panel = Panel(272, title)
+        place = lambda r, c, stride=stride: r * stride[0] + c * stride[1]  # noqa: E731
+        panel.cells(100, 30, *shape, (40, 32), lambda r, c: "a" if r == 1 else "off", place)
+        panel.text(0, 84, "row 1:", "small")
+        panel.text(0, 194, "in memory:", "small")
+        taken = [place(1, c) for c in range(shape[1])]
+        panel.cells(0, 204, 1, 12, (30, 30), lambda r, c, taken=taken: "a" if c in taken else "off", lambda r, c: c)
+        panel.text(0, 258, f"x_ptr + row·{stride[0]} + column·{stride[1]}: {', '.join(map(str, taken))}", "small")
+        panels.append(panel)
+        words.append(f"{title}: row 1 is at {', '.join(map(str, taken))} in memory")
+    return Picture(
+        "The same twelve numbers. A transposed view swaps the strides and moves nothing: its rows lie scattered.",
+        ". ".join(words) + ".",
+        panels,
+    )
+
+
+def _tiles(panel, rows, columns, block, side, left=20, top=46):
+    high, wide = -(-rows // block) * block, -(-columns // block) * block
+    inside = lambda r, c: r < rows and c < columns  # noqa: E731
+    panel.cells(left, top, high, wide, side, lambda r, c: "b" if inside(r, c) else "off dashed", lambda r, c: "" if inside(r, c) else "–")
+    for row in range(0, high, block):
+        for column in range(0, wide, block):
+            panel.box(left + column * side, top + row * side, block * side, block * side, "strong")
+    return high * wide - rows * columns
+
+
+@picture
+def masks():
+    rows, columns, block = 7, 5, 4
+    left = Panel(304, f"{rows} x {columns} numbers, tiles of {block} x {block}")
+    empty = _tiles(left, rows, columns, block, 30)
+    corner = sum(r < rows and c < columns for r in range(block, 2 * block) for c in range(block, 2 * block))
+    right = Panel(304, "The tile at the corner")
+    offs_m, offs_n = range(block, 2 * block), range(block, 2 * block)
+    right.text(0, 52, f"offs_m = {list(offs_m)}", "mono small")
+    right.text(0, 74, f"offs_m < {rows}: {[int(m < rows) for m in offs_m]}", "mono small")
+    right.text(0, 104, f"offs_n = {list(offs_n)}", "mono small")
+    right.text(0, 126, f"offs_n < {columns}: {[int(n < columns) for n in offs_n]}", "mono small")
+    right.text(0, 160, "(offs_m[:, None] < M) & (offs_n[None, :] < N):", "small")
+    right.cells(
+        100, 172, block, block, 30,
+        lambda r, c: "b" if offs_m[r] < rows and offs_n[c] < columns else "off dashed",
+        lambda r, c: int(offs_m[r] < rows and offs_n[c] < columns),
+    )  # fmt: skip
+    return Picture(
+        f"Tiles are whole, matrices are not. {empty} lanes have nothing to load: their addresses belong to the next row, or "
+        "to somebody else.",
+        f"A matrix of {rows} x {columns} covered by four tiles of {block} x {block}. {empty} of {4 * block * block} lanes lie "
+        f"outside. Of the tile at the corner {corner} of {block * block} lanes are inside: its mask is the product of a mask "
+        "of rows and a mask of columns.",
+        [left, right],
+    )
+
+
+@picture
+def padding():
+    row, block = [3.0, 4.0, 5.0], 4
+    mean = sum(row) / len(row)
+    right = sum((x - mean) ** 2 for x in row) / len(row)
+    wrong = (sum((x - mean) ** 2 for x in row) + (0 - mean) ** 2) / len(row)
+    panel = Panel(250)
+    for y, name, values, total in (
+        (0, "loaded with other=0.0", [*row, 0.0], f"mean = 12 / 3 = {mean:g}"),
+        (84, "minus the mean, no mask", [x - mean for x in [*row, 0.0]], f"variance = {wrong:.3g}: wrong"),
+        (168, "minus the mean, then tl.where(mask, …, 0.0)", [*[x - mean for x in row], 0.0], f"variance = {right:.3g}"),
+    ):
+        panel.text(0, y + 15, name, "bold")
+        panel.cells(0, y + 24, 1, block, (44, 32), lambda r, c: "off dashed" if c == 3 else "b", lambda r, c, v=values: f"{v[c]:g}")
+        panel.text(190, y + 45, total, "small")
+    return Picture(
+        "The masked lane read a harmless zero. One subtraction later it is no zero any more, and the sum counts it.",
+        f"Row 3, 4, 5 in a block of {block}. The masked lane reads 0. After subtracting the mean of {mean:g} it holds -4, and "
+        f"the variance comes out as {wrong:.3g}. With the lane set to zero again it is {right:.3g}.",
+        [panel],
+    )
+
+
+@picture
+def packed():
+    import torch
+
+    from annotated_examples.gemlite.gemm import pack, unpack
+
+    q = torch.tensor([[1], [15], [0], [7], [3], [8], [12], [5]])
+    words = pack(q, 4)
+    bits = f"{int(words[0, 0]) & 0xFFFFFFFF:032b}"
+    assert unpack(words, 4).equal(q.to(unpack(words, 4).dtype))
+    panel = Panel(262, "Eight 4-bit numbers in one int32")
+    values = q.flatten().tolist()
+    panel.text(0, 42, "k", "small dim")
+    panel.text(0, 64, "q", "small dim")
+    for k, value in enumerate(values):
+        panel.text(40 + k * 42, 42, k, "small", "middle")
+        panel.box(22 + k * 42, 48, 38, 24, "abgp"[k % 4], value)
+        panel.line([(40 + k * 42, 74), (341 - k * 45, 116)], "rule")
+    for place in range(8):
+        k = 7 - place
+        panel.box(place * 45, 118, 44, 28, "abgp"[k % 4], bits[4 * place : 4 * place + 4])
+        panel.text(place * 45 + 22, 162, f"{4 * k + 3}–{4 * k}", "small", "middle")
+    panel.text(0, 184, "bits, the highest on the left", "small")
+    k = 5
+    panel.text(0, 214, f"k = {k}: word >> {4 * k} & 15 = {int(words[0, 0]) >> 4 * k & 15}", "mono small")
+    panel.text(0, 240, f"the word as int32: {int(words[0, 0])}", "mono small")
+    return Picture(
+        "Row k of the weight sits in bits 4k to 4k + 3: the first number lies lowest. Shift down, then mask.",
+        f"The numbers {', '.join(map(str, values))} packed into one 32-bit word, the first in the lowest four bits: {bits}, "
+        f"as int32 {int(words[0, 0])}. Number {k} is the word shifted right by {4 * k}, and 15: {int(words[0, 0]) >> 4 * k & 15}.",
+        [panel],
+    )
+
+
+@picture
+def formats():
+    import torch
+
+    panel, words = Panel(320, "Sign, exponent, fraction"), []
+    kinds = (torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2)
+    for row, dtype in enumerate(kinds):
+        info, y = torch.finfo(dtype), 44 + row * 56
+        fraction = round(-math.log2(info.eps))
+        exponent = info.bits - 1 - fraction
+        panel.text(0, y, str(dtype).removeprefix("torch."), "bold")
+        panel.text(360, y, f"largest {info.max:.3g}, next to 1: 1 + {info.eps:.2g}", "small", "end")
+        unit = 360 / 32
+        panel.box(0, y + 8, unit, 24, "off")
+        panel.box(unit, y + 8, exponent * unit, 24, "a", exponent)
+        panel.box(unit * (1 + exponent), y + 8, fraction * unit, 24, "b", fraction)
+        words.append(f"{str(dtype).removeprefix('torch.')}: {exponent} bits of exponent, {fraction} of fraction, largest {info.max:.3g}, spacing at one {info.eps:.2g}")
+    return Picture(
+        "Exponent bits (amber) buy range, fraction bits (blue) precision. bfloat16 is float32 cut short; float16 is finer and "
+        "ends at 65504.",
+        "; ".join(words) + ".",
+        [panel],
+    )
+
+
+@picture
+def halves():
+    """A sum of ones in half precision stops growing; found with Python's own float16."""
+
+    def half(x: float) -> float:
+        return struct.unpack("e", struct.pack("e", x))[0]
+
+    panel = Panel(300, "Adding 1 again and again, float16 sum")
+    axes = Axes(panel, (50, 42, 300, 206), (0, 1000, 2000, 3000, 4000), (0, 1000, 2000, 3000, 4000), ("numbers added", ""))
+    total, points = 0.0, []
+    for count in range(4001):
+        points.append(axes(count, total))
+        total = half(total + 1)
+    panel.line([axes(0, 0), axes(4000, 4000)], "curve b")
+    panel.line(points[::20] + points[-1:], "curve a")
+    panel.text(280, axes(0, total)[1] - 8, f"stays at {total:g}", "small", "middle")
+    panel.text(*axes(2500, 3100), "float32", "small", "end")
+    return Picture(
+        "Beyond 2048 neighbours in float16 are 2 apart: adding 1 is rounded away, and the sum stands still. Keep sums in "
+        "float32.",
+        f"Two sums of ones. In float32 the sum grows along a straight line to 4000; in float16 it stays at {total:g}.",
+        [panel],
+    )

@@ -1,0 +1,160 @@
+"""Matrix products: tiles and the K loop, the order of programs and the L2 cache, split-K, edges."""
+
+import card
+from draw import Control, Panel, Picture, bars, picture
+
+
+@picture
+def k_loop():
+    M = N = K = 8
+    block, tile, side = 4, (1, 0), 19
+    a_left, a_top, b_left, b_top = 1, 196, 186, 26
+    panel = Panel(360, f"x · y, all {M} x {K}, tiles of {block} x {block}")
+
+    def matrix(left, top, name):
+        panel.cells(left, top, M, N, side)
+        panel.text(left, top - 6, name, "small")
+
+    matrix(b_left, b_top + 14, "y (K, N)")
+    matrix(a_left, a_top + 8, "x (M, K)")
+    matrix(b_left, a_top + 8, "")
+    wide = block * side
+    for k in range(K // block):
+        panel.box(a_left + k * wide, a_top + 8 + tile[0] * wide, wide, wide, "strong a", f"k = {k}")
+        panel.box(b_left + tile[1] * wide, b_top + 14 + k * wide, wide, wide, "strong b", f"k = {k}")
+    panel.box(b_left + tile[1] * wide, a_top + 8 + tile[0] * wide, wide, wide, "strong g", "acc")
+    panel.text(a_left, 62, f"program (pid_m={tile[0]}, pid_n={tile[1]})", "small")
+    panel.text(a_left, 84, "for k in range(2):", "mono small")
+    panel.text(a_left, 106, "  acc += x_k · y_k", "mono small")
+    panel.text(a_left, 136, f"{2 * K // block} tiles loaded,", "small")
+    panel.text(a_left, 154, f"each number used {block} times", "small")
+    return Picture(
+        "One program, one green tile. It walks along K: a tile of x from the left, a tile of y from above, and their product "
+        "is added to acc.",
+        f"Matrices x, y and the result, each {M} x {M}, in tiles of {block}. Program (1, 0) takes the lower left tile of the "
+        f"result. It loads tiles k = 0 and 1 of its band of x and of its band of y: {2 * K // block} tiles in all, and uses "
+        f"each number {block} times.",
+        [panel],
+    )
+
+
+BLOCKS = 9
+
+
+@picture
+def l2_order():
+    from academy.site import l2_picture
+    from annotated_examples.tutorials.matmul_grouped import program_order
+
+    side, left, top = 18.5, 190, 205
+    panels, words = [], []
+    for group, part in ((1, ""), (3, "moved")):
+        order = program_order(BLOCKS, BLOCKS, group)
+        loads = l2_picture.count(order, BLOCKS, BLOCKS)
+        number, first = {block: pid for pid, block in enumerate(order)}, order[:BLOCKS]
+        rows, columns = {r for r, _ in first}, {c for _, c in first}
+        panel = Panel(374)
+        name = lambda words, part=part: part and words  # noqa: E731
+        panel.text(0, 15, f"GROUP_M = {group}", "bold", part=name("title"))
+        panel.text(0, 40, "The first 9 programs load", "small")
+        panel.text(0, 60, f"{loads.left} blocks of x", part=name("left"))
+        panel.text(0, 80, f"{loads.right} blocks of y", part=name("right"))
+        panel.text(0, 104, f"together {loads.total}", "bold", part=name("total"))
+        panel.cells(left, 24, BLOCKS, BLOCKS, side, lambda r, c, k=columns: "b" if c in k else "", part=name("y"))
+        panel.text(left - 8, 40, "y", "", "end")
+        panel.cells(0, top, BLOCKS, BLOCKS, side, lambda r, c, k=rows: "a" if r in k else "", part=name("x"))
+        panel.text(0, top - 6, "x")
+        for row in range(BLOCKS):
+            for column in range(BLOCKS):
+                x, y, pid = left + column * side, top + row * side, number[row, column]
+                panel.add("rect", "g" if pid < BLOCKS else "", name(f"z-{row}-{column}"), x=x, y=y, width=side, height=side)
+                panel.text(x + side / 2, y + 13.5, pid, "tiny", "middle", part=name(f"pid-{row}-{column}"))
+        panels.append(panel)
+        words.append(f"With GROUP_M = {group} the first {BLOCKS} programs load {loads.left} blocks of x and {loads.right} of y, {loads.total} together")
+    return Picture(
+        "The result below right has 9 x 9 blocks; numbers are program ids, green ones run at the same time. A block needs all "
+        "of its row of x (amber) and of its column of y (blue).",
+        ". ".join(words) + ".",
+        panels,
+        "l2_order",
+        (Control("group", "GROUP_M: rows in a group", 3, 1, BLOCKS),),
+        {"blocks": BLOCKS},
+    )
+
+
+@picture
+def last_group():
+    from annotated_examples.tutorials.matmul_grouped import program_order
+
+    rows, columns, group = 8, 4, 3
+    order = {block: pid for pid, block in enumerate(program_order(rows, columns, group))}
+    panel = Panel(292, f"{rows} x {columns} tiles, GROUP_M = {group}: {rows * columns} programs")
+    panel.cells(130, 30, rows, columns, (44, 30), lambda r, c: "abg"[r // group], lambda r, c: order[r, c])
+    for first in range(0, rows, group):
+        high = min(group, rows - first)
+        panel.text(0, 30 + first * 30 + 20, f"group {first // group}:", "bold")
+        panel.text(0, 30 + first * 30 + 38, f"{high} rows", "small")
+        panel.box(130, 30 + first * 30, columns * 44, high * 30, "strong")
+    last = rows % group
+    return Picture(
+        "Down a group first, then to the right. The last group has only two rows: there the order divides by 2, not by 3.",
+        f"A grid of {rows} rows and {columns} columns of tiles with program ids. Groups of {group} rows are numbered column by "
+        f"column. The last group has {last} rows, and begins with program {order[rows - last, 0]}.",
+        [panel],
+    )
+
+
+@picture
+def split_k():
+    from annotated_examples.gemlite import gemm_splitK
+
+    guide = card.guide()
+    tuned = gemm_splitK.CONFIGS[0].kwargs
+    columns, K, block = 8192, 8192, tuned["BLOCK_N"]
+    panels, words = [], []
+    for split in (1, tuned["SPLIT_K"]):
+        programs = columns // block * split
+        rounds, busy = guide.waves(programs)
+        panel = Panel(232, f"SPLIT_K = {split}: {programs} programs")
+        for part in range(split):
+            x = part * (150 / split)
+            panel.box(x, 34, 150 / split - 2, 64, "abgp"[part % 4], "" if split > 1 else f"K = {K}")
+            panel.arrow(x + 75 / split, 102, 75 if split == 1 else 30 + part * 12, 132)
+        panel.box(20, 136, 110, 30, "b", "one tile of C")
+        panel.text(180, 60, f"{K // split} of K each", "small")
+        panel.text(180, 82, f"{split} atomic add{'s' * (split > 1)}" if split > 1 else "one store", "small")
+        filled = min(programs / guide.SMS, 1)
+        panel.box(0, 186, 360, 22, "off")
+        panel.box(0, 186, 360 * filled, 22, "a", f"{min(programs, guide.SMS)} of {guide.SMS} SMs in the first wave" if filled > .7 else "")
+        if filled <= 0.7:
+            panel.text(180 + 90 * filled, 202, f"{programs} of {guide.SMS} SMs", "small")
+        panels.append(panel)
+        words.append(f"SPLIT_K = {split}: {programs} programs with {K // split} of K each, {rounds} wave{'s' * (rounds > 1)}, {busy:.0%} of places busy")
+    return Picture(
+        "A thin product has few tiles and a long K. Splitting K makes more programs; they add into the same tile.",
+        f"{columns} columns in tiles of {block}, one tile of rows. " + ". ".join(words) + ".",
+        panels,
+    )
+
+
+@picture
+def rungs():
+    """The ladder of the fast product."""
+    return ladder("matmul", "forward_ms", "A product of 4096 x 4096 matrices, bfloat16")
+
+
+def ladder(name: str, field: str, title: str, limit: float = 0) -> Picture:
+    from academy.bench import figures
+
+    content = figures.first(card.ROOT, f"ladder/{name}")
+    steps = [rung for rung in content["rungs"] if rung.get(field)]
+    rows = [(rung["name"], rung[field], figures.milliseconds(rung[field])) for rung in steps]
+    panel = Panel(30 + 40 * len(rows), title)
+    bars(panel, 40, rows, ["b"] * (len(rows) - 1) + ["a"])
+    words = "; ".join(f"{name}: {time}" for name, _, time in rows)
+    best = max(rows, key=lambda row: row[1])
+    return Picture(
+        f"Each step as measured on an {content['device']}, from {best[2]} ({best[0]}) to {rows[-1][2]} ({rows[-1][0]}).",
+        f"Bars of time, {title}: {words}.",
+        [panel],
+    )

@@ -1,0 +1,208 @@
+"""The work around a kernel: checking, timing, profiling, wrapping, replacing."""
+
+import re
+
+from academy.bench import figures
+
+import card
+from draw import Panel, Picture, bars, picture
+
+
+def _texts(pattern: str) -> list[str]:
+    return [path.read_text("utf-8") for path in sorted(card.ROOT.glob(pattern))]
+
+
+def _flow(panel: Panel, steps, top: float = 26, high: float = 44, gap: float = 26) -> None:
+    """Boxes from top to bottom, an arrow between each two. A step: kind, words, what stands beside the arrow to it."""
+    for place, (kind, words, why) in enumerate(steps):
+        y = top + place * (high + gap)
+        panel.box(20, y, 320, high, kind, words)
+        if place:
+            panel.arrow(60, y - gap + 2, 60, y - 2)
+            panel.text(74, y - 8, why, "small")
+    panel.height = top + len(steps) * (high + gap) - gap + 4
+
+
+@picture
+def verified():
+    tags = sum(len(re.findall(r"\\tag\{", text)) for text in _texts("backprop_math/*.md"))
+    files = sum("def EXAMPLE" in text for text in _texts("annotated_examples/*/*.py"))
+    cases = len(list((card.ROOT / "tests/formulas/cases").glob("[!_]*.py")))
+    measured = sum(len(record["cases"]) for _, record in figures.results(card.ROOT, "*") if "cases" in record)
+    panel = Panel(0, "What holds what")
+    _flow(
+        panel,
+        (
+            ("a", f"definitions, and {tags} tagged formulas\nin backprop_math", ""),
+            ("b", "each formula as a function in float64", "autograd of the definitions"),
+            ("g", f"{files} kernel files, forward and backward", f"{cases} files of cases"),
+            ("p", "numbers in their comments", "the recorded run"),
+            ("off", f"times of {measured} measured cases", "hash of the code that was timed"),
+        ),
+    )
+    return Picture(
+        "Beside each arrow stands what compares the two boxes. Change one of them alone, and a test fails.",
+        f"A chain: definitions and {tags} tagged formulas, compared by autograd with functions in float64; those by {cases} "
+        f"files of cases with {files} kernel files; those by the recorded run with the numbers in comments; the code's hash "
+        f"ties it to {measured} measured cases.",
+        [panel],
+    )
+
+
+@picture
+def derivation():
+    text = (card.ROOT / "backprop_math/softmax.md").read_text("utf-8")
+    defined, claimed = text.count(":="), len(re.findall(r"\\tag\{", text))
+    panel = Panel(0, "From a line of LaTeX to a kernel's test")
+    _flow(
+        panel,
+        (
+            ("a", "y := x²   defines", ""),
+            ("a", "dy/dx = 2 x   claims \\tag{SQ-x}", "every link of a chain is compared"),
+            ("b", "a function of x in float64", "the grammar reads it"),
+            ("g", "the kernel that cites SQ-x", "a case names call and tag"),
+        ),
+    )
+    return Picture(
+        "What := says is taken as given; what = says is tried with numbers. A tag is the rope between formula and kernel.",
+        f"Four boxes: a definition, a claim with a tag, the claim as a function, and the kernel that cites the tag. In the "
+        f"derivation of softmax there are {defined} definitions and {claimed} tags.",
+        [panel],
+    )
+
+
+@picture
+def timeline():
+    found = {name: value["value"] for name, value in figures.first(card.ROOT, "experiments/measuring")["values"].items()}
+    returned, done = found["returned"] / 1000, found["done"]
+    panel = Panel(210, "One call: who is busy when")
+    at = lambda ms: 56 + 290 * ms / done  # noqa: E731
+    panel.text(0, 58, "Python", "small")
+    panel.box(56, 40, at(returned) - 56, 28, "a")
+    panel.text(at(returned) + 6, 58, f"returns after {found['returned']:g} µs", "small")
+    panel.text(0, 108, "GPU", "small")
+    panel.box(60, 90, at(done) - 60, 28, "b", "kernels run")
+    panel.arrow(at(done), 158, at(done), 122)
+    panel.text(350, 174, f"done after {done:g} ms: here the clock may stop", "small", "end")
+    panel.arrow(at(returned), 196, at(returned), 72)
+    panel.text(at(returned) + 6, 204, "a clock that stops here has timed nothing", "small")
+    return Picture(
+        "A launch puts work into a queue and returns. Wait for the GPU, or time with events that the GPU itself records.",
+        f"Two lanes. Python returns after {found['returned']:g} microseconds; the GPU is busy until {done:g} milliseconds.",
+        [panel],
+    )
+
+
+@picture
+def loads():
+    content = figures.first(card.ROOT, "ladder/swiglu")
+    wanted = ("eager", "2-byte loads", "8-byte loads", "16-byte loads")
+    rows = [(rung["name"], rung["forward_ms"], figures.milliseconds(rung["forward_ms"])) for rung in content["rungs"] if rung["name"] in wanted]
+    panel = Panel(190, f"SwiGLU, {content['shape'][0]} x {content['shape'][1]}, forward")
+    bars(panel, 40, rows, ["off", "a", "b", "b"])
+    return Picture(
+        "The same bytes move in all of them. What changes is how many one instruction asks for.",
+        "Bars of time: " + "; ".join(f"{name} {words}" for name, _, words in rows) + ".",
+        [panel],
+    )
+
+
+@picture
+def fusion():
+    content = figures.first(card.ROOT, "ladder/softmax")
+    times = {rung["name"]: rung["forward_ms"] for rung in content["rungs"] if rung.get("forward_ms")}
+    steps = (("max", 1, 0), ("x − max", 1, 1), ("exp", 1, 1), ("sum", 1, 0), ("divide", 1, 1))
+    trips = sum(reads + writes for _, reads, writes in steps)
+    shape = " x ".join(map(str, content["shape"]))
+    left = Panel(280, f"Five operations: {trips} trips over memory")
+    for row, (name, reads, writes) in enumerate(steps):
+        y = 30 + row * 44
+        left.box(130, y, 110, 32, "b", name)
+        left.arrow(40, y + 16, 126, y + 16)
+        if writes:
+            left.arrow(244, y + 16, 330, y + 16)
+    left.text(0, 266, f"{figures.milliseconds(times['elementwise'])} at {shape}", "bold")
+    right = Panel(280, "One kernel: 2 trips")
+    right.box(130, 30, 110, 208, "g", "max\nx − max\nexp\nsum\ndivide")
+    right.arrow(40, 134, 126, 134)
+    right.arrow(244, 134, 330, 134)
+    last = list(times)[-1]
+    right.text(0, 266, f"{figures.milliseconds(times['one trip'])}: the whole row in registers", "bold")
+    assert last
+    return Picture(
+        "An arrow to the left of a box is a read of the whole matrix, one to its right a write. Inside a kernel values stay in "
+        "registers.",
+        f"Softmax as five operations makes {trips} trips over memory and takes {figures.milliseconds(times['elementwise'])} at "
+        f"{shape}; as one kernel it makes 2 and takes {figures.milliseconds(times['one trip'])}.",
+        [left, right],
+    )
+
+
+@picture
+def layer():
+    """What `patch` replaces, from the table in the module itself."""
+    text = (card.ROOT / "annotated_examples/integrations/huggingface.py").read_text("utf-8")
+    rows = dict(re.findall(r"^\| ([^|]+?) \| (`[^|]+?) \| [^|]+ \|$", text, re.M))
+    short = {name: re.sub(r"`", "", by) for name, by in rows.items()}
+    pick = lambda word: next(by for name, by in short.items() if word in name)  # noqa: E731
+    panel = Panel(0, "A decoder layer, patched")
+    _flow(
+        panel,
+        (
+            ("g", f"norm: {pick('RMSNorm')}", ""),
+            ("off", "q, k, v projections: as they were", ""),
+            ("g", f"turn q, k: {pick('rotary')}", ""),
+            ("g", f"attention: {pick('attention')}", ""),
+            ("off", "projection and residual: as they were", ""),
+            ("g", f"norm: {pick('RMSNorm')}", ""),
+            ("g", f"gate: {pick('gate').replace('classics/', '')}", ""),
+            ("g", f"last: {pick('last')}", "after the last layer, in training"),
+        ),
+        high=28,
+        gap=20,
+    )
+    return Picture(
+        "Green parts are computed by this site's kernels, the others stay as transformers built them.",
+        "A decoder layer from top to bottom. Replaced: " + "; ".join(f"{name} by {by}" for name, by in short.items()) + ".",
+        [panel],
+    )
+
+
+@picture
+def way():
+    panel = Panel(0, "From a formula to a kernel that one can trust")
+    _flow(
+        panel,
+        (
+            ("a", "formula and derivative", ""),
+            ("off", "reference in plain PyTorch, float64", "says what is right"),
+            ("g", "kernel, interpreted on odd sizes", "masks, strides, NaN behind the end"),
+            ("g", "kernel, compiled", "the same tests on a GPU"),
+            ("b", "time beside the limit", "bytes over bandwidth"),
+        ),
+        high=32,
+    )
+    return Picture(
+        "Right first, then fast: each step is compared with the one above before the next begins.",
+        "Five steps: formula and derivative; reference; kernel interpreted on odd sizes; kernel compiled under the same tests; "
+        "time compared with the limit.",
+        [panel],
+    )
+
+
+@picture
+def cost():
+    """A call of the tuned product, from the measuring guide's experiments."""
+    found = figures.first(card.ROOT, "experiments/measuring")["values"]
+    rows = [
+        (words, found[name]["value"], f"{found[name]['value']:g} {found[name]['unit']}")
+        for name, words in (("first_call", "first call: compiles"), ("later_call", "every later call"))
+    ]
+    panel = Panel(110, "Time of a call")
+    bars(panel, 40, rows, ["a", "b"])
+    return Picture(
+        "The first call with new constants or new types compiles. That is why a timing loop throws its first rounds away, and "
+        "why the caches matter.",
+        "; ".join(f"{words}: {time}" for words, _, time in rows) + ".",
+        [panel],
+    )
