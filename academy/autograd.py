@@ -49,9 +49,11 @@ def once_differentiable(backward: Callable) -> Callable:
 
     @functools.wraps(backward)
     def guarded(ctx, *upstream):
+        if not torch.is_grad_enabled():  # without `create_graph`
+            return backward(ctx, *upstream)
         with torch.no_grad():
             gradients = backward(ctx, *upstream)
-        if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        if torch.compiler.is_compiling():
             return gradients
         results = gradients if isinstance(gradients, tuple) else (gradients,)
         sources = [*upstream, *ctx.saved_tensors, getattr(ctx, "dependence", None)]

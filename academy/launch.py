@@ -74,16 +74,19 @@ def launch(kernel: Any, grid: Any, tensors: Sequence, numbers: tuple = (), **con
     try:
         device = _current_device()
         seen, values = look(tensors)
-        kind = (id(kernel), device, *seen, *constants.items(), *map(type, constants.values()))
-        call = (kind, numbers, *map(type, numbers))  # the types, because 1 equals 1.0 and True
-        known = _CALLS.get(call)
+        given = constants.values()  # and types, because 1 equals 1.0 and True
+        kind = (id(kernel), device, *seen, *constants, *given, *map(type, given), *map(type, numbers))
+        known = _CALLS.get((kind, numbers))
     except (AttributeError, TypeError, RuntimeError):  # another kind of argument: no address, no hash, no memory
         return _by_triton(kernel, grid, tensors, numbers, constants)
     if known is None:
-        return _first(kernel, grid, tensors, numbers, constants, kind, call, device)
+        return _first(kernel, grid, tensors, numbers, constants, kind, device)
     if known.hooks:
         return _by_triton(kernel, grid, tensors, numbers, constants)
-    known.launch(known.grid or grid, _current_stream(device), tensors, values, numbers)
+    if known.encoders:
+        values = known.with_descriptors(tensors, values)
+    x, y, z = (*(known.grid or grid), 1, 1)[:3]
+    known.driver(x, y, z, _current_stream(device), *known.fixed, *values, *numbers, *known.rest)
     return known.compiled
 
 
@@ -145,17 +148,14 @@ def _by_triton(kernel: Any, grid: Any, tensors: Sequence, numbers: tuple, consta
     return kernel[grid](*arguments, *numbers, **constants)
 
 
-def _first(
-    kernel: Any, grid: Any, tensors: Sequence, numbers: tuple, constants: dict, kind: tuple, call: tuple, device: int
-) -> Any:
+def _first(kernel: Any, grid: Any, tensors: Sequence, numbers: tuple, constants: dict, kind: tuple, device: int) -> Any:
     """Launch a call that wasn't seen before, and remember it if all about it is understood."""
     sized = type(kernel) is triton.JITFunction and not callable(grid)  # no choice and no grid hangs on the numbers
     if sized:
         rest = kernel.params[len(tensors) :]
-        sizes = (n if p.is_constexpr else specialised(n) for n, p in zip(numbers, rest))
-        kind = (kind, *sizes, *map(type, numbers))
-        if kind in _KINDS:
-            _keep(_CALLS, call, _KINDS[kind])
+        sizes = tuple(n if p.is_constexpr else specialised(n) for n, p in zip(numbers, rest))
+        if (kind, sizes) in _KINDS:
+            _keep(_CALLS, (kind, numbers), _KINDS[kind, sizes])
             return launch(kernel, grid, tensors, numbers, **constants)
     used = None
 
@@ -167,9 +167,9 @@ def _first(
     compiled = _by_triton(kernel, remember_grid if callable(grid) else grid, tensors, numbers, constants)
     jitted = kernel.fn if hasattr(kernel, "configs") else kernel
     if _understood(jitted, compiled, tensors, numbers, device):
-        _keep(_CALLS, call, remembered := _Remembered(kernel, jitted, compiled, used, tensors, numbers))
+        _keep(_CALLS, (kind, numbers), remembered := _Remembered(kernel, jitted, compiled, used, tensors, numbers))
         if sized:
-            _keep(_KINDS, kind, remembered)
+            _keep(_KINDS, (kind, sizes), remembered)
     return compiled
 
 
@@ -205,28 +205,22 @@ class _Remembered:
     def __init__(self, kernel: Any, jitted: Any, compiled: Any, grid: Any, tensors: Sequence, numbers: tuple):
         self.kernel, self.compiled, self.grid, self.hooks = kernel, compiled, grid, jitted.pre_run_hooks
         runner = compiled.run
-        self.function = (compiled.function, runner.launch_cooperative_grid, runner.launch_pdl, None, None)
-        # Where a launch has its metadata for hooks, and both hooks, there is None.
-        self.metadata = (compiled.packed_metadata, None, None, None)
+        flags = runner.launch_cooperative_grid, runner.launch_pdl
+        # None: scratch memory (two kinds), and, after the metadata, what hooks are told and both hooks.
+        self.fixed = (compiled.function, *flags, None, None, compiled.packed_metadata, None, None, None)
         # Constants are compiled in. The driver expects something in their places and doesn't look at it.
         self.rest = (None,) * (len(jitted.params) - len(tensors) - len(numbers))
         self.driver = runner.launch
-        self.encode: list[Callable | None] = [None] * len(tensors)
+        self.encoders: list[Callable | None] = []
         if any(type(x) is Tiles for x in tensors):
             self.driver = inspect.getclosurevars(runner.launch).nonlocals["launcher"]
             forms = iter(_maps(runner.launch))
-            self.encode = [_encoder(next(forms)) if type(x) is Tiles else None for x in tensors]
-
-    def launch(self, grid: tuple, stream: int, tensors: Sequence, values: list, numbers: tuple) -> None:
-        x, y, z = grid if len(grid) == 3 else (*grid, 1, 1)[:3]
-        if self.driver is not self.compiled.run.launch:
-            values = self.with_descriptors(tensors, values)
-        self.driver(x, y, z, stream, *self.function, *self.metadata, *values, *numbers, *self.rest)
+            self.encoders = [_encoder(next(forms)) if type(x) is Tiles else None for x in tensors]
 
     def with_descriptors(self, tensors: Sequence, addresses: list) -> list:
         """In the place of a descriptor the driver wants the tensor map, all sizes and all strides."""
         values: list = []
-        for tensor, address, encode in zip(tensors, addresses, self.encode):
+        for tensor, address, encode in zip(tensors, addresses, self.encoders):
             if encode is None:
                 values.append(address)
             else:

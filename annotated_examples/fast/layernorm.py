@@ -107,8 +107,10 @@ def layernorm_forward_kernel(
     variance = tl.sum(centred * centred, axis=1) / N - residual * residual
     rstd = 1.0 / tl.sqrt(variance + eps)
     mean += residual
-    tl.store(mean_ptr + offs_m, mean, mask=mask_m)
-    tl.store(rstd_ptr + offs_m, rstd, mask=mask_m)
+    # For the backward pass; without one there is nowhere to store them.
+    if mean_ptr is not None:
+        tl.store(mean_ptr + offs_m, mean, mask=mask_m)
+        tl.store(rstd_ptr + offs_m, rstd, mask=mask_m)
 
     # How many neighbours can one instruction load? Rows begin at multiples of the row length. The largest power of two
     # in it, `vector = 2` for rows of six, divides the offset of every row. (`n & -n` is the lowest bit of `n`.) For a
@@ -190,8 +192,9 @@ def layernorm_forward_chunked_kernel(
         mean += difference * fraction
 
     rstd = 1.0 / tl.sqrt(squares / N + eps)
-    tl.store(mean_ptr + row, shift + mean)
-    tl.store(rstd_ptr + row, rstd)
+    if mean_ptr is not None:
+        tl.store(mean_ptr + row, shift + mean)
+        tl.store(rstd_ptr + row, rstd)
 
     # Second trip over the row: [[tag: LN-Y]]. These lines won't be needed again, and say so with `evict_first`.
     for start in tl.range(0, N, BLOCK_N):
@@ -421,14 +424,16 @@ def layernorm_backward_columns_kernel(
 # Inside `torch.compile`, after a second width, a size of `x` may be a symbol that stands for any number. The number of
 # warps, which is computed from it here, can't be a symbol: `operator.index` turns the size into a number, and a new
 # width triggers a compilation.
-def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
-    """Returns `y` in the shape of `x`, and `mean` and `rstd` in float32, one number a row."""
+def layernorm_forward(
+    x, weight=None, bias=None, eps=1e-5, *, save=True, BLOCK_M=None, BLOCK_N=None, num_warps=None
+):  # fmt: skip
+    """Returns `y` in the shape of `x`, and `mean` and `rstd` in float32, one number a row: None without `save`."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     N = operator.index(x.shape[-1])
     M = x.numel() // max(N, 1)
-    mean = torch.empty(M, dtype=torch.float32, device=x.device)
-    rstd = torch.empty(M, dtype=torch.float32, device=x.device)
+    mean = torch.empty(M, dtype=torch.float32, device=x.device) if save else None
+    rstd = torch.empty(M, dtype=torch.float32, device=x.device) if save else None
     if x.numel() == 0:
         return y, mean, rstd
     x = as_rows(x)
@@ -517,7 +522,7 @@ def layernorm(x, weight=None, bias=None, eps=1e-5):
     """
     contract(x, weight, bias, eps)
     if not autograd.needs_frame(x, weight, bias):
-        return layernorm_forward(x, weight, bias, eps)[0]
+        return layernorm_forward(x, weight, bias, eps, save=False)[0]
     return LayerNorm.apply(x, weight, bias, eps, layernorm_forward, layernorm_backward)
 
 

@@ -612,6 +612,20 @@ def multiprocessors(device_index):
 TILES = {8: (128, 2, 4), 16: (64, 1, 8), 32: (64, 4, 4), 64: (128, 4, 2)}
 
 
+# Computed once for each size: a small product would wait for it.
+@functools.lru_cache(maxsize=1024)
+def schedule(M, N, blocks, plane_ordered, processors, split_k, BLOCK_M, BLOCK_N):
+    """Tile, warps, parts along K, and the grid."""
+    rows = min(max(next_power_of_2(M), 8), 64 if plane_ordered else 16)
+    columns, num_warps, resident = TILES[rows]
+    BLOCK_M, BLOCK_N = BLOCK_M or rows, BLOCK_N or columns
+    tiles = cdiv(N, BLOCK_N) * cdiv(M, BLOCK_M)
+    split_k = split_k or choose_split_k(tiles, blocks, resident * processors)
+    # Tiles of columns are the first dimension of the grid: programs that start together read neighbouring words, and
+    # the same block of A.
+    return BLOCK_M, BLOCK_N, num_warps, split_k, (cdiv(N, BLOCK_N), split_k, cdiv(M, BLOCK_M))
+
+
 def plane_order(a, W_nbits, BLOCK_K, BLOCK_M, pdl):
     """(A in the order of the planes, float32 sums of its rows over each block of K), for tiles of BLOCK_M rows."""
     M, K = a.shape
@@ -634,14 +648,9 @@ def descriptor_forward(
     (M, K), N = a.shape, words.shape[1]
     BLOCK_KW = words_in_block(W_nbits, group_size)
     BLOCK_K = BLOCK_KW * 32 // W_nbits
-    columns, num_warps, resident = TILES[min(max(next_power_of_2(M), 8), 64 if plane_ordered else 16)]
-    BLOCK_M = BLOCK_M or min(max(next_power_of_2(M), 8), 64 if plane_ordered else 16)
-    BLOCK_N = BLOCK_N or columns
-    tiles = cdiv(N, BLOCK_N) * cdiv(M, BLOCK_M)
-    split_k = split_k or choose_split_k(tiles, K // BLOCK_K, resident * multiprocessors(words.device.index))
-    # Tiles of columns are the first dimension of the grid: programs that start together read neighbouring words, and
-    # the same block of A.
-    grid = (cdiv(N, BLOCK_N), split_k, cdiv(M, BLOCK_M))
+    BLOCK_M, BLOCK_N, num_warps, split_k, grid = schedule(
+        M, N, K // BLOCK_K, plane_ordered, multiprocessors(words.device.index), split_k, BLOCK_M, BLOCK_N
+    )
     # The interpreter runs one kernel after the other, so there is nothing that could be launched early.
     pdl = not device.INTERPRET
     scales_ptr, zeros_ptr, strides = metadata_arguments(a, scales, zeros, W_group_mode >= 2)

@@ -61,7 +61,8 @@ from annotated_examples.tutorials.matmul_autotuned import matmul_forward as mult
 # tensor descriptor tells it where the matrix lies; a load names the corner of a tile. Threads compute no addresses and
 # need no masks: what lies outside is filled with zeros. The registers that held pointers are free for more sums.
 # `a_desc.load([row, column])` loads the tile whose upper left corner is there, and `c_desc.store` stores one. The
-# launcher makes the descriptor, of a tensor, its shape and strides, and the shape of the tile.
+# launcher makes the descriptor: `TensorDescriptor` takes a tensor, its shape and strides, and the shape of the tile.
+# Here they go to [`launch`](../../docs/guides/what-a-call-costs.md) as `Tiles`, and it makes what it doesn't remember.
 #
 # A transposed matrix is described as it is stored, and its tiles are transposed after the load. The tensor cores read
 # both orders, so that costs nothing.
