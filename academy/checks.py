@@ -108,7 +108,7 @@ def _is_same(value: object, option: object) -> bool:
 
 def number(name: str, value: object, *, at_least: float | None = None, above: float | None = None) -> None:
     """`value` must be a finite int or float (not a bool) that float32 can hold, at least or above a bound."""
-    if type(value) is float and 0 < value <= LARGEST and at_least in (None, 0) and above in (None, 0):
+    if type(value) is float and 0 <= value <= LARGEST and above is None and at_least in (None, 0):
         return  # the usual case: an epsilon, a scale
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")

@@ -98,7 +98,8 @@ def launch_rows(kernel, M, N, tensors, BLOCK_N, constants, *, most_rows=65_535, 
             BLOCK_N //= 2
     num_warps = max(1, min(BLOCK_N, 1024) // 256)
     constants = dict(constants, BLOCK_N=BLOCK_N, VECTOR=VECTOR, ONE_ROW=M == 1)
-    grid = (triton.cdiv(N, BLOCK_N), min(M, most_rows), triton.cdiv(M, most_rows))
+    # Rounded up. `triton.cdiv` does the same, and takes microseconds to check for constexpr arguments.
+    grid = (-(-N // BLOCK_N), min(M, most_rows), -(-M // most_rows))
     launch_kernel(kernel, grid, tensors, (*strides, M, N), **constants, num_warps=num_warps)
 
 

@@ -46,6 +46,7 @@ import triton.language as tl
 
 from annotated_examples.classics.cross_entropy import CrossEntropyLoss, contract, cross_entropy_loss_reference
 from annotated_examples.common.logits import LOWEST, items, scale_and_cap
+from annotated_examples.common.norms import power_of_2_up_to
 
 
 # ## How many labels count
@@ -333,7 +334,7 @@ def count_labels(labels, ignore_index, *, BLOCK=None):
     """How many labels differ from `ignore_index`: an int32 tensor of one, still being computed when this returns."""
     rows, labels = labels.numel(), labels.contiguous()
     count = torch.empty(1, dtype=torch.int32, device=labels.device)
-    BLOCK = BLOCK or min(8192, triton.next_power_of_2(max(rows, 1)))
+    BLOCK = BLOCK or power_of_2_up_to(8192, rows)
     launch(count_labels_forward_kernel, (1,), (labels, count), (rows, ignore_index), BLOCK=BLOCK, num_warps=32)
     return count
 
@@ -429,7 +430,7 @@ def _scale(dloss, gradient, dlogits, BLOCK):
     checks.power_of_two(BLOCK=BLOCK)
     n = gradient.numel()
     if n:
-        programs = min(triton.cdiv(n, BLOCK), backward_programs(gradient.device.index))
+        programs = min(-(-n // BLOCK), backward_programs(gradient.device.index))
         launch(
             cross_entropy_backward_kernel, (programs,), (dloss, gradient, dlogits), (n,),
             IN_PLACE=gradient is dlogits, BLOCK=BLOCK, num_warps=8,
