@@ -170,20 +170,14 @@ def breakdown() -> dict[str, float]:
 
     x = torch.randn(128, 128, device="cuda", dtype=torch.bfloat16)
     weight, bias = torch.ones_like(x[0]), torch.zeros_like(x[0])
-    mean, rstd = (torch.empty(128, device="cuda") for _ in range(2))
     BLOCK_M, BLOCK_N, num_warps = fast.forward_tiles(128, None, None, None)
-    tensors, numbers = (x, weight, bias, torch.empty_like(x), mean, rstd), (128, 128, 128, 1e-5)
+    tensors, numbers = (x, weight, bias, torch.empty_like(x), None, None), (128, 128, 128, 1e-5)
     grid, options = (128 // BLOCK_M,), dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
     kernel = fast.layernorm_forward_kernel
     compiled = kernel[grid](*tensors, *numbers, **options)
     stream, metadata = torch.cuda.current_stream().cuda_stream, compiled.packed_metadata
     runner = compiled.run
     values = [None if each is None else each.data_ptr() for each in tensors]
-
-    def outputs():
-        torch.empty_like(x, memory_format=torch.contiguous_format)
-        torch.empty(128, dtype=torch.float32, device=x.device)
-        torch.empty(128, dtype=torch.float32, device=x.device)
 
     def driver():
         runner.launch(
@@ -198,7 +192,7 @@ def breakdown() -> dict[str, float]:
             "torch": lambda: torch.nn.functional.layer_norm(x, (128,), weight, bias),
             "checks": lambda: contract(x, weight, bias, 1e-5),
             "gradient": lambda: autograd.needs_frame(x, weight, bias),
-            "outputs": outputs,
+            "outputs": lambda: torch.empty_like(x, memory_format=torch.contiguous_format),
             "launch by Triton": lambda: kernel[grid](*tensors, *numbers, **options),
             "launch": lambda: launch.launch(kernel, grid, tensors, numbers, **options),
             "key": lambda: launch.look(tensors),

@@ -3,12 +3,12 @@
 from academy.bench import figures
 
 import card
-from draw import Panel, Picture, bars, picture
+from draw import Axes, Panel, Picture, bars, picture
 
 PARTS = {
     "checks": "checks of the arguments",
     "gradient": "does anything need a gradient?",
-    "outputs": "memory for the three outputs",
+    "outputs": "memory for the output",
     "rest": "rows, tile sizes, and so on",
 }
 
@@ -46,18 +46,13 @@ def layernorm_call():
 def short_kernels():
     """Wall time of a call over the time of its kernel: a row of calls takes whichever is longer."""
     found = figures.first(card.ROOT, "experiments/host_time")["breakdown"]
-    from draw import Axes
-
     panel = Panel(300, "A row of calls, µs for each")
     axes = Axes(panel, (40, 40, 300, 200), (0, 20, 40, 60, 80), (0, 20, 40, 60, 80), ("kernel, µs", "call, µs"))
-    for host, kind in ((found["call by Triton"], "a"), (found["call"], "b"), (0, "off")):
-        axes.curve(lambda kernel, host=host: max(kernel, host), kind)
-        panel.text(
-            axes(1, host)[0] + 2,
-            axes(1, max(host, 0.5))[1] - 5,
-            {"a": "launched by Triton", "b": "remembered"}.get(kind, ""),
-            "small",
-        )
+    axes.curve(lambda kernel: kernel, "g")
+    for name, kind, words in (("call by Triton", "a", "launched by Triton"), ("call", "b", "remembered")):
+        axes.curve(lambda kernel, host=found[name]: max(kernel, host), kind)
+        x, y = axes(1, found[name])
+        panel.text(x + 2, y - 5, words, "small")
     panel.text(axes(26, 15)[0], axes(26, 15)[1], "in a CUDA graph: the diagonal", "small")
     return Picture(
         "A kernel that runs longer than its launch hides it. Left of the bend the GPU waits for Python.",
