@@ -21,17 +21,14 @@ def needs_frame(*inputs: torch.Tensor | None) -> bool:
 
     Source: PyTorch's documentation, "Extending PyTorch" and "Forward-mode automatic differentiation".
     """
-    recording = torch.is_grad_enabled()
-    for value in inputs:
-        if value is not None and (recording and value.requires_grad or _has_tangent(value)):
-            return True
-    return False
-
-
-def _has_tangent(value: torch.Tensor) -> bool:
-    if torch.compiler.is_compiling():  # Dynamo traces no forward-mode levels
+    if torch.is_grad_enabled():
+        for value in inputs:
+            if value is not None and value.requires_grad:
+                return True
+    # No tangent exists outside of `dual_level`, which is nearly always. (Dynamo traces no forward-mode levels.)
+    if torch.compiler.is_compiling() or forward_ad._current_level < 0:
         return False
-    return forward_ad.unpack_dual(value).tangent is not None
+    return any(value is not None and forward_ad.unpack_dual(value).tangent is not None for value in inputs)
 
 
 def once_differentiable(backward: Callable) -> Callable:
@@ -52,9 +49,11 @@ def once_differentiable(backward: Callable) -> Callable:
 
     @functools.wraps(backward)
     def guarded(ctx, *upstream):
+        if not torch.is_grad_enabled():  # without `create_graph`
+            return backward(ctx, *upstream)
         with torch.no_grad():
             gradients = backward(ctx, *upstream)
-        if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        if torch.compiler.is_compiling():
             return gradients
         results = gradients if isinstance(gradients, tuple) else (gradients,)
         sources = [*upstream, *ctx.saved_tensors, getattr(ctx, "dependence", None)]
@@ -82,4 +81,5 @@ def dependence(*inputs: torch.Tensor | None) -> torch.Tensor | None:
     if torch.compiler.is_compiling():  # Dynamo raises for a second derivative by itself
         return None
     with torch.enable_grad():
-        return torch.cat([x[:0].flatten() for x in inputs if x is not None]) * 1
+        parts = [x.narrow(0, 0, 0) * 1 for x in inputs if x is not None]  # the product isn't a view, and keeps no memory
+        return parts[0] if len(parts) == 1 else torch.cat([part.flatten() for part in parts])

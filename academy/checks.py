@@ -11,24 +11,28 @@ from collections.abc import Collection, Iterable
 import torch
 
 from academy import autograd
-from academy.device import DEVICE, INTERPRET
+from academy.device import INTERPRET
 
 #: What the kernels compute in, unless a kernel says otherwise.
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+#: True of a tensor on the device where kernels run. (To compare `value.device.type` takes several times as long.)
+HERE = "is_cpu" if INTERPRET else "is_cuda"
+STRIDED = torch.strided
 #: Kernels get numbers as float32.
 LARGEST = torch.finfo(torch.float32).max
 
 
 def tensors(**named: torch.Tensor) -> None:
     """Each must be a dense `torch.Tensor` on the device where kernels run, not a lazily negated or conjugated view."""
+    compiling = torch.compiler.is_compiling()
     for name, value in named.items():
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
-        if value.device.type != DEVICE.type:
+        if not getattr(value, HERE):
             raise ValueError(_wrong_device(name, value))
-        if value.layout != torch.strided:
+        if value.layout is not STRIDED:
             raise TypeError(f"{name} must be a dense (strided) tensor, got layout {value.layout}")
-        if not torch.compiler.is_compiling() and value.is_neg():  # such as `z.conj().imag`
+        if not compiling and value.is_neg():  # such as `z.conj().imag`
             raise ValueError(f"{name} must not be a lazily negated view: pass {name}.resolve_neg()")
 
 
@@ -75,7 +79,7 @@ def same_shape(**named: torch.Tensor) -> None:
 
 def shape(name: str, value: torch.Tensor | None, expected: tuple[int, ...], meaning: str = "") -> None:
     """`value` (if given) must have exactly this shape; `meaning` says where the numbers come from."""
-    if value is not None and tuple(value.shape) != tuple(expected):
+    if value is not None and value.shape != expected:
         note = f" ({meaning})" if meaning else ""
         raise ValueError(f"{name} must have shape {tuple(expected)}{note}, got {tuple(value.shape)}")
 
@@ -83,7 +87,7 @@ def shape(name: str, value: torch.Tensor | None, expected: tuple[int, ...], mean
 def dimensions(name: str, value: torch.Tensor, allowed: int | range, meaning: str = "") -> None:
     """The number of dimensions must be `allowed`, or at least `allowed.start` for a range."""
     count = value.dim()
-    if isinstance(allowed, int) and count != allowed or isinstance(allowed, range) and count not in allowed:
+    if count != allowed and (isinstance(allowed, int) or count not in allowed):
         wanted = f"{allowed}" if isinstance(allowed, int) else f"at least {allowed.start}"
         note = f" ({meaning})" if meaning else ""
         raise ValueError(f"{name} must have {wanted} dimensions{note}, got shape {tuple(value.shape)}")
@@ -104,6 +108,8 @@ def _is_same(value: object, option: object) -> bool:
 
 def number(name: str, value: object, *, at_least: float | None = None, above: float | None = None) -> None:
     """`value` must be a finite int or float (not a bool) that float32 can hold, at least or above a bound."""
+    if type(value) is float and 0 <= value <= LARGEST and above is None and at_least in (None, 0):
+        return  # the usual case: an epsilon, a scale
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
     if value != value or value in (float("inf"), float("-inf")):

@@ -150,6 +150,25 @@ class Gpu:
         torch.cuda.synchronize()
         return statistics.median(times)
 
+    def wall_milliseconds(self, run: Callable[[], object]) -> float:
+        """Time of one call in a row of plain calls from Python, in ms: until the GPU has done the last of them.
+
+        It is the longer of what the CPU and what the GPU spends on a call. The cache is warm.
+        """
+        for _ in range(3):
+            run()
+        each_ms = max(self._enqueue_ms(lambda _: run(), lambda: None), self._mean_ms(run, 3))
+        times, count = [], _between(5, 20 / each_ms, 100)
+        with _no_garbage_collection():
+            for _ in range(9):
+                torch.cuda.synchronize()
+                begin = time.perf_counter()
+                for _ in range(count):
+                    run()
+                torch.cuda.synchronize()
+                times.append((time.perf_counter() - begin) / count * 1e3)
+        return statistics.median(times)
+
     def copy_milliseconds(self, total_bytes: int) -> float:
         """Time of a `torch` copy that moves `total_bytes`: half of them read, half written."""
         size = max(1, total_bytes // 2)

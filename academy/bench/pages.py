@@ -11,7 +11,7 @@ from pathlib import Path
 from markupsafe import escape
 
 from academy.bench import plots, store
-from academy.bench.figures import Pass, between, label, memory, milliseconds, passes, percent, results
+from academy.bench.figures import OURS, Pass, between, label, memory, milliseconds, passes, percent, results
 from academy.bench.tables import Html, Table
 
 PASS_NAMES = {"forward": "Forward", "backward": "Backward", "forward+backward": "Forward and backward"}
@@ -102,7 +102,7 @@ def _pass(found: list[Pass], name: str) -> list[str]:
     if not found:
         return ["No provider of ours was right here; see the notes below.", ""]
     plotted = [line for plot in plots_of_pass(found, name) for line in (plot, "")]
-    return [sentence(found), "", *plotted, table(found).html(), ""]
+    return [sentence(found), "", *plotted, table(found).html(), "", *called_from_python(found)]
 
 
 def plots_of_pass(found: list[Pass], name: str) -> list[Html]:
@@ -202,6 +202,27 @@ def _timed(each: Pass, provider: str) -> str:
     if provider != each.ours or (each.against_best or 1) >= LEVEL:
         return text
     return Html('<span class="bench-behind" title="{} is ahead">{}</span>').format(each.best_peer, text)
+
+
+def called_from_python(found: list[Pass]) -> list[str]:
+    """Wall time of plain calls, where it was measured, and where a peer is ahead only there."""
+    timed = [each for each in found if "wall_ms" in each.providers.get(each.ours, {})]
+    if not timed:
+        return []
+    providers, behind, rows = _providers(timed), [], []
+    for each in timed:
+        walls = {name: entry["wall_ms"] for name, entry in each.providers.items() if "wall_ms" in entry}
+        peers = [name for name in walls if name not in OURS]
+        best = min(peers, key=walls.__getitem__) if peers else ""
+        if best and walls[best] < LEVEL * walls[each.ours] and (each.against_best or 0) >= LEVEL:
+            behind.append(f"{_name(each.case)} ({best} takes {100 * walls[best] / walls[each.ours]:.0f} % of its time)")
+        shape = [_name(each.case), each.case["dtype"]]
+        rows.append([*shape, *(milliseconds(walls[name]) if name in walls else "–" for name in providers)])
+    text = "Called from Python again and again, a small kernel waits for its next launch."
+    if behind:
+        text += f" That is why a peer is ahead there, although its kernels are not, at {_listed(behind)}."
+    title = f"Data: {PASS_NAMES[found[0].which].lower()}, wall time of a plain call"
+    return [text, "", Table(title, ["shape", "dtype", *providers], rows).html(), ""]
 
 
 # ---------------------------------------------------------------- memory, host time, ladder, notes

@@ -217,13 +217,16 @@ def measure_pass(call, which: str, timing: str, gpu) -> dict:
         measured = gpu.graph_milliseconds(call)
     else:
         measured = gpu.milliseconds(run, prepare)
-    return {
+    result = {
         "ms": _round(measured.median),
         "low_ms": _round(measured.low),
         "high_ms": _round(measured.high),
         "repeats": measured.repeats,
         "peak_bytes": gpu.peak_bytes(run, prepare),
     }
+    if which != "backward" and not call.writes_inputs:  # else something else would have to happen between two calls
+        result["wall_ms"] = _round(gpu.wall_milliseconds(lambda: run(prepare())))
+    return result
 
 
 def measure_host(operation: Operation, variant: Variant, gpu) -> dict:

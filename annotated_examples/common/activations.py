@@ -10,6 +10,7 @@ false, so each comparison is written so that false keeps the value.
 """
 
 from academy import device  # noqa: F401  before anything imports triton
+from academy.launch import launch
 
 import torch
 import triton
@@ -152,9 +153,10 @@ def launch_activation_backward(dc, saved, activation):
     if dz.numel():
         # `triton.cdiv` would do, but takes microseconds to check for constexpr arguments.
         grid = (-(-M // 8), -(-N // 256))
-        activation_backward_kernel[grid](
-            dc, saved, dz, M, N, *dc.stride(), BACKWARD=BACKWARD[activation], BLOCK_M=8, BLOCK_N=256
-        )
+        launch(
+            activation_backward_kernel, grid, (dc, saved, dz), (M, N, *dc.stride()),
+            BACKWARD=BACKWARD[activation], BLOCK_M=8, BLOCK_N=256,
+        )  # fmt: skip
     return dz
 
 

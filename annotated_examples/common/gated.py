@@ -8,6 +8,7 @@ two tensors and for one that holds both halves.
 """
 
 from academy import autograd, checks
+from academy.launch import launch as launch_kernel
 
 import torch
 import triton
@@ -97,8 +98,9 @@ def launch_rows(kernel, M, N, tensors, BLOCK_N, constants, *, most_rows=65_535, 
             BLOCK_N //= 2
     num_warps = max(1, min(BLOCK_N, 1024) // 256)
     constants = dict(constants, BLOCK_N=BLOCK_N, VECTOR=VECTOR, ONE_ROW=M == 1)
-    grid = (triton.cdiv(N, BLOCK_N), min(M, most_rows), triton.cdiv(M, most_rows))
-    kernel[grid](*tensors, *strides, M, N, **constants, num_warps=num_warps)
+    # Rounded up. `triton.cdiv` does the same, and takes microseconds to check for constexpr arguments.
+    grid = (-(-N // BLOCK_N), min(M, most_rows), -(-M // most_rows))
+    launch_kernel(kernel, grid, tensors, (*strides, M, N), **constants, num_warps=num_warps)
 
 
 # The two passes. Outputs are new and contiguous, whatever the layout of the inputs. Writing the gradients over `gate`

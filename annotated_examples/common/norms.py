@@ -6,6 +6,7 @@ small kernel that adds up the partial sums which their programs leave.
 """
 
 from academy import checks, device  # noqa: F401  before anything imports triton
+from academy.launch import launch
 
 import functools
 
@@ -57,10 +58,19 @@ def register_limit(N):
     return dict(maxnreg=128) if 16384 < N <= 20480 and not torch.compiler.is_compiling() else {}
 
 
-# Rounded up, like `triton.cdiv`, but without the microseconds that its check for constexpr arguments takes. The time
-# that Python needs before the GPU has anything to do is what a small call costs; so tile sizes are remembered, too.
+# Rounded up, like `triton.cdiv` and `triton.next_power_of_2`, but without the microseconds that their check for
+# constexpr arguments takes. The time that Python needs before the GPU has anything to do is what a small call costs; so
+# tile sizes are remembered, too.
 def cdiv(size, block):
     return -(-size // block)
+
+
+def power_of_2_up_to(most, number):
+    """The power of two that `number` fits into, but at most `most`."""
+    power = 1
+    while power < number and power < most:
+        power *= 2
+    return power
 
 
 # ## Backward: as many programs as fit on the card
@@ -123,7 +133,7 @@ def add_partial_sums(partial_dweight, partial_dbias, dweight, dbias, BLOCK_N=32)
     given = partial_dbias if partial_dweight is None else partial_dweight
     if given is not None:
         P, N = given.shape
-        partial_sums_kernel[(cdiv(N, BLOCK_N),)](
-            partial_dweight, partial_dbias, dweight, dbias, P, N,
-            BLOCK_P=min(triton.next_power_of_2(P), 32), BLOCK_N=BLOCK_N,
+        launch(
+            partial_sums_kernel, (cdiv(N, BLOCK_N),), (partial_dweight, partial_dbias, dweight, dbias), (P, N),
+            BLOCK_P=power_of_2_up_to(32, P), BLOCK_N=BLOCK_N,
         )  # fmt: skip

@@ -36,6 +36,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import autograd, checks, device, script
+from academy.launch import launch
 
 import functools
 
@@ -45,6 +46,7 @@ import triton.language as tl
 
 from annotated_examples.classics.cross_entropy import CrossEntropyLoss, contract, cross_entropy_loss_reference
 from annotated_examples.common.logits import LOWEST, items, scale_and_cap
+from annotated_examples.common.norms import power_of_2_up_to
 
 
 # ## How many labels count
@@ -332,14 +334,14 @@ def count_labels(labels, ignore_index, *, BLOCK=None):
     """How many labels differ from `ignore_index`: an int32 tensor of one, still being computed when this returns."""
     rows, labels = labels.numel(), labels.contiguous()
     count = torch.empty(1, dtype=torch.int32, device=labels.device)
-    BLOCK = BLOCK or min(8192, triton.next_power_of_2(max(rows, 1)))
-    count_labels_forward_kernel[(1,)](labels, count, rows, ignore_index, BLOCK=BLOCK, num_warps=32)
+    BLOCK = BLOCK or power_of_2_up_to(8192, rows)
+    launch(count_labels_forward_kernel, (1,), (labels, count), (rows, ignore_index), BLOCK=BLOCK, num_warps=32)
     return count
 
 
 # Accesses are as wide as a strip only if strips are aligned in the logits *and* in the gradient. That is so if both
 # have the same strides, or if all rows of both begin at a multiple of a strip.
-def launch(
+def launch_rows(
     logits, labels, n_items, softcapping, scaling, ignore_index, *, losses=None, dlogits=None, dloss=None,
     BLOCK=None, num_warps=None,
 ):  # fmt: skip
@@ -358,9 +360,9 @@ def launch(
     x_strides = row_strides(logits)
     d_strides = x_strides if dlogits is None else row_strides(dlogits)
     aligned = x_strides == d_strides or not any(stride % strip for stride in (*x_strides, *d_strides))
-    cross_entropy_forward_kernel[(rows,)](
-        logits, labels, n_items_ptr, dloss, losses, dlogits,
-        *x_strides, *d_strides, logits.shape[-2], vocab, weight, ignore_index,
+    launch(
+        cross_entropy_forward_kernel, (rows,), (logits, labels, n_items_ptr, dloss, losses, dlogits),
+        (*x_strides, *d_strides, logits.shape[-2], vocab, weight, ignore_index),
         scaling=float(scaling), softcapping=float(softcapping), ALIGNED=aligned, BLOCK=BLOCK, STRIP=min(BLOCK, strip),
         num_warps=num_warps or tuned_warps,
     )  # fmt: skip
@@ -399,7 +401,7 @@ def cross_entropy_loss_forward(
 # The sum over the rows is left to PyTorch: it is one small kernel, and adds in the same order every time.
 def _forward(logits, labels, n_items, softcapping, scaling, ignore_index, dlogits, BLOCK, num_warps):
     losses = torch.empty(labels.numel(), dtype=torch.float32, device=logits.device)
-    launch(
+    launch_rows(
         logits, labels, n_items, softcapping, scaling, ignore_index,
         losses=losses, dlogits=dlogits, BLOCK=BLOCK, num_warps=num_warps,
     )  # fmt: skip
@@ -428,10 +430,11 @@ def _scale(dloss, gradient, dlogits, BLOCK):
     checks.power_of_two(BLOCK=BLOCK)
     n = gradient.numel()
     if n:
-        programs = min(triton.cdiv(n, BLOCK), backward_programs(gradient.device.index))
-        cross_entropy_backward_kernel[(programs,)](
-            dloss, gradient, dlogits, n, IN_PLACE=gradient is dlogits, BLOCK=BLOCK, num_warps=8
-        )
+        programs = min(-(-n // BLOCK), backward_programs(gradient.device.index))
+        launch(
+            cross_entropy_backward_kernel, (programs,), (dloss, gradient, dlogits), (n,),
+            IN_PLACE=gradient is dlogits, BLOCK=BLOCK, num_warps=8,
+        )  # fmt: skip
     return dlogits
 
 
@@ -441,7 +444,7 @@ def cross_entropy_loss_backward(
     """The gradient for an upstream gradient that is known, from the logits. No loss is stored."""
     logits = rows_in_place(logits)
     dlogits = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
-    launch(
+    launch_rows(
         logits, labels, n_items, softcapping, scaling, ignore_index,
         dlogits=dlogits, dloss=dloss, BLOCK=BLOCK, num_warps=num_warps,
     )  # fmt: skip

@@ -36,6 +36,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import autograd, checks, device, script
+from academy.launch import launch
 
 import functools
 import operator
@@ -106,8 +107,10 @@ def layernorm_forward_kernel(
     variance = tl.sum(centred * centred, axis=1) / N - residual * residual
     rstd = 1.0 / tl.sqrt(variance + eps)
     mean += residual
-    tl.store(mean_ptr + offs_m, mean, mask=mask_m)
-    tl.store(rstd_ptr + offs_m, rstd, mask=mask_m)
+    # For the backward pass; without one there is nowhere to store them.
+    if mean_ptr is not None:
+        tl.store(mean_ptr + offs_m, mean, mask=mask_m)
+        tl.store(rstd_ptr + offs_m, rstd, mask=mask_m)
 
     # How many neighbours can one instruction load? Rows begin at multiples of the row length. The largest power of two
     # in it, `vector = 2` for rows of six, divides the offset of every row. (`n & -n` is the lowest bit of `n`.) For a
@@ -189,8 +192,9 @@ def layernorm_forward_chunked_kernel(
         mean += difference * fraction
 
     rstd = 1.0 / tl.sqrt(squares / N + eps)
-    tl.store(mean_ptr + row, shift + mean)
-    tl.store(rstd_ptr + row, rstd)
+    if mean_ptr is not None:
+        tl.store(mean_ptr + row, shift + mean)
+        tl.store(rstd_ptr + row, rstd)
 
     # Second trip over the row: [[tag: LN-Y]]. These lines won't be needed again, and say so with `evict_first`.
     for start in tl.range(0, N, BLOCK_N):
@@ -422,14 +426,16 @@ def layernorm_backward_columns_kernel(
 # Inside `torch.compile`, after a second width, a size of `x` may be a symbol that stands for any number. The number of
 # warps, which is computed from it here, can't be a symbol: `operator.index` turns the size into a number, and a new
 # width triggers a compilation.
-def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
-    """Returns `y` in the shape of `x`, and `mean` and `rstd` in float32, one number a row."""
+def layernorm_forward(
+    x, weight=None, bias=None, eps=1e-5, *, save=True, BLOCK_M=None, BLOCK_N=None, num_warps=None
+):  # fmt: skip
+    """Returns `y` in the shape of `x`, and `mean` and `rstd` in float32, one number a row: None without `save`."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     N = operator.index(x.shape[-1])
     M = x.numel() // max(N, 1)
-    mean = torch.empty(M, dtype=torch.float32, device=x.device)
-    rstd = torch.empty(M, dtype=torch.float32, device=x.device)
+    mean = torch.empty(M, dtype=torch.float32, device=x.device) if save else None
+    rstd = torch.empty(M, dtype=torch.float32, device=x.device) if save else None
     if x.numel() == 0:
         return y, mean, rstd
     x = as_rows(x)
@@ -437,14 +443,16 @@ def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_M=None, BLOC
     bias = bias if bias is None else bias.contiguous()
     BLOCK_M, BLOCK_N, num_warps = forward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
     if N <= BLOCK_N:
-        layernorm_forward_kernel[(cdiv(M, BLOCK_M),)](
-            x, weight, bias, y, mean, rstd, M, N, row_stride(x, N), eps,
+        launch(
+            layernorm_forward_kernel, (cdiv(M, BLOCK_M),),
+            (x, weight, bias, y, mean, rstd), (M, N, row_stride(x, N), eps),
             BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps, **register_limit(N),
         )  # fmt: skip
     else:
-        layernorm_forward_chunked_kernel[(M,)](
-            x, weight, bias, y, mean, rstd, N, row_stride(x, N), eps, BLOCK_N=BLOCK_N, num_warps=num_warps
-        )
+        launch(
+            layernorm_forward_chunked_kernel, (M,), (x, weight, bias, y, mean, rstd), (N, row_stride(x, N), eps),
+            BLOCK_N=BLOCK_N, num_warps=num_warps,
+        )  # fmt: skip
     return y, mean, rstd
 
 
@@ -476,18 +484,21 @@ def layernorm_backward(
     partial_dweight = torch.empty((P, N), dtype=torch.float32, device=x.device) if of_weight else None
     partial_dbias = torch.empty((P, N), dtype=torch.float32, device=x.device) if of_bias else None
     if one_block:
-        layernorm_backward_kernel[(P,)](
-            dy, x, weight, mean, rstd, dx, partial_dweight, partial_dbias, M, N, *strides,
+        launch(
+            layernorm_backward_kernel, (P,),
+            (dy, x, weight, mean, rstd, dx, partial_dweight, partial_dbias), (M, N, *strides),
             BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=num_stages or stages, num_warps=num_warps,
         )  # fmt: skip
     if not one_block and wanted[0]:
-        layernorm_backward_chunked_kernel[(M,)](
-            dy, x, weight, mean, rstd, dx, N, *strides, BLOCK_N=BLOCK_N, num_warps=num_warps
-        )
+        launch(
+            layernorm_backward_chunked_kernel, (M,), (dy, x, weight, mean, rstd, dx), (N, *strides),
+            BLOCK_N=BLOCK_N, num_warps=num_warps,
+        )  # fmt: skip
     if not one_block and (of_weight or of_bias):
         COLUMNS = COLUMNS or min(BLOCK_N, 128)
-        layernorm_backward_columns_kernel[(cdiv(N, COLUMNS), P)](
-            dy, x, mean, rstd, partial_dweight, partial_dbias, M, N, *strides,
+        launch(
+            layernorm_backward_columns_kernel, (cdiv(N, COLUMNS), P),
+            (dy, x, mean, rstd, partial_dweight, partial_dbias), (M, N, *strides),
             BLOCK_M=ROWS, BLOCK_N=COLUMNS, num_warps=4,
         )  # fmt: skip
     add_partial_sums(partial_dweight, partial_dbias, dweight, dbias, BLOCK_N=min(BLOCK_N, 32))
@@ -513,7 +524,7 @@ def layernorm(x, weight=None, bias=None, eps=1e-5):
     """
     contract(x, weight, bias, eps)
     if not autograd.needs_frame(x, weight, bias):
-        return layernorm_forward(x, weight, bias, eps)[0]
+        return layernorm_forward(x, weight, bias, eps, save=False)[0]
     return LayerNorm.apply(x, weight, bias, eps, layernorm_forward, layernorm_backward)
 
 

@@ -30,6 +30,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import autograd, checks, device, script
+from academy.launch import launch
 
 import functools
 
@@ -119,8 +120,9 @@ def linear_cross_entropy_forward_kernel(
 
 def sum_piece(logits, bias, labels, n_items, state, start, vocab, options, BLOCK, num_warps):
     softcapping, scaling, ignore_index = options
-    linear_cross_entropy_forward_kernel[(len(labels),)](
-        logits, bias, labels, n_items, *state, logits.stride(0), start, logits.shape[1], vocab, ignore_index,
+    launch(
+        linear_cross_entropy_forward_kernel, (len(labels),), (logits, bias, labels, n_items, *state),
+        (logits.stride(0), start, logits.shape[1], vocab, ignore_index),
         scaling=float(scaling), softcapping=float(softcapping), BLOCK=BLOCK,
         STRIP=min(BLOCK, 16 // logits.element_size()), num_warps=num_warps,
     )  # fmt: skip

@@ -38,6 +38,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import checks, device, script
+from academy.launch import Tiles, launch
 
 import functools
 
@@ -45,7 +46,6 @@ import torch
 import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from annotated_examples.common.packed import contract, group_stride
 from annotated_examples.common.tile_order import grouped_order
@@ -544,6 +544,11 @@ def metadata_arguments(a, scales, zeros, uses_scales):
     return scales, zeros, (group_stride(scales), scales.stride(1), group_stride(zeros), zeros.stride(1))
 
 
+def tiles_of(x, tile):
+    """For the tensor descriptor of a matrix, which takes tiles of this shape."""
+    return Tiles(x, x.shape, x.stride(), tile)
+
+
 def launched_early(pdl):
     """Launch options of a kernel that waits for the one before it. Other GPUs' compilers do not know `launch_pdl`."""
     return dict(launch_pdl=True) if pdl else {}
@@ -555,10 +560,11 @@ def reduce_parts(parts, scales, scales_a, out_dtype, channel_scale_mode, pdl=Fal
     c = torch.empty(M, N, dtype=out_dtype, device=parts.device)
     # These programs spend nearly all their time waiting for the cache, so there are many of them, and they are small.
     BLOCK, num_warps = (128, 1) if M * N <= 1 << 17 else (512, 4)
-    reduce_parts_kernel[(cdiv(M * N, BLOCK),)](
-        parts, scales if channel_scale_mode in (1, 3) else parts,
-        scales_a.contiguous() if channel_scale_mode >= 2 else parts, c,
-        N, M * N, scales.stride(1) if channel_scale_mode in (1, 3) else 0,
+    by_column = channel_scale_mode in (1, 3)
+    by_row = scales_a.contiguous() if channel_scale_mode >= 2 else parts
+    launch(
+        reduce_parts_kernel, (cdiv(M * N, BLOCK),), (parts, scales if by_column else parts, by_row, c),
+        (N, M * N, scales.stride(1) if by_column else 0),
         CHANNEL_SCALE_MODE=channel_scale_mode, PDL=pdl, PARTS=PARTS, BLOCK_PARTS=next_power_of_2(PARTS),
         BLOCK=BLOCK, num_warps=num_warps, **launched_early(pdl),
     )  # fmt: skip
@@ -579,9 +585,9 @@ def planes_forward(
     split_k = split_k or (8 if M <= 16 else 4)
     scales_ptr, zeros_ptr, strides = metadata_arguments(a, scales, zeros, W_group_mode >= 2)
     parts = torch.empty(split_k, M, N, dtype=torch.float32, device=a.device)
-    gemm_planes_kernel[(cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N), split_k)](
-        a, words, scales_ptr, zeros_ptr, parts, M, N, K, group_size, zero,
-        *a.stride(), *words.stride(), *strides,
+    launch(
+        gemm_planes_kernel, (cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N), split_k), (a, words, scales_ptr, zeros_ptr, parts),
+        (M, N, K, group_size, zero, *a.stride(), *words.stride(), *strides),
         W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, ZERO_IS_NUMBER=zeros is None,
         META_ROWS=1 if group_size // per_word % BLOCK_KW == 0 else BLOCK_KW,
         EVEN=N % BLOCK_N == 0 and K // per_word % BLOCK_KW == 0, SPLIT_K=split_k,
@@ -608,14 +614,28 @@ def multiprocessors(device_index):
 TILES = {8: (128, 2, 4), 16: (64, 1, 8), 32: (64, 4, 4), 64: (128, 4, 2)}
 
 
+# Computed once for each size: a small product would wait for it.
+@functools.lru_cache(maxsize=1024)
+def schedule(M, N, blocks, plane_ordered, processors, split_k, BLOCK_M, BLOCK_N):
+    """Tile, warps, parts along K, and the grid."""
+    rows = min(max(next_power_of_2(M), 8), 64 if plane_ordered else 16)
+    columns, num_warps, resident = TILES[rows]
+    BLOCK_M, BLOCK_N = BLOCK_M or rows, BLOCK_N or columns
+    tiles = cdiv(N, BLOCK_N) * cdiv(M, BLOCK_M)
+    split_k = split_k or choose_split_k(tiles, blocks, resident * processors)
+    # Tiles of columns are the first dimension of the grid: programs that start together read neighbouring words, and
+    # the same block of A.
+    return BLOCK_M, BLOCK_N, num_warps, split_k, (cdiv(N, BLOCK_N), split_k, cdiv(M, BLOCK_M))
+
+
 def plane_order(a, W_nbits, BLOCK_K, BLOCK_M, pdl):
     """(A in the order of the planes, float32 sums of its rows over each block of K), for tiles of BLOCK_M rows."""
     M, K = a.shape
     blocks, rows = K // BLOCK_K, cdiv(M, BLOCK_M) * BLOCK_M
     ordered = torch.empty(M, K, dtype=a.dtype, device=a.device)
     a_sums = torch.empty(blocks, rows, dtype=torch.float32, device=a.device)
-    plane_order_kernel[(blocks, rows // 16)](
-        a, ordered, a_sums, M, K, *a.stride(), a_sums.stride(0),
+    launch(
+        plane_order_kernel, (blocks, rows // 16), (a, ordered, a_sums), (M, K, *a.stride(), a_sums.stride(0)),
         W_NBITS=W_nbits, PDL=pdl, BLOCK_M=16, BLOCK_K=BLOCK_K,
     )  # fmt: skip
     return ordered, a_sums
@@ -630,20 +650,14 @@ def descriptor_forward(
     (M, K), N = a.shape, words.shape[1]
     BLOCK_KW = words_in_block(W_nbits, group_size)
     BLOCK_K = BLOCK_KW * 32 // W_nbits
-    columns, num_warps, resident = TILES[min(max(next_power_of_2(M), 8), 64 if plane_ordered else 16)]
-    BLOCK_M = BLOCK_M or min(max(next_power_of_2(M), 8), 64 if plane_ordered else 16)
-    BLOCK_N = BLOCK_N or columns
-    tiles = cdiv(N, BLOCK_N) * cdiv(M, BLOCK_M)
-    split_k = split_k or choose_split_k(tiles, K // BLOCK_K, resident * multiprocessors(words.device.index))
-    # Tiles of columns are the first dimension of the grid: programs that start together read neighbouring words, and
-    # the same block of A.
-    grid = (cdiv(N, BLOCK_N), split_k, cdiv(M, BLOCK_M))
+    BLOCK_M, BLOCK_N, num_warps, split_k, grid = schedule(
+        M, N, K // BLOCK_K, plane_ordered, multiprocessors(words.device.index), split_k, BLOCK_M, BLOCK_N
+    )
     # The interpreter runs one kernel after the other, so there is nothing that could be launched early.
     pdl = not device.INTERPRET
     scales_ptr, zeros_ptr, strides = metadata_arguments(a, scales, zeros, W_group_mode >= 2)
     parts = torch.empty(split_k, M, N, dtype=torch.float32, device=a.device)
-    parts_desc = TensorDescriptor.from_tensor(parts, [1, BLOCK_M, BLOCK_N])
-    words_desc = TensorDescriptor.from_tensor(words, [BLOCK_KW, BLOCK_N])
+    parts_desc, words_desc = tiles_of(parts, (1, BLOCK_M, BLOCK_N)), tiles_of(words, (BLOCK_KW, BLOCK_N))
     options = dict(
         W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, ZERO_IS_NUMBER=zeros is None, GROUP_BLOCKS=group_size // BLOCK_K,
         PDL=pdl, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_KW=BLOCK_KW, NUM_STAGES=3, num_warps=num_warps,
@@ -651,16 +665,17 @@ def descriptor_forward(
     if plane_ordered:
         # From here on `a` is the copy. The product is launched before the copy is done, and waits for it.
         a, a_sums = plane_order(a, W_nbits, BLOCK_K, BLOCK_M, pdl)
-        scales_desc = TensorDescriptor.from_tensor(scales, [1, BLOCK_N]) if W_group_mode >= 2 else words_desc
-        gemm_plane_order_kernel[grid](
-            TensorDescriptor.from_tensor(a, [BLOCK_M, BLOCK_K]), words_desc, scales_desc, parts_desc,
-            scales_ptr, zeros_ptr, a_sums, N, K, zero, split_k, *strides, a_sums.stride(0), **options,
-            **launched_early(pdl),
+        scales_desc = tiles_of(scales, (1, BLOCK_N)) if W_group_mode >= 2 else words_desc
+        described = tiles_of(a, (BLOCK_M, BLOCK_K)), words_desc, scales_desc, parts_desc
+        launch(
+            gemm_plane_order_kernel, grid, (*described, scales_ptr, zeros_ptr, a_sums),
+            (N, K, zero, split_k, *strides, a_sums.stride(0)), **options, **launched_early(pdl),
         )  # fmt: skip
     else:
-        gemm_descriptor_kernel[grid](
-            TensorDescriptor.from_tensor(a, [BLOCK_M, BLOCK_K]), words_desc, parts_desc,
-            scales_ptr, zeros_ptr, N, K, zero, split_k, *strides, EVEN=N % BLOCK_N == 0, **options,
+        described = tiles_of(a, (BLOCK_M, BLOCK_K)), words_desc, parts_desc
+        launch(
+            gemm_descriptor_kernel, grid, (*described, scales_ptr, zeros_ptr), (N, K, zero, split_k, *strides),
+            EVEN=N % BLOCK_N == 0, **options,
         )  # fmt: skip
     return reduce_parts(parts, scales, scales_a, out_dtype, channel_scale_mode, pdl)
 
@@ -672,9 +687,9 @@ def dequantize_forward(words, scales, zeros, zero, K, W_nbits, group_size, W_gro
     per_word = 32 // W_nbits if W_nbits < 16 else 1
     BLOCK_N, BLOCK_KW = 256, 8
     scales_ptr, zeros_ptr, strides = metadata_arguments(words, scales, zeros, W_group_mode >= 2)
-    dequantize_kernel[(cdiv(N, BLOCK_N), cdiv(K // per_word, BLOCK_KW))](
-        words, scales_ptr, zeros_ptr, weight, N, K, group_size, zero,
-        *words.stride(), *strides,
+    launch(
+        dequantize_kernel, (cdiv(N, BLOCK_N), cdiv(K // per_word, BLOCK_KW)), (words, scales_ptr, zeros_ptr, weight),
+        (N, K, group_size, zero, *words.stride(), *strides),
         W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, ZERO_IS_NUMBER=zeros is None,
         META_ROWS=1 if group_size // per_word % BLOCK_KW == 0 else BLOCK_KW,
         EVEN=N % BLOCK_N == 0 and K // per_word % BLOCK_KW == 0, BLOCK_N=BLOCK_N, BLOCK_KW=BLOCK_KW,

@@ -38,14 +38,15 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import autograd, checks, device, script
+from academy.launch import Tiles, launch
 
 import functools
 import math
+from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from annotated_examples.common.activations import ACTIVATIONS
 from annotated_examples.common.products import Product, contract, opaque, product_gradients
@@ -61,6 +62,7 @@ from annotated_examples.tutorials.matmul_autotuned import matmul_forward as mult
 # need no masks: what lies outside is filled with zeros. The registers that held pointers are free for more sums.
 # `a_desc.load([row, column])` loads the tile whose upper left corner is there, and `c_desc.store` stores one. The
 # launcher makes the descriptor: `TensorDescriptor` takes a tensor, its shape and strides, and the shape of the tile.
+# Here they go to [`launch`](../../docs/guides/what-a-call-costs.md) as `Tiles`, and it makes what it doesn't remember.
 #
 # A transposed matrix is described as it is stored, and its tiles are transposed after the load. The tensor cores read
 # both orders, so that costs nothing.
@@ -140,13 +142,20 @@ def matmul_descriptor_kernel(
 
 # A descriptor has to know the tile's shape, which depends on the configuration. A `pre_hook` is called with all
 # arguments of the launch, before each trial and before each real run.
-def set_block_shapes(arguments):
+def tile_shapes(arguments):
+    """Of a tile of A, of B and of the result."""
     rows, columns, inner = (arguments[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K"))
-    arguments["a_desc"].block_shape = [inner, rows] if arguments["A_TRANSPOSED"] else [rows, inner]
-    arguments["b_desc"].block_shape = [columns, inner] if arguments["B_TRANSPOSED"] else [inner, columns]
-    for name in ("c_desc", "z_desc"):
+    b_shape = [columns, inner] if arguments["B_TRANSPOSED"] else [inner, columns]
+    if "PHASES" in arguments:  # the other kernel of this file, further below
+        return [1, rows, inner], b_shape, [1, rows, columns]
+    return [inner, rows] if arguments["A_TRANSPOSED"] else [rows, inner], b_shape, [rows, columns // 2]
+
+
+def set_block_shapes(arguments):
+    a_shape, b_shape, c_shape = tile_shapes(arguments)
+    for name, shape in dict(a_desc=a_shape, b_desc=b_shape, c_desc=c_shape, z_desc=c_shape).items():
         if arguments[name] is not None:
-            arguments[name].block_shape = [rows, columns // 2]
+            arguments[name].block_shape = shape
 
 
 # What to try. The order of the tiles is among it: groups of 4, 8 or 16 rows. Stages are limited by shared memory, of
@@ -255,19 +264,10 @@ def matmul_interleaved_kernel(
         store_three(z_desc, left, middle, right, phase, start_m, start_n)
 
 
-def set_interleaved_block_shapes(arguments):
-    rows, columns, inner = (arguments[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K"))
-    arguments["a_desc"].block_shape = [1, rows, inner]
-    arguments["b_desc"].block_shape = [columns, inner] if arguments["B_TRANSPOSED"] else [inner, columns]
-    for name in ("c_desc", "z_desc"):
-        if arguments[name] is not None:
-            arguments[name].block_shape = [1, rows, columns]
-
-
 INTERLEAVED_CONFIGURATIONS = [
-    configuration(128, 64, 64, 4, 4, 4, set_interleaved_block_shapes),
-    configuration(128, 64, 64, 1, 4, 4, set_interleaved_block_shapes),
-    configuration(128, 64, 64, 2, 4, 4, set_interleaved_block_shapes),
+    configuration(128, 64, 64, 4, 4, 4, set_block_shapes),
+    configuration(128, 64, 64, 1, 4, 4, set_block_shapes),
+    configuration(128, 64, 64, 2, 4, 4, set_block_shapes),
 ]
 tuned_interleaved_kernel = device.autotune(INTERLEAVED_CONFIGURATIONS, key=[*SIZES, "B_TRANSPOSED"])(
     matmul_interleaved_kernel
@@ -299,12 +299,10 @@ def storage_order(x):
     return None
 
 
-# The tile of [16, 16] is a placeholder: `set_block_shapes` replaces it with the configuration's.
-def describe(x, order):
+def described(x, order):
+    """Shape and strides for the descriptor of a matrix in this order."""
     (rows, columns), (stride_row, stride_column) = x.shape, x.stride()
-    if order == "columns":
-        return TensorDescriptor(x, [columns, rows], [stride_column, 1], [16, 16])
-    return TensorDescriptor(x, [rows, columns], [stride_row, 1], [16, 16])
+    return ((columns, rows), (stride_column, 1)) if order == "columns" else ((rows, columns), (stride_row, 1))
 
 
 # A cache line holds 64 of the 16-bit numbers. If 64 divides the stride, all rows have the same alignment within a line;
@@ -317,9 +315,9 @@ def row_phases(x):
     return LINE // math.gcd(x.stride(0), LINE)
 
 
-def describe_phases(x, phases):
+def described_by_phases(x, phases):
     (rows, columns), stride = x.shape, x.stride(0)
-    return TensorDescriptor(x, [phases, rows // phases, columns], [stride, phases * stride, 1], [1, 16, 16])
+    return (phases, rows // phases, columns), (stride, phases * stride, 1)
 
 
 def can_interleave(a, a_order):
@@ -349,6 +347,71 @@ def interleaving_pays(M, N, phases, programs):
     return columns <= 0.8 * columns_of_the_busiest(256, whole) and columns <= columns_of_the_busiest(128, whole)
 
 
+# All of this depends on how the matrices lie in memory and on nothing else. So it is decided once for each geometry: a
+# small product shouldn't wait for what Python has worked out before. The tile that comes with it is a placeholder,
+# until the search has chosen: `set_block_shapes` replaces it.
+class Plan(NamedTuple):
+    kernel: object
+    tuned_kernel: object
+    a: tuple  # shape, strides and tile for the descriptor of A, and so on
+    b: tuple
+    c: tuple
+    grid: object
+    numbers: tuple
+    options: dict
+
+
+def plan_descriptors(a, b, a_order, b_order, programs):
+    (M, K), N = a.shape, b.shape[1]
+    tile = (16, 16)
+    return Plan(
+        matmul_descriptor_kernel, tuned_descriptor_kernel,
+        (*described(a, a_order), tile), (*described(b, b_order), tile), ((M, N), (N, 1), tile),
+        lambda tiles: (min(programs, cdiv(M, tiles["BLOCK_M"]) * cdiv(N, tiles["BLOCK_N"])),),
+        (M, N, K),
+        dict(A_TRANSPOSED=a_order == "columns", B_TRANSPOSED=b_order == "columns", NUM_PROGRAMS=programs),
+    )  # fmt: skip
+
+
+def plan_interleaved(a, b, b_order):
+    (M, K), N, phases, tile = a.shape, b.shape[1], row_phases(a), (1, 16, 16)
+    return Plan(
+        matmul_interleaved_kernel, tuned_interleaved_kernel,
+        (*described_by_phases(a, phases), tile), (*described(b, b_order), (16, 16)),
+        ((phases, M // phases, N), (N, phases * N, 1), tile),
+        lambda tiles: (phases * cdiv(M // phases, tiles["BLOCK_M"]) * cdiv(N, 3 * tiles["BLOCK_N"]),),
+        (M, N, K, a.stride(0)),
+        dict(PHASES=phases, LINE=LINE, B_TRANSPOSED=b_order == "columns"),
+    )  # fmt: skip
+
+
+PLANS = {}
+
+
+def plan(a, b, programs, interleaved):
+    """How to multiply by descriptors, or None where only pointers will do. interleaved: None to choose."""
+    lines = a.data_ptr() % (2 * LINE), b.data_ptr() % 16
+    geometry = a.shape, a.stride(), b.shape, b.stride(), a.dtype, lines, programs, interleaved
+    if geometry not in PLANS:
+        if len(PLANS) >= 1024:
+            PLANS.clear()
+        PLANS[geometry] = make_plan(a, b, programs, interleaved)
+    return PLANS.get(geometry)
+
+
+def make_plan(a, b, programs, interleaved):
+    M, N = a.shape[0], b.shape[1]
+    a_order, b_order = storage_order(a), storage_order(b)
+    if not (a_order and b_order and programs and N % 8 == 0):
+        return None
+    if interleaved and not can_interleave(a, a_order):
+        raise ValueError("interleaving needs rows of a, as many of them in each phase")
+    if interleaved is None:
+        interleaved = can_interleave(a, a_order) and a.data_ptr() % (2 * LINE) == 0
+        interleaved = interleaved and interleaving_pays(M, N, row_phases(a), programs)
+    return plan_interleaved(a, b, b_order) if interleaved else plan_descriptors(a, b, a_order, b_order, programs)
+
+
 # Passing tile sizes bypasses the search; passing `descriptors` and `interleaved` bypasses the choice of the kernel.
 @opaque
 def matmul_forward(
@@ -356,61 +419,30 @@ def matmul_forward(
     num_stages=3, NUM_PROGRAMS=None, descriptors=None, interleaved=None,
 ):  # fmt: skip
     """The result `c`, or with `save_z` `(c, z)`: it and what it was before the activation, both contiguous."""
-    (M, K), N, given = a.shape, b.shape[1], BLOCK_M is not None
-    a_order, b_order, programs = storage_order(a), storage_order(b), NUM_PROGRAMS or multiprocessors(a.device.index)
-    tiles = {}
+    given, programs, sizes, tuning = BLOCK_M is not None, NUM_PROGRAMS or multiprocessors(a.device.index), {}, {}
     if given:
-        tiles = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K, GROUP_M=GROUP_M)
-        tiles |= dict(num_warps=num_warps, num_stages=num_stages)
-    possible = bool(a_order and b_order and programs and N % 8 == 0)
-    if (descriptors or interleaved) and not possible:
-        raise ValueError("descriptors need 16-bit matrices with 16-byte aligned rows or columns, and a GPU with a TMA")
-    if interleaved and not can_interleave(a, a_order):
-        raise ValueError("interleaving needs rows of a, as many of them in each phase")
-    if not (possible if descriptors is None else descriptors or interleaved):
-        return multiply_by_pointers(a, b, activation, save_z=save_z, **tiles)
+        sizes = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K, GROUP_M=GROUP_M)
+        tuning = dict(num_warps=num_warps, num_stages=num_stages)
+        interleaved = bool(interleaved)
+    planned = None if descriptors is False and not interleaved else plan(a, b, programs, interleaved)
+    if planned is None:
+        if descriptors or interleaved:
+            raise ValueError("descriptors need 16-bit matrices with 16-byte aligned rows or columns, and a TMA")
+        return multiply_by_pointers(a, b, activation, save_z=save_z, **sizes, **tuning)
+    kernel, a_tiles, b_tiles, c_tiles = planned.tuned_kernel, planned.a, planned.b, planned.c
     if given:
         checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
         checks.positive(GROUP_M=GROUP_M, NUM_PROGRAMS=programs)
-    c = torch.empty((M, N), dtype=a.dtype, device=a.device)
+        kernel, shapes = planned.kernel, tile_shapes(sizes | planned.options)
+        a_tiles, b_tiles, c_tiles = ((*x[:2], tuple(tile)) for x, tile in zip((a_tiles, b_tiles, c_tiles), shapes))
+    c = torch.empty((a.shape[0], b.shape[1]), dtype=a.dtype, device=a.device)
     z = torch.empty_like(c) if save_z else None
-    if interleaved is None:
-        interleaved = not given and can_interleave(a, a_order) and a.data_ptr() % (2 * LINE) == 0
-        interleaved = interleaved and interleaving_pays(M, N, row_phases(a), programs)
-    options = dict(M=M, N=N, K=K, ACTIVATION=ACTIVATIONS[activation], SAVE_Z=save_z, **tiles)
-    if interleaved:
-        launch_interleaved(a, b, c, z, b_order, given, options)
-    else:
-        launch_descriptors(a, b, c, z, a_order, b_order, programs, given, options)
+    launch(
+        kernel, planned.grid,
+        (Tiles(a, *a_tiles), Tiles(b, *b_tiles), Tiles(c, *c_tiles), Tiles(z, *c_tiles) if save_z else None),
+        planned.numbers, **planned.options, ACTIVATION=ACTIVATIONS[activation], SAVE_Z=save_z, **sizes, **tuning,
+    )  # fmt: skip
     return (c, z) if save_z else c
-
-
-def launch_descriptors(a, b, c, z, a_order, b_order, programs, given, options):
-    kernel = matmul_descriptor_kernel if given else tuned_descriptor_kernel
-    arguments = dict(
-        a_desc=describe(a, a_order), b_desc=describe(b, b_order), c_desc=describe(c, "rows"),
-        z_desc=None if z is None else describe(z, "rows"), A_TRANSPOSED=a_order == "columns",
-        B_TRANSPOSED=b_order == "columns", NUM_PROGRAMS=programs, **options,
-    )  # fmt: skip
-    if given:
-        set_block_shapes(arguments)
-    M, N = c.shape
-    grid = lambda tiles: (min(programs, cdiv(M, tiles["BLOCK_M"]) * cdiv(N, tiles["BLOCK_N"])),)  # noqa: E731
-    kernel[grid](**arguments)
-
-
-def launch_interleaved(a, b, c, z, b_order, given, options):
-    kernel, phases = matmul_interleaved_kernel if given else tuned_interleaved_kernel, row_phases(a)
-    arguments = dict(
-        a_desc=describe_phases(a, phases), b_desc=describe(b, b_order), c_desc=describe_phases(c, phases),
-        z_desc=None if z is None else describe_phases(z, phases), stride_am=a.stride(0), PHASES=phases, LINE=LINE,
-        B_TRANSPOSED=b_order == "columns", **options,
-    )  # fmt: skip
-    if given:
-        set_interleaved_block_shapes(arguments)
-    M, N = c.shape
-    grid = lambda tiles: (phases * cdiv(M // phases, tiles["BLOCK_M"]) * cdiv(N, 3 * tiles["BLOCK_N"]),)  # noqa: E731
-    kernel[grid](**arguments)
 
 
 # Two more products, of transposed views.

@@ -29,6 +29,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import autograd, checks, device, script
+from academy.launch import launch
 
 import functools
 import operator
@@ -94,7 +95,8 @@ def rmsnorm_forward_kernel(
 
     # One over the root of [[tag: RMS-root]]: `rstd[0] = 0.3333`. Masked lanes hold zeros and don't count.
     rstd = 1.0 / tl.sqrt(tl.sum(x * x, axis=1) / N + eps)
-    tl.store(rstd_ptr + offs_m, rstd, mask=mask_m)
+    if rstd_ptr is not None:
+        tl.store(rstd_ptr + offs_m, rstd, mask=mask_m)
 
     # [[tag: RMS-Y]]. The largest power of two in row length and strides says how many neighbours one instruction may
     # load. The weight is loaded as the rows are, so that each thread gets the columns it has of them.
@@ -210,9 +212,12 @@ def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
 # Inside `torch.compile`, at a second width, a size of `x` may be a symbol that stands for any. Here it decides how many
 # warps there are, which no symbol can: `operator.index` makes it a number, and a new width compiles anew.
 def rmsnorm_forward(
-    x, weight=None, eps=1e-6, offset=0.0, residual=None, *, BLOCK_M=None, BLOCK_N=None, num_warps=None
+    x, weight=None, eps=1e-6, offset=0.0, residual=None, *, save=True, BLOCK_M=None, BLOCK_N=None, num_warps=None
 ):  # fmt: skip
-    """Returns `y`, the tensor that was normalised (`x`, or the new sum), and `rstd` in float32, one number a row."""
+    """Returns `y`, the tensor that was normalised (`x`, or the new sum), and `rstd` in float32, one number a row.
+
+    save: without it there is no `rstd`, which only the backward pass needs, but None.
+    """
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
     N = operator.index(x.shape[-1])
     if N > (BLOCK_N or 20480):
@@ -220,15 +225,16 @@ def rmsnorm_forward(
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     s = x if residual is None else torch.empty_like(y)
     M = x.numel() // max(N, 1)
-    rstd = torch.empty(M, dtype=torch.float32, device=x.device)
+    rstd = torch.empty(M, dtype=torch.float32, device=x.device) if save else None
     if x.numel() == 0:
         return y, s, rstd
     rows, weight = as_rows(x), weight if weight is None else weight.contiguous()
     added = None if residual is None else as_rows(residual)
     BLOCK_M, BLOCK_N, num_warps = measured_forward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
-    rmsnorm_forward_kernel[(cdiv(M, BLOCK_M),)](
-        rows, added, weight, y, None if residual is None else s, rstd,
-        M, N, row_stride(rows, N), N if added is None else row_stride(added, N), eps, offset,
+    launch(
+        rmsnorm_forward_kernel, (cdiv(M, BLOCK_M),),
+        (rows, added, weight, y, None if residual is None else s, rstd),
+        (M, N, row_stride(rows, N), N if added is None else row_stride(added, N), eps, offset),
         BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps, **register_limit(N),
     )  # fmt: skip
     return y, s, rstd
@@ -263,9 +269,9 @@ def rmsnorm_backward(
     P = min(num_programs or programs, cdiv(M, BLOCK_M))
     partial_dweight = torch.empty((P, N), dtype=torch.float32, device=x.device) if of_weight else None
     if dx is not None or of_weight:
-        rmsnorm_backward_kernel[(P,)](
-            dy, ds, x, weight, rstd, dx, partial_dweight,
-            M, N, row_stride(dy, N), N if ds is None else row_stride(ds, N), row_stride(x, N), eps, offset,
+        launch(
+            rmsnorm_backward_kernel, (P,), (dy, ds, x, weight, rstd, dx, partial_dweight),
+            (M, N, row_stride(dy, N), N if ds is None else row_stride(ds, N), row_stride(x, N), eps, offset),
             BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=num_stages or stages, num_warps=num_warps,
         )  # fmt: skip
     add_partial_sums(partial_dweight, None, dweight, None, BLOCK_N=min(BLOCK_N, 32))
@@ -290,7 +296,7 @@ def rmsnorm(x, weight=None, eps=1e-6, *, offset=0.0):
     """
     eps, offset = contract(x, None, weight, eps, offset)
     if not autograd.needs_frame(x, weight):
-        return rmsnorm_forward(x, weight, eps, offset)[0]
+        return rmsnorm_forward(x, weight, eps, offset, save=False)[0]
     return RMSNorm.apply(x, None, weight, eps, offset, rmsnorm_forward, rmsnorm_backward)
 
 
@@ -310,7 +316,7 @@ def add_rmsnorm(x, residual, weight=None, eps=1e-6, *, offset=0.0):
     checks.tensors(x=x, residual=residual)
     eps, offset = contract(x, residual, weight, eps, offset)
     if not autograd.needs_frame(x, residual, weight):
-        return rmsnorm_forward(x, weight, eps, offset, residual)[:2]
+        return rmsnorm_forward(x, weight, eps, offset, residual, save=False)[:2]
     return RMSNorm.apply(x, residual, weight, eps, offset, rmsnorm_forward, rmsnorm_backward)
 
 

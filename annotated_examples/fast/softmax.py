@@ -47,6 +47,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import autograd, checks, device, script
+from academy.launch import launch
 
 import functools
 import operator
@@ -399,13 +400,15 @@ def softmax_forward(x, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
     stride = row_stride(x, N)
     if N > BLOCK_N:
         VECTOR = min(VECTOR, BLOCK_N)
-        softmax_forward_chunked_kernel[(M,)](
-            x, y, N, stride, BLOCK_N=BLOCK_N, VECTOR=VECTOR, ALIGN=alignment(N, stride, VECTOR), num_warps=num_warps
-        )
+        launch(
+            softmax_forward_chunked_kernel, (M,), (x, y), (N, stride),
+            BLOCK_N=BLOCK_N, VECTOR=VECTOR, ALIGN=alignment(N, stride, VECTOR), num_warps=num_warps,
+        )  # fmt: skip
     else:
-        softmax_forward_kernel[(-(-M // BLOCK_M),)](
-            x, y, M, N, stride, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, POLICY=read_policy(x, 2), num_warps=num_warps
-        )
+        launch(
+            softmax_forward_kernel, (-(-M // BLOCK_M),), (x, y), (M, N, stride),
+            BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, POLICY=read_policy(x, 2), num_warps=num_warps,
+        )  # fmt: skip
     return y
 
 
@@ -422,14 +425,15 @@ def softmax_backward(dy, y, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
     POLICY = read_policy(y, 3) if N <= 32768 else ""
     if N > BLOCK_N:
         VECTOR = min(VECTOR, BLOCK_N)
-        softmax_backward_chunked_kernel[(M,)](
-            dy, y, dx, N, stride, BLOCK_N=BLOCK_N, VECTOR=VECTOR, ALIGN=alignment(N, stride, VECTOR), POLICY=POLICY,
-            num_warps=num_warps,
+        launch(
+            softmax_backward_chunked_kernel, (M,), (dy, y, dx), (N, stride),
+            BLOCK_N=BLOCK_N, VECTOR=VECTOR, ALIGN=alignment(N, stride, VECTOR), POLICY=POLICY, num_warps=num_warps,
         )  # fmt: skip
     else:
-        softmax_backward_kernel[(-(-M // BLOCK_M),)](
-            dy, y, dx, M, N, stride, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, POLICY=POLICY, num_warps=num_warps
-        )
+        launch(
+            softmax_backward_kernel, (-(-M // BLOCK_M),), (dy, y, dx), (M, N, stride),
+            BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, POLICY=POLICY, num_warps=num_warps,
+        )  # fmt: skip
     return dx
 
 

@@ -33,6 +33,10 @@ class FakeGpu:
         run(prepare())
         return 4096
 
+    def wall_milliseconds(self, run):
+        run()
+        return 2 * self.ms
+
     def host_microseconds(self, run):
         run()
         return 12.5

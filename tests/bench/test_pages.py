@@ -308,3 +308,20 @@ def test_a_pass_that_only_a_later_variant_has(tmp_path):
 def test_a_variant_named_like_its_pass_is_not_named_twice():
     assert pages.pass_name("backward", "backward") == pages.pass_name("backward", "") == "Backward"
     assert pages.pass_name("forward", "leaky_relu") == "Forward, leaky_relu"
+
+
+def test_wall_time_and_where_only_the_launch_is_behind(root):
+    """Ours: kernel ahead of both peers, called from Python behind one of them at one shape."""
+
+    def walls(**times):
+        timed = entry(1.0, 2.0)
+        for name, ms in times.items():
+            timed["providers"][name]["wall_ms"] = ms
+        return timed
+
+    put(root, case(forward=walls(lesson=4.0, eager=3.0)), case((9, 9), forward=walls(lesson=1.0, eager=2.0)))
+    page = text(pages.operation("double", root))
+    assert "although its kernels are not, at 4x8 (eager takes 75 % of its time)." in page and "9x9 (eager" not in page
+    assert "wall time of a plain call" in page
+    put(root, case())
+    assert "wall time" not in text(pages.operation("double", root))

@@ -23,7 +23,9 @@ def test_a_record_has_everything():
     assert forward["bytes"] == 2 * 4 * 32 and forward["operations"] == 32
     assert forward["copy_ms"] == forward["limit_ms"] == 2.56e-07
     assert list(forward["providers"]) == ["lesson", "eager"]
-    assert forward["providers"]["lesson"] == dict(ms=2.0, low_ms=1.8, high_ms=2.2, repeats=3, peak_bytes=4096)
+    assert forward["providers"]["lesson"] == dict(
+        ms=2.0, low_ms=1.8, high_ms=2.2, repeats=3, peak_bytes=4096, wall_ms=4.0
+    )
     assert case["notes"] == {}
 
 

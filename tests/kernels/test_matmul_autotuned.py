@@ -125,7 +125,7 @@ if device.INTERPRET:
         Mutant("walk too short by the skew", "tl.cdiv(K + skew, BLOCK_K)", "tl.cdiv(K, BLOCK_K)"),
         Mutant("odd phases forgotten", "phase = pid_m % PHASES", "phase = pid_m % PHASES // 2 * 2"),
         Mutant("phases are no rows of their own", "pid_m // PHASES * BLOCK_M", "pid_m * BLOCK_M"),
-        Mutant("rows of a phase one apart", "[stride, phases * stride, 1]", "[stride, stride, 1]"),
+        Mutant("rows of a phase one apart", "(stride, phases * stride, 1)", "(stride, stride, 1)"),
         Mutant("unequal phases", " and a.shape[0] % row_phases(a) == 0", ""),
         Mutant("activation forgotten in one of three", "ACTIVATION(right)", "right"),
         Mutant("copies begin inside a line", "phase * (stride_am % LINE) % LINE", "phase * 0"),

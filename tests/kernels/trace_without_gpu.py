@@ -88,7 +88,7 @@ def main(name, *cases):
     """cases: (key of SHAPES, whether inputs need a gradient, `dynamic` as for `torch.compile`)."""
     triton.runtime.driver.set_active(Driver())
     torch.utils._triton.has_triton = lambda *_: True
-    checks.DEVICE = torch.device("cpu")
+    checks.HERE = "is_cpu"
     backend = aot_autograd(fw_compiler=stop, bw_compiler=stop)
     results = []
     for changing, gradient, dynamic in cases:

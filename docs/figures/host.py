@@ -1,0 +1,62 @@
+"""What a call costs before the GPU has anything to do, out of benchmarks/host_time.py's results."""
+
+from academy.bench import figures
+
+import card
+from draw import Axes, Panel, Picture, bars, picture
+
+PARTS = {
+    "checks": "checks of the arguments",
+    "gradient": "does anything need a gradient?",
+    "outputs": "memory for the output",
+    "rest": "rows, tile sizes, and so on",
+}
+
+
+def _rows(found: dict, names: dict[str, str]) -> list[tuple[str, float, str]]:
+    return [(words, found[name], f"{found[name]:.3g} µs") for name, words in names.items()]
+
+
+@picture
+def layernorm_call():
+    found = dict(figures.first(card.ROOT, "experiments/host_time")["breakdown"])
+    found["rest"] = found["call"] - found["launch"] - sum(found[name] for name in PARTS if name != "rest")
+    whole = {
+        "call by Triton": "ours, launched by kernel[grid](…)",
+        "call": "ours, the launch remembered",
+        "torch": "PyTorch's layer_norm",
+    }
+    parts = PARTS | {
+        "launch by Triton": "kernel[grid](…)",
+        "launch": "or, remembered",
+        "driver": "of this, the driver's call",
+    }
+    left, right = Panel(26 + 40 * len(whole) + 4, "One call"), Panel(26 + 40 * len(parts) + 4, "Its parts")
+    bars(left, 32, _rows(found, whole), ["a", "b", "off"])
+    bars(right, 32, _rows(found, parts), ["b", "b", "b", "b", "a", "b", "off"])
+    said = ", ".join(f"{words} {found[name]:.3g} µs" for name, words in (whole | parts).items())
+    return Picture(
+        "A layernorm of 128 x 128, without a gradient: what the CPU does before the GPU has anything to do.",
+        f"Bars of host time: {said}.",
+        [left, right],
+    )
+
+
+@picture
+def short_kernels():
+    """Wall time of a call over the time of its kernel: a row of calls takes whichever is longer."""
+    found = figures.first(card.ROOT, "experiments/host_time")["breakdown"]
+    panel = Panel(300, "A row of calls, µs for each")
+    axes = Axes(panel, (40, 40, 300, 200), (0, 20, 40, 60, 80), (0, 20, 40, 60, 80), ("kernel, µs", "call, µs"))
+    axes.curve(lambda kernel: kernel, "g")
+    for name, kind, words in (("call by Triton", "a", "launched by Triton"), ("call", "b", "remembered")):
+        axes.curve(lambda kernel, host=found[name]: max(kernel, host), kind)
+        x, y = axes(1, found[name])
+        panel.text(x + 2, y - 5, words, "small")
+    panel.text(axes(26, 15)[0], axes(26, 15)[1], "in a CUDA graph: the diagonal", "small")
+    return Picture(
+        "A kernel that runs longer than its launch hides it. Left of the bend the GPU waits for Python.",
+        f"Three lines over the time of a kernel: a call takes {found['call by Triton']:.3g} µs, or {found['call']:.3g} µs with "
+        "the launch remembered, until the kernel takes longer than that; in a CUDA graph it takes what the kernel takes.",
+        [panel],
+    )

@@ -1,0 +1,244 @@
+"""academy/launch: a remembered launch runs the kernel that Triton would run, with the same arguments.
+
+Without a GPU the key is compared with Triton's own specialisation, a stand-in being where the driver is. On a GPU
+random sequences of launches are compared with plain ones: results, and which compiled kernel ran.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import pytest
+import torch
+
+from academy import device, launch
+from annotated_examples.fast import layernorm, low_bit, matmul, softmax
+from annotated_examples.gemlite.gemm import quantize
+from tests.kernels import harness
+
+import triton  # isort: skip
+import triton.language as tl  # isort: skip
+
+gpu = pytest.mark.gpu
+
+
+def test_the_key_is_never_coarser_than_triton():
+    """Random calls, each also bound by Triton; see the script. Mutants of the key have to be noticed."""
+    found = harness.without_gpu("launch_without_gpu.py")
+    assert found["right"] == [] and found["remembered"] > 1000
+    missed = [name for name, wrong in found["mutants"].items() if not wrong]
+    assert not missed, f"no sequence noticed {missed}"
+
+
+def test_interpreted_launches_are_plain():
+    assert launch.REMEMBERS is False or not device.INTERPRET
+
+
+@triton.jit
+def scaled_kernel(
+    x_ptr, y_ptr, out_ptr, n, stride, scale, BLOCK: tl.constexpr, NEGATE: tl.constexpr
+):  # fmt: skip
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs * stride, mask=mask, other=0.0).to(tl.float32) * scale
+    if y_ptr is not None:
+        x += tl.load(y_ptr + offs, mask=mask, other=0.0).to(tl.float32)
+    if NEGATE:
+        x = -x
+    tl.store(out_ptr + offs, x, mask=mask)
+
+
+DTYPES = torch.float32, torch.float16, torch.bfloat16
+
+
+def random_calls(choose: random.Random, count: int):
+    """Arguments of launches of `scaled_kernel`, put together from few enough pieces that most kinds come again."""
+
+    def some(number, make):
+        return [make() for _ in range(number)]
+
+    tensors = some(4, lambda: (choose.choice(DTYPES), choose.choice([0, 1, 8, 16])))
+    others = [None, *some(3, lambda: (choose.choice(DTYPES), choose.choice([0, 0, 3, 8]), choose.random() < 0.3))]
+    sizes = some(4, lambda: (choose.choice([1, 16, 17, 200, 256]), choose.choice([1, 2, 16, 17])))
+    scales = some(3, lambda: choose.choice([1, 2, 1.0, 0.5, 16, True]))
+    flags = [True, False]
+    for _ in range(count):
+        (dtype, begin), other, (n, stride) = choose.choice(tensors), choose.choice(others), choose.choice(sizes)
+        x, y = torch.randn(begin + n * stride, device=device.DEVICE).to(dtype)[begin:], None
+        if other is not None:
+            y = torch.randn(other[1] + n, device=device.DEVICE).to(other[0])[other[1] :]
+            y = torch.nn.Parameter(y) if other[2] else y
+        constants = dict(BLOCK=128, NEGATE=choose.choice(flags), num_warps=choose.choice([1, 4]))
+        grid = choose.choice([(-(-n // 128),), lambda a: (-(-a["n"] // a["BLOCK"]),)])
+        yield grid, x, y, (n, stride, choose.choice(scales)), constants
+
+
+def compare(choose: random.Random, count: int) -> int:
+    """How many of `count` random launches were remembered; each has to be what a plain one is."""
+    remembered = 0
+    for grid, x, y, numbers, constants in random_calls(choose, count):
+        out, expected = (torch.full((numbers[0],), 7.0, device=x.device, dtype=x.dtype) for _ in range(2))
+        before = len(launch._CALLS)
+        ran = launch.launch(scaled_kernel, grid, (x, y, out), numbers, **constants)
+        remembered += len(launch._CALLS) == before
+        plain = scaled_kernel[grid](x, y, expected, *numbers, **constants)
+        assert ran is plain, (numbers, constants)
+        assert torch.equal(out, expected), (numbers, constants)
+    return remembered
+
+
+@gpu
+@pytest.mark.parametrize("seed", range(3))
+def test_random_launches(seed):
+    launch.forget()
+    assert launch.REMEMBERS == (triton.__version__ in launch.VERIFIED)
+    remembered = compare(random.Random(seed), 400)
+    assert remembered > 50 if launch.REMEMBERS else remembered == 400
+
+
+@gpu
+def test_random_launches_of_two_threads_on_two_streams():
+    launch.forget()
+    failed = []
+
+    def work(seed):
+        try:
+            with torch.cuda.stream(torch.cuda.Stream()):
+                compare(random.Random(seed), 150)
+                torch.cuda.current_stream().synchronize()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in (10, 11)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not failed
+
+
+@gpu
+def test_each_launch_goes_to_the_current_stream():
+    """The second stream waits for an event of the first; a launch on the wrong one would read too early."""
+    x, out = torch.ones(1 << 20, device="cuda"), torch.zeros(1 << 20, device="cuda")
+    streams = torch.cuda.Stream(), torch.cuda.Stream()
+    numbers, constants = (x.numel(), 1, 2.0), dict(BLOCK=1024, NEGATE=False)
+    for repeat in range(20):
+        stream = streams[repeat % 2]
+        stream.wait_stream(streams[1 - repeat % 2])
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(200_000)
+            launch.launch(scaled_kernel, (1024,), (x, None, out), numbers, **constants)
+            x, out = out, x
+    torch.cuda.synchronize()
+    assert torch.equal(x, torch.full_like(x, 2.0**20))
+
+
+@gpu
+def test_a_remembered_launch_in_a_cuda_graph():
+    x, out = torch.randn(1000, device="cuda"), torch.zeros(1000, device="cuda")
+    run = lambda: launch.launch(scaled_kernel, (8,), (x, None, out), (1000, 1, 3.0), BLOCK=128, NEGATE=False)  # noqa: E731
+    run(), run()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    x.copy_(torch.randn(1000, device="cuda"))
+    graph.replay()
+    assert torch.equal(out, x * 3)
+
+
+@gpu
+def test_hooks_see_every_launch():
+    seen, x = [], torch.randn(64, device="cuda")
+    run = lambda: launch.launch(scaled_kernel, (1,), (x, None, x), (64, 1, 1.0), BLOCK=64, NEGATE=True)  # noqa: E731
+    run(), run()
+    hook = lambda metadata: seen.append(metadata.get()["name"])  # noqa: E731
+    triton.knobs.runtime.launch_enter_hook.add(hook)
+    try:
+        run(), run()
+    finally:
+        triton.knobs.runtime.launch_enter_hook.remove(hook)
+    assert seen == ["scaled_kernel"] * 2
+    count = []
+    scaled_kernel.pre_run_hooks.append(lambda *_, **__: count.append(1))
+    try:
+        run(), run()
+    finally:
+        scaled_kernel.pre_run_hooks.clear()
+    assert count == [1, 1]
+
+
+@gpu
+def test_what_triton_refuses_is_refused():
+    x, out = torch.randn(64, device="cuda"), torch.zeros(64, device="cuda")
+    for _ in range(2):
+        launch.launch(scaled_kernel, (1,), (x, None, out), (64, 1, 1.0), BLOCK=64, NEGATE=True)
+        with pytest.raises(ValueError, match="cpu tensor"):
+            launch.launch(scaled_kernel, (1,), (x.cpu(), None, out), (64, 1, 1.0), BLOCK=64, NEGATE=True)
+        with pytest.raises(TypeError, match="missing"):
+            launch.launch(scaled_kernel, (1,), (x, None, out), (64, 1, 1.0), BLOCK=64)
+
+
+def fast_calls(choose: random.Random):
+    """A call of a fast function with random tensors: `call()` returns all its results."""
+    dtype, M, N = choose.choice(DTYPES[1:]), choose.choice([1, 16, 33, 128]), choose.choice([64, 104, 256, 2048])
+    wide = torch.randn(M, N + choose.choice([0, 1, 8]), device="cuda").to(dtype)
+    x = wide[:, :N]
+    which = choose.choice(["softmax", "layernorm", "matmul", "matmul", "low_bit"])
+    if which == "softmax":
+        return lambda: softmax.softmax(x)
+    if which == "layernorm":
+        weight = torch.randn(N, device="cuda").to(choose.choice(DTYPES)) if choose.random() < 0.8 else None
+        eps = choose.choice([0, 1, 1e-5])
+        return lambda: layernorm.layernorm(x, weight, weight, eps)
+    if which == "matmul":
+        b = torch.randn(N, 64, device="cuda").to(dtype)
+        b = b if choose.random() < 0.5 else b.T.contiguous().T
+        activation = choose.choice([None, "gelu"])
+        tile = dict(BLOCK_M=choose.choice([64, 128]), BLOCK_N=64, BLOCK_K=64, num_warps=4)
+        if choose.random() < 0.3:
+            tile = {}
+        return lambda: matmul.matmul_forward(x, b, activation, **tile)
+    words, scales, zeros = quantize(torch.randn(2048, 256, dtype=torch.float16, device="cuda"), 4, 128)
+    a = torch.randn(choose.choice([1, 2, 16, 40]), 2048, device="cuda").half()
+    return lambda: low_bit.low_bit_matmul(a, words, scales, zeros, W_nbits=4, group_size=128)
+
+
+@gpu
+@pytest.mark.parametrize("seed", range(2))
+def test_fast_functions_return_the_same_bits(seed, monkeypatch):
+    """With tensor descriptors and an autotuner's choice among them."""
+    choose = random.Random(seed)
+    for _ in range(120):
+        call = fast_calls(choose)
+        first, second = call(), call()
+        with monkeypatch.context() as patch:
+            patch.setattr(launch, "REMEMBERS", False)
+            plain = call()
+        assert torch.equal(first, plain) and torch.equal(second, plain)
+
+
+@gpu
+def test_a_second_call_asks_triton_for_nothing(monkeypatch):
+    x, weight = torch.randn(64, 256, device="cuda", requires_grad=True), torch.randn(256, device="cuda")
+    a = torch.randn(64, 64, device="cuda").half()
+
+    def calls():
+        layernorm.layernorm(x, weight).sum().backward()
+        softmax.softmax(x.detach())
+        matmul.matmul(a, a)
+
+    calls(), calls()
+    asked, run = [], triton.JITFunction.run
+    monkeypatch.setattr(triton.JITFunction, "run", lambda self, *a, **k: (asked.append(self), run(self, *a, **k))[1])
+    calls()
+    assert bool(asked) == (not launch.REMEMBERS)
+
+
+@gpu
+def test_many_kinds_are_forgotten_in_time(monkeypatch):
+    launch.forget()
+    monkeypatch.setattr(launch, "MOST", 5)
+    x = torch.randn(64, device="cuda")
+    for n in range(1, 20):
+        launch.launch(scaled_kernel, (1,), (x, None, x), (n, 1, 1.0), BLOCK=64, NEGATE=False)
+    assert len(launch._CALLS) <= 5
