@@ -119,17 +119,14 @@ def now() -> float:
     return time.perf_counter()
 
 
-def milliseconds(step: Callable[[], None], clock: Callable[[], float] = now, warmup: int = 5, repeats: int = 10):
-    """The time of a step: the median of three rounds. The first steps compile, search and allocate, and don't count."""
+def milliseconds(step: Callable[[], None], clock: Callable[[], float] = now, warmup: int = 5, repeats: int = 30):
+    """The time of a step, the mean of many. The first steps compile, search and allocate, and don't count."""
     for _ in range(warmup):
         step()
-    rounds = []
-    for _ in range(3):
-        begin = clock()
-        for _ in range(repeats):
-            step()
-        rounds.append((clock() - begin) / repeats * 1e3)
-    return statistics.median(rounds)
+    begin = clock()
+    for _ in range(repeats):
+        step()
+    return (clock() - begin) / repeats * 1e3
 
 
 def peak_gib(step: Callable[[], None]) -> float:
@@ -226,7 +223,7 @@ def measure(name: str, steps: int, seeds: Iterable[int]) -> tuple[dict, dict]:
     kernels = largest_kernels(profiled(training))
     step = training.captured()
     values["step"] = (milliseconds(step), "ms")
-    values["tokens"] = (training.tokens.numel() / values["step"][0], "thousand tokens a second")
+    values["tokens"] = (training.tokens.numel() / values["step"][0], "thousand tokens/s")
     curves = [losses(training, step, steps, seed) for seed in seeds]
     if curves:
         last = [statistics.mean(curve[-20:]) for curve in curves]
@@ -275,7 +272,8 @@ def main() -> int:
     from academy.bench import store
 
     begin = time.monotonic()
-    values, more, failed = shares(), {}, {}
+    values: dict = {**shares()}
+    more, failed = {}, {}
     names = ["eager", "ours"] if arguments.short else list(CONTESTANTS)
     for name in names:
         torch.cuda.empty_cache()
@@ -284,6 +282,7 @@ def main() -> int:
             found, more[name] = measure(name, 30 if arguments.short else arguments.steps, seeds)
         except Exception as error:  # a contestant that fails is said to have failed, and the others are measured
             failed[name] = f"{type(error).__name__}: {error}"[:500]
+            values |= {f"{name}/{what}": (None, "") for what in ("memory", "loop", "step", "tokens")}
             print(name, failed[name], flush=True)
             continue
         values |= {f"{name}/{what}": value for what, value in found.items()}
@@ -292,7 +291,10 @@ def main() -> int:
     about = dict(
         device=card, date=datetime.date.today().isoformat(), torch=torch.__version__, triton=triton.__version__
     )
-    rounded = {name: {"value": float(f"{value:.4g}"), "unit": unit} for name, (value, unit) in values.items()}
+    rounded = {
+        name: {"value": None if value is None else float(f"{value:.4g}"), "unit": unit}
+        for name, (value, unit) in values.items()
+    }
     content = about | {"batch": B, "values": rounded, "failed": failed, **{
         what: {name: each[what] for name, each in more.items() if each[what]} for what in ("losses", "kernels")
     }}  # fmt: skip

@@ -7,6 +7,7 @@
     [[verified]]                                           the table of all that is checked
     [[code: PATH NAME]]                                    a function of a kernel file, without its notes
     [[benchmark: layernorm]]  [[benchmarks]]               committed results of an operation, of all operations
+    [[training: capstone]]                                 committed loss curves and speeds of models that were trained
     [[eq: LN-X]]                                           a tagged equation, drawn from its derivation, with a link
     [[tag: LN-X]]                                          a link to it, within a sentence
     [[bench: KEY]]                                         a measured number
@@ -92,13 +93,17 @@ class Lines(Preprocessor):
     def run(self, lines: list[str]) -> list[str]:
         self.conversion.begin(lines)
         self.index = self.conversion.index
+        out = self.expanded(lines)
+        for path, source in self.conversion.sources:
+            for number, message in lint.lists_after_text(source) if source and source[0][0] else ():
+                self.conversion.problem(message, path=path, line=number)
+        return out
+
+    def expanded(self, lines: list[str]) -> list[str]:
         out: list[str] = []
         for line, part in fenced(lines):
             directive = None if part else on_line(line)
             out += getattr(self, directive.name)(directive.argument) if directive else [line]
-        for path, source in self.conversion.sources:
-            for number, message in lint.lists_after_text(source) if source and source[0][0] else ():
-                self.conversion.problem(message, path=path, line=number)
         return out
 
     def kernel(self, name: str) -> list[str]:
@@ -112,7 +117,7 @@ class Lines(Preprocessor):
             return [f'!!! failure "{name} cannot be shown"', "", *place.split("\n")]
         lines = kernel_page.markdown(module, file.stem)
         self.conversion.sources.append((name, lines))
-        return [text.expandtabs(4) for _, text in lines]
+        return self.expanded([text.expandtabs(4) for _, text in lines])
 
     def derivation(self, name: str) -> list[str]:
         if not (file := self.shown("derivation", name)):
@@ -199,9 +204,15 @@ class Lines(Preprocessor):
     def verified(self, _: str) -> list[str]:
         return project_parts.verified(self.index.home)
 
+    def training(self, name: str) -> list[str]:
+        return self.pieces(project_parts.training(name))
+
     def benchmark(self, name: str) -> list[str]:
+        return self.pieces(project_parts.results(name))
+
+    def pieces(self, found: list[str]) -> list[str]:
         lines: list[str] = []
-        for piece in project_parts.results(name):
+        for piece in found:
             lines += ["", self.md.htmlStash.store(piece), ""] if isinstance(piece, Html) else piece.split("\n")
         return lines
 

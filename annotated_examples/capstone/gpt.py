@@ -20,7 +20,6 @@ from academy import device, script
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch.nn import functional as F
@@ -201,9 +200,8 @@ def pair(config, dtype=torch.float32, seed=0, plain=PLAIN):
 # What this repository has to say: its pages, its derivations and its kernels. A token is a byte, or in the large model
 # a pair of bytes, which makes a vocabulary of 65536 without a tokenizer. A window may begin at any byte.
 def text():
-    root = Path(__file__).parents[2]
     folders = ("docs", "backprop_math", "annotated_examples")
-    files = [path for folder in folders for path in (root / folder).rglob("*") if path.suffix in (".md", ".py")]
+    files = [path for folder in folders for path in (script.ROOT / folder).rglob("*") if path.suffix in (".md", ".py")]
     return b"\n".join(path.read_bytes() for path in sorted(files))
 
 
