@@ -2,7 +2,7 @@
 
 `python benchmarks/capstone.py` trains the model of 124 M parameters on this machine's GPU: in plain PyTorch, compiled,
 and with our kernels. It writes `benchmarks/results/<device>/experiments/capstone.json`, and the steps from the plain
-model to ours as `ladder/capstone.json`. `--short` takes a minute, and leaves out what is compiled and the ladder.
+model to ours as `ladder/capstone.json`. With `--only` a part of it is measured, and the rest of the files stays.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import datetime
+import json
 import statistics
 import sys
 import time
@@ -258,11 +259,19 @@ def shares() -> dict[str, tuple[float, str]]:
     return values
 
 
+def rounded(values: dict) -> dict:
+    return {
+        name: {"value": None if value is None else float(f"{value:.4g}"), "unit": unit}
+        for name, (value, unit) in values.items()
+    }
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
-    parser.add_argument("--short", action="store_true", help="a minute: nothing compiled, no ladder, one short run")
-    parser.add_argument("--steps", type=int, default=150, help="of each run for the loss curves (default: 150)")
+    parser.add_argument("--only", action="append", choices=[*CONTESTANTS, "profile", "ladder"], help="may be repeated")
+    parser.add_argument("--steps", type=int, default=150, help="of each run for the loss curves; 0: leave them alone")
+    parser.add_argument("--seeds", type=int, default=3, help="how many of these runs")
     arguments = parser.parse_args()
     if device.INTERPRET:
         print("this needs a CUDA device", file=sys.stderr)
@@ -271,41 +280,38 @@ def main() -> int:
 
     from academy.bench import store
 
-    begin = time.monotonic()
-    values: dict = {**shares()}
-    more, failed = {}, {}
-    names = ["eager", "ours"] if arguments.short else list(CONTESTANTS)
-    for name in names:
-        torch.cuda.empty_cache()
-        seeds = () if "compile" in name else (0,) if arguments.short else (0, 1, 2)
-        try:
-            found, more[name] = measure(name, 30 if arguments.short else arguments.steps, seeds)
-        except Exception as error:  # a contestant that fails is said to have failed, and the others are measured
-            failed[name] = f"{type(error).__name__}: {error}"[:500]
-            values |= {f"{name}/{what}": (None, "") for what in ("memory", "loop", "step", "tokens")}
-            print(name, failed[name], flush=True)
-            continue
-        values |= {f"{name}/{what}": value for what, value in found.items()}
-        print(f"{time.monotonic() - begin:4.0f} s", name, found, flush=True)
+    begin, only = time.monotonic(), arguments.only or [*CONTESTANTS, "profile", "ladder"]
     card = torch.cuda.get_device_name()
     about = dict(
         device=card, date=datetime.date.today().isoformat(), torch=torch.__version__, triton=triton.__version__
     )
-    rounded = {
-        name: {"value": None if value is None else float(f"{value:.4g}"), "unit": unit}
-        for name, (value, unit) in values.items()
-    }
-    content = about | {"batch": B, "values": rounded, "failed": failed, **{
-        what: {name: each[what] for name, each in more.items() if each[what]} for what in ("losses", "kernels")
-    }}  # fmt: skip
-    folder = arguments.results / store.slug(card)
-    store.write(folder / "experiments" / "capstone.json", content)
-    if not arguments.short:
-        shape = [B, GPT_124M.context]
-        rungs = about | dict(operation="capstone", shape=shape, dtype="bfloat16", rungs=ladder())
-        store.write(folder / "ladder" / "capstone.json", rungs)
+    path = arguments.results / store.slug(card) / "experiments" / "capstone.json"
+    content = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    for part in ("values", "failed", "losses", "kernels"):
+        content.setdefault(part, {})
+    content |= about | {"batch": B}
+    for name in [name for name in CONTESTANTS if name in only]:
+        torch.cuda.empty_cache()
+        content["failed"].pop(name, None)
+        try:
+            curves = () if "compile" in name or not arguments.steps else range(arguments.seeds)
+            found, more = measure(name, arguments.steps, curves)
+        except Exception as error:  # a contestant that fails is said to have failed, and the others are measured
+            content["failed"][name] = f"{type(error).__name__}: {error}"[:500]
+            found, more = {what: (None, "") for what in ("memory", "loop", "step", "tokens")}, {}
+        content["values"] |= rounded({f"{name}/{what}": value for what, value in found.items()})
+        for what, value in more.items():
+            content[what] |= {name: value} if value else {}
+        print(f"{time.monotonic() - begin:4.0f} s", name, found, content["failed"].get(name, ""), flush=True)
+        store.write(path, content)
+    if "profile" in only:
+        content["values"] |= rounded(shares())
+        store.write(path, content)
+    if "ladder" in only:
+        rungs = about | dict(operation="capstone", shape=[B, GPT_124M.context], dtype="bfloat16", rungs=ladder())
+        store.write(path.parents[1] / "ladder" / "capstone.json", rungs)
     print(f"{time.monotonic() - begin:.0f} s in all")
-    return 1 if failed else 0
+    return 1 if content["failed"] else 0
 
 
 if __name__ == "__main__":

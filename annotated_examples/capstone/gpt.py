@@ -1,13 +1,25 @@
 r"""
 # A GPT, trained with these kernels
 
-Is a transformer made of these kernels the same model as one in plain PyTorch? Does it learn as fast, and does it learn
-the same? This file has both: one model, and two sets of operations that it can be built from. The text that it learns
-is this site's.
+Is a transformer made of these kernels the same model as one in plain PyTorch? Does it learn the same, and how much
+faster? This file has both: one model, and two sets of operations that it can be built from. The text that it learns is
+this site's.
 
-**What it costs.** A training step does about six operations for each parameter and each token, nearly all of them in
-matrix products, which PyTorch leaves to a good library. What there is to gain lies between the products, where plain
-PyTorch writes every intermediate result to memory and reads it back.
+**The same model.** Both start from the same weights and see the same batches. With 124 million parameters, in bfloat16,
+16 sequences of 1024 tokens a step, and dropout, which draws other elements in each of the two:
+
+[[training: capstone]]
+
+**What it costs.** A step does about six operations for each parameter and each token, nearly all of them in matrix
+products, which take the same time in both if our product is as good as the library's. What there is to gain lies
+between the products: there plain PyTorch writes every intermediate result to memory and reads it back. Its step takes
+[[bench: capstone/eager/step]], with `torch.compile` [[bench: capstone/torch.compile/step]], and ours
+[[bench: capstone/ours/step]]. In memory they need [[bench: capstone/eager/memory]],
+[[bench: capstone/torch.compile/memory]] and [[bench: capstone/ours/memory]]. The chapter
+[From a profile to kernels](/learn/from_profile.py) says which operation gained what.
+
+All of them are timed as CUDA graphs of a whole step with its optimizer, and after steps that warm up. Otherwise Python,
+which has hundreds of kernels to launch, would be part of what is compared.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -27,9 +39,10 @@ from torch.nn import functional as F
 from annotated_examples.classics.dropout import dropout, dropout_reference
 from annotated_examples.classics.rope import rope, rope_reference
 from annotated_examples.classics.swiglu import swiglu_packed
+from annotated_examples.common.products import Product
 from annotated_examples.fast.flash_attention import flash_attention
 from annotated_examples.fast.linear_cross_entropy import linear_cross_entropy
-from annotated_examples.fast.matmul import matmul
+from annotated_examples.fast.matmul import matmul_forward
 from annotated_examples.fast.rmsnorm import add_rmsnorm, rmsnorm
 
 EPS = 1e-6
@@ -54,8 +67,19 @@ class Operations:
     loss: Callable  # (x, weight, labels) -> mean cross entropy of x Wᵀ
 
 
+# The gradient of a weight is wanted in the weight's own layout. `matmul` would give that of the transposed weight, and
+# somebody would have to turn it round in memory. So the backward pass here asks for both products as they are needed.
+def linear_gradients(dy, x, transposed, saved, activation, *, needs):
+    dx = matmul_forward(dy, transposed.T) if needs[0] else None
+    return dx, matmul_forward(dy.T, x).T if needs[1] else None
+
+
+def linear(x, weight):
+    return Product.apply(x, weight.to(x.dtype).T, None, matmul_forward, linear_gradients)
+
+
 OURS = Operations(
-    linear=lambda x, weight: matmul(x, weight.to(x.dtype).T),
+    linear=linear,
     norm=lambda x, weight: rmsnorm(x, weight, EPS),
     add_norm=lambda x, residual, weight: add_rmsnorm(x, residual, weight, EPS),
     rotate=rope,
@@ -142,11 +166,13 @@ class Block(torch.nn.Module):
         y, x = ops.add_norm(x, delta, self.norms[1])
         return x, drop(ops.linear(ops.gate(ops.linear(y, self.gate_up)), self.down))
 
-    # Heads are views: (B·T, heads·D) is (B, T, heads, D), seen as (B, heads, T, D). All kernels take strides.
+    # Heads are views: (B·T, heads·D) is (B, T, heads, D), and is seen as (B, heads, T, D). All kernels take strides.
+    # The heads are divided before the dimensions are exchanged. Then their gradients lie as the product wants them, and
+    # to put them together is one plain copy.
     def attention(self, y, ops, B, cos, sin):
         c = self.config
-        heads = ops.linear(y, self.qkv).view(B, len(y) // B, -1, c.width // c.heads).transpose(1, 2)
-        q, k, v = heads.split([c.heads, c.key_heads, c.key_heads], dim=1)
+        heads = ops.linear(y, self.qkv).view(B, len(y) // B, -1, c.width // c.heads)
+        q, k, v = (part.transpose(1, 2) for part in heads.split([c.heads, c.key_heads, c.key_heads], dim=2))
         q, k = ops.rotate(q, k, cos, sin)
         return ops.attend(q, k, v).transpose(1, 2).reshape(len(y), c.width)
 

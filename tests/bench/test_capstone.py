@@ -95,7 +95,7 @@ def test_every_number_quoted_is_one_that_is_written():
         who, *what = key.split("/")
         if who == "ladder":
             assert what[0] in capstone.LADDER and what[1] in ("step_ms", "peak_gib")
-        elif who == "profile":
+        elif who == "profile":  # by_operation's names
             operations = {*vars(PLAIN), "optimizer", "rest"}
             assert what == ["total"] or what[0] in operations and what[1] in ("forward", "backward", "share")
         else:

@@ -13,7 +13,7 @@ import pytest
 from tests.kernels.harness import ROOT
 
 FILES = sorted(p for p in (ROOT / "annotated_examples").rglob("*.py") if p.name != "__init__.py")
-SCRIPTS = [path for path in FILES if path.parent.name not in ("common", "integrations")]
+SCRIPTS = [path for path in FILES if path.parent.name not in ("common", "integrations", "capstone")]
 
 
 def run(path, *arguments, folder=ROOT):
