@@ -11,15 +11,22 @@ this site's.
 [[training: capstone]]
 
 **What it costs.** A step does about six operations for each parameter and each token, nearly all of them in matrix
-products, which take the same time in both if our product is as good as the library's. What there is to gain lies
-between the products: there plain PyTorch writes every intermediate result to memory and reads it back. Its step takes
-[[bench: capstone/eager/step]], with `torch.compile` [[bench: capstone/torch.compile/step]], and ours
-[[bench: capstone/ours/step]]. In memory they need [[bench: capstone/eager/memory]],
-[[bench: capstone/torch.compile/memory]] and [[bench: capstone/ours/memory]]. The chapter
+products. What there is to gain lies between the products: there plain PyTorch writes every intermediate result to
+memory and reads it back. Its step takes [[bench: capstone/eager/step]], ours [[bench: capstone/ours/step]]. In memory
+the plain model needs [[bench: capstone/eager/memory]], ours [[bench: capstone/ours/memory]]. The chapter
 [From a profile to kernels](/learn/from_profile.py) says which operation gained what.
 
-All of them are timed as CUDA graphs of a whole step with its optimizer, and after steps that warm up. Otherwise Python,
-which has hundreds of kernels to launch, would be part of what is compared.
+**Beside a compiler.** `torch.compile` fuses what lies between the products by itself. With it the plain model takes
+[[bench: capstone/torch.compile/step]] and [[bench: capstone/torch.compile/memory]]. So ours wins memory, and no time to
+speak of: by then products and attention are most of the step, and there the library is at least as good. With ours in
+their place a step goes from [[bench: capstone/ladder/dropout/step_ms]] to
+[[bench: capstone/ladder/attention/step_ms]] for attention, and to [[bench: capstone/ladder/products/step_ms]] for the
+products. A gradient of a weight is why. It has as few elements as the weight, 768 x 768 make 36 tiles of 128 x 128 for
+132 multiprocessors, and a sum of 16384 terms each. cuBLAS divides such sums among programs, and our product doesn't.
+
+All of them are timed as CUDA graphs of a whole step with its optimizer, after steps that warm up. Otherwise Python,
+which has hundreds of kernels to launch, would be part of what is compared: without a graph our step takes
+[[bench: capstone/ours/loop]], and the compiled one [[bench: capstone/torch.compile/loop]].
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
