@@ -11,12 +11,12 @@ from academy.bench.tables import Table
 
 #: Column -> the value that stands in it.
 COLUMNS = {
-    "1000 tokens a second": "tokens",
-    "a step": "step",
-    "a step without a CUDA graph": "loop",
+    "1000 tokens/s": "tokens",
+    "step": "step",
+    "no CUDA graph": "loop",
     "peak memory": "memory",
-    "loss at the end": "loss",
-    "seeds apart": "loss_spread",
+    "last loss": "loss",
+    "seed to seed": "loss_spread",
 }
 #: Steps from one mark of a curve to the next.
 EVERY = 10

@@ -10,6 +10,10 @@ this site's.
 
 [[training: capstone]]
 
+The last loss is the mean of a run's last 20 steps. From seed to seed it differs by
+[[bench: capstone/eager/loss_spread]] in the plain model, far more than from model to model:
+[[bench: capstone/eager/loss]] against [[bench: capstone/ours/loss]] in the mean of the seeds.
+
 **What it costs.** A step does about six operations for each parameter and each token, nearly all of them in matrix
 products. What there is to gain lies between the products: there plain PyTorch writes every intermediate result to
 memory and reads it back. Its step takes [[bench: capstone/eager/step]], ours [[bench: capstone/ours/step]]. In memory
