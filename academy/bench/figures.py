@@ -16,7 +16,7 @@ A key is `<operation>[:<variant>]/<shape>[@<dtype>]/<pass>/<figure>`, for exampl
 Ours is the fast file, or the lesson where there is none.
 
 `<operation>/ladder/<rung>/<field>` is a number of its ladder; `device/copy` and `device/matrix` are the card's rates;
-`<experiment>/<name>`, such as `measuring/<name>`, is a result of an experiment of a guide, `EXPERIMENTS` below (files of
+`<experiment>/<name>`, such as `measuring/<name>`, is a result of an experiment, `EXPERIMENTS` below (files of
 that name in `benchmarks/`).
 Nothing here needs torch.
 """
@@ -33,8 +33,8 @@ from pathlib import Path
 #: Prose quotes this device; without results of it, the first one that has any.
 PROSE_DEVICE = "nvidia-h200"
 NOT_YET = "not measured yet"
-#: Guides whose experiments have results of their own, in `experiments/`.
-EXPERIMENTS = ("measuring", "profiling", "huggingface", "host_time")
+#: Scripts in `benchmarks/` whose results are no operation's, in `experiments/`.
+EXPERIMENTS = ("measuring", "profiling", "huggingface", "host_time", "capstone")
 #: Our own providers, the one that is meant by "ours" first.
 OURS = ("fast", "lesson")
 #: Operations per byte from which a rate is quoted in TFLOP/s.
@@ -140,7 +140,7 @@ def measured(key: str, root: Path) -> str | None:
     parts = [part.strip() for part in key.split("/")]
     if parts[0] == "device":
         return _card(root, "/".join(parts[1:]))
-    if parts[0] in EXPERIMENTS:
+    if parts[0] in EXPERIMENTS and parts[1:2] != ["ladder"]:
         return _experiment(root, parts[0], "/".join(parts[1:]))
     operation, _, variant = parts[0].partition(":")
     if len(parts) != 4 or not (root / f"benchmarks/{operation}.py").is_file():

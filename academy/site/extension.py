@@ -8,6 +8,7 @@
     [[code: PATH NAME]]                                    a function of a kernel file, without its notes
     [[benchmark: layernorm]]  [[benchmarks]]               committed results of an operation, of all operations
     [[figure: hardware/memory]]                                 a picture, drawn by docs/figures/hardware.py
+    [[training: capstone]]                                 committed loss curves and speeds of models that were trained
     [[eq: LN-X]]                                           a tagged equation, drawn from its derivation, with a link
     [[tag: LN-X]]                                          a link to it, within a sentence
     [[bench: KEY]]                                         a measured number
@@ -204,9 +205,15 @@ class Lines(Preprocessor):
     def verified(self, _: str) -> list[str]:
         return project_parts.verified(self.index.home)
 
+    def training(self, name: str) -> list[str]:
+        return self.pieces(project_parts.training(name))
+
     def benchmark(self, name: str) -> list[str]:
+        return self.pieces(project_parts.results(name))
+
+    def pieces(self, found: list[str]) -> list[str]:
         lines: list[str] = []
-        for piece in project_parts.results(name):
+        for piece in found:
             lines += ["", self.md.htmlStash.store(piece), ""] if isinstance(piece, Html) else piece.split("\n")
         return lines
 

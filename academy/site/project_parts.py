@@ -102,6 +102,13 @@ def results(operation: str) -> list[str]:
     return [Html(piece) if finished else piece for finished, piece in found]
 
 
+def training(name: str) -> list[str]:
+    """What a script that trains models has committed: `academy.bench.training.pieces`."""
+    from academy.bench import training
+
+    return training.pieces(name, ROOT)
+
+
 def _kept(kind: str, key: list, files: list[Path], code: list[str], make, keep=bool):
     """What `make()` gives, made again when one of the files or the code has changed: see `academy.cache`."""
     return kept(kind, [key, [read(file) for file in files], made_by("site/project_parts.py", *code)], make, keep)

@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # 8. Write your own kernel
+# # 10. Write your own kernel
 #
 # Somebody needs rows of length one, for cosine similarities, and asks you for a kernel. Where do you begin, and when are you
 # done? You go the whole way once, with an operation that this site doesn't have: formula, derivation, kernel, recorded run,

@@ -29,7 +29,9 @@ CHAPTERS = [
     "l2_reuse",
     "autotuning",
     "reductions",
+    "random_numbers",
     "attention",
+    "from_profile",
     "your_own_kernel",
 ]
 CELL = re.compile(r"^# %%", re.M)
@@ -81,7 +83,7 @@ def test_a_chapter_has_its_parts(chapter):
     assert 'find_spec("annotated_examples")' in code[1] and "{{ repo_url }}" in code[1], "the first cell installs"
     assert code[1].startswith(' tags=["setup"] jupyter={"source_hidden": true} cellView="form"'), "and is folded"
     assert "from academy import device" not in text.replace(code[1], ""), "all imports are in it"
-    assert "?" in re.search(r"^# # \d\. .*?(?=^# %%)", text, re.M | re.S)[0].split("\n#\n")[1], "opens with a question"
+    assert "?" in re.search(r"^# # \d+\. .*?(?=^# %%)", text, re.M | re.S)[0].split("\n#\n")[1], "opens with a question"
     assert '# %% tags=["parameters"]' in text, "a cell for the reader to change"
     assert re.search(r"^notebook\.(speed|ladder)\(", text, re.M), "a measured gain"
     assert sorted(answers(chapter)) == [1, 2, 3]
@@ -128,6 +130,24 @@ EXPECTED = {
         "caught: with other=1.0, y, torch.float32",
         "kernels: 1 case compared with the printed formulas",
         "all is well",
+    ],
+    "random_numbers": [
+        "[0.514, 0.176, 0.309, 0.535]",
+        "heads: 0.500",
+        "as the lesson's: True",
+        "10 rounds:  63.9 of 128 bits",
+        "again:           the same True",
+        "blocks of 16:    the same True",
+        "another seed:    the same False",
+        "drops what the first drops: True",
+        "right kernel: False",
+        "layout don't matter: True",
+    ],
+    "from_profile": [
+        "3 calls, 6 times the bytes of y",
+        "rotary embedding     624   20.0 GB     1.9 GB   4.7 ms   0.4 ms",
+        "products                                         7.3 Tflop10.2 ms  10.2 ms",
+        "loss                                             4.9 Tflop19.6 ms   6.9 ms",
     ],
     "attention": ["scores held at once: 40000", "scores held at once: 6400", "scores held at once: 512", "8192 MiB"],
 }
@@ -330,7 +350,47 @@ def check_merged_outputs(names):
     torch.testing.assert_close(names["merge"](*halves), expected)
 
 
+def check_spread(names):
+    spread, trials = names["spread"], torch.rand(4000, 50) >= 0.2
+    assert abs(spread(50, 0.2) / float(trials.sum(1).double().std()) - 1) < 0.1
+    assert abs(names["spread"](1000, 0.25) - 13.7) < 0.1 and spread(10, 1.0) == 0
+    kept = int((names["drop"](names["x"], 0.25, seed=1) != 0).sum())
+    assert abs(kept - 750) < 2 * spread(1000, 0.25)
+
+
+def check_keeps(names):
+    words = torch.tensor([0, 2**30 - 1, 2**30, 2**32 - 1])
+    assert names["keeps"](words, 0.25).tolist() == [False, False, True, True]
+    assert names["keeps"](words, 0.0).all() and not names["keeps"](words, 1.0).any()
+
+
+def check_round_randomly(names):
+    round_randomly = names["round_randomly"]
+    exact = torch.tensor([1.0, -3.5, 0.0, 2.0**100]).repeat(50)
+    assert torch.equal(round_randomly(exact, 1), exact.bfloat16())
+    x = torch.full((20000,), 1 + 2.0**-7 / 4)  # a quarter of the way from 1 to the next bfloat16
+    for value in (x, -x):
+        rounded = round_randomly(value, 2).float()
+        assert set(rounded.abs().tolist()) == {1.0, 1 + 2.0**-7}
+        assert abs(float((rounded.abs() > 1).double().mean()) - 0.25) < 0.02
+
+
+def check_whole(names):
+    assert abs(names["whole"](0.1, 10) - 1 / 0.91) < 1e-9 and names["whole"](0.5, 1) == 1
+
+
+def check_order(names):
+    assert names["order"](dict(a=(5.0, 4.5), b=(2.0, 0.1), c=(1.0, 1.0))) == ["b", "a", "c"]
+    assert names["order"](names["prediction"])[:2] == ["loss", "rotary embedding"]
+
+
+def check_step_time(names):
+    assert names["step_time"](1000, 50, 30) == (50, 30) and names["step_time"](100, 50, 30) == (30, 30)
+
+
 CHECKS = {
+    "random_numbers": [check_spread, check_keeps, check_round_randomly],
+    "from_profile": [check_whole, check_order, check_step_time],
     "first_kernel": [check_scale_and_add, check_reverse, check_add_three],
     "softmax": [check_logsumexp, check_softmax_gradient, check_merge],
     "tiles_and_pointers": [check_offset, check_diagonal, check_smallest_square_tile],

@@ -1,0 +1,286 @@
+r"""
+# A GPT, trained with these kernels
+
+Is a transformer made of these kernels the same model as one in plain PyTorch? Does it learn the same, and how much
+faster? This file has both: one model, and two sets of operations that it can be built from. The text that it learns is
+this site's.
+
+**The same model.** Both start from the same weights and see the same batches. With 124 million parameters, in bfloat16,
+16 sequences of 1024 tokens a step, and dropout, which draws other elements in each of the two:
+
+[[training: capstone]]
+
+The last loss is the mean of a run's last 20 steps. From seed to seed it differs by
+[[bench: capstone/eager/loss_spread]] in the plain model, far more than from model to model:
+[[bench: capstone/eager/loss]] against [[bench: capstone/ours/loss]] in the mean of the seeds.
+
+**What it costs.** A step does about six operations for each parameter and each token, nearly all of them in matrix
+products. What there is to gain lies between the products: there plain PyTorch writes every intermediate result to
+memory and reads it back. Its step takes [[bench: capstone/eager/step]], ours [[bench: capstone/ours/step]]. In memory
+the plain model needs [[bench: capstone/eager/memory]], ours [[bench: capstone/ours/memory]]. The chapter
+[From a profile to kernels](/learn/from_profile.py) says which operation gained what.
+
+**Beside a compiler.** `torch.compile` fuses what lies between the products by itself. With it the plain model takes
+[[bench: capstone/torch.compile/step]] and [[bench: capstone/torch.compile/memory]]. So ours wins memory, and no time to
+speak of: by then products and attention are most of the step, and there the library is at least as good. With ours in
+their place a step goes from [[bench: capstone/ladder/dropout/step_ms]] to
+[[bench: capstone/ladder/attention/step_ms]] for attention, and to [[bench: capstone/ladder/products/step_ms]] for the
+products. A gradient of a weight is why. It has as few elements as the weight, 768 x 768 make 36 tiles of 128 x 128 for
+132 multiprocessors, and a sum of 16384 terms each. cuBLAS divides such sums among programs, and our product doesn't.
+
+All of them are timed as CUDA graphs of a whole step with its optimizer, after steps that warm up. Otherwise Python,
+which has hundreds of kernels to launch, would be part of what is compared: without a graph our step takes
+[[bench: capstone/ours/loop]], and the compiled one [[bench: capstone/torch.compile/loop]].
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from academy import device, script
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional as F
+
+from annotated_examples.classics.dropout import dropout, dropout_reference
+from annotated_examples.classics.rope import rope, rope_reference
+from annotated_examples.classics.swiglu import swiglu_packed
+from annotated_examples.common.products import Product
+from annotated_examples.fast.flash_attention import flash_attention
+from annotated_examples.fast.linear_cross_entropy import linear_cross_entropy
+from annotated_examples.fast.matmul import matmul_forward
+from annotated_examples.fast.rmsnorm import add_rmsnorm, rmsnorm
+
+EPS = 1e-6
+
+
+# ## What the model is made of
+#
+# Weights are kept in float32, and so are their gradients and the optimizer's averages: a step changes a weight by less
+# than bfloat16 could tell apart. The model computes in the dtype of `x`, so a weight is rounded where it is used. Both
+# sets do that alike. Our norms and our loss need no rounded copy: they read the float32 weights.
+@dataclass(frozen=True)
+class Operations:
+    """`x` and `residual` are (tokens, width), `q` (B, H, T, D), `k` and `v` (B, Hk, T, D), weights (out, in)."""
+
+    linear: Callable  # (x, weight) -> x Wᵀ
+    norm: Callable  # (x, weight) -> x / rms(x) · weight
+    add_norm: Callable  # (x, residual, weight) -> norm(x + residual, weight), x + residual
+    rotate: Callable  # (q, k, cos, sin) -> q and k, turned by their position
+    attend: Callable  # (q, k, v) -> causal attention
+    gate: Callable  # (x) -> silu(first half) · second half
+    drop: Callable  # (x, p, seed) -> dropout
+    loss: Callable  # (x, weight, labels) -> mean cross entropy of x Wᵀ
+
+
+# The gradient of a weight is wanted in the weight's own layout. `matmul` would give that of the transposed weight, and
+# somebody would have to turn it round in memory. So the backward pass here asks for both products as they are needed.
+def linear_gradients(dy, x, transposed, saved, activation, *, needs):
+    dx = matmul_forward(dy, transposed.T) if needs[0] else None
+    return dx, matmul_forward(dy.T, x).T if needs[1] else None
+
+
+def linear(x, weight):
+    return Product.apply(x, weight.to(x.dtype).T, None, matmul_forward, linear_gradients)
+
+
+OURS = Operations(
+    linear=linear,
+    norm=lambda x, weight: rmsnorm(x, weight, EPS),
+    add_norm=lambda x, residual, weight: add_rmsnorm(x, residual, weight, EPS),
+    rotate=rope,
+    attend=lambda q, k, v: flash_attention(q, k, v, causal=True),
+    gate=swiglu_packed,
+    drop=dropout,
+    loss=linear_cross_entropy,
+)
+
+
+# The same in PyTorch, as it is usually written. Attention, products and the optimizer are PyTorch's best: its attention
+# is a fused kernel, too. The logits are made float32 for the loss, because bfloat16 would round the loss itself.
+def plain_norm(x, weight):
+    return F.rms_norm(x, weight.shape, weight.to(x.dtype), EPS)
+
+
+def plain_add_norm(x, residual, weight):
+    total = x + residual
+    return plain_norm(total, weight), total
+
+
+def plain_gate(x):
+    gate, up = x.chunk(2, dim=-1)
+    return F.silu(gate) * up
+
+
+PLAIN = Operations(
+    linear=lambda x, weight: F.linear(x, weight.to(x.dtype)),
+    norm=plain_norm,
+    add_norm=plain_add_norm,
+    rotate=rope_reference,
+    attend=lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),
+    gate=plain_gate,
+    drop=lambda x, p, seed: F.dropout(x, p),
+    loss=lambda x, weight, labels: F.cross_entropy(F.linear(x, weight.to(x.dtype)).float(), labels),
+)
+
+
+# ## The model
+#
+# Two sizes. The small one is for Triton's interpreter. The large one is as large as the first GPT-2.
+@dataclass(frozen=True)
+class Config:
+    layers: int = 2
+    heads: int = 4
+    key_heads: int = 2
+    width: int = 32
+    hidden: int = 88
+    context: int = 16
+    token_bytes: int = 1
+    p: float = 0.1
+
+    @property
+    def vocabulary(self):
+        return 256**self.token_bytes
+
+
+SMALL = Config()
+GPT_124M = Config(layers=12, heads=12, key_heads=3, width=768, hidden=2048, context=1024, token_bytes=2)
+
+
+def weights(rows, columns, std=0.02):
+    return torch.nn.Parameter(std * torch.randn(rows, columns))
+
+
+# A block adds two things to the stream `x`: what attention brings from earlier tokens, and what a gated unit makes of
+# each token alone. It gets the last addition apart from the stream, as `delta`, because one kernel adds and norms; and
+# it returns its own last one apart. Three products share their input, so they are one, with the rows of three weights.
+class Block(torch.nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        c, head = config, config.width // config.heads
+        into_stream = 0.02 / (2 * c.layers) ** 0.5
+        self.config = config
+        self.norms = torch.nn.ParameterList(torch.ones(c.width) for _ in range(2))
+        self.qkv = weights((c.heads + 2 * c.key_heads) * head, c.width)
+        self.out = weights(c.width, c.width, into_stream)
+        self.gate_up = weights(2 * c.hidden, c.width)
+        self.down = weights(c.width, c.hidden, into_stream)
+
+    def forward(self, x, delta, ops, B, cos, sin, drop):
+        y, x = ops.add_norm(x, delta, self.norms[0])
+        delta = drop(ops.linear(self.attention(y, ops, B, cos, sin), self.out))
+        y, x = ops.add_norm(x, delta, self.norms[1])
+        return x, drop(ops.linear(ops.gate(ops.linear(y, self.gate_up)), self.down))
+
+    # Heads are views: (B·T, heads·D) is (B, T, heads, D), and is seen as (B, heads, T, D). All kernels take strides.
+    # The heads are divided before the dimensions are exchanged. Then their gradients lie as the product wants them, and
+    # to put them together is one plain copy.
+    def attention(self, y, ops, B, cos, sin):
+        c = self.config
+        heads = ops.linear(y, self.qkv).view(B, len(y) // B, -1, c.width // c.heads)
+        q, k, v = (part.transpose(1, 2) for part in heads.split([c.heads, c.key_heads, c.key_heads], dim=2))
+        q, k = ops.rotate(q, k, cos, sin)
+        return ops.attend(q, k, v).transpose(1, 2).reshape(len(y), c.width)
+
+
+# The embedding is also the matrix of the last product, so that the vocabulary is paid for once. Looking up its rows is
+# left to PyTorch in both.
+#
+# Dropout wants a seed of its own for each of its places and each step. They are made on the device, from the number of
+# the step, so that nothing waits for them and a recorded step can be played again with another number.
+class GPT(torch.nn.Module):
+    def __init__(self, config, operations, dtype=torch.float32):
+        super().__init__()
+        self.config, self.operations, self.dtype = config, operations, dtype
+        self.embedding = weights(config.vocabulary, config.width)
+        self.blocks = torch.nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.norm = torch.nn.Parameter(torch.ones(config.width))
+        pairs = config.width // config.heads // 2
+        angles = torch.arange(config.context)[:, None] / 10000 ** (torch.arange(pairs) / pairs)
+        self.register_buffer("cos", angles.cos(), persistent=False)
+        self.register_buffer("sin", angles.sin(), persistent=False)
+
+    def forward(self, tokens, labels, step=0):
+        """The mean loss. tokens, labels: (B, T) int64; step: an int or a 0-d int64 tensor on their device."""
+        (B, T), ops, p = tokens.shape, self.operations, self.config.p
+        places = 2 * len(self.blocks) + 1
+        seeds = iter((torch.arange(places, device=tokens.device) + places * step).unbind())
+
+        def drop(x):
+            return ops.drop(x, p, next(seeds)) if self.training and p else x
+
+        x = F.embedding(tokens.flatten(), self.embedding).to(self.dtype)
+        delta = torch.zeros_like(x)
+        x = drop(x)
+        for block in self.blocks:
+            x, delta = block(x, delta, ops, B, self.cos[:T], self.sin[:T], drop)
+        y, _ = ops.add_norm(x, delta, self.norm)
+        return ops.loss(y, self.embedding, labels.flatten())
+
+
+# Both models start from the same weights: two draws of them would give two losses that mean nothing to each other.
+def pair(config, dtype=torch.float32, seed=0, plain=PLAIN):
+    """Ours and the plain model on the device, with the same weights."""
+    torch.manual_seed(seed)
+    ours, theirs = GPT(config, OURS, dtype), GPT(config, plain, dtype)
+    theirs.load_state_dict(ours.state_dict())
+    return ours.to(device.DEVICE), theirs.to(device.DEVICE)
+
+
+# ## The text
+#
+# What this repository has to say: its pages, its derivations and its kernels. A token is a byte, or in the large model
+# a pair of bytes, which makes a vocabulary of 65536 without a tokenizer. A window may begin at any byte.
+def text():
+    folders = ("docs", "backprop_math", "annotated_examples")
+    files = [path for folder in folders for path in (script.ROOT / folder).rglob("*") if path.suffix in (".md", ".py")]
+    return b"\n".join(path.read_bytes() for path in sorted(files))
+
+
+def batches(config, B, seed=0):
+    """(tokens, labels) without end, (B, context) int64 on the device. A label is the token that comes next."""
+    data, per = torch.frombuffer(bytearray(text()), dtype=torch.uint8), config.token_bytes
+    length, generator = per * (config.context + 1), torch.Generator().manual_seed(seed)
+    while True:
+        starts = torch.randint(len(data) - length + 1, (B, 1), generator=generator)
+        digits = data[starts + torch.arange(length)].view(B, -1, per).long()
+        tokens = (digits * 256 ** torch.arange(per)).sum(-1).to(device.DEVICE)
+        yield tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+
+# ## Training
+#
+# `capturable`: the optimizer counts its steps on the device, so that a whole step can be recorded as a CUDA graph.
+def adamw(model, lr):
+    options = dict(betas=(0.9, 0.95), weight_decay=0.1, fused=True, capturable=not device.INTERPRET)
+    return torch.optim.AdamW(model.parameters(), lr=lr, **options)
+
+
+def train(model, data, steps, lr=3e-3):
+    """The loss of each step."""
+    optimizer, losses = adamw(model, lr), []
+    for step, (tokens, labels) in zip(range(steps), data):
+        loss = model(tokens, labels, step)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.detach())
+    return torch.stack(losses).tolist()
+
+
+# As a script it trains the small model twice. The plain one drops the same elements here, which takes our mask, so that
+# the losses can be compared number by number.
+if __name__ == "__main__":
+    import dataclasses
+
+    steps = script.arguments(__doc__, steps=dict(type=int, default=30)).steps
+    models = pair(SMALL, plain=dataclasses.replace(PLAIN, drop=lambda *x: dropout_reference(*x)))
+    losses = [train(model, batches(SMALL, 2), steps) for model in models]
+    for step, (mine, theirs) in enumerate(zip(*losses)):
+        print(f"step {step:3}: ours {mine:.5f}, PyTorch {theirs:.5f}")
+    sys.exit(max(abs(mine - theirs) for mine, theirs in zip(*losses)) > 1e-3)

@@ -1,0 +1,281 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 9. From a profile to kernels
+#
+# You have a model in plain PyTorch, and it trains too slowly. Which kernel do you write first, and what will it gain? Here
+# the answer is predicted from bytes and operations, before anything is measured. Then a profile says whether that was
+# right, and one operation after the other is replaced.
+
+# %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
+# In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
+import importlib.util
+import subprocess
+import sys
+
+if importlib.util.find_spec("annotated_examples") is None:
+    packages = ["git+{{ repo_url }}", "matplotlib"]
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
+
+from academy import device  # before triton: without a GPU it switches the interpreter on
+from academy.bench import notebook
+from annotated_examples.capstone.gpt import GPT_124M, PLAIN
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
+
+# %% [markdown]
+# The model is the [capstone](../kernels/capstone/gpt.md): 124 million parameters in 12 layers. A step takes 16 sequences of
+# 1024 tokens. Its plain version is the starting point: PyTorch's own attention, PyTorch's own products, and everything
+# between them as one writes it.
+#
+# ## Count before you measure
+#
+# An operation between two products does little arithmetic. Its time is the time in which its bytes move. And bytes can be
+# counted without a GPU: every call that reaches PyTorch's dispatcher passes through a **dispatch mode**, which may look
+# at its tensors. On the device `meta` a tensor has a shape and no memory, so that a model of any size can be counted.
+
+
+# %%
+class Moved(TorchDispatchMode):
+    """Counts calls and the bytes of their tensors. A view moves nothing, and an empty tensor isn't written yet."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls, self.bytes = 0, 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        view = any(each.alias_info and not each.alias_info.is_write for each in function._schema.returns)
+        if not view and "empty" not in function.name():
+            self.calls += 1
+            self.bytes += size(tree_leaves((args, kwargs, out)))
+        return out
+
+
+def size(tensors):
+    """Bytes of these tensors, each counted once."""
+    found = {id(each): each for each in tensors if isinstance(each, torch.Tensor)}
+    return sum(each.numel() * each.element_size() for each in found.values())
+
+
+def x(*shape):
+    return torch.empty(shape, dtype=torch.bfloat16, device="meta", requires_grad=True)
+
+
+y, moved = x(1024, 768), Moved()
+with moved:
+    (y * y + y).sum()
+print(f"{moved.calls} calls, {moved.bytes / size([y]):.0f} times the bytes of y")
+
+# %% [markdown]
+# The sum of a product takes three calls. The first reads `y` twice, but it is one tensor and the second time comes from
+# the cache, so it counts once. One kernel for all of it would read `y` once, and write a single number.
+#
+# ## The operations of a step
+#
+# Here each operation of a layer is run by itself, forward and backward. Beside what plain PyTorch moves stands what
+# **must** move: inputs are read and results are written once, and so are their gradients. The difference is what a fused
+# kernel can save.
+
+
+# %%
+def counted(operation, *inputs):
+    """Calls and bytes of both passes, and the bytes that must move."""
+    forward, backward = Moved(), Moved()
+    with forward:
+        out = operation(*inputs)
+    results = out if isinstance(out, tuple) else (out,)
+    upstream = [torch.empty_like(each) for each in results]
+    with backward:
+        gradients = torch.autograd.grad(results, inputs, upstream)
+    needed = size([*inputs, *results]) + size([*inputs, *upstream, *gradients])
+    return forward.calls + backward.calls, forward.bytes + backward.bytes, needed
+
+
+# On a GPU, `F.rms_norm` and `F.dropout` are single kernels, on `meta` they are not. A LayerNorm stands in for the norm: it
+# has the same tensors. `native_dropout` is what runs on a GPU.
+def add_norm(x, residual, weight):
+    total = x + residual
+    return torch.nn.functional.layer_norm(total, weight.shape, weight), total
+
+
+def between_products(B, T, config=GPT_124M):
+    """Operation -> how often it comes in a step, its function, and its inputs."""
+    tokens, width, head = B * T, config.width, config.width // config.heads
+    tables = [torch.empty(T, head // 2, device="meta") for _ in range(2)]
+    q, k = x(B, config.heads, T, head), x(B, config.key_heads, T, head)
+    return {
+        "add and norm": (2 * config.layers + 1, add_norm, (x(tokens, width), x(tokens, width), x(width))),
+        "rotary embedding": (config.layers, lambda q, k: PLAIN.rotate(q, k, *tables), (q, k)),
+        "gated unit": (config.layers, PLAIN.gate, (x(tokens, 2 * config.hidden),)),
+        "dropout": (2 * config.layers + 1, lambda x: torch.native_dropout(x, 0.1, True)[0], (x(tokens, width),)),
+    }
+
+
+# %% [markdown]
+# The loss is a product as well as an operation on logits. Of the logits nothing must move: they are an intermediate
+# result. Products and attention are counted in arithmetic operations instead: two for each multiply-add, and backward
+# has twice as many products as forward. Half of the scores are masked in causal attention, and its backward pass makes
+# the scores a second time.
+
+
+# %%
+def operations(B, T, config=GPT_124M):
+    """Of products and attention, forward and backward."""
+    tokens, width, head = B * T, config.width, config.width // config.heads
+    layer = (config.heads + 2 * config.key_heads) * head * width + width * width + 3 * config.hidden * width
+    scores = B * config.heads * T * T * head
+    return {
+        "products": 6 * tokens * config.layers * layer,
+        "attention": 3.5 * 2 * scores * config.layers,
+        "loss": 6 * tokens * config.vocabulary * width,
+    }
+
+
+# %% [markdown]
+# ## Change it
+#
+# `copy` and `rate` are what the card reached when it copied memory and multiplied matrices: those of an H200 stand here.
+# Try a batch of 1, a context of 4096, or a card with a tenth of the bandwidth. When do products stop being most of it?
+
+# %% tags=["parameters"]
+B, T = 16, 1024
+copy, rate = 4.25e12, 715e12
+
+# %%
+prediction = {}
+print(f"{'':18}{'calls':>6}{'moved':>10}{'must move':>11}{'plain':>9}{'at best':>9}")
+for name, (times, operation, inputs) in between_products(B, T).items():
+    calls, moved, needed = (times * each for each in counted(operation, *inputs))
+    prediction[name] = moved / copy * 1e3, needed / copy * 1e3
+    plain, best = prediction[name]
+    print(f"{name:18}{calls:6}{moved / 1e9:7.1f} GB{needed / 1e9:8.1f} GB{plain:6.1f} ms{best:6.1f} ms")
+labels = torch.zeros(B * T, dtype=torch.int64, device="meta")
+calls, moved, needed = counted(
+    lambda x, weight: PLAIN.loss(x, weight, labels), x(B * T, GPT_124M.width), x(GPT_124M.vocabulary, GPT_124M.width)
+)
+for name, count in operations(B, T).items():
+    best = count / rate * 1e3
+    prediction[name] = best + (moved / copy * 1e3 if name == "loss" else 0), best
+    print(f"{name:18}{count / 1e12:34.1f} Tflop{prediction[name][0]:4.1f} ms{best:6.1f} ms")
+plain, best = (sum(each) for each in zip(*prediction.values()))
+print(f"{'all of it':18}{plain:42.1f} ms{best:6.1f} ms")
+
+# %% [markdown]
+# Three things can be read from that, without a card:
+#
+# - **The loss comes first.** Its logits are 16384 times 65536 numbers, and plain PyTorch makes them in float32, reads them,
+#   writes them again as logarithms, and does the same with their gradients. It has more to gain than anything else.
+# - **The rotary embedding is next**, although it has hardly any arithmetic. Written in PyTorch it is dozens of calls, each
+#   with a trip through memory.
+# - **Gates, norms and dropout** have less to gain each. Products have nothing, if the library is as good as we think.
+#
+# The optimizer isn't in the table. It reads and writes each weight, its gradient and two averages, in both models alike.
+#
+# ## Measure it
+#
+# The profiler records every kernel, and the call that launched it. A scope around each operation,
+# `torch.profiler.record_function`, says which one a call in the forward pass belongs to. The backward pass has no scopes.
+# But each node of autograd carries the number of the call that made it, and through that number its kernels find their
+# way to the operation. `by_operation` in `benchmarks/capstone.py` does so. On an H200 the plain model's step takes
+# [[bench: capstone/profile/total]] of kernel time:
+#
+# | operation | forward | backward | share |
+# |---|---|---|---|
+# | loss | [[bench: capstone/profile/loss/forward]] | [[bench: capstone/profile/loss/backward]] | [[bench: capstone/profile/loss/share]] |
+# | products | [[bench: capstone/profile/linear/forward]] | [[bench: capstone/profile/linear/backward]] | [[bench: capstone/profile/linear/share]] |
+# | rotary embedding | [[bench: capstone/profile/rotate/forward]] | [[bench: capstone/profile/rotate/backward]] | [[bench: capstone/profile/rotate/share]] |
+# | attention | [[bench: capstone/profile/attend/forward]] | [[bench: capstone/profile/attend/backward]] | [[bench: capstone/profile/attend/share]] |
+# | add and norm | [[bench: capstone/profile/add_norm/forward]] | [[bench: capstone/profile/add_norm/backward]] | [[bench: capstone/profile/add_norm/share]] |
+# | gated unit | [[bench: capstone/profile/gate/forward]] | [[bench: capstone/profile/gate/backward]] | [[bench: capstone/profile/gate/share]] |
+# | dropout | [[bench: capstone/profile/drop/forward]] | [[bench: capstone/profile/drop/backward]] | [[bench: capstone/profile/drop/share]] |
+#
+# The optimizer takes [[bench: capstone/profile/optimizer/share]], and what lies between the operations, such as the lookup
+# of the embedding, [[bench: capstone/profile/rest/share]].
+#
+# ## One operation after the other
+#
+# Now replace them, in the order of what there is to gain. Each rung is the whole step, as a CUDA graph, so that no time of
+# Python is in it.
+
+# %%
+notebook.ladder("capstone")
+
+# %% [markdown]
+# The loss and the rotary embedding come first, as predicted. Norms and the gated unit gain more than their bytes promised:
+# the count assumes that PyTorch's kernels run at the speed of a copy, and some don't. The gate's halves lie apart in
+# memory, and the gradient of a norm's weight is a sum down the columns.
+#
+# The last two rungs are no progress to speak of. PyTorch takes attention and products from libraries that are at their
+# limit, so there was nothing to gain, and they are there so that every operation is ours. Where our products lose time is
+# told on the page of the capstone.
+#
+# Two rules are worth keeping. **Predict first**: a rung that gains less than predicted is a kernel that isn't at its limit
+# yet, and you know which. And **stop in time**: what a library does well is the last thing to write.
+#
+# A compiler knows the first four rungs as well. `torch.compile` brings the plain model to
+# [[bench: capstone/torch.compile/step]] by itself. Try it before you write a kernel, and look at what its profile leaves.
+#
+# All of that is measured again by `python benchmarks/capstone.py`.
+#
+# ## Exercises
+#
+# **1.** An operation has the share `share` of the time, and a new kernel makes it `gain` times as fast. Write
+# `whole(share, gain)`: how many times as fast is the whole?
+#
+# <details class="success" markdown="1"><summary>Answer</summary>
+#
+# ```python
+# def whole(share, gain):
+#     return 1 / (1 - share + share / gain)
+# ```
+#
+# That is Amdahl's law. A kernel ten times as fast, for a tenth of the time, gains a tenth.
+#
+# </details>
+#
+# **2.** Write `order(prediction)`: the operations, the one first with which the most milliseconds can be gained. A
+# prediction has, as above, for each name the time now and the time at best.
+#
+# <details class="success" markdown="1"><summary>Answer</summary>
+#
+# ```python
+# def order(prediction):
+#     return sorted(prediction, key=lambda name: prediction[name][1] - prediction[name][0])
+# ```
+#
+# Not the largest share comes first, but the largest difference.
+#
+# </details>
+#
+# **3.** Python needs time for each launch, and the GPU for each kernel. Write `step_time(launches, launch_us, gpu_ms)`, the
+# milliseconds that a step takes without a CUDA graph, and with one. Assume that the GPU never waits for anything but
+# Python, and that a graph costs nothing to launch.
+#
+# <details class="success" markdown="1"><summary>Answer</summary>
+#
+# ```python
+# def step_time(launches, launch_us, gpu_ms):
+#     return max(launches * launch_us / 1e3, gpu_ms), gpu_ms
+# ```
+#
+# Launches run ahead of the kernels, so the slower of the two decides. Faster kernels make it worse: the time of Python stays.
+#
+# </details>
+#
+# The model itself, with its loss curves, is the [capstone](../kernels/capstone/gpt.md). Next you write
+# [a kernel of your own](your_own_kernel.py).
