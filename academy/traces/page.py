@@ -46,19 +46,14 @@ def standalone(path: Path, recording: Recording) -> str:
     """One HTML file with the code and the viewer, for any kernel file; no request leaves it."""
     style = (STATIC / "viewer.css").read_text()
     code = (STATIC / "viewer.js").read_text()
-    data = json.dumps(viewer_data(path, recording), separators=(",", ":")).replace("</", "<\\/")
-    lines = "".join(
-        f'<span class="k-l" id="L{number}"><span class="k-n">{number}</span>'
-        f'<span class="k-c">{escape(line)}\n</span></span>'
-        for number, line in enumerate(path.read_text().split("\n"), 1)
-    )
+    data = {"data": viewer_data(path, recording), "source": path.read_text()}
+    shown = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(path.name)}, recorded</title>'
         f'<meta name="viewport" content="width=device-width,initial-scale=1"><style>{style}</style>'
-        f'<body class="t-alone"><main><h1>{escape(path.name)}</h1><div class="k-file k-running">'
-        f'<div class="k-panel"><div class="t-view" data-run="here">{_static(path, recording)}</div></div>'
-        f'<pre class="k-code" tabindex="0" aria-label="Code">{lines}</pre></div></main>'
-        f'<script>{code}</script><script>academyRun("here",{data})</script></body></html>'
+        f'<body class="t-alone"><main><h1>{escape(path.name)}</h1><div id="run"><noscript>{_static(path, recording)}</noscript></div></main>'
+        f"<script>{code}</script><script>{{const{{data,source}}={shown};"
+        f'academyViewer.mount(document.querySelector("#run"),data,{{source,address:true}})}}</script></body></html>'
     )
 
 

@@ -79,7 +79,7 @@ def line_of(name, text):
 
 
 def beside(browser, line):
-    return browser.run(f"document.querySelector('#L{line} .t-val')?.textContent ?? ''")
+    return browser.run(f"document.querySelector('.k-l:has(> [data-n=\"{line}\"]) .t-val')?.textContent ?? ''")
 
 
 def test_programs_can_be_picked(matmul):
@@ -107,7 +107,7 @@ def test_steps_and_rounds(matmul):
     assert title(matmul) == f"After line {load + 1}, k = 0"
     click(matmul, "[data-t-key=back]")
     assert title(matmul) == f"After line {load}, k = 0"
-    click(matmul, f"#L{load + 1} .k-c")
+    click(matmul, f'.k-n[data-n="{load + 1}"] + .k-c')
     assert title(matmul) == f"After line {load + 1}, k = 0"
 
 

@@ -1,5 +1,6 @@
-// The viewer of recorded runs. On a kernel's page it fills the Run side of the switch: which program, which statement, which
-// values, which memory. Data comes as a script, data/NAME.js, when the reader first switches to Run.
+// The viewer of recorded runs: which program, which statement, which values, which memory. `academyViewer.mount` shows a
+// recording anywhere. On a kernel's page it fills the Run side of the switch; there the data comes as a script,
+// data/NAME.js, when the reader first switches to Run.
 (() => {
   const here = document.currentScript.src
   const waiting = {}, arrived = {}
@@ -29,24 +30,40 @@
   const sameLoops = (a, b) => b.every(([line, n]) => { const mine = a.find(loop => loop[0] === line); return !mine || mine[1] === n })
 
   class Viewer {
-    constructor(view, file, data) {
-      Object.assign(this, { view, file, data, launchNumber: 0, programNumber: 0, stepNumber: 0, whole: false, after: 0 })
-      this.lines = new Map([...file.querySelectorAll(".k-l[id^=L]")].map(line => [+line.id.slice(1), line]))
+    // See `mount`.
+    constructor(view, file, data, address) {
+      Object.assign(this, { view, file, data, address, launchNumber: 0, programNumber: 0, stepNumber: 0, whole: false, after: 0 })
+      this.lines = new Map([...file.querySelectorAll(".k-l > .k-n[data-n]")].map(number => [+number.dataset.n, number.parentElement]))
+      const ended = this.ended = new AbortController(), { signal } = ended
       view.replaceChildren()
       this.parts = {}
       for (const part of ["head", "programs", "bar", "now", "tabs", "memory"]) {
         this.parts[part] = view.appendChild(make("div", { class: `t-${part}` }))
       }
       this.status = view.appendChild(make("p", { class: "t-status", role: "status" }))
-      view.addEventListener("keydown", event => this.key(event))
-      document.addEventListener("keydown", event => { if (event.target === document.body) this.key(event) })
+      view.addEventListener("keydown", event => this.key(event), { signal })
       file.addEventListener("click", event => {
         const line = event.target.closest(".k-l.t-hot")
-        if (line && this.running() && !event.target.closest("a") && !getSelection().toString()) this.toLine(+line.id.slice(1))
-      })
-      this.linkClaims()
-      addEventListener("hashchange", () => this.fromHash())
-      if (!this.fromHash()) this.start()
+        if (line && this.running() && !event.target.closest("a") && !getSelection().toString()) this.toLine(+line.querySelector(".k-n").dataset.n)
+      }, { signal })
+      if (address) {
+        this.linkClaims()
+        document.addEventListener("keydown", event => { if (event.target === document.body) this.key(event) }, { signal })
+        addEventListener("hashchange", () => this.fromHash(), { signal })
+      }
+      if (!address || !this.fromHash()) this.start()
+    }
+
+    focus() { this.view.querySelector("input").focus() }
+
+    // Leave the page: nothing listens any more, and the code shows no values.
+    remove() {
+      this.ended.abort()
+      for (const line of this.lines.values()) {
+        line.querySelector(".t-val")?.remove()
+        line.classList.remove("t-hot", "t-now")
+      }
+      this.view.replaceChildren()
     }
 
     running() { return this.file.classList.contains("k-running") }
@@ -166,7 +183,7 @@
       return exact >= 0 ? exact : Math.max(0, steps.findIndex(step => step.line >= line && fits(step)))
     }
 
-    address(launchNumber = this.launchNumber, programNumber = this.programNumber, stepNumber = this.stepNumber) {
+    link(launchNumber = this.launchNumber, programNumber = this.programNumber, stepNumber = this.stepNumber) {
       const launch = this.data.launches[launchNumber], steps = this.steps(programNumber, launch), step = steps[stepNumber]
       const [pid] = launch.programs[programNumber]
       const loops = step.loops.map(([line, n]) => `&${this.data.loops[line] ?? "iteration"}=${this.loopValue(line, n, steps)}`)
@@ -175,7 +192,7 @@
     }
 
     remember() {
-      if (this.running()) history.replaceState(null, "", this.address())
+      if (this.address && this.running()) history.replaceState(null, "", this.link())
     }
 
     // Numbers quoted in the notes become links to the moment that they quote.
@@ -187,7 +204,7 @@
         if (i < 0) continue
         const [, launch, pid, step] = left.splice(i, 1)[0]
         const program = this.data.launches[launch].programs.findIndex(p => p[0].join() === pid.join())
-        const link = make("a", { class: "t-watch", href: this.address(launch, program, step), title: "Watch this in the recorded run" })
+        const link = make("a", { class: "t-watch", href: this.link(launch, program, step), title: "Watch this in the recorded run" })
         code.replaceWith(link)
         link.append(code)
       }
@@ -600,10 +617,34 @@
 
   // ---- starting
 
+  // Show a recording in `element`. `data` is what `academy.traces.page.viewer_data` gives. Returns the viewer: `go({ launch,
+  // pid, step })` leads it somewhere, `remove()` ends it.
+  //
+  // source: text of the recorded file; the viewer draws the panel and, beside it, these lines.
+  // file: instead of `source`, an element whose lines (`.k-l` with `.k-n[data-n]`) get the values; `element` becomes the panel.
+  //     Values show while it has the class `k-running`.
+  // address: whether the page's address follows the viewer, and leads it. At most one viewer of a page can have that.
+  window.academyViewer = {
+    mount(element, data, { source, file, address = false } = {}) {
+      if (source != null) [element, file] = drawn(element, source)
+      return new Viewer(element, file, data, address)
+    },
+  }
+
+  function drawn(element, source) {
+    const view = make("div", { class: "t-view" })
+    const lines = source.replace(/\n$/, "").split("\n").map((text, i) =>
+      make("span", { class: "k-l" }, make("span", { class: "k-n", "data-n": i + 1 }), make("span", { class: "k-c" }, `${text}\n`)))
+    const code = make("pre", { class: "t-source", tabindex: 0, role: "group", "aria-label": "Code" }, make("code", {}, ...lines))
+    const file = make("div", { class: "k-file k-running" }, make("div", { class: "k-panel" }, view), make("div", { class: "k-row k-bare" }, make("div", { class: "k-code highlight" }, code)))
+    element.replaceChildren(file)
+    return [view, file]
+  }
+
   function boot(view) {
     const file = view.closest(".k-file")
     const name = view.dataset.run
-    waiting[name] = data => new Viewer(view, file, data)
+    waiting[name] = data => academyViewer.mount(view, data, { file, address: true })
     if (arrived[name]) return waiting[name](arrived[name])
     let asked = false
     const load = () => {
