@@ -118,12 +118,12 @@
       scrollBy({ top: (box.top + box.bottom) / 2 - top - part * height, behavior })
     }
 
-    // The current line belongs in the middle third: what comes before and after it is in sight too.
+    // The current line belongs near the middle: what comes before and after it is in sight too.
     centre(behavior = matchMedia("(prefers-reduced-motion: reduce)").matches ? "instant" : "smooth") {
       const line = this.lines.get(this.step.line)
       if (!line) return
       const [top, height] = this.sight(), box = line.getBoundingClientRect(), place = ((box.top + box.bottom) / 2 - top) / height
-      if (place < 1 / 3 || place > 2 / 3) this.lead(this.step.line, 0.5, behavior)
+      if (place < 0.4 || place > 0.6) this.lead(this.step.line, 0.5, behavior)
     }
 
     // Show the kernel from its first line on.
