@@ -349,7 +349,7 @@ def overview(records: list[dict], device: str) -> list[str]:
     out: list[str] = []
     for which, title in PASS_NAMES.items():
         found = {each["operation"]: passes(each["cases"], which) for each in records}
-        found = {name: some for name, some in found.items() if some}
+        found = {name: next(iter(_by_variant(some).values())) for name, some in found.items() if some}
         shares: dict[str, dict[str, float]] = {}
         for name, some in found.items():
             for provider in _providers(some):

@@ -55,7 +55,8 @@ function sections(file, bar) {
   bar.querySelector(".k-path").replaceWith(menu)
   const follow = () => {
     const low = bar.getBoundingClientRect().bottom + 24
-    const passed = heads.findLastIndex(head => head.offsetParent && head.getBoundingClientRect().top < low)
+    const atEnd = innerHeight + scrollY > document.documentElement.scrollHeight - 4
+    const passed = heads.findLastIndex(head => head.offsetParent && (atEnd || head.getBoundingClientRect().top < low))
     const text = passed < 0 ? "Sections" : name(heads[passed])
     if (current.textContent !== text) current.textContent = text
     for (const [i, link] of [...list.children].entries()) {

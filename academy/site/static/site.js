@@ -33,7 +33,30 @@ function fewerLandmarks() {
   }
 }
 
+// The switch between light and dark: each click shows. The theme's own order begins with the scheme that the reader has, for
+// it doesn't know which that is. Here the first click leads to the other one, the next back to what the system says.
+function themeSwitch() {
+  const system = matchMedia("(prefers-color-scheme: dark)")
+  const AUTO = 0, LIGHT = 1, DARK = 2
+  const lead = (from, to) => {
+    const input = document.getElementById(`__palette_${from}`), label = input?.nextElementSibling
+    if (!label) return
+    const words = to === AUTO ? "Follow the system" : to === DARK ? "Switch to dark" : "Switch to light"
+    label.htmlFor = `__palette_${to}`
+    label.title = words
+    input.setAttribute("aria-label", words)
+  }
+  const arrange = () => {
+    lead(AUTO, system.matches ? LIGHT : DARK)
+    lead(LIGHT, system.matches ? AUTO : DARK)
+    lead(DARK, system.matches ? LIGHT : AUTO)
+  }
+  system.addEventListener("change", arrange)
+  arrange()
+}
+
 document.addEventListener("DOMContentLoaded", () => {
+  themeSwitch()
   document.querySelector(".md-search")?.setAttribute("aria-label", "Search")
   document.querySelector(".md-path")?.setAttribute("aria-label", "Path to this page")
   fewerLandmarks()
