@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from statistics import median
 
 from markupsafe import escape
 
@@ -101,6 +102,7 @@ def _provenance(record: dict) -> str:
 def _pass(found: list[Pass], name: str) -> list[str]:
     if not found:
         return ["No provider of ours was right here; see the notes below.", ""]
+    found = sorted(found, key=lambda each: each.case["shape"])
     plotted = [line for plot in plots_of_pass(found, name) for line in (plot, "")]
     return [sentence(found), "", *plotted, table(found).html(), "", *called_from_python(found)]
 
@@ -160,8 +162,8 @@ def pass_name(which: str, variant: str) -> str:
 
 
 def figure(title: str, svg: str) -> Html:
-    scrolled = Html('<div class="bench-scroll" tabindex="0" role="group" aria-label="plot">{}</div>').format(Html(svg))
-    return Html('<figure class="bench"><figcaption>{}</figcaption>{}</figure>').format(title, scrolled)
+    drawn = Html('<div class="bench-plot" tabindex="0" role="group" aria-label="{}">{}</div>').format(title, Html(svg))
+    return Html('<figure class="bench"><figcaption>{}</figcaption>{}</figure>').format(title, drawn)
 
 
 def sentence(found: list[Pass]) -> str:
@@ -352,13 +354,37 @@ def summary(root: Path) -> list[str]:
         records = [record for other, record in found if other == device]
         rows = [row for record in records for row in _summary_rows(record, root)]
         head = ["operation", "pass", "cases", "share of the limit", "against the best peer"]
-        out += ["", f"## {records[0]['device']}", "", _rates(records), "", *Table("", head, rows).markdown(), ""]
+        out += ["", f"## {records[0]['device']}", "", _rates(records), "", *overview(records, device)]
+        out += ["", *Table("", head, rows).markdown(), ""]
     if not out:
         out = ['!!! note "Not measured yet"', "", "    No results are committed.", ""]
     have = {record["operation"] for _, record in found}
     waiting = [path.stem for path in store.benchmark_files(root) if path.stem not in have]
     if waiting:
         out += ["", f"Not measured yet: {', '.join(f'`{name}`' for name in waiting)}.", ""]
+    return out
+
+
+def overview(records: list[dict], device: str) -> list[str]:
+    """A picture for each pass: a row an operation, ours and each peer as dots, the middle one of its cases."""
+    out: list[str] = []
+    for which, title in PASS_NAMES.items():
+        found = {each["operation"]: passes(each["cases"], which) for each in records}
+        found = {name: next(iter(_by_variant(some).values())) for name, some in found.items() if some}
+        shares: dict[str, dict[str, float]] = {}
+        for name, some in found.items():
+            for provider in _providers(some):
+                known = [100 * each.share(provider) for each in some if provider in each.providers]
+                ours = provider == some[0].ours
+                if ours or provider not in OURS:
+                    shares.setdefault("ours" if ours else provider, {})[name] = median(known)
+        series = [plots.Series(name, [by.get(row) for row in found]) for name, by in shares.items()]
+        if series:
+            text = f"{title}: share of the limit, each operation's middle case"
+            drawn = plots.dots(
+                f"{device}-{which}", text, list(found), series[: len(plots.SERIES)], "% of the limit", 100
+            )
+            out += [figure(text, drawn), ""]
     return out
 
 

@@ -1,7 +1,8 @@
 """Plots of results as SVG that follows the page's colours, light or dark, and reads aloud.
 
-matplotlib draws once with placeholder colours; they are exchanged for CSS variables (`--bench-0` … in the site's style
-sheet), so one SVG serves both schemes. Text stays text. Under each plot stands a table with the same numbers.
+matplotlib draws with placeholder colours; they are exchanged for CSS variables (`--bench-0` … in the site's style
+sheet), so one SVG serves both schemes. Text stays text. A plot is drawn twice, for a wide window and for a phone; the
+style sheet shows one of them. Every point says what it stands for. Under each plot stands a table with its numbers.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import html
 import io
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,9 +18,21 @@ from dataclasses import dataclass
 INK, GRID = "#010101", "#020202"
 SERIES = [f"#0303{i:02x}" for i in range(8)]
 MARKERS = "osD^vPX*"
-#: Inches: of a figure, and of a character in a label.
-WIDTH, CHARACTER = 7.2, 0.085
-LEGEND_COLUMNS = 5
+#: Inches of a character in a label.
+CHARACTER = 0.085
+
+
+@dataclass(frozen=True)
+class Size:
+    """Width in inches, columns of the legend, characters in a line of a row's label."""
+
+    name: str
+    width: float
+    columns: int
+    label: int
+
+
+SIZES = Size("wide", 7.2, 5, 60), Size("narrow", 3.6, 3, 18)
 
 
 @dataclass(frozen=True)
@@ -30,11 +44,21 @@ class Series:
 
 
 def dots(name: str, title: str, labels: list[str], series: list[Series], unit: str, limit: float | None = None) -> str:
-    """One row per label, one mark per series: for shapes that have no common scale."""
-    figure, axes = _axes(0.9 + 0.34 * len(labels), labels)
+    """One row per label, one mark per series: for shapes that have no common scale. The limit is a named line."""
+    said = [
+        [f"{line.name}, {label}: {value:.3g} {unit}" for label, value in zip(labels, line.values) if value is not None]
+        for line in series
+    ]
+    return "".join(_svg(*_dots(size, labels, series, unit, limit), name, title, size, said) for size in SIZES)
+
+
+def _dots(size: Size, labels: list[str], series: list[Series], unit: str, limit: float | None):
+    labels = _wrapped(labels, size)
+    figure, axes = _axes(1.1 + 0.34 * len(labels), size, labels)
     for index, line in enumerate(series):
         known = [(value, row) for row, value in enumerate(line.values) if value is not None]
-        axes.plot(*zip(*known), **_style(index), linestyle="", label=line.name, zorder=10 - index) if known else None
+        if known:
+            axes.plot(*zip(*known), **_style(index), linestyle="", label=line.name, zorder=10 - index)
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.set_xlabel(unit)
@@ -42,12 +66,21 @@ def dots(name: str, title: str, labels: list[str], series: list[Series], unit: s
     axes.grid(True, axis="both", color=GRID, linewidth=0.8)
     if limit is not None:
         axes.axvline(limit, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-    return _svg(figure, axes, name, title)
+        axes.text(limit, -0.55, f"limit, {limit:.0f} %", ha="right", va="bottom", color=INK, fontsize=8.5)
+    return figure, axes
 
 
 def lines(name: str, title: str, xs: list[float], x_name: str, series: list[Series], unit: str) -> str:
     """Lines over a size."""
-    figure, axes = _axes(3.4)
+    said = [
+        [f"{line.name}, {x_name} {x:g}: {value:.3g} {unit}" for x, value in zip(xs, line.values) if value is not None]
+        for line in series
+    ]
+    return "".join(_svg(*_lines(size, xs, x_name, series, unit), name, title, size, said) for size in SIZES)
+
+
+def _lines(size: Size, xs: list[float], x_name: str, series: list[Series], unit: str):
+    figure, axes = _axes(3.4, size)
     for index, line in enumerate(series):
         known = [(x, value) for x, value in zip(xs, line.values) if value is not None]
         if known:
@@ -56,13 +89,17 @@ def lines(name: str, title: str, xs: list[float], x_name: str, series: list[Seri
     axes.set_ylabel(unit)
     axes.set_ylim(bottom=0)
     axes.grid(True, color=GRID, linewidth=0.8)
-    return _svg(figure, axes, name, title)
+    return figure, axes
 
 
 def bars(name: str, title: str, labels: list[str], series: list[Series], unit: str) -> str:
     """Horizontal bars, a group per label: for ladders."""
-    height = 0.8 / max(len(series), 1)
-    figure, axes = _axes(0.9 + 0.3 * len(labels) * max(len(series), 1), labels)
+    return "".join(_svg(*_bars(size, labels, series, unit), name, title, size) for size in SIZES)
+
+
+def _bars(size: Size, labels: list[str], series: list[Series], unit: str):
+    labels, height = _wrapped(labels, size), 0.8 / max(len(series), 1)
+    figure, axes = _axes(0.9 + 0.3 * len(labels) * max(len(series), 1), size, labels)
     for index, line in enumerate(series):
         rows = [row + (index - (len(series) - 1) / 2) * height for row in range(len(labels))]
         found = axes.barh(
@@ -72,17 +109,23 @@ def bars(name: str, title: str, labels: list[str], series: list[Series], unit: s
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.set_xlabel(unit)
-    axes.margins(x=0.12)
+    axes.margins(x=0.12 if size.width > 5 else 0.25)
     axes.grid(True, axis="x", color=GRID, linewidth=0.8)
-    return _svg(figure, axes, name, title)
+    return figure, axes
+
+
+def _wrapped(labels: list[str], size: Size) -> list[str]:
+    return [textwrap.fill(label, size.label) for label in labels]
 
 
 def _style(index: int, size: float = 6.5) -> dict:
     colour = SERIES[index % len(SERIES)]
-    return dict(color=colour, marker=MARKERS[index % len(MARKERS)], markersize=size, markeredgewidth=0)
+    return dict(
+        color=colour, gid=f"points-{index}", marker=MARKERS[index % len(MARKERS)], markersize=size, markeredgewidth=0
+    )
 
 
-def _axes(height: float, labels: Sequence[str] = ()):
+def _axes(height: float, size: Size, labels: Sequence[str] = ()):
     """A figure of this height with axes that leave room for these labels of rows (for numbers if there are none).
 
     The margins come from the number of characters: matplotlib's own layout draws everything twice to measure it, and in
@@ -93,9 +136,11 @@ def _axes(height: float, labels: Sequence[str] = ()):
     matplotlib.use("svg")
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, height))
-    left = 0.15 + CHARACTER * max(map(len, labels)) if labels else 0.7
-    figure.subplots_adjust(left=left / WIDTH, right=1 - 0.15 / WIDTH, bottom=0.5 / height, top=1 - 0.1 / height)
+    figure = Figure(figsize=(size.width, height))
+    left = 0.15 + CHARACTER * max(len(line) for label in labels for line in label.split("\n")) if labels else 0.7
+    figure.subplots_adjust(
+        left=left / size.width, right=1 - 0.15 / size.width, bottom=0.5 / height, top=1 - 0.1 / height
+    )
     axes = figure.add_subplot()
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
@@ -107,16 +152,21 @@ def _axes(height: float, labels: Sequence[str] = ()):
     return figure, axes
 
 
-def _svg(figure, axes, name: str, title: str) -> str:
-    """The finished figure as an `<svg>` element: ids unique to `name`, colours and font from the page."""
+def _svg(figure, axes, name: str, title: str, size: Size, said: Sequence[Sequence[str]] = ()) -> str:
+    """The finished figure as an `<svg>` element: ids unique to `name` and size, colours and font from the page.
+
+    said: what each point of each series stands for.
+    """
     import matplotlib
 
     handles, _ = axes.get_legend_handles_labels()
     if handles:
-        rows = -(-len(handles) // LEGEND_COLUMNS)
-        figure.subplots_adjust(top=1 - (0.12 + 0.24 * rows) / figure.get_figheight())
-        columns = min(len(handles), LEGEND_COLUMNS)
-        figure.legend(loc="upper left", ncols=columns, frameon=False, labelcolor=INK, borderaxespad=0)
+        rows = -(-len(handles) // size.columns)
+        named = 0.2 if axes.texts else 0  # the name of the limit stands above the axes
+        figure.subplots_adjust(top=1 - (0.12 + named + 0.24 * rows) / figure.get_figheight())
+        columns = min(len(handles), size.columns)
+        legend = dict(columnspacing=1, handletextpad=0.2) if size.name == "narrow" else {}
+        figure.legend(loc="upper left", ncols=columns, frameon=False, labelcolor=INK, borderaxespad=0, **legend)
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 10}):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
@@ -124,9 +174,13 @@ def _svg(figure, axes, name: str, title: str) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*|<!--.*?-->\s*", "", text, flags=re.S)
     view = re.findall(r'viewBox="([^"]+)"', text)[0]
-    start = f'<svg class="bench" viewBox="{view}" role="img" aria-label="{html.escape(title)}" xmlns:xlink="http://www.w3.org/1999/xlink">'
+    hidden = ' style="display:none"' if size.name == "narrow" else ""  # until a style sheet knows the window
+    kind = f'class="bench bench-{size.name}"{hidden} viewBox="{view}" role="img" aria-label="{html.escape(title)}"'
+    start = f'<svg {kind} xmlns:xlink="http://www.w3.org/1999/xlink">'
     text = start + text[text.index(">") + 1 :]
-    prefix = re.sub(r"\W+", "-", name)
+    for index, sentences in enumerate(said):
+        text = _told(text, f'id="points-{index}"', sentences)
+    prefix = re.sub(r"\W+", "-", f"{name}-{size.name}")
     text = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', text)
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", text)
     text = re.sub(r'href="#([^"]+)"', rf'href="#{prefix}-\1"', text)
@@ -135,3 +189,15 @@ def _svg(figure, axes, name: str, title: str) -> str:
     for index, colour in enumerate(SERIES):
         text = text.replace(colour, f"var(--bench-{index})")
     return re.sub(r"\n\s*", "\n", text).replace("\n\n", "\n")
+
+
+def _told(text: str, group: str, sentences: Sequence[str]) -> str:
+    """The points of a series with what they stand for, as their titles."""
+    before, found, points = text.partition(group)
+    for sentence in sentences:
+        point = re.search(r"<use ([^>]*)/>", points)
+        if not point:
+            break
+        title = f'<use class="bench-point" {point[1]}><title>{html.escape(sentence)}</title></use>'
+        before, found, points = before + found + points[: point.start()] + title, "", points[point.end() :]
+    return before + found + points

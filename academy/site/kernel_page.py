@@ -29,6 +29,9 @@ CLAIM = re.compile(r"(?:(?P<where>[\w=(), ]+): +)?(?P<name>[A-Za-z_][\w.]*(?:\[[
 SECTION = re.compile(
     r"(Args|Arguments|Parameters|Returns|Yields|Raises|Attributes|Examples?|Notes?|Source|Sources):\s*$"
 )
+LAUNCHER = re.compile(r"_(forward|backward)$")
+#: Parts of a file that a reader of the kernel can do without, and the titles that they are folded under.
+FOLDED = {"imports": "Imports", "launcher": "Launcher", "example": "Example"}
 
 #: The facts of the file, beside its introduction; a helper from a shared file; what stands above the code.
 CARD = """<aside class="k-card" aria-label="About this file"><dl>
@@ -39,7 +42,10 @@ HELPER = """<details class="k-helper" data-search-exclude=""><summary><code>{nam
 <pre><span class="k-pre"><code /></span></pre>
 <a href="{blob}#L{line}">{path}, line {line}</a></details>"""
 BAR = """<div class="k-bar" role="toolbar" aria-label="This file"><span class="k-path">{where}</span>
-<button type="button" data-k-notes="" aria-pressed="false">Hide notes</button>
+<button type="button" class="k-more" aria-expanded="false" aria-label="Options">⋯</button>
+<button type="button" data-k-notes="" data-k-toggle="notes" aria-pressed="false">Hide notes</button>
+<button type="button" data-k-toggle="kernels" aria-pressed="false">Kernel only</button>
+<button type="button" data-k-toggle="wrap" aria-pressed="false">Wrap lines</button>
 <button type="button" data-k-copy="">Copy file</button>
 <a href="/{path}" download="" class="k-download">Download</a></div>"""
 MODES = """<span class="k-modes" role="group" aria-label="View">
@@ -111,28 +117,35 @@ class KernelPage:
         if panel := project_parts.recorded_run(module.path)[0]:
             bar.insert(0, element(MODES))
             SubElement(file, "div", {"class": "k-panel", "hidden": "hidden"}).text = self.store(panel)
-        file.extend([self.row(row, group) for row, group in zip(module.rows, groups[1:])])
+        parts = parts_of(module)
+        file.extend([self.row(row, group, part) for row, group, part in zip(module.rows, groups[1:], parts)])
         for child in list(root):
             root.remove(child)
         root.extend([*before, top, bar, file, *after])
 
-    def row(self, row: Row, note: list[Element]) -> Element:
+    def row(self, row: Row, note: list[Element], part: str) -> Element:
         kind = " k-wide" if row.wide else "" if note else " k-bare"
         if row.wide and len(note) == 1 and note[0].tag in ("h2", "h3", "h4"):
             kind = " k-wide k-heading"
-        made = Element("div", {"class": "k-row" + kind} | ({"id": row.name} if row.name else {}))
+        kind += " k-jit" if part == "kernel" else ""
+        style = f"--k-note:{len(str(row.note)) / 58 + 1:.0f};--k-lines:{0 if part in FOLDED else len(row.code)}"
+        made = Element("div", {"class": "k-row" + kind, "style": style} | ({"id": row.name} if row.name else {}))
         left = SubElement(made, "div", {"class": "k-note"})
         _anchors(left, row.note.numbers)
         left.extend(note)
         _mark_claims(left, row)
         if row.code:
-            block = self.block(row.code)
+            block = self.block(row.code, FOLDED.get(part, ""))
             block.extend([self.folded(helper) for line in row.code for helper in self.helpers.get(line, ())])
             made.append(block)
         return made
 
-    def block(self, numbers: list[int]) -> Element:
-        block = Element("div", {"class": "k-code highlight"})
+    def block(self, numbers: list[int], folded: str) -> Element:
+        """The code of a row; what is `folded` stands under that title and its number of lines."""
+        block = Element("details" if folded else "div", {"class": "k-code highlight" + (" k-fold" if folded else "")})
+        if folded:
+            title = f"{folded}, {len(numbers)} line" + ("s" if len(numbers) > 1 else "")
+            SubElement(block, "summary", {"data-search-exclude": ""}).text = title
         # The theme's script measures every `pre > code`, also those out of sight: seconds on a phone. Not these.
         body = SubElement(SubElement(SubElement(block, "pre"), "span", {"class": "k-pre"}), "code")
         arguments = _bare_arguments(numbers, self.module)
@@ -158,6 +171,27 @@ class KernelPage:
         folded = element(HELPER, name=helper.name, file=file, path=helper.path, line=line, blob=self.blob(helper.path))
         folded[1][0][0].text = self.store("\n".join(lines) + "\n")
         return folded
+
+
+def parts_of(module: Module) -> list[str]:
+    """What each row belongs to: kernel, imports, launcher, example or "". The heading over a kernel belongs to it."""
+    parts: list[str] = []
+    part = ""
+    for row in module.rows:
+        code = [module.lines[number - 1] for number in row.code]
+        if row.wide and not row.code:
+            part = ""
+        elif "@triton.jit" in code:
+            part = "kernel"
+            if parts and not parts[-1] and not module.rows[len(parts) - 1].code:
+                parts[-1] = part
+        elif row.name:
+            part = "example" if row.name == "EXAMPLE" else "launcher" if LAUNCHER.search(row.name) else ""
+        elif code and not any(parts) and any(line.startswith(("import ", "from ")) for line in code):
+            part = "imports"
+        parts.append(part)
+        part = "" if part == "imports" else part
+    return parts
 
 
 def _groups(root: Element, count: int) -> tuple[list[list[Element]], list[Element], list[Element]]:

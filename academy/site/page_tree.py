@@ -191,7 +191,7 @@ class Contents(TreeStep):
             '<nav class="k-contents" aria-label="Sections of this file">{links}</nav>', links=Markup().join(links)
         )
         first = root.find("./div[@class='k-file']/div[@class='k-row k-bare']")
-        if first is not None and first.find("div[@class='k-code highlight']") is not None:
+        if first is not None and first.find("details[@class='k-code highlight k-fold']") is not None:
             first.set("class", "k-row k-first")  # the imports: the links fill the place of their note
             first[0].append(nav)
         else:

@@ -149,7 +149,8 @@ class AcademyPlugin(BasePlugin):
     def _before_search(self, context, *, page, config, nav):
         if self.copies:
             self.copies.add(page)
-        self.content, page.content = page.content, search_text.searched(page.content)
+        self.content, page.content = page.content, search_text.searched(page.content, page.url)
+        page.meta["search"] = {"boost": search_text.boost(page.url), **page.meta.get("search", {})}
 
     @event_priority(-100)
     def _after_search(self, context, *, page, config, nav):

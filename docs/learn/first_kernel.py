@@ -174,8 +174,9 @@ print(f"{programs * BLOCK - n} lanes too many; written behind the end: {int(memo
 # %% [markdown]
 # ## The real kernel
 #
-# [The lesson's kernel](../kernels/tutorials/vector_add.md) is these few lines with two loads and a sum. You can watch it
-# there, program by program. It computes [[tag: VA]] for any length, and it brings three new things.
+# [The lesson's kernel](../kernels/tutorials/vector_add.md) is these few lines with two loads and a sum. Press **Run**
+# on its page to watch it: choose a program, then step through its lines with the arrow keys.
+# It computes [[tag: VA]] for any length, and it brings three new things.
 #
 # `tl.load(pointers, mask=…, other=…)` reads a value through each of the pointers and returns them as a block. Lanes that
 # the mask switches off read nothing; they get the value of `other` instead.

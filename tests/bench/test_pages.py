@@ -259,8 +259,10 @@ def svg(kind):
 @pytest.mark.parametrize("kind", ["lines", "bars", "dots"])
 def test_a_plot_follows_the_page(kind):
     text = svg(kind)
-    tree = ElementTree.fromstring(text)
-    assert tree.get("role") == "img" and tree.get("aria-label") == "a & b"
+    tree = ElementTree.fromstring(f"<div>{text}</div>")
+    wide, narrow = tree
+    assert all(each.get("role") == "img" and each.get("aria-label") == "a & b" for each in tree)
+    assert float(narrow.get("viewBox").split()[2]) < 300 and "display:none" in narrow.get("style")
     assert not re.findall(r"#[0-9a-f]{6}", text), "a colour that no scheme can change"
     assert "var(--bench-0)" in text and "var(--bench-1)" in text and "currentColor" in text
     words = "".join(tree.itertext())
@@ -271,6 +273,24 @@ def test_a_plot_follows_the_page(kind):
     targets = re.findall(r'(?:href="#|url\(#)([^")]+)', text)
     assert set(targets) <= set(ids)
     assert svg(kind) == text, "the same every time"
+    for each in tree if kind != "bars" else ():  # whose numbers stand beside them
+        told = ["".join(point.itertext()) for point in each.iter("use") if len(point)]
+        assert [name.partition(",")[0] for name in sorted(told)] == ["a < b", "ours", "ours"]
+
+
+def test_the_limit_is_named_and_shapes_are_in_order(root):
+    assert "limit, 100 %" in svg("dots")
+    put(root, case((64, 4)), case((4, 8)), case((4, 2)))
+    words = re.sub("<[^>]+>", "|", "".join(p for p in pages.operation("double", root) if "share of the limit" in p))
+    assert re.findall(r"lesson, (\d+x\d+)", words)[:3] == ["4x2", "4x8", "64x4"]
+
+
+def test_the_overview_has_a_row_for_each_operation(root):
+    put(root, case(), case((3, 5), forward=entry(ours=0.9)), case((3, 6), forward=entry(ours=1.8)))
+    drawn = "".join(piece for piece in pages.summary(root) if isinstance(piece, pages.Html))
+    told = re.findall(r"<title>([^<]+)</title>", drawn)
+    assert "ours, double: 90 % of the limit" in told  # the middle one of 50, 90 and 100
+    assert "eager, double: 45 % of the limit" in told
 
 
 def test_every_colour_has_a_light_and_a_dark_version():

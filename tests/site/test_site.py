@@ -119,10 +119,14 @@ def test_dark_and_light_follow_the_system_and_the_switch(browser, address):
     browser.open(address)
     assert browser.run(scheme) == "default"
     shown = "[...document.querySelectorAll('[data-md-component=palette] label')].find(l => !l.hidden)"
-    browser.run(f"{shown}.click()")
-    browser.run(f"{shown}.click()")
-    assert browser.run(scheme) == "slate"
-    browser.run("localStorage.clear()")
+    for dark in (False, True):
+        browser.open(address, dark=dark)
+        schemes = [browser.run(scheme)]
+        for _ in range(4):
+            browser.run(f"{shown}.click()")
+            schemes.append(browser.run(scheme))
+        assert all(one != next for one, next in zip(schemes, schemes[1:])), "a click that shows nothing"
+        browser.run("localStorage.clear()")
 
 
 def clipboard(browser, click: str) -> str:

@@ -1,0 +1,142 @@
+// The page of a kernel file: its bar, folded parts, Read and Run. All of it reads without this script.
+
+// A button beside each piece of a kernel file, as the theme adds to other code; the theme's script does the copying.
+function copyButtons(file) {
+  for (const pre of file.querySelectorAll(":scope > .k-row > .k-code > pre")) {
+    pre.id = `code-${pre.querySelector(".k-l").id}`
+    pre.insertAdjacentHTML("afterbegin", `<div class="md-code__nav"><button type="button" class="md-code__button" data-md-type="copy" ` +
+      `title="Copy to clipboard" aria-label="Copy to clipboard" data-clipboard-target="#${pre.id} code"></button></div>`)
+  }
+}
+
+// The line of code that is topmost in sight keeps its place while `change` moves everything else.
+function keepPlace(change) {
+  const line = [...document.querySelectorAll(".k-l")].find(line => line.getBoundingClientRect().top > 120)
+  const before = line?.getBoundingClientRect().top
+  change()
+  if (line) scrollBy({ top: line.getBoundingClientRect().top - before, behavior: "instant" })
+}
+
+// Switches of the bar, remembered for the next page: a class of the root element each.
+const TOGGLES = {
+  notes: { on: "hidden", off: "shown", style: "k-notes-hidden", words: ["Hide notes", "Show notes"] },
+  kernels: { on: "on", off: "off", style: "k-kernels", words: ["Kernel only", "Whole file"] },
+  wrap: { on: "on", off: "off", style: "k-wrap", words: ["Wrap lines", "Don't wrap"] },
+}
+
+function toggles(bar) {
+  const root = document.documentElement
+  for (const button of bar.querySelectorAll("[data-k-toggle]")) {
+    const name = button.dataset.kToggle, { on, off, style, words } = TOGGLES[name]
+    const show = () => {
+      const set = root.classList.contains(style)
+      button.setAttribute("aria-pressed", set)
+      button.textContent = words[+set]
+    }
+    button.addEventListener("click", () => keepPlace(() => {
+      const set = root.classList.toggle(style)
+      if (name !== "kernels") localStorage.setItem(`academy.${name}`, set ? on : off)
+      show()
+    }))
+    show()
+  }
+}
+
+// The section that is in sight, a menu of all, and how far down the file the reader is.
+function sections(file, bar) {
+  const heads = [...file.querySelectorAll(".k-heading h2")]
+  if (!heads.length) return
+  const name = head => [...head.childNodes].filter(node => !node.classList?.contains("headerlink")).map(node => node.textContent).join("")
+  const menu = document.createElement("details"), current = document.createElement("summary"), list = document.createElement("nav")
+  menu.className = "k-sections"
+  list.setAttribute("aria-label", "Sections")
+  list.append(...heads.map(head => Object.assign(document.createElement("a"), { href: `#${head.id}`, textContent: name(head) })))
+  menu.append(current, list)
+  bar.querySelector(".k-path").replaceWith(menu)
+  const follow = () => {
+    const low = bar.getBoundingClientRect().bottom + 24
+    const atEnd = innerHeight + scrollY > document.documentElement.scrollHeight - 4
+    const passed = heads.findLastIndex(head => head.offsetParent && (atEnd || head.getBoundingClientRect().top < low))
+    const text = passed < 0 ? "Sections" : name(heads[passed])
+    if (current.textContent !== text) current.textContent = text
+    for (const [i, link] of [...list.children].entries()) {
+      link.toggleAttribute("aria-current", i === passed)
+      link.hidden = !heads[i].offsetParent
+    }
+    const { top, height } = file.getBoundingClientRect()
+    bar.style.setProperty("--k-progress", Math.max(0, Math.min(1, (low - top) / Math.max(1, height - innerHeight + low))))
+  }
+  let waiting = false
+  const soon = () => {
+    if (waiting) return
+    waiting = true
+    requestAnimationFrame(() => { waiting = false; follow() })
+  }
+  addEventListener("scroll", soon, { passive: true })
+  addEventListener("resize", soon)
+  menu.addEventListener("toggle", follow)
+  list.addEventListener("click", () => { menu.open = false })
+  addEventListener("pointerdown", event => { if (!menu.contains(event.target)) menu.open = false })
+  menu.addEventListener("keydown", event => {
+    if (event.key !== "Escape") return
+    menu.open = false
+    current.focus()
+  })
+  follow()
+}
+
+// What a link leads to is opened, and so is everything before it is printed.
+function unfold(file) {
+  const open = () => {
+    const wanted = /^#[\w-]+$/.test(location.hash) && document.getElementById(location.hash.slice(1))
+    const folded = wanted && (wanted.closest("details.k-fold") ?? wanted.querySelector?.(":scope > details.k-fold"))
+    if (!folded || folded.open) return
+    folded.open = true
+    wanted.scrollIntoView()
+  }
+  addEventListener("hashchange", open)
+  addEventListener("beforeprint", () => { for (const folded of file.querySelectorAll("details.k-fold")) folded.open = true })
+  open()
+}
+
+function kernelPage(file, bar) {
+  const more = bar.querySelector(".k-more") // on a phone
+  more.addEventListener("click", () => more.setAttribute("aria-expanded", bar.classList.toggle("k-open")))
+  toggles(bar)
+  sections(file, bar)
+  unfold(file)
+
+  // Read and Run. The viewer listens to "academy:mode" on .k-file; it can also ask for a mode by that event.
+  const modes = [...bar.querySelectorAll("[data-k-mode]")]
+  const panel = file.querySelector(":scope > .k-panel")
+  const setMode = mode => keepPlace(() => {
+    file.classList.toggle("k-running", mode === "run")
+    panel.hidden = mode !== "run"
+    bar.querySelector("[data-k-toggle=notes]").hidden = mode === "run"
+    for (const button of modes) button.setAttribute("aria-pressed", button.dataset.kMode === mode)
+  })
+  for (const button of modes) {
+    button.addEventListener("click", () => file.dispatchEvent(new CustomEvent("academy:mode", { detail: button.dataset.kMode })))
+  }
+  if (panel) file.addEventListener("academy:mode", event => setMode(event.detail))
+
+  const copy = bar.querySelector("[data-k-copy]")
+  copy.addEventListener("click", async () => {
+    try {
+      const answer = await fetch(bar.querySelector(".k-download").href)
+      if (!answer.ok) throw new Error(answer.statusText)
+      await navigator.clipboard.writeText(await answer.text())
+      copy.textContent = "Copied"
+    } catch {
+      copy.textContent = "Not copied: use Download"
+    }
+    setTimeout(() => { copy.textContent = "Copy file" }, 2500)
+  })
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  const file = document.querySelector(".k-file"), bar = document.querySelector(".k-bar")
+  if (!file || !bar) return
+  kernelPage(file, bar)
+  copyButtons(file)
+})

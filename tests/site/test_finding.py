@@ -1,0 +1,126 @@
+"""Finding one's way: the bar of a kernel's page, what is folded there, searches, and plots on a phone."""
+
+from urllib.parse import urljoin, urlsplit
+
+import pytest
+
+PAGE = "kernels/classics/layernorm/"
+#: What a reader types, and the pages of which one must be among the first three.
+SEARCHES = {
+    "nan": ["guides/debugging/", "guides/numerics/"],
+    "why is my kernel slow": ["guides/profiling/", "guides/measuring/"],
+    "bank conflict": ["guides/glossary/"],
+    "layernom": ["kernels/classics/layernorm/", "kernels/fast/layernorm/"],  # a letter is missing
+    "layernorm": ["kernels/classics/layernorm/"],
+    "occupancy": ["guides/glossary/", "guides/how-a-gpu-runs-triton/"],
+    "coalescing": ["guides/glossary/", "guides/how-a-gpu-runs-triton/"],
+    "tf32": ["guides/numerics/"],
+    "autotune cache": ["guides/autotuning/"],
+    "race condition": ["guides/debugging/"],
+    "online softmax": ["learn/softmax/", "guides/glossary/"],
+    "how do I install it": ["getting-started/"],
+}
+
+
+@pytest.fixture(scope="module")
+def search(browser, address):
+    """The pages that the site's search finds, in the order in which it shows them."""
+    browser.open(urljoin(address, "guides/numerics/"))
+    browser.run("document.querySelector('.md-search__input').focus()")
+    browser.wait("document.querySelector('.md-search-result__meta').textContent.trim() !== 'Initializing search'")
+
+    def found(words: str) -> list[str]:
+        before = browser.run("window.round = (window.round ?? 0) + 1")
+        browser.run(
+            "(() => { const box = document.querySelector('.md-search__input'); box.value = " + repr(words) + ";"
+            " document.querySelector('.md-search-result__list').replaceChildren();"
+            " box.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true})) })()"
+        )
+        links = "[...document.querySelectorAll('.md-search-result__item')].map(i => i.querySelector('a').href)"
+        browser.wait(f"{links}.length && window.round === {before}")
+        root = urlsplit(address).path
+        return [urlsplit(link).path.removeprefix(root) for link in browser.run(links)]
+
+    return found
+
+
+@pytest.mark.parametrize("words", SEARCHES)
+def test_a_search_leads_to_the_explanation(search, words):
+    found = search(words)[:3]
+    assert set(found) & set(SEARCHES[words]), found
+
+
+def test_the_bar_says_where_the_reader_is(browser, address):
+    browser.open(urljoin(address, PAGE))
+    current = "document.querySelector('.k-sections > summary').textContent"
+    assert browser.run(current) == "Sections"
+    assert browser.run("getComputedStyle(document.querySelector('.md-top')).display") == "none"
+    browser.run("document.querySelector('.k-sections > summary').focus()")
+    browser.press("Enter")
+    names = browser.run("[...document.querySelectorAll('.k-sections nav a')].map(a => a.textContent)")
+    assert names[:2] == ["Reference", "Forward: three trips over a row"]
+    browser.press("Tab")
+    browser.press("Tab")
+    browser.press("Enter")
+    browser.wait(f"{current} === 'Forward: three trips over a row'")
+    assert not browser.run("document.querySelector('.k-sections').open")
+    progress = "+getComputedStyle(document.querySelector('.k-bar')).getPropertyValue('--k-progress')"
+    before = browser.run(progress)
+    browser.run("scrollTo({ top: document.body.scrollHeight, behavior: 'instant' })")
+    browser.wait(f"{current} === 'A run small enough to watch' && {progress} > {before}")
+    assert 0 < before < 0.5 and browser.run(progress) > 0.9
+
+
+def test_what_is_not_the_kernel_is_folded(browser, address):
+    browser.open(urljoin(address, PAGE))
+    titles = browser.run("[...document.querySelectorAll('.k-fold > summary')].map(s => s.textContent.split(',')[0])")
+    assert titles == ["Imports", "Launcher", "Launcher", "Example"]
+    number = browser.run("document.querySelector('#layernorm_backward .k-l').id")
+    browser.open("about:blank")
+    browser.open(urljoin(address, f"{PAGE}#{number}"))
+    browser.wait("document.querySelector('#layernorm_backward > details').open")
+    assert 40 < browser.run(f"document.getElementById('{number}').getBoundingClientRect().top") < 900
+
+
+def test_the_kernel_alone(browser, address):
+    browser.open(urljoin(address, PAGE))
+    shown = (
+        "[...document.querySelectorAll('.k-row')].filter(row => row.offsetHeight).map(row => row.id).filter(Boolean)"
+    )
+    browser.run("document.querySelector('[data-k-toggle=kernels]').click()")
+    kernels = ["layernorm_forward_kernel", "layernorm_backward_kernel", "layernorm_backward_columns_kernel"]
+    assert browser.run(shown) == kernels
+    headings = "[...document.querySelectorAll('.k-heading')].filter(row => row.offsetHeight).length"
+    assert browser.run(headings) == 3
+    browser.run("document.querySelector('[data-k-toggle=kernels]').click()")
+    assert "layernorm_forward" in browser.run(shown)
+
+
+def test_long_lines_can_wrap(browser, address):
+    browser.open(urljoin(address, PAGE), width=390, height=844)
+    cut = "[...document.querySelectorAll('.k-code code')].filter(c => c.scrollWidth > c.clientWidth + 1).length"
+    assert browser.run(cut) > 0
+    browser.wait("document.querySelector('.cut-right') !== null")
+    browser.run("document.querySelector('[data-k-toggle=wrap]').click()")
+    assert browser.run(cut) == 0
+    browser.run("document.querySelector('[data-k-toggle=wrap]').click()")
+
+
+@pytest.mark.parametrize("page", ["benchmarks/layernorm/", "benchmarks/matmul_autotuned/", "benchmarks/"])
+def test_plots_fit_a_phone_and_tell_their_values(browser, address, page):
+    browser.open(urljoin(address, page), width=390, height=844)
+    points = "[...document.querySelectorAll('.bench-point')].map(p => p.getBoundingClientRect()).filter(b => b.width)"
+    assert browser.run(f"{points}.length") > 10
+    assert browser.run(f"{points}.every(b => b.left >= 0 && b.right <= innerWidth)")
+    assert browser.run("[...document.querySelectorAll('.bench-plot')].every(p => p.scrollWidth <= p.clientWidth)")
+    browser.run("document.querySelector('.bench-plot').focus()")
+    browser.press("ArrowRight")
+    first = browser.run("document.querySelector('.bench-tip').textContent")
+    browser.press("ArrowRight")
+    second = browser.run("document.querySelector('.bench-tip').textContent")
+    assert first != second and ":" in second
+    browser.run(
+        "document.querySelector('.bench-narrow .bench-point:last-of-type')"
+        ".dispatchEvent(new PointerEvent('pointerover', {bubbles: true}))"
+    )
+    assert ":" in browser.run("document.querySelector('.bench-tip').textContent")
