@@ -81,5 +81,5 @@ def dependence(*inputs: torch.Tensor | None) -> torch.Tensor | None:
     if torch.compiler.is_compiling():  # Dynamo raises for a second derivative by itself
         return None
     with torch.enable_grad():
-        parts = [x.narrow(0, 0, 0) * 1 for x in inputs if x is not None]  # the product isn't a view, and keeps no memory
+        parts = [x.narrow(0, 0, 0) * 1 for x in inputs if x is not None]  # no view, no memory
         return parts[0] if len(parts) == 1 else torch.cat([part.flatten() for part in parts])
