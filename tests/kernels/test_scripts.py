@@ -18,7 +18,7 @@ from academy import checks, device, script
 from tests.kernels.harness import ROOT
 
 FILES = sorted(p for p in (ROOT / "annotated_examples").rglob("*.py") if p.name != "__init__.py")
-SCRIPTS = [path for path in FILES if path.parent.name not in ("common", "integrations")]
+SCRIPTS = [path for path in FILES if path.parent.name not in ("common", "integrations", "capstone")]
 PATH_SET_UP = """
 if __name__ == "__main__":  # run as a script: make the repository importable
     import pathlib
