@@ -46,7 +46,7 @@ CONTESTANTS = {"unpatched": lambda model: None, "liger": patched_by_liger, "ours
 
 
 def measure(contestant: str) -> dict:
-    """Milliseconds a step, peak memory in GiB, and the losses: the first one tells whether all compute the same."""
+    """Time of a step, peak memory, and the losses, which tell whether all compute the same."""
     import transformers
 
     torch.manual_seed(0)
@@ -73,11 +73,12 @@ def measure(contestant: str) -> dict:
         times.append((begin, end))
     torch.cuda.synchronize()
     return {
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "step_ms": round(statistics.median(a.elapsed_time(b) for a, b in times[WARM_UP:]), 2),
-        "peak_gib": round(torch.cuda.max_memory_allocated() / 2**30, 2),
+        "step": {
+            "value": float(f"{statistics.median(a.elapsed_time(b) for a, b in times[WARM_UP:]):.4g}"),
+            "unit": "ms",
+        },
+        "memory": {"value": round(torch.cuda.max_memory_allocated() / 2**30, 2), "unit": "GiB"},
         "losses": [round(loss.item(), 4) for loss in losses],
-        "transformers": transformers.__version__,
     }
 
 
@@ -92,25 +93,33 @@ def main() -> int:
     if arguments.only:
         print(json.dumps(measure(arguments.only)))
         return 0
+    import transformers
     import triton
 
     from academy.bench import store
 
-    found, problems = {}, []
+    values, losses, problems = {}, {}, []
     for contestant in CONTESTANTS:
         command = [sys.executable, __file__, "--only", contestant]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             problems.append(f"{contestant}: {done.stderr.strip()[-600:]}")
         else:
-            found[contestant] = json.loads(done.stdout.splitlines()[-1])
+            found = json.loads(done.stdout.splitlines()[-1])
+            losses[contestant] = found.pop("losses")
+            values |= {f"{contestant}/{name}": value for name, value in found.items()}
     content = {
         "device": torch.cuda.get_device_name(),
         "date": datetime.date.today().isoformat(),
-        "versions": {"torch": torch.__version__, "triton": triton.__version__},
+        "versions": {
+            "torch": torch.__version__,
+            "triton": triton.__version__,
+            "transformers": transformers.__version__,
+        },
         "config": CONFIG | {"batch": BATCH, "tokens": TOKENS},
         "problems": problems,
-        "values": found,
+        "values": values,
+        "losses": losses,
     }
     store.write(arguments.results / store.slug(content["device"]) / "experiments" / "huggingface.json", content)
     print(store.dumps(content))

@@ -16,7 +16,8 @@ A key is `<operation>[:<variant>]/<shape>[@<dtype>]/<pass>/<figure>`, for exampl
 Ours is the fast file, or the lesson where there is none.
 
 `<operation>/ladder/<rung>/<field>` is a number of its ladder; `device/copy` and `device/matrix` are the card's rates;
-`measuring/<name>`, `profiling/<name>` and `capstone/<name>` are results of those scripts in benchmarks/.
+`measuring/<name>`, `profiling/<name>`, `huggingface/<name>` and `capstone/<name>` are results of those scripts in
+benchmarks/.
 Nothing here needs torch.
 """
 
@@ -33,7 +34,7 @@ from pathlib import Path
 PROSE_DEVICE = "nvidia-h200"
 NOT_YET = "not measured yet"
 #: Scripts whose results are no operation's, in `experiments/`.
-EXPERIMENTS = ("measuring", "profiling", "capstone")
+EXPERIMENTS = ("measuring", "profiling", "huggingface", "capstone")
 #: Our own providers, the one that is meant by "ours" first.
 OURS = ("fast", "lesson")
 #: Operations per byte from which a rate is quoted in TFLOP/s.
