@@ -44,7 +44,7 @@ def test_axe_finds_nothing(browser, address, page, window):
         (KERNEL, ".k-code code"),
         ("learn/first_kernel/", "pre > code"),
         ("guides/what-is-verified/", ".md-typeset__scrollwrap"),
-        ("benchmarks/layernorm/", ".bench-scroll"),
+        ("benchmarks/layernorm/", "details[open] > .bench-scroll"),
     ],
 )
 def test_what_is_wide_scrolls_by_keyboard(browser, address, page, boxes):

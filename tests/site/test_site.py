@@ -159,6 +159,7 @@ def test_a_block_and_the_whole_file_can_be_copied(browser, address):
     assert lines[first + 1].startswith('    """')
     code = [lines[first], *lines[first + 2 : last]]  # the docstring is the block's note
     row = "document.getElementById('vector_add_forward')"
+    browser.run(f"{row}.querySelector('details').open = true")
     browser.wait(f"!!{row}.querySelector('.md-clipboard, [data-clipboard-target]')")
     copied = clipboard(browser, f"{row}.querySelector('.md-clipboard, [data-clipboard-target]').click()")
     assert copied.rstrip("\n") == "\n".join(code)

@@ -54,7 +54,7 @@ function sections(file, bar) {
   menu.append(current, list)
   bar.querySelector(".k-path").replaceWith(menu)
   const follow = () => {
-    const low = bar.getBoundingClientRect().bottom + 24
+    const low = bar.getBoundingClientRect().bottom + 100 // a heading just below the bar is already the reader's section
     const atEnd = innerHeight + scrollY > document.documentElement.scrollHeight - 4
     const passed = heads.findLastIndex(head => head.offsetParent && (atEnd || head.getBoundingClientRect().top < low))
     const text = passed < 0 ? "Sections" : name(heads[passed])
