@@ -21,7 +21,9 @@ def test_every_benchmark_can_be_read():
 def test_every_kernel_file_has_a_benchmark():
     named = {file for path in store.benchmark_files(ROOT) for file in store.kernel_files(path).values()}
     groups = [
-        folder for folder in (ROOT / "annotated_examples").iterdir() if folder.name not in ("common", "integrations", "capstone")
+        folder
+        for folder in (ROOT / "annotated_examples").iterdir()
+        if folder.name not in ("common", "integrations", "capstone")
     ]
     files = {p.relative_to(ROOT).as_posix() for folder in groups for p in folder.glob("*.py") if p.stem != "__init__"}
     assert files == named
