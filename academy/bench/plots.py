@@ -13,6 +13,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 #: Placeholders, and what they become.
 INK, GRID = "#010101", "#020202"
@@ -52,7 +53,7 @@ def dots(name: str, title: str, labels: list[str], series: list[Series], unit: s
     return "".join(_svg(*_dots(size, labels, series, unit, limit), name, title, size, said) for size in SIZES)
 
 
-def _dots(size: Size, labels: list[str], series: list[Series], unit: str, limit: float | None):
+def _dots(size: Size, labels: list[str], series: list[Series], unit: str, limit: float | None) -> tuple[Any, Any]:
     labels = _wrapped(labels, size)
     figure, axes = _axes(1.1 + 0.34 * len(labels), size, labels)
     for index, line in enumerate(series):
@@ -79,7 +80,7 @@ def lines(name: str, title: str, xs: list[float], x_name: str, series: list[Seri
     return "".join(_svg(*_lines(size, xs, x_name, series, unit), name, title, size, said) for size in SIZES)
 
 
-def _lines(size: Size, xs: list[float], x_name: str, series: list[Series], unit: str):
+def _lines(size: Size, xs: list[float], x_name: str, series: list[Series], unit: str) -> tuple[Any, Any]:
     figure, axes = _axes(3.4, size)
     for index, line in enumerate(series):
         known = [(x, value) for x, value in zip(xs, line.values) if value is not None]
@@ -97,7 +98,7 @@ def bars(name: str, title: str, labels: list[str], series: list[Series], unit: s
     return "".join(_svg(*_bars(size, labels, series, unit), name, title, size) for size in SIZES)
 
 
-def _bars(size: Size, labels: list[str], series: list[Series], unit: str):
+def _bars(size: Size, labels: list[str], series: list[Series], unit: str) -> tuple[Any, Any]:
     labels, height = _wrapped(labels, size), 0.8 / max(len(series), 1)
     figure, axes = _axes(0.9 + 0.3 * len(labels) * max(len(series), 1), size, labels)
     for index, line in enumerate(series):
