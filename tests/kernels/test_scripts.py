@@ -1,8 +1,8 @@
 """Every kernel file runs as a script, and its exit status tells whether the kernel is right.
 
 Most run in this process: importing torch and triton anew for each of them would take most of the time. For the same
-reason the interpreter takes the last dtype only, of 16 bits, for which a fast file has kernels of its own; what a kernel
-computes in each dtype is the business of other tests.
+reason the interpreter takes the last dtype only, of 16 bits, for which a fast file has kernels of its own; what they
+compute in each dtype is the business of other tests.
 """
 
 import ast
