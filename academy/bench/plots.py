@@ -50,7 +50,7 @@ def dots(name: str, title: str, labels: list[str], series: list[Series], unit: s
         [f"{line.name}, {label}: {value:.3g} {unit}" for label, value in zip(labels, line.values) if value is not None]
         for line in series
     ]
-    return "".join(_svg(*_dots(size, labels, series, unit, limit), name, title, size, said) for size in SIZES)
+    return "".join(_svg(_dots(size, labels, series, unit, limit), name, title, size, said) for size in SIZES)
 
 
 def _dots(size: Size, labels: list[str], series: list[Series], unit: str, limit: float | None) -> tuple[Any, Any]:
@@ -77,7 +77,7 @@ def lines(name: str, title: str, xs: list[float], x_name: str, series: list[Seri
         [f"{line.name}, {x_name} {x:g}: {value:.3g} {unit}" for x, value in zip(xs, line.values) if value is not None]
         for line in series
     ]
-    return "".join(_svg(*_lines(size, xs, x_name, series, unit), name, title, size, said) for size in SIZES)
+    return "".join(_svg(_lines(size, xs, x_name, series, unit), name, title, size, said) for size in SIZES)
 
 
 def _lines(size: Size, xs: list[float], x_name: str, series: list[Series], unit: str) -> tuple[Any, Any]:
@@ -95,7 +95,7 @@ def _lines(size: Size, xs: list[float], x_name: str, series: list[Series], unit:
 
 def bars(name: str, title: str, labels: list[str], series: list[Series], unit: str) -> str:
     """Horizontal bars, a group per label: for ladders."""
-    return "".join(_svg(*_bars(size, labels, series, unit), name, title, size) for size in SIZES)
+    return "".join(_svg(_bars(size, labels, series, unit), name, title, size) for size in SIZES)
 
 
 def _bars(size: Size, labels: list[str], series: list[Series], unit: str) -> tuple[Any, Any]:
@@ -153,12 +153,14 @@ def _axes(height: float, size: Size, labels: Sequence[str] = ()):
     return figure, axes
 
 
-def _svg(figure, axes, name: str, title: str, size: Size, said: Sequence[Sequence[str]] = ()) -> str:
+def _svg(drawn, name: str, title: str, size: Size, said: Sequence[Sequence[str]] = ()) -> str:
     """The finished figure as an `<svg>` element: ids unique to `name` and size, colours and font from the page.
 
     said: what each point of each series stands for.
     """
     import matplotlib
+
+    figure, axes = drawn
 
     handles, _ = axes.get_legend_handles_labels()
     if handles:
