@@ -21,7 +21,7 @@ class Failed(Exception):
     """A check that failed: what is wrong, in which case, at which line of the reader's text (None: at none)."""
 
     def __init__(self, message: str, case: str = "", line: int | None = None):
-        super().__init__(f"{case}: {message}" if case else message)
+        super().__init__(f"{case}: {message}" if case and not message.startswith(case) else message)
         self.case, self.line = case or None, line
 
 
@@ -101,7 +101,8 @@ class Checks:
         results = run.result if isinstance(run.result, tuple) else (run.result,)
         names = name.split(", ")
         if len(results) != len(names):
-            raise Failed(f"{function} returns {len(results)} results, not {len(names)}: {name}", case)
+            count = "1 result" if len(results) == 1 else f"{len(results)} results"
+            raise Failed(f"{function} returns {count}, not {len(names)}: {name}", case)
         for each, result, pytorch, reference in zip(names, results, wanted, exactly):
             if not isinstance(result, torch.Tensor):
                 raise Failed(f"{function} returns {_shown(result)}, not a tensor", case)
