@@ -221,4 +221,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         text = ", ".join(map(_shown, value))
         return f"[{text}]" if isinstance(value, list) else f"({text})"
-    return f"{value:.6g}" if isinstance(value, float) else repr(value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return getattr(value, "__name__", None) or repr(value)

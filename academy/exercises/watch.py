@@ -17,8 +17,8 @@ from academy.traces.memory import OutOfBounds
 from academy.traces.native_memory import NativeMemory
 from academy.traces.recorder import Launch, Recorder, Touch
 
-#: Statements of one program, or lines of Python of one call, after which a loop counts as endless.
-LIMIT = 3000
+#: Statements of one program, and lines of Python of one call, after which a loop counts as endless.
+STATEMENTS, LINES = 1000, 20_000
 
 
 class Endless(Exception):
@@ -42,8 +42,8 @@ class Watcher(Recorder):
 
     def _hook(self, event, function, file, line, variables, value=None):
         self.steps += 1
-        if self.steps > LIMIT:
-            error = Endless(f"a program of {self._launch.kernel} has run {LIMIT} statements: does a loop never end?")
+        if self.steps > STATEMENTS:
+            error = Endless(f"a program of {self._launch.kernel} has run {STATEMENTS} statements: does a loop never end?")
             error.line = line
             raise error
         return super()._hook(event, function, file, line, variables, value)
@@ -101,7 +101,7 @@ def run(file: str, call: Callable[[], Any]) -> Run:
 
 
 def counted(file: str, call: Callable[[], Any]) -> Any:
-    """Call a function, and end it when the Python of `file` has run more than `LIMIT` lines (kernels not counted)."""
+    """Call a function, and end it when the Python of `file` has run more than `LINES` lines (kernels not counted)."""
     lines = 0
 
     def on_call(frame, event, argument):
@@ -111,8 +111,8 @@ def counted(file: str, call: Callable[[], Any]) -> Any:
     def on_line(frame, event, argument):
         nonlocal lines
         lines += event == "line"
-        if lines > LIMIT:
-            error = Endless(f"{frame.f_code.co_name} has run {LIMIT} lines: does a loop never end?")
+        if lines > LINES:
+            error = Endless(f"{frame.f_code.co_name} has run {LINES} lines: does a loop never end?")
             error.line = frame.f_lineno
             raise error
         return on_line
