@@ -55,10 +55,10 @@ def _outcome(exercise: files.Exercise, path: Path) -> tuple[str, str, int | None
     except Failed as failed:
         return "failed", str(failed), failed.line, failed.case
     except Exception as raised:
-        error, line = watch.cause_of(raised, str(path))
-        if isinstance(error, watch.STOPPED):
-            return "failed", str(error), line, None
-        return "error", f"{type(error).__name__}: {error}", line, None
+        cause, line = watch.cause_of(raised, str(path))
+        if isinstance(cause, watch.STOPPED):
+            return "failed", str(cause), line, None
+        return "error", f"{type(cause).__name__}: {cause}", line, None
     finally:
         sys.modules.pop(path.stem, None)
     cases = "1 check" if checks.cases == 1 else f"{checks.cases} checks"

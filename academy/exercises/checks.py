@@ -53,7 +53,9 @@ class Checks:
 
     def cut(self, rows: int, columns: int, **options: Any) -> torch.Tensor:
         """A matrix cut out of wider rows: between its rows lies NaN."""
-        wide = torch.full((rows, columns + 5), math.nan, dtype=options.get("dtype", torch.float32), device=device.DEVICE)
+        wide = torch.full(
+            (rows, columns + 5), math.nan, dtype=options.get("dtype", torch.float32), device=device.DEVICE
+        )
         wide[:, :columns] = self.values(rows, columns, **options)
         return wide[:, :columns]
 

@@ -55,7 +55,9 @@ class Exercise:
         if not edit:
             return self.starter
         if len(edit) == 1:
-            return GAP.sub(lambda gap: textwrap.indent(textwrap.dedent(edit[0]).strip("\n") + "\n", gap["indent"]), self.text)
+            return GAP.sub(
+                lambda gap: textwrap.indent(textwrap.dedent(edit[0]).strip("\n") + "\n", gap["indent"]), self.text
+            )
         text = self.solution
         for old, new in zip(edit[::2], edit[1::2]):
             if text.count(old) != 1:
@@ -110,7 +112,11 @@ def every(root: Path = ROOT) -> list[Exercise]:
 
 def named(name: str, root: Path = ROOT) -> Exercise:
     """`first_kernel/reverse`, or `reverse` alone. Raises ValueError where there is none, or more than one."""
-    found = [path for path in sorted((root / FOLDER).glob("*/*.py")) if name in (path.stem, f"{path.parent.name}/{path.stem}")]
+    found = [
+        path
+        for path in sorted((root / FOLDER).glob("*/*.py"))
+        if name in (path.stem, f"{path.parent.name}/{path.stem}")
+    ]
     if len(found) != 1:
         stages = " or ".join(f"{path.parent.name}/{path.stem}" for path in found)
         raise ValueError(f"write {stages}" if found else f"there is no exercise {name!r}: academy exercise list")

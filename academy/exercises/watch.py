@@ -43,7 +43,9 @@ class Watcher(Recorder):
     def _hook(self, event, function, file, line, variables, value=None):
         self.steps += 1
         if self.steps > STATEMENTS:
-            error = Endless(f"a program of {self._launch.kernel} has run {STATEMENTS} statements: does a loop never end?")
+            error = Endless(
+                f"a program of {self._launch.kernel} has run {STATEMENTS} statements: does a loop never end?"
+            )
             error.line = line
             raise error
         return super()._hook(event, function, file, line, variables, value)

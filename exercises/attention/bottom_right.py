@@ -1,7 +1,7 @@
 """# The last query stands at the last key
 
-`causal_mask(T, S)` stores 1 where query `i` of `T` may see key `j` of `S`. With a cache of older keys, `S` is larger than `T`,
-and the newest query must see all of them. It doesn't. Find the bug.
+`causal_mask(T, S)` stores 1 where query `i` of `T` may see key `j` of `S`. With a cache of older keys, `S`
+is larger than `T`, and the newest query must see all of them. It doesn't. Find the bug.
 """
 
 # %% solution
@@ -10,6 +10,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def causal_mask_kernel(out_ptr, T, S, BLOCK_S: tl.constexpr):
@@ -36,8 +37,8 @@ HINTS = (
     "Query `T - 1` is the newest token, and its own key is the last one, `S - 1`.",
     "At which key does query `i` stand, if the last query stands at the last key?",
 )
-WHY = """The mask is aligned at its bottom right corner, and so it is in the backward pass. With `T = S` both alignments are the
-same, so test with lengths that differ."""
+WHY = """The mask is aligned at its bottom right corner, and so it is in the backward pass. With `T = S` both
+alignments are the same, so test with lengths that differ."""
 
 
 def check(t):
@@ -51,10 +52,22 @@ def check(t):
 
 
 WRONG = (
-    ("2 queries, 5 keys: mask[0, 1] is 0, should be 1; row 0 is the first that is wrong. The last query must see every key",),
-    ("4 queries, 4 keys: mask[0, 0] is 0, should be 1", "sees = j < i + S - T"),
-    ("4 queries, 3 keys: mask[", "sees = j <= i + tl.maximum(S - T, 0)"),
-    ("2 queries, 5 keys: mask[0, 4] is 1, should be 0", "sees = (j <= i) | (S != T)"),
+    (
+        "2 queries, 5 keys: mask[0, 1] is 0, should be 1; row 0 is the first that is wrong. The last query "
+        "must see every key",
+    ),
+    (
+        "4 queries, 4 keys: mask[0, 0] is 0, should be 1",
+        "sees = j < i + S - T",
+    ),
+    (
+        "4 queries, 3 keys: mask[",
+        "sees = j <= i + tl.maximum(S - T, 0)",
+    ),
+    (
+        "2 queries, 5 keys: mask[0, 4] is 1, should be 0",
+        "sees = (j <= i) | (S != T)",
+    ),
 )
 RIGHT = (
     ("sees = S - j >= T - i",),

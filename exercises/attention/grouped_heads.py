@@ -1,7 +1,8 @@
 """# Which head of keys?
 
-With grouped heads, `H` heads of queries share `Hk` heads of keys: the first `H // Hk` share the first one, and so on.
-`keys_of_heads(k, H)` gives each head of queries its head of keys. It is right for `Hk = 1` and for `Hk = H`. Find the bug.
+With grouped heads, `H` heads of queries share `Hk` heads of keys: the first `H // Hk` share the first one,
+and so on. `keys_of_heads(k, H)` gives each head of queries its head of keys. It is right for `Hk = 1` and
+for `Hk = H`. Find the bug.
 """
 
 # %% solution
@@ -10,6 +11,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def keys_of_heads_kernel(k_ptr, out_ptr, H, Hk, N, BLOCK: tl.constexpr):
@@ -38,8 +40,8 @@ HINTS = (
     "Six heads of queries and two of keys: heads 0, 1 and 2 share keys 0. What does the remainder of 2 give for them?",
     "How many heads are in a group? The number of the group is the number of the head of keys.",
 )
-WHY = """A group is a run of neighbouring heads, so the quotient says which. In the backward pass the gradients of a group are added
-up: a test with `Hk = 1` or `Hk = H` finds neither mistake."""
+WHY = """A group is a run of neighbouring heads, so the quotient says which. In the backward pass the gradients of a
+group are added up: a test with `Hk = 1` or `Hk = H` finds neither mistake."""
 
 
 def check(t):
@@ -52,9 +54,18 @@ def check(t):
 
 WRONG = (
     ("6 heads, 2 of keys: out[1, 0] is",),
-    ("3 heads, 1 of keys: program 1 of keys_of_heads_kernel does a load outside a tensor", "hk = h // Hk"),
-    ("2 heads, 2 of keys: out[1, 0] is", "hk = h * Hk // (H + 1)"),
-    ("2 heads, 2 of keys: out[1, 0] is", "hk = h // H"),
+    (
+        "3 heads, 1 of keys: program 1 of keys_of_heads_kernel does a load outside a tensor",
+        "hk = h // Hk",
+    ),
+    (
+        "2 heads, 2 of keys: out[1, 0] is",
+        "hk = h * Hk // (H + 1)",
+    ),
+    (
+        "2 heads, 2 of keys: out[1, 0] is",
+        "hk = h // H",
+    ),
 )
 RIGHT = (
     ("group = H // Hk\nhk = h // group",),

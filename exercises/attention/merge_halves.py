@@ -1,8 +1,8 @@
 """# Two halves of the keys
 
 Two kernels have each seen one half of the keys, and give an output and a log-sum-exp for each row. Write
-`merge(o_a, lse_a, o_b, lse_b)`, which returns the output for all keys. A row may have seen nothing in one half, or in both:
-output 0, log-sum-exp minus infinity.
+`merge(o_a, lse_a, o_b, lse_b)`, which returns the output for all keys. A row may have seen nothing in one
+half, or in both: output 0, log-sum-exp minus infinity.
 """
 
 # %% solution
@@ -40,8 +40,22 @@ def check(t):
         return t.values(3, 2), t.surrounded(torch.tensor(lse_a)), t.values(3, 2), t.surrounded(torch.tensor(lse_b))
 
     none = -float("inf")
-    t.compare("every row sees both halves", "merge", want, *halves([0.5, 1.0, -2.0], [1.5, -1.0, 0.25]), name="o", kernel=False)
-    t.compare("scores near 1000", "merge", want, *halves([1000.0, 999.0, -1000.0], [998.0, 1001.0, -999.0]), name="o", kernel=False)
+    t.compare(
+        "every row sees both halves",
+        "merge",
+        want,
+        *halves([0.5, 1.0, -2.0], [1.5, -1.0, 0.25]),
+        name="o",
+        kernel=False,
+    )
+    t.compare(
+        "scores near 1000",
+        "merge",
+        want,
+        *halves([1000.0, 999.0, -1000.0], [998.0, 1001.0, -999.0]),
+        name="o",
+        kernel=False,
+    )
     o_a, lse_a, o_b, lse_b = halves([none, 1.0, none], [0.5, none, none])
     o_a[0], o_a[2], o_b[1], o_b[2] = 0.0, 0.0, 0.0, 0.0
     t.compare("some rows see one half, one sees none", "merge", want, o_a, lse_a, o_b, lse_b, name="o", kernel=False)
@@ -49,11 +63,32 @@ def check(t):
 
 WRONG = (
     ("every row sees both halves: merge returns None, not a tensor",),
-    ("every row sees both halves: o[0, 0] is", "return torch.exp(lse_a - lse)[:, None] * o_a + torch.exp(lse_b - lse)[:, None] * o_b", "return (o_a + o_b) / 2"),
-    ("some rows see one half, one sees none: o[2, 0] is nan, should be 0", "    lse = torch.where(lse == -math.inf, torch.zeros_like(lse), lse)  # nothing in both: −∞ minus −∞ would be NaN\n", ""),
-    ("every row sees both halves: o[0, 0] is", "lse = torch.logaddexp(lse_a, lse_b)", "lse = lse_a + lse_b"),
+    (
+        "every row sees both halves: o[0, 0] is",
+        "return torch.exp(lse_a - lse)[:, None] * o_a + torch.exp(lse_b - lse)[:, None] * o_b",
+        "return (o_a + o_b) / 2",
+    ),
+    (
+        "some rows see one half, one sees none: o[2, 0] is nan, should be 0",
+        "    lse = torch.where(lse == -math.inf, torch.zeros_like(lse), lse)  # nothing in both: −∞ minus −∞ "
+        "would be NaN\n",
+        "",
+    ),
+    (
+        "every row sees both halves: o[0, 0] is",
+        "lse = torch.logaddexp(lse_a, lse_b)",
+        "lse = lse_a + lse_b",
+    ),
 )
 RIGHT = (
-    ("most = torch.maximum(torch.maximum(lse_a, lse_b), torch.full_like(lse_a, -1e30))\na, b = torch.exp(lse_a - most)[:, None], torch.exp(lse_b - most)[:, None]\nreturn (a * o_a + b * o_b) / torch.maximum(a + b, torch.full_like(a, 1e-30))",),
-    ("share = torch.sigmoid(lse_a - lse_b)\nshare = torch.where(share == share, share, torch.zeros_like(share))[:, None]\nreturn share * o_a + (1 - share) * o_b",),
+    (
+        "most = torch.maximum(torch.maximum(lse_a, lse_b), torch.full_like(lse_a, -1e30))\n"
+        "a, b = torch.exp(lse_a - most)[:, None], torch.exp(lse_b - most)[:, None]\n"
+        "return (a * o_a + b * o_b) / torch.maximum(a + b, torch.full_like(a, 1e-30))",
+    ),
+    (
+        "share = torch.sigmoid(lse_a - lse_b)\n"
+        "share = torch.where(share == share, share, torch.zeros_like(share))[:, None]\n"
+        "return share * o_a + (1 - share) * o_b",
+    ),
 )

@@ -1,7 +1,7 @@
 """# The stale end of a cache
 
-`weigh(p, v, length)` weighs the rows of a cache `v` with the probabilities `p`. Behind `length` the cache holds what an older
-text has left, here NaN, and `p` is 0. The result is NaN all the same. Find the bug.
+`weigh(p, v, length)` weighs the rows of a cache `v` with the probabilities `p`. Behind `length` the cache
+holds what an older text has left, here NaN, and `p` is 0. The result is NaN all the same. Find the bug.
 """
 
 # %% solution
@@ -10,6 +10,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def weigh_kernel(p_ptr, v_ptr, out_ptr, length, S, D: tl.constexpr, BLOCK_S: tl.constexpr):
@@ -38,7 +39,7 @@ HINTS = (
     "What is 0 times NaN?",
     "A weight of zero doesn't make a value harmless. What must the lanes behind the end read?",
 )
-WHY = """0 · NaN is NaN. Values that don't count must not be loaded, or be replaced before the product."""
+WHY = "0 · NaN is NaN. Values that don't count must not be loaded, or be replaced before the product."
 
 
 def check(t):
@@ -53,11 +54,25 @@ def check(t):
 
 WRONG = (
     ("3 of 5 rows: out[0] is nan",),
-    ("5 of 5 rows: out[0] is", "mask = j[:, None] < length - 1"),
-    ("5 of 5 rows: program 0 of weigh_kernel does a load outside a tensor: element 20 of v_ptr", "mask = j[:, None] <= length"),
-    ("5 of 5 rows: program 0 of weigh_kernel does a load outside a tensor", "v = tl.load(v_ptr + j[:, None] * D + d[None, :], mask=mask, other=0.0)", "v = tl.load(v_ptr + j[:, None] * D + d[None, :])\n    v = tl.where(mask, v, 0.0)"),
+    (
+        "5 of 5 rows: out[0] is",
+        "mask = j[:, None] < length - 1",
+    ),
+    (
+        "5 of 5 rows: program 0 of weigh_kernel does a load outside a tensor: element 20 of v_ptr",
+        "mask = j[:, None] <= length",
+    ),
+    (
+        "5 of 5 rows: program 0 of weigh_kernel does a load outside a tensor",
+        "v = tl.load(v_ptr + j[:, None] * D + d[None, :], mask=mask, other=0.0)",
+        "v = tl.load(v_ptr + j[:, None] * D + d[None, :])\n    v = tl.where(mask, v, 0.0)",
+    ),
 )
 RIGHT = (
     ("mask = (j[:, None] < length) & (j[:, None] < S)",),
-    ("v = tl.load(v_ptr + j[:, None] * D + d[None, :], mask=mask, other=0.0)", "v = tl.load(v_ptr + j[:, None] * D + d[None, :], mask=j[:, None] < S, other=0.0)\n    v = tl.where(mask, v, 0.0)"),
+    (
+        "v = tl.load(v_ptr + j[:, None] * D + d[None, :], mask=mask, other=0.0)",
+        "v = tl.load(v_ptr + j[:, None] * D + d[None, :], mask=j[:, None] < S, other=0.0)\n"
+        "    v = tl.where(mask, v, 0.0)",
+    ),
 )

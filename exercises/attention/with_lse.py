@@ -1,7 +1,8 @@
 """# The one number that backward needs
 
-Complete `with_lse(q, k, v, BLOCK_N)`: attention in one trip over the keys, for all queries as one block. It returns the
-output and the log-sum-exp of each row of scores. The backward pass needs no other number of the forward pass.
+Complete `with_lse(q, k, v, BLOCK_N)`: attention in one trip over the keys, for all queries as one block. It
+returns the output and the log-sum-exp of each row of scores. The backward pass needs no other number of the
+forward pass.
 """
 
 # %% solution
@@ -36,7 +37,8 @@ def with_lse(q, k, v, BLOCK_N):
 PAGE = "learn/attention.py"
 KIND = "fill in"
 HINTS = (
-    "When a larger score turns up, what was added up before is relative to the old maximum. `alpha` is the factor between the two.",
+    "When a larger score turns up, what was added up before is relative to the old maximum. `alpha` is "
+    "the factor between the two.",
     "The sum is relative to the largest score. The logarithm turns the factor that was taken out into a term.",
 )
 WHY = """The sum is relative to the largest score. The logarithm turns the factor that was taken out into a term."""
@@ -54,12 +56,34 @@ def check(t):
 
 WRONG = (
     ("3 keys in blocks of 4: lse[0] is",),
-    ("9 keys in blocks of 4: o[1, 0] is", "acc * alpha + p", "acc + p"),
-    ("9 keys in blocks of 4: o[1, 0] is", "row_sum * alpha + p.sum", "row_sum + p.sum"),
-    ("3 keys in blocks of 4: lse[0] is", "row_max + torch.log(row_sum)", "torch.log(row_sum)"),
-    ("3 keys in blocks of 4: lse has shape (2, 1), should have (2,)", ".squeeze(1)", ""),
+    (
+        "9 keys in blocks of 4: o[1, 0] is",
+        "acc * alpha + p",
+        "acc + p",
+    ),
+    (
+        "9 keys in blocks of 4: o[1, 0] is",
+        "row_sum * alpha + p.sum",
+        "row_sum + p.sum",
+    ),
+    (
+        "3 keys in blocks of 4: lse[0] is",
+        "row_max + torch.log(row_sum)",
+        "torch.log(row_sum)",
+    ),
+    (
+        "3 keys in blocks of 4: lse has shape (2, 1), should have (2,)",
+        ".squeeze(1)",
+        "",
+    ),
 )
 RIGHT = (
-    ("(row_max + torch.log(row_sum)).squeeze(1)", "(torch.log(row_sum) + row_max)[:, 0]"),
-    ("row_sum = row_sum * alpha + p.sum(1, keepdim=True)", "row_sum *= alpha\n        row_sum += p.sum(1, keepdim=True)"),
+    (
+        "(row_max + torch.log(row_sum)).squeeze(1)",
+        "(torch.log(row_sum) + row_max)[:, 0]",
+    ),
+    (
+        "row_sum = row_sum * alpha + p.sum(1, keepdim=True)",
+        "row_sum *= alpha\n        row_sum += p.sum(1, keepdim=True)",
+    ),
 )

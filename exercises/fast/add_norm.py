@@ -1,7 +1,8 @@
 """# Add and normalise
 
-`add_rmsnorm(x, residual)` returns `s = x + residual` and `y`, s divided by the root of its mean square. A first kernel writes `s`, a
-second one reads it again. Make it one kernel, which reads 8 bytes for each float32 element and writes 8.
+`add_rmsnorm(x, residual)` returns `s = x + residual` and `y`, s divided by the root of its mean square. A
+first kernel writes `s`, a second one reads it again. Make it one kernel, which reads 8 bytes for each
+float32 element and writes 8.
 """
 
 # %% solution
@@ -10,6 +11,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 # <<<
 @triton.jit
@@ -28,6 +30,8 @@ def add_rmsnorm(x, residual):
     y, s = torch.empty_like(x), torch.empty_like(x)
     add_rmsnorm_kernel[(M,)](x, residual, y, s, N, BLOCK_N=triton.next_power_of_2(N))
     return y, s
+
+
 # ===
 # @triton.jit
 # def add_kernel(x_ptr, residual_ptr, s_ptr, N, BLOCK_N: tl.constexpr):
@@ -64,7 +68,8 @@ HINTS = (
     "The program that has computed a row of `s` has it in registers. It can go on.",
     "One kernel with two inputs and two outputs: store `s`, then reduce it, then store `y`.",
 )
-WHY = """`s` is still written, because the residual stream needs it, but it isn't read again: 16 bytes for each element instead of 20."""
+WHY = """`s` is still written, because the residual stream needs it, but it isn't read again: 16 bytes for each
+element instead of 20."""
 
 
 def check(t):
@@ -80,12 +85,36 @@ def check(t):
 
 WRONG = (
     ("1 x 1: 12 bytes are read, 8 are enough",),
-    ("1 x 1: s[0, 0] was never written", "    tl.store(s_ptr + offsets, s, mask=mask)\n", ""),
-    ("1 x 1: 12 bytes are read, 8 are enough", "    rstd =", "    s = tl.load(s_ptr + offsets, mask=mask, other=0.0)\n    rstd ="),
-    ("2 x 5: y[0, 0] is", "axis=0) / N", "axis=0) / BLOCK_N"),
-    ("1 x 1: y[0, 0] is", "return y, s", "return s, y"),
+    (
+        "1 x 1: s[0, 0] was never written",
+        "    tl.store(s_ptr + offsets, s, mask=mask)\n",
+        "",
+    ),
+    (
+        "1 x 1: 12 bytes are read, 8 are enough",
+        "    rstd =",
+        "    s = tl.load(s_ptr + offsets, mask=mask, other=0.0)\n    rstd =",
+    ),
+    (
+        "2 x 5: y[0, 0] is",
+        "axis=0) / N",
+        "axis=0) / BLOCK_N",
+    ),
+    (
+        "1 x 1: y[0, 0] is",
+        "return y, s",
+        "return s, y",
+    ),
 )
 RIGHT = (
-    ("s * rstd", "rstd * s"),
-    ("    tl.store(s_ptr + offsets, s, mask=mask)\n", "", "    tl.store(y_ptr + offsets, s * rstd, mask=mask)", "    tl.store(y_ptr + offsets, s * rstd, mask=mask)\n    tl.store(s_ptr + offsets, s, mask=mask)"),
+    (
+        "s * rstd",
+        "rstd * s",
+    ),
+    (
+        "    tl.store(s_ptr + offsets, s, mask=mask)\n",
+        "",
+        "    tl.store(y_ptr + offsets, s * rstd, mask=mask)",
+        "    tl.store(y_ptr + offsets, s * rstd, mask=mask)\n    tl.store(s_ptr + offsets, s, mask=mask)",
+    ),
 )

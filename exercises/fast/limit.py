@@ -1,7 +1,8 @@
 """# How fast can it be?
 
-A LayerNorm reads 4000 rows of 5000 bfloat16 numbers and writes as many. A card copies 4 · 10¹² bytes a second, read and written
-bytes together. How many microseconds does the LayerNorm take at least? Put the number into `answer`.
+A LayerNorm reads 4000 rows of 5000 bfloat16 numbers and writes as many. A card copies 4 · 10¹² bytes a
+second, read and written bytes together. How many microseconds does the LayerNorm take at least? Put the
+number into `answer`.
 """
 
 # %% solution
@@ -19,7 +20,8 @@ HINTS = (
     "How many bytes are read, and how many are written? A bfloat16 number has 2 bytes.",
     "Divide by the bytes a second. A microsecond is 10⁻⁶ seconds.",
 )
-WHY = "40 million bytes are read and as many are written: 80 million at 4 million a microsecond make 20. Mean and 1/std of each row add next to nothing."
+WHY = """40 million bytes are read and as many are written: 80 million at 4 million a microsecond make 20. Mean and
+1/std of each row add next to nothing."""
 
 
 def check(t):
@@ -34,9 +36,18 @@ def check(t):
 
 WRONG = (
     ("answer is still None",),
-    ("not those that are written", "answer = 10"),
-    ("a bfloat16 number has 2 bytes", "answer = 40"),
-    ("Count the bytes that must move", "answer = 30"),
+    (
+        "not those that are written",
+        "answer = 10",
+    ),
+    (
+        "a bfloat16 number has 2 bytes",
+        "answer = 40",
+    ),
+    (
+        "Count the bytes that must move",
+        "answer = 30",
+    ),
 )
 RIGHT = (
     ("answer = 20",),

@@ -1,7 +1,7 @@
 """# The rows that are left over
 
-`double_rows(x)` launches 4 programs, however many rows there are: each of them takes several. With 8 rows it is right, with 10
-some are missing. Find the bug.
+`double_rows(x)` launches 4 programs, however many rows there are: each of them takes several. With 8 rows it
+is right, with 10 some are missing. Find the bug.
 """
 
 # %% solution
@@ -10,6 +10,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def double_rows_kernel(x_ptr, out_ptr, M, N, BLOCK_N: tl.constexpr):
@@ -41,8 +42,8 @@ HINTS = (
     "Program `p` can take row `p`, then row `p + 4`, and so on, as long as there are rows.",
     "`range(first, end, step)`: the step is the number of programs.",
 )
-WHY = """A grid-stride loop needs no division: it ends where the rows end, for every program by itself. Programs without a row do
-nothing."""
+WHY = """A grid-stride loop needs no division: it ends where the rows end, for every program by itself. Programs
+without a row do nothing."""
 
 
 def check(t):
@@ -52,11 +53,26 @@ def check(t):
 
 WRONG = (
     ("10 rows: no program of double_rows_kernel writes out_ptr[8, 0]",),
-    ("8 rows: program 0 of double_rows_kernel does a load outside a tensor", "tl.program_id(0), M, tl", "tl.program_id(0), M + 1, tl"),
-    ("8 rows: race in double_rows_kernel", "first, end, step = tl.program_id(0), M, 1"),
-    ("8 rows: no program of double_rows_kernel writes out_ptr[4, 0]", "tl.program_id(0), M, tl", "tl.program_id(0), 4, tl"),
+    (
+        "8 rows: program 0 of double_rows_kernel does a load outside a tensor",
+        "tl.program_id(0), M, tl",
+        "tl.program_id(0), M + 1, tl",
+    ),
+    (
+        "8 rows: race in double_rows_kernel",
+        "first, end, step = tl.program_id(0), M, 1",
+    ),
+    (
+        "8 rows: no program of double_rows_kernel writes out_ptr[4, 0]",
+        "tl.program_id(0), M, tl",
+        "tl.program_id(0), 4, tl",
+    ),
 )
 RIGHT = (
     ("first, end, step = tl.program_id(0), M, 4",),
-    ("each = tl.cdiv(M, tl.num_programs(0))\nfirst, step = tl.program_id(0) * each, 1\nend = tl.minimum(first + each, M)",),
+    (
+        "each = tl.cdiv(M, tl.num_programs(0))\n"
+        "first, step = tl.program_id(0) * each, 1\n"
+        "end = tl.minimum(first + each, M)",
+    ),
 )

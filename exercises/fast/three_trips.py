@@ -1,7 +1,8 @@
 """# From three trips to one
 
-`standardise(x)` subtracts the mean of each row and divides by its standard deviation. It loads the row three times: for the mean, for
-the variance, for the result. The row fits into one block. Make it load each number once.
+`standardise(x)` subtracts the mean of each row and divides by its standard deviation. It loads the row three
+times: for the mean, for the variance, for the result. The row fits into one block. Make it load each number
+once.
 """
 
 # %% solution
@@ -10,6 +11,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def standardise_kernel(x_ptr, y_ptr, N, stride, BLOCK_N: tl.constexpr):
@@ -47,14 +49,19 @@ HINTS = (
     "What was loaded for the mean is still in registers. Give it a name.",
     "`centred` is what the last line needs, too.",
 )
-WHY = """A row that fits into the registers is loaded once. For longer rows there is the cache, or statistics in one trip."""
+WHY = """A row that fits into the registers is loaded once. For longer rows there is the cache, or statistics in one
+trip."""
 
 
 def check(t):
     def want(x):
         return (x - x.mean(1, keepdim=True)) * (x.var(1, unbiased=False) + 1e-5).rsqrt()[:, None]
 
-    for case, x in (("2 x 4", t.values(2, 4)), ("rows cut out of wider ones, 3 x 5", t.cut(3, 5)), ("mean 100, 1 x 6", t.values(1, 6))):
+    for case, x in (
+        ("2 x 4", t.values(2, 4)),
+        ("rows cut out of wider ones, 3 x 5", t.cut(3, 5)),
+        ("mean 100, 1 x 6", t.values(1, 6)),
+    ):
         x = t.surrounded(x.flatten() + 100).view(1, 6) if "100" in case else x
         run = t.compare(case, "standardise", want, x, name="y")
         t.traffic(case, run, read=4 * x.numel(), written=4 * x.numel())
@@ -62,12 +69,34 @@ def check(t):
 
 WRONG = (
     ("2 x 4: 96 bytes are read, 32 are enough: x_ptr[0, 0] is loaded 3 times",),
-    ("2 x 4: 64 bytes are read, 32 are enough: x_ptr[0, 0] is loaded 2 times", "y = centred / tl.sqrt", "y = (tl.load(x_ptrs, mask=mask, other=0.0) - mean) / tl.sqrt"),
-    ("rows cut out of wider ones, 3 x 5: y[0, 0] is", "tl.where(mask, x - mean, 0.0)", "x - mean"),
-    ("2 x 4: y[0, 0] is", "y = centred", "y = x"),
-    ("mean 100, 1 x 6: y[0, 0] is", "variance = tl.sum(centred * centred, axis=0) / N", "variance = tl.sum(x * x, axis=0) / N - mean * mean"),
+    (
+        "2 x 4: 64 bytes are read, 32 are enough: x_ptr[0, 0] is loaded 2 times",
+        "y = centred / tl.sqrt",
+        "y = (tl.load(x_ptrs, mask=mask, other=0.0) - mean) / tl.sqrt",
+    ),
+    (
+        "rows cut out of wider ones, 3 x 5: y[0, 0] is",
+        "tl.where(mask, x - mean, 0.0)",
+        "x - mean",
+    ),
+    (
+        "2 x 4: y[0, 0] is",
+        "y = centred",
+        "y = x",
+    ),
+    (
+        "mean 100, 1 x 6: y[0, 0] is",
+        "variance = tl.sum(centred * centred, axis=0) / N",
+        "variance = tl.sum(x * x, axis=0) / N - mean * mean",
+    ),
 )
 RIGHT = (
-    ("centred = tl.where(mask, x - mean, 0.0)", "centred = (x - mean) * mask.to(tl.float32)"),
-    ("y = centred / tl.sqrt(variance + 1e-5)", "y = (x - mean) / tl.sqrt(variance + 1e-5)"),
+    (
+        "centred = tl.where(mask, x - mean, 0.0)",
+        "centred = (x - mean) * mask.to(tl.float32)",
+    ),
+    (
+        "y = centred / tl.sqrt(variance + 1e-5)",
+        "y = (x - mean) / tl.sqrt(variance + 1e-5)",
+    ),
 )

@@ -1,7 +1,7 @@
 """# The last wave
 
-A product has 144 tiles, and a card has 132 multiprocessors with room for one program each. All tiles take equally long. How
-many places stay empty in the last wave? Put the number into `answer`.
+A product has 144 tiles, and a card has 132 multiprocessors with room for one program each. All tiles take
+equally long. How many places stay empty in the last wave? Put the number into `answer`.
 """
 
 # %% solution
@@ -19,7 +19,8 @@ HINTS = (
     "The first wave takes 132 tiles. How many are left?",
     "A wave has 132 places, however few of them are used.",
 )
-WHY = "The second wave has 12 tiles, and 120 multiprocessors watch. The product takes as long as one with 264 tiles: that is what stream-K and split-K mend."
+WHY = """The second wave has 12 tiles, and 120 multiprocessors watch. The product takes as long as one with 264 tiles:
+that is what stream-K and split-K mend."""
 
 
 def check(t):
@@ -33,9 +34,18 @@ def check(t):
 
 WRONG = (
     ("answer is still None",),
-    ("The question is how many places are empty", "answer = 144 - 132"),
-    ("there is a second wave", "answer = 0"),
-    ("Two waves have 264 places", "answer = 144"),
+    (
+        "The question is how many places are empty",
+        "answer = 144 - 132",
+    ),
+    (
+        "there is a second wave",
+        "answer = 0",
+    ),
+    (
+        "Two waves have 264 places",
+        "answer = 144",
+    ),
 )
 RIGHT = (
     ("answer = 120",),

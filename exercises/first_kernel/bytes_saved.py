@@ -1,7 +1,7 @@
 """# Bytes saved
 
-`x + y + z` for three float32 vectors of 1000 elements: as two calls of `vector_add`, then as one kernel that reads all
-three. How many bytes fewer does the one kernel move? Put the number into `answer`.
+`x + y + z` for three float32 vectors of 1000 elements: as two calls of `vector_add`, then as one kernel that
+reads all three. How many bytes fewer does the one kernel move? Put the number into `answer`.
 """
 
 # %% solution
@@ -33,9 +33,18 @@ def check(t):
 
 
 WRONG = (
-    ("answer is 2000, which is not right. That is the number of elements", "answer = 2000"),
-    ("It is written by one kernel and read by the next", "answer = 4000"),
-    ("Count the vectors", "answer = 12000"),
+    (
+        "answer is 2000, which is not right. That is the number of elements",
+        "answer = 2000",
+    ),
+    (
+        "It is written by one kernel and read by the next",
+        "answer = 4000",
+    ),
+    (
+        "Count the vectors",
+        "answer = 12000",
+    ),
     ("answer is still None",),
 )
 RIGHT = (

@@ -1,6 +1,7 @@
 """# Backwards
 
-Write `reverse(x)`, which returns the vector `x` backwards. Which of the two offsets changes, and which mask do you need?
+Write `reverse(x)`, which returns the vector `x` backwards. Which of the two offsets changes, and which mask
+do you need?
 """
 
 # %% solution
@@ -9,6 +10,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def reverse_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
@@ -34,7 +36,8 @@ HINTS = (
     "Load from `x_ptr + (n - 1 - offsets)`, store to `out_ptr + offsets`.",
     "Lanes behind the end of the result would load from in front of `x`: the mask of the store is right for both.",
 )
-WHY = """The load runs backwards from `n - 1`. The mask stays: lanes behind the end would load from in front of the vector."""
+WHY = """The load runs backwards from `n - 1`. The mask stays: lanes behind the end would load from in front of the
+vector."""
 
 
 def check(t):
@@ -43,11 +46,31 @@ def check(t):
 
 
 WRONG = (
-    ("outside a tensor: element -1 of x_ptr", "x = tl.load(x_ptr + (n - 1 - offsets), mask=mask, other=0.0)", "x = tl.load(x_ptr + (n - 1 - offsets))"),
-    ("outside a tensor: element 1 of x_ptr, which has shape (1,)", "n - 1 - offsets", "n - offsets"),
-    ("n = 150: out[0] is", "n - 1 - offsets", "tl.minimum(offsets // BLOCK * BLOCK + BLOCK, n) - 1 - offsets % BLOCK"),
+    (
+        "outside a tensor: element -1 of x_ptr",
+        "x = tl.load(x_ptr + (n - 1 - offsets), mask=mask, other=0.0)",
+        "x = tl.load(x_ptr + (n - 1 - offsets))",
+    ),
+    (
+        "outside a tensor: element 1 of x_ptr, which has shape (1,)",
+        "n - 1 - offsets",
+        "n - offsets",
+    ),
+    (
+        "n = 150: out[0] is",
+        "n - 1 - offsets",
+        "tl.minimum(offsets // BLOCK * BLOCK + BLOCK, n) - 1 - offsets % BLOCK",
+    ),
 )
 RIGHT = (
-    ("x_ptr + (n - 1 - offsets)", "x_ptr + offsets", "out_ptr + offsets", "out_ptr + (n - 1 - offsets)"),
-    ("BLOCK=64", "BLOCK=16"),
+    (
+        "x_ptr + (n - 1 - offsets)",
+        "x_ptr + offsets",
+        "out_ptr + offsets",
+        "out_ptr + (n - 1 - offsets)",
+    ),
+    (
+        "BLOCK=64",
+        "BLOCK=16",
+    ),
 )

@@ -1,7 +1,7 @@
 """# Scale and add
 
-Write `scale_and_add(alpha, x, y)`, which computes `alpha * x + y` in one kernel. `alpha` is a Python float, `x` and `y`
-are vectors of the same length.
+Write `scale_and_add(alpha, x, y)`, which computes `alpha * x + y` in one kernel. `alpha` is a Python float,
+`x` and `y` are vectors of the same length.
 """
 
 # %% solution
@@ -45,11 +45,29 @@ def check(t):
 
 
 WRONG = (
-    ("does a load outside a tensor: element 1 of x_ptr", "tl.load(x_ptr + offsets, mask=mask, other=0.0)", "tl.load(x_ptr + offsets)"),
-    ("n = 1: out[0] is", "alpha * x + y", "alpha * (x + y)"),
-    ("no program of scale_and_add_kernel writes out_ptr[128]", "triton.cdiv(x.numel(), BLOCK)", "1"),
+    (
+        "does a load outside a tensor: element 1 of x_ptr",
+        "tl.load(x_ptr + offsets, mask=mask, other=0.0)",
+        "tl.load(x_ptr + offsets)",
+    ),
+    (
+        "n = 1: out[0] is",
+        "alpha * x + y",
+        "alpha * (x + y)",
+    ),
+    (
+        "no program of scale_and_add_kernel writes out_ptr[128]",
+        "triton.cdiv(x.numel(), BLOCK)",
+        "1",
+    ),
 )
 RIGHT = (
-    ("alpha * x + y", "tl.fma(x, x * 0 + alpha, y)"),
-    ("BLOCK=128", "BLOCK=64"),
+    (
+        "alpha * x + y",
+        "tl.fma(x, x * 0 + alpha, y)",
+    ),
+    (
+        "BLOCK=128",
+        "BLOCK=64",
+    ),
 )

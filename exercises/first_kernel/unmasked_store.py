@@ -1,7 +1,7 @@
 """# The store behind the end
 
-`ones(n)` returns a vector of ones. Its values are right, and now and then some **other** tensor of the program changes.
-Find the bug.
+`ones(n)` returns a vector of ones. Its values are right, and now and then some **other** tensor of the
+program changes. Find the bug.
 """
 
 # %% solution
@@ -10,6 +10,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def ones_kernel(out_ptr, n, BLOCK: tl.constexpr):
@@ -35,7 +36,7 @@ HINTS = (
     "`tl.store` takes a `mask`: lanes in which it is false write nothing.",
 )
 WHY = """`academy trace` finds this bug, as the checker here does: it knows which element of which tensor each lane
-touches. It is an exhibit of the [museum of bugs](../guides/debugging.md#2-the-store-behind-the-end)."""
+touches. It is an exhibit of the [museum of bugs](../../docs/guides/debugging.md#2-the-store-behind-the-end)."""
 
 
 def check(t):
@@ -45,9 +46,21 @@ def check(t):
 
 WRONG = (
     ("program 1 of ones_kernel does a store outside a tensor: element 6 of out_ptr",),
-    ("does a store outside a tensor: element 6 of out_ptr, which has shape (6,) (1 of 4 lanes", "tl.store(out_ptr + offsets, 1.0, mask=offsets <= n)"),
-    ("no program of ones_kernel writes out_ptr[3]", "tl.store(out_ptr + offsets, 1.0, mask=offsets < n - 1)"),
-    ("n = 6: out has shape (8,), should have (6,)", "out = torch.empty(n, device=device.DEVICE)", "out = torch.empty(triton.cdiv(n, 4) * 4, device=device.DEVICE)", "mask=offsets < n", "mask=offsets < triton.cdiv(n, 4) * 4"),
+    (
+        "does a store outside a tensor: element 6 of out_ptr, which has shape (6,) (1 of 4 lanes",
+        "tl.store(out_ptr + offsets, 1.0, mask=offsets <= n)",
+    ),
+    (
+        "no program of ones_kernel writes out_ptr[3]",
+        "tl.store(out_ptr + offsets, 1.0, mask=offsets < n - 1)",
+    ),
+    (
+        "n = 6: out has shape (8,), should have (6,)",
+        "out = torch.empty(n, device=device.DEVICE)",
+        "out = torch.empty(triton.cdiv(n, 4) * 4, device=device.DEVICE)",
+        "mask=offsets < n",
+        "mask=offsets < triton.cdiv(n, 4) * 4",
+    ),
 )
 RIGHT = (
     ("mask = offsets < n\ntl.store(out_ptr + offsets, 1.0, mask=mask)",),

@@ -1,7 +1,7 @@
 """# Adding to what was there
 
-`copy(x)` adds `x` to an output of its own. In a fresh process it is right, because the memory happens to be zero. Later
-it is wrong. Find the bug.
+`copy(x)` adds `x` to an output of its own. In a fresh process it is right, because the memory happens to be
+zero. Later it is wrong. Find the bug.
 """
 
 # %% solution
@@ -10,6 +10,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def add_into_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
@@ -30,14 +31,15 @@ def copy(x):
 
 
 # %% checks
-PAGE = "guides/debugging.md"
+PAGE = "kernels/tutorials/vector_add.md"
 KIND = "find the bug"
 HINTS = (
     "What is in `out` when the kernel begins?",
     "`torch.empty_like` takes memory as it is. Which function gives memory that holds zeros?",
 )
-WHY = """A kernel that adds to its output needs an output that was set to zero before. `academy trace` reports the read of
-memory that nobody wrote. It is an exhibit of the [museum of bugs](../guides/debugging.md#10-adding-to-what-was-there)."""
+WHY = """A kernel that adds to its output needs an output that was set to zero before. `academy trace` reports the
+read of memory that nobody wrote. It is an exhibit of the [museum of
+bugs](../../docs/guides/debugging.md#10-adding-to-what-was-there)."""
 
 
 def check(t):
@@ -48,9 +50,18 @@ def check(t):
 
 WRONG = (
     ("n = 8: add_into_kernel reads out_ptr[0], which nobody has written",),
-    ("n = 8: out[0] is", "out = torch.ones_like(x)"),
-    ("n = 8: out[0] is", "out = x.clone()"),
-    ("float16: out has dtype torch.float32, should have torch.float16", "out = torch.zeros(len(x), device=x.device)"),
+    (
+        "n = 8: out[0] is",
+        "out = torch.ones_like(x)",
+    ),
+    (
+        "n = 8: out[0] is",
+        "out = x.clone()",
+    ),
+    (
+        "float16: out has dtype torch.float32, should have torch.float16",
+        "out = torch.zeros(len(x), device=x.device)",
+    ),
 )
 RIGHT = (
     ("out = torch.zeros(len(x), dtype=x.dtype, device=x.device)",),

@@ -1,7 +1,7 @@
 """# Read a word
 
-Eight 4-bit weights are packed into one 32-bit word, the first in the lowest bits. The word is `0x76543A10`. Which number is
-weight 2 (counted from 0)? Put it into `answer`.
+Eight 4-bit weights are packed into one 32-bit word, the first in the lowest bits. The word is `0x76543A10`.
+Which number is weight 2 (counted from 0)? Put it into `answer`.
 """
 
 # %% solution
@@ -34,9 +34,18 @@ def check(t):
 
 WRONG = (
     ("answer is still None",),
-    ("The first weight is in the lowest bits", "answer = 5"),
-    ("the first one is weight 0", "answer = 1"),
-    ("the last digit is weight 0", "answer = 0x3A10"),
+    (
+        "The first weight is in the lowest bits",
+        "answer = 5",
+    ),
+    (
+        "the first one is weight 0",
+        "answer = 1",
+    ),
+    (
+        "the last digit is weight 0",
+        "answer = 0x3A10",
+    ),
 )
 RIGHT = (
     ("answer = 10",),

@@ -1,7 +1,7 @@
 """# Minus one is not fifteen
 
-`weights(words)` unpacks signed 4-bit weights, from -8 to 7. They were stored with 8 added, so that they are never negative.
-The result is wrong. Find the bug.
+`weights(words)` unpacks signed 4-bit weights, from -8 to 7. They were stored with 8 added, so that they are
+never negative. The result is wrong. Find the bug.
 """
 
 # %% solution
@@ -10,6 +10,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def weights_kernel(words_ptr, out_ptr, n, BLOCK: tl.constexpr):
@@ -38,8 +39,8 @@ HINTS = (
     "What is stored for -8, for -1 and for 7?",
     "The starter undoes two's complement. What undoes an addition of 8?",
 )
-WHY = """A signed integer is stored with `2**(W_nbits - 1)` added, and that is its zero point. The group modes of the lesson
-subtract it together with the others."""
+WHY = """A signed integer is stored with `2**(W_nbits - 1)` added, and that is its zero point. The group modes of the
+lesson subtract it together with the others."""
 
 
 def check(t):
@@ -53,10 +54,22 @@ def check(t):
 
 WRONG = (
     ("-8 to -1: w[0] is 0, should be -8",),
-    ("-8 to -1: w[0] is -7, should be -8", "weight = q - 7"),
-    ("-8 to -1: w[0] is 0, should be -8", "weight = q"),
-    ("-8 to -1: w[0] is -16, should be -8", "weight = q - 16"),
-    ("-8 to -1: w[0] is 8, should be -8", "weight = 8 - q"),
+    (
+        "-8 to -1: w[0] is -7, should be -8",
+        "weight = q - 7",
+    ),
+    (
+        "-8 to -1: w[0] is 0, should be -8",
+        "weight = q",
+    ),
+    (
+        "-8 to -1: w[0] is -16, should be -8",
+        "weight = q - 16",
+    ),
+    (
+        "-8 to -1: w[0] is 8, should be -8",
+        "weight = 8 - q",
+    ),
 )
 RIGHT = (
     ("weight = q.to(tl.float32) - 8.0",),

@@ -1,7 +1,7 @@
 """# A sum in parts
 
-`dot(a, b, split_k)` adds up `a * b` with `split_k` programs, each with its own part of the sum. For some lengths the end of the
-vectors is missing from the result. Find the bug.
+`dot(a, b, split_k)` adds up `a * b` with `split_k` programs, each with its own part of the sum. For some
+lengths the end of the vectors is missing from the result. Find the bug.
 """
 
 # %% solution
@@ -10,6 +10,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def dot_kernel(a_ptr, b_ptr, out_ptr, K, part, BLOCK_K: tl.constexpr):
@@ -41,7 +42,8 @@ HINTS = (
     "Ten products in three parts of three: which one is left out?",
     "Round up. The last part is then shorter, and the mask takes care of that.",
 )
-WHY = """`SPLIT_K` need not divide the sum. The parts are rounded up, and the last one is masked: its lanes behind `K` read zero."""
+WHY = """`SPLIT_K` need not divide the sum. The parts are rounded up, and the last one is masked: its lanes behind `K`
+read zero."""
 
 
 def check(t):
@@ -49,14 +51,35 @@ def check(t):
         return (a * b).sum().view(1)
 
     for K, split_k in ((8, 2), (10, 3), (3, 4)):
-        t.compare(f"K = {K}, {split_k} parts", "dot", want, t.values(K), t.values(K), split_k, note="Which products are left out?")
+        t.compare(
+            f"K = {K}, {split_k} parts",
+            "dot",
+            want,
+            t.values(K),
+            t.values(K),
+            split_k,
+            note="Which products are left out?",
+        )
 
 
 WRONG = (
     ("K = 10, 3 parts: out[0] is",),
-    ("K = 8, 2 parts: out[0] is", "part = split_k"),
-    ("K = 8, 2 parts: race in dot_kernel: program 0 stores out_ptr[0]", "tl.atomic_add(out_ptr, tl.sum(acc, axis=0))", "tl.store(out_ptr, tl.load(out_ptr) + tl.sum(acc, axis=0))"),
-    ("K = 8, 2 parts: out[0] is", "(k < first + part) & (k < K)", "k < K", "part = triton.cdiv(K, split_k)", "part = triton.cdiv(K, split_k) - 2"),
+    (
+        "K = 8, 2 parts: out[0] is",
+        "part = split_k",
+    ),
+    (
+        "K = 8, 2 parts: race in dot_kernel: program 0 stores out_ptr[0]",
+        "tl.atomic_add(out_ptr, tl.sum(acc, axis=0))",
+        "tl.store(out_ptr, tl.load(out_ptr) + tl.sum(acc, axis=0))",
+    ),
+    (
+        "K = 8, 2 parts: out[0] is",
+        "(k < first + part) & (k < K)",
+        "k < K",
+        "part = triton.cdiv(K, split_k)",
+        "part = triton.cdiv(K, split_k) - 2",
+    ),
 )
 RIGHT = (
     ("part = (K + split_k - 1) // split_k",),

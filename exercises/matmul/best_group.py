@@ -1,9 +1,10 @@
 """# The best group
 
-`loads(rows, columns, GROUP_M, programs, blocks_k)` counts how many blocks the first programs load of both inputs. Write
-`best_group(rows, columns, programs, blocks_k)`: the `GROUP_M` from 1 to `rows` with which they load the fewest; the smallest
-one if several do.
+`loads(rows, columns, GROUP_M, programs, blocks_k)` counts how many blocks the first programs load of both
+inputs. Write `best_group(rows, columns, programs, blocks_k)`: the `GROUP_M` from 1 to `rows` with which they
+load the fewest; the smallest one if several do.
 """
+
 
 # %% solution
 def loads(rows, columns, GROUP_M, programs, blocks_k):
@@ -32,22 +33,43 @@ HINTS = (
     "Try every `GROUP_M` from 1 to `rows`, and keep the one with the smallest count.",
     "`min(candidates, key=function)` gives the first of the smallest.",
 )
-WHY = """For nine programs in a 9 x 9 grid it is 3: a square has the shortest sides for its area."""
+WHY = "For nine programs in a 9 x 9 grid it is 3: a square has the shortest sides for its area."
 
 
 def check(t):
     note = "Several may load equally few: take the smallest."
-    for arguments, best in (((9, 9, 9, 9), 3), ((4, 1, 4, 5), 1), ((6, 3, 6, 2), 1), ((2, 8, 16, 4), 1), ((8, 8, 16, 1), 4)):
+    for arguments, best in (
+        ((9, 9, 9, 9), 3),
+        ((4, 1, 4, 5), 1),
+        ((6, 3, 6, 2), 1),
+        ((2, 8, 16, 4), 1),
+        ((8, 8, 16, 1), 4),
+    ):
         t.value("best_group", arguments, best, note=note if best == 1 else "")
 
 
 WRONG = (
     ("best_group(9, 9, 9, 9) is None",),
-    ("best_group(9, 9, 9, 9) is 1, should be 3", "min(range(1, rows + 1), key=loaded)", "max(range(1, rows + 1), key=loaded)"),
-    ("best_group(9, 9, 9, 9) is 54, should be 3", "min(range(1, rows + 1), key=loaded)", "min(map(loaded, range(1, rows + 1)))"),
-    ("Several may load equally few", "min(range(1, rows + 1), key=loaded)", "min(range(rows, 0, -1), key=loaded)"),
+    (
+        "best_group(9, 9, 9, 9) is 1, should be 3",
+        "min(range(1, rows + 1), key=loaded)",
+        "max(range(1, rows + 1), key=loaded)",
+    ),
+    (
+        "best_group(9, 9, 9, 9) is 54, should be 3",
+        "min(range(1, rows + 1), key=loaded)",
+        "min(map(loaded, range(1, rows + 1)))",
+    ),
+    (
+        "Several may load equally few",
+        "min(range(1, rows + 1), key=loaded)",
+        "min(range(rows, 0, -1), key=loaded)",
+    ),
 )
 RIGHT = (
-    ("counts = [loads(rows, columns, group, programs, blocks_k) for group in range(1, rows + 1)]\nreturn counts.index(min(counts)) + 1",),
+    (
+        "counts = [loads(rows, columns, group, programs, blocks_k) for group in range(1, rows + 1)]\n"
+        "return counts.index(min(counts)) + 1",
+    ),
     ("return min((loads(rows, columns, group, programs, blocks_k), group) for group in range(1, rows + 1))[1]",),
 )

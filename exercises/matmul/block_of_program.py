@@ -1,8 +1,9 @@
 """# Which block of the result?
 
-Write `block_of_program(pid, rows, columns, GROUP_M)` in Python: the row and column of a program's block in the grouped
-order. The last group may have fewer rows.
+Write `block_of_program(pid, rows, columns, GROUP_M)` in Python: the row and column of a program's block in
+the grouped order. The last group may have fewer rows.
 """
+
 
 # %% solution
 def block_of_program(pid, rows, columns, GROUP_M):
@@ -18,12 +19,13 @@ def block_of_program(pid, rows, columns, GROUP_M):
 PAGE = "learn/l2_reuse.py"
 KIND = "fill in"
 HINTS = (
-    "`GROUP_M * columns` programs share a group of rows. Which group does `pid` belong to, and which row does it begin with?",
+    "`GROUP_M * columns` programs share a group of rows. Which group does `pid` belong to, and which row "
+    "does it begin with?",
     "Inside a group: down its rows first, then to the right. The remainder gives the row, the quotient the column.",
     "How many rows has the last group? Use that number in both.",
 )
-WHY = """Both the remainder and the quotient inside the group use `group_rows`. With only one of them mended, some blocks are
-taken twice or don't exist."""
+WHY = """Both the remainder and the quotient inside the group use `group_rows`. With only one of them mended, some
+blocks are taken twice or don't exist."""
 
 
 def check(t):
@@ -38,11 +40,35 @@ def check(t):
 
 WRONG = (
     ("block_of_program(0, 9, 9, 3) is None",),
-    ("block_of_program(27, 9, 9, 3) is (0, 9), should be (3, 0)", "return first_row + in_group % group_rows, in_group // group_rows", "return pid % GROUP_M, pid // GROUP_M"),
-    ("The last group has fewer rows", "group_rows = min(rows - first_row, GROUP_M)", "group_rows = GROUP_M"),
-    ("The last group has fewer rows", "in_group // group_rows", "in_group // GROUP_M"),
+    (
+        "block_of_program(27, 9, 9, 3) is (0, 9), should be (3, 0)",
+        "return first_row + in_group % group_rows, in_group // group_rows",
+        "return pid % GROUP_M, pid // GROUP_M",
+    ),
+    (
+        "The last group has fewer rows",
+        "group_rows = min(rows - first_row, GROUP_M)",
+        "group_rows = GROUP_M",
+    ),
+    (
+        "The last group has fewer rows",
+        "in_group // group_rows",
+        "in_group // GROUP_M",
+    ),
 )
 RIGHT = (
-    ("group, inside = divmod(pid, GROUP_M * columns)\nheight = min(GROUP_M, rows - group * GROUP_M)\ncolumn, row = divmod(inside, height)\nreturn group * GROUP_M + row, column",),
-    ("first_row = 0\nwhile pid >= columns * min(GROUP_M, rows - first_row):\n    pid -= columns * min(GROUP_M, rows - first_row)\n    first_row += GROUP_M\nheight = min(GROUP_M, rows - first_row)\nreturn first_row + pid % height, pid // height",),
+    (
+        "group, inside = divmod(pid, GROUP_M * columns)\n"
+        "height = min(GROUP_M, rows - group * GROUP_M)\n"
+        "column, row = divmod(inside, height)\n"
+        "return group * GROUP_M + row, column",
+    ),
+    (
+        "first_row = 0\n"
+        "while pid >= columns * min(GROUP_M, rows - first_row):\n"
+        "    pid -= columns * min(GROUP_M, rows - first_row)\n"
+        "    first_row += GROUP_M\n"
+        "height = min(GROUP_M, rows - first_row)\n"
+        "return first_row + pid % height, pid // height",
+    ),
 )

@@ -1,8 +1,10 @@
 """# Does it fit?
 
-Write `fits(config, limit=227 * 1024)`, which says whether the pipelined tiles of a configuration fit into an H200's shared
-memory, and `pruned(configurations)`, which drops those that don't. Why is a search better without them?
+Write `fits(config, limit=227 * 1024)`, which says whether the pipelined tiles of a configuration fit into an
+H200's shared memory, and `pruned(configurations)`, which drops those that don't. Why is a search better
+without them?
 """
+
 
 # %% solution
 def shared_memory(config, element_size=2):
@@ -46,9 +48,21 @@ def check(t):
 
 WRONG = (
     ("is None, should be True",),
-    ("The limit is an argument", "<= limit", "<= 227 * 1024"),
-    ("The tiles take 65536 bytes", "<= limit", "< limit"),
-    ("is False, should be True", "<= limit", ">= limit"),
+    (
+        "The limit is an argument",
+        "<= limit",
+        "<= 227 * 1024",
+    ),
+    (
+        "The tiles take 65536 bytes",
+        "<= limit",
+        "< limit",
+    ),
+    (
+        "is False, should be True",
+        "<= limit",
+        ">= limit",
+    ),
 )
 RIGHT = (
     ("return not shared_memory(config) > limit",),

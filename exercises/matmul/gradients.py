@@ -1,7 +1,7 @@
 """# Backwards without a copy
 
-`matmul_forward(x, y)` is the lesson's launcher: it takes matrices with any strides. Write `gradients(dz, x, y)`, which
-returns both gradients of `z = x @ y`, with two calls of it and no copy.
+`matmul_forward(x, y)` is the lesson's launcher: it takes matrices with any strides. Write `gradients(dz, x,
+y)`, which returns both gradients of `z = x @ y`, with two calls of it and no copy.
 """
 
 # %% solution
@@ -27,7 +27,7 @@ HINTS = (
     "dX is dZ times the transposed Y, dY is the transposed X times dZ.",
     "`y.T` is a view: its strides are exchanged, and nothing is copied.",
 )
-WHY = """`y.T` and `x.T` are views: only their strides are exchanged. The kernel reads them in place."""
+WHY = "`y.T` and `x.T` are views: only their strides are exchanged. The kernel reads them in place."
 
 
 def check(t):
@@ -41,10 +41,26 @@ def check(t):
 
 WRONG = (
     ("gradients launches no kernel",),
-    ("2 x 3 times 3 x 4: dx has shape (2, 4), should have (2, 3)", "matmul_forward(dz, y.T)", "dz"),
-    ("gradients returns 1 result, not 2: dx, dy", "matmul_forward(dz, y.T), matmul_forward(x.T, dz)", "matmul_forward(dz, y.T)"),
-    ("dx[0, 0] is", "y.T", "y.reshape(y.shape[1], y.shape[0])"),
-    ("dx has shape (3, 4), should have (2, 3)", "matmul_forward(dz, y.T), matmul_forward(x.T, dz)", "matmul_forward(x.T, dz), matmul_forward(dz, y.T)"),
+    (
+        "2 x 3 times 3 x 4: dx has shape (2, 4), should have (2, 3)",
+        "matmul_forward(dz, y.T)",
+        "dz",
+    ),
+    (
+        "gradients returns 1 result, not 2: dx, dy",
+        "matmul_forward(dz, y.T), matmul_forward(x.T, dz)",
+        "matmul_forward(dz, y.T)",
+    ),
+    (
+        "dx[0, 0] is",
+        "y.T",
+        "y.reshape(y.shape[1], y.shape[0])",
+    ),
+    (
+        "dx has shape (3, 4), should have (2, 3)",
+        "matmul_forward(dz, y.T), matmul_forward(x.T, dz)",
+        "matmul_forward(x.T, dz), matmul_forward(dz, y.T)",
+    ),
 )
 RIGHT = (
     ("return matmul_forward(y, dz.T).T, matmul_forward(dz.T, x).T",),

@@ -1,7 +1,7 @@
 """# An activation of your own
 
-Write a jitted `hard_swish(z)`, which is z · min(max(z + 3, 0), 6) / 6, to be handed to a kernel as `ACTIVATION`. A NaN
-must come out as NaN.
+Write a jitted `hard_swish(z)`, which is z · min(max(z + 3, 0), 6) / 6, to be handed to a kernel as
+`ACTIVATION`. A NaN must come out as NaN.
 """
 
 # %% solution
@@ -10,6 +10,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def hard_swish(z):
@@ -41,7 +42,7 @@ HINTS = (
     "`tl.minimum` and `tl.maximum` work lane by lane, and a number counts for every lane.",
     "`tl.maximum` of NaN and 0 is 0 on a GPU. Which factor brings the NaN back?",
 )
-WHY = """`tl.maximum` of NaN and 0 is 0 on a GPU, but the product with `z` brings the NaN back."""
+WHY = "`tl.maximum` of NaN and 0 is 0 on a GPU, but the product with `z` brings the NaN back."
 
 
 def check(t):
@@ -55,9 +56,21 @@ def check(t):
 
 WRONG = (
     ("numbers from -6 to 7: out[0] is",),
-    ("numbers from -6 to 7: out[", "tl.minimum(tl.maximum(z + 3.0, 0.0), 6.0)", "tl.maximum(z + 3.0, 0.0)"),
-    ("numbers from -6 to 7: out[", "/ 6.0", "/ 3.0"),
-    ("NaN: out[0] is 0, should be nan", "return z * tl.minimum(tl.maximum(z + 3.0, 0.0), 6.0) / 6.0", "return tl.where(z > 0, z, tl.where(z <= 0, z, 0.0)) * tl.minimum(tl.maximum(z + 3.0, 0.0), 6.0) / 6.0"),
+    (
+        "numbers from -6 to 7: out[",
+        "tl.minimum(tl.maximum(z + 3.0, 0.0), 6.0)",
+        "tl.maximum(z + 3.0, 0.0)",
+    ),
+    (
+        "numbers from -6 to 7: out[",
+        "/ 6.0",
+        "/ 3.0",
+    ),
+    (
+        "NaN: out[0] is 0, should be nan",
+        "return z * tl.minimum(tl.maximum(z + 3.0, 0.0), 6.0) / 6.0",
+        "return tl.where(z > 0, z, tl.where(z <= 0, z, 0.0)) * tl.minimum(tl.maximum(z + 3.0, 0.0), 6.0) / 6.0",
+    ),
 )
 RIGHT = (
     ("return tl.where(z < -3.0, 0.0, tl.where(z > 3.0, z, z * (z + 3.0) / 6.0))",),

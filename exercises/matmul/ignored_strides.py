@@ -1,7 +1,7 @@
 """# The view taken for a copy
 
-`row_sums(x)` adds up each row of a matrix. For fresh tensors it is right. For a transposed one it is the sum of something
-else. Find the bug.
+`row_sums(x)` adds up each row of a matrix. For fresh tensors it is right. For a transposed one it is the sum
+of something else. Find the bug.
 """
 
 # %% solution
@@ -10,6 +10,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def row_sum_kernel(x_ptr, out_ptr, n, stride_m, stride_n, BLOCK: tl.constexpr):
@@ -39,23 +40,33 @@ HINTS = (
     "The kernel multiplies by the strides that it is given. Which ones is it given?",
 )
 WHY = """Test with `x.T`, `x[:, ::2]` and `x.expand(...)`, not only with fresh tensors. It is an exhibit of the
-[museum of bugs](../guides/debugging.md#5-the-view-taken-for-a-copy)."""
+[museum of bugs](../../docs/guides/debugging.md#5-the-view-taken-for-a-copy)."""
 
 
 def check(t):
     def want(x):
         return x.sum(1)
 
-    for case, x in (("3 x 4", t.values(3, 4)), ("transposed, 3 x 4", t.turned(3, 4)), ("every second column", t.values(2, 10)[:, ::2]),
-                    ("one row shown 3 times", t.values(1, 5).expand(3, 5))):  # fmt: skip
-        t.compare(case, "row_sums", want, x)
+    t.compare("3 x 4", "row_sums", want, t.values(3, 4))
+    t.compare("transposed, 3 x 4", "row_sums", want, t.turned(3, 4))
+    t.compare("every second column", "row_sums", want, t.values(2, 10)[:, ::2])
+    t.compare("one row shown 3 times", "row_sums", want, t.values(1, 5).expand(3, 5))
 
 
 WRONG = (
     ("transposed, 3 x 4: out[0] is",),
-    ("3 x 4: ", "strides = (x.stride(1), x.stride(0))"),
-    ("every second column: ", "strides = (x.stride(0), 1) if x.stride(1) < x.stride(0) else (1, x.stride(1))"),
-    ("one row shown 3 times: ", "strides = (max(x.stride(0), 1), x.stride(1))"),
+    (
+        "3 x 4: ",
+        "strides = (x.stride(1), x.stride(0))",
+    ),
+    (
+        "every second column: ",
+        "strides = (x.stride(0), 1) if x.stride(1) < x.stride(0) else (1, x.stride(1))",
+    ),
+    (
+        "one row shown 3 times: ",
+        "strides = (max(x.stride(0), 1), x.stride(1))",
+    ),
 )
 RIGHT = (
     ("strides = (x.stride(0), x.stride(1))",),

@@ -1,7 +1,7 @@
 """# The group that is one row short
 
-`visits(tiles_m, tiles_n)` counts how often each tile of a grouped order is visited. It should be once. With 8 rows of tiles
-in groups of 3, some are visited twice and others never. Find the bug.
+`visits(tiles_m, tiles_n)` counts how often each tile of a grouped order is visited. It should be once. With
+8 rows of tiles in groups of 3, some are visited twice and others never. Find the bug.
 """
 
 # %% solution
@@ -10,6 +10,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def visits_kernel(out_ptr, tiles_m, tiles_n, GROUP: tl.constexpr):
@@ -38,9 +39,10 @@ KIND = "find the bug"
 HINTS = (
     "With 8 rows of tiles there are groups of 3, 3 and 2 rows. What does the remainder of 3 do in the last one?",
     "Both the remainder and the quotient have to be taken by the height that the group really has.",
+    "`tl.minimum(a, b)` takes the smaller of two numbers.",
 )
 WHY = """It shows only if the number of rows of tiles isn't a multiple of the group size. It is an exhibit of the
-[museum of bugs](../guides/debugging.md#11-the-group-that-is-one-row-short)."""
+[museum of bugs](../../docs/guides/debugging.md#11-the-group-that-is-one-row-short)."""
 
 
 def check(t):
@@ -53,9 +55,20 @@ def check(t):
 
 WRONG = (
     ("5 x 2 tiles: visits[4, 1] is 0, should be 1",),
-    ("5 x 2 tiles: ", "% rows", "% GROUP"),
-    ("5 x 2 tiles: ", "// rows", "// GROUP"),
-    ("3 x 2 tiles: visits[", "rows = tl.minimum(tiles_m - first, 2)"),
+    (
+        "5 x 2 tiles: ",
+        "% rows",
+        "% GROUP",
+    ),
+    (
+        "5 x 2 tiles: ",
+        "// rows",
+        "// GROUP",
+    ),
+    (
+        "3 x 2 tiles: visits[",
+        "rows = tl.minimum(tiles_m - first, 2)",
+    ),
 )
 RIGHT = (
     ("rows = min(tiles_m - first, GROUP)",),

@@ -1,8 +1,8 @@
 """# Where an element lies
 
-`x` is an 8 x 8 matrix, row after row in memory. `x[::2]` takes every second row, `.T` exchanges rows and columns. How many
-elements behind the first one of `x` does element (1, 2) of `x[::2].T` lie? Put the number into `answer`, before you
-run anything.
+`x` is an 8 x 8 matrix, row after row in memory. `x[::2]` takes every second row, `.T` exchanges rows and
+columns. How many elements behind the first one of `x` does element (1, 2) of `x[::2].T` lie? Put the number
+into `answer`, before you run anything.
 """
 
 # %% solution
@@ -21,7 +21,8 @@ HINTS = (
     "`x[::2]` has the strides (16, 1). Transposing exchanges the two.",
     "Element (i, k) lies `i * stride_0 + k * stride_1` elements behind the first.",
 )
-WHY = "Every second row doubles the row stride: (16, 1). Transposing exchanges the two: (1, 16). One times 1 and two times 16 make 33."
+WHY = """Every second row doubles the row stride: (16, 1). Transposing exchanges the two: (1, 16). One times 1 and two
+times 16 make 33."""
 
 
 def check(t):
@@ -38,9 +39,18 @@ def check(t):
 
 WRONG = (
     ("answer is still None",),
-    ("That is element (1, 2) of `x` itself", "answer = 10"),
-    ("That is element (1, 2) of `x[::2]`", "answer = 18"),
-    ("Write down the strides", "answer = 34"),
+    (
+        "That is element (1, 2) of `x` itself",
+        "answer = 10",
+    ),
+    (
+        "That is element (1, 2) of `x[::2]`",
+        "answer = 18",
+    ),
+    (
+        "Write down the strides",
+        "answer = 34",
+    ),
 )
 RIGHT = (
     ("answer = 33",),

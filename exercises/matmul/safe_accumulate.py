@@ -1,7 +1,8 @@
 """# Tuning a kernel that adds
 
-`accumulate` adds `x` to `out`. A tuner runs it with every block size before it runs it in earnest, so the first call is
-several times too large. Write `safe_accumulate`, with which the first call is right: `x` replaces what is in `out`.
+`accumulate` adds `x` to `out`. A tuner runs it with every block size before it runs it in earnest, so the
+first call is several times too large. Write `safe_accumulate`, with which the first call is right: `x`
+replaces what is in `out`.
 """
 
 # %% solution
@@ -10,6 +11,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def accumulate_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
@@ -47,7 +49,7 @@ HINTS = (
     "What must be in `out` before each run, the trials included?",
     "`out.zero_()` sets a tensor to zero in place.",
 )
-WHY = """Each trial starts from zero, and so does the run in earnest. That is what `reset_to_zero` does."""
+WHY = "Each trial starts from zero, and so does the run in earnest. That is what `reset_to_zero` does."
 
 
 def check(t):
@@ -57,9 +59,21 @@ def check(t):
 
 WRONG = (
     ("n = 16: out[0] is -2, should be -2.25",),
-    ("n = 16: out[0] is", "out.zero_()", "out.fill_(1.0)"),
-    ("out held 7 before the first trial", "out.zero_()", "out -= x"),
-    ("out held 7 before the first trial", "    out.zero_()\n", "    out = torch.zeros_like(out)\n"),
+    (
+        "n = 16: out[0] is",
+        "out.zero_()",
+        "out.fill_(1.0)",
+    ),
+    (
+        "out held 7 before the first trial",
+        "out.zero_()",
+        "out -= x",
+    ),
+    (
+        "out held 7 before the first trial",
+        "    out.zero_()\n",
+        "    out = torch.zeros_like(out)\n",
+    ),
 )
 RIGHT = (
     ("out.fill_(0.0)\naccumulate(x, out, BLOCK)",),

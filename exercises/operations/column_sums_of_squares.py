@@ -1,7 +1,8 @@
 """# Squares down the columns
 
-Write the kernel of `column_sums_of_squares(x)`: for each column the sum of the squares, with partial sums. `P` programs share
-the rows of each block of columns, and each stores what it found into its own row of `partial`.
+Write the kernel of `column_sums_of_squares(x)`: for each column the sum of the squares, with partial sums.
+`P` programs share the rows of each block of columns, and each stores what it found into its own row of
+`partial`.
 """
 
 # %% solution
@@ -10,6 +11,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def partial_squares_kernel(x_ptr, partial_ptr, M, N, stride_xm, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
@@ -43,25 +45,52 @@ HINTS = (
     "A tile of pointers: `x_ptr + offs_m[:, None] * stride_xm + offs_n[None, :]`. It needs a mask for both directions.",
     "What must masked lanes read, so that their square adds nothing?",
 )
-WHY = """`other=0.0` is still right, because the square of zero is zero. For a product of all rows it would have to be one."""
+WHY = """`other=0.0` is still right, because the square of zero is zero. For a product of all rows it would have to be
+one."""
 
 
 def check(t):
     def want(x):
         return (x * x).sum(0)
 
-    for case, x in (("1 x 1", t.values(1, 1)), ("40 x 20", t.values(40, 20)), ("rows cut out of wider ones, 35 x 5", t.cut(35, 5))):
+    for case, x in (
+        ("1 x 1", t.values(1, 1)),
+        ("40 x 20", t.values(40, 20)),
+        ("rows cut out of wider ones, 35 x 5", t.cut(35, 5)),
+    ):
         t.compare(case, "column_sums_of_squares", want, x)
 
 
 WRONG = (
     ("1 x 1: out[0] is 0, should be",),
-    ("1 x 1: program 0 of partial_squares_kernel does a load outside a tensor", "(offs_m[:, None] < M) & (offs_n[None, :] < N)", "offs_n[None, :] < N"),
-    ("40 x 20: out[0] is", "acc += x * x", "acc = x * x"),
-    ("rows cut out of wider ones, 35 x 5: program", "offs_m[:, None] * stride_xm", "offs_m[:, None] * N"),
-    ("1 x 1: out[0] is", "other=0.0", "other=1.0"),
+    (
+        "1 x 1: program 0 of partial_squares_kernel does a load outside a tensor",
+        "(offs_m[:, None] < M) & (offs_n[None, :] < N)",
+        "offs_n[None, :] < N",
+    ),
+    (
+        "40 x 20: out[0] is",
+        "acc += x * x",
+        "acc = x * x",
+    ),
+    (
+        "rows cut out of wider ones, 35 x 5: program",
+        "offs_m[:, None] * stride_xm",
+        "offs_m[:, None] * N",
+    ),
+    (
+        "1 x 1: out[0] is",
+        "other=0.0",
+        "other=1.0",
+    ),
 )
 RIGHT = (
-    ("acc += x * x", "acc = acc + x * x"),
-    ("x_ptrs = x_ptr + offs_m[:, None] * stride_xm", "rows = x_ptr + offs_m * stride_xm\n        x_ptrs = rows[:, None]"),
+    (
+        "acc += x * x",
+        "acc = acc + x * x",
+    ),
+    (
+        "x_ptrs = x_ptr + offs_m[:, None] * stride_xm",
+        "rows = x_ptr + offs_m * stride_xm\n        x_ptrs = rows[:, None]",
+    ),
 )

@@ -1,7 +1,7 @@
 """# The recycled gradient
 
-`gradient(dy)` is the backward pass of `y = 3 * x`. Alone it passes its gradient check. In a residual block, `f(x) + x`, the
-gradient is wrong, because the other branch needed `dy` as well. Find the bug.
+`gradient(dy)` is the backward pass of `y = 3 * x`. Alone it passes its gradient check. In a residual block,
+`f(x) + x`, the gradient is wrong, because the other branch needed `dy` as well. Find the bug.
 """
 
 # %% solution
@@ -10,6 +10,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def scale_kernel(x_ptr, out_ptr, factor, n, BLOCK: tl.constexpr):
@@ -35,8 +36,8 @@ HINTS = (
     "Which memory does the result lie in?",
     "Saving an allocation is not worth it here: somebody else may still read the upstream gradient.",
 )
-WHY = """Compare inputs and upstream gradients before and after a call, and test inside a residual block. It is an exhibit of the
-[museum of bugs](../guides/debugging.md#13-the-recycled-gradient)."""
+WHY = """Compare inputs and upstream gradients before and after a call, and test inside a residual block. It is an
+exhibit of the [museum of bugs](../../docs/guides/debugging.md#13-the-recycled-gradient)."""
 
 
 def check(t):
@@ -45,10 +46,22 @@ def check(t):
 
 
 WRONG = (
-    ("n = 1: gradient changes its argument 1: it[0] is", ),
-    ("n = 1: gradient changes its argument 1", "dx = dy.view(-1)"),
-    ("n = 1: dx[0] is", "dx = torch.empty_like(dy)", "dx = torch.empty_like(dy)", "return dx", "return dy.clone()"),
-    ("n = 1: gradient changes its argument 1", "dx, dy = dy, dy.clone()"),
+    ("n = 1: gradient changes its argument 1: it[0] is",),
+    (
+        "n = 1: gradient changes its argument 1",
+        "dx = dy.view(-1)",
+    ),
+    (
+        "n = 1: dx[0] is",
+        "dx = torch.empty_like(dy)",
+        "dx = torch.empty_like(dy)",
+        "return dx",
+        "return dy.clone()",
+    ),
+    (
+        "n = 1: gradient changes its argument 1",
+        "dx, dy = dy, dy.clone()",
+    ),
 )
 RIGHT = (
     ("dx = dy.clone()",),

@@ -1,7 +1,8 @@
 """# The weight of Gemma
 
-Gemma multiplies by `1 + w`, and its weights are small. `rmsnorm(x, w)` is right for float32 weights. With bfloat16 weights
-the last digits of `1 + w` are gone. Find the bug. (`x` is float32, and the result has its dtype.)
+Gemma multiplies by `1 + w`, and its weights are small. `rmsnorm(x, w)` is right for float32 weights. With
+bfloat16 weights the last digits of `1 + w` are gone. Find the bug. (`x` is float32, and the result has its
+dtype.)
 """
 
 # %% solution
@@ -10,6 +11,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def rmsnorm_kernel(x_ptr, w_ptr, y_ptr, N, stride, BLOCK_N: tl.constexpr):
@@ -40,8 +42,8 @@ HINTS = (
     "bfloat16 has eight bits for the digits of a number. What is 1 + 0.001 in it?",
     "In which dtype must the sum be formed, and when may it be rounded?",
 )
-WHY = """The numbers next to 1 are 1.0078 and 0.9961 in bfloat16. A weight of 0.001 has vanished when the sum is rounded. Convert
-after the load, and round once, by the store."""
+WHY = """The numbers next to 1 are 1.0078 and 0.9961 in bfloat16. A weight of 0.001 has vanished when the sum is
+rounded. Convert after the load, and round once, by the store."""
 
 
 def check(t):
@@ -51,14 +53,26 @@ def check(t):
 
     t.compare("float32 weights", "rmsnorm", want, t.cut(2, 5), t.values(5, scale=1 / 64), name="y")
     small = t.values(6, scale=1 / 256, dtype=torch.bfloat16)
-    t.compare("bfloat16 weights", "rmsnorm", want, t.values(2, 6), small, name="y", note="In which dtype is 1 + w formed?")
+    t.compare(
+        "bfloat16 weights", "rmsnorm", want, t.values(2, 6), small, name="y", note="In which dtype is 1 + w formed?"
+    )
 
 
 WRONG = (
     ("bfloat16 weights: y[0, 0] is",),
-    ("float32 weights: y[0, 0] is", "factor = w.to(tl.float32)"),
-    ("float32 weights: y[0, 0] is", "factor = (1 + w.to(tl.float32)).to(tl.bfloat16).to(tl.float32)"),
-    ("float32 weights: y[0, 0] is", "axis=0) / N + 1e-6", "axis=0) / BLOCK_N + 1e-6"),
+    (
+        "float32 weights: y[0, 0] is",
+        "factor = w.to(tl.float32)",
+    ),
+    (
+        "float32 weights: y[0, 0] is",
+        "factor = (1 + w.to(tl.float32)).to(tl.bfloat16).to(tl.float32)",
+    ),
+    (
+        "float32 weights: y[0, 0] is",
+        "axis=0) / N + 1e-6",
+        "axis=0) / BLOCK_N + 1e-6",
+    ),
 )
 RIGHT = (
     ("factor = w.to(tl.float32) + 1.0",),

@@ -1,9 +1,10 @@
 """# Enough programs
 
 A launch should have at least `programs` programs, whatever the shape, so that the card is full. Write
-`shares(M, N, programs, BLOCK_M=32, BLOCK_N=128)`, which returns the smallest `P`, the number of programs that share the
-rows of a block of columns, with which it has. But no program may be left without a tile.
+`shares(M, N, programs, BLOCK_M=32, BLOCK_N=128)`, which returns the smallest `P`, the number of programs
+that share the rows of a block of columns, with which it has. But no program may be left without a tile.
 """
+
 
 # %% solution
 def cdiv(a, b):
@@ -24,7 +25,8 @@ HINTS = (
     "How many blocks of columns are there? Each of them gets `P` programs.",
     "How many tiles has a block of columns? `P` may not be more.",
 )
-WHY = """A wide matrix has many blocks of columns and needs few shares. A narrow one needs many, and a short one can't have them."""
+WHY = """A wide matrix has many blocks of columns and needs few shares. A narrow one needs many, and a short one can't
+have them."""
 
 
 def check(t):
@@ -37,11 +39,26 @@ def check(t):
 
 WRONG = (
     ("shares(32768, 4096, 132) is None",),
-    ("4 · 32 programs are fewer than 132", "cdiv(programs, cdiv(N, BLOCK_N))", "programs // cdiv(N, BLOCK_N)"),
-    ("33 rows make two tiles of 32", "min(cdiv(programs, cdiv(N, BLOCK_N)), cdiv(M, BLOCK_M))", "cdiv(programs, cdiv(N, BLOCK_N))"),
-    ("shares(100000, 100, 132)", "cdiv(programs, cdiv(N, BLOCK_N))", "cdiv(programs, max(1, N // BLOCK_N) + (N < BLOCK_N))"),
+    (
+        "4 · 32 programs are fewer than 132",
+        "cdiv(programs, cdiv(N, BLOCK_N))",
+        "programs // cdiv(N, BLOCK_N)",
+    ),
+    (
+        "33 rows make two tiles of 32",
+        "min(cdiv(programs, cdiv(N, BLOCK_N)), cdiv(M, BLOCK_M))",
+        "cdiv(programs, cdiv(N, BLOCK_N))",
+    ),
+    (
+        "shares(100000, 100, 132)",
+        "cdiv(programs, cdiv(N, BLOCK_N))",
+        "cdiv(programs, max(1, N // BLOCK_N) + (N < BLOCK_N))",
+    ),
 )
 RIGHT = (
     ("P = 1\nwhile P * cdiv(N, BLOCK_N) < programs and P < cdiv(M, BLOCK_M):\n    P += 1\nreturn P",),
-    ("blocks, tiles = (N + BLOCK_N - 1) // BLOCK_N, (M + BLOCK_M - 1) // BLOCK_M\nreturn min(tiles, (programs + blocks - 1) // blocks)",),
+    (
+        "blocks, tiles = (N + BLOCK_N - 1) // BLOCK_N, (M + BLOCK_M - 1) // BLOCK_M\n"
+        "return min(tiles, (programs + blocks - 1) // blocks)",
+    ),
 )

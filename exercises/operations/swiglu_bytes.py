@@ -1,7 +1,7 @@
 """# One kernel for SwiGLU
 
-`swiglu(gate, up)` computes `gate * sigmoid(gate) * up` with two kernels: the first writes `gate * sigmoid(gate)`, the second
-reads it again. Make it one kernel that reads each number once.
+`swiglu(gate, up)` computes `gate * sigmoid(gate) * up` with two kernels: the first writes `gate *
+sigmoid(gate)`, the second reads it again. Make it one kernel that reads each number once.
 """
 
 # %% solution
@@ -10,6 +10,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 # <<<
 @triton.jit
@@ -26,6 +27,8 @@ def swiglu(gate, up, BLOCK=32):
     n = gate.numel()
     swiglu_kernel[(triton.cdiv(n, BLOCK),)](gate, up, out, n, BLOCK=BLOCK)
     return out
+
+
 # ===
 # @triton.jit
 # def silu_kernel(gate_ptr, out_ptr, n, BLOCK: tl.constexpr):
@@ -60,7 +63,7 @@ HINTS = (
     "One kernel with two inputs and one output is enough.",
     "Keep `gate * tl.sigmoid(gate)` in a variable and multiply it by the block of `up` before the store.",
 )
-WHY = """20 bytes for each float32 element become 12: the gated half is neither written nor read again."""
+WHY = "20 bytes for each float32 element become 12: the gated half is neither written nor read again."
 
 
 def check(t):
@@ -74,11 +77,31 @@ def check(t):
 
 WRONG = (
     ("n = 1: 12 bytes are read, 8 are enough",),
-    ("n = 1: 12 bytes are read, 8 are enough: gate_ptr[0] is loaded 2 times", "gate * tl.sigmoid(gate) * up", "gate * tl.sigmoid(tl.load(gate_ptr + offsets, mask=mask, other=0.0)) * up"),
-    ("n = 1: out[0] is", "gate * tl.sigmoid(gate) * up", "tl.sigmoid(gate) * up"),
-    ("n = 1: out[0] is", "tl.sigmoid(gate)", "tl.sigmoid(up)"),
+    (
+        "n = 1: 12 bytes are read, 8 are enough: gate_ptr[0] is loaded 2 times",
+        "gate * tl.sigmoid(gate) * up",
+        "gate * tl.sigmoid(tl.load(gate_ptr + offsets, mask=mask, other=0.0)) * up",
+    ),
+    (
+        "n = 1: out[0] is",
+        "gate * tl.sigmoid(gate) * up",
+        "tl.sigmoid(gate) * up",
+    ),
+    (
+        "n = 1: out[0] is",
+        "tl.sigmoid(gate)",
+        "tl.sigmoid(up)",
+    ),
 )
 RIGHT = (
-    ("gate * tl.sigmoid(gate) * up", "gate / (1 + tl.exp(-gate)) * up"),
-    ("up = tl.load(up_ptr + offsets, mask=mask, other=0.0)", "silu = gate * tl.sigmoid(gate)\n    up = tl.load(up_ptr + offsets, mask=mask, other=0.0)", "gate * tl.sigmoid(gate) * up", "silu * up"),
+    (
+        "gate * tl.sigmoid(gate) * up",
+        "gate / (1 + tl.exp(-gate)) * up",
+    ),
+    (
+        "up = tl.load(up_ptr + offsets, mask=mask, other=0.0)",
+        "silu = gate * tl.sigmoid(gate)\n    up = tl.load(up_ptr + offsets, mask=mask, other=0.0)",
+        "gate * tl.sigmoid(gate) * up",
+        "silu * up",
+    ),
 )

@@ -1,7 +1,8 @@
 """# One number, shown many times
 
-`gradient(dy)` is the backward pass of `y = 3 * x`. With `loss = y.sum()` its result is wrong; with a fresh upstream gradient
-it is right. Find the bug. (`.sum().backward()` hands over one number, shown many times: `one.expand(6)`.)
+`gradient(dy)` is the backward pass of `y = 3 * x`. With `loss = y.sum()` its result is wrong; with a fresh
+upstream gradient it is right. Find the bug. (`.sum().backward()` hands over one number, shown many times:
+`one.expand(6)`.)
 """
 
 # %% solution
@@ -10,6 +11,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def scale_kernel(dy_ptr, dx_ptr, factor, n, BLOCK: tl.constexpr):
@@ -36,8 +38,8 @@ HINTS = (
     "Which stride has `one.expand(6)`? Which one does the kernel count on?",
     "`dy.contiguous()` is a copy whose elements lie side by side, or `dy` itself if they do already.",
 )
-WHY = """Every stride of such a gradient is 0: it has one element of memory. It is an exhibit of the
-[museum of bugs](../guides/debugging.md#14-one-number-shown-many-times)."""
+WHY = """Every stride of such a gradient is 0: it has one element of memory. It is an exhibit of the [museum of
+bugs](../../docs/guides/debugging.md#14-one-number-shown-many-times)."""
 
 
 def check(t):
@@ -51,9 +53,18 @@ def check(t):
 
 WRONG = (
     ("one number, shown 6 times: program 0 of scale_kernel does a load outside a tensor: element 1 of dy_ptr",),
-    ("a transposed gradient: dx[0, 1] is", "rows = dy if dy.stride(0) else dy.contiguous()"),
-    ("one number, shown 6 times: program 0 of scale_kernel does a load outside a tensor", "rows = dy.detach()"),
-    ("a fresh gradient: dx[0] is", "rows = torch.ones_like(dy)"),
+    (
+        "a transposed gradient: dx[0, 1] is",
+        "rows = dy if dy.stride(0) else dy.contiguous()",
+    ),
+    (
+        "one number, shown 6 times: program 0 of scale_kernel does a load outside a tensor",
+        "rows = dy.detach()",
+    ),
+    (
+        "a fresh gradient: dx[0] is",
+        "rows = torch.ones_like(dy)",
+    ),
 )
 RIGHT = (
     ("rows = dy if dy.is_contiguous() else dy.contiguous()",),

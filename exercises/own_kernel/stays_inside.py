@@ -1,7 +1,7 @@
 """# A test for the end
 
-`launch(x, y)` writes its result for `x` into `y`. Write `stays_inside(launch)`, which says whether it leaves alone what lies behind
-the end of `y`. Which sizes must you try?
+`launch(x, y)` writes its result for `x` into `y`. Write `stays_inside(launch)`, which says whether it leaves
+alone what lies behind the end of `y`. Which sizes must you try?
 """
 
 # %% solution
@@ -32,7 +32,8 @@ HINTS = (
     "After the launch, compare what lies behind the end.",
     "A width that is a power of two may fill its block exactly, and then a missing mask does no harm.",
 )
-WHY = """A width that is a power of two may fill its chunk exactly, and then a missing mask does no harm. So try some that don't."""
+WHY = """A width that is a power of two may fill its chunk exactly, and then a missing mask does no harm. So try some
+that don't."""
 
 
 @triton.jit
@@ -59,11 +60,37 @@ def check(t):
 
 WRONG = (
     ("stays_inside(masked) is None, should be True",),
-    ("It fills whole blocks, whatever the width", "(5, 8, 33)", "(8, 16)"),
-    ("It writes one element too many", "memory[3 * N :]", "memory[3 * N + 1 :]"),
-    ("stays_inside(masked) is False, should be True", "memory[3 * N :]", "memory[3 * N - 1 :]"),
+    (
+        "It fills whole blocks, whatever the width",
+        "(5, 8, 33)",
+        "(8, 16)",
+    ),
+    (
+        "It writes one element too many",
+        "memory[3 * N :]",
+        "memory[3 * N + 1 :]",
+    ),
+    (
+        "stays_inside(masked) is False, should be True",
+        "memory[3 * N :]",
+        "memory[3 * N - 1 :]",
+    ),
 )
 RIGHT = (
-    ("(5, 8, 33)", "(7,)", "7.0, device", "-1.0, device", "eq(7.0)", "eq(-1.0)"),
-    ("for N in (5, 33):\n    memory = torch.full((6 * N,), 3.0, device=device.DEVICE)\n    launch(torch.ones(3, N, device=device.DEVICE), memory[: 3 * N].view(3, N))\n    if (memory[3 * N :] - 3.0).abs().max() > 0:\n        return False\nreturn True",),
+    (
+        "(5, 8, 33)",
+        "(7,)",
+        "7.0, device",
+        "-1.0, device",
+        "eq(7.0)",
+        "eq(-1.0)",
+    ),
+    (
+        "for N in (5, 33):\n"
+        "    memory = torch.full((6 * N,), 3.0, device=device.DEVICE)\n"
+        "    launch(torch.ones(3, N, device=device.DEVICE), memory[: 3 * N].view(3, N))\n"
+        "    if (memory[3 * N :] - 3.0).abs().max() > 0:\n"
+        "        return False\n"
+        "return True",
+    ),
 )

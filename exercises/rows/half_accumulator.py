@@ -10,6 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
+
 @triton.jit
 def total_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     # <<<
@@ -37,8 +38,8 @@ HINTS = (
     "float16 has eleven bits for the digits of a number. Which numbers lie next to 2048?",
     "2049 lies halfway between two of them, and is rounded back to 2048. In which dtype should the sum be kept?",
 )
-WHY = """Accumulate in float32, round once, at the end: here by the store. It is an exhibit of the
-[museum of bugs](../guides/debugging.md#8-the-sum-that-stops-growing)."""
+WHY = """Accumulate in float32, round once, at the end: here by the store. It is an exhibit of the [museum of
+bugs](../../docs/guides/debugging.md#8-the-sum-that-stops-growing)."""
 
 
 def check(t):
@@ -53,11 +54,26 @@ def check(t):
 
 WRONG = (
     ("many quarters, float16: out[0] is 2048, should be 2068",),
-    ("float16: out has dtype torch.float32, should have torch.float16", "out = torch.empty(1, dtype=x.dtype, device=x.device)", "out = torch.empty(1, device=x.device)"),
-    ("30 numbers, float32: out[0] is", "mask=offsets < n, other=0.0", "mask=offsets < n, other=1.0"),
-    ("many quarters, float16: out[0] is", "acc += tl.sum(x, axis=0)", "acc = tl.sum(x, axis=0) + acc * 0"),
+    (
+        "float16: out has dtype torch.float32, should have torch.float16",
+        "out = torch.empty(1, dtype=x.dtype, device=x.device)",
+        "out = torch.empty(1, device=x.device)",
+    ),
+    (
+        "30 numbers, float32: out[0] is",
+        "mask=offsets < n, other=0.0",
+        "mask=offsets < n, other=1.0",
+    ),
+    (
+        "many quarters, float16: out[0] is",
+        "acc += tl.sum(x, axis=0)",
+        "acc = tl.sum(x, axis=0) + acc * 0",
+    ),
 )
 RIGHT = (
     ("acc = 0.0 + tl.zeros((1,), dtype=tl.float32)",),
-    ("acc += tl.sum(x, axis=0)", "acc += tl.sum(x.to(tl.float32), axis=0)"),
+    (
+        "acc += tl.sum(x, axis=0)",
+        "acc += tl.sum(x.to(tl.float32), axis=0)",
+    ),
 )

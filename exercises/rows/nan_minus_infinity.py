@@ -1,7 +1,7 @@
 """# Minus infinity minus minus infinity
 
-`logsumexp(x)` goes along a vector in chunks of four, in the online form. If the first chunk is masked off, that is minus
-infinity everywhere, the result is NaN. Find the bug.
+`logsumexp(x)` goes along a vector in chunks of four, in the online form. If the first chunk is masked off,
+that is minus infinity everywhere, the result is NaN. Find the bug.
 """
 
 # %% solution
@@ -10,6 +10,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def logsumexp_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
@@ -42,8 +43,8 @@ HINTS = (
     "As long as nothing finite has come, any finite number may be subtracted: minus infinity stays what it is.",
     "`tl.where(condition, a, b)` chooses in each lane.",
 )
-WHY = """Minus infinity minus a finite number is minus infinity, and its exponential is 0, which is right. It is an exhibit of
-the [museum of bugs](../guides/debugging.md#12-minus-infinity-minus-minus-infinity)."""
+WHY = """Minus infinity minus a finite number is minus infinity, and its exponential is 0, which is right. It is an
+exhibit of the [museum of bugs](../../docs/guides/debugging.md#12-minus-infinity-minus-minus-infinity)."""
 
 
 def check(t):
@@ -53,17 +54,34 @@ def check(t):
     none = torch.full((4,), -float("inf"), device=device.DEVICE)
     t.compare("10 scores", "logsumexp", want, t.values(10))
     t.compare("the first chunk is masked", "logsumexp", want, t.surrounded(torch.cat([none, t.values(5)])))
-    t.compare("the last chunk is masked", "logsumexp", want, t.surrounded(torch.cat([t.values(4, scale=20.0) - 100, none])))
+    t.compare(
+        "the last chunk is masked", "logsumexp", want, t.surrounded(torch.cat([t.values(4, scale=20.0) - 100, none]))
+    )
     t.compare("everything is masked", "logsumexp", want, none)
 
 
 WRONG = (
     ("the first chunk is masked: out[0] is nan",),
-    ("10 scores: out", "total = total + tl.sum(tl.exp(x - new), axis=0)"),
-    ("the last chunk is masked: out", "shift = tl.where(tl.max(x, axis=0) == -float(\"inf\"), 0.0, new)\ntotal = total * tl.exp(biggest - shift) + tl.sum(tl.exp(x - shift), axis=0)"),
-    ("everything is masked: out", "x = tl.maximum(x, -1e30)\nnew = tl.maximum(new, -1e30)\ntotal = total * tl.exp(biggest - new) + tl.sum(tl.exp(x - new), axis=0)"),
+    (
+        "10 scores: out",
+        "total = total + tl.sum(tl.exp(x - new), axis=0)",
+    ),
+    (
+        "the last chunk is masked: out",
+        'shift = tl.where(tl.max(x, axis=0) == -float("inf"), 0.0, new)\n'
+        "total = total * tl.exp(biggest - shift) + tl.sum(tl.exp(x - shift), axis=0)",
+    ),
+    (
+        "everything is masked: out",
+        "x = tl.maximum(x, -1e30)\n"
+        "new = tl.maximum(new, -1e30)\n"
+        "total = total * tl.exp(biggest - new) + tl.sum(tl.exp(x - new), axis=0)",
+    ),
 )
 RIGHT = (
-    ("old = tl.where(biggest == new, 1.0, tl.exp(biggest - new))\ntotal = total * old + tl.sum(tl.where(x == -float(\"inf\"), 0.0, tl.exp(x - new)), axis=0)",),
+    (
+        "old = tl.where(biggest == new, 1.0, tl.exp(biggest - new))\n"
+        'total = total * old + tl.sum(tl.where(x == -float("inf"), 0.0, tl.exp(x - new)), axis=0)',
+    ),
     ("shift = tl.maximum(new, -1e30)\ntotal = total * tl.exp(biggest - shift) + tl.sum(tl.exp(x - shift), axis=0)",),
 )

@@ -10,6 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
+
 @triton.jit
 def softmax_kernel(x_ptr, y_ptr, N, stride, BLOCK_N: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
@@ -37,8 +38,8 @@ HINTS = (
     "What is the exponential of 89 in float32?",
     "A quotient doesn't change if numerator and denominator are divided by the same number.",
 )
-WHY = """Subtract the row's maximum first; it cancels in the quotient, and the largest exponential is 1. It is an exhibit of the
-[museum of bugs](../guides/debugging.md#7-infinity-over-infinity)."""
+WHY = """Subtract the row's maximum first; it cancels in the quotient, and the largest exponential is 1. It is an
+exhibit of the [museum of bugs](../../docs/guides/debugging.md#7-infinity-over-infinity)."""
 
 
 def check(t):
@@ -53,9 +54,18 @@ def check(t):
 
 WRONG = (
     ("scores near 1000: y[0, 0] is nan",),
-    ("scores near 1000: y[0, 0] is", "e = tl.exp(tl.minimum(x, 80.0))"),
-    ("scores near -1000: y[0, 0] is nan", "e = tl.exp(x - tl.maximum(tl.max(x, axis=0), 0.0))"),
-    ("is nan", "e = tl.exp(x - tl.sum(tl.where(mask, x, 0.0), axis=0) / N)"),
+    (
+        "scores near 1000: y[0, 0] is",
+        "e = tl.exp(tl.minimum(x, 80.0))",
+    ),
+    (
+        "scores near -1000: y[0, 0] is nan",
+        "e = tl.exp(x - tl.maximum(tl.max(x, axis=0), 0.0))",
+    ),
+    (
+        "is nan",
+        "e = tl.exp(x - tl.sum(tl.where(mask, x, 0.0), axis=0) / N)",
+    ),
 )
 RIGHT = (
     ("largest = tl.max(x, axis=0)\ne = tl.exp(x - largest)",),

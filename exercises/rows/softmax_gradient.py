@@ -7,6 +7,7 @@ probabilities, `dy` the upstream gradient. What does it give for `dy = torch.one
 # %% solution
 import torch
 
+
 def softmax_gradient(dy, y):
     # <<<
     dot = (dy * y).sum(dim=-1, keepdim=True)
@@ -21,8 +22,8 @@ HINTS = (
     "One number for each row: the sum of `dy * y`.",
     "`keepdim=True` keeps that number as a column, so that it is subtracted from every element of its row.",
 )
-WHY = """For ones it gives zero, up to rounding. The probabilities of a row add up to 1, so `dot` is 1 and the difference
-vanishes. That is the gradient of `softmax(x).sum()`, which is the number of rows whatever `x` is."""
+WHY = """For ones it gives zero, up to rounding. The probabilities of a row add up to 1, so `dot` is 1 and the
+difference vanishes. That is the gradient of `softmax(x).sum()`, which is the number of rows whatever `x` is."""
 
 
 def check(t):
@@ -37,9 +38,21 @@ def check(t):
 
 
 WRONG = (
-    ("1 x 4: dx[0, 0] is", "dy - dot", "dot - dy"),
-    ("1 x 4: dx[0, 0] is", "y * (dy - dot)", "dy - dot"),
-    ("3 x 7: dx[0, 0] is", "dim=-1, keepdim=True", ""),
+    (
+        "1 x 4: dx[0, 0] is",
+        "dy - dot",
+        "dot - dy",
+    ),
+    (
+        "1 x 4: dx[0, 0] is",
+        "y * (dy - dot)",
+        "dy - dot",
+    ),
+    (
+        "3 x 7: dx[0, 0] is",
+        "dim=-1, keepdim=True",
+        "",
+    ),
     ("softmax_gradient returns None, not a tensor",),
 )
 RIGHT = (

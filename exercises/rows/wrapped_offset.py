@@ -1,7 +1,7 @@
 """# The offset that wraps around
 
-`row_starts(rows, stride)` gives the offset at which each row of a matrix begins. From 2³¹ elements on it is negative.
-Find the bug.
+`row_starts(rows, stride)` gives the offset at which each row of a matrix begins. From 2³¹ elements on it is
+negative. Find the bug.
 """
 
 # %% solution
@@ -10,6 +10,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def row_starts_kernel(out_ptr, stride):
@@ -35,7 +36,7 @@ HINTS = (
     "Convert before the multiplication: afterwards the product has wrapped around already.",
 )
 WHY = """A program id is int32, and so is its product with a stride. No small test sees it. It is an exhibit of the
-[museum of bugs](../guides/debugging.md#6-the-offset-that-wraps-around)."""
+[museum of bugs](../../docs/guides/debugging.md#6-the-offset-that-wraps-around)."""
 
 
 def check(t):
@@ -48,11 +49,30 @@ def check(t):
 
 WRONG = (
     ("rows of 2**30: out[2] is -2147483648, should be 2147483648",),
-    ("rows of 2**30: out[2] is -2147483648", "tl.program_id(0).to(tl.int64)", "tl.program_id(0)", "row * stride)", "(row * stride).to(tl.int64))"),
-    ("rows of 100: out[1] is 99, should be 100", "row * stride", "row * (stride - 1)"),
-    ("rows of 2**30: out[4] is 0, should be 4294967296", "tl.program_id(0).to(tl.int64)", "tl.program_id(0).to(tl.uint32)"),
+    (
+        "rows of 2**30: out[2] is -2147483648",
+        "tl.program_id(0).to(tl.int64)",
+        "tl.program_id(0)",
+        "row * stride)",
+        "(row * stride).to(tl.int64))",
+    ),
+    (
+        "rows of 100: out[1] is 99, should be 100",
+        "row * stride",
+        "row * (stride - 1)",
+    ),
+    (
+        "rows of 2**30: out[4] is 0, should be 4294967296",
+        "tl.program_id(0).to(tl.int64)",
+        "tl.program_id(0).to(tl.uint32)",
+    ),
 )
 RIGHT = (
-    ("row = tl.program_id(0).to(tl.int64)", "row = tl.program_id(0)", "row * stride)", "row.to(tl.int64) * stride)"),
+    (
+        "row = tl.program_id(0).to(tl.int64)",
+        "row = tl.program_id(0)",
+        "row * stride)",
+        "row.to(tl.int64) * stride)",
+    ),
     ("row = tl.cast(tl.program_id(0), tl.int64)",),
 )

@@ -10,6 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
+
 @triton.jit
 def row_max_kernel(x_ptr, out_ptr, N, stride, BLOCK_N: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
@@ -36,8 +37,8 @@ HINTS = (
     "The block has four lanes. What does the fourth one read?",
     "Which number never changes a maximum?",
 )
-WHY = """For each reduction, ask which value doesn't change its result: 0 for a sum, minus infinity for a maximum. It is an exhibit
-of the [museum of bugs](../guides/debugging.md#3-the-zero-that-wins-a-maximum)."""
+WHY = """For each reduction, ask which value doesn't change its result: 0 for a sum, minus infinity for a maximum. It
+is an exhibit of the [museum of bugs](../../docs/guides/debugging.md#3-the-zero-that-wins-a-maximum)."""
 
 
 def check(t):
@@ -51,11 +52,23 @@ def check(t):
 
 WRONG = (
     ("3 negative numbers: out[0] is 0, should be",),
-    ("3 very negative numbers: out[0] is -1000, should be", "x = tl.load(x_ptr + row * stride + columns, mask=columns < N, other=-1000.0)"),
-    ("does a load outside a tensor", "x = tl.load(x_ptr + row * stride + columns)"),
-    ("3 negative numbers: out[0] is inf", 'x = tl.load(x_ptr + row * stride + columns, mask=columns < N, other=float("inf"))'),
+    (
+        "3 very negative numbers: out[0] is -1000, should be",
+        "x = tl.load(x_ptr + row * stride + columns, mask=columns < N, other=-1000.0)",
+    ),
+    (
+        "does a load outside a tensor",
+        "x = tl.load(x_ptr + row * stride + columns)",
+    ),
+    (
+        "3 negative numbers: out[0] is inf",
+        'x = tl.load(x_ptr + row * stride + columns, mask=columns < N, other=float("inf"))',
+    ),
 )
 RIGHT = (
-    ('x = tl.load(x_ptr + row * stride + columns, mask=columns < N, other=0.0)\nx = tl.where(columns < N, x, -float("inf"))',),
+    (
+        "x = tl.load(x_ptr + row * stride + columns, mask=columns < N, other=0.0)\n"
+        'x = tl.where(columns < N, x, -float("inf"))',
+    ),
     ("x = tl.load(x_ptr + row * stride + tl.minimum(columns, N - 1))",),
 )

@@ -1,7 +1,7 @@
 """# Load each word once
 
-`unpack(words)` has a lane for each weight, and each lane loads its word: every word is loaded eight times. Make it load each
-word once.
+`unpack(words)` has a lane for each weight, and each lane loads its word: every word is loaded eight times.
+Make it load each word once.
 """
 
 # %% solution
@@ -10,6 +10,7 @@ from academy import device
 import torch
 import triton
 import triton.language as tl
+
 
 @triton.jit
 def unpack_kernel(words_ptr, out_ptr, n_words, BLOCK: tl.constexpr):
@@ -40,8 +41,8 @@ HINTS = (
     "`word[:, None] >> shifts[None, :]` makes a tile of it, with eight weights in each row.",
     "Weight `j` of word `w` goes to element `8 * w + j`.",
 )
-WHY = """The word comes from memory once and is expanded in registers. On a GPU eight lanes that load one word cost one transfer
-too, but eight addresses and eight masks."""
+WHY = """The word comes from memory once and is expanded in registers. On a GPU eight lanes that load one word cost
+one transfer too, but eight addresses and eight masks."""
 
 
 def check(t):
@@ -58,11 +59,30 @@ def check(t):
 
 WRONG = (
     ("1 words: 32 bytes are read, 4 are enough: words_ptr[0] is loaded 8 times",),
-    ("1 words: program 0 of unpack_kernel does a load outside a tensor: element 1 of words_ptr", "tl.load(words_ptr + w, mask=w < n_words, other=0)", "tl.load(words_ptr + w)"),
-    ("1 words: q[1] is", "(4 * j)[None, :]", "(3 * j)[None, :]"),
-    ("5 words: ", "w[:, None] * 8 + j[None, :]", "w[:, None] + j[None, :] * n_words"),
+    (
+        "1 words: program 0 of unpack_kernel does a load outside a tensor: element 1 of words_ptr",
+        "tl.load(words_ptr + w, mask=w < n_words, other=0)",
+        "tl.load(words_ptr + w)",
+    ),
+    (
+        "1 words: q[1] is",
+        "(4 * j)[None, :]",
+        "(3 * j)[None, :]",
+    ),
+    (
+        "5 words: ",
+        "w[:, None] * 8 + j[None, :]",
+        "w[:, None] + j[None, :] * n_words",
+    ),
 )
 RIGHT = (
-    ("(4 * j)[None, :]", "j[None, :] * 4"),
-    ("word = tl.load(words_ptr + w, mask=w < n_words, other=0)\n    q = (word[:, None] >> (4 * j)[None, :]) & 0xF", "word = tl.load(words_ptr + w[:, None], mask=w[:, None] < n_words, other=0)\n    q = (word >> (4 * j)[None, :]) & 0xF"),
+    (
+        "(4 * j)[None, :]",
+        "j[None, :] * 4",
+    ),
+    (
+        "word = tl.load(words_ptr + w, mask=w < n_words, other=0)\n    q = (word[:, None] >> (4 * j)[None, :]) & 0xF",
+        "word = tl.load(words_ptr + w[:, None], mask=w[:, None] < n_words, other=0)\n"
+        "    q = (word >> (4 * j)[None, :]) & 0xF",
+    ),
 )
