@@ -46,6 +46,7 @@ def check(t):
 
 
 WRONG = (
+    ("n = 1: out[0] was never written, should be -2.25",),
     (
         "outside a tensor: element -1 of x_ptr",
         "x = tl.load(x_ptr + (n - 1 - offsets), mask=mask, other=0.0)",

@@ -45,6 +45,7 @@ def check(t):
 
 
 WRONG = (
+    ("n = 1: out[0] was never written, should be 4.0625",),
     (
         "does a load outside a tensor: element 1 of x_ptr",
         "tl.load(x_ptr + offsets, mask=mask, other=0.0)",

@@ -52,6 +52,7 @@ def check(t):
 
 
 WRONG = (
+    ("2 x 5: out[0] was never written, should be 2.64664",),
     (
         "scores up to 1000: out[0] is inf",
         "largest + tl.log(tl.sum(tl.exp(x - largest), axis=0))",

@@ -41,6 +41,7 @@ def check(t):
 
 
 WRONG = (
+    ("merge(1, 2, 2, 3) is None, should be (2, 3.73576)",),
     (
         "The larger maximum may come first or second",
         "return largest, sum_a * math.exp(max_a - largest) + sum_b * math.exp(max_b - largest)",

@@ -34,14 +34,14 @@ def attempt(name, edit):
     return checker.check(name, exercise.solution if edit == ("",) else exercise.edited(edit))
 
 
-@pytest.mark.parametrize(("name", "_", "edit"), _attempts("right"))
+@pytest.mark.parametrize(("name", "_", "edit"), [*_attempts("right")])
 def test_right_ways_are_accepted(name, _, edit):
     outcome = attempt(name, edit)
     assert outcome.state == "passed", outcome.message
 
 
 @pytest.mark.skipif(not device.INTERPRET, reason="compiled, results alone are compared")
-@pytest.mark.parametrize(("name", "message", "edit"), _attempts("wrong"))
+@pytest.mark.parametrize(("name", "message", "edit"), [*_attempts("wrong")])
 def test_wrong_solutions_are_told_what_is_wrong(name, message, edit):
     outcome = attempt(name, edit)
     assert outcome.state in ("failed", "error") and message in outcome.message, outcome.message
