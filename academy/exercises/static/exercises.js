@@ -13,7 +13,7 @@ function mark() {
   const done = solved()
   for (const link of document.querySelectorAll(".md-content a[href]")) {
     const name = link.pathname.match(/\/exercises\/([^/]+\/[^/]+)\/$/)?.[1]
-    if (!name || !done.has(name) || link.nextElementSibling?.matches(".exercise-done")) continue
+    if (!name || !done.has(name) || link.pathname === location.pathname || link.nextElementSibling?.matches(".exercise-done")) continue
     link.insertAdjacentHTML("afterend", '<span class="exercise-done" role="img" aria-label="solved" title="Solved in this browser"></span>')
   }
 }
