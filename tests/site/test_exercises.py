@@ -36,8 +36,8 @@ def test_the_page_that_it_belongs_to_and_the_path_link_to_an_exercise(site):
 def test_what_is_solved_is_marked_on_the_path(site, browser, address):
     browser.open(urljoin(address, "exercises/first_kernel/reverse/"))
     passed = "Object.assign(document.createElement('p'), {innerHTML: '<b data-academy=outcome data-state=passed></b>'})"
-    browser.js(f"document.querySelector('[data-exercise]').append({passed})")
+    browser.run(f"document.querySelector('[data-exercise]').append({passed})")
     browser.open(urljoin(address, "learn/"))
     marked = "[...document.querySelectorAll('.exercise-done')].map(mark => mark.previousElementSibling.textContent)"
-    assert browser.js(marked) == ["Backwards"]
-    browser.js("localStorage.removeItem('academy.exercises')")
+    assert browser.run(marked) == ["Backwards"]
+    browser.run("localStorage.removeItem('academy.exercises')")
