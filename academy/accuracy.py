@@ -41,7 +41,9 @@ def errors(actual: torch.Tensor, reference: torch.Tensor, where: torch.Tensor | 
     return Errors(difference.norm().item() / (norm or 1.0), difference.max().item() / (scale or 1.0))
 
 
-def problem(actual: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tensor, factor: int = 2) -> str | None:
+def problem(
+    actual: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tensor, factor: int = 2, depth: int = 1
+) -> str | None:
     """What is wrong with `actual`, in a sentence, or None.
 
     Args:
@@ -49,6 +51,8 @@ def problem(actual: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tensor
         pytorch: PyTorch's own result in the kernel's dtype, from the same inputs.
         reference: the same in float64.
         factor: how many times PyTorch's error is allowed; 3 for attention with soft-capped scores.
+        depth: how many layers of a model the result has come through. Their rounding errors are independent, so the
+            floors grow with its square root.
     """
     times = {2: "twice", 3: "three times"}[factor]
     if actual.shape != reference.shape:
@@ -64,7 +68,7 @@ def problem(actual: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tensor
             f"{len(wrong)} of {actual.numel()} elements are finite, infinite or NaN where PyTorch's are not; first: "
             f"element {first}: {ours:.4g} instead of {theirs:.4g}"
         )
-    eps = torch.finfo(actual.dtype).eps
+    eps = torch.finfo(actual.dtype).eps * depth**0.5
     ours, theirs = errors(actual, reference, finite), errors(pytorch, reference, finite)
     if ours.rms > max(factor * theirs.rms, RMS_FLOOR * eps):
         return f"RMS error {ours.rms:.3g} is more than {times} PyTorch's {theirs.rms:.3g} (floor {RMS_FLOOR * eps:.3g})"
@@ -81,10 +85,12 @@ def _kinds(values: torch.Tensor) -> torch.Tensor:
     return values.isnan().int() + 2 * values.isposinf().int() + 3 * values.isneginf().int()
 
 
-def check(name: str, actual: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tensor, factor: int = 2) -> None:
+def check(
+    name: str, actual: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tensor, factor: int = 2, depth: int = 1
+) -> None:
     """Raise `AssertionError` naming `name` when `problem` finds one."""
     __tracebackhide__ = True  # pytest shows the line that calls this
-    message = problem(actual, pytorch, reference, factor)
+    message = problem(actual, pytorch, reference, factor, depth)
     if message:
         raise AssertionError(f"{name}: {message}")
 

@@ -16,7 +16,8 @@ A key is `<operation>[:<variant>]/<shape>[@<dtype>]/<pass>/<figure>`, for exampl
 Ours is the fast file, or the lesson where there is none.
 
 `<operation>/ladder/<rung>/<field>` is a number of its ladder; `device/copy` and `device/matrix` are the card's rates;
-`measuring/<name>` and `profiling/<name>` are results of those guides' experiments (files of that name in benchmarks/).
+`measuring/<name>`, `profiling/<name>` and `huggingface/<name>` are results of those guides' experiments (files of that
+name in benchmarks/).
 Nothing here needs torch.
 """
 
@@ -33,7 +34,7 @@ from pathlib import Path
 PROSE_DEVICE = "nvidia-h200"
 NOT_YET = "not measured yet"
 #: Guides whose experiments have results of their own, in `experiments/`.
-EXPERIMENTS = ("measuring", "profiling")
+EXPERIMENTS = ("measuring", "profiling", "huggingface")
 #: Our own providers, the one that is meant by "ours" first.
 OURS = ("fast", "lesson")
 #: Operations per byte from which a rate is quoted in TFLOP/s.

@@ -154,7 +154,8 @@ def dropout_kernel(
         # [[tag: DO-y]] forward, [[tag: DO-x]] backward. Where half is dropped, the rest is doubled,
         # `pid=0: y = [2, 4, 0, 8, 10, 12, 0, 16]`. A choice, not a product with zero: zero times infinity is NaN.
         x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
-        y = tl.where(keep, x * scale, 0.0)
+        # Inside `torch.compile` a Python float arrives as float64.
+        y = tl.where(keep, x * tl.cast(scale, tl.float32), 0.0)
         tl.store(y_ptr + offs, y, mask=mask)
 
 

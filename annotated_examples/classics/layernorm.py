@@ -73,7 +73,7 @@ def layernorm_reference(x, weight=None, bias=None, eps=1e-5):
 # first row is 2, 4, 2, 4, 8, 4.
 @triton.jit
 def layernorm_forward_kernel(
-    x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, N, stride_xm, eps, BLOCK_N: tl.constexpr
+    x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, N, stride_xm, eps: tl.constexpr, BLOCK_N: tl.constexpr
 ):
     # Which row is mine? As many programs run as there are rows, so the number of my program is that of my row. It
     # becomes int64 before it is multiplied: in a large tensor the product doesn't fit in 32 bits.

@@ -74,12 +74,15 @@ def add_rmsnorm_reference(x, residual, weight=None, eps=1e-6, *, offset=0.0):
 # operation on numbers that the cache has anyway. Reading what this program has just stored would take care: another
 # thread may have stored it.
 #
+# `eps` and `offset` are constexprs: a model has one of each. (Inside `torch.compile` any other Python float arrives as
+# float64, and what it is added to becomes float64.)
+#
 # The numbers in the notes come from a recorded run: five rows of 6 columns, in chunks of 4. The first row is 1, 5, −1,
 # 5, 1, −1.
 @triton.jit
 def rmsnorm_forward_kernel(
-    x_ptr, residual_ptr, weight_ptr, y_ptr, s_ptr, rstd_ptr, N, stride_xm, stride_rm, eps, offset,
-    BLOCK_N: tl.constexpr,
+    x_ptr, residual_ptr, weight_ptr, y_ptr, s_ptr, rstd_ptr, N, stride_xm, stride_rm,
+    eps: tl.constexpr, offset: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     # My row. Its number times a row stride may pass 2³¹, so it becomes int64 first.
     row = tl.program_id(0).to(tl.int64)
@@ -136,8 +139,8 @@ def rmsnorm_forward_kernel(
 # back from there, and it is added: [[tag: RMS-add-X]]. One result serves both summands, `x` and `residual`.
 @triton.jit
 def rmsnorm_backward_kernel(
-    dy_ptr, ds_ptr, x_ptr, weight_ptr, rstd_ptr, dx_ptr, N, stride_dym, stride_dsm, stride_xm, eps, offset,
-    BLOCK_N: tl.constexpr,
+    dy_ptr, ds_ptr, x_ptr, weight_ptr, rstd_ptr, dx_ptr, N, stride_dym, stride_dsm, stride_xm,
+    eps: tl.constexpr, offset: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     # Each upstream gradient has a row stride of its own: it may be a slice of something wider, or one row shown many
     # times, with stride zero.

@@ -26,7 +26,7 @@ def opaque_loss(launch_forward, launch_backward):
         softcapping: float, scaling: float, ignore_index: int,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
         loss, saved = launch_forward(x, weight, labels, bias, n_items, softcapping, scaling, ignore_index)
-        return loss, *saved[-2:]
+        return loss, *(value.clone() for value in saved[-2:])  # results of an operator share no memory
 
     @forward_operator.register_fake
     def _(x, weight, labels, bias, n_items, softcapping, scaling, ignore_index):

@@ -78,7 +78,7 @@ def layernorm_forward_kernel(
     M,
     N: tl.constexpr,
     stride_xm: tl.constexpr,
-    eps,
+    eps: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
@@ -154,7 +154,7 @@ def layernorm_forward_chunked_kernel(
     rstd_ptr,
     N: tl.constexpr,
     stride_xm: tl.constexpr,
-    eps,
+    eps: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)

@@ -247,22 +247,27 @@ def linear_cross_entropy(
 
 
 def linear_cross_entropy_lean(
-    x, weight, labels, bias=None, *, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100
+    x, weight, labels, bias=None, *, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100, KEPT=0.2
 ):
     """`linear_cross_entropy` with less memory: it keeps a fifth of the logits instead of two thirds.
 
     Args: as `linear_cross_entropy`.
+        KEPT: the share of the logits that have memory of their own, more than 0 and at most 1. Others than those and
+            what fits into the gradient of the weights are computed twice.
 
     Returns:
         The loss, a float32 scalar.
 
     Raises:
-        TypeError, ValueError: as `linear_cross_entropy`.
+        TypeError, ValueError: as `linear_cross_entropy`; also if KEPT is not in (0, 1].
 
     Source: as `linear_cross_entropy`.
     """
+    checks.number("KEPT", KEPT, above=0)
+    if KEPT > 1:
+        raise ValueError(f"KEPT must be at most 1, got {KEPT}")
     contract(x, weight, labels, bias, logit_softcapping, logit_scaling, n_items, ignore_index)
-    return _loss(x, weight, labels, bias, n_items, logit_softcapping, logit_scaling, ignore_index, KEPT=0.2)
+    return _loss(x, weight, labels, bias, n_items, logit_softcapping, logit_scaling, ignore_index, KEPT=KEPT)
 
 
 # ## A run small enough to watch

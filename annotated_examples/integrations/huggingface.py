@@ -35,7 +35,7 @@ from annotated_examples.classics.swiglu import swiglu
 from annotated_examples.common.attention import LARGEST_HEAD
 from annotated_examples.fast.flash_attention import flash_attention
 from annotated_examples.fast.layernorm import apply_layernorm
-from annotated_examples.fast.linear_cross_entropy import linear_cross_entropy
+from annotated_examples.fast.linear_cross_entropy import linear_cross_entropy_lean
 from annotated_examples.fast.rmsnorm import rmsnorm
 
 # What can be chosen, and the default: all of it.
@@ -314,6 +314,10 @@ def _tell(module, reason):
 #
 # In training the logits are made, used for the loss, and thrown away. For a vocabulary of 128256 and 8192 tokens they
 # take 2 GB in bfloat16, and as much again for their gradient. Our loss is made from the last hidden states instead.
+# Here a training step needs the most memory, so few logits are kept.
+linear_cross_entropy = functools.partial(linear_cross_entropy_lean, KEPT=0.02)
+
+
 def _loss(model, wanted, result):
     head = model.get_output_embeddings()
     reason = None

@@ -300,7 +300,7 @@ LESSON_MUTANTS = [
     (rising_pieces, Mutant("sum not rescaled to the new maximum", "row_sum * tl.exp(row_max - new_max)", "row_sum")),
     (several_pieces, Mutant("every piece starts anew", "row_sum = tl.load(row_sum_ptr + row)", "row_sum = 0.0")),
     (several_pieces, Mutant("label counted from the piece", "(start + offs_n == label)", "(offs_n == label)")),
-    (several_pieces, Mutant("label of another piece", "z_label = tl.where(in_piece, z_here,", "z_label = (z_here +")),
+    (several_pieces, Mutant("label of another piece", "tl.where(in_piece, z_here,", "tl.where(width > 0, z_here,")),
     (several_pieces, Mutant("bias of the first piece", "bias[start:end]", "bias[: end - start]", 2)),
     (several_pieces, Mutant("bias dropped", "if bias_ptr is not None:", "if bias_ptr is None:")),
     (several_pieces, Mutant("pieces don't add up", "add=not first", "add=False")),
