@@ -36,6 +36,7 @@ def test_every_file_has_its_page_and_its_place_in_the_navigation():
     wanted |= {f"derivations/{p.name}" for p in ROOT.glob("backprop_math/*.md")}
     wanted |= {f"benchmarks/{p.stem}.md" for p in ROOT.glob("benchmarks/*.py") if "\nBENCH = " in p.read_text()}
     wanted |= {f"learn/{p.name}" for p in ROOT.glob("docs/learn/*.py")}
+    wanted |= {f"exercises/{p.parent.name}/{p.stem}.md" for p in ROOT.glob("exercises/*/*.py")}
     nav = entries(generated_pages.completed(load_config(str(ROOT / "mkdocs.yml")).nav, INDEX))
     assert len(nav) == len(set(nav)) and wanted <= set(nav)
     assert not [*ROOT.glob("docs/kernels/*/*"), *(p for p in ROOT.glob("docs/derivations/*") if p.stem != "index")]

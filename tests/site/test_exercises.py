@@ -1,0 +1,43 @@
+"""The pages of exercises: question, starter, hints, solution, and the mark of those that are solved."""
+
+import re
+from html import unescape
+from urllib.parse import urljoin
+
+from academy.exercises import files
+from academy.site.learning_path import LearningPath
+
+PATH = LearningPath.read(files.ROOT / "docs")
+
+
+def page_of(site, uri):
+    return (site / re.sub(r"(?:index)?\.(?:md|py)$", "", uri).rstrip("/") / "index.html").read_text("utf-8")
+
+
+def test_a_page_has_the_starter_the_hints_and_the_solution(site):
+    for exercise in files.every():
+        page = page_of(site, exercise.uri)
+        editor = re.search(rf'<div data-academy="editor" data-exercise="{exercise.name}">(.*?)</pre>', page, re.S)
+        code = unescape(re.sub(r"<[^>]+>", "", editor[1]))
+        assert code.strip() == exercise.starter.strip(), exercise.name
+        assert f"academy exercise start {exercise.name}" in page
+        assert page.count('<details class="tip">') == len(exercise.hints)
+        assert page.count('<details class="success">') == 1 and "[[" not in code
+
+
+def test_the_page_that_it_belongs_to_and_the_path_link_to_an_exercise(site):
+    path = page_of(site, "learn/index.md")
+    for exercise in files.every():
+        assert f'href="../{exercise.uri.removesuffix(".md")}/"' in path, exercise.name
+        lesson = page_of(site, exercise.page)
+        assert re.search(rf'href="[./]*/{exercise.uri.removesuffix(".md")}/"', lesson), (exercise.name, exercise.page)
+
+
+def test_what_is_solved_is_marked_on_the_path(site, browser, address):
+    browser.open(urljoin(address, "exercises/first_kernel/reverse/"))
+    passed = "Object.assign(document.createElement('p'), {innerHTML: '<b data-academy=outcome data-state=passed></b>'})"
+    browser.run(f"document.querySelector('[data-exercise]').append({passed})")
+    browser.open(urljoin(address, "learn/"))
+    marked = "[...document.querySelectorAll('.exercise-done')].map(mark => mark.previousElementSibling.textContent)"
+    assert browser.run(marked) == ["Backwards"]
+    browser.run("localStorage.removeItem('academy.exercises')")
