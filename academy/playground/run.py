@@ -23,6 +23,7 @@ from academy.traces import page, store, worker
 from academy.traces.memory import Argument
 from academy.traces.recorder import Launch, Recorder
 from academy.traces.recording import Recording
+from academy.traces.watched_memory import WatchedMemory
 
 #: Statements that a run may take; the longest example of a lesson takes a third of it.
 MAX_STEPS = 40_000
@@ -105,7 +106,7 @@ def reference(path: Path, original: str, example: str) -> list[Launch]:
     file = path.with_name(f"reference_of_{path.name}")
     file.write_text("\n".join(lines))
     _forget(file)
-    with worker.WatchedMemory() as watched:
+    with WatchedMemory() as watched:
         recorder = Recorder([], watched)  # no statement is recorded: what the launches leave behind is enough
         try:
             with recorder.running():

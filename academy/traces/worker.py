@@ -20,15 +20,10 @@ from academy.traces import proof, store
 from academy.traces.memory import OutOfBounds
 from academy.traces.recorder import Endless, Recorder
 from academy.traces.recording import launch_data
+from academy.traces.watched_memory import WatchedMemory
 
 import torch
 import triton
-
-if sys.platform == "emscripten":
-    from academy.traces.browser_memory import BrowserMemory as WatchedMemory
-else:
-    from academy.traces.native_memory import NativeMemory as WatchedMemory
-
 
 def record(path: Path, files: list[Path], max_steps: int | None = None) -> dict:
     """The data of one file's recording. What goes wrong in it is an entry of the data, not an exception.

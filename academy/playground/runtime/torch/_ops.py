@@ -122,6 +122,11 @@ def minimum(input, other):
     return _binary(np.minimum, input, other, lambda up, _: (up * (input <= other), up * (other < input)))
 
 
+def logaddexp(input, other):
+    pull = lambda up, out: (up * exp(input - out), up * exp(other - out))  # noqa: E731
+    return _binary(np.logaddexp, input, other, pull)
+
+
 def bitwise_and(input, other):
     return _binary(np.bitwise_and, input, other)
 
@@ -272,6 +277,18 @@ def isinf(input):
     return values(np.isinf(input.numbers))
 
 
+def isposinf(input):
+    return values(np.isposinf(input.numbers))
+
+
+def isneginf(input):
+    return values(np.isneginf(input.numbers))
+
+
+def nonzero(input):
+    return values(np.argwhere(input.numbers))
+
+
 def isfinite(input):
     return values(np.isfinite(input.numbers))
 
@@ -396,6 +413,18 @@ def var(input, dim=None, keepdim=False, *, correction=1, unbiased=None):
     count = math.prod(input.shape[axis] for axis in _axes(input, dim))
     centered = input.double() - input.double().mean(dim, keepdim=True)
     return (sum(centered * centered, dim, keepdim) / (count - correction)).to(input.dtype)
+
+
+def norm(input):
+    return sqrt(sum(input.double() * input.double())).to(input.dtype)
+
+
+def diagonal(input, offset=0):
+    """A view of the diagonal of a matrix."""
+    rows, columns = input.stride()
+    length = builtins.max(0, builtins.min(input.shape[0] - builtins.max(-offset, 0), input.shape[1] - builtins.max(offset, 0)))
+    at = input.storage_offset() + builtins.max(-offset, 0) * rows + builtins.max(offset, 0) * columns
+    return input.detach().as_strided((length,), (rows + columns,), at)
 
 
 def prod(input, dim=None):
@@ -642,7 +671,7 @@ def linspace(start, end, steps, *, dtype=None, device=None):
 
 #: Functions that are methods of tensors as well.
 METHODS = """add sub mul div pow remainder floor_divide maximum minimum eq ne lt le gt ge neg abs sign exp exp2 log log2
-    log1p sqrt rsqrt reciprocal sin cos tanh sigmoid erf relu square floor ceil round isnan isinf isfinite clamp
+    log1p sqrt rsqrt reciprocal sin cos tanh sigmoid erf relu square floor ceil round isnan isinf isposinf isneginf isfinite nonzero norm diagonal clamp
     masked_fill gather index_select tril triu roll repeat_interleave sum mean var prod amax amin argmax argmin max min all
     any cumsum logsumexp softmax log_softmax matmul mm bmm allclose isclose equal sum_to_size""".split()
 _OPERATORS = {
@@ -676,3 +705,6 @@ def _install() -> None:
 
 
 _install()
+_HELPERS = ["Pair", "encode", "new", "promoted", "strides_of", "sum_to_size", "track", "values"]
+__all__ = [name for name, entry in list(globals().items()) if callable(entry) and name[0] != "_" and name not in _HELPERS]
+__all__ = [name for name in __all__ if not isinstance(globals()[name], type)]
