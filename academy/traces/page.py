@@ -22,6 +22,8 @@ from academy.traces.recording import Pointer, Program, Recording, in_digits, pla
 log = logging.getLogger("mkdocs.academy.site")
 
 STATIC = Path(__file__).parent / "static"
+#: In the order in which a page loads them; site/theme/main.html has the same list.
+SCRIPTS = ("recording", "memory", "viewer", "start")
 #: Largest size of one kernel's data, compressed.
 MAX_BYTES = 40 * 1024
 _MAX_ROWS = 60
@@ -45,13 +47,14 @@ def run(path: str) -> list[str]:
 def standalone(path: Path, recording: Recording) -> str:
     """One HTML file with the code and the viewer, for any kernel file; no request leaves it."""
     style = (STATIC / "viewer.css").read_text()
-    code = (STATIC / "viewer.js").read_text()
+    code = "".join((STATIC / f"{name}.js").read_text() for name in SCRIPTS)
     data = {"data": viewer_data(path, recording), "source": path.read_text()}
     shown = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(path.name)}, recorded</title>'
         f'<meta name="viewport" content="width=device-width,initial-scale=1"><style>{style}</style>'
-        f'<body class="t-alone"><main><h1>{escape(path.name)}</h1><div id="run"><noscript>{_static(path, recording)}</noscript></div></main>'
+        f'<body class="t-alone"><main><h1>{escape(path.name)}</h1>'
+        f'<div id="run"><noscript>{_static(path, recording)}</noscript></div></main>'
         f"<script>{code}</script><script>{{const{{data,source}}={shown};"
         f'academyViewer.mount(document.querySelector("#run"),data,{{source,address:true}})}}</script></body></html>'
     )
@@ -118,11 +121,18 @@ def viewer_data(path: Path, recording: Recording) -> dict:
     ]
     return {
         "launches": launches,
+        "main": _main(path, recording),
         "places": places,
         "pool": [_rounded(entry) for entry in recording.data["pool"]],
         "loops": {str(node.lineno): ast.unparse(node.target) for node in syntax.loops(text)},
         "claims": _claims(text, shown, recording),
     }
+
+
+def _main(path: Path, recording: Recording) -> int:
+    """The launch that a reader sees first: of the kernel that is named after the file, else the first one."""
+    kernels = [launch["kernel"] for launch in recording.launches]
+    return next((i for i, name in enumerate(kernels) if name.startswith(path.stem)), 0)
 
 
 def _rounded(entry: dict) -> dict:
@@ -147,8 +157,8 @@ def _claims(text: str, shown: str, recording: Recording) -> list[list]:
 
 
 def _static(path: Path, recording: Recording) -> str:
-    """The first launch in words and tables: its tensors, and program 0 (or the one that prose follows) line by line."""
-    launch = recording.launches[0]
+    """The main launch in words and tables: its tensors, and program 0 (or the one that prose follows) line by line."""
+    launch = recording.launches[_main(path, recording)]
     pid = _followed(path, recording, launch)
     steps = recording.steps(launch, pid) or []
     code = path.read_text().split("\n")

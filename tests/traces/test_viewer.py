@@ -1,5 +1,6 @@
 """The viewer in a real browser: programs, steps, iterations, deep links, phone, dark, keyboard, accessibility."""
 
+import json
 import re
 from pathlib import Path
 
@@ -109,6 +110,54 @@ def test_steps_and_rounds(matmul):
     assert title(matmul) == f"After line {load}, k = 0"
     click(matmul, f'.k-n[data-n="{load + 1}"] + .k-c')
     assert title(matmul) == f"After line {load + 1}, k = 0"
+
+
+def test_landmarks_and_loops_by_their_line(matmul):
+    marks = "[...document.querySelectorAll('.t-ticks .t-tick')].map(tick => tick.className.split('t-m-')[1])"
+    kinds = matmul.run(marks)
+    assert kinds[:3] == ["load", "load", "dot"] and kinds[-1] == "store" and kinds.count("dot") == 8
+    click(matmul, "[data-t-key=m-store]")
+    store = line_of("classics.matmul", "tl.store(c_ptr")
+    assert title(matmul) == f"After line {store}"
+    click(matmul, "[data-t-key=m-load]")  # from the last load on, the first one again
+    assert title(matmul) == f"After line {line_of('classics.matmul', 'a = tl.load(a_ptrs')}, k = 0"
+    loop = line_of("classics.matmul", "for k in range(")
+    assert matmul.run("document.querySelector('.t-loop').textContent").endswith(f"line {loop}: k = 0, round 1 of 8")
+
+
+def test_what_the_reader_knows_is_not_said_again(matmul):
+    matmul.run("document.querySelector('.t-stepper input').value = 0")
+    matmul.run("document.querySelector('.t-stepper input').dispatchEvent(new Event('input'))")
+    arguments = matmul.run("[...document.querySelectorAll('.t-args .t-var code')].map(code => code.textContent)")
+    assert "M" in arguments and "BLOCK_K" in arguments and "a_ptr" not in arguments
+    assert matmul.run("document.querySelector('.t-now .t-later').textContent") == "still to come"
+
+
+def test_heat_map(matmul):
+    click(matmul, "[data-t-key=heat]")
+    cells = "[...document.querySelectorAll('.t-memory td.t-warm')]"
+    shares = matmul.run(f"{cells}.map(cell => parseInt(cell.style.getPropertyValue('--t-share')))")
+    assert max(shares) == 85 and min(shares) < 40
+    assert matmul.run(f"getComputedStyle({cells}[0]).color") == "rgba(0, 0, 0, 0)"
+    click(matmul, "[data-t-key=heat]")
+    assert matmul.run(f"{cells}.length") == 0
+
+
+def test_a_mounted_run_can_be_removed(browser, pages):
+    open_page(browser, pages("tutorials.vector_add"))
+    browser.run("window.data = null; document.body.insertAdjacentHTML('beforeend', '<div id=here></div>')")
+    data = page.viewer_data(
+        FILES["tutorials.vector_add"], store.load([FILES["tutorials.vector_add"]])[FILES["tutorials.vector_add"]]
+    )
+    shown = json.dumps({"data": data, "source": "first\nsecond"})
+    browser.run(f"window.other = academyViewer.mount(document.querySelector('#here'), ({shown}).data, ({shown})); null")
+    assert browser.run("document.querySelectorAll('#here .k-l').length") == 2
+    browser.run("other.go({ pid: [1, 0, 0], step: 3 }); other.focus()")
+    key(browser, "ArrowRight")
+    assert browser.run("document.querySelector('#here .t-count').textContent") == "5 of 8"
+    assert browser.run("location.hash") == ""
+    browser.run("other.remove()")
+    assert browser.run("document.querySelectorAll('#here .t-val, #here .t-stepper').length") == 0 and not browser.errors
 
 
 def test_memory_shows_what_is_read_and_written(matmul):

@@ -1,0 +1,66 @@
+// `academyViewer.mount` shows a recording anywhere. On a kernel's page the viewer fills the Run side of the switch; there the
+// data comes as a script, data/NAME.js, when the reader first points at the file, switches to Run or follows a link into it.
+;(viewer => {
+  const { make } = viewer, here = document.currentScript.src
+  const arrived = {}
+  // Called by the data script.
+  window.academyRun = (name, data) => { arrived[name] = data }
+
+  // Show a recording in `element`. `data` is what `academy.traces.page.viewer_data` gives. Returns the viewer: `go({ launch,
+  // pid, step })` leads it somewhere, `focus()` gives it the keys, `remove()` ends it.
+  //
+  // source: text of the recorded file; the viewer draws the panel and, beside it, these lines.
+  // file: instead of `source`, an element whose lines (`.k-l` with `.k-n[data-n]`) get the values; `element` becomes the panel.
+  //     Values show while it has the class `k-running`.
+  // address: whether the page's address follows the viewer, and leads it. At most one viewer of a page can have that.
+  viewer.mount = (element, data, { source, file, address = false } = {}) => {
+    if (source != null) [element, file] = drawn(element, source)
+    return new viewer.Viewer(element, file, data, address)
+  }
+
+  function drawn(element, source) {
+    const view = make("div", { class: "t-view" })
+    const lines = source.replace(/\n$/, "").split("\n").map((text, i) =>
+      make("span", { class: "k-l" }, make("span", { class: "k-n", "data-n": i + 1 }), make("span", { class: "k-c" }, `${text}\n`)))
+    const code = make("pre", { class: "t-source", tabindex: 0, role: "group", "aria-label": "Code" }, make("code", {}, ...lines))
+    const file = make("div", { class: "k-file k-running" }, make("div", { class: "k-panel" }, view), make("div", { class: "k-row k-bare" }, make("div", { class: "k-code highlight" }, code)))
+    element.replaceChildren(file)
+    return [view, file]
+  }
+
+  function boot(view) {
+    const file = view.closest(".k-file"), name = view.dataset.run
+    let asked = null
+    const load = () => asked ??= new Promise((resolve, reject) => {
+      const script = make("script", { src: new URL(`data/${name}.js`, here).href })
+      script.onload = () => resolve(viewer.mount(view, arrived[name], { file, address: true }))
+      script.onerror = () => {
+        view.prepend(make("p", { role: "alert" }, "The recorded run could not be loaded."))
+        asked = null
+        reject(new Error(`${script.src} did not load`))
+      }
+      document.head.append(script)
+    })
+    // The reader pressed Read or Run. (The viewer asks for Run by the same event, from inside, when it follows a link.)
+    file.addEventListener("academy:mode", async event => {
+      if (event.detail !== "run") history.replaceState(null, "", location.pathname + location.search)
+      if (event.detail !== "run" || event.target !== file) return
+      const mounted = await load()
+      mounted.toTop()
+      mounted.focus()
+    })
+    const wanted = () => /[#&](pid|line|launch)=/.test(location.hash) && load()
+    addEventListener("hashchange", wanted)
+    wanted()
+    // Quoted numbers are links only when there is something to watch; loading waits until the reader points at the file.
+    for (const event of ["pointerenter", "focusin"]) file.addEventListener(event, () => load(), { once: true, capture: true, passive: true })
+  }
+
+  const begin = () => {
+    // Links from prose into a run lead to the line; with this script they lead to the moment.
+    for (const link of document.querySelectorAll("a[data-run]")) link.hash = link.dataset.run
+    document.querySelectorAll(".t-view[data-run]").forEach(boot)
+  }
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", begin)
+  else begin()
+})(window.academyViewer)
