@@ -18,7 +18,7 @@ RUNTIME = Path(__file__).parent / "runtime"
 #: Name in runtime.json -> vendored file.
 _VENDORED = {
     name.removesuffix(".gz"): VENDOR / name
-    for name in ("pyodide.asm.wasm.gz", "pyodide.asm.mjs.gz", "python_stdlib.zip", "numpy.zip", "triton.zip")
+    for name in ("pyodide.js", "pyodide.asm.wasm.gz", "pyodide.asm.mjs.gz", "python_stdlib.zip", "numpy.zip", "triton.zip")
 }
 #: What of academy runs in the browser.
 _ACADEMY = ["academy/*.py", "academy/traces/*.py", "academy/exercises/*.py", "academy/playground/run.py"]
@@ -35,9 +35,10 @@ def published(root: Path = ROOT) -> dict[str, bytes]:
         stem, _, suffix = name.rpartition(".")
         placed[name] = f"runtime/{stem}.{sha256(content)[:12]}.{suffix}{packed}"
     listed = {name: {"place": place, "bytes": len(files[name])} for name, place in placed.items()}
-    scripts = {name: (VENDOR / name).read_bytes() for name in ("pyodide.js", "codemirror.js")}
-    return {placed[name]: content for name, content in files.items()} | scripts | {
-        "runtime.json": json.dumps({"files": listed}, indent=1).encode()
+    return {
+        **{placed[name]: content for name, content in files.items()},
+        "runtime.json": json.dumps({"files": listed}, indent=1).encode(),
+        "codemirror.js": (VENDOR / "codemirror.js").read_bytes(),
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import linecache
 import sys
 import time
@@ -171,3 +172,19 @@ def _stored_at(recording: Recording, launch: dict, tensor: int, element: int, sh
                     touched = recording.value(elements)
                     found = step.line if touched is not None and (np.asarray(touched) == element).any() else found
     return found
+
+
+# ---- questions of the page
+
+
+def answer(question: str) -> str:
+    """What the worker hands on, as JSON: `{"action": "run", "path", "source", "original"}`, with a path under the
+    repository's root, or `{"action": "check", "name", "source"}`."""
+    asked = json.loads(question)
+    if asked["action"] == "check":
+        from academy.exercises import checker
+
+        return json.dumps(checker.check(asked["name"], asked["source"]).as_json())
+    path = store.ROOT / asked["path"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return json.dumps(run(path, asked["source"], asked.get("original")), separators=(",", ":"))

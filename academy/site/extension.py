@@ -6,6 +6,7 @@
     [[path]]                                               the map of the learning path
     [[verified]]                                           the table of all that is checked
     [[code: PATH NAME]]                                    a function of a kernel file, without its notes
+    [[playground: PATH]]                                   a kernel file without its notes, to be run and edited
     [[benchmark: layernorm]]  [[benchmarks]]               committed results of an operation, of all operations
     [[eq: LN-X]]                                           a tagged equation, drawn from its derivation, with a link
     [[tag: LN-X]]                                          a link to it, within a sentence
@@ -27,7 +28,7 @@ from markdown.preprocessors import Preprocessor
 from academy import operations, syntax
 from academy.bench.pages import Html
 from academy.directives import fenced, on_line
-from academy.site import kernel_page, lint, project_parts
+from academy.site import kernel_page, lint, playground_page, project_parts
 from academy.site.addresses import NOWHERE
 from academy.site.citations import CitedEquation, Span
 from academy.site.conversion import Conversion, TreeStep
@@ -144,6 +145,14 @@ class Lines(Preprocessor):
             return [f"no {name} in {path}"]
         text = "\n".join(line for number in numbers if (line := module.lines[number - 1]).strip())
         return ["", "```python", *textwrap.dedent(text).split("\n"), "```", ""]
+
+    def playground(self, path: str) -> list[str]:
+        file = self.conversion.root / path
+        if not file.is_file():
+            self.conversion.problem(f"{path} does not exist", f"[[playground: {path}]]")
+            return [f"no {path}"]
+        made = playground_page.placed(split(read(file), path))
+        return ["", self.md.htmlStash.store(made), ""]
 
     # Lists that are made from the files
 

@@ -345,13 +345,12 @@ class Tensor:
         """Dense strides in another order are kept, as PyTorch keeps them."""
         bits = self.bits
         order = sorted(range(self.dim()), key=lambda axis: (-self._strides[axis], axis))
-        copied = new(bits.transpose(order), self.dtype)
-        dense = not self.numel() or bits.transpose(order).flags.c_contiguous and 0 not in self._strides
+        dense = self.numel() > 0 and bits.transpose(order).flags.c_contiguous
         if memory_format == contiguous_format or not dense:
             copied = new(bits, self.dtype)
         else:
-            strides = [copied._strides[order.index(axis)] for axis in range(self.dim())]
-            copied = Tensor(copied._storage, self.dtype, self.shape, strides)
+            copied = new(bits.transpose(order), self.dtype)
+            copied = Tensor(copied._storage, self.dtype, self.shape, self._strides)
         return track(copied, [self], lambda upstream: (upstream,))
 
     def detach(self):
