@@ -286,7 +286,7 @@ def isneginf(input):
 
 
 def nonzero(input):
-    return values(np.argwhere(input.numbers))
+    return values(np.argwhere(input.numbers), int64)
 
 
 def isfinite(input):
@@ -452,11 +452,11 @@ def amin(input, dim=None, keepdim=False):
 
 
 def argmax(input, dim=None, keepdim=False):
-    return values(np.argmax(input.numbers, axis=dim, keepdims=keepdim))
+    return values(np.argmax(input.numbers, axis=dim, keepdims=keepdim), int64)
 
 
 def argmin(input, dim=None, keepdim=False):
-    return values(np.argmin(input.numbers, axis=dim, keepdims=keepdim))
+    return values(np.argmin(input.numbers, axis=dim, keepdims=keepdim), int64)
 
 
 class Pair(tuple):
