@@ -18,7 +18,14 @@ RUNTIME = Path(__file__).parent / "runtime"
 #: Name in runtime.json -> vendored file.
 _VENDORED = {
     name.removesuffix(".gz"): VENDOR / name
-    for name in ("pyodide.js", "pyodide.asm.wasm.gz", "pyodide.asm.mjs.gz", "python_stdlib.zip", "numpy.zip", "triton.zip")
+    for name in (
+        "pyodide.js",
+        "pyodide.asm.wasm.gz",
+        "pyodide.asm.mjs.gz",
+        "python_stdlib.zip",
+        "numpy.zip",
+        "triton.zip",
+    )
 }
 #: What of academy runs in the browser.
 _ACADEMY = ["academy/*.py", "academy/traces/*.py", "academy/exercises/*.py", "academy/playground/run.py"]

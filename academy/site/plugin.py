@@ -24,8 +24,16 @@ from mkdocs.structure.files import File
 
 from academy import operations, syntax
 from academy.playground import bundle as playground
-from academy.site import addresses, chapters, generated_pages, markdown_copies, playground_page, project_parts
-from academy.site import search_text, stylesheet
+from academy.site import (
+    addresses,
+    chapters,
+    generated_pages,
+    markdown_copies,
+    playground_page,
+    project_parts,
+    search_text,
+    stylesheet,
+)
 from academy.site.broken_links import LinkPlaces
 from academy.site.learning_path import kind
 from academy.site.library import Library

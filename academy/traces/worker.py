@@ -25,6 +25,7 @@ from academy.traces.watched_memory import WatchedMemory
 import torch
 import triton
 
+
 def record(path: Path, files: list[Path], max_steps: int | None = None) -> dict:
     """The data of one file's recording. What goes wrong in it is an entry of the data, not an exception.
 

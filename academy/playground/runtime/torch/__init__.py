@@ -37,7 +37,7 @@ from ._dtypes import (
     uint64,
 )
 from ._dtypes import boolean as bool
-from ._ops import *  # noqa: F403
+from ._ops import *
 from ._ops import abs, all, any, max, min, pow, round, sum
 from ._tensor import (
     Size,

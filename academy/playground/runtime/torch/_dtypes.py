@@ -102,7 +102,7 @@ def encode(values: np.ndarray, to: dtype) -> np.ndarray:
 
 
 def _encode_float8(values: np.ndarray, to: dtype) -> np.ndarray:
-    """Past the largest number: infinity where the format has one, else NaN."""
+    """Past the largest number: infinity where the format has one, else that number."""
     last = 0x7E if to is float8_e4m3fn else 0x7C
     steps = _FLOAT8[to][: last + 1].astype(np.float64)
     if not np.isfinite(steps[last]):
@@ -111,8 +111,7 @@ def _encode_float8(values: np.ndarray, to: dtype) -> np.ndarray:
     above = np.searchsorted(steps, size).clip(1, last)
     middle = (steps[above - 1] + steps[above]) / 2
     code = np.where((size > middle) | ((size == middle) & (above % 2 == 0)), above, above - 1)
-    beyond = size > steps[last] + (steps[last] - steps[last - 1]) / 2 if to is float8_e4m3fn else size > steps[last]
-    code = np.where(beyond, 0x7F if to is float8_e4m3fn else 0x7C, np.where(np.isnan(values), 0x7F, code))
+    code = np.where(np.isnan(values), 0x7F, np.where(size > steps[last], last, code))
     return (code | np.where(np.signbit(values), 0x80, 0)).astype(np.uint8).reshape(np.shape(values))
 
 

@@ -95,7 +95,7 @@ def mul(input, other):
 
 
 def div(input, other):
-    pull = lambda up, _: (up / other, -up * input / (other * other))  # noqa: E731
+    pull = lambda up, _: (up / other, -up * input / (other * other))
     return _binary(np.true_divide, input, other, pull, floats=True)
 
 
@@ -108,9 +108,9 @@ def remainder(input, other):
 
 
 def pow(input, exponent):
-    pull = lambda up, out: (up * exponent * input ** (exponent - 1), up * out * log(values(input)))  # noqa: E731
+    pull = lambda up, out: (up * exponent * input ** (exponent - 1), up * out * log(values(input)))
     if not isinstance(exponent, Tensor):
-        pull = lambda up, _: (up * exponent * input ** (exponent - 1), None)  # noqa: E731
+        pull = lambda up, _: (up * exponent * input ** (exponent - 1), None)
     return _binary(np.power, input, exponent, pull)
 
 
@@ -123,7 +123,7 @@ def minimum(input, other):
 
 
 def logaddexp(input, other):
-    pull = lambda up, out: (up * exp(input - out), up * exp(other - out))  # noqa: E731
+    pull = lambda up, out: (up * exp(input - out), up * exp(other - out))
     return _binary(np.logaddexp, input, other, pull)
 
 
@@ -244,7 +244,7 @@ def sigmoid(input):
 
 
 def erf(input):
-    pull = lambda up, _: up * exp(-input * input) * (2 / math.sqrt(math.pi))  # noqa: E731
+    pull = lambda up, _: up * exp(-input * input) * (2 / math.sqrt(math.pi))
     return _unary(_each(math.erf), input, pull)
 
 
@@ -286,7 +286,7 @@ def isneginf(input):
 
 
 def nonzero(input):
-    return values(np.argwhere(input.numbers), int64)
+    return values(np.argwhere(input.numbers).T, int64).t()
 
 
 def isfinite(input):
@@ -310,9 +310,7 @@ def _each(function):
 def where(condition, input, other):
     of = result_type(input, other)
     out = values(np.where(condition.bits, _numbers(input, of_work := _work(of)), _numbers(other, of_work)), of)
-    return track(
-        out, [input, other], lambda up: (_summed(up * condition, input), _summed(up * ~condition, other))
-    )
+    return track(out, [input, other], lambda up: (_summed(up * condition, input), _summed(up * ~condition, other)))
 
 
 def masked_fill(input, mask, value):
@@ -422,7 +420,9 @@ def norm(input):
 def diagonal(input, offset=0):
     """A view of the diagonal of a matrix."""
     rows, columns = input.stride()
-    length = builtins.max(0, builtins.min(input.shape[0] - builtins.max(-offset, 0), input.shape[1] - builtins.max(offset, 0)))
+    length = builtins.max(
+        0, builtins.min(input.shape[0] - builtins.max(-offset, 0), input.shape[1] - builtins.max(offset, 0))
+    )
     at = input.storage_offset() + builtins.max(-offset, 0) * rows + builtins.max(offset, 0) * columns
     return input.detach().as_strided((length,), (rows + columns,), at)
 
@@ -625,7 +625,9 @@ def from_numpy(array):
         return new(array, OF_NUMPY[array.dtype])
     from ._tensor import UntypedStorage
 
-    return Tensor(UntypedStorage(array.reshape(-1).view(np.uint8)), OF_NUMPY[array.dtype], array.shape, strides_of(array.shape))
+    return Tensor(
+        UntypedStorage(array.reshape(-1).view(np.uint8)), OF_NUMPY[array.dtype], array.shape, strides_of(array.shape)
+    )
 
 
 def full(size, fill_value, *, dtype=None, device=None):
@@ -701,10 +703,13 @@ def _install() -> None:
     for name, function in _COMPARISONS.items():
         setattr(Tensor, f"__{name}__", _method(function))
     Tensor.__neg__, Tensor.__invert__, Tensor.__abs__ = neg, bitwise_not, abs
+    Tensor.__pos__ = lambda self: self
     Tensor.flip = lambda self, *dims: flip(self, dims[0] if isinstance(dims[0], (tuple, list)) else dims)
 
 
 _install()
 _HELPERS = ["Pair", "encode", "new", "promoted", "strides_of", "sum_to_size", "track", "values"]
-__all__ = [name for name, entry in list(globals().items()) if callable(entry) and name[0] != "_" and name not in _HELPERS]
+__all__ = [
+    name for name, entry in list(globals().items()) if callable(entry) and name[0] != "_" and name not in _HELPERS
+]
 __all__ = [name for name in __all__ if not isinstance(globals()[name], type)]

@@ -236,7 +236,9 @@ class Tensor:
         return track(out, [self], lambda upstream: (pull(upstream),))
 
     def as_strided(self, size, stride, storage_offset=None):
-        return Tensor(self._storage, self.dtype, size, stride, self._offset if storage_offset is None else storage_offset)
+        return Tensor(
+            self._storage, self.dtype, size, stride, self._offset if storage_offset is None else storage_offset
+        )
 
     def view(self, *shape):
         if isinstance(shape[0], dtype):
