@@ -9,8 +9,12 @@ import time
 from pathlib import Path
 
 #: Modules of the subcommands that parse their own options.
-_PASSED_ON = {"bench": "academy.bench.command", "trace": "academy.traces.command"}
-DESCRIPTION = "Triton Academy: check what its pages say, measure its kernels, watch them run."
+_PASSED_ON = {
+    "bench": "academy.bench.command",
+    "exercise": "academy.exercises.command",
+    "trace": "academy.traces.command",
+}
+DESCRIPTION = "Triton Academy: check what its pages say, measure its kernels, watch them run, do the exercises."
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -49,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     mutate.add_argument("--all", action="store_true", help="every mutant of a kernel, not a sample of 32 a file (slow)")
     mutate.set_defaults(run=_mutate)
     commands.add_parser("bench", help="measure the kernels on this machine's GPU", add_help=False)
+    commands.add_parser("exercise", help="list, start and check the exercises of the learning path", add_help=False)
     commands.add_parser("trace", help="record a kernel's example and show its run", add_help=False)
     return parser
 

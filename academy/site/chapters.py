@@ -27,7 +27,7 @@ from traitlets.config import Config
 
 from academy.bench import figures
 from academy.directives import EQUATION, fenced, pattern
-from academy.site import addresses
+from academy.site import addresses, exercise_pages
 from academy.site.library import Library
 from academy.site.texts import first_sentence
 
@@ -169,6 +169,7 @@ def portable(path: Path, uri: str, library: Library, config) -> str:
         return figures.measured(found["argument"], ROOT) or found[0]
 
     def prose(text: str) -> str:
+        text = text.replace("[[exercises]]", "\n".join(exercise_pages.listed(library, uri)))
         return addresses.without_dead_links(LINK.sub(link, SPAN.sub(span, EQUATION.sub(equation, text))))
 
     notebook = jupytext.read(path)

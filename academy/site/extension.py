@@ -4,6 +4,8 @@
     [[derivation: backprop_math/layernorm.md]]             a derivation
     [[kernels]]  [[derivations]]  [[reference]]            lists of all of them, and of their public functions
     [[path]]                                               the map of the learning path
+    [[exercise: exercises/rows/merge.py]]                  the page of an exercise
+    [[exercises]]                                          the exercises of the page on which it stands
     [[verified]]                                           the table of all that is checked
     [[code: PATH NAME]]                                    a function of a kernel file, without its notes
     [[playground: PATH]]                                   a kernel file without its notes, to be run and edited
@@ -28,7 +30,7 @@ from markdown.preprocessors import Preprocessor
 from academy import operations, syntax
 from academy.bench.pages import Html
 from academy.directives import fenced, on_line
-from academy.site import kernel_page, lint, playground_page, project_parts
+from academy.site import exercise_pages, kernel_page, lint, playground_page, project_parts
 from academy.site.addresses import NOWHERE
 from academy.site.citations import CitedEquation, Span
 from academy.site.conversion import Conversion, TreeStep
@@ -65,6 +67,7 @@ class AcademyExtension(Extension):
         md.treeprocessors.register(VariableMarks(made), "academy_variables", 6)
         md.treeprocessors.register(Contents(made), "academy_contents", 4)
         md.treeprocessors.register(PageFacts(made), "academy_facts", 3)
+        md.treeprocessors.register(exercise_pages.ExerciseLinks(made), "academy_exercises", 3.5)
         md.treeprocessors.register(Mentions(made), "academy_terms", 2)
         md.treeprocessors.register(DeadLinks(made), "academy_addresses", 1)
 
@@ -200,8 +203,21 @@ class Lines(Preprocessor):
                 link = f"[{title(self.index, uri)}](/{uri})"
                 out.append(f'<li markdown="span">{link} <span class="path-kind">{about}</span></li>')
             out += ["</ol>", ""]
+            if exercises := exercise_pages.in_line(self.index, stage.exercises):
+                out += [f"Exercises: {exercises}", "{ .exercise-links }", ""]
             number += len(stage.pages)
         return out
+
+    def exercise(self, name: str) -> list[str]:
+        if not self.shown("exercise", name) or name not in self.index.exercises:
+            return [f'!!! failure "{name} is no exercise"']
+        return exercise_pages.markdown(self.index, self.index.exercises[name])
+
+    def exercises(self, _: str) -> list[str]:
+        found = exercise_pages.listed(self.index, self.conversion.uri)
+        if not found:
+            self.conversion.problem("no exercise belongs to this page", "[[exercises]]")
+        return ["", *found, ""]
 
     # What other parts of the project say
 

@@ -1,4 +1,4 @@
-"""Pages without a file under docs/: kernels, derivations and benchmarks. And their places in the navigation."""
+"""Pages without a file under docs/: kernels, derivations, benchmarks, exercises. And their places in the navigation."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def _sources(library: Library, page: Page) -> list[str]:
 
 def completed(nav: list, library: Library) -> list:
     """The navigation of mkdocs.yml, in which the sections of made pages list only what is written by hand: with the
-    chapters of the learning path, kernels by group, derivations and benchmarks."""
+    chapters of the learning path and the exercises by stage, kernels by group, derivations and benchmarks."""
     made = {
-        CHAPTERS: _chapters(library),
+        CHAPTERS: [*_chapters(library), *_exercises(library)],
         "kernels": [{name: _named(pages)} for name, pages in library.by_group().items()],
         "derivations": _named(library.shown("derivation")),
         "benchmarks": [{f"{page.name} ({Path(page.source).stem})": page.uri} for page in library.shown("benchmark")],
@@ -89,6 +89,15 @@ def _chapters(library: Library) -> list[dict]:
     files = sorted((library.root / library.docs / CHAPTERS).glob("*.py"))
     uris = sorted((f"{CHAPTERS}/{file.name}" for file in files), key=lambda uri: (steps.get(uri, len(steps) + 1), uri))
     return [{title(library, uri): uri} for uri in uris]
+
+
+def _exercises(library: Library) -> list[dict]:
+    pages = {
+        stage.title: [page for page in library.shown("exercise") if page.group == stage.exercises]
+        for stage in library.path.stages
+    }
+    stages = [{stage: _named(exercises)} for stage, exercises in pages.items() if exercises]
+    return [{"Exercises": stages}] if stages else []
 
 
 def _named(pages: list[Page]) -> list[dict]:

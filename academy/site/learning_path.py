@@ -17,11 +17,12 @@ KINDS = {"kernels": "kernel", "derivations": "derivation", "learn": "chapter", "
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the path: its title, a sentence about it, and its pages (uris under docs/)."""
+    """A part of the path: its title, a sentence about it, its pages (uris under docs/), the folder of its exercises."""
 
     title: str
     about: str
     pages: tuple[str, ...]
+    exercises: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,10 @@ class LearningPath:
         """The table of a project's docs/ folder; empty where there is none."""
         home = docs / HOME
         meta = front_matter(read(home)) if home.is_file() else {}
-        stages = tuple(Stage(each["stage"], each["about"], tuple(each["pages"])) for each in meta.get("path", ()))
+        stages = tuple(
+            Stage(each["stage"], each["about"], tuple(each["pages"]), each.get("exercises", ""))
+            for each in meta.get("path", ())
+        )
         tables = [*(each["pages"] for each in meta.get("path", ())), meta.get("beside", {})]
         before = {page: tuple(first or ()) for table in tables for page, first in table.items()}
         return cls(stages, before, meta.get("groups", {}))

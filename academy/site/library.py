@@ -4,6 +4,7 @@ Everything is read from the files themselves, so that adding an operation needs 
 
 - annotated_examples/<group>/<op>.py, backprop_math/<op>.md and benchmarks/<op>.py have a page each;
 - benchmarks/<op>.py says which kernel file is an operation's lesson, and which its fast version;
+- exercises/<stage>/<name>.py has a page, and belongs to another one;
 - a display equation with `\\tag{NAME}` in backprop_math is the home of that tag;
 - `[[eq: NAME]]` and `[[tag: NAME]]` in a kernel file cite it.
 """
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from academy.bench import store
 from academy.directives import cited
+from academy.exercises import files
 from academy.site.learning_path import LearningPath
 from academy.site.splitter import introduction
 from academy.site.texts import Equation, equations, first_sentence, front_matter, heading, read, without_front_matter
@@ -27,7 +29,8 @@ WITHOUT_PAGES = {"common", "integrations"}
 
 @dataclass(frozen=True)
 class Page:
-    """A page made from a file. `uri`: its place, as if it stood under docs/; `kind`: kernel, derivation, benchmark."""
+    """A page made from a file. `uri`: its place, as if it stood under docs/; `kind`: kernel, derivation, benchmark,
+    exercise."""
 
     uri: str
     kind: str
@@ -47,7 +50,7 @@ class Page:
 
     @property
     def group(self) -> str:
-        """A kernel's folder."""
+        """The folder of a kernel or an exercise."""
         return self.source.split("/")[1]
 
 
@@ -77,14 +80,22 @@ class Library:
     equations: dict[str, Equation] = field(default_factory=dict)
     citations: dict[str, list[tuple[str, int]]] = field(default_factory=dict)  # tag -> file and line of a kernel
     operations: list[Operation] = field(default_factory=list)
+    exercises: dict[str, files.Exercise] = field(default_factory=dict)  # by the path of its file
     problems: list[tuple[str, int, str]] = field(default_factory=list)
 
     @classmethod
     def read(cls, root: str | Path = ".", docs: str = "docs") -> Library:
         """Index the project under `root`. The index is made again only when a file in it changed."""
         root = Path(root)
-        places = (("annotated_examples", "*/*.py"), ("backprop_math", "*.md"), ("benchmarks", "*.py"))
-        found = [p for folder, kind in places for p in sorted((root / folder).glob(kind)) if p.name != "__init__.py"]
+        folders = {
+            "annotated_examples": "*/*.py",
+            "backprop_math": "*.md",
+            "benchmarks": "*.py",
+            files.FOLDER: "*/*.py",
+        }
+        found = [
+            p for folder, kind in folders.items() for p in sorted((root / folder).glob(kind)) if p.name != "__init__.py"
+        ]
         found += sorted((root / "tests/kernels").glob("test_*.py"))
         found += (root / docs).glob("learn/index.md")
         return _index(root, docs, tuple((path, path.stat().st_mtime_ns) for path in found))
@@ -127,21 +138,28 @@ class Library:
         """The operations to which a file belongs: several for a derivation that several kernels implement."""
         return [operation for operation in self.operations if source in operation.files]
 
+    def exercises_of(self, uri: str) -> list[files.Exercise]:
+        """The exercises that belong to a page."""
+        return [exercise for exercise in self.exercises.values() if exercise.page == uri]
+
     # How it is made
 
-    def _fill(self, files: list[Path]) -> Library:
-        for path in files:
+    def _fill(self, paths: list[Path]) -> Library:
+        for path in paths:
             name = path.relative_to(self.root).as_posix()
             folder = name.partition("/")[0]
             if folder == "annotated_examples":
                 self._add_kernel(path, name)
             elif folder == "backprop_math":
                 self._add_derivation(path, name)
+            elif folder == files.FOLDER:
+                self._add_exercise(path, name)
         self._add_operations()
         steps, lessons = self.path.steps, {operation.benchmark: operation.lesson for operation in self.operations}
 
         def place(source: str) -> tuple[int, str]:
-            uri = self.pages[lessons.get(source, source)].uri
+            exercise = self.exercises.get(source)
+            uri = exercise.page if exercise else self.pages[lessons.get(source, source)].uri
             return steps.get(uri, len(steps) + 1), uri
 
         self.operations.sort(key=lambda operation: place(operation.lesson))
@@ -170,6 +188,15 @@ class Library:
             if first is not equation:
                 message = f"\\tag{{{equation.tag}}} is already at {first.path}:{first.line}"
                 self.problems.append((name, equation.line, message))
+
+    def _add_exercise(self, path: Path, name: str) -> None:
+        try:
+            exercise = files.read(path)
+        except (SyntaxError, ValueError) as error:
+            self.problems.append((name, getattr(error, "lineno", None) or 1, str(error)))
+            return
+        self.exercises[name] = exercise
+        self.pages[name] = Page(exercise.uri, "exercise", name, exercise.title, first_sentence(exercise.question))
 
     def _add_operations(self) -> None:
         known: set[str] = set()

@@ -278,58 +278,6 @@ notebook.speed("flash_attention", variants=("causal",), live=[(4, 16, 16, 2048, 
 # %% [markdown]
 # ## Exercises
 #
-# **1.** Write `tiles_computed(N, BLOCK)`: how many tiles are not skipped, for a causal mask, `N` queries and keys, and square
-# tiles whose side divides `N`? No loops.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def tiles_computed(N, BLOCK):
-#     rows = N // BLOCK
-#     return rows * (rows + 1) // 2
-# ```
-#
-# Row `m` of the tiles ends with the one on the diagonal, so it has `m + 1` of them.
-#
-# </details>
-#
-# **2.** Change `in_one_trip` so that it also returns the log-sum-exp of each row of scores: `with_lse(q, k, v, BLOCK_N)`, for
-# all queries as one block. The backward pass needs no other number of the forward pass.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def with_lse(q, k, v, BLOCK_N):
-#     row_max, row_sum = torch.full((len(q), 1), -math.inf).to(q), torch.zeros(len(q), 1).to(q)
-#     acc = torch.zeros_like(q)
-#     for keys, values in zip(k.split(BLOCK_N), v.split(BLOCK_N)):
-#         s = q @ keys.T / math.sqrt(q.shape[1])
-#         new_max = torch.maximum(row_max, s.amax(1, keepdim=True))
-#         p, alpha = torch.exp(s - new_max), torch.exp(row_max - new_max)
-#         row_sum, acc, row_max = row_sum * alpha + p.sum(1, keepdim=True), acc * alpha + p @ values, new_max
-#     return acc / row_sum, (row_max + torch.log(row_sum)).squeeze(1)
-# ```
-#
-# The sum is relative to the largest score. The logarithm turns the factor that was taken out into a term.
-#
-# </details>
-#
-# **3.** Two kernels have each seen one half of the keys, and give an output and a log-sum-exp for each row. Write
-# `merge(o_a, lse_a, o_b, lse_b)`, which returns the output for all keys. A row may have seen nothing in one half: output 0,
-# log-sum-exp minus infinity.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def merge(o_a, lse_a, o_b, lse_b):
-#     lse = torch.logaddexp(lse_a, lse_b)
-#     lse = torch.where(lse == -math.inf, torch.zeros_like(lse), lse)  # nothing in both: −∞ minus −∞ would be NaN
-#     return torch.exp(lse_a - lse)[:, None] * o_a + torch.exp(lse_b - lse)[:, None] * o_b
-# ```
-#
-# Each half weighs as much as its share of the sum, [[tag: AT-parts]]. That is how
-# [decode](../kernels/attention/decode.md) shares out one row to many programs.
-#
-# </details>
+# [[exercises]]
 #
 # Next is the derivation of [attention and its gradients](../derivations/attention.md), and then the kernel.

@@ -269,54 +269,7 @@ notebook.speed("matmul_autotuned", variants=("", "leaky_relu"), live=[(2048, 204
 # %% [markdown]
 # ## Exercises
 #
-# **1.** Write `safe_accumulate(x, out, BLOCK)` so that `Autotuner(safe_accumulate, ...)` gives the right result at the first
-# call: the sum replaces what is in `out`.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def safe_accumulate(x, out, BLOCK):
-#     out.zero_()
-#     accumulate(x, out, BLOCK)
-# ```
-#
-# Each trial starts from zero, and so does the run in earnest. That is what `reset_to_zero` does.
-#
-# </details>
-#
-# **2.** Write `fits(config, limit=227 * 1024)`, which says whether a configuration's tiles fit in an H200's shared memory, and
-# `pruned(configurations)`, which drops those that don't. Why is a search better without them?
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def fits(config, limit=227 * 1024):
-#     return shared_memory(config) <= limit
-#
-#
-# def pruned(configurations):
-#     return [config for config in configurations if fits(config)]
-# ```
-#
-# They would fail anyway, but only after having been compiled. `triton.autotune` takes such a function as
-# `prune_configs_by={"early_config_prune": ...}`.
-#
-# </details>
-#
-# **3.** Write a jitted `hard_swish(z)`, which is z · min(max(z + 3, 0), 6) / 6, to be handed to the kernel as `ACTIVATION`. A
-# NaN must come out as NaN.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# @triton.jit
-# def hard_swish(z):
-#     return z * tl.minimum(tl.maximum(z + 3.0, 0.0), 6.0) / 6.0
-# ```
-#
-# `tl.maximum` of NaN and 0 is 0 on a GPU, but the product with `z` brings the NaN back.
-#
-# </details>
+# [[exercises]]
 #
 # The guide on [autotuning](../guides/autotuning.md) says more about searches and caches, and
 # [the fast version of the product](../kernels/fast/matmul.md) climbs on to tensor descriptors and persistent programs. The

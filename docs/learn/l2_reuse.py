@@ -237,52 +237,6 @@ notebook.ladder("matmul_grouped", live=live)
 #
 # ## Exercises
 #
-# **1.** Write `block_of_program(pid, rows, columns, GROUP_M)` in Python: the row and column of a program's block. The last
-# group may have fewer rows.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def block_of_program(pid, rows, columns, GROUP_M):
-#     first_row = pid // (GROUP_M * columns) * GROUP_M
-#     group_rows = min(rows - first_row, GROUP_M)
-#     in_group = pid % (GROUP_M * columns)
-#     return first_row + in_group % group_rows, in_group // group_rows
-# ```
-#
-# Both the remainder and the quotient inside the group use `group_rows`. With only one of them mended, some blocks are
-# taken twice or don't exist.
-#
-# </details>
-#
-# **2.** Write `best_group(rows, columns, programs, blocks_k)`: the `GROUP_M` from 1 to `rows` with which the first programs
-# load the fewest blocks; the smallest one if several do.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def best_group(rows, columns, programs, blocks_k):
-#     def loads(GROUP_M):
-#         return l2_picture.count(lesson.program_order(rows, columns, GROUP_M), programs, blocks_k).total
-#
-#     return min(range(1, rows + 1), key=loads)
-# ```
-#
-# For nine programs in a 9 x 9 grid it is 3: a square has the shortest sides for its area.
-#
-# </details>
-#
-# **3.** Write `gradients(dz, x, y)` with two calls of `lesson.matmul_forward`, and no copy.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def gradients(dz, x, y):
-#     return lesson.matmul_forward(dz, y.T), lesson.matmul_forward(x.T, dz)
-# ```
-#
-# `y.T` and `x.T` are views: only their strides are exchanged. The kernel reads them in place.
-#
-# </details>
+# [[exercises]]
 #
 # The next chapter is [autotuning](autotuning.py), which picks the tile sizes for you, and what can go wrong with it.

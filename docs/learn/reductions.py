@@ -219,68 +219,6 @@ notebook.speed("layernorm", "backward", live=[(8192, 4096)])
 # %% [markdown]
 # ## Exercises
 #
-# **1.** Write `column_sums_of_squares(x)`: for each column the sum of the squares, with partial sums.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# @triton.jit
-# def partial_squares_kernel(x_ptr, partial_ptr, M, N, stride_xm, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-#     offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-#     p = tl.program_id(1)
-#     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-#     for start in range(p * BLOCK_M, M, tl.num_programs(1) * BLOCK_M):
-#         offs_m = (start + tl.arange(0, BLOCK_M)).to(tl.int64)
-#         mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
-#         x_ptrs = x_ptr + offs_m[:, None] * stride_xm + offs_n[None, :]
-#         x = tl.load(x_ptrs, mask=mask, other=0.0).to(tl.float32)
-#         acc += x * x
-#     tl.store(partial_ptr + p * N + offs_n, tl.sum(acc, axis=0), mask=offs_n < N)
-#
-#
-# def column_sums_of_squares(x, P=64):
-#     M, N = x.shape
-#     P = min(P, triton.cdiv(M, 32))
-#     partial = torch.empty(P, N, device=x.device)
-#     partial_squares_kernel[(triton.cdiv(N, 128), P)](x, partial, M, N, x.stride(0), BLOCK_M=32, BLOCK_N=128)
-#     return partial.sum(0)
-# ```
-#
-# One line differs. `other=0.0` is still right, because the square of zero is zero. For a product of all rows it would have
-# to be one.
-#
-# </details>
-#
-# **2.** Write `tiles_of(p, P, M, BLOCK_M)`: the list of the first rows of the tiles that program `p` takes. Then say, without
-# running it, what program 2 of 3 gets in a matrix of 200 rows with tiles of 32: put the list into `guess`.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def tiles_of(p, P, M, BLOCK_M):
-#     return list(range(p * BLOCK_M, M, P * BLOCK_M))
-#
-#
-# guess = [64, 160]
-# ```
-#
-# There are seven tiles, the last one with eight rows. Program 0 gets three of them, the other two get two each.
-#
-# </details>
-#
-# **3.** A launch should have at least `programs` programs, whatever the shape, so that the card is full. Write
-# `shares(M, N, programs, BLOCK_M=32, BLOCK_N=128)`, which returns the smallest `P` that does. But no program may be left
-# without a tile.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def shares(M, N, programs, BLOCK_M=32, BLOCK_N=128):
-#     return min(triton.cdiv(programs, triton.cdiv(N, BLOCK_N)), triton.cdiv(M, BLOCK_M))
-# ```
-#
-# A wide matrix has many blocks of columns and needs few shares. A narrow one needs many, and a short one can't have them.
-#
-# </details>
+# [[exercises]]
 #
 # Now read [LayerNorm](../kernels/classics/layernorm.md), where these sums are half of the backward pass.

@@ -214,64 +214,6 @@ notebook.speed("softmax", live=[(8192, 4096), (4096, 32000)])
 # %% [markdown]
 # ## Exercises
 #
-# **1.** Write `logsumexp(x)`: for each row of a matrix the logarithm of the sum of the exponentials, for scores up to 1000.
-# `tl.log` takes the logarithm.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# @triton.jit
-# def logsumexp_kernel(x_ptr, out_ptr, N, stride, BLOCK_N: tl.constexpr):
-#     row = tl.program_id(0).to(tl.int64)
-#     columns = tl.arange(0, BLOCK_N)
-#     x = tl.load(x_ptr + row * stride + columns, mask=columns < N, other=-float("inf"))
-#     largest = tl.max(x, axis=0)
-#     tl.store(out_ptr + row, largest + tl.log(tl.sum(tl.exp(x - largest), axis=0)))
-#
-#
-# def logsumexp(x):
-#     out = torch.empty(x.shape[0], device=x.device)
-#     logsumexp_kernel[(x.shape[0],)](x, out, x.shape[1], x.stride(0), BLOCK_N=triton.next_power_of_2(x.shape[1]))
-#     return out
-# ```
-#
-# What was divided out comes back as a term: the logarithm of a product is a sum.
-#
-# </details>
-#
-# **2.** Write `softmax_gradient(dy, y)` in PyTorch, from the formula above, without autograd. What does it give for
-# `dy = torch.ones_like(y)`, and why?
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def softmax_gradient(dy, y):
-#     dot = (dy * y).sum(dim=-1, keepdim=True)
-#     return y * (dy - dot)
-# ```
-#
-# Zero, up to rounding. The probabilities of a row add up to 1, so `dot` is 1 and the difference vanishes. That is the gradient
-# of `softmax(x).sum()`.
-#
-# </details>
-#
-# **3.** Two programs have each seen one half of a row and know the maximum and the sum of their half. Write
-# `merge(max_a, sum_a, max_b, sum_b)`, which returns both for the whole row. One half may be empty: maximum minus infinity,
-# sum 0.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def merge(max_a, sum_a, max_b, sum_b):
-#     largest = max(max_a, max_b)
-#     if largest == -math.inf:  # both empty: minus infinity minus itself would be NaN
-#         return largest, 0.0
-#     return largest, sum_a * math.exp(max_a - largest) + sum_b * math.exp(max_b - largest)
-# ```
-#
-# The loop above is this merge with one chunk after the other. The order doesn't matter, so the halves can be worked on at
-# the same time.
-#
-# </details>
+# [[exercises]]
 #
 # The next chapter is [tiles and pointers](tiles_and_pointers.py), where blocks get a second dimension.

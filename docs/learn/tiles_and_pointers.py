@@ -259,66 +259,6 @@ notebook.speed("matmul_blocked", live=[(1024, 1024, 1024), (4096, 4096, 4096)])
 #
 # ## Exercises
 #
-# **1.** Write `offset(i, k, strides)`, the place of element (i, k) behind a tensor's first. Then say, without running it,
-# where element (1, 2) of `x[::2].T` lies.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def offset(i, k, strides):
-#     return i * strides[0] + k * strides[1]
-#
-#
-# place = offset(1, 2, (1, 16))
-# ```
-#
-# Every second row doubles the row stride: `(16, 1)`. Transposing exchanges the two: `(1, 16)`. One times 1 and two times 16
-# make 33.
-#
-# </details>
-#
-# **2.** Write `diagonal(x)`, which copies the diagonal of a square matrix with one block of pointers. It should work for any
-# strides.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# @triton.jit
-# def diagonal_kernel(x_ptr, out_ptr, n, stride_m, stride_k, BLOCK: tl.constexpr):
-#     i = tl.arange(0, BLOCK)
-#     values = tl.load(x_ptr + i * (stride_m + stride_k), mask=i < n, other=0.0)
-#     tl.store(out_ptr + i, values, mask=i < n)
-#
-#
-# def diagonal(x):
-#     n = x.shape[0]
-#     out = torch.empty(n, dtype=x.dtype, device=x.device)
-#     diagonal_kernel[(1,)](x, out, n, *x.stride(), BLOCK=triton.next_power_of_2(n))
-#     return out
-# ```
-#
-# One step down and one to the right is one step of the sum of both strides.
-#
-# </details>
-#
-# **3.** In bfloat16 an H200 does about 206 operations in the time in which it moves one byte from memory. How large must a
-# square tile be, so that loading doesn't take longer than computing? Write `smallest_square_tile(operations_per_byte)`, which
-# returns a power of two.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def smallest_square_tile(operations_per_byte):
-#     BLOCK = 1
-#     while 2 * BLOCK * BLOCK / (2 * (BLOCK + BLOCK)) < operations_per_byte:
-#         BLOCK *= 2
-#     return BLOCK
-# ```
-#
-# A square tile does `BLOCK / 2` operations for each byte, so it takes 512. The sums of such a tile fill a megabyte; all the
-# registers of a multiprocessor hold a quarter of that. So tiles alone can't do it. Loads must be answered by something
-# faster than memory, and that is the next chapter.
-#
-# </details>
+# [[exercises]]
 #
 # The next chapter is [reuse in the L2 cache](l2_reuse.py).

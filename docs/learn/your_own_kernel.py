@@ -439,72 +439,7 @@ notebook.ladder("l2_normalise", live=live)
 #
 # ## Exercises
 #
-# **1.** Write `sum_normalise(x)` with a kernel of its own: each row of a matrix of positive numbers divided by its sum, for any
-# width and row stride.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# @triton.jit
-# def sum_normalise_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
-#     row = tl.program_id(0).to(tl.int64)
-#     x_ptr += row * stride_xm
-#     y_ptr += row * N
-#     acc = tl.zeros((BLOCK_N,), dtype=tl.float32)
-#     for start in range(0, N, BLOCK_N):
-#         offs_n = start + tl.arange(0, BLOCK_N)
-#         acc += tl.load(x_ptr + offs_n, mask=offs_n < N, other=0.0).to(tl.float32)
-#     total = tl.sum(acc, axis=0)
-#     for start in range(0, N, BLOCK_N):
-#         offs_n = start + tl.arange(0, BLOCK_N)
-#         mask = offs_n < N
-#         x = tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
-#         tl.store(y_ptr + offs_n, x / total, mask=mask)
-#
-#
-# def sum_normalise(x, BLOCK_N=64):
-#     x = as_rows(x)
-#     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-#     sum_normalise_kernel[(x.shape[0],)](x, y, x.shape[1], x.stride(0), BLOCK_N=BLOCK_N)
-#     return y
-# ```
-#
-# Two lines of the forward kernel change: what is added up, and that there is no root.
-#
-# </details>
-#
-# **2.** Derive the gradient of exercise 1 and write `sum_normalise_gradient(dy, y, total)` in PyTorch; `total` holds the sum
-# of each row, in the shape (M, 1).
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def sum_normalise_gradient(dy, y, total):
-#     return (dy - (dy * y).sum(dim=-1, keepdim=True)) / total
-# ```
-#
-# An element changes the sum of its row at rate one, where it changed the length at rate `y`. So one factor `y` is gone.
-#
-# </details>
-#
-# **3.** `launch(x, y)` writes its result for `x` into `y`. Write `stays_inside(launch)`, which says whether it leaves alone what
-# lies behind the end of `y`. Which sizes must you try?
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def stays_inside(launch):
-#     for N in (5, 8, 33):
-#         memory = torch.full((3 * N + 64,), 7.0, device=device.DEVICE)
-#         launch(torch.ones(3, N, device=device.DEVICE), memory[: 3 * N].view(3, N))
-#         if not memory[3 * N :].eq(7.0).all():
-#             return False
-#     return True
-# ```
-#
-# A width that is a power of two may fill its chunk exactly, and then a missing mask does no harm. So try some that don't.
-#
-# </details>
+# [[exercises]]
 #
 # You have come to the end of the path. The [list of kernels](../kernels/index.md) shows what is there; what isn't waits for
 # you.

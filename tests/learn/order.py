@@ -1,9 +1,10 @@
 """What each page of the learning path uses of Triton, and what was explained by then.
 
 The pages are read from front to back: chapters, lessons with the shared functions that they call, guides with their
-snippets, answers of exercises. Nothing has to be declared. A name counts as explained after a sentence that says what
-it does: the name in backticks, then a verb, "`tl.sum` adds up the lanes of a block". In code the sentence stands in a
-comment above the line that uses the name, as notes do anyway. `CONSTRUCTS` lists what has no name of its own.
+snippets, exercises after the page that they belong to. Nothing has to be declared. A name counts as explained after a
+sentence that says what it does: the name in backticks, then a verb, "`tl.sum` adds up the lanes of a block". In code
+the sentence stands in a comment above the line that uses the name, as notes do anyway. `CONSTRUCTS` lists what has
+no name of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 import torch
 
 from academy import syntax
+from academy.exercises import files
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Modules whose names belong to Triton.
@@ -137,6 +139,17 @@ class Reader:
         text = file.read_text("utf-8")
         name = file.relative_to(ROOT).as_posix()
         self.python(text, name) if file.suffix == ".py" else self.markdown(text, name)
+        for exercise in files.every():
+            if exercise.page == uri:
+                self.exercise(exercise)
+
+    def exercise(self, exercise: files.Exercise) -> None:
+        """An exercise is done after its page: the question with its hints, then the solution and the starter."""
+        name = exercise.path.relative_to(ROOT).as_posix()
+        first = exercise.path.read_text("utf-8").partition("# %% solution\n")[0].count("\n") + 2
+        self.prose(f"{exercise.question} {' '.join(exercise.hints)}")
+        self.python(exercise.text, name, first)
+        self.python(exercise.starter, name, first)
 
     def markdown(self, text: str, file: str, line: int = 1) -> None:
         """Prose with fenced code, in its order."""

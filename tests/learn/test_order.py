@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from academy.exercises import files
 from academy.site.learning_path import HOME, LearningPath
 from tests.learn import order
 
@@ -82,6 +83,13 @@ x = tl.flip(x)  # words beside
 def test_only_a_sentence_in_front_explains(place, words, explains):
     text = KERNEL.replace(f"ords {place}", f"ords: {words}")
     assert missing(text) == ([] if explains else [(5, "tl.flip")])
+
+
+def test_an_exercise_counts_right_after_its_page():
+    reader = read("learn/first_kernel.py")
+    assert not reader.missing and "tl.load" in reader.seen
+    reader.exercise(files.named("rows/logsumexp"))
+    assert ("exercises/rows/logsumexp.py", "tl.max") in {(use.file, use.what) for use in reader.missing}
 
 
 def test_code_in_an_answer_a_snippet_and_a_shared_function_counts():

@@ -65,7 +65,8 @@ class Editor {
     const help = make("p", { class: "p-about", id: `p-about-${path ?? name}`.replace(/\W/g, "-") }, about)
     this.code = make("div", { class: "p-code" })
     this.run = make("div", { class: "p-run" })
-    root.querySelector("pre")?.remove()
+    const pre = root.querySelector("pre")
+    ;(pre?.closest(".highlight") ?? pre)?.remove()
     root.append(help, this.code, this.outcome, this.run)
     this.view = new EditorView({ parent: this.code, state: this.state(text, label, help.id) })
     Object.defineProperty(root, "academyText", { configurable: true, get: () => this.text, set: value => { this.text = value } })
@@ -142,7 +143,7 @@ class Editor {
   ran(answer, source) {
     const { state, problems, data } = answer
     const said = { passed: "It ran. Every step is below.", failed: "It ran, and something is wrong:", error: "It did not come to its end:" }
-    this.show(state, said[state], problems, answer.printed)
+    this.show(state === "passed" && this.name ? "idle" : state, said[state], problems, answer.printed) // only a check passes an exercise
     this.mark(problems)
     this.viewer?.remove()
     this.viewer = null
@@ -248,9 +249,8 @@ export async function lesson(file, shared) {
   return editor
 }
 
-export function placed(root, text) {
+export function placed(root, original, text) {
   const { exercise: name, path } = root.dataset
-  const original = root.querySelector("pre").textContent
   const actions = [...root.querySelectorAll("[data-action]")].map(button => button.dataset.action)
   root.classList.add("p-editor")
   return new Editor(root, {

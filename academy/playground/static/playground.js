@@ -38,15 +38,17 @@
     Object.assign(outcome.dataset, { academy: "outcome", state: "idle" })
     element.prepend(bar)
     element.append(outcome)
-    element.querySelector("pre").tabIndex = 0
-    let text = element.querySelector("pre").textContent, opened = null
-    const open = () => opened ??= editor().then(module => module.placed(element, () => text))
+    const pre = element.querySelector("pre")
+    pre.tabIndex = 0
+    const original = (pre.querySelector("code") ?? pre).textContent
+    let text = original, opened = null
+    const open = () => opened ??= editor().then(module => module.placed(element, original, () => text))
     Object.defineProperty(element, "academyText", { configurable: true, get: () => text, set: value => { text = value; open() } })
     element.addEventListener("click", event => {
       const action = event.target.closest("[data-action]")?.dataset.action
       if (!opened && action) open().then(made => made.act(action))
     })
-    element.querySelector("pre").addEventListener("focus", open, { once: true })
+    pre.addEventListener("focus", open, { once: true })
   }
 
   const begin = () => {

@@ -1,0 +1,38 @@
+'''Exercises: a question, a starter to change, hints, and a checker that says what is wrong.
+
+An exercise is one file, `exercises/<stage>/<name>.py`, with everything that belongs to it:
+
+    """# Title
+
+    The question, in Markdown.
+    """
+
+    # %% solution
+    import torch
+    …
+        # <<<
+        what the reader has to write
+        # ===
+        # what stands there in the starter (without `===`: a line that says "your code here")
+        # >>>
+
+    # %% checks
+    PAGE = "learn/first_kernel.py"     # the page that it belongs to
+    KIND = "fill in"                   # or one of the other `files.KINDS`
+    HINTS = ("…", "…")                 # shown one by one
+    WHY = "…"                          # stands under the solution
+
+    def check(t):                      # t: a `checks.Checks`
+        t.compare("n = 10", "double", lambda x: 2 * x, t.values(10))
+
+    WRONG = (("what the checker must say", "old", "new"), …)
+    RIGHT = (("old", "new"), …)
+
+The starter is cut from the solution by the marks, so the two can't drift apart. `WRONG` and `RIGHT` are edits of the
+solution: each `old` is replaced by the `new` behind it, and a `new` alone takes the place of what is between the marks.
+No edit at all stands for the starter. Tests check that every wrong solution is rejected with its message, and that the
+others pass.
+
+`files` reads such a file without importing it, so that the site can be built without triton. `checker` checks a
+reader's text, for the page in the browser and for `academy exercise`.
+'''

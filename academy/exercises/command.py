@@ -1,0 +1,104 @@
+"""`academy exercise list|start NAME|check FILE|hint NAME`: the exercises of the learning path, in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from academy.exercises import files
+
+#: The first line of a file that `start` writes: `check` reads from it which exercise the file is for.
+MARK = "# Exercise: "
+
+
+def main(arguments: list[str]) -> int:
+    """Exit status: 0, 1 if the check found something, 2 for bad use."""
+    parsed = _parser().parse_args(arguments)
+    try:
+        return parsed.run(parsed)
+    except (ValueError, OSError) as error:
+        print(f"academy exercise: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="academy exercise",
+        description="Exercises of the learning path: write a file to change, check it, get hints. The same exercises "
+        "are on the site. Without a GPU they run in Triton's interpreter; with one they are also compiled.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run, help: str, argument: str = "", about: str = "") -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=help, description=help[:1].upper() + help[1:] + ".")
+        if argument:
+            added.add_argument(argument.lower(), metavar=argument, help=about)
+        added.set_defaults(run=run)
+        return added
+
+    command("list", _list, "list all exercises, by stage of the learning path")
+    start = command("start", _start, "write the file of an exercise, for you to change", "NAME", "as `list` shows it")
+    start.add_argument("--to", type=Path, metavar="FILE", help="where to (default: NAME.py, here); never overwritten")
+    command("check", _check, "say whether a file solves its exercise, and what is wrong if not", "FILE", "your file")
+    hint = command("hint", _hint, "show a hint", "NAME", "as `list` shows it")
+    hint.add_argument("number", type=int, nargs="?", default=1, help="which one (default: the first)")
+    return parser
+
+
+def _list(_: argparse.Namespace) -> int:
+    exercises = files.every()
+    width = max(len(exercise.name) for exercise in exercises)
+    for exercise in exercises:
+        print(f"{exercise.name:{width}}  {exercise.kind:16}  {exercise.title}")
+    return 0
+
+
+def _start(parsed: argparse.Namespace) -> int:
+    exercise = files.named(parsed.name)
+    path = parsed.to or Path(f"{exercise.path.stem}.py")
+    question = f"{exercise.title}\n\n{exercise.question}\n\nCheck it with `academy exercise check {path}`."
+    comment = textwrap.indent(question, "# ", lambda line: True).replace("# \n", "#\n")
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(f"{MARK}{exercise.name}\n#\n{comment}\n\n{exercise.starter}")
+    except FileExistsError:
+        raise ValueError(f"{path} is there already, and nothing was written (another place: --to FILE)") from None
+    print(f"{exercise.question}\n\nWrote {path}. Change it, then: academy exercise check {path}")
+    return 0
+
+
+def _check(parsed: argparse.Namespace) -> int:
+    path = Path(parsed.file)
+    text = path.read_text("utf-8")
+    named = re.match(rf"{MARK}(\S+)", text)
+    name = files.named(named[1] if named else path.stem).name
+    from academy import device
+
+    if not device.INTERPRET:  # first in the interpreter, which sees what a GPU hides, in a process of its own
+        command = [sys.executable, "-m", "academy.cli", "exercise", "check", str(path)]
+        if status := subprocess.run(command, env={**os.environ, "TRITON_INTERPRET": "1"}).returncode:
+            return status
+    from academy.exercises.checker import check
+
+    outcome = check(name, text)
+    place = f"{path}:{outcome.line}: " if outcome.line else ""
+    print(f"{place}{outcome.message}")
+    if outcome.state != "passed":
+        print(f"Stuck? academy exercise hint {name}")
+    return 0 if outcome.state == "passed" else 1
+
+
+def _hint(parsed: argparse.Namespace) -> int:
+    exercise = files.named(parsed.name)
+    count = len(exercise.hints)
+    if not 1 <= parsed.number <= count:
+        raise ValueError(f"{exercise.name} has hints 1 to {count}, not {parsed.number}")
+    print(f"Hint {parsed.number} of {count}: {exercise.hints[parsed.number - 1]}")
+    if parsed.number < count:
+        print(f"The next one: academy exercise hint {exercise.name} {parsed.number + 1}")
+    return 0

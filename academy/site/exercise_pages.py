@@ -1,0 +1,55 @@
+"""The pages of exercises, and the links to them from the pages that they belong to."""
+
+from __future__ import annotations
+
+import textwrap
+from xml.etree.ElementTree import Element
+
+from markupsafe import Markup
+
+from academy.exercises import files
+from academy.site.conversion import TreeStep, element
+from academy.site.library import Library
+from academy.site.page_facts import title
+
+
+def markdown(library: Library, exercise: files.Exercise) -> list[str]:
+    """The page of an exercise. The editor's script takes the place of the starter; without it the code is shown."""
+    lesson = f"[{title(library, exercise.page)}](/{exercise.page})"
+    file = f"{exercise.path.stem}.py"
+    out = [f"# {exercise.title}", "", f"{exercise.kind.capitalize()} · an exercise of {lesson}", "{ .page-facts }", ""]
+    out += [*exercise.question.split("\n"), ""]
+    out += [f'<div data-academy="editor" data-exercise="{exercise.name}" markdown="1">', ""]
+    out += ["```python", *exercise.starter.rstrip().split("\n"), "```", "", "</div>", ""]
+    out += [f"In the terminal: `academy exercise start {exercise.name}`, then `academy exercise check {file}`.", ""]
+    for number, hint in enumerate(exercise.hints, 1):
+        out += _folded("tip", f"Hint {number} of {len(exercise.hints)}", hint)
+    out += _folded("success", "Solution", f"```python\n{exercise.solution.rstrip()}\n```\n\n{exercise.why}")
+    return [*out, f"Back to {lesson}.", ""]
+
+
+def _folded(kind: str, summary: str, text: str) -> list[str]:
+    return [f'??? {kind} "{summary}"', "", *textwrap.indent(text, "    ").split("\n"), ""]
+
+
+def listed(library: Library, uri: str) -> list[str]:
+    """The exercises of a page, as a list."""
+    return [f"- [{each.title}](/{each.uri}): {each.kind}" for each in library.exercises_of(uri)]
+
+
+def in_line(library: Library, stage: str) -> str:
+    """The exercises of a stage of the learning path, in one paragraph."""
+    pages = [page for page in library.shown("exercise") if page.group == stage]
+    return " · ".join(f"[{page.title}]({page.href})" for page in pages)
+
+
+class ExerciseLinks(TreeStep):
+    """A line at the end of a page that has exercises and doesn't list them itself."""
+
+    def run(self, root: Element) -> None:
+        exercises = self.conversion.index.exercises_of(self.conversion.uri)
+        hrefs = {link.get("href") for link in root.iter("a")}
+        if exercises and f"/{exercises[0].uri}" not in hrefs:
+            links = (Markup('<a href="/{}">{}</a>').format(each.uri, each.title) for each in exercises)
+            line = '<p class="exercise-links" data-search-exclude="">Exercises: {links}</p>'
+            root.append(element(line, links=Markup(" · ").join(links)))

@@ -1,0 +1,73 @@
+"""# Which head of keys?
+
+With grouped heads, `H` heads of queries share `Hk` heads of keys: the first `H // Hk` share the first one,
+and so on. `keys_of_heads(k, H)` gives each head of queries its head of keys. It is right for `Hk = 1` and
+for `Hk = H`. Find the bug.
+"""
+
+# %% solution
+from academy import device
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def keys_of_heads_kernel(k_ptr, out_ptr, H, Hk, N, BLOCK: tl.constexpr):
+    h = tl.program_id(0)
+    # <<<
+    hk = h // (H // Hk)
+    # ===
+    # hk = h % Hk
+    # >>>
+    offsets = tl.arange(0, BLOCK)
+    k = tl.load(k_ptr + hk * N + offsets, mask=offsets < N, other=0.0)
+    tl.store(out_ptr + h * N + offsets, k, mask=offsets < N)
+
+
+def keys_of_heads(k, H):
+    Hk, N = k.shape
+    out = torch.empty(H, N, dtype=k.dtype, device=k.device)
+    keys_of_heads_kernel[(H,)](k, out, H, Hk, N, BLOCK=triton.next_power_of_2(N))
+    return out
+
+
+# %% checks
+PAGE = "kernels/attention/flash_attention.md"
+KIND = "find the bug"
+HINTS = (
+    "Six heads of queries and two of keys: heads 0, 1 and 2 share keys 0. What does the remainder of 2 give for them?",
+    "How many heads are in a group? The number of the group is the number of the head of keys.",
+)
+WHY = """A group is a run of neighbouring heads, so the quotient says which. In the backward pass the gradients of a
+group are added up: a test with `Hk = 1` or `Hk = H` finds neither mistake."""
+
+
+def check(t):
+    def want(k, H):
+        return k[:, None, :].expand(k.shape[0], H // k.shape[0], k.shape[1]).reshape(H, k.shape[1])
+
+    for H, Hk in ((3, 1), (2, 2), (6, 2)):
+        t.compare(f"{H} heads, {Hk} of keys", "keys_of_heads", want, t.values(Hk, 3), H, exact=True)
+
+
+WRONG = (
+    ("6 heads, 2 of keys: out[1, 0] is",),
+    (
+        "3 heads, 1 of keys: program 1 of keys_of_heads_kernel does a load outside a tensor",
+        "hk = h // Hk",
+    ),
+    (
+        "2 heads, 2 of keys: out[1, 0] is",
+        "hk = h * Hk // (H + 1)",
+    ),
+    (
+        "2 heads, 2 of keys: out[1, 0] is",
+        "hk = h // H",
+    ),
+)
+RIGHT = (
+    ("group = H // Hk\nhk = h // group",),
+    ("hk = h * Hk // H",),
+)

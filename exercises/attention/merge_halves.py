@@ -1,0 +1,94 @@
+"""# Two halves of the keys
+
+Two kernels have each seen one half of the keys, and give an output and a log-sum-exp for each row. Write
+`merge(o_a, lse_a, o_b, lse_b)`, which returns the output for all keys. A row may have seen nothing in one
+half, or in both: output 0, log-sum-exp minus infinity.
+"""
+
+# %% solution
+import math
+
+import torch
+
+
+def merge(o_a, lse_a, o_b, lse_b):
+    # <<<
+    lse = torch.logaddexp(lse_a, lse_b)
+    lse = torch.where(lse == -math.inf, torch.zeros_like(lse), lse)  # nothing in both: −∞ minus −∞ would be NaN
+    return torch.exp(lse_a - lse)[:, None] * o_a + torch.exp(lse_b - lse)[:, None] * o_b
+    # >>>
+
+
+# %% checks
+PAGE = "learn/attention.py"
+KIND = "fill in"
+HINTS = (
+    "Each half weighs as much as its share of the sum of all exponentials.",
+    "`torch.logaddexp(a, b)` is the logarithm of the sum of both exponentials, and safe for large numbers.",
+    "Where both halves are empty, the difference of two infinities is NaN: subtract 0 there.",
+)
+WHY = """Each half weighs as much as its share of the sum. That is how decode shares out one row to many programs."""
+
+
+def check(t):
+    def want(o_a, lse_a, o_b, lse_b):
+        lse = torch.logaddexp(lse_a, lse_b)
+        lse = torch.where(lse == none, torch.zeros_like(lse), lse)
+        return torch.exp(lse_a - lse)[:, None] * o_a + torch.exp(lse_b - lse)[:, None] * o_b
+
+    def halves(lse_a, lse_b):
+        return t.values(3, 2), t.surrounded(torch.tensor(lse_a)), t.values(3, 2), t.surrounded(torch.tensor(lse_b))
+
+    none = -float("inf")
+    t.compare(
+        "every row sees both halves",
+        "merge",
+        want,
+        *halves([0.5, 1.0, -2.0], [1.5, -1.0, 0.25]),
+        name="o",
+        kernel=False,
+    )
+    t.compare(
+        "scores near 1000",
+        "merge",
+        want,
+        *halves([1000.0, 999.0, -1000.0], [998.0, 1001.0, -999.0]),
+        name="o",
+        kernel=False,
+    )
+    o_a, lse_a, o_b, lse_b = halves([none, 1.0, none], [0.5, none, none])
+    o_a[0], o_a[2], o_b[1], o_b[2] = 0.0, 0.0, 0.0, 0.0
+    t.compare("some rows see one half, one sees none", "merge", want, o_a, lse_a, o_b, lse_b, name="o", kernel=False)
+
+
+WRONG = (
+    ("every row sees both halves: merge returns None, not a tensor",),
+    (
+        "every row sees both halves: o[0, 0] is",
+        "return torch.exp(lse_a - lse)[:, None] * o_a + torch.exp(lse_b - lse)[:, None] * o_b",
+        "return (o_a + o_b) / 2",
+    ),
+    (
+        "some rows see one half, one sees none: o[2, 0] is nan, should be 0",
+        "    lse = torch.where(lse == -math.inf, torch.zeros_like(lse), lse)  # nothing in both: −∞ minus −∞ "
+        "would be NaN\n",
+        "",
+    ),
+    (
+        "every row sees both halves: o[0, 0] is",
+        "lse = torch.logaddexp(lse_a, lse_b)",
+        "lse = lse_a + lse_b",
+    ),
+)
+RIGHT = (
+    (
+        "most = torch.maximum(torch.maximum(lse_a, lse_b), torch.full_like(lse_a, -1e30))\n"
+        "a, b = torch.exp(lse_a - most)[:, None], torch.exp(lse_b - most)[:, None]\n"
+        "return (a * o_a + b * o_b) / torch.maximum(a + b, torch.full_like(a, 1e-30))",
+    ),
+    (
+        "share = torch.sigmoid(lse_a - lse_b)\n"
+        "share = torch.where(share == share, share, torch.zeros_like(share))[:, None]\n"
+        "return share * o_a + (1 - share) * o_b",
+    ),
+)

@@ -1,0 +1,78 @@
+"""# The stale end of a cache
+
+`weigh(p, v, length)` weighs the rows of a cache `v` with the probabilities `p`. Behind `length` the cache
+holds what an older text has left, here NaN, and `p` is 0. The result is NaN all the same. Find the bug.
+"""
+
+# %% solution
+from academy import device
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def weigh_kernel(p_ptr, v_ptr, out_ptr, length, S, D: tl.constexpr, BLOCK_S: tl.constexpr):
+    j, d = tl.arange(0, BLOCK_S), tl.arange(0, D)
+    p = tl.load(p_ptr + j, mask=j < S, other=0.0)
+    # <<<
+    mask = j[:, None] < length
+    # ===
+    # mask = j[:, None] < S
+    # >>>
+    v = tl.load(v_ptr + j[:, None] * D + d[None, :], mask=mask, other=0.0)
+    tl.store(out_ptr + d, tl.sum(p[:, None] * v, axis=0))
+
+
+def weigh(p, v, length):
+    S, D = v.shape
+    out = torch.empty(D, device=v.device)
+    weigh_kernel[(1,)](p, v, out, length, S, D=D, BLOCK_S=triton.next_power_of_2(S))
+    return out
+
+
+# %% checks
+PAGE = "kernels/attention/decode.md"
+KIND = "find the bug"
+HINTS = (
+    "What is 0 times NaN?",
+    "A weight of zero doesn't make a value harmless. What must the lanes behind the end read?",
+)
+WHY = "0 · NaN is NaN. Values that don't count must not be loaded, or be replaced before the product."
+
+
+def check(t):
+    def want(p, v, length):
+        return p[:length] @ v[:length]
+
+    for length in (5, 3, 1):
+        p, v = t.values(5).softmax(0), t.values(5, 4)
+        p[length:], v[length:] = 0.0, float("nan")
+        t.compare(f"{length} of 5 rows", "weigh", want, p, v, length)
+
+
+WRONG = (
+    ("3 of 5 rows: out[0] is nan",),
+    (
+        "5 of 5 rows: out[0] is",
+        "mask = j[:, None] < length - 1",
+    ),
+    (
+        "5 of 5 rows: program 0 of weigh_kernel does a load outside a tensor: element 20 of v_ptr",
+        "mask = j[:, None] <= length",
+    ),
+    (
+        "5 of 5 rows: program 0 of weigh_kernel does a load outside a tensor",
+        "v = tl.load(v_ptr + j[:, None] * D + d[None, :], mask=mask, other=0.0)",
+        "v = tl.load(v_ptr + j[:, None] * D + d[None, :])\n    v = tl.where(mask, v, 0.0)",
+    ),
+)
+RIGHT = (
+    ("mask = (j[:, None] < length) & (j[:, None] < S)",),
+    (
+        "v = tl.load(v_ptr + j[:, None] * D + d[None, :], mask=mask, other=0.0)",
+        "v = tl.load(v_ptr + j[:, None] * D + d[None, :], mask=j[:, None] < S, other=0.0)\n"
+        "    v = tl.where(mask, v, 0.0)",
+    ),
+)

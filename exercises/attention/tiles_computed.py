@@ -1,0 +1,55 @@
+"""# Tiles under a causal mask
+
+A causal mask, `N` queries and as many keys, square tiles whose side `BLOCK` divides `N`. Write
+`tiles_computed(N, BLOCK)`: how many tiles of scores are not skipped? No loops.
+"""
+
+
+# %% solution
+def tiles_computed(N, BLOCK):
+    # <<<
+    rows = N // BLOCK
+    return rows * (rows + 1) // 2
+    # >>>
+
+
+# %% checks
+PAGE = "learn/attention.py"
+KIND = "fill in"
+HINTS = (
+    "A tile is skipped if none of its queries sees any of its keys. In the first row of tiles, how many are left?",
+    "Row `m` of the tiles ends with the one on the diagonal: it has `m + 1` of them.",
+    "1 + 2 + … + n is n · (n + 1) / 2.",
+)
+WHY = """Row `m` of the tiles ends with the one on the diagonal, so it has `m + 1` of them. Those on the diagonal are
+masked, and they are computed all the same."""
+
+
+def check(t):
+    for N, BLOCK in ((16, 16), (64, 8), (96, 32)):
+        tiles = N // BLOCK
+        t.value("tiles_computed", (N, BLOCK), sum(column <= row for row in range(tiles) for column in range(tiles)))
+
+
+WRONG = (
+    ("tiles_computed(16, 16) is None, should be 1",),
+    (
+        "tiles_computed(64, 8) is 64, should be 36",
+        "rows * (rows + 1) // 2",
+        "rows * rows",
+    ),
+    (
+        "tiles_computed(16, 16) is 0, should be 1",
+        "rows * (rows + 1) // 2",
+        "rows * (rows - 1) // 2",
+    ),
+    (
+        "tiles_computed(64, 8) is 32, should be 36",
+        "rows * (rows + 1) // 2",
+        "max(1, rows * rows // 2)",
+    ),
+)
+RIGHT = (
+    ("tiles = N // BLOCK\nreturn (tiles * tiles + tiles) // 2",),
+    ("return sum(range(N // BLOCK + 1))",),
+)

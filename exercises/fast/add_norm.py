@@ -1,0 +1,120 @@
+"""# Add and normalise
+
+`add_rmsnorm(x, residual)` returns `s = x + residual` and `y`, s divided by the root of its mean square. A
+first kernel writes `s`, a second one reads it again. Make it one kernel, which reads 8 bytes for each
+float32 element and writes 8.
+"""
+
+# %% solution
+from academy import device
+
+import torch
+import triton
+import triton.language as tl
+
+
+# <<<
+@triton.jit
+def add_rmsnorm_kernel(x_ptr, residual_ptr, y_ptr, s_ptr, N, BLOCK_N: tl.constexpr):
+    columns = tl.arange(0, BLOCK_N)
+    mask = columns < N
+    offsets = tl.program_id(0).to(tl.int64) * N + columns
+    s = tl.load(x_ptr + offsets, mask=mask, other=0.0) + tl.load(residual_ptr + offsets, mask=mask, other=0.0)
+    tl.store(s_ptr + offsets, s, mask=mask)
+    rstd = 1 / tl.sqrt(tl.sum(s * s, axis=0) / N + 1e-6)
+    tl.store(y_ptr + offsets, s * rstd, mask=mask)
+
+
+def add_rmsnorm(x, residual):
+    M, N = x.shape
+    y, s = torch.empty_like(x), torch.empty_like(x)
+    add_rmsnorm_kernel[(M,)](x, residual, y, s, N, BLOCK_N=triton.next_power_of_2(N))
+    return y, s
+
+
+# ===
+# @triton.jit
+# def add_kernel(x_ptr, residual_ptr, s_ptr, N, BLOCK_N: tl.constexpr):
+#     columns = tl.arange(0, BLOCK_N)
+#     mask = columns < N
+#     offsets = tl.program_id(0).to(tl.int64) * N + columns
+#     s = tl.load(x_ptr + offsets, mask=mask, other=0.0) + tl.load(residual_ptr + offsets, mask=mask, other=0.0)
+#     tl.store(s_ptr + offsets, s, mask=mask)
+#
+#
+# @triton.jit
+# def rmsnorm_kernel(s_ptr, y_ptr, N, BLOCK_N: tl.constexpr):
+#     columns = tl.arange(0, BLOCK_N)
+#     mask = columns < N
+#     offsets = tl.program_id(0).to(tl.int64) * N + columns
+#     s = tl.load(s_ptr + offsets, mask=mask, other=0.0)
+#     rstd = 1 / tl.sqrt(tl.sum(s * s, axis=0) / N + 1e-6)
+#     tl.store(y_ptr + offsets, s * rstd, mask=mask)
+#
+#
+# def add_rmsnorm(x, residual):
+#     M, N = x.shape
+#     y, s = torch.empty_like(x), torch.empty_like(x)
+#     add_kernel[(M,)](x, residual, s, N, BLOCK_N=triton.next_power_of_2(N))
+#     rmsnorm_kernel[(M,)](s, y, N, BLOCK_N=triton.next_power_of_2(N))
+#     return y, s
+# >>>
+
+
+# %% checks
+PAGE = "kernels/fast/rmsnorm.md"
+KIND = "read fewer bytes"
+HINTS = (
+    "The program that has computed a row of `s` has it in registers. It can go on.",
+    "One kernel with two inputs and two outputs: store `s`, then reduce it, then store `y`.",
+)
+WHY = """`s` is still written, because the residual stream needs it, but it isn't read again: 16 bytes for each
+element instead of 20."""
+
+
+def check(t):
+    def want(x, residual):
+        s = x + residual
+        return s * ((s * s).mean(1, keepdim=True) + 1e-6).rsqrt(), s
+
+    for M, N in ((1, 1), (2, 5)):
+        case, n = f"{M} x {N}", M * N
+        run = t.compare(case, "add_rmsnorm", want, t.values(M, N), t.values(M, N), name="y, s")
+        t.traffic(case, run, read=8 * n, written=8 * n)
+
+
+WRONG = (
+    ("1 x 1: 12 bytes are read, 8 are enough",),
+    (
+        "1 x 1: s[0, 0] was never written",
+        "    tl.store(s_ptr + offsets, s, mask=mask)\n",
+        "",
+    ),
+    (
+        "1 x 1: 12 bytes are read, 8 are enough",
+        "    rstd =",
+        "    s = tl.load(s_ptr + offsets, mask=mask, other=0.0)\n    rstd =",
+    ),
+    (
+        "2 x 5: y[0, 0] is",
+        "axis=0) / N",
+        "axis=0) / BLOCK_N",
+    ),
+    (
+        "1 x 1: y[0, 0] is",
+        "return y, s",
+        "return s, y",
+    ),
+)
+RIGHT = (
+    (
+        "s * rstd",
+        "rstd * s",
+    ),
+    (
+        "    tl.store(s_ptr + offsets, s, mask=mask)\n",
+        "",
+        "    tl.store(y_ptr + offsets, s * rstd, mask=mask)",
+        "    tl.store(y_ptr + offsets, s * rstd, mask=mask)\n    tl.store(s_ptr + offsets, s, mask=mask)",
+    ),
+)

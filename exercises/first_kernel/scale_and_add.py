@@ -1,0 +1,73 @@
+"""# Scale and add
+
+Write `scale_and_add(alpha, x, y)`, which computes `alpha * x + y` in one kernel. `alpha` is a Python float,
+`x` and `y` are vectors of the same length.
+"""
+
+# %% solution
+from academy import device
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale_and_add_kernel(alpha, x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    # <<<
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0)
+    y = tl.load(y_ptr + offsets, mask=mask, other=0.0)
+    tl.store(out_ptr + offsets, alpha * x + y, mask=mask)
+    # >>>
+
+
+def scale_and_add(alpha, x, y, BLOCK=128):
+    out = torch.empty_like(x)
+    scale_and_add_kernel[(triton.cdiv(x.numel(), BLOCK),)](alpha, x, y, out, x.numel(), BLOCK=BLOCK)
+    return out
+
+
+# %% checks
+PAGE = "learn/first_kernel.py"
+KIND = "fill in"
+HINTS = (
+    "A float is passed to a kernel like any other argument, and used in it like any other number.",
+    "Three lines: load a block of `x`, load a block of `y`, store what `alpha * x + y` gives. All three need the mask.",
+)
+WHY = "`alpha` isn't a `tl.constexpr`, so a new `alpha` compiles nothing."
+
+
+def check(t):
+    for n in (1, 128, 300):
+        t.compare(f"n = {n}", "scale_and_add", lambda alpha, x, y: alpha * x + y, -2.5, t.values(n), t.values(n))
+
+
+WRONG = (
+    (
+        "does a load outside a tensor: element 1 of x_ptr",
+        "tl.load(x_ptr + offsets, mask=mask, other=0.0)",
+        "tl.load(x_ptr + offsets)",
+    ),
+    (
+        "n = 1: out[0] is",
+        "alpha * x + y",
+        "alpha * (x + y)",
+    ),
+    (
+        "no program of scale_and_add_kernel writes out_ptr[128]",
+        "triton.cdiv(x.numel(), BLOCK)",
+        "1",
+    ),
+)
+RIGHT = (
+    (
+        "alpha * x + y",
+        "tl.fma(x, x * 0 + alpha, y)",
+    ),
+    (
+        "BLOCK=128",
+        "BLOCK=64",
+    ),
+)

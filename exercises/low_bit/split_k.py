@@ -1,0 +1,87 @@
+"""# A sum in parts
+
+`dot(a, b, split_k)` adds up `a * b` with `split_k` programs, each with its own part of the sum. For some
+lengths the end of the vectors is missing from the result. Find the bug.
+"""
+
+# %% solution
+from academy import device
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def dot_kernel(a_ptr, b_ptr, out_ptr, K, part, BLOCK_K: tl.constexpr):
+    first = tl.program_id(0) * part
+    acc = tl.zeros((BLOCK_K,), dtype=tl.float32)
+    for start in range(first, first + part, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        mask = (k < first + part) & (k < K)
+        acc += tl.load(a_ptr + k, mask=mask, other=0.0) * tl.load(b_ptr + k, mask=mask, other=0.0)
+    tl.atomic_add(out_ptr, tl.sum(acc, axis=0))
+
+
+def dot(a, b, split_k):
+    K = len(a)
+    out = torch.zeros(1, device=a.device)
+    # <<<
+    part = triton.cdiv(K, split_k)
+    # ===
+    # part = K // split_k
+    # >>>
+    dot_kernel[(split_k,)](a, b, out, K, part, BLOCK_K=4)
+    return out
+
+
+# %% checks
+PAGE = "kernels/gemlite/gemm_splitK.md"
+KIND = "find the bug"
+HINTS = (
+    "Ten products in three parts of three: which one is left out?",
+    "Round up. The last part is then shorter, and the mask takes care of that.",
+)
+WHY = """`SPLIT_K` need not divide the sum. The parts are rounded up, and the last one is masked: its lanes behind `K`
+read zero."""
+
+
+def check(t):
+    def want(a, b, split_k):
+        return (a * b).sum().view(1)
+
+    for K, split_k in ((8, 2), (10, 3), (3, 4)):
+        t.compare(
+            f"K = {K}, {split_k} parts",
+            "dot",
+            want,
+            t.values(K),
+            t.values(K),
+            split_k,
+            note="Which products are left out?",
+        )
+
+
+WRONG = (
+    ("K = 10, 3 parts: out[0] is",),
+    (
+        "K = 8, 2 parts: out[0] is",
+        "part = split_k",
+    ),
+    (
+        "K = 8, 2 parts: race in dot_kernel: program 0 stores out_ptr[0]",
+        "tl.atomic_add(out_ptr, tl.sum(acc, axis=0))",
+        "tl.store(out_ptr, tl.load(out_ptr) + tl.sum(acc, axis=0))",
+    ),
+    (
+        "K = 8, 2 parts: out[0] is",
+        "(k < first + part) & (k < K)",
+        "k < K",
+        "part = triton.cdiv(K, split_k)",
+        "part = triton.cdiv(K, split_k) - 2",
+    ),
+)
+RIGHT = (
+    ("part = (K + split_k - 1) // split_k",),
+    ("part = triton.cdiv(triton.cdiv(K, split_k), 4) * 4",),
+)

@@ -1,0 +1,75 @@
+"""# The best group
+
+`loads(rows, columns, GROUP_M, programs, blocks_k)` counts how many blocks the first programs load of both
+inputs. Write `best_group(rows, columns, programs, blocks_k)`: the `GROUP_M` from 1 to `rows` with which they
+load the fewest; the smallest one if several do.
+"""
+
+
+# %% solution
+def loads(rows, columns, GROUP_M, programs, blocks_k):
+    """Blocks of both inputs that the first programs of a grouped launch need; each counts once."""
+    order = []
+    for first in range(0, rows, GROUP_M):
+        group = range(first, min(first + GROUP_M, rows))
+        order += [(row, column) for column in range(columns) for row in group]
+    running = order[:programs]
+    return blocks_k * (len({row for row, _ in running}) + len({column for _, column in running}))
+
+
+def best_group(rows, columns, programs, blocks_k):
+    # <<<
+    def loaded(GROUP_M):
+        return loads(rows, columns, GROUP_M, programs, blocks_k)
+
+    return min(range(1, rows + 1), key=loaded)
+    # >>>
+
+
+# %% checks
+PAGE = "learn/l2_reuse.py"
+KIND = "fill in"
+HINTS = (
+    "Try every `GROUP_M` from 1 to `rows`, and keep the one with the smallest count.",
+    "`min(candidates, key=function)` gives the first of the smallest.",
+)
+WHY = "For nine programs in a 9 x 9 grid it is 3: a square has the shortest sides for its area."
+
+
+def check(t):
+    note = "Several may load equally few: take the smallest."
+    for arguments, best in (
+        ((9, 9, 9, 9), 3),
+        ((4, 1, 4, 5), 1),
+        ((6, 3, 6, 2), 1),
+        ((2, 8, 16, 4), 1),
+        ((8, 8, 16, 1), 4),
+    ):
+        t.value("best_group", arguments, best, note=note if best == 1 else "")
+
+
+WRONG = (
+    ("best_group(9, 9, 9, 9) is None",),
+    (
+        "best_group(9, 9, 9, 9) is 1, should be 3",
+        "min(range(1, rows + 1), key=loaded)",
+        "max(range(1, rows + 1), key=loaded)",
+    ),
+    (
+        "best_group(9, 9, 9, 9) is 54, should be 3",
+        "min(range(1, rows + 1), key=loaded)",
+        "min(map(loaded, range(1, rows + 1)))",
+    ),
+    (
+        "Several may load equally few",
+        "min(range(1, rows + 1), key=loaded)",
+        "min(range(rows, 0, -1), key=loaded)",
+    ),
+)
+RIGHT = (
+    (
+        "counts = [loads(rows, columns, group, programs, blocks_k) for group in range(1, rows + 1)]\n"
+        "return counts.index(min(counts)) + 1",
+    ),
+    ("return min((loads(rows, columns, group, programs, blocks_k), group) for group in range(1, rows + 1))[1]",),
+)

@@ -1,0 +1,70 @@
+"""# Does it fit?
+
+Write `fits(config, limit=227 * 1024)`, which says whether the pipelined tiles of a configuration fit into an
+H200's shared memory, and `pruned(configurations)`, which drops those that don't. Why is a search better
+without them?
+"""
+
+
+# %% solution
+def shared_memory(config, element_size=2):
+    """Bytes of shared memory that the pipelined tiles of both inputs take."""
+    one_stage = (config["BLOCK_M"] + config["BLOCK_N"]) * config["BLOCK_K"] * element_size
+    return config["num_stages"] * one_stage
+
+
+def fits(config, limit=227 * 1024):
+    # <<<
+    return shared_memory(config) <= limit
+    # >>>
+
+
+def pruned(configurations):
+    return [config for config in configurations if fits(config)]
+
+
+# %% checks
+PAGE = "learn/autotuning.py"
+KIND = "fill in"
+HINTS = (
+    "`shared_memory(config)` gives the bytes. Compare them with the limit.",
+    "What takes exactly as much as there is fits.",
+)
+WHY = """They would fail anyway, but only after having been compiled. `triton.autotune` takes such a function as
+`prune_configs_by={"early_config_prune": ...}`."""
+
+
+def check(t):
+    def config(M, N, K, stages):
+        return dict(BLOCK_M=M, BLOCK_N=N, BLOCK_K=K, num_stages=stages)
+
+    small, large, exactly = config(128, 256, 64, 3), config(256, 256, 64, 4), config(128, 128, 64, 2)
+    t.value("fits", (small,), True)
+    t.value("fits", (large,), False)
+    t.value("fits", (large, 1 << 20), True, note="The limit is an argument.")
+    t.value("fits", (exactly, 65536), True, note="The tiles take 65536 bytes.")
+    t.value("pruned", ([large, small, large],), [small])
+
+
+WRONG = (
+    ("is None, should be True",),
+    (
+        "The limit is an argument",
+        "<= limit",
+        "<= 227 * 1024",
+    ),
+    (
+        "The tiles take 65536 bytes",
+        "<= limit",
+        "< limit",
+    ),
+    (
+        "is False, should be True",
+        "<= limit",
+        ">= limit",
+    ),
+)
+RIGHT = (
+    ("return not shared_memory(config) > limit",),
+    ("return limit - shared_memory(config) >= 0",),
+)

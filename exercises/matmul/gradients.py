@@ -1,0 +1,68 @@
+"""# Backwards without a copy
+
+`matmul_forward(x, y)` is the lesson's launcher: it takes matrices with any strides. Write `gradients(dz, x,
+y)`, which returns both gradients of `z = x @ y`, with two calls of it and no copy.
+"""
+
+# %% solution
+from academy import device
+
+import torch
+import triton
+import triton.language as tl
+
+from annotated_examples.tutorials.matmul_grouped import matmul_forward
+
+
+def gradients(dz, x, y):
+    # <<<
+    return matmul_forward(dz, y.T), matmul_forward(x.T, dz)
+    # >>>
+
+
+# %% checks
+PAGE = "learn/l2_reuse.py"
+KIND = "fill in"
+HINTS = (
+    "dX is dZ times the transposed Y, dY is the transposed X times dZ.",
+    "`y.T` is a view: its strides are exchanged, and nothing is copied.",
+)
+WHY = "`y.T` and `x.T` are views: only their strides are exchanged. The kernel reads them in place."
+
+
+def check(t):
+    def want(dz, x, y):
+        return dz @ y.T, x.T @ dz
+
+    for case, (M, K, N) in (("2 x 3 times 3 x 4", (2, 3, 4)), ("square", (5, 5, 5))):
+        t.compare(case, "gradients", want, t.values(M, N), t.values(M, K), t.values(K, N), name="dx, dy")
+    t.compare("x is transposed", "gradients", want, t.values(2, 4), t.turned(2, 3), t.values(3, 4), name="dx, dy")
+
+
+WRONG = (
+    ("gradients launches no kernel",),
+    (
+        "2 x 3 times 3 x 4: dx has shape (2, 4), should have (2, 3)",
+        "matmul_forward(dz, y.T)",
+        "dz",
+    ),
+    (
+        "gradients returns 1 result, not 2: dx, dy",
+        "matmul_forward(dz, y.T), matmul_forward(x.T, dz)",
+        "matmul_forward(dz, y.T)",
+    ),
+    (
+        "dx[0, 0] is",
+        "y.T",
+        "y.reshape(y.shape[1], y.shape[0])",
+    ),
+    (
+        "dx has shape (3, 4), should have (2, 3)",
+        "matmul_forward(dz, y.T), matmul_forward(x.T, dz)",
+        "matmul_forward(x.T, dz), matmul_forward(dz, y.T)",
+    ),
+)
+RIGHT = (
+    ("return matmul_forward(y, dz.T).T, matmul_forward(dz.T, x).T",),
+    ("dx = matmul_forward(dz, y.transpose(0, 1))\ndy = matmul_forward(x.transpose(0, 1), dz)\nreturn dx, dy",),
+)

@@ -1,0 +1,74 @@
+"""# The view taken for a copy
+
+`row_sums(x)` adds up each row of a matrix. For fresh tensors it is right. For a transposed one it is the sum
+of something else. Find the bug.
+"""
+
+# %% solution
+from academy import device
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def row_sum_kernel(x_ptr, out_ptr, n, stride_m, stride_n, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * stride_m + cols * stride_n, mask=cols < n, other=0.0)
+    tl.store(out_ptr + row, tl.sum(x, axis=0))
+
+
+def row_sums(x):
+    M, N = x.shape
+    out = torch.empty(M, device=x.device)
+    # <<<
+    strides = x.stride()
+    # ===
+    # strides = (N, 1)
+    # >>>
+    row_sum_kernel[(M,)](x, out, N, *strides, BLOCK=triton.next_power_of_2(N))
+    return out
+
+
+# %% checks
+PAGE = "learn/tiles_and_pointers.py"
+KIND = "find the bug"
+HINTS = (
+    "Which strides has `x.T`, for a matrix of 3 rows and 4 columns?",
+    "The kernel multiplies by the strides that it is given. Which ones is it given?",
+)
+WHY = """Test with `x.T`, `x[:, ::2]` and `x.expand(...)`, not only with fresh tensors. It is an exhibit of the
+[museum of bugs](../../docs/guides/debugging.md#5-the-view-taken-for-a-copy)."""
+
+
+def check(t):
+    def want(x):
+        return x.sum(1)
+
+    t.compare("3 x 4", "row_sums", want, t.values(3, 4))
+    t.compare("transposed, 3 x 4", "row_sums", want, t.turned(3, 4))
+    t.compare("every second column", "row_sums", want, t.values(2, 10)[:, ::2])
+    t.compare("one row shown 3 times", "row_sums", want, t.values(1, 5).expand(3, 5))
+
+
+WRONG = (
+    ("transposed, 3 x 4: out[0] is",),
+    (
+        "3 x 4: ",
+        "strides = (x.stride(1), x.stride(0))",
+    ),
+    (
+        "every second column: ",
+        "strides = (x.stride(0), 1) if x.stride(1) < x.stride(0) else (1, x.stride(1))",
+    ),
+    (
+        "one row shown 3 times: ",
+        "strides = (max(x.stride(0), 1), x.stride(1))",
+    ),
+)
+RIGHT = (
+    ("strides = (x.stride(0), x.stride(1))",),
+    ("x = x.contiguous()\nstrides = (N, 1)",),
+)

@@ -1,0 +1,64 @@
+"""# Enough programs
+
+A launch should have at least `programs` programs, whatever the shape, so that the card is full. Write
+`shares(M, N, programs, BLOCK_M=32, BLOCK_N=128)`, which returns the smallest `P`, the number of programs
+that share the rows of a block of columns, with which it has. But no program may be left without a tile.
+"""
+
+
+# %% solution
+def cdiv(a, b):
+    """a / b, rounded up."""
+    return -(-a // b)
+
+
+def shares(M, N, programs, BLOCK_M=32, BLOCK_N=128):
+    # <<<
+    return min(cdiv(programs, cdiv(N, BLOCK_N)), cdiv(M, BLOCK_M))
+    # >>>
+
+
+# %% checks
+PAGE = "learn/reductions.py"
+KIND = "fill in"
+HINTS = (
+    "How many blocks of columns are there? Each of them gets `P` programs.",
+    "How many tiles has a block of columns? `P` may not be more.",
+)
+WHY = """A wide matrix has many blocks of columns and needs few shares. A narrow one needs many, and a short one can't
+have them."""
+
+
+def check(t):
+    t.value("shares", (32768, 4096, 132), 5, note="4 · 32 programs are fewer than 132.")
+    t.value("shares", (32768, 4096, 2048), 64)
+    t.value("shares", (32768, 50000, 132), 1, note="391 blocks of columns are enough by themselves.")
+    t.value("shares", (33, 128, 132), 2, note="33 rows make two tiles of 32.")
+    t.value("shares", (100000, 100, 132), 132)
+
+
+WRONG = (
+    ("shares(32768, 4096, 132) is None",),
+    (
+        "4 · 32 programs are fewer than 132",
+        "cdiv(programs, cdiv(N, BLOCK_N))",
+        "programs // cdiv(N, BLOCK_N)",
+    ),
+    (
+        "33 rows make two tiles of 32",
+        "min(cdiv(programs, cdiv(N, BLOCK_N)), cdiv(M, BLOCK_M))",
+        "cdiv(programs, cdiv(N, BLOCK_N))",
+    ),
+    (
+        "shares(100000, 100, 132)",
+        "cdiv(programs, cdiv(N, BLOCK_N))",
+        "cdiv(programs, max(1, N // BLOCK_N) + (N < BLOCK_N))",
+    ),
+)
+RIGHT = (
+    ("P = 1\nwhile P * cdiv(N, BLOCK_N) < programs and P < cdiv(M, BLOCK_M):\n    P += 1\nreturn P",),
+    (
+        "blocks, tiles = (N + BLOCK_N - 1) // BLOCK_N, (M + BLOCK_M - 1) // BLOCK_M\n"
+        "return min(tiles, (programs + blocks - 1) // blocks)",
+    ),
+)

@@ -1,0 +1,72 @@
+"""# One number, shown many times
+
+`gradient(dy)` is the backward pass of `y = 3 * x`. With `loss = y.sum()` its result is wrong; with a fresh
+upstream gradient it is right. Find the bug. (`.sum().backward()` hands over one number, shown many times:
+`one.expand(6)`.)
+"""
+
+# %% solution
+from academy import device
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale_kernel(dy_ptr, dx_ptr, factor, n, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    dy = tl.load(dy_ptr + offsets, mask=offsets < n, other=0.0)
+    tl.store(dx_ptr + offsets, factor * dy, mask=offsets < n)
+
+
+def gradient(dy):
+    dx = torch.empty(dy.shape, dtype=dy.dtype, device=dy.device)
+    # <<<
+    rows = dy.contiguous()
+    # ===
+    # rows = dy
+    # >>>
+    scale_kernel[(1,)](rows, dx, 3.0, dy.numel(), BLOCK=triton.next_power_of_2(dy.numel()))
+    return dx
+
+
+# %% checks
+PAGE = "guides/from-pytorch.md"
+KIND = "find the bug"
+HINTS = (
+    "Which stride has `one.expand(6)`? Which one does the kernel count on?",
+    "`dy.contiguous()` is a copy whose elements lie side by side, or `dy` itself if they do already.",
+)
+WHY = """Every stride of such a gradient is 0: it has one element of memory. It is an exhibit of the [museum of
+bugs](../../docs/guides/debugging.md#14-one-number-shown-many-times)."""
+
+
+def check(t):
+    def want(dy):
+        return 3 * dy
+
+    t.compare("a fresh gradient", "gradient", want, t.values(6), name="dx")
+    t.compare("one number, shown 6 times", "gradient", want, t.values(1).expand(6), name="dx")
+    t.compare("a transposed gradient", "gradient", want, t.turned(2, 3), name="dx")
+
+
+WRONG = (
+    ("one number, shown 6 times: program 0 of scale_kernel does a load outside a tensor: element 1 of dy_ptr",),
+    (
+        "a transposed gradient: dx[0, 1] is",
+        "rows = dy if dy.stride(0) else dy.contiguous()",
+    ),
+    (
+        "one number, shown 6 times: program 0 of scale_kernel does a load outside a tensor",
+        "rows = dy.detach()",
+    ),
+    (
+        "a fresh gradient: dx[0] is",
+        "rows = torch.ones_like(dy)",
+    ),
+)
+RIGHT = (
+    ("rows = dy if dy.is_contiguous() else dy.contiguous()",),
+    ("rows = dy.reshape(-1).contiguous()",),
+)

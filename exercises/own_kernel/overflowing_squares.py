@@ -1,0 +1,100 @@
+"""# Squares that overflow
+
+`unit_rows(x)` divides each row by its length. From numbers of about 10¹⁹ on the squares are infinite in
+float32, and the row comes out as zeros. Remove that limit: find the largest number of the row first.
+"""
+
+# %% solution
+from academy import device
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def unit_rows_kernel(x_ptr, y_ptr, N, stride, BLOCK_N: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, BLOCK_N)
+    mask = columns < N
+    x = tl.load(x_ptr + row * stride + columns, mask=mask, other=0.0)
+    # <<<
+    largest = tl.max(tl.abs(x), axis=0)
+    x = x / tl.where(largest == 0.0, 1.0, largest)
+    squares = tl.sum(x * x, axis=0)
+    y = x / tl.sqrt(tl.where(squares == 0.0, 1.0, squares))
+    # ===
+    # y = x / tl.sqrt(tl.sum(x * x, axis=0))
+    # >>>
+    tl.store(y_ptr + row * N + columns, y, mask=mask)
+
+
+def unit_rows(x):
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    unit_rows_kernel[(x.shape[0],)](x, y, x.shape[1], x.stride(0), BLOCK_N=triton.next_power_of_2(x.shape[1]))
+    return y
+
+
+# %% checks
+PAGE = "learn/your_own_kernel.py"
+KIND = "find the bug"
+HINTS = (
+    "Softmax has the same trouble with exponentials, and subtracts the largest first. What does division "
+    "do for squares?",
+    "`tl.abs(x)` takes the absolute value of each lane. Divide the row by the largest one before it is squared.",
+    "A row of zeros has the length 0. What should it give, and what does 0 / 0 give?",
+)
+WHY = """After the division the largest square is 1, so the sum lies between 1 and the number of columns. Rows of
+zeros stay zero."""
+
+
+def check(t):
+    def want(x):
+        x = x.to(torch.float64)
+        length = (x * x).sum(1, keepdim=True).sqrt()
+        return (x / torch.where(length == 0, torch.ones_like(length), length)).to(torch.float32)
+
+    for case, scale in (
+        ("rows cut out of wider ones, 2 x 5", 1.0),
+        ("numbers of about 1e20", 1e20),
+        ("numbers of about 1e-25", 1e-25),
+    ):
+        t.compare(case, "unit_rows", want, t.cut(2, 5, scale=scale), name="y")
+    t.compare(
+        "a row of zeros",
+        "unit_rows",
+        want,
+        t.surrounded(torch.tensor([0.0, 0.0, 0.0, 1.0, 2.0, 2.0])).view(2, 3),
+        name="y",
+    )
+
+
+WRONG = (
+    ("numbers of about 1e20: y[0, 0] is -0, should be",),
+    (
+        "a row of zeros: y[0, 0] is nan, should be 0",
+        "x / tl.where(largest == 0.0, 1.0, largest)",
+        "x / largest",
+    ),
+    (
+        "numbers of about 1e-25: y[0, 0] is",
+        "largest = tl.max(tl.abs(x), axis=0)",
+        "largest = tl.maximum(tl.max(tl.abs(x), axis=0), 1.0)",
+    ),
+    (
+        "rows cut out of wider ones, 2 x 5: y[0, 0] is",
+        "tl.max(tl.abs(x), axis=0)",
+        "tl.max(x, axis=0) * 0 + 2.0",
+        "y = x / tl.sqrt",
+        "y = x / 2 / tl.sqrt",
+    ),
+)
+RIGHT = (
+    ("scale = tl.max(tl.abs(x), axis=0) + 1e-38\nx = x / scale\ny = x / tl.sqrt(tl.sum(x * x, axis=0) + 1e-30)",),
+    (
+        "largest = tl.max(tl.where(x < 0, -x, x), axis=0)\n"
+        "largest = tl.where(largest > 0, largest, 1.0)\n"
+        "squares = tl.sum((x / largest) * (x / largest), axis=0)\n"
+        "y = x / largest / tl.sqrt(tl.where(squares > 0, squares, 1.0))",
+    ),
+)

@@ -1,0 +1,96 @@
+"""# A test for the end
+
+`launch(x, y)` writes its result for `x` into `y`. Write `stays_inside(launch)`, which says whether it leaves
+alone what lies behind the end of `y`. Which sizes must you try?
+"""
+
+# %% solution
+from academy import device
+
+import torch
+
+
+def stays_inside(launch):
+    # <<<
+    for N in (5, 8, 33):
+        memory = torch.full((3 * N + 64,), 7.0, device=device.DEVICE)
+        launch(torch.ones(3, N, device=device.DEVICE), memory[: 3 * N].view(3, N))
+        if not memory[3 * N :].eq(7.0).all():
+            return False
+    return True
+    # >>>
+
+
+# %% checks
+import triton
+import triton.language as tl
+
+PAGE = "learn/your_own_kernel.py"
+KIND = "fill in"
+HINTS = (
+    "Let `y` be the beginning of a longer piece of memory, filled with a number that no result can be.",
+    "After the launch, compare what lies behind the end.",
+    "A width that is a power of two may fill its block exactly, and then a missing mask does no harm.",
+)
+WHY = """A width that is a power of two may fill its chunk exactly, and then a missing mask does no harm. So try some
+that don't."""
+
+
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, N, end, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + tl.program_id(0) * N + offsets, mask=offsets < N, other=0.0)
+    tl.store(y_ptr + tl.program_id(0) * N + offsets, x, mask=offsets < end)
+
+
+def check(t):
+    def masked(x, y):
+        copy_kernel[(len(x),)](x, y, x.shape[1], x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+
+    def unmasked(x, y):
+        copy_kernel[(len(x),)](x, y, x.shape[1], 1 << 20, BLOCK=triton.next_power_of_2(x.shape[1]))
+
+    def one_too_many(x, y):
+        copy_kernel[(len(x),)](x, y, x.shape[1], x.shape[1] + 1, BLOCK=2 * triton.next_power_of_2(x.shape[1]))
+
+    t.value("stays_inside", (masked,), True)
+    t.value("stays_inside", (unmasked,), False, note="It fills whole blocks, whatever the width.")
+    t.value("stays_inside", (one_too_many,), False, note="It writes one element too many.")
+
+
+WRONG = (
+    ("stays_inside(masked) is None, should be True",),
+    (
+        "It fills whole blocks, whatever the width",
+        "(5, 8, 33)",
+        "(8, 16)",
+    ),
+    (
+        "It writes one element too many",
+        "memory[3 * N :]",
+        "memory[3 * N + 1 :]",
+    ),
+    (
+        "stays_inside(masked) is False, should be True",
+        "memory[3 * N :]",
+        "memory[3 * N - 1 :]",
+    ),
+)
+RIGHT = (
+    (
+        "(5, 8, 33)",
+        "(7,)",
+        "7.0, device",
+        "-1.0, device",
+        "eq(7.0)",
+        "eq(-1.0)",
+    ),
+    (
+        "for N in (5, 33):\n"
+        "    memory = torch.full((6 * N,), 3.0, device=device.DEVICE)\n"
+        "    launch(torch.ones(3, N, device=device.DEVICE), memory[: 3 * N].view(3, N))\n"
+        "    if (memory[3 * N :] - 3.0).abs().max() > 0:\n"
+        "        return False\n"
+        "return True",
+    ),
+)

@@ -1,0 +1,62 @@
+"""# Its gradient
+
+`y = x / total`, where `total` is the sum of each row, in the shape (M, 1). Derive the gradient and write
+`sum_normalise_gradient(dy, y, total)` in PyTorch.
+"""
+
+# %% solution
+import torch
+
+
+def sum_normalise_gradient(dy, y, total):
+    # <<<
+    return (dy - (dy * y).sum(dim=-1, keepdim=True)) / total
+    # >>>
+
+
+# %% checks
+PAGE = "learn/your_own_kernel.py"
+KIND = "fill in"
+HINTS = (
+    "An element of `x` changes its own quotient, and through the total every quotient of its row.",
+    "An element changes the sum of its row at rate one, where it changed the length at rate `y`. So one "
+    "factor `y` is gone.",
+)
+WHY = """An element changes the sum of its row at rate one, where it changed the length at rate `y`. So one factor `y`
+is gone."""
+
+
+def check(t):
+    def want(dy, y, total):
+        return (dy - (dy * y).sum(-1, keepdim=True)) / total
+
+    for M, N in ((1, 3), (3, 4)):
+        x = t.values(M, N).abs() + 0.5
+        total = x.sum(1, keepdim=True)
+        t.compare(
+            f"{M} x {N}", "sum_normalise_gradient", want, t.values(M, N), x / total, total, name="dx", kernel=False
+        )
+
+
+WRONG = (
+    ("1 x 3: sum_normalise_gradient returns None, not a tensor",),
+    (
+        "1 x 3: dx[0, 0] is",
+        "dy - (dy * y).sum(dim=-1, keepdim=True)",
+        "dy - y * (dy * y).sum(dim=-1, keepdim=True)",
+    ),
+    (
+        "1 x 3: dx[0, 0] is",
+        " / total",
+        "",
+    ),
+    (
+        "3 x 4: ",
+        "dim=-1, keepdim=True",
+        "",
+    ),
+)
+RIGHT = (
+    ("dot = (dy * y).sum(1)[:, None]\nreturn (dy - dot) / total",),
+    ("return dy / total - (dy * y).sum(dim=-1, keepdim=True) / total",),
+)

@@ -1,0 +1,79 @@
+"""# The sum that stops growing
+
+`total(x)` adds up a vector of float16 numbers. Behind 2048 the sum stops growing. Find the bug.
+"""
+
+# %% solution
+from academy import device
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def total_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    # <<<
+    acc = tl.zeros((1,), dtype=tl.float32)
+    # ===
+    # acc = tl.zeros((1,), dtype=tl.float16)
+    # >>>
+    for start in range(0, n, BLOCK):
+        offsets = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+        acc += tl.sum(x, axis=0)
+    tl.store(out_ptr + tl.arange(0, 1), acc)
+
+
+def total(x):
+    out = torch.empty(1, dtype=x.dtype, device=x.device)
+    total_kernel[(1,)](x, out, len(x), BLOCK=4)
+    return out
+
+
+# %% checks
+PAGE = "guides/debugging.md"
+KIND = "find the bug"
+HINTS = (
+    "float16 has eleven bits for the digits of a number. Which numbers lie next to 2048?",
+    "2049 lies halfway between two of them, and is rounded back to 2048. In which dtype should the sum be kept?",
+)
+WHY = """Accumulate in float32, round once, at the end: here by the store. It is an exhibit of the [museum of
+bugs](../../docs/guides/debugging.md#8-the-sum-that-stops-growing)."""
+
+
+def check(t):
+    def want(x):
+        return x.sum().view(1)
+
+    ones = torch.cat([torch.tensor([2048.0, 0, 0, 0]), torch.full((83,), 0.25)]).to(device.DEVICE)
+    t.compare("2048 and many quarters, float16", "total", want, t.surrounded(ones.to(torch.float16)))
+    t.compare("30 numbers, float32", "total", want, t.values(30))
+    t.compare("50 numbers, float16", "total", want, t.values(50, dtype=torch.float16))
+
+
+WRONG = (
+    ("many quarters, float16: out[0] is 2048, should be 2068",),
+    (
+        "float16: out has dtype torch.float32, should have torch.float16",
+        "out = torch.empty(1, dtype=x.dtype, device=x.device)",
+        "out = torch.empty(1, device=x.device)",
+    ),
+    (
+        "30 numbers, float32: out[0] is",
+        "mask=offsets < n, other=0.0",
+        "mask=offsets < n, other=1.0",
+    ),
+    (
+        "many quarters, float16: out[0] is",
+        "acc += tl.sum(x, axis=0)",
+        "acc = tl.sum(x, axis=0) + acc * 0",
+    ),
+)
+RIGHT = (
+    ("acc = 0.0 + tl.zeros((1,), dtype=tl.float32)",),
+    (
+        "acc += tl.sum(x, axis=0)",
+        "acc += tl.sum(x.to(tl.float32), axis=0)",
+    ),
+)

@@ -1,0 +1,85 @@
+"""# The logarithm of a sum
+
+Write the kernel of `logsumexp(x)`: for each row of a matrix the logarithm of the sum of the exponentials,
+for scores up to 1000. `tl.log` takes the logarithm.
+"""
+
+# %% solution
+from academy import device
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def logsumexp_kernel(x_ptr, out_ptr, N, stride, BLOCK_N: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, BLOCK_N)
+    # <<<
+    x = tl.load(x_ptr + row * stride + columns, mask=columns < N, other=-float("inf"))
+    largest = tl.max(x, axis=0)
+    tl.store(out_ptr + row, largest + tl.log(tl.sum(tl.exp(x - largest), axis=0)))
+    # >>>
+
+
+def logsumexp(x):
+    out = torch.empty(x.shape[0], device=x.device)
+    logsumexp_kernel[(x.shape[0],)](x, out, x.shape[1], x.stride(0), BLOCK_N=triton.next_power_of_2(x.shape[1]))
+    return out
+
+
+# %% checks
+PAGE = "learn/softmax.py"
+KIND = "fill in"
+HINTS = (
+    "Begin as softmax does: load the row, find its maximum, take the exponentials of the differences, add them up.",
+    "What was divided out comes back as a term: the logarithm of a product is a sum.",
+    "Masked lanes must add nothing to the sum and must never be the maximum. Which `other` does both?",
+)
+WHY = "What was divided out comes back as a term: the logarithm of a product is a sum."
+
+
+def check(t):
+    def want(x):
+        return x.logsumexp(1)
+
+    t.compare("2 x 5", "logsumexp", want, t.values(2, 5), note="What do masked lanes read?")
+    t.compare(
+        "scores up to 1000", "logsumexp", want, t.values(2, 8, scale=300.0), note="exp(89) is infinite in float32."
+    )
+    t.compare("rows cut out of wider ones", "logsumexp", want, t.cut(3, 13), note="Where does a row begin?")
+
+
+WRONG = (
+    (
+        "scores up to 1000: out[0] is inf",
+        "largest + tl.log(tl.sum(tl.exp(x - largest), axis=0))",
+        "tl.log(tl.sum(tl.exp(x), axis=0))",
+    ),
+    (
+        "What do masked lanes read?",
+        'other=-float("inf")',
+        "other=0.0",
+    ),
+    (
+        "program 1 of logsumexp_kernel does a load outside a tensor",
+        "row * stride",
+        "row * N",
+    ),
+    (
+        "2 x 5: out[0] is",
+        "largest + tl.log",
+        "tl.log",
+    ),
+)
+RIGHT = (
+    (
+        "tl.sum(tl.exp(x - largest), axis=0)",
+        "tl.sum(tl.where(columns < N, tl.exp(x - largest), 0.0), axis=0)",
+    ),
+    (
+        "largest + tl.log(tl.sum(tl.exp(x - largest), axis=0))",
+        "tl.log(tl.sum(tl.exp(x - largest), axis=0)) + largest",
+    ),
+)

@@ -1,0 +1,79 @@
+"""# Two halves of a row
+
+Two programs have each seen one half of a row and know the maximum of their half, and the sum of the
+exponentials relative to it. Write `merge(max_a, sum_a, max_b, sum_b)`, which returns both for the whole row.
+A half may be empty: maximum minus infinity, sum 0.
+"""
+
+# %% solution
+import math
+
+
+def merge(max_a, sum_a, max_b, sum_b):
+    # <<<
+    largest = max(max_a, max_b)
+    if largest == -math.inf:  # both empty: minus infinity minus itself would be NaN
+        return largest, 0.0
+    return largest, sum_a * math.exp(max_a - largest) + sum_b * math.exp(max_b - largest)
+    # >>>
+
+
+# %% checks
+PAGE = "learn/softmax.py"
+KIND = "fill in"
+HINTS = (
+    "The maximum of the row is the larger of the two.",
+    "`sum_a` is relative to `max_a`. To make it relative to the new maximum, multiply it by "
+    "`math.exp(max_a - largest)`.",
+    "If both halves are empty, that is minus infinity minus minus infinity: return early.",
+)
+WHY = """The loop of the chapter is this merge with one chunk after the other. The order doesn't matter, so the halves
+can be worked on at the same time."""
+
+
+def check(t):
+    e, empty = 2.718281828459045, (float("-inf"), 0.0)
+    t.value("merge", (1.0, 2.0, 2.0, 3.0), (2.0, 3.0 + 2.0 / e))
+    t.value("merge", (2.0, 3.0, 1.0, 2.0), (2.0, 3.0 + 2.0 / e), note="The larger maximum may come first or second.")
+    t.value("merge", (1000.0, 1.5, 1001.0, 1.0), (1001.0, 1.0 + 1.5 / e), note="exp(1000) is infinite.")
+    t.value("merge", (3.0, 2.0, *empty), (3.0, 2.0))
+    t.value("merge", (*empty, *empty), empty, note="Minus infinity minus itself is NaN.")
+
+
+WRONG = (
+    (
+        "The larger maximum may come first or second",
+        "return largest, sum_a * math.exp(max_a - largest) + sum_b * math.exp(max_b - largest)",
+        "return largest, sum_a * math.exp(max_a - max_b) + sum_b",
+    ),
+    (
+        "merge(1, 2, 2, 3) is (2, 5), should be (2, 3.73576)",
+        "sum_a * math.exp(max_a - largest) + sum_b * math.exp(max_b - largest)",
+        "sum_a + sum_b",
+    ),
+    (
+        "OverflowError",
+        "sum_a * math.exp(max_a - largest) + sum_b * math.exp(max_b - largest)",
+        "(sum_a * math.exp(max_a) + sum_b * math.exp(max_b)) / math.exp(largest)",
+    ),
+    (
+        "Minus infinity minus itself is NaN",
+        "    if largest == -math.inf:  # both empty: minus infinity minus itself would be NaN\n"
+        "        return largest, 0.0\n",
+        "",
+    ),
+)
+RIGHT = (
+    (
+        "if max_b == -math.inf:\n"
+        "    return max_a, sum_a\n"
+        "if max_a > max_b:\n"
+        "    return merge(max_b, sum_b, max_a, sum_a)\n"
+        "return max_b, sum_b + sum_a * math.exp(max_a - max_b)",
+    ),
+    (
+        "largest = max(max_a, max_b, -1e308)\n"
+        "parts = [s * math.exp(m - largest) for m, s in ((max_a, sum_a), (max_b, sum_b)) if s]\n"
+        "return max(max_a, max_b), math.fsum(parts)",
+    ),
+)

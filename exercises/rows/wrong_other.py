@@ -1,0 +1,74 @@
+"""# The zero that wins a maximum
+
+`row_max(x)` returns the largest number of each row. For most inputs it is right. Find the bug.
+"""
+
+# %% solution
+from academy import device
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def row_max_kernel(x_ptr, out_ptr, N, stride, BLOCK_N: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, BLOCK_N)
+    # <<<
+    x = tl.load(x_ptr + row * stride + columns, mask=columns < N, other=-float("inf"))
+    # ===
+    # x = tl.load(x_ptr + row * stride + columns, mask=columns < N, other=0.0)
+    # >>>
+    tl.store(out_ptr + row, tl.max(x, axis=0))
+
+
+def row_max(x):
+    out = torch.empty(x.shape[0], device=x.device)
+    row_max_kernel[(x.shape[0],)](x, out, x.shape[1], x.stride(0), BLOCK_N=triton.next_power_of_2(x.shape[1]))
+    return out
+
+
+# %% checks
+PAGE = "learn/softmax.py"
+KIND = "find the bug"
+HINTS = (
+    "What is the result for a row of -3, -1 and -2?",
+    "The block has four lanes. What does the fourth one read?",
+    "Which number never changes a maximum?",
+)
+WHY = """For each reduction, ask which value doesn't change its result: 0 for a sum, minus infinity for a maximum. It
+is an exhibit of the [museum of bugs](../../docs/guides/debugging.md#3-the-zero-that-wins-a-maximum)."""
+
+
+def check(t):
+    def want(x):
+        return x.amax(1)
+
+    t.compare("2 x 8", "row_max", want, t.values(2, 8))
+    t.compare("3 negative numbers", "row_max", want, -t.values(2, 3).abs() - 1, note="No element is larger than that.")
+    t.compare("3 very negative numbers", "row_max", want, t.values(2, 3, scale=1e4) - 1e6)
+
+
+WRONG = (
+    ("3 negative numbers: out[0] is 0, should be",),
+    (
+        "3 very negative numbers: out[0] is -1000, should be",
+        "x = tl.load(x_ptr + row * stride + columns, mask=columns < N, other=-1000.0)",
+    ),
+    (
+        "does a load outside a tensor",
+        "x = tl.load(x_ptr + row * stride + columns)",
+    ),
+    (
+        "3 negative numbers: out[0] is inf",
+        'x = tl.load(x_ptr + row * stride + columns, mask=columns < N, other=float("inf"))',
+    ),
+)
+RIGHT = (
+    (
+        "x = tl.load(x_ptr + row * stride + columns, mask=columns < N, other=0.0)\n"
+        'x = tl.where(columns < N, x, -float("inf"))',
+    ),
+    ("x = tl.load(x_ptr + row * stride + tl.minimum(columns, N - 1))",),
+)

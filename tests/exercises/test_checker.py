@@ -1,0 +1,152 @@
+"""The checker and the format: cutting the starter, naming what is wrong, and its line."""
+
+import textwrap
+
+import pytest
+import torch
+
+from academy import device
+from academy.exercises import checker, files
+from academy.exercises.checks import Checks, Failed
+
+HEAD = "from academy import device\n\nimport torch\nimport triton\nimport triton.language as tl\n\n\n"
+
+
+def write(folder, text):
+    path = folder / "stage" / "name.py"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+EXERCISE = '''
+    """# Title
+
+    A question.
+    """
+
+    # %% solution
+    def f(x):
+        # <<<
+        y = x + 1
+        return y
+        # ===
+        # y = x
+        # return y
+        # >>>
+
+
+    def g():
+        # <<<
+        return 2
+        # >>>
+
+
+    # %% checks
+    PAGE = "learn/first_kernel.py"
+    KIND = "fill in"
+    HINTS = ("a", "b")
+    WHY = "Because."
+    WRONG = (("must say", "x + 1", "x + 2"),)
+    RIGHT = (("return 2",),)
+'''
+
+
+def test_the_starter_is_cut_from_the_solution(tmp_path):
+    exercise = files.read(write(tmp_path, EXERCISE))
+    assert (exercise.name, exercise.title, exercise.question) == ("stage/name", "Title", "A question.")
+    assert exercise.solution == "def f(x):\n    y = x + 1\n    return y\n\n\ndef g():\n    return 2\n"
+    assert exercise.starter == f"def f(x):\n    y = x\n    return y\n\n\ndef g():\n    {files.TO_DO}\n"
+    assert "y = x + 2" in exercise.edited(("x + 1", "x + 2"))
+    assert exercise.edited(()) == exercise.starter
+    with pytest.raises(ValueError, match="2 times, not once"):
+        exercise.edited(("return", "yield"))
+
+
+@pytest.mark.parametrize(("part", "name"), [("HINTS", "HINTS"), ("# %% solution", "solution"), ("# Title", "title")])
+def test_what_is_missing_is_named(tmp_path, part, name):
+    with pytest.raises(ValueError, match=f"name.py: no {name}"):
+        files.read(write(tmp_path, EXERCISE.replace(part, "OTHER")))
+
+
+@pytest.mark.parametrize(
+    ("source", "state", "message", "line"),
+    [
+        ("def reverse(x:\n", "error", "not valid Python", 1),
+        ("import torch\n\nx = undefined\n", "error", "NameError: name 'undefined' is not defined", 3),
+        ("import torch\n", "failed", "`reverse` is missing: keep the name", None),
+        ("import torch\n\ndef reverse(x):\n    return x.flop(0)\n", "error", "AttributeError", 4),
+        ("def reverse(x):\n    while True:\n        pass\n", "failed", "reverse has run 20000 lines", 3),
+    ],
+)
+def test_a_text_that_does_not_run_is_told_where(source, state, message, line):
+    outcome = checker.check("first_kernel/reverse", source)
+    assert outcome.state == state and message in outcome.message
+    assert outcome.line in (line, line and line - 1)
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="compiled, a kernel is not watched")
+@pytest.mark.parametrize(
+    ("store", "message"),
+    [
+        ("tl.store(out_ptr + offsets, x, mask=offsets < n + 1)", "does a store outside a tensor: element 1 of out_ptr"),
+        ("tl.store(out_ptr + offsets, undefined, mask=mask)", "NameError: name 'undefined' is not defined"),
+        ("while n > 0:\n        n += 1", "has run 1000 statements: does a loop never end?"),
+    ],
+)
+def test_a_mistake_in_a_kernel_is_told_with_its_line(store, message):
+    text = files.named("first_kernel/reverse").solution
+    line = "    tl.store(out_ptr + offsets, x, mask=mask)"
+    assert line in text
+    outcome = checker.check("first_kernel/reverse", text.replace(line, f"    {store}"))
+    assert message in outcome.message, outcome.message
+    number = text[: text.index(line)].count("\n") + 1
+    assert outcome.line in (number, number + 1)
+
+
+@pytest.fixture
+def checks(tmp_path):
+    path = tmp_path / "reader.py"
+    path.write_text("def same(x):\n    return x.clone()\n\n\ndef spoil(x):\n    x[1] = 0.0\n    return x + 1\n")
+    from academy.syntax import import_path
+
+    return Checks(import_path(path))
+
+
+def test_messages_name_the_first_wrong_element(checks):
+    def told(function, want, x):
+        with pytest.raises(Failed) as failed:
+            checks.compare("case", function, want, x, name="y", kernel=False)
+        return str(failed.value)
+
+    x = torch.tensor([[1.0, 2.0], [0.5, 4.0]])
+    wrong = torch.tensor([[1.0, 2.0], [0.25, 8.0]])
+    assert told("same", lambda x: wrong.to(x.dtype), x) == (
+        "case: y[1, 0] is 0.5, should be 0.25; row 1 is the first that is wrong"
+    )
+    assert told("same", lambda x: 2 * x, x[0]) == "case: y[0] is 1, should be 2 (2 of 2 elements are wrong)"
+    assert told("same", lambda x: x[0], x) == "case: y has shape (2, 2), should have (2,)"
+    assert told("same", lambda x: x.half(), x[0]) == "case: y has dtype torch.float32, should have torch.float16"
+    assert told("spoil", lambda x: x + 1, x[0]).startswith("case: spoil changes its argument 1: it[1] is 0, should be")
+    assert told("same", lambda x: x * float("nan"), x[0]).startswith("case: y[0] is 1, should be nan")
+
+
+def test_rounding_is_no_mistake_and_a_hundred_times_as_much_is_one(checks):
+    x = checks.values(50)
+    checks.compare("rounded", "same", lambda x: x * (1 + 2e-8), x, kernel=False)
+    with pytest.raises(Failed):
+        checks.compare("too far", "same", lambda x: x * (1 + 1e-5), x, kernel=False)
+
+
+def test_inputs_have_no_pattern_and_nan_around_them(checks):
+    x, y = checks.values(3, 7), checks.values(3, 7)
+    assert not torch.equal(x, y) and len(x.unique()) == 21 and not torch.equal(x, x.flip(1))
+    memory = x.as_strided((x.numel() + 32,), (1,), x.storage_offset() - 16)
+    assert memory[:16].isnan().all() and memory[-16:].isnan().all() and not memory[16:-16].isnan().any()
+    assert checks.cut(3, 4).stride() == (9, 1) and checks.turned(3, 4).stride() == (1, 3)
+    assert checks.values(5, dtype=torch.int32).dtype == torch.int32
+
+
+def test_an_outcome_is_plain_data():
+    data = checker.check("first_kernel/bytes_saved", "answer = 8000\n").as_json()
+    assert data["state"] == "passed" and set(data) == {"state", "message", "line", "case", "seconds"}

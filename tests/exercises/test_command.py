@@ -1,0 +1,62 @@
+"""`academy exercise`: list, start, check, hint."""
+
+import pytest
+
+from academy import cli
+from academy.exercises import files
+
+
+def run(capsys, *arguments):
+    status = cli.main(["exercise", *map(str, arguments)])
+    said = capsys.readouterr()
+    return status, said.out + said.err
+
+
+def test_list_shows_every_exercise(capsys):
+    status, said = run(capsys, "list")
+    assert status == 0 and len(said.splitlines()) == len(files.every())
+    assert "first_kernel/reverse" in said and "find the bug" in said
+
+
+def test_start_writes_a_file_that_check_knows_and_never_overwrites_one(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, said = run(capsys, "start", "bytes_saved")
+    path = tmp_path / "bytes_saved.py"
+    assert status == 0 and "academy exercise check bytes_saved.py" in said
+    text = path.read_text()
+    assert text.startswith("# Exercise: first_kernel/bytes_saved\n#\n# Bytes saved\n")
+    assert text.endswith("answer = None\n")
+    path.write_text(text.replace("None", "4000"))
+    status, said = run(capsys, "start", "bytes_saved")
+    assert status == 2 and "there already" in said and "4000" in path.read_text()
+    assert run(capsys, "start", "bytes_saved", "--to", "other.py")[0] == 0
+    status, said = run(capsys, "check", path)
+    assert status == 1 and "answer is 4000" in said and "academy exercise hint first_kernel/bytes_saved" in said
+    path.write_text(text.replace("None", "8000"))
+    assert run(capsys, "check", path)[0] == 0
+
+
+def test_check_names_file_and_line(capsys, tmp_path):
+    path = tmp_path / "bytes_saved.py"
+    path.write_text("answer = \n")
+    status, said = run(capsys, "check", path)
+    assert status == 1 and said.startswith(f"{path}:1: this is not valid Python")
+
+
+def test_hints_come_one_by_one(capsys):
+    first = run(capsys, "hint", "reverse")[1]
+    assert first.startswith("Hint 1 of 3: ") and "hint first_kernel/reverse 2" in first
+    assert "The next one" not in run(capsys, "hint", "reverse", 3)[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("start", "nothing"), "there is no exercise 'nothing'"),
+        (("hint", "reverse", 7), "has hints 1 to 3, not 7"),
+        (("check", "nowhere.py"), "No such file"),
+    ],
+)
+def test_bad_use_is_told(capsys, arguments, message):
+    status, said = run(capsys, *arguments)
+    assert status == 2 and message in said

@@ -1,0 +1,82 @@
+"""Every exercise: its solution and its other right ways pass, each wrong solution is told what it gets wrong."""
+
+import ast
+import re
+
+import pytest
+
+from academy import device
+from academy.exercises import checker, files
+from academy.site.learning_path import LearningPath
+
+EXERCISES = {exercise.name: exercise for exercise in files.every()}
+PATH = LearningPath.read(files.ROOT / "docs")
+#: Of the other exercises `make test` checks the solution and one wrong one, the nightly run everything.
+SAMPLE = {"first_kernel/reverse", "rows/merge", "matmul/diagonal", "operations/race", "attention/stale_tail"}
+SAMPLE |= {"low_bit/unpack", "fast/persistent", "own_kernel/sum_normalise"}
+
+
+def _attempts(which):
+    """(name, message that it must be told, or None for a right one, edit) of each attempt."""
+    for name, exercise in EXERCISES.items():
+        attempts = [(None, ("",)), *((message, edit) for message, *edit in exercise.wrong)]
+        attempts += [(None, edit) for edit in exercise.right]
+        for number, (message, edit) in enumerate(attempts):
+            quick = number < 2 or name in SAMPLE
+            marks = [] if quick else [pytest.mark.nightly]
+            if (message is None) == (which == "right"):
+                kind = "solution" if number == 0 else "wrong" if message else "right"
+                yield pytest.param(name, message, tuple(edit), id=f"{name}-{kind}{number}", marks=marks)
+
+
+def attempt(name, edit):
+    exercise = EXERCISES[name]
+    return checker.check(name, exercise.solution if edit == ("",) else exercise.edited(edit))
+
+
+@pytest.mark.parametrize(("name", "_", "edit"), _attempts("right"))
+def test_right_ways_are_accepted(name, _, edit):
+    outcome = attempt(name, edit)
+    assert outcome.state == "passed", outcome.message
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="compiled, results alone are compared")
+@pytest.mark.parametrize(("name", "message", "edit"), _attempts("wrong"))
+def test_wrong_solutions_are_told_what_is_wrong(name, message, edit):
+    outcome = attempt(name, edit)
+    assert outcome.state in ("failed", "error") and message in outcome.message, outcome.message
+
+
+def test_there_are_enough_of_each_stage_and_of_each_kind():
+    folders = [stage.exercises for stage in PATH.stages]
+    assert sorted(folders) == sorted({exercise.stage for exercise in EXERCISES.values()})
+    for stage in PATH.stages:
+        assert len([each for each in EXERCISES.values() if each.stage == stage.exercises]) >= 5, stage.title
+    assert {each.kind for each in EXERCISES.values()} == set(files.KINDS)
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_an_exercise_has_its_parts(name):
+    exercise = EXERCISES[name]
+    stage = next(stage for stage in PATH.stages if stage.exercises == exercise.stage)
+    assert exercise.page in stage.pages, "its page belongs to another stage"
+    assert len(exercise.wrong) >= 3 and len(exercise.right) >= 2 and len(exercise.hints) >= 2
+    assert () in [tuple(edit) for _, *edit in exercise.wrong], "what the starter is told"
+    attempts = [exercise.solution, *(exercise.edited(tuple(edit)) for _, *edit in exercise.wrong)]
+    attempts += [exercise.edited(edit) for edit in exercise.right]
+    assert len(set(attempts)) == len(attempts), "two attempts are the same"
+    ast.parse(exercise.starter)
+    assert "<<<" not in exercise.starter + exercise.solution and "# ===" not in exercise.starter
+
+
+def test_every_exhibit_of_the_museum_is_an_exercise():
+    exhibits = {path.stem for path in (files.ROOT / "docs/guides/museum").glob("*.py")}
+    bugs = {each.path.stem for each in EXERCISES.values() if each.kind == "find the bug"}
+    assert exhibits <= bugs
+
+
+def test_questions_and_hints_are_set_like_other_prose():
+    for exercise in EXERCISES.values():
+        text = "\n".join([exercise.question, *exercise.hints, exercise.why])
+        assert text.count("`") % 2 == 0, exercise.name
+        assert not re.search(r"^[-*] ", text, re.M) or "\n\n" in text, exercise.name
