@@ -89,7 +89,7 @@ def _forget(path: Path) -> None:
         del sys.modules[name]
 
 
-# ---- the difference from the original ----------------------------------------------------------------------------------
+# ---- the difference from the original -------------------------------------------------------------------------------
 
 
 def _example(source: str) -> str:

@@ -4,9 +4,9 @@
     python -m academy.playground.vendor --make WHEEL        make vendor/ anew; needs npm, triton at the pinned version,
                                                             and numpy's wheel for Pyodide, which is on no registry
 
-vendor/package.json pins Pyodide, CodeMirror and esbuild. Pyodide's own lock file names numpy's wheel and its sha256; the
-wheel is cut to what the playground imports, and keeps its RECORD, so that each file can be compared with it. Everything
-is stored compressed, once: a browser inflates it (`static/worker.js`).
+vendor/package.json pins Pyodide, CodeMirror and esbuild. Pyodide's own lock file names numpy's wheel and its sha256;
+the wheel is cut to what the playground imports, and keeps its RECORD, so that each file can be compared with it.
+Everything is stored compressed, once: a browser inflates it (`static/worker.js`).
 """
 
 from __future__ import annotations

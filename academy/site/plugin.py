@@ -2,7 +2,8 @@
 
 - Pages of kernels, derivations and benchmarks, and the navigation (`generated_pages`); previous and next follow the
   learning path.
-- Kernel files, recorded runs, the playground's runtime, style sheets, scripts and fonts of academy's parts are published.
+- Kernel files, recorded runs, the playground's runtime, style sheets, scripts and fonts of academy's parts are
+  published.
 - Chapters, which are notebooks, are executed and go on as Markdown (`chapters`).
 - A page's title, description and "edit this page" come from the file that it shows.
 - A file with a syntax error ends the build with its place, before anything is made; so does a broken link.

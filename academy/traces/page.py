@@ -104,7 +104,8 @@ def number(key: str) -> tuple[str, str, int, str]:
 
 
 def viewer_data(path: Path, recording: Recording) -> dict:
-    """What the viewer needs of a recording: lines as they are now, floats to the four digits that it shows, the claims with their places.
+    """What the viewer needs of a recording: lines as they are now, floats to the four digits that it shows, the claims
+    with their places.
 
     Places in another file than the page's have line 0 and carry their file and line as text.
     """

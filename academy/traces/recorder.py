@@ -112,8 +112,8 @@ class Recorder:
     """Records every launch inside `with recorder.running():`.
 
     files: paths whose statements are recorded. backend: watches memory. pool, places: what the steps of all launches
-    refer to, see `recording`. max_steps: of all launches together, before `Endless` is raised. stopped: number of the launch, and program, in which the last launch failed; None if it
-    came to its end.
+    refer to, see `recording`. max_steps: of all launches together, before `Endless` is raised. stopped: number of the
+    launch, and program, in which the last launch failed; None if it came to its end.
     """
 
     def __init__(self, files: Iterable[str], backend: Backend, max_steps: int | None = None):

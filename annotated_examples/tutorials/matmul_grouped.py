@@ -56,8 +56,8 @@ def matmul_reference(x, y, activation="none"):
 # Nine programs that compute one *row* of tiles of a 9 x 9 result share their tiles of `x`, but each needs a different
 # column of tiles of `y`. With nine tiles along K they load 9 tiles of `x` and 81 of `y`, 90 in all. Nine programs that
 # compute a *square* of 3 x 3 tiles load 27 and 27: 54. That is the gain ([watch it, counted](#pid=8&launch=1&whole=9)
-# for a single tile along K: 6 instead of 10), and the kernel only has to number its tiles differently: first down a group
-# of rows, then to the right.
+# for a single tile along K: 6 instead of 10), and the kernel only has to number its tiles differently: first down a
+# group of rows, then to the right.
 #
 # In the example the result has 4 x 3 tiles and the groups have 3 rows, so the second group is left with one row:
 #

@@ -204,7 +204,7 @@ def test_gradients_add_up_and_modes():
             assert not (x * 2).requires_grad and not t.is_grad_enabled()
             with t.enable_grad():
                 assert (x * 2).requires_grad
-        assert t.no_grad()(lambda: (x * 2).requires_grad)() is False
+        assert t.no_grad()(lambda x: (x * 2).requires_grad)(x) is False
         assert t.autograd.grad((x * x).sum(), x)[0].tolist() == [0, 2, 4]
         with pytest.raises(RuntimeError):
             t.autograd.grad(x.sum(), t.ones(2, requires_grad=True))

@@ -10,8 +10,6 @@ import math as _math
 import sys as _sys
 import types as _types
 
-import numpy as _np
-
 from . import _autograd, _ops
 from ._autograd import enable_grad, is_grad_enabled, no_grad
 from ._dtypes import (

@@ -420,10 +420,9 @@ def norm(input):
 def diagonal(input, offset=0):
     """A view of the diagonal of a matrix."""
     rows, columns = input.stride()
-    length = builtins.max(
-        0, builtins.min(input.shape[0] - builtins.max(-offset, 0), input.shape[1] - builtins.max(offset, 0))
-    )
-    at = input.storage_offset() + builtins.max(-offset, 0) * rows + builtins.max(offset, 0) * columns
+    down, right = builtins.max(-offset, 0), builtins.max(offset, 0)
+    length = builtins.max(0, builtins.min(input.shape[0] - down, input.shape[1] - right))
+    at = input.storage_offset() + down * rows + right * columns
     return input.detach().as_strided((length,), (rows + columns,), at)
 
 
@@ -673,9 +672,9 @@ def linspace(start, end, steps, *, dtype=None, device=None):
 
 #: Functions that are methods of tensors as well.
 METHODS = """add sub mul div pow remainder floor_divide maximum minimum eq ne lt le gt ge neg abs sign exp exp2 log log2
-    log1p sqrt rsqrt reciprocal sin cos tanh sigmoid erf relu square floor ceil round isnan isinf isposinf isneginf isfinite nonzero norm diagonal clamp
-    masked_fill gather index_select tril triu roll repeat_interleave sum mean var prod amax amin argmax argmin max min all
-    any cumsum logsumexp softmax log_softmax matmul mm bmm allclose isclose equal sum_to_size""".split()
+    log1p sqrt rsqrt reciprocal sin cos tanh sigmoid erf relu square floor ceil round isnan isinf isposinf isneginf
+    isfinite nonzero norm diagonal clamp masked_fill gather index_select tril triu roll repeat_interleave sum mean var
+    prod amax amin argmax argmin max min all any cumsum logsumexp softmax log_softmax matmul mm bmm allclose isclose equal sum_to_size""".split()
 _OPERATORS = {
     "add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floor_divide, "mod": remainder, "pow": pow,
     "and": bitwise_and, "or": bitwise_or, "xor": bitwise_xor, "lshift": bitwise_left_shift,
@@ -710,6 +709,7 @@ def _install() -> None:
 _install()
 _HELPERS = ["Pair", "encode", "new", "promoted", "strides_of", "sum_to_size", "track", "values"]
 __all__ = [
-    name for name, entry in list(globals().items()) if callable(entry) and name[0] != "_" and name not in _HELPERS
+    name
+    for name, entry in list(globals().items())
+    if callable(entry) and not isinstance(entry, type) and name[0] != "_" and name not in _HELPERS
 ]
-__all__ = [name for name in __all__ if not isinstance(globals()[name], type)]
