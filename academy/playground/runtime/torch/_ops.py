@@ -673,8 +673,9 @@ def linspace(start, end, steps, *, dtype=None, device=None):
 #: Functions that are methods of tensors as well.
 METHODS = """add sub mul div pow remainder floor_divide maximum minimum eq ne lt le gt ge neg abs sign exp exp2 log log2
     log1p sqrt rsqrt reciprocal sin cos tanh sigmoid erf relu square floor ceil round isnan isinf isposinf isneginf
-    isfinite nonzero norm diagonal clamp masked_fill gather index_select tril triu roll repeat_interleave sum mean var
-    prod amax amin argmax argmin max min all any cumsum logsumexp softmax log_softmax matmul mm bmm allclose isclose equal sum_to_size""".split()
+    isfinite nonzero norm diagonal clamp masked_fill gather index_select tril triu roll repeat_interleave sum mean
+    var prod amax amin argmax argmin max min all any cumsum logsumexp softmax log_softmax matmul mm bmm allclose
+    isclose equal sum_to_size""".split()
 _OPERATORS = {
     "add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floor_divide, "mod": remainder, "pow": pow,
     "and": bitwise_and, "or": bitwise_or, "xor": bitwise_xor, "lshift": bitwise_left_shift,
