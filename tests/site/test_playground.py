@@ -142,7 +142,7 @@ def test_the_link_fills_the_editor_and_runs_nothing(page, address):
     page.open("about:blank")
     page.open(address + PAGE + "#edit=nonsense")  # a link that was cut off
     page.wait(f"document.querySelector('{EDITOR} .cm-content')", 30)
-    assert "out = x + y" in page.run(f"document.querySelector('{EDITOR}').academyText")
+    assert "out = x + y" in page.run(f"document.querySelector('{EDITOR}').academyText") and "damaged" in outcome(page)
 
 
 def test_stop_ends_a_loop_and_the_runtime_was_kept(page, address):

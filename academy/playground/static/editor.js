@@ -239,13 +239,20 @@ export async function lesson(file, shared) {
   const path = file.dataset.path
   const original = await (await fetch(new URL(`starters/${path}`, import.meta.url))).text()
   let text = original
-  if (shared) text = await unpacked(shared).catch(() => original)
+  let said = ""
+  if (shared) {
+    said = "This text came with the link. It runs when you press Run."
+    text = await unpacked(shared).catch(() => {
+      said = "The link is damaged, so this is the code as it was."
+      return original
+    })
+  }
   const root = make("section", { class: "p-editor", "data-academy": "editor", "aria-label": `Edit ${path.split("/").pop()}` })
   file.append(root)
   const editor = new Editor(root, {
     text, original, path, label: `Code of ${path}`, actions: ["run", "reset", "stop", "download", "share"], about: ABOUT,
   })
-  if (text !== original) editor.show("idle", "This text came with the link. It runs when you press Run.")
+  if (said) editor.show("idle", said)
   return editor
 }
 

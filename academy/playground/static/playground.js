@@ -40,13 +40,15 @@
     element.append(outcome)
     const pre = element.querySelector("pre")
     pre.tabIndex = 0
+    pre.setAttribute("role", "group")
+    pre.setAttribute("aria-label", "Code")
     const original = (pre.querySelector("code") ?? pre).textContent
-    let text = original, opened = null
-    const open = () => opened ??= editor().then(module => module.placed(element, original, () => text))
+    let text = original, opened = null, ready = false
+    const open = () => opened ??= editor().then(module => module.placed(element, original, () => text)).then(made => { ready = true; return made })
     Object.defineProperty(element, "academyText", { configurable: true, get: () => text, set: value => { text = value; open() } })
     element.addEventListener("click", event => {
       const action = event.target.closest("[data-action]")?.dataset.action
-      if (!opened && action) open().then(made => made.act(action))
+      if (!ready && action) open().then(made => made.act(action))
     })
     pre.addEventListener("focus", open, { once: true })
   }
@@ -60,6 +62,5 @@
     buttons.forEach(lesson)
     editors.forEach(placed)
   }
-  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", begin)
-  else begin()
+  document.addEventListener("DOMContentLoaded", begin) // after the page's own script, which this one talks to
 })()
