@@ -21,7 +21,7 @@ function make(tag, attributes = {}, ...children) {
 const LABELS = { run: "Run", check: "Check", reset: "Reset", stop: "Stop", download: "Download", share: "Copy link" }
 const COLOURS = HighlightStyle.define([
   { tag: tags.keyword, color: "var(--md-code-hl-keyword-color)" },
-  { tag: [tags.comment, tags.meta], color: "var(--md-code-hl-comment-color)" },
+  { tag: [tags.comment, tags.meta], color: "var(--md-default-fg-color--light)" },
   { tag: tags.string, color: "var(--md-code-hl-string-color)" },
   { tag: [tags.number, tags.bool, tags.null], color: "var(--md-code-hl-number-color)" },
   { tag: [tags.definition(tags.variableName), tags.function(tags.variableName)], color: "var(--md-code-hl-function-color)" },
@@ -85,7 +85,7 @@ class Editor {
           { key: "Mod-Enter", run: () => { this.act(this.buttons.check ? "check" : "run"); return true } },
           indentWithTab, ...defaultKeymap, ...historyKeymap, ...searchKeymap,
         ]),
-        EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": help }),
+        EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": help, tabindex: "0" }),
         EditorView.updateListener.of(update => update.docChanged && this.changed()),
       ],
     })
