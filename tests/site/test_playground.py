@@ -164,6 +164,7 @@ def test_stop_ends_a_loop_and_the_runtime_was_kept(page, address):
 def test_without_wasm_the_page_is_as_before(address):
     own = Browser()
     try:
+        own.call("Page.enable")
         own.call("Page.addScriptToEvaluateOnNewDocument", source="delete window.WebAssembly")
         own.open(address + PAGE)
         assert own.run("document.querySelector('[data-action=edit]').checkVisibility()") is False

@@ -181,7 +181,7 @@ class Editor {
 
   async share() {
     const link = new URL(`#edit=${await packed(this.text)}`, location.href)
-    history.replaceState(null, "", link)
+    window.history.replaceState(null, "", link)
     try {
       await navigator.clipboard.writeText(link.href)
       this.show("idle", "The link is copied. It holds your text, and opens it without running it.")
