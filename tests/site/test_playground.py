@@ -83,7 +83,7 @@ def test_the_keyboard_can_leave_the_editor(page):
     page.press("Escape")
     page.press("Tab")
     assert not page.run(inside)
-    click(page, "reset")
+    click(opened(page), "reset")
 
 
 def test_run_shows_the_run_and_an_edit_is_run(page, address):
@@ -116,7 +116,7 @@ def test_run_shows_the_run_and_an_edit_is_run(page, address):
     ],
 )
 def test_a_mistake_lands_on_its_line(page, old, new, state, line, said):
-    click(page, "reset")
+    click(opened(page), "reset")
     edit(page, old, new)
     assert ended(page) == state and said in outcome(page)
     text = page.run(f"document.querySelector('{EDITOR}').academyText").split("\n")
@@ -128,7 +128,7 @@ def test_a_mistake_lands_on_its_line(page, old, new, state, line, said):
 
 
 def test_the_link_fills_the_editor_and_runs_nothing(page, address):
-    click(page, "reset")
+    click(opened(page), "reset")
     edit(page, "out = x + y", "out = x - y")
     click(page, "share")
     link = page.wait("location.hash.startsWith('#edit=') && location.href")
