@@ -14,8 +14,8 @@ from typing import Any
 from academy import device
 from academy.traces import proof
 from academy.traces.memory import OutOfBounds
-from academy.traces.native_memory import NativeMemory
 from academy.traces.recorder import Launch, Recorder, Touch
+from academy.traces.watched_memory import WatchedMemory
 
 #: Statements of one program, and lines of Python of one call, after which a loop counts as endless.
 STATEMENTS, LINES = 1000, 20_000
@@ -95,7 +95,7 @@ def run(file: str, call: Callable[[], Any]) -> Run:
         result = call()
         torch.cuda.synchronize()
         return Run(result)
-    with NativeMemory() as watched:
+    with WatchedMemory() as watched:
         watcher = Watcher([file], watched)
         with watcher.running():
             result = counted(file, call)

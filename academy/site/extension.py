@@ -8,8 +8,9 @@
     [[exercises]]                                          the exercises of the page on which it stands
     [[verified]]                                           the table of all that is checked
     [[code: PATH NAME]]                                    a function of a kernel file, without its notes
+    [[playground: PATH]]                                   a kernel file without its notes, to be run and edited
     [[benchmark: layernorm]]  [[benchmarks]]               committed results of an operation, of all operations
-    [[figure: hardware/memory]]                                 a picture, drawn by docs/figures/hardware.py
+    [[figure: hardware/memory]]                            a picture, drawn by docs/figures/hardware.py
     [[training: capstone]]                                 committed loss curves and speeds of models that were trained
     [[eq: LN-X]]                                           a tagged equation, drawn from its derivation, with a link
     [[tag: LN-X]]                                          a link to it, within a sentence
@@ -31,7 +32,7 @@ from markdown.preprocessors import Preprocessor
 from academy import operations, syntax
 from academy.bench.pages import Html
 from academy.directives import fenced, on_line
-from academy.site import exercise_pages, kernel_page, lint, pictures, project_parts
+from academy.site import exercise_pages, kernel_page, lint, pictures, playground_page, project_parts
 from academy.site.addresses import NOWHERE
 from academy.site.citations import CitedEquation, Span
 from academy.site.conversion import Conversion, TreeStep
@@ -153,6 +154,14 @@ class Lines(Preprocessor):
             return [f"no {name} in {path}"]
         text = "\n".join(line for number in numbers if (line := module.lines[number - 1]).strip())
         return ["", "```python", *textwrap.dedent(text).split("\n"), "```", ""]
+
+    def playground(self, path: str) -> list[str]:
+        file = self.conversion.root / path
+        if not file.is_file():
+            self.conversion.problem(f"{path} does not exist", f"[[playground: {path}]]")
+            return [f"no {path}"]
+        made = playground_page.placed(split(read(file), path))
+        return ["", self.md.htmlStash.store(made), ""]
 
     # Lists that are made from the files
 

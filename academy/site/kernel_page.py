@@ -50,7 +50,8 @@ BAR = """<div class="k-bar" role="toolbar" aria-label="This file"><span class="k
 <a href="/{path}" download="" class="k-download">Download</a></div>"""
 MODES = """<span class="k-modes" role="group" aria-label="View">
 <button type="button" data-k-mode="read" aria-pressed="true">Read</button>
-<button type="button" data-k-mode="run" aria-pressed="false">Run</button></span>"""
+<button type="button" data-k-mode="run" aria-pressed="false">Run</button>
+<button type="button" data-k-mode="edit" data-action="edit" aria-pressed="false">Edit</button></span>"""
 
 
 def markdown(module: Module, title: str) -> list[tuple[int, str]]:

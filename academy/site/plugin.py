@@ -2,7 +2,8 @@
 
 - Pages of kernels, derivations and benchmarks, and the navigation (`generated_pages`); previous and next follow the
   learning path.
-- Kernel files, recorded runs, style sheets, scripts and fonts of academy's parts are published.
+- Kernel files, recorded runs, the playground's runtime, style sheets, scripts and fonts of academy's parts are
+  published.
 - Chapters, which are notebooks, are executed and go on as Markdown (`chapters`).
 - A page's title, description and "edit this page" come from the file that it shows.
 - A file with a syntax error ends the build with its place, before anything is made; so does a broken link.
@@ -23,10 +24,21 @@ from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority
 from mkdocs.structure.files import File
 
 from academy import operations, syntax
-from academy.site import addresses, chapters, generated_pages, markdown_copies, project_parts, search_text, stylesheet
+from academy.playground import bundle as playground
+from academy.site import (
+    addresses,
+    chapters,
+    generated_pages,
+    markdown_copies,
+    playground_page,
+    project_parts,
+    search_text,
+    stylesheet,
+)
 from academy.site.broken_links import LinkPlaces
 from academy.site.learning_path import kind
 from academy.site.library import Library
+from academy.site.splitter import split
 from academy.site.texts import read, summary
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,6 +75,7 @@ class AcademyPlugin(BasePlugin):
         config.mdx_configs.setdefault(EXTENSION, {})["index"] = self.library
         config.nav = generated_pages.completed(config.nav or [], self.library)
         link_places.library = self.library
+        config.extra["playground_megabytes"] = playground.megabytes(ROOT)
         if not config.repo_url:
             config.edit_uri = None
         logging.getLogger("mkdocs.structure.pages").addFilter(link_places)
@@ -94,6 +107,12 @@ class AcademyPlugin(BasePlugin):
             _, data, place = project_parts.recorded_run(page.source)
             if data:
                 made.append(File.generated(config, f"assets/traces/{place}", content=data))
+                starter = playground_page.starter(split(read(ROOT / page.source), page.source))
+                made.append(File.generated(config, f"assets/playground/starters/{page.source}", content=starter))
+        made += [
+            File.generated(config, f"assets/playground/{place}", content=content)
+            for place, content in playground.published(ROOT).items()
+        ]
         made += [chapters.notebook_file(file, self.library, config) for file in files if chapters.is_one(file, config)]
         for file in made:
             if not files.get_file_from_path(file.src_uri):  # a page that is written by hand is left alone

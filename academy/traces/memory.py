@@ -1,8 +1,8 @@
 """Which tensor, and which element of it, an address belongs to, in one recorded launch.
 
 How tensors get addresses that tell them apart is the business of a backend, and nothing else here or in the recorder
-depends on it: `native_memory.NativeMemory` on Linux. A backend has `window(tensor)`, `is_fresh(tensor)` and
-`launched()`.
+depends on it: `native_memory.NativeMemory` on Linux, `browser_memory.BrowserMemory` in a browser. A backend has
+`window(tensor)`, `is_fresh(tensor)` and `launched()`.
 """
 
 from __future__ import annotations

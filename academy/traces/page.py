@@ -104,7 +104,8 @@ def number(key: str) -> tuple[str, str, int, str]:
 
 
 def viewer_data(path: Path, recording: Recording) -> dict:
-    """What the viewer needs of a recording: lines as they are now, floats to five digits, the claims with their places.
+    """What the viewer needs of a recording: lines as they are now, floats to the four digits that it shows, the claims
+    with their places.
 
     Places in another file than the page's have line 0 and carry their file and line as text.
     """
@@ -138,7 +139,7 @@ def _main(path: Path, recording: Recording) -> int:
 def _rounded(entry: dict) -> dict:
     if not entry["t"].startswith("f") or "d" not in entry:
         return entry
-    return {**entry, "d": [d if isinstance(d, str) or d == int(d) else float(f"{d:.5g}") for d in entry["d"]]}
+    return {**entry, "d": [d if isinstance(d, str) or d == int(d) else float(f"{d:.4g}") for d in entry["d"]]}
 
 
 def _claims(text: str, shown: str, recording: Recording) -> list[list]:

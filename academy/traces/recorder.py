@@ -44,6 +44,14 @@ _PATCHED = [
 ]
 
 
+class Endless(RuntimeError):
+    """More statements have run than were allowed: in a loop of a file, most likely."""
+
+    def __init__(self, message: str, file: str, line: int):
+        super().__init__(message)
+        self.file, self.line = file, line
+
+
 @dataclass
 class Touch:
     """What one load, store or atomic of one program did to one tensor.
@@ -104,12 +112,12 @@ class Recorder:
     """Records every launch inside `with recorder.running():`.
 
     files: paths whose statements are recorded. backend: watches memory. pool, places: what the steps of all launches
-    refer to, see `recording`. stopped: number of the launch, and program, in which the last launch failed; None if it
-    came to its end.
+    refer to, see `recording`. max_steps: of all launches together, before `Endless` is raised. stopped: number of the
+    launch, and program, in which the last launch failed; None if it came to its end.
     """
 
-    def __init__(self, files: Iterable[str], backend: Backend):
-        self.backend = backend
+    def __init__(self, files: Iterable[str], backend: Backend, max_steps: int | None = None):
+        self.backend, self._steps_left = backend, max_steps or sys.maxsize
         self.files = {os.path.realpath(file) for file in files}
         self.launches: list[Launch] = []
         self.pool, self.places = Pool(), dict[tuple, int]()
@@ -245,6 +253,11 @@ class Recorder:
     def _begin(self, line: int) -> None:
         """A new step of the innermost frame."""
         frame = self._frames[-1]
+        self._steps_left -= 1
+        if self._steps_left < 0:
+            rounds = f", in round {frame.loops[-1][1] + 1} of the loop" if frame.loops else ""
+            line = frame.loops[-1][0] if frame.loops else line
+            raise Endless(f"this ran too long and was stopped{rounds}: does it ever end?", frame.file, line)
         place = frame.function, frame.file, line, len(self._frames) - 1, tuple(map(tuple, frame.loops))
         frame.line, frame.step = line, [self.places.setdefault(place, len(self.places)), {}, []]
         self._launch.programs[self._program].append(frame.step)

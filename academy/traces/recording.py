@@ -71,6 +71,8 @@ class Pool:
             return {**_array(value.data), "n": value.dtype_name}
         if isinstance(value, Pointer):
             return {**_array(value.offsets), "b": value.base}
+        if type(value) is int and -(2**63) <= value < 2**63:  # whatever numpy's own default is where this runs
+            return _array(np.asarray(value, dtype=np.int64))
         return _array(np.asarray(value))
 
 

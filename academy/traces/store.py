@@ -26,7 +26,7 @@ KIND = "recording"
 _MACHINERY = [f"package:{package}" for package in ("triton", "torch", "numpy")]
 _MACHINERY += ["device.py", "checks.py", "interpreter.py", "libdevice.py"]
 _MACHINERY += [f"traces/{module}.py" for module in ("instrument", "memory", "native_memory", "proof", "recorder")]
-_MACHINERY += ["traces/recording.py", "traces/worker.py"]
+_MACHINERY += ["traces/recording.py", "traces/watched_memory.py", "traces/worker.py"]
 _SECONDS = 600
 _read: dict[Path, tuple[tuple, dict]] = {}
 

@@ -18,16 +18,18 @@ from academy import device, interpreter
 from academy.syntax import import_path
 from academy.traces import proof, store
 from academy.traces.memory import OutOfBounds
-from academy.traces.native_memory import NativeMemory
-from academy.traces.recorder import Recorder
+from academy.traces.recorder import Endless, Recorder
 from academy.traces.recording import launch_data
+from academy.traces.watched_memory import WatchedMemory
 
 import torch
 import triton
 
 
-def record(path: Path, files: list[Path]) -> dict:
+def record(path: Path, files: list[Path], max_steps: int | None = None) -> dict:
     """The data of one file's recording. What goes wrong in it is an entry of the data, not an exception.
+
+    max_steps: how many statements may run before a loop is taken for one that never ends.
 
     Raises:
         RuntimeError: kernels are compiled here, not interpreted; or triton's internals are not the known ones.
@@ -35,8 +37,8 @@ def record(path: Path, files: list[Path]) -> dict:
     if not device.INTERPRET:
         raise RuntimeError("recording needs Triton's interpreter: set TRITON_INTERPRET=1")
     error, printed = None, io.StringIO()
-    with NativeMemory() as watched, contextlib.redirect_stdout(printed):
-        recorder = Recorder(map(str, files), watched)
+    with WatchedMemory() as watched, contextlib.redirect_stdout(printed):
+        recorder = Recorder(map(str, files), watched, max_steps)
         try:
             module = import_file(path)
             torch.manual_seed(0)
@@ -90,8 +92,8 @@ def _where(error: BaseException, path: Path, files: list[Path]) -> dict:
             if frame.filename in names:
                 file, line = frame.filename, frame.lineno or 1
         error, cause = cause, cause.__cause__
-    message = f"EXAMPLE fails: {type(error).__name__}: {error}"
-    if isinstance(error, OutOfBounds):
+    message = "EXAMPLE fails: " + "".join(traceback.format_exception_only(error))
+    if isinstance(error, (OutOfBounds, Endless)):
         file, line, message = error.file, error.line, str(error)
     return {"file": store.shorten(file), "line": line, "message": " ".join(message.split())}
 

@@ -58,8 +58,9 @@ def matmul_reference(x, y, activation="none"):
 
 # Nine programs that compute one *row* of tiles of a 9 x 9 result share their tiles of `x`, but each needs a different
 # column of tiles of `y`. With nine tiles along K they load 9 tiles of `x` and 81 of `y`, 90 in all. Nine programs that
-# compute a *square* of 3 x 3 tiles load 27 and 27: 54. That is the gain ([watch it, counted](#pid=8&launch=1&whole=9)),
-# and the kernel only has to number its tiles differently: first down a group of rows, then to the right.
+# compute a *square* of 3 x 3 tiles load 27 and 27: 54. That is the gain ([watch it, counted](#pid=8&launch=1&whole=9)
+# for a single tile along K: 6 instead of 10), and the kernel only has to number its tiles differently: first down a
+# group of rows, then to the right.
 #
 # In the example the result has 4 x 3 tiles and the groups have 3 rows, so the second group is left with one row:
 #
@@ -333,8 +334,8 @@ def EXAMPLE():
     y = (torch.arange(8 * 5, device=device.DEVICE) % 3 - 1).reshape(8, 5).float()
     z = matmul_forward(x, y, "relu", BLOCK_M=2, BLOCK_N=2, BLOCK_K=4, GROUP_M=3)
     # The 9 x 9 tiles of the text above, a number each: "Whole launch" shows their order and counts what they load.
-    square = torch.ones(9, 9, device=device.DEVICE)
-    matmul_forward(square, square, BLOCK_M=1, BLOCK_N=1, BLOCK_K=1, GROUP_M=3)
+    column = torch.ones(9, 1, device=device.DEVICE)
+    matmul_forward(column, column.T, BLOCK_M=1, BLOCK_N=1, BLOCK_K=1, GROUP_M=3)
     matmul_backward(torch.ones_like(z), x, y, z, "relu", BLOCK_M=4, BLOCK_N=4, BLOCK_K=4, GROUP_M=2)
 
 

@@ -106,13 +106,14 @@ function kernelPage(file, bar) {
   sections(file, bar)
   unfold(file)
 
-  // Read and Run. The viewer listens to "academy:mode" on .k-file; it can also ask for a mode by that event.
+  // Read, Run and Edit. The viewer listens to "academy:mode" on .k-file; it can also ask for a mode by that event.
   const modes = [...bar.querySelectorAll("[data-k-mode]")]
   const panel = file.querySelector(":scope > .k-panel")
   const setMode = mode => keepPlace(() => {
     file.classList.toggle("k-running", mode === "run")
+    file.classList.toggle("k-editing", mode === "edit")
     panel.hidden = mode !== "run"
-    bar.querySelector("[data-k-toggle=notes]").hidden = mode === "run"
+    bar.querySelector("[data-k-toggle=notes]").hidden = mode !== "read"
     for (const button of modes) button.setAttribute("aria-pressed", button.dataset.kMode === mode)
   })
   for (const button of modes) {

@@ -1,0 +1,73 @@
+"""What the site serves for the playground, besides the scripts in static/: the runtime, each file under a name that
+holds its digest, and `runtime.json`, which names them.
+
+Such a file never changes, so the service worker keeps it. A new version of a lesson changes one file of 200 KB.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from pathlib import Path
+
+from academy.playground.vendor import FOLDER as VENDOR
+from academy.playground.vendor import sha256, zipped
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNTIME = Path(__file__).parent / "runtime"
+#: Name in runtime.json -> vendored file.
+_VENDORED = {
+    name.removesuffix(".gz"): VENDOR / name
+    for name in (
+        "pyodide.js",
+        "pyodide.asm.wasm.gz",
+        "pyodide.asm.mjs.gz",
+        "python_stdlib.zip",
+        "numpy.zip",
+        "triton.zip",
+    )
+}
+#: What of academy runs in the browser.
+_ACADEMY = ["academy/*.py", "academy/traces/*.py", "academy/exercises/*.py", "academy/playground/run.py"]
+_LEFT_OUT = ["academy/traces/native_memory.py", "academy/cli.py"]
+_KERNELS = ["annotated_examples/**/*.py", "exercises/**/*.py"]
+
+
+def published(root: Path = ROOT) -> dict[str, bytes]:
+    """Each file and its content, by its place under assets/playground."""
+    files = {name: path.read_bytes() for name, path in _VENDORED.items()} | {"academy.zip": academy(root)}
+    placed = {}
+    for name, content in files.items():
+        packed = ".gz" if name in ("pyodide.asm.wasm", "pyodide.asm.mjs") else ""
+        stem, _, suffix = name.rpartition(".")
+        placed[name] = f"runtime/{stem}.{sha256(content)[:12]}.{suffix}{packed}"
+    listed = {name: {"place": place, "bytes": len(files[name])} for name, place in placed.items()}
+    return {
+        **{placed[name]: content for name, content in files.items()},
+        "runtime.json": json.dumps({"files": listed}, indent=1).encode(),
+        "codemirror.js": (VENDOR / "codemirror.js").read_bytes(),
+    }
+
+
+def megabytes(root: Path = ROOT) -> int:
+    """What the first run downloads, rounded up."""
+    files = published(root)
+    return -(-sum(len(content) for name, content in files.items() if name != "codemirror.js") // 1_000_000)
+
+
+def academy(root: Path) -> bytes:
+    """This project's own modules, the kernels, and the shims that stand in for torch and for Triton's C++ part."""
+    paths = sorted(path for glob in [*_ACADEMY, *_KERNELS] for path in root.glob(glob))
+    entries = {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
+    for name in _LEFT_OUT:
+        entries.pop(name, None)
+    entries |= {f"torch/{path.name}": path.read_bytes() for path in sorted((RUNTIME / "torch").glob("*.py"))}
+    entries["triton/_C/__init__.py"] = b""
+    entries["triton/_C/libtriton.py"] = (RUNTIME / "libtriton.py").read_bytes()
+    entries["academy/playground/__init__.py"] = b""
+    return _packed(tuple(entries.items()))
+
+
+@lru_cache(maxsize=2)
+def _packed(entries: tuple[tuple[str, bytes], ...]) -> bytes:
+    return zipped(dict(entries))

@@ -1,0 +1,190 @@
+"""Run an edited kernel file, and say what is wrong with it and where: what the browser's worker calls.
+
+It needs what the recorder needs, and runs natively as well.
+"""
+
+# ruff: noqa: I001  academy.device must come before triton
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import linecache
+import sys
+import time
+from functools import lru_cache
+from pathlib import Path
+
+from academy import device  # noqa: F401
+import numpy as np
+
+from academy import syntax
+from academy.traces import page, store, worker
+from academy.traces.memory import Argument
+from academy.traces.recorder import Launch, Recorder
+from academy.traces.recording import Recording
+from academy.traces.watched_memory import WatchedMemory
+
+#: Statements that a run may take; the longest example of a lesson takes a third of it.
+MAX_STEPS = 40_000
+#: Units in the last place that a sum in another order may differ by, of the largest number of its tensor.
+_ULPS = 256
+_EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+
+def run(path: Path, source: str, original: str | None = None) -> dict:
+    """Record EXAMPLE of an edited file, which is written to `path` first.
+
+    original: the text that it was edited from. If the code differs, the tensors that the launches leave behind are
+    compared with those of the original code in the edited EXAMPLE.
+
+    Returns:
+        state: "passed"; "failed" if something was proven wrong; "error" if the run did not come to its end.
+        problems: of each the line of the edited file (None if it is elsewhere), and a message.
+        data: what the viewer shows, None if nothing ran. stopped: launch and program in which the run ended early.
+        printed, seconds.
+    """
+    begun = time.perf_counter()
+    path.write_text(source)
+    _forget(path)
+    wrong = syntax.problem(source, str(path))
+    if wrong:
+        return _outcome("error", [_problem(wrong.line, f"SyntaxError: {wrong.message}")], begun)
+    if not store.has_example(path):
+        message = "There is no function EXAMPLE(): it makes small inputs and calls a launcher. Reset brings it back."
+        return _outcome("error", [_problem(None, message)], begun)
+    data = worker.record(path, store.built_on(path), MAX_STEPS)
+    shown, error = store.shorten(path), data["error"]
+    found = [error] if error else data["findings"] + data["warnings"]
+    problems = [_problem(each["line"] if each["file"] == shown else None, _located(each, shown)) for each in found]
+    state = "error" if error else "failed" if data["findings"] else "passed"
+    recording = Recording(data)
+    if state == "passed" and original is not None and ast.dump(syntax.tree(source)) != ast.dump(syntax.tree(original)):
+        difference = _difference(recording, reference(path, original, _example(source)), shown)
+        state, problems = ("failed", [*problems, difference]) if difference else (state, problems)
+    outcome = _outcome(state, problems, begun, data["printed"], recording.stopped)
+    return outcome | {"data": page.viewer_data(path, recording) if data["launches"] else None}
+
+
+def _outcome(state: str, problems: list[dict], begun: float, printed: str = "", stopped=None) -> dict:
+    seconds = time.perf_counter() - begun
+    return dict(state=state, problems=problems, printed=printed, stopped=stopped, data=None, seconds=seconds)
+
+
+def _problem(line: int | None, message: str) -> dict:
+    return {"line": line, "message": message}
+
+
+def _located(finding: dict, shown: str) -> str:
+    where = "" if finding["file"] == shown else f"{finding['file']}, line {finding['line']}: "
+    return where + finding["message"].removeprefix("EXAMPLE fails: ")
+
+
+def _forget(path: Path) -> None:
+    """The text that Python has read of this file, and the module that it made of it."""
+    linecache.clearcache()
+    importlib.invalidate_caches()
+    for name in [name for name, module in sys.modules.items() if getattr(module, "__file__", None) == str(path)]:
+        del sys.modules[name]
+
+
+# ---- the difference from the original -------------------------------------------------------------------------------
+
+
+def _example(source: str) -> str:
+    """The text of EXAMPLE, without notes."""
+    functions = (node for node in syntax.tree(source).body if isinstance(node, ast.FunctionDef))
+    return ast.unparse(next(node for node in functions if node.name == "EXAMPLE"))
+
+
+@lru_cache(maxsize=8)
+def reference(path: Path, original: str, example: str) -> list[Launch]:
+    """The launches of the original code in this EXAMPLE; [] where they do not fit together."""
+    lines = original.split("\n")
+    node = next(n for n in syntax.tree(original).body if isinstance(n, ast.FunctionDef) and n.name == "EXAMPLE")
+    lines[node.lineno - 1 : node.end_lineno] = example.split("\n")
+    file = path.with_name(f"reference_of_{path.name}")
+    file.write_text("\n".join(lines))
+    _forget(file)
+    with WatchedMemory() as watched:
+        recorder = Recorder([], watched)  # no statement is recorded: what the launches leave behind is enough
+        try:
+            with recorder.running():
+                worker.import_file(file).EXAMPLE()
+        except Exception:
+            return []
+        finally:
+            file.unlink()
+    return recorder.launches
+
+
+def _difference(recording: Recording, wanted: list[Launch], shown: str) -> dict | None:
+    """The first element that the original code leaves with another value."""
+    launches = recording.launches
+    if [launch["kernel"] for launch in launches] != [launch.kernel for launch in wanted]:
+        launches, wanted = launches[-1:], wanted[-1:]  # other kernels on the way: what the last one leaves behind
+    for launch, other in zip(launches, wanted):
+        arguments = {argument.name: argument for argument in other.arguments}
+        for number, tensor in enumerate(launch["tensors"]):
+            argument = arguments.get(tensor["name"])
+            if argument is None or list(argument.tensor.shape) != tensor["shape"]:
+                continue
+            element = _first_wrong(recording.value(tensor["after"]), argument)
+            if element is not None:
+                got = float(np.reshape(recording.value(tensor["after"]), -1)[element])
+                line = _stored_at(recording, launch, number, element, shown)
+                return _problem(line, _told(argument, element, got))
+    return None
+
+
+def _after(argument: Argument) -> np.ndarray:
+    return np.asarray(argument.after.detach().double().numpy())
+
+
+def _first_wrong(got: np.ndarray | None, argument: Argument) -> int | None:
+    if got is None or not argument.tensor.numel():
+        return None
+    want, got = _after(argument).reshape(-1), np.reshape(got, -1).astype(np.float64)
+    finite = np.abs(want[np.isfinite(want)])
+    eps = _EPS.get(str(argument.tensor.dtype).removeprefix("torch."), 0.0)
+    allowed = _ULPS * eps * (finite.max() if finite.size else 0.0)
+    with np.errstate(invalid="ignore"):
+        right = (np.abs(got - want) <= allowed) | (got == want) | (np.isnan(got) & np.isnan(want))
+    wrong = np.flatnonzero(~right)
+    return int(wrong[0]) if wrong.size else None
+
+
+def _told(argument: Argument, element: int, got: float) -> str:
+    text = f"{argument.element_name(element)} is {got:.6g}, should be {_after(argument).reshape(-1)[element]:.6g}"
+    if argument.tensor.dim() > 1:
+        text += f"; row {np.unravel_index(element, tuple(argument.tensor.shape))[0]} is the first that is wrong"
+    return text + ". (Compared with the code as it was, in your EXAMPLE.)"
+
+
+def _stored_at(recording: Recording, launch: dict, tensor: int, element: int, shown: str) -> int | None:
+    """The line of the edited file that stored this element last."""
+    found = None
+    for pid, _ in launch["programs"]:
+        for step in recording.steps(launch, tuple(pid)) or []:
+            for operation, number, elements, *_ in step.accesses:
+                if operation != "load" and number == tensor and step.file == shown:
+                    touched = recording.value(elements)
+                    found = step.line if touched is not None and (np.asarray(touched) == element).any() else found
+    return found
+
+
+# ---- questions of the page
+
+
+def answer(question: str) -> str:
+    """What the worker hands on, as JSON: `{"action": "run", "path", "source", "original"}`, with a path under the
+    repository's root, or `{"action": "check", "name", "source"}`."""
+    asked = json.loads(question)
+    if asked["action"] == "check":
+        from academy.exercises import checker
+
+        return json.dumps(checker.check(asked["name"], asked["source"]).as_json())
+    path = store.ROOT / asked["path"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return json.dumps(run(path, asked["source"], asked.get("original")), separators=(",", ":"))

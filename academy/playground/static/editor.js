@@ -1,0 +1,266 @@
+// An editor with what stands around it: buttons, outcome, the recorded run. `lesson` makes one on a kernel's page, `placed`
+// fills an element that waits for one (an exercise, the home page).
+import {
+  bracketMatching, defaultKeymap, drawSelection, EditorState, EditorView, highlightActiveLine, highlightSelectionMatches,
+  HighlightStyle, history, historyKeymap, indentOnInput, indentUnit, indentWithTab, keymap, lineNumbers, lintGutter, python,
+  search, searchKeymap, setDiagnostics, syntaxHighlighting, tags,
+} from "./codemirror.js"
+import { ask, stop } from "./runtime.js"
+
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag)
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value)
+    else if (value === true) element.setAttribute(name, "")
+    else if (value !== false && value != null) element.setAttribute(name, value)
+  }
+  element.append(...children.filter(child => child != null))
+  return element
+}
+
+const LABELS = { run: "Run", check: "Check", reset: "Reset", stop: "Stop", download: "Download", share: "Copy link" }
+const COLOURS = HighlightStyle.define([
+  { tag: tags.keyword, color: "var(--md-code-hl-keyword-color)" },
+  { tag: [tags.comment, tags.meta], color: "var(--md-default-fg-color--light)" },
+  { tag: tags.string, color: "var(--md-code-hl-string-color)" },
+  { tag: [tags.number, tags.bool, tags.null], color: "var(--md-code-hl-number-color)" },
+  { tag: [tags.definition(tags.variableName), tags.function(tags.variableName)], color: "var(--md-code-hl-function-color)" },
+  { tag: tags.operator, color: "var(--md-code-hl-operator-color)" },
+])
+
+// ---- the link to an edit: its text, deflated, in the fragment. The server never sees it.
+
+async function through(stream, bytes) {
+  return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer())
+}
+async function packed(text) {
+  const bytes = await through(new CompressionStream("deflate-raw"), new TextEncoder().encode(text))
+  return btoa(Array.from(bytes, byte => String.fromCharCode(byte)).join("")).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "")
+}
+async function unpacked(text) {
+  const bytes = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), character => character.charCodeAt())
+  return new TextDecoder().decode(await through(new DecompressionStream("deflate-raw"), bytes))
+}
+
+// ---- an editor
+
+class Editor {
+  // root: has data-academy="editor". path: the file that is run. name: of an exercise.
+  constructor(root, { text, original = text, path, name, label, actions, about }) {
+    Object.assign(this, { root, path, name, original, busy: false, viewer: null })
+    this.outcome = root.querySelector("[data-academy=outcome]") ?? make("div", { "data-academy": "outcome" })
+    this.outcome.setAttribute("role", "status")
+    this.outcome.classList.add("p-outcome")
+    this.buttons = {}
+    const bar = root.querySelector(".p-actions") ?? root.appendChild(make("div", { class: "p-actions" }))
+    bar.setAttribute("role", "toolbar")
+    bar.setAttribute("aria-label", "Editor")
+    for (const action of actions) {
+      const there = root.querySelector(`[data-action=${action}]`)
+      const button = there ?? make("button", { type: "button", "data-action": action, class: "p-button" }, LABELS[action])
+      button.addEventListener("click", () => this.act(action))
+      this.buttons[action] = button
+      if (!there) bar.append(button)
+    }
+    const help = make("p", { class: "p-about", id: `p-about-${path ?? name}`.replace(/\W/g, "-") }, about)
+    this.code = make("div", { class: "p-code" })
+    this.run = make("div", { class: "p-run" })
+    const pre = root.querySelector("pre")
+    ;(pre?.closest(".highlight") ?? pre)?.remove()
+    root.append(help, this.code, this.outcome, this.run)
+    this.view = new EditorView({ parent: this.code, state: this.state(text, label, help.id) })
+    Object.defineProperty(root, "academyText", { configurable: true, get: () => this.text, set: value => { this.text = value } })
+    this.show("idle", "")
+    this.enable()
+  }
+
+  state(text, label, help) {
+    return EditorState.create({
+      doc: text,
+      extensions: [
+        lineNumbers(), lintGutter(), history(), drawSelection(), indentOnInput(), bracketMatching(), highlightActiveLine(),
+        highlightSelectionMatches(), search({ top: true }), python(), indentUnit.of("    "), syntaxHighlighting(COLOURS),
+        EditorState.tabSize.of(4),
+        keymap.of([
+          { key: "Mod-Enter", run: () => { this.act(this.buttons.check ? "check" : "run"); return true } },
+          indentWithTab, ...defaultKeymap, ...historyKeymap, ...searchKeymap,
+        ]),
+        EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": help, tabindex: "0" }),
+        EditorView.updateListener.of(update => update.docChanged && this.changed()),
+      ],
+    })
+  }
+
+  get text() { return this.view.state.doc.toString() }
+  set text(value) { this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: value } }) }
+
+  changed() {
+    if (!this.busy && this.outcome.dataset.state !== "idle") this.show("idle", "")
+  }
+
+  // ---- what the buttons do
+
+  act(action) {
+    if (this.buttons[action]?.disabled) return
+    if (action === "run" || action === "check") return this.ask(action)
+    if (action === "reset") return this.reset()
+    if (action === "stop") return this.stop()
+    if (action === "download") return this.download()
+    if (action === "share") return this.share()
+  }
+
+  async ask(action) {
+    const source = this.text
+    this.busy = true
+    this.enable()
+    this.mark([])
+    this.show("loading", "Loading Python and Triton…")
+    const question = action === "check" ? { action, name: this.name, source } : { action, path: this.path, source, original: this.original }
+    let answer
+    try {
+      const begun = performance.now()
+      answer = await ask(question, told => this.show(told ? "loading" : "running", told ?? (action === "check" ? "Checking…" : "Running…")))
+      performance.measure(`academy: ${action}`, { start: begun, detail: { milliseconds: answer.milliseconds, heap: answer.heap } })
+    } catch (error) {
+      answer = { state: "error", problems: [{ line: null, message: `Python could not be loaded: ${error.message}` }] }
+    }
+    this.busy = false
+    this.enable()
+    if (answer.state === "stopped") return
+    if (action === "check") this.checked(answer)
+    else this.ran(answer, source)
+  }
+
+  checked(answer) {
+    const problems = answer.state === "passed" ? [] : [{ line: answer.line, message: [answer.case, answer.message].filter(Boolean).join(": ") }]
+    this.show(answer.state, answer.state === "passed" ? answer.message : "", problems)
+    this.mark(problems)
+    if (answer.state === "passed") {
+      this.root.dispatchEvent(new CustomEvent("academy:passed", { bubbles: true, detail: { name: this.name, message: answer.message } }))
+    }
+  }
+
+  ran(answer, source) {
+    const { state, problems, data } = answer
+    const said = { passed: "It ran. Every step is below.", failed: "It ran, and something is wrong:", error: "It did not come to its end:" }
+    this.show(state === "passed" && this.name ? "idle" : state, said[state], problems, answer.printed) // only a check passes an exercise
+    this.mark(problems)
+    this.viewer?.remove()
+    this.viewer = null
+    this.run.replaceChildren()
+    if (!data?.launches.length) return
+    this.viewer = academyViewer.mount(this.run, data, { source })
+    if (answer.stopped) {
+      const [launch, pid] = answer.stopped
+      const program = data.launches[launch].programs.find(each => each[0].every((n, i) => n === pid[i]))
+      this.viewer.go({ launch, pid, step: program[1].length - 1 })
+    }
+  }
+
+  reset() {
+    this.text = this.original
+    this.viewer?.remove()
+    this.viewer = null
+    this.run.replaceChildren()
+    this.mark([])
+    this.show("idle", "As it was.")
+  }
+
+  stop() {
+    stop()
+    this.busy = false
+    this.enable()
+    this.show("idle", "Stopped. The next run starts Python anew, which takes a few seconds.")
+  }
+
+  download() {
+    const link = make("a", { href: URL.createObjectURL(new Blob([this.text], { type: "text/x-python" })), download: (this.path ?? `${this.name}.py`).split("/").pop() })
+    link.click()
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000)
+  }
+
+  async share() {
+    const link = new URL(`#edit=${await packed(this.text)}`, location.href)
+    window.history.replaceState(null, "", link)
+    try {
+      await navigator.clipboard.writeText(link.href)
+      this.show("idle", "The link is copied. It holds your text, and opens it without running it.")
+    } catch {
+      this.show("idle", "The address of this page now holds your text. It opens it without running it.")
+    }
+  }
+
+  // ---- what is shown
+
+  enable() {
+    const { busy } = this
+    for (const [action, button] of Object.entries(this.buttons)) {
+      button.disabled = action === "stop" ? !busy : busy && ["run", "check", "reset"].includes(action)
+    }
+  }
+
+  show(state, said, problems = [], printed = "") {
+    const { outcome } = this
+    outcome.dataset.state = state
+    const parts = said ? [make("p", {}, said)] : []
+    if (problems.length) {
+      parts.push(make("ul", {}, ...problems.map(({ line, message }) => make("li", {},
+        line ? make("button", { type: "button", class: "p-line", onclick: () => this.to(line) }, `line ${line}`) : null, line ? " " : null, message))))
+    }
+    if (printed) parts.push(make("pre", { class: "p-printed", tabindex: 0, role: "group", "aria-label": "Printed" }, printed))
+    outcome.replaceChildren(...parts)
+  }
+
+  mark(problems) {
+    const { doc } = this.view.state
+    const diagnostics = problems.filter(({ line }) => line && line <= doc.lines).map(({ line, message }) => {
+      const { from, to, text } = doc.line(line)
+      return { from: from + text.length - text.trimStart().length, to, severity: "error", message }
+    })
+    this.view.dispatch(setDiagnostics(this.view.state, diagnostics))
+  }
+
+  to(line) {
+    const { doc } = this.view.state
+    const { from } = doc.line(Math.min(line, doc.lines))
+    this.view.dispatch({ selection: { anchor: from }, effects: EditorView.scrollIntoView(from, { y: "center" }) })
+    this.view.focus()
+  }
+}
+
+// ---- where editors are
+
+const megabytes = document.querySelector("script[data-megabytes]").dataset.megabytes
+const ABOUT = `The first run loads Python and Triton into this page: about ${megabytes} MB, once. Ctrl+Enter runs; Tab indents, ` +
+  "Escape and then Tab leaves the editor. Triton's interpreter runs here, one program after the other: it shows what a kernel does, " +
+  "not how fast it is, and it does not see what only the GPU's compiler would reject."
+
+export async function lesson(file, shared) {
+  const path = file.dataset.path
+  const original = await (await fetch(new URL(`starters/${path}`, import.meta.url))).text()
+  let text = original
+  let said = ""
+  if (shared) {
+    said = "This text came with the link. It runs when you press Run."
+    text = await unpacked(shared).catch(() => {
+      said = "The link is damaged, so this is the code as it was."
+      return original
+    })
+  }
+  const root = make("section", { class: "p-editor", "data-academy": "editor", "aria-label": `Edit ${path.split("/").pop()}` })
+  file.append(root)
+  const editor = new Editor(root, {
+    text, original, path, label: `Code of ${path}`, actions: ["run", "reset", "stop", "download", "share"], about: ABOUT,
+  })
+  if (said) editor.show("idle", said)
+  return editor
+}
+
+export function placed(root, original, text) {
+  const { exercise: name, path } = root.dataset
+  const actions = [...root.querySelectorAll("[data-action]")].map(button => button.dataset.action)
+  root.classList.add("p-editor")
+  return new Editor(root, {
+    text: text(), original, path: path ?? `edited/${name}.py`, name, label: name ? `Your solution of ${name}` : `Code of ${path}`, actions, about: ABOUT,
+  })
+}

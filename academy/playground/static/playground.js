@@ -1,0 +1,66 @@
+// The playground's first piece, and all of it that a page loads by itself: what opens an editor, and what is asked of an
+// editor before it is open. The editor comes with the first click or focus, Python with the first Run or Check.
+(() => {
+  const here = document.currentScript.src
+  const able = location.protocol.startsWith("http") && typeof WebAssembly === "object" && "DecompressionStream" in window
+  const editor = () => import(new URL("editor.js", here).href)
+
+  // A kernel's page: the third mode beside Read and Run.
+  function lesson(button) {
+    const file = document.querySelector(".k-file")
+    let opened = null
+    const open = text => opened ??= editor().then(module => module.lesson(file, text))
+    button.addEventListener("click", () => open())
+    const shared = () => {
+      const text = /^#edit=([\w-]+)$/.exec(location.hash)?.[1]
+      if (!text) return
+      file.dispatchEvent(new CustomEvent("academy:mode", { detail: "edit" }))
+      open(text)
+    }
+    addEventListener("hashchange", shared)
+    shared()
+  }
+
+  // An element that is an editor from the start: its text is in a <pre>, and can be read and set before CodeMirror is here.
+  // With `data-exercise` it is checked, with `data-example` or `data-path` it can be run and watched.
+  function placed(element) {
+    const { exercise, example, path } = element.dataset
+    const actions = [exercise && "check", (path ?? example) != null && "run", "reset", "stop"].filter(Boolean)
+    const bar = document.createElement("div")
+    bar.className = "p-actions"
+    for (const action of actions) {
+      const button = document.createElement("button")
+      Object.assign(button, { type: "button", className: "p-button", textContent: action[0].toUpperCase() + action.slice(1), disabled: action === "stop" })
+      button.dataset.action = action
+      bar.append(button)
+    }
+    const outcome = document.createElement("div")
+    Object.assign(outcome.dataset, { academy: "outcome", state: "idle" })
+    element.prepend(bar)
+    element.append(outcome)
+    const pre = element.querySelector("pre")
+    pre.tabIndex = 0
+    pre.setAttribute("role", "group")
+    pre.setAttribute("aria-label", "Code")
+    const original = (pre.querySelector("code") ?? pre).textContent
+    let text = original, opened = null, ready = false
+    const open = () => opened ??= editor().then(module => module.placed(element, original, () => text)).then(made => { ready = true; return made })
+    Object.defineProperty(element, "academyText", { configurable: true, get: () => text, set: value => { text = value; open() } })
+    element.addEventListener("click", event => {
+      const action = event.target.closest("[data-action]")?.dataset.action
+      if (!ready && action) open().then(made => made.act(action))
+    })
+    pre.addEventListener("focus", open, { once: true })
+  }
+
+  const begin = () => {
+    const buttons = document.querySelectorAll(".k-bar [data-action=edit]"), editors = document.querySelectorAll("[data-academy=editor]")
+    if (!able) {
+      for (const element of buttons) element.hidden = true
+      return
+    }
+    buttons.forEach(lesson)
+    editors.forEach(placed)
+  }
+  document.addEventListener("DOMContentLoaded", begin) // after the page's own script, which this one talks to
+})()

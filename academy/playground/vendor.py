@@ -1,0 +1,135 @@
+"""The playground's vendored parts: verify them, or make them anew from published packages at pinned versions.
+
+    python -m academy.playground.vendor                     verify vendor/ against vendor/SHA256SUMS
+    python -m academy.playground.vendor --make WHEEL        make vendor/ anew; needs npm, triton at the pinned version,
+                                                            and numpy's wheel for Pyodide, which is on no registry
+
+vendor/package.json pins Pyodide, CodeMirror and esbuild. Pyodide's own lock file names numpy's wheel and its sha256;
+the wheel is cut to what the playground imports, and keeps its RECORD, so that each file can be compared with it.
+Everything is stored compressed, once: a browser inflates it (`static/worker.js`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import io
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+FOLDER = Path(__file__).parent / "vendor"
+SUMS = FOLDER / "SHA256SUMS"
+#: The version whose Python runs in the browser, the one that constraints.txt pins.
+TRITON = "3.7.1"
+#: What no import of the playground needs.
+_NUMPY_LEFT_OUT = """tests f2py include distutils _pyinstaller testing polynomial typing fft random ctypeslib char rec
+    strings""".split()
+_TRITON_LEFT_OUT = """backends/amd backends/nvidia experimental profiler _filecheck tools/triton_to_gluon tools/ragged
+    language/extra/hip instrumentation tools/compile tools/link tools/build tools/mxfp _C""".split()
+
+
+def problems() -> list[str]:
+    """A sentence for each vendored file that is missing, unknown, or not the one whose sha256 is kept."""
+    wanted = {name: digest for digest, name in (line.split() for line in SUMS.read_text().splitlines())}
+    found = {path.name: sha256(path.read_bytes()) for path in FOLDER.iterdir() if path != SUMS}
+    wrong = [name for name in wanted.keys() & found.keys() if wanted[name] != found[name]]
+    return [
+        *(f"{name} is missing" for name in sorted(wanted.keys() - found.keys())),
+        *(f"{name} is not in SHA256SUMS" for name in sorted(found.keys() - wanted.keys())),
+        *(f"{name} has another sha256 than SHA256SUMS says" for name in sorted(wrong)),
+    ]
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def zipped(entries: dict[str, bytes]) -> bytes:
+    """The same bytes for the same entries, on any day."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as file:
+        for name, data in sorted(entries.items()):
+            file.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED, 9)
+    return out.getvalue()
+
+
+def make(wheel: Path) -> None:
+    with TemporaryDirectory() as made:
+        modules = Path(made) / "node_modules"
+        for name in ("package.json", "package-lock.json", "codemirror.entry.js"):
+            shutil.copy(FOLDER / name, made)
+        subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=made, check=True)
+        _make_editor(Path(made), modules)
+        _make_python(modules / "pyodide", wheel)
+    _make_triton()
+    files = [path for path in sorted(FOLDER.iterdir()) if path != SUMS]
+    SUMS.write_text("".join(f"{sha256(path.read_bytes())}  {path.name}\n" for path in files))
+
+
+def _make_editor(made: Path, modules: Path) -> None:
+    options = ["--bundle", "--format=esm", "--minify", "--legal-comments=none", "--target=es2022"]
+    command = [modules / ".bin/esbuild", "codemirror.entry.js", *options, f"--outfile={FOLDER / 'codemirror.js'}"]
+    subprocess.run([str(part) for part in command], cwd=made, check=True)
+    shutil.copy(modules / "@codemirror/view/LICENSE", FOLDER / "LICENSE.codemirror")
+
+
+def _make_python(pyodide: Path, wheel: Path) -> None:
+    for name in ("pyodide.asm.wasm", "pyodide.asm.mjs"):
+        (FOLDER / f"{name}.gz").write_bytes(gzip.compress((pyodide / name).read_bytes(), 9, mtime=0))
+    shutil.copy(pyodide / "pyodide.mjs", FOLDER / "pyodide.js")  # a suffix that every host serves as JavaScript
+    shutil.copy(pyodide / "python_stdlib.zip", FOLDER)
+    pinned = json.loads((pyodide / "pyodide-lock.json").read_text())["packages"]["numpy"]
+    if sha256(wheel.read_bytes()) != pinned["sha256"]:
+        sys.exit(f"{wheel} is not {pinned['file_name']}, which Pyodide pins")
+    with zipfile.ZipFile(wheel) as file:
+        kept = {name: file.read(name) for name in file.namelist() if _is_kept_of_numpy(name)}
+    (FOLDER / "numpy.zip").write_bytes(zipped(kept))
+    licence = next(name for name in kept if name.endswith("licenses/LICENSE.txt"))
+    (FOLDER / "LICENSE.numpy").write_bytes(kept[licence])
+
+
+def _is_kept_of_numpy(name: str) -> bool:
+    if name.startswith("numpy-"):
+        return name.endswith(("/RECORD", "/METADATA", "licenses/LICENSE.txt"))
+    left_out = set(name.split("/")[1:-1]) & set(_NUMPY_LEFT_OUT) or name.startswith("numpy/core/")
+    return not left_out and name.endswith((".py", ".so"))
+
+
+def _make_triton() -> None:
+    """Triton's own Python, unchanged. What its C++ part would give is in runtime/libtriton.py."""
+    if metadata.version("triton") != TRITON:
+        sys.exit(f"triton {TRITON} is wanted here, and {metadata.version('triton')} is installed")
+    files = {f"triton/{name}": path.read_bytes() for name, path in triton_files().items()}
+    files[f"triton-{TRITON}.dist-info/METADATA"] = f"Metadata-Version: 2.4\nName: triton\nVersion: {TRITON}\n".encode()
+    (FOLDER / "triton.zip").write_bytes(zipped(files))
+    licence = next(path for path in metadata.files("triton") or () if path.name == "LICENSE")
+    shutil.copy(str(licence.locate()), FOLDER / "LICENSE.triton")
+
+
+def triton_files() -> dict[str, Path]:
+    """The files of the installed triton that the playground takes."""
+    spec = find_spec("triton")
+    root = Path(spec.origin or "").parent if spec else Path()
+    paths = {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*.py"))}
+    return {name: path for name, path in paths.items() if not name.startswith(tuple(_TRITON_LEFT_OUT))}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--make", metavar="WHEEL", type=Path, help="numpy's wheel for Pyodide")
+    wheel = parser.parse_args().make
+    if wheel:
+        make(wheel)
+    sys.exit("\n".join(problems()))
+
+
+if __name__ == "__main__":
+    main()

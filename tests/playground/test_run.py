@@ -1,0 +1,139 @@
+"""What the playground says of each kind of mistake, and on which line. Run natively: the browser calls the same code."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+from academy.playground import run
+from academy.site.playground_page import starter
+from academy.site.splitter import split
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def text_of(name: str) -> str:
+    path = f"annotated_examples/{name}.py"
+    return starter(split((ROOT / path).read_text(), path))
+
+
+def edited(name: str, *edits: tuple[str, str]) -> str:
+    text = text_of(name)
+    for old, new in edits:
+        assert text.count(old) >= 1, old
+        text = text.replace(old, new, 1)
+    return text
+
+
+def outcome(folder: Path, name: str, *edits: tuple[str, str]) -> dict:
+    path = folder / "edited_kernel.py"
+    return run.run(path, edited(name, *edits), text_of(name))
+
+
+def line_of(name: str, piece: str, *edits: tuple[str, str]) -> int:
+    lines = edited(name, *edits).split("\n")
+    return next(number for number, line in enumerate(lines, 1) if piece in line)
+
+
+VECTOR, BLOCKED = "tutorials/vector_add", "tutorials/matmul_blocked"
+LOAD_X = "x = tl.load(x_ptr + offsets, mask=mask, other=0.0)"
+# name of the mistake, file, edits, state, text at whose line it is told, what is said
+MISTAKES = {
+    "syntax": (VECTOR, [("mask = offsets < n", "mask = offsets <")], "error", "mask = offsets <", "SyntaxError: invalid"),
+    "indentation": (VECTOR, [("    out = x + y", "      out = x + y")], "error", "      out = x", "unexpected indent"),
+    "a wrong name": (VECTOR, [(LOAD_X, LOAD_X.replace("mask=mask", "mask=msk"))], "error", "mask=msk", "'msk' is not defined"),
+    "a misspelt function": (VECTOR, [(LOAD_X, LOAD_X.replace("load", "laod"))], "error", "laod", "no attribute 'laod'"),
+    "a wrong argument": (VECTOR, [("BLOCK=BLOCK)\n    return", "BLOK=BLOCK)\n    return")], "error", "BLOK", "missing 1 required"),
+    "a shape": (VECTOR, [("tl.arange(0, BLOCK)", "tl.arange(0, 3)")], "error", "tl.arange(0, 3)", "power of 2"),
+    "out of bounds": (
+        VECTOR, [("mask = offsets < n", "mask = offsets <= n")], "error", "x = tl.load",
+        "program 2 of vector_add_kernel does a load outside a tensor: element 10 of x_ptr, which has shape (10,)",
+    ),
+    "two programs store to one element": (
+        VECTOR, [("pid * BLOCK +", "pid * (BLOCK - 1) +")], "failed", "tl.store", "out_ptr[3]",
+    ),
+    "an element nobody wrote": (VECTOR, [("triton.cdiv(n, BLOCK)", "n // BLOCK")], "failed", "", "out_ptr[8]"),
+    "an endless loop": (
+        VECTOR, [("    out = x + y", "    out = x\n    while True:\n        out += y")], "error", "while True",
+        "ran too long and was stopped",
+    ),
+    "a difference from the reference": (
+        VECTOR, [("out = x + y", "out = x * 2 + y")], "failed", "tl.store", "out_ptr[1] is 12, should be 11. ",
+    ),
+    "a difference in a row": (
+        BLOCKED, [("acc = tl.zeros", "acc = (offs_m[:, None] == 1) + tl.zeros")], "failed", "tl.store",
+        "row 1 is the first that is wrong",
+    ),
+    "an error outside of the kernel": (VECTOR, [("out = torch.empty_like(x)", "out = torch.empty_lik(x)")], "error", "empty_lik(", "empty_lik"),
+    "no example": (VECTOR, [("def EXAMPLE", "def example")], "error", "", "no function EXAMPLE"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_on_its_line(mistake, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "MAX_STEPS", 500)
+    name, edits, state, piece, said = MISTAKES[mistake]
+    found = outcome(tmp_path, name, *edits)
+    told = found["problems"][0]
+    assert found["state"] == state and said in told["message"], found["problems"]
+    if piece:
+        assert told["line"] == line_of(name, piece, *edits)
+
+
+def test_unchanged_and_harmless_edits_pass(tmp_path):
+    first = outcome(tmp_path, VECTOR)
+    assert first["state"] == "passed" and not first["problems"] and first["data"]["launches"][0]["kernel"]
+    same = outcome(tmp_path, VECTOR, ("out = x + y", "out = y + x"))
+    assert same["state"] == "passed"
+    larger = outcome(tmp_path, VECTOR, ("torch.arange(10,", "torch.arange(7,"), ("BLOCK=4)", "BLOCK=2)"))
+    assert larger["state"] == "passed" and larger["data"]["launches"][0]["grid"] == [4, 1, 1]
+
+
+def test_a_run_that_stops_is_shown_up_to_there(tmp_path):
+    name, edits, *_ = MISTAKES["out of bounds"]
+    found = outcome(tmp_path, name, *edits)
+    assert found["stopped"] == (0, (2, 0, 0)) and len(found["data"]["launches"][0]["programs"]) == 3
+
+
+def test_what_is_printed_is_handed_on(tmp_path):
+    assert outcome(tmp_path, VECTOR, ("    n = out", "    print('hello')\n    n = out"))["printed"] == "hello\n"
+
+
+def test_the_worker_gets_json(tmp_path, monkeypatch):
+    monkeypatch.setattr(run.store, "ROOT", tmp_path)
+    asked = {"action": "run", "path": "some/kernel.py", "source": "x = (", "original": None}
+    found = json.loads(run.answer(json.dumps(asked)))
+    assert found["state"] == "error" and found["problems"][0]["line"] == 1
+    assert (tmp_path / "some/kernel.py").read_text() == "x = ("
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(
+        str(p.relative_to(ROOT)) for p in (ROOT / "annotated_examples").glob("*/*.py") if "def EXAMPLE" in p.read_text()
+    ),
+)
+def test_the_text_to_edit_is_the_code(path):
+    """Without notes and docstrings, with nothing lost."""
+    import ast
+
+    def code(text):
+        tree = ast.parse(text)
+        for node in ast.walk(tree):
+            body = getattr(node, "body", None)
+            if (
+                isinstance(body, list)
+                and body
+                and isinstance(body[0], ast.Expr)
+                and isinstance(body[0].value, ast.Constant)
+            ):
+                del body[0]
+        return ast.dump(tree)
+
+    text = (ROOT / path).read_text()
+    shown = starter(split(text, path))
+    set_up = re.search(r"^if __name__ == .*# run as a script.*\n(?:(?:    .*)?\n)+", text, re.M)
+    assert code(shown) == code(text.replace(set_up[0], "", 1))
+    assert not re.search(r"^\s*#(?! fmt)", shown, re.M) and "\n\n\n\n" not in shown

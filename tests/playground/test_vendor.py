@@ -1,0 +1,91 @@
+"""The vendored parts are the ones that were vendored, and belong together."""
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import re
+import zipfile
+
+import pytest
+
+from academy.playground import bundle, vendor
+
+ROOT = bundle.ROOT
+
+
+def test_every_file_has_its_sha256():
+    assert vendor.problems() == []
+
+
+@pytest.mark.parametrize("change", ["other bytes", "one more", "one less"])
+def test_a_changed_file_is_found(change, tmp_path, monkeypatch):
+    for name in ("LICENSE.numpy", "SHA256SUMS"):
+        (tmp_path / name).write_bytes((vendor.FOLDER / name).read_bytes())
+    lines = (tmp_path / "SHA256SUMS").read_text().splitlines(keepends=True)
+    (tmp_path / "SHA256SUMS").write_text("".join(line for line in lines if "LICENSE.numpy" in line))
+    monkeypatch.setattr(vendor, "FOLDER", tmp_path)
+    monkeypatch.setattr(vendor, "SUMS", tmp_path / "SHA256SUMS")
+    assert vendor.problems() == []
+    if change == "other bytes":
+        (tmp_path / "LICENSE.numpy").write_text("free for all")
+    elif change == "one more":
+        (tmp_path / "more.js").write_text("")
+    else:
+        (tmp_path / "LICENSE.numpy").unlink()
+    assert len(vendor.problems()) == 1
+
+
+def test_numpy_is_what_its_wheel_held():
+    with zipfile.ZipFile(vendor.FOLDER / "numpy.zip") as file:
+        record = next(name for name in file.namelist() if name.endswith("/RECORD"))
+        digests = {row[0]: row[1] for row in csv.reader(io.StringIO(file.read(record).decode()))}
+        for name in file.namelist():
+            digest = base64.urlsafe_b64encode(hashlib.sha256(file.read(name)).digest()).rstrip(b"=").decode()
+            assert name == record or digests[name] == f"sha256={digest}", name
+
+
+def test_triton_is_the_one_that_is_pinned():
+    assert f"triton=={vendor.TRITON}" in (ROOT / "constraints.txt").read_text()
+    triton = pytest.importorskip("triton")
+    if triton.__version__ != vendor.TRITON:
+        pytest.skip(f"triton {triton.__version__} is installed")
+    with zipfile.ZipFile(vendor.FOLDER / "triton.zip") as file:
+        for name, path in vendor.triton_files().items():
+            assert file.read(f"triton/{name}") == path.read_bytes(), name
+
+
+def test_pyodide_is_the_pinned_one():
+    pinned = json.loads((vendor.FOLDER / "package.json").read_text())["devDependencies"]["pyodide"]
+    worker = (bundle.RUNTIME.parent / "static/worker.js").read_text()
+    assert f'version: "{pinned}"' in worker and f'"{pinned}"' in (vendor.FOLDER / "pyodide.js").read_text()
+    assert "resolved" not in (vendor.FOLDER / "package-lock.json").read_text()
+
+
+def test_the_bundle_is_named_by_content_and_no_larger_than_said():
+    files = bundle.published()
+    listed = json.loads(files["runtime.json"])["files"]
+    for name, entry in listed.items():
+        content = files[entry["place"]]
+        assert hashlib.sha256(content).hexdigest()[:12] in entry["place"] and len(content) == entry["bytes"], name
+    assert sum(entry["bytes"] for entry in listed.values()) < bundle.megabytes() * 1_000_000 <= 9_000_000
+    assert f"about {bundle.megabytes()} MB" in " ".join((ROOT / "docs/index.md").read_text().split())
+
+
+def test_the_bundle_holds_what_runs_there_and_no_more():
+    with zipfile.ZipFile(io.BytesIO(bundle.academy(ROOT))) as file:
+        names = set(file.namelist())
+        assert {"torch/__init__.py", "triton/_C/libtriton.py", "academy/playground/run.py"} <= names
+        assert "academy/traces/native_memory.py" not in names and not [name for name in names if "/static/" in name]
+        texts = [file.read(name).decode() for name in names if name.endswith(".py")]
+    assert not [text for text in texts if re.search(r"^(import|from) (mmap|multiprocessing)\b", text, re.M)]
+
+
+def test_the_bundle_is_the_same_each_time():
+    assert bundle.academy(ROOT) == vendor.zipped(dict(_entries(bundle.academy(ROOT))))
+
+
+def _entries(content: bytes):
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        return [(name, file.read(name)) for name in file.namelist()]

@@ -1,0 +1,250 @@
+"""The playground on built pages, in Chromium. Every request has to go to the site itself.
+
+Starting Python takes seconds, so what can be tested natively is in tests/playground, and one page serves many tests.
+"""
+
+import json
+import time
+
+import pytest
+
+from tests.site.browser import Browser
+from tests.site.conftest import ROOT
+
+pytest.importorskip("triton", reason="the pages have no recorded run without triton")
+PAGE = "kernels/tutorials/vector_add/"
+EDITOR, OUTCOME = "[data-academy=editor]", "[data-academy=outcome]"
+STATE = f"document.querySelector('{OUTCOME}').dataset.state"
+#: Seconds for the first run on a busy machine.
+PATIENCE = 120
+
+
+@pytest.fixture(scope="module")
+def page(address, browser):
+    """A browser of its own, so that its worker stays alive, with the editor of a lesson open."""
+    own = Browser()
+    own.open(address + PAGE)
+    yield own
+    hosts = [url for url in own.requests if not url.startswith((address, "data:", "blob:", "about:"))]
+    own.close()
+    assert not hosts, "another host was asked"
+    assert not own.errors
+
+
+def click(page, action):
+    page.run(f"document.querySelector('[data-action={action}]').click()")
+
+
+def opened(page):
+    if not page.run(f"!!document.querySelector('{EDITOR} .cm-content')"):
+        click(page, "edit")
+        page.wait(f"document.querySelector('{EDITOR} .cm-content')", 30)
+    return page
+
+
+def ended(page, action="run", seconds=PATIENCE):
+    click(page, action)
+    return page.wait(f"['passed', 'failed', 'error'].includes({STATE}) && {STATE}", seconds)
+
+
+def edit(page, old, new):
+    text = page.run(f"document.querySelector('{EDITOR}').academyText")
+    assert old in text
+    page.run(f"document.querySelector('{EDITOR}').academyText = {json.dumps(text.replace(old, new, 1))}")
+
+
+def outcome(page):
+    return page.run(f"document.querySelector('{OUTCOME}').innerText")
+
+
+def test_nothing_of_the_runtime_loads_before_the_click(page, address):
+    ours = {url.removeprefix(address) for url in page.requests if "/playground/" in url}
+    assert ours == {"assets/playground/playground.js"}
+    opened(page)
+    assert not [url for url in page.requests if "runtime" in url.rpartition("/")[2] and "json" in url]
+    assert "about 9 MB, once" in page.run(f"document.querySelector('{EDITOR}').innerText")
+    assert page.run(STATE) == "idle"
+
+
+@pytest.mark.parametrize("width, dark", [(1440, False), (390, True)])
+def test_the_open_editor_has_no_violations(page, address, width, dark):
+    page.open(address + PAGE, width=width, height=900, dark=dark)
+    opened(page)
+    assert page.violations() == []
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_keyboard_can_leave_the_editor(page):
+    opened(page)
+    inside = f"document.activeElement.closest('{EDITOR} .cm-content') !== null"
+    page.run(f"document.querySelector('{EDITOR} .cm-content').focus()")
+    page.press("Tab")
+    assert page.run(inside), "Tab indents"
+    page.press("Escape")
+    page.press("Tab")
+    assert not page.run(inside)
+    click(opened(page), "reset")
+
+
+def test_run_shows_the_run_and_an_edit_is_run(page, address):
+    page.open(address + PAGE, width=1440)
+    opened(page)
+    assert ended(page) == "passed", outcome(page)
+    page.wait(f"document.querySelector('{EDITOR} .t-programs')")
+    assert page.run(f"document.querySelectorAll('{EDITOR} .t-programs button').length") == 3
+    assert page.violations() == []
+    edit(page, "torch.arange(10,", "torch.arange(6,")
+    assert page.run(STATE) == "idle"
+    assert ended(page) == "passed"
+    assert page.run(f"document.querySelectorAll('{EDITOR} .t-programs button').length") == 2
+
+
+@pytest.mark.parametrize(
+    "old, new, state, line, said",
+    [
+        ("mask = offsets < n", "mask = offsets <", "error", "mask = offsets <", "SyntaxError"),
+        ("tl.load(y_ptr", "tl.laod(y_ptr", "error", "tl.laod", "laod"),
+        (
+            "mask = offsets < n",
+            "mask = offsets <= n",
+            "error",
+            "x = tl.load",
+            "program 2 of vector_add_kernel does a load",
+        ),
+        ("out = x + y", "out = x * y", "failed", "tl.store", "should be 11"),
+        ("pid * BLOCK +", "pid * (BLOCK - 1) +", "failed", "tl.store", "out_ptr[3]"),
+    ],
+)
+def test_a_mistake_lands_on_its_line(page, old, new, state, line, said):
+    click(opened(page), "reset")
+    edit(page, old, new)
+    assert ended(page) == state and said in outcome(page)
+    text = page.run(f"document.querySelector('{EDITOR}').academyText").split("\n")
+    number = next(number for number, each in enumerate(text, 1) if line in each)
+    assert f"line {number}" in outcome(page)
+    page.run(f"document.querySelector('{EDITOR} .p-line').click()")
+    assert line.split()[0] in page.wait(f"document.querySelector('{EDITOR} .cm-activeLine')?.textContent")
+    assert page.run(f"document.querySelectorAll('{EDITOR} .cm-lint-marker-error').length") > 0
+
+
+def test_the_link_fills_the_editor_and_runs_nothing(page, address):
+    click(opened(page), "reset")
+    edit(page, "out = x + y", "out = x - y")
+    click(page, "share")
+    link = page.wait("location.hash.startsWith('#edit=') && location.href")
+    asked = len(page.requests)
+    page.open("about:blank")
+    page.open(link)
+    page.wait(f"document.querySelector('{EDITOR} .cm-content')", 30)
+    assert "out = x - y" in page.run(f"document.querySelector('{EDITOR}').academyText")
+    assert page.run(STATE) == "idle" and "link" in outcome(page)
+    assert not [url for url in page.requests[asked:] if "worker.js" in url]
+    page.open("about:blank")
+    page.open(address + PAGE + "#edit=nonsense")  # a link that was cut off
+    page.wait(f"document.querySelector('{EDITOR} .cm-content')", 30)
+    assert "out = x + y" in page.run(f"document.querySelector('{EDITOR}').academyText") and "damaged" in outcome(page)
+
+
+def test_stop_ends_a_loop_and_the_runtime_was_kept(page, address):
+    page.open("about:blank")
+    page.open(address + PAGE)
+    opened(page)
+    edit(page, "def EXAMPLE():", "def EXAMPLE():\n    while True:\n        pass")
+    asked = len(page.requests)
+    click(page, "run")
+    page.wait(f"{STATE} === 'running'", PATIENCE)
+    assert not page.run("document.querySelector('[data-action=stop]').disabled")
+    click(page, "stop")
+    assert page.run(STATE) == "idle" and "Stopped" in outcome(page)
+    kept = page.run("caches.open('academy-playground').then(c => c.keys()).then(all => all.map(r => r.url))")
+    assert len(kept) == 7 and all("/assets/playground/runtime/" in url for url in kept)
+    assert asked < len(page.requests)
+
+
+def test_without_wasm_the_page_is_as_before(address):
+    own = Browser()
+    try:
+        own.call("Page.enable")
+        own.call("Page.addScriptToEvaluateOnNewDocument", source="delete window.WebAssembly")
+        own.open(address + PAGE)
+        assert own.run("document.querySelector('[data-action=edit]').checkVisibility()") is False
+        assert own.run("document.querySelector('[data-k-mode=run]').checkVisibility()") is True
+    finally:
+        own.close()
+
+
+def test_from_a_folder_the_page_is_as_before(site):
+    own = Browser()
+    try:
+        own.open((site / PAGE / "index.html").as_uri())
+        assert own.run("document.querySelector('[data-action=edit]').checkVisibility()") is False
+    finally:
+        own.close()
+
+
+@pytest.mark.site_check
+def test_every_lesson_runs_and_equals_its_native_recording(address):
+    """Unchanged, as the site's own files hold them: what the viewer gets is byte for byte the same."""
+    from academy.traces import page as viewer
+    from academy.traces import store
+
+    own = Browser()
+    recordings = store.load(store.kernel_files())
+    different = []
+    try:
+        own.open(address + PAGE)
+        own.run("import('/assets/playground/runtime.js').then(module => { window.ask = module.ask })")
+        for path, recording in recordings.items():
+            name = store.shorten(path)
+            question = json.dumps({"action": "run", "path": name, "source": path.read_text(), "original": None})
+            answer = own.run(f"ask({question}, () => {{}}).then(a => [a.state, JSON.stringify(a.data)])")
+            wanted = json.dumps(viewer.viewer_data(path, recording), separators=(",", ":"), ensure_ascii=False)
+            if answer != ["passed", json.dumps(json.loads(wanted), separators=(",", ":"), ensure_ascii=False)]:
+                different.append((name, answer[0]))
+    finally:
+        own.close()
+    assert different == []
+
+
+@pytest.mark.site_check
+def test_every_page_with_an_editor_opens_it(browser, address, site):
+    """The text of each lesson's editor is the one that the site made for it."""
+    for path in sorted((ROOT / "annotated_examples").glob("*/*.py")):
+        name = path.relative_to(ROOT / "annotated_examples").with_suffix("").as_posix()
+        starter = site / "assets/playground/starters/annotated_examples" / f"{name}.py"
+        if starter.exists():
+            browser.open(f"{address}kernels/{name}/")
+            click(browser, "edit")
+            browser.wait(f"document.querySelector('{EDITOR} .cm-content')", 30)
+            assert browser.run(f"document.querySelector('{EDITOR}').academyText") == starter.read_text(), name
+
+
+def test_the_home_page_runs_a_kernel_with_one_click(address):
+    own = Browser()
+    try:
+        own.open(address)
+        assert not [url for url in own.requests if "codemirror" in url or "runtime" in url]
+        start = time.monotonic()
+        assert ended(own) == "passed", outcome(own)
+        assert own.wait(f"document.querySelectorAll('{EDITOR} .t-programs button').length") == 3
+        assert time.monotonic() - start < PATIENCE and own.violations() == []
+        assert all(url.startswith((address, "data:", "blob:", "about:")) for url in own.requests) and not own.errors
+    finally:
+        own.close()
+
+
+def test_an_exercise_is_checked(page, address, site):
+    """The first exercise: its starter fails, its solution passes, and is remembered as solved."""
+    from academy.exercises import files
+
+    exercise = files.every()[0]
+    page.open("about:blank")
+    page.open(f"{address}exercises/{exercise.name}/")
+    element = f"document.querySelector('{EDITOR}')"
+    assert page.run(f"{element}.academyText").strip() == exercise.starter.strip()
+    assert ended(page, "check") in ("failed", "error")
+    page.run(f"{element}.academyText = {json.dumps(exercise.solution)}")
+    page.wait(f"{element}.academyText === {json.dumps(exercise.solution)}")
+    assert ended(page, "check") == "passed", outcome(page)
+    assert exercise.name in page.run("localStorage.getItem('academy.exercises')")
+    assert page.violations() == []
