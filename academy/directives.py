@@ -12,7 +12,18 @@ from typing import NamedTuple
 #: What stands on a line of its own (`eq`: also within a list or a quotation), and what stands within a sentence.
 LINES = (
     *("kernel", "derivation", "kernels", "derivations", "reference"),
-    *("path", "verified", "code", "playground", "benchmark", "benchmarks", "figure", "training", "exercise", "exercises"),
+    *(
+        "path",
+        "verified",
+        "code",
+        "playground",
+        "benchmark",
+        "benchmarks",
+        "figure",
+        "training",
+        "exercise",
+        "exercises",
+    ),
 )
 SPANS = ("tag", "bench", "run")
 FENCE = re.compile(r"[ >]*(`{3,}|~{3,})")
