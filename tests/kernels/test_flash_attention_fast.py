@@ -48,14 +48,17 @@ MUTANTS = [
     Mutant("window not turned round in the mask of the keys", "keys_seen(offs_n, S, T, right, left)", "keys_seen(offs_n, S, T, left, right)"),
     Mutant("numbers of the next head past the last query", "numbers = tl.where(offs < length, numbers, 0.0)", "numbers = numbers + 0.0"),
     Mutant("numbers of the first sequence", "row = (entry * Hk * group + h) * total + start_q", "row = (entry * Hk * group + h) * total"),
-    Mutant("keys past the end count in dq", "        full_end = full_begin\n", "        full_end = full_end\n"),
-    Mutant("keys of the next sequence count in dq", "CLEAR: tl.constexpr = VARLEN and dq_ptr is not None", "CLEAR: tl.constexpr = False"),
-    Mutant("dq is added to what was there", "tl.zeros((BLOCK_M, BLOCK_D), tl.float32), start_m + tl.arange(0, BLOCK_M), T,", "tl.zeros((BLOCK_M, BLOCK_D), tl.float32), start_m + tl.arange(0, BLOCK_M), 0 * T,"),
-    Mutant("scale left out of dq in one pass", "torch.mul(sums, options.scale, out=dq)", "torch.mul(sums, 1.0, out=dq)"),
     Mutant("scale left out of dq", "store_tile(dq_ptr, dq * scale", "store_tile(dq_ptr, dq"),
     Mutant("scale left out of dk", "store_tile(dk_ptr, dk * scale", "store_tile(dk_ptr, dk"),
     Mutant("upstream gradient with strides of its own goes to the descriptor", "do if fits(do) else do.clone(memory_format=torch.contiguous_format)", "do"),
     Mutant("negative scale", "options.scale > 0 and all", "all"),
+]  # fmt: skip
+
+ONE_PASS_MUTANTS = [
+    Mutant("keys past the end count in dq", "        full_end = full_begin\n", "        full_end = full_end\n"),
+    Mutant("keys of the next sequence count in dq", "CLEAR: tl.constexpr = VARLEN and dq_ptr is not None", "CLEAR: tl.constexpr = False"),
+    Mutant("dq is added to what was there", "tl.zeros((BLOCK_M, BLOCK_D), tl.float32), start_m + tl.arange(0, BLOCK_M), T,", "tl.zeros((BLOCK_M, BLOCK_D), tl.float32), start_m + tl.arange(0, BLOCK_M), 0 * T,"),
+    Mutant("scale left out of dq in one pass", "torch.mul(sums, options.scale, out=dq)", "torch.mul(sums, 1.0, out=dq)"),
 ]  # fmt: skip
 
 
@@ -94,9 +97,6 @@ def check(module):
     negative_scale(module)
     beside_nan(module)
     heads_beside_nan(module)
-    at_once = with_tiles(in_one_pass(module))
-    judge(at_once, dict(H=4, Hk=2, T=20, S=37, D=8), torch.float16, window=(20, 3), sinks=True, scale=4.0)
-    beside_nan(in_one_pass(module))
     judge_varlen(varlen_with_tiles(module), [3, 0, 20], [10, 4, 7], dtype=torch.float16, causal=True, sinks=True)
 
 
@@ -120,6 +120,26 @@ def heads_beside_nan(module):
     o = with_tiles(module)(*leaves, causal=True)
     gradients = torch.autograd.grad(o, leaves, randn(*o.shape, dtype=o.dtype))
     assert all(x[:, 0].isfinite().all() for x in (o, *gradients))
+
+
+def check_one_pass(module):
+    """What the mutants of the pass with atomics have to get past."""
+    at_once = with_tiles(in_one_pass(module))
+    judge(at_once, dict(H=4, Hk=2, T=20, S=37, D=8), torch.float16, window=(20, 3), sinks=True, scale=4.0)
+    beside_nan(in_one_pass(module))
+    far_below_zero(in_one_pass(module))
+
+
+def far_below_zero(module):
+    """The rows past the last key are zeros, but with a log-sum-exp of −177 their probability would be infinite."""
+    numbers = (
+        torch.full((1, 1, 32, 8), 8.0),
+        torch.full((1, 1, 37, 8), -8.0),
+        torch.linspace(-1, 1, 296).view(1, 1, 37, 8),
+    )
+    leaves = [harness.leaf(x.to(device.DEVICE, torch.float16)) for x in numbers]
+    o = with_tiles(module)(*leaves)
+    assert all(x.isfinite().all() for x in (o, *torch.autograd.grad(o, leaves, randn(*o.shape, dtype=o.dtype))))
 
 
 def in_one_pass(module):
@@ -150,6 +170,15 @@ def test_check_passes():
 @pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
 def test_mutant_is_caught(mutant, tmp_path):
     harness.assert_caught(fast, mutant, check, tmp_path)
+
+
+def test_check_of_one_pass_passes():
+    check_one_pass(fast)
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(ONE_PASS_MUTANTS))
+def test_mutant_of_one_pass_is_caught(mutant, tmp_path):
+    harness.assert_caught(fast, mutant, check_one_pass, tmp_path)
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
