@@ -11,12 +11,11 @@ in bfloat16. This kernel makes them tile by tile, uses them and forgets them. Wh
 output and one number a row, the log-sum-exp of its scores, [[tag: AT-lse]].
 
 **What it costs.** Two products of $T \cdot S \cdot D$ multiplications a head forward. Backward needs five, and makes
-seven: both of its kernels compute the scores and their gradient. Keys and values are read once for each tile of
-queries, mostly from L2, so the tensor cores set the pace. Tiles that lie wholly behind a causal mask are skipped.
+seven: both of its kernels compute the scores and their gradient. Keys and values come mostly from L2, so the tensor
+cores set the pace. Tiles that lie wholly behind a causal mask are skipped.
 
 **Contract.** `q` is (B, H, T, D), `k` and `v` are (B, Hk, S, D), with any strides, in float32, float16 or bfloat16; H
-is a multiple of Hk, D at most 256. T and S may differ, and be 0. Scores and sums are float32. A query that sees no key
-gets an output of 0 and a log-sum-exp of −∞. The same call gives the same bits.
+is a multiple of Hk, D at most 256. Scores and sums are float32. A query that sees no key gets an output of 0.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -37,6 +36,7 @@ from annotated_examples.common.attention import (
     batches, contract, empty_like, head, load_tile, new_rows, scale_and_cap, sequence, sink_gradient, store_tile,
     strides, varlen_contract, window_bounds,
 )  # fmt: skip
+from annotated_examples.common.opaque_attention import opaque_attention
 from annotated_examples.common.products import input_precision, multiply_add
 
 
@@ -272,8 +272,7 @@ def attention_backward_keys_kernel(
 
 # ## The launchers
 #
-# A wide head and float32 leave room for smaller tiles only, in shared memory and in registers. The backward kernels
-# keep two sums and need more of both.
+# A wide head and float32 leave room for smaller tiles only, and the backward kernels keep two sums.
 def default_tiles(D, dtype, backward):
     """((BLOCK_M, BLOCK_N), num_warps, num_stages) for heads of D numbers."""
     if dtype == torch.float32:
@@ -302,8 +301,7 @@ def attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *, BL
     launch = launch_options(q, options.softcap, BLOCK_M, BLOCK_N, backward=False)
     (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
     sinks = None if sinks is None else sinks.contiguous()
-    o = empty_like(q, cu_seqlens_q)
-    lse = new_rows(q, q.shape[:3], cu_seqlens_q)
+    o, lse = empty_like(q, cu_seqlens_q), new_rows(q, q.shape[:3], cu_seqlens_q)
     programs = triton.cdiv(options.max_seqlen_q, launch["BLOCK_M"]) * batches(q, cu_seqlens_q)
     if programs * H:
         attention_forward_kernel[(programs, H)](
@@ -342,6 +340,9 @@ def attention_backward(
             *of_lse, T, S, options.max_seqlen_k, *numbers, **launch,
         )  # fmt: skip
     return dq, dk, dv, sink_gradient(sinks, lse, delta)
+
+
+launchers = opaque_attention(attention_forward, attention_backward)  # operators inside torch.compile
 
 
 # ## Joining autograd
@@ -396,13 +397,12 @@ def flash_attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0
         sees nothing gives 0 and −∞ (with a sink: the sink).
 
     Raises:
-        TypeError: an argument has a wrong type, or a tensor a wrong dtype.
-        ValueError: shapes don't fit, a number is out of range, or a tensor is on the wrong device.
+        TypeError, ValueError: an argument has a wrong type, dtype, shape or device, or a number is out of range.
 
     Source: Dao, "FlashAttention-2" (arXiv 2307.08691); sinks: Xiao et al. (arXiv 2309.17453), as in gpt-oss.
     """
     options = contract(q, k, v, causal, scale, window, softcap, sinks, return_lse)
-    o, lse = attention(q, k, v, sinks, None, None, options, attention_forward, attention_backward)
+    o, lse = attention(q, k, v, sinks, None, None, options, *launchers)
     return (o, lse) if return_lse else o
 
 
@@ -414,9 +414,8 @@ def flash_attention_varlen(
 
     Args:
         q: (total_q, H, D). k, v: (total_k, Hk, D), any strides.
-        cu_seqlens_q, cu_seqlens_k: (sequences + 1,) int32: where each begins, and the end of the last. They rise from 0
-            to total_q and total_k. That is checked on the CPU and with `ACADEMY_DEBUG=1`; otherwise nothing outside of
-            the tensors is read, and rows of no sequence hold NaN.
+        cu_seqlens_q, cu_seqlens_k: (sequences + 1,) int32: where each begins, and the end of the last: from 0 to the
+            total. Checked on the CPU and with `ACADEMY_DEBUG=1`; else rows of no sequence hold NaN.
         max_seqlen_q, max_seqlen_k: the longest sequence. By default programs for one as long as all together run.
         causal, scale, window, softcap, sinks, return_lse: as in `flash_attention`.
 
@@ -430,8 +429,7 @@ def flash_attention_varlen(
     """
     options = contract(q, k, v, causal, scale, window, softcap, sinks, return_lse, layout="total, H, D")
     options = varlen_contract(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, options)
-    cu_seqlens = cu_seqlens_q, cu_seqlens_k
-    o, lse = attention_varlen(q, k, v, sinks, *cu_seqlens, options, attention_forward, attention_backward)
+    o, lse = attention_varlen(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *launchers)
     return (o, lse) if return_lse else o
 
 
@@ -444,8 +442,7 @@ def EXAMPLE():
     k, v = (at * 3 % 5 - 2).view(1, 1, 9, 3), (at * 7 % 11 - 5).view(1, 1, 9, 3)
     options = contract(q, k, v, True, 0.5, None, 0.0, None, True)
     o, lse = attention_forward(q, k, v, None, None, None, options, BLOCK_M=2, BLOCK_N=4)
-    do = v[:, :, :5].clone()
-    attention_backward(do, None, q, k, v, None, None, None, o, lse, options, BLOCK_M=2, BLOCK_N=4)
+    attention_backward(v[:, :, :5].clone(), None, q, k, v, None, None, None, o, lse, options, BLOCK_M=2, BLOCK_N=4)
 
 
 if __name__ == "__main__":

@@ -73,9 +73,10 @@ from annotated_examples.attention.flash_attention import (
     LOWEST, attention, attention_varlen, flash_attention_reference, keys_seen,
 )  # fmt: skip
 from annotated_examples.common.attention import (
-    OPEN, Options, batches, contract, empty_like, head, new_rows, scale_and_cap, sequence, sink_gradient, store_tile,
+    OPEN, batches, contract, empty_like, head, new_rows, scale_and_cap, sequence, sink_gradient, store_tile,
     strides, tile_offsets, varlen_contract,
 )  # fmt: skip
+from annotated_examples.common.opaque_attention import opaque_attention
 from annotated_examples.common.tile_order import grouped_order
 
 LOG2E = tl.constexpr(1.4426950408889634)
@@ -506,7 +507,7 @@ def describe(x, rows, BLOCK_D):
     return TensorDescriptor(x, list(x.shape), [*steps, 1], [1, 1, rows, BLOCK_D])
 
 
-def launch_forward(
+def attention_forward(
     q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *, BLOCK_M=None, BLOCK_N=None, HALVES=None
 ):  # fmt: skip
     """`(o, lse)`, as the lesson's launcher."""
@@ -531,7 +532,7 @@ def launch_forward(
     return o, lse
 
 
-def launch_backward(
+def attention_backward(
     do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options, *, BLOCK_M=None, BLOCK_N=None,
     deterministic=True,
 ):  # fmt: skip
@@ -579,56 +580,8 @@ def launch_backward(
     return dq, dk, dv, sink_gradient(sinks, lse, delta)
 
 
-# ## Inside torch.compile
-#
-# The compiler can't look into a launch with descriptors. So both launchers are operators for it, of which it knows the
-# shapes of the results. Elsewhere they are called directly.
-@torch.library.custom_op("annotated_examples::flash_attention_forward", mutates_args=())
-def forward_operator(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sinks: torch.Tensor | None, cu_seqlens_q: torch.Tensor | None,
-    cu_seqlens_k: torch.Tensor | None, scale: float, left: int, right: int, softcap: float, max_seqlen_q: int,
-    max_seqlen_k: int,
-) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    options = Options(scale, left, right, softcap, max_seqlen_q, max_seqlen_k)
-    return launch_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options)
-
-
-@forward_operator.register_fake
-def _(q, k, v, sinks, *rest):
-    return torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)
-
-
-@torch.library.custom_op("annotated_examples::flash_attention_backward", mutates_args=())
-def backward_operator(
-    do: torch.Tensor | None, dlse: torch.Tensor | None, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
-    sinks: torch.Tensor | None, cu_seqlens_q: torch.Tensor | None, cu_seqlens_k: torch.Tensor | None, o: torch.Tensor,
-    lse: torch.Tensor, scale: float, left: int, right: int, softcap: float, max_seqlen_q: int, max_seqlen_k: int,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
-    options = Options(scale, left, right, softcap, max_seqlen_q, max_seqlen_k)
-    *gradients, dsinks = launch_backward(do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options)
-    return *gradients, q.new_empty(0) if dsinks is None else dsinks
-
-
-@backward_operator.register_fake
-def _(do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, *rest):
-    dsinks = q.new_empty(0) if sinks is None else torch.empty_like(sinks)
-    return torch.empty_like(o), torch.empty_like(k), torch.empty_like(k), dsinks
-
-
-def attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, **tiles):
-    """`(o, lse)`. tiles: BLOCK_M, BLOCK_N and HALVES, 1 or 2."""
-    if torch.compiler.is_compiling():
-        return forward_operator(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, *options)
-    return launch_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, **tiles)
-
-
-def attention_backward(do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options, **tiles):
-    """`(dq, dk, dv, dsinks)`. tiles: BLOCK_M, BLOCK_N, and `deterministic`: False sums dQ up by atomics."""
-    arguments = do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse
-    if torch.compiler.is_compiling():
-        *gradients, dsinks = backward_operator(*arguments, *options)
-        return *gradients, None if sinks is None else dsinks
-    return launch_backward(*arguments, options, **tiles)
+# Inside `torch.compile` both are operators: the compiler can't look into a launch with descriptors.
+launchers = opaque_attention(attention_forward, attention_backward)
 
 
 def flash_attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, sinks=None, return_lse=False):
@@ -645,7 +598,7 @@ def flash_attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0
     Source: Dao, "FlashAttention-2" (arXiv 2307.08691). Longest tiles first: "FlashAttention-3" (2407.08608).
     """
     options = contract(q, k, v, causal, scale, window, softcap, sinks, return_lse)
-    o, lse = attention(q, k, v, sinks, None, None, options, attention_forward, attention_backward)
+    o, lse = attention(q, k, v, sinks, None, None, options, *launchers)
     return (o, lse) if return_lse else o
 
 
@@ -668,7 +621,7 @@ def flash_attention_varlen(
     options = contract(q, k, v, causal, scale, window, softcap, sinks, return_lse, layout="total, H, D")
     options = varlen_contract(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, options)
     cu_seqlens = cu_seqlens_q, cu_seqlens_k
-    o, lse = attention_varlen(q, k, v, sinks, *cu_seqlens, options, attention_forward, attention_backward)
+    o, lse = attention_varlen(q, k, v, sinks, *cu_seqlens, options, *launchers)
     return (o, lse) if return_lse else o
 
 

@@ -3,6 +3,7 @@
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
 
 import functools
+import importlib
 import math
 import sys
 from pathlib import Path
@@ -637,3 +638,22 @@ def test_varlen_errors(module, changes, error, message):
 def test_tiles_are_powers_of_two(module, name):
     with pytest.raises(ValueError, match=f"{name} must be a power of two, got 24"):
         with_tiles(module, **{name: 24})(**tensors())
+
+
+@pytest.mark.parametrize("name", ["attention", "fast"])
+def test_an_operator_in_compiled_models(name):
+    """Inductor once lost the gradient of sequences of different length. `aot_eager` compiles without a card."""
+    module = importlib.import_module(f"annotated_examples.{name}.flash_attention")
+    q, k, v, do = randn(14, 4, 8), randn(14, 2, 8), randn(14, 2, 8), randn(14, 4, 8)
+    ends = torch.tensor([0, 9, 14], dtype=torch.int32, device=DEVICE)
+
+    def attend(q, k, v, cu_seqlens_q, cu_seqlens_k):
+        return module.flash_attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, causal=True)
+
+    def results(function):
+        leaves = [harness.leaf(value) for value in (q, k, v)]
+        o = function(*leaves, ends, ends.clone())
+        return o, *torch.autograd.grad(o, leaves, do)
+
+    compiled = torch.compile(attend, backend="aot_eager", fullgraph=True)
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(results(compiled), results(attend)))

@@ -1,0 +1,64 @@
+r"""
+# Attention inside `torch.compile`
+
+A launch with descriptors is more than the compiler can follow, and with sequences of different length it loses a
+gradient that a kernel has written over a buffer of NaN. So both launchers are custom operators for it, of which it
+knows the shapes of the results. Elsewhere they are called directly.
+"""
+
+from academy import device  # noqa: F401  before anything imports triton
+
+import torch
+
+from annotated_examples.common.attention import Options
+
+
+def opaque_attention(launch_forward, launch_backward):
+    """Two launchers of attention that inside `torch.compile` are operators."""
+    forward_name, backward_name = (
+        f"{launch.__module__.replace('.', '_')}::{launch.__name__}" for launch in (launch_forward, launch_backward)
+    )
+
+    @torch.library.custom_op(forward_name, mutates_args=())
+    def forward_operator(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sinks: torch.Tensor | None,
+        cu_seqlens_q: torch.Tensor | None, cu_seqlens_k: torch.Tensor | None,
+        scale: float, left: int, right: int, softcap: float, max_seqlen_q: int, max_seqlen_k: int,
+    ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+        options = Options(scale, left, right, softcap, max_seqlen_q, max_seqlen_k)
+        return launch_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options)
+
+    @forward_operator.register_fake
+    def _(q, k, v, sinks, *rest):
+        return torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)
+
+    @torch.library.custom_op(backward_name, mutates_args=())
+    def backward_operator(
+        do: torch.Tensor | None, dlse: torch.Tensor | None, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
+        sinks: torch.Tensor | None, cu_seqlens_q: torch.Tensor | None, cu_seqlens_k: torch.Tensor | None,
+        o: torch.Tensor, lse: torch.Tensor,
+        scale: float, left: int, right: int, softcap: float, max_seqlen_q: int, max_seqlen_k: int,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
+        options = Options(scale, left, right, softcap, max_seqlen_q, max_seqlen_k)
+        *gradients, dsinks = launch_backward(do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options)
+        return *gradients, q.new_empty(0) if dsinks is None else dsinks
+
+    @backward_operator.register_fake
+    def _(do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, *rest):
+        dsinks = q.new_empty(0) if sinks is None else torch.empty_like(sinks)
+        return torch.empty_like(o), torch.empty_like(k), torch.empty_like(k), dsinks
+
+    def forward(*tensors_and_options):
+        *tensors, options = tensors_and_options
+        if torch.compiler.is_compiling():
+            return forward_operator(*tensors, *options)
+        return launch_forward(*tensors, options)
+
+    def backward(*tensors_and_options):
+        *tensors, options = tensors_and_options
+        if not torch.compiler.is_compiling():
+            return launch_backward(*tensors, options)
+        *gradients, dsinks = backward_operator(*tensors, *options)
+        return *gradients, None if tensors[5] is None else dsinks  # tensors[5]: sinks
+
+    return forward, backward
