@@ -17,7 +17,7 @@ A wrong key would be a wrong result. So the key may be finer than Triton's, neve
 here is launched by Triton: in the interpreter, in `torch.compile`, with another kind of argument, and with a version of
 Triton whose insides nobody has compared with this file on a GPU.
 
-Names: `launch`, `Tiles`, `forget`.
+Names: `launch`, `Tiles`, `cdiv`, `forget`.
 Source: `triton/runtime/jit.py` and `triton/backends/nvidia/driver.py` of Triton 3.6.
 """
 
@@ -42,6 +42,11 @@ _current_device: Any = torch._C._cuda_getDevice if REMEMBERS else None
 _current_stream: Any = torch._C._cuda_getCurrentRawStream if REMEMBERS else None
 #: When one of the dictionaries is this large, it is emptied: a program has few kinds of calls, or too many to remember.
 MOST = 4096
+
+
+def cdiv(size: int, block: int) -> int:
+    """How many blocks cover `size`: `triton.cdiv` without the microseconds of its check for constexpr arguments."""
+    return -(-size // block)
 
 
 class Tiles(NamedTuple):

@@ -14,7 +14,18 @@ def pytest_report_header(config):
     return f"kernels: {device.describe()}"
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
 def pytest_collection_modifyitems(items):
+    with_mutants = set()
+    for item in items:
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        if any(type(value).__name__ == "Mutant" for value in parameters.values()):
+            # 500 kernels with a mistake take minutes, and say more about the tests than about the kernels: one of each
+            # list runs every time, all of them at night. test_harness.py sees to it that their text is still found.
+            if item.function in with_mutants:
+                item.add_marker(pytest.mark.nightly)
+            if not item.get_closest_marker("gpu"):
+                with_mutants.add(item.function)
     if device.INTERPRET:
         for item in items:
             if item.get_closest_marker("gpu"):

@@ -68,7 +68,7 @@ def attend_range(
         wanted = (mask & inside) if table_ptr is not None else mask
         k = load_rows(k_ptr, page, slot, wanted, stride_kp, stride_ks, stride_kd, D, BLOCK_D)
         v = load_rows(v_ptr, page, slot, wanted, stride_vp, stride_vs, stride_vd, D, BLOCK_D)
-        s = tl.dot(q, tl.trans(k))
+        s = tl.dot(q, tl.trans(k), input_precision="ieee")
         if softcap != 0.0:
             s, _ = scale_and_cap(s, scale, softcap)
             factor = LOG2E
@@ -81,7 +81,7 @@ def attend_range(
         p = tl.exp2(s * factor - new_max[:, None])
         alpha = tl.exp2(row_max - new_max)
         row_sum = row_sum * alpha + tl.sum(p, axis=1)
-        acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None])
+        acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision="ieee")
         row_max = new_max
     return acc, row_max, row_sum
 

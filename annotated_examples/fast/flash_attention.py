@@ -409,8 +409,8 @@ def attention_backward_keys_kernel(
     first, last = keys_seen(offs_n, S, T, right, left)
     low, high = start_n - (S - T), tl.minimum(start_n + BLOCK_N, S) - 1 - (S - T)
     begin, full_begin, full_end, end = key_ranges(low, high, T, right, left, BLOCK_M)
-    if dq_ptr is not None and start_n + BLOCK_N > S:
-        full_end = full_begin
+    if dq_ptr is not None:
+        full_end = tl.where(start_n + BLOCK_N > S, full_begin, full_end)
     for h in range(hk * group, hk * group + group):
         row = (entry * Hk * group + h) * total + start_q
         dk, dv = key_gradient_range(

@@ -36,7 +36,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import autograd, checks, device, script
-from academy.launch import launch
+from academy.launch import cdiv, launch
 
 import functools
 import operator
@@ -49,7 +49,6 @@ from annotated_examples.classics.layernorm import LayerNorm, contract, layernorm
 from annotated_examples.common.norms import (
     add_partial_sums,
     backward_schedule,
-    cdiv,
     forward_tiles,
     module_arguments,
     register_limit,

@@ -38,7 +38,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import checks, device, script
-from academy.launch import Tiles, launch
+from academy.launch import Tiles, cdiv, launch
 
 import functools
 
@@ -528,12 +528,8 @@ def dequantize_kernel(
 
 # ## Launchers
 #
-# `cdiv` and `next_power_of_2` are Triton's without their check for constexpr arguments, which takes microseconds: what
-# Python does before the GPU has anything to do is most of what a small product costs.
-def cdiv(size, block):
-    return -(-size // block)
-
-
+# `next_power_of_2` is Triton's without its check for constexpr arguments, which takes microseconds: what Python does
+# before the GPU has anything to do is most of what a small product costs.
 def next_power_of_2(number):
     return 1 << (number - 1).bit_length()
 

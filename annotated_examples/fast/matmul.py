@@ -38,7 +38,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import autograd, checks, device, script
-from academy.launch import Tiles, launch
+from academy.launch import Tiles, cdiv, launch
 
 import functools
 import math
@@ -51,7 +51,7 @@ import triton.language as tl
 from annotated_examples.common.activations import ACTIVATIONS
 from annotated_examples.common.products import Product, contract, opaque, product_gradients
 from annotated_examples.common.tile_order import grouped_order
-from annotated_examples.tutorials.matmul_autotuned import cdiv, configuration, matmul_reference
+from annotated_examples.tutorials.matmul_autotuned import configuration, matmul_reference
 from annotated_examples.tutorials.matmul_autotuned import matmul_forward as multiply_by_pointers
 
 

@@ -37,6 +37,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import autograd, checks, device, script
+from academy.launch import cdiv
 
 import torch
 import triton
@@ -213,11 +214,6 @@ tuned_matmul_kernel = device.autotune(
 #
 # Passing tile sizes bypasses the search: exactly these are used. Otherwise the grid depends on tiles that the launcher
 # doesn't know. So it is a function, which Triton calls with the configuration.
-
-
-# Rounded up, like `triton.cdiv`, without the microseconds that its check for constexpr arguments takes.
-def cdiv(size, block):
-    return -(-size // block)
 
 
 @opaque

@@ -95,8 +95,8 @@ def academy_device_comes_first(file):
 
 def imports_point_one_way(file):
     """A fast file builds on lessons and common, a lesson on common, common on nothing but itself; what joins kernels
-    with somebody else's models (integrations) on all of them."""
-    if file.name.startswith("integrations/"):
+    with models (integrations, capstone) on all of them."""
+    if file.name.startswith(("integrations/", "capstone/")):
         return []
     found = [n.module or "" for n in ast.walk(file.tree) if isinstance(n, ast.ImportFrom)]
     found += [a.name for n in ast.walk(file.tree) if isinstance(n, ast.Import) for a in n.names]
@@ -350,10 +350,10 @@ def name_of(value):
 
 
 def applies(check, path):
-    """Files of common/ are pieces, without public functions and examples. Those of integrations/ are no lessons."""
+    """Files of common/ are pieces, without public functions and examples. Those of integrations/ and capstone/ are no lessons."""
     if path.parent.name == "integrations" and check is files_are_short:
         return False
-    return path.parent.name not in ("common", "integrations") or check not in (
+    return path.parent.name not in ("common", "integrations", "capstone") or check not in (
         public_functions_say_what_they_take,
         has_the_parts_of_a_lesson,
     )

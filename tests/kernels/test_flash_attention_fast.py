@@ -55,7 +55,7 @@ MUTANTS = [
 ]  # fmt: skip
 
 ONE_PASS_MUTANTS = [
-    Mutant("keys past the end count in dq", "        full_end = full_begin\n", "        full_end = full_end\n"),
+    Mutant("keys past the end count in dq", "tl.where(start_n + BLOCK_N > S, full_begin, full_end)", "full_end"),
     Mutant("keys of the next sequence count in dq", "CLEAR: tl.constexpr = VARLEN and dq_ptr is not None", "CLEAR: tl.constexpr = False"),
     Mutant("dq is added to what was there", "tl.zeros((BLOCK_M, BLOCK_D), tl.float32), start_m + tl.arange(0, BLOCK_M), T,", "tl.zeros((BLOCK_M, BLOCK_D), tl.float32), start_m + tl.arange(0, BLOCK_M), 0 * T,"),
     Mutant("scale left out of dq in one pass", "torch.mul(sums, options.scale, out=dq)", "torch.mul(sums, 1.0, out=dq)"),

@@ -47,7 +47,7 @@ FAST_MUTANTS = [
     Mutant("chunks not shifted", "tl.where(mask, x - shift, 0.0)", "tl.where(mask, x, 0.0) + 0 * shift"),
     Mutant("masked lanes in a chunk's variance", "tl.where(mask, shifted - chunk_mean, 0.0)", "shifted - chunk_mean"),
     Mutant("chunks merged without their distance", " + difference * difference * start * fraction", ""),
-    Mutant("last rows dropped", "(cdiv(M, BLOCK_M),)](\n            x,", "(max(M // BLOCK_M, 1),)](\n            x,"),
+    Mutant("last rows dropped", "layernorm_forward_kernel, (cdiv(M, BLOCK_M),)", "layernorm_forward_kernel, (max(M // BLOCK_M, 1),)"),
     Mutant("last rows dropped backward", "tl.cdiv(M, BLOCK_M), tl.num_programs(0)", "M // BLOCK_M, tl.num_programs(0)"),
     Mutant("every program walks over all rows", "tl.range(pid, tl.cdiv", "tl.range(0, tl.cdiv"),
     Mutant("dweight of long rows without mean", "dy * (x - mean[:, None]) * rstd", "dy * x * rstd"),

@@ -62,7 +62,7 @@ FAST_MUTANTS = [
     Mutant("mean square instead of its root", "1.0 / tl.sqrt(tl.sum(x * x, axis=1) / N + eps)", "1.0 / (tl.sum(x * x, axis=1) / N + eps)"),
     Mutant("no path through the root", "g - x_hat * mean_gx[:, None]", "g"),
     Mutant("no offset in the backward pass", f"scale = {LOAD_SCALE}", "scale = tl.load(weight_ptr + vector_n, mask=mask_n, other=0.0).to(tl.float32)"),
-    Mutant("last rows dropped", "(cdiv(M, BLOCK_M),)](\n        rows,", "(max(M // BLOCK_M, 1),)](\n        rows,"),
+    Mutant("last rows dropped", "rmsnorm_forward_kernel, (cdiv(M, BLOCK_M),)", "rmsnorm_forward_kernel, (max(M // BLOCK_M, 1),)"),
     Mutant("last rows dropped backward", "tl.cdiv(M, BLOCK_M), tl.num_programs(0)", "M // BLOCK_M, tl.num_programs(0)"),
     Mutant("every program walks over all rows", "tl.range(pid, tl.cdiv", "tl.range(0, tl.cdiv"),
     Mutant("gradient of the weight in the dtype of x", "dtype=weight.dtype", "dtype=x.dtype"),

@@ -16,6 +16,7 @@ def traced(name, *cases):
     return harness.without_gpu("trace_without_gpu.py", *map(json.dumps, (name, *cases)))
 
 
+@pytest.mark.nightly  # a minute each
 @pytest.mark.parametrize("name", ["fast.softmax", "fast.layernorm", "swiglu", "geglu", "fast.cross_entropy"])
 def test_any_size(name):
     """With gradients, PyTorch being told nothing; and, where only the width changes, what a user may tell it."""
@@ -25,7 +26,14 @@ def test_any_size(name):
         assert set(outcomes) == {"traced"}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["softmax", "layernorm", "cross_entropy"])
 def test_lessons_at_any_size(name):
     for outcomes in traced(name, ("both", True, None), ("columns", False, None)):
         assert set(outcomes) == {"traced"}
+
+
+@pytest.mark.parametrize("name", ["fast.softmax", "fast.layernorm"])
+def test_rows_and_columns_that_change(name):
+    (outcomes,) = traced(name, ("both", True, None))
+    assert set(outcomes) == {"traced"}
