@@ -32,8 +32,8 @@ HINTS = (
     "Warm up first, then read the clock.",
 )
 WHY = """A first step may take a thousand times as long as the others: it compiles and searches for the best
-configuration. Timed along, it decides the mean. PyTorch's operations come compiled, so such a comparison is also
-unfair to Triton alone."""
+configuration. If it is timed with the others, it decides the mean. PyTorch's operations come compiled, so such a
+comparison is also unfair to Triton alone."""
 
 
 def check(t):
