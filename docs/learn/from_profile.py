@@ -234,48 +234,7 @@ notebook.ladder("capstone")
 #
 # ## Exercises
 #
-# **1.** An operation has the share `share` of the time, and a new kernel makes it `gain` times as fast. Write
-# `whole(share, gain)`: how many times as fast is the whole?
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def whole(share, gain):
-#     return 1 / (1 - share + share / gain)
-# ```
-#
-# That is Amdahl's law. A kernel ten times as fast, for a tenth of the time, gains a tenth.
-#
-# </details>
-#
-# **2.** Write `order(prediction)`: the operations, the one first with which the most milliseconds can be gained. A
-# prediction has, as above, for each name the time now and the time at best.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def order(prediction):
-#     return sorted(prediction, key=lambda name: prediction[name][1] - prediction[name][0])
-# ```
-#
-# Not the largest share comes first, but the largest difference.
-#
-# </details>
-#
-# **3.** Python needs time for each launch, and the GPU for each kernel. Write `step_time(launches, launch_us, gpu_ms)`, the
-# milliseconds that a step takes without a CUDA graph, and with one. Assume that the GPU never waits for anything but
-# Python, and that a graph costs nothing to launch.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def step_time(launches, launch_us, gpu_ms):
-#     return max(launches * launch_us / 1e3, gpu_ms), gpu_ms
-# ```
-#
-# Launches run ahead of the kernels, so the slower of the two decides. Faster kernels make it worse: the time of Python stays.
-#
-# </details>
+# [[exercises]]
 #
 # The model itself, with its loss curves, is the [capstone](../kernels/capstone/gpt.md). Next you write
 # [a kernel of your own](your_own_kernel.py).

@@ -258,50 +258,6 @@ notebook.speed("dropout", "backward", live=[(8192, 4096)])
 # %% [markdown]
 # ## Exercises
 #
-# **1.** How many elements are kept differs from seed to seed. Write `spread(n, p)`, the standard deviation of that number
-# for `n` elements. Is the 1000 of `drop` above within two of them?
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def spread(n, p):
-#     return (n * p * (1 - p)) ** 0.5
-# ```
-#
-# The coins are independent, so their variances add up. For 1000 elements and a quarter it is about 14.
-#
-# </details>
-#
-# **2.** Fractions are rounded: in bfloat16 there is nothing between 0.996 and 1. Write `keeps(words, p)`, which compares
-# whole numbers: `words` are random numbers from 0 to 2³² − 1 as int64, and each is kept with probability `1 - p`.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def keeps(words, p):
-#     return words >= round(p * 2**32)
-# ```
-#
-# Of the 2³² values, `p * 2**32` are below the threshold.
-#
-# </details>
-#
-# **3.** Random numbers can also round. **Stochastic rounding** takes a float32 up or down to a neighbour in bfloat16, the
-# nearer one more often, so that it is right on average. Write `round_randomly(x, seed)`: add a random number of 16 bits to
-# the bits of `x`, and cut the lower 16 off. `x.view(torch.int32)` shows the bits.
-#
-# <details class="success" markdown="1"><summary>Answer</summary>
-#
-# ```python
-# def round_randomly(x, seed):
-#     words = philox(torch.arange(x.numel()), seed, 10)[:, 0].view(x.shape)
-#     bits = x.view(torch.int32).long() + (words & 0xFFFF)
-#     return (bits & -0x10000).int().view(torch.float32).bfloat16()
-# ```
-#
-# The lower 16 bits say how far `x` is on the way to the next number. The sum carries into the upper half with just that
-# probability.
-#
-# </details>
+# [[exercises]]
 #
 # Next is the derivation of [dropout](../derivations/dropout.md), and then its kernel.

@@ -13,7 +13,7 @@ EXERCISES = {exercise.name: exercise for exercise in files.every()}
 PATH = LearningPath.read(files.ROOT / "docs")
 #: Of the other exercises `make test` checks the solution and one wrong one, the nightly run everything.
 SAMPLE = {"first_kernel/reverse", "rows/merge", "matmul/diagonal", "operations/race", "attention/stale_tail"}
-SAMPLE |= {"low_bit/unpack", "fast/persistent", "own_kernel/sum_normalise"}
+SAMPLE |= {"low_bit/unpack", "fast/persistent", "model/momentum_step", "own_kernel/sum_normalise"}
 
 
 def _attempts(which):

@@ -27,6 +27,8 @@ def test_kernels_import_the_modules_that_it_names():
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module == "academy":
                 imported |= {f"academy.{alias.name}" for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("academy."):
+                imported.add(node.module)
     assert imported == {name for name in QUOTED if re.fullmatch(r"academy\.\w+", name)}
 
 

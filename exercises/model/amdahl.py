@@ -1,0 +1,54 @@
+"""# Amdahl's law
+
+An operation has the share `share` of a step's time, and a new kernel makes it `gain` times as fast. Write
+`whole(share, gain)`: how many times as fast is the whole step?
+"""
+
+
+# %% solution
+def whole(share, gain):
+    # <<<
+    return 1 / (1 - share + share / gain)
+    # >>>
+
+
+# %% checks
+PAGE = "learn/from_profile.py"
+KIND = "fill in"
+HINTS = (
+    "Let the step take 1 before. How much of that does the new kernel leave as it was?",
+    "The rest, `share`, is divided by `gain`. How long does the step take now?",
+)
+WHY = """That is Amdahl's law. A kernel ten times as fast, for a tenth of the time, makes the step 1.1 times as fast.
+Even a kernel that takes no time gains no more than `1 / (1 - share)`."""
+
+
+def check(t):
+    t.value("whole", (0.5, 2), 4 / 3, note="Half of the time stays, and the other half becomes a quarter.")
+    t.value("whole", (0.1, 10), 1 / 0.91)
+    t.value("whole", (1.0, 3), 3.0, note="If it is the whole step, the step gains what the kernel gains.")
+    t.value("whole", (0.25, 1), 1.0, note="A kernel as fast as before changes nothing.")
+
+
+WRONG = (
+    ("whole(0.5, 2) is None, should be 1.33333",),
+    (
+        "Half of the time stays, and the other half becomes a quarter",
+        "1 / (1 - share + share / gain)",
+        "1 - share + share * gain",
+    ),
+    (
+        "whole(0.5, 2) is 0.75, should be 1.33333",
+        "1 / (1 - share + share / gain)",
+        "1 - share + share / gain",
+    ),
+    (
+        "whole(0.5, 2) is 2, should be 1.33333",
+        "1 / (1 - share + share / gain)",
+        "1 / (1 - share)",
+    ),
+)
+RIGHT = (
+    ("return gain / (gain * (1 - share) + share)",),
+    ("saved = share - share / gain\nreturn 1 / (1 - saved)",),
+)

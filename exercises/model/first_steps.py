@@ -1,0 +1,93 @@
+"""# The first steps
+
+`milliseconds(step, clock, warmup, repeats)` should return the mean time of `repeats` steps, once `warmup` steps
+have compiled the kernels and allocated the memory. `clock()` waits for the GPU and returns seconds. The times are
+far too long, the more so the fewer steps are repeated. Find the bug.
+"""
+
+
+# %% solution
+def milliseconds(step, clock, warmup, repeats):
+    # <<<
+    for _ in range(warmup):
+        step()
+    begin = clock()
+    # ===
+    # begin = clock()
+    # for _ in range(warmup):
+    #     step()
+    # >>>
+    for _ in range(repeats):
+        step()
+    return (clock() - begin) / repeats * 1e3
+
+
+# %% checks
+import itertools
+
+PAGE = "kernels/capstone/gpt.md"
+KIND = "find the bug"
+HINTS = (
+    "Which steps lie between the two readings of the clock?",
+    "Warm up first, then read the clock.",
+)
+WHY = """A first step may take a thousand times as long as the others: it compiles and searches for the best
+configuration. If it is timed with the others, it decides the mean. PyTorch's operations come compiled, so such a
+comparison is also unfair to Triton alone."""
+
+
+def check(t):
+    def timed(first, then):
+        """A step whose first calls take so many milliseconds, the later ones those of `then` in turn; and its clock."""
+        lengths, now = itertools.chain(first, itertools.cycle(then)), [0.0]
+
+        def step():
+            now[0] += next(lengths) / 1e3
+
+        def clock():
+            return now[0]
+
+        return step, clock
+
+    t.value("milliseconds", (*timed([], [3]), 0, 5), 3.0, note="Every step takes 3 ms.")
+    t.value("milliseconds", (*timed([500, 400], [3]), 2, 4), 3.0, note="The first two steps take 500 and 400 ms.")
+    uneven = "After the first step every second one takes 2 ms, the others 4 ms."
+    t.value("milliseconds", (*timed([500], [2, 4]), 1, 4), 3.0, note=uneven)
+
+
+WRONG = (
+    ("milliseconds(step, clock, 2, 4) is 228, should be 3. The first two steps take 500 and 400 ms",),
+    (
+        "milliseconds(step, clock, 2, 4) is 226.5, should be 3",
+        "begin = clock()",
+    ),
+    (
+        "milliseconds(step, clock, 2, 4) is 2, should be 3",
+        "/ repeats",
+        "/ (warmup + repeats)",
+    ),
+    (
+        "milliseconds(step, clock, 2, 4) is 102.25, should be 3",
+        "range(warmup)",
+        "range(warmup - 1)",
+    ),
+    (
+        "After the first step every second one takes 2 ms",
+        "    for _ in range(repeats):\n        step()\n    return (clock() - begin) / repeats * 1e3",
+        "    step()\n    return (clock() - begin) * 1e3",
+    ),
+)
+RIGHT = (
+    (
+        "    begin = clock()\n",
+        "",
+        "    for _ in range(repeats):\n        step()\n    return (clock() - begin) / repeats * 1e3",
+        "    total = 0.0\n"
+        "    for _ in range(repeats):\n"
+        "        begin = clock()\n"
+        "        step()\n"
+        "        total += clock() - begin\n"
+        "    return total / repeats * 1e3",
+    ),
+    ("for number in range(warmup + 1):\n    begin = clock()\n    if number < warmup:\n        step()",),
+)

@@ -1,0 +1,96 @@
+"""# Two models that should be one
+
+Two models are trained side by side, one with our operations and one with PyTorch's. Each operation was compared
+and is right, and still the losses differ from the first step on. `pair(seed)` makes the two models. Find the
+bug.
+"""
+
+# %% solution
+import random
+
+
+class Model:
+    """operations: a name, here. generator: its next numbers become the initial weights."""
+
+    def __init__(self, operations, generator):
+        self.operations = operations
+        self.weights = [generator.gauss(0, 0.02) for _ in range(6)]
+
+
+def pair(seed):
+    """Ours and the plain model. Other seeds give other weights."""
+    # <<<
+    ours = Model("ours", random.Random(seed))
+    theirs = Model("plain", random.Random(seed))
+    # ===
+    # generator = random.Random(seed)
+    # ours = Model("ours", generator)
+    # theirs = Model("plain", generator)
+    # >>>
+    return ours, theirs
+
+
+# %% checks
+PAGE = "kernels/capstone/gpt.md"
+KIND = "find the bug"
+HINTS = (
+    "The seed is set once. Which numbers does the first model get, and which does the second one get?",
+    "Give each model a generator of its own with the same seed, or copy the weights of one into the other.",
+    "A copy: training changes the weights in place, so the models may not share a list.",
+)
+WHY = """A generator has a state, and the second model gets its next numbers. Losses of two draws differ as the losses
+of two seeds do, and a wrong kernel can hide in that difference. `pair` of the capstone copies the weights."""
+
+
+def check(t):
+    pair = t.get("pair")
+    for seed in (1, 2):
+        ours, theirs = pair(seed)
+        t.cases += 1
+        for number, (a, b) in enumerate(zip(ours.weights, theirs.weights, strict=True)):
+            t.require(a == b, f"weight {number} is {a:.4f} in ours and {b:.4f} in the plain model", f"seed {seed}")
+    t.require(pair(1)[0].weights != pair(2)[0].weights, "the seeds 1 and 2 give the same weights")
+    names = [each.operations for each in pair(1)]
+    t.require(names == ["ours", "plain"], f"the operations of the two models are {names}: what is compared then?")
+    ours, theirs = pair(1)
+    ours.weights[0] += 1
+    t.require(ours.weights[0] != theirs.weights[0], "a step of ours changes the plain model too: they share a list")
+
+
+WRONG = (
+    ("seed 1: weight 0 is 0.0258 in ours and",),
+    (
+        "the seeds 1 and 2 give the same weights",
+        'ours = Model("ours", random.Random(0))\ntheirs = Model("plain", random.Random(0))',
+    ),
+    (
+        "a step of ours changes the plain model too: they share a list",
+        'ours = Model("ours", random.Random(seed))\n'
+        'theirs = Model("plain", random.Random(seed))\n'
+        "theirs.weights = ours.weights",
+    ),
+    (
+        "the operations of the two models are ['ours', 'ours']",
+        "import copy\n\nours = Model('ours', random.Random(seed))\ntheirs = copy.deepcopy(ours)",
+    ),
+    (
+        "seed 1: weight 1 is",
+        "generator = random.Random(seed)\n"
+        'ours, theirs = Model("ours", generator), Model("plain", generator)\n'
+        "theirs.weights[0] = ours.weights[0]",
+    ),
+)
+RIGHT = (
+    (
+        "generator = random.Random(seed)\n"
+        'ours, theirs = Model("ours", generator), Model("plain", generator)\n'
+        "theirs.weights[:] = ours.weights",
+    ),
+    (
+        "generator = random.Random(seed)\n"
+        "begin = generator.getstate()\n"
+        'ours = Model("ours", generator)\n'
+        "generator.setstate(begin)\n"
+        'theirs = Model("plain", generator)',
+    ),
+)

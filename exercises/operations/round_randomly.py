@@ -1,0 +1,88 @@
+"""# Rounding at random
+
+A float32 lies between two neighbours in bfloat16. **Stochastic rounding** takes one of them at random, the
+nearer one more often, so that it is right on average. Write `round_randomly(x, words)`, where `words` has a
+random number from 0 to 2³² - 1 for each element, as int64. A bfloat16 is the upper 16 bits of a float32, and
+`x.view(torch.int32)` shows the bits of `x`.
+"""
+
+# %% solution
+import torch
+
+
+def round_randomly(x, words):
+    # <<<
+    bits = x.view(torch.int32).long() + (words & 0xFFFF)
+    return (bits & -0x10000).int().view(torch.float32).bfloat16()
+    # >>>
+
+
+# %% checks
+PAGE = "learn/random_numbers.py"
+KIND = "fill in"
+HINTS = (
+    "The lower 16 bits of `x` say how far it is on the way from one neighbour to the next.",
+    "Add a random number of 16 bits, `words & 0xFFFF`, to the bits. When does the sum carry into the upper half?",
+    "`bits & -0x10000` cuts the lower 16 off. Back: `.int().view(torch.float32).bfloat16()`.",
+)
+WHY = """The sum carries into the upper half with just the probability that the lower 16 bits stand for. Weights that
+are kept in bfloat16 need this: rounded to the nearest number, a small step of the optimizer would be lost each time."""
+
+
+def check(t):
+    words = t.surrounded(torch.arange(2**16) * 65537)  # both halves of a word go through all values
+    t.compare(
+        "numbers that bfloat16 has", "round_randomly", lambda x, words: x.bfloat16(), t.values(3, 5),
+        words[-15:].view(3, 5), kernel=False, exact=True, note="They have to stay as they are."
+    )  # fmt: skip
+    for near, far, share in ((1.0, 1.0078125, 0.25), (-3.0, -3.015625, 0.75)):
+        value = near + share * (far - near)
+        case = f"x = {value}"
+        x = t.surrounded(torch.full((2**16,), value))
+        out = t.get("round_randomly")(x, words).float()
+        t.cases += 1
+        other = out[(out != near) & (out != far)].tolist()
+        t.require(not other, f"it becomes {(other + [0])[0]}, and its neighbours are {near} and {far}", case)
+        found = (out == far).sum().item() / len(out)
+        t.require(
+            abs(found - share) < 0.001,
+            f"over all words {100 * found:.3g} % become {far}, should be {100 * share:.3g} %",
+            case,
+        )
+
+
+WRONG = (
+    ("numbers that bfloat16 has: round_randomly returns None, not a tensor",),
+    (
+        "x = 1.001953125: over all words 0 % become 1.0078125, should be 25 %",
+        " + (words & 0xFFFF)",
+        " + 0x8000",
+    ),
+    (
+        "numbers that bfloat16 has: out[0, 0] is",
+        "(words & 0xFFFF)",
+        "words",
+    ),
+    (
+        "x = 1.001953125: over all words 50 % become 1.0078125, should be 25 %",
+        "(words & 0xFFFF)",
+        "(words & 1) * 0xFFFF",
+    ),
+    (
+        "out has dtype torch.float32, should have torch.bfloat16",
+        ".bfloat16()",
+        "",
+    ),
+)
+RIGHT = (
+    (
+        "words & 0xFFFF",
+        "words >> 16",
+    ),
+    (
+        "bits = x.view(torch.int32).long()\n"
+        "below = (bits & -0x10000).int().view(torch.float32)\n"
+        "above = ((bits & -0x10000) + 0x10000).int().view(torch.float32)\n"
+        "return torch.where((bits & 0xFFFF) > (words & 0xFFFF), above, below).bfloat16()",
+    ),
+)
