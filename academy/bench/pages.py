@@ -235,7 +235,7 @@ def memory_plot(record: dict, name: str) -> Html:
     which = _kinds(record)[-1]
     variant, found = next(iter(_by_variant(passes(record["cases"], which, measured=False)).items()))
     largest = sorted(found, key=lambda each: each.entry["bytes"])[-MEMORY_ROWS:]
-    found = [each for each in found if each in largest]
+    found = sorted((each for each in found if each in largest), key=lambda each: each.case["shape"])
     series = [
         plots.Series(
             p, [each.providers[p]["peak_bytes"] / (1 << 20) if p in each.providers else None for each in found]
@@ -368,7 +368,8 @@ def summary(root: Path) -> list[str]:
 def overview(records: list[dict], device: str) -> list[str]:
     """A picture for each pass: a row an operation, ours and each peer as dots, the middle one of its cases."""
     out: list[str] = []
-    for which, title in PASS_NAMES.items():
+    drawn: dict[str, tuple[list[str], dict[str, dict[str, float]]]] = {}
+    for which in PASS_NAMES:
         found = {each["operation"]: passes(each["cases"], which) for each in records}
         found = {name: next(iter(_by_variant(some).values())) for name, some in found.items() if some}
         shares: dict[str, dict[str, float]] = {}
@@ -378,13 +379,14 @@ def overview(records: list[dict], device: str) -> list[str]:
                 ours = provider == some[0].ours
                 if ours or provider not in OURS:
                     shares.setdefault("ours" if ours else provider, {})[name] = median(known)
-        series = [plots.Series(name, [by.get(row) for row in found]) for name, by in shares.items()]
-        if series:
-            text = f"{title}: share of the limit, each operation's middle case"
-            drawn = plots.dots(
-                f"{device}-{which}", text, list(found), series[: len(plots.SERIES)], "% of the limit", 100
-            )
-            out += [figure(text, drawn), ""]
+        if shares:
+            drawn[which] = list(found), shares
+    # A provider that a pass lacks keeps its place: the same mark means the same provider in every picture.
+    names = list(dict.fromkeys(name for _, shares in drawn.values() for name in shares))[: len(plots.SERIES)]
+    for which, (rows, shares) in drawn.items():
+        series = [plots.Series(name, [shares.get(name, {}).get(row) for row in rows]) for name in names]
+        text = f"{PASS_NAMES[which]}: share of the limit, each operation's middle case"
+        out += [figure(text, plots.dots(f"{device}-{which}", text, rows, series, "% of the limit", 100)), ""]
     return out
 
 

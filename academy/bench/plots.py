@@ -106,7 +106,7 @@ def _bars(size: Size, labels: list[str], series: list[Series], unit: str) -> tup
         found = axes.barh(
             rows, [v or 0 for v in line.values], height * 0.9, color=SERIES[index], label=line.name, zorder=2
         )
-        axes.bar_label(found, [f" {v:.3g}" if v else "" for v in line.values], color=INK)
+        axes.bar_label(found, [f"{v:.3g}" if v else "" for v in line.values], padding=4, color=INK)
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.set_xlabel(unit)

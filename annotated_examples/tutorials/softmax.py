@@ -246,7 +246,7 @@ def softmax(x):
     Don't put it before a loss that applies softmax itself, such as `torch.nn.functional.cross_entropy`.
 
     Args:
-        x: tensor of shape (..., N), N below 2**31 - 2**14, float32, float16 or bfloat16, any strides.
+        x: tensor of shape (..., N), N below 2³¹ − 2¹⁴, float32, float16 or bfloat16, any strides.
 
     Returns:
         A new tensor of the shape and dtype of `x`; each row adds up to one.

@@ -10,7 +10,8 @@
     const file = document.querySelector(".k-file")
     let opened = null
     const open = text => opened ??= editor().then(module => module.lesson(file, text))
-    button.addEventListener("click", () => open())
+    // While the editor loads the page is short, so the browser scrolls up; on a phone the editor would open below the screen.
+    button.addEventListener("click", () => open().then(() => file.querySelector(".p-editor").scrollIntoView()))
     const shared = () => {
       const text = /^#edit=([\w-]+)$/.exec(location.hash)?.[1]
       if (!text) return
