@@ -1,8 +1,8 @@
 """The playground's vendored parts: verify them, or make them anew from published packages at pinned versions.
 
     python -m academy.playground.vendor                     verify vendor/ against vendor/SHA256SUMS
-    python -m academy.playground.vendor --make WHEEL        make vendor/ anew; needs npm and node, triton at the pinned
-                                                            version, and numpy's wheel for Pyodide, which is on no registry
+    python -m academy.playground.vendor --make WHEEL        make vendor/ anew; needs npm, node, triton as pinned,
+                                                            and numpy's wheel for Pyodide, which is on no registry
 
 vendor/package.json pins Pyodide, CodeMirror and esbuild. Pyodide's own lock file names numpy's wheel and its sha256;
 the wheel is cut to what the playground imports, and keeps its RECORD, so that its libraries can be compared with it.
