@@ -1,11 +1,13 @@
 """The playground's vendored parts: verify them, or make them anew from published packages at pinned versions.
 
     python -m academy.playground.vendor                     verify vendor/ against vendor/SHA256SUMS
-    python -m academy.playground.vendor --make WHEEL        make vendor/ anew; needs npm, triton at the pinned version,
+    python -m academy.playground.vendor --make WHEEL        make vendor/ anew; needs npm, node, triton as pinned,
                                                             and numpy's wheel for Pyodide, which is on no registry
 
 vendor/package.json pins Pyodide, CodeMirror and esbuild. Pyodide's own lock file names numpy's wheel and its sha256;
-the wheel is cut to what the playground imports, and keeps its RECORD, so that each file can be compared with it.
+the wheel is cut to what the playground imports, and keeps its RECORD, so that its libraries can be compared with it.
+Modules are compiled beforehand by Pyodide's Python itself, under node (`vendor/compile.mjs`): compiling them in the
+page took most of the first run. Triton's are there as source too, because `triton.jit` reads it.
 Everything is stored compressed, once: a browser inflates it (`static/worker.js`).
 """
 
@@ -29,7 +31,13 @@ FOLDER = Path(__file__).parent / "vendor"
 SUMS = FOLDER / "SHA256SUMS"
 #: The version whose Python runs in the browser, the one that constraints.txt pins.
 TRITON = "3.7.1"
+#: Of Pyodide's Python: what its cached modules are called after.
+CACHE_TAG = "cpython-314"
 #: What no import of the playground needs.
+_STDLIB_LEFT_OUT = """pydoc pydoc_data pdb doctest unittest mailbox imaplib smtplib poplib ftplib xmlrpc ensurepip
+    idlelib turtle turtledemo tkinter venv lib2to3 test _pyrepl wsgiref dbm curses _pydecimal _pydatetime _pyio
+    multiprocessing xml http optparse plistlib pickletools pstats profile trace""".split()
+_ENCODINGS = "__init__ aliases ascii cp437 idna latin_1 punycode unicode_escape utf_16 utf_8 utf_8_sig".split()
 _NUMPY_LEFT_OUT = """tests f2py include distutils _pyinstaller testing polynomial typing fft random ctypeslib char rec
     strings""".split()
 _TRITON_LEFT_OUT = """backends/amd backends/nvidia experimental profiler _filecheck tools/triton_to_gluon tools/ragged
@@ -69,7 +77,7 @@ def make(wheel: Path) -> None:
         subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=made, check=True)
         _make_editor(Path(made), modules)
         _make_python(modules / "pyodide", wheel)
-    _make_triton()
+        _make_triton(modules / "pyodide")
     files = [path for path in sorted(FOLDER.iterdir()) if path != SUMS]
     SUMS.write_text("".join(f"{sha256(path.read_bytes())}  {path.name}\n" for path in files))
 
@@ -85,15 +93,36 @@ def _make_python(pyodide: Path, wheel: Path) -> None:
     for name in ("pyodide.asm.wasm", "pyodide.asm.mjs"):
         (FOLDER / f"{name}.gz").write_bytes(gzip.compress((pyodide / name).read_bytes(), 9, mtime=0))
     shutil.copy(pyodide / "pyodide.mjs", FOLDER / "pyodide.js")  # a suffix that every host serves as JavaScript
-    shutil.copy(pyodide / "python_stdlib.zip", FOLDER)
+    with zipfile.ZipFile(pyodide / "python_stdlib.zip") as file:
+        kept = {name: file.read(name) for name in file.namelist() if _is_kept_of_stdlib(name)}
+    (FOLDER / "python_stdlib.zip").write_bytes(zipped(compiled(pyodide, kept, optimize=2)))
     pinned = json.loads((pyodide / "pyodide-lock.json").read_text())["packages"]["numpy"]
     if sha256(wheel.read_bytes()) != pinned["sha256"]:
         sys.exit(f"{wheel} is not {pinned['file_name']}, which Pyodide pins")
     with zipfile.ZipFile(wheel) as file:
         kept = {name: file.read(name) for name in file.namelist() if _is_kept_of_numpy(name)}
-    (FOLDER / "numpy.zip").write_bytes(zipped(kept))
+    (FOLDER / "numpy.zip").write_bytes(zipped(compiled(pyodide, kept, optimize=2)))  # without docstrings
     licence = next(name for name in kept if name.endswith("licenses/LICENSE.txt"))
     (FOLDER / "LICENSE.numpy").write_bytes(kept[licence])
+
+
+def compiled(pyodide: Path, files: dict[str, bytes], optimize: int) -> dict[str, bytes]:
+    """The files with each `.py` compiled to a `.pyc` at its place. optimize: as Python's own; 0 keeps asserts."""
+    with TemporaryDirectory() as folder:
+        modules = {name: data for name, data in files.items() if name.endswith(".py")}
+        for name, data in modules.items():
+            (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
+            (Path(folder) / name).write_bytes(data)
+        subprocess.run(["node", FOLDER / "compile.mjs", pyodide, folder, str(optimize)], check=True)
+        made = {f"{name}c": (Path(folder) / f"{name}c").read_bytes() for name in modules}
+    return {name: data for name, data in files.items() if name not in modules} | made
+
+
+def _is_kept_of_stdlib(name: str) -> bool:
+    package, _, module = name.removesuffix(".py").partition("/")
+    if package == "encodings":
+        return module in _ENCODINGS
+    return not name.endswith("/") and package not in _STDLIB_LEFT_OUT
 
 
 def _is_kept_of_numpy(name: str) -> bool:
@@ -103,11 +132,14 @@ def _is_kept_of_numpy(name: str) -> bool:
     return not left_out and name.endswith((".py", ".so"))
 
 
-def _make_triton() -> None:
+def _make_triton(pyodide: Path) -> None:
     """Triton's own Python, unchanged. What its C++ part would give is in runtime/libtriton.py."""
     if metadata.version("triton") != TRITON:
         sys.exit(f"triton {TRITON} is wanted here, and {metadata.version('triton')} is installed")
     files = {f"triton/{name}": path.read_bytes() for name, path in triton_files().items()}
+    for name, data in compiled(pyodide, files, optimize=0).items():
+        folder, _, module = name.rpartition("/")
+        files[f"{folder}/__pycache__/{module.removesuffix('.pyc')}.{CACHE_TAG}.pyc"] = data
     files[f"triton-{TRITON}.dist-info/METADATA"] = f"Metadata-Version: 2.4\nName: triton\nVersion: {TRITON}\n".encode()
     (FOLDER / "triton.zip").write_bytes(zipped(files))
     licence = next(path for path in metadata.files("triton") or () if path.name == "LICENSE")

@@ -1,5 +1,6 @@
 """The vendored parts are the ones that were vendored, and belong together."""
 
+import _imp
 import base64
 import csv
 import hashlib
@@ -43,7 +44,8 @@ def test_numpy_is_what_its_wheel_held():
         digests = {row[0]: row[1] for row in csv.reader(io.StringIO(file.read(record).decode()))}
         for name in file.namelist():
             digest = base64.urlsafe_b64encode(hashlib.sha256(file.read(name)).digest()).rstrip(b"=").decode()
-            assert name == record or digests[name] == f"sha256={digest}", name
+            compiled = name.endswith(".pyc") and name.removesuffix("c") in digests
+            assert name == record or compiled or digests[name] == f"sha256={digest}", name
 
 
 def test_triton_is_the_one_that_is_pinned():
@@ -54,6 +56,18 @@ def test_triton_is_the_one_that_is_pinned():
     with zipfile.ZipFile(vendor.FOLDER / "triton.zip") as file:
         for name, path in vendor.triton_files().items():
             assert file.read(f"triton/{name}") == path.read_bytes(), name
+            folder, _, module = f"triton/{name}".rpartition("/")
+            compiled = file.read(f"{folder}/__pycache__/{module.removesuffix('.py')}.{vendor.CACHE_TAG}.pyc")
+            # A compiled module begins with its Python's number, then a flag, then the hash of the source it was made from.
+            assert compiled[8:16] == _imp.source_hash(int.from_bytes(compiled[:4], "little"), path.read_bytes()), name
+
+
+def test_what_is_compiled_beforehand_is_never_compared_with_its_source():
+    """Python would compile a module anew, in the page, whose date or number is not the expected one."""
+    for archive in ("python_stdlib.zip", "numpy.zip", "triton.zip"):
+        with zipfile.ZipFile(vendor.FOLDER / archive) as file:
+            heads = {file.read(name)[:8] for name in file.namelist() if name.endswith(".pyc")}
+        assert [head[4:] for head in heads] == [(1).to_bytes(4, "little")], archive  # a hash that is not checked
 
 
 def test_pyodide_is_the_pinned_one():

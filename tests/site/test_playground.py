@@ -86,6 +86,24 @@ def test_the_keyboard_can_leave_the_editor(page):
     click(opened(page), "reset")
 
 
+def test_the_editor_opens_at_the_kernel_and_a_run_comes_into_sight(page, address):
+    page.open("about:blank")
+    page.open(address + PAGE, width=1440)
+    assert page.run("document.querySelector('[data-k-toggle]').checkVisibility()")
+    opened(page)
+    assert "@triton.jit" in page.wait(f"document.querySelector('{EDITOR} .cm-activeLine')?.textContent")
+    assert not page.run("[...document.querySelectorAll('[data-k-toggle]')].some(each => each.checkVisibility())")
+    rectangle = f"document.querySelector('{OUTCOME}').getBoundingClientRect()"
+    edit(page, "out = x + y", "out = x * y")
+    assert ended(page) == "failed"
+    assert page.run(f"{rectangle}.top > 0 && {rectangle}.top < innerHeight"), "beside the button that was pressed"
+    click(page, "reset")
+    assert ended(page) == "passed"
+    top = f"document.querySelector('{EDITOR} .p-run').getBoundingClientRect().top"
+    page.wait(f"{top} > 0 && {top} < innerHeight / 2")
+    assert page.run("document.activeElement.matches('.p-run')")
+
+
 def test_run_shows_the_run_and_an_edit_is_run(page, address):
     page.open(address + PAGE, width=1440)
     opened(page)

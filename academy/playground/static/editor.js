@@ -64,10 +64,11 @@ class Editor {
     }
     const help = make("p", { class: "p-about", id: `p-about-${path ?? name}`.replace(/\W/g, "-") }, about)
     this.code = make("div", { class: "p-code" })
-    this.run = make("div", { class: "p-run" })
+    this.run = make("div", { class: "p-run", tabindex: -1, role: "group", "aria-label": "The recorded run" })
     const pre = root.querySelector("pre")
     ;(pre?.closest(".highlight") ?? pre)?.remove()
-    root.append(help, this.code, this.outcome, this.run)
+    bar.after(this.outcome)
+    root.append(help, this.code, this.run)
     this.view = new EditorView({ parent: this.code, state: this.state(text, label, help.id) })
     Object.defineProperty(root, "academyText", { configurable: true, get: () => this.text, set: value => { this.text = value } })
     this.show("idle", "")
@@ -150,11 +151,21 @@ class Editor {
     this.run.replaceChildren()
     if (!data?.launches.length) return
     this.viewer = academyViewer.mount(this.run, data, { source })
+    const shown = make("button", { type: "button", class: "p-line", onclick: () => this.watch() }, "Show the run")
+    this.outcome.append(shown)
+    if (state === "passed" && !this.view.hasFocus) this.watch() // who types goes on typing
     if (answer.stopped) {
       const [launch, pid] = answer.stopped
       const program = data.launches[launch].programs.find(each => each[0].every((n, i) => n === pid[i]))
       this.viewer.go({ launch, pid, step: program[1].length - 1 })
     }
+  }
+
+  // The recorded run is below the listing, out of sight.
+  watch() {
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches
+    this.run.scrollIntoView({ behavior: still ? "auto" : "smooth", block: "start" })
+    this.run.focus({ preventScroll: true })
   }
 
   reset() {
@@ -220,6 +231,12 @@ class Editor {
     this.view.dispatch(setDiagnostics(this.view.state, diagnostics))
   }
 
+  // Past the imports, to the first kernel's decorators.
+  toKernel() {
+    const from = /^@triton\./m.exec(this.text)?.index
+    if (from != null) this.view.dispatch({ selection: { anchor: from }, effects: EditorView.scrollIntoView(from, { y: "start", yMargin: 0 }) })
+  }
+
   to(line) {
     const { doc } = this.view.state
     const { from } = doc.line(Math.min(line, doc.lines))
@@ -252,6 +269,7 @@ export async function lesson(file, shared) {
   const editor = new Editor(root, {
     text, original, path, label: `Code of ${path}`, actions: ["run", "reset", "stop", "download", "share"], about: ABOUT,
   })
+  editor.toKernel()
   if (said) editor.show("idle", said)
   return editor
 }

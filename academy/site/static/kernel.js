@@ -113,7 +113,9 @@ function kernelPage(file, bar) {
     file.classList.toggle("k-running", mode === "run")
     file.classList.toggle("k-editing", mode === "edit")
     panel.hidden = mode !== "run"
-    bar.querySelector("[data-k-toggle=notes]").hidden = mode !== "read"
+    for (const button of bar.querySelectorAll("[data-k-toggle]")) { // they are about the listing
+      button.hidden = mode === "edit" || (mode === "run" && button.dataset.kToggle === "notes")
+    }
     for (const button of modes) button.setAttribute("aria-pressed", button.dataset.kMode === mode)
   })
   for (const button of modes) {

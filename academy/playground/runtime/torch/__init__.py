@@ -230,7 +230,11 @@ def _is_false(*_):
 _module("autograd", Function=_autograd.Function, grad=_autograd.grad, backward=_autograd.backward)
 _module("autograd.function", Function=_autograd.Function)
 _module("autograd.graph", increment_version=lambda tensors: None)
-_module("autograd.forward_ad", unpack_dual=lambda tensor: _types.SimpleNamespace(primal=tensor, tangent=None))
+_module(
+    "autograd.forward_ad",
+    _current_level=-1,
+    unpack_dual=lambda tensor: _types.SimpleNamespace(primal=tensor, tangent=None),
+)
 _module("compiler", is_compiling=_is_false, disable=_unchanged)
 _module("cuda", is_available=_is_false, is_current_stream_capturing=_is_false)
 _module("library", custom_op=_custom_op)

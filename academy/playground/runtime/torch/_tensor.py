@@ -104,6 +104,7 @@ def values(array, of: dtype | None = None) -> Tensor:
 class Tensor:
     grad_fn = grad = None
     requires_grad = is_cuda = is_sparse = False
+    is_cpu = True
     layout, device, _version, _output = strided, CPU, 0, 0
     __hash__ = object.__hash__
 
