@@ -58,8 +58,8 @@ def register_limit(N):
     return dict(maxnreg=128) if 16384 < N <= 20480 and not torch.compiler.is_compiling() else {}
 
 
-# Like `triton.next_power_of_2`, but without the microseconds that its check for constexpr arguments takes. The time that
-# Python needs before the GPU has anything to do is what a small call costs; so tile sizes are remembered, too.
+# Like `triton.next_power_of_2`, but without the microseconds that its check for constexpr arguments takes. The time
+# that Python needs before the GPU has anything to do is what a small call costs; so tile sizes are remembered, too.
 def power_of_2_up_to(most, number):
     """The power of two that `number` fits into, but at most `most`."""
     power = 1

@@ -430,8 +430,7 @@ def gemm_plane_order_kernel(
     offs_m = start_m + tl.arange(0, BLOCK_M)
     offs_n = start_n + tl.arange(0, BLOCK_N)
     blocks = K // BLOCK_K
-    first = pid_k * blocks // split_k
-    last = (pid_k + 1) * blocks // split_k
+    first, last = pid_k * blocks // split_k, (pid_k + 1) * blocks // split_k
     acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
     for start in range(first, last, CHUNK):
         # **Step 1: what the zero points will need.** A loaded number costs no time until it is used.
@@ -528,12 +527,7 @@ def dequantize_kernel(
 
 # ## Launchers
 #
-# `next_power_of_2` is Triton's without its check for constexpr arguments, which takes microseconds: what Python does
-# before the GPU has anything to do is most of what a small product costs.
-def next_power_of_2(number):
-    return 1 << (number - 1).bit_length()
-
-
+# What Python does before the GPU has anything to do is most of what a small product costs. So little is computed twice.
 def metadata_arguments(a, scales, zeros, uses_scales):
     """Scales, zeros, and two strides of each, for a kernel: any tensor for what a mode doesn't use."""
     scales, zeros = scales if uses_scales else a, a if zeros is None else zeros
@@ -561,7 +555,7 @@ def reduce_parts(parts, scales, scales_a, out_dtype, channel_scale_mode, pdl=Fal
     launch(
         reduce_parts_kernel, (cdiv(M * N, BLOCK),), (parts, scales if by_column else parts, by_row, c),
         (N, M * N, scales.stride(1) if by_column else 0),
-        CHANNEL_SCALE_MODE=channel_scale_mode, PDL=pdl, PARTS=PARTS, BLOCK_PARTS=next_power_of_2(PARTS),
+        CHANNEL_SCALE_MODE=channel_scale_mode, PDL=pdl, PARTS=PARTS, BLOCK_PARTS=1 << (PARTS - 1).bit_length(),
         BLOCK=BLOCK, num_warps=num_warps, **launched_early(pdl),
     )  # fmt: skip
     return c
@@ -614,7 +608,7 @@ TILES = {8: (128, 2, 4), 16: (64, 1, 8), 32: (64, 4, 4), 64: (128, 4, 2)}
 @functools.lru_cache(maxsize=1024)
 def schedule(M, N, blocks, plane_ordered, processors, split_k, BLOCK_M, BLOCK_N):
     """Tile, warps, parts along K, and the grid."""
-    rows = min(max(next_power_of_2(M), 8), 64 if plane_ordered else 16)
+    rows = min(max(triton.next_power_of_2(M), 8), 64 if plane_ordered else 16)
     columns, num_warps, resident = TILES[rows]
     BLOCK_M, BLOCK_N = BLOCK_M or rows, BLOCK_N or columns
     tiles = cdiv(N, BLOCK_N) * cdiv(M, BLOCK_M)
