@@ -350,7 +350,7 @@ def name_of(value):
 
 
 def applies(check, path):
-    """Files of common/ are pieces, without public functions and examples; integrations/ and capstone/ hold no lessons."""
+    """Files of common/ are pieces, without public functions; integrations/ and capstone/ hold no lessons."""
     if path.parent.name == "integrations" and check is files_are_short:
         return False
     return path.parent.name not in ("common", "integrations", "capstone") or check not in (
