@@ -571,8 +571,7 @@ def planes_forward(
     # Many planes of many rows would not fit into the registers.
     BLOCK_M = BLOCK_M or (16 if M <= 16 else 32 if M <= 32 or per_word > 8 else 64)
     BLOCK_N = BLOCK_N or (256 if BLOCK_M == 16 and N >= 4096 else 128)
-    BLOCK_KW = BLOCK_KW or (64 if W_nbits == 16 else 32 if W_nbits == 8 else 16)
-    split_k = split_k or (8 if M <= 16 else 4)
+    BLOCK_KW, split_k = BLOCK_KW or {16: 64, 8: 32}.get(W_nbits, 16), split_k or (8 if M <= 16 else 4)
     scales_ptr, zeros_ptr, strides = metadata_arguments(a, scales, zeros, W_group_mode >= 2)
     parts = torch.empty(split_k, M, N, dtype=torch.float32, device=a.device)
     launch(
