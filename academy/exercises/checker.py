@@ -42,6 +42,8 @@ def check(name: str, source: str) -> Outcome:
         path = Path(folder).resolve() / f"{exercise.path.stem}_{next(_numbers)}.py"
         path.write_text(source, "utf-8")
         state, message, line, case = _outcome(exercise, path)
+    if state == "failed" and files.TO_DO in source and source.strip() == exercise.starter.strip():
+        message = f"This is still the starter: put your code where `{files.TO_DO}` stands. {message}"
     return Outcome(state, " ".join(message.split()), line, case, round(time.perf_counter() - start, 3))
 
 

@@ -18,7 +18,7 @@ from academy.site import addresses
 from academy.site.search_text import lighter
 
 #: What is there to be clicked, or repeats what other pages say.
-LEFT_OUT = "input, .headerlink, .k-bar, .k-contents, .k-helper pre, .v-legend, .tabbed-labels, "
+LEFT_OUT = "input, .headerlink, .k-bar, .k-contents, .v-legend, .tabbed-labels, "
 LEFT_OUT += ".page-facts, .op-links, .eq-foot, .terms, .v-bar, dt:has(+ dd[data-search-exclude])"
 
 
@@ -146,7 +146,13 @@ class _Converter(MarkdownConverter):
     def convert_pre(self, el, text, parent_tags):
         language = re.search(r"language-(\w+)", " ".join(el.parent.get("class", ())))
         ticks = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
-        name = language[1] if language else "python" if "k-code" in el.parent.get("class", ()) else "text"
+        name = (
+            language[1]
+            if language
+            else "python"
+            if {"k-code", "k-helper"} & set(el.parent.get("class", ()))
+            else "text"
+        )
         return f"\n\n{ticks}{name}\n{text.strip(chr(10))}\n{ticks}\n\n"
 
     def convert_td(self, el, text, parent_tags):

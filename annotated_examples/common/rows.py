@@ -23,11 +23,13 @@ def row_stride(rows, N):
     return N if rows.is_contiguous() else rows.stride(0)
 
 
-# Kernels count columns in 32 bits, up to the end of the last chunk. That bounds the length of a row.
+# Kernels count columns in 32 bits, up to the end of the last chunk. That bounds the length of a row: 2¹⁴ is room for
+# the largest chunk that a kernel takes.
 LONGEST_ROW = 2**31 - 2**14
 
 
-# What may come in: a tensor with at least one dimension, in a dtype that kernels take.
+# What may come in: a tensor with at least one dimension, in a dtype that kernels take. (64 is the most that PyTorch
+# allows, and a `range` ends before its last number.)
 def rows_contract(x):
     checks.tensors(x=x)
     checks.dtypes(x=x)

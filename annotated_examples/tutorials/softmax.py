@@ -20,9 +20,9 @@ bfloat16 the eight passes take [[bench: softmax/ladder/elementwise/forward_ms]],
 fast version](../fast/softmax.py) shows, step by measured step, what more can be gained.
 
 **Contract.** `x` has any shape, and rows of any length below 2³¹ − 2¹⁴ along its last dimension (columns are counted in
-32 bits, and the last chunk may run past the end of the row): float32, float16 or bfloat16, any strides. The result has
-the dtype of `x`; all arithmetic is float32. No input is written to. A row that contains a NaN or $+\infty$ becomes NaN
-everywhere, as in PyTorch, and so does a row that is all $-\infty$: it has no probabilities.
+32 bits, and the last chunk may run past the end of the row; 2¹⁴ is room for a chunk): float32, float16 or bfloat16, any
+strides. The result has the dtype of `x`; all arithmetic is float32. No input is written to. A row that contains a NaN
+or $+\infty$ becomes NaN everywhere, as in PyTorch, and so does a row that is all $-\infty$: it has no probabilities.
 
 **Two mistakes that this kernel can't catch.** `torch.nn.functional.cross_entropy` applies softmax itself: give it the
 scores. Softmax before a loss that applies it again still trains, but more slowly and to a worse result, and nothing
@@ -93,6 +93,8 @@ def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
     y_ptr += row * N
 
     # First trip. Before the first chunk the largest score so far is $-\infty$, below any number, and the sum is zero.
+    # A number written like this is a float32 as soon as a loop changes it, and a variable keeps its dtype through the
+    # loop: what is assigned must be float32, too, or the compiler stops.
     row_max = -float("inf")
     row_sum = 0.0
     # `range` makes a loop, as in Python, and `start` is the first column of each chunk.
@@ -187,8 +189,8 @@ def softmax_backward_kernel(dy_ptr, y_ptr, dx_ptr, N, stride_dym, BLOCK_N: tl.co
 # The grid `(M,)` is one program for each of `M` rows. `as_rows` turns a tensor with any number of dimensions into a
 # matrix. It copies only what the kernel can't read in place: rows whose elements aren't neighbours, as in a transposed
 # matrix. The kernels write contiguous rows, so the result is explicitly allocated as contiguous; by default,
-# `empty_like` of a transposed matrix is transposed too. For the same reason `y` must come back to the backward pass
-# contiguous, as forward made it.
+# `empty_like` of a transposed matrix is transposed too. The backward kernel, too, expects the rows of `y` side by
+# side, so `y` must come back to it contiguous, as forward made it.
 #
 # How large is a chunk? The number of lanes in a block must be a power of two. The smallest that holds the row leaves
 # less than half of them idle. But not above 4096: divided among 128 threads that is 32 elements for each, which their

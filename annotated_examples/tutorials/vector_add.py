@@ -60,8 +60,8 @@ def vector_add_reference(x, y):
 #
 # The notes quote a recorded run of the example at the end: ten elements in blocks of four. `vector_add_kernel, pid=2:
 # mask = [1, 1, 0, 0]` says that in program 2 the variable `mask` held these values. Inside a kernel its name is left
-# out. A pid stays in force until the next one is named; before the first it is program 0. In a kernel with a loop, the
-# loop's variable in front picks the round.
+# out. A pid holds for all quotes after it in this kernel, until another is named; before the first it is program 0.
+# In a kernel with a loop, the loop's variable in front picks the round.
 @triton.jit
 def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     # Which program is this? `0` asks for its number along the first dimension of the grid, the only one here. With
@@ -80,8 +80,9 @@ def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
     # Load, compute, store. `x_ptr + offsets` is a block of pointers, so one `tl.load` fetches a whole block: `pid=2:
     # x[:2] = [8, 9]`. Lanes that are switched off read nothing and get `other` instead. Which value they get doesn't
-    # matter here, because the store is masked too. The sum is formed in float32 and rounded once, by the store. For one
-    # addition that changes nothing; longer kernels need it to stay accurate in 16 bits.
+    # matter here, because the store is masked too. `.to(tl.float32)` converts, so the sum is formed in float32 and
+    # rounded once, by the store: it converts to the dtype of `out_ptr`. For one addition that changes nothing. Longer
+    # kernels need it, because rounding to 16 bits after each step would add up.
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     y = tl.load(y_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     # In the last program `pid=2: out[:2] = [88, 99]`.
@@ -126,6 +127,9 @@ def contract(x, y):
 #
 # PyTorch can't look into a kernel, so we tell it what the derivative is. The backward pass returns the upstream
 # gradient for both inputs, as [[tag: VA-x]] and [[tag: VA-y]] say.
+#
+# `apply` costs some microseconds. `needs_frame` in the public function below says whether this call needs it: whether
+# an input needs a gradient, or is being differentiated in another way. If not, the launcher is called directly.
 #
 # `once_differentiable` makes a second derivative raise an error. Why? Most backward passes launch a kernel, into which
 # autograd can't look either. A loss that contains a gradient, such as a gradient penalty, would then silently lose a
@@ -175,6 +179,10 @@ def vector_add(x, y):
 # Ten elements, in blocks of four. Triton's interpreter runs a kernel on the CPU, without a GPU, one program after the
 # other. The academy's recorder runs this function in it and writes down every variable after every statement. The
 # numbers quoted above come from there.
+#
+# The last lines run when the file is a script. `script.main` compares the public function with the reference, in a few
+# cases. A case has the arguments by name, and a tuple stands for a random tensor of that shape. Other lessons also pass
+# `pytorch=`: PyTorch's own operation, where the reference spells the steps out. Its error says how much is allowed.
 def EXAMPLE():
     x = torch.arange(10, dtype=torch.float32, device=device.DEVICE)
     vector_add_forward(x, 10 * x, BLOCK=4)

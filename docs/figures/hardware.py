@@ -39,7 +39,7 @@ def memory():
 
 @picture
 def launch():
-    n, block, threads, lanes, wide = 10, 4, 4, 32, 4
+    n, block, warps, threads, wide = 10, 4, 4, 32, 4
     programs = -(-n // block)
     grid = Panel(214, f"{n} elements, BLOCK = {block}: {programs} programs")
     kinds = "abg"
@@ -53,20 +53,20 @@ def launch():
         grid.arrow(pid * 120 + 59, 82, pid * 120 + 59, 126)
     grid.text(360, 202, f"{programs * block - n} lanes past the end: masked", "small", "end")
     elements = 1024
-    one = Panel(214, f"A program of {elements} elements, {threads} warps")
-    for warp in range(threads):
+    one = Panel(214, f"A program of {elements} elements, {warps} warps")
+    for warp in range(warps):
         one.box(warp * 90, 30, 88, 30, "b" if warp else "a", f"warp {warp}")
-    one.text(0, 82, f"warp 0: {lanes} lanes, one instruction for all", "small")
+    one.text(0, 82, f"warp 0: {threads} threads, one instruction for all", "small")
     one.cells(0, 90, 2, 16, (22.5, 26), lambda r, c: "a" if r + c else "p", lambda r, c: 16 * r + c)
-    held = [e for e in range(elements) if e // wide % lanes == 0 and e // (wide * lanes) % threads == 0]
-    one.text(0, 166, f"lane 0 holds {len(held)} elements in registers:", "small")
+    held = [e for e in range(elements) if e // wide % threads == 0 and e // (wide * threads) % warps == 0]
+    one.text(0, 166, f"thread 0 holds {len(held)} elements in registers:", "small")
     for place, element in enumerate(held):
         one.box(place * 45, 174, 43, 28, "p", element)
     return Picture(
-        "A launch is a grid of programs; a program is some warps; a warp is 32 lanes; a lane holds some elements.",
+        "A launch is a grid of programs; a program is some warps; a warp is 32 threads; a thread holds some elements.",
         f"Left: {programs} programs cover {n} elements, {block} each; the last has {programs * block - n} lanes past the "
-        f"end, which are masked. Right: a program of {elements} elements has {threads} warps of {lanes} lanes. With "
-        f"16-byte loads lane 0 of warp 0 holds the elements {', '.join(map(str, held))}.",
+        f"end, which are masked. Right: a program of {elements} elements has {warps} warps of {threads} threads. With "
+        f"16-byte loads thread 0 of warp 0 holds the elements {', '.join(map(str, held))}.",
         [grid, one],
     )
 
@@ -102,7 +102,7 @@ SECTORS, COLUMNS = 128, 16
 
 
 def _touched(guide, stride: int, size: int) -> list[int]:
-    """How many lanes of a warp ask for each sector."""
+    """How many threads of a warp ask for each sector."""
     found = [0] * SECTORS
     for lane in range(32):
         found[lane * stride * size // 32] += 1
@@ -137,10 +137,10 @@ def _warp_load(guide, stride: int, size: int, part: str = "") -> Panel:
 def coalescing():
     guide = card.guide()
     return Picture(
-        "A square is a sector of 32 bytes, the number in it how many of a warp's 32 lanes asked for it. Every sector that "
+        "A square is a sector of 32 bytes, the number in it how many of a warp's 32 threads asked for it. Every sector that "
         "anybody asked for is fetched whole.",
-        f"A warp loads 32 float32 numbers. Neighbours touch {guide.sectors(1, 4)} sectors of 32 bytes, 8 lanes each: all "
-        f"that is fetched is used. With a stride of 8 every lane touches a sector of its own: {guide.sectors(8, 4)} "
+        f"A warp loads 32 float32 numbers. Neighbours touch {guide.sectors(1, 4)} sectors of 32 bytes, 8 threads each: all "
+        f"that is fetched is used. With a stride of 8 every thread touches a sector of its own: {guide.sectors(8, 4)} "
         f"sectors, {guide.useful(8, 4):.1%} useful.",
         [_warp_load(guide, 1, 4), _warp_load(guide, 8, 4, "moved")],
         "coalescing",

@@ -18,7 +18,7 @@
 # which elements go wrong.
 #
 # You need Python and a little PyTorch. You don't need a GPU: without one, Triton's interpreter runs the same kernels on the
-# CPU, slowly and one program after another. Every cell below is a real run.
+# CPU, slowly and one program after another. What stands below a cell is what a real run printed.
 
 # %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
 # In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
@@ -73,7 +73,8 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # - A pointer plus a number points that many elements further on. So `out_ptr + offsets` is a **block of pointers**, one
 #   for each lane.
 # - `tl.store(pointers, value, mask=…)` writes a value through each of the pointers. Here the value is one number, `pid`,
-#   which all lanes write. The `mask` is a block of true and false, and lanes in which it is false write nothing.
+#   which all lanes write. A store converts the value to the dtype of the tensor: `pid` has 32 bits, and `out` below has
+#   64. The `mask` is a block of true and false, and lanes in which it is false write nothing.
 
 
 # %%
@@ -111,7 +112,7 @@ owners(n=10, BLOCK=4)
 # If you know CUDA, mind the words. There you write what one **thread** does, and a block is a group of threads. Here a
 # block is a piece of data, and no thread is ever named. A program runs on 128 threads, four **warps** of 32, and the compiler
 # deals the lanes out to them: with 1024 lanes each thread gets eight. In a launch, `num_warps=8` gives each program twice
-# as many threads.
+# as many threads. That pays for large blocks: each thread then holds fewer lanes. Four warps are right to begin with.
 #
 # ## The tail
 #
@@ -184,9 +185,9 @@ print(f"{programs * BLOCK - n} lanes too many; written behind the end: {int(memo
 # `n` is an ordinary argument. As a `tl.constexpr` it would be part of the compiled code, and every new length would compile
 # the kernel again.
 #
-# And there is `tl.program_id(0).to(tl.int64)`. The number of a program has 32 bits, and so has all arithmetic that begins
-# with it: from 2³¹ on, a bit more than two billion, an offset wraps around to a negative number and points in front of the
-# tensor. `.to(tl.int64)` converts the number to 64 bits before it is multiplied. `tl.int64` is one of Triton's dtypes,
+# And there is `tl.program_id(0).to(tl.int64)`. The number of a program has 32 bits, and so has a whole number that you
+# pass to a kernel, if it fits. A product of two such numbers has 32 bits, too: from 2³¹ on, a bit more than two billion,
+# an offset wraps around to a negative number and points in front of the tensor. `.to(tl.int64)` converts the number to 64 bits before it is multiplied. `tl.int64` is one of Triton's dtypes,
 # which have PyTorch's names: `tl.float32` is what PyTorch calls `torch.float32`.
 
 # %%

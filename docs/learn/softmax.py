@@ -75,7 +75,9 @@ print((shifted / shifted.sum()).tolist())
 # **A reduction** makes one number of a block. `tl.max(x, axis=0)` finds the largest of the lanes, `tl.sum(x, axis=0)` adds
 # them up. `axis` says along which dimension, and this block has only one. Behind such a line the threads of a program
 # exchange numbers, and the source shows nothing of it. `tl.exp(x)` is no reduction: it takes the exponential in each
-# lane. And in `x - tl.max(x, axis=0)` the one number is subtracted in every lane.
+# lane. It needs float32, and so does `tl.log`, the logarithm: given 16-bit numbers they refuse to compile, with *Expected
+# dtype ['fp32', 'fp64']*. Write `x.to(tl.float32)` first. (The kernel below works in 16 bits without it, because `tl.max`
+# returns float32 for them, and so the difference is float32. Don't rely on that.) And in `x - tl.max(x, axis=0)` the one number is subtracted in every lane.
 #
 # **The stride** says where a row begins. A matrix lies in memory row after row, and `x.stride(0)` is the number of elements
 # from the start of one row to the start of the next. That is the row's length, or more if `x` was cut out of a wider
@@ -126,7 +128,8 @@ print("in 64 bits:", starts[1].item())
 # %% [markdown]
 # A load from there reads two billion elements in front of the tensor. No small test can see it: every product below 2³¹
 # is right. So the kernels here convert the number of a row to `tl.int64` at once, before anything is multiplied by it.
-# Columns may stay in 32 bits, as long as a row is shorter than that.
+# Columns may stay in 32 bits if they are added as they are, to a row shorter than that. Where columns have a stride of
+# their own, they are multiplied too, and then they are converted as well.
 
 # %% [markdown]
 # ## Change it

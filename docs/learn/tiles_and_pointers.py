@@ -143,6 +143,7 @@ def product_kernel(
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for start in range(0, K, BLOCK_K):
         # The next tile of x to the right, the next tile of y down. What lies outside counts as zero and adds nothing.
+        # int64: these numbers are multiplied by a stride below, and the product may not fit in 32 bits.
         offs_k = (start + tl.arange(0, BLOCK_K)).to(tl.int64)
         x_mask = (offs_m[:, None] < M) & (offs_k[None, :] < K)
         y_mask = (offs_k[:, None] < K) & (offs_n[None, :] < N)

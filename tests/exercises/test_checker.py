@@ -150,3 +150,10 @@ def test_inputs_have_no_pattern_and_nan_around_them(checks):
 def test_an_outcome_is_plain_data():
     data = checker.check("first_kernel/bytes_saved", "answer = 8000\n").as_json()
     assert data["state"] == "passed" and set(data) == {"state", "message", "line", "case", "seconds"}
+
+
+def test_the_starter_is_told_from_a_mistake():
+    exercise = files.named("first_kernel/reverse")
+    said = "This is still the starter"
+    assert checker.check(exercise.name, exercise.starter).message.startswith(said)
+    assert said not in checker.check(exercise.name, exercise.starter.replace(files.TO_DO, "n + 1")).message

@@ -11,7 +11,7 @@ import markdown
 import pytest
 from mkdocs.config import load_config
 
-from academy.site import markdown_copies, stylesheet
+from academy.site import kernel_page, markdown_copies, stylesheet
 from academy.site.texts import equations
 from tests.site.browser import served
 from tests.site.test_accessible import violations
@@ -191,6 +191,11 @@ def test_tables_of_results_become_plain_markdown():
     markup = '<details class="bench-data"><summary>Data</summary><table><thead><tr><th>a</th><th>b</th></tr></thead>'
     markup += "<tbody><tr><td>1 &lt; 2</td><td>x|y</td></tr></tbody></table></details><figure><svg>…</svg></figure>"
     assert markdown_copies.converted(markup) == "**Data**\n\n| a | b |\n| --- | --- |\n| 1 < 2 | x\\|y |"
+
+
+def test_a_copy_holds_the_code_of_a_helper():
+    code = kernel_page.HELPER.replace("<code />", "<code>def f(x):\n    return x</code>")
+    assert "> ```python\n> def f(x):\n>     return x\n> ```" in markdown_copies.converted(code)
 
 
 def test_a_link_to_a_page_leads_to_its_copy():

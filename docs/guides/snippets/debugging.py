@@ -1,0 +1,37 @@
+"""A test of a kernel of one's own, whole: for the guide "Debugging"."""
+
+# --8<-- [start:test]
+from academy import accuracy, device
+
+import torch
+
+from annotated_examples.tutorials.softmax import softmax as mine  # put your function here
+
+
+def pytorch(x):  # the same operation in PyTorch
+    return torch.softmax(x, dim=-1)
+
+
+def test(x):
+    exact = pytorch(x.double())
+    accuracy.check("y", mine(x), pytorch(x), exact)
+    # The same numbers as a slice of wider rows, with NaN between them, and as the transpose of another matrix.
+    wide = torch.full((x.shape[0], x.shape[1] + 5), float("nan"), dtype=x.dtype, device=x.device)
+    wide[:, : x.shape[1]] = x
+    for view in (wide[:, : x.shape[1]], x.T.contiguous().T):
+        accuracy.check("y of a view", mine(view), pytorch(x), exact)
+
+
+torch.manual_seed(0)
+for shape in ((1, 1), (3, 5), (2, 64), (5, 127), (2, 5000)):
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        x = torch.randn(shape, device=device.DEVICE).to(dtype)
+        for values in (x, x - 100, 300 * x):
+            test(values)
+    print(shape, "right")
+# → (1, 1) right
+# → (3, 5) right
+# → (2, 64) right
+# → (5, 127) right
+# → (2, 5000) right
+# --8<-- [end:test]
