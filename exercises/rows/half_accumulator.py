@@ -44,8 +44,8 @@ HINTS = (
     "2049 lies halfway between two of them, and is rounded back to 2048. In which dtype should the sum be kept?",
     "Two places: the zeros that `acc` begins with, and `x`, which `tl.sum` adds up in the dtype that it has.",
 )
-WHY = """Convert before `tl.sum`, accumulate in float32, round once, at the end: here by the store. It is an exhibit of the
-[museum of bugs](../../docs/guides/debugging.md#8-the-sum-that-stops-growing)."""
+WHY = """Convert before `tl.sum`, accumulate in float32, round once, at the end: here by the store. It is an exhibit of
+the [museum of bugs](../../docs/guides/debugging.md#8-the-sum-that-stops-growing)."""
 
 
 def check(t):
