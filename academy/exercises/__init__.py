@@ -19,6 +19,7 @@ An exercise is one file, `exercises/<stage>/<name>.py`, with everything that bel
     # %% checks
     PAGE = "learn/first_kernel.py"     # the page that it belongs to
     KIND = "fill in"                   # or one of the other `files.KINDS`
+    ORDER = 1                          # among those of its page; may be left out
     HINTS = ("…", "…")                 # shown one by one
     WHY = "…"                          # stands under the solution
 

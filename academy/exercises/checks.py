@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -32,6 +33,11 @@ class Checks:
         self.module, self.file = module, str(module.__file__)
         self.cases = 0
         self._drawn = 0
+
+    @property
+    def source(self) -> str:
+        """The reader's text, for a message that fits what is written there; never for what is right."""
+        return Path(self.file).read_text("utf-8")
 
     # ---- inputs: no symmetry, no zeros' neighbourhood, and something else behind the end
 
@@ -73,19 +79,21 @@ class Checks:
     def compare(
         self, case: str, function: str, want: Callable, *arguments: Any,
         name: str = "out", exact: bool = False, note: str = "", kernel: bool = True,
+        lanes: float | None = None,
     ) -> watch.Run:  # fmt: skip
         """Call the reader's function and compare each result with `want`, which gets the same arguments.
 
         A result may have twice the error of `want` in the same dtype, both against float64 (`academy.accuracy`);
         `exact`: none at all. name: what messages call the result; several are separated by ", ". note: a sentence that
-        helps, said if a value is wrong. kernel: whether a kernel has to be launched.
+        helps, said if a value is wrong. kernel: whether a kernel has to be launched. lanes: what a load without `other`
+        leaves in the lanes that it masks off; by default NaN, which a maximum swallows.
         """
         self.cases += 1
         call = self.get(function)
         inputs = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
         before = [value.clone() for value in inputs]
         try:
-            run = watch.run(self.file, lambda: call(*arguments))
+            run = watch.run(self.file, lambda: call(*arguments), lanes)
         except Exception as raised:
             error, line = watch.cause_of(raised, self.file)
             if isinstance(error, watch.STOPPED):
@@ -96,6 +104,8 @@ class Checks:
                 raise Failed(f"{function} changes its argument {number}: {_at('it', place, value, old)}", case)
         if kernel and device.INTERPRET and not run.launches:
             raise Failed(f"{function} launches no kernel", case)
+        if run.launches and run.stores_nothing:
+            raise Failed(f"{run.launches[-1].kernel} stores nothing yet", case)
         for finding in run.findings:
             raise Failed(finding.message, case, finding.line)
         double = [value.double() if _is_floating(value) else value for value in arguments]
@@ -140,6 +150,8 @@ class Checks:
         for operation, kind, limit in (("load", "read", read), ("store", "written", written)):
             if moved[f"requested_{kind}"] > limit:
                 message = f"{moved[f'requested_{kind}']} bytes are {kind}, {limit} are enough"
+                sizes = {touch.argument.itemsize for launch in run.launches for touch in launch.touches}
+                message += f" ({sizes.pop()} bytes an element)" if len(sizes) == 1 else ""
                 line, most = None, run.most_often(operation)
                 if most and most[2] > 1:
                     touch, element, times = most

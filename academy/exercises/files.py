@@ -14,13 +14,15 @@ FOLDER = "exercises"
 KINDS = ("fill in", "find the bug", "predict a number", "read fewer bytes")
 PARTS = re.compile(r"^# %% (\w+)\n", re.M)
 GAP = re.compile(r"^(?P<indent> *)# <<<\n(?P<solution>.*?)(?:^ *# ===\n(?P<starter>.*?))?^ *# >>>\n", re.M | re.S)
+LAST = 99
 TO_DO = "pass  # your code here"
 
 
 @dataclass(frozen=True)
 class Exercise:
     """name: `first_kernel/reverse`. text: what stands in the file's part `solution`, with its marks. path: of the
-    file. page: uri of the page that the exercise belongs to. wrong: message and edit; right: edits."""
+    file. page: uri of the page that the exercise belongs to. wrong: message and edit; right: edits.
+    order: the easy ones of a page come first; those without one come behind, by name."""
 
     name: str
     path: Path
@@ -33,6 +35,7 @@ class Exercise:
     why: str
     wrong: tuple[tuple[str, ...], ...]
     right: tuple[tuple[str, ...], ...]
+    order: int
 
     @property
     def stage(self) -> str:
@@ -81,7 +84,9 @@ def _read(path: Path, _changed: int) -> Exercise:
     values = {
         node.targets[0].id: ast.literal_eval(node.value)
         for node in ast.parse(named.get("checks", "")).body
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in _LITERALS
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id in (*_LITERALS, "ORDER")
     }
     missing = [name for name in _LITERALS if name not in values] + [name for name in _PARTS if name not in named]
     if missing or not title.startswith("# "):
@@ -93,6 +98,7 @@ def _read(path: Path, _changed: int) -> Exercise:
         question=question.strip("\n"),
         text=named["solution"].strip("\n") + "\n",
         **{name.lower(): values[name] for name in _LITERALS},
+        order=values.get("ORDER", LAST),
     )
 
 
@@ -106,8 +112,9 @@ def read(path: Path) -> Exercise:
 
 
 def every(root: Path = ROOT) -> list[Exercise]:
-    """All exercises, by stage and name."""
-    return [read(path) for path in sorted((root / FOLDER).glob("*/*.py"))]
+    """All exercises: by stage, order and name."""
+    found = [read(path) for path in (root / FOLDER).glob("*/*.py")]
+    return sorted(found, key=lambda each: (each.stage, each.order, each.name))
 
 
 def named(name: str, root: Path = ROOT) -> Exercise:

@@ -5,11 +5,16 @@ Compiled kernels can't be watched: there only results are compared.
 
 from __future__ import annotations
 
+import linecache
 import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton.runtime import interpreter
 
 from academy import device
 from academy.traces import proof
@@ -27,17 +32,34 @@ class Endless(Exception):
     line = 1
 
 
+class Retyped(Exception):
+    """A variable that gets another dtype in a loop, which the compiler refuses; with the line of the loop."""
+
+    line = 1
+
+
 #: What ends a run of kernels that are wrong; the others are errors of the text.
-STOPPED = (OutOfBounds, Endless)
+STOPPED = (OutOfBounds, Endless, Retyped)
 
 
 class Watcher(Recorder):
-    """A recorder of accesses. It keeps no values, and it ends a program that never ends."""
+    """A recorder of accesses. It keeps no values, and it ends a program that never ends.
+
+    lanes: what a load without `other` leaves in the lanes that it masks off; None: what the interpreter puts there.
+    """
 
     steps = 0
+    lanes: float | None = None
+
+    def _around_create_masked_load(self, original, builder, pointers, mask, other, *args, **kwargs):
+        if other is None and self.lanes is not None:
+            dtype = pointers.get_element_ty()
+            payload = np.full(np.shape(pointers.data), self.lanes, interpreter._get_np_dtype(dtype))
+            other = interpreter.TensorHandle(payload, dtype)
+        return super()._around_create_masked_load(original, builder, pointers, mask, other, *args, **kwargs)
 
     def _around_set_grid_idx(self, original, builder, *index):
-        self.steps = 0
+        self.steps, self.carried = 0, {}
         return super()._around_set_grid_idx(original, builder, *index)
 
     def _hook(self, event, function, file, line, variables, value=None):
@@ -48,7 +70,22 @@ class Watcher(Recorder):
             )
             error.line = line
             raise error
+        if event == "loop":
+            self.carried[len(self._frames), line] = _dtypes(variables)
+        if event in ("iteration", "endloop"):
+            self._compare(self.carried[len(self._frames), line], _dtypes(variables), file, line)
         return super()._hook(event, function, file, line, variables, value)
+
+    def _compare(self, before, now, file, line):
+        """Only a loop that is unrolled may give a variable another dtype; the interpreter lets every loop do it."""
+        for name, dtype in before.items():
+            if now.get(name, dtype) != dtype and "static_range" not in linecache.getline(file, line):
+                error = Retyped(
+                    f"the compiler refuses this loop: loop-carried variable {name} has initial type {dtype} but is "
+                    f"re-assigned to {now[name]} in loop. Its dtype has to stay the same"
+                )
+                error.line = line
+                raise error
 
     def _end(self, frame, variables, everything=False):
         pass
@@ -57,6 +94,11 @@ class Watcher(Recorder):
         for touch in touches:
             touch.values = values.copy()
             self._launch.touches.append(touch)
+
+
+def _dtypes(variables: dict[str, Any]) -> dict[str, tl.dtype]:
+    """Of the local variables that are numbers or blocks of the kernel; what Python computes has no dtype yet."""
+    return {name: value.dtype for name, value in variables.items() if isinstance(value, tl.tensor)}
 
 
 @dataclass
@@ -71,6 +113,10 @@ class Run:
         """Races, reads of memory that nobody wrote, elements of outputs that nobody writes."""
         found = [finding for launch in self.launches for finding in proof.findings(launch)]
         return found + proof.unwritten_outputs(self.launches)
+
+    @property
+    def stores_nothing(self) -> bool:
+        return all(touch.operation == "load" for launch in self.launches for touch in launch.touches)
 
     def most_often(self, operation: str) -> tuple[Touch, int, int] | None:
         """The element that is loaded (or stored) most often: an access to it, its number, how often."""
@@ -87,8 +133,8 @@ class Run:
         return *touches[key], counts[key]
 
 
-def run(file: str, call: Callable[[], Any]) -> Run:
-    """Call a function whose kernels stand in `file`. What it raises is raised."""
+def run(file: str, call: Callable[[], Any], lanes: float | None = None) -> Run:
+    """Call a function whose kernels stand in `file`. What it raises is raised. lanes: see `Watcher`."""
     if not device.INTERPRET:
         import torch
 
@@ -97,6 +143,7 @@ def run(file: str, call: Callable[[], Any]) -> Run:
         return Run(result)
     with WatchedMemory() as watched:
         watcher = Watcher([file], watched)
+        watcher.lanes = lanes
         with watcher.running():
             result = counted(file, call)
     return Run(result, watcher.launches)

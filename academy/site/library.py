@@ -139,8 +139,9 @@ class Library:
         return [operation for operation in self.operations if source in operation.files]
 
     def exercises_of(self, uri: str) -> list[files.Exercise]:
-        """The exercises that belong to a page."""
-        return [exercise for exercise in self.exercises.values() if exercise.page == uri]
+        """The exercises that belong to a page, the easy ones first."""
+        found = [exercise for exercise in self.exercises.values() if exercise.page == uri]
+        return sorted(found, key=lambda exercise: exercise.order)
 
     # How it is made
 
@@ -157,10 +158,10 @@ class Library:
         self._add_operations()
         steps, lessons = self.path.steps, {operation.benchmark: operation.lesson for operation in self.operations}
 
-        def place(source: str) -> tuple[int, str]:
+        def place(source: str) -> tuple[int, str, int]:
             exercise = self.exercises.get(source)
             uri = exercise.page if exercise else self.pages[lessons.get(source, source)].uri
-            return steps.get(uri, len(steps) + 1), uri
+            return steps.get(uri, len(steps) + 1), uri, exercise.order if exercise else 0
 
         self.operations.sort(key=lambda operation: place(operation.lesson))
         self.pages = {source: self.pages[source] for source in sorted(self.pages, key=place)}

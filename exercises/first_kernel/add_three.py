@@ -51,6 +51,7 @@ def add_three(x, y, z, BLOCK=64):
 # %% checks
 PAGE = "learn/first_kernel.py"
 KIND = "read fewer bytes"
+ORDER = 6
 HINTS = (
     "The intermediate sum needn't be in memory at all: a program that has loaded `x` and `y` can add `z` at once.",
     "Give the kernel a third input, `z_ptr`, and load it like the other two.",
@@ -78,12 +79,12 @@ WRONG = (
         "x + y",
     ),
     (
-        "n = 1: 16 bytes are read, 12 are enough: z_ptr[0] is loaded 2 times",
+        "n = 1: 16 bytes are read, 12 are enough (4 bytes an element): z_ptr[0] is loaded 2 times",
         "x + y + z",
         "x + y + tl.load(z_ptr + offsets, mask=mask, other=0.0)",
     ),
     (
-        "n = 1: 8 bytes are written, 4 are enough: out_ptr[0] is stored 2 times",
+        "n = 1: 8 bytes are written, 4 are enough (4 bytes an element): out_ptr[0] is stored 2 times",
         "    tl.store(out_ptr + offsets, x + y + z, mask=mask)",
         "    tl.store(out_ptr + offsets, x + y, mask=mask)\n    tl.store(out_ptr + offsets, x + y + z, mask=mask)",
     ),

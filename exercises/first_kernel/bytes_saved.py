@@ -15,6 +15,7 @@ answer = 2 * 3 * 4 * 1000 - 4 * 4 * 1000
 # %% checks
 PAGE = "learn/first_kernel.py"
 KIND = "predict a number"
+ORDER = 3
 HINTS = (
     "A float32 number has 4 bytes. A call of `vector_add` reads two vectors and writes one.",
     "Two calls move 2 · 3 vectors, one kernel moves 3 + 1.",
@@ -25,11 +26,13 @@ WHY = "The sum in between is neither written nor read again. That makes two vect
 def check(t):
     mistakes = {
         2000: "That is the number of elements. Each has 4 bytes.",
-        4000: "That counts the sum in between once. It is written by one kernel and read by the next.",
-        16000: "That is what the one kernel moves. The question is how much less that is than the two calls.",
-        24000: "That is what the two calls move.",
+        4000: "That is 4 bytes an element: the sum in between, counted once. It is written by one kernel and read by "
+        "the next.",
+        16000: "That is what the one kernel moves, 16 bytes an element. The question is how much less that is than "
+        "the two calls.",
+        24000: "That is what the two calls move, 24 bytes an element.",
     }
-    t.number(8000, mistakes, "Count the vectors that each way reads and writes, 4000 bytes each.")
+    t.number(8000, mistakes, "Count the vectors that each way reads and writes, 4000 bytes each: 4 bytes an element.")
 
 
 WRONG = (

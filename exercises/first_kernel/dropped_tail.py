@@ -33,6 +33,7 @@ def double(x):
 # %% checks
 PAGE = "learn/first_kernel.py"
 KIND = "find the bug"
+ORDER = 4
 HINTS = (
     "Which elements are wrong for a length of 10? Which program should have had them?",
     "`10 // 4` is 2. Two programs of four lanes have eight elements.",

@@ -31,6 +31,7 @@ def reverse(x, BLOCK=64):
 # %% checks
 PAGE = "learn/first_kernel.py"
 KIND = "fill in"
+ORDER = 2
 HINTS = (
     "Element 0 of the result is element `n - 1` of `x`. Which one is element 1?",
     "Load from `x_ptr + (n - 1 - offsets)`, store to `out_ptr + offsets`.",
@@ -46,7 +47,7 @@ def check(t):
 
 
 WRONG = (
-    ("n = 1: out[0] was never written, should be -2.25",),
+    ("n = 1: reverse_kernel stores nothing yet",),
     (
         "outside a tensor: element -1 of x_ptr",
         "x = tl.load(x_ptr + (n - 1 - offsets), mask=mask, other=0.0)",

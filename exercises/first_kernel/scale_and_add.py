@@ -32,6 +32,7 @@ def scale_and_add(alpha, x, y, BLOCK=128):
 # %% checks
 PAGE = "learn/first_kernel.py"
 KIND = "fill in"
+ORDER = 1
 HINTS = (
     "A float is passed to a kernel like any other argument, and used in it like any other number.",
     "Three lines: load a block of `x`, load a block of `y`, store what `alpha * x + y` gives. All three need the mask.",
@@ -45,7 +46,7 @@ def check(t):
 
 
 WRONG = (
-    ("n = 1: out[0] was never written, should be 4.0625",),
+    ("n = 1: scale_and_add_kernel stores nothing yet",),
     (
         "does a load outside a tensor: element 1 of x_ptr",
         "tl.load(x_ptr + offsets, mask=mask, other=0.0)",

@@ -31,6 +31,7 @@ def ones(n):
 # %% checks
 PAGE = "learn/first_kernel.py"
 KIND = "find the bug"
+ORDER = 5
 HINTS = (
     "For `n = 6` there are two programs of four lanes. Where do the last two lanes write?",
     "`tl.store` takes a `mask`: lanes in which it is false write nothing.",

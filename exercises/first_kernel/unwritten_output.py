@@ -33,11 +33,14 @@ def copy(x):
 # %% checks
 PAGE = "kernels/tutorials/vector_add.md"
 KIND = "find the bug"
+ORDER = 7
 HINTS = (
     "What is in `out` when the kernel begins?",
     "`torch.empty_like` takes memory as it is. Which function gives memory that holds zeros?",
+    "Or the kernel needn't read its output at all: then it stores `x` alone.",
 )
-WHY = """A kernel that adds to its output needs an output that was set to zero before. `academy trace` reports the
+WHY = """A kernel that adds to its output needs an output that was set to zero before. The other fix is a kernel that
+stores `x` and reads no output: it moves a third less. `academy trace` reports the
 read of memory that nobody wrote. It is an exhibit of the [museum of
 bugs](../../docs/guides/debugging.md#10-adding-to-what-was-there)."""
 
@@ -64,6 +67,12 @@ WRONG = (
     ),
 )
 RIGHT = (
+    (
+        "out = torch.zeros_like(x)",
+        "out = torch.empty_like(x)",
+        "tl.load(out_ptr + offsets, mask=mask, other=0.0) + tl.load(",
+        "tl.load(",
+    ),
     ("out = torch.zeros(len(x), dtype=x.dtype, device=x.device)",),
     ("out = torch.empty_like(x)\nout.zero_()",),
 )

@@ -56,7 +56,7 @@ def check(t):
 
 
 WRONG = (
-    ("three words: q[0] is",),
+    ("three words: unpack_kernel stores nothing yet",),
     (
         "three words: q[0] is 7, should be 0",
         "(k % 8) * 4",

@@ -47,7 +47,7 @@ def check(t):
 
 
 WRONG = (
-    ("n = 10: race in total_kernel: program 0 stores out_ptr[0] (line 11) and program 1 reads it too",),
+    ("n = 10: race in total_kernel: program 0 stores out_ptr[0] (line 12) and program 1 reads it too",),
     (
         "n = 10: race in total_kernel: program 0 stores out_ptr[0]",
         "tl.store(out_ptr, part)",

@@ -15,13 +15,17 @@ import triton.language as tl
 def total_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     # <<<
     acc = tl.zeros((1,), dtype=tl.float32)
-    # ===
-    # acc = tl.zeros((1,), dtype=tl.float16)
-    # >>>
     for start in range(0, n, BLOCK):
         offsets = start + tl.arange(0, BLOCK)
-        x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+        x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0).to(tl.float32)
         acc += tl.sum(x, axis=0)
+    # ===
+    # acc = tl.zeros((1,), dtype=tl.float16)
+    # for start in range(0, n, BLOCK):
+    #     offsets = start + tl.arange(0, BLOCK)
+    #     x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+    #     acc += tl.sum(x, axis=0)
+    # >>>
     tl.store(out_ptr + tl.arange(0, 1), acc)
 
 
@@ -34,12 +38,14 @@ def total(x):
 # %% checks
 PAGE = "guides/debugging.md"
 KIND = "find the bug"
+ORDER = 8
 HINTS = (
     "float16 has eleven bits for the digits of a number. Which numbers lie next to 2048?",
     "2049 lies halfway between two of them, and is rounded back to 2048. In which dtype should the sum be kept?",
+    "Two places: the zeros that `acc` begins with, and `x`, which `tl.sum` adds up in the dtype that it has.",
 )
-WHY = """Accumulate in float32, round once, at the end: here by the store. It is an exhibit of the [museum of
-bugs](../../docs/guides/debugging.md#8-the-sum-that-stops-growing)."""
+WHY = """Convert before `tl.sum`, accumulate in float32, round once, at the end: here by the store. It is an exhibit of
+the [museum of bugs](../../docs/guides/debugging.md#8-the-sum-that-stops-growing)."""
 
 
 def check(t):
@@ -53,6 +59,11 @@ def check(t):
 
 
 WRONG = (
+    (
+        "loop-carried variable acc has initial type fp16 but is re-assigned to fp32 in loop",
+        "acc = tl.zeros((1,), dtype=tl.float32)",
+        "acc = tl.zeros((1,), dtype=tl.float16)",
+    ),
     ("many quarters, float16: out[0] is 2048, should be 2068",),
     (
         "float16: out has dtype torch.float32, should have torch.float16",
@@ -71,8 +82,13 @@ WRONG = (
     ),
 )
 RIGHT = (
-    ("acc = 0.0 + tl.zeros((1,), dtype=tl.float32)",),
     (
+        "acc = tl.zeros((1,), dtype=tl.float32)",
+        "acc = 0.0 + tl.zeros((1,), dtype=tl.float32)",
+    ),
+    (
+        "other=0.0).to(tl.float32)",
+        "other=0.0)",
         "acc += tl.sum(x, axis=0)",
         "acc += tl.sum(x.to(tl.float32), axis=0)",
     ),

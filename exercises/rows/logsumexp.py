@@ -32,10 +32,12 @@ def logsumexp(x):
 # %% checks
 PAGE = "learn/softmax.py"
 KIND = "fill in"
+ORDER = 4
 HINTS = (
     "Begin as softmax does: load the row, find its maximum, take the exponentials of the differences, add them up.",
     "What was divided out comes back as a term: the logarithm of a product is a sum.",
     "Masked lanes must add nothing to the sum and must never be the maximum. Which `other` does both?",
+    'Minus infinity is written `-float("inf")` in a kernel.',
 )
 WHY = "What was divided out comes back as a term: the logarithm of a product is a sum."
 
@@ -52,7 +54,7 @@ def check(t):
 
 
 WRONG = (
-    ("2 x 5: out[0] was never written, should be 2.64664",),
+    ("2 x 5: logsumexp_kernel stores nothing yet",),
     (
         "scores up to 1000: out[0] is inf",
         "largest + tl.log(tl.sum(tl.exp(x - largest), axis=0))",

@@ -35,6 +35,7 @@ def variance(x):
 # %% checks
 PAGE = "guides/debugging.md"
 KIND = "find the bug"
+ORDER = 7
 HINTS = (
     "The masked lanes read 0, which adds nothing to the first sum. What do they hold after the mean is subtracted?",
     "`tl.where(mask, a, b)` takes `a` where the mask is true and `b` elsewhere.",
@@ -47,8 +48,11 @@ def check(t):
     def want(x):
         return x.var(1, unbiased=False)
 
+    centred_too_late = "0)-mean" in t.source.replace(" ", "")
+    held = "minus the mean, which is subtracted behind the `tl.where`" if centred_too_late else "0 when they are loaded"
+    note = f"Three lanes of the block are masked off. They hold {held}."
     t.compare("2 x 8", "variance", want, t.values(2, 8) + 5)
-    t.compare("2 x 5", "variance", want, t.values(2, 5) + 5, note="Three lanes of the block are masked off.")
+    t.compare("2 x 5", "variance", want, t.values(2, 5) + 5, note=note)
     t.compare(
         "mean 1000, 3 x 5",
         "variance",
@@ -59,6 +63,11 @@ def check(t):
 
 
 WRONG = (
+    (
+        "They hold minus the mean, which is subtracted behind the `tl.where`",
+        "tl.where(mask, x - mean, 0.0)",
+        "tl.where(mask, x, 0.0) - mean",
+    ),
     ("2 x 5: out[0] is 21.1399, should be 2.74156",),
     (
         "2 x 8: out[0] is",

@@ -21,6 +21,7 @@ def merge(max_a, sum_a, max_b, sum_b):
 # %% checks
 PAGE = "learn/softmax.py"
 KIND = "fill in"
+ORDER = 5
 HINTS = (
     "The maximum of the row is the larger of the two.",
     "`sum_a` is relative to `max_a`. To make it relative to the new maximum, multiply it by "

@@ -38,6 +38,7 @@ def logsumexp(x):
 # %% checks
 PAGE = "kernels/tutorials/softmax.md"
 KIND = "find the bug"
+ORDER = 10
 HINTS = (
     "After the first chunk, `biggest` and `new` are both minus infinity. What is their difference?",
     "As long as nothing finite has come, any finite number may be subtracted: minus infinity stays what it is.",
@@ -58,9 +59,26 @@ def check(t):
         "the last chunk is masked", "logsumexp", want, t.surrounded(torch.cat([t.values(4, scale=20.0) - 100, none]))
     )
     t.compare("everything is masked", "logsumexp", want, none)
+    low = t.values(6) - 200
+    t.compare("scores near -200", "logsumexp", want, low)
+    t.compare(
+        "the first chunk is masked, then scores near -200", "logsumexp", want, t.surrounded(torch.cat([none, low]))
+    )
 
 
 WRONG = (
+    (
+        "scores near -200: out[0] is -inf",
+        'biggest, total = -float("inf"), 0.0',
+        "biggest, total = 0.0, 0.0",
+        'shift = tl.where(new == -float("inf"), 0.0, new)  # nothing finite yet: nothing to subtract',
+        "shift = new",
+    ),
+    (
+        "then scores near -200: out[0] is -inf",
+        'if new == -float("inf"):\n    new = 0.0\n'
+        "total = total * tl.exp(biggest - new) + tl.sum(tl.exp(x - new), axis=0)",
+    ),
     ("the first chunk is masked: out[0] is nan",),
     (
         "10 scores: out",

@@ -20,7 +20,7 @@ def spread_kernel(x_ptr, out_ptr, N, stride, BLOCK_N: tl.constexpr):
     # <<<
     x = tl.load(x_ptr + row * stride + columns, mask=mask, other=-float("inf"))
     largest = tl.max(x, axis=0)
-    smallest = -tl.max(tl.where(mask, -x, -float("inf")), axis=0)
+    smallest = tl.min(tl.where(mask, x, float("inf")), axis=0)
     # ===
     # largest = tl.max(tl.load(x_ptr + row * stride + columns, mask=mask, other=-float("inf")), axis=0)
     # smallest = tl.min(tl.load(x_ptr + row * stride + columns, mask=mask, other=float("inf")), axis=0)
@@ -37,6 +37,7 @@ def spread(x):
 # %% checks
 PAGE = "kernels/tutorials/softmax.md"
 KIND = "read fewer bytes"
+ORDER = 9
 HINTS = (
     "Keep the block that was loaded in a variable, and reduce it twice.",
     "What masked lanes hold is right for one of the two reductions only. `tl.where(mask, x, …)` gives "
@@ -61,15 +62,15 @@ def check(t):
 
 
 WRONG = (
-    ("1 x 1: 8 bytes are read, 4 are enough: x_ptr[0, 0] is loaded 2 times",),
+    ("1 x 1: 8 bytes are read, 4 are enough (4 bytes an element): x_ptr[0, 0] is loaded 2 times",),
     (
         "2 x 5, all above 10: out[0] is",
-        '-tl.max(tl.where(mask, -x, -float("inf")), axis=0)',
+        'tl.min(tl.where(mask, x, float("inf")), axis=0)',
         "tl.min(x, axis=0)",
     ),
     (
         "2 x 5, all above 10: out[0] is",
-        '-tl.max(tl.where(mask, -x, -float("inf")), axis=0)',
+        'tl.min(tl.where(mask, x, float("inf")), axis=0)',
         "tl.min(tl.where(mask, x, 0.0), axis=0)",
     ),
     (
@@ -80,8 +81,8 @@ WRONG = (
 )
 RIGHT = (
     (
-        '-tl.max(tl.where(mask, -x, -float("inf")), axis=0)',
         'tl.min(tl.where(mask, x, float("inf")), axis=0)',
+        '-tl.max(tl.where(mask, -x, -float("inf")), axis=0)',
     ),
     (
         "x = tl.load(x_ptr + row * stride + columns, mask=mask, other=0.0)\n"

@@ -34,6 +34,7 @@ def softmax(x):
 # %% checks
 PAGE = "learn/softmax.py"
 KIND = "find the bug"
+ORDER = 2
 HINTS = (
     "What is the exponential of 89 in float32?",
     "A quotient doesn't change if numerator and denominator are divided by the same number.",

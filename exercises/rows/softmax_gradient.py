@@ -18,6 +18,7 @@ def softmax_gradient(dy, y):
 # %% checks
 PAGE = "learn/softmax.py"
 KIND = "fill in"
+ORDER = 3
 HINTS = (
     "One number for each row: the sum of `dy * y`.",
     "`keepdim=True` keeps that number as a column, so that it is subtracted from every element of its row.",

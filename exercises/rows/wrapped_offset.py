@@ -31,6 +31,7 @@ def row_starts(rows, stride):
 # %% checks
 PAGE = "learn/softmax.py"
 KIND = "find the bug"
+ORDER = 6
 HINTS = (
     "How many bits has the number of a program? And its product with a stride that fits into 32 bits?",
     "Convert before the multiplication: afterwards the product has wrapped around already.",
@@ -44,13 +45,16 @@ def check(t):
         return torch.arange(rows, device=device.DEVICE) * stride
 
     t.compare("rows of 100", "row_starts", want, 3, 100)
-    t.compare("rows of 2**30", "row_starts", want, 5, 2**30, note="2**31 doesn't fit into 32 bits.")
+    note = "2**31 doesn't fit into 32 bits."
+    if "tl.int64" in t.source:
+        note = "The product is converted too late: it was computed with 32 bits. Convert a factor."
+    t.compare("rows of 2**30", "row_starts", want, 5, 2**30, note=note)
 
 
 WRONG = (
     ("rows of 2**30: out[2] is -2147483648, should be 2147483648",),
     (
-        "rows of 2**30: out[2] is -2147483648",
+        "The product is converted too late",
         "tl.program_id(0).to(tl.int64)",
         "tl.program_id(0)",
         "row * stride)",

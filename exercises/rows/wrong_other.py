@@ -32,10 +32,11 @@ def row_max(x):
 # %% checks
 PAGE = "learn/softmax.py"
 KIND = "find the bug"
+ORDER = 1
 HINTS = (
     "What is the result for a row of -3, -1 and -2?",
     "The block has four lanes. What does the fourth one read?",
-    "Which number never changes a maximum?",
+    'Which number never changes a maximum? In a kernel it is written `-float("inf")`.',
 )
 WHY = """For each reduction, ask which value doesn't change its result: 0 for a sum, minus infinity for a maximum. It
 is an exhibit of the [museum of bugs](../../docs/guides/debugging.md#3-the-zero-that-wins-a-maximum)."""
@@ -47,10 +48,30 @@ def check(t):
 
     t.compare("2 x 8", "row_max", want, t.values(2, 8))
     t.compare("3 negative numbers", "row_max", want, -t.values(2, 3).abs() - 1, note="No element is larger than that.")
-    t.compare("3 very negative numbers", "row_max", want, t.values(2, 3, scale=1e4) - 1e6)
+    t.compare("3 very negative numbers", "row_max", want, t.values(2, 3, scale=1e29) - 1e30)
+    none = t.surrounded(torch.full((3,), -float("inf"), device=device.DEVICE)).view(1, 3)
+    t.compare("a row of minus infinity", "row_max", want, none)
+    undefined = "A lane that is masked off holds anything if the load has no `other`: here infinity."
+    t.compare("3 numbers", "row_max", want, t.values(2, 3), lanes=float("inf"), note=undefined)
 
 
 WRONG = (
+    (
+        "A lane that is masked off holds anything",
+        "x = tl.load(x_ptr + row * stride + columns, mask=columns < N)",
+    ),
+    (
+        "A lane that is masked off holds anything",
+        "x = tl.load(x_ptr + row * stride + columns, mask=columns < N, other=None)",
+    ),
+    (
+        "3 very negative numbers: out[0] is -1e+06",
+        "x = tl.load(x_ptr + row * stride + columns, mask=columns < N, other=-1e6)",
+    ),
+    (
+        "a row of minus infinity: out[0] is -3e+38, should be -inf",
+        "x = tl.load(x_ptr + row * stride + columns, mask=columns < N, other=-3e38)",
+    ),
     ("3 negative numbers: out[0] is 0, should be",),
     (
         "3 very negative numbers: out[0] is -1000, should be",
@@ -71,4 +92,5 @@ RIGHT = (
         'x = tl.where(columns < N, x, -float("inf"))',
     ),
     ("x = tl.load(x_ptr + row * stride + tl.minimum(columns, N - 1))",),
+    ('x = tl.load(x_ptr + row * stride + columns, mask=columns < N)\nx = tl.where(columns < N, x, -float("inf"))',),
 )

@@ -38,6 +38,27 @@ def test_what_is_solved_is_marked_on_the_path(site, browser, address):
     passed = "Object.assign(document.createElement('p'), {innerHTML: '<b data-academy=outcome data-state=passed></b>'})"
     browser.run(f"document.querySelector('[data-exercise]').append({passed})")
     browser.open(urljoin(address, "learn/"))
-    marked = "[...document.querySelectorAll('.exercise-done')].map(mark => mark.previousElementSibling.textContent)"
+    marks = "[...document.querySelectorAll('{} .exercise-done')].map(mark => mark.{}.textContent.trim())"
+    marked = marks.format(".md-content", "previousElementSibling")
     assert browser.run(marked) == ["Backwards"]
-    browser.run("localStorage.removeItem('academy.exercises')")
+    assert set(browser.run(marks.format(".md-nav--primary", "parentElement"))) <= {"Backwards"}
+    browser.run("localStorage.clear()")
+
+
+def test_a_solved_exercise_has_its_tick_and_its_answer(site, browser, address):
+    answer = "# my answer"
+    stored = "localStorage.setItem('academy.{}', JSON.stringify({}))"
+    browser.open(urljoin(address, "exercises/first_kernel/scale_and_add/"))
+    browser.run(stored.format("exercises", '["first_kernel/scale_and_add"]'))
+    browser.run(stored.format("answers", f'{{"first_kernel/scale_and_add": "{answer}"}}'))
+    browser.open(urljoin(address, "exercises/first_kernel/scale_and_add/"))
+    text = "document.querySelector('[data-exercise]').academyText"
+    assert browser.run(text) == answer
+    ticks = "document.querySelectorAll('{} .exercise-done').length"
+    assert [browser.run(ticks.format(place)) for place in ("h1", ".md-path")] == [1, 0]
+    browser.run("localStorage.clear()")
+
+
+def test_the_exercises_of_a_page_are_listed_by_difficulty(site):
+    found = re.findall(r'href="[./]*/exercises/first_kernel/(\w+)/"', page_of(site, "learn/first_kernel.py"))
+    assert list(dict.fromkeys(found))[:3] == ["scale_and_add", "reverse", "bytes_saved"]

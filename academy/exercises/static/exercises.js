@@ -1,37 +1,58 @@
-// Which exercises are solved: kept in this browser, shown wherever a page links to one.
-const KEY = "academy.exercises"
+// Which exercises are solved, and with which text: kept in this browser, shown wherever a list links to one.
+const SOLVED = "academy.exercises", ANSWERS = "academy.answers"
 
-function solved() {
+function kept(key, otherwise) {
   try {
-    return new Set(JSON.parse(localStorage.getItem(KEY)) ?? [])
+    return JSON.parse(localStorage.getItem(key)) ?? otherwise
   } catch {
-    return new Set() // storage is switched off, or holds something else
+    return otherwise // storage is switched off, or holds something else
   }
 }
 
+function keep(key, value) {
+  try {
+    localStorage.setItem(key, JSON.stringify(value))
+  } catch { /* storage is switched off: nothing is remembered */ }
+}
+
+const exerciseOf = link => link.pathname.match(/\/exercises\/([^/]+\/[^/]+)\/$/)?.[1]
+const TICK = '<span class="exercise-done" role="img" aria-label="solved" title="Solved in this browser"></span>'
+// Breadcrumbs and the sidebar's sections lead to the first exercise below them, which is not what they name.
+const LINKS = ".md-content li:not(.md-path__item) a[href], .exercise-links a[href], " +
+  ".md-nav--primary .md-nav__item:not(.md-nav__item--nested, .md-nav__item--section) > a.md-nav__link[href]"
+
 function mark() {
-  const done = solved()
-  for (const link of document.querySelectorAll(".md-content a[href]")) {
-    const name = link.pathname.match(/\/exercises\/([^/]+\/[^/]+)\/$/)?.[1]
-    if (!name || !done.has(name) || link.pathname === location.pathname || link.nextElementSibling?.matches(".exercise-done")) continue
-    link.insertAdjacentHTML("afterend", '<span class="exercise-done" role="img" aria-label="solved" title="Solved in this browser"></span>')
+  const done = kept(SOLVED, [])
+  for (const link of document.querySelectorAll(LINKS)) {
+    if (link.closest(".md-path") || !done.includes(exerciseOf(link))) continue
+    if (link.matches(".md-nav__link")) link.querySelector(".exercise-done") ?? link.insertAdjacentHTML("beforeend", TICK)
+    else if (!link.nextElementSibling?.matches(".exercise-done")) link.insertAdjacentHTML("afterend", TICK)
   }
+  const title = document.querySelector(".md-content h1"), here = document.querySelector("[data-exercise]")?.dataset.exercise
+  if (title && done.includes(here) && !title.querySelector(".exercise-done")) title.insertAdjacentHTML("beforeend", TICK)
 }
 
 // The editor says how a check ended in the `data-state` of its outcome element.
 function watch(editor) {
   const look = () => {
     if (!editor.querySelector('[data-academy="outcome"][data-state="passed"]')) return
-    const done = solved().add(editor.dataset.exercise)
-    try {
-      localStorage.setItem(KEY, JSON.stringify([...done].sort()))
-    } catch { /* storage is switched off: nothing is remembered */ }
+    const { exercise } = editor.dataset
+    keep(SOLVED, [...new Set(kept(SOLVED, [])).add(exercise)].sort())
+    keep(ANSWERS, { ...kept(ANSWERS, {}), [exercise]: editor.academyText })
+    mark()
   }
   new MutationObserver(look).observe(editor, { subtree: true, childList: true, attributes: true, attributeFilter: ["data-state"] })
 }
 
 document.addEventListener("DOMContentLoaded", () => {
   mark()
-  for (const editor of document.querySelectorAll("[data-exercise]")) watch(editor)
+  for (const editor of document.querySelectorAll("[data-exercise]")) {
+    const answer = kept(ANSWERS, {})[editor.dataset.exercise]
+    if (answer) {
+      editor.academyText = answer // opens the editor, whose Reset goes back to the starter
+      editor.querySelector(".p-actions")?.insertAdjacentHTML("afterend", '<p class="p-about">You solved this, and this is your answer. Reset shows the starter.</p>')
+    }
+    watch(editor)
+  }
 })
 addEventListener("pageshow", event => { if (event.persisted) mark() })

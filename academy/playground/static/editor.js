@@ -133,7 +133,7 @@ class Editor {
   }
 
   checked(answer) {
-    const problems = answer.state === "passed" ? [] : [{ line: answer.line, message: [answer.case, answer.message].filter(Boolean).join(": ") }]
+    const problems = answer.state === "passed" ? [] : [{ line: answer.line, message: answer.message }] // it begins with its case
     this.show(answer.state, answer.state === "passed" ? answer.message : "", problems)
     this.mark(problems)
     if (answer.state === "passed") {

@@ -37,15 +37,16 @@
     }
     const outcome = document.createElement("div")
     Object.assign(outcome.dataset, { academy: "outcome", state: "idle" })
-    element.prepend(bar)
-    element.append(outcome)
+    const hint = document.createElement("p")
+    Object.assign(hint, { className: "p-about", textContent: `Click into the code to change it, then press ${exercise ? "Check" : "Run"}.` })
+    element.prepend(bar, outcome, hint)
     const pre = element.querySelector("pre")
     pre.tabIndex = 0
     pre.setAttribute("role", "group")
     pre.setAttribute("aria-label", "Code")
     const original = (pre.querySelector("code") ?? pre).textContent
     let text = original, opened = null, ready = false
-    const open = () => opened ??= editor().then(module => module.placed(element, original, () => text)).then(made => { ready = true; return made })
+    const open = () => opened ??= editor().then(module => module.placed(element, original, () => text)).then(made => { hint.remove(); ready = true; return made })
     Object.defineProperty(element, "academyText", { configurable: true, get: () => text, set: value => { text = value; open() } })
     element.addEventListener("click", event => {
       const action = event.target.closest("[data-action]")?.dataset.action
