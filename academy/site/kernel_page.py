@@ -175,8 +175,8 @@ class KernelPage:
 
 
 def parts_of(module: Module) -> list[str]:
-    """What each row belongs to: kernel, imports, launcher, example or "". The heading over a kernel belongs to it, and so
-    does what stands between the two."""
+    """What each row belongs to: kernel, imports, launcher, example or "". The heading over a kernel belongs to it,
+    and so does what stands between the two."""
     parts: list[str] = []
     part = ""
     for row in module.rows:
