@@ -175,7 +175,8 @@ class KernelPage:
 
 
 def parts_of(module: Module) -> list[str]:
-    """What each row belongs to: kernel, imports, launcher, example or "". The heading over a kernel belongs to it."""
+    """What each row belongs to: kernel, imports, launcher, example or "". The heading over a kernel belongs to it,
+    and so does what stands between the two."""
     parts: list[str] = []
     part = ""
     for row in module.rows:
@@ -184,8 +185,10 @@ def parts_of(module: Module) -> list[str]:
             part = ""
         elif "@triton.jit" in code:
             part = "kernel"
-            if parts and not parts[-1] and not module.rows[len(parts) - 1].code:
-                parts[-1] = part
+            above = len(parts) - 1
+            while above >= 0 and not parts[above] and not module.rows[above].code:
+                parts[above] = part
+                above -= 1
         elif row.name:
             part = "example" if row.name == "EXAMPLE" else "launcher" if LAUNCHER.search(row.name) else ""
         elif code and not any(parts) and any(line.startswith(("import ", "from ")) for line in code):

@@ -80,7 +80,8 @@ def converted(html: str) -> str:
         panels = picture.select_one(".panels")
         words = [panels["aria-label"]] if panels else []
         caption = picture.figcaption.get_text() if picture.figcaption else ""
-        picture.replace_with(_made(page, "p", "em", " ".join(["Picture, on the page:", *map(str, words), caption])))
+        described = " ".join(["Picture, on the page:", *map(str, words), caption])
+        picture.replace_with(_made(page, "p", "em", described.replace("](", r"]\(")))  # kernel[grid](x) is no link
     for drawing in page.select(".nb-figure"):
         drawing.replace_with(_made(page, "p", "em", "(A drawing, on the page.)"))
     for element in page.select(LEFT_OUT):
@@ -129,7 +130,7 @@ class _Converter(MarkdownConverter):
         return super().convert_div(el, text, parent_tags)
 
     def convert_details(self, el, text, parent_tags):
-        if "bench-data" in el.get("class", ()):
+        if {"bench-data", "k-fold"} & set(el.get("class", ())):  # code in a quotation could not be copied
             return self.convert_div(el, text, parent_tags)
         return "\n" + self.convert_blockquote(el, text, parent_tags)
 

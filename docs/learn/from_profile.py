@@ -83,7 +83,10 @@ print(f"{moved.calls} calls, {moved.bytes / size([y]):.0f} times the bytes of y"
 
 # %% [markdown]
 # The sum of a product takes three calls. The first reads `y` twice, but it is one tensor and the second time comes from
-# the cache, so it counts once. One kernel for all of it would read `y` once, and write a single number.
+# the cache, so it counts once. One kernel for all of it would read `y` once, and write a single number. The picture
+# counts the same way for softmax, and says what came of it on an H200:
+#
+# [[figure: work/fusion]]
 #
 # ## The operations of a step
 #

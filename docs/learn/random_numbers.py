@@ -233,8 +233,11 @@ print(f"elements in which masks of the seeds 1 and 2 agree: {(first == second).f
 # number, too, and random enough to look right, until the backward pass or the next run finds it somewhere else.
 #
 # The lesson's [dropout](../kernels/classics/dropout.md) takes a seed from the GPU, uses all four words that Philox makes,
-# compares whole numbers instead of fractions, and has 64 bits for the index. Its mask is a function of seed, probability
-# and index, and of nothing else:
+# compares whole numbers instead of fractions, and has 64 bits for the index.
+#
+# [[figure: attention/dropout]]
+#
+# So its mask is a function of seed, probability and index, and of nothing else:
 
 # %%
 values = torch.randn(40, 30, device=device.DEVICE)
