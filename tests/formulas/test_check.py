@@ -87,6 +87,7 @@ def _check_in(root: Path, files: tuple[str, ...], sender) -> None:
     sender.send((status, said.getvalue()))
 
 
+@pytest.mark.nightly
 def test_in_a_process_as_a_reader_starts_it(clone):
     """On the command line, and in a clone: the check of equations and of kernels, with status and place."""
     environment = {**os.environ, "PYTHONPATH": str(PROJECT.root), "OMP_NUM_THREADS": "1", "TRITON_INTERPRET": "1"}

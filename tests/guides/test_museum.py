@@ -56,6 +56,7 @@ def test_the_interpreter_hides_the_race():
     torch.testing.assert_close(module.broken(*module.inputs()), module.right(*module.inputs()))
 
 
+@pytest.mark.nightly
 def test_every_exhibit_can_be_traced():
     from academy.traces import store
 

@@ -61,7 +61,7 @@ def test_there_are_scripts():
 @pytest.mark.parametrize("path", SCRIPTS, ids=relative)
 def test_exit_status_0(run, path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    status, printed = run(path)
+    status, printed = run(path, cases=2)
     assert status == 0, printed
     first = printed.splitlines()[0]
     assert "interpreter" in first or "(compiled)" in first, "the first line says where it runs"

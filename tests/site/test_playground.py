@@ -66,6 +66,7 @@ def test_nothing_of_the_runtime_loads_before_the_click(page, address):
     assert page.run(STATE) == "idle"
 
 
+@pytest.mark.site_check
 @pytest.mark.parametrize("width, dark", [(1440, False), (390, True)])
 def test_the_open_editor_has_no_violations(page, address, width, dark):
     page.open(address + PAGE, width=width, height=900, dark=dark)
@@ -74,6 +75,7 @@ def test_the_open_editor_has_no_violations(page, address, width, dark):
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.site_check
 def test_the_keyboard_can_leave_the_editor(page):
     opened(page)
     inside = f"document.activeElement.closest('{EDITOR} .cm-content') !== null"
@@ -86,6 +88,7 @@ def test_the_keyboard_can_leave_the_editor(page):
     click(opened(page), "reset")
 
 
+@pytest.mark.site_check
 def test_the_editor_opens_at_the_kernel_and_a_run_comes_into_sight(page, address):
     page.open("about:blank")
     page.open(address + PAGE, width=1440)
@@ -145,6 +148,7 @@ def test_a_mistake_lands_on_its_line(page, old, new, state, line, said):
     assert page.run(f"document.querySelectorAll('{EDITOR} .cm-lint-marker-error').length") > 0
 
 
+@pytest.mark.site_check
 def test_the_link_fills_the_editor_and_runs_nothing(page, address):
     click(opened(page), "reset")
     edit(page, "out = x + y", "out = x - y")
@@ -163,6 +167,7 @@ def test_the_link_fills_the_editor_and_runs_nothing(page, address):
     assert "out = x + y" in page.run(f"document.querySelector('{EDITOR}').academyText") and "damaged" in outcome(page)
 
 
+@pytest.mark.site_check
 def test_stop_ends_a_loop_and_the_runtime_was_kept(page, address):
     page.open("about:blank")
     page.open(address + PAGE)
@@ -237,6 +242,7 @@ def test_every_page_with_an_editor_opens_it(browser, address, site):
             assert browser.run(f"document.querySelector('{EDITOR}').academyText") == starter.read_text(), name
 
 
+@pytest.mark.site_check
 def test_the_home_page_runs_a_kernel_with_one_click(address):
     own = Browser()
     try:
