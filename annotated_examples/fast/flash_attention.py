@@ -26,7 +26,7 @@ and 64 keys they need about 500 cycles, and the softmax nearly 350 instructions 
    [[bench: flash_attention/ladder/eight heads at a time/forward_ms]], and one head at a time
    [[bench: flash_attention/ladder/one head at a time/forward_ms]].
 
-These are times of the kernels alone, before they took all options. cuDNN took
+**Where it stays behind.** These are times of the kernels alone, before they took all options. cuDNN took
 [[bench: flash_attention/ladder/cuDNN/forward_ms]] and [[bench: flash_attention/ladder/cuDNN/full_forward_ms]] in that
 run. It gives the loads to a warp of their own and lets two groups of warps take turns, one at the softmax and one at
 the tensor cores. Triton's compiler does not do that here: it waits for each product of queries and keys before the

@@ -12,13 +12,13 @@ from academy.formulas.project import Project
 PROJECT = Project.here(Path(__file__))
 JUDGES = engine.judges(PROJECT)
 (VECTOR_ADD,) = (judge for judge in JUDGES if judge.path.as_posix().endswith("tutorials/vector_add.py"))
-QUICK = ("softmax.md", "vector_add.py")
+QUICK = ("vector_add.py",)
 
 
 @pytest.mark.skipif(not device.INTERPRET, reason="runs in Triton's interpreter")
 @pytest.mark.parametrize(
     "judge",
-    # One derivation and one kernel file in `make test`, the others at night (`pytest -m nightly`).
+    # One kernel file in `make test`, the others at night (`pytest -m nightly`).
     [pytest.param(j, marks=[] if j.path.name in QUICK else [pytest.mark.nightly]) for j in JUDGES],
     ids=lambda judge: judge.path.as_posix(),
 )
