@@ -50,6 +50,7 @@ def test_a_search_leads_to_the_explanation(search, words):
     assert set(found) & set(SEARCHES[words]), found
 
 
+@pytest.mark.site_check
 def test_the_bar_says_where_the_reader_is(browser, address):
     browser.open(urljoin(address, PAGE))
     current = "document.querySelector('.k-sections > summary').textContent"

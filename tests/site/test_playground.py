@@ -19,6 +19,9 @@ STATE = f"document.querySelector('{OUTCOME}').dataset.state"
 PATIENCE = 120
 
 
+pytestmark = pytest.mark.site_check  # Python in a browser: minutes on a small machine
+
+
 @pytest.fixture(scope="module")
 def page(address, browser):
     """A browser of its own, so that its worker stays alive, with the editor of a lesson open."""

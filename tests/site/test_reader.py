@@ -200,7 +200,8 @@ def tables() -> dict[str, list[Variable]]:
 def test_every_symbol_stands_in_the_formulas_and_every_name_in_the_code(site):
     kernels: dict[str, list[str]] = {}
     for page in INDEX.shown("kernel"):
-        kernels.setdefault(INDEX.main_derivation(page.source), []).append(page.source)
+        if INDEX.main_derivation(page.source):  # the capstone has none
+            kernels.setdefault(INDEX.main_derivation(page.source), []).append(page.source)
     assert set(kernels) <= set(tables()), "each derivation that a kernel implements has a table"
     for derivation, variables in tables().items():
         page = at(site, INDEX.page_of(derivation).uri)
