@@ -21,7 +21,7 @@ test: $(VENV)/.installed
 
 # The slow checks of the site: executed chapters, Lighthouse, accessibility of every page, page weight, build time.
 site-check: $(VENV)/.installed node_modules/.installed
-	EXECUTE_NOTEBOOKS=true $(BIN)/python -m pytest -m site_check tests/site
+	EXECUTE_NOTEBOOKS=true $(BIN)/python -m pytest -m site_check
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/academy bench

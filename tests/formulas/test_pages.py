@@ -1,5 +1,6 @@
 """Every derivation holds, and every kernel computes what its derivation prints."""
 
+import functools
 from inspect import isfunction
 
 import pytest
@@ -45,13 +46,15 @@ def test_kernel_computes_the_printed_formula(comparison):
     assert not misses, "\n".join(map(str, misses))
 
 
+@functools.cache
+def imported():
+    """The kernel files that each kernel file imports."""
+    return {path: syntax.imported_kernels(path.read_text("utf-8"), PROJECT.root) for path in PROJECT.kernels()}
+
+
 def users(path):
     """The module, and those that import it: what lessons share is launched by them."""
-    return {PROJECT.module_name(path)} | {
-        PROJECT.module_name(other)
-        for other in PROJECT.kernels()
-        if path in syntax.imported_kernels(other.read_text("utf-8"), PROJECT.root)
-    }
+    return {PROJECT.module_name(other) for other, files in imported().items() if other == path or path in files}
 
 
 @pytest.mark.parametrize("path", PROJECT.kernels(), ids=PROJECT.module_name)

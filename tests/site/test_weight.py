@@ -6,7 +6,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 
-from tests.site.test_site import pages
+from tests.site.test_site import one_of_each, pages
 
 #: Kilobytes (1000 bytes) that a page may fetch before anyone has clicked on anything.
 LIMIT = 250
@@ -35,9 +35,10 @@ def fetched(browser, url: str) -> set[str]:
     return {request.partition("#")[0] for request in browser.requests if request.startswith("http")}
 
 
-def test_every_page_is_light(browser, address, site):
+@pytest.mark.parametrize("which", [one_of_each, pytest.param(pages, marks=pytest.mark.site_check)])
+def test_pages_are_light(browser, address, site, which):
     heavy, counted = {}, set()
-    for page in pages(site):
+    for page in which(site):
         files = {file: weight(site, file) for file in fetched(browser, urljoin(address, page))}
         counted |= {Path(urlsplit(file).path).suffix for file in files}
         if sum(files.values()) > LIMIT * 1000:

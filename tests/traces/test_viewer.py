@@ -1,5 +1,6 @@
 """The viewer in a real browser: programs, steps, iterations, deep links, phone, dark, keyboard, accessibility."""
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -226,7 +227,22 @@ def test_several_launches(matmul):
     assert "&launch=1" in matmul.run("location.hash")
 
 
-@pytest.mark.parametrize("name", FILES)
+#: Those of `make test`; `make site-check` opens all.
+SHORT = "tutorials.vector_add", "classics.layernorm", "fast.decode"
+ACCESSIBLE = [
+    (1440, False, False),
+    (390, True, True),
+    *(
+        pytest.param(*case, marks=pytest.mark.site_check)
+        for case in itertools.product((1440, 390), (False, True), (False, True))
+        if case not in [(1440, False, False), (390, True, True)]
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in SHORT else pytest.param(name, marks=pytest.mark.site_check) for name in FILES]
+)
 @pytest.mark.parametrize("width, dark", [(1440, False), (390, True)])
 def test_every_kernel_runs_without_errors(browser, pages, name, width, dark):
     open_page(browser, pages(name), width=width, height=900, dark=dark)
@@ -246,8 +262,7 @@ def test_every_kernel_runs_without_errors(browser, pages, name, width, dark):
     assert browser.run("document.documentElement.scrollWidth <= innerWidth")
 
 
-@pytest.mark.parametrize("width, dark", [(1440, False), (1440, True), (390, False), (390, True)])
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("width, dark, whole", ACCESSIBLE)
 def test_accessibility(browser, pages, width, dark, whole):
     load = line_of("classics.matmul", "a = tl.load(a_ptrs")
     open_page(browser, pages("classics.matmul", f"#pid=29&line={load}&k=1"), width=width, height=900, dark=dark)
