@@ -166,7 +166,11 @@ def test_a_block_and_the_whole_file_can_be_copied(browser, address):
     code = [lines[first], *lines[first + 2 : last]]  # the docstring is the block's note
     row = "document.getElementById('vector_add_forward')"
     browser.run(f"{row}.querySelector('details').open = true")
-    browser.wait(f"!!{row}.querySelector('.md-clipboard, [data-clipboard-target]')")
+    # Until the opened block is laid out, its text is empty, and of an empty text nothing is copied.
+    browser.run(f"{row}.scrollIntoView()")
+    browser.wait(
+        f"{row}.querySelector('.md-clipboard, [data-clipboard-target]') && {row}.querySelector('pre code').innerText"
+    )
     copied = clipboard(browser, f"{row}.querySelector('.md-clipboard, [data-clipboard-target]').click()")
     assert copied.rstrip("\n") == "\n".join(code)
 

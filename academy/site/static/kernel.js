@@ -54,7 +54,8 @@ function sections(file, bar) {
   menu.append(current, list)
   bar.querySelector(".k-path").replaceWith(menu)
   const follow = () => {
-    const low = bar.getBoundingClientRect().bottom + 100 // a heading just below the bar is already the reader's section
+    // A heading just below the bar is already the reader's section, unless it is out of sight along with the bar.
+    const low = Math.min(bar.getBoundingClientRect().bottom + 100, innerHeight / 2)
     const atEnd = innerHeight + scrollY > document.documentElement.scrollHeight - 4
     const passed = heads.findLastIndex(head => head.offsetParent && (atEnd || head.getBoundingClientRect().top < low))
     const text = passed < 0 ? "Sections" : name(heads[passed])
