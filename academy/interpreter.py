@@ -443,6 +443,10 @@ def _repair_messages() -> None:
 
     @functools.wraps(original)
     def launch(self, *args, **kwargs):
+        if not callable(self.grid) and not isinstance(self.grid, (tuple, list)):
+            name, grid = self.fn.__name__, self.grid
+            what = "a grid is a tuple of one to three numbers, or a function that returns one"
+            raise TypeError(f"{name}[{grid!r}]: {what}; write {name}[({grid!r},)](…), with the comma")
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "All-NaN slice encountered", RuntimeWarning)

@@ -37,6 +37,7 @@ FOLDED = {"imports": "Imports", "launcher": "Launcher", "example": "Example"}
 CARD = """<aside class="k-card" aria-label="About this file"><dl>
 <dt>File</dt><dd><a href="{blob}"><code>{path}</code></a></dd>
 <dt>Run it</dt><dd><code>.venv/bin/python {path}</code></dd>
+<dt>Download</dt><dd>A copy of the file runs where this package is installed: it imports <code>academy</code>.</dd>
 </dl></aside>"""
 HELPER = """<details class="k-helper" data-search-exclude=""><summary><code>{name}</code> from {file}</summary>
 <pre><span class="k-pre"><code /></span></pre>

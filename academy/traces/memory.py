@@ -21,6 +21,9 @@ class OutOfBounds(IndexError):
     """A lane that is not masked off points outside its tensor, in a statement of a file."""
 
     file, line = "", 1
+    operation: str
+    argument: Argument
+    first: int  #: byte offset in the storage of the first lane that is not masked off
 
 
 class Backend(Protocol):

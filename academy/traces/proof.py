@@ -15,7 +15,7 @@ import numpy as np
 
 from academy.traces.memory import Argument, unwritten
 from academy.traces.recorder import Launch, Touch
-from academy.traces.recording import places, program_name, row_major
+from academy.traces.recording import Program, places, program_name, row_major
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,37 @@ def _explanation(step: int, argument: Argument, arguments: list[Argument]) -> st
     )
 
 
+def wrong_row(launch: Launch, argument: Argument, line: int, stopped: tuple[Program, int] | None = None) -> str:
+    """The cause of a store gone wrong, as the end of a message: from program to program it moves on by a stride of
+    another tensor, and by none of its own. "" if it doesn't.
+
+    stopped: the program that failed, and the byte offset in the storage at which its store begins.
+    """
+    starts: dict[Program, int] = {}
+    for touch in launch.touches:
+        active = _active(touch)
+        if (touch.operation, touch.line, touch.argument.number) == ("store", line, argument.number) and active.size:
+            starts.setdefault(touch.program, int(active[0]))
+    if stopped:
+        starts.setdefault(*stopped)
+    steps = set(np.diff(list(starts.values())).tolist())
+    if len(steps) != 1:
+        return ""
+    step, (before, program) = steps.pop() // argument.itemsize, list(starts)[-2:]
+    of = [
+        other.name
+        for other in launch.arguments
+        if other.identity != argument.identity and step in other.tensor.stride() and other.tensor.dim() > 1
+    ]
+    own = argument.tensor.stride()
+    if step in own or len(own) < 2 or not of:
+        return ""
+    return (
+        f". From program {program_name(before)} to {program_name(program)} this store moves on by {step} elements, a "
+        f"stride of {of[0]}, but {argument.name} has strides {own}: compare with --pid {before[0]},{before[1]}"
+    )
+
+
 # ---- outputs and bytes ----------------------------------------------------------------------------------------------
 
 
@@ -220,6 +251,7 @@ def _races(launch: Launch) -> Iterator[Finding]:
                 )
                 where = f"{first.argument.element_name(element)} (line {first.line})"
                 message = f"race in {launch.kernel}: {one} {where} and {other} it too; on a GPU their order is open"
+                message += wrong_row(launch, second.argument, second.line) if second.operation == "store" else ""
                 yield Finding(second.file, second.line, message)
                 break
 

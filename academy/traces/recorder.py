@@ -340,7 +340,7 @@ class Recorder:
             elements = np.full(addresses.shape, -1, dtype=np.int64)
             elements[mine] = argument.elements(addresses[mine])
             if (elements[mine] < 0).any():
-                self._out_of_bounds(operation, argument, addresses[mine][elements[mine] < 0], addresses.size)
+                self._out_of_bounds(operation, argument, addresses[mine], elements[mine] < 0, addresses.size)
             offsets = np.where(mine, argument.storage_offset(addresses), -1)
             place = self._frames[-1] if self._frames else self._launch
             result.append(Touch(self._program, argument, operation, elements, offsets, place.file, place.line))
@@ -354,7 +354,8 @@ class Recorder:
             pooled = self.pool.add(touch.elements), self.pool.add(touch.values)
             self._frames[-1].step[2].append([touch.operation, touch.argument.number, *pooled, int(touch.undefined)])
 
-    def _out_of_bounds(self, operation: str, argument: Argument, outside: np.ndarray, lanes: int) -> None:
+    def _out_of_bounds(self, operation: str, argument: Argument, addresses, wrong: np.ndarray, lanes: int) -> None:
+        outside = addresses[wrong]
         message = (
             f"program {program_name(self._program)} of {self._launch.kernel} does a {operation} outside a tensor: "
         )
@@ -362,6 +363,8 @@ class Recorder:
         error = OutOfBounds(message + (f" ({outside.size} of {lanes} lanes are outside)" if lanes > 1 else ""))
         place = self._frames[-1] if self._frames else self._launch
         error.file, error.line = place.file, place.line
+        error.operation, error.argument = operation, argument
+        error.first = int(argument.storage_offset(addresses)[0])
         raise error
 
 

@@ -48,6 +48,7 @@ def record(path: Path, files: list[Path], max_steps: int | None = None) -> dict:
             raise
         except Exception as raised:
             error = _where(raised, path, files)
+            error["message"] += _cause(raised, recorder)
             error.update(zip(("launch", "program"), recorder.stopped or ()))
     whole = [] if error else recorder.launches  # what part of a run leaves out proves nothing
     findings = [finding for launch in whole for finding in proof.findings(launch)] + proof.unwritten_outputs(whole)
@@ -96,6 +97,16 @@ def _where(error: BaseException, path: Path, files: list[Path]) -> dict:
     if isinstance(error, (OutOfBounds, Endless)):
         file, line, message = error.file, error.line, str(error)
     return {"file": store.shorten(file), "line": line, "message": " ".join(message.split())}
+
+
+def _cause(error: BaseException | None, recorder: Recorder) -> str:
+    """Why a store ran out of its tensor, where the recording shows it."""
+    while error is not None and not isinstance(error, OutOfBounds):
+        error = error.__cause__
+    if error is None or error.operation != "store" or recorder.stopped is None:
+        return ""
+    number, program = recorder.stopped
+    return proof.wrong_row(recorder.launches[number], error.argument, error.line, (program, error.first))
 
 
 def main() -> None:

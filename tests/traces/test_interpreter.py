@@ -57,6 +57,11 @@ def test_install_twice_changes_nothing():
     assert before == {**vars(interpreter.interpreter.InterpreterBuilder)}
 
 
+def test_a_grid_that_is_no_tuple_is_refused():
+    with pytest.raises(TypeError, match=r"binary_kernel\[1\]: a grid is a tuple .* write binary_kernel\[\(1,\)\]"):
+        interpreter_cases.binary_kernel[1](torch.ones(4), torch.ones(4), torch.ones(4), "add", 4)
+
+
 def test_used_names_what_a_kernel_needed():
     interpreter.used(reset=True)
     x = torch.ones(8)

@@ -94,6 +94,36 @@ def test_a_store_through_wrong_strides_that_stays_inside(record, store, tensors,
     assert warned(record, RIGHT, tensors) == []
 
 
+ROWS = """
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, stride_xm, stride_xn, stride_ym, stride_yn, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    columns = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * stride_xm + columns * stride_xn, mask=columns < N)
+    tl.store(y_ptr + row * STRIDE + columns * stride_yn, x, mask=columns < N)
+
+def EXAMPLE():
+    x, y = {tensors}
+    copy_kernel[(3,)](x, y, *x.stride(), *y.stride(), 5, BLOCK=8)
+"""
+
+
+@pytest.mark.parametrize(
+    "tensors, step, pid",
+    [
+        ("torch.ones(3, 8)[:, :5], torch.empty(3, 5)", 8, 1),
+        ("torch.ones(3, 5), torch.empty(3, 8)[:, :5]", 5, 0),
+        ("torch.ones(5).expand(3, 5), torch.empty(3, 5)", 0, 1),
+    ],
+)
+def test_a_row_that_starts_at_another_tensors_stride_is_named(record, tensors, step, pid):
+    source = ROWS.format(tensors=tensors)
+    found = " ".join(problems(record, source.replace("STRIDE", "stride_xm")))
+    assert f"moves on by {step} elements, a stride of x_ptr, but y_ptr has strides" in found
+    assert f"compare with --pid {pid},0" in found
+    assert problems(record, source.replace("STRIDE", "stride_ym")) == []
+
+
 def test_in_the_padding_between_rows_a_store_is_outside(record):
     path, recording = record(TILES.format(store=CONTIGUOUS, tensors="torch.ones(5, 3), torch.empty(5, 4)[:, :3]"))
     (found,) = check_recording(path, recording, quoted=False)
