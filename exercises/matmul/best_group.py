@@ -29,6 +29,7 @@ def best_group(rows, columns, programs, blocks_k):
 # %% checks
 PAGE = "learn/l2_reuse.py"
 KIND = "fill in"
+ORDER = 7
 HINTS = (
     "Try every `GROUP_M` from 1 to `rows`, and keep the one with the smallest count.",
     "`min(candidates, key=function)` gives the first of the smallest.",

@@ -18,6 +18,7 @@ def block_of_program(pid, rows, columns, GROUP_M):
 # %% checks
 PAGE = "learn/l2_reuse.py"
 KIND = "fill in"
+ORDER = 5
 HINTS = (
     "`GROUP_M * columns` programs share a group of rows. Which group does `pid` belong to, and which row "
     "does it begin with?",

@@ -21,9 +21,12 @@ MEASURES = "performance.getEntriesByType('measure').map(m => [m.name, m.duration
 
 
 def acted(browser: Browser, action: str) -> dict:
-    """Press a button, wait for its end, and return the last measure of its kind."""
+    """Press a button, wait for its end, and return the last measure of its kind. Ends the program unless it passed."""
     browser.run(f"document.querySelector('[data-action={action}]').click()")
-    browser.wait(f"['passed', 'failed', 'error'].includes({STATE})", 180)
+    state = browser.wait(f"['passed', 'failed', 'error'].includes({STATE}) && {STATE}", 180)
+    if state != "passed":
+        said = browser.run("document.querySelector('[data-academy=outcome]').innerText")
+        raise SystemExit(f"{browser.run('location.href')}: {action} {state}: {said}")
     name, duration, detail = [each for each in browser.run(MEASURES) if each[0] == f"academy: {action}"][-1]
     return {"ms": round(duration), **detail}
 
