@@ -109,6 +109,19 @@ def test_the_worker_gets_json(tmp_path, monkeypatch):
     assert (tmp_path / "some/kernel.py").read_text() == "x = ("
 
 
+def test_after_an_unchanged_run_the_original_is_ready(tmp_path, monkeypatch):
+    monkeypatch.setattr(run.store, "ROOT", tmp_path)
+    text = text_of(VECTOR)
+    asked = {"action": "run", "path": "kernel.py", "source": text, "original": text}
+    for source, runs in ((text.replace("out = x + y", "out = x * y"), 0), ("x = (", 0), (text, 1)):
+        run.reference.cache_clear()
+        run.prepare(json.dumps({**asked, "source": source}))
+        assert run.reference.cache_info().misses == runs
+    monkeypatch.undo()
+    assert run.run(tmp_path / "kernel.py", text.replace("out = x + y", "out = x * y"), text)["state"] == "failed"
+    assert run.reference.cache_info().hits == 1
+
+
 @pytest.mark.parametrize(
     "path",
     sorted(

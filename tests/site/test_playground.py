@@ -184,6 +184,22 @@ def test_stop_ends_a_loop_and_the_runtime_was_kept(page, address):
     assert asked < len(page.requests)
 
 
+@pytest.mark.site_check
+def test_without_a_network_python_starts_again(page, address):
+    """From what the first run has kept: the page is open, and its Python was stopped."""
+    page.open("about:blank")
+    page.open(address + PAGE)
+    opened(page)
+    assert ended(page) == "passed"
+    page.run("import('/assets/playground/runtime.js').then(module => module.stop())")
+    page.offline(True)
+    try:
+        click(page, "reset")
+        assert ended(page) == "passed", outcome(page)
+    finally:
+        page.offline(False)
+
+
 def test_without_wasm_the_page_is_as_before(address):
     own = Browser()
     try:
@@ -268,10 +284,10 @@ def test_the_home_page_runs_a_kernel_with_one_click(address):
 
 
 def test_an_exercise_is_checked(page, address, site):
-    """The first exercise: its starter fails, its solution passes, and is remembered as solved."""
+    """Its starter fails, its solution passes, and is remembered as solved."""
     from academy.exercises import files
 
-    exercise = files.every()[0]
+    exercise = files.named("first_kernel/scale_and_add")
     page.open("about:blank")
     page.open(f"{address}exercises/{exercise.name}/")
     element = f"document.querySelector('{EDITOR}')"
