@@ -109,16 +109,15 @@ def test_the_worker_gets_json(tmp_path, monkeypatch):
     assert (tmp_path / "some/kernel.py").read_text() == "x = ("
 
 
-def test_after_an_unchanged_run_the_original_is_ready(tmp_path, monkeypatch):
-    monkeypatch.setattr(run.store, "ROOT", tmp_path)
-    text = text_of(VECTOR)
-    asked = {"action": "run", "path": "kernel.py", "source": text, "original": text}
-    for source, runs in ((text.replace("out = x + y", "out = x * y"), 0), ("x = (", 0), (text, 1)):
+def test_after_an_unchanged_run_the_original_is_ready(tmp_path):
+    text, path = text_of(VECTOR), tmp_path / "kernel.py"
+    wrong = text.replace("out = x + y", "out = x * y")
+    asked = {"action": "run", "path": str(path), "source": text, "original": text}
+    for source, runs in ((wrong, 0), ("x = (", 0), (text, 1)):
         run.reference.cache_clear()
         run.prepare(json.dumps({**asked, "source": source}))
         assert run.reference.cache_info().misses == runs
-    monkeypatch.undo()
-    assert run.run(tmp_path / "kernel.py", text.replace("out = x + y", "out = x * y"), text)["state"] == "failed"
+    assert run.run(path, wrong, text)["state"] == "failed"
     assert run.reference.cache_info().hits == 1
 
 

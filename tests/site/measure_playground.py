@@ -1,10 +1,9 @@
 """What the playground costs a reader, in headless Chromium: `python -m tests.site.measure_playground SITE`.
 
 SITE is the folder of a built site. Prints bytes by part, the time from the click to the first run (cold; and on a later
-visit, when the service worker has kept the runtime), then for each lesson the time from Run to the picture, with
-and without an edit, and the memory of Python, and for each exercise the time of a check of its solution. Each time is
-the best of three but for the first runs. Other work on the
-machine lengthens all of them.
+visit, when the service worker has kept the runtime), then for each lesson the time from Run to the picture, with and
+without an edit, and the memory of Python, and for each exercise the time of a check of its solution. Edited runs and
+checks are the best of three. Other work on the machine lengthens all of them. It ends at the first run that fails.
 """
 
 from __future__ import annotations
