@@ -204,6 +204,7 @@ def _repair_arithmetic() -> None:
 
     for name in ("ternary_op", "unary_op", "create_fma", "create_rsqrt", "create_erf"):
         through_fp32(name, "bf16")
+    builder.unary_op = _rounded_once(builder.unary_op)
     builder.create_select = _select
     builder.create_erf = _vectorised_erf(builder.create_erf)
     builder.get_bf16 = lambda self, value: handle(_fp32_to_bf16(np.array([value], dtype=np.float32)), tl.bfloat16)
@@ -225,7 +226,13 @@ def _repair_arithmetic() -> None:
         if _is_bf16(a) or _is_bf16(b) or a.dtype.name in _FLOAT8 or b.dtype.name in _FLOAT8:
             _used.add("bf16 dot")
             a, b = (handle(decode(operand.data, operand.dtype), tl.float32) for operand in (a, b))
-        return original_dot(self, a, b, accumulator, *args, **kwargs)
+        if accumulator.data.dtype != np.float32:
+            return original_dot(self, a, b, accumulator, *args, **kwargs)
+        # A sum in float32 depends on NumPy's BLAS: its order, and whether it fuses. In float64, rounded once, it is the
+        # same on every machine and in a browser.
+        exact = handle(np.zeros(accumulator.data.shape), tl.float64)
+        products = original_dot(self, a, b, exact, *args, **kwargs).data.astype(np.float32)
+        return handle(products + accumulator.data, tl.float32)
 
     builder.create_dot = create_dot
 
@@ -234,6 +241,20 @@ def _select(self, condition, lhs, rhs):
     """A choice between two blocks moves bits and computes nothing, so bfloat16 needs no detour."""
     values = np.where(condition.data, lhs.data, rhs.data)
     return interpreter.TensorHandle(values.astype(rhs.data.dtype, copy=False), rhs.dtype.scalar)
+
+
+def _rounded_once(original):
+    """NumPy has its own float32 exp, log, sin and cos for some CPUs, whose last bit differs from that of others and of
+    a browser. In float64, rounded once, they are the same everywhere."""
+    functions = {np.exp, np.exp2, np.log, np.log2, np.sin, np.cos}
+
+    def unary_op(self, operand, function):
+        if operand.data.dtype != np.float32 or function not in functions:
+            return original(self, operand, function)
+        values = function(operand.data.astype(np.float64)).astype(np.float32)
+        return interpreter.TensorHandle(values, operand.dtype.scalar)
+
+    return unary_op
 
 
 def _vectorised_erf(original):
@@ -547,6 +568,7 @@ def _keep_types() -> None:
     """
     original_block, original_tensor = tl.block_type.__init__, tl.tensor.__init__
     known: dict[tuple, dict] = {}
+    of_numbers: list = []  # the shape and size of everything that is no block
 
     @functools.wraps(original_block)
     def block_type(self, element_ty, shape):
@@ -562,7 +584,7 @@ def _keep_types() -> None:
 
     @functools.wraps(original_tensor)
     def tensor(self, handle, type):
-        kept = vars(type).get("_shape_and_numel")
+        kept = vars(type).get("_shape_and_numel") if type.is_block() else of_numbers
         if not kept:
             original_tensor(self, handle, type)
             if kept is not None:

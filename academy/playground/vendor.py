@@ -160,7 +160,7 @@ def main() -> None:
     wheel = parser.parse_args().make
     if wheel:
         make(wheel)
-    sys.exit("\n".join(problems()))
+    sys.exit("\n".join(problems()) or None)  # an empty text would be a failure
 
 
 if __name__ == "__main__":

@@ -122,6 +122,10 @@ class Memory:
         """Index into `arguments` for each address: its window, or the nearest one; -1 if there is none."""
         if not self.arguments:
             return np.full(addresses.shape, -1)
+        if addresses.size:  # nearly always one window holds all of them
+            holds = (self._starts <= addresses.min()) & (addresses.max() < self._ends)
+            if holds.any():
+                return np.full(addresses.shape, holds.argmax())
         flat = addresses.reshape(-1, 1)
         distance = np.maximum(np.maximum(self._starts - flat, flat - self._ends + 1), 0)
         return distance.argmin(axis=1).reshape(addresses.shape)

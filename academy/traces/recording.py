@@ -53,33 +53,46 @@ class Pool:
     def __init__(self) -> None:
         self.entries: list[dict] = []
         self._numbers: dict[str, int] = {}
+        self._of_bytes: dict[tuple, int] = {}
 
     def add(self, value: Any) -> int:
-        entry = self._encode(value)
+        if isinstance(value, tuple):
+            return self._enter({"t": "tuple", "d": [self.add(item) for item in value]})
+        if value is None or isinstance(value, str):
+            return self._enter({"t": "text", "d": str(value)})
+        array, more = _unwrapped(value)
+        # Most blocks have been here before, and comparing bytes is far quicker than writing numbers.
+        content = array.tobytes() if array.size <= MAX_VALUES else b""
+        key = array.dtype, array.shape, content, *more.values()
+        if key not in self._of_bytes:
+            self._of_bytes[key] = self._enter({**_array(array), **more})
+        return self._of_bytes[key]
+
+    def _enter(self, entry: dict) -> int:
         key = json.dumps(entry, separators=(",", ":"))
         if key not in self._numbers:
             self._numbers[key] = len(self.entries)
             self.entries.append(entry)
         return self._numbers[key]
 
-    def _encode(self, value: Any) -> dict:
-        if isinstance(value, tuple):
-            return {"t": "tuple", "d": [self.add(item) for item in value]}
-        if value is None or isinstance(value, str):
-            return {"t": "text", "d": str(value)}
-        if isinstance(value, Converted):
-            return {**_array(value.data), "n": value.dtype_name}
-        if isinstance(value, Pointer):
-            return {**_array(value.offsets), "b": value.base}
-        if type(value) is int and -(2**63) <= value < 2**63:  # whatever numpy's own default is where this runs
-            return _array(np.asarray(value, dtype=np.int64))
-        return _array(np.asarray(value))
+
+def _unwrapped(value: Any) -> tuple[np.ndarray, dict[str, str]]:
+    """The numbers of a value, and what its entry says besides."""
+    if isinstance(value, Converted):
+        return np.asarray(value.data), {"n": value.dtype_name}
+    if isinstance(value, Pointer):
+        return np.asarray(value.offsets), {"b": value.base}
+    if type(value) is int and -(2**63) <= value < 2**63:  # whatever numpy's own default is where this runs
+        return np.asarray(value, dtype=np.int64), {}
+    return np.asarray(value), {}
 
 
 def _array(array: np.ndarray) -> dict:
     entry: dict = {"t": f"{array.dtype.kind}{array.dtype.itemsize}", "s": list(array.shape)}
     if array.size <= MAX_VALUES:
-        entry["d"] = [_number(item, array.dtype) for item in array.reshape(-1)]
+        flat = array.reshape(-1)
+        whole = array.dtype.kind in "iub"
+        entry["d"] = list(map(int, flat.tolist())) if whole else [_number(item, array.dtype) for item in flat]
     return entry
 
 

@@ -33,6 +33,7 @@ def causal_mask(T, S):
 # %% checks
 PAGE = "learn/attention.py"
 KIND = "find the bug"
+ORDER = 2
 HINTS = (
     "Query `T - 1` is the newest token, and its own key is the last one, `S - 1`.",
     "At which key does query `i` stand, if the last query stands at the last key?",

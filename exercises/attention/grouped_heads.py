@@ -36,6 +36,7 @@ def keys_of_heads(k, H):
 # %% checks
 PAGE = "kernels/attention/flash_attention.md"
 KIND = "find the bug"
+ORDER = 5
 HINTS = (
     "Six heads of queries and two of keys: heads 0, 1 and 2 share keys 0. What does the remainder of 2 give for them?",
     "How many heads are in a group? The number of the group is the number of the head of keys.",

@@ -22,6 +22,7 @@ def merge(o_a, lse_a, o_b, lse_b):
 # %% checks
 PAGE = "learn/attention.py"
 KIND = "fill in"
+ORDER = 3
 HINTS = (
     "Each half weighs as much as its share of the sum of all exponentials.",
     "`torch.logaddexp(a, b)` is the logarithm of the sum of both exponentials, and safe for large numbers.",

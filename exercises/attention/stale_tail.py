@@ -35,6 +35,7 @@ def weigh(p, v, length):
 # %% checks
 PAGE = "kernels/attention/decode.md"
 KIND = "find the bug"
+ORDER = 6
 HINTS = (
     "What is 0 times NaN?",
     "A weight of zero doesn't make a value harmless. What must the lanes behind the end read?",

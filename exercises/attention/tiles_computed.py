@@ -16,6 +16,7 @@ def tiles_computed(N, BLOCK):
 # %% checks
 PAGE = "learn/attention.py"
 KIND = "fill in"
+ORDER = 1
 HINTS = (
     "A tile is skipped if none of its queries sees any of its keys. In the first row of tiles, how many are left?",
     "Row `m` of the tiles ends with the one on the diagonal: it has `m + 1` of them.",

@@ -36,6 +36,7 @@ def with_lse(q, k, v, BLOCK_N):
 # %% checks
 PAGE = "learn/attention.py"
 KIND = "fill in"
+ORDER = 4
 HINTS = (
     "When a larger score turns up, what was added up before is relative to the old maximum. `alpha` is "
     "the factor between the two.",

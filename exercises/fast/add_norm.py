@@ -64,6 +64,7 @@ def add_rmsnorm(x, residual):
 # %% checks
 PAGE = "kernels/fast/rmsnorm.md"
 KIND = "read fewer bytes"
+ORDER = 5
 HINTS = (
     "The program that has computed a row of `s` has it in registers. It can go on.",
     "One kernel with two inputs and two outputs: store `s`, then reduce it, then store `y`.",

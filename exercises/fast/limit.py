@@ -16,6 +16,7 @@ answer = 2 * 2 * 4000 * 5000 / 4e12 * 1e6
 # %% checks
 PAGE = "kernels/fast/layernorm.md"
 KIND = "predict a number"
+ORDER = 1
 HINTS = (
     "How many bytes are read, and how many are written? A bfloat16 number has 2 bytes.",
     "Divide by the bytes a second. A microsecond is 10⁻⁶ seconds.",

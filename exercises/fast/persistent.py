@@ -37,6 +37,7 @@ def double_rows(x):
 # %% checks
 PAGE = "kernels/fast/layernorm.md"
 KIND = "find the bug"
+ORDER = 4
 HINTS = (
     "Ten rows in four parts of two: which rows does nobody take?",
     "Program `p` can take row `p`, then row `p + 4`, and so on, as long as there are rows.",

@@ -45,6 +45,7 @@ def standardise(x):
 # %% checks
 PAGE = "kernels/fast/layernorm.md"
 KIND = "read fewer bytes"
+ORDER = 3
 HINTS = (
     "What was loaded for the mean is still in registers. Give it a name.",
     "`centred` is what the last line needs, too.",

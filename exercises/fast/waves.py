@@ -15,6 +15,7 @@ answer = -144 % 132
 # %% checks
 PAGE = "kernels/fast/matmul.md"
 KIND = "predict a number"
+ORDER = 2
 HINTS = (
     "The first wave takes 132 tiles. How many are left?",
     "A wave has 132 places, however few of them are used.",

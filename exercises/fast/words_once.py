@@ -36,6 +36,7 @@ def unpack(words):
 # %% checks
 PAGE = "kernels/fast/low_bit.md"
 KIND = "read fewer bytes"
+ORDER = 6
 HINTS = (
     "Give a program a block of words, one lane each, and load it.",
     "`word[:, None] >> shifts[None, :]` makes a tile of it, with eight weights in each row.",

@@ -35,6 +35,7 @@ def dequantize(q, scales, group_size):
 # %% checks
 PAGE = "kernels/gemlite/gemm.md"
 KIND = "find the bug"
+ORDER = 4
 HINTS = (
     "`k` is a row of the weight already. By what must it be divided?",
     "A block of rows may lie inside of one group, or hold several.",

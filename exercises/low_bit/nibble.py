@@ -15,6 +15,7 @@ answer = (0x76543A10 >> (4 * 2)) & 0xF
 # %% checks
 PAGE = "kernels/gemlite/gemm.md"
 KIND = "predict a number"
+ORDER = 1
 HINTS = (
     "A hexadecimal digit is four bits. Which end of the number is the lowest?",
     "Weight `j` sits at bit `4 * j`: the last digit is weight 0.",

@@ -35,6 +35,7 @@ def weights(words):
 # %% checks
 PAGE = "kernels/gemlite/gemm.md"
 KIND = "find the bug"
+ORDER = 3
 HINTS = (
     "What is stored for -8, for -1 and for 7?",
     "The starter undoes two's complement. What undoes an addition of 8?",

@@ -38,6 +38,7 @@ def dot(a, b, split_k):
 # %% checks
 PAGE = "kernels/gemlite/gemm_splitK.md"
 KIND = "find the bug"
+ORDER = 5
 HINTS = (
     "Ten products in three parts of three: which one is left out?",
     "Round up. The last part is then shorter, and the mask takes care of that.",

@@ -31,6 +31,7 @@ def unpack(words):
 # %% checks
 PAGE = "kernels/gemlite/gemm.md"
 KIND = "fill in"
+ORDER = 2
 HINTS = (
     "Weight `k` is in word `k // 8`, and it is number `k % 8` there.",
     "Number `j` of a word sits at bit `4 * j`: shift it down with `>>`, and keep four bits with `& 0xF`.",

@@ -29,6 +29,7 @@ def best_group(rows, columns, programs, blocks_k):
 # %% checks
 PAGE = "learn/l2_reuse.py"
 KIND = "fill in"
+ORDER = 7
 HINTS = (
     "Try every `GROUP_M` from 1 to `rows`, and keep the one with the smallest count.",
     "`min(candidates, key=function)` gives the first of the smallest.",
@@ -44,12 +45,18 @@ def check(t):
         ((6, 3, 6, 2), 1),
         ((2, 8, 16, 4), 1),
         ((8, 8, 16, 1), 4),
+        ((2, 8, 4, 3), 2),
     ):
         t.value("best_group", arguments, best, note=note if best == 1 else "")
 
 
 WRONG = (
     ("best_group(9, 9, 9, 9) is None",),
+    (
+        "best_group(2, 8, 4, 3) is 1, should be 2",
+        "min(range(1, rows + 1), key=loaded)",
+        "min(range(1, rows), key=loaded, default=1)",
+    ),
     (
         "best_group(9, 9, 9, 9) is 1, should be 3",
         "min(range(1, rows + 1), key=loaded)",

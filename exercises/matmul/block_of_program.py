@@ -18,6 +18,7 @@ def block_of_program(pid, rows, columns, GROUP_M):
 # %% checks
 PAGE = "learn/l2_reuse.py"
 KIND = "fill in"
+ORDER = 5
 HINTS = (
     "`GROUP_M * columns` programs share a group of rows. Which group does `pid` belong to, and which row "
     "does it begin with?",
@@ -29,7 +30,7 @@ blocks are taken twice or don't exist."""
 
 
 def check(t):
-    for rows, columns, group in ((9, 9, 3), (7, 6, 4), (4, 3, 8), (5, 1, 1)):
+    for rows, columns, group in ((9, 9, 3), (7, 5, 4), (4, 3, 8), (5, 1, 1)):
         wanted = []
         for first in range(0, rows, group):
             wanted += [(row, column) for column in range(columns) for row in range(first, min(first + group, rows))]
@@ -54,6 +55,11 @@ WRONG = (
         "The last group has fewer rows",
         "in_group // group_rows",
         "in_group // GROUP_M",
+    ),
+    (
+        "The last group has fewer rows",
+        "in_group % group_rows",
+        "pid % group_rows",
     ),
 )
 RIGHT = (

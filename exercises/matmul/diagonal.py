@@ -31,6 +31,7 @@ def diagonal(x):
 # %% checks
 PAGE = "learn/tiles_and_pointers.py"
 KIND = "fill in"
+ORDER = 3
 HINTS = (
     "Element (i, k) lies `i * stride_m + k * stride_k` elements behind the first. On the diagonal, `k` is `i`.",
     "One block of pointers with one dimension is enough: `x_ptr + i * (stride_m + stride_k)`.",

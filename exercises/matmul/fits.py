@@ -26,6 +26,7 @@ def pruned(configurations):
 # %% checks
 PAGE = "learn/autotuning.py"
 KIND = "fill in"
+ORDER = 9
 HINTS = (
     "`shared_memory(config)` gives the bytes. Compare them with the limit.",
     "What takes exactly as much as there is fits.",

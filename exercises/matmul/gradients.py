@@ -23,6 +23,7 @@ def gradients(dz, x, y):
 # %% checks
 PAGE = "learn/l2_reuse.py"
 KIND = "fill in"
+ORDER = 8
 HINTS = (
     "dX is dZ times the transposed Y, dY is the transposed X times dZ.",
     "`y.T` is a view: its strides are exchanged, and nothing is copied.",

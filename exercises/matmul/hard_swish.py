@@ -38,6 +38,7 @@ def activate(x):
 # %% checks
 PAGE = "learn/autotuning.py"
 KIND = "fill in"
+ORDER = 10
 HINTS = (
     "`tl.minimum` and `tl.maximum` work lane by lane, and a number counts for every lane.",
     "`tl.maximum` of NaN and 0 is 0 on a GPU. Which factor brings the NaN back?",

@@ -35,6 +35,7 @@ def row_sums(x):
 # %% checks
 PAGE = "learn/tiles_and_pointers.py"
 KIND = "find the bug"
+ORDER = 2
 HINTS = (
     "Which strides has `x.T`, for a matrix of 3 rows and 4 columns?",
     "The kernel multiplies by the strides that it is given. Which ones is it given?",

@@ -36,6 +36,7 @@ def visits(tiles_m, tiles_n):
 # %% checks
 PAGE = "learn/l2_reuse.py"
 KIND = "find the bug"
+ORDER = 6
 HINTS = (
     "With 8 rows of tiles there are groups of 3, 3 and 2 rows. What does the remainder of 3 do in the last one?",
     "Both the remainder and the quotient have to be taken by the height that the group really has.",

@@ -16,6 +16,7 @@ answer = 1 * 1 + 2 * 16
 # %% checks
 PAGE = "learn/tiles_and_pointers.py"
 KIND = "predict a number"
+ORDER = 1
 HINTS = (
     "What are the strides of `x`, and what does taking every second row make of them?",
     "`x[::2]` has the strides (16, 1). Transposing exchanges the two.",

@@ -45,6 +45,7 @@ def first_call(x):
 # %% checks
 PAGE = "learn/autotuning.py"
 KIND = "fill in"
+ORDER = 11
 HINTS = (
     "What must be in `out` before each run, the trials included?",
     "`out.zero_()` sets a tensor to zero in place.",

@@ -15,6 +15,7 @@ def whole(share, gain):
 # %% checks
 PAGE = "learn/from_profile.py"
 KIND = "fill in"
+ORDER = 2
 HINTS = (
     "Let the step take 1 before. How much of that does the new kernel leave as it was?",
     "The rest, `share`, is divided by `gain`. How long does the step take now?",

@@ -27,6 +27,7 @@ import itertools
 
 PAGE = "kernels/capstone/gpt.md"
 KIND = "find the bug"
+ORDER = 5
 HINTS = (
     "Which steps lie between the two readings of the clock?",
     "Warm up first, then read the clock.",

@@ -16,6 +16,7 @@ answer = 2 * 4 * 16 * 1024 * 65536 / 2**30
 # %% checks
 PAGE = "learn/from_profile.py"
 KIND = "predict a number"
+ORDER = 1
 HINTS = (
     "Every token of every sequence gets a logit for each token of the vocabulary.",
     "All of them are powers of two: 2⁴ · 2¹⁰ · 2¹⁶ logits, of 2² bytes each.",

@@ -15,6 +15,7 @@ def order(prediction):
 # %% checks
 PAGE = "learn/from_profile.py"
 KIND = "fill in"
+ORDER = 4
 HINTS = (
     "Neither the largest share nor the largest factor comes first. What becomes of the step's time?",
     "The step gets shorter by `now - best`. `sorted(prediction, key=…)` sorts the names, the smallest key first.",

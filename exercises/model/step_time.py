@@ -17,6 +17,7 @@ def step_time(launches, launch_us, gpu_ms):
 # %% checks
 PAGE = "learn/from_profile.py"
 KIND = "fill in"
+ORDER = 3
 HINTS = (
     "While the GPU runs one kernel, Python launches the next ones. Do the two times add up?",
     "Over many steps the slower of the two decides: either the GPU waits for launches, or launches wait in a queue.",

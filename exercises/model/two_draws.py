@@ -33,6 +33,7 @@ def pair(seed):
 # %% checks
 PAGE = "kernels/capstone/gpt.md"
 KIND = "find the bug"
+ORDER = 7
 HINTS = (
     "The seed is set once. Which numbers does the first model get, and which does the second one get?",
     "Give each model a generator of its own with the same seed, or copy the weights of one into the other.",

@@ -40,6 +40,7 @@ def column_sums_of_squares(x, P=2):
 # %% checks
 PAGE = "learn/reductions.py"
 KIND = "fill in"
+ORDER = 4
 HINTS = (
     "One line differs from the column sums of the chapter.",
     "A tile of pointers: `x_ptr + offs_m[:, None] * stride_xm + offs_n[None, :]`. It needs a mask for both directions.",

@@ -18,6 +18,7 @@ def keeps(words, p):
 # %% checks
 PAGE = "learn/random_numbers.py"
 KIND = "fill in"
+ORDER = 6
 HINTS = (
     "Of the 2³² values, how many should be dropped?",
     "The smallest `p * 2**32` values are dropped: 0 and those up to one less than that.",

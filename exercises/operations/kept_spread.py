@@ -15,6 +15,7 @@ def spread(n, p):
 # %% checks
 PAGE = "learn/random_numbers.py"
 KIND = "fill in"
+ORDER = 5
 HINTS = (
     "One coin is 1 with probability `1 - p` and 0 otherwise. What is its variance?",
     "The coins are independent, so their variances add up. The standard deviation is the root of the sum.",

@@ -32,6 +32,7 @@ def gradient(dy):
 # %% checks
 PAGE = "guides/from-pytorch.md"
 KIND = "find the bug"
+ORDER = 9
 HINTS = (
     "Which memory does the result lie in?",
     "Saving an allocation is not worth it here: somebody else may still read the upstream gradient.",

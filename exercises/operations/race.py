@@ -33,6 +33,7 @@ def total(x):
 # %% checks
 PAGE = "learn/reductions.py"
 KIND = "find the bug"
+ORDER = 3
 HINTS = (
     "Between the load and the store of one program, another one may store. What becomes of its number?",
     "`tl.atomic_add` loads, adds and stores in one step that nothing can interrupt.",

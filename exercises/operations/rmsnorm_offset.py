@@ -38,6 +38,7 @@ def rmsnorm(x, w):
 # %% checks
 PAGE = "kernels/classics/rmsnorm.md"
 KIND = "find the bug"
+ORDER = 10
 HINTS = (
     "bfloat16 has eight bits for the digits of a number. What is 1 + 0.001 in it?",
     "In which dtype must the sum be formed, and when may it be rounded?",

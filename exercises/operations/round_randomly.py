@@ -20,6 +20,7 @@ def round_randomly(x, words):
 # %% checks
 PAGE = "learn/random_numbers.py"
 KIND = "fill in"
+ORDER = 7
 HINTS = (
     "The lower 16 bits of `x` say how far it is on the way from one neighbour to the next.",
     "Add a random number of 16 bits, `words & 0xFFFF`, to the bits. When does the sum carry into the upper half?",

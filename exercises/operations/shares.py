@@ -21,6 +21,7 @@ def shares(M, N, programs, BLOCK_M=32, BLOCK_N=128):
 # %% checks
 PAGE = "learn/reductions.py"
 KIND = "fill in"
+ORDER = 2
 HINTS = (
     "How many blocks of columns are there? Each of them gets `P` programs.",
     "How many tiles has a block of columns? `P` may not be more.",

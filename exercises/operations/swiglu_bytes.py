@@ -59,6 +59,7 @@ def swiglu(gate, up, BLOCK=32):
 # %% checks
 PAGE = "kernels/classics/swiglu.md"
 KIND = "read fewer bytes"
+ORDER = 11
 HINTS = (
     "One kernel with two inputs and one output is enough.",
     "Keep `gate * tl.sigmoid(gate)` in a variable and multiply it by the block of `up` before the store.",

@@ -15,6 +15,7 @@ def tiles_of(p, P, M, BLOCK_M):
 # %% checks
 PAGE = "learn/reductions.py"
 KIND = "fill in"
+ORDER = 1
 HINTS = (
     "Tile `i` begins with row `i * BLOCK_M`. With which row does the first tile of program `p` begin?",
     "From one tile of a program to its next one there are `P` tiles: `P * BLOCK_M` rows.",

@@ -34,6 +34,7 @@ def gradient(dy):
 # %% checks
 PAGE = "guides/from-pytorch.md"
 KIND = "find the bug"
+ORDER = 8
 HINTS = (
     "Which stride has `one.expand(6)`? Which one does the kernel count on?",
     "`dy.contiguous()` is a copy whose elements lie side by side, or `dy` itself if they do already.",

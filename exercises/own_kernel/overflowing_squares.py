@@ -38,6 +38,7 @@ def unit_rows(x):
 # %% checks
 PAGE = "learn/your_own_kernel.py"
 KIND = "find the bug"
+ORDER = 5
 HINTS = (
     "Softmax has the same trouble with exponentials, and subtracts the largest first. What does division "
     "do for squares?",

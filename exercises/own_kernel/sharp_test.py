@@ -26,6 +26,7 @@ import triton.language as tl
 
 PAGE = "learn/your_own_kernel.py"
 KIND = "fill in"
+ORDER = 2
 HINTS = (
     "When does a 0 that should not be there win a maximum? And when are there masked lanes at all?",
     "When is the stride of a row not its length?",

@@ -27,6 +27,7 @@ import triton.language as tl
 
 PAGE = "learn/your_own_kernel.py"
 KIND = "fill in"
+ORDER = 1
 HINTS = (
     "Let `y` be the beginning of a longer piece of memory, filled with a number that no result can be.",
     "After the launch, compare what lies behind the end.",

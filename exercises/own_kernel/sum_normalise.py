@@ -41,6 +41,7 @@ def sum_normalise(x):
 # %% checks
 PAGE = "learn/your_own_kernel.py"
 KIND = "fill in"
+ORDER = 3
 HINTS = (
     "The first trip adds up the chunks lane by lane, in float32. The lanes themselves are added up once, "
     "behind the loop.",

@@ -17,6 +17,7 @@ def sum_normalise_gradient(dy, y, total):
 # %% checks
 PAGE = "learn/your_own_kernel.py"
 KIND = "fill in"
+ORDER = 4
 HINTS = (
     "An element of `x` changes its own quotient, and through the total every quotient of its row.",
     "An element changes the sum of its row at rate one, where it changed the length at rate `y`. So one "

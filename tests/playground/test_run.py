@@ -109,6 +109,18 @@ def test_the_worker_gets_json(tmp_path, monkeypatch):
     assert (tmp_path / "some/kernel.py").read_text() == "x = ("
 
 
+def test_after_an_unchanged_run_the_original_is_ready(tmp_path):
+    text, path = text_of(VECTOR), tmp_path / "kernel.py"
+    wrong = text.replace("out = x + y", "out = x * y")
+    asked = {"action": "run", "path": str(path), "source": text, "original": text}
+    for source, runs in ((wrong, 0), ("x = (", 0), (text, 1)):
+        run.reference.cache_clear()
+        run.prepare(json.dumps({**asked, "source": source}))
+        assert run.reference.cache_info().misses == runs
+    assert run.run(path, wrong, text)["state"] == "failed"
+    assert run.reference.cache_info().hits == 1
+
+
 @pytest.mark.parametrize(
     "path",
     sorted(

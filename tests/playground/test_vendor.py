@@ -20,6 +20,13 @@ def test_every_file_has_its_sha256():
     assert vendor.problems() == []
 
 
+def test_the_command_succeeds_where_nothing_is_wrong(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["vendor"])
+    with pytest.raises(SystemExit) as ended:
+        vendor.main()
+    assert ended.value.code is None
+
+
 @pytest.mark.parametrize("change", ["other bytes", "one more", "one less"])
 def test_a_changed_file_is_found(change, tmp_path, monkeypatch):
     for name in ("LICENSE.numpy", "SHA256SUMS"):

@@ -60,6 +60,11 @@ class Browser:
         self._open_tab()
 
     @_in_its_thread
+    def offline(self, off: bool) -> None:
+        """Take the network away, or give it back."""
+        self._page.context.set_offline(off)
+
+    @_in_its_thread
     def call(self, method: str, **params) -> dict:
         """A command of the DevTools protocol."""
         return self._tools.send(method, params)

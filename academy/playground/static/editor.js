@@ -7,17 +7,7 @@ import {
 } from "./codemirror.js"
 import { ask, stop } from "./runtime.js"
 
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag)
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value)
-    else if (value === true) element.setAttribute(name, "")
-    else if (value !== false && value != null) element.setAttribute(name, value)
-  }
-  element.append(...children.filter(child => child != null))
-  return element
-}
-
+const { make } = academyViewer // its scripts are on every page that has an editor
 const LABELS = { run: "Run", check: "Check", reset: "Reset", stop: "Stop", download: "Download", share: "Copy link" }
 const COLOURS = HighlightStyle.define([
   { tag: tags.keyword, color: "var(--md-code-hl-keyword-color)" },

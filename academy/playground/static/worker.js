@@ -28,7 +28,8 @@ async function inflated(blob, type) {
 }
 
 async function start() {
-  const { files } = await (await fetch(here + "runtime.json", { cache: "no-cache" })).json()
+  const list = here + "runtime.json" // without a network: the one that the browser has kept, whose files it has kept too
+  const { files } = await (await fetch(list, { cache: "no-cache" }).catch(() => fetch(list, { cache: "force-cache" }))).json()
   total = Object.values(files).reduce((sum, file) => sum + file.bytes, 0)
   const came = Object.fromEntries(Object.entries(files).map(([name, { place }]) => [name, get(place)])) // all at once
   // Pyodide asks for these two by name.
@@ -55,16 +56,16 @@ async function start() {
   for (const name of ["numpy.zip", "triton.zip", "academy.zip"]) {
     python.unpackArchive(await (await came[name]).arrayBuffer(), "zip", { extractDir: SITE })
   }
-  const answer = python.runPython("from academy.playground.run import answer; answer")
+  const [answer, prepare] = python.runPython("from academy.playground.run import answer, prepare; answer, prepare")
   mark("imported")
-  return { python, answer }
+  return { python, answer, prepare }
 }
 
 const ready = start()
 ready.then(() => postMessage({ type: "ready", marks }), error => postMessage({ type: "failed", message: String(error.message ?? error) }))
 
 onmessage = async ({ data }) => {
-  const { python, answer } = await ready
+  const { python, answer, prepare } = await ready
   const asked = performance.now()
   let text
   try {
@@ -74,4 +75,7 @@ onmessage = async ({ data }) => {
     text = JSON.stringify({ state: "error", problems: [{ line: null, message }], printed: "", data: null })
   }
   postMessage({ id: data.id, answer: text, milliseconds: Math.round(performance.now() - asked), heap: python._module.HEAP8.length })
+  try {
+    prepare(data.question)
+  } catch { /* the first edit tells what is wrong */ }
 }

@@ -463,24 +463,23 @@ class Pair(tuple):
     indices = property(lambda self: self[1])
 
 
+def _found_at(index_of, input, dim, keepdim):
+    """The elements along `dim` that argmax or argmin points to, and where they are."""
+    index = index_of(input, dim, True)
+    found = gather(input, dim, index)
+    return Pair((found, index) if keepdim else (found.squeeze(dim), index.squeeze(dim)))
+
+
 def max(input, dim=None, keepdim=False):
     if isinstance(dim, Tensor):
         return maximum(input, dim)
-    if dim is None:
-        return amax(input)
-    index = argmax(input, dim, True)
-    found = gather(input, dim, index)
-    return Pair((found, index) if keepdim else (found.squeeze(dim), index.squeeze(dim)))
+    return amax(input) if dim is None else _found_at(argmax, input, dim, keepdim)
 
 
 def min(input, dim=None, keepdim=False):
     if isinstance(dim, Tensor):
         return minimum(input, dim)
-    if dim is None:
-        return amin(input)
-    index = argmin(input, dim, True)
-    found = gather(input, dim, index)
-    return Pair((found, index) if keepdim else (found.squeeze(dim), index.squeeze(dim)))
+    return amin(input) if dim is None else _found_at(argmin, input, dim, keepdim)
 
 
 def all(input, dim=None, keepdim=False):
