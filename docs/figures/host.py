@@ -31,7 +31,9 @@ def layernorm_call():
         "launch": "or, remembered",
         "driver": "of this, the driver's call",
     }
-    left, right = Panel(26 + 40 * len(whole) + 4, "One call"), Panel(26 + 40 * len(parts) + 4, "Its parts")
+    larger = max(found[name] for name in whole) / max(found[name] for name in parts)
+    left = Panel(26 + 40 * len(whole) + 4, "One call")
+    right = Panel(26 + 40 * len(parts) + 4, f"Its parts, drawn {larger:.2g} times as long")
     bars(left, 32, _rows(found, whole), ["a", "b", "off"])
     bars(right, 32, _rows(found, parts), ["b", "b", "b", "b", "a", "b", "off"])
     said = ", ".join(f"{words} {found[name]:.3g} µs" for name, words in (whole | parts).items())
