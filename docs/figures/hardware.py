@@ -239,7 +239,7 @@ def roofline():
         [axes(0.1 / speeds["bytes"], 0.1), axes(ridge, speeds["operations"]), axes(10000, speeds["operations"])],
         "curve p",
     )
-    legend = Panel(20 + 24 * len(found), "Kernels of this site, measured")
+    legend = Panel(32 + 24 * len(found), "Kernels of this site, measured")
     words, labels = [], []
     for place, (name, each) in enumerate(found, 1):
         entry = each.entry
