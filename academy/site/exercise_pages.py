@@ -40,7 +40,7 @@ def listed(library: Library, uri: str) -> list[str]:
 def in_line(library: Library, stage: str) -> str:
     """The exercises of a stage of the learning path, in one paragraph."""
     pages = [page for page in library.shown("exercise") if page.group == stage]
-    return " · ".join(f"[{page.title}]({page.href})" for page in pages)
+    return "\u00a0· ".join(f"[{page.title}]({page.href})" for page in pages)
 
 
 class ExerciseLinks(TreeStep):
@@ -52,4 +52,4 @@ class ExerciseLinks(TreeStep):
         if exercises and f"/{exercises[0].uri}" not in hrefs:
             links = (Markup('<a href="/{}">{}</a>').format(each.uri, each.title) for each in exercises)
             line = '<p class="exercise-links" data-search-exclude="">Exercises: {links}</p>'
-            root.append(element(line, links=Markup(" · ").join(links)))
+            root.append(element(line, links=Markup("\u00a0· ").join(links)))

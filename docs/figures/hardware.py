@@ -167,7 +167,8 @@ def occupancy():
     panel.text(0, 190, f"{fit} programs fit, limit: {tightest}", "bold", part="fit")
     panel.text(0, 213, f"{fit * warps} of 64 warps: occupancy {100 * fit * warps / 64:g}%", part="occupancy")
     return Picture(
-        "The shortest bar decides. An SM takes at most 32 programs, 64 warps, 65,536 registers and 228 KB of shared memory.",
+        "The shortest bar decides. An SM takes at most 32 programs, 64 warps, 65,536 registers and 228 KB of shared memory. The "
+        f"system keeps 1 KB for each program: 228 KB hold {228 // (shared + 1)} programs of {shared} KB, not {228 // shared}.",
         f"Four bars. With {warps} warps, {registers} registers a thread and {shared} KB of shared memory a program, an SM "
         f"has room for {', '.join(f'{room} by {name}' for name, room in limits.items())}. So {fit} programs fit, the "
         f"limit is {tightest}, and {fit * warps} of 64 warps are there.",
@@ -238,7 +239,7 @@ def roofline():
         [axes(0.1 / speeds["bytes"], 0.1), axes(ridge, speeds["operations"]), axes(10000, speeds["operations"])],
         "curve p",
     )
-    legend = Panel(20 + 24 * len(found), "Kernels of this site, measured")
+    legend = Panel(32 + 24 * len(found), "Kernels of this site, measured")
     words, labels = [], []
     for place, (name, each) in enumerate(found, 1):
         entry = each.entry

@@ -31,9 +31,11 @@ def layernorm_call():
         "launch": "or, remembered",
         "driver": "of this, the driver's call",
     }
-    left, right = Panel(26 + 40 * len(whole) + 4, "One call"), Panel(26 + 40 * len(parts) + 4, "Its parts")
-    bars(left, 32, _rows(found, whole), ["a", "b", "off"])
-    bars(right, 32, _rows(found, parts), ["b", "b", "b", "b", "a", "b", "off"])
+    larger = max(found[name] for name in whole) / max(found[name] for name in parts)
+    left = Panel(36 + 40 * len(whole) + 4, "One call")
+    right = Panel(36 + 40 * len(parts) + 4, f"Its parts, drawn {larger:.2g} times as long")
+    bars(left, 42, _rows(found, whole), ["a", "b", "off"])
+    bars(right, 42, _rows(found, parts), ["b", "b", "b", "b", "a", "b", "off"])
     said = ", ".join(f"{words} {found[name]:.3g} µs" for name, words in (whole | parts).items())
     return Picture(
         "A layernorm of 128 x 128, without a gradient: what the CPU does before the GPU has anything to do.",
@@ -46,8 +48,8 @@ def layernorm_call():
 def short_kernels():
     """Wall time of a call over the time of its kernel: a row of calls takes whichever is longer."""
     found = figures.first(card.ROOT, "experiments/host_time")["breakdown"]
-    panel = Panel(300, "A row of calls, µs for each")
-    axes = Axes(panel, (40, 40, 300, 200), (0, 20, 40, 60, 80), (0, 20, 40, 60, 80), ("kernel, µs", "call, µs"))
+    panel = Panel(310, "A row of calls, µs for each")
+    axes = Axes(panel, (40, 50, 300, 200), (0, 20, 40, 60, 80), (0, 20, 40, 60, 80), ("kernel, µs", "call, µs"))
     axes.curve(lambda kernel: kernel, "g")
     for name, kind, words in (("call by Triton", "a", "launched by Triton"), ("call", "b", "remembered")):
         axes.curve(lambda kernel, host=found[name]: max(kernel, host), kind)

@@ -138,7 +138,7 @@ def split_k():
             f"{min(programs, guide.SMS)} of {guide.SMS} SMs in the first wave" if filled > 0.7 else "",
         )
         if filled <= 0.7:
-            panel.text(180 + 90 * filled, 202, f"{programs} of {guide.SMS} SMs", "small")
+            panel.text(180 + 90 * filled, 202, f"{guide.SMS - programs} of {guide.SMS} SMs idle", "small")
         panels.append(panel)
         words.append(
             f"SPLIT_K = {split}: {programs} programs with {K // split} of K each, {rounds} wave{'s' * (rounds > 1)}, {busy:.0%} of places busy"
