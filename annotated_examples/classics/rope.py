@@ -90,7 +90,7 @@ def turn_heads(
     INTERLEAVED: tl.constexpr,
 ):
     # The heads of this program. Their strides may be as long as a whole sequence, so the offsets are int64. Three heads
-    # in blocks of two: the second block has one that doesn't exist, `pid=(0, 1): mask_h = [1, 0]`.
+    # in blocks of two: the second block has one that doesn't exist, `pid=1: mask_h = [1, 0]`.
     offs_h = (pid_h * BLOCK_H + tl.arange(0, BLOCK_H)).to(tl.int64)
     mask_h = offs_h < H
     x_rows = x_ptr + (offs_h * stride_xh)[:, None]
@@ -100,14 +100,14 @@ def turn_heads(
         # Neighbours make a pair. Loading every other feature would be two loads that each skip half of what they fetch.
         # So the whole stretch is loaded, eight numbers at a time in bfloat16, and taken apart in registers.
         # `tl.reshape` gives the tile a third dimension of two, and `tl.split` takes its two halves apart:
-        # `launch=1, pid=(0, 0): a[0, :3] = [1, 3, 5]` and `launch=1: b[0, :3] = [2, 4, 6]`.
+        # `launch=1, pid=0: a[0, :3] = [1, 3, 5]` and `launch=1: b[0, :3] = [2, 4, 6]`.
         offs_d = tl.arange(0, 2 * BLOCK_R)[None, :]
         mask = mask_h[:, None] & (offs_d < R)
         pairs = tl.load(x_rows + offs_d, mask=mask, other=0.0).to(tl.float32)
         a, b = tl.split(tl.reshape(pairs, (BLOCK_H, BLOCK_R, 2)))
     else:
         # A pair is a feature of the first half and one of the second, half of `R` further on: two loads of neighbours.
-        # `pid=(0, 0): a[0, :3] = [1, 2, 3]` and `b[0, :3] = [4, 5, 6]`. The fourth column doesn't exist.
+        # `pid=0: a[0, :3] = [1, 2, 3]` and `b[0, :3] = [4, 5, 6]`. The fourth column doesn't exist.
         offs_d = tl.arange(0, BLOCK_R)[None, :]
         mask = mask_h[:, None] & (offs_d < R // 2)
         a = tl.load(x_rows + offs_d, mask=mask, other=0.0).to(tl.float32)
@@ -136,9 +136,9 @@ def turn_heads(
 
 # ## The kernel
 #
-# One launch serves both tensors, in a grid of two dimensions: tokens, and blocks of heads. The first blocks are those
-# of `q`, the others those of `k`. The strides are in elements: from one sequence to the next, from head to head, and
-# from token to token.
+# One launch serves both tensors. Each token has as many programs as blocks of heads: first those of `q`, then those of
+# `k`. They come one after the other, so programs that run at the same time read memory that lies together, and the same
+# angles. The strides are in elements: from one sequence to the next, from head to head, and from token to token.
 @triton.jit
 def rope_kernel(
     q_ptr,
@@ -171,13 +171,17 @@ def rope_kernel(
     INTERLEAVED: tl.constexpr,
     INVERSE: tl.constexpr,
 ):
-    # Which token is mine? Program 1 has the second token of the first sequence: `pid=(1, 0): b = 0` and `t = 1`.
-    token = tl.program_id(0)
+    # Which token is mine, and which block of its heads? Three query heads are two blocks, the key head is a third one.
+    # So program 3 has the first block of the second token: `pid=3: token = 1`, `pid_h = 0`, `b = 0` and `t = 1`.
+    blocks_of_q = tl.cdiv(H, BLOCK_H)
+    blocks = blocks_of_q + tl.cdiv(Hk, BLOCK_H)
+    token = tl.program_id(0) // blocks
+    pid_h = tl.program_id(0) % blocks
     b = (token // T).to(tl.int64)
     t = (token % T).to(tl.int64)
 
     # Its angles. All sequences may share one table: then the stride from one sequence to the next is zero. A lane that
-    # has no pair gets zeros: `pid=(0, 0): cos = [0, 0.6, 1, 0]` and `sin = [1, 0.8, 0, 0]`. The opposite angle has the
+    # has no pair gets zeros: `pid=0: cos = [0, 0.6, 1, 0]` and `sin = [1, 0.8, 0, 0]`. The opposite angle has the
     # same cosine, and a sine of the other sign.
     offs_r = tl.arange(0, BLOCK_R)
     angles = b * stride_cb + t * (R // 2) + offs_r
@@ -187,9 +191,7 @@ def rope_kernel(
         sin = -sin
     cos, sin = cos[None, :], sin[None, :]
 
-    # Three query heads are two blocks, so block 2 is the first one of `k`: `pid=(0, 2): pid_h - blocks_of_q = 0`.
-    pid_h = tl.program_id(1)
-    blocks_of_q = tl.cdiv(H, BLOCK_H)
+    # Block 2 is the first one of `k`: `pid=2: pid_h - blocks_of_q = 0`.
     if pid_h < blocks_of_q:
         q_ptr += b * stride_qb + t * stride_qt
         q_out_ptr += b * stride_qob + t * stride_qot
@@ -220,7 +222,8 @@ def like(x):
 
 
 # A tile of 1024 pairs is 8 for each of 128 threads: 16 bytes of each half, in bfloat16, the most that one instruction
-# loads. Fewer heads than that make a smaller tile, with a warp for every 256 pairs. `R` and `D` are constants of the
+# loads. Fewer heads than that make a smaller tile, with a warp for every 256 pairs. Wide heads are few, and their last
+# block is seldom full, so a program of one warp loses less. `R` and `D` are constants of the
 # kernel: a model has one head size, and the compiler learns which loads are aligned. (Inside `torch.compile` a size may
 # be a symbol; `operator.index` makes it a number.)
 def turn(q, k, cos, sin, *, interleaved=False, inverse=False, BLOCK_H=None, num_warps=None):
@@ -234,8 +237,8 @@ def turn(q, k, cos, sin, *, interleaved=False, inverse=False, BLOCK_H=None, num_
         return q_out, k_out
     BLOCK_R = triton.next_power_of_2(max(R // 2, 1))
     BLOCK_H = BLOCK_H or min(triton.next_power_of_2(max(H, Hk)), max(1024 // BLOCK_R, 1))
-    num_warps = num_warps or min(max(BLOCK_H * BLOCK_R // 256, 1), 4)
-    grid = (B * T, triton.cdiv(H, BLOCK_H) + triton.cdiv(Hk, BLOCK_H))
+    num_warps = num_warps or (min(max(BLOCK_H * BLOCK_R // 256, 1), 4) if BLOCK_R < 128 else 1)
+    grid = (B * T * (triton.cdiv(H, BLOCK_H) + triton.cdiv(Hk, BLOCK_H)),)
     strides = [stride for x in (q, k, q_out, k_out) for stride in x.stride()[:3]]
     rope_kernel[grid](
         q, k, cos, sin, q_out, k_out, T, H, Hk, *strides, T * R // 2 if cos.dim() == 3 else 0,

@@ -81,7 +81,6 @@ from annotated_examples.common.tile_order import grouped_order
 
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
-HEADS_AT_A_TIME = tl.constexpr(8)
 
 
 # ## Tiles by descriptor
@@ -117,6 +116,9 @@ def attend(acc, row_max, row_sum, q, k, v, mask, scale, factor, softcap: tl.cons
 
 
 # The keys from `begin` to `end`, for one half of the queries or for both. Each half waits for its own product only.
+#
+# What a row sees is counted from the beginning of the tile, one subtraction a row. The columns are then the same in
+# every tile: constants in the instructions, not numbers in registers, for which there was no room.
 @triton.jit
 def attend_range(
     acc0, max0, sum0, acc1, max1, sum1, q0, q1, begin, end, k_desc, v_desc, b, hk, start_k, start_m, T, S, left, right,
@@ -126,14 +128,14 @@ def attend_range(
     factor = scale * LOG2E
     first0, last0 = keys_seen(start_m + tl.arange(0, ROWS), T, S, left, right)
     first1, last1 = keys_seen(start_m + ROWS + tl.arange(0, ROWS), T, S, left, right)
+    columns = tl.arange(0, BLOCK_N)[None, :]
     for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
         k = load_rows(k_desc, b, hk, start_k, start, S, False, BLOCK_N, BLOCK_D)
         v = load_rows(v_desc, b, hk, start_k, start, S, MASKED and VARLEN, BLOCK_N, BLOCK_D)
-        offs_n = start + tl.arange(0, BLOCK_N)
-        mask = seen(offs_n[None, :], first0[:, None], last0[:, None], WINDOW)
+        mask = seen(columns, (first0 - start)[:, None], (last0 - start)[:, None], WINDOW)
         acc0, max0, sum0 = attend(acc0, max0, sum0, q0, k, v, mask, scale, factor, softcap, MASKED)
         if HALVES == 2:
-            mask = seen(offs_n[None, :], first1[:, None], last1[:, None], WINDOW)
+            mask = seen(columns, (first1 - start)[:, None], (last1 - start)[:, None], WINDOW)
             acc1, max1, sum1 = attend(acc1, max1, sum1, q1, k, v, mask, scale, factor, softcap, MASKED)
     return acc0, max0, sum0, acc1, max1, sum1
 
@@ -175,12 +177,12 @@ def store_half(
 def attention_forward_kernel(
     q_desc, k_desc, v_desc, sinks_ptr, cu_q_ptr, cu_k_ptr, o_ptr, lse_ptr,
     stride_ob, stride_oh, stride_ot, stride_od, stride_lb, stride_lh, T, S, longest, B, H, group, scale, left, right,
-    softcap: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr, HALVES: tl.constexpr, BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
+    softcap: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr, HEADS: tl.constexpr, HALVES: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    # Down a group of eight heads first, then to the next tile, from the last tile of queries to the first.
+    # Down a group of `HEADS` heads first, then to the next tile, from the last tile of queries to the first.
     tiles = tl.cdiv(longest, BLOCK_M)
-    head_number, tile = grouped_order(tl.program_id(0), B * H, tiles, HEADS_AT_A_TIME)
+    head_number, tile = grouped_order(tl.program_id(0), B * H, tiles, HEADS)
     b, h, start_m = head_number // H, head_number % H, (tiles - 1 - tile) * BLOCK_M
     start_q, T = sequence(cu_q_ptr, b, T)
     start_k, S = sequence(cu_k_ptr, b, S)
@@ -287,10 +289,10 @@ def attention_backward_queries_kernel(
     do_desc, dlse_ptr, q_desc, k_desc, v_desc, cu_q_ptr, cu_k_ptr, o_desc, lse_ptr, delta_ptr, dq_ptr,
     stride_glb, stride_glh, stride_glt, stride_ob, stride_oh, stride_ot, stride_od, stride_lb, stride_lh,
     T, S, longest, B, H, group, scale, left, right, softcap: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
+    HEADS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     tiles = tl.cdiv(longest, BLOCK_M)
-    head_number, tile = grouped_order(tl.program_id(0), B * H, tiles, HEADS_AT_A_TIME)
+    head_number, tile = grouped_order(tl.program_id(0), B * H, tiles, HEADS)
     b, h, start_m = head_number // H, head_number % H, (tiles - 1 - tile) * BLOCK_M
     start_q, T = sequence(cu_q_ptr, b, T)
     start_k, S = sequence(cu_k_ptr, b, S)
@@ -384,11 +386,11 @@ def key_gradient_range(
 def attention_backward_keys_kernel(
     do_desc, q_desc, k_desc, v_desc, cu_q_ptr, cu_k_ptr, lse_rows, delta_rows, dq_ptr, dk_ptr, dv_ptr,
     stride_db, stride_dh, stride_dt, stride_dd, T, S, longest, B, Hk, group, scale, left, right,
-    softcap: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr, BY_DESCRIPTOR: tl.constexpr, DV_FIRST: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
+    softcap: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr, HEADS: tl.constexpr, BY_DESCRIPTOR: tl.constexpr,
+    DV_FIRST: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     # The first keys are seen by the most queries: their tiles come first.
-    head_number, tile = grouped_order(tl.program_id(0), B * Hk, tl.cdiv(longest, BLOCK_N), HEADS_AT_A_TIME)
+    head_number, tile = grouped_order(tl.program_id(0), B * Hk, tl.cdiv(longest, BLOCK_N), HEADS)
     b, hk, start_n, total = head_number // Hk, head_number % Hk, tile * BLOCK_N, T
     start_q, T = sequence(cu_q_ptr, b, T)
     start_k, S = sequence(cu_k_ptr, b, S)
@@ -459,8 +461,8 @@ def attention_delta_kernel(
 
 # ## The launchers
 #
-# What was fastest on the card for heads of up to 64 and up to 128 numbers. The forward kernel doesn't load ahead where
-# `STAGES` is 1: shared memory then has room for a second program, and that hides the waiting better.
+# What was fastest on the card for heads of up to 64 and up to 128 numbers. Each of them leaves room for two programs on
+# an SM, or three: in registers, and in shared memory for `STAGES` tiles of keys and of values.
 class Tiles(NamedTuple):
     BLOCK_M: int
     BLOCK_N: int
@@ -468,21 +470,30 @@ class Tiles(NamedTuple):
     num_warps: int
 
 
-FORWARD = {64: Tiles(128, 128, 2, 4), 128: Tiles(128, 128, 1, 4)}
+FORWARD = {64: Tiles(128, 128, 3, 4), 128: Tiles(64, 64, 3, 4)}
 QUERIES = {64: Tiles(128, 64, 3, 4), 128: Tiles(128, 64, 3, 8)}
 KEYS = {64: Tiles(64, 64, 3, 4), 128: Tiles(64, 64, 2, 4)}
 ONE_PASS = {64: Tiles(128, 128, 2, 8), 128: Tiles(64, 128, 2, 8)}
 
 
-def launch_options(table, q, options, BLOCK_M, BLOCK_N):
-    """The tiles that were asked for, or the best ones, and what else is known when a kernel is compiled."""
+# Programs that run at the same time read the keys and values of a few heads, or their queries and upstream gradients.
+# These should stay in the L2 cache, of which 32 of 50 MB are counted on. A power of two, so that few kernels are
+# compiled.
+def heads_at_a_time(rows, q):
+    bytes_of_a_head = 2 * max(rows, 1) * q.shape[-1] * q.element_size()
+    return 1 << max(min(2**25 // bytes_of_a_head, 8), 1).bit_length() - 1
+
+
+def launch_options(table, q, options, BLOCK_M, BLOCK_N, rows):
+    """The tiles that were asked for, or the best ones, and what else is known when a kernel is compiled. `rows`: how
+    many rows the loop of a program reads at most."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N)
     D = q.shape[-1]
     best = table[64 if D <= 64 else 128]
     tiles = dict(BLOCK_M=BLOCK_M or best.BLOCK_M, BLOCK_N=BLOCK_N or best.BLOCK_N, STAGES=best.STAGES)
     return tiles | dict(
         softcap=options.softcap, D=D, BLOCK_D=max(16, triton.next_power_of_2(D)), WINDOW=options.left != OPEN,
-        num_warps=best.num_warps, num_stages=best.STAGES,
+        HEADS=heads_at_a_time(rows, q), num_warps=best.num_warps, num_stages=best.STAGES,
     )  # fmt: skip
 
 
@@ -515,8 +526,8 @@ def attention_forward(
         return lesson.attention_forward(
             q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N
         )  # fmt: skip
-    launch = launch_options(FORWARD, q, options, BLOCK_M, BLOCK_N)
-    launch["HALVES"] = HALVES or 2
+    launch = launch_options(FORWARD, q, options, BLOCK_M, BLOCK_N, options.max_seqlen_k)
+    launch["HALVES"] = HALVES or (2 if launch["BLOCK_M"] > 64 else 1)
     (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
     o = empty_like(q, cu_seqlens_q)
     lse = new_rows(q, q.shape[:3], cu_seqlens_q)
@@ -548,7 +559,7 @@ def attention_backward(
     (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
     B, of_lse = batches(q, cu_seqlens_q), strides(lse, cu_seqlens_q)[:2]
     numbers = H // Hk, options.scale, options.left, options.right
-    launch = launch_options(QUERIES, q, options, BLOCK_M, BLOCK_N)
+    launch = launch_options(QUERIES, q, options, BLOCK_M, BLOCK_N, options.max_seqlen_k)
     M, N, BLOCK_D = launch["BLOCK_M"], launch["BLOCK_N"], launch["BLOCK_D"]
     grid = (triton.cdiv(options.max_seqlen_q, M) * B * H,)
     sums = None if deterministic else new_rows(q, q.shape, cu_seqlens_q)
@@ -564,7 +575,7 @@ def attention_backward(
             *strides(dlse, cu_seqlens_q), *of_lse, T, options.max_seqlen_q, H, D=q.shape[-1], BLOCK_M=M,
             BLOCK_D=BLOCK_D,
         )  # fmt: skip
-    launch = launch_options(KEYS if deterministic else ONE_PASS, q, options, BLOCK_M, BLOCK_N)
+    launch = launch_options(KEYS if deterministic else ONE_PASS, q, options, BLOCK_M, BLOCK_N, options.max_seqlen_q)
     M, N = launch["BLOCK_M"], launch["BLOCK_N"]
     grid = (triton.cdiv(options.max_seqlen_k, N) * B * Hk,)
     if grid[0]:

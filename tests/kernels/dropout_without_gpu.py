@@ -1,7 +1,7 @@
 """Run by test_dropout.py, in a process of its own: compile dropout's kernel for an H100, without a GPU.
 
-Prints in JSON, for each dtype named on the command line, how many loads and stores of 16 bytes and of 2 bytes the
-kernel has, and how many elements a thread.
+Prints in JSON, for each dtype named on the command line, how many loads and stores of four elements the kernel has, how
+many barriers, and how many elements a thread.
 """
 
 import json
@@ -38,7 +38,8 @@ def main():
     found = {}
     for dtype in sys.argv[1:]:
         text, each = ptx(dtype)
-        kinds = ["ld.global.v4", "st.global.v4", "ld.global.b16", "st.global.b16"]
+        vector = "v4" if dtype == "float32" else "v2"  # of 32 bits each
+        kinds = [f"ld.global.{vector}", f"st.global.{vector}", "bar.sync"]
         found[dtype] = [*(count(text, kind) for kind in kinds), each]
     print(json.dumps(found))
 
