@@ -9,11 +9,11 @@ stays what it was. With a mask of ones and zeros,
 The gradient, [[tag: DO-x]], needs the same mask. Does it have to be stored, then? It does not. Here a random number is
 a function of the seed and of the element's index. Whoever needs it again computes it again.
 
-**What it costs.** An element is read and written, and nothing else moves. In bfloat16 that is 4 bytes each, for about
-20 instructions, most of which make the random number. By its data sheet an H200 has just time for them while the bytes
-pass. At 8192 x 8192 forward runs at [[bench: dropout/8192x8192/forward/share]] of the speed of a copy. PyTorch stores
-the mask, a byte an element, and reads it in the backward pass:
-[[bench: dropout/8192x8192/backward/eager.ms]] against [[bench: dropout/8192x8192/backward/ms]].
+**What it costs.** An element is read and written, and nothing else moves. In bfloat16 that is 4 bytes each, for 21
+instructions, half of which make the random number. At 8192 x 8192 forward runs at
+[[bench: dropout/8192x8192/forward/share]] of the speed of a copy. PyTorch stores the mask, a byte an element, and reads
+it in the backward pass: [[bench: dropout/8192x8192/backward/eager.ms]] against
+[[bench: dropout/8192x8192/backward/ms]].
 
 **Contract.** `x` has any shape and any strides, and is float32, float16 or bfloat16. The mask depends on `seed`, `p`
 and the element's row-major index: not on dtype, layout, block size or device. Two calls with one seed drop the same
@@ -71,7 +71,8 @@ def dropout_reference(x, p, seed):
 #
 # It scrambles the counter in ten rounds. A round multiplies two of the words by constants. The upper half of a product
 # depends on all bits of its factor; it is mixed with another word and with the key by exclusive or, and words change
-# places. After six such rounds statistical tests find nothing any more, and ten are the custom. The key is the seed.
+# places. After seven such rounds the usual batteries of statistical tests find no pattern. cuRAND and PyTorch use
+# ten, to be safe, and so do we. The key is the seed.
 #
 # All arithmetic is modulo 2³²: unsigned numbers just wrap. One product of 64 bits gives both halves at once.
 #
@@ -137,6 +138,10 @@ def dropout_kernel(
     offs = tl.max_contiguous(start + tl.arange(0, BLOCK), 4)
     mask = offs < n
 
+    # `x` is asked for first. It needs most of a microsecond from memory, and the random words are computed meanwhile.
+    if x_ptr is not None:
+        x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
+
     # The seed is a number in GPU memory, and `seed_ptr` is where. It is loaded here: Python would have to wait for it.
     # Taking the pointer for the seed is a mistake that still looks random.
     seed = tl.load(seed_ptr)
@@ -158,7 +163,6 @@ def dropout_kernel(
     else:
         # [[tag: DO-y]] forward, [[tag: DO-x]] backward. Where half is dropped, the rest is doubled,
         # `pid=0: y = [2, 4, 0, 8, 10, 12, 0, 16]`. A choice, not a product with zero: zero times infinity is NaN.
-        x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
         # Inside `torch.compile` a Python float arrives as float64.
         y = tl.where(keep, x * tl.cast(scale, tl.float32), 0.0)
         tl.store(y_ptr + offs, y, mask=mask)
@@ -288,6 +292,18 @@ def dropout_mask(shape, p, seed, device=None):
 
 def home_of(seed):
     return seed.device if isinstance(seed, torch.Tensor) else device.DEVICE
+
+
+# ## Where it stays behind
+#
+# Compiled for an H200, the kernel takes 344 instructions for the 16 elements of a thread in bfloat16. 80 of them are
+# the multiplications of Philox, and a 64-bit product takes two turns. All together this is about three quarters of the
+# time in which the bytes pass. Copying and computing would have to overlap perfectly, and they don't quite. In float32
+# twice as many bytes pass, and the share of a copy is [[bench: dropout/8192x8192@float32/forward/share]].
+#
+# Where everything fits in the L2 cache, bytes cost little, and a stored mask is read faster than it is made again:
+# backward at 4096 x 1024 this kernel takes [[bench: dropout/4096x1024/backward/ms]], PyTorch
+# [[bench: dropout/4096x1024/backward/eager.ms]].
 
 
 # ## A run small enough to watch

@@ -8,29 +8,33 @@ every call. What changes is how a tile gets to the tensor cores, and how little 
 
 What is slow about the lesson's kernel? Every tile is masked, though most need no mask. Threads compute an address for
 each element. And between two products stands the softmax, during which the tensor cores wait: for a tile of 64 queries
-and 64 keys they need about 500 cycles, and the softmax nearly 350 instructions of every warp. The climb from there:
+and 64 keys they need about 500 cycles, and the softmax nearly 350 instructions of every warp. The climb from there, in
+times of 4 times 16 heads of 4096 tokens, causal and without a mask:
 
 1. The card's copy unit (TMA) fetches the tiles, and exponentials are powers of 2, which the hardware has an instruction
    for. The scale and the change of base are one factor. Tiles that every query sees as a whole get a loop of their own,
-   without a mask. With 64 queries and 64 keys a tile, causal, 4 times 16 heads of 4096 tokens take
-   [[bench: flash_attention/ladder/64 queries/forward_ms]]; without a mask
-   [[bench: flash_attention/ladder/64 queries/full_forward_ms]].
-2. Two programs run on each multiprocessor: while one is at its softmax, the tensor cores work for the other.
-3. A program has 128 queries, so keys and values are fetched half as often; at 64 they would have to come from L2 at
-   more than 7 TB/s: [[bench: flash_attention/ladder/128 queries/forward_ms]], and
-   [[bench: flash_attention/ladder/128 queries/full_forward_ms]] without a mask.
-4. The 128 queries come in two halves, one after the other, and 128 keys at a time. The scores of 64 queries fit into
-   registers beside the sums, those of 128 would not, and the sums are rescaled half as often.
-5. Under a causal mask the last queries see the most keys. Their tiles start first, so that the short ones fill the gaps
-   at the end: eight heads at a time, whose keys and values stay in L2, take
-   [[bench: flash_attention/ladder/eight heads at a time/forward_ms]], and one head at a time
-   [[bench: flash_attention/ladder/one head at a time/forward_ms]].
+   without a mask: [[bench: flash_attention/ladder/nothing ahead/forward_ms]] and
+   [[bench: flash_attention/ladder/nothing ahead/full_forward_ms]]. Each tile is waited for.
+2. The next two tiles of keys and values are on their way while this one is computed. Tiles are small, 64 queries and 64
+   keys, so that two programs or three fit on a multiprocessor: while one is at its softmax, the tensor cores work for
+   another. [[bench: flash_attention/ladder/two tiles ahead/forward_ms]] and
+   [[bench: flash_attention/ladder/two tiles ahead/full_forward_ms]].
+3. Under a causal mask the last queries see the most keys. Their tiles start first, of several heads at a time, so that
+   the short ones fill the gaps at the end. Of as many heads as leave their keys and values in the L2 cache, eight here:
+   [[bench: flash_attention/ladder/heads at a time/forward_ms]] and
+   [[bench: flash_attention/ladder/heads at a time/full_forward_ms]].
 
-**Where it stays behind.** These are times of the kernels alone, before they took all options. cuDNN took
-[[bench: flash_attention/ladder/cuDNN/forward_ms]] and [[bench: flash_attention/ladder/cuDNN/full_forward_ms]] in that
-run. It gives the loads to a warp of their own and lets two groups of warps take turns, one at the softmax and one at
-the tensor cores. Triton's compiler does not do that here: it waits for each product of queries and keys before the
-softmax begins, and only the other program fills the gap.
+Larger tiles fetch keys and values less often, but they leave room for fewer programs, and here they are slower: 128
+queries in two halves and 128 keys take [[bench: flash_attention/ladder/two halves/forward_ms]] and
+[[bench: flash_attention/ladder/two halves/full_forward_ms]], 128 queries by eight warps
+[[bench: flash_attention/ladder/eight warps/forward_ms]] and
+[[bench: flash_attention/ladder/eight warps/full_forward_ms]]. For heads of 64 numbers, whose tiles and sums are half as
+large, the two halves are the fastest.
+
+**Where it stays behind.** cuDNN took [[bench: flash_attention/ladder/cuDNN/forward_ms]] and
+[[bench: flash_attention/ladder/cuDNN/full_forward_ms]] in that run. It gives the loads to a warp of their own and lets
+two groups of warps take turns, one at the softmax and one at the tensor cores. Triton's compiler does not do that here:
+it waits for each product of queries and keys before the softmax begins, and only the other programs fill the gap.
 
 The backward pass, causal, in another run, in which cuDNN took
 [[bench: flash_attention/ladder/cuDNN, backward/backward_ms]]:

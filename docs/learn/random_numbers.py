@@ -157,7 +157,7 @@ for rounds in (1, 2, 3, 4, 6, 10):
 # ## Change it
 #
 # Try 1, 2 and 3 rounds, and other seeds. When do you stop seeing a pattern? The eye is satisfied sooner than the test
-# above, and there are stricter tests than that. Ten rounds are the custom.
+# above, and there are stricter tests than that. cuRAND and PyTorch use ten rounds.
 
 # %% tags=["parameters"]
 ROUNDS = 1

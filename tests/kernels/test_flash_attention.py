@@ -83,14 +83,15 @@ COMMON_MUTANTS = [
 ]  # fmt: skip
 
 
-def small_launchers(module, BLOCK_M, BLOCK_N):
+def small_launchers(module, BLOCK_M, BLOCK_N, **of_forward):
     tiles = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N)
-    return functools.partial(module.attention_forward, **tiles), functools.partial(module.attention_backward, **tiles)
+    forward = functools.partial(module.attention_forward, **tiles, **of_forward)
+    return forward, functools.partial(module.attention_backward, **tiles)
 
 
-def with_tiles(module, BLOCK_M=16, BLOCK_N=16):
+def with_tiles(module, BLOCK_M=16, BLOCK_N=16, **of_forward):
     """`flash_attention` in tiles so small that a short sequence takes several."""
-    forward, backward = small_launchers(module, BLOCK_M, BLOCK_N)
+    forward, backward = small_launchers(module, BLOCK_M, BLOCK_N, **of_forward)
     frame = getattr(module, "attention", lesson.attention)
 
     def flash_attention(q, k, v, *, return_lse=False, sinks=None, **options):
