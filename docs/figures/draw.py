@@ -111,6 +111,13 @@ class Panel:
         return f'<svg {size} aria-hidden="true">{"".join(self.drawn)}</svg>'
 
 
+def short(value: float) -> str:
+    """A number beside an axis: 0.01, 1000, 10k, 1M."""
+    return next(
+        (f"{value / unit:g}{name}" for unit, name in ((1e6, "M"), (1e3, "k")) if value >= max(unit, 1e4)), f"{value:g}"
+    )
+
+
 class Axes:
     """Two axes in a panel; logarithmic where asked. Calling them gives the place of a point."""
 
@@ -123,13 +130,13 @@ class Axes:
         for x in xs:
             at = self(x, ys[0])[0]
             panel.line([(at, self.top), (at, self.top + self.height)], "rule")
-            is_long = len(f"{x:g}") > 2
+            is_long = len(short(x)) > 2
             anchor = "end" if is_long and x == xs[-1] else "" if is_long and x == xs[0] else "middle"
-            panel.text(at, self.top + self.height + 16, f"{x:g}", "small", anchor)
+            panel.text(at, self.top + self.height + 16, short(x), "small", anchor)
         for y in ys:
             at = self(xs[0], y)[1]
             panel.line([(self.left, at), (self.left + self.width, at)], "rule")
-            panel.text(self.left - 6, at + 4, f"{y:g}", "small", "end")
+            panel.text(self.left - 6, at + 4, short(y), "small", "end")
         panel.text(self.left + self.width, self.top + self.height + 33, names[0], "small", "end")
         panel.text(0, self.top - 10, names[1], "small")
 

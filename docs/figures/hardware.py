@@ -1,11 +1,12 @@
 """How a GPU runs a Triton program: memory, programs, waves, coalescing, occupancy, the roofline."""
 
 import math
+from collections.abc import Iterable
 
 from academy.bench import figures, store
 
 import card
-from draw import Axes, Control, Panel, Picture, bars, picture
+from draw import WIDTH, Axes, Control, Panel, Picture, bars, picture
 
 
 @picture
@@ -206,8 +207,15 @@ def _measured() -> list[tuple[str, figures.Pass]]:
     return found
 
 
+def _decades(values: Iterable[float]) -> list[float]:
+    """Powers of ten that leave room around all values, which may be measured anew at any time."""
+    values = list(values)
+    low, high = math.floor(math.log10(min(values) / 1.5)), math.ceil(math.log10(max(values) * 1.2))
+    return [10.0**power for power in range(low, high + 1)]
+
+
 def _labelled(plot: Panel, dots: list[tuple[float, float, int]]) -> None:
-    """A number beside each dot, at the first place around it where none stands yet."""
+    """A number beside each dot, inside the panel, at the first place around it where none stands yet."""
     taken = [(x, y) for x, y, _ in dots]
     for x, y, number in dots:
         around = [
@@ -215,6 +223,7 @@ def _labelled(plot: Panel, dots: list[tuple[float, float, int]]) -> None:
             for far in (13, 20, 28, 38)
             for turn in range(16)
         ]
+        around = [at for at in around if 52 <= at[0] <= WIDTH - 12]
         free = [at for at in around if all(abs(at[0] - x) > 15 or abs(at[1] - y) > 12 for x, y in taken)]
         at = free[0] if free else around[0]
         taken.append(at)
@@ -225,31 +234,27 @@ def _labelled(plot: Panel, dots: list[tuple[float, float, int]]) -> None:
 def roofline():
     speeds, found = rates(), _measured()
     operations, moved = 1074, 537  # LayerNorm's, 32768 rows of 4096
+    dots = [
+        (each.entry["operations"] / each.entry["bytes"], each.entry["operations"] / each.ms() / 1e9)
+        for _, each in found
+    ]
     plot = Panel(352, "TFLOP/s against operations per byte")
-    axes = Axes(
-        plot,
-        (44, 42, 306, 236),
-        (0.01, 1, 100, 10000),
-        (0.1, 1, 10, 100, 1000),
-        ("operations per byte", ""),
-        (True, True),
-    )
+    place = (44, 42, 306, 236)
+    intensities, heights = _decades(x for x, _ in dots), _decades([y for _, y in dots] + [speeds["operations"]])
+    axes = Axes(plot, place, intensities, heights, ("operations per byte", ""), (True, True))
     ridge = speeds["operations"] / speeds["bytes"]
-    plot.line(
-        [axes(0.1 / speeds["bytes"], 0.1), axes(ridge, speeds["operations"]), axes(10000, speeds["operations"])],
-        "curve p",
-    )
+    first = max(intensities[0], heights[0] / speeds["bytes"])
+    corners = (first, ridge, intensities[-1])
+    plot.line([axes(x, min(x * speeds["bytes"], speeds["operations"])) for x in corners], "curve p")
     legend = Panel(32 + 24 * len(found), "Kernels of this site, measured")
     words, labels = [], []
-    for place, (name, each) in enumerate(found, 1):
-        entry = each.entry
-        intensity, rate = entry["operations"] / entry["bytes"], entry["operations"] / each.ms() / 1e9
+    for row, ((name, _), (intensity, rate)) in enumerate(zip(found, dots), 1):
         x, y = axes(intensity, rate)
         plot.dot(x, y, "b")
-        labels.append((x, y, place))
-        legend.text(0, 16 + 24 * place, f"{place}  {name}", "small")
-        legend.text(255, 16 + 24 * place, f"{intensity:{'.0f' if intensity >= 100 else '.3g'}} op/byte", "small", "end")
-        legend.text(360, 16 + 24 * place, f"{rate:.3g} TFLOP/s", "small", "end")
+        labels.append((x, y, row))
+        legend.text(0, 16 + 24 * row, f"{row}  {name}", "small")
+        legend.text(255, 16 + 24 * row, f"{intensity:{'.0f' if intensity >= 100 else '.3g'}} op/byte", "small", "end")
+        legend.text(360, 16 + 24 * row, f"{rate:.3g} TFLOP/s", "small", "end")
         words.append(f"{name} at {intensity:.3g} operations per byte and {rate:.3g} TFLOP/s")
     _labelled(plot, labels)
     intensity, bound, least = limit(operations, moved)
@@ -268,7 +273,7 @@ def roofline():
             Control("operations", "Operations, millions", operations, 1, 2e6),
             Control("moved", "Bytes that must move, millions", moved, 1, 1e5),
         ),
-        {**speeds, "ends": [axes.ends[0], axes.ends[1]], "place": [44, 42, 306, 236]},
+        {**speeds, "ends": [axes.ends[0], axes.ends[1]], "place": place},
     )
 
 

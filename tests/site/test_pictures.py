@@ -100,6 +100,16 @@ def figures():
         yield importlib.import_module
 
 
+def test_measurements_stay_inside_the_roofline(figures):
+    roofline = figures("hardware").roofline()
+    left, top, width, height = roofline.facts["place"]
+    dots = [ElementTree.fromstring(drawn) for drawn in roofline.panels[0].drawn if drawn.startswith("<circle")]
+    assert len(dots) > 15
+    for dot in dots:
+        x, y = float(dot.get("cx")), float(dot.get("cy"))
+        assert left + 4 < x < left + width - 4 and top + 4 < y < top + height - 4
+
+
 #: Text that sticks out of its drawing, or is smaller than 11 pixels, or lies on another one.
 FAULTS = """(() => [...document.querySelectorAll('.drawn svg')].flatMap(svg => {
   const frame = svg.getBoundingClientRect()
