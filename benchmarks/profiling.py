@@ -105,6 +105,7 @@ def ncu_command(kernel: str) -> list[str]:
     metrics = ",".join(metric for metric, _, _ in COUNTERS.values())
     options = ["--csv", "--print-units", "base", "--metrics", metrics]
     options += ["--kernel-name", kernel, "--launch-skip", "1", "--launch-count", "1"]
+    options += ["--clock-control", "none"]  # the card's clocks stay as they are
     return ["ncu", *options, sys.executable, __file__, "--only-run", COUNTED[kernel]]
     # --8<-- [end:counters]
 
