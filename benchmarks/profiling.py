@@ -75,7 +75,7 @@ def kernel_times(tree: dict) -> dict[str, float]:
             scope = name
         children = node.get("children", [])
         if nanoseconds := 0 if children else node.get("metrics", {}).get("time (ns)", 0):
-            key = f"{scope}/{name if re.fullmatch(r'layernorm_[a-z_]+', name) else 'PyTorch'}"
+            key = f"{scope}/{name if re.fullmatch(r'[a-z_]+_kernel', name) else 'PyTorch'}"
             found[key] = found.get(key, 0.0) + nanoseconds / CALLS / 1e3
         for child in children:
             visit(child, scope)

@@ -325,9 +325,8 @@ def rope(q, k, cos, sin, *, interleaved=False):
 
 # ## Where it stays behind
 #
-# With heads of 256 features, by a percent, of a kernel that writes over its inputs: liger-kernel takes
-# [[bench: rope/2x16x2x8192x256/forward/liger-kernel.ms]], this file
-# [[bench: rope/2x16x2x8192x256/forward/ms]].
+# By a percent in one case. With heads of 256 features liger-kernel, which writes over its inputs, took 0.0778 ms in a
+# run of its own, and this file takes [[bench: rope/2x16x2x8192x256/forward/ms]].
 
 
 # ## A run small enough to watch
