@@ -19,6 +19,7 @@ Sources: PTX ISA (`cvt.rn.bf16.f32`, `cvt.rn.satfinite.e4m3x2.f32`, `min`/`max` 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import traceback
@@ -58,7 +59,7 @@ _BUILDER_METHODS = (
 ).split()
 _MODULE_NAMES = (
     "InterpreterBuilder TensorHandle GridExecutor InterpreterError ReduceOps ScanOps _LangPatchScope _patch_lang "
-    "_patch_lang_tensor _get_np_dtype _interpreter _ir"
+    "_patch_lang_tensor _get_np_dtype _interpreter _ir interpreter_builder"
 ).split()
 _FLOAT8 = {"fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2}
 #: Bits of a NaN, for the types that the interpreter keeps as bits.
@@ -557,6 +558,9 @@ def _quicken() -> None:
         return original_np_dtype(dtype) if known is None else known
 
     interpreter._get_np_dtype = get_np_dtype
+    # An overflow would be told by an assertion that only debugging makes, so it was computed for nothing.
+    builder = interpreter.interpreter_builder
+    builder.options = dataclasses.replace(builder.options, sanitize_overflow=builder.options.debug)
     _keep_types()
 
 

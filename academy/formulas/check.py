@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
-from operator import call
+from itertools import groupby
+from operator import attrgetter, call
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def run(files: Iterable[Path] | None = None, project: Project | None = None, wor
         if chosen is None or path in chosen:
             result.problems += coverage.uncovered_module(project, path, everything)
     jobs = [partial(_equations, page) for page in wanted]
-    jobs += [partial(_kernels, found[page.path], project) for page in wanted if found.get(page.path)]
+    jobs += [partial(_kernels, same, project) for page in wanted for same in _by_case(found.get(page.path, []))]
     # In processes: a crash takes nothing else with it.
     for part in in_parallel(call, jobs, workers):
         result.add(part)
@@ -88,7 +89,12 @@ def _touches(page: Page, found: dict, chosen: list[Path], project: Project) -> b
     return not set(files).isdisjoint(chosen)
 
 
-# ---------------------------------------------------------------- one page, in a process of its own
+def _by_case(comparisons: list[Comparison]) -> list[list[Comparison]]:
+    """Those of each case together: what PyTorch and the formulas give is the same for a lesson and its fast version."""
+    return [list(same) for _, same in groupby(comparisons, attrgetter("case"))]
+
+
+# ---------------------------------------------------------------- one page or case, in a process of its own
 def _equations(page: Page) -> Result:
     torch.set_num_threads(1)
     return Result([error.problem for error in equations.problems(page)], Counter(page.summary()))
