@@ -7,9 +7,7 @@ model to ours as `ladder/capstone.json`. With `--only` a part of it is measured,
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import datetime
 import json
 import statistics
 import sys
@@ -25,6 +23,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 import torch  # noqa: E402
 
 from academy import device  # noqa: E402  before anything imports triton
+from academy.bench import experiment, store  # noqa: E402
 from annotated_examples.capstone.gpt import GPT, GPT_124M, OURS, PLAIN, Operations, adamw, batches  # noqa: E402
 
 #: Sequences in a batch, each as long as the model's context.
@@ -259,16 +258,8 @@ def shares() -> dict[str, tuple[float, str]]:
     return values
 
 
-def rounded(values: dict) -> dict:
-    return {
-        name: {"value": None if value is None else float(f"{value:.4g}"), "unit": unit}
-        for name, (value, unit) in values.items()
-    }
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    parser = experiment.parser(__doc__.split("\n")[0])
     parser.add_argument("--only", action="append", choices=[*CONTESTANTS, "profile", "ladder"], help="may be repeated")
     parser.add_argument("--steps", type=int, default=150, help="of each run for the loss curves; 0: leave them alone")
     parser.add_argument("--seeds", type=int, default=3, help="how many of these runs")
@@ -276,20 +267,12 @@ def main() -> int:
     if device.INTERPRET:
         print("this needs a CUDA device", file=sys.stderr)
         return 2
-    import triton
-
-    from academy.bench import store
-
     begin, only = time.monotonic(), arguments.only or [*CONTESTANTS, "profile", "ladder"]
-    card = torch.cuda.get_device_name()
-    about = dict(
-        device=card, date=datetime.date.today().isoformat(), torch=torch.__version__, triton=triton.__version__
-    )
-    path = arguments.results / store.slug(card) / "experiments" / "capstone.json"
+    path = experiment.written("capstone", arguments.results)
     content = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     for part in ("values", "failed", "losses", "kernels"):
         content.setdefault(part, {})
-    content |= about | {"batch": B}
+    content["batch"] = B
     for name in [name for name in CONTESTANTS if name in only]:
         torch.cuda.empty_cache()
         content["failed"].pop(name, None)
@@ -299,15 +282,17 @@ def main() -> int:
         except Exception as error:  # a contestant that fails is said to have failed, and the others are measured
             content["failed"][name] = f"{type(error).__name__}: {error}"[:500]
             found, more = {what: (None, "") for what in ("memory", "loop", "step", "tokens")}, {}
-        content["values"] |= rounded({f"{name}/{what}": value for what, value in found.items()})
+        content["values"] |= experiment.rounded({f"{name}/{what}": value for what, value in found.items()}, 4)
         for what, value in more.items():
             content[what] |= {name: value} if value else {}
         print(f"{time.monotonic() - begin:4.0f} s", name, found, content["failed"].get(name, ""), flush=True)
-        store.write(path, content)
+        experiment.write_experiment("capstone", arguments.results, content)
     if "profile" in only:
-        content["values"] |= rounded(shares())
-        store.write(path, content)
+        content["values"] |= experiment.rounded(shares(), 4)
+        experiment.write_experiment("capstone", arguments.results, content)
     if "ladder" in only:
+        about = experiment.about()
+        about |= about.pop("versions")
         rungs = about | dict(operation="capstone", shape=[B, GPT_124M.context], dtype="bfloat16", rungs=ladder())
         store.write(path.parents[1] / "ladder" / "capstone.json", rungs)
     print(f"{time.monotonic() - begin:.0f} s in all")

@@ -12,8 +12,6 @@
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import functools
 import statistics
 import sys
@@ -28,7 +26,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 import torch  # noqa: E402
 
 from academy import device, launch  # noqa: E402  before anything imports triton
-from academy.bench import operation, run, store  # noqa: E402
+from academy.bench import experiment, operation, run  # noqa: E402
 from academy.bench.measure import Gpu  # noqa: E402
 
 #: benchmark file -> the variants whose host time is measured.
@@ -223,23 +221,17 @@ def values(content: dict) -> dict[str, dict]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Measure what a call costs on the host.")
-    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
-    arguments = parser.parse_args()
+    arguments = experiment.parser("Measure what a call costs on the host.").parse_args()
     if not torch.cuda.is_available():
         print("host time of a launch needs a CUDA device", file=sys.stderr)
         return 2
-    name = torch.cuda.get_device_name()
     Gpu()  # the context, the first allocations
     operations = {path: operation.Operation.from_file(ROOT / "benchmarks" / f"{path}.py") for path in OPERATIONS}
-    versions = run.provenance(next(iter(operations.values())))["versions"]
-    content = {"device": name, "date": datetime.date.today().isoformat(), "versions": versions}
-    content["breakdown"] = breakdown()
+    content: dict = {"breakdown": breakdown()}
     print(content["breakdown"], flush=True)
-    content["calls"] = calls(operations)
-    content["wall"] = wall(operations)
+    content |= {"calls": calls(operations), "wall": wall(operations)}
     content["values"] = values(content)
-    store.write(arguments.results / store.slug(name) / "experiments" / "host_time.json", content)
+    experiment.write_experiment("host_time", arguments.results, content, "liger-kernel", "gemlite", "quack-kernels")
     return 0
 
 

@@ -7,8 +7,6 @@ is installed) and patched by us, each in a process of its own, and writes
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import json
 import statistics
 import subprocess
@@ -83,8 +81,9 @@ def measure(contestant: str) -> dict:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Training steps of a Llama, unpatched and patched.")
-    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    from academy.bench import experiment
+
+    parser = experiment.parser("Training steps of a Llama, unpatched and patched.")
     parser.add_argument("--only", choices=CONTESTANTS, help="one contestant, in this process; prints JSON")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
@@ -93,11 +92,6 @@ def main() -> int:
     if arguments.only:
         print(json.dumps(measure(arguments.only)))
         return 0
-    import transformers
-    import triton
-
-    from academy.bench import store
-
     values, losses, problems = {}, {}, []
     for contestant in CONTESTANTS:
         command = [sys.executable, __file__, "--only", contestant]
@@ -109,20 +103,13 @@ def main() -> int:
             losses[contestant] = found.pop("losses")
             values |= {f"{contestant}/{name}": value for name, value in found.items()}
     content = {
-        "device": torch.cuda.get_device_name(),
-        "date": datetime.date.today().isoformat(),
-        "versions": {
-            "torch": torch.__version__,
-            "triton": triton.__version__,
-            "transformers": transformers.__version__,
-        },
         "config": CONFIG | {"batch": BATCH, "tokens": TOKENS},
         "problems": problems,
         "values": values,
         "losses": losses,
     }
-    store.write(arguments.results / store.slug(content["device"]) / "experiments" / "huggingface.json", content)
-    print(store.dumps(content))
+    experiment.write_experiment("huggingface", arguments.results, content, "transformers")
+    print(content)
     return 0
 
 

@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import statistics
 import sys
 import time
@@ -157,7 +155,7 @@ def noise_percent() -> float:
 
 
 def run() -> dict:
-    """All experiments: name -> value and unit."""
+    """All experiments: name -> (value, unit)."""
     first, later = first_call_ms()
     returned, done = host_clock_ms()
     random_rate, zeros_rate = matmul_rates()
@@ -178,26 +176,19 @@ def run() -> dict:
         "noise": (noise_percent(), "%"),
         "l2": (torch.cuda.get_device_properties(0).L2_cache_size / 1e6, "MB"),
     }
-    return {name: {"value": float(f"{value:.3g}"), "unit": unit} for name, (value, unit) in values.items()}
+    return values
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Run the experiments of the guide to measuring.")
-    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
-    arguments = parser.parse_args()
+    from academy.bench import experiment
+
+    arguments = experiment.parser("Run the experiments of the guide to measuring.").parse_args()
     if not torch.cuda.is_available():
         print("these experiments need a CUDA device", file=sys.stderr)
         return 2
-    import triton
-
-    from academy.bench import store
-
-    device = torch.cuda.get_device_name()
-    versions = {"torch": torch.__version__, "triton": triton.__version__}
-    content = {"device": device, "date": datetime.date.today().isoformat(), "versions": versions, "values": run()}
-    path = arguments.results / store.slug(device) / "experiments" / "measuring.json"
-    store.write(path, content)
-    print(store.dumps(content))
+    values = experiment.rounded(run())
+    experiment.write_experiment("measuring", arguments.results, {"values": values})
+    print(values)
     return 0
 
 

@@ -6,9 +6,7 @@ is installed and may read the card's counters. It writes `benchmarks/results/<de
 
 from __future__ import annotations
 
-import argparse
 import csv
-import datetime
 import importlib
 import io
 import json
@@ -132,7 +130,7 @@ def counted(kernel: str) -> tuple[dict[str, float], str]:
 
 
 def run() -> tuple[dict, list[str]]:
-    """Name -> value and unit (None where it couldn't be measured), and what went wrong."""
+    """Name -> (value, unit) (None where it couldn't be measured), and what went wrong."""
     values = {name: (time, "µs") for name, time in kernel_times(proton_tree()).items()}
     problems = []
     for kernel in COUNTED:
@@ -142,16 +140,13 @@ def run() -> tuple[dict, list[str]]:
             values[f"{kernel}/{name}"] = (found.get(name), unit)
         ratio = found["sectors"] / found["requests"] if found.get("requests") else None
         values[f"{kernel}/sectors_per_request"] = (ratio, "sectors")
-    rounded = {
-        name: {"value": value if value is None else float(f"{value:.3g}"), "unit": unit}
-        for name, (value, unit) in values.items()
-    }
-    return rounded, problems
+    return values, problems
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Profile LayerNorm for the guide to profiling.")
-    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    from academy.bench import experiment
+
+    parser = experiment.parser("Profile LayerNorm for the guide to profiling.")
     parser.add_argument("--only-run", choices=MODULES, help="launch its kernels twice and stop: what ncu looks at")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
@@ -163,21 +158,10 @@ def main() -> int:
         passes()
         torch.cuda.synchronize()
         return 0
-    import triton
-
-    from academy.bench import store
-
-    values, problems = run()
-    content = {
-        "device": torch.cuda.get_device_name(),
-        "date": datetime.date.today().isoformat(),
-        "versions": {"torch": torch.__version__, "triton": triton.__version__},
-        "problems": problems,
-        "values": values,
-    }
-    path = arguments.results / store.slug(content["device"]) / "experiments" / "profiling.json"
-    store.write(path, content)
-    print(store.dumps(content))
+    found, problems = run()
+    values = experiment.rounded(found)
+    experiment.write_experiment("profiling", arguments.results, {"problems": problems, "values": values})
+    print(values)
     print(*problems, sep="\n", file=sys.stderr)
     return 0
 

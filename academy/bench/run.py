@@ -7,17 +7,14 @@ the same tensors, beside a copy that moves the same bytes: what is compared was 
 from __future__ import annotations
 
 import datetime
-import importlib.metadata
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TypeAlias
 
 import torch
-import triton
 
 from academy import accuracy
-from academy.bench import figures
+from academy.bench import experiment, figures
 from academy.bench.operation import Operation, Variant
 
 #: Larger results are checked at evenly spread elements: about this many.
@@ -260,12 +257,7 @@ def _head(operation: Operation, variant: Variant, shape: tuple[int, ...], dtype:
 
 def provenance(operation: Operation) -> dict:
     """Date, versions, and the source that was measured."""
-    versions = {"torch": torch.__version__, "triton": triton.__version__}
-    for package in ("liger-kernel", "gemlite", "quack-kernels"):
-        with suppress(importlib.metadata.PackageNotFoundError):
-            versions[package] = importlib.metadata.version(package)
-    if torch.cuda.is_available():
-        versions["cuda"] = torch.version.cuda
+    versions = experiment.versions("liger-kernel", "gemlite", "quack-kernels")
     return {"date": datetime.date.today().isoformat(), "versions": versions, "sources": operation.sources}
 
 
