@@ -34,8 +34,8 @@ def pieces(name: str, root: Path) -> list[str]:
             "",
             Table("Data: speed and memory", ["", *COLUMNS], rows).html(True),
         ]
-        where = f"{content['device']}, {content['date']}, torch {content['torch']}, triton {content['triton']}"
-        out += ["", f"Measured on an {where}, with {content['batch']} sequences in a batch.", ""]
+        where = [content["device"], content["date"], *(f"{k} {v}" for k, v in content["versions"].items())]
+        out += ["", f"Measured on an {', '.join(where)}, with {content['batch']} sequences in a batch.", ""]
     return out or ['!!! note "Not measured yet"', "", f"    No results of `{name}` are committed.", ""]
 
 

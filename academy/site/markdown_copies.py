@@ -7,6 +7,7 @@ into Markdown, so that there is one renderer of directives; here stands what is 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,8 +19,7 @@ from academy.site import addresses
 from academy.site.search_text import lighter
 
 #: What is there to be clicked, or repeats what other pages say.
-LEFT_OUT = "input, .headerlink, .k-bar, .k-contents, .v-legend, .tabbed-labels, "
-LEFT_OUT += ".page-facts, .op-links, .eq-foot, .terms, .v-bar, dt:has(+ dd[data-search-exclude])"
+LEFT_OUT = "headerlink k-bar k-contents v-legend tabbed-labels page-facts op-links eq-foot terms v-bar".split()
 
 
 @dataclass
@@ -68,25 +68,32 @@ def _pages_of(section: Section):
 def converted(html: str) -> str:
     """The content of a page as Markdown."""
     page = BeautifulSoup(lighter(html, _formula), "html.parser")
-    for tag in page.select(".eq > a.eq-tag"):  # goes into its equation
+    named: dict[str, list[Tag]] = defaultdict(list)  # one walk: a CSS selector is a walk each
+    for element in page.find_all(True):
+        for name in filter(None, element.get_attribute_list("class")):
+            named[name].append(element)
+    for tag in named["eq-tag"]:  # goes into its equation
         maths = tag.parent.select_one("div.arithmatex") if tag.parent else None
         if maths:
             name = tag.extract().get_text()[1:-1]
             maths.string = re.sub(r"\n\$\$$", rf"\n\\tag{{{name}}}\n$$", maths.get_text())
-    for tabs in page.select(".tabbed-set"):
+    for tabs in named["tabbed-set"]:
         for label, block in zip(tabs.select("label"), tabs.select(".tabbed-block")):
             block.insert(0, _made(page, "p", "strong", label.get_text()))
-    for picture in page.select("figure.drawn"):
+    for picture in named["drawn"]:
         panels = picture.select_one(".panels")
         words = [panels["aria-label"]] if panels else []
         caption = picture.figcaption.get_text() if picture.figcaption else ""
         described = " ".join(["Picture, on the page:", *map(str, words), caption])
         picture.replace_with(_made(page, "p", "em", described.replace("](", r"]\(")))  # kernel[grid](x) is no link
-    for drawing in page.select(".nb-figure"):
+    for drawing in named["nb-figure"]:
         drawing.replace_with(_made(page, "p", "em", "(A drawing, on the page.)"))
-    for element in page.select(LEFT_OUT):
+    answers = page.find_all("dd", attrs={"data-search-exclude": True})
+    left_out = [dt for answer in answers for dt in answer.find_previous_siblings("dt", limit=1)]
+    left_out += page.find_all("input") + [element for name in LEFT_OUT for element in named[name]]
+    for element in left_out:
         element.decompose()
-    for link in page.select("a[href]"):
+    for link in page.find_all("a", href=True):
         if "term" in link.get_attribute_list("class"):
             link.unwrap()
         link["href"] = _of_copy(str(link["href"]))

@@ -105,12 +105,18 @@ def test_every_number_quoted_is_one_that_is_written():
 def test_curves_and_a_table(tmp_path):
     assert "Not measured yet" in "".join(training.pieces("capstone", tmp_path))
     values = {"ours/step": 30.0, "ours/loss": 2.5, "ours, compiled/step": None}
-    content = dict(device="NVIDIA H200", date="2026-01-02", torch="2.11", triton="3.6", batch=16)
+    content = dict(device="NVIDIA H200", date="2026-01-02", versions={"torch": "2.11"}, batch=16)
     content["values"] = {name: {"value": value, "unit": "ms"} for name, value in values.items()}
     content["losses"] = {"eager": [[5.0, 4.0], [6.0, 4.0]], "ours": [[5.0, 4.0]]}
     store.write(tmp_path / "benchmarks/results/nvidia-h200/experiments/capstone.json", content)
     page = "".join(training.pieces("capstone", tmp_path))
-    assert "<svg" in page and "mean of 2 runs" in page and "<td>30 ms</td>" in page and figures.NOT_YET in page
+    assert (
+        "<svg" in page
+        and "NVIDIA H200, 2026-01-02, torch 2.11," in page
+        and "mean of 2 runs" in page
+        and "<td>30 ms</td>" in page
+        and figures.NOT_YET in page
+    )
     assert figures.measured("capstone/ours/step", tmp_path) == "30 ms"
     assert figures.measured("capstone/ours, compiled/step", tmp_path) == figures.NOT_YET
 

@@ -100,15 +100,21 @@ def mentioned(node: Any) -> set[str]:
     return {part.args[0] for part in nodes(node) if part.op in ("sym", "class", "call", "bare")}
 
 
-def free_indices(node: Any, bound: frozenset[str] = frozenset()) -> dict[str, int]:
+def free_indices(node: Any) -> dict[str, int]:
     """name -> offset of the first occurrence, in order, of indices that no sum, max … of the tree binds."""
-    if isinstance(node, Node) and node.op == "index":
-        return {} if node.args[0] in bound else {node.args[0]: node.pos}
-    if isinstance(node, Node) and node.op in BINDERS:
-        bound = bound | {node.args[0]}
     found: dict[str, int] = {}
-    for child in children(node):
-        found = {**found, **{name: pos for name, pos in free_indices(child, bound).items() if name not in found}}
+
+    def look(node: Any, bound: frozenset[str]) -> None:
+        if isinstance(node, Node):
+            if node.op == "index" and node.args[0] not in bound:
+                found.setdefault(node.args[0], node.pos)
+            if node.op in BINDERS:
+                bound = bound | {node.args[0]}
+        if isinstance(node, (Node, tuple, list)):
+            for child in children(node):
+                look(child, bound)
+
+    look(node, frozenset())
     return found
 
 
