@@ -1,10 +1,12 @@
 """What the workflows, templates and hooks name exists, and they cover what CONTRIBUTING promises."""
 
 import re
+import tomllib
 
 import pytest
 import yaml
 
+from academy.exercises import files
 from tests.kernels.harness import ROOT
 
 WORKFLOWS = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in (ROOT / ".github/workflows").glob("*.yml")}
@@ -36,9 +38,21 @@ def test_the_wheel_is_tried_away_from_the_repository():
     steps = WORKFLOWS["package"]["jobs"]["wheel"]["steps"]
     tried = [step for step in steps if step.get("working-directory") == "/tmp"]
     text = "\n".join(step["run"] for step in tried)
-    assert "/tmp/empty/bin/academy trace" in text
+    assert "/tmp/empty/bin/academy trace" in text and "/tmp/empty/bin/academy exercise check" in text
     modules = re.findall(r"annotated_examples(?:\.\w+)+", text)
     assert modules and all((ROOT / f"{module.replace('.', '/')}.py").is_file() for module in modules)
+
+
+def test_the_wheel_brings_the_exercises_and_what_its_command_imports():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    brought = ROOT / "academy/exercises/brought"
+    found = {
+        path
+        for pattern in project["tool"]["setuptools"]["package-data"]["academy.exercises"]
+        for path in (ROOT / "academy/exercises").glob(pattern)
+    }
+    assert {path.relative_to(brought) for path in found} == {each.path.relative_to(ROOT) for each in files.every()}
+    assert {"numpy", "pyyaml", "rich"} <= set(project["project"]["dependencies"])
 
 
 def test_a_gpu_is_asked_for_and_never_by_a_strangers_pull_request():

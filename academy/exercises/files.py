@@ -9,8 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "exercises"
+#: The folder that holds `exercises`: the repository, or the copy that an installed package brings along.
+ROOT = next(
+    root
+    for root in (Path(__file__).resolve().parents[2], Path(__file__).with_name("brought"))
+    if (root / FOLDER / "first_kernel").is_dir()
+)
 KINDS = ("fill in", "find the bug", "predict a number", "read fewer bytes")
 PARTS = re.compile(r"^# %% (\w+)\n", re.M)
 GAP = re.compile(r"^(?P<indent> *)# <<<\n(?P<solution>.*?)(?:^ *# ===\n(?P<starter>.*?))?^ *# >>>\n", re.M | re.S)
