@@ -9,8 +9,7 @@ from mkdocs.structure.files import File
 from academy import syntax
 from academy.bench import store
 from academy.site.library import Library, Page
-from academy.site.page_facts import title
-from academy.site.texts import read
+from academy.site.texts import heading, read
 
 CHAPTERS = "learn"
 
@@ -69,12 +68,13 @@ def _sources(library: Library, page: Page) -> list[str]:
 
 def completed(nav: list, library: Library) -> list:
     """The navigation of mkdocs.yml, in which the sections of made pages list only what is written by hand: with the
-    chapters of the learning path and the exercises by stage, kernels by group, derivations and benchmarks."""
+    chapters of the learning path and the exercises by stage, kernels by group, derivations and benchmarks. No two pages
+    have the same title there: an operation's derivation and its benchmark say what they are."""
     made = {
         CHAPTERS: [*_chapters(library), *_exercises(library)],
         "kernels": [{name: _named(pages)} for name, pages in library.by_group().items()],
-        "derivations": _named(library.shown("derivation")),
-        "benchmarks": [{f"{page.name} ({Path(page.source).stem})": page.uri} for page in library.shown("benchmark")],
+        "derivations": _named(library.shown("derivation"), ": derivation"),
+        "benchmarks": _named(library.shown("benchmark"), ": benchmark"),
     }
     for pages in (pages for entry in nav if isinstance(entry, dict) for pages in entry.values()):
         folder, _, first = str(pages[0]).partition("/")
@@ -88,7 +88,7 @@ def _chapters(library: Library) -> list[dict]:
     steps = library.path.steps
     files = sorted((library.root / library.docs / CHAPTERS).glob("*.py"))
     uris = sorted((f"{CHAPTERS}/{file.name}" for file in files), key=lambda uri: (steps.get(uri, len(steps) + 1), uri))
-    return [{title(library, uri): uri} for uri in uris]
+    return [{heading(read(library.root / library.docs / uri)): uri} for uri in uris]
 
 
 def _exercises(library: Library) -> list[dict]:
@@ -100,5 +100,5 @@ def _exercises(library: Library) -> list[dict]:
     return [{"Exercises": stages}] if stages else []
 
 
-def _named(pages: list[Page]) -> list[dict]:
-    return [{page.name: page.uri} for page in pages]
+def _named(pages: list[Page], what: str = "") -> list[dict]:
+    return [{page.name + what: page.uri} for page in pages]

@@ -123,9 +123,16 @@ class AcademyPlugin(BasePlugin):
         pages = {page.file.src_uri: page for page in nav.pages}
         steps = [pages[uri] for uri in self.library.path.pages if uri in pages]
         for before, page, after in zip([None, *steps], steps, [*steps[1:], None]):
-            page.previous_page, page.next_page = _neighbour(before), _neighbour(after)
+            page.previous_page, page.next_page = self._neighbour(before), self._neighbour(after)
         self.nav = nav
         return nav
+
+    def _neighbour(self, page) -> Neighbour | None:
+        if page is None:
+            return None
+        made = self.library.page_at(page.file.src_uri)
+        words = CAPITAL.get(kind(page.file.src_uri), "") + (made.name if made else page.title)
+        return Neighbour(words, page.url, page.canonical_url)
 
     def on_pre_page(self, page, *, config, files):
         if chapters.is_one(page.file, config):
@@ -191,9 +198,3 @@ def _assets():
         for path in sorted(folder.rglob("*")):
             if path.suffix in PUBLISHED and not (folder.name == "katex" and path.suffix == ".js"):
                 yield path, f"{place}/{path.relative_to(folder).as_posix()}"
-
-
-def _neighbour(page) -> Neighbour | None:
-    if page is None:
-        return None
-    return Neighbour(CAPITAL.get(kind(page.file.src_uri), "") + page.title, page.url, page.canonical_url)

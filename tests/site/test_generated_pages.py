@@ -52,6 +52,17 @@ def test_the_navigation_follows_the_learning_path():
         assert found and found == sorted(found)
 
 
+def test_no_two_pages_have_the_same_title_in_the_navigation():
+    def titles(items):
+        for item in items:
+            for name, below in item.items() if isinstance(item, dict) else ():
+                yield from titles(below) if isinstance(below, list) else [name]
+
+    found = list(titles(generated_pages.completed(load_config(str(ROOT / "mkdocs.yml")).nav, INDEX)))
+    assert sorted(found) == sorted(set(found))
+    assert {"2. Softmax: a row at a time", "Softmax", "Softmax: derivation", "Softmax: benchmark"} <= set(found)
+
+
 def test_what_is_listed_by_hand_stays():
     nav = [{"Benchmarks": ["benchmarks/index.md", {"Mine": "benchmarks/softmax.md"}]}]
     listed = entries(generated_pages.completed(nav, INDEX))
