@@ -294,7 +294,7 @@ def home_of(seed):
     return seed.device if isinstance(seed, torch.Tensor) else device.DEVICE
 
 
-# ## Where it stays behind
+# ## Where it falls behind
 #
 # Compiled for an H200, the kernel takes 344 instructions for the 16 elements of a thread in bfloat16. 80 of them are
 # the multiplications of Philox, and a 64-bit product takes two turns. All together this is about three quarters of the

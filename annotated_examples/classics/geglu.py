@@ -312,7 +312,7 @@ def geglu_packed(x, approximate="none"):
     return gated.PackedGatedUnit.apply(x, geglu_forward, geglu_packed_backward, approximate)
 
 
-# ## Where it stays behind
+# ## Where it falls behind
 #
 # In one of the twenty cases, and by little: the tanh form's backward pass over 16384 rows of 1000 takes
 # [[bench: geglu:tanh/16384x1000/backward/ms]], PyTorch's compiler

@@ -260,7 +260,7 @@ def EXAMPLE():
     matmul_forward(a[:3, :10], b[:10, :3], BLOCK_M=2, BLOCK_N=2, BLOCK_K=4, GROUP_M=2)
 
 
-# ## Where it stays behind
+# ## Where it falls behind
 #
 # At 4096 in each direction it takes [[bench: matmul/4096x4096x4096/forward/ms]], cuBLAS
 # [[bench: matmul/4096x4096x4096/forward/eager.ms]]. All sizes and strides are multiples of 16 there, so the threads

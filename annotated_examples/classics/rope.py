@@ -323,7 +323,7 @@ def rope(q, k, cos, sin, *, interleaved=False):
     return Rope.apply(q, k, cos, sin, interleaved)
 
 
-# ## Where it stays behind
+# ## Where it falls behind
 #
 # By a percent in one case. With heads of 256 features liger-kernel, which writes over its inputs, took 0.0778 ms in a
 # run of its own, and this file takes [[bench: rope/2x16x2x8192x256/forward/ms]].

@@ -18,7 +18,7 @@ queries, in bfloat16. A copy of that cache takes [[bench: decode/ladder/copy/for
    [[bench: decode/ladder/copy/many_ms]].
 4. The merge kernel loads all parts of a head at once. Its launch is in all of these times.
 
-**Where it stays behind.** cuDNN's kernel is ahead where there are many sequences.
+**Where it falls behind.** cuDNN's kernel is ahead where there are many sequences.
 PyTorch takes [[bench: decode/ladder/flash-2/forward_ms]] and [[bench: decode/ladder/flash-2/many_ms]] with its flash
 kernel, [[bench: decode/ladder/cuDNN/forward_ms]] and [[bench: decode/ladder/cuDNN/many_ms]] with cuDNN's. What gained
 nothing here: keys as the left factor of the products, which suits the faster instructions of the tensor cores; 32 or

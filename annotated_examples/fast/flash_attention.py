@@ -31,7 +31,7 @@ queries in two halves and 128 keys take [[bench: flash_attention/ladder/two halv
 [[bench: flash_attention/ladder/eight warps/full_forward_ms]]. For heads of 64 numbers, whose tiles and sums are half as
 large, the two halves are the fastest.
 
-**Where it stays behind.** cuDNN took [[bench: flash_attention/ladder/cuDNN/forward_ms]] and
+**Where it falls behind.** cuDNN took [[bench: flash_attention/ladder/cuDNN/forward_ms]] and
 [[bench: flash_attention/ladder/cuDNN/full_forward_ms]] in that run. It gives the loads to a warp of their own and lets
 two groups of warps take turns, one at the softmax and one at the tensor cores. Triton's compiler does not do that here:
 it waits for each product of queries and keys before the softmax begins, and only the other programs fill the gap.

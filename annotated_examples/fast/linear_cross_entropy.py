@@ -272,7 +272,7 @@ def linear_cross_entropy_lean(
     return _loss(x, weight, labels, bias, n_items, logit_softcapping, logit_scaling, ignore_index, KEPT=KEPT)
 
 
-# ## Where it stays behind
+# ## Where it falls behind
 #
 # Behind those who keep more. `torch.compile` fuses the loss, too, and keeps all logits in bfloat16: at 8192 x 2048 x
 # 32000 it takes [[bench: linear_cross_entropy/8192x2048x32000/forward+backward/torch.compile.ms]] and

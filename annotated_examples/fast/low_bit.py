@@ -803,7 +803,7 @@ def low_bit_matmul(
     return low_bit_operator(*arguments) if torch.compiler.is_compiling() else low_bit_forward(*arguments)
 
 
-# **Where it stays behind.** From 65 rows on, cuBLAS with a weight in sixteen bits is faster: with 128 rows it takes
+# **Where it falls behind.** From 65 rows on, cuBLAS with a weight in sixteen bits is faster: with 128 rows it takes
 # [[bench: gemm_splitK/ladder/cuBLAS/128_rows_ms]], and the packed weight
 # [[bench: gemm_splitK/ladder/parts by descriptor/128_rows_ms]]. There the library is no longer limited by reading the
 # weight, and unpacking is additional work, once for each tile of rows. Dequantizing can't win there either: it writes

@@ -22,7 +22,7 @@ climb from there, at 4096 in each direction in bfloat16:
 
 cuBLAS took [[bench: matmul/ladder/cuBLAS/forward_ms]] in the run of the first rung. As users get it, with the search's
 choice, the product takes [[bench: matmul_autotuned/4096x4096x4096/forward/ms]], and cuBLAS
-[[bench: matmul_autotuned/4096x4096x4096/forward/cuBLAS.ms]]. At some sizes it stays behind, as the end says.
+[[bench: matmul_autotuned/4096x4096x4096/forward/cuBLAS.ms]]. At some sizes it falls behind, as the end says.
 
 **What it costs.** As the lesson: `2 · M · N · K` operations, and the inputs and the result move once if all goes well.
 Every new shape is searched for, which takes seconds.
@@ -474,7 +474,7 @@ def matmul(a, b, activation=None):
     return Product.apply(a, b, activation, matmul_forward, matmul_backward)
 
 
-# ## Where it stays behind
+# ## Where it falls behind
 #
 # At 2176 in each direction our time is [[bench: matmul_autotuned/2176x2176x2176/forward/ms]] and that of cuBLAS
 # [[bench: matmul_autotuned/2176x2176x2176/forward/cuBLAS.ms]]. C has 17 x 9 tiles of 128 x 256, or 153. 132 of them

@@ -336,7 +336,7 @@ def apply_rmsnorm(module, x):
     return rmsnorm(rows, weight, eps).view(x.shape)
 
 
-# ## Where it stays behind
+# ## Where it falls behind
 #
 # Forward by 2 to 4 percent in three of the shapes, all of which run at the speed of a copy. Backward by more where rows
 # have an odd length. A row of 4097 elements of 2 bytes begins at no multiple of 16 bytes, so its elements are loaded

@@ -423,7 +423,7 @@ def gemm(
     return gemm_forward(a, words, scales, zeros, **modes, **options, data_contiguous=data_contiguous)
 
 
-# ## Where it stays behind
+# ## Where it falls behind
 #
 # Everywhere. With 16 rows it takes [[bench: gemm/16x8192x8192/forward/ms]], cuBLAS with the same weight in sixteen bits
 # [[bench: gemm/16x8192x8192/forward/cuBLAS.ms]]. It loads a word for each of the values in it, and unpacks all of them

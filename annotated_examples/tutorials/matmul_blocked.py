@@ -203,7 +203,7 @@ def EXAMPLE():
     matmul_forward(x[:7, :6], y[:6, :5], BLOCK_M=4, BLOCK_N=4, BLOCK_K=4)
 
 
-# ## Where it stays behind
+# ## Where it falls behind
 #
 # Everywhere: at 4096 in each direction it takes [[bench: matmul_blocked/4096x4096x4096/forward/ms]], cuBLAS
 # [[bench: matmul_blocked/4096x4096x4096/forward/eager.ms]]. The tiles are small and have the same size for all shapes,

@@ -339,7 +339,7 @@ def EXAMPLE():
     matmul_backward(torch.ones_like(z), x, y, z, "relu", BLOCK_M=4, BLOCK_N=4, BLOCK_K=4, GROUP_M=2)
 
 
-# ## Where it stays behind
+# ## Where it falls behind
 #
 # At 1024 in each direction the result has 8 x 8 tiles of 128 x 128, too few for 132 multiprocessors:
 # [[bench: matmul_grouped/1024x1024x1024/forward/ms]] against [[bench: matmul_grouped/1024x1024x1024/forward/eager.ms]].

@@ -167,7 +167,7 @@ def vector_add(x, y):
     return VectorAdd.apply(x, y)
 
 
-# ## Where it stays behind
+# ## Where it falls behind
 #
 # For 2²⁴ numbers in bfloat16 `torch.compile` takes [[bench: vector_add/16777216@bfloat16/forward/torch.compile.ms]] and
 # this kernel [[bench: vector_add/16777216@bfloat16/forward/ms]]. That gap is smaller than the one between two runs of

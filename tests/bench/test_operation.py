@@ -123,4 +123,4 @@ def test_where_a_peer_is_ahead_the_kernel_says_so():
         if any((each.against_best or 1) < pages.LEVEL for each in figures.passes(content["cases"])):
             files = store.kernel_files(ROOT / "benchmarks" / f"{content['operation']}.py")
             file = files.get("fast", files["lesson"])
-            assert "here it stays behind" in (ROOT / file).read_text("utf-8"), file
+            assert "here it falls behind" in (ROOT / file).read_text("utf-8"), file
