@@ -1,22 +1,22 @@
 r"""
 # Decode: one query against a long cache
 
-A model that writes text makes one token at a time. Its key and value join those of all tokens before, in a *cache*,
-and its query looks at every one of them: [[tag: AT-O]] with a single row. How can a card with more than a hundred
-processors share the work for one row?
+A model that writes text generates one token at a time. The token's key and value join those of all earlier tokens in a
+*cache*, and its query attends to every one of them: [[tag: AT-O]] with a single row. How can a card with more than a
+hundred processors share the work for one row?
 
-By the keys. Each program takes a stretch of the cache and computes the softmax of its part; a second kernel merges the
-parts, each of which says with its log-sum-exp how much it weighs:
+By splitting the keys. Each program takes a stretch of the cache and computes attention over that part alone; a second
+kernel merges the parts, weighted by their log-sum-exps:
 
 [[eq: AT-parts]]
 
-**What it costs.** Each key and each value is read once, for two multiplications an element and query. That is far too
-little for the tensor cores: memory sets the pace. Query heads that share a head of the cache are rows of one tile, so
-that it is read once for all of them.
+**What it costs.** Each key and each value is read once, and each of its elements serves one multiplication and one
+addition per query. That is far too little to keep the tensor cores busy: memory sets the pace. Query heads that share a
+head of the cache are rows of one tile, so that the cache is read once for all of them.
 
 **Contract.** `q` is (B, H, D), float32, float16 or bfloat16. The caches are (B, S, Hk, D), or pages of a common pool,
 (num_pages, page_size, Hk, D), with a table that says which ones belong to a sequence. Everything may have any strides.
-`lengths` says how many keys of each cache count; what lies behind them is never read. Forward only.
+`lengths` says how many keys of each cache count; what lies beyond them is never read. Forward only.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -70,8 +70,8 @@ def decode_attention_reference(
 # Key j of a sequence lies in its page number j // page_size. The table says which page of the pool that is. Without a
 # table, each sequence has a single page. Both offsets are 64 bits wide: a pool of pages is the largest tensor there is.
 #
-# A number in the table that is no page of the pool must never become an address. Of the entries past the last page that
-# is expected, and they aren't even read.
+# A number in the table that isn't a page of the pool must never become an address. Past a sequence's last page such
+# entries are normal, and they aren't even read.
 @triton.jit
 def rows_of_cache(table_ptr, stride_tb, stride_tp, b, offs_n, mask, page_size, num_pages):
     page, slot = tl.zeros_like(offs_n) + b, offs_n
@@ -92,16 +92,16 @@ def load_rows(ptr, page, slot, mask, stride_p, stride_s, stride_d, D: tl.constex
 
 # ## Which keys are mine?
 #
-# A length that the cache doesn't have is no length, and the result will be NaN. What the window leaves of the keys is
-# shared out in whole tiles.
+# If a length is negative or longer than the cache, the result will be NaN. The keys that the window leaves are divided
+# among the parts in whole tiles.
 #
 # [[figure: attention/decode]]
 @triton.jit
 def part_of_keys(length, capacity, left, split, num_splits, BLOCK_N: tl.constexpr):
     possible = (length >= 0) & (length <= capacity)
     length = tl.where(possible, length, 0)
-    # Of the 8 keys of sequence 0, the second part begins at `pid=(0, 1): start_n = 4`. Of a short sequence the last
-    # parts get nothing, as that of sequence 1: `pid=(1, 1): end_n - start_n = -3`.
+    # Sequence 0 has 8 keys, and its second part begins at `pid=(0, 1): start_n = 4`. In a short sequence the last parts
+    # get no keys, as in sequence 1, which has one key: `pid=(1, 1): end_n - start_n = -3`.
     first = tl.maximum(length - 1 - left, 0)
     share = tl.cdiv(tl.cdiv(length - first, num_splits), BLOCK_N) * BLOCK_N
     start_n = first + split * share
@@ -111,8 +111,8 @@ def part_of_keys(length, capacity, left, split, num_splits, BLOCK_N: tl.constexp
 
 # ## One part of the keys
 #
-# The tile of queries has a row for each head of a group, though all of them stand at the same position. Rows are filled
-# up to 16, the least that tensor cores take.
+# The tile of queries has a row for each head of a group, though all of them stand at the same position. Rows are padded
+# to 16, the fewest that tensor cores take.
 LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
 
 
@@ -172,7 +172,7 @@ def decode_split_kernel(
 
 # ## Merging the parts
 #
-# One program a head of queries. Each part is a mean of values already; it weighs as much as its share of the whole sum,
+# One program per query head. Each part is already a mean of values; its weight is its share of the whole sum,
 # [[tag: AT-parts]]. A sink is a part without values.
 @triton.jit
 def decode_merge_kernel(
@@ -192,7 +192,8 @@ def decode_merge_kernel(
         offs_s = start + tl.arange(0, BLOCK_S)
         lse = tl.load(lse_ptr + offs_s, mask=offs_s < num_splits, other=-float("inf"))
         parts = load_tile(parts_ptr, offs_s, num_splits, D, 1, D, BLOCK_D)
-        # The same step as in the loop over keys, and for the same reason: an empty part has −∞, and so may all have.
+        # The same step as in the loop over keys, and for the same reason: an empty part has −∞, and all parts may be
+        # empty.
         new_max = tl.maximum(total_max, tl.max(lse, axis=0))
         weights = tl.exp(lse - new_max)
         alpha = tl.exp(total_max - new_max)
@@ -205,19 +206,19 @@ def decode_merge_kernel(
 
 # ## The launcher
 #
-# How many parts? Enough programs to keep a large card busy, and no part shorter than a few tiles. That must not depend
-# on the lengths: they are on the GPU, and nobody waits for them.
+# How many parts? Enough programs to keep a large card busy, and no part shorter than a few tiles. The number must not
+# depend on the lengths: they are on the GPU, and reading them would mean waiting.
 PROGRAMS = 512
 SHORTEST_PART = 256
 
 
 def default_splits(programs, capacity):
-    """From `programs` that there are without splitting, and the largest number of keys."""
+    """How many parts, given how many `programs` run without splitting, and the most keys a sequence can have."""
     return max(1, min(triton.cdiv(PROGRAMS, max(programs, 1)), triton.cdiv(capacity, SHORTEST_PART)))
 
 
 def default_block(D, dtype):
-    """Keys of a tile, for heads of D numbers."""
+    """How many keys a tile has, for heads of D numbers."""
     return (32 if D <= 64 else 16) if dtype == torch.float32 else (64 if D <= 128 else 32)
 
 
@@ -253,7 +254,7 @@ def capacity_of(k_cache, block_table):
 
 # ## Arguments
 def contract(q, k_cache, v_cache, lengths, block_table, scale, window, softcap, sinks, num_splits):
-    """Checks, and returns what `decode_forward` takes from `scale` on."""
+    """Checks the arguments, and returns those of `decode_forward` from `scale` on."""
     checks.tensors(q=q, k_cache=k_cache, v_cache=v_cache, lengths=lengths)
     checks.optional_tensors(block_table=block_table)
     checks.no_gradient("decode_attention", q=q, k_cache=k_cache, v_cache=v_cache, sinks=sinks)
@@ -307,10 +308,11 @@ def decode_attention(
         lengths: (B,) int32: how many keys of each sequence count, 0 to S or to the size of its pages.
         block_table: (B, pages) int32: the pages of each sequence, in order. Past the last one it may hold anything.
         scale: of the scores, default $1/\sqrt{D}$.
-        window: an int w: the last w keys. A pair (left, right): the last left + 1 keys; nothing lies right of them.
+        window: an int w: the last w keys. A pair (left, right): the last left + 1 keys; right has no effect, as no key
+            comes after the query.
         softcap: t in $t \tanh(s / t)$, after the scale. 0.0 turns it off.
         sinks: (H,), dtype of `q` or float32: one more score for each head, without a value.
-        num_splits: parts that the keys of a sequence are shared out to. The default depends on the shapes only.
+        num_splits: how many parts the keys of a sequence are divided into. The default depends on the shapes only.
 
     Returns:
         (B, H, D) in the dtype of `q`; 0 for a sequence of length 0. A length that the cache doesn't have, or a page

@@ -1,18 +1,18 @@
 r"""
 # Flash attention: the matrix of scores that is never stored
 
-Each token asks a question, its *query*. Each token it may look at has a *key*, which says how well it fits, and a
-*value*, what it has to say. The output is a mean of the values, weighted by a softmax of the scores:
+Each token asks a question, its *query*. Each token it may look at has a *key*, compared with the query, and a *value*,
+what it contributes. The output is a mean of the values, weighted by a softmax of the scores:
 
 [[eq: AT-O]]
 
 With $T$ queries and $S$ keys there are $T \cdot S$ scores for every head. At 16384 tokens and 16 heads they take 8.6 GB
-in bfloat16. This kernel makes them tile by tile, uses them and forgets them. What it keeps for the backward pass is the
-output and one number a row, the log-sum-exp of its scores, [[tag: AT-lse]].
+in bfloat16. This kernel computes them tile by tile, uses them and discards them. What it keeps for the backward pass is
+the output and one number per row, the log-sum-exp of the row's scores, [[tag: AT-lse]].
 
-**What it costs.** Two products of $T \cdot S \cdot D$ multiplications a head forward. Backward needs five, and makes
-seven: both of its kernels compute the scores and their gradient. Keys and values come mostly from L2, so the tensor
-cores set the pace. Tiles that lie wholly behind a causal mask are skipped.
+**What it costs.** Forward takes two products of $T \cdot S \cdot D$ multiplications per head. Backward needs five and
+computes seven, because both of its kernels compute the scores and their gradient. Keys and values come mostly from L2,
+so the tensor cores set the pace. Tiles that a causal mask hides entirely are skipped.
 
 **Contract.** `q` is (B, H, T, D), `k` and `v` are (B, Hk, S, D), with any strides, in float32, float16 or bfloat16; H
 is a multiple of Hk, D at most 256. Scores and sums are float32. A query that sees no key gets an output of 0.
@@ -43,7 +43,7 @@ from annotated_examples.common.products import input_precision, multiply_add
 # ## Reference
 #
 # The same in PyTorch, with all scores at once, in any dtype; in float64 it is what the kernels are measured against.
-# The queries stand at the *last* keys: of 5 new tokens after 100 old ones, the first is number 100, counted from 0.
+# The queries belong to the *last* keys: if 5 new tokens follow 100 old ones, the first is number 100, counted from 0.
 def flash_attention_reference(
     q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, sinks=None, return_lse=False
 ):
@@ -58,7 +58,7 @@ def flash_attention_reference(
     s = s.masked_fill(hidden, -math.inf)
     if sinks is not None:
         s = torch.cat([s, sinks.to(s.dtype)[:, None, None].expand(*s.shape[:3], 1)], dim=-1)
-    # A row of nothing but −∞ would give NaN, forward and backward: it gets other scores, and its results are replaced.
+    # A row of nothing but −∞ would give NaN, forward and backward. Its scores and results are replaced.
     empty = (hidden.all(-1, keepdim=True) if S else hidden.new_ones(T, 1)) & (sinks is None)
     s = torch.where(empty, torch.zeros_like(s[..., :1]), s)
     p = torch.softmax(s, dim=-1).masked_fill(empty, 0.0)[..., :S]
@@ -71,9 +71,9 @@ def flash_attention_reference(
 # [[figure: attention/tiles]]
 
 
-# Query i stands at the position of key i + S − T. It sees the keys from `left` before that to `right` after it: one
-# stretch, from `first` up to but without `last`, [[tag: AT-seen]]. In a causal mask `right` is 0. There is no more to
-# a mask than that, and every kernel asks here. Rows past the end of the sequence see nothing.
+# Query i stands at the position of key i + S − T. It sees the keys from `left` before that position to `right` after
+# it: one stretch, from `first` up to, but not including, `last`, [[tag: AT-seen]]. In a causal mask `right` is 0. That
+# is all there is to a mask, and every kernel calls this function for it. Rows past the end of the sequence see nothing.
 @triton.jit
 def keys_seen(offs_m, T, S, left, right):
     first = tl.maximum(offs_m + (S - T) - left, 0)
@@ -128,7 +128,7 @@ def attention_forward_kernel(
         offs_n = start + tl.arange(0, BLOCK_N)
         k = load_tile(k_ptr, offs_n, S, stride_kt, stride_kd, D, BLOCK_D)
         v = load_tile(v_ptr, offs_n, S, stride_vt, stride_vd, D, BLOCK_D)
-        # [[tag: AT-S]]. `tl.trans` turns a tile, rows to columns. Of the tile of keys 0 to 3 every score counts: it is
+        # [[tag: AT-S]]. `tl.trans` turns a tile, rows to columns. In the tile of keys 0 to 3 every score counts: it is
         # **full**. The next one is **masked**.
         s, _ = scale_and_cap(tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION), scale, softcap)
         # −∞ gives an exponential of 0: `start=4: s[1] = [4, 3, -inf, -inf]`.
@@ -152,8 +152,8 @@ def attention_forward_kernel(
 
 # ## Backward for the queries
 #
-# With the log-sum-exp at hand, a probability is one exponential, [[tag: AT-P]]: no maximum, no rescaling. The gradient
-# of a score needs one more number a row, [[tag: AT-D]]. This kernel has the tiles for it, and stores it for the next.
+# Given the log-sum-exp, a probability is one exponential, [[tag: AT-P]]: no maximum, no rescaling. The gradient of a
+# score needs one more number per row, [[tag: AT-D]]. This kernel has the tiles for it, and stores it for the next.
 @triton.jit
 def attention_backward_queries_kernel(
     do_ptr, dlse_ptr, q_ptr, k_ptr, v_ptr, cu_q_ptr, cu_k_ptr, o_ptr, lse_ptr, delta_ptr, dq_ptr,
@@ -184,9 +184,9 @@ def attention_backward_queries_kernel(
     lse = tl.load(head(lse_ptr, b, h, start_q, stride_lb, stride_lh, 1) + offs_m, mask=mask_m, other=0.0)
     dlse_ptr = head(dlse_ptr, b, h, start_q, stride_glb, stride_glh, stride_glt)
     dlse = tl.load(dlse_ptr + offs_m.to(tl.int64) * stride_glt, mask=mask_m, other=0.0)
-    # [[tag: AT-D]], `pid=(0, 0): delta = [11.41, -9.60]`. The gradient through the log-sum-exp needs no other line. The
-    # sums are the diagonal of a product, rounded as those of dP below: of a single key both are equal, and the gradient
-    # of its score is exactly 0.
+    # [[tag: AT-D]], `pid=(0, 0): delta = [11.41, -9.60]`. Subtracting `dlse` is all that the gradient through the
+    # log-sum-exp takes. The sums are the diagonal of a product, so they are rounded like those of dP below: with a
+    # single key the two are equal, and the gradient of its score is exactly 0.
     products = tl.dot(do, tl.trans(o), input_precision=INPUT_PRECISION)
     delta = tl.sum(tl.where(offs_m[:, None] == offs_m[None, :], products, 0.0), axis=1) - dlse
     tl.store(head(delta_ptr, b, h, start_q, stride_lb, stride_lh, 1) + offs_m, delta, mask=mask_m)
@@ -263,7 +263,7 @@ def attention_backward_keys_kernel(
             ds = p * (dp - delta[None, :]) * slope
             # [[tag: AT-dK]]
             dk = multiply_add(ds.to(q.dtype), q, dk, INPUT_PRECISION)
-    # Keys that nobody sees are written too, with 0.
+    # Keys that no query sees get a gradient too: 0.
     dk_ptr = head(dk_ptr, b, hk, start_k, stride_db, stride_dh, stride_dt)
     dv_ptr = head(dv_ptr, b, hk, start_k, stride_db, stride_dh, stride_dt)
     store_tile(dk_ptr, dk * scale, offs_n, S, stride_dt, stride_dd, D, BLOCK_D)
@@ -272,7 +272,7 @@ def attention_backward_keys_kernel(
 
 # ## The launchers
 #
-# A wide head and float32 leave room for smaller tiles only, and the backward kernels keep two sums.
+# Wide heads and float32 leave room only for smaller tiles, and so does a backward kernel, which may keep two sums.
 def default_tiles(D, dtype, backward):
     """((BLOCK_M, BLOCK_N), num_warps, num_stages) for heads of D numbers."""
     if dtype == torch.float32:
@@ -283,7 +283,7 @@ def default_tiles(D, dtype, backward):
 
 
 def launch_options(q, softcap, BLOCK_M, BLOCK_N, *, backward):
-    """The tiles, given or by default, and what else is known when a kernel is compiled."""
+    """The tiles, passed in or by default, and the other constants of a kernel."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N)
     D = q.shape[-1]
     (M, N), num_warps, num_stages = default_tiles(D, q.dtype, backward)
@@ -319,7 +319,7 @@ def attention_backward(
     """`(dq, dk, dv, dsinks)` from the upstream gradients of `o` and `lse`, which have any strides, or are None."""
     launch = launch_options(q, options.softcap, BLOCK_M, BLOCK_N, backward=True)
     (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
-    # No gradient is a single zero, shown everywhere by strides of 0.
+    # A missing gradient becomes a single zero, expanded with strides of 0.
     do = q.new_zeros(()).expand(o.shape) if do is None else do
     dlse = lse.new_zeros(()).expand(lse.shape) if dlse is None else dlse
     dq, dk, dv = empty_like(o, cu_seqlens_q), empty_like(k, cu_seqlens_k), empty_like(k, cu_seqlens_k)
@@ -352,7 +352,7 @@ class FlashAttention(torch.autograd.Function):
         o, lse = launch_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options)
         ctx.save_for_backward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse)
         ctx.options, ctx.launch_backward = options, launch_backward
-        if not torch.compiler.is_compiling():  # Dynamo can't, and makes zeros for a result that nothing depends on
+        if not torch.compiler.is_compiling():  # Dynamo can't do this; it makes zeros for unused results
             ctx.set_materialize_grads(False)
         return o, lse
 
@@ -363,14 +363,14 @@ class FlashAttention(torch.autograd.Function):
 
 
 def attention(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, launch_forward, launch_backward):
-    """`(o, lse)`, with an autograd frame if one is needed."""
+    """`(o, lse)`, through the autograd `Function` if something needs a gradient."""
     arguments = q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options
     if not autograd.needs_frame(q, k, v, sinks):
         return launch_forward(*arguments)
     return FlashAttention.apply(*arguments, launch_forward, launch_backward)
 
 
-# Without a batch dimension, tokens come before heads. Exchanged, and as one entry of a batch, they suit the launchers.
+# Packed tensors have tokens before heads, and no batch dimension. The launchers want heads first, and a batch.
 def attention_varlen(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, launch_forward, launch_backward):
     q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (q, k, v))
     cu_seqlens = cu_seqlens_q.contiguous(), cu_seqlens_k.contiguous()
@@ -386,15 +386,15 @@ def flash_attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0
         k, v: (B, Hk, S, D), dtype of `q`, any strides; H is a multiple of Hk. T and S may be 0.
         causal: query i sees the keys up to i + S − T: the last query sees all.
         scale: of the scores, default $1/\sqrt{D}$.
-        window: an int w, with `causal`: the last w keys, the own one counted. A pair (left, right): so many keys before
-            and after position i + S − T, −1 for open; `causal` cuts off what comes after.
+        window: an int w, with `causal`: the last w keys, including the query's own. A pair (left, right): that many
+            keys before and after position i + S − T, −1 for no limit; `causal` cuts off what comes after.
         softcap: t in $t \tanh(s / t)$, after the scale. 0.0 turns it off.
         sinks: (H,), dtype of `q` or float32: one more score for each row, neither scaled nor capped, without a value.
         return_lse: whether to return the log-sum-exp of the scores as well.
 
     Returns:
         o, (B, H, T, D) in the dtype of `q`; or (o, lse) with lse (B, H, T), float32, a natural logarithm. A row that
-        sees nothing gives 0 and −∞ (with a sink: the sink).
+        sees no key gives 0 and −∞ (with a sink: 0 and the sink).
 
     Raises:
         TypeError, ValueError: an argument has a wrong type, dtype, shape or device, or a number is out of range.
@@ -410,13 +410,13 @@ def flash_attention_varlen(
     q, k, v, cu_seqlens_q, cu_seqlens_k, *, causal=False, scale=None, window=None, softcap=0.0, sinks=None,
     return_lse=False, max_seqlen_q=None, max_seqlen_k=None,
 ):  # fmt: skip
-    """`flash_attention` of sequences of different length, which lie one behind the other.
+    """`flash_attention` of sequences of different lengths, packed one after another.
 
     Args:
         q: (total_q, H, D). k, v: (total_k, Hk, D), any strides.
-        cu_seqlens_q, cu_seqlens_k: (sequences + 1,) int32: where each begins, and the end of the last: from 0 to the
-            total. Checked on the CPU and with `ACADEMY_DEBUG=1`; else rows of no sequence hold NaN.
-        max_seqlen_q, max_seqlen_k: the longest sequence. By default programs for one as long as all together run.
+        cu_seqlens_q, cu_seqlens_k: (sequences + 1,) int32: where each sequence begins, and where the last ends, from 0
+            to the total. Checked on the CPU and with `ACADEMY_DEBUG=1`; else rows of no sequence hold NaN.
+        max_seqlen_q, max_seqlen_k: the longest sequence. By default the grid has room for one as long as all together.
         causal, scale, window, softcap, sinks, return_lse: as in `flash_attention`.
 
     Returns:

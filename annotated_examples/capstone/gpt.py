@@ -6,13 +6,13 @@ faster? This file has both: one model, and two sets of operations that it can be
 this site's.
 
 **The same model.** Both start from the same weights and see the same batches. With 124 million parameters, in bfloat16,
-16 sequences of 1024 tokens a step, and dropout, which draws other elements in each of the two:
+16 sequences of 1024 tokens a step, and dropout, which drops different elements in the two:
 
 [[training: capstone]]
 
 The last loss is the mean of a run's last 20 steps. From seed to seed it differs by
-[[bench: capstone/eager/loss_spread]] in the plain model, far more than from model to model:
-[[bench: capstone/eager/loss]] against [[bench: capstone/ours/loss]] in the mean of the seeds.
+[[bench: capstone/eager/loss_spread]] in the plain model, far more than between the models:
+[[bench: capstone/eager/loss]] against [[bench: capstone/ours/loss]], averaged over the seeds.
 
 **What it costs.** A step does about six operations for each parameter and each token, nearly all of them in matrix
 products. What there is to gain lies between the products: there plain PyTorch writes every intermediate result to
@@ -21,14 +21,15 @@ the plain model needs [[bench: capstone/eager/memory]], ours [[bench: capstone/o
 [From a profile to kernels](/learn/from_profile.py) says which operation gained what.
 
 **Beside a compiler.** `torch.compile` fuses what lies between the products by itself. With it the plain model takes
-[[bench: capstone/torch.compile/step]] and [[bench: capstone/torch.compile/memory]]. So ours wins memory, and no time to
-speak of: by then products and attention are most of the step, and there the library is at least as good. With ours in
-their place a step goes from [[bench: capstone/ladder/dropout/step_ms]] to
+[[bench: capstone/torch.compile/step]] and [[bench: capstone/torch.compile/memory]]. So ours saves memory, but no time
+to speak of: by then products and attention are most of the step, and there the library is at least as good. When ours
+replace them, a step goes from [[bench: capstone/ladder/dropout/step_ms]] to
 [[bench: capstone/ladder/attention/step_ms]] for attention, and to [[bench: capstone/ladder/products/step_ms]] for the
-products. A gradient of a weight is why. It has as few elements as the weight, 768 x 768 make 36 tiles of 128 x 128 for
-132 multiprocessors, and a sum of 16384 terms each. cuBLAS divides such sums among programs, and our product doesn't.
+products. The reason is the gradients of the weights. Such a gradient has as few elements as its weight: 768 x 768 make
+36 tiles of 128 x 128, for 132 multiprocessors. And each element is a sum of 16384 terms. cuBLAS divides such sums among
+programs, and our product doesn't.
 
-All of them are timed as CUDA graphs of a whole step with its optimizer, after steps that warm up. Otherwise Python,
+All of them are timed as CUDA graphs of a whole step with its optimizer, after some steps to warm up. Otherwise Python,
 which has hundreds of kernels to launch, would be part of what is compared: without a graph our step takes
 [[bench: capstone/ours/loop]], and the compiled one [[bench: capstone/torch.compile/loop]].
 """
@@ -63,7 +64,8 @@ EPS = 1e-6
 #
 # Weights are kept in float32, and so are their gradients and the optimizer's averages: a step changes a weight by less
 # than bfloat16 could tell apart. The model computes in the dtype of `x`, so a weight is rounded where it is used. Both
-# sets do that alike. Our norms and our loss need no rounded copy: they read the float32 weights.
+# sets of operations do that in the same way. Our norms and our loss need no rounded copy: they read the float32
+# weights.
 @dataclass(frozen=True)
 class Operations:
     """`x` and `residual` are (tokens, width), `q` (B, H, T, D), `k` and `v` (B, Hk, T, D), weights (out, in)."""
@@ -78,8 +80,9 @@ class Operations:
     loss: Callable  # (x, weight, labels) -> mean cross entropy of x Wᵀ
 
 
-# The gradient of a weight is wanted in the weight's own layout. `matmul` would give that of the transposed weight, and
-# somebody would have to turn it round in memory. So the backward pass here asks for both products as they are needed.
+# The gradient of a weight is wanted in the weight's own layout. `matmul` would give the gradient of the transposed
+# weight, which would then have to be transposed in memory. So the backward pass here computes both products in the
+# layout in which they are needed.
 def linear_gradients(dy, x, transposed, saved, activation, *, needs):
     dx = matmul_forward(dy, transposed.T) if needs[0] else None
     return dx, matmul_forward(dy.T, x).T if needs[1] else None
@@ -157,8 +160,9 @@ def weights(rows, columns, std=0.02):
 
 
 # A block adds two things to the stream `x`: what attention brings from earlier tokens, and what a gated unit makes of
-# each token alone. It gets the last addition apart from the stream, as `delta`, because one kernel adds and norms; and
-# it returns its own last one apart. Three products share their input, so they are one, with the rows of three weights.
+# each token alone. The last thing to be added arrives separately from the stream, as `delta`, because one kernel adds
+# and normalises; and the block returns its own last one separately, too. Queries, keys and values are projections of
+# the same input, so they are one product, with the rows of all three weights.
 class Block(torch.nn.Module):
     def __init__(self, config):
         super().__init__()
@@ -178,8 +182,8 @@ class Block(torch.nn.Module):
         return x, drop(ops.linear(ops.gate(ops.linear(y, self.gate_up)), self.down))
 
     # Heads are views: (B·T, heads·D) is (B, T, heads, D), and is seen as (B, heads, T, D). All kernels take strides.
-    # The heads are divided before the dimensions are exchanged. Then their gradients lie as the product wants them, and
-    # to put them together is one plain copy.
+    # The heads are split before the dimensions are swapped. Then their gradients have the layout that the product
+    # needs, and joining them is one plain copy.
     def attention(self, y, ops, B, cos, sin):
         c = self.config
         heads = ops.linear(y, self.qkv).view(B, len(y) // B, -1, c.width // c.heads)
@@ -191,8 +195,9 @@ class Block(torch.nn.Module):
 # The embedding is also the matrix of the last product, so that the vocabulary is paid for once. Looking up its rows is
 # left to PyTorch in both.
 #
-# Dropout wants a seed of its own for each of its places and each step. They are made on the device, from the number of
-# the step, so that nothing waits for them and a recorded step can be played again with another number.
+# Dropout needs a different seed for each place where it is applied and for each step. The seeds are computed on the
+# device, from the number of the step, so that nothing waits for them and a recorded step can be replayed with another
+# number.
 class GPT(torch.nn.Module):
     def __init__(self, config, operations, dtype=torch.float32):
         super().__init__()
@@ -223,7 +228,7 @@ class GPT(torch.nn.Module):
         return ops.loss(y, self.embedding, labels.flatten())
 
 
-# Both models start from the same weights: two draws of them would give two losses that mean nothing to each other.
+# Both models start from the same weights: with different ones their losses couldn't be compared.
 def pair(config, dtype=torch.float32, seed=0, plain=PLAIN):
     """Ours and the plain model on the device, with the same weights."""
     torch.manual_seed(seed)
@@ -273,8 +278,8 @@ def train(model, data, steps, lr=3e-3):
     return torch.stack(losses).tolist()
 
 
-# As a script it trains the small model twice. The plain one drops the same elements here, which takes our mask, so that
-# the losses can be compared number by number.
+# As a script it trains the small model twice. Here the plain one drops the same elements, by our reference for dropout,
+# so that the losses can be compared number by number.
 if __name__ == "__main__":
     import dataclasses
 

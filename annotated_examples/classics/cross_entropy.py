@@ -15,12 +15,12 @@ Logits may be scaled first, [[tag: CE-scaled]], and then capped, [[tag: CE-cappe
 adds a factor to the gradient.
 
 **What it costs.** The logits are by far the largest tensor of a training step: 8192 tokens and a vocabulary of 128256
-make 2.1 GB in bfloat16. The forward pass reads them once and keeps a few numbers a row. The backward pass reads them
+make 2.1 GB in bfloat16. The forward pass reads them once and keeps a few numbers per row. The backward pass reads them
 again and writes a gradient of the same size. That makes three trips over the logits; the arithmetic overlaps with them,
 so memory sets the pace. At 8192 x 128256, on an H200, both passes together take
 [[bench: cross_entropy/8192x128256/forward+backward/lesson.ms]]; PyTorch, which also writes the logarithm of every
-probability and reads it back, takes [[bench: cross_entropy/8192x128256/forward+backward/eager.ms]]. [The fast
-version](../fast/cross_entropy.py) manages with two trips.
+probability and reads it back, takes [[bench: cross_entropy/8192x128256/forward+backward/eager.ms]].
+[The fast version](../fast/cross_entropy.py) manages with two trips.
 
 **Contract.** `logits` is (rows, vocab) or (batch, seq, vocab), float32, float16 or bfloat16, with any strides, and
 `labels` has an integer for each row. Everything is computed in float32. Rows that aren't all the same distance apart,
@@ -70,9 +70,9 @@ def cross_entropy_loss_reference(
 
 
 # **Online.** An exponential overflows in float32 from 89 on, so the largest logit is subtracted first, [[tag: CE-LSE]].
-# But which is the largest isn't known before the last chunk. So the sum is relative to the largest logit *so far*. When
-# a chunk brings a larger one, what was summed before is scaled down, as if the new one had been there from the start:
-# [[tag: SM-online]].
+# But the largest isn't known until the last chunk has been read. So the sum is relative to the largest logit *so far*.
+# When a chunk brings a larger one, what was summed before is scaled down, as if the new one had been there from the
+# start: [[tag: SM-online]].
 @triton.jit
 def cross_entropy_forward_kernel(
     logits_ptr,
@@ -121,7 +121,7 @@ def cross_entropy_forward_kernel(
         row_sum = row_sum * tl.exp(row_max - new_max) + tl.sum(tl.exp(z - new_max), axis=0)
         row_max = new_max
 
-    # [[tag: CE]], divided by the number of items. The parentheses matter. Logits around 10000 make a log-sum-exp around
+    # [[tag: CE]], divided by the number of items. The parentheses matter. Logits around 10000 give a log-sum-exp around
     # 10000, which has at most three digits after the decimal point in float32. `row_max - z_label` cancels the large
     # numbers before anything is rounded: `loss = 3.372`.
     z_label, _ = scale_and_cap(x_label.to(tl.float32), scaling, softcapping)
@@ -138,7 +138,7 @@ def cross_entropy_forward_kernel(
     tl.store(row_sum_ptr + row, row_sum)
 
 
-# ## Backward: every chunk for itself
+# ## Backward: every chunk on its own
 #
 # Given the largest logit and the sum, each entry of the gradient is independent of the others. So there is no loop: the
 # grid has two axes, rows and chunks, and each program takes one chunk of one row.
@@ -238,7 +238,7 @@ def _backward(
 
 # ## Arguments
 #
-# What labels and options have to be is said in [the file that this loss shares](../common/logits.py) with others.
+# The rules for labels and options are in [a file](../common/logits.py) that this loss shares with others.
 def contract(logits, labels, logit_softcapping, logit_scaling, n_items, ignore_index):
     checks.tensors(logits=logits, labels=labels)
     checks.dtypes(logits=logits)
@@ -285,12 +285,12 @@ def cross_entropy_loss(logits, labels, logit_softcapping=0.0, logit_scaling=0.0,
         logit_softcapping: $t$ in $t \tanh(x / t)$, which keeps the logits between $-t$ and $t$. 0.0 turns it off.
         logit_scaling: $s$; logits are multiplied by it before they are capped. Above 1 sharpens the distribution,
             below 1 flattens it. 0.0 turns it off.
-        n_items: what the sum over the rows is divided by: an int, a float or a 0-d tensor (if it is on the GPU, nobody
-            waits for it). Default: the number of labels that differ from `ignore_index`.
+        n_items: what the sum over the rows is divided by: an int, a float or a 0-d tensor (one on the GPU is never
+            waited for). Default: the number of labels that differ from `ignore_index`.
         ignore_index: rows with this label have a loss and a gradient of 0.
 
     Returns:
-        The loss, a float32 scalar. Without a single valid label it and its gradient are 0, where PyTorch gives NaN.
+        The loss, a float32 scalar. If no label is valid, the loss and its gradient are 0, where PyTorch gives NaN.
 
     Raises:
         TypeError: an argument has a wrong type, or a tensor a wrong dtype.

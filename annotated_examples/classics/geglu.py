@@ -16,17 +16,17 @@ The gradients are [[tag: GeGLU-gate]] and [[tag: GeGLU-up]], and for the approxi
 same.
 
 **What it costs.** Forward: two numbers in, one out. Backward: three in, two out. In bfloat16 that is 6 and 10 bytes an
-element. By its data sheet an H200 does 84 operations in float32 while 6 bytes pass. That counts a multiply-add as two,
-so it is 42 instructions, some of which go into addresses and conversions. With a library's `erf`, the exact form needs
-more than that. So this file has an error function of its own. With it the exact form runs at
-[[bench: geglu:exact/8192x14336/forward/share]] of the speed of a copy at 8192 x 14336.
+element. According to its data sheet an H200 does 84 operations in float32 in the time it takes to move 6 bytes. That
+counts a multiply-add as two, so it is 42 instructions, some of which go into addresses and conversions. With a
+library's `erf`, the exact form needs more than that. So this file has an error function of its own. With it the exact
+form runs at [[bench: geglu:exact/8192x14336/forward/share]] of the speed of a copy at 8192 x 14336.
 
-**Contract.** `gate` and `up` have one shape, any number of dimensions, and one dtype: float32, float16 or bfloat16.
-`geglu_packed` takes both as the halves of one tensor, which is what a fused projection produces. Any strides are
-allowed: rows any distance apart are read in place, so `chunk` and slices cost no copy; what isn't contiguous within a
-row is copied first. Inputs and the upstream gradient are never written to. Outputs are contiguous. One difference from
-PyTorch: for negative gates below about −5 its activation rounds to 0 early, and an infinite `up` makes that NaN; here
-the activation keeps its small value down to about −13, and the product is infinite.
+**Contract.** `gate` and `up` have the same shape, with any number of dimensions, and the same dtype: float32, float16
+or bfloat16. `geglu_packed` takes both as the halves of one tensor, which is what a fused projection produces. Any
+strides are allowed: rows any distance apart are read in place, so `chunk` and slices cost no copy; what isn't
+contiguous within a row is copied first. Inputs and the upstream gradient are never written to. Outputs are contiguous.
+One difference from PyTorch: for negative gates below about −5 its activation rounds to 0 early, and an infinite `up`
+makes that NaN; here the activation keeps its small value down to about −13, and the product is infinite.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -127,14 +127,14 @@ def weight_exact(x):
 # ### Approximate
 #
 # Here the weight is `(1 + tanh(z)) / 2`. That is a sigmoid of `2z`, [[tag: GELU-tanh-weight]]: no digits are lost for
-# negative `x`, where the tangent is next to −1, and one exponential does the work of the library's `tanh`. In the
-# forward pass that is [[bench: geglu/ladder/tanh: final/forward_ms]] instead of
-# [[bench: geglu/ladder/tanh: library tanh/forward_ms]].
-# The slope is that of a sigmoid, `weight · (1 - weight)`, times the slope of `2z`; [[tag: GELU-tanh]] uses it.
+# negative `x`, where the hyperbolic tangent is close to −1, and one exponential does the work of the library's `tanh`.
+# In the forward pass that is [[bench: geglu/ladder/tanh: final/forward_ms]] instead of
+# [[bench: geglu/ladder/tanh: library tanh/forward_ms]]. The slope is that of a sigmoid, `weight · (1 - weight)`, times
+# the slope of `2z`; [[tag: GELU-tanh]] uses it.
 @triton.jit
 def weight_tanh(x):
-    # The first constant is 2 √(2/π), because the sigmoid's argument is `2z`; the cubic coefficient is the paper's, and
-    # three times that in the slope.
+    # The first constant is 2 √(2/π), because the sigmoid's argument is `2z`; the cubic coefficient is that of the GELU
+    # paper, and in the slope it is three times as large.
     double_z = 1.5957691216057308 * x * (1 + 0.044715 * x * x)
     double_z_slope = 1.5957691216057308 * (1 + 0.134145 * x * x)
     weight = 1 / (1 + tl.exp(-double_z))
@@ -229,7 +229,7 @@ def geglu_backward_kernel(
     activation = gate * weight
     dup = dout * activation
 
-    # The other way round, the activation was multiplied by `up`. The gradient that reaches it is
+    # Conversely, the activation was multiplied by `up`. The gradient that reaches it is
     # `dactivation = [20, 40, 60, 80]`. In float16 it overflows where PyTorch's does.
     dactivation = overflow_as(dout * up, up_ptr.dtype.element_ty)
     # On to the gate, through the slope of GELU, [[tag: GELU]] or [[tag: GELU-tanh]]. It is one half at zero and falls
@@ -260,7 +260,7 @@ def geglu_packed_backward(dout, x, approximate="none", *, BLOCK_N=None):
 
 # ## The operation
 #
-# The autograd function gets the two launchers as arguments, and the form for both.
+# The autograd function gets the two launchers as arguments, and which form of GELU they compute.
 def geglu(gate, up, approximate="none"):
     r"""`gelu(gate) * up`, differentiable in both.
 
@@ -273,7 +273,7 @@ def geglu(gate, up, approximate="none"):
         A new contiguous tensor of the same shape and dtype.
 
     Raises:
-        TypeError: an argument isn't a tensor, or has another dtype.
+        TypeError: an argument isn't a tensor, or the dtypes differ or are not allowed.
         ValueError: the shapes differ, a tensor is on the wrong device, or `approximate` is neither of the two.
 
     Source: D. Hendrycks and K. Gimpel, "Gaussian Error Linear Units" (2016), arXiv:1606.08415; N. Shazeer, "GLU
@@ -299,7 +299,7 @@ def geglu_packed(x, approximate="none"):
         A new contiguous tensor of shape (..., h) and the same dtype.
 
     Raises:
-        TypeError: `x` isn't a tensor, or has another dtype.
+        TypeError: `x` isn't a tensor, or its dtype isn't allowed.
         ValueError: the last dimension is odd or missing, the tensor is on the wrong device, or `approximate` is
             neither `"none"` nor `"tanh"`.
 
@@ -316,7 +316,7 @@ def geglu_packed(x, approximate="none"):
 #
 # In one of the twenty cases, and by little: the tanh form's backward pass over 16384 rows of 1000 takes
 # [[bench: geglu:tanh/16384x1000/backward/ms]], PyTorch's compiler
-# [[bench: geglu:tanh/16384x1000/backward/torch.compile.ms]]. Two runs of one kernel differ as much.
+# [[bench: geglu:tanh/16384x1000/backward/torch.compile.ms]]. Two runs of the same kernel differ by as much.
 
 
 # ## A run small enough to watch

@@ -15,20 +15,20 @@ while the gradients of the parameters, `dgamma` and `dbeta` in other libraries, 
 from every program, and that is what makes the backward pass interesting.
 
 **What it costs.** Forward has to read `x` and write `y`, backward to read `dy` and `x` and write `dx`. In bfloat16 this
-is 4 and 6 bytes an element, for 8 and 13 operations. In the time that these bytes take, a GPU could do many times as
-many operations, so memory decides, and no version is faster than `bytes / bandwidth`: the limit. In the forward kernel
+is 4 and 6 bytes an element, for 8 and 13 operations. A GPU could do many times as many operations in the time it takes
+to move these bytes, so memory sets the limit: no version is faster than `bytes / bandwidth`. In the forward kernel
 here, one program takes one row. It goes over its row three times; for rows that fit in the cache only the first trip
 goes to memory. At 32768 rows of 4096, on an H200, that reaches [[bench: layernorm/32768x4096/forward/lesson.share]] of
 the limit. The backward pass reads `dy` and `x` along the rows for `dx`, and once more down the columns for the
 parameters: 10 bytes an element (4 + 4 read, 2 written) instead of 6. It reaches
-[[bench: layernorm/32768x4096/backward/lesson.share]]. How to move every byte once is the subject of [the fast
-version](../fast/layernorm.py).
+[[bench: layernorm/32768x4096/backward/lesson.share]]. How to move every byte once is the subject of
+[the fast version](../fast/layernorm.py).
 
-**Contract.** `x` has any shape, and rows of any length below 2³¹ − 2¹⁴ along its last dimension, as in
-[softmax](../tutorials/softmax.py): float32, float16 or bfloat16, any strides. `weight` and `bias` are optional vectors
-as long as a row. Each may have a different one of these dtypes than `x` (float32 parameters with bfloat16 activations
-are common). The result has the dtype of `x`. All arithmetic is float32. No input is ever written to, including the
-upstream gradient: in a pre-norm transformer the residual branch still needs it.
+**Contract.** `x` is float32, float16 or bfloat16, with any shape and any strides. Rows lie along its last dimension and
+may have any length below 2³¹ − 2¹⁴, as in [softmax](../tutorials/softmax.py). `weight` and `bias` are optional vectors
+as long as a row. Each has one of these dtypes, not necessarily that of `x` (float32 parameters with bfloat16
+activations are common). The result has the dtype of `x`. All arithmetic is float32. No input is ever written to,
+including the upstream gradient: in a pre-norm transformer the residual branch still needs it.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -66,7 +66,8 @@ def layernorm_reference(x, weight=None, bias=None, eps=1e-5):
 # memory: the row has just been loaded, and the cache still has it.
 #
 # Why not two trips, with the shortcut $E[x^2] - E[x]^2$ for the variance? It is true, but numerically bad. For a row
-# around 10000 both terms are near 10⁸, where float32 numbers are 8 apart. Of a variance of 1 nothing would be left.
+# around 10000 both terms are near 10⁸, where float32 numbers are 8 apart. A variance of 1 would be lost in that
+# rounding.
 #
 # As in [softmax](../tutorials/softmax.py) the row is taken in *chunks*, blocks of `BLOCK_N` columns; a *lane* is one
 # position in a block. The numbers in the notes come from a recorded run: five rows of 6 columns, in chunks of 4. The
@@ -75,8 +76,8 @@ def layernorm_reference(x, weight=None, bias=None, eps=1e-5):
 def layernorm_forward_kernel(
     x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, N, stride_xm, eps: tl.constexpr, BLOCK_N: tl.constexpr
 ):
-    # Which row is mine? As many programs run as there are rows, so the number of my program is that of my row. It
-    # becomes int64 before it is multiplied: in a large tensor the product doesn't fit in 32 bits.
+    # Which row is mine? One program runs for each row, so my program's number is also my row's. It becomes int64 before
+    # it is multiplied: in a large tensor the product doesn't fit in 32 bits.
     row = tl.program_id(0).to(tl.int64)
     # A pointer plus a number points that many elements further on. After these two lines the pointers stand where my
     # row begins. The rows of `x` may lie further apart than they are long. `y` is new, and its rows lie side by side.
@@ -181,9 +182,9 @@ def layernorm_backward_kernel(
         x_hat = (tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32) - mean) * rstd
         acc_g += g
         acc_gx += g * x_hat
-    # In the first row `g` is 1 in the first column and zero elsewhere. A sixth of 1 and a sixth of −1:
-    # `pid=0: mean_g = 0.167` and `mean_gx = -0.167`. A plain `/` will do: an average is no larger than the largest of
-    # its numbers, so its error is small compared with them.
+    # In the first row `g` is 1 in the first column, where `x_hat` is −1, and zero elsewhere. So the averages are a
+    # sixth of 1 and a sixth of −1: `pid=0: mean_g = 0.167` and `mean_gx = -0.167`. A plain `/` will do: an average is
+    # no larger than the largest of its numbers, so its error is small compared with them.
     mean_g = tl.sum(acc_g, axis=0) / N
     mean_gx = tl.sum(acc_gx, axis=0) / N
 
@@ -224,7 +225,7 @@ def layernorm_backward_columns_kernel(
     # A grid of two dimensions: a program has two numbers. `tl.program_id(0)` says which block of columns is mine. In
     # the example there are two, and the last one is half full: `pid=(1, 0): mask_n = [1, 1, 0, 0]`. `tl.program_id(1)`
     # says which share of the rows. Neither has to be int64. Columns end below 2³¹, and so does `pid_m * N`, unless the
-    # tensor has `BLOCK_M` · 2³¹ elements or more. With 32 rows in a tile these are 2³⁶, more than a card holds.
+    # tensor has `BLOCK_M` · 2³¹ elements or more. With 32 rows in a tile that is 2³⁶ elements, more than a card holds.
     offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     mask_n = offs_n < N
     pid_m = tl.program_id(1)
@@ -264,14 +265,14 @@ def layernorm_backward_columns_kernel(
 # ## Launchers
 #
 # The kernels need a matrix in which the elements of a row are neighbours. `as_rows` turns any tensor into one, and
-# copies only what it has to; `row_stride` is the distance from one row to the next. `max(N, 1)` keeps rows of no
-# elements from dividing by zero.
+# copies only what it has to; `row_stride` is the distance from one row to the next. `max(N, 1)` avoids a division by
+# zero when rows have no elements.
 #
 # Divided among 128 threads, chunks of 1024 are 8 neighbouring elements for each. In bfloat16 these are 16 bytes, the
 # most that one instruction loads. Wider rows take more chunks, narrower ones leave lanes idle. (Softmax fits the chunk
 # to the row; one size for all keeps this launcher simpler.)
 def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_N=1024):
-    """Returns `y` in the shape of `x`, and `mean` and `rstd` in float32, one number a row."""
+    """Returns `y` in the shape of `x`, and `mean` and `rstd` in float32, one number per row."""
     checks.power_of_two(BLOCK_N=BLOCK_N)
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     N = x.shape[-1]
@@ -291,10 +292,10 @@ def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_N=1024):
 # computes both.
 #
 # Up to `num_programs` programs share the rows of a block of columns; with fewer tiles of rows than that, each program
-# gets one. At 4096 columns, 128 to a block, 64 are 2048 programs for the H200's 132 processors, and they leave only 64
-# rows of partial sums. A tile of 32 rows by 128 columns is 32 elements a thread in each of the two accumulators. The
-# partial sums are added up in float32 and rounded to the parameter's dtype once. If `M` is zero there are none, and
-# their sum is zero.
+# gets one. With 4096 columns, 128 to a block, a limit of 64 means 2048 programs for the H200's 132 multiprocessors, and
+# only 64 rows of partial sums. A tile of 32 rows by 128 columns means 32 elements per thread in each of the two
+# accumulators. The partial sums are added up in float32 and rounded to the parameter's dtype once. If `M` is zero there
+# are none, and their sum is zero.
 def layernorm_backward(
     dy, x, weight, bias, mean, rstd, *, wanted=(True, True, True),
     BLOCK_M=32, BLOCK_N=1024, COLUMNS=128, num_programs=64,
@@ -376,7 +377,7 @@ def layernorm(x, weight=None, bias=None, eps=1e-5):
         A new tensor of the shape and dtype of `x`.
 
     Raises:
-        TypeError: an argument isn't a tensor (eps: not a number), or has another dtype.
+        TypeError: an argument isn't a tensor (eps: not a number), or its dtype isn't allowed.
         ValueError: `x` has no dimension or rows of 2³¹ − 2¹⁴ elements or more, weight or bias is not as long as a row,
             a tensor is on the wrong device, or eps is negative.
 
@@ -388,7 +389,7 @@ def layernorm(x, weight=None, bias=None, eps=1e-5):
     return LayerNorm.apply(x, weight, bias, eps, layernorm_forward, layernorm_backward)
 
 
-# ## In the place of a module
+# ## As a drop-in for a module
 #
 # `apply_layernorm(module, x)` computes what `module(x)` does. A `normalized_shape` of several dimensions is one long
 # row. Some models call their epsilon `variance_epsilon`.

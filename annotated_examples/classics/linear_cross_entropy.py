@@ -7,12 +7,12 @@ the loss reads the products once. With the logits $U$, [[tag: LCE-U]], the loss 
 [[eq: LCE]]
 
 The logits are by far the largest tensor of the step: 8192 tokens and a vocabulary of 128256 make 2.1 GB in bfloat16,
-and their gradient as much again. Nothing else needs them. So this file makes them a piece at a time, and throws each
-piece away: forward it keeps the loss, backward the gradients [[tag: LCE-X]], [[tag: LCE-W]] and [[tag: LCE-b]].
+and their gradient as much again. Nothing else needs them. So this file computes them one piece at a time, and discards
+each piece: forward it keeps the loss, backward the gradients [[tag: LCE-X]], [[tag: LCE-W]] and [[tag: LCE-b]].
 
-**What it costs.** A product of `rows · hidden · vocab` takes twice as many operations, and there are four of them: the
-logits, the logits again in the backward pass, and the two gradients. PyTorch needs three, and memory for all logits.
-At 8192 x 4096 x 128256, on an H200, this file takes
+**What it costs.** A matrix product takes `2 · rows · hidden · vocab` operations, and there are four of them: the
+logits, the logits again in the backward pass, and the two gradients. PyTorch needs three, and memory for all logits. At
+8192 x 4096 x 128256, on an H200, this file takes
 [[bench: linear_cross_entropy/8192x4096x128256/forward+backward/lesson.ms]] and PyTorch
 [[bench: linear_cross_entropy/8192x4096x128256/forward+backward/eager.ms]]. The tensor cores set the pace; the kernels
 below only read and write what a product just wrote. [The fast version](../fast/linear_cross_entropy.py) computes fewer
@@ -20,8 +20,9 @@ logits twice.
 
 **Contract.** `x` is (…, hidden), `weight` (vocab, hidden), `labels` (…), `bias` (vocab) or None. `x` is float32,
 float16 or bfloat16; `weight` and `bias` have its dtype or float32, and are then rounded to it for the products, as
-under autocast. Logits are rounded to that dtype, as PyTorch's are. All else is float32, sums over the vocabulary and
-over the rows too. Any strides. Labels, options and `n_items` are those of `cross_entropy_loss`.
+under autocast. Logits are rounded to that dtype, as PyTorch's are. Everything else is computed in float32, including
+the sums over the vocabulary and over the rows. Any strides are allowed. Labels, options and `n_items` are those of
+`cross_entropy_loss`.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -64,14 +65,14 @@ def linear_cross_entropy_reference(
 #
 # [[figure: rows/pieces]]
 #
-# **Some rows.** Each softmax is complete, so loss and gradient can be made at once, and the logits once. But every
-# piece then adds to the gradient of *all* weights. Summed in float32, as a sum has to be, that takes as much memory as
-# the logits: 2.1 GB for 128256 x 4096. Summed in bfloat16, which has eight binary digits, small terms are lost one
-# after the other.
+# **Some rows.** Each softmax is complete, so its loss and gradient can be computed together, and the logits only once.
+# But every piece then adds to the gradient of *all* weights. Summed in float32, as a sum has to be, that takes as much
+# memory as the logits: 2.1 GB for 128256 x 4096. Summed in bfloat16, which has eight binary digits, small terms are
+# lost one after the other.
 #
 # **Some columns.** Each piece gives complete rows of the weights' gradient, by one product that sums in float32 and
-# rounds once. What is summed over the pieces is the gradient of `x`, and in float32 that takes 0.13 GB. In return the
-# sum of a softmax isn't known before the last piece: the gradient has to wait for a second round.
+# rounds once. What is summed over the pieces is the gradient of `x`, and in float32 that takes 0.13 GB. The price is
+# that the sum of a softmax isn't known until the last piece, so the gradient has to wait for a second round.
 #
 # So the pieces are columns, and forward is the first round, backward the second.
 
@@ -86,7 +87,7 @@ def load_logits(logits_ptr, bias_ptr, offs, mask, scaling: tl.constexpr, softcap
     return scale_and_cap(u, scaling, softcapping)
 
 
-# What becomes of the sum: the loss of the row.
+# From the sum to the loss of the row.
 @triton.jit
 def store_loss(
     logits_ptr, bias_ptr, labels_ptr, n_items_ptr, losses_ptr, z_label_ptr, row, row_max, row_sum,
@@ -157,8 +158,8 @@ def linear_cross_entropy_forward_kernel(
 
 # ## Backward: logits become gradients
 #
-# The piece has been made again, by the same product. Now each logit is replaced by its gradient, in place. No entry
-# needs another one, so there are programs for rows and for blocks.
+# The piece has been computed again, by the same product. Now each logit is replaced by its gradient, in place. No entry
+# depends on another, so the grid has two dimensions: rows, and blocks of a row.
 @triton.jit
 def linear_cross_entropy_backward_kernel(
     dloss_ptr,
@@ -201,8 +202,8 @@ def linear_cross_entropy_backward_kernel(
 
 # ## The products
 #
-# They are PyTorch's, that is, cuBLAS's. [The road to a fast matrix product](../tutorials/matmul_blocked.py) tells how
-# such a kernel is written; here the products are what lies between the kernels.
+# They are PyTorch's, that is, cuBLAS's. [The road to a fast matrix product](../tutorials/matmul_blocked.py) explains
+# how such a kernel is written; here the products are just the steps between the kernels.
 #
 # `out` may be float32 where the factors have 16 bits. On a GPU the library adds up in float32 anyway, and only leaves
 # out the rounding. On the CPU, PyTorch has no such product, so the factors become float32 first: the same numbers.
@@ -219,7 +220,7 @@ def product_into(out, a, b, *, add=False):
 
 # ## Launchers
 #
-# One piece each: `logits` is a matrix of some columns, beginning at column `start` of the vocabulary.
+# The first two handle one piece: `logits` holds some columns, beginning at column `start` of the vocabulary.
 def sum_piece(logits, bias, labels, n_items, state, start, vocab, options, BLOCK_N):
     softcapping, scaling, ignore_index = options
     linear_cross_entropy_forward_kernel[(len(labels),)](
@@ -237,7 +238,7 @@ def differentiate_piece_(logits, bias, labels, n_items, state, start, vocab, opt
     )  # fmt: skip
 
 
-# What a row knows so far: its loss, the largest logit, the sum, the label's logit.
+# The state of every row before the first piece: its loss, largest logit, sum and label's logit.
 def empty_state(rows, on):
     losses, row_sum, z_label = torch.zeros(3, rows, dtype=torch.float32, device=on)
     return losses, torch.full_like(row_sum, LOWEST.value), row_sum, z_label
@@ -373,7 +374,7 @@ class LinearCrossEntropy(torch.autograd.Function):
 compiled_forward, compiled_backward = opaque_loss(linear_cross_entropy_forward, linear_cross_entropy_backward)
 
 
-# Makes the gradients in the backward pass. In a compiled model the launchers are operators.
+# Here the gradients are computed in the backward pass. In a compiled model the launchers are operators.
 def loss_with_late_gradients(x, weight, bias, labels, n_items, softcapping, scaling, ignore_index):
     launch_forward, launch_backward = linear_cross_entropy_forward, linear_cross_entropy_backward
     if torch.compiler.is_compiling():
@@ -402,14 +403,15 @@ def linear_cross_entropy(
         ignore_index: rows with this label have no loss and no part in any gradient.
 
     Returns:
-        The loss, a float32 scalar, differentiable in `x`, `weight` and `bias`. Without a single valid label it and its
+        The loss, a float32 scalar, differentiable in `x`, `weight` and `bias`. If no label is valid, the loss and its
         gradients are 0.
 
     Raises:
         TypeError: an argument has a wrong type, or a tensor a wrong dtype.
         ValueError: shapes don't fit, a tensor is on the wrong device, a number is negative or not finite, or, for CPU
             tensors and with `ACADEMY_DEBUG=1` in the environment, a label is out of range. Without that check such a
-            label makes the loss, that row's gradient and with it the weights' NaN; nothing outside is read.
+            label turns the loss, the gradient of its row and so those of `weight` and `bias` into NaN; nothing outside
+            is read.
 
     Source: Wijmans et al., "Cut your losses in large-vocabulary language models" (arXiv 2411.09009); liger-kernel's
     fused linear cross entropy.

@@ -6,22 +6,23 @@ Multiply a matrix `a` of shape (M, K) by a matrix `b` of shape (K, N), and apply
 [[eq: MM-Z]]
 
 Here `a` is the derivation's $X$ and `b` its $Y$. The result is $Z$ itself, or $C$: $Z$ after [[tag: MM-relu]],
-[[tag: MM-leaky]], [[tag: MM-gelu]] or [[tag: MM-silu]]. The backward pass is the activation's own, [[tag: MM-relu-Z]],
-[[tag: MM-leaky-Z]], [[tag: MM-gelu-Z]] or [[tag: MM-silu-Z]], and two products more, [[tag: MM-X]] and [[tag: MM-Y]].
-The same kernel computes them: it gets a transposed matrix, which is the same memory with its strides swapped.
+[[tag: MM-leaky]], [[tag: MM-gelu]] or [[tag: MM-silu]]. The backward pass is that of the activation,
+[[tag: MM-relu-Z]], [[tag: MM-leaky-Z]], [[tag: MM-gelu-Z]] or [[tag: MM-silu-Z]], followed by two more products,
+[[tag: MM-X]] and [[tag: MM-Y]]. The same kernel computes these: it is given a transposed matrix, which is the same
+memory with its strides swapped.
 
 This page walks through the whole kernel in five steps, with every number of a small example.
 
 **What it costs.** `2 · M · N · K` operations, for `M · K + K · N` numbers read and `M · N` written. At M = N = K = 4096
-in bfloat16 each byte serves 1365 operations. By its data sheet an H200 does 206 in the time it takes to move one. So
-the limit is arithmetic, not memory: the floor is the operations divided by the rate of the tensor cores. Everything
-below serves to keep the tensor cores busy. How far that can be taken is the subject of
+in bfloat16 there are 1365 operations for each byte. According to its data sheet an H200 does 206 in the time it takes
+to move one. So the limit is arithmetic, not memory: the floor is the operations divided by the rate of the tensor
+cores. Everything below serves to keep the tensor cores busy. How far that can be taken is the subject of
 [fast/matmul](../fast/matmul.py).
 
-**Contract.** `a` and `b` have two dimensions and the same dtype: float32, float16 or bfloat16. Any strides are read
-in place, also those of a transposed or expanded view. Sums are formed in float32, and the result has the inputs'
-dtype. float32 inputs are multiplied in full precision, unless `torch.backends.cuda.matmul.allow_tf32` permits tf32.
-Neither input is ever written to, and the same call gives the same bits.
+**Contract.** `a` and `b` have two dimensions and the same dtype: float32, float16 or bfloat16. Any strides are allowed,
+including those of a transposed or expanded view, and nothing is copied. Sums are formed in float32, and the result has
+the inputs' dtype. float32 inputs are multiplied in full precision, unless `torch.backends.cuda.matmul.allow_tf32`
+permits tf32. Neither input is ever written to, and the same call gives the same bits.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -80,9 +81,10 @@ def matmul_reference(a, b, activation=None):
 # pid_m = 7  25  27  29  31            two rows only
 # ```
 #
-# Programs 0 to 8 now need three rows of tiles of `a` and three columns of tiles of `b`, six strips in all. In the
-# plain order the first nine need three rows and all four columns; in a C of nine columns, one row and nine columns. The
-# [grouped lesson](../tutorials/matmul_grouped.py) counts the loads and draws them.
+# Programs 0 to 8 now need three rows of tiles of `a` and three columns of tiles of `b`, six strips in all. In the plain
+# order the first nine programs need three rows and all four columns, seven strips; if C were nine tiles wide, they
+# would need one row and nine columns, ten strips. The [grouped lesson](../tutorials/matmul_grouped.py) counts the loads
+# and draws them.
 
 
 # ## The kernel, step by step
@@ -122,10 +124,11 @@ def matmul_kernel(
     # `pid=14: pid % (GROUP_M * num_pid_n) = 2` in there. Counted down three rows, that is row `pid=14: pid_m = 5` and
     # column `pid=14: pid_n = 0`.
     #
-    # The last group is where it goes wrong. It is smaller where `GROUP_M` doesn't divide the rows: the 8 rows leave
-    # `pid=29: num_pid_m - 2 * GROUP_M = 2` for it. Program 29 is number `pid=29: pid % (GROUP_M * num_pid_n) = 5` of
-    # this group. Counted down two rows, that is row `pid=29: pid_m = 7` and column `pid=29: pid_n = 2`. Counted down
-    # `GROUP_M` rows anyway, it would be row `pid=29: 2 * GROUP_M + 5 % GROUP_M = 8`, which doesn't exist.
+    # The last group is where mistakes are made. It is smaller if `GROUP_M` doesn't divide the number of rows of tiles:
+    # the 8 rows leave `pid=29: num_pid_m - 2 * GROUP_M = 2` for it. Program 29 is number
+    # `pid=29: pid % (GROUP_M * num_pid_n) = 5` of this group. Counted down two rows, that is row `pid=29: pid_m = 7`
+    # and column `pid=29: pid_n = 2`. Counted down `GROUP_M` rows anyway, it would be row
+    # `pid=29: 2 * GROUP_M + 5 % GROUP_M = 8`, which doesn't exist.
     pid = tl.program_id(0)
     num_pid_m = tl.cdiv(M, BLOCK_M)
     num_pid_n = tl.cdiv(N, BLOCK_N)
@@ -190,9 +193,9 @@ def matmul_kernel(
 # - in tiles of 64 x 64: [[bench: matmul/ladder/64 x 64 blocks/forward_ms]]
 # - in tiles of 128 x 256: [[bench: matmul/ladder/128 x 256 blocks/forward_ms]]
 #
-# There it ends: 128 x 256 sums take 128 of the 255 registers of each thread of 8 warps. Half of that, 128 x 128, leaves
-# room for float32 in full precision, whose factors go through registers too. Along K a tile reaches 128 bytes, a cache
-# line.
+# That is as far as it goes: 128 x 256 sums take 128 of the 255 registers of each thread of 8 warps. The default is half
+# of that, 128 x 128. It leaves room for float32 in full precision, whose factors go through registers too. Along K a
+# tile reaches 128 bytes, a cache line.
 @opaque
 def matmul_forward(
     a, b, activation=None, *, save_z=False, BLOCK_M=128, BLOCK_N=128, BLOCK_K=None, GROUP_M=8, num_warps=8
@@ -267,8 +270,8 @@ def EXAMPLE():
 # fetch 16 bytes at once. At 1000 x 3000 x 5000 it takes [[bench: matmul/1000x3000x5000/forward/ms]] against
 # [[bench: matmul/1000x3000x5000/forward/eager.ms]]. 16 divides neither K nor the strides, so the compiler can prove
 # neither that a row begins at a multiple of 16 bytes nor that neighbours along K share their mask, and the threads
-# fetch every number alone. [fast/matmul](../fast/matmul.py) leaves the fetching to a unit of the GPU that has no such
-# trouble.
+# fetch one number at a time. [fast/matmul](../fast/matmul.py) leaves the fetching to a unit of the GPU that doesn't
+# have this problem.
 if __name__ == "__main__":
     script.main(matmul, matmul_reference, dict(a=(64, 64), b=(64, 64)),
                 *(dict(a=(130, 100), b=(100, 70), activation=name) for name in ACTIVATIONS))  # fmt: skip

@@ -1,34 +1,35 @@
 r"""
 # RMSNorm: divide every row by its size
 
-Most language models of today normalise without a mean. RMSNorm divides each row of `x` by its *root mean square*, the
+Most of today's language models normalise without a mean. RMSNorm divides each row of `x` by its *root mean square*, the
 square root of the average of the squared elements, and every column gets a learned scale `weight` ($\gamma$):
 
 [[eq: RMS-Y]]
 
 $c$ is `offset`, usually zero. Gemma learns the distance of the scale from one instead, and calls the layer with an
-offset of 1. In a transformer the normalised row is most of the time a sum: what the last block computed is added to the
+offset of 1. In a transformer the row to be normalised is usually a sum: what the last block computed is added to the
 residual stream, and the sum is normalised for the next block, [[tag: RMS-sum]] and [[tag: RMS-add]]. `add_rmsnorm` does
 both at once and returns both, because the stream goes on with the sum. Going back, a row needs one average over itself,
 
 [[eq: RMS-X]]
 
-and what has reached the sum by the other way is added to that: [[tag: RMS-add-X]]. The gradient of the weight is a sum
-over all **rows**: [[tag: RMS-gamma]].
+and the gradient that reaches the sum through the residual stream is added to that: [[tag: RMS-add-X]]. The gradient of
+the weight is a sum over all **rows**: [[tag: RMS-gamma]].
 
 **What it costs.** Forward reads `x` and writes `y`, backward reads `dy` and `x` and writes `dx`: 4 and 6 bytes an
-element in bfloat16. With the residual each is 8: two tensors in and two out, then three in and one out. Added in a
-kernel of its own, the sum would be written, and read again for the norm: 10 bytes forward. There are a handful of
-operations for each element, so memory decides. At 32768 rows of 4096, on an H200, these kernels reach
-[[bench: rmsnorm/32768x4096/forward/lesson.share]] of the limit forward and
+element in bfloat16. With the residual each is 8: two tensors in and two out, then three in and one out. If a separate
+kernel added the two, it would write the sum and the norm would read it again: 10 bytes forward. There are only a
+handful of operations per element, so memory sets the limit. At 32768 rows of 4096, on an H200, these kernels reach
+[[bench: rmsnorm/32768x4096/forward/lesson.share]] of that limit forward and
 [[bench: rmsnorm/32768x4096/backward/lesson.share]] backward, where `dy` and `x` are read once along the rows and once
 more down the columns. [The fast version](../fast/rmsnorm.py) reads them once.
 
-**Contract.** `x` has any shape, and rows of any length below 2³¹ − 2¹⁴ along its last dimension: float32, float16 or
-bfloat16, any strides. `residual` has the shape and dtype of `x`. `weight` is a vector as long as a row, in any of these
-dtypes, or None: then nothing is scaled, whatever the offset. `eps=None` stands for the spacing of numbers at 1 in the
-dtype of `x`, as in `nn.RMSNorm`. Results have the dtype of `x`. All arithmetic is float32; the sum is rounded to the
-dtype of `x` once, and normalised as it is returned. No input is ever written to, the upstream gradients included.
+**Contract.** `x` is float32, float16 or bfloat16, with any shape and any strides. Rows lie along its last dimension and
+may have any length below 2³¹ − 2¹⁴. `residual` has the shape and dtype of `x`. `weight` is a vector as long as a row,
+in any of these dtypes, or None: then nothing is scaled, whatever the offset. `eps=None` means the distance from 1 to
+the next number in the dtype of `x`, as in `nn.RMSNorm`. Results have the dtype of `x`. All arithmetic is float32; the
+sum is rounded to the dtype of `x` once, and what is normalised is the rounded sum. No input is ever written to, the
+upstream gradients included.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -72,9 +73,9 @@ def add_rmsnorm_reference(x, residual, weight=None, eps=1e-6, *, offset=0.0):
 #
 # [[figure: rows/trips]]
 #
-# The sum with the residual is made in both trips. Why isn't it read back in the second one? Adding again costs one
-# operation on numbers that the cache has anyway. Reading what this program has just stored would take care: another
-# thread may have stored it.
+# The sum with the residual is computed in both trips. Why isn't it read back in the second one? Adding again costs one
+# operation on numbers that are in the cache anyway. Reading what this program has just stored would need
+# synchronisation, because a different thread may have stored it.
 #
 # `eps` and `offset` are constexprs: a model has one of each. (Inside `torch.compile` any other Python float arrives as
 # float64, and what it is added to becomes float64.)
@@ -102,8 +103,8 @@ def rmsnorm_forward_kernel(
         mask = offs_n < N
         x = tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         if residual_ptr is not None:
-            # Whoever gets `s` sees it in the dtype of `x`. `y` has to be the norm of that very number, so the sum is
-            # rounded before it is squared: backward will only have the rounded one. In the example's second call
+            # The caller gets `s` in the dtype of `x`, and backward will only have that rounded sum. `y` has to be its
+            # norm, so the sum is rounded before it is squared. In the example's second call
             # `launch=1, start=0: s = [2, 4, 0, 4]`.
             s = (x + tl.load(residual_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)).to(s_ptr.dtype.element_ty)
             tl.store(s_ptr + offs_n, s, mask=mask)
@@ -111,7 +112,7 @@ def rmsnorm_forward_kernel(
         acc += x * x
 
     # The squares of the first row add up to 54. A sixth of that is 9, and the root is 3: `rstd = 0.3333`, one over the
-    # root of [[tag: RMS-root]]. Backward needs it again. It is one number a row, so it is kept.
+    # root of [[tag: RMS-root]]. Backward needs it again. It is one number per row, so it is saved.
     rstd = 1.0 / tl.sqrt(tl.sum(acc, axis=0) / N + eps)
     tl.store(rstd_ptr + row, rstd)
 
@@ -136,9 +137,10 @@ def rmsnorm_forward_kernel(
 # ## Backward along the rows: `dx`
 #
 # One program a row again, in two trips. [[tag: RMS-X]] starts from $G$, here `g`: the upstream gradient times the
-# scale. What leads back through the root is the normalised row, times the average of `g` · `x_hat`. It is subtracted,
-# and the rest is multiplied by `rstd`. If the row was a sum that went on elsewhere, then `ds` is the gradient that came
-# back from there, and it is added: [[tag: RMS-add-X]]. One result serves both summands, `x` and `residual`.
+# scale. The gradient that comes back through the root is the normalised row, times the average of `g` · `x_hat`. It is
+# subtracted, and the difference is multiplied by `rstd`. If the row was a sum that is also used elsewhere, then `ds` is
+# the gradient that comes back from there, and it is added: [[tag: RMS-add-X]]. The result is the gradient of both
+# summands, `x` and `residual`.
 @triton.jit
 def rmsnorm_backward_kernel(
     dy_ptr, ds_ptr, x_ptr, weight_ptr, rstd_ptr, dx_ptr, N, stride_dym, stride_dsm, stride_xm,
@@ -177,9 +179,9 @@ def rmsnorm_backward_kernel(
         x_hat = tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32) * rstd
         # `start=0: dx = [-0.185, 1.074, 0.185, -0.926]`.
         if N == 1:
-            # In a row of one column `x_hat` is 1 or −1 but for `eps`, and the difference below would be of two numbers
-            # that are nearly the same: nothing but their rounding would be left. [[tag: RMS-eps]] says what the
-            # difference is.
+            # In a row of one column `x_hat` is 1 or −1, apart from `eps`, and the subtraction below would be of two
+            # nearly equal numbers: nothing but rounding errors would be left. [[tag: RMS-eps]] says what the difference
+            # is.
             dx = rstd * (g * eps * rstd * rstd)
         else:
             dx = rstd * (g - x_hat * mean_gx)
@@ -190,10 +192,10 @@ def rmsnorm_backward_kernel(
 
 # ## Backward down the columns: `dweight`
 #
-# [[tag: RMS-gamma]] is a sum over rows, and each of the programs above has only one. As in
-# [layernorm](layernorm.py), a second kernel walks down the columns. Several programs share the rows of a block of
-# columns; each leaves its own row of **partial sums**, and PyTorch adds these few rows up. Every addition has its fixed
-# place, so the same call gives the same bits. `BLOCK_N` is the launcher's `COLUMNS` here.
+# [[tag: RMS-gamma]] is a sum over rows, and each of the programs above has only one. As in [layernorm](layernorm.py), a
+# second kernel walks down the columns. Several programs share the rows of a block of columns; each stores its own row
+# of **partial sums**, and PyTorch adds up these few rows. The order of all additions is fixed, so the same call gives
+# the same bits. `BLOCK_N` is the launcher's `COLUMNS` here.
 @triton.jit
 def rmsnorm_backward_columns_kernel(
     dy_ptr, x_ptr, rstd_ptr, partial_dweight_ptr, M, N, stride_dym, stride_xm,
@@ -225,14 +227,14 @@ def rmsnorm_backward_columns_kernel(
 # ## Launchers
 #
 # The kernels want a matrix in which the elements of a row are neighbours. `as_rows` turns any tensor into one, and
-# copies only what it has to; `row_stride` is the distance from one row to the next. `max(N, 1)` keeps rows of no
-# elements from dividing by zero. What was normalised is returned too, for the backward pass: without a residual it is
-# `x` itself.
+# copies only what it has to; `row_stride` is the distance from one row to the next. `max(N, 1)` avoids a division by
+# zero when rows have no elements. The tensor that was normalised is returned too, for the backward pass: without a
+# residual it is `x` itself.
 #
 # Divided among 128 threads, chunks of 1024 are 8 neighbouring elements for each: 16 bytes in bfloat16, the most that
 # one instruction loads.
 def rmsnorm_forward(x, weight=None, eps=1e-6, offset=0.0, residual=None, *, BLOCK_N=1024):
-    """Returns `y`, the tensor that was normalised (`x`, or the new sum), and `rstd` in float32, one number a row."""
+    """Returns `y`, the tensor that was normalised (`x`, or the new sum), and `rstd` in float32, one number per row."""
     checks.power_of_two(BLOCK_N=BLOCK_N)
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     s = x if residual is None else torch.empty_like(y)
@@ -249,9 +251,9 @@ def rmsnorm_forward(x, weight=None, eps=1e-6, offset=0.0, residual=None, *, BLOC
     return y, s, rstd
 
 
-# `wanted` says which gradients to make, of the normalised tensor and of the weight. The columns kernel is launched only
-# if the weight's is. Up to `num_programs` programs share the rows of a block of columns. The partial sums are added up
-# in float32 and rounded to the weight's dtype once. If `M` is zero there are none, and their sum is zero.
+# `wanted` says which gradients to compute: that of the normalised tensor, that of the weight. The columns kernel is
+# launched only for the weight's. Up to `num_programs` programs share the rows of a block of columns. The partial sums
+# are added up in float32 and rounded to the weight's dtype once. If `M` is zero there are none, and their sum is zero.
 def rmsnorm_backward(
     dy, x, weight, rstd, eps=1e-6, offset=0.0, ds=None, *, wanted=(True, True),
     BLOCK_M=32, BLOCK_N=1024, COLUMNS=128, num_programs=64,
@@ -290,9 +292,9 @@ def rmsnorm_backward(
 
 # ## Joining autograd
 #
-# One frame serves both functions. What was normalised is saved: `x`, which is in memory already, or the sum, which is a
-# result. `once_differentiable` makes a second derivative raise. The launchers are arguments, so that the fast version
-# can join with its own.
+# One `Function` serves both public functions. It saves the tensor that was normalised: `x`, which is in memory already,
+# or the sum, which is a result. `once_differentiable` makes a second derivative raise. The launchers are arguments, so
+# that the fast version can use it with its own.
 class RMSNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, residual, weight, eps, offset, launch_forward, launch_backward):
@@ -341,7 +343,7 @@ def rmsnorm(x, weight=None, eps=1e-6, *, offset=0.0):
         A new tensor of the shape and dtype of `x`.
 
     Raises:
-        TypeError: an argument is no tensor (eps, offset: no number), or has another dtype.
+        TypeError: an argument isn't a tensor (eps, offset: not a number), or its dtype isn't allowed.
         ValueError: `x` has no dimension or rows of 2³¹ − 2¹⁴ elements or more, weight is not as long as a row, a tensor
             is on the wrong device, eps is negative, or eps or offset is not finite.
 

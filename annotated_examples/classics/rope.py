@@ -14,18 +14,18 @@ features of a head and leave the rest alone.
 The gradient is the upstream gradient, turned back: [[tag: RoPE-dq]], [[tag: RoPE-half-dx]]. So backward is the same
 kernel with the sign of the sine changed, and nothing has to be kept but the angles.
 
-**What it costs.** Every element of `q` and `k` is read once and written once, for about three operations. Cosine and
-sine are small beside that: all heads of a token share them. So it is a copy with a little arithmetic, and can be as
-fast as one: with 8 sequences of 4096 tokens, 32 query heads and 8 key heads of 128 features, on an H200 in bfloat16, it
-reaches [[bench: rope/8x32x8x4096x128/forward/share]] of the speed of a copy, and backward
+**What it costs.** Every element of `q` and `k` is read once and written once, for about three operations. The tables of
+cosines and sines are small by comparison: all heads of a token share them. So this is a copy with a little arithmetic,
+and can be as fast as a copy: with 8 sequences of 4096 tokens, 32 query heads and 8 key heads of 128 features, on an
+H200 in bfloat16, it reaches [[bench: rope/8x32x8x4096x128/forward/share]] of the speed of a copy, and backward
 [[bench: rope/8x32x8x4096x128/backward/share]]. So there is no faster version of this file.
 
 **Contract.** `q` has shape (B, H, T, D) and `k` (B, Hk, T, D), each in float32, float16 or bfloat16. `cos` and `sin`,
-in any of these, have shape (T, R/2) if all sequences stand at the same positions, else (B, T, R/2). They are tables
-that the caller slices: position offsets are other rows of a longer table. The products are float32, so a table in
-float32 isn't rounded for the sake of a `q` in bfloat16. Any strides; a tensor in which the features of a head are not
-neighbours is copied first. So `q` may be the view that `(B, T, H, D)` becomes by `transpose(1, 2)`, and the results
-have the layout of `q` and `k`. Inputs are never written to: whoever still needs the `q` that was not turned has it.
+in any of these dtypes, have shape (T, R/2) if all sequences have the same positions, else (B, T, R/2). The caller
+slices them from longer tables: a position offset means taking other rows. The products are float32, so a float32 table
+isn't rounded to match a bfloat16 `q`. Any strides; a tensor in which the features of a head are not neighbours is
+copied first. So `q` may be the view that `(B, T, H, D)` becomes by `transpose(1, 2)`, and the results have the layout
+of `q` and `k`. Inputs are never written to, so the unturned `q` is still there for any other use.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -136,9 +136,10 @@ def turn_heads(
 
 # ## The kernel
 #
-# One launch serves both tensors. Each token has as many programs as blocks of heads: first those of `q`, then those of
-# `k`. They come one after the other, so programs that run at the same time read memory that lies together, and the same
-# angles. The strides are in elements: from one sequence to the next, from head to head, and from token to token.
+# One launch serves both tensors. Each token has as many programs as there are blocks of heads: first those of `q`, then
+# those of `k`. They are numbered consecutively, so programs that run at the same time read memory that lies together,
+# and the same angles. The strides are in elements: from one sequence to the next, from head to head, and from token to
+# token.
 @triton.jit
 def rope_kernel(
     q_ptr,
@@ -210,8 +211,8 @@ def rope_kernel(
 
 # ## Launchers
 #
-# The features of a head have to be neighbours. A tensor in which they are not is copied; any other one is used where it
-# lies. `torch.empty_like` keeps the order of the dimensions in memory, so the result is read later as `q` was.
+# The features of a head have to be neighbours. A tensor in which they are not is copied; any other is used in place.
+# `torch.empty_like` keeps the order of the dimensions in memory, so the result has the layout of `q`.
 def neighbours(x):
     return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
 
@@ -222,10 +223,10 @@ def like(x):
 
 
 # A tile of 1024 pairs is 8 for each of 128 threads: 16 bytes of each half, in bfloat16, the most that one instruction
-# loads. Fewer heads than that make a smaller tile, with a warp for every 256 pairs. Wide heads are few, and their last
-# block is seldom full, so a program of one warp loses less. `R` and `D` are constants of the
-# kernel: a model has one head size, and the compiler learns which loads are aligned. (Inside `torch.compile` a size may
-# be a symbol; `operator.index` makes it a number.)
+# loads. Fewer heads than that make a smaller tile, with a warp for every 256 pairs. A tile holds only a few wide heads,
+# and the last tile is rarely full, so their programs have one warp, which leaves less idle. `R` and `D` are constants
+# of the kernel: a model has one head size, and the compiler learns which loads are aligned. (Inside `torch.compile` a
+# size may be a symbol; `operator.index` makes it a number.)
 def turn(q, k, cos, sin, *, interleaved=False, inverse=False, BLOCK_H=None, num_warps=None):
     """New tensors like `q` and `k`, turned by the angles of the tables, or with `inverse` by the opposite angles."""
     checks.power_of_two(BLOCK_H=BLOCK_H, num_warps=num_warps)
@@ -307,13 +308,13 @@ def rope(q, k, cos, sin, *, interleaved=False):
         interleaved: pairs are neighbours (2i, 2i + 1), instead of one feature from each half (i, i + R/2).
 
     Returns:
-        `(q', k')`, new tensors in the shapes and dtypes of `q` and `k`: of each pair (a, b), a·cos − b·sin and
-        b·cos + a·sin.
+        `(q', k')`, new tensors in the shapes and dtypes of `q` and `k`: each pair (a, b) becomes (a·cos − b·sin, b·cos
+        + a·sin).
 
     Raises:
-        TypeError: an argument is no tensor or has another dtype.
-        ValueError: shapes don't fit together, 2 · R/2 is larger than D, a tensor is on the wrong device, `cos` or `sin`
-            requires a gradient, or `interleaved` is no bool.
+        TypeError: an argument isn't a tensor, or its dtype isn't allowed.
+        ValueError: shapes don't fit together, R is larger than D, a tensor is on the wrong device, `cos` or `sin`
+            requires a gradient, or `interleaved` isn't a bool.
 
     Source: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding" (2021).
     """

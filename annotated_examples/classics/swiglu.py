@@ -11,18 +11,19 @@ are built from three tensors that have to be read anyway. So one kernel does the
 backward pass. With PyTorch's own operations, the activation would be written to memory and read back in between.
 
 **What it costs.** Forward: two numbers in, one out. Backward: three in, two out. In bfloat16 that is 6 and 10 bytes an
-element for about six and twelve operations. By its data sheet an H200 does 84 operations in float32 while 6 bytes pass.
-So memory is the limit: the floor is `bytes / bandwidth`, and a kernel that only moves data can reach it. At 8192 x
-14336, on an H200, this one runs at [[bench: swiglu/8192x14336/forward/share]] of the speed of a copy forward and
-[[bench: swiglu/8192x14336/backward/share]] backward: it reads more than it writes, and a copy doesn't. So there is no
-fast version of this file.
+element for about six and twelve operations. According to its data sheet an H200 does 84 operations in float32 in the
+time it takes to move 6 bytes. So memory is the limit: the floor is `bytes / bandwidth`, and a kernel that only moves
+data can reach it. At 8192 x 14336, on an H200, this one runs at [[bench: swiglu/8192x14336/forward/share]] of the speed
+of a copy forward and [[bench: swiglu/8192x14336/backward/share]] backward: it reads more than it writes, and a copy
+doesn't. So there is no fast version of this file.
 
-**Contract.** `gate` and `up` have one shape, any number of dimensions, and one dtype: float32, float16 or bfloat16.
-`swiglu_packed` takes both as the halves of one tensor, which is what a fused projection produces. Any strides are
-allowed: rows any distance apart are read in place, so `chunk` and slices cost no copy; what isn't contiguous within a
-row is copied first. Inputs and the upstream gradient are never written to. Outputs are contiguous. There is one
-difference from PyTorch, which rounds the activation to the tensor's dtype before it multiplies. In float16 that gives 0
-for gates below about −20, and an infinite `up` makes it NaN; here the product is computed in float32 and is infinite.
+**Contract.** `gate` and `up` have the same shape, with any number of dimensions, and the same dtype: float32, float16
+or bfloat16. `swiglu_packed` takes both as the halves of one tensor, which is what a fused projection produces. Any
+strides are allowed: rows any distance apart are read in place, so `chunk` and slices cost no copy; what isn't
+contiguous within a row is copied first. Inputs and the upstream gradient are never written to. Outputs are contiguous.
+There is one difference from PyTorch, which rounds the activation to the tensor's dtype before it multiplies. In float16
+that gives 0 for gates below about −20, and an infinite `up` makes it NaN; here the product is computed in float32 and
+is infinite.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -142,7 +143,7 @@ def swiglu_backward_kernel(
     activation = gate * sigmoid
     dup = dout * activation
 
-    # The other way round, the activation was multiplied by `up`. The gradient that reaches it is
+    # Conversely, the activation was multiplied by `up`. The gradient that reaches it is
     # `dactivation = [20, 40, 60, 80]`. In float16 it overflows where PyTorch's does.
     dactivation = overflow_as(dout * up, up_ptr.dtype.element_ty)
     # On to the gate, through the slope of the SiLU, [[tag: SiLU]]. At zero it is one half, and it grows past one before
@@ -196,7 +197,7 @@ def swiglu(gate, up):
         A new contiguous tensor of the same shape and dtype.
 
     Raises:
-        TypeError: an argument isn't a tensor, or has another dtype.
+        TypeError: an argument isn't a tensor, or the dtypes differ or are not allowed.
         ValueError: the shapes differ, or a tensor is on the wrong device.
 
     Source: N. Shazeer, "GLU Variants Improve Transformer" (2020), arXiv:2002.05202.
@@ -219,7 +220,7 @@ def swiglu_packed(x):
         A new contiguous tensor of shape (..., h) and the same dtype.
 
     Raises:
-        TypeError: `x` isn't a tensor, or has another dtype.
+        TypeError: `x` isn't a tensor, or its dtype isn't allowed.
         ValueError: the last dimension is odd or missing, or the tensor is on the wrong device.
 
     Source: as `swiglu`.

@@ -151,7 +151,7 @@ def launch_activation_backward(dc, saved, activation):
     M, N = dc.shape
     dz = torch.empty((M, N), dtype=dc.dtype, device=dc.device)
     if dz.numel():
-        # `triton.cdiv` would do, but takes microseconds to check for constexpr arguments.
+        # Rounded up. `triton.cdiv` does the same, but spends microseconds on checking for constexpr arguments.
         grid = (-(-M // 8), -(-N // 256))
         launch(
             activation_backward_kernel, grid, (dc, saved, dz), (M, N, *dc.stride()),

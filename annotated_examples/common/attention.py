@@ -30,7 +30,7 @@ OPEN = 2**29
 # long contexts has more than 2³¹ elements.
 @triton.jit
 def head(ptr, b, h, row, stride_b, stride_h, stride_t):
-    # Where row number `row` of head `h` begins.
+    # The address at which row `row` of head `h` begins.
     return ptr + tl.cast(b, tl.int64) * stride_b + tl.cast(h, tl.int64) * stride_h + tl.cast(row, tl.int64) * stride_t
 
 
@@ -54,9 +54,9 @@ def store_tile(ptr, values, rows, length, stride_t, stride_d, D: tl.constexpr, B
 
 # ## Sequences
 #
-# Sequences of different length may lie one behind the other, in one tensor without a batch dimension. Then `cu_ptr`
-# holds where each begins, and one more number, where the last ends. Numbers that make no sense are clamped: they must
-# never become an address outside of the tensor.
+# Sequences of different lengths may be packed one after another into a tensor without a batch dimension. Then `cu_ptr`
+# holds where each sequence begins, and one more number: where the last one ends. Numbers that make no sense are
+# clamped: they must never become an address outside of the tensor.
 @triton.jit
 def sequence(cu_ptr, b, length):
     start = 0
@@ -84,7 +84,7 @@ def scale_and_cap(s, scale, softcap: tl.constexpr):
 
 # ## Options
 class Options(NamedTuple):
-    """What a kernel is told beside its tensors.
+    """What a kernel is told besides its tensors.
 
     scale: of the scores. left, right: how many keys before and after its own position a query sees. softcap: 0.0 is
     off. max_seqlen_q, max_seqlen_k: the longest sequence, from which the launchers make their grids.
@@ -99,7 +99,8 @@ class Options(NamedTuple):
 
 
 def window_bounds(causal, window):
-    """(left, right) with OPEN for an open side. Raises if `window` is none, or lacks the `causal` that it needs."""
+    """(left, right) with OPEN for an open side. Raises if `window` isn't a valid one, or needs `causal` and doesn't get
+    it."""
     checks.choice("causal", causal, (True, False))
     left, right = OPEN, OPEN
     if isinstance(window, int) and not isinstance(window, bool):
@@ -126,7 +127,7 @@ def _sides(window):
 
 
 def options_contract(q, scale, softcap, sinks):
-    """Checks what both attention and decode take, and returns the scale."""
+    """Checks the arguments that both attention and decode take, and returns the scale."""
     H, D = q.shape[1], q.shape[-1]
     if not 1 <= D <= LARGEST_HEAD:
         raise ValueError(f"q must have a head dimension of 1 to {LARGEST_HEAD}, got shape {tuple(q.shape)}")
@@ -156,9 +157,9 @@ def same_device(**named):
 
 # ## Arguments of flash attention
 #
-# Everything that can be checked without a look at the values is checked before anything is launched.
+# Everything that can be checked without looking at values is checked before anything is launched.
 def contract(q, k, v, causal, scale, window, softcap, sinks, return_lse, layout="B, H, T, D"):
-    """Checks everything but the lengths, and returns `Options` for one sequence an entry of the batch."""
+    """Checks everything but the lengths, and returns `Options` for one sequence per batch entry."""
     checks.tensors(q=q, k=k, v=v)
     checks.dtypes(q=q)
     checks.same_dtype(q=q, k=k, v=v)
@@ -204,21 +205,21 @@ def check_offsets(name, cu_seqlens, total, name_of_longest, longest):
         raise ValueError(f"{name_of_longest} must be at least the longest sequence, {max(lengths)}, got {longest}")
 
 
-# ## What its launchers share
+# ## What flash attention's launchers share
 #
-# Sequences that lie one behind the other are one batch entry, and all begin in it.
+# Packed sequences form a single batch entry, so there is no stride from one sequence to the next.
 def strides(x, cu_seqlens=None):
     return x.stride() if cu_seqlens is None else (0, *x.stride()[1:])
 
 
-# Rows that belong to no sequence are written by nobody. They must not look like a result.
+# No program writes rows that belong to no sequence. Filled with NaN, they can't be mistaken for a result.
 def empty_like(x, cu_seqlens):
     new = torch.empty_like(x)
     return new if cu_seqlens is None else new.fill_(float("nan"))
 
 
 def new_rows(x, shape, cu_seqlens):
-    """float32, on the device of x."""
+    """A new float32 tensor on the device of x."""
     new = torch.empty(shape, dtype=torch.float32, device=x.device)
     return new if cu_seqlens is None else new.fill_(float("nan"))
 
@@ -227,7 +228,8 @@ def batches(x, cu_seqlens):
     return x.shape[0] if cu_seqlens is None else cu_seqlens.numel() - 1
 
 
-# [[tag: AT-dsink]]: a sink's probability, times the same number a row as every other score's gradient.
+# [[tag: AT-dsink]]: the gradient of a sink is its probability times the per-row number that the gradients of all other
+# scores also contain.
 def sink_gradient(sinks, lse, delta):
     if sinks is None:
         return None

@@ -26,8 +26,8 @@ from annotated_examples.common.rows import as_rows
 
 
 # Which elements are mine? Both numbers become int64 before they are multiplied: past 2³¹ elements a 32-bit product
-# would wrap. Contiguous tensors are one row, see below. That its number is 0 is known when the kernel is compiled, and
-# the compiler drops all arithmetic with it. `VECTOR` is explained next.
+# would wrap. Contiguous tensors are one row, see below. Its number, 0, is known when the kernel is compiled, so the
+# compiler drops all arithmetic with it. `VECTOR` is explained next.
 @triton.jit
 def block_of_row(M, N, BLOCK_N: tl.constexpr, VECTOR: tl.constexpr, ONE_ROW: tl.constexpr):
     offs_n = tl.program_id(0).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -98,7 +98,7 @@ def launch_rows(kernel, M, N, tensors, BLOCK_N, constants, *, most_rows=65_535, 
             BLOCK_N //= 2
     num_warps = max(1, min(BLOCK_N, 1024) // 256)
     constants = dict(constants, BLOCK_N=BLOCK_N, VECTOR=VECTOR, ONE_ROW=M == 1)
-    # Rounded up. `triton.cdiv` does the same, and takes microseconds to check for constexpr arguments.
+    # Rounded up. `triton.cdiv` does the same, but spends microseconds on checking for constexpr arguments.
     grid = (-(-N // BLOCK_N), min(M, most_rows), -(-M // most_rows))
     launch_kernel(kernel, grid, tensors, (*strides, M, N), **constants, num_warps=num_warps)
 

@@ -21,24 +21,24 @@ LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
 
 # ## Scaling and capping
 #
-# A jitted function can be called from a kernel; the compiler puts its code in place. Both passes of each loss need this
-# one.
+# A jitted function can be called from a kernel; the compiler inlines its code. Both passes of each loss call this one.
 #
-# Scale and cap are constexprs: a model has one value for each, and a kernel without them holds no trace of them. The
-# scale comes first. A scale above 1 **sharpens** the distribution: differences between logits grow, and the largest one
-# takes more of the probability. Below 1 it flattens. (A temperature is one over the scale.)
+# Scale and cap are constexprs: a model has one value for each, and a kernel without them contains none of their
+# instructions. The scale comes first. A scale above 1 **sharpens** the distribution: differences between logits grow,
+# and the largest one takes more of the probability. Below 1 it flattens. (A temperature is one over the scale.)
 @triton.jit
 def scale_and_cap(x, scaling: tl.constexpr, softcapping: tl.constexpr):
     # Returns the logits that the loss sees, and their slope: the factor that the chain rule puts on the gradient.
     # `tl.full` makes a block of one value.
     slope = tl.full(x.shape, 1.0, tl.float32)
-    # [[tag: CE-scale]]; the slope is the factor in [[tag: CE-scaled-x]]. `mul_rn` is a product that is rounded by
-    # itself: fused with the subtraction of the rounded maximum, the largest logit would not end up exactly at zero.
+    # [[tag: CE-scale]]; the slope is the factor in [[tag: CE-scaled-x]]. `mul_rn` is a product that is always rounded
+    # separately. If the compiler fused it with the subtraction of the maximum, which is rounded, the largest logit
+    # would not come out as exactly zero.
     if scaling != 0.0:
         x = libdevice.mul_rn(x, scaling)
         slope = slope * scaling
-    # [[tag: CE-cap]], and the slope in [[tag: CE-capped-x]]. The exact `libdevice.tanh` is worth its price: twice a
-    # sigmoid minus one loses digits around zero, where most logits are.
+    # [[tag: CE-cap]], and the slope in [[tag: CE-capped-x]]. The exact `libdevice.tanh` is slower and worth it: the
+    # shortcut, twice a sigmoid minus one, loses digits around zero, where most logits are.
     if softcapping != 0.0:
         tanh = libdevice.tanh(x / softcapping)
         x = softcapping * tanh
@@ -48,8 +48,8 @@ def scale_and_cap(x, scaling: tl.constexpr, softcapping: tl.constexpr):
 
 # ## The number of items
 #
-# Python mustn't ask for a number that the GPU is still computing: it would stand still until all work before is done.
-# So the number of items stays on the device, whether it was counted there or given.
+# Python mustn't read a number that the GPU is still computing: it would block until all earlier work is done. So the
+# number of items stays on the device, whether it was counted there or passed in.
 def items(n_items, labels, ignore_index):
     """`n_items` as a 0-d tensor beside `labels`. None: the number of labels that aren't ignored."""
     if n_items is None:
@@ -61,7 +61,7 @@ def items(n_items, labels, ignore_index):
 
 # ## Checks of labels and options
 #
-# Everything that can be checked without a look at the values is checked before anything is launched. Labels are values:
+# Everything that can be checked without looking at values is checked before anything is launched. Labels are values:
 # looking at them means waiting for the GPU. So that check runs on the CPU, and on a GPU on request.
 #
 # `x` is the tensor whose rows the labels belong to, and `name` is what the caller calls it.

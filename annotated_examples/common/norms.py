@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 
-# ## In the place of a module
+# ## As a drop-in for a module
 #
 # A `normalized_shape` of several dimensions is one long row: `x` comes back with these dimensions merged into one. Some
 # models call their epsilon `variance_epsilon`.
@@ -52,16 +52,16 @@ def forward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
 
 
 # An SM has 65536 registers: 128 for each of 256 threads, if two rows are to fit. Above 16384 elements the compiler
-# would take more, and one row would be all that fits. Told to get by with 128 it finds a way, and one row loads while
-# the other one waits for its sums. (`torch.compile` can't pass on this option.)
+# would use more, and only one row would fit. With a limit of 128 it finds a way to use fewer, and one row loads while
+# the other waits for its sums. (`torch.compile` can't pass on this option.)
 def register_limit(N):
     return dict(maxnreg=128) if 16384 < N <= 20480 and not torch.compiler.is_compiling() else {}
 
 
-# Like `triton.next_power_of_2`, but without the microseconds that its check for constexpr arguments takes. The time
-# that Python needs before the GPU has anything to do is what a small call costs; so tile sizes are remembered, too.
+# Like `triton.next_power_of_2`, but without the microseconds that its check for constexpr arguments takes. A small call
+# costs as long as Python needs to launch it, so tile sizes are cached, too.
 def power_of_2_up_to(most, number):
-    """The power of two that `number` fits into, but at most `most`."""
+    """The smallest power of two that is at least `number`, or `most` if that is smaller."""
     power = 1
     while power < number and power < most:
         power *= 2
@@ -90,7 +90,7 @@ def backward_schedule(device_index, element_size, N, BLOCK_M, BLOCK_N, num_warps
 # The lessons leave this to PyTorch. Here one program per block of columns reads the partial sums of all `P` programs,
 # tile after tile, always in the same order. They are few and have just been written, so they come from the L2 cache.
 # The result is rounded to the dtype of the parameter once. Its blocks are narrow, 32 columns: a row of 4096 makes 128
-# programs, about one for each SM. RMSNorm has no bias: then `None` comes in the place of its pointers.
+# programs, about one for each SM. RMSNorm has no bias: it passes `None` instead of the bias pointers.
 @triton.jit
 def partial_sums_kernel(
     partial_dweight_ptr,

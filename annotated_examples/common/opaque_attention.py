@@ -1,9 +1,9 @@
 r"""
 # Attention inside `torch.compile`
 
-A launch with descriptors is more than the compiler can follow, and with sequences of different length it loses a
-gradient that a kernel has written over a buffer of NaN. So both launchers are custom operators for it, of which it
-knows the shapes of the results. Elsewhere they are called directly.
+The compiler can't trace a launch with tensor descriptors, and with sequences of different lengths it loses a gradient
+that a kernel writes into a buffer filled with NaN. So inside `torch.compile` both launchers are custom operators, of
+which the compiler knows only the shapes of the results. Elsewhere they are called directly.
 """
 
 from academy import device  # noqa: F401  before anything imports triton
@@ -14,7 +14,7 @@ from annotated_examples.common.attention import Options
 
 
 def opaque_attention(launch_forward, launch_backward):
-    """Two launchers of attention that inside `torch.compile` are operators."""
+    """The two launchers of attention, as functions that call custom operators inside `torch.compile`."""
     forward_name, backward_name = (
         f"{launch.__module__.replace('.', '_')}::{launch.__name__}" for launch in (launch_forward, launch_backward)
     )

@@ -1,9 +1,9 @@
 r"""
 # A loss inside `torch.compile`
 
-A launcher that writes to parts of one tensor, piece by piece, and multiplies in mixed precision, is more than Dynamo
-can follow. `opaque_loss` makes custom operators of a loss's two launchers: the compiler doesn't look inside. It asks
-the `fake` functions for shapes, and the launchers are called when the compiled model runs.
+Dynamo can't trace a launcher that writes to parts of one tensor, piece by piece, and multiplies in mixed precision.
+`opaque_loss` turns a loss's two launchers into custom operators, which the compiler doesn't look into. It asks the
+`fake` functions for shapes, and the launchers are called when the compiled model runs.
 """
 
 from academy import device  # noqa: F401  before anything imports triton
@@ -14,7 +14,7 @@ import torch
 # An operator takes tensors and numbers, and returns new tensors. So `n_items` has to be a tensor, and a gradient that
 # isn't wanted is left out of the list.
 def opaque_loss(launch_forward, launch_backward):
-    """Two launchers of a loss of `x`, `weight` and `bias`, for compiled models."""
+    """The two launchers of a loss of `x`, `weight` and `bias`, as custom operators for compiled models."""
     name, forward_name, backward_name = (
         text.replace(".", "_")
         for text in (launch_forward.__module__, launch_forward.__name__, launch_backward.__name__)

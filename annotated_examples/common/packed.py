@@ -16,7 +16,7 @@ METADATA_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 # Metadata is `(K // group_size, N)`, or `(1, N)` for one per column.
 def group_stride(metadata):
-    """Elements from one group's row of metadata to the next: 0 if one row serves all groups."""
+    """How many elements one group's row of metadata is from the next: 0 if one row serves all groups."""
     return 0 if metadata.shape[0] == 1 else metadata.stride(0)
 
 
@@ -37,7 +37,7 @@ def group_rule(K, group_size, W_nbits):
 
 
 def _metadata(name, value, shapes):
-    """shapes: each allowed shape, and what it means."""
+    """Check metadata that a mode needs. shapes: each allowed shape, and what it means."""
     if value is None:
         raise TypeError(f"{name} must be a tensor in this mode, got None")
     checks.tensors(**{name: value})

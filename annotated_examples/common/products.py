@@ -43,9 +43,9 @@ def multiply_add(a, b, acc, INPUT_PRECISION: tl.constexpr):
     return total
 
 
-# "ieee" multiplies float32 numbers in full. TF32 keeps 10 of the 23 fraction bits of each factor: tensor cores can
-# multiply that, and the rounding is 2¹³ times coarser. So it is used only if PyTorch's settings allow it. For 16-bit
-# factors it makes no difference.
+# "ieee" multiplies float32 numbers in full precision; TF32 keeps 10 of the 23 fraction bits of each factor: tensor
+# cores can multiply that, and the rounding is 2¹³ times coarser. So it is used only if PyTorch's settings allow it. For
+# 16-bit factors it makes no difference.
 def input_precision():
     return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
 
@@ -118,9 +118,9 @@ class Product(torch.autograd.Function):
 # Dynamo can trace the launch of a plain kernel, but not one with a tensor descriptor, an autotuner or a function among
 # its arguments. `@opaque` turns a launcher into a custom operator, which the compiler doesn't look into. It asks the
 # `fake` function for shapes, and the launcher is called when the compiled model runs. Outside of `torch.compile` the
-# launcher is called directly, which is faster by some microseconds.
+# launcher is called directly, which is a few microseconds faster.
 def opaque(launch_forward):
-    """Decorator of a launcher `f(a, b, activation=None, *, save_z=False, **tiles)`; tiles can't be compiled in."""
+    """Decorate a launcher `f(a, b, activation=None, *, save_z=False, **tiles)`; a compiled call ignores `tiles`."""
     name = f"{launch_forward.__module__.replace('.', '_')}::{launch_forward.__name__}"
 
     @torch.library.custom_op(name, mutates_args=())

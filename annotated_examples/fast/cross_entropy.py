@@ -1,32 +1,32 @@
 r"""
 # Cross entropy, fast: two trips instead of three
 
-[The lesson](../classics/cross_entropy.py) reads the logits twice and writes a gradient once. The limit is lower: the
-logits must be read once, and the gradient must be written once. This file climbs from the first to the second. The
-rungs were measured at 8192 x 128256 in bfloat16 on an H200, loss and gradient together:
+[The lesson](../classics/cross_entropy.py) reads the logits twice and writes a gradient once. The least possible is to
+read the logits once and write the gradient once. This file climbs from the lesson to that limit. The rungs were
+measured at 8192 x 128256 in bfloat16 on an H200, loss and gradient together:
 
 - Rung 0: the loss, then the gradient, as in the lesson.
   [[bench: cross_entropy/ladder/two passes/forward_ms]]
-- Rung 1: the gradient is made **in the forward pass**, while the row is still in the L2 cache.
+- Rung 1: the gradient is computed **in the forward pass**, while the row is still in the L2 cache.
   [[bench: cross_entropy/ladder/one pass/forward_ms]]
 - Rung 2: a maximum and a sum for every 16 bytes, instead of one for the row.
   [[bench: cross_entropy/ladder/strips/forward_ms]]
 - Rung 3: powers of two instead of `exp`.
   [[bench: cross_entropy/ladder/exp2/forward_ms]]
-- Rung 4: the label's minus one is put in afterwards.
+- Rung 4: the 1 that the label's entry lacks is subtracted afterwards.
   [[bench: cross_entropy/ladder/label last/forward_ms]]
 - Rung 5: two blocks at a time, and wide loads in rows that begin anywhere.
   [[bench: cross_entropy/ladder/final/forward_ms]]
 
-**What it costs.** All that is unknown when the forward pass makes the gradient is the upstream gradient: a single
-number, and almost always 1. So a training step reads the logits once and writes the gradient once, and the backward
-pass reads one number. An H200 copies [[bench: device/copy]], and no version can be faster than its bytes at that rate.
-At 8192 x 128256 both passes take [[bench: cross_entropy/8192x128256/forward+backward/ms]], which is
+**What it costs.** All that the forward pass doesn't know when it computes the gradient is the upstream gradient: a
+single number, and almost always 1. So a training step reads the logits once and writes the gradient once, and the
+backward pass reads one number. An H200 copies [[bench: device/copy]], and no version can be faster than its bytes at
+that rate. At 8192 x 128256 both passes take [[bench: cross_entropy/8192x128256/forward+backward/ms]], which is
 [[bench: cross_entropy/8192x128256/forward+backward/share]] of the limit. The two exponentials that each logit takes are
 not free either: rungs 2 to 4 are about them, not about memory.
 
-**Contract.** That of the lesson. In addition, rows may be anywhere: those of `logits[:, :-1]` are read in place. Only
-if the entries of a row aren't contiguous are the logits copied first.
+**Contract.** That of the lesson. In addition, rows may begin anywhere: those of `logits[:, :-1]` are read in place.
+Only if the entries of a row aren't contiguous are the logits copied first.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -55,8 +55,8 @@ from annotated_examples.common.norms import power_of_2_up_to
 # first row is finished, and one small program does both.
 @triton.jit
 def count_labels_forward_kernel(labels_ptr, count_ptr, rows, ignore_index, BLOCK: tl.constexpr):
-    # One program of 32 warps, the maximum, loops over all labels: compared with the logits they are tiny. There are
-    # `rows = 4`.
+    # One program of 32 warps, the maximum, loops over all labels, which are tiny compared with the logits. Here there
+    # are `rows = 4`.
     count = tl.zeros((BLOCK,), tl.int32)
     for start in tl.range(0, rows, BLOCK):
         offs = start + tl.arange(0, BLOCK)
@@ -116,7 +116,7 @@ def weighted_softmax(x, shift, scale, scaling: tl.constexpr, softcapping: tl.con
 #
 # The lesson keeps one maximum and one sum for the row. To update them all threads of the program have to wait for each
 # other, twice in every chunk. Here each strip of a block keeps a maximum (the *shift*) and a sum of its own. A strip
-# lies in one thread, so no thread waits for another one before the sweep is over: that took the kernel from
+# belongs to one thread, so no thread waits for another before the sweep is over: that took the kernel from
 # [[bench: cross_entropy/ladder/one pass/forward_ms]] to [[bench: cross_entropy/ladder/strips/forward_ms]].
 @triton.jit
 def first_sweep(
@@ -227,7 +227,7 @@ def cross_entropy_forward_kernel(
     # `offs = [[0, 1, 2, 3], [4, 5, 6, 7]]`.
     strips = tl.arange(0, BLOCK // STRIP) * STRIP
     offs = strips[:, None] + tl.arange(0, STRIP)[None, :]
-    # An ignored row isn't read. With blocks of 8, two of them fit: `pid=0: whole = 16`.
+    # An ignored row isn't read. The body holds one whole pair of blocks of 8: `pid=0: whole = 16`.
     needed = tl.where(ignored, 0, body)
     whole = needed // (2 * BLOCK) * (2 * BLOCK)
     shift, total = first_sweep(
@@ -297,8 +297,8 @@ def cross_entropy_backward_kernel(dloss_ptr, gradient_ptr, dlogits_ptr, n, IN_PL
     if IN_PLACE:
         end = tl.where(dloss == 1.0, 0, n)
 
-    # A grid-stride loop: a fixed number of programs take turns, `num_programs` blocks apart. One program a block would
-    # be simpler, but launching thousands of programs that only stop again takes longer than it takes these few.
+    # A grid-stride loop: a fixed number of programs take turns, `num_programs` blocks apart. One program per block
+    # would be simpler, but launching thousands of programs that stop at once takes longer than launching these few.
     first = tl.program_id(0).to(tl.int64) * BLOCK
     for start in tl.range(first, end, tl.num_programs(0) * BLOCK):
         offs = start + tl.arange(0, BLOCK)
@@ -321,7 +321,7 @@ def tiles(vocab, itemsize):
 
 
 def row_strides(x):
-    """How far apart, in elements, two batches lie, and two rows."""
+    """The distances, in elements, from one batch to the next and from one row to the next."""
     return (x.stride(0) if x.dim() == 3 else 0), x.stride(-2)
 
 
@@ -331,7 +331,7 @@ def rows_in_place(logits):
 
 
 def count_labels(labels, ignore_index, *, BLOCK=None):
-    """How many labels differ from `ignore_index`: an int32 tensor of one, still being computed when this returns."""
+    """How many labels differ from `ignore_index`: an int32 tensor of one element, still being computed on return."""
     rows, labels = labels.numel(), labels.contiguous()
     count = torch.empty(1, dtype=torch.int32, device=labels.device)
     BLOCK = BLOCK or power_of_2_up_to(8192, rows)
@@ -345,7 +345,7 @@ def launch_rows(
     logits, labels, n_items, softcapping, scaling, ignore_index, *, losses=None, dlogits=None, dloss=None,
     BLOCK=None, num_warps=None,
 ):  # fmt: skip
-    """One program a row. Without `losses` no loss is stored, without `dlogits` no gradient is made."""
+    """One program per row. Without `losses` no loss is stored, without `dlogits` no gradient is computed."""
     checks.power_of_two(BLOCK=BLOCK, num_warps=num_warps)
     labels, rows = labels.contiguous(), labels.numel()
     vocab, itemsize = logits.shape[-1], logits.element_size()
@@ -391,7 +391,7 @@ def cross_entropy_forward_(
 def cross_entropy_loss_forward(
     logits, labels, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=None, num_warps=None
 ):
-    """The loss alone, and what the gradient can be made of later: logits, labels, number of items."""
+    """The loss alone, and what the gradient can be computed from later: logits, labels, number of items."""
     n_items = count_labels(labels, ignore_index) if n_items is None else n_items
     rows = rows_in_place(logits)
     loss = _forward(rows, labels, n_items, softcapping, scaling, ignore_index, None, BLOCK, num_warps)
@@ -410,11 +410,12 @@ def _forward(logits, labels, n_items, softcapping, scaling, ignore_index, dlogit
 
 @functools.lru_cache
 def backward_programs(index):
-    """As many as the GPU with this index holds: 64 warps an SM, eight programs of 8. None: interpreter."""
+    """How many programs of 8 warps the GPU with this index holds: eight per SM, which has 64. None: the interpreter."""
     return 8 * torch.cuda.get_device_properties(index).multi_processor_count if index is not None else 4
 
 
-# The gradient holds scale, cap and ignored rows already. So the options that every backward launcher gets are not read.
+# The gradient already accounts for scale, cap and ignored rows. So the options, which every backward launcher is given,
+# go unused.
 def cross_entropy_backward(dloss, gradient, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=4096):
     """`dloss * gradient` in a new tensor."""
     return _scale(dloss, gradient, torch.empty_like(gradient), BLOCK)
@@ -441,7 +442,7 @@ def _scale(dloss, gradient, dlogits, BLOCK):
 def cross_entropy_loss_backward(
     dloss, logits, labels, n_items, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=None, num_warps=None
 ):
-    """The gradient for an upstream gradient that is known, from the logits. No loss is stored."""
+    """The gradient, computed from the logits when the upstream gradient is known. No loss is stored."""
     logits = rows_in_place(logits)
     dlogits = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
     launch_rows(
@@ -463,8 +464,8 @@ def cross_entropy_loss_backward(
 # backward pass, with the upstream gradient as a part of the weight:
 #
 # - float16. Its smallest number is about $6 \cdot 10^{-8}$, and most probabilities divided by the number of tokens are
-#   smaller. Training in float16 therefore multiplies the loss by a large number. That factor arrives as the
-#   upstream gradient, and has to come in *before* the rounding.
+#   smaller. Training in float16 therefore multiplies the loss by a large number. That factor arrives as the upstream
+#   gradient, and has to be multiplied in *before* the rounding.
 # - Inside `torch.compile`, where nothing may be decided by how autograd was called.
 def _loss(logits, labels, n_items, softcapping, scaling, ignore_index, launch_forward):
     options = softcapping, scaling, ignore_index
@@ -479,19 +480,19 @@ def _loss(logits, labels, n_items, softcapping, scaling, ignore_index, launch_fo
 
 
 def cross_entropy_loss(logits, labels, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100):
-    """As `annotated_examples.classics.cross_entropy.cross_entropy_loss`, faster.
+    """The same as `annotated_examples.classics.cross_entropy.cross_entropy_loss`, but faster.
 
-    Rows whose entries lie side by side are read where they are.
+    Rows whose entries lie side by side are read in place.
 
     Args: as `cross_entropy_loss` of the lesson.
 
     Returns:
-        The loss, a float32 scalar. Without a single valid label it and its gradient are 0, where PyTorch gives NaN.
+        The loss, a float32 scalar. If no label is valid, the loss and its gradient are 0, where PyTorch gives NaN.
 
     Raises:
         TypeError, ValueError: as the lesson.
 
-    Source: as the lesson; liger-kernel has shown how to make the gradient in the forward pass.
+    Source: as the lesson; liger-kernel showed how to compute the gradient in the forward pass.
     """
     contract(logits, labels, logit_softcapping, logit_scaling, n_items, ignore_index)
     return _loss(logits, labels, n_items, logit_softcapping, logit_scaling, ignore_index, cross_entropy_forward)
@@ -500,8 +501,8 @@ def cross_entropy_loss(logits, labels, logit_softcapping=0.0, logit_scaling=0.0,
 def cross_entropy_loss_(logits, labels, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100):
     """`cross_entropy_loss` that needs no memory for the gradient: it may be written over the logits.
 
-    Contiguous float32 or bfloat16 logits that require a gradient have become the gradient when this returns (not inside
-    `torch.compile`). In all other cases nothing is overwritten.
+    Contiguous float32 or bfloat16 logits that require a gradient are overwritten with it, by the time this returns,
+    except inside `torch.compile`. In all other cases nothing is overwritten.
 
     Args: as `cross_entropy_loss`.
 

@@ -7,24 +7,24 @@ lesson from it? The times are those of one sequence of 32768 keys, with 8 heads 
 queries, in bfloat16. A copy of that cache takes [[bench: decode/ladder/copy/forward_ms]].
 
 1. The lesson masks every tile of keys. Here only the last tile of a part has a mask, exponentials are powers of 2, and
-   the scale and the change of base are one factor: [[bench: decode/ladder/lesson/forward_ms]] become
+   the scale and the change of base are one factor. That takes it from [[bench: decode/ladder/lesson/forward_ms]] to
    [[bench: decode/ladder/no masks/forward_ms]].
 2. The lesson makes 512 parts in all, whatever the card has room for. Three programs fit on each of the 132
-   multiprocessors, so the last parts begin when the others are done, and leave most of the card idle. With 256 parts
-   all of them run at once: [[bench: decode/ladder/all at once/forward_ms]].
-3. Where the batch alone has more programs than that, there have to be several rounds of them. Then many short parts are
-   better, because less is left for the last round. With 64 sequences of 4096 keys 512 programs take
+   multiprocessors, so the last parts only begin when others are done, and by then most of the card is idle. With 256
+   parts all of them run at once: [[bench: decode/ladder/all at once/forward_ms]].
+3. If the batch alone needs more programs than that, they run in several rounds. Then many short parts are better,
+   because less work is left for the last round. With 64 sequences of 4096 keys 512 programs take
    [[bench: decode/ladder/512 programs/many_ms]], 1024 take [[bench: decode/ladder/1024 programs/many_ms]], and a copy
    [[bench: decode/ladder/copy/many_ms]].
-4. The merge kernel loads all parts of a head at once. Its launch is in all of these times.
+4. The merge kernel loads all parts of a head at once. All of these times include its launch.
 
-**Where it falls behind.** cuDNN's kernel is ahead where there are many sequences.
-PyTorch takes [[bench: decode/ladder/flash-2/forward_ms]] and [[bench: decode/ladder/flash-2/many_ms]] with its flash
-kernel, [[bench: decode/ladder/cuDNN/forward_ms]] and [[bench: decode/ladder/cuDNN/many_ms]] with cuDNN's. What gained
-nothing here: keys as the left factor of the products, which suits the faster instructions of the tensor cores; 32 or
-128 keys a tile; 8 warps; a merge kernel whose launch overlaps the end of the other.
+**Where it falls behind.** cuDNN's kernel is ahead where there are many sequences. PyTorch takes
+[[bench: decode/ladder/flash-2/forward_ms]] and [[bench: decode/ladder/flash-2/many_ms]] with its flash kernel,
+[[bench: decode/ladder/cuDNN/forward_ms]] and [[bench: decode/ladder/cuDNN/many_ms]] with cuDNN's. What gained nothing
+here: keys as the left factor of the products, which suits the faster instructions of the tensor cores; 32 or 128 keys a
+tile; 8 warps; a merge kernel whose launch overlaps the end of the other.
 
-**What it costs.** As the lesson.
+**What it costs.** The same as the lesson.
 
 **Contract.** The lesson's. float32, a scale that isn't positive, and more than 256 parts are left to its kernels.
 """
@@ -53,8 +53,8 @@ LN2 = tl.constexpr(0.6931471805599453)
 
 # ## A stretch of keys
 #
-# [[tag: AT-merge]] in base 2. The scores come unscaled: `factor` is joined with the maximum in one fused multiply-add
-# per score. A soft cap is a curve, so there the scale comes first.
+# [[tag: AT-merge]] in base 2. The scores arrive unscaled: one fused multiply-add per score multiplies by `factor` and
+# subtracts the maximum. A soft cap isn't linear, so it needs the scale first.
 @triton.jit
 def attend_range(
     acc, row_max, row_sum, q, k_ptr, v_ptr, table_ptr, stride_kp, stride_ks, stride_kd, stride_vp, stride_vs, stride_vd,
@@ -110,7 +110,7 @@ def decode_split_kernel(
     row_max = tl.full((BLOCK_G,), LOWEST, tl.float32)
     row_sum = tl.zeros((BLOCK_G,), tl.float32)
     acc = tl.zeros((BLOCK_G, BLOCK_D), tl.float32)
-    # The whole tiles, with the next ones on their way; then what is left of the part. A part may be empty.
+    # First the whole tiles, with the next ones prefetched; then the rest of the part. A part may be empty.
     whole = begin + tl.maximum(end - begin, 0) // BLOCK_N * BLOCK_N
     acc, row_max, row_sum = attend_range(
         acc, row_max, row_sum, q, k_ptr, v_ptr, table_ptr, stride_kp, stride_ks, stride_kd, stride_vp, stride_vs,
@@ -124,7 +124,7 @@ def decode_split_kernel(
     )  # fmt: skip
 
     part = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
-    # `tl.log2` gives the logarithm in base 2; the merge weighs with natural ones, as the sinks are.
+    # `tl.log2` gives the logarithm in base 2; the merge kernel takes natural ones, because that is what sinks are.
     lse = tl.where(row_sum == 0.0, -float("inf"), (row_max + tl.log2(row_sum)) * LN2)
     lse = tl.where(possible, lse, float("nan"))
     row = ((b.to(tl.int64) * heads + hk) * group + offs_g) * num_splits + split
@@ -159,14 +159,14 @@ def decode_merge_kernel(
 
 # ## The launcher
 #
-# As many parts as run at once; or, if the batch alone has more programs than that, so many that the last round of them
-# matters little. As in the lesson this must not depend on the lengths, which are on the GPU.
+# There are as many parts as run at once; or, if the batch alone needs more programs than that, so many that the last
+# round matters little. As in the lesson this must not depend on the lengths, which are on the GPU.
 ONE_ROUND, MANY = 256, 1024
 MOST_PARTS = 256
 
 
 def default_splits(programs, capacity):
-    """From `programs` that there are without splitting, and the largest number of keys."""
+    """How many parts, given how many `programs` run without splitting, and the most keys a sequence can have."""
     wanted = ONE_ROUND // max(programs, 1) if programs <= ONE_ROUND else triton.cdiv(MANY, programs)
     return max(1, min(wanted, triton.cdiv(capacity, SHORTEST_PART)))
 
@@ -209,7 +209,7 @@ def decode_forward(
 def decode_attention(
     q, k_cache, v_cache, lengths, *, block_table=None, scale=None, window=None, softcap=0.0, sinks=None, num_splits=None
 ):
-    """As `annotated_examples.attention.decode.decode_attention`, faster.
+    """The same as `annotated_examples.attention.decode.decode_attention`, but faster.
 
     Args: as `annotated_examples.attention.decode.decode_attention`.
 

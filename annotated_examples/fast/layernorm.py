@@ -8,10 +8,10 @@ removes a part of that. The times are for 32768 rows of 4096 in bfloat16 on an H
 [[bench: layernorm/32768x4096/forward/lesson.ms]] forward and [[bench: layernorm/32768x4096/backward/lesson.ms]]
 backward.
 
-1. **The row stays in registers.** Forward becomes one trip. At first that is no gain: with 16 warps a row it takes
-   [[bench: layernorm/ladder/one trip/forward_ms]], and the same in two trips
+1. **The row stays in registers.** Forward becomes one trip. At first that gains nothing: with 16 warps per row it takes
+   [[bench: layernorm/ladder/one trip/forward_ms]], and two trips with the same warps take
    [[bench: layernorm/ladder/two trips/forward_ms]].
-2. **Few threads, many elements each.** Now more rows are under way at a time:
+2. **Few threads, many elements each.** Now more rows are in progress at a time:
    [[bench: layernorm/ladder/final/forward_ms]].
 3. **Two trips for a long row** that registers can't hold, instead of the lesson's three.
 4. **All three gradients in one trip.** As many programs as fit on the card loop over the rows, and keep the sums for
@@ -21,12 +21,12 @@ backward.
 5. **Rows are loaded ahead**, while others are worked on: [[bench: layernorm/ladder/ahead/backward_ms]].
 6. **Two programs on each SM**, one loading while the other one sums: [[bench: layernorm/ladder/final/backward_ms]].
 
-**What it costs.** It moves the bytes that it must, which [the lesson](../classics/layernorm.py) counts, and little
-more. That reaches [[bench: layernorm/32768x4096/forward/share]] of the limit forward and
+**What it costs.** It moves little more than the bytes that have to move, which [the lesson](../classics/layernorm.py)
+counts. That reaches [[bench: layernorm/32768x4096/forward/share]] of the limit forward and
 [[bench: layernorm/32768x4096/backward/share]] backward.
 
-**Contract.** The lesson's. In one respect it does more: the mean is corrected for its own rounding, so a row may be as
-far from zero as float32 can tell its numbers apart.
+**Contract.** The lesson's. In one respect it does more: the mean is corrected for its own rounding, so a row may be far
+from zero, as long as float32 can still tell its numbers apart.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -98,8 +98,8 @@ def layernorm_forward_kernel(
     centred = tl.where(mask_n[None, :], x - mean[:, None], 0.0)
 
     # Rounding has left the mean slightly off. The centred numbers are small, so their own mean shows by how much. Here
-    # it is nothing: `residual[0] = 0`. Around 10000 the neighbours in float32 are a thousandth apart: a mean off by
-    # half of that would shift a whole row of deviation 1 by as much.
+    # it is nothing: `residual[0] = 0`. Around 10000, neighbouring float32 numbers are a thousandth apart: a mean that
+    # is off by half of that would shift the whole normalised row, if its standard deviation is 1, by as much.
     residual = tl.sum(centred, axis=1) / N
     # [[tag: LN-shift]], the variance from numbers that are shifted to about zero: `variance[0] = 4.0`. Then
     # [[tag: LN-rstd]]: `rstd[0] = 0.50`.
@@ -113,9 +113,9 @@ def layernorm_forward_kernel(
 
     # How many neighbours can one instruction load? Rows begin at multiples of the row length. The largest power of two
     # in it, `vector = 2` for rows of six, divides the offset of every row. (`n & -n` is the lowest bit of `n`.) For a
-    # row of 4097 it is 1: its elements come one at a time. Weight and bias begin at good addresses and could be loaded
-    # eight at a time even then. But a thread would get other columns of them than it has of the rows, and the threads
-    # would have to exchange them. So they are loaded as the rows are.
+    # row of 4097 it is 1: its elements come one at a time. Weight and bias begin at aligned addresses and could be
+    # loaded eight at a time even then. But then a thread would hold different columns of them than of the rows, and the
+    # threads would have to exchange them. So they are loaded in the same way as the rows.
     vector: tl.constexpr = (N | stride_xm) & -(N | stride_xm)
     vector_n = tl.max_contiguous(offs_n, vector)
 
@@ -244,7 +244,8 @@ def layernorm_backward_kernel(
     offs_n = tl.arange(0, BLOCK_N)
     mask_n = offs_n < N
 
-    # The weight is the same for all rows: it is fetched once and stays, in the threads that will have its columns.
+    # The weight is the same for all rows: it is fetched once and stays in registers, in the threads that hold its
+    # columns of the rows.
     vector: tl.constexpr = (N | stride_dym | stride_xm) & -(N | stride_dym | stride_xm)
     vector_n = tl.max_contiguous(offs_n, vector)
     if weight_ptr is not None:
@@ -316,7 +317,7 @@ def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     return BLOCK_M, BLOCK_N, num_warps or min(max(BLOCK_M * BLOCK_N // (32 * 32), 1), most)
 
 
-# How many programs share the rows, and how many tiles each has in flight, says `backward_schedule`. Small tiles leave
+# `backward_schedule` says how many programs share the rows, and how many tiles each has in flight. Small tiles leave
 # room for two programs on an SM: while one waits for its sums, the other one loads.
 
 
@@ -428,7 +429,7 @@ def layernorm_backward_columns_kernel(
 def layernorm_forward(
     x, weight=None, bias=None, eps=1e-5, *, save=True, BLOCK_M=None, BLOCK_N=None, num_warps=None
 ):  # fmt: skip
-    """Returns `y` in the shape of `x`, and `mean` and `rstd` in float32, one number a row: None without `save`."""
+    """Returns `y` in the shape of `x`, and `mean` and `rstd` in float32, one number per row; None if not `save`."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     N = operator.index(x.shape[-1])
@@ -506,7 +507,7 @@ def layernorm_backward(
 
 # ## Public functions
 def layernorm(x, weight=None, bias=None, eps=1e-5):
-    """As `annotated_examples.classics.layernorm.layernorm`, faster.
+    """The same as `annotated_examples.classics.layernorm.layernorm`, but faster.
 
     The width is a constant of the kernel: inside `torch.compile`, too, each new width triggers a compilation.
 
@@ -528,7 +529,7 @@ def layernorm(x, weight=None, bias=None, eps=1e-5):
 
 
 def apply_layernorm(module, x):
-    """As `annotated_examples.classics.layernorm.apply_layernorm`, faster.
+    """The same as `annotated_examples.classics.layernorm.apply_layernorm`, but faster.
 
     Args: as `annotated_examples.classics.layernorm.apply_layernorm`.
 

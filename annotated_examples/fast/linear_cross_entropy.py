@@ -1,21 +1,21 @@
 r"""
-# Linear cross entropy, fast: make fewer logits twice
+# Linear cross entropy, fast: compute fewer logits twice
 
-[The lesson](../classics/linear_cross_entropy.py) makes all logits twice, once for the loss and once for the gradients:
-four products where PyTorch, which keeps the logits, gets by with three. Between the two lies a choice. Whatever part of
-the logits there is room for is kept, and only the rest is made twice. At 8192 x 4096 x 128256 in bfloat16 on an H200:
+[The lesson](../classics/linear_cross_entropy.py) computes all logits twice, once for the loss and once for the
+gradients: four products where PyTorch, which keeps the logits, gets by with three. There is a middle way: keep as many
+of the logits as there is room for, and compute only the rest twice. At 8192 x 4096 x 128256 in bfloat16 on an H200:
 
 1. The lesson: [[bench: linear_cross_entropy/8192x4096x128256/forward+backward/lesson.ms]].
-2. The gradients are made **in the forward pass**. That alone makes nothing faster. But nothing has to be remembered
-   from one pass to the other, so what is kept is kept for milliseconds:
+2. The gradients are computed **in the forward pass**. That alone makes nothing faster. But now nothing has to be kept
+   from one pass to the next, so the logits are kept only for milliseconds:
    [[bench: linear_cross_entropy/ladder/in the forward pass/step_ms]].
 3. Logits are kept **where the gradient of the weights will be**. That memory is needed anyway, and empty until the
    second round: [[bench: linear_cross_entropy/ladder/in the gradient/step_ms]].
-4. And in memory of their own, for `KEPT` of them: [[bench: linear_cross_entropy/ladder/final/step_ms]]. Gradients and
-   all, that takes [[bench: linear_cross_entropy/ladder/final/peak_gib]] GiB more than the inputs.
+4. And in memory of their own, for `KEPT` of them: [[bench: linear_cross_entropy/ladder/final/step_ms]]. Including the
+   gradients, that takes [[bench: linear_cross_entropy/ladder/final/peak_gib]] GiB more than the inputs.
 
-**What it costs.** Of four products, the fourth is only made for the logits that aren't kept. With 8192 rows of 4096 a
-third of them fits into the gradient of the weights. With `KEPT` at 0.67 hardly any are left. PyTorch takes
+**What it costs.** The fourth of the four products is computed only for the logits that aren't kept. With 8192 rows of
+4096 a third of them fits into the gradient of the weights. With `KEPT` at 0.67 hardly any are left. PyTorch takes
 [[bench: linear_cross_entropy/8192x4096x128256/forward+backward/eager.ms]] for both passes, this file
 [[bench: linear_cross_entropy/8192x4096x128256/forward+backward/ms]], and `linear_cross_entropy_lean`, which keeps a
 fifth, [[bench: linear_cross_entropy:lean/8192x4096x128256/forward+backward/ms]].
@@ -65,10 +65,10 @@ from annotated_examples.fast.cross_entropy import (
 
 # ## Strips
 #
-# The products take nine tenths of the time and are the library's. What is ours reads each logit once more than it is
-# written. In the lesson all threads of a program wait for each other at every block, for its maximum and its sum. Here
-# each strip of 16 bytes has a maximum and a sum of its own, as in [cross entropy, fast](cross_entropy.py), and they
-# meet at the end of the row.
+# The products, which are the library's, take nine tenths of the time. Our kernels read each logit twice and write it
+# once. In the lesson all threads of a program wait for each other at every block, for its maximum and its sum. Here
+# each strip of 16 bytes has a maximum and a sum of its own, as in [cross entropy, fast](cross_entropy.py), and these
+# are merged at the end of the row.
 @triton.jit
 def linear_cross_entropy_forward_kernel(
     logits_ptr,
@@ -89,7 +89,7 @@ def linear_cross_entropy_forward_kernel(
     BLOCK: tl.constexpr,
     STRIP: tl.constexpr,
 ):
-    # The first piece of the example are the last three columns of the vocabulary, `start = 8` and `width = 3`.
+    # The first piece of the example is the last three columns of the vocabulary, `start = 8` and `width = 3`.
     row = tl.program_id(0).to(tl.int64)
     logits_ptr += row * stride_um
     # A block of 8 has two strips: `offs = [[0, 1, 2, 3], [4, 5, 6, 7]]`.
@@ -105,7 +105,7 @@ def linear_cross_entropy_forward_kernel(
         total = total * exp_shifted(shift, new_shift) + strip_sums(z, new_shift)
         shift = new_shift
 
-    # The strips and what other pieces brought become one.
+    # Merge the strips with each other, and with the sum of the earlier pieces.
     before = tl.load(row_max_ptr + row)
     row_max = tl.maximum(before, tl.max(shift, 0))
     row_sum = tl.load(row_sum_ptr + row) * exp_shifted(before, row_max)
@@ -137,12 +137,13 @@ def sum_piece(logits, bias, labels, n_items, state, start, vocab, options, BLOCK
 # dweight   | rows of the first piece → |  free  | logits of the first piece |
 # ```
 #
-# A column of logits takes `rows` numbers, and brings a row of `hidden` numbers. So of the vocabulary the part
-# hidden / (rows + hidden) fits, and both ends just don't meet. More columns, the share `KEPT` of the vocabulary, have
-# memory of their own. Whatever is left passes through that memory in the first round, and again in the second.
+# A column of logits takes up `rows` numbers, and its part of the gradient is a row of `hidden` numbers. So the logits
+# of hidden / (rows + hidden) of the vocabulary fit before the two ends meet. More columns, the share `KEPT` of the
+# vocabulary, have memory of their own. All other columns pass through that memory in the first round, and again in the
+# second.
 #
-# Widths are multiples of `STEP`, so that rows begin at good addresses, and so does the piece inside of `dweight`. The
-# last few columns of an odd vocabulary are left, and pass through.
+# Widths are multiples of `STEP`, so that rows begin at aligned addresses, and so does the piece inside `dweight`. The
+# last few columns of an odd vocabulary are left over, and pass through, too.
 def plan(rows, weight, itemsize, inside, KEPT, STEP):
     """How many columns of logits are kept in the gradient of the weights (if `inside`), and how many beside it."""
     vocab, row_bytes = len(weight), weight.shape[1] * weight.element_size()
@@ -217,7 +218,7 @@ def scaled(scale, dloss, *gradients_and_options, needs):
 # ## Which launchers?
 #
 # As for cross entropy there are two cases in which the gradient has to wait for the backward pass: float16, whose range
-# needs the upstream gradient before the rounding, and `torch.compile`. Then the lesson's launchers do it.
+# needs the upstream gradient before the rounding, and `torch.compile`. Then the lesson's launchers compute it.
 def _loss(x, weight, labels, bias, n_items, softcapping, scaling, ignore_index, KEPT):
     options = n_items, softcapping, scaling, ignore_index
     late = x.dtype == torch.float16 or torch.compiler.is_compiling()
@@ -232,7 +233,8 @@ def _loss(x, weight, labels, bias, n_items, softcapping, scaling, ignore_index, 
 def linear_cross_entropy(
     x, weight, labels, bias=None, *, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100
 ):
-    """As `annotated_examples.classics.linear_cross_entropy.linear_cross_entropy`, faster, with more memory.
+    """The same as `annotated_examples.classics.linear_cross_entropy.linear_cross_entropy`, but faster, with more
+    memory.
 
     Args: as `linear_cross_entropy` of the lesson.
 
@@ -242,7 +244,7 @@ def linear_cross_entropy(
     Raises:
         TypeError, ValueError: as the lesson.
 
-    Source: as the lesson; liger-kernel has shown how to make the gradients in the forward pass.
+    Source: as the lesson; liger-kernel showed how to compute the gradients in the forward pass.
     """
     contract(x, weight, labels, bias, logit_softcapping, logit_scaling, n_items, ignore_index)
     return _loss(x, weight, labels, bias, n_items, logit_softcapping, logit_scaling, ignore_index, KEPT=0.67)
@@ -253,9 +255,8 @@ def linear_cross_entropy_lean(
 ):
     """`linear_cross_entropy` with less memory: it keeps a fifth of the logits instead of two thirds.
 
-    Args: as `linear_cross_entropy`.
-        KEPT: the share of the logits that have memory of their own, more than 0 and at most 1. Others than those and
-            what fits into the gradient of the weights are computed twice.
+    Args: as `linear_cross_entropy`. KEPT: the share of the logits that have memory of their own, more than 0 and at
+        most 1. Logits that are kept neither there nor in the gradient of the weights are computed twice.
 
     Returns:
         The loss, a float32 scalar.

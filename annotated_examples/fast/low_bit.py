@@ -8,17 +8,16 @@ spreads that work. This file goes from there to the limit of the memory, and for
 
 These were the steps at `N = K = 8192` and four bits. The headings below have the same numbers.
 
-1. **Planes.** Every word is loaded once. With 16 rows, [[bench: gemm/ladder/gemm/forward_ms]] became
+1. **Planes.** Every word is loaded once. With 16 rows, that went from [[bench: gemm/ladder/gemm/forward_ms]] to
    [[bench: gemm/ladder/split-K by planes/forward_ms]].
 2. **Integers that are floats already.** One shift and one mask for two weights:
    [[bench: gemm/ladder/split-K, every mode/forward_ms]].
-3. **Descriptors and half-words.** No addresses, no exchange between threads. With one row,
-   [[bench: gemm_splitK/ladder/planes/1_row_ms]] became
-   [[bench: gemm_splitK/ladder/descriptors and half-words/1_row_ms]], and with shifts left out
-   [[bench: gemm_splitK/ladder/odd planes left in place/1_row_ms]].
-4. **A rearranged beforehand,** for more than sixteen rows, and summed, too. With 64 rows,
-   [[bench: gemm_splitK/ladder/arranged ahead/64_rows_ms]] became
-   [[bench: gemm_splitK/ladder/parts by descriptor/64_rows_ms]].
+3. **Descriptors and half-words.** No addresses, no exchange between threads. With one row, that went from
+   [[bench: gemm_splitK/ladder/planes/1_row_ms]] to [[bench: gemm_splitK/ladder/descriptors and half-words/1_row_ms]],
+   and without some of the shifts to [[bench: gemm_splitK/ladder/odd planes left in place/1_row_ms]].
+4. **A is rearranged, and its rows are summed, beforehand,** for more than sixteen rows. With 64 rows,
+   [[bench: gemm_splitK/ladder/arranged ahead/64_rows_ms]] at first, and
+   [[bench: gemm_splitK/ladder/parts by descriptor/64_rows_ms]] in the end.
 5. **Dequantize, then cuBLAS,** for hundreds of rows.
 
 **What it costs.** The words are read once, and each part of the sum, `4 * M * N` bytes, is written and read once. With
@@ -54,11 +53,11 @@ from annotated_examples.gemlite.gemm import dequantize_block, gemm_forward, gemm
 
 # ## 1. Planes instead of rows
 #
-# **What was slow?** Expanding a tile of words along K loads every word several times. There is another way. Number `j`
-# of **all** words of a tile forms a *plane*, a matrix as large as the tile of words. A sum can be computed in any
-# order, so the product is summed plane by plane, [[tag: QM-planes]]: plane `j` is multiplied by the columns `j`,
-# `per_word + j`, `2 * per_word + j` ... of A. Each word is loaded once, and no weight moves to another row. Instead A
-# is reordered, which is small.
+# **What was slow?** Expanding a tile of words along K loads every word several times. There is another way. The numbers
+# at position `j` of **all** words of a tile form a *plane*, a matrix as large as the tile of words. A sum can be
+# computed in any order, so the product is summed plane by plane, [[tag: QM-planes]]: plane `j` is multiplied by the
+# columns `j`, `per_word + j`, `2 * per_word + j` ... of A. Each word is loaded once, and no weight moves to another
+# row. Instead A, which is small, is reordered.
 #
 # [[figure: layout/packed]]
 #
@@ -105,7 +104,7 @@ def two_planes(words, j: tl.constexpr, W_NBITS: tl.constexpr, dtype: tl.constexp
     return low.to(dtype), high.to(dtype)
 
 
-# **Scales and zeros, once a group.** A word lies inside one group, because the group size is a multiple of the values
+# **Scales and zeros, once per group.** A word lies inside one group, because the group size is a multiple of the values
 # in a word. So there is one row of them per word row, or a single row (`META_ROWS` is 1) if the whole tile lies inside
 # a group. `EVEN` says that no tile extends past the matrix: then the masks are true everywhere, and the compiler drops
 # them.
@@ -183,7 +182,8 @@ def gemm_planes_kernel(
     first = pid_k * blocks // SPLIT_K
     last = (pid_k + 1) * blocks // SPLIT_K
 
-    # The pointers start at the first block of the part and then walk, which takes fewer instructions than new ones.
+    # The pointers start at the first block of the part and are then advanced, which takes fewer instructions than
+    # computing new ones.
     word_rows = first * BLOCK_KW + tl.arange(0, BLOCK_KW)
     words_ptrs = words_ptr + word_rows[None, :].to(tl.int64) * stride_wk + offs_n[:, None].to(tl.int64) * stride_wn
     offs_k = first * BLOCK_K + tl.arange(0, BLOCK_K)
@@ -243,8 +243,8 @@ def gemm_planes_kernel(
 # begins at bit four, so it needs no shift at all.
 #
 # Every `STEP`-th plane is stacked along K, for one long product. `tl.join` puts two blocks side by side, in a new last
-# dimension: the opposite of `tl.split`. `shifts` is known when the kernel is compiled, so it
-# is a constant in each instruction and no data.
+# dimension: the opposite of `tl.split`. `shifts` is known when the kernel is compiled, so it becomes a constant in each
+# instruction, not data.
 @triton.jit
 def half_word_planes(
     words, FIRST: tl.constexpr, STEP: tl.constexpr, LIFT: tl.constexpr, W_NBITS: tl.constexpr, dtype: tl.constexpr
@@ -260,16 +260,17 @@ def half_word_planes(
     return tl.reshape(tl.join(low, high), (words.shape[0], 2 * PLANES * words.shape[1]))
 
 
-# **Descriptors.** Words and A come by the tensor memory accelerator, as in [the fast product](matmul.py): no addresses,
-# no masks. It puts them into shared memory, and each thread reads those words whose weights the tensor cores need from
-# it. What a thread has unpacked is never moved to another thread.
+# **Descriptors.** Words and A are loaded by the tensor memory accelerator, as in [the fast product](matmul.py): no
+# addresses, no masks. It puts them into shared memory, and each thread reads those words whose weights it has to supply
+# to the tensor cores. What a thread has unpacked is never moved to another thread.
 #
 # **Transposed** as above: the weights are the left factor, and a tile of A may have as few as eight rows. The parts are
 # stored by a descriptor with three dimensions: a tile that extends past the last row is cut off there, and doesn't
 # overwrite the next part.
 #
-# **Up to sixteen rows** the odd planes are left unshifted, four bits up, so there are two sums, of the even and of the
-# odd planes. With one row this took [[bench: gemm_splitK/ladder/descriptors and half-words/1_row_ms]] down to
+# **Up to sixteen rows** the odd planes are left unshifted, four bits up, so there are two sums, one over the even
+# planes and one over the odd ones. With one row this took
+# [[bench: gemm_splitK/ladder/descriptors and half-words/1_row_ms]] down to
 # [[bench: gemm_splitK/ladder/odd planes left in place/1_row_ms]]. The columns of A are reordered to match: first into
 # even and odd ones, and then plane by plane.
 @triton.jit
@@ -288,7 +289,7 @@ def columns_by_plane(a, W_NBITS: tl.constexpr):
 # [[bench: gemm_splitK/ladder/sums of A in place/16_rows_ms]]. They return sixteen equal rows, and each thread has the
 # sums of its own columns among its own registers. Picking one row would need shuffles between threads. Instead,
 # `tl.broadcast_to` repeats it down the tile, which costs nothing. And `ones` are joined from two halves because the
-# weights are: then the compiler needs A in the same layout for both products, and makes it once.
+# weights are: then the compiler needs A in the same layout for both products, and converts it only once.
 @triton.jit
 def sums_of_columns(even, odd, one, BLOCK_N: tl.constexpr):
     half = tl.full((16, even.shape[0] // 2), one, even.dtype)
@@ -328,9 +329,9 @@ def gemm_descriptor_kernel(
     offs_n = start_n + tl.max_contiguous(tl.multiple_of(tl.arange(0, BLOCK_N), BLOCK_N), BLOCK_N)
     blocks = K // BLOCK_K
     acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
-    # `num_stages` of the launch loads ahead only what a `tl.dot` multiplies. Given to the loop itself it loads the
-    # metadata ahead, too. There is no remainder along K: the launcher uses this kernel only if a group is a whole
-    # number of blocks. That number is a constant, so dividing by it needs no division instruction: with 16 rows,
+    # `num_stages` as an option of the launch prefetches only what a `tl.dot` multiplies. Given to the loop itself it
+    # prefetches the metadata, too. There is no remainder along K: the launcher uses this kernel only if a group is a
+    # whole number of blocks. That number is a constant, so dividing by it needs no division instruction: with 16 rows,
     # [[bench: gemm_splitK/ladder/division by a constant/16_rows_ms]].
     for block in tl.range(pid_k * blocks // split_k, (pid_k + 1) * blocks // split_k, num_stages=NUM_STAGES):
         scales = 1.0
@@ -388,12 +389,12 @@ def plane_order_kernel(
     tl.store(ordered_ptrs, tl.reshape(by_plane, (BLOCK_M, BLOCK_K)), mask=offs_m[:, None] < M)
 
 
-# **Zero points apart.** In the sum over the groups, [[tag: QM-zeros]], the part with the zero points doesn't depend on
-# the integers. It is a matrix product of its own, and a small one. In the loop over the blocks it would take an
-# instruction for each element of the tile, the zero points and a row of sums of A. So it is done apart, for sixteen
-# blocks at a time: what it needs is requested before the loop, and used after it. With 64 rows this took
+# **Zero points separately.** In the sum over the groups, [[tag: QM-zeros]], the part with the zero points doesn't
+# depend on the integers. It is a matrix product of its own, and a small one. In the loop over the blocks it would take
+# an instruction for each element of the tile, the zero points and a row of sums of A. So it is done separately, for
+# sixteen blocks at a time: what it needs is requested before the loop, and used after it. With 64 rows this took
 # [[bench: gemm_splitK/ladder/all planes in one product/64_rows_ms]] down to
-# [[bench: gemm_splitK/ladder/zeros apart/64_rows_ms]]. `factor` is what the sums of A are multiplied with.
+# [[bench: gemm_splitK/ladder/zeros apart/64_rows_ms]]. `factor` is what the sums of A are multiplied by.
 @triton.jit
 def zero_factor(scales, zeros, BIAS: tl.constexpr, W_GROUP_MODE: tl.constexpr):
     if W_GROUP_MODE == 4:
@@ -407,8 +408,8 @@ def zero_factor(scales, zeros, BIAS: tl.constexpr, W_GROUP_MODE: tl.constexpr):
 
 # As far as ten bits allow, all planes stay `LIFT` bits up, and are multiplied in one product:
 # [[bench: gemm_splitK/ladder/all planes in one product/64_rows_ms]] with 64 rows. Scales are the only metadata in the
-# loop; they come by a descriptor, because the pipeline copies no less than four bytes a thread, and 128 threads would
-# load one float16 each. (A tile of less than 128 bytes would be misaligned from the second stage on.)
+# loop; they are loaded by a descriptor, because the pipeline copies no less than four bytes per thread, and 128 threads
+# would load one float16 each. (A tile of less than 128 bytes would be misaligned from the second stage on.)
 @triton.jit
 def gemm_plane_order_kernel(
     a_desc, words_desc, scales_desc, parts_desc, scales_ptr, zeros_ptr, a_sums_ptr,
@@ -527,9 +528,10 @@ def dequantize_kernel(
 
 # ## Launchers
 #
-# What Python does before the GPU has anything to do is most of what a small product costs. So little is computed twice.
+# Most of the cost of a small product is what Python does before the GPU has anything to do. So what can be computed
+# once is cached.
 def metadata_arguments(a, scales, zeros, uses_scales):
-    """Scales, zeros, and two strides of each, for a kernel: any tensor for what a mode doesn't use."""
+    """Scales, zeros, and two strides of each, for a kernel; any tensor stands in for what a mode doesn't use."""
     scales, zeros = scales if uses_scales else a, a if zeros is None else zeros
     return scales, zeros, (group_stride(scales), scales.stride(1), group_stride(zeros), zeros.stride(1))
 
@@ -596,10 +598,11 @@ def multiprocessors(device_index):
     return 2 if device.INTERPRET else torch.cuda.get_device_properties(device_index).multi_processor_count
 
 
-# For each `BLOCK_M`: columns of a tile, warps of a program, and how many programs an SM holds. With few rows one or two
-# warps and many programs, so that some compute while others wait for their words. With A reordered by planes four
-# warps, which is what the larger tensor-core instructions need. Tiles of 64 columns instead of 128 took 32 rows from
-# [[bench: gemm_splitK/ladder/parts by descriptor/32_rows_ms]] to [[bench: gemm_splitK/ladder/64 columns/32_rows_ms]].
+# For each `BLOCK_M`: columns of a tile, warps of a program, and how many programs an SM holds. With few rows there are
+# one or two warps and many programs, so that some compute while others wait for their words. With A reordered by planes
+# there are four warps, which is what the larger tensor-core instructions need. Tiles of 64 columns instead of 128 took
+# 32 rows from [[bench: gemm_splitK/ladder/parts by descriptor/32_rows_ms]] to
+# [[bench: gemm_splitK/ladder/64 columns/32_rows_ms]].
 TILES = {8: (128, 2, 4), 16: (64, 1, 8), 32: (64, 4, 4), 64: (128, 4, 2)}
 
 
@@ -697,8 +700,8 @@ def dequantize_forward(words, scales, zeros, zero, K, W_nbits, group_size, W_gro
 # another `out_dtype`, are then left to `gemm`: the library would round first.
 #
 # A matrix-vector kernel for a single row, in float32 and without tensor cores, was faster than planes once. It took
-# [[bench: gemm_splitK/ladder/ordinary units/1_row_ms]]. The tensor cores process eight rows at a time, seven of them
-# for nothing, and with descriptors for the words they are still faster:
+# [[bench: gemm_splitK/ladder/ordinary units/1_row_ms]]. The tensor cores process eight rows at a time, of which seven
+# are wasted here. With descriptors for the words they are nevertheless faster:
 # [[bench: gemm_splitK/ladder/every mode, with descriptors/1_row_ms]].
 @functools.cache
 def has_tma(device_index):
@@ -776,7 +779,7 @@ def low_bit_matmul(
     `words` are contiguous and aligned to 16 bytes. If that holds for `scales`, too, and each group has a row of them,
     the weight stays packed up to 256 rows.
 
-    For more rows the weight is dequantized and `torch.matmul` called: (K, N) in a's dtype exists for the length of the
+    For more rows the weight is dequantized and `torch.matmul` called: a (K, N) matrix in a's dtype exists during the
     call. With channel scales or another out_dtype `gemm` runs instead.
 
     Args: as `gemm`, without its orders and hints.
@@ -810,7 +813,7 @@ def low_bit_matmul(
 # the whole weight and reads it again before the library begins. With thousands of rows that is little compared with the
 # product, and at 4096 rows the faster of the two changed from run to run, with the card's clock. And all these times
 # are those of a CUDA graph. Called one by one from Python, a call costs more time on the CPU than a small product takes
-# on the GPU. A model that makes one token after the other is captured in a graph for that reason.
+# on the GPU. That is why a model that generates token by token is captured in a graph.
 #
 # ## A run small enough to watch
 #

@@ -12,23 +12,23 @@ What is slow about the lesson's kernel? Its threads spend registers and time on 
 begins with a wait for its first loads, and ends with a store during which the tensor cores have nothing to do. The
 climb from there, at 4096 in each direction in bfloat16:
 
-1. A kernel with pointers as the lesson's is, in tiles of 128 x 256: [[bench: matmul/ladder/grouped/forward_ms]].
+1. A kernel with pointers, like the lesson's, in tiles of 128 x 256: [[bench: matmul/ladder/grouped/forward_ms]].
 2. The card's copy unit fetches the tiles, one program for each multiprocessor loops over them, and the next tile's
    loads are in flight while this one is stored: [[bench: matmul_autotuned/ladder/no groups/forward_ms]].
 3. The tiles in groups of 8 rows: [[bench: matmul_autotuned/ladder/groups of 8/forward_ms]]. In groups of 16:
    [[bench: matmul_autotuned/ladder/groups of 16/forward_ms]].
 4. A search for each way in which the inputs are stored, because the backward pass multiplies transposed matrices.
-5. A kernel of its own for rows that begin in the middle of a cache line.
+5. A separate kernel for rows that begin in the middle of a cache line.
 
-cuBLAS took [[bench: matmul/ladder/cuBLAS/forward_ms]] in the run of the first rung. As users get it, with the search's
-choice, the product takes [[bench: matmul_autotuned/4096x4096x4096/forward/ms]], and cuBLAS
-[[bench: matmul_autotuned/4096x4096x4096/forward/cuBLAS.ms]]. At some sizes it falls behind, as the end says.
+cuBLAS took [[bench: matmul/ladder/cuBLAS/forward_ms]] in the run of the first rung. The public function, with the
+configuration that the search chose, takes [[bench: matmul_autotuned/4096x4096x4096/forward/ms]], and cuBLAS
+[[bench: matmul_autotuned/4096x4096x4096/forward/cuBLAS.ms]]. At some sizes it falls behind: the end says where.
 
 **What it costs.** As the lesson: `2 · M · N · K` operations, and the inputs and the result move once if all goes well.
 Every new shape is searched for, which takes seconds.
 
-**Contract.** As the lesson's: any strides, any K, float32, float16 or bfloat16. float32 and what no descriptor fits is
-left to the lesson's kernel.
+**Contract.** As the lesson's: any strides, any K, float32, float16 or bfloat16. float32, and matrices that no
+descriptor can describe, are left to the lesson's kernel.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -62,7 +62,8 @@ from annotated_examples.tutorials.matmul_autotuned import matmul_forward as mult
 # need no masks: what lies outside is filled with zeros. The registers that held pointers are free for more sums.
 # `a_desc.load([row, column])` loads the tile whose upper left corner is there, and `c_desc.store` stores one. The
 # launcher makes the descriptor: `TensorDescriptor` takes a tensor, its shape and strides, and the shape of the tile.
-# Here they go to [`launch`](../../docs/guides/what-a-call-costs.md) as `Tiles`, and it makes what it doesn't remember.
+# Here they are passed to [`launch`](../../docs/guides/what-a-call-costs.md) as `Tiles`, and it makes the descriptors
+# that it hasn't cached.
 #
 # A transposed matrix is described as it is stored, and its tiles are transposed after the load. The tensor cores read
 # both orders, so that costs nothing.
@@ -158,7 +159,7 @@ def set_block_shapes(arguments):
             arguments[name].block_shape = shape
 
 
-# What to try. The order of the tiles is among it: groups of 4, 8 or 16 rows. Stages are limited by shared memory, of
+# What to try. That includes the order of the tiles: groups of 4, 8 or 16 rows. Stages are limited by shared memory, of
 # which a program may have 227 KB: a step along K of 128 x 256 tiles takes 48 KB.
 DESCRIPTOR_CONFIGURATIONS = [
     configuration(128, 128, 64, 8, 8, 4, set_block_shapes),
@@ -178,8 +179,8 @@ DESCRIPTOR_CONFIGURATIONS = [
 # The key includes the storage orders, as the lesson's includes the strides. With square matrices the three products of
 # a training step have the same M, N and K, but the best tiles for the first may not be the best for the others. When
 # the choice for the forward pass served all three, the backward pass at 2048 in each direction took
-# [[bench: matmul_autotuned/ladder/one search for all layouts/backward_of_2048_ms]] one day and
-# [[bench: matmul_autotuned/ladder/one search, another day/backward_of_2048_ms]] the other. With a search for each it
+# [[bench: matmul_autotuned/ladder/one search for all layouts/backward_of_2048_ms]] on one day and
+# [[bench: matmul_autotuned/ladder/one search, another day/backward_of_2048_ms]] on another. With a search for each it
 # takes [[bench: matmul_autotuned:backward/2048x2048x2048/backward/ms]], cuBLAS
 # [[bench: matmul_autotuned:backward/2048x2048x2048/backward/cuBLAS.ms]]. The price is three searches for such a step
 # instead of one.
@@ -285,8 +286,8 @@ tuned_interleaved_kernel = device.autotune(INTERLEAVED_CONFIGURATIONS, key=[*SIZ
 
 # ## What a descriptor can describe
 #
-# One stride must be 1, the other a multiple of 16 bytes, and so must the address. Rows may not overlap. None where only
-# pointers will do. float32 is left to the kernel that can multiply it exactly.
+# One stride must be 1, the other a multiple of 16 bytes, and so must the address. Rows may not overlap. The result is
+# None if only pointers will do. float32 is left to the kernel that can multiply it exactly.
 def storage_order(x):
     rows, columns = x.shape
     stride_row, stride_column = x.stride()
@@ -311,7 +312,7 @@ LINE = 64
 
 
 def row_phases(x):
-    """How many alignments within a cache line the rows of the 16-bit matrix `x` have: 1, 2, 4 or 8."""
+    """How many different alignments within a cache line the rows of the 16-bit matrix `x` have: 1, 2, 4 or 8."""
     return LINE // math.gcd(x.stride(0), LINE)
 
 
@@ -348,7 +349,7 @@ def interleaving_pays(M, N, phases, programs):
 
 
 # All of this depends on how the matrices lie in memory and on nothing else. So it is decided once for each geometry: a
-# small product shouldn't wait for what Python has worked out before. The tile that comes with it is a placeholder,
+# small product shouldn't wait for Python to work out the same plan again. The tile that comes with it is a placeholder,
 # until the search has chosen: `set_block_shapes` replaces it.
 class Plan(NamedTuple):
     kernel: object
@@ -418,7 +419,7 @@ def matmul_forward(
     a, b, activation=None, *, save_z=False, BLOCK_M=None, BLOCK_N=None, BLOCK_K=None, GROUP_M=8, num_warps=4,
     num_stages=3, NUM_PROGRAMS=None, descriptors=None, interleaved=None,
 ):  # fmt: skip
-    """The result `c`, or with `save_z` `(c, z)`: it and what it was before the activation, both contiguous."""
+    """The result `c`; with `save_z` the pair `(c, z)`, where `z` is `c` before the activation. Both are contiguous."""
     given, programs, sizes, tuning = BLOCK_M is not None, NUM_PROGRAMS or multiprocessors(a.device.index), {}, {}
     if given:
         sizes = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K, GROUP_M=GROUP_M)
@@ -480,7 +481,7 @@ def matmul(a, b, activation=None):
 # [[bench: matmul_autotuned/2176x2176x2176/forward/cuBLAS.ms]]. C has 17 x 9 tiles of 128 x 256, or 153. 132 of them
 # occupy the whole GPU, and the remaining 21 need another wave. Tiles of 128 x 128 are hardly better: 289 are two waves
 # and 25 tiles. The same happens at every size just above a whole number of waves. With `leaky_relu`, for which the
-# library needs a second kernel, less of that is left: [[bench: matmul_autotuned:leaky_relu/2176x2176x2176/forward/ms]]
+# library needs a second kernel, the gap is smaller: [[bench: matmul_autotuned:leaky_relu/2176x2176x2176/forward/ms]]
 # against [[bench: matmul_autotuned:leaky_relu/2176x2176x2176/forward/cuBLAS + leaky_relu.ms]].
 #
 # Below that there are few tiles. At 1536 C has 144 of 128 x 128, a wave and twelve more, and takes
@@ -488,13 +489,13 @@ def matmul(a, b, activation=None):
 # [[bench: matmul_autotuned/1536x1536x1536/forward/cuBLAS.ms]]. At 1024 it has 64, so half of the GPU is idle:
 # [[bench: matmul_autotuned/1024x1024x1024/forward/ms]] against
 # [[bench: matmul_autotuned/1024x1024x1024/forward/cuBLAS.ms]]. With smaller tiles, more of the inputs would be read
-# again. Dividing K among several programs, as [split-K](../gemlite/gemm_splitK.py) does, would give the others
+# again. Dividing K among several programs, as [split-K](../gemlite/gemm_splitK.py) does, would give the idle half
 # something to do.
 
 
 # ## A run small enough to watch
 #
-# Small whole numbers in float16: with descriptors, whose tiles stand out over every edge, then interleaved.
+# Small whole numbers in float16: with descriptors, whose tiles extend past every edge, then interleaved.
 def EXAMPLE():
     a = (torch.arange(6 * 24, device=device.DEVICE) % 5 - 2).view(6, 24).half()
     b = (torch.arange(24 * 24, device=device.DEVICE) % 3 - 1).view(24, 24).half()

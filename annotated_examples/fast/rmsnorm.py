@@ -7,17 +7,17 @@ The lesson's kernels take two trips over a row, and backward a third one down th
 in bfloat16 on an H200; the lesson takes [[bench: rmsnorm/32768x4096/forward/lesson.ms]] forward and
 [[bench: rmsnorm/32768x4096/backward/lesson.ms]] backward.
 
-1. **The row stays in registers**, and a row gets few threads with many elements each: one trip, and more rows under way
-   at a time. [[bench: rmsnorm/32768x4096/forward/ms]].
+1. **The row stays in registers**, and a row gets few threads with many elements each: one trip, and more rows in
+   progress at a time. [[bench: rmsnorm/32768x4096/forward/ms]].
 2. **Both gradients in one trip.** As many programs as fit on the card walk over the rows, and keep their sums for
    `dweight` with them, while the next rows are being loaded: [[bench: rmsnorm/32768x4096/backward/ms]].
-3. **The residual on the way.** The sum is made and stored while it is in registers for the norm; backward adds its
-   gradient before `dx` is stored. Neither costs a trip.
+3. **The residual along the way.** The sum is computed and stored while the row is in registers for the norm; backward
+   adds the sum's gradient before `dx` is stored. Neither costs a trip.
 
-**What it costs.** The bytes that [the lesson](../classics/rmsnorm.py) says must move, and little more. That reaches
-[[bench: rmsnorm/32768x4096/forward/share]] of the limit forward and [[bench: rmsnorm/32768x4096/backward/share]]
-backward. Rows that registers can't hold are left to the lesson's kernels: above 20480 elements forward, above 16384
-backward.
+**What it costs.** It moves little more than the bytes that have to move, which [the lesson](../classics/rmsnorm.py)
+counts. That reaches [[bench: rmsnorm/32768x4096/forward/share]] of the limit forward and
+[[bench: rmsnorm/32768x4096/backward/share]] backward. Rows that registers can't hold are left to the lesson's kernels:
+above 20480 elements forward, above 16384 backward.
 
 **Contract.** The lesson's.
 """
@@ -53,9 +53,9 @@ from annotated_examples.common.rows import as_rows, row_stride
 # ## Rung 1: the row stays in registers
 #
 # One program takes `BLOCK_M` whole rows and loads them once. Short rows are taken several at a time, so that there is
-# enough to load at once and `weight` is fetched once for all of them. How many rows, and how many threads they get, is
-# what [LayerNorm's climb](layernorm.py) found: `forward_tiles`. The row length `N` and the strides are constants of the
-# kernel, so the compiler knows which masks are always true and how many neighbours one instruction may load.
+# enough to load at once and `weight` is fetched once for all of them. [LayerNorm's climb](layernorm.py) found how many
+# rows and how many threads are best: `forward_tiles`. The row length `N` and the strides are constants of the kernel,
+# so the compiler knows which masks are always true and how many neighbours one instruction may load.
 @triton.jit
 def rmsnorm_forward_kernel(
     x_ptr,
@@ -98,7 +98,7 @@ def rmsnorm_forward_kernel(
         tl.store(rstd_ptr + offs_m, rstd, mask=mask_m)
 
     # [[tag: RMS-Y]]. The largest power of two in row length and strides says how many neighbours one instruction may
-    # load. The weight is loaded as the rows are, so that each thread gets the columns it has of them.
+    # load. The weight is loaded in the same way as the rows, so that each thread gets the same columns of both.
     vector: tl.constexpr = (N | stride_xm | stride_rm) & -(N | stride_xm | stride_rm)
     vector_n = tl.max_contiguous(offs_n, vector)
     y = x * rstd[:, None]
@@ -112,9 +112,9 @@ def rmsnorm_forward_kernel(
 # ## Rung 2: both gradients in one trip
 #
 # The lesson reads `dy` and `x` once along the rows and once more down the columns. One trip will do if a program takes
-# many rows and keeps its sums of columns with it. So there are only as many programs as fit on the card, and each walks
-# over the rows. Its share of `dweight` stays in registers until the end; then it goes into a row of **partial sums**,
-# which a small kernel adds up in a fixed order. The loop is software-pipelined: while one tile is worked on, the next
+# many rows and keeps its column sums. So there are only as many programs as fit on the card, and each walks over the
+# rows. Its share of `dweight` stays in registers until the end; then it goes into a row of **partial sums**, which a
+# small kernel adds up in a fixed order. The loop is software-pipelined: while one tile is worked on, the next
 # `NUM_STAGES` − 1 are in flight.
 @triton.jit
 def rmsnorm_backward_kernel(
@@ -140,7 +140,8 @@ def rmsnorm_backward_kernel(
     offs_n = tl.arange(0, BLOCK_N)
     mask_n = offs_n < N
 
-    # The scale is the same for all rows: it is fetched once and stays, in the threads that will have its columns.
+    # The scale is the same for all rows: it is fetched once and stays in registers, in the threads that hold its
+    # columns of the rows.
     strides: tl.constexpr = N | stride_dym | stride_dsm | stride_xm
     vector_n = tl.max_contiguous(offs_n, strides & -strides)
     if weight_ptr is not None:
@@ -186,8 +187,8 @@ def rmsnorm_backward_kernel(
         tl.store(partial_dweight_ptr + pid * N + offs_n, dweight_sum, mask=mask_n)
 
 
-# Rows of about 4096 come in tiles of several, with four warps for each row: fewer, larger programs were faster here.
-# A block that the row doesn't fill takes two rows, a full one four.
+# Rows of 2049 to 4096 elements are taken several at a time: fewer, larger programs were faster here. A program takes
+# four rows that fill their block of 4096, and two that don't, with four warps for each.
 def measured_forward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     if BLOCK_M is None and BLOCK_N is None and num_warps is None and 2048 < N <= 4096:
         return (4, 4096, 16) if N == 4096 else (2, 4096, 8)
@@ -208,14 +209,15 @@ def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
 
 # ## Launchers
 #
-# Inside `torch.compile`, at a second width, a size of `x` may be a symbol that stands for any. Here it decides how many
-# warps there are, which no symbol can: `operator.index` makes it a number, and a new width compiles anew.
+# Inside `torch.compile`, after a second width, a size of `x` may be a symbol that stands for any number. The number of
+# warps, which is computed from it here, can't be a symbol: `operator.index` turns the size into a number, and a new
+# width triggers a compilation.
 def rmsnorm_forward(
     x, weight=None, eps=1e-6, offset=0.0, residual=None, *, save=True, BLOCK_M=None, BLOCK_N=None, num_warps=None
 ):  # fmt: skip
-    """Returns `y`, the tensor that was normalised (`x`, or the new sum), and `rstd` in float32, one number a row.
+    """Returns `y`, the tensor that was normalised (`x`, or the new sum), and `rstd` in float32, one number per row.
 
-    save: without it there is no `rstd`, which only the backward pass needs, but None.
+    save: if False, `rstd`, which only the backward pass needs, is None.
     """
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
     N = operator.index(x.shape[-1])
@@ -246,7 +248,7 @@ def rmsnorm_backward(
     """Returns `(dx, dweight)`, None for what isn't wanted or has no parameter.
 
     Args: as the lesson's. num_programs: how many programs share the rows, at most. num_stages: how many tiles each of
-    them has in flight. COLUMNS is of use to rows that are left to the lesson.
+    them has in flight. COLUMNS matters only for rows that are left to the lesson.
     """
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, COLUMNS=COLUMNS, num_warps=num_warps)
     N, M = operator.index(x.shape[-1]), rstd.numel()
@@ -279,9 +281,9 @@ def rmsnorm_backward(
 
 # ## Public functions
 def rmsnorm(x, weight=None, eps=1e-6, *, offset=0.0):
-    """As `annotated_examples.classics.rmsnorm.rmsnorm`, faster.
+    """The same as `annotated_examples.classics.rmsnorm.rmsnorm`, but faster.
 
-    The width is a constant of the kernel: inside `torch.compile`, too, each new width compiles anew.
+    The width is a constant of the kernel: inside `torch.compile`, too, each new width triggers a compilation.
 
     Args: as `annotated_examples.classics.rmsnorm.rmsnorm`.
 
@@ -300,7 +302,7 @@ def rmsnorm(x, weight=None, eps=1e-6, *, offset=0.0):
 
 
 def add_rmsnorm(x, residual, weight=None, eps=1e-6, *, offset=0.0):
-    """As `annotated_examples.classics.rmsnorm.add_rmsnorm`, faster.
+    """The same as `annotated_examples.classics.rmsnorm.add_rmsnorm`, but faster.
 
     Args: as `annotated_examples.classics.rmsnorm.add_rmsnorm`.
 
@@ -320,7 +322,7 @@ def add_rmsnorm(x, residual, weight=None, eps=1e-6, *, offset=0.0):
 
 
 def apply_rmsnorm(module, x):
-    """As `annotated_examples.classics.rmsnorm.apply_rmsnorm`, faster.
+    """The same as `annotated_examples.classics.rmsnorm.apply_rmsnorm`, but faster.
 
     Args: as `annotated_examples.classics.rmsnorm.apply_rmsnorm`.
 

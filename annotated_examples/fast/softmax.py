@@ -126,7 +126,8 @@ def softmax_backward_kernel(
     offs_m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = tl.arange(0, BLOCK_N)
     mask = (offs_m < M)[:, None] & (offs_n < N)[None, :]
-    # The upstream gradient may have any row stride, also 0: behind `y.sum(0)` all rows have the same gradient.
+    # The upstream gradient may have any row stride, including 0: if the loss uses `y.sum(0)`, all rows share one
+    # gradient.
     dy_ptrs = dy_ptr + offs_m[:, None] * stride_dym + offs_n[None, :]
     dy = tl.load(dy_ptrs, mask=mask, other=0.0, eviction_policy=POLICY).to(tl.float32)
     y_ptrs = y_ptr + offs_m[:, None] * N + offs_n[None, :]
@@ -148,8 +149,9 @@ def softmax_backward_kernel(
 # mask that could cut a vector in two makes all loads that use it 2 bytes wide. So the chunks begin at a multiple of 16
 # bytes, not where the row begins.
 #
-# That works if the rows of both tensors have the same alignment. In logits that are sliced out of a padded vocabulary
-# they don't: then, and if a tensor itself doesn't begin at a multiple of 16 bytes, loads or stores stay narrow.
+# That works if the rows of both tensors have the same alignment. Logits that are sliced out of a padded vocabulary
+# don't have the alignment of the result: then, and if a tensor itself doesn't begin at a multiple of 16 bytes, loads or
+# stores stay narrow.
 def alignment(N, stride, VECTOR):
     return VECTOR if (stride - N) % VECTOR == 0 else 1
 
@@ -179,10 +181,10 @@ def online_update(vector_max, vector_sum, x):
 #
 # ## 5. Edges
 #
-# What was slow? The first chunk and the last one: the ends of the row cut vectors in two there, so each of these chunks
-# was loaded 2 bytes at a time as a whole. Now a row is taken as whole vectors, which lie at multiples of 16 bytes, and
-# two *edges*: the few columns before the first vector and those after the last one. The edges are a small block of
-# their own, and only they are loaded one by one.
+# What was slow? The first chunk and the last one: the ends of the row cut vectors in two there, so all of each of these
+# chunks was loaded 2 bytes at a time. Now a row is taken as whole vectors, which lie at multiples of 16 bytes, and two
+# *edges*: the few columns before the first vector and those after the last one. The edges are a small block of their
+# own, and only they are loaded one by one.
 #
 # How many columns does the first edge have, and how many are in whole vectors?
 @triton.jit
@@ -192,8 +194,8 @@ def parts_of_row(row, N: tl.constexpr, VECTOR: tl.constexpr, ALIGN: tl.constexpr
     return edge, whole
 
 
-# Column 0 is from here on the first one of the first whole vector. Both edges together are a block of their own: the
-# `VECTOR` columns before it and those behind the last vector, as far as they belong to the row.
+# From here on, column 0 is the first column of the first whole vector. Both edges share a block: the `VECTOR` columns
+# before column 0 and as many after the last vector, masked to those that belong to the row.
 @triton.jit
 def columns_of_edges(edge, whole, N: tl.constexpr, VECTOR: tl.constexpr):
     index = tl.arange(0, 2 * VECTOR)
@@ -215,7 +217,7 @@ def softmax_forward_chunked_kernel(
     VECTOR: tl.constexpr,
     ALIGN: tl.constexpr,
 ):
-    # In the example's second launch the second row begins 19 elements behind the first, one before a multiple of four:
+    # In the example's second launch the second row begins 19 elements after the first, one before a multiple of four:
     # `launch=1, pid=1: edge = 1`. Of the other 18, `launch=1, pid=1: whole = 16` are in whole vectors.
     row = tl.program_id(0).to(tl.int64)
     edge, whole = parts_of_row(row, N, VECTOR, ALIGN)
@@ -244,7 +246,7 @@ def softmax_forward_chunked_kernel(
         x = tl.load(x_ptr + start + offs_n, eviction_policy="evict_last").to(tl.float32)
         vector_max, vector_sum = online_update(vector_max, vector_sum, x)
 
-    # The last chunk stays in registers. Its mask has one answer for all columns of a vector, so it cuts none.
+    # The last chunk stays in registers. Its mask is the same for all columns of a vector, so it cuts no vector in two.
     mask = last + vectors < whole
     x = tl.load(x_ptr + last + offs_n, mask=mask, other=-float("inf")).to(tl.float32)
     vector_max, vector_sum = online_update(vector_max, vector_sum, x)
@@ -318,7 +320,7 @@ def softmax_backward_chunked_kernel(
     tl.store(dx_ptr + edge_n, dx_edge, mask=edge_mask)
     dx = y * (dy - dot)
     tl.store(dx_ptr + last + offs_n, dx, mask=mask)
-    # The other chunks, backwards, each requested before the one behind it is stored.
+    # The other chunks, backwards, each requested before the one just computed is stored.
     if last > 0:
         dy = tl.load(dy_ptr + last - BLOCK_N + offs_n, eviction_policy="evict_first")
         y = tl.load(y_ptr + last - BLOCK_N + offs_n, eviction_policy="evict_first")
@@ -335,7 +337,7 @@ def softmax_backward_chunked_kernel(
 # ## 7. Which lines may leave the L2 cache first?
 #
 # A small result stays there, and the next operation finds it. A large one is evicted anyway. If what is read is marked
-# `evict_last`, then what is written leaves first, and early, and that is faster: at 32768 x 4096 in bfloat16 the
+# `evict_last`, then what is written leaves the cache first, and early, which is faster: at 32768 x 4096 in bfloat16 the
 # forward pass took [[bench: softmax/ladder/no hint/rows_of_4096_forward_ms]] without this hint and takes
 # [[bench: softmax/ladder/final/rows_of_4096_forward_ms]] with it. The limit, 256 MB for all tensors together, is about
 # five times the L2 cache of an H200. (Rows of more than 32768 go without it backward: there it would push out what the
@@ -361,8 +363,9 @@ def tiles(N, BLOCK_M, BLOCK_N, num_warps):
 
 # Long rows are processed in chunks, and so are rows of 1025 or more whose length isn't a multiple of 16 bytes. A chunk
 # is the largest power of two that the row holds, so that few lanes are masked off, up to 4096 elements, or 8192 from
-# 28673 on. Where a row has many chunks a thread has one vector of each, if numbers have 16 bits. Where it has few, up
-# to four. All these limits are what was fastest on an H200, in bfloat16, when widths from 1025 to 262144 were tried.
+# 28673 on. With 16-bit numbers, a thread has one vector of each chunk if the row has many chunks, and up to four if it
+# has few. All these limits are those that were fastest on an H200, in bfloat16, when widths from 1025 to 262144 were
+# tried.
 @functools.cache
 def forward_tiles(N, VECTOR, BLOCK_M, BLOCK_N, num_warps):
     if BLOCK_N is None and (N >= 16384 or N > 1024 and N % VECTOR):
@@ -438,7 +441,8 @@ def softmax_backward(dy, y, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
 
 
 def softmax(x):
-    """Softmax over the last dimension, differentiable. As `annotated_examples.tutorials.softmax.softmax`, faster.
+    """Softmax over the last dimension, differentiable. The same as `annotated_examples.tutorials.softmax.softmax`, but
+    faster.
 
     The width is a constant of the kernel: inside `torch.compile`, too, each new width triggers a compilation.
 
@@ -449,7 +453,7 @@ def softmax(x):
         A new tensor of the shape and dtype of `x`; each row adds up to one.
 
     Raises:
-        TypeError: `x` isn't a tensor, or has another dtype.
+        TypeError: `x` isn't a tensor, or its dtype isn't allowed.
         ValueError: `x` has no dimension, or too long a row, or is on the wrong device.
 
     Source: Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018), for rows longer than a block.

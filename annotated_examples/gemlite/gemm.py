@@ -2,9 +2,9 @@ r"""
 # Low-bit matmul: packed weights, unpacked on the way to the tensor cores
 
 A language model that answers one user multiplies a handful of rows by enormous weight matrices, and nearly all of the
-time goes into reading the weights. Stored in four bits instead of sixteen, there is only a quarter to read. The kernel
-then turns packed integers back into numbers *inside* the matrix product, without ever writing the unpacked weight to
-memory.
+time goes into reading the weights. If weights are stored in four bits instead of sixteen, there is only a quarter to
+read. The kernel then turns packed integers back into numbers *inside* the matrix product, without ever writing the
+unpacked weight to memory.
 
 [[eq: QM-C]]
 
@@ -14,8 +14,8 @@ Each weight comes from its integer, a zero point and a scale that a whole group 
 
 **What it costs.** With one row and four bits, an `N = K = 8192` product reads 33.5 MB of words and does 134 million
 operations: it is memory-bound. With 4096 rows the same weights are used 4096 times: it is compute-bound, and unpacking
-is pure extra work. Where is the border? A byte of words holds two weights, which are used in `4 * M` operations. An
-H200 does about 200 operations in the time of a byte, so the border is at about fifty rows.
+is pure extra work. Where is the boundary? A byte of words holds two weights, which are used in `4 * M` operations. An
+H200 does about 200 operations in the time it takes to read a byte, so the boundary is at about fifty rows.
 
 **Contract.** `a` is `(M, K)`, float16 or bfloat16, any strides. `words` is int32, `(K // per_word, N)`, made by
 `pack`; with `W_nbits=16` it is the weight itself, `(K, N)` in the dtype of `a`. `scales` and `zeros` are
@@ -45,7 +45,7 @@ from annotated_examples.common.tile_order import grouped_order
 # the product sums over, so that one word feeds one output column only.
 # [[figure: layout/packed]]
 #
-# The integers are unsigned. Signed ones get `2**(W_nbits - 1)` added, their zero point: a -1 would come back as 15.
+# The integers are unsigned. Add the zero point `2**(W_nbits - 1)` to signed ones: a -1 would come back as 15.
 def pack(q, W_nbits):
     """Pack a matrix of small unsigned integers into 32-bit words along K, little end first.
 
@@ -244,8 +244,8 @@ def add_block(
         a = load_a(a_ptr, offs_m, offs_k, M, K, stride_am, stride_ak)
 
     # **The words.** Row `k` finds its number in word row `k // per_word`. With four bits, the rows of the first block
-    # are in `pid=0: word_rows = [0, 0, 0, 0, 0, 0, 0, 0, 1, ...]`: eight rows load the **same** word. One load goes to
-    # memory, the caches answer seven. That keeps this kernel short, and slow.
+    # are in `pid=0: word_rows = [0, 0, 0, 0, 0, 0, 0, 0, 1, ...]`: eight rows load the **same** word. One of the loads
+    # goes to memory, the other seven to a cache. That keeps this kernel short, and slow.
     word_rows = offs_k // (32 // W_NBITS) if W_NBITS < 16 else offs_k
     words_ptrs = words_ptr + word_rows[:, None].to(tl.int64) * stride_wk + offs_n[None, :].to(tl.int64) * stride_wn
     # The mask excludes what is beyond K (half of the second block) and beyond N.
@@ -289,7 +289,7 @@ def tile_offsets(
     offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
     # A hint for wide loads: `tl.multiple_of` promises a first column that is a multiple of `BLOCK_N`, and
-    # `tl.max_contiguous` promises as many in a row. The compiler sees both, but not where columns wrap: `offs_n % N`.
+    # `tl.max_contiguous` promises as many in a row. Without it, the compiler sees that too, unless columns wrap.
     if CONTIGUOUS:
         offs_n = tl.max_contiguous(tl.multiple_of(offs_n, BLOCK_N), BLOCK_N)
     return offs_m, offs_n
@@ -426,14 +426,14 @@ def gemm(
 # ## Where it falls behind
 #
 # Everywhere. With 16 rows it takes [[bench: gemm/16x8192x8192/forward/ms]], cuBLAS with the same weight in sixteen bits
-# [[bench: gemm/16x8192x8192/forward/cuBLAS.ms]]. It loads a word for each of the values in it, and unpacks all of them
+# [[bench: gemm/16x8192x8192/forward/cuBLAS.ms]]. It loads each word once for every value in it, and unpacks all words
 # again for each tile of rows. [Split-K](gemm_splitK.py) keeps more of the GPU busy, and the
 # [fast version](../fast/low_bit.py) loads a word once.
 
 
 # ## A run small enough to watch
 #
-# K is 24, in groups of 8 and blocks of 16. So the second block is half empty, and the first reaches over two groups.
+# K is 24, in groups of 8 and blocks of 16. So the second block is half empty, and the first spans two groups.
 def EXAMPLE():
     where = device.DEVICE
     a = (torch.arange(72, device=where).view(3, 24) * 5 % 7 - 3).half()

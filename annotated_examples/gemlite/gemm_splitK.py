@@ -9,10 +9,10 @@ split K into parts, and let several programs work on each tile, each on its own 
 
 What changes in [the kernel](gemm.py)? Two lines say which part of K is mine, and an atomic addition replaces the store.
 
-**What it costs.** The words are read once, as before. The additions come on top, `4 * M * N` bytes for each part, and C
-has to be set to zero first. So it pays off while `M` is small. With 16 rows and `N = K = 8192` the plain kernel takes
-[[bench: gemm/16x8192x8192/forward/ms]], this one [[bench: gemm_splitK/16x8192x8192/forward/lesson.ms]]. [The fast
-version](../fast/low_bit.py) takes [[bench: gemm_splitK/16x8192x8192/forward/ms]]: it loads each word once.
+**What it costs.** The words are read once, as before. In addition each part is added to C, `4 * M * N` bytes, which has
+to be set to zero first. So it pays off while `M` is small. With 16 rows and `N = K = 8192` the plain kernel takes
+[[bench: gemm/16x8192x8192/forward/ms]], this one [[bench: gemm_splitK/16x8192x8192/forward/lesson.ms]].
+[The fast version](../fast/low_bit.py) takes [[bench: gemm_splitK/16x8192x8192/forward/ms]]: it loads each word once.
 
 **Contract.** As [gemm](gemm.py). Atomic additions arrive in no fixed order, so the last bits of two equal calls may
 differ.
@@ -138,8 +138,8 @@ def gemm_splitK(
 ):  # fmt: skip
     """`a @ dequantize(words)` with the sum over K split over `split_k` programs that add into C. Forward only.
 
-    Args: as `gemm`, and
-        split_k: number of parts, at least 1; it need not divide anything. None: searched for, once a weight's shape.
+    Args: as `gemm`, and split_k: number of parts, at least 1; it need not divide anything. None: found by a search,
+        once for each shape of the weight.
         atomic_mode: "relaxed" or "release", the memory order of the atomic additions.
 
     Returns:

@@ -1,9 +1,9 @@
 r"""
 # Our kernels in a Hugging Face model
 
-`patch(model)` makes a model that `transformers` built compute its norms, rotary embeddings, gated units, attention and
-training loss with the kernels of this repository. It changes the model that it is given, never the library: other
-models in the same process stay as they are, and `unpatch(model)` restores every bit.
+`patch(model)` takes a model built by `transformers` and replaces its norms, rotary embeddings, gated units, attention
+and training loss with the kernels of this repository. It changes only that model, never the library: other models in
+the same process stay as they are, and `unpatch(model)` undoes every change.
 
 | what | replaced by | in |
 |---|---|---|
@@ -14,7 +14,8 @@ models in the same process stay as they are, and `unpatch(model)` restores every
 | attention without a mask of its own | `fast/flash_attention` | all |
 | last projection and loss, in training | `fast/linear_cross_entropy` | all |
 
-Everything is looked at before anything is changed. So a model of an unknown kind raises an error, and is left alone.
+The whole model is inspected before anything is changed. So a model of an unknown kind raises an error and stays as it
+was.
 """
 
 from academy import checks  # noqa: F401  before anything imports triton
@@ -38,10 +39,10 @@ from annotated_examples.fast.layernorm import apply_layernorm
 from annotated_examples.fast.linear_cross_entropy import linear_cross_entropy_lean
 from annotated_examples.fast.rmsnorm import rmsnorm
 
-# What can be chosen, and the default: all of it.
+# The parts that can be replaced. By default all of them are.
 PARTS = ("norm", "rope", "mlp", "attention", "loss")
 
-# `config.model_type` -> how the classes of the family begin. Gemma stores the weight of its norms less 1.
+# `config.model_type` -> how the names of the family's classes begin. Gemma stores the weight of its norms minus 1.
 FAMILIES = {
     "llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3",
     "gemma": "Gemma", "gemma2": "Gemma2", "gemma3_text": "Gemma3", "gpt2": "GPT2",
@@ -55,7 +56,7 @@ GATED_UNITS = {
 
 @dataclass
 class Patch:
-    """What was done to a model. As a context manager it undoes it at the end."""
+    """What was changed in a model. As a context manager it undoes the changes at the end."""
 
     model: torch.nn.Module
     #: (module, name of the attribute, what it was before; None: the attribute was its class's)
@@ -74,7 +75,7 @@ class Patch:
 
 # ## Patching
 #
-# A plan is a list of (object, attribute, new value). It is made as a whole before its first line is carried out.
+# A plan is a list of (object, attribute, new value). It is complete before its first entry is carried out.
 def patch(model, *, norm=True, rope=True, mlp=True, attention=True, loss=True):
     """Let `model` compute with our kernels, in place.
 
@@ -88,8 +89,8 @@ def patch(model, *, norm=True, rope=True, mlp=True, attention=True, loss=True):
         A `Patch`, which can be used as a context manager: `with patch(model): …` unpatches at the end.
 
     Raises:
-        TypeError: `model` is no `PreTrainedModel`, or a choice is no bool.
-        ValueError: the model is patched already, or of a kind that is not known. Then nothing is changed.
+        TypeError: `model` isn't a `PreTrainedModel`, or a choice isn't a bool.
+        ValueError: the model is already patched, or of an unknown kind. In either case nothing is changed.
     """
     wanted = dict(norm=norm, rope=rope, mlp=mlp, attention=attention, loss=loss)
     for name, value in wanted.items():
@@ -112,7 +113,7 @@ def patch(model, *, norm=True, rope=True, mlp=True, attention=True, loss=True):
 
 
 def unpatch(model):
-    """Take everything back that `patch` did to `model`. Raises ValueError if it is not patched."""
+    """Undo everything that `patch` did to `model`. Raises ValueError if it is not patched."""
     result = getattr(model, "_triton_academy", None)
     if result is None:
         raise ValueError("model is not patched")
@@ -169,7 +170,7 @@ def _plan(model, wanted, result):
 
 
 def _chosen(part, what, wanted, result, reason=None):
-    """Whether this is replaced; what isn't is written down with the reason."""
+    """Whether this is replaced; either way it is recorded, with the reason if not."""
     if wanted[part] and reason is None:
         result.replaced[f"{part}: {what}"] += 1
         return True
@@ -197,8 +198,8 @@ def _mlp(module, name, wanted, result):
 
 # ## Rotary embedding
 #
-# The attention modules call a function of their file, `apply_rotary_pos_emb`. To replace it there would change every
-# model. So this module gets a copy of its own `forward`, with the same code, that finds our function under that name.
+# The attention modules call a function of their file, `apply_rotary_pos_emb`. Replacing it there would change every
+# model. So this module gets its own copy of `forward`, with the same code, in which that name refers to our function.
 def _rotary(module, name, wanted, result):
     forward = inspect.unwrap(type(module).forward)
     known = "apply_rotary_pos_emb" in forward.__code__.co_names
@@ -214,7 +215,8 @@ def _rotary(module, name, wanted, result):
 
 
 def rotate(q, k, cos, sin, unsqueeze_dim=1):
-    """`transformers`' `apply_rotary_pos_emb`: its angles stand twice, once for each half of a head."""
+    """Stands in for `apply_rotary_pos_emb` of `transformers`, which passes every angle twice, once per half of a
+    head."""
     if unsqueeze_dim != 1:
         raise ValueError(f"unsqueeze_dim must be 1, heads before positions, got {unsqueeze_dim}")
     cos, sin = (angles[..., : angles.shape[-1] // 2] for angles in (cos, sin))
@@ -225,9 +227,9 @@ def rotate(q, k, cos, sin, unsqueeze_dim=1):
 
 # ## Attention
 #
-# `transformers` looks the attention function up by name, `config._attn_implementation`, and another that makes the
-# mask. Registering new names is its own way to add one. Ours stands before the implementation that the model has had,
-# and hands a call on to it if there is a mask. Of a purely causal mask none is made.
+# `transformers` looks up the attention function, and the function that makes the mask, by a name:
+# `config._attn_implementation`. It lets others register new names. Ours wraps the implementation that the model had
+# before, and passes a call on to it if there is a mask. For purely causal attention no mask is made.
 def _attention(module, name, wanted, result):
     before = module.config._attn_implementation
     reason = None if before in ("sdpa", "eager") else f"implementation {before!r}"
@@ -271,7 +273,7 @@ def attend(
     before, module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, sliding_window=None,
     softcap=None, **others,
 ):  # fmt: skip
-    """An attention function as `transformers` wants one: (B, H, T, D) in, (B, T, H, D) and no weights out."""
+    """An attention function with the interface of `transformers`: (B, H, T, D) in, (B, T, H, D) and no weights out."""
     reason = None
     if attention_mask is not None:
         reason = "a mask, of padding or of the user"
@@ -303,7 +305,7 @@ def _function(name, module):
 
 
 def _tell(module, reason):
-    """Count a call that fell back, and warn of the first."""
+    """Count a call that fell back, and warn."""
     if torch.compiler.is_compiling():
         return
     module._fallbacks[f"{type(module).__name__}, {reason}"] += 1
@@ -312,9 +314,9 @@ def _tell(module, reason):
 
 # ## The loss
 #
-# In training the logits are made, used for the loss, and thrown away. For a vocabulary of 128256 and 8192 tokens they
-# take 2 GB in bfloat16, and as much again for their gradient. Our loss is made from the last hidden states instead.
-# Here a training step needs the most memory, so few logits are kept.
+# In training the logits are computed, used for the loss, and thrown away. For a vocabulary of 128256 and 8192 tokens
+# they take 2 GB in bfloat16, and as much again for their gradient. Our loss is computed from the last hidden states
+# instead. This is where a training step needs the most memory, so few logits are kept.
 linear_cross_entropy = functools.partial(linear_cross_entropy_lean, KEPT=0.02)
 
 

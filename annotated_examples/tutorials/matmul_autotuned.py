@@ -21,13 +21,13 @@ How much is there to gain? A kernel of this kind, with pointers and masks, at 40
 And 128 x 256 is the wrong choice for a small product: one of 512 x 512 has eight such tiles, and an H200 has 132
 multiprocessors.
 
-**What it costs.** `2 · M · N · K` operations; the inputs and the result move once if all goes well. From a size of
-about six hundred in each direction, 16-bit operations take longer than the bytes on an H200, and the tensor cores' rate
-is the limit.
+**What it costs.** `2 · M · N · K` operations; the inputs and the result move once if all goes well. In 16 bits on an
+H200, from about six hundred in each direction on, the arithmetic takes longer than the memory traffic, and the limit is
+the rate of the tensor cores.
 
-**Contract.** `a` and `b` have two dimensions and the same dtype: float32, float16 or bfloat16. Any strides are read
-in place, and any K. Sums are formed in float32, and the result has the inputs' dtype. Neither input is ever written
-to. Two processes may choose different configurations, so the last bits may differ between them.
+**Contract.** `a` and `b` have two dimensions and the same dtype: float32, float16 or bfloat16. Any strides and any K
+are allowed, and nothing is copied. Sums are formed in float32, and the result has the inputs' dtype. Neither input is
+ever written to. Two processes may choose different configurations, so the last bits may differ between them.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -166,7 +166,7 @@ CONFIGURATIONS = [
 
 
 # There is no need to try what can't win. Exact float32 products are computed without tensor cores, from numbers in
-# registers. Large tiles don't fit into these, and take the compiler many seconds.
+# registers. Large tiles don't fit in the registers, and take many seconds to compile.
 def without_large_float32(configurations, arguments, INPUT_PRECISION, **options):
     if arguments["a_ptr"].dtype != torch.float32 or INPUT_PRECISION == "tf32":
         return configurations
@@ -175,18 +175,18 @@ def without_large_float32(configurations, arguments, INPUT_PRECISION, **options)
 
 # ## What counts as the same problem
 #
-# The arguments in `key` (and the dtypes, which Triton adds by itself) decide when a choice is looked up and when there
-# is a new search. What is in it?
+# The arguments in `key` (and the dtypes, which Triton adds by itself) decide whether an earlier choice is reused or a
+# new search begins. What belongs in it?
 #
 # - M, N and K, of course.
-# - How the inputs are stored. The stride along K of `a` is 1 for rows and more for a transposed matrix, and so is that
-#   along N of `b`. With square matrices the three products of a training step have the same M, N and K, but the best
-#   tiles for the first may not be the best for the others. When one search served all three, the backward pass of the
-#   [fast kernel](../fast/matmul.py) at 2048 in each direction took
-#   [[bench: matmul_autotuned/ladder/one search for all layouts/backward_of_2048_ms]] one day and
-#   [[bench: matmul_autotuned/ladder/one search, another day/backward_of_2048_ms]] the other.
-# - The precision of float32. With tf32 the tensor cores multiply, without it the ordinary cores, which need different
-#   tiles.
+# - How the inputs are stored. The stride of `a` along K is 1 if `a` is stored row by row and larger if it is
+#   transposed; the same goes for the stride of `b` along N. With square matrices the three products of a training step
+#   have the same M, N and K, but the best tiles for the first may not be the best for the others. When one search
+#   served all three, the backward pass of the [fast kernel](../fast/matmul.py) at 2048 in each direction took
+#   [[bench: matmul_autotuned/ladder/one search for all layouts/backward_of_2048_ms]] on one day and
+#   [[bench: matmul_autotuned/ladder/one search, another day/backward_of_2048_ms]] on another.
+# - The precision of float32. With tf32 the tensor cores multiply; without it the ordinary cores do, and they need
+#   different tiles.
 KEY = ["M", "N", "K", "stride_ak", "stride_bn", "INPUT_PRECISION"]
 tuned_matmul_kernel = device.autotune(
     CONFIGURATIONS, key=KEY, prune_configs_by=dict(early_config_prune=without_large_float32)
@@ -198,16 +198,17 @@ tuned_matmul_kernel = device.autotune(
 # - *The first call is slow.* Every configuration is compiled, and then timed anew for each new key: seconds, not
 #   milliseconds. A server whose batch size changes with every request would search with every request. Round such a
 #   size up to a few values.
-# - *The kernel runs many times.* One that overwrites its output, as this one does, doesn't care. One that adds to its
-#   output, or changes an input, does so with every trial. Such arguments must be named in `reset_to_zero` or
+# - *The kernel runs many times.* That does no harm if it overwrites its output, as this one does. But a kernel that
+#   adds to its output, or changes an input, does so in every trial. Such arguments must be named in `reset_to_zero` or
 #   `restore_value`.
 # - *Timing is noisy.* Two searches may choose differently, and then sums round differently. Where results must not
-#   change, give the tile sizes yourself. And where Python takes longer to launch a small product than the card to
-#   compute it, a clock may measure Python. `device.autotune` brings
-#   [one that doesn't](../../docs/guides/autotuning.md#the-clock-is-noisy).
-# - *The choice is forgotten* when the process ends. `cache_results` keeps it on disk, where it may outlive the driver,
-#   or the hot day, that it was made for.
-# - *A search needs the clock.* It can't happen while a CUDA graph is captured: call the function once before.
+#   change, give the tile sizes yourself. And where Python takes longer to launch a small product than the card takes to
+#   compute it, the clock may measure Python instead. `device.autotune` comes with
+#   [a clock that doesn't](../../docs/guides/autotuning.md#the-clock-is-noisy).
+# - *The choice is forgotten* when the process ends. `cache_results` keeps it on disk, where it may outlive the driver
+#   for which it was made, or the hot day on which it was measured.
+# - *A search has to run and time kernels,* which is impossible while a CUDA graph is being captured: call the function
+#   once before that.
 
 
 # ## The launchers
@@ -221,7 +222,7 @@ def matmul_forward(
     a, b, activation=None, *, save_z=False, BLOCK_M=None, BLOCK_N=None, BLOCK_K=None, GROUP_M=8, num_warps=4,
     num_stages=3,
 ):  # fmt: skip
-    """The result `c`, or with `save_z` `(c, z)`: it and what it was before the activation, both contiguous."""
+    """The result `c`; with `save_z` the pair `(c, z)`, where `z` is `c` before the activation. Both are contiguous."""
     (M, K), N = a.shape, b.shape[1]
     c = torch.empty((M, N), dtype=a.dtype, device=a.device)
     z = torch.empty_like(c) if save_z else None

@@ -14,9 +14,9 @@ all. Done naively, each multiplication would also fetch its own two inputs from 
 of `BLOCK_M` x `BLOCK_N` numbers uses each element of `x` that it loads `BLOCK_N` times, and each element of `y`
 `BLOCK_M` times. That is why matrices are multiplied in tiles.
 
-**Contract.** `x` and `y` have two dimensions and the same dtype: float32, float16 or bfloat16. Any strides are read
-in place. The sums are formed in float32 and the result has the inputs' dtype. There is no gradient yet: inputs that
-require one raise an error.
+**Contract.** `x` and `y` have two dimensions and the same dtype: float32, float16 or bfloat16. Any strides are allowed,
+and nothing is copied. The sums are formed in float32 and the result has the inputs' dtype. There is no gradient yet:
+inputs that require one raise an error.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -117,7 +117,7 @@ def matmul_kernel(
     m_mask = offs_m < M
     n_mask = offs_n < N
 
-    # Walk along K, a tile of `x` to the right and a tile of `y` down at a time, and add up their products
+    # Walk along K one tile at a time, to the right in `x` and down in `y`, and add up the products of the tiles
     # [[tag: MM-Z]]. The sum is kept in float32 whatever the inputs are. float16 has eleven significant bits: above
     # 2048, adding 1 no longer changes the sum. `tl.cdiv` rounds up, as `triton.cdiv` does outside of a kernel.
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
@@ -131,14 +131,13 @@ def matmul_kernel(
         x = tl.load(x_ptrs, mask=m_mask[:, None] & k_mask[None, :], other=0.0)
         y = tl.load(y_ptrs, mask=k_mask[:, None] & n_mask[None, :], other=0.0)
         # 4 x 4 by 4 x 4 here. `multiply_add` is a jitted function that this kernel calls; the compiler puts its body in
-        # the place of the call. It is `tl.dot(x, y, acc)`, with one more thought for float32. On a GPU the tensor cores
-        # do it, unless float32 has to be exact. The first of the two steps of program (1, 1) gives
-        # `launch=0, pid=(1, 1), k=0: acc[0] = [35, 34, 33, 32]` in its first row, the second makes that
-        # `launch=0, pid=(1, 1), k=1: acc[0] = [71, 71, 71, 71]`.
+        # the place of the call. It is `tl.dot(x, y, acc)`, with extra care for the sums in float32. On a GPU this runs
+        # on the tensor cores, unless float32 has to be exact. The first of the two steps of program (1, 1) gives
+        # `launch=0, pid=(1, 1), k=0: acc[0] = [35, 34, 33, 32]` in its first row, the second makes that `launch=0,
+        # pid=(1, 1), k=1: acc[0] = [71, 71, 71, 71]`.
         acc = multiply_add(x, y, acc, INPUT_PRECISION)
         # The next tile of `x` is `BLOCK_K` columns to the right, that of `y` as many rows down. (`tl.cast` converts to
-        # another dtype, like `.to`. Why not `.to`? A stride of 1 is compiled in as a plain number, which doesn't have
-        # it.)
+        # another dtype, like `.to`. Why not `.to`? A stride of 1 is compiled in as a plain number, which has no `.to`.)
         x_ptrs += BLOCK_K * tl.cast(stride_xk, tl.int64)
         y_ptrs += BLOCK_K * tl.cast(stride_yk, tl.int64)
 
@@ -151,12 +150,12 @@ def matmul_kernel(
 # ## The launcher
 #
 # One program for each tile of the result, rounded up in both directions. Strides are passed in elements, as
-# `Tensor.stride()` gives them, and the tensors themselves, never their addresses as numbers: an integer doesn't say
-# what dtype it points to.
+# `Tensor.stride()` returns them. Tensors are passed as tensors, never as the integer that is their address: an integer
+# doesn't say what dtype it points to.
 #
 # A tile of 64 x 64 leaves 32 sums to each of the 128 threads that a program has unless the launch says otherwise.
-# Larger tiles would reuse more of what they load. How large, depends on the shape and on the GPU; the
-# [autotuned lesson](matmul_autotuned.py) searches.
+# Larger tiles would reuse more of what they load. How large they should be depends on the shape and on the GPU; the
+# [autotuned lesson](matmul_autotuned.py) searches for the best size.
 def matmul_forward(x, y, *, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32):
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
     (M, K), N = x.shape, y.shape[1]

@@ -15,12 +15,12 @@ result is stored, [[tag: MM-relu]]. And there are gradients,
 where $\nabla_Z$ is the upstream gradient, or with a ReLU [[tag: MM-relu-Z]]. All three products are computed by one
 kernel.
 
-**What it costs.** `2 · M · N · K` operations forward, twice as many backward. The inputs and the result move at least
-once. In which order the programs run decides how often they move more than once.
+**What it costs.** `2 · M · N · K` operations forward, twice as many backward. The inputs and the result have to move
+once; how much of them moves again depends on the order in which the programs run.
 
-**Contract.** `x` and `y` have two dimensions and the same dtype: float32, float16 or bfloat16. Any strides are read
-in place, in both passes. Sums are formed in float32, and the result has the inputs' dtype. Neither input is ever
-written to.
+**Contract.** `x` and `y` have two dimensions and the same dtype: float32, float16 or bfloat16. Any strides are allowed,
+and nothing is copied in either pass. Sums are formed in float32, and the result has the inputs' dtype. Neither input is
+ever written to.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -58,9 +58,9 @@ def matmul_reference(x, y, activation="none"):
 
 # Nine programs that compute one *row* of tiles of a 9 x 9 result share their tiles of `x`, but each needs a different
 # column of tiles of `y`. With nine tiles along K they load 9 tiles of `x` and 81 of `y`, 90 in all. Nine programs that
-# compute a *square* of 3 x 3 tiles load 27 and 27: 54. That is the gain ([watch it, counted](#pid=8&launch=1&whole=9)
-# for a single tile along K: 6 instead of 10), and the kernel only has to number its tiles differently: first down a
-# group of rows, then to the right.
+# compute a *square* of 3 x 3 tiles load 27 and 27: 54. That is the gain. ([The recorded run](#pid=8&launch=1&whole=9)
+# counts it for a single tile along K: 6 tiles instead of 10.) All that the kernel has to do is to number its tiles
+# differently: first down a group of rows, then to the right.
 #
 # In the example the result has 4 x 3 tiles and the groups have 3 rows, so the second group is left with one row:
 #
@@ -73,8 +73,8 @@ def matmul_reference(x, y, activation="none"):
 # pid_m = 3   9  10  11   group 1: one row only
 # ```
 #
-# `grouped_order` does the arithmetic. This kernel here computes nothing: it stores where each program is, so that the
-# picture of the order is drawn from the very function that the other kernels use.
+# `grouped_order` does the arithmetic. The kernel below multiplies nothing: it stores the position of each program's
+# tile, so that the picture of the order is drawn from the very function that the other kernels use.
 @triton.jit
 def store_blocks_kernel(tiles_ptr, num_pid_m, num_pid_n, GROUP_M: tl.constexpr):
     pid = tl.program_id(0)
@@ -127,9 +127,9 @@ def matmul_kernel(
     BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr,
 ):
-    # The grid has one dimension, so that the kernel itself can say which tile a program takes. The example multiplies
-    # a 7 x 8 by an 8 x 5 matrix in tiles of 2 x 2: `num_pid_m = 4` by `num_pid_n = 3` of them. Program 10 takes the
-    # one at `pid=10: pid_m = 3`, `pid=10: pid_n = 1`. (`first_program` is 0, but for an experiment at the end.)
+    # The grid has one dimension, so that the kernel itself can say which tile a program takes. The example multiplies a
+    # 7 x 8 by an 8 x 5 matrix in tiles of 2 x 2: `num_pid_m = 4` by `num_pid_n = 3` of them. Program 10 takes the one
+    # at `pid=10: pid_m = 3`, `pid=10: pid_n = 1`. (`first_program` is 0, except in an experiment at the end.)
     num_pid_m = tl.cdiv(M, BLOCK_M)
     num_pid_n = tl.cdiv(N, BLOCK_N)
     pid_m, pid_n = grouped_order(tl.program_id(0) - first_program, num_pid_m, num_pid_n, GROUP_M)
@@ -208,7 +208,8 @@ def matmul_forward(x, y, activation="none", **tiles):
 # kernel gates the left one. So it computes the transposed gradient, $(X^\top \nabla_Z)^\top = \nabla_Z^\top X$, and
 # writes it into `dy.T`: the output has strides, too.
 def matmul_backward(dz, x, y, z=None, activation="none", *, needs=(True, True), launches=2, **tiles):
-    """`(dx, dy)` from the gradient `dz` of the result `z`, in 1 or 2 `launches`; None for what `needs` says no to."""
+    """`(dx, dy)` from the gradient `dz` of the result `z`, in 1 or 2 `launches`; None for a gradient that `needs`
+    doesn't ask for."""
     gate, gate_t = (z, z.T) if activation == "relu" else (None, None)
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device) if needs[0] else None
     dy = torch.empty(y.shape, dtype=y.dtype, device=y.device) if needs[1] else None
@@ -301,8 +302,8 @@ def both_gradients_(dx, dy, dz, x, y, gate=None, **tiles):
 
 # ## The public function
 #
-# `Product` joins the launchers to autograd. It keeps both inputs for the backward pass, as the views they are, and with
-# a ReLU the result, which is positive where $Z$ is. A call without a gradient goes straight to the launcher.
+# `Product` joins the launchers to autograd. For the backward pass it saves both inputs without copying them, and with a
+# ReLU also the result, which is positive exactly where $Z$ is. A call without a gradient goes straight to the launcher.
 def matmul(x, y, activation="none"):
     """`x @ y`, followed by a ReLU if asked for; differentiable.
 
@@ -333,7 +334,7 @@ def EXAMPLE():
     x = (torch.arange(7 * 8, device=device.DEVICE) % 5 - 2).reshape(7, 8).float()
     y = (torch.arange(8 * 5, device=device.DEVICE) % 3 - 1).reshape(8, 5).float()
     z = matmul_forward(x, y, "relu", BLOCK_M=2, BLOCK_N=2, BLOCK_K=4, GROUP_M=3)
-    # The 9 x 9 tiles of the text above, a number each: "Whole launch" shows their order and counts what they load.
+    # The 9 x 9 tiles from the text above, each of a single number: "Whole launch" shows their order and counts loads.
     column = torch.ones(9, 1, device=device.DEVICE)
     matmul_forward(column, column.T, BLOCK_M=1, BLOCK_N=1, BLOCK_K=1, GROUP_M=3)
     matmul_backward(torch.ones_like(z), x, y, z, "relu", BLOCK_M=4, BLOCK_N=4, BLOCK_K=4, GROUP_M=2)

@@ -12,17 +12,18 @@ Going back, every element of a row needs one number that depends on the whole ro
 
 **What it costs.** Per element, forward must read one number and write one, backward must read two and write one.
 Compared with that, the arithmetic takes no time: no version is faster than `bytes / bandwidth`. Written as five PyTorch
-operations (maximum, difference, exponential, sum, quotient), each reads the whole matrix from memory, and three of them
-write one back: eight passes over memory. This kernel is *fused*: one program does all steps on a row, in registers. It
-makes two trips over its row, but a row that isn't too long is still in a cache the second time. At 8192 x 32000 in
-bfloat16 the eight passes take [[bench: softmax/ladder/elementwise/forward_ms]], PyTorch's own softmax takes
-[[bench: softmax/8192x32000/forward/eager.ms]], and this kernel [[bench: softmax/8192x32000/forward/lesson.ms]]. [The
-fast version](../fast/softmax.py) shows, step by measured step, what more can be gained.
+operations (maximum, difference, exponential, sum, quotient), it takes eight passes over memory: each operation reads
+the whole matrix, and three of them write one back. This kernel is *fused*: one program does all steps on a row, in
+registers. It makes two trips over its row, but a row that isn't too long is still in a cache the second time. At 8192 x
+32000 in bfloat16 the eight passes take [[bench: softmax/ladder/elementwise/forward_ms]], PyTorch's own softmax takes
+[[bench: softmax/8192x32000/forward/eager.ms]], and this kernel [[bench: softmax/8192x32000/forward/lesson.ms]].
+[The fast version](../fast/softmax.py) shows, step by measured step, what more can be gained.
 
-**Contract.** `x` has any shape, and rows of any length below 2³¹ − 2¹⁴ along its last dimension (columns are counted in
-32 bits, and the last chunk may run past the end of the row; 2¹⁴ is room for a chunk): float32, float16 or bfloat16, any
-strides. The result has the dtype of `x`; all arithmetic is float32. No input is written to. A row that contains a NaN
-or $+\infty$ becomes NaN everywhere, as in PyTorch, and so does a row that is all $-\infty$: it has no probabilities.
+**Contract.** `x` is float32, float16 or bfloat16, with any shape and any strides. Its last dimension holds the rows,
+whose length may be anything below 2³¹ − 2¹⁴. (Columns are counted in 32 bits, and the last chunk may run past the end
+of the row; 2¹⁴ leaves room for it.) The result has the dtype of `x`; all arithmetic is float32. No input is written to.
+A row that contains a NaN or $+\infty$ becomes NaN everywhere, as in PyTorch, and so does a row that is all $-\infty$:
+it has no probabilities.
 
 **Two mistakes that this kernel can't catch.** `torch.nn.functional.cross_entropy` applies softmax itself: give it the
 scores. Softmax before a loss that applies it again still trains, but more slowly and to a worse result, and nothing
@@ -83,8 +84,8 @@ def softmax_reference(x):
 # `softmax_forward_kernel, pid=0, start=4: x[:2] = [4, 1]` is the second chunk of the first row.
 @triton.jit
 def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
-    # Which row is mine? As many programs run as there are rows, so the number of my program is that of my row. It
-    # becomes int64 before it is multiplied: in a large tensor the product doesn't fit in 32 bits.
+    # Which row is mine? One program runs for each row, so my program's number is also my row's. It becomes int64 before
+    # it is multiplied: in a large tensor the product doesn't fit in 32 bits.
     row = tl.program_id(0).to(tl.int64)
     # Where does my row begin? `x_ptr` is the address of the first element. `x_ptr += row * stride_xm` moves it on by
     # that many elements. The rows of `x` may lie further apart than they are long. Here `pid=1: N = 6`, but `pid=1:
@@ -92,9 +93,9 @@ def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
     x_ptr += row * stride_xm
     y_ptr += row * N
 
-    # First trip. Before the first chunk the largest score so far is $-\infty$, below any number, and the sum is zero.
-    # A number written like this is a float32 as soon as a loop changes it, and a variable keeps its dtype through the
-    # loop: what is assigned must be float32, too, or the compiler stops.
+    # First trip. Before the first chunk the largest score so far is $-\infty$, below any number, and the sum is zero. A
+    # Python number that a loop changes becomes a float32, and a variable must keep its dtype throughout a loop:
+    # assigning anything but a float32 to it is a compile error.
     row_max = -float("inf")
     row_sum = 0.0
     # `range` makes a loop, as in Python, and `start` is the first column of each chunk.
@@ -136,7 +137,7 @@ def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
         mask = offs_n < N
         x = tl.load(x_ptr + offs_n, mask=mask, other=-float("inf")).to(tl.float32)
         # The probabilities: `start=0: y = [0.031, 0.227, 0.083, 0.011]`, then `start=4: y = [0.617, 0.031, 0, 0]`. The
-        # last two lanes come from `other`. Nobody adds them up this time; the value only keeps them defined.
+        # last two lanes come from `other`. Nothing adds them up this time; `other` only gives them a defined value.
         y = tl.exp(x - row_max) / row_sum
         # The store rounds to the dtype of `y_ptr`. Its mask keeps the last two lanes from writing: past the end of this
         # row lies the next one, which belongs to another program.
@@ -165,8 +166,8 @@ def softmax_backward_kernel(dy_ptr, y_ptr, dx_ptr, N, stride_dym, BLOCK_N: tl.co
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N
         # A positive `dy` means that less of this probability would lower the loss. In the first row of the example that
-        # is the second score's: `pid=0, start=0: dy = [0, 1, 0, 0]`. Of the fifth score's, the first lane of the second
-        # chunk, the loss wants more: `start=4: dy = [-1, 0, 0, 0]`.
+        # is true of the second one: `pid=0, start=0: dy = [0, 1, 0, 0]`. More of the fifth, in the first lane of the
+        # second chunk, would lower it: `start=4: dy = [-1, 0, 0, 0]`.
         dy = tl.load(dy_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         y = tl.load(y_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         # `dy * y` multiplies lane by lane, `tl.sum` adds up the lanes. After the last chunk: `start=4: dot = -0.390`.
@@ -189,12 +190,12 @@ def softmax_backward_kernel(dy_ptr, y_ptr, dx_ptr, N, stride_dym, BLOCK_N: tl.co
 # The grid `(M,)` is one program for each of `M` rows. `as_rows` turns a tensor with any number of dimensions into a
 # matrix. It copies only what the kernel can't read in place: rows whose elements aren't neighbours, as in a transposed
 # matrix. The kernels write contiguous rows, so the result is explicitly allocated as contiguous; by default,
-# `empty_like` of a transposed matrix is transposed too. The backward kernel, too, expects the rows of `y` side by
-# side, so `y` must come back to it contiguous, as forward made it.
+# `empty_like` of a transposed matrix is transposed too. The backward kernel relies on that: it has to be given the
+# contiguous `y` that forward returned.
 #
-# How large is a chunk? The number of lanes in a block must be a power of two. The smallest that holds the row leaves
-# less than half of them idle. But not above 4096: divided among 128 threads that is 32 elements for each, which their
-# registers hold with ease. A caller may name another size; `None` leaves it to `block_size`.
+# How large is a chunk? The number of lanes in a block must be a power of two. The smallest one that holds the row
+# leaves less than half of the lanes idle. The limit is 4096: divided among 128 threads that is 32 elements for each,
+# which easily fit in its registers. A caller may pass another size; `None` leaves the choice to `block_size`.
 def block_size(N):
     return min(triton.next_power_of_2(N), 4096)
 
@@ -254,13 +255,13 @@ def softmax(x):
         A new tensor of the shape and dtype of `x`; each row adds up to one.
 
     Raises:
-        TypeError: `x` isn't a tensor, or has another dtype.
+        TypeError: `x` isn't a tensor, or its dtype isn't allowed.
         ValueError: `x` has no dimension, or too long a row, or is on the wrong device.
 
     Source: Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018).
     """
     rows_contract(x)  # wrong arguments raise here, before anything is launched
-    if not autograd.needs_frame(x):  # no gradient to make: spare the call autograd's work
+    if not autograd.needs_frame(x):  # no gradient needed: skip autograd's overhead
         return softmax_forward(x)
     return Softmax.apply(x, softmax_forward, softmax_backward)
 

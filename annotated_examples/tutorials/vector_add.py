@@ -10,8 +10,8 @@ The gradients, [[tag: VA-x]] and [[tag: VA-y]], need no kernel at all: a sum pas
 (In this file a formula is cited by its tag, like these two; the lesson's page prints them.)
 
 **What it costs.** Two numbers are read and one is written for a single addition. In float32 that is 12 bytes for one
-operation. An H200 can do more than a hundred operations in the time it takes to move 12 bytes, so the time for memory
-is what counts: no version can be faster than `bytes / bandwidth`. The *cache*, a small fast memory that holds what was
+operation. An H200 can do more than a hundred operations in the time it takes to move 12 bytes, so only the memory
+traffic counts: no version can be faster than `bytes / bandwidth`. The *cache*, a small fast memory that holds what was
 used last, doesn't help: nothing is read twice. For 2²⁸ float32 elements this one takes
 [[bench: vector_add/268435456@float32/forward/ms]] and PyTorch's own
 [[bench: vector_add/268435456@float32/forward/eager.ms]]: both wait for the memory. There is nothing to gain, so this
@@ -55,13 +55,13 @@ def vector_add_reference(x, y):
 # `@triton.jit` compiles the function for the GPU at its first launch. A tensor passed to it arrives as a *pointer*, the
 # address of its first element. An argument marked `tl.constexpr` is compiled in as a constant: every new value means
 # compiling again. So the length `n` is an ordinary argument. `BLOCK` has to be a constant, because the compiler can't
-# divide a block whose size it doesn't know. It must also be a power of two, like the number of threads; `tl.arange`
-# makes nothing else.
+# divide a block whose size it doesn't know. It must also be a power of two, because `tl.arange` accepts no other size.
 #
 # The notes quote a recorded run of the example at the end: ten elements in blocks of four. `vector_add_kernel, pid=2:
 # mask = [1, 1, 0, 0]` says that in program 2 the variable `mask` held these values. Inside a kernel its name is left
-# out. A pid holds for all quotes after it in this kernel, until another is named; before the first it is program 0.
-# In a kernel with a loop, the loop's variable in front picks the round.
+# out. A `pid` also applies to the quotes after it, until the notes of the kernel name another one; quotes before the
+# first `pid` are from program 0. In a kernel with a loop, a value of the loop variable in front says which round is
+# quoted.
 @triton.jit
 def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     # Which program is this? `0` asks for its number along the first dimension of the grid, the only one here. With
@@ -70,7 +70,7 @@ def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     pid = tl.program_id(0).to(tl.int64)
 
     # Which elements are mine? `tl.arange` makes a block of the integers from zero up to, but not including, `BLOCK`.
-    # The number in front is added in every lane. The programs own `pid=0: offsets = [0, 1, 2, 3]`,
+    # `pid * BLOCK` is added in every lane. The programs own `pid=0: offsets = [0, 1, 2, 3]`,
     # `pid=1: offsets = [4, 5, 6, 7]` and `pid=2: offsets = [8, 9, 10, 11]`.
     offsets = pid * BLOCK + tl.arange(0, BLOCK)
 
@@ -102,7 +102,7 @@ def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 # Why 1024? Divided among 128 threads, that is eight elements for each: in float32 two loads of 16 bytes, the most that
 # one load instruction of a thread can fetch.
 def vector_add_forward(x, y, *, BLOCK=1024):
-    """The sum. BLOCK: elements of a program, a power of two."""
+    """The sum. BLOCK: elements per program, a power of two."""
     checks.power_of_two(BLOCK=BLOCK)
     x, y = x.contiguous(), y.contiguous()
     out = torch.empty_like(x)
@@ -112,7 +112,7 @@ def vector_add_forward(x, y, *, BLOCK=1024):
     return out
 
 
-# ## What may come in
+# ## Checking the arguments
 #
 # A kernel gets bare pointers. It can't detect a wrong shape or dtype; it would just compute the wrong thing. So wrong
 # arguments raise here, before anything is launched.
@@ -128,12 +128,13 @@ def contract(x, y):
 # PyTorch can't look into a kernel, so we tell it what the derivative is. The backward pass returns the upstream
 # gradient for both inputs, as [[tag: VA-x]] and [[tag: VA-y]] say.
 #
-# `apply` costs some microseconds. `needs_frame` in the public function below says whether this call needs it: whether
+# `apply` costs a few microseconds. `needs_frame` in the public function below says whether this call needs it: whether
 # an input needs a gradient, or is being differentiated in another way. If not, the launcher is called directly.
 #
 # `once_differentiable` makes a second derivative raise an error. Why? Most backward passes launch a kernel, into which
 # autograd can't look either. A loss that contains a gradient, such as a gradient penalty, would then silently lose a
-# term. This backward pass launches none and could do without; it has the decorator because all of them do.
+# term. This backward pass launches no kernel and would be right without the decorator; it has one because every lesson
+# does.
 class VectorAdd(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, y):
@@ -156,13 +157,13 @@ def vector_add(x, y):
         A new tensor of the same shape and dtype.
 
     Raises:
-        TypeError: an argument isn't a tensor, or has another dtype.
+        TypeError: an argument isn't a tensor, or the dtypes differ or are not allowed.
         ValueError: the shapes differ, or a tensor is on the wrong device.
 
     Source: the first of Triton's own tutorials teaches the same operation.
     """
     contract(x, y)
-    if not autograd.needs_frame(x, y):  # no gradient to make: spare the call autograd's work
+    if not autograd.needs_frame(x, y):  # no gradient needed: skip autograd's overhead
         return vector_add_forward(x, y)
     return VectorAdd.apply(x, y)
 
@@ -170,8 +171,7 @@ def vector_add(x, y):
 # ## Where it falls behind
 #
 # For 2²⁴ numbers in bfloat16 `torch.compile` takes [[bench: vector_add/16777216@bfloat16/forward/torch.compile.ms]] and
-# this kernel [[bench: vector_add/16777216@bfloat16/forward/ms]]. That gap is smaller than the one between two runs of
-# the same kernel.
+# this kernel [[bench: vector_add/16777216@bfloat16/forward/ms]]. Two runs of the same kernel differ by more than that.
 
 
 # ## A run small enough to watch
@@ -181,8 +181,9 @@ def vector_add(x, y):
 # numbers quoted above come from there.
 #
 # The last lines run when the file is a script. `script.main` compares the public function with the reference, in a few
-# cases. A case has the arguments by name, and a tuple stands for a random tensor of that shape. Other lessons also pass
-# `pytorch=`: PyTorch's own operation, where the reference spells the steps out. Its error says how much is allowed.
+# cases. A case has the arguments by name, and a tuple stands for a random tensor of that shape. Lessons whose reference
+# spells the steps out also pass `pytorch=`, PyTorch's own operation. The kernel's error may then be as large as that
+# operation's, within a margin.
 def EXAMPLE():
     x = torch.arange(10, dtype=torch.float32, device=device.DEVICE)
     vector_add_forward(x, 10 * x, BLOCK=4)
