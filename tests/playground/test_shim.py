@@ -66,6 +66,17 @@ IN_PLACE = [
     "w[b] = 0",
     "w.addmm_(x, m, beta=0)",
     "w.addmm_(x, m)",
+    *"w += y; w -= 2; w *= y; w /= p; w //= 2; w %= 2; w **= 2".split("; "),
+    "v = w.T\nv += 1",
+    *"w.add_(y, alpha=2); w.sub_(1); w.mul_(x); w.div_(2); w.pow_(2); w.remainder_(2); w.floor_divide_(2)".split("; "),
+    *"w.neg_().abs_(); w.sign_(); w.exp_(); w.exp2_(); w.sin_(); w.cos_(); w.tanh_(); w.sigmoid_()".split("; "),
+    *"w.relu_(); w.square_(); w.floor_(); w.ceil_(); w.round_(); w.clamp_(-1, 1); w.masked_fill_(b, 0)".split("; "),
+    "w = p\nw.log_()",
+    "w = p\nw.sqrt_()",
+    "w = p\nw.rsqrt_()",
+    "w = p\nw.reciprocal_()",
+    "w = h\nw += 1",
+    "w = i\nw += 1\nw *= b\nw &= 6\nw |= 1\nw ^= 2\nw //= 2",
 ]
 GRADIENTS = """
 (x + y).sum(); (x - 2 * y).sum(); (x * y).sum(); (x / p).sum(); (y / x).sum(); (x ** 3).sum(); (p ** 0.5).sum(); x.exp().sum(); p.log().sum()
@@ -212,11 +223,25 @@ def test_gradients_add_up_and_modes():
             (x * 2).backward()
         with pytest.raises(RuntimeError, match="in-place"):
             x.zero_()
+        with pytest.raises(RuntimeError, match="in-place"):
+            x += 1
 
 
 @pytest.mark.parametrize(
     "expression",
-    ["x.view(5)", "x.T.view(12)", "x.item()", "bool(x)", "x @ i", "t.tensor([1]).requires_grad_()", "x.no_such_thing"],
+    [
+        "x.view(5)",
+        "x.T.view(12)",
+        "x.item()",
+        "bool(x)",
+        "x @ i",
+        "t.tensor([1]).requires_grad_()",
+        "x.no_such_thing",
+        "i.add_(0.5)",
+        "b.add_(1)",
+        "i.div_(2)",
+        "y.add_(x)",
+    ],
 )
 def test_what_raises_there_raises_here(expression):
     for t in (shim(), torch):

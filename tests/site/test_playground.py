@@ -256,6 +256,31 @@ _ASK = """new Promise(done => {
 
 
 @pytest.mark.site_check
+def test_every_exercise_is_judged_as_natively(address):
+    """Its solution and its other right ways pass in the browser's Python too; a wrong solution gets its message."""
+    from academy.exercises import files
+
+    own = Browser()
+    different = []
+    try:
+        own.open(address + PAGE)
+        own.run("window.worker = new Worker('/assets/playground/worker.js', {type: 'module'})")
+        for exercise in files.every():
+            attempts = [("passed", "", exercise.solution)]
+            attempts += [("passed", "", exercise.edited(edit)) for edit in exercise.right]
+            attempts += [("failed error", message, exercise.edited(tuple(edit))) for message, *edit in exercise.wrong]
+            for number, (states, message, source) in enumerate(attempts):
+                question = {"action": "check", "name": exercise.name, "source": source}
+                asked = {"id": f"{exercise.name} {number}", "question": json.dumps(question)}
+                answer = json.loads(own.run(_ASK % json.dumps(asked)))
+                if answer["state"] not in states or message not in answer["message"]:
+                    different.append((exercise.name, number, answer["message"]))
+    finally:
+        own.close()
+    assert different == []
+
+
+@pytest.mark.site_check
 def test_every_page_with_an_editor_opens_it(browser, address, site):
     """The text of each lesson's editor is the one that the site made for it."""
     for path in sorted((ROOT / "annotated_examples").glob("*/*.py")):

@@ -680,7 +680,11 @@ _OPERATORS = {
     "and": bitwise_and, "or": bitwise_or, "xor": bitwise_xor, "lshift": bitwise_left_shift,
     "rshift": bitwise_right_shift, "matmul": matmul,
 }  # fmt: skip
+#: With `_` behind their names they change the tensor itself; `+=` and its like are the same.
+IN_PLACE = """add sub mul div pow remainder floor_divide neg abs sign exp exp2 log sqrt rsqrt reciprocal sin cos tanh
+    sigmoid relu square floor ceil round clamp masked_fill""".split()
 _COMPARISONS = dict(eq=eq, ne=ne, lt=lt, le=le, gt=gt, ge=ge)
+_CHANGING = "add sub mul truediv floordiv mod pow and or xor".split()
 _OPERANDS = (Tensor, int, float, np.number)
 
 
@@ -693,12 +697,28 @@ def _method(function, turned=False):
     return method
 
 
+def _in_place(function):
+    def method(self, *args, **kwargs):
+        out = function(self, *args, **kwargs)
+        if out.dtype.is_floating_point > self.dtype.is_floating_point or self.dtype is boolean is not out.dtype:
+            raise RuntimeError(f"result type {out.dtype} can't be cast to the desired output type {self.dtype}")
+        if out.requires_grad and not self.requires_grad:
+            raise NotImplementedError("the browser's torch can't differentiate an in-place operation: write y = y + x")
+        return self.copy_(out)
+
+    return method
+
+
 def _install() -> None:
     for name in METHODS:
         setattr(Tensor, name, globals()[name])
     for name, function in _OPERATORS.items():
         setattr(Tensor, f"__{name}__", _method(function))
         setattr(Tensor, f"__r{name}__", _method(function, turned=True))
+    for name in IN_PLACE:
+        setattr(Tensor, f"{name}_", _in_place(globals()[name]))
+    for name in _CHANGING:
+        setattr(Tensor, f"__i{name}__", _in_place(_OPERATORS[name]))
     for name, function in _COMPARISONS.items():
         setattr(Tensor, f"__{name}__", _method(function))
     Tensor.__neg__, Tensor.__invert__, Tensor.__abs__ = neg, bitwise_not, abs
