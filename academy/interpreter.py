@@ -99,6 +99,13 @@ def used(reset: bool = False) -> list[str]:
     return names
 
 
+def forget(file: str) -> None:
+    """Drop what the interpreter keeps of the kernels of a file that is not needed any more."""
+    rewritten = interpreter.InterpretedFunction.rewritten_fn
+    for kernel in [kernel for kernel in rewritten if kernel.__code__.co_filename == file]:
+        del rewritten[kernel]
+
+
 def decode(data: np.ndarray, dtype: tl.dtype) -> np.ndarray:
     """The numbers in an interpreter payload: bfloat16 and float8 bits become float32, the rest is returned as it is."""
     name = dtype.scalar.name
@@ -561,7 +568,15 @@ def _quicken() -> None:
     # An overflow would be told by an assertion that only debugging makes, so it was computed for nothing.
     builder = interpreter.interpreter_builder
     builder.options = dataclasses.replace(builder.options, sanitize_overflow=builder.options.debug)
+    interpreter.FunctionRewriter._get_jit_fn_file_line = _file_line
     _keep_types()
+
+
+def _file_line(rewriter) -> tuple[str, int]:
+    """A function's file, and the line of its `def`. The original makes a JITFunction only to ask it."""
+    lines, first = inspect.getsourcelines(rewriter.fn)
+    begin = next((number for number, line in enumerate(lines) if line.strip().startswith("def ")), 0)
+    return rewriter.fn.__code__.co_filename, first + begin
 
 
 def _keep_types() -> None:

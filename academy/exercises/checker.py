@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from academy import device  # before triton
-from academy.exercises import files, watch
+from academy import device, interpreter  # device before triton
+from academy.exercises import files, rounds, watch
 from academy.exercises.checks import Checks, Failed
 from academy.syntax import import_path
 
@@ -49,7 +49,7 @@ def check(name: str, source: str) -> Outcome:
 
 def _outcome(exercise: files.Exercise, path: Path) -> tuple[str, str, int | None, str | None]:
     try:
-        module = import_path(path)
+        module = rounds.load(path)
         checks = Checks(module)
         _checks_of(exercise.path, exercise.path.stat().st_mtime_ns).check(checks)
     except SyntaxError as error:
@@ -63,6 +63,7 @@ def _outcome(exercise: files.Exercise, path: Path) -> tuple[str, str, int | None
         return "error", f"{type(cause).__name__}: {cause}", line, None
     finally:
         sys.modules.pop(path.stem, None)
+        interpreter.forget(str(path))
     cases = "1 check" if checks.cases == 1 else f"{checks.cases} checks"
     where = "in Triton's interpreter" if device.INTERPRET else "compiled, on the GPU"
     return "passed", f"Right: {cases} passed, {where}.", None, None

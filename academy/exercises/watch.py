@@ -6,7 +6,6 @@ Compiled kernels can't be watched: there only results are compared.
 from __future__ import annotations
 
 import linecache
-import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,19 +16,14 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 from academy import device
+from academy.exercises.rounds import Endless, counted
 from academy.traces import proof
-from academy.traces.memory import OutOfBounds
+from academy.traces.memory import Backend, OutOfBounds
 from academy.traces.recorder import Launch, Recorder, Touch
 from academy.traces.watched_memory import WatchedMemory
 
-#: Statements of one program, and lines of Python of one call, after which a loop counts as endless.
-STATEMENTS, LINES = 1000, 20_000
-
-
-class Endless(Exception):
-    """A loop that doesn't end, with the line at which it was stopped."""
-
-    line = 1
+#: Statements of one program after which a loop counts as endless.
+STATEMENTS = 1000
 
 
 class Retyped(Exception):
@@ -45,11 +39,15 @@ STOPPED = (OutOfBounds, Endless, Retyped)
 class Watcher(Recorder):
     """A recorder of accesses. It keeps no values, and it ends a program that never ends.
 
-    lanes: what a load without `other` leaves in the lanes that it masks off; None: what the interpreter puts there.
+    rewritten: as `Recorder.rewritten`. lanes: what a load without `other` leaves in the lanes that it masks off; None:
+    what the interpreter puts there.
     """
 
     steps = 0
-    lanes: float | None = None
+
+    def __init__(self, file: str, backend: Backend, rewritten: dict, lanes: float | None = None):
+        super().__init__([file], backend)
+        self.rewritten, self.lanes = rewritten, lanes
 
     def _around_create_masked_load(self, original, builder, pointers, mask, other, *args, **kwargs):
         if other is None and self.lanes is not None:
@@ -133,8 +131,8 @@ class Run:
         return *touches[key], counts[key]
 
 
-def run(file: str, call: Callable[[], Any], lanes: float | None = None) -> Run:
-    """Call a function whose kernels stand in `file`. What it raises is raised. lanes: see `Watcher`."""
+def run(file: str, call: Callable[[], Any], rewritten: dict, lanes: float | None = None) -> Run:
+    """Call a function whose kernels stand in `file`. What it raises is raised. rewritten, lanes: see `Watcher`."""
     if not device.INTERPRET:
         import torch
 
@@ -142,36 +140,10 @@ def run(file: str, call: Callable[[], Any], lanes: float | None = None) -> Run:
         torch.cuda.synchronize()
         return Run(result)
     with WatchedMemory() as watched:
-        watcher = Watcher([file], watched)
-        watcher.lanes = lanes
+        watcher = Watcher(file, watched, rewritten, lanes)
         with watcher.running():
-            result = counted(file, call)
+            result = counted(call)
     return Run(result, watcher.launches)
-
-
-def counted(file: str, call: Callable[[], Any]) -> Any:
-    """Call a function, and end it when the Python of `file` has run more than `LINES` lines (kernels not counted)."""
-    lines = 0
-
-    def on_call(frame, event, argument):
-        inside = frame.f_code.co_filename == file and "__academy_trace__" not in frame.f_code.co_names
-        return on_line if inside else None
-
-    def on_line(frame, event, argument):
-        nonlocal lines
-        lines += event == "line"
-        if lines > LINES:
-            error = Endless(f"{frame.f_code.co_name} has run {LINES} lines: does a loop never end?")
-            error.line = frame.f_lineno
-            raise error
-        return on_line
-
-    before = sys.gettrace()
-    sys.settrace(on_call)
-    try:
-        return call()
-    finally:
-        sys.settrace(before)
 
 
 def cause_of(error: BaseException, file: str) -> tuple[BaseException, int | None]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from academy import device  # noqa: F401
 import numpy as np
 
-from academy import syntax
+from academy import interpreter, syntax
 from academy.traces import page, store, worker
 from academy.traces.memory import Argument
 from academy.traces.recorder import Launch, Recorder
@@ -86,11 +86,12 @@ def _located(finding: dict, shown: str) -> str:
 
 
 def _forget(path: Path) -> None:
-    """The text that Python has read of this file, and the module that it made of it."""
+    """The text that Python has read of this file, the module that it made of it, and its kernels."""
     linecache.clearcache()
     importlib.invalidate_caches()
     for name in [name for name, module in sys.modules.items() if getattr(module, "__file__", None) == str(path)]:
         del sys.modules[name]
+    interpreter.forget(str(path))
 
 
 # ---- the difference from the original -------------------------------------------------------------------------------
@@ -120,6 +121,7 @@ def reference(path: Path, original: str, example: str) -> list[Launch]:
             return []
         finally:
             file.unlink()
+            _forget(file)
     return recorder.launches
 
 

@@ -19,6 +19,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,8 @@ class Recorder:
 
     files: paths whose statements are recorded. backend: watches memory. pool, places: what the steps of all launches
     refer to, see `recording`. max_steps: of all launches together, before `Endless` is raised. stopped: number of the
-    launch, and program, in which the last launch failed; None if it came to its end.
+    launch, and program, in which the last launch failed; None if it came to its end. rewritten: functions of the files
+    -> what this recorder runs in their place; a recorder of the same files may take it over.
     """
 
     def __init__(self, files: Iterable[str], backend: Backend, max_steps: int | None = None):
@@ -127,6 +129,7 @@ class Recorder:
         self._frames: list[_Frame] = []
         self._hooked: list[dict] = []
         self._calls: list = []  # frames, kept so that no two calls get one number
+        self.rewritten: dict[Callable, Callable] = {}
         self._targets: dict[tuple[str, int], set[str]] = {}
 
     @contextlib.contextmanager
@@ -134,8 +137,10 @@ class Recorder:
         """Raises UnknownInterpreter where Triton's internals are not the ones known."""
         function = triton_interpreter.InterpretedFunction
         interpreter.require("academy.traces", [*_PATCHED, (function, "rewritten_fn")])
-        rewritten = dict(function.rewritten_fn)
-        function.rewritten_fn.clear()
+        own = self._taken_from(function.rewritten_fn)
+        function.rewritten_fn.update(self.rewritten)
+        for kernel in self.rewritten:
+            self._give_hook(kernel)
         with contextlib.ExitStack() as stack:
             for owner, name in _PATCHED:
                 original = getattr(owner, name)
@@ -144,11 +149,19 @@ class Recorder:
             try:
                 yield self
             finally:
-                function.rewritten_fn.clear()
-                function.rewritten_fn.update(rewritten)
+                self.rewritten.update(self._taken_from(function.rewritten_fn))
+                function.rewritten_fn.update(own)
                 self._calls.clear()
                 for namespace in self._hooked:
                     namespace.pop(HOOK, None)
+
+    def _taken_from(self, rewritten: dict) -> dict:
+        """The entries for functions of the files; others are the same for every recorder, and stay."""
+        return {kernel: rewritten.pop(kernel) for kernel in list(rewritten) if _path(kernel.__code__) in self.files}
+
+    def _give_hook(self, kernel: Callable) -> None:
+        kernel.__globals__[HOOK] = self._hook
+        self._hooked.append(kernel.__globals__)
 
     # ---- launches and programs: each method stands around the interpreter's own
 
@@ -176,7 +189,7 @@ class Recorder:
         placed = [_place(memory, name, value) for name, value in zip(executor.arg_names, args)]
         named = {name: _place(memory, name, value) for name, value in kwargs.items()}
         code = inspect.unwrap(executor.fn).__code__
-        file, line = os.path.realpath(code.co_filename), code.co_firstlineno
+        file, line = _path(code), code.co_firstlineno
         self._launch = Launch(code.co_name, file, line, *self._caller(), memory)
         self.launches.append(self._launch)
         return placed, named
@@ -197,7 +210,7 @@ class Recorder:
         called, direction = None, "forward"
         while frame is not None:
             name = frame.f_code.co_name
-            if os.path.realpath(frame.f_code.co_filename) in self.files:
+            if _path(frame.f_code) in self.files:
                 if name == "EXAMPLE":
                     break
                 if "backward" in name or "bwd" in name:
@@ -211,7 +224,7 @@ class Recorder:
 
     def _around_transform_ast(self, original: Callable, rewriter, source):
         module = original(rewriter, source)
-        path = os.path.realpath(rewriter.filename)
+        path = _real(rewriter.filename)
         if path in self.files:
             definition = module.body[0]
             for node in ast.walk(definition):
@@ -219,8 +232,7 @@ class Recorder:
                     self._targets[path, node.lineno] = assigned(node)
             instrument(definition, path)
             ast.fix_missing_locations(module)
-            rewriter.fn.__globals__[HOOK] = self._hook
-            self._hooked.append(rewriter.fn.__globals__)
+            self._give_hook(rewriter.fn)
         return module
 
     def _hook(self, event: str, function: str, file: str, line: int, variables: dict, value=None):
@@ -366,6 +378,14 @@ class Recorder:
         error.operation, error.argument = operation, argument
         error.first = int(argument.storage_offset(addresses)[0])
         raise error
+
+
+def _path(code: CodeType) -> str:
+    return _real(code.co_filename)
+
+
+#: A path is asked for at every launch, once for each caller.
+_real = functools.lru_cache(maxsize=512)(os.path.realpath)
 
 
 def _around(original: Callable, method: Callable) -> Callable:

@@ -76,7 +76,9 @@ def test_what_is_missing_is_named(tmp_path, part, name):
         ("import torch\n\nx = undefined\n", "error", "NameError: name 'undefined' is not defined", 3),
         ("import torch\n", "failed", "`reverse` is missing: keep the name", None),
         ("import torch\n\ndef reverse(x):\n    return x.flop(0)\n", "error", "AttributeError", 4),
-        ("def reverse(x):\n    while True:\n        pass\n", "failed", "reverse has run 20000 lines", 3),
+        ("def reverse(x):\n    while True:\n        pass\n", "failed", "reverse has gone round 10000 times", 2),
+        ("import itertools\n\ndef reverse(x):\n    [i for i in itertools.count()]\n", "failed", "reverse has gone", 4),
+        ("for i in iter(int, 1):\n    pass\n", "failed", "the file has gone round 10000 times", 1),
     ],
 )
 def test_a_text_that_does_not_run_is_told_where(source, state, message, line):

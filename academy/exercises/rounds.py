@@ -1,0 +1,87 @@
+"""Import a reader's text so that its loops end: every round of a loop and every item of a comprehension is counted.
+
+Counting lines with `sys.settrace` takes as long as the rest of a check, since Python then reports every call, those of
+the interpreter too. Kernels are left alone: Triton reads their text from the file, and `watch.Watcher` ends them.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+#: Rounds of all loops together after which one of them counts as endless.
+LIMIT = 10_000
+_COUNT, _EACH = "__academy_round__", "__academy_each__"
+
+_rounds = 0
+
+
+class Endless(Exception):
+    """A loop that doesn't end, with the line at which it was stopped."""
+
+    line = 1
+
+
+def load(path: Path) -> ModuleType:
+    """Import a file by its path, with counting loops. Raises SyntaxError, and what the file raises."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec, f"{path} can't be imported"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    vars(module).update({_COUNT: _count, _EACH: _each})
+    tree = ast.parse(path.read_text("utf-8"), str(path))
+    code = compile(ast.fix_missing_locations(_Counting().visit(tree)), str(path), "exec")
+    counted(lambda: exec(code, vars(module)))
+    return module
+
+
+def counted(call: Callable[[], Any]) -> Any:
+    """Call a function of a loaded file, and end it with `Endless` after `LIMIT` rounds."""
+    global _rounds
+    _rounds = 0
+    return call()
+
+
+def _count(function: str, line: int) -> None:
+    global _rounds
+    _rounds += 1
+    if _rounds > LIMIT:
+        error = Endless(f"{function} has gone round {LIMIT} times: does a loop never end?")
+        error.line = line
+        raise error
+
+
+def _each(items: Iterable, function: str, line: int) -> Iterator:
+    for item in items:
+        _count(function, line)
+        yield item
+
+
+class _Counting(ast.NodeTransformer):
+    function = "the file"
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        outer, self.function = self.function, node.name
+        self.generic_visit(node)
+        self.function = outer
+        return node
+
+    def visit_While(self, node: ast.While | ast.For) -> ast.AST:
+        self.generic_visit(node)
+        node.body.insert(0, ast.copy_location(ast.Expr(self._call(_COUNT, node.lineno)), node.body[0]))
+        return node
+
+    visit_For = visit_While
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
+        self.generic_visit(node)
+        node.iter = ast.copy_location(self._call(_EACH, node.iter.lineno, node.iter), node.iter)
+        return node
+
+    def _call(self, name: str, line: int, *arguments: ast.expr) -> ast.Call:
+        return ast.Call(ast.Name(name, ast.Load()), [*arguments, ast.Constant(self.function), ast.Constant(line)], [])
