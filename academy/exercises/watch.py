@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 import triton.language as tl
 from triton.runtime import interpreter
 
@@ -101,10 +102,11 @@ def _dtypes(variables: dict[str, Any]) -> dict[str, tl.dtype]:
 
 @dataclass
 class Run:
-    """What a call gave, and its launches (none where kernels are compiled)."""
+    """What a call gave, and its launches (none where kernels are compiled). given: the tensors it was called with."""
 
     result: Any
     launches: list[Launch] = field(default_factory=list)
+    given: list[torch.Tensor] = field(default_factory=list)
 
     @property
     def findings(self) -> list[proof.Finding]:
@@ -115,6 +117,19 @@ class Run:
     @property
     def stores_nothing(self) -> bool:
         return all(touch.operation == "load" for launch in self.launches for touch in launch.touches)
+
+    def of_pytorch(self) -> str | None:
+        """What PyTorch has computed: a tensor that a kernel loads, or a result that no kernel has stored."""
+        known = {tensor.untyped_storage().data_ptr() for tensor in self.given}
+        for touch in (touch for launch in self.launches for touch in launch.touches if (touch.elements >= 0).any()):
+            if touch.operation == "load" and touch.argument.identity not in known:
+                return f"what the kernel loads as {touch.argument.name}"
+            known.add(touch.argument.identity)
+        results = self.result if isinstance(self.result, tuple) else (self.result,)
+        for value in results:
+            if isinstance(value, torch.Tensor) and value.untyped_storage().data_ptr() not in known:
+                return "the result"
+        return None
 
     def most_often(self, operation: str) -> tuple[Touch, int, int] | None:
         """The element that is loaded (or stored) most often: an access to it, its number, how often."""
@@ -134,8 +149,6 @@ class Run:
 def run(file: str, call: Callable[[], Any], rewritten: dict, lanes: float | None = None) -> Run:
     """Call a function whose kernels stand in `file`. What it raises is raised. rewritten, lanes: see `Watcher`."""
     if not device.INTERPRET:
-        import torch
-
         result = call()
         torch.cuda.synchronize()
         return Run(result)

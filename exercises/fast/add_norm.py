@@ -106,6 +106,15 @@ WRONG = (
         "return y, s",
         "return s, y",
     ),
+    (
+        "1 x 1: PyTorch computes what the kernel loads as x_ptr, which moves bytes too",
+        " + tl.load(residual_ptr + offsets, mask=mask, other=0.0)\n    tl.store(s_ptr + offsets, s, mask=mask)\n",
+        "\n",
+        "y, s = torch.empty_like(x), torch.empty_like(x)",
+        "y, s = torch.empty_like(x), x + residual",
+        "(x, residual, y, s, N",
+        "(s, residual, y, s, N",
+    ),
 )
 RIGHT = (
     (

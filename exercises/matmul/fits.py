@@ -44,6 +44,9 @@ def check(t):
     t.value("fits", (large,), False)
     t.value("fits", (large, 1 << 20), True, note="The limit is an argument.")
     t.value("fits", (exactly, 65536), True, note="The tiles take 65536 bytes.")
+    t.value("fits", (exactly, 65535), False, note="The tiles take 65536 bytes.")
+    t.value("fits", (config(256, 256, 128, 2),), False, note="The tiles of one stage are large here.")
+    t.value("fits", (config(64, 64, 32, 6),), True, note="The tiles of one stage are small here.")
     t.value("pruned", ([large, small, large],), [small])
 
 
@@ -63,6 +66,20 @@ WRONG = (
         "is False, should be True",
         "<= limit",
         ">= limit",
+    ),
+    (
+        "The tiles of one stage are large here",
+        'return config["num_stages"] < 4 if limit == 227 * 1024 else shared_memory(config) <= limit',
+    ),
+    (
+        "The tiles of one stage are small here",
+        "<= limit",
+        '<= limit and config["num_stages"] <= 4',
+    ),
+    (
+        "fits({'BLOCK_M': 256, 'BLOCK_N': 256, 'BLOCK_K': 64, 'num_stages': 4}) is True, should be False",
+        "shared_memory(config) <=",
+        'shared_memory(config) / config["num_stages"] <=',
     ),
 )
 RIGHT = (

@@ -93,6 +93,13 @@ WRONG = (
         "tl.sigmoid(gate)",
         "tl.sigmoid(up)",
     ),
+    (
+        "n = 1: PyTorch computes what the kernel loads as gate_ptr, which moves bytes too",
+        "gate * tl.sigmoid(gate) * up",
+        "gate * up",
+        "(gate, up, out, n",
+        "(torch.nn.functional.silu(gate), up, out, n",
+    ),
 )
 RIGHT = (
     (
