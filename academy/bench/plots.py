@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import io
+import itertools
 import re
 import textwrap
 from collections.abc import Sequence
@@ -25,15 +26,14 @@ CHARACTER = 0.085
 
 @dataclass(frozen=True)
 class Size:
-    """Width in inches, columns of the legend, characters in a line of a row's label."""
+    """Width in inches, characters in a line of a row's label."""
 
     name: str
     width: float
-    columns: int
     label: int
 
 
-SIZES = Size("wide", 7.2, 5, 60), Size("narrow", 3.6, 3, 18)
+SIZES = Size("wide", 7.2, 60), Size("narrow", 3.6, 18)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,25 @@ def _bars(size: Size, labels: list[str], series: list[Series], unit: str) -> tup
 
 
 def _wrapped(labels: list[str], size: Size) -> list[str]:
-    return [textwrap.fill(label, size.label) for label in labels]
+    """Labels in lines that are short enough; a long name breaks after an underscore."""
+    return [
+        textwrap.fill(re.sub(r"_(?=\w)", "_ ", label) if len(label) > size.label else label, size.label).replace(
+            "_ ", "_"
+        )
+        for label in labels
+    ]
+
+
+def _legend_columns(names: Sequence[str], size: Size) -> int:
+    """The most columns whose names stand inside the figure; matplotlib fills one column after the other."""
+    around = 0.65 if size.name == "wide" else 0.45  # mark and gaps
+    for columns in range(min(5, len(names)), 1, -1):
+        rows, longer = divmod(len(names), columns)
+        starts = [n * rows + min(n, longer) for n in range(columns + 1)]
+        widths = [around + CHARACTER * max(map(len, names[a:b])) for a, b in itertools.pairwise(starts)]
+        if sum(widths) <= size.width:
+            return columns
+    return 1
 
 
 def _style(index: int, size: float = 6.5) -> dict:
@@ -162,12 +180,12 @@ def _svg(drawn, name: str, title: str, size: Size, said: Sequence[Sequence[str]]
 
     figure, axes = drawn
 
-    handles, _ = axes.get_legend_handles_labels()
-    if handles:
-        rows = -(-len(handles) // size.columns)
+    _, names = axes.get_legend_handles_labels()
+    if names:
+        columns = _legend_columns(names, size)
+        rows = -(-len(names) // columns)
         named = 0.2 if axes.texts else 0  # the name of the limit stands above the axes
         figure.subplots_adjust(top=1 - (0.12 + named + 0.24 * rows) / figure.get_figheight())
-        columns = min(len(handles), size.columns)
         legend = dict(columnspacing=1, handletextpad=0.2) if size.name == "narrow" else {}
         figure.legend(loc="upper left", ncols=columns, frameon=False, labelcolor=INK, borderaxespad=0, **legend)
     buffer = io.StringIO()

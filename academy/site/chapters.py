@@ -103,7 +103,8 @@ def as_markdown(notebook, figures: list[str]) -> str:
 def _folded(cell) -> str:
     """A cell that a reader of the page may skip. In Jupyter and in Colab its own metadata fold it."""
     code = _fence(cell.source, "python")
-    return f'<details class="nb-setup" markdown="1"><summary>Set-up: imports</summary>\n\n{code}\n\n</details>'
+    start = '<details class="nb-setup" markdown="1" data-search-exclude=""><summary>Set-up: imports</summary>'
+    return f"{start}\n\n{code}\n\n</details>"
 
 
 def _output(output, figures: list[str]) -> str:

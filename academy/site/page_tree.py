@@ -163,11 +163,13 @@ class PageTree(TreeStep):
         for path, line in self.conversion.index.citations.get(tag, ()):
             link = Markup('<a href="{}">{}</a>').format(self.conversion.link(path, f"L{line}"), line)
             by_file.setdefault(path, []).append(link)
+        ends = [path.rpartition("/")[2] for path in by_file]
+        names = ["/".join(path.split("/")[-2:]) if ends.count(end) > 1 else end for path, end in zip(by_file, ends)]
         row = '<span class="eq-cites">{joint}{file} {links}</span>'
         joints = ["used in ", *[""] * len(by_file)]
         return [
-            made(row, joint=joint, file=path.rpartition("/")[2], links=Markup(", ").join(links))
-            for joint, (path, links) in zip(joints, by_file.items())
+            made(row, joint=joint, file=name, links=Markup(", ").join(links))
+            for joint, name, links in zip(joints, names, by_file.values())
         ]
 
 

@@ -29,7 +29,7 @@ def memory():
     whole.text(70, 166, f"{card.BANDWIDTH_TB_S} TB/s by the data sheet,", "small")
     whole.text(70, 181, f"{copy:g} TB/s in a measured copy", "small")
     return Picture(
-        "The nearer to the arithmetic, the smaller. What every program reads comes through the narrow arrow.",
+        "The nearer to the arithmetic, the smaller. What every program reads comes through the lowest arrow.",
         f"Two stacks. One SM: {registers_kb} KB of registers above {card.SHARED_KB} KB of shared memory, and room for "
         f"{card.WARPS} warps. The card: the registers of {card.SMS} SMs, {card.SMS * registers_kb / 1024:.0f} MB in all; "
         f"below them {card.L2_MB} MB of L2 cache; below that {card.MEMORY_GB} GB of memory, connected at "

@@ -87,11 +87,11 @@ def norms():
         panel.line([(at(middle), y + 14), (at(middle), y + 38)], "curve a")
         for turn, value in enumerate(sorted(set(values))):
             panel.dot(at(value), y + 26, "b", 5)
-            name = f"{value:.3g} x {list(values).count(value)}".replace("-", "−")
-            panel.text(at(value), y + (46 if turn % 2 else 15), name, "tiny", "middle")
+            label = f"{value:.3g}".replace("-", "−")
+            panel.text(at(value), y + (49 if turn % 2 else 15), label, "tiny", "middle")
         words.append(f"{name}: {facts}")
     return Picture(
-        "The black tick is zero, the amber one the mean. RMSNorm only scales, so the mean stays where it was, in proportion; "
+        "Each of the three values occurs twice. The thin tick is zero, the amber one the mean. RMSNorm only scales, so the mean stays where it was, in proportion; "
         "LayerNorm moves it to zero first.",
         f"The row {', '.join(map(str, row))} on a number line. " + "; ".join(words) + ".",
         [panel],

@@ -103,6 +103,22 @@ def test_the_kernel_alone(browser, address):
     assert "layernorm_forward" in browser.run(shown)
 
 
+def test_the_kernel_alone_stays_in_sight(browser, address):
+    switch = "document.querySelector('[data-k-toggle=kernels]').click()"
+    browser.open(urljoin(address, PAGE))
+    browser.run("scrollTo({ top: 600, behavior: 'instant' })")
+    bar = "document.querySelector('.k-bar').getBoundingClientRect().top"
+    before = browser.run(bar)
+    browser.run(switch)
+    assert browser.run(bar) == pytest.approx(before, abs=1) and before > 200, "the bar, before it is reached"
+    browser.open("about:blank")
+    browser.open(urljoin(address, PAGE))
+    browser.run("document.querySelector('#layernorm_reference').scrollIntoView()")
+    browser.run(switch)
+    first = "document.querySelector('#layernorm_forward_kernel .k-l').getBoundingClientRect().top"
+    assert 50 < browser.run(first) < 400, "the reference is gone, and the first kernel in its place"
+
+
 def test_long_lines_can_wrap(browser, address):
     browser.open(urljoin(address, PAGE), width=390, height=844)
     cut = "[...document.querySelectorAll('.k-code code')].filter(c => c.scrollWidth > c.clientWidth + 1).length"
@@ -113,6 +129,30 @@ def test_long_lines_can_wrap(browser, address):
     browser.run("document.querySelector('[data-k-toggle=wrap]').click()")
 
 
+@pytest.mark.parametrize("page", ["learn/first_kernel/", "getting-started/"])
+def test_code_that_is_cut_has_a_soft_edge(browser, address, page):
+    browser.open(urljoin(address, page), width=390, height=844)
+    browser.wait("document.documentElement.dataset.measured !== undefined")
+    code = "[...document.querySelectorAll('.highlight code')].filter(c => c.checkVisibility())"
+    cut = f"{code}.filter(c => c.scrollWidth > c.clientWidth + 1)"
+    assert browser.run(f"{cut}.length") > 0
+    assert browser.run(f"{cut}.every(c => getComputedStyle(c).maskImage.includes('gradient'))")
+
+
+def test_what_was_checked_covers_neither_formula_nor_neighbour(browser, address):
+    browser.open(urljoin(address, "derivations/layernorm/"), width=390, height=844)
+    boxes = """[...document.querySelectorAll('.eq')].filter(eq => eq.querySelector('.eq-check')).slice(0, 6).map(eq => {
+      eq.scrollIntoView({ block: 'center' })
+      const part = name => eq.querySelector(name).getBoundingClientRect(), before = part('.katex-html').left
+      eq.querySelector('.eq-check').open = true
+      const formula = part('.katex-html'), box = part('.eq-check > p')
+      eq.querySelector('.eq-check').open = false
+      return [formula.left - before, box.top - formula.bottom, box.left, innerWidth - box.right]
+    })"""
+    for moved, below, left, right in browser.run(boxes):
+        assert moved == 0 and below >= -1 and left >= 0 and right >= 0
+
+
 @pytest.mark.parametrize("page", ["benchmarks/layernorm/", "benchmarks/matmul_autotuned/", "benchmarks/"])
 def test_plots_fit_a_phone_and_tell_their_values(browser, address, page):
     browser.open(urljoin(address, page), width=390, height=844)
@@ -120,6 +160,11 @@ def test_plots_fit_a_phone_and_tell_their_values(browser, address, page):
     assert browser.run(f"{points}.length") > 10
     assert browser.run(f"{points}.every(b => b.left >= 0 && b.right <= innerWidth)")
     assert browser.run("[...document.querySelectorAll('.bench-plot')].every(p => p.scrollWidth <= p.clientWidth)")
+    outside = """[...document.querySelectorAll('.bench text')].filter(text => {
+      const box = text.getBoundingClientRect(), plot = text.closest('svg').getBoundingClientRect()
+      return box.width && (box.left < plot.left - 1 || box.right > plot.right + 1)
+    }).map(text => text.textContent)"""
+    assert browser.run(outside) == [], "names of the legend and of the rows"
     browser.run("document.querySelector('.bench-plot').focus()")
     browser.press("ArrowRight")
     first = browser.run("document.querySelector('.bench-tip').textContent")

@@ -126,6 +126,18 @@ def test_landmarks_and_loops_by_their_line(matmul):
     assert matmul.run("document.querySelector('.t-loop').textContent").endswith(f"line {loop}: k = 0, round 1 of 8")
 
 
+def test_the_line_that_called_a_function_of_another_file_is_marked(matmul):
+    line = line_of("classics.matmul", "pid_m, pid_n = grouped_order(")
+    matmul.run(f"location.hash = '#pid=29&line={line}'")
+    matmul.wait(f"document.querySelector('.t-title').textContent === 'After line {line}'")
+    marked = "[...document.querySelectorAll('.t-calls > .k-n')].map(number => +number.dataset.n)"
+    assert matmul.run(marked) == []
+    key(matmul, "ArrowRight")
+    assert title(matmul) == "Call of grouped_order" and matmul.run(marked) == [line]
+    key(matmul, "ArrowRight")
+    assert "tile_order.py" in title(matmul) and matmul.run(marked) == [line]
+
+
 def test_what_the_reader_knows_is_not_said_again(matmul):
     matmul.run("document.querySelector('.t-stepper input').value = 0")
     matmul.run("document.querySelector('.t-stepper input').dispatchEvent(new Event('input'))")

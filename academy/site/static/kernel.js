@@ -9,12 +9,19 @@ function copyButtons(file) {
   }
 }
 
-// The line of code that is topmost in sight keeps its place while `change` moves everything else.
+// What the reader looks at keeps its place while `change` moves everything else: the bar if it isn't at the top of the
+// window, or else the topmost line of code in sight. If that line is gone, the next one comes into the upper third.
 function keepPlace(change) {
-  const line = [...document.querySelectorAll(".k-l")].find(line => line.getBoundingClientRect().top > 120)
-  const before = line?.getBoundingClientRect().top
+  const top = element => element.getBoundingClientRect().top
+  const bar = document.querySelector(".k-bar"), stuck = parseFloat(getComputedStyle(bar).top) + 1
+  const places = [...top(bar) > stuck ? [bar] : document.querySelectorAll(".k-l")].map(element => [element, top(element)])
+  const below = places.findIndex(([, at]) => at > 120)
+  const inSight = below < 0 ? [] : places.slice(below)
   change()
-  if (line) scrollBy({ top: line.getBoundingClientRect().top - before, behavior: "instant" })
+  const kept = inSight.find(([element]) => element.getClientRects().length) ?? places.findLast(([element]) => element.getClientRects().length)
+  if (!kept) return
+  const wanted = kept === inSight[0] ? kept[1] : Math.min(Math.max(kept[1], 120), innerHeight / 3)
+  scrollBy({ top: top(kept[0]) - wanted, behavior: "instant" })
 }
 
 // Switches of the bar, remembered for the next page: a class of the root element each.

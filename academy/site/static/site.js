@@ -4,7 +4,7 @@
 const SCROLLING = {
   "div.arithmatex": "Formula, scrolls sideways",
   ".md-typeset__scrollwrap": "Table, scrolls sideways",
-  ".k-code code": "Code, scrolls sideways",
+  ".k-code code, .highlight pre > code": "Code, scrolls sideways",
 }
 
 // A box whose content is cut says on which side: its edge there is soft.

@@ -50,7 +50,7 @@
       this.ended.abort()
       for (const line of this.lines.values()) {
         line.querySelector(".t-val")?.remove()
-        line.classList.remove("t-hot", "t-now")
+        line.classList.remove("t-hot", "t-now", "t-calls")
       }
       this.view.replaceChildren()
     }
@@ -120,10 +120,10 @@
 
     // The current line belongs near the middle: what comes before and after it is in sight too.
     centre(behavior = matchMedia("(prefers-reduced-motion: reduce)").matches ? "instant" : "smooth") {
-      const line = this.lines.get(this.step.line)
+      const number = this.calling() ?? this.step.line, line = this.lines.get(number)
       if (!line) return
       const [top, height] = this.sight(), box = line.getBoundingClientRect(), place = ((box.top + box.bottom) / 2 - top) / height
-      if (place < 0.4 || place > 0.6) this.lead(this.step.line, 0.5, behavior)
+      if (place < 0.4 || place > 0.6) this.lead(number, 0.5, behavior)
     }
 
     // Show the kernel from its first line on.
@@ -273,14 +273,18 @@
         make("span", {}, `line ${line}: `, make("code", {}, text), `, ${position}`))
     }
 
+    // While a function of another file runs: the line of this one that called it. It is the step before the call.
+    calling() { return this.step.line ? null : this.steps().findLast((step, n) => n < this.stepNumber && step.line)?.line }
+
     // Values beside their lines; the current line is marked.
     drawLines() {
-      const steps = this.steps(), lines = new Set(steps.map(step => step.line))
+      const steps = this.steps(), lines = new Set(steps.map(step => step.line)), calling = this.calling()
       for (const [number, line] of this.lines) {
         line.querySelector(".t-val")?.remove()
         const step = lines.has(number) ? this.shownStep(number) : null
         line.classList.toggle("t-hot", step != null)
         line.classList.toggle("t-now", number === this.step.line)
+        line.classList.toggle("t-calls", number === calling)
         if (step == null || this.enters(steps[step])) continue
         const beside = make("span", { class: step > this.stepNumber ? "t-val t-later" : "t-val", "data-search-exclude": true })
         for (const [name, n] of this.news(steps[step])) {
