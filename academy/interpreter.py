@@ -420,7 +420,7 @@ def _repair_indices() -> None:
             whole = isinstance(index, (slice, tl.core.slice)) and index.start is index.stop is index.step is None
             if not whole and getattr(index, "value", index) is not None:
                 raise IndexError(
-                    "the brackets behind a block take only `:` and `None`, as in x[:, None]; Triton has no other "
+                    "the brackets after a block take only `:` and `None`, as in x[:, None]; Triton has no other "
                     "index. To pick an element, load it by its address, or sum over tl.where(offsets == i, x, 0)"
                 )
         return original_getitem(self, slices, *args, **kwargs)

@@ -58,7 +58,7 @@ def tiles():
         panels.append(panel)
         words.append(f"{title}: " + ", ".join(f"{number} tiles {kind}" for kind, number in count.items()))
     return Picture(
-        "A dot is a score that counts. Tiles without one are skipped, full tiles need no mask. With fewer queries than keys "
+        "A dot is a score that counts. Tiles without dots are skipped, full tiles need no mask. With fewer queries than keys "
         "the diagonal ends at the lower right corner.",
         ". ".join(words) + ".",
         panels,
@@ -103,7 +103,7 @@ def decode():
         panel.arrow(126 + split * 152, 250, 180 + split * 40, 284)
     panel.box(120, 288, 140, 44, "g", "merge: rescale to\none max, add")
     return Picture(
-        "One query leaves most of the card idle. Its keys are shared out among programs, which find them through the table; a "
+        "One query leaves most of the card idle. So several programs share its keys, which they find through the table, and a "
         "second kernel merges what they found.",
         f"{length} keys of one sequence lie in the pages {', '.join(map(str, table))} of a pool of {pool}. Program 0 takes keys "
         f"0 to 3, program 1 keys 4 to 7, each with its own maximum, sum and output; a merge rescales and adds them.",
@@ -158,7 +158,7 @@ def rope():
     )
     right.text(20, 226, f"turned by {math.degrees(math.acos(cos)):.0f}°, as long as before", "small")
     return Picture(
-        "Which features make a pair is a convention; what happens to a pair is not: it turns. The inverse turn is the gradient.",
+        "Which features make a pair is a convention, but every pair is rotated. The gradient is rotated back by the same angle.",
         f"Of eight features six are turned. Interleaved, the pairs are neighbours; half-split, feature 0 goes with feature 3. A "
         f"pair ({pair[0]:g}, {pair[1]:g}) turned with cosine {cos} and sine {sin} becomes ({turned[0]:.3g}, {turned[1]:.3g}), "
         "of the same length.",
@@ -189,8 +189,8 @@ def dropout():
     panel.box(180, 250, 12, 12, "a")
     panel.text(198, 261, f"{n - sum(kept)} dropped", "small")
     return Picture(
-        "Counter i gives the words of elements 4i to 4i + 3, in whichever program that is. Another block size moves elements "
-        "to other programs, never to other counters: the mask stays.",
+        "Counter i gives the words of elements 4i to 4i + 3, in whichever program they are. Another block size moves elements "
+        "to other programs, never to other counters: the mask stays the same.",
         f"Three programs of {block} elements each use two counters of four random words. With seed {seed} and p = {p}, "
         f"{sum(kept)} of {n} elements are kept: {', '.join(str(i) for i in range(n) if kept[i])}.",
         [panel],

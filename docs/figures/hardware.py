@@ -29,7 +29,7 @@ def memory():
     whole.text(70, 166, f"{card.BANDWIDTH_TB_S} TB/s by the data sheet,", "small")
     whole.text(70, 181, f"{copy:g} TB/s in a measured copy", "small")
     return Picture(
-        "The nearer to the arithmetic, the smaller. What every program reads comes through the lowest arrow.",
+        "The closer a memory is to the arithmetic units, the smaller it is. All data has to come through the lowest arrow.",
         f"Two stacks. One SM: {registers_kb} KB of registers above {card.SHARED_KB} KB of shared memory, and room for "
         f"{card.WARPS} warps. The card: the registers of {card.SMS} SMs, {card.SMS * registers_kb / 1024:.0f} MB in all; "
         f"below them {card.L2_MB} MB of L2 cache; below that {card.MEMORY_GB} GB of memory, connected at "
@@ -93,7 +93,8 @@ def waves():
         described.append(f"{programs} programs take {rounds} waves and keep {busy:.0%} of the places busy")
     panel.height = top - 12
     return Picture(
-        "Each row is a wave: time goes down, the 132 SMs stand side by side. What the last wave leaves empty is the tail.",
+        "Each row is a wave: time runs downwards, and the 132 SMs are side by side. The places that the last wave leaves empty "
+        "are called the tail.",
         "; ".join(described) + ".",
         [panel],
     )
@@ -287,7 +288,7 @@ def tiles():
     panel = Panel(270, "Operations per byte loaded, bfloat16 tiles")
     bars(panel, 40, rows, ["b"] * len(sizes) + ["a"])
     return Picture(
-        "A larger tile does more with each byte. Even the largest falls short of what the card needs: the rest comes from "
+        "A larger tile does more operations with each byte. Even the largest falls short of what the card needs: the rest comes from "
         "the L2 cache.",
         "Bars: " + "; ".join(f"{name}: {words} operations per byte" for name, _, words in rows) + ".",
         [panel],

@@ -57,7 +57,7 @@ def short_kernels():
         panel.text(x + 2, y - 5, words, "small")
     panel.text(axes(26, 15)[0], axes(26, 15)[1], "in a CUDA graph: the diagonal", "small")
     return Picture(
-        "A kernel that runs longer than its launch hides it. Left of the bend the GPU waits for Python.",
+        "A kernel that runs longer than its launch hides the launch. Left of the bend the GPU waits for Python.",
         f"Three lines over the time of a kernel: a call takes {found['call by Triton']:.3g} µs, or {found['call']:.3g} µs with "
         "the launch remembered, until the kernel takes longer than that; in a CUDA graph it takes what the kernel takes.",
         [panel],

@@ -26,7 +26,7 @@ def strides():
         panels.append(panel)
         words.append(f"{title}: row 1 is at {', '.join(map(str, taken))} in memory")
     return Picture(
-        "The same twelve numbers. A transposed view swaps the strides and moves nothing: its rows lie scattered.",
+        "The same twelve numbers. A transposed view swaps the strides and moves no data, so its rows are scattered in memory.",
         ". ".join(words) + ".",
         panels,
     )
@@ -69,8 +69,8 @@ def masks():
         lambda r, c: int(offs_m[r] < rows and offs_n[c] < columns),
     )  # fmt: skip
     return Picture(
-        f"Tiles are whole, matrices are not. {empty} lanes have nothing to load: their addresses belong to the next row, or "
-        "to somebody else.",
+        f"The tiles at the edges reach past the matrix. {empty} lanes have nothing to load: their addresses belong to the "
+        "next row, or to another tensor.",
         f"A matrix of {rows} x {columns} covered by four tiles of {block} x {block}. {empty} of {4 * block * block} lanes lie "
         f"outside. Of the tile at the corner {corner} of {block * block} lanes are inside: its mask is the product of a mask "
         "of rows and a mask of columns.",
@@ -107,7 +107,7 @@ def padding():
         )
         panel.text(190, y + 45, total, "small")
     return Picture(
-        "The masked lane read a harmless zero. One subtraction later it is no zero any more, and the sum counts it.",
+        "The masked lane read a harmless zero. After one subtraction it is no longer zero, and the sum includes it.",
         f"Row 3, 4, 5 in a block of {block}. The masked lane reads 0. After subtracting the mean of {mean:g} it holds -4, and "
         f"the variance comes out as {wrong:.3g}. With the lane set to zero again it is {right:.3g}.",
         [panel],
@@ -141,7 +141,7 @@ def packed():
     panel.text(0, 214, f"k = {k}: word >> {4 * k} & 15 = {int(words[0, 0]) >> 4 * k & 15}", "mono small")
     panel.text(0, 240, f"the word as int32: {int(words[0, 0])}", "mono small")
     return Picture(
-        "Row k of the weight sits in bits 4k to 4k + 3: the first number lies lowest. Shift down, then mask.",
+        "Row k of the weight is in bits 4k to 4k + 3: the first number takes the lowest bits. Shift right, then mask.",
         f"The numbers {', '.join(map(str, values))} packed into one 32-bit word, the first in the lowest four bits: {bits}, "
         f"as int32 {int(words[0, 0])}. Number {k} is the word shifted right by {4 * k}, and 15: {int(words[0, 0]) >> 4 * k & 15}.",
         [panel],

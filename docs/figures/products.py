@@ -76,7 +76,7 @@ def l2_order():
             f"With GROUP_M = {group} the first {BLOCKS} programs load {loads.left} blocks of x and {loads.right} of y, {loads.total} together"
         )
     return Picture(
-        "The result below right has 9 x 9 blocks; numbers are program ids, green ones run at the same time. A block needs all "
+        "The result, lower right, has 9 x 9 blocks. Numbers are program ids; green ones run at the same time. A block needs all "
         "of its row of x (amber) and of its column of y (blue).",
         ". ".join(words) + ".",
         panels,

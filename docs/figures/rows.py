@@ -91,8 +91,8 @@ def norms():
             panel.text(at(value), y + (49 if turn % 2 else 15), label, "tiny", "middle")
         words.append(f"{name}: {facts}")
     return Picture(
-        "Each of the three values occurs twice. The thin tick is zero, the amber one the mean. RMSNorm only scales, so the mean stays where it was, in proportion; "
-        "LayerNorm moves it to zero first.",
+        "Each of the three values occurs twice. The thin tick is zero, the amber one the mean. RMSNorm only scales, and "
+        "scales the mean with everything else; LayerNorm moves the mean to zero first.",
         f"The row {', '.join(map(str, row))} on a number line. " + "; ".join(words) + ".",
         [panel],
     )
@@ -162,8 +162,8 @@ def cross_entropy():
     right.line([(0, 150), (360, 150)])
     right.text(356, 250, "the bars add up to 0", "small", "end")
     return Picture(
-        "A row of logits is read once, chunk by chunk. What is kept of it is one number, and the backward pass makes every "
-        "probability again from that.",
+        "A row of logits is read once, chunk by chunk. Only one number is kept, and from it the backward pass computes every "
+        "probability again.",
         f"A row of {len(row)} logits with label {label}. The two chunks have log-sum-exps {lses[0]:.3f} and {lses[1]:.3f}, "
         f"merged {lse:.3f}; the loss is {lse - row[label]:.3f}. The gradient is {gradient[label]:.2f} at the label and the "
         "probability elsewhere; it adds up to zero.",

@@ -64,7 +64,7 @@ def derivation():
         ),
     )
     return Picture(
-        "What := says is taken as given; what = says is tried with numbers. A tag is the rope between formula and kernel.",
+        "What := says is taken as given; what = says is checked with numbers. A tag ties a formula to a kernel.",
         f"Four boxes: a definition, a claim with a tag, the claim as a function, and the kernel that cites the tag. In the "
         f"derivation of softmax there are {defined} definitions and {claimed} tags.",
         [panel],
@@ -107,7 +107,7 @@ def loads():
     panel = Panel(190, f"SwiGLU, {content['shape'][0]} x {content['shape'][1]}, forward")
     bars(panel, 40, rows, ["off", "a", "b", "b"])
     return Picture(
-        "The same bytes move in all of them. What changes is how many one instruction asks for.",
+        "All versions move the same bytes. What changes is how many bytes one instruction asks for.",
         "Bars of time: " + "; ".join(f"{name} {words}" for name, _, words in rows) + ".",
         [panel],
     )
@@ -181,7 +181,7 @@ def way():
         (
             ("a", "formula and derivative", ""),
             ("off", "reference in plain PyTorch, float64", "says what is right"),
-            ("g", "kernel, interpreted on odd sizes", "masks, strides, NaN behind the end"),
+            ("g", "kernel, interpreted on odd sizes", "masks, strides, NaN past the end"),
             ("g", "kernel, compiled", "the same tests on a GPU"),
             ("b", "time beside the limit", "bytes over bandwidth"),
         ),

@@ -13,9 +13,9 @@
 # %% [markdown]
 # # 8. Attention without its matrix
 #
-# Attention makes a score for every pair of a query and a key, and uses each score once. Does the whole matrix of scores
-# ever have to exist? You start with it and take it apart: first a few queries at a time, then a few keys at a time. At the
-# end no more than one small tile of it exists, and the result is the same.
+# Attention computes a score for every pair of a query and a key, and uses each score once. Does the whole matrix of
+# scores ever have to exist? You start with it and take it apart: first a few queries at a time, then a few keys at a
+# time. At the end no more than one small tile of it exists, and the result is the same.
 
 # %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
 # In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
@@ -59,8 +59,8 @@ expected = naive(q, k, v)
 print(f"scores held at once: {N * N}")
 
 # %% [markdown]
-# The inputs and the result have `N * D` elements, the matrix has `N * N`. With the lengths that models use, little else
-# is left in memory. Here it is in bfloat16, for 16 heads:
+# The inputs and the result have `N * D` elements, the matrix has `N * N`. At the lengths that models use, the matrix
+# takes far more memory than everything else. Here are the sizes in bfloat16, for 16 heads:
 
 # %%
 for tokens in (1024, 4096, 16384, 131072):
@@ -70,8 +70,8 @@ for tokens in (1024, 4096, 16384, 131072):
 # %% [markdown]
 # ## A few queries at a time
 #
-# A row of the result needs its own row of scores and no other one. So the rows can be made in blocks. That is how a kernel
-# shares out the work: a program for each block of queries.
+# A row of the result needs its own row of scores and no other one. So the rows can be computed in blocks. That is how a
+# kernel divides the work: one program for each block of queries.
 
 
 # %%
@@ -87,9 +87,10 @@ print(f"largest difference:  {(in_blocks_of_queries(q, k, v, 32) - expected).abs
 #
 # ## A few keys at a time, in two trips
 #
-# The softmax is what stands in the way: it wants the largest score of a row and the sum of its exponentials before it gives
-# the first weight. The softmax lesson had the same trouble with long rows, and took two trips. The first one collects both
-# numbers, in the online form. The second one makes the scores **again**, and weighs the values.
+# The softmax is what stands in the way: it needs the largest score of a row and the sum of the row's exponentials
+# before it can give the first weight. The softmax lesson had the same problem with long rows, and made two trips. The
+# first one collects both numbers, in the online form. The second one computes the scores **again**, and sums the values
+# with their weights.
 
 
 # %%
@@ -114,12 +115,12 @@ print(f"scores held at once: {32 * 16}")
 print(f"largest difference:  {(in_two_trips(q, k, v, 32, 16) - expected).abs().max():.1e}")
 
 # %% [markdown]
-# Now the number of scores no longer depends on the length. But each of them is made twice.
+# Now the number of scores that are held at once no longer depends on the length. But each score is computed twice.
 #
 # ## One trip
 #
-# Why wait for the final maximum? The weighted sum of the values is a sum of exponentials, like the sum beside it. When a
-# larger score turns up, it can be scaled down by the same factor ([[tag: AT-merge]]):
+# Why wait for the final maximum? The weighted sum of the values is a sum over exponentials, just like the denominator.
+# When a larger score turns up, both can be scaled down by the same factor ([[tag: AT-merge]]):
 #
 # [[eq: AT-merge]]
 #
@@ -146,8 +147,8 @@ def in_one_trip(q, k, v, BLOCK_M, BLOCK_N):
 print(f"largest difference:  {(in_one_trip(q, k, v, 32, 16) - expected).abs().max():.1e}")
 
 # %% [markdown]
-# As a kernel it is the inner loop, and the outer one becomes the grid. `tl.dot` multiplies two tiles, `tl.trans` turns one
-# on its side. Masked keys have to end up with a weight of zero: their scores are set to minus infinity.
+# In a kernel only the inner loop is left, because the outer one becomes the grid. `tl.dot` multiplies two tiles,
+# `tl.trans` transposes one. Masked keys have to end up with a weight of zero: their scores are set to minus infinity.
 
 
 # %%
@@ -242,9 +243,9 @@ class Picture:
 # %% [markdown]
 # ## Change it
 #
-# Rows are tiles of queries, columns are tiles of keys. `left` and `right` say how many keys before and after its position a
-# query sees; the last query stands at the last key. Try `right = 0` with `left = 20`, then a cache of older keys with
-# `S = 100`, then smaller tiles. Which tiles need a mask at all?
+# Rows are tiles of queries, columns are tiles of keys. `left` and `right` say how many keys before and after its
+# position a query sees; the last query is aligned with the last key. Try `right = 0` with `left = 20`, then a cache of
+# older keys with `S = 100`, then smaller tiles. Which tiles need a mask at all?
 
 # %% tags=["parameters"]
 T, S = 64, 64
@@ -255,9 +256,9 @@ BLOCK_M, BLOCK_N = 8, 8
 Picture(kinds_of_tiles(T, S, left, right, BLOCK_M, BLOCK_N))
 
 # %% [markdown]
-# With a causal mask nearly half of the tiles are skipped: the loop over keys ends where the last query of the tile does. Only
-# the tiles that the diagonal crosses need a mask. In a long text these are few, and
-# [the fast version](../kernels/attention/flash_attention.md) of such a kernel may treat them apart.
+# With a causal mask nearly half of the tiles are skipped: the loop over keys ends where the last query of the tile
+# does. Only the tiles that the diagonal crosses need a mask. In a long text these are few, and [the fast
+# version](../kernels/fast/flash_attention.md) of the kernel treats them separately.
 #
 # The lesson has all of it: masks, windows, groups of heads that share keys, and the backward pass. Here it is beside PyTorch.
 
@@ -270,9 +271,9 @@ print(f"largest difference:  {(ours - theirs).abs().max():.1e}")
 # %% [markdown]
 # ## How fast it is
 #
-# The scores never leave the chip, so memory no longer sets the pace: the tensor cores do. `lesson` is the kernel that you
-# read next, beside the attention that comes with PyTorch, causal and in bfloat16. The shapes are batch, heads, heads of
-# keys, tokens, and the numbers of a head.
+# The scores never leave the chip, so memory no longer sets the pace: the tensor cores do. `lesson` is the kernel that
+# you read next, beside the attention that comes with PyTorch, causal and in bfloat16. The numbers of a shape are the
+# batch size, heads, key heads, tokens and the size of a head.
 
 # %%
 notebook.speed("flash_attention", variants=("causal",), live=[(4, 16, 16, 2048, 128)])

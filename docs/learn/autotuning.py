@@ -13,9 +13,9 @@
 # %% [markdown]
 # # 5. Autotuning, and what can go wrong with it
 #
-# Tile sizes, warps and stages decide how fast a product is, and no formula knows the best ones. Who chooses?
-# `triton.autotune` tries a list and keeps the fastest. You build a small one yourself, so that you see what it does, then
-# make each of its mistakes once.
+# Tile sizes, warps and stages decide how fast a product is, and no formula gives the best ones. Who chooses?
+# `triton.autotune` tries a list and keeps the fastest. You build a small autotuner yourself, to see what it does, and
+# then run into each of its hazards once.
 
 # %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
 # In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
@@ -44,12 +44,13 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 #
 # [[figure: hardware/tiles]]
 #
-# A configuration fixes the tile (`BLOCK_M`, `BLOCK_N`, `BLOCK_K`), the order (`GROUP_M`), how many warps share the work, and in
-# how many **stages** the loop is pipelined. `num_stages=3` means that the tiles of the next two steps are already on their
-# way while this one is multiplied. Stages wait in shared memory, and the sums stay in registers, so large tiles and many stages exclude each
-# other. `triton.Config` holds one configuration: the constexprs by name, and the number of warps and stages beside them, as
-# in `triton.Config({"BLOCK_M": 128, "BLOCK_N": 256}, num_warps=8, num_stages=3)`. These are the ones that
-# [the lesson's kernel](../kernels/tutorials/matmul_autotuned.md) tries:
+# A configuration fixes the tile (`BLOCK_M`, `BLOCK_N`, `BLOCK_K`), the order (`GROUP_M`), how many warps share the
+# work, and in how many **stages** the loop is pipelined. `num_stages=3` means that the tiles of the next two steps are
+# already on their way while this one is multiplied. The tiles of all stages have to fit into shared memory, and the
+# sums into registers, so you can't have both large tiles and many stages. `triton.Config` holds one configuration: the
+# constexprs by name, and the number of warps and stages beside them, as in
+# `triton.Config({"BLOCK_M": 128, "BLOCK_N": 256}, num_warps=8, num_stages=3)`. These are the ones that [the lesson's
+# kernel](../kernels/tutorials/matmul_autotuned.md) tries:
 
 
 # %%
@@ -68,9 +69,9 @@ for config in lesson.CONFIGURATIONS:
 # %% [markdown]
 # ## An autotuner in twenty lines
 #
-# At the first call for a **key** it runs the kernel once with each configuration, takes the time and remembers the fastest.
-# Later calls with that key look it up. This one is handed the clock, so that you can see it work without a GPU: here the
-# clock is a pretence, a formula for what a call might cost.
+# At the first call for a **key** an autotuner runs the kernel once with each configuration, takes the time and
+# remembers the fastest. Later calls with that key look it up. This autotuner takes its clock as an argument, so that
+# you can watch it work without a GPU: here the clock is a fake, a formula for what a call might cost.
 
 
 # %%
@@ -115,8 +116,9 @@ for M, N, K in ((4096, 4096, 4096), (16, 4096, 4096), (512, 512, 4096), (4096, 4
     print(f"{M} x {N} x {K}: {tuner.best[M, N, K]}, {tuner.trials} trials so far")
 
 # %% [markdown]
-# A large square wants large tiles, which load less for each sum. A thin or small product wants small ones: large tiles would
-# leave most of the multiprocessors without work. The fourth call was found in the cache.
+# A large square product is fastest with large tiles, which load less for each sum. A thin or small product needs small
+# tiles: large ones would leave most of the multiprocessors without work. For the fourth call, the choice was found in
+# the cache.
 #
 # ## Hazard: the key
 #
@@ -145,13 +147,13 @@ for M in lengths:
     chosen += pretended_time(arguments, tuner.best[KEYS[key](arguments)])
     best += min(pretended_time(arguments, configuration) for configuration in CONFIGURATIONS)
 slower = 100 * (chosen / best - 1)
-print(f"key {key!r}: {tuner.trials} trials, {slower:.0f} % slower than the best choices, so pretended")
+print(f"key {key!r}: {tuner.trials} trials, {slower:.0f} % slower than the best choices, by the fake clock")
 
 # %% [markdown]
 # ## Hazard: outputs that are changed while tuning
 #
 # A trial is a real run. A kernel that adds to its output adds once for every trial. The next kernel does what split-K
-# kernels do; the tuner runs it four times to choose and once in earnest.
+# kernels do; the tuner runs it four times to choose and once more for the actual result.
 
 
 # %%
@@ -178,9 +180,10 @@ tuner(x=x, out=out)
 print("second call:", out[0].item())
 
 # %% [markdown]
-# The first call of the day is wrong, every later one is right. Tests that call a kernel twice and look at the second result
+# The first call is wrong, and every later one is right. Tests that call a kernel twice and look at the second result
 # never see it. `triton.autotune` has two remedies: `reset_to_zero=["out_ptr"]` clears the output before each trial, and
-# `restore_value=["x_ptr"]` puts back what was there. The same goes for a kernel that overwrites its input.
+# `restore_value=["x_ptr"]` puts back what was there. A kernel that overwrites its input has the same problem, and needs
+# the second remedy.
 #
 # ## Hazard: noise
 #
@@ -215,9 +218,9 @@ for repeats in (1, 5, 25, 101):
     print(f"{repeats:3} repeats: wrong in {100 * wrong_choices(repeats):2.0f} % of the searches")
 
 # %% [markdown]
-# A wrong choice between such neighbours costs 1 %, which is nothing. What it does cost is repeatability: two runs of one
-# program may use two configurations, and their sums round differently. Where results must be the same to the bit, fix the
-# configuration.
+# A wrong choice between such neighbours costs 1 %, which is nothing. What you do lose is repeatability: two runs of the
+# same script may use two configurations, and their sums round differently. Where results must agree bit for bit, fix
+# the configuration.
 #
 # ## Hazard: the cache
 #
@@ -239,9 +242,9 @@ else:
 # %% [markdown]
 # ## An activation as an argument
 #
-# That call also applied a ReLU, to the float32 sums in registers. The kernel doesn't know any activation. It is handed a
-# jitted function as a `tl.constexpr` argument, `ACTIVATION`, and calls it; the compiler puts its body in place. You can hand
-# it one of your own:
+# That call also applied a ReLU, to the float32 sums in registers. No activation is written into the kernel. It gets a
+# jitted function as a `tl.constexpr` argument, `ACTIVATION`, and calls it; the compiler inlines the function's body.
+# You can pass one of your own:
 
 
 # %%

@@ -17,8 +17,8 @@
 # whole piece no longer fits? You write a kernel of three lines and launch it. Then you break it on purpose and watch
 # which elements go wrong.
 #
-# You need Python and a little PyTorch. You don't need a GPU: without one, Triton's interpreter runs the same kernels on the
-# CPU, slowly and one program after another. What stands below a cell is what a real run printed.
+# You need Python and a little PyTorch. You don't need a GPU: without one, Triton's interpreter runs the same kernels on
+# the CPU, slowly and one program after another. The output below each cell comes from a real run.
 
 # %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
 # In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
@@ -56,7 +56,8 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # lane       0  1  2  3   0  1  2  3   0  1  2  3
 # ```
 #
-# The first kernel shows who owns what: each program writes its own number into its elements. These are its parts:
+# The first kernel shows which program owns which elements: each program writes its own number into its elements. These
+# are its parts:
 #
 # - `@triton.jit` compiles the function for the GPU when it is first launched. Its body is Triton, which looks like Python
 #   but isn't: you have arithmetic, `if`, `for` and the functions of `triton.language`, which everybody calls `tl`. There
@@ -68,8 +69,8 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 #   Triton compile the kernel again.
 # - `tl.program_id(0)` returns the number of this program, counted from zero.
 # - `tl.arange(0, BLOCK)` makes a block of whole numbers: 0, 1, 2 and so on, up to `BLOCK` - 1. Arithmetic with a block
-#   happens in every lane at once, as in NumPy. (`BLOCK` has to be a power of two, `tl.arange` makes nothing else.) So with blocks of four, program 2 gets `2 * 4 + [0, 1, 2, 3]`: the
-#   elements 8, 9, 10, 11.
+#   happens in every lane at once, as in NumPy. (`BLOCK` has to be a power of two: `tl.arange` accepts nothing else.) So
+#   with blocks of four, program 2 gets `2 * 4 + [0, 1, 2, 3]`: the elements 8, 9, 10, 11.
 # - A pointer plus a number points that many elements further on. So `out_ptr + offsets` is a **block of pointers**, one
 #   for each lane.
 # - `tl.store(pointers, value, mask=…)` writes a value through each of the pointers. Here the value is one number, `pid`,
@@ -109,10 +110,11 @@ owners(n=10, BLOCK=4)
 # %% [markdown]
 # Three programs: two with four elements and one with the two that are left.
 #
-# If you know CUDA, mind the words. There you write what one **thread** does, and a block is a group of threads. Here a
-# block is a piece of data, and no thread is ever named. A program runs on 128 threads, four **warps** of 32, and the compiler
-# deals the lanes out to them: with 1024 lanes each thread gets eight. In a launch, `num_warps=8` gives each program twice
-# as many threads. That pays for large blocks: each thread then holds fewer lanes. Four warps are right to begin with.
+# If you know CUDA, note that the words mean different things. There you write what one **thread** does, and a block is
+# a group of threads. Here a block is a piece of data, and no thread is ever named. A program runs on 128 threads, four
+# **warps** of 32, and the compiler deals the lanes out to them: with 1024 lanes each thread gets eight. In a launch,
+# `num_warps=8` gives each program twice as many threads. That pays for large blocks: each thread then holds fewer
+# lanes. Four warps are right to begin with.
 #
 # ## The tail
 #
@@ -123,7 +125,7 @@ owners(n=10, BLOCK=4, programs=10 // 4)
 
 # %% [markdown]
 # Here the lost elements show as `-1`. In a real kernel they would be whatever the memory held before. Often that is the
-# right result of the call before, and so this mistake can live for months.
+# right result of the previous call, so this mistake can go unnoticed for months.
 #
 # ## The mask
 #
@@ -170,14 +172,14 @@ programs = triton.cdiv(n, BLOCK)
 memory = torch.zeros(programs * BLOCK, device=device.DEVICE)
 ones_kernel[(programs,)](memory[:n], n, BLOCK=BLOCK, MASKED=masked)
 print(f"{programs} programs of {BLOCK} lanes for {n} elements")
-print(f"{programs * BLOCK - n} lanes too many; written behind the end: {int(memory[n:].sum())}")
+print(f"{programs * BLOCK - n} lanes too many; written past the end: {int(memory[n:].sum())}")
 
 # %% [markdown]
 # ## The real kernel
 #
 # [The lesson's kernel](../kernels/tutorials/vector_add.md) is these few lines with two loads and a sum. Press **Run**
-# on its page to watch it: choose a program, then step through its lines with the arrow keys.
-# It computes [[tag: VA]] for any length, and it brings three new things.
+# on its page to watch it: choose a program, then step through its lines with the arrow keys. It computes [[tag: VA]]
+# for any length, and three things in it are new.
 #
 # `tl.load(pointers, mask=…, other=…)` reads a value through each of the pointers and returns them as a block. Lanes that
 # the mask switches off read nothing; they get the value of `other` instead.
@@ -186,9 +188,10 @@ print(f"{programs * BLOCK - n} lanes too many; written behind the end: {int(memo
 # the kernel again.
 #
 # And there is `tl.program_id(0).to(tl.int64)`. The number of a program has 32 bits, and so has a whole number that you
-# pass to a kernel, if it fits. A product of two such numbers has 32 bits, too: from 2³¹ on, a bit more than two billion,
-# an offset wraps around to a negative number and points in front of the tensor. `.to(tl.int64)` converts the number to 64 bits before it is multiplied. `tl.int64` is one of Triton's dtypes,
-# which have PyTorch's names: `tl.float32` is what PyTorch calls `torch.float32`.
+# pass to a kernel, if it fits. A product of two such numbers has 32 bits, too: from 2³¹ on, a bit more than two
+# billion, an offset wraps around to a negative number and points to memory before the start of the tensor.
+# `.to(tl.int64)` converts the number to 64 bits before it is multiplied. `tl.int64` is one of Triton's dtypes, which
+# have PyTorch's names: `tl.float32` is what PyTorch calls `torch.float32`.
 
 # %%
 x = torch.randn(1000, device=device.DEVICE)
@@ -199,7 +202,7 @@ torch.equal(lesson.vector_add(x, y), x + y)
 # ## How fast it is
 #
 # For each float32 sum 12 bytes move: two numbers are read, one is written. The arithmetic is one addition. So memory
-# decides, and the limit is the time that the card needs to copy as many bytes.
+# sets the pace, and the limit is the time that the card needs to copy the same number of bytes.
 
 # %%
 notebook.speed("vector_add", live=[(1 << 24,), (1 << 28,)])

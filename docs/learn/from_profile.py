@@ -38,13 +38,13 @@ from torch.utils._pytree import tree_leaves
 print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 
 # %% [markdown]
-# The model is the [capstone](../kernels/capstone/gpt.md): 124 million parameters in 12 layers. A step takes 16 sequences of
-# 1024 tokens. Its plain version is the starting point: PyTorch's own attention, PyTorch's own products, and everything
-# between them as one writes it.
+# The model is the [capstone](../kernels/capstone/gpt.md): 124 million parameters in 12 layers. A step takes 16
+# sequences of 1024 tokens. Its plain version is the starting point: PyTorch's own attention, PyTorch's own products,
+# and everything between them written in the usual way.
 #
 # ## Count before you measure
 #
-# An operation between two products does little arithmetic. Its time is the time in which its bytes move. And bytes can be
+# An operation between two products does little arithmetic. It takes as long as its bytes take to move. And bytes can be
 # counted without a GPU: every call that reaches PyTorch's dispatcher passes through a **dispatch mode**, which may look
 # at its tensors. On the device `meta` a tensor has a shape and no memory, so that a model of any size can be counted.
 
@@ -82,17 +82,17 @@ with moved:
 print(f"{moved.calls} calls, {moved.bytes / size([y]):.0f} times the bytes of y")
 
 # %% [markdown]
-# The sum of a product takes three calls. The first reads `y` twice, but it is one tensor and the second time comes from
-# the cache, so it counts once. One kernel for all of it would read `y` once, and write a single number. The picture
-# counts the same way for softmax, and says what came of it on an H200:
+# The sum of a product takes three calls. The first reads `y` twice, but it is one tensor and the second read is served
+# by the cache, so it counts once. One kernel for all of it would read `y` once, and write a single number. The picture
+# counts in the same way for softmax, and shows the times on an H200:
 #
 # [[figure: work/fusion]]
 #
 # ## The operations of a step
 #
-# Here each operation of a layer is run by itself, forward and backward. Beside what plain PyTorch moves stands what
-# **must** move: inputs are read and results are written once, and so are their gradients. The difference is what a fused
-# kernel can save.
+# Here each operation of a layer is run by itself, forward and backward. The table shows what plain PyTorch moves, and
+# beside it what **must** move: inputs are read once and results written once, and so are their gradients. The
+# difference is what a fused kernel can save.
 
 
 # %%
@@ -130,10 +130,10 @@ def between_products(B, T, config=GPT_124M):
 
 
 # %% [markdown]
-# The loss is a product as well as an operation on logits. Of the logits nothing must move: they are an intermediate
-# result. Products and attention are counted in arithmetic operations instead: two for each multiply-add, and backward
-# has twice as many products as forward. Half of the scores are masked in causal attention, and its backward pass makes
-# the scores a second time.
+# The loss consists of a product and an operation on its result, the logits. None of the logits have to move, because
+# they are an intermediate result. Products and attention are counted in arithmetic operations instead: two for each
+# multiply-add, and backward has twice as many products as forward. Half of the scores are masked in causal attention,
+# and its backward pass makes the scores a second time.
 
 
 # %%
@@ -152,8 +152,9 @@ def operations(B, T, config=GPT_124M):
 # %% [markdown]
 # ## Change it
 #
-# `copy` and `rate` are what the card reached when it copied memory and multiplied matrices: those of an H200 stand here.
-# Try a batch of 1, a context of 4096, or a card with a tenth of the bandwidth. When do products stop being most of it?
+# `copy` and `rate` are what the card reached when it copied memory and multiplied matrices. These are the values of an
+# H200. Try a batch of 1, a context of 4096, or a card with a tenth of the bandwidth. When do products stop taking most
+# of the time?
 
 # %% tags=["parameters"]
 B, T = 16, 1024
@@ -179,22 +180,24 @@ plain, best = (sum(each) for each in zip(*prediction.values()))
 print(f"{'all of it':18}{plain:42.1f} ms{best:6.1f} ms")
 
 # %% [markdown]
-# Three things can be read from that, without a card:
+# The table shows three things, and no card was needed:
 #
-# - **The loss comes first.** Its logits are 16384 times 65536 numbers, and plain PyTorch makes them in float32, reads them,
-#   writes them again as logarithms, and does the same with their gradients. It has more to gain than anything else.
+# - **The loss comes first.** Its logits are 16384 times 65536 numbers, and plain PyTorch computes them in float32,
+#   reads them, writes them again as logarithms, and does the same with their gradients. It has more to gain than
+#   anything else.
 # - **The rotary embedding is next**, although it has hardly any arithmetic. Written in PyTorch it is dozens of calls, each
 #   with a trip through memory.
-# - **Gates, norms and dropout** have less to gain each. Products have nothing, if the library is as good as we think.
+# - **Gates, norms and dropout** each have less to gain. Products have nothing to gain, if the library is as good as we
+#   think.
 #
 # The optimizer isn't in the table. It reads and writes each weight, its gradient and two averages, in both models alike.
 #
 # ## Measure it
 #
 # The profiler records every kernel, and the call that launched it. A scope around each operation,
-# `torch.profiler.record_function`, says which one a call in the forward pass belongs to. The backward pass has no scopes.
-# But each node of autograd carries the number of the call that made it, and through that number its kernels find their
-# way to the operation. `by_operation` in `benchmarks/capstone.py` does so. On an H200 the plain model's step takes
+# `torch.profiler.record_function`, says which one a call in the forward pass belongs to. The backward pass has no
+# scopes. But each node of autograd has the number of the forward call that created it, so its kernels can be assigned
+# to the same operation. `by_operation` in `benchmarks/capstone.py` does this. On an H200 the plain model's step takes
 # [[bench: capstone/profile/total]] of kernel time:
 #
 # | operation | forward | backward | share |
@@ -212,28 +215,27 @@ print(f"{'all of it':18}{plain:42.1f} ms{best:6.1f} ms")
 #
 # ## One operation after the other
 #
-# Now replace them, in the order of what there is to gain. Each rung is the whole step, as a CUDA graph, so that no time of
-# Python is in it.
+# Now replace them, the one with the most to gain first. Each rung is the time of a whole training step, run as a CUDA
+# graph so that Python's time isn't included.
 
 # %%
 notebook.ladder("capstone")
 
 # %% [markdown]
-# The loss and the rotary embedding come first, as predicted. Norms and the gated unit gain more than their bytes promised:
-# the count assumes that PyTorch's kernels run at the speed of a copy, and some don't. The gate's halves lie apart in
-# memory, and the gradient of a norm's weight is a sum down the columns.
+# The loss and the rotary embedding come first, as predicted. Norms and the gated unit gain more than their bytes
+# promised: the count assumes that PyTorch's kernels run at the speed of a copy, and some don't. The two halves of the
+# gate's input aren't next to each other in memory, and the gradient of a norm's weight is a sum down the columns.
 #
-# The last two rungs are no progress to speak of. PyTorch takes attention and products from libraries that are at their
-# limit, so there was nothing to gain, and they are there so that every operation is ours. Where our products lose time is
-# told on the page of the capstone.
+# The last two rungs gain next to nothing. PyTorch takes attention and products from libraries that are already at the
+# limit. We replaced them only so that every operation is ours. The capstone's page says where our products lose time.
 #
-# Two rules are worth keeping. **Predict first**: a rung that gains less than predicted is a kernel that isn't at its limit
-# yet, and you know which. And **stop in time**: what a library does well is the last thing to write.
+# Two rules are worth keeping. **Predict first**: if a rung gains less than predicted, its kernel isn't at its limit
+# yet, and you know which kernel to look at. And **stop in time**: what a library does well is the last thing to write.
 #
-# A compiler knows the first four rungs as well. `torch.compile` brings the plain model to
-# [[bench: capstone/torch.compile/step]] by itself. Try it before you write a kernel, and look at what its profile leaves.
+# A compiler can climb the first four rungs, too. `torch.compile` by itself brings the plain model to
+# [[bench: capstone/torch.compile/step]]. Try it before you write a kernel, and look at what remains in its profile.
 #
-# All of that is measured again by `python benchmarks/capstone.py`.
+# To repeat all these measurements, run `python benchmarks/capstone.py`.
 #
 # ## Exercises
 #

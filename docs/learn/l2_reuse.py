@@ -15,8 +15,8 @@
 #
 # A product of 9 x 9 blocks is computed by 81 programs, whatever their order. So why does the order decide how much they
 # load? The programs of a launch share a cache. You change nothing but the order in which they take their blocks of the
-# result, and count. Then you go backwards, where every gradient has a transposed matrix in it, and see how a kernel that
-# ignores strides passes a careless test.
+# result, and count the loads. Then you turn to the backward pass, where every gradient has a transposed matrix in it,
+# and see how a kernel that ignores strides passes a careless test.
 
 # %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
 # In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
@@ -60,7 +60,7 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # Each block of the result needs one row of blocks of `x` and one column of blocks of `y`. Programs that share rows and
 # columns share loads. So which blocks run at the same time decides how much comes from memory.
 #
-# ## Ninety and fifty-four
+# ## Row by row, or in groups
 #
 # Take a result of 9 x 9 blocks, nine blocks along K, and nine programs at a time. Going along a row, the first nine share
 # their row of `x`, but each needs a column of `y` for itself. The pictures are drawn from `program_order`, a kernel that
@@ -83,7 +83,8 @@ picture(9, 9, GROUP_M=1, programs=9, blocks_k=9)
 picture(9, 9, GROUP_M=3, programs=9, blocks_k=9)
 
 # %% [markdown]
-# 27 and 27 blocks instead of 9 and 81. The work is the same, the result is the same, and 40 % of the loads are gone.
+# Now the nine programs load 27 blocks of `x` and 27 of `y`, instead of 9 and 81. The work is the same, the result is
+# the same, and 40 % of the loads are gone.
 #
 # ## Why `pid % GROUP_M` is not enough
 #
@@ -91,9 +92,9 @@ picture(9, 9, GROUP_M=3, programs=9, blocks_k=9)
 # for the first group and wrong from then on. The remainder says which row *inside* a group a program takes, and nothing
 # says which group. So no program ever leaves the first rows, and the columns run past the right edge.
 #
-# The second try adds the group: `pid // (GROUP_M * columns)`, because that many programs come before the next one. Now all
-# is well as long as `GROUP_M` divides the number of rows. If it doesn't, the last group has fewer rows, and a remainder of
-# `GROUP_M` names rows below the last. `grouped_order`, the [function that the lesson's kernel
+# The second try adds the group: `pid // (GROUP_M * columns)`, because that many programs come before the next one. Now
+# all is well as long as `GROUP_M` divides the number of rows. If it doesn't, the last group has fewer rows, and the
+# remainder by `GROUP_M` can point to a row that doesn't exist. `grouped_order`, the [function that the lesson's kernel
 # calls](../kernels/tutorials/matmul_grouped.md#a-better-order), divides by the height that the group really has.
 
 
@@ -163,9 +164,9 @@ for GROUP_M in (1, 8, 16, 32):
 #
 # ## What it gains
 #
-# Counting says how many bytes must come from memory at least. Whether anybody was waiting for them, only a measurement says.
-# These are products of 4096 x 4096 matrices, computed by the [fast version](../kernels/fast/matmul.md) of the product in tiles
-# of 128 x 256.
+# Counting tells you the least number of bytes that must come from memory. Only a measurement tells you whether the
+# kernel was waiting for them. These are products of 4096 x 4096 matrices, computed by the [fast
+# version](../kernels/fast/matmul.md) of the product in tiles of 128 x 256.
 
 
 # %%
@@ -180,10 +181,11 @@ live = {f"groups of {GROUP_M}": lambda GROUP_M=GROUP_M: product(GROUP_M) for GRO
 notebook.ladder("matmul_autotuned", live=live)
 
 # %% [markdown]
-# From [[bench: matmul_autotuned/ladder/no groups/forward_ms]] to [[bench: matmul_autotuned/ladder/groups of 16/forward_ms]]:
-# a small gain, as the count for this size says. Besides, each matrix takes 34 MB, and the cache of an H200 holds 60 MB, so much
-# of what is asked for again is still there in any order. The order costs nothing, and it matters more where the cache is
-# smaller or the matrices are larger. On a GPU of your own, try `product(1, size=8192)` and larger groups.
+# From [[bench: matmul_autotuned/ladder/no groups/forward_ms]] to
+# [[bench: matmul_autotuned/ladder/groups of 16/forward_ms]]: a small gain, as the count for this size predicted.
+# Besides, each matrix takes 34 MB and the cache of an H200 holds 60 MB, so in any order much of what is loaded again is
+# still in the cache. The order costs nothing, and it matters more where the cache is smaller or the matrices are
+# larger. On a GPU of your own, try `product(1, size=8192)` and larger groups.
 #
 # ## Backwards
 #
@@ -193,9 +195,9 @@ notebook.ladder("matmul_autotuned", live=live)
 #
 # [[eq: MM-Y]]
 #
-# A transposed matrix is the same memory with its strides exchanged. A kernel that takes strides needs no second version for
-# it. A kernel that ignores them, because its author assumed rows of length K, reads the wrong numbers. Nothing crashes,
-# since there are as many of them.
+# A transposed matrix is the same memory with its strides exchanged. A kernel that takes strides needs no second version
+# for it. A kernel that ignores them, because its author assumed rows of length K, reads the wrong numbers. Nothing
+# crashes, since the transposed matrix has just as many numbers.
 
 # %%
 x = 0.01 * torch.randn(32, 48, device=device.DEVICE)
@@ -212,13 +214,13 @@ for name, value in (("with strides", dx), ("without", ignores_strides)):
     print(f"{name:12}: relative error {error:7.1e}, torch.allclose with atol=1e-2: {passes}")
 
 # %% [markdown]
-# The second one is wrong from end to end, and the test passes. Its tolerance is larger than every gradient. Compare relative
-# to the size of the values, and use inputs of the size that people have.
+# The second one is wrong from end to end, and the test passes. Its tolerance is larger than every gradient. Compare
+# relative to the size of the values, and use inputs with realistic values.
 #
 # ## A fusion that doesn't pay
 #
-# With a ReLU behind the product, the upstream gradient has to be **gated** before it is multiplied: set to zero wherever the
-# result is zero. Doing that inside the loads saves a trip over memory. It is slower all the same:
+# With a ReLU after the product, the upstream gradient has to be **gated** before it is multiplied: set to zero wherever
+# the result is zero. Doing that inside the loads saves a trip over memory. It is slower all the same:
 
 
 # %%
@@ -235,7 +237,7 @@ notebook.ladder("matmul_grouped", live=live)
 
 # %% [markdown]
 # A block that has to be changed goes through registers on its way to the tensor cores, and it is changed again by every
-# program that loads it. Predict, change, measure, and be ready to put it back.
+# program that loads it. Predict, change, measure, and be ready to undo the change.
 #
 # ## Exercises
 #

@@ -13,9 +13,9 @@
 # %% [markdown]
 # # 7. Random numbers that need no memory
 #
-# Dropout flips a coin for each element, and the backward pass needs the same coins again. Do they have to be stored? A mask
-# has as many elements as the tensor. In this chapter a random number becomes something that you look up by its index,
-# like an element of an array, except that no array is there.
+# Dropout flips a coin for each element, and the backward pass needs the same coins again. Do they have to be stored? A
+# mask has as many elements as the tensor. In this chapter a random number becomes something that you look up by its
+# index, like an element of an array, except that there is no array.
 
 # %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
 # In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
@@ -58,16 +58,16 @@ generator = Generator(1)
 print([round(generator.next(), 3) for _ in range(4)])
 
 # %% [markdown]
-# The millionth number needs the 999,999 before it. On a GPU thousands of threads want a number at the same time. If they
-# share one state, they have to queue. If each has its own, the states must be kept in memory and read and written by
-# every kernel. And which thread draws which number depends on how the work was shared out, so another block size gives
-# another mask.
+# The millionth number needs the 999,999 before it. On a GPU thousands of threads want a number at the same time. If
+# they share one state, they have to queue. If each has its own, the states must be kept in memory and read and written
+# by every kernel. And which thread draws which number depends on how the work was shared out, so a different block size
+# gives a different mask.
 #
 # ## A number without a state
 #
-# What if the number were a **function** of the index? Element 5 gets `f(5)`, whoever asks and whenever. The function only
-# has to scramble its argument well enough. One multiplication is a first try. It keeps 32 bits of the product, and the
-# sign of the result is the coin.
+# What if the number were a **function** of the index? Element 5 gets `f(5)`, no matter which program asks, or when. The
+# function only has to scramble its argument well enough. One multiplication is a first try. It keeps 32 bits of the
+# product, and the sign of the result is the coin.
 
 
 # %%
@@ -83,7 +83,7 @@ index = torch.arange(4096)
 print(f"heads: {coins(one_multiplication(index)).float().mean():.3f}")
 
 # %% [markdown]
-# Half of them are heads, as it should be. But look at them, 64 in a row:
+# Half of them are heads, as they should be. But look at the pattern, with 64 coins in each row:
 
 
 # %%
@@ -141,7 +141,7 @@ print("as the lesson's:", torch.equal(philox(index, 7, 10), random_words_referen
 
 # %% [markdown]
 # How many rounds does it take? A good test is to change a single bit of the counter, and to count how many of the 128
-# bits of the result change. If the numbers have nothing to do with each other, it is half of them.
+# bits of the result change. If the results are unrelated to each other, about half of the bits change.
 
 
 # %%
@@ -170,8 +170,8 @@ Picture(heads, f"Philox, rounds: {ROUNDS}")
 # %% [markdown]
 # ## In a kernel
 #
-# Triton has Philox built in. `tl.rand(seed, offs)` makes a number from 0 up to 1 for each offset, from ten rounds. So
-# dropout is a kernel of one line more than a copy. Its backward pass calls it again with the same seed.
+# Triton has Philox built in. `tl.rand(seed, offs)` makes a number from 0 up to 1 for each offset, from ten rounds. So a
+# dropout kernel is a copy kernel with one more line. Its backward pass calls `tl.rand` again with the same seed.
 
 
 # %%
@@ -198,10 +198,10 @@ print("another seed:    the same", torch.equal(drop(x, 0.25, seed=1), drop(x, 0.
 # %% [markdown]
 # ## Three mistakes
 #
-# They all look random, and no test of one mask finds them.
+# Each of them gives a mask that looks random, and no test of a single mask finds the mistake.
 #
-# **The offset within the block.** Here every program drops the same lanes. A mask must depend on the element, not on who
-# works on it:
+# **The offset within the block.** Here every program drops the same lanes. A mask must depend on the element, not on
+# the program that works on it:
 
 
 # %%
@@ -248,8 +248,8 @@ print("dtype and layout don't matter:", all(torch.equal(dropout(x, 0.25, 3) != 0
 # %% [markdown]
 # ## What it costs
 #
-# Ten rounds are about 20 instructions an element, and the memory isn't touched for them. PyTorch stores its mask in the
-# forward pass, a byte for each element, and reads it in the backward pass.
+# Ten rounds take about 20 instructions per element, and no access to memory. PyTorch stores its mask in the forward
+# pass, a byte for each element, and reads it in the backward pass.
 
 # %%
 elements = 8192 * 8192

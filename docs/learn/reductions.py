@@ -104,9 +104,10 @@ exact = x.double().sum(0)
 print(f"largest error: {(atomic_sums(x) - exact).abs().max():.1e}")
 
 # %% [markdown]
-# The sums are right. Their last bits are a matter of luck, though. Floating-point addition rounds after every step, so the
-# result depends on the order, and programs reach the addition in whatever order the GPU ran them. The interpreter runs them
-# one after the other, so it can't show that. Here is what it comes to: the same hundred numbers, added in ten orders.
+# The sums are right. Their last bits are a matter of luck, though. Floating-point addition rounds after every step, so
+# the result depends on the order, and programs reach the addition in whatever order the GPU ran them. The interpreter
+# runs them one after the other, so it can't show that. But any sum shows the effect. Here are the same hundred numbers,
+# added in ten orders.
 
 # %%
 numbers = torch.randn(100) * 1000
@@ -119,10 +120,10 @@ for _ in range(10):
 print(f"{len(results)} different results: from {min(results):.4f} to {max(results):.4f}")
 
 # %% [markdown]
-# Each of these results is as good as the others. But a training run that can't be repeated can't be debugged either: after
-# a few thousand steps the last bits have grown to visible differences. Two more things speak against it. All programs of
-# a column add to the same addresses, and the additions to one address are done one after another. And in bfloat16 every
-# single addition would round to 8 bits.
+# Each of these results is as good as the others. But a training run that can't be repeated can't be debugged either:
+# after a few thousand steps the last bits have grown into visible differences. Atomics have two more drawbacks. All
+# programs of a column add to the same addresses, and the additions to one address are done one after another. And in
+# bfloat16 every single addition would round to 8 bits.
 #
 # ## Partial sums
 #
@@ -171,8 +172,8 @@ print(f"largest error: {(column_sums(x) - exact).abs().max():.1e}")
 print(f"the same bits twice: {torch.equal(column_sums(x), column_sums(x))}")
 
 # %% [markdown]
-# The check should not be kinder than the users. Sizes that no tile divides, a slice of a wider matrix, and NaN in the part
-# that the kernel must not read:
+# The check should be as harsh as real inputs can be: sizes that no tile divides, a slice of a wider matrix, and NaN in
+# the part that the kernel must not read:
 
 # %%
 for M, N in ((1, 1), (33, 129), (100, 70)):
@@ -185,8 +186,9 @@ for M, N in ((1, 1), (33, 129), (100, 70)):
 # %% [markdown]
 # ## Change it
 #
-# How many programs should share the rows? More of them fill the card. They also make more partial sums, which have to be
-# written, read and added up. Try `P = 1`, 8, 64, 1024 with the 4096 columns of a language model, then with 128 columns.
+# How many programs should share the rows? More programs fill the card better, but they also make more partial sums,
+# which have to be written, read and added up. Try `P = 1`, 8, 64, 1024 with the 4096 columns of a language model, then
+# with 128 columns.
 
 # %% tags=["parameters"]
 M, N = 32768, 4096

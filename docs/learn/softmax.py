@@ -14,8 +14,8 @@
 # # 2. Softmax: a row at a time
 #
 # Every result of a softmax depends on its whole row, and a program holds the row as a block in which each lane sees one
-# number. How do the lanes come to one sum? You meet the first **reduction**, find out why the largest score is
-# subtracted first, what a masked lane must read, and what it saves to do several steps in one kernel.
+# number. How do the lanes arrive at one sum? You meet the first **reduction**, and find out why the largest score is
+# subtracted first, what a masked lane must read, and how much it saves to do several steps in one kernel.
 
 # %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
 # In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
@@ -60,7 +60,7 @@ print("quotients:   ", (exponentials / exponentials.sum()).tolist())
 # [[eq: SM]]
 #
 # Now the largest exponential is 1. The sum is at least 1, so it can't overflow and can't vanish. The price is one more
-# reduction: the row's maximum has to be known first.
+# step: the row's maximum has to be found first.
 
 # %%
 shifted = torch.exp(scores - scores.max())
@@ -72,19 +72,21 @@ print((shifted / shifted.sum()).tolist())
 # A kernel for short rows fits on a screen. Program 0 takes row 0, program 1 takes row 1, and each loads its row as one
 # block. Two things in it are new.
 #
-# **A reduction** makes one number of a block. `tl.max(x, axis=0)` finds the largest of the lanes, `tl.sum(x, axis=0)` adds
-# them up. `axis` says along which dimension, and this block has only one. Behind such a line the threads of a program
-# exchange numbers, and the source shows nothing of it. `tl.exp(x)` is no reduction: it takes the exponential in each
-# lane. It needs float32, and so does `tl.log`, the logarithm: given 16-bit numbers they refuse to compile, with *Expected
-# dtype ['fp32', 'fp64']*. Write `x.to(tl.float32)` first. (The kernel below works in 16 bits without it, because `tl.max`
-# returns float32 for them, and so the difference is float32. Don't rely on that.) And in `x - tl.max(x, axis=0)` the one number is subtracted in every lane.
+# **A reduction** turns a block into one number. `tl.max(x, axis=0)` finds the largest of the lanes, `tl.sum(x, axis=0)`
+# adds them up. `axis` says along which dimension, and this block has only one. To compute it, the threads of a program
+# exchange numbers, though the source doesn't show that. `tl.exp(x)` takes the exponential in each lane, so it isn't a
+# reduction. It needs float32, and so does `tl.log`, the logarithm: given 16-bit numbers they refuse to compile, with
+# *Expected dtype ['fp32', 'fp64']*. Write `x.to(tl.float32)` first. (The kernel below works in 16 bits without it,
+# because `tl.max` returns float32 for them, and so the difference is float32. Don't rely on that.) And in
+# `x - tl.max(x, axis=0)` the maximum, one number, is subtracted in every lane.
 #
 # **The stride** says where a row begins. A matrix lies in memory row after row, and `x.stride(0)` is the number of elements
 # from the start of one row to the start of the next. That is the row's length, or more if `x` was cut out of a wider
 # matrix. So row 3 begins at `x_ptr + 3 * stride`.
 #
-# A block's length is a power of two, a row's length is anything: `triton.next_power_of_2(N)` returns the smallest power of
-# two that holds it. What should the surplus lanes read? The argument `OTHER` decides, and you will get to choose.
+# A block's length is a power of two, but a row's length can be anything: `triton.next_power_of_2(N)` returns the
+# smallest power of two that holds it. What should the surplus lanes read? The argument `OTHER` decides, and you will
+# get to choose.
 
 
 # %%
@@ -126,10 +128,11 @@ print("in 32 bits:", starts[0].item())
 print("in 64 bits:", starts[1].item())
 
 # %% [markdown]
-# A load from there reads two billion elements in front of the tensor. No small test can see it: every product below 2³¹
-# is right. So the kernels here convert the number of a row to `tl.int64` at once, before anything is multiplied by it.
-# Columns may stay in 32 bits if they are added as they are, to a row shorter than that. Where columns have a stride of
-# their own, they are multiplied too, and then they are converted as well.
+# A load from there reads memory two billion elements before the start of the tensor. No small test can find this
+# mistake: every product below 2³¹ is right. So the kernels here convert the number of a row to `tl.int64` at once,
+# before anything is multiplied by it. Column numbers may stay in 32 bits if they are added without being multiplied and
+# rows are shorter than 2³¹ elements. Where columns have a stride, their numbers are multiplied too, so they are
+# converted as well.
 
 # %% [markdown]
 # ## Change it
@@ -186,8 +189,8 @@ for chunk in scores.split(8):
 print(f"all at once:      maximum {scores.max():.3f}, sum {torch.exp(scores - scores.max()).sum():.3f}")
 
 # %% [markdown]
-# Flash attention rests on this line. [The lesson's kernel](../kernels/tutorials/softmax.md) goes over its row twice in this
-# way: the first trip finds the maximum and the sum, the second one writes the probabilities.
+# Flash attention is built on this rescaling. [The lesson's kernel](../kernels/tutorials/softmax.md) makes two trips
+# over its row: the first finds the maximum and the sum in this way, the second writes the probabilities.
 #
 # ## Backwards
 #
@@ -212,8 +215,8 @@ print(f"largest gradient {expected.abs().max():.3f}, largest error {(ours - expe
 #
 # ## How fast it is
 #
-# Softmax does little arithmetic, so memory decides here, too. `lesson` is the kernel that you have read about, and `fast` its
-# [fast version](../kernels/fast/softmax.md), which loads a row only once if it fits into the registers.
+# Softmax does little arithmetic, so memory sets the pace here, too. `lesson` is the kernel that you have read about,
+# and `fast` its [fast version](../kernels/fast/softmax.md), which loads a row only once if it fits into the registers.
 
 # %%
 notebook.speed("softmax", live=[(8192, 4096), (4096, 32000)])

@@ -13,9 +13,9 @@
 # %% [markdown]
 # # 3. Tiles and pointers
 #
-# Memory has one dimension and a matrix has two. How does a program find the addresses of a small square in the middle of
-# one? On a matrix that you can check by hand you turn two ranges into a tile of pointers. Then you write a matrix product
-# with it, and see what its sums must be kept in and what a float32 product really computes.
+# Memory has one dimension and a matrix has two. How does a program find the addresses of a small square in the middle
+# of one? With a matrix small enough to check by hand, you turn two ranges into a tile of pointers. Then you write a
+# matrix product with such tiles, and see which dtype its sums need and what a float32 product really computes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
 # In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
@@ -40,12 +40,13 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # %% [markdown]
 # ## Strides
 #
-# Memory has one dimension. A tensor's **strides** say how many elements further the next row and the next column are. Element
-# (i, k) of `x` lies `i * stride_xm + k * stride_xk` elements behind the first.
+# Memory has one dimension. A tensor's **strides** say how many elements further the next row and the next column are.
+# Element (i, k) of `x` lies `i * stride_xm + k * stride_xk` elements after the first.
 #
 # [[figure: layout/strides]]
 #
-# In the matrix below each element is its own offset, so what a kernel loads tells where it loaded it.
+# In the matrix below each element equals its own offset, so every value that a kernel loads tells you where it came
+# from.
 
 # %%
 x = torch.arange(64, dtype=torch.float32, device=device.DEVICE).reshape(8, 8)
@@ -127,8 +128,8 @@ read_tile(x, row, column, strides)
 #   depend on the argument `K`.
 # - `&` joins two masks: a lane is on where both are true. An element of a tile exists if its row does and its column does.
 # - `tl.dot(x, y, acc)` multiplies two tiles as matrices and adds the product to `acc`. On a GPU the tensor cores do it,
-#   and then each side of a tile must be 16 or more. `input_precision="ieee"` asks for full float32 products; what you get
-#   otherwise comes further down.
+#   and then each side of a tile must be 16 or more. `input_precision="ieee"` asks for full float32 products; what you
+#   get otherwise is explained further down.
 
 
 # %%
@@ -180,14 +181,15 @@ print(f"the same from transposed views: {torch.allclose(turned, product(a, b), a
 
 # %% [markdown]
 # [The lesson](../kernels/tutorials/matmul_blocked.md) has this kernel with a recorded run, so that you can watch the
-# pointers move. It computes them once and moves them on in the loop, where the kernel above makes them anew each time.
+# pointers move. It computes the pointers once and advances them in the loop, whereas the kernel above computes them
+# again in every round.
 
 # %% [markdown]
 # ## What the sum is kept in
 #
-# float16 has eleven bits for the digits of a number. From 2048 on its neighbours are two apart: 2049 lies halfway
-# between two of them and is rounded back to 2048. A sum of many small terms simply stops growing. This kernel adds
-# twenty ones to 2040, in the type it is told.
+# float16 has eleven bits for the digits of a number. From 2048 on, neighbouring float16 numbers are two apart: 2049
+# lies halfway between two of them and is rounded back to 2048. A sum of many small terms simply stops growing. This
+# kernel adds twenty ones to 2040, in the dtype that it is given.
 
 
 # %%
@@ -212,8 +214,8 @@ for name, ACC in (("float16", tl.float16), ("float32", tl.float32)):
 #
 # ## What a float32 product computes
 #
-# Tensor cores have a format for float32 inputs called TF32. It keeps 10 of the 23 bits behind the point. Triton uses it for
-# `tl.dot` of float32 tiles unless you ask for `input_precision="ieee"`. PyTorch doesn't, unless
+# Tensor cores have a format for float32 inputs called TF32. It keeps 10 of float32's 23 fraction bits. Triton uses it
+# for `tl.dot` of float32 tiles unless you ask for `input_precision="ieee"`. PyTorch doesn't, unless
 # `torch.backends.cuda.matmul.allow_tf32` is set. The lesson's kernel follows PyTorch, so two results can be compared.
 #
 # The interpreter always multiplies in full float32. To see the difference anywhere, round the inputs by hand:
@@ -221,7 +223,7 @@ for name, ACC in (("float16", tl.float16), ("float32", tl.float32)):
 
 # %%
 def to_tf32(x):
-    """Round float32 numbers to TF32's 10 bits behind the point."""
+    """Round float32 numbers to TF32's 10 fraction bits."""
     bits = x.contiguous().view(torch.int32)
     return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
 
@@ -238,15 +240,15 @@ print(f"float32: {relative_error(a @ b):.1e}")
 print(f"TF32:    {relative_error(to_tf32(a).double() @ to_tf32(b).double()):.1e}")
 
 # %% [markdown]
-# Enough for most training, and a surprise in a test that expects float32. The guide on [numerics](../guides/numerics.md) has
-# more.
+# That is accurate enough for most training, but a surprise in a test that expects float32. The guide on
+# [numerics](../guides/numerics.md) has more.
 #
 # ## Why tiles
 #
 # [[figure: hardware/tiles]]
 #
-# A tile of `x` that is loaded once is used for `BLOCK_N` columns of the result, a tile of `y` for `BLOCK_M` rows. So for
-# each byte that a program loads it does more operations, the larger its tile is:
+# A tile of `x` that is loaded once is used for `BLOCK_N` columns of the result, a tile of `y` for `BLOCK_M` rows. So
+# the larger its tile, the more operations a program does for each byte that it loads:
 
 # %%
 for BLOCK_M, BLOCK_N in ((1, 1), (16, 16), (64, 64), (128, 128), (128, 256)):
@@ -261,8 +263,9 @@ for BLOCK_M, BLOCK_N in ((1, 1), (16, 16), (64, 64), (128, 128), (128, 256)):
 notebook.speed("matmul_blocked", live=[(1024, 1024, 1024), (4096, 4096, 4096)])
 
 # %% [markdown]
-# The kernel is right for every size, and it isn't fast yet. Its peer is cuBLAS, which has been tuned for twenty years. The
-# next two chapters narrow the gap, and [the fast version of the product](../kernels/fast/matmul.md) goes on from there.
+# The kernel is right for every size, and it isn't fast yet. It is compared with cuBLAS, which has been tuned for twenty
+# years. The next two chapters narrow the gap, and [the fast version of the product](../kernels/fast/matmul.md) goes on
+# from there.
 #
 # ## Exercises
 #

@@ -13,9 +13,9 @@
 # %% [markdown]
 # # 10. Write your own kernel
 #
-# Somebody needs rows of length one, for cosine similarities, and asks you for a kernel. Where do you begin, and when are you
-# done? You go the whole way once, with an operation that this site doesn't have: formula, derivation, kernel, recorded run,
-# tests, benchmark. Each step is run here with the tools that every other operation went through.
+# Somebody needs rows of length one, for cosine similarities, and asks you for a kernel. Where do you begin, and when
+# are you done? Here you take every step yourself, with an operation that this site doesn't have: formula, derivation,
+# kernel, recorded run, tests, benchmark. Each step is run here with the tools that every other operation went through.
 
 # %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
 # In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
@@ -76,9 +76,9 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # %% [markdown]
 # ## 1. The formula, in PyTorch first
 #
-# Divide each row by its length. A small number under the root keeps a row of zeros from being divided by zero. In PyTorch
-# that is a line, and this line is what the kernel will be held to. In float64 it says what is right; in the kernel's own
-# dtype it says how much rounding is forgivable.
+# Divide each row by its length. A small number under the root keeps a row of zeros from being divided by zero. In
+# PyTorch that takes one line, and the kernel will be compared with this line. In float64 it gives the right result; in
+# the kernel's own dtype it shows how much rounding error is acceptable.
 #
 # [[figure: work/way]]
 
@@ -91,9 +91,9 @@ def l2_normalise_reference(x, eps=1e-12):
 l2_normalise_reference(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
 
 # %% [markdown]
-# Is a kernel worth it? The line reads `x` for the squares and writes them, reads them for the sum, reads `x` again for the
-# quotient and writes that: five trips over memory. Two are needed, one to read and one to write. So up to 2.5 times is to be
-# had. Had the answer been "nothing", this would be the place to stop.
+# Is a kernel worth it? The line reads `x` for the squares and writes them, reads them for the sum, reads `x` again for
+# the quotient and writes that: five trips over memory. Two are needed, one to read and one to write. So a kernel can be
+# up to 2.5 times as fast. If there were nothing to gain, this would be the place to stop.
 #
 # ## 2. The derivation
 #
@@ -143,8 +143,9 @@ write("backprop_math/l2_normalise.md", DERIVATION)
 academy("check", "backprop_math/l2_normalise.md")
 
 # %% [markdown]
-# Every line was evaluated with random numbers, and derivatives were compared with automatic differentiation. Nothing is said
-# of the lines that are right; the wrong one is named. The sign should be a minus, and step 6 will check that.
+# Every line was evaluated with random numbers, and derivatives were compared with automatic differentiation. Lines that
+# are right aren't mentioned; the wrong one is named. The sign should be a minus. The next cell corrects it, and step 6
+# checks the page once more.
 
 # %%
 DERIVATION = DERIVATION.replace(r"{\partial Y_{rj}} +", r"{\partial Y_{rj}} -")
@@ -156,9 +157,9 @@ write("backprop_math/l2_normalise.md", DERIVATION)
 # One program a row, and two trips over it, as in [softmax](../kernels/tutorials/softmax.md): the length needs the whole row.
 # Rows may be any length, so they come in chunks. What should masked lanes read? Zero, whose square adds nothing.
 #
-# What does the derivation ask backward for? The row of `Y`, the length, and one number for each row, the sum in the
-# brackets. `Y` can be made again from `x` and the length, in float32. If the rounded `y` were kept instead, bfloat16 would
-# round twice.
+# What does the backward kernel need, according to the derivation? The row of `Y`, the length, and one number for each
+# row: the sum in the brackets. `Y` can be computed again from `x` and the length, in float32. If we kept the rounded
+# `y` instead, bfloat16 would round twice.
 
 
 # %%
@@ -211,8 +212,9 @@ def l2_backward_kernel(dy_ptr, x_ptr, length_ptr, dx_ptr, N, stride_dym, stride_
 
 
 # %% [markdown]
-# Around them come a **launcher** for each, which allocates and launches; the `autograd.Function`, which tells PyTorch that
-# the one is the gradient of the other; and the public function, which refuses what the kernels couldn't compute.
+# Three things are built around the kernels: a **launcher** for each, which allocates the results and launches the
+# kernel; the `autograd.Function`, which tells PyTorch that one kernel computes the gradient of the other; and the
+# public function, which rejects inputs that the kernels can't handle.
 #
 # `once_differentiable` is this project's own. It makes a second derivative raise an error, since autograd can't look into
 # a kernel.
@@ -220,7 +222,7 @@ def l2_backward_kernel(dy_ptr, x_ptr, length_ptr, dx_ptr, N, stride_dym, stride_
 
 # %%
 def as_rows(x):
-    """The kernels count on neighbouring columns. A slice of wider rows has them, a transposed matrix is copied."""
+    """The kernels need a column stride of 1. A slice of wider rows has it; a transposed matrix is copied."""
     return x if x.stride(1) == 1 else x.contiguous()
 
 
@@ -272,8 +274,9 @@ print(l2_normalise(x))
 # %% [markdown]
 # ## 4. Watch it run
 #
-# Two rows of five in chunks of four, with numbers that you can check in your head: the first row has length 5, the second
-# length 2. An `EXAMPLE` makes a file of kernels one that can be recorded. Here the cells above are written into such a file.
+# Two rows of five in chunks of four, with numbers that you can check in your head: the first row has length 5, the
+# second length 2. A file of kernels can be recorded if it has a function `EXAMPLE`. Here the cells above are written
+# into such a file.
 
 
 # %%
@@ -298,16 +301,16 @@ write("annotated_examples/own/l2_normalise.py", FILE)
 academy("trace", "annotated_examples/own/l2_normalise.py", "--launch", "0", "--pid", "0")
 
 # %% [markdown]
-# Read it for what you expected. `acc` ends as 9, 0, 0, 0 and then 25 with the second chunk's 16 in lane 0, `length` is 5,
-# and of the second chunk's lanes one reads and one writes. The line on bytes says what the formula promised, too: the row is
-# asked for twice, but only the first time is it fetched from memory. Had a lane left its tensor, or two programs met at
-# one element, the command would have named the line.
+# Compare it with what you expected. After the first chunk `acc` is 9, 0, 0, 0; the second chunk adds 16 to lane 0,
+# which makes 25; and `length` is 5. In the second chunk only one lane reads and writes. The line on bytes agrees with
+# the prediction: the row is asked for twice, but fetched from memory only the first time. If a lane had left its
+# tensor, or if two programs had written to the same element, the command would have named the line.
 #
 # ## 5. Tests
 #
-# A test is there to fail, so feed it what kernels fail on. Odd widths and one column. More than one chunk. Slices with NaN
-# between the rows, transposed and expanded inputs. Large numbers and zeros. An upstream gradient with stride zero, which
-# is what `.sum().backward()` makes.
+# A test is useful only if it fails on a broken kernel, so give it the inputs that break kernels: odd widths and one
+# column; more than one chunk; slices with NaN between the rows, transposed and expanded inputs; large numbers and
+# zeros; an upstream gradient with stride zero, which is what `.sum().backward()` makes.
 #
 # How large may an error be? At most twice that of PyTorch in the same dtype, both measured against float64.
 # `accuracy.check` holds a result to that.
@@ -361,8 +364,8 @@ except AssertionError as error:
 # %% [markdown]
 # ## Change it
 #
-# Where does it end? Rows of random numbers are multiplied by `scale`, and the rows of the result should still have length
-# one. Try `1e18`, `1e20` and `1e-8`. What happens to the squares?
+# At which scale does the kernel stop being right? Rows of random numbers are multiplied by `scale`, and the rows of the
+# result should still have length one. Try `1e18`, `1e20` and `1e-8`. What happens to the squares?
 
 # %% tags=["parameters"]
 scale = 1e15
@@ -372,15 +375,16 @@ y = l2_normalise(scale * torch.randn(3, 100, device=device.DEVICE))
 print("lengths:", [round(length, 3) for length in y.double().norm(dim=1).tolist()])
 
 # %% [markdown]
-# From about `1e19` on a square is infinite in float32, and the row comes out as zeros. Far below `1e-6`, `eps` is larger than
-# all squares together. The line in PyTorch does the same, so the tests above never complain. A public function says such
-# a limit in its docstring. Or it removes it: find the row's largest number first and divide by it, as softmax does.
+# From about `1e19` on, a square is infinite in float32, and the row comes out as zeros. Far below `1e-6`, `eps` is
+# larger than the sum of the squares. The line in PyTorch has the same limits, so the tests above don't notice them. A
+# public function should state such limits in its docstring, or remove them: it could first divide the row by its
+# largest number, much as softmax first subtracts the largest.
 #
 # ## 6. Kernel and derivation, compared
 #
-# The reference in PyTorch and the formulas of the derivation were written by hand, twice. Do they say the same? A **case**
-# names a call of the kernel and the tags that it should give. `academy check` turns the printed formulas into functions and
-# compares, on inputs of its own.
+# The reference in PyTorch and the formulas of the derivation were written by hand, separately. Do they agree? A
+# **case** names a call of the kernel and the tags that it should give. `academy check` turns the printed formulas into
+# functions and compares, on inputs of its own.
 
 # %%
 CASES = '''"""Which calls are compared with the formulas of backprop_math/l2_normalise.md."""
@@ -400,8 +404,8 @@ academy("check")
 #
 # ## 7. How fast it is
 #
-# Say first what you expect. At 32768 rows of 4096 in bfloat16 the kernel reads and writes 4 bytes for each element, and a
-# copy on an H200 runs at [[bench: device/copy]]. No version can be faster than such a copy of this many bytes:
+# First say what you expect. At 32768 rows of 4096 in bfloat16 the kernel reads and writes 4 bytes for each element, and
+# a copy on an H200 runs at [[bench: device/copy]]. No version can be faster than a copy of as many bytes:
 
 # %%
 elements = 32768 * 4096
@@ -426,7 +430,7 @@ notebook.ladder("l2_normalise", live=live)
 # %% [markdown]
 # ## 8. Into the repository
 #
-# You have written what every operation here consists of. In the repository each piece has its place:
+# You have now written every part that an operation here consists of. In the repository each part has its place:
 #
 # | you wrote | it becomes |
 # |---|---|
@@ -443,5 +447,5 @@ notebook.ladder("l2_normalise", live=live)
 #
 # [[exercises]]
 #
-# You have come to the end of the path. The [list of kernels](../kernels/index.md) shows what is there; what isn't waits for
-# you.
+# You have come to the end of the path. The [list of kernels](../kernels/index.md) shows what exists; whatever is
+# missing is yours to write.

@@ -38,7 +38,7 @@ KIND = "find the bug"
 ORDER = 6
 HINTS = (
     "What is 0 times NaN?",
-    "A weight of zero doesn't make a value harmless. What must the lanes behind the end read?",
+    "A weight of zero doesn't make a value harmless. What must the lanes past the end read?",
 )
 WHY = "0 · NaN is NaN. Values that don't count must not be loaded, or be replaced before the product."
 

@@ -1,4 +1,4 @@
-"""# The store behind the end
+"""# The store past the end
 
 `ones(n)` returns a vector of ones. Its values are right, and now and then some **other** tensor of the
 program changes. Find the bug.
@@ -37,7 +37,7 @@ HINTS = (
     "`tl.store` takes a `mask`: lanes in which it is false write nothing.",
 )
 WHY = """`academy trace` finds this bug, as the checker here does: it knows which element of which tensor each lane
-touches. It is an exhibit of the [museum of bugs](../../docs/guides/debugging.md#2-the-store-behind-the-end)."""
+touches. It is an exhibit of the [museum of bugs](../../docs/guides/debugging.md#2-the-store-past-the-end)."""
 
 
 def check(t):

@@ -68,6 +68,8 @@ def test_a_chapter_has_its_parts(chapter):
     assert '# %% tags=["parameters"]' in text, "a cell for the reader to change"
     assert re.search(r"^notebook\.(speed|ladder)\(", text, re.M), "a measured gain"
     assert re.search(r"^# \[\[exercises\]\]$", text, re.M)
+    marks = re.findall(r"^# %%.*$", text, re.M)
+    assert all(re.fullmatch(r"# %%( \[markdown\]| tags=.*)?", mark) for mark in marks), "no text after it"
 
 
 def test_chapters_keep_to_what_they_teach():
@@ -80,7 +82,7 @@ def test_chapters_keep_to_what_they_teach():
 
 
 EXPECTED = {
-    "first_kernel": ["3 programs of 8 lanes for 23 elements", "written behind the end: 0", "[1.0, 1.0, 7.0, 7.0, 7.0"],
+    "first_kernel": ["3 programs of 8 lanes for 23 elements", "written past the end: 0", "[1.0, 1.0, 7.0, 7.0, 7.0"],
     "softmax": ["[[0.0, nan, nan]]", "their sum:     0.331", "step by step: 512 MiB", "fused:        128 MiB"],
     "tiles_and_pointers": [
         "every 2nd row: (16, 1)",

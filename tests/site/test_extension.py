@@ -195,6 +195,16 @@ def test_lists_of_pages_are_made_from_the_files(convert):
     assert 'href="/derivations/doubling.md"' in html and "Twice is a sum." in html
 
 
+def test_the_list_says_which_derivations_no_kernel_is_compared_with(convert, project):
+    """By looking for the file of cases: nobody counts them by hand."""
+    said = "No kernel yet: the formulas alone are checked."
+    assert convert("[[derivations]]")[0].count(said) == 1
+    cases = project / "tests/formulas/cases/doubling.py"
+    cases.parent.mkdir(parents=True, exist_ok=True)
+    cases.write_text("")
+    assert said not in convert("[[derivations]]")[0]
+
+
 def test_directives_in_fences_are_left_alone(convert):
     html, problems = convert("```\n[[eq: NONE]]\n[[kernel: none.py]]\n```\n\nand `[[tag: NONE]]`")
     assert problems == []

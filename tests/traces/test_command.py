@@ -132,9 +132,7 @@ def test_an_index_that_the_language_does_not_have(kernel_file, capsys, index):
     assert cli.main(["trace", str(path)]) == 1
     printed = capsys.readouterr().out
     line = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if index in text)
-    assert (
-        f"{path}:{line}:1: EXAMPLE fails: IndexError: the brackets behind a block take only `:` and `None`" in printed
-    )
+    assert f"{path}:{line}:1: EXAMPLE fails: IndexError: the brackets after a block take only `:` and `None`" in printed
 
 
 def test_an_unusual_dtype_is_named(kernel_file, capsys):

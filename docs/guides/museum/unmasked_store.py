@@ -1,4 +1,4 @@
-"""Without a mask the last program writes behind the end."""
+"""Without a mask the last program writes past the end."""
 
 from academy import device
 
