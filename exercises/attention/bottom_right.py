@@ -1,4 +1,4 @@
-"""# The last query stands at the last key
+"""# The last query lines up with the last key
 
 `causal_mask(T, S)` stores 1 where query `i` of `T` may see key `j` of `S`. With a cache of older keys, `S`
 is larger than `T`, and the newest query must see all of them. It doesn't. Find the bug.
@@ -36,10 +36,10 @@ KIND = "find the bug"
 ORDER = 2
 HINTS = (
     "Query `T - 1` is the newest token, and its own key is the last one, `S - 1`.",
-    "At which key does query `i` stand, if the last query stands at the last key?",
+    "If the last query lines up with the last key, which key does query `i` line up with?",
 )
-WHY = """The mask is aligned at its bottom right corner, and so it is in the backward pass. With `T = S` both
-alignments are the same, so test with lengths that differ."""
+WHY = """The mask is aligned at its bottom right corner, in the backward pass too. With `T = S` aligning it at the top
+left gives the same mask, so test with lengths that differ."""
 
 
 def check(t):

@@ -38,11 +38,11 @@ PAGE = "kernels/attention/flash_attention.md"
 KIND = "find the bug"
 ORDER = 5
 HINTS = (
-    "Six heads of queries and two of keys: heads 0, 1 and 2 share keys 0. What does the remainder of 2 give for them?",
+    "Six heads of queries and two of keys: heads 0, 1 and 2 share keys 0. What is `h % 2` for them?",
     "How many heads are in a group? The number of the group is the number of the head of keys.",
 )
-WHY = """A group is a run of neighbouring heads, so the quotient says which. In the backward pass the gradients of a
-group are added up: a test with `Hk = 1` or `Hk = H` finds neither mistake."""
+WHY = """A group is a run of neighbouring heads, so the quotient says which group it is. The backward pass adds up the
+gradients of each group, and the same mistake is possible there: a test with `Hk = 1` or `Hk = H` finds neither."""
 
 
 def check(t):

@@ -24,11 +24,11 @@ PAGE = "learn/attention.py"
 KIND = "fill in"
 ORDER = 3
 HINTS = (
-    "Each half weighs as much as its share of the sum of all exponentials.",
+    "The weight of each half is its share of the sum of all exponentials.",
     "`torch.logaddexp(a, b)` is the logarithm of the sum of both exponentials, and safe for large numbers.",
     "Where both halves are empty, the difference of two infinities is NaN: subtract 0 there.",
 )
-WHY = """Each half weighs as much as its share of the sum. That is how decode shares out one row to many programs."""
+WHY = """The weight of each half is its share of the sum. That is how decode divides one row among many programs."""
 
 
 def check(t):

@@ -1,7 +1,7 @@
 """# The stale end of a cache
 
-`weigh(p, v, length)` weighs the rows of a cache `v` with the probabilities `p`. Behind `length` the cache
-holds what an older text has left, here NaN, and `p` is 0. The result is NaN all the same. Find the bug.
+`weigh(p, v, length)` weighs the rows of a cache `v` with the probabilities `p`. Past `length` the cache holds what an
+older text left there, here NaN, and `p` is 0. The result is NaN all the same. Find the bug.
 """
 
 # %% solution
@@ -40,7 +40,7 @@ HINTS = (
     "What is 0 times NaN?",
     "A weight of zero doesn't make a value harmless. What must the lanes past the end read?",
 )
-WHY = "0 · NaN is NaN. Values that don't count must not be loaded, or be replaced before the product."
+WHY = "0 · NaN is NaN. Values that don't count must either not be loaded or be replaced before the product."
 
 
 def check(t):

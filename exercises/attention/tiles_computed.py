@@ -1,7 +1,7 @@
 """# Tiles under a causal mask
 
-A causal mask, `N` queries and as many keys, square tiles whose side `BLOCK` divides `N`. Write
-`tiles_computed(N, BLOCK)`: how many tiles of scores are not skipped? No loops.
+A causal mask covers `N` queries and as many keys, in square tiles whose side `BLOCK` divides `N`. Write
+`tiles_computed(N, BLOCK)`: how many tiles of scores are not skipped? Do it without loops.
 """
 
 
@@ -23,7 +23,7 @@ HINTS = (
     "1 + 2 + … + n is n · (n + 1) / 2.",
 )
 WHY = """Row `m` of the tiles ends with the one on the diagonal, so it has `m + 1` of them. Those on the diagonal are
-masked, and they are computed all the same."""
+partly masked, but they still have to be computed."""
 
 
 def check(t):

@@ -1,8 +1,8 @@
 """# Add and normalise
 
-`add_rmsnorm(x, residual)` returns `s = x + residual` and `y`, s divided by the root of its mean square. A
-first kernel writes `s`, a second one reads it again. Make it one kernel, which reads 8 bytes for each
-float32 element and writes 8.
+`add_rmsnorm(x, residual)` returns `s = x + residual` and `y`, in which each row of `s` is divided by its root mean
+square. One kernel writes `s`, and a second one reads it again. Make it one kernel, which reads 8 bytes for each float32
+element and writes 8.
 """
 
 # %% solution

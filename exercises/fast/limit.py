@@ -1,8 +1,8 @@
 """# How fast can it be?
 
-A LayerNorm reads 4000 rows of 5000 bfloat16 numbers and writes as many. A card copies 4 · 10¹² bytes a
-second, read and written bytes together. How many microseconds does the LayerNorm take at least? Put the
-number into `answer`.
+A LayerNorm reads 4000 rows of 5000 bfloat16 numbers and writes as many. A card moves 4 · 10¹² bytes a second, counting
+both bytes read and bytes written. How many microseconds must the LayerNorm take at the very least? Put the number into
+`answer`.
 """
 
 # %% solution
@@ -21,8 +21,8 @@ HINTS = (
     "How many bytes are read, and how many are written? A bfloat16 number has 2 bytes.",
     "Divide by the bytes a second. A microsecond is 10⁻⁶ seconds.",
 )
-WHY = """40 million bytes are read and as many are written: 80 million at 4 million a microsecond make 20. Mean and
-1/std of each row add next to nothing."""
+WHY = """40 million bytes are read and as many are written: at 4 million a microsecond, 80 million take 20 microseconds.
+Mean and 1/std of each row add next to nothing."""
 
 
 def check(t):

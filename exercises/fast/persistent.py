@@ -39,12 +39,12 @@ PAGE = "kernels/fast/layernorm.md"
 KIND = "find the bug"
 ORDER = 4
 HINTS = (
-    "Ten rows in four parts of two: which rows does nobody take?",
+    "Ten rows in four parts of two: which rows are left over?",
     "Program `p` can take row `p`, then row `p + 4`, and so on, as long as there are rows.",
     "`range(first, end, step)`: the step is the number of programs.",
 )
-WHY = """A grid-stride loop needs no division: it ends where the rows end, for every program by itself. Programs
-without a row do nothing."""
+WHY = """A grid-stride loop needs no division: the loop of every program ends where the rows end. Programs without a row
+do nothing."""
 
 
 def check(t):

@@ -20,8 +20,8 @@ HINTS = (
     "The first wave takes 132 tiles. How many are left?",
     "A wave has 132 places, however few of them are used.",
 )
-WHY = """The second wave has 12 tiles, and 120 multiprocessors watch. The product takes as long as one with 264 tiles:
-that is what stream-K and split-K mend."""
+WHY = """The second wave has 12 tiles, and 120 multiprocessors are idle. The product takes as long as one with 264
+tiles: stream-K and split-K avoid that."""
 
 
 def check(t):

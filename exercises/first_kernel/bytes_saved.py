@@ -1,7 +1,7 @@
 """# Bytes saved
 
-`x + y + z` for three float32 vectors of 1000 elements: as two calls of `vector_add`, then as one kernel that
-reads all three. How many bytes fewer does the one kernel move? Put the number into `answer`.
+`x + y + z` for three float32 vectors of 1000 elements: as two calls of `vector_add`, then as one kernel that reads all
+three. How many fewer bytes does the single kernel move? Put the number into `answer`.
 """
 
 # %% solution

@@ -35,10 +35,10 @@ ORDER = 2
 HINTS = (
     "Element 0 of the result is element `n - 1` of `x`. Which one is element 1?",
     "Load from `x_ptr + (n - 1 - offsets)`, store to `out_ptr + offsets`.",
-    "Lanes past the end of the result would load from in front of `x`: the mask of the store is right for both.",
+    "Lanes past the end of the result would load from before the start of `x`: the store's mask is right for both.",
 )
-WHY = """The load runs backwards from `n - 1`. The mask stays: lanes past the end would load from in front of the
-vector."""
+WHY = """The load runs backwards from `n - 1`. The mask stays: lanes past the end would load from before the start of
+the vector."""
 
 
 def check(t):

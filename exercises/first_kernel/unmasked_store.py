@@ -1,7 +1,7 @@
 """# The store past the end
 
-`ones(n)` returns a vector of ones. Its values are right, and now and then some **other** tensor of the
-program changes. Find the bug.
+`ones(n)` returns a vector of ones. Its values are right, but now and then some **other** tensor of the program changes.
+Find the bug.
 """
 
 # %% solution

@@ -37,12 +37,11 @@ ORDER = 7
 HINTS = (
     "What is in `out` when the kernel begins?",
     "`torch.empty_like` takes memory as it is. Which function gives memory that holds zeros?",
-    "Or the kernel needn't read its output at all: then it stores `x` alone.",
+    "Alternatively, the kernel doesn't have to read its output at all: then it stores `x` alone.",
 )
-WHY = """A kernel that adds to its output needs an output that was set to zero before. The other fix is a kernel that
-stores `x` and reads no output: it moves a third less. `academy trace` reports the
-read of memory that nobody wrote. It is an exhibit of the [museum of
-bugs](../../docs/guides/debugging.md#10-adding-to-what-was-there)."""
+WHY = """A kernel that adds to its output needs an output that has been set to zero. The other fix is a kernel that
+stores `x` and reads no output: it moves a third less. `academy trace` reports the read of memory that nobody wrote. It
+is an exhibit of the [museum of bugs](../../docs/guides/debugging.md#10-adding-to-what-was-there)."""
 
 
 def check(t):

@@ -1,4 +1,4 @@
-"""# Scales by the group
+"""# One scale per group
 
 `dequantize(q, scales, group_size)` multiplies each weight of a column by its group's scale: rows 0 to
 `group_size - 1` share `scales[0]`, the next ones `scales[1]`. Only the first group comes out right. Find the
@@ -37,11 +37,11 @@ PAGE = "kernels/gemlite/gemm.md"
 KIND = "find the bug"
 ORDER = 4
 HINTS = (
-    "`k` is a row of the weight already. By what must it be divided?",
-    "A block of rows may lie inside of one group, or hold several.",
+    "`k` is already a row of the weight. What must it be divided by?",
+    "A block of rows may lie inside one group, or span several.",
 )
-WHY = """A row's group doesn't depend on how the rows were dealt out to programs. A block of rows may lie inside of
-one group, or hold several: so each lane looks up its own."""
+WHY = """A row's group doesn't depend on how the rows are divided among programs. A block of rows may lie inside one
+group or span several, so each lane looks up its own."""
 
 
 def check(t):

@@ -41,7 +41,7 @@ HINTS = (
     "The starter undoes two's complement. What undoes an addition of 8?",
 )
 WHY = """A signed integer is stored with `2**(W_nbits - 1)` added, and that is its zero point. The group modes of the
-lesson subtract it together with the others."""
+lesson subtract it like any other zero point."""
 
 
 def check(t):

@@ -43,7 +43,7 @@ HINTS = (
     "Ten products in three parts of three: which one is left out?",
     "Round up. The last part is then shorter, and the mask takes care of that.",
 )
-WHY = """`SPLIT_K` need not divide the sum. The parts are rounded up, and the last one is masked: its lanes behind `K`
+WHY = """`SPLIT_K` need not divide the sum. The parts are rounded up, and the last one is masked: its lanes past `K`
 read zero."""
 
 

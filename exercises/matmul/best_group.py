@@ -1,8 +1,8 @@
 """# The best group
 
-`loads(rows, columns, GROUP_M, programs, blocks_k)` counts how many blocks the first programs load of both
-inputs. Write `best_group(rows, columns, programs, blocks_k)`: the `GROUP_M` from 1 to `rows` with which they
-load the fewest; the smallest one if several do.
+`loads(rows, columns, GROUP_M, programs, blocks_k)` counts how many blocks of both inputs the first programs load. Write
+`best_group(rows, columns, programs, blocks_k)`: the `GROUP_M` from 1 to `rows` with which they load the fewest blocks,
+or the smallest such `GROUP_M` if there are several.
 """
 
 

@@ -23,10 +23,10 @@ HINTS = (
     "`GROUP_M * columns` programs share a group of rows. Which group does `pid` belong to, and which row "
     "does it begin with?",
     "Inside a group: down its rows first, then to the right. The remainder gives the row, the quotient the column.",
-    "How many rows has the last group? Use that number in both.",
+    "How many rows does the last group have? Use that number in both.",
 )
-WHY = """Both the remainder and the quotient inside the group use `group_rows`. With only one of them mended, some
-blocks are taken twice or don't exist."""
+WHY = """Both the remainder and the quotient inside the group use `group_rows`. With only one of them fixed, some blocks
+are taken twice, or blocks that don't exist are taken."""
 
 
 def check(t):

@@ -33,10 +33,10 @@ PAGE = "learn/tiles_and_pointers.py"
 KIND = "fill in"
 ORDER = 3
 HINTS = (
-    "Element (i, k) lies `i * stride_m + k * stride_k` elements behind the first. On the diagonal, `k` is `i`.",
+    "Element (i, k) lies `i * stride_m + k * stride_k` elements after the first. On the diagonal, `k` is `i`.",
     "One block of pointers with one dimension is enough: `x_ptr + i * (stride_m + stride_k)`.",
 )
-WHY = "One step down and one to the right is one step of the sum of both strides."
+WHY = "One step down and one to the right is one step by the sum of the two strides."
 
 
 def check(t):

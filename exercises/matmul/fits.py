@@ -29,7 +29,7 @@ KIND = "fill in"
 ORDER = 9
 HINTS = (
     "`shared_memory(config)` gives the bytes. Compare them with the limit.",
-    "What takes exactly as much as there is fits.",
+    "Tiles that take exactly the limit still fit.",
 )
 WHY = """They would fail anyway, but only after having been compiled. `triton.autotune` takes such a function as
 `prune_configs_by={"early_config_prune": ...}`."""

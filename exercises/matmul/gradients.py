@@ -1,7 +1,7 @@
 """# Backwards without a copy
 
-`matmul_forward(x, y)` is the lesson's launcher: it takes matrices with any strides. Write `gradients(dz, x,
-y)`, which returns both gradients of `z = x @ y`, with two calls of it and no copy.
+`matmul_forward(x, y)` is the lesson's launcher: it takes matrices with any strides. Write `gradients(dz, x, y)`, which
+returns both gradients of `z = x @ y`, by calling it twice and copying nothing.
 """
 
 # %% solution
@@ -26,9 +26,9 @@ KIND = "fill in"
 ORDER = 8
 HINTS = (
     "dX is dZ times the transposed Y, dY is the transposed X times dZ.",
-    "`y.T` is a view: its strides are exchanged, and nothing is copied.",
+    "`y.T` is a view: its strides are swapped, and nothing is copied.",
 )
-WHY = "`y.T` and `x.T` are views: only their strides are exchanged. The kernel reads them in place."
+WHY = "`y.T` and `x.T` are views: only their strides are swapped. The kernel reads them in place."
 
 
 def check(t):

@@ -1,7 +1,7 @@
 """# An activation of your own
 
-Write a jitted `hard_swish(z)`, which is z · min(max(z + 3, 0), 6) / 6, to be handed to a kernel as
-`ACTIVATION`. A NaN must come out as NaN.
+Write a jitted `hard_swish(z)`, which is z · min(max(z + 3, 0), 6) / 6, to be passed to a kernel as `ACTIVATION`. A NaN
+must come out as NaN.
 """
 
 # %% solution
@@ -40,7 +40,7 @@ PAGE = "learn/autotuning.py"
 KIND = "fill in"
 ORDER = 10
 HINTS = (
-    "`tl.minimum` and `tl.maximum` work lane by lane, and a number counts for every lane.",
+    "`tl.minimum` and `tl.maximum` work lane by lane, and a plain number applies to every lane.",
     "`tl.maximum` of NaN and 0 is 0 on a GPU. Which factor brings the NaN back?",
 )
 WHY = "`tl.maximum` of NaN and 0 is 0 on a GPU, but the product with `z` brings the NaN back."

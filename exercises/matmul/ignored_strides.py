@@ -1,7 +1,7 @@
 """# The view taken for a copy
 
-`row_sums(x)` adds up each row of a matrix. For fresh tensors it is right. For a transposed one it is the sum
-of something else. Find the bug.
+`row_sums(x)` adds up each row of a matrix. For fresh tensors it is right. For a transposed one it adds up the wrong
+elements. Find the bug.
 """
 
 # %% solution
@@ -37,7 +37,7 @@ PAGE = "learn/tiles_and_pointers.py"
 KIND = "find the bug"
 ORDER = 2
 HINTS = (
-    "Which strides has `x.T`, for a matrix of 3 rows and 4 columns?",
+    "Which strides does `x.T` have, for a matrix of 3 rows and 4 columns?",
     "The kernel multiplies by the strides that it is given. Which ones is it given?",
 )
 WHY = """Test with `x.T`, `x[:, ::2]` and `x.expand(...)`, not only with fresh tensors. It is an exhibit of the

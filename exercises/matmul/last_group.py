@@ -39,7 +39,7 @@ KIND = "find the bug"
 ORDER = 6
 HINTS = (
     "With 8 rows of tiles there are groups of 3, 3 and 2 rows. What does the remainder of 3 do in the last one?",
-    "Both the remainder and the quotient have to be taken by the height that the group really has.",
+    "Both the remainder and the quotient must use the number of rows that the group really has.",
     "`tl.minimum(a, b)` takes the smaller of two numbers.",
 )
 WHY = """It shows only if the number of rows of tiles isn't a multiple of the group size. It is an exhibit of the

@@ -1,8 +1,8 @@
 """# Tuning a kernel that adds
 
-`accumulate` adds `x` to `out`. A tuner runs it with every block size before it runs it in earnest, so the
-first call is several times too large. Write `safe_accumulate`, with which the first call is right: `x`
-replaces what is in `out`.
+`accumulate` adds `x` to `out`. A tuner runs it with every block size before the real run, so the result of the first
+call is several times too large. Write `safe_accumulate`, so that the first call is right: `x` replaces what is in
+`out`.
 """
 
 # %% solution
@@ -35,7 +35,7 @@ def safe_accumulate(x, out, BLOCK):
 
 
 def first_call(x):
-    """What a tuner does at the first call for a key: a trial for each block size, then the run in earnest."""
+    """What a tuner does at the first call for a key: a trial for each block size, then the real run."""
     out = torch.full_like(x, 7.0)
     for BLOCK in (16, 32, 64, 16):
         safe_accumulate(x, out, BLOCK)
@@ -50,7 +50,7 @@ HINTS = (
     "What must be in `out` before each run, the trials included?",
     "`out.zero_()` sets a tensor to zero in place.",
 )
-WHY = "Each trial starts from zero, and so does the run in earnest. That is what `reset_to_zero` does."
+WHY = "Each trial starts from zero, and so does the real run. That is what `reset_to_zero` does."
 
 
 def check(t):

@@ -1,8 +1,8 @@
 """# How large must a tile be?
 
-In bfloat16 an H200 does about 206 operations in the time in which it moves one byte from memory. How large
-must a square tile be, so that loading doesn't take longer than computing? Write
-`smallest_square_tile(operations_per_byte)`, which returns a power of two.
+In bfloat16 an H200 does about 206 operations in the time it takes to load one byte from memory. How large must a square
+tile be if loading is not to take longer than computing? Write `smallest_square_tile(operations_per_byte)`, which
+returns a power of two.
 """
 
 
@@ -26,8 +26,8 @@ HINTS = (
     "So a square tile does `BLOCK / 2` operations for each byte.",
 )
 WHY = """A square tile does `BLOCK / 2` operations for each byte, so it takes 512. The sums of such a tile fill a
-megabyte; all the registers of a multiprocessor hold a quarter of that. So tiles alone can't do it. Loads
-must be answered by something faster than memory, and that is the next chapter."""
+megabyte; all the registers of a multiprocessor hold a quarter of that. So tiles alone aren't enough. Loads must be
+served by something faster than memory: that is the subject of the next chapter."""
 
 
 def check(t):

@@ -1,6 +1,6 @@
 """# Amdahl's law
 
-An operation has the share `share` of a step's time, and a new kernel makes it `gain` times as fast. Write
+An operation takes a fraction `share` of a step's time, and a new kernel makes it `gain` times as fast. Write
 `whole(share, gain)`: how many times as fast is the whole step?
 """
 
@@ -17,11 +17,11 @@ PAGE = "learn/from_profile.py"
 KIND = "fill in"
 ORDER = 2
 HINTS = (
-    "Let the step take 1 before. How much of that does the new kernel leave as it was?",
+    "Say the step took 1 before. How much of that does the new kernel leave as it was?",
     "The rest, `share`, is divided by `gain`. How long does the step take now?",
 )
-WHY = """That is Amdahl's law. A kernel ten times as fast, for a tenth of the time, makes the step 1.1 times as fast.
-Even a kernel that takes no time gains no more than `1 / (1 - share)`."""
+WHY = """That is Amdahl's law. If a tenth of the time becomes ten times as fast, the step becomes 1.1 times as fast.
+Even a kernel that takes no time at all makes it no more than `1 / (1 - share)` times as fast."""
 
 
 def check(t):

@@ -1,8 +1,8 @@
 """# The first steps
 
-`milliseconds(step, clock, warmup, repeats)` should return the mean time of `repeats` steps, once `warmup` steps
-have compiled the kernels and allocated the memory. `clock()` waits for the GPU and returns seconds. The times are
-far too long, the more so the fewer steps are repeated. Find the bug.
+`milliseconds(step, clock, warmup, repeats)` should return the mean time of `repeats` steps, once `warmup` steps have
+compiled the kernels and allocated the memory. `clock()` waits for the GPU and returns seconds. The times are far too
+long, and the fewer steps are repeated, the worse it gets. Find the bug.
 """
 
 
@@ -33,13 +33,13 @@ HINTS = (
     "Warm up first, then read the clock.",
 )
 WHY = """A first step may take a thousand times as long as the others: it compiles and searches for the best
-configuration. If it is timed with the others, it decides the mean. PyTorch's operations come compiled, so such a
-comparison is also unfair to Triton alone."""
+configuration. If it is timed with the others, it dominates the mean. PyTorch's operations come compiled, so such a
+comparison would be unfair to Triton only."""
 
 
 def check(t):
     def timed(first, then):
-        """A step whose first calls take so many milliseconds, the later ones those of `then` in turn; and its clock."""
+        """A step, and its clock. Its first calls take `first` milliseconds, the later ones cycle through `then`."""
         lengths, now = itertools.chain(first, itertools.cycle(then)), [0.0]
 
         def step():

@@ -71,7 +71,8 @@ HINTS = (
     "Keep the new average in a variable: store it, and use it for the weight.",
 )
 WHY = """24 bytes for each weight become 20, and one launch is saved for each tensor. AdamW has a second average, and
-written in PyTorch, operation by operation, it has a dozen trips: `fused=True` in the capstone is such a kernel."""
+written operation by operation in PyTorch it makes a dozen trips through memory: `fused=True`, as in the capstone, makes
+it one kernel."""
 
 
 def check(t):

@@ -39,8 +39,8 @@ HINTS = (
     "Give each model a generator of its own with the same seed, or copy the weights of one into the other.",
     "A copy: training changes the weights in place, so the models may not share a list.",
 )
-WHY = """A generator has a state, and the second model gets its next numbers. Losses of two draws differ as the losses
-of two seeds do, and a wrong kernel can hide in that difference. `pair` of the capstone copies the weights."""
+WHY = """A generator has a state, and the second model gets its next numbers. The losses then differ as much as those of
+two seeds do, and a wrong kernel can hide in that difference. `pair` of the capstone copies the weights."""
 
 
 def check(t):

@@ -1,8 +1,7 @@
 """# Squares down the columns
 
-Write the kernel of `column_sums_of_squares(x)`: for each column the sum of the squares, with partial sums.
-`P` programs share the rows of each block of columns, and each stores what it found into its own row of
-`partial`.
+Write the kernel of `column_sums_of_squares(x)`: the sum of the squares of each column, by partial sums. `P` programs
+share the rows of each block of columns, and each stores its sums in its own row of `partial`.
 """
 
 # %% solution

@@ -17,12 +17,12 @@ PAGE = "learn/random_numbers.py"
 KIND = "fill in"
 ORDER = 5
 HINTS = (
-    "One coin is 1 with probability `1 - p` and 0 otherwise. What is its variance?",
+    "Toss a coin that is 1 with probability `1 - p` and 0 otherwise. What is its variance?",
     "The coins are independent, so their variances add up. The standard deviation is the root of the sum.",
 )
 WHY = """A coin has variance `p * (1 - p)`, and `n` independent ones have `n` times as much. For 1000 elements and a
-quarter the root of that is about 14: nineteen of twenty seeds keep between 722 and 778 elements. A test of dropout that
-counts elements must allow for that, and a difference of 100 is a bug."""
+quarter the root of that is about 14: nineteen out of twenty seeds keep between 722 and 778 elements. A test of dropout
+that counts elements must allow for that, and a difference of 100 is a bug."""
 
 
 def check(t):

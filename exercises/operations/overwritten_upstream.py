@@ -35,7 +35,7 @@ KIND = "find the bug"
 ORDER = 9
 HINTS = (
     "Which memory does the result lie in?",
-    "Saving an allocation is not worth it here: somebody else may still read the upstream gradient.",
+    "Saving an allocation is not worth it here: another operation may still read the upstream gradient.",
 )
 WHY = """Compare inputs and upstream gradients before and after a call, and test inside a residual block. It is an
 exhibit of the [museum of bugs](../../docs/guides/debugging.md#13-the-recycled-gradient)."""

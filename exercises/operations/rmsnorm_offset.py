@@ -43,8 +43,8 @@ HINTS = (
     "bfloat16 has eight bits for the digits of a number. What is 1 + 0.001 in it?",
     "In which dtype must the sum be formed, and when may it be rounded?",
 )
-WHY = """The numbers next to 1 are 1.0078 and 0.9961 in bfloat16. A weight of 0.001 has vanished when the sum is
-rounded. Convert after the load, and round once, by the store."""
+WHY = """The numbers next to 1 are 1.0078 and 0.9961 in bfloat16. A weight of 0.001 vanishes when the sum is rounded. So
+convert right after the load, and let the store round, once."""
 
 
 def check(t):

@@ -1,8 +1,8 @@
 """# Enough programs
 
-A launch should have at least `programs` programs, whatever the shape, so that the card is full. Write
-`shares(M, N, programs, BLOCK_M=32, BLOCK_N=128)`, which returns the smallest `P`, the number of programs
-that share the rows of a block of columns, with which it has. But no program may be left without a tile.
+A launch should have at least `programs` programs, whatever the shape, so that the card is full. In it, `P` programs
+share the rows of each block of columns. Write `shares(M, N, programs, BLOCK_M=32,
+BLOCK_N=128)`, which returns the smallest `P` that gives enough programs. But no program may be left without a tile.
 """
 
 
@@ -24,10 +24,10 @@ KIND = "fill in"
 ORDER = 2
 HINTS = (
     "How many blocks of columns are there? Each of them gets `P` programs.",
-    "How many tiles has a block of columns? `P` may not be more.",
+    "How many tiles does a block of columns have? `P` may not be more than that.",
 )
-WHY = """A wide matrix has many blocks of columns and needs few shares. A narrow one needs many, and a short one can't
-have them."""
+WHY = """A wide matrix has many blocks of columns and needs few shares. A narrow one needs many, and a short one doesn't
+have enough tiles for them."""
 
 
 def check(t):

@@ -1,7 +1,7 @@
 """# Squares that overflow
 
-`unit_rows(x)` divides each row by its length. From numbers of about 10¹⁹ on the squares are infinite in
-float32, and the row comes out as zeros. Remove that limit: find the largest number of the row first.
+`unit_rows(x)` divides each row by its length. For numbers above about 10¹⁹ the squares are infinite in float32, and the
+row comes out as zeros. Remove that limit: find the largest number of the row first.
 """
 
 # %% solution

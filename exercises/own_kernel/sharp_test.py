@@ -1,8 +1,8 @@
 """# A test that can fail
 
-Three kernels should give the largest number of each row. Two of them are broken: one lets its masked lanes
-read 0, one ignores the row's stride. Write `inputs()`, which returns **one** matrix with which both broken
-ones give a wrong result.
+Three kernels should give the largest number of each row. Two of them are broken: one lets its masked lanes read 0, the
+other ignores the row's stride. Write `inputs()`, which returns **one** matrix for which both broken kernels give a
+wrong result.
 """
 
 # %% solution
@@ -30,12 +30,11 @@ ORDER = 2
 HINTS = (
     "When does a 0 that should not be there win a maximum? And when are there masked lanes at all?",
     "When is the stride of a row not its length?",
-    "Negative numbers, a width that is no power of two, cut out of wider rows whose other numbers are "
+    "Negative numbers, a width that isn't a power of two, cut out of wider rows whose other numbers are "
     "larger or smaller.",
 )
-WHY = (
-    """A test is there to fail: first find out what each mistake needs in order to show. One input may show several."""
-)
+WHY = """A test is only worth something if it can fail: first find out which inputs expose each mistake. One input may
+expose several."""
 
 
 @triton.jit

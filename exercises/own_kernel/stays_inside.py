@@ -1,7 +1,7 @@
 """# A test for the end
 
-`launch(x, y)` writes its result for `x` into `y`. Write `stays_inside(launch)`, which says whether it leaves
-alone what lies past the end of `y`. Which sizes must you try?
+`launch(x, y)` writes its result for `x` into `y`. Write `stays_inside(launch)`, which says whether it leaves alone what
+lies past the end of `y`. Which sizes must you try?
 """
 
 # %% solution
@@ -30,7 +30,7 @@ KIND = "fill in"
 ORDER = 1
 HINTS = (
     "Let `y` be the beginning of a longer piece of memory, filled with a number that no result can be.",
-    "After the launch, compare what lies past the end.",
+    "After the launch, check whether what lies past the end has changed.",
     "A width that is a power of two may fill its block exactly, and then a missing mask does no harm.",
 )
 WHY = """A width that is a power of two may fill its chunk exactly, and then a missing mask does no harm. So try some

@@ -44,7 +44,7 @@ KIND = "fill in"
 ORDER = 3
 HINTS = (
     "The first trip adds up the chunks lane by lane, in float32. The lanes themselves are added up once, "
-    "behind the loop.",
+    "after the loop.",
     "The second trip loads each chunk again, divides it by the total and stores it.",
     "Two lines of the chapter's forward kernel change: what is added up, and that there is no root.",
 )

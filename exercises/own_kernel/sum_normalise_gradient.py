@@ -20,11 +20,11 @@ KIND = "fill in"
 ORDER = 4
 HINTS = (
     "An element of `x` changes its own quotient, and through the total every quotient of its row.",
-    "An element changes the sum of its row at rate one, where it changed the length at rate `y`. So one "
-    "factor `y` is gone.",
+    "In the chapter, an element changed the length of its row at rate `y`. Here it changes the sum at rate one, "
+    "so one factor `y` disappears.",
 )
-WHY = """An element changes the sum of its row at rate one, where it changed the length at rate `y`. So one factor `y`
-is gone."""
+WHY = """In the chapter, an element changed the length of its row at rate `y`. Here it changes the sum at rate one, so
+one factor `y` disappears."""
 
 
 def check(t):

@@ -1,6 +1,6 @@
 """# The sum that stops growing
 
-`total(x)` adds up a vector of float16 numbers. Behind 2048 the sum stops growing. Find the bug.
+`total(x)` adds up a vector of float16 numbers. At 2048 the sum stops growing. Find the bug.
 """
 
 # %% solution
@@ -42,7 +42,7 @@ ORDER = 8
 HINTS = (
     "float16 has eleven bits for the digits of a number. Which numbers lie next to 2048?",
     "2049 lies halfway between two of them, and is rounded back to 2048. In which dtype should the sum be kept?",
-    "Two places: the zeros that `acc` begins with, and `x`, which `tl.sum` adds up in the dtype that it has.",
+    "Change two places: the zeros that `acc` begins with, and `x`, which `tl.sum` adds up in its own dtype.",
 )
 WHY = """Convert before `tl.sum`, accumulate in float32, round once, at the end: here by the store. It is an exhibit of
 the [museum of bugs](../../docs/guides/debugging.md#8-the-sum-that-stops-growing)."""

@@ -35,11 +35,11 @@ KIND = "fill in"
 ORDER = 4
 HINTS = (
     "Begin as softmax does: load the row, find its maximum, take the exponentials of the differences, add them up.",
-    "What was divided out comes back as a term: the logarithm of a product is a sum.",
+    "The factor that was divided out comes back as a term: the logarithm of a product is a sum.",
     "Masked lanes must add nothing to the sum and must never be the maximum. Which `other` does both?",
     'Minus infinity is written `-float("inf")` in a kernel.',
 )
-WHY = "What was divided out comes back as a term: the logarithm of a product is a sum."
+WHY = "The factor that was divided out comes back as a term: the logarithm of a product is a sum."
 
 
 def check(t):

@@ -40,8 +40,8 @@ HINTS = (
     "The masked lanes read 0, which adds nothing to the first sum. What do they hold after the mean is subtracted?",
     "`tl.where(mask, a, b)` takes `a` where the mask is true and `b` elsewhere.",
 )
-WHY = """Any statement behind the load may make masked lanes nonzero again. It is an exhibit of the [museum of
-bugs](../../docs/guides/debugging.md#4-the-mean-that-fills-the-padding)."""
+WHY = """Any statement after the load may make masked lanes nonzero again. It is an exhibit of the
+[museum of bugs](../../docs/guides/debugging.md#4-the-mean-that-fills-the-padding)."""
 
 
 def check(t):
@@ -49,7 +49,7 @@ def check(t):
         return x.var(1, unbiased=False)
 
     centred_too_late = "0)-mean" in t.source.replace(" ", "")
-    held = "minus the mean, which is subtracted behind the `tl.where`" if centred_too_late else "0 when they are loaded"
+    held = "minus the mean, which is subtracted after the `tl.where`" if centred_too_late else "0 when they are loaded"
     note = f"Three lanes of the block are masked off. They hold {held}."
     t.compare("2 x 8", "variance", want, t.values(2, 8) + 5)
     t.compare("2 x 5", "variance", want, t.values(2, 5) + 5, note=note)
@@ -64,7 +64,7 @@ def check(t):
 
 WRONG = (
     (
-        "They hold minus the mean, which is subtracted behind the `tl.where`",
+        "They hold minus the mean, which is subtracted after the `tl.where`",
         "tl.where(mask, x - mean, 0.0)",
         "tl.where(mask, x, 0.0) - mean",
     ),

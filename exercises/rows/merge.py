@@ -26,10 +26,10 @@ HINTS = (
     "The maximum of the row is the larger of the two.",
     "`sum_a` is relative to `max_a`. To make it relative to the new maximum, multiply it by "
     "`math.exp(max_a - largest)`.",
-    "If both halves are empty, that is minus infinity minus minus infinity: return early.",
+    "If both halves are empty, that is minus infinity minus minus infinity, which is NaN: return early.",
 )
-WHY = """The loop of the chapter is this merge with one chunk after the other. The order doesn't matter, so the halves
-can be worked on at the same time."""
+WHY = """The chapter's loop does this merge one chunk at a time. The order doesn't matter, so the halves can be
+processed at the same time."""
 
 
 def check(t):

@@ -1,7 +1,7 @@
 """# Minus infinity minus minus infinity
 
-`logsumexp(x)` goes along a vector in chunks of four, in the online form. If the first chunk is masked off,
-that is minus infinity everywhere, the result is NaN. Find the bug.
+`logsumexp(x)` goes along a vector in chunks of four, in the online form. If the first chunk is masked off, so that all
+its scores are minus infinity, the result is NaN. Find the bug.
 """
 
 # %% solution
@@ -41,7 +41,7 @@ KIND = "find the bug"
 ORDER = 10
 HINTS = (
     "After the first chunk, `biggest` and `new` are both minus infinity. What is their difference?",
-    "As long as nothing finite has come, any finite number may be subtracted: minus infinity stays what it is.",
+    "Before the first finite score, any finite number may be subtracted: minus infinity stays minus infinity.",
     "`tl.where(condition, a, b)` chooses in each lane.",
 )
 WHY = """Minus infinity minus a finite number is minus infinity, and its exponential is 0, which is right. It is an

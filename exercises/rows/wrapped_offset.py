@@ -33,11 +33,11 @@ PAGE = "learn/softmax.py"
 KIND = "find the bug"
 ORDER = 6
 HINTS = (
-    "How many bits has the number of a program? And its product with a stride that fits into 32 bits?",
+    "How many bits does a program's number have? And its product with a stride that fits into 32 bits?",
     "Convert before the multiplication: afterwards the product has wrapped around already.",
 )
-WHY = """A program id is int32, and so is its product with a stride. No small test sees it. It is an exhibit of the
-[museum of bugs](../../docs/guides/debugging.md#6-the-offset-that-wraps-around)."""
+WHY = """A program id is int32, and so is its product with a stride. No small test shows the bug. It is an exhibit of
+the [museum of bugs](../../docs/guides/debugging.md#6-the-offset-that-wraps-around)."""
 
 
 def check(t):

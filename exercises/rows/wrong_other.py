@@ -51,17 +51,17 @@ def check(t):
     t.compare("3 very negative numbers", "row_max", want, t.values(2, 3, scale=1e29) - 1e30)
     none = t.surrounded(torch.full((3,), -float("inf"), device=device.DEVICE)).view(1, 3)
     t.compare("a row of minus infinity", "row_max", want, none)
-    undefined = "A lane that is masked off holds anything if the load has no `other`: here infinity."
+    undefined = "A masked-off lane may hold anything if the load has no `other`: here infinity."
     t.compare("3 numbers", "row_max", want, t.values(2, 3), lanes=float("inf"), note=undefined)
 
 
 WRONG = (
     (
-        "A lane that is masked off holds anything",
+        "A masked-off lane may hold anything",
         "x = tl.load(x_ptr + row * stride + columns, mask=columns < N)",
     ),
     (
-        "A lane that is masked off holds anything",
+        "A masked-off lane may hold anything",
         "x = tl.load(x_ptr + row * stride + columns, mask=columns < N, other=None)",
     ),
     (
