@@ -1,7 +1,7 @@
-"""What takes long to make and depends on nothing but a key, kept in `.cache/academy.sqlite`: formulas, plots, code with
-colours, recorded runs as pages, results of checks. All of it comes from this project's own directives.
+"""A cache, `.cache/academy.sqlite`, for what takes long to compute and depends only on a key: rendered formulas, plots,
+highlighted code, pages of recorded runs, results of checks. Everything in it comes from this project's own directives.
 
-The file can be deleted at any time. Where it can't be written, everything is made again.
+The file can be deleted at any time. Where it can't be written, everything is computed again.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ MAX_BYTES = 200 << 20
 
 
 def kept(kind: str, key: list, make: Callable[[], object], keep: Callable[[object], object] = bool):
-    """What `make()` gives, a value that JSON can hold, made once for each key.
+    """What `make()` returns, a value that JSON can hold, computed once for each key.
 
-    key: JSON too, with everything that `make` uses; `made_by` stands for code. A value for which `keep` says no is not
-    kept, so that a `make` which warns warns again the next time.
+    key: JSON too, with everything that `make` uses; for code, use `made_by`. A value that `keep` rejects is not kept,
+    so that a `make` that warns will warn again the next time.
     """
     found = get(kind, key)
     if found is None:
@@ -44,7 +44,7 @@ def get(kind: str, key: list):
 
 
 def put(kind: str, key: list, value: object) -> None:
-    """Keep a value under this key, in the place of what is there."""
+    """Keep a value under this key, replacing any other."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     with suppress(sqlite3.DatabaseError), _store(FILE) as store:  # a full disk, another writer: it is made again
         store.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (_name(kind, key), text))

@@ -1,4 +1,4 @@
-"""Argument checks for public functions. Each error names the argument, what came, and what is allowed.
+"""Argument checks for public functions. Each error names the argument, what was passed, and what is allowed.
 
 They run before anything is launched or written. A wrong type raises `TypeError`, a wrong value `ValueError`. Together
 they cost a few microseconds: host time is part of what a small kernel costs.
@@ -23,7 +23,8 @@ LARGEST = torch.finfo(torch.float32).max
 
 
 def tensors(**named: torch.Tensor) -> None:
-    """Each must be a dense `torch.Tensor` on the device where kernels run, not a lazily negated or conjugated view."""
+    """Each must be a dense `torch.Tensor` on the device where kernels run, and not a lazily negated or conjugated
+    view."""
     compiling = torch.compiler.is_compiling()
     for name, value in named.items():
         if not isinstance(value, torch.Tensor):

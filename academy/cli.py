@@ -71,7 +71,7 @@ def _check(arguments: argparse.Namespace) -> int:
         result = formulas.run(files)
         found, summary = [*result.problems, *traces.check(files), *_unguarded_backwards(files)], result.summary()
     status = problems.report(found)
-    # Results of another kernel are told of, and no failure: who edits one can't measure it without the same GPU.
+    # Stale results are mentioned but aren't failures: whoever edits a kernel may not have the GPU to measure it on.
     notes = [summary, "" if files or found else store.stale_note(ROOT)]
     number = len(set(found))
     verdict = {0: "all is well", 1: "1 problem"}.get(number, f"{number} problems")

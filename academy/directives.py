@@ -1,6 +1,6 @@
-"""The directives of this project's Markdown, `[[name: argument]]`, and the fences in which none is meant.
+"""The directives of this project's Markdown, `[[name: argument]]`, and the fenced blocks in which they are only text.
 
-The only place that knows how they are written. What they stand for on the site: `academy.site.extension`.
+This is the only place that knows their syntax. What they stand for on the site: `academy.site.extension`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CITATION = re.compile(pattern("eq", "tag"))
 
 
 def on_line(line: str) -> Directive | None:
-    """The directive that this line stands for."""
+    """The directive that this line consists of."""
     found = _LINE.fullmatch(line)
     return Directive(found["name"], found["argument"] or "") if found else None
 
@@ -71,5 +71,5 @@ def fenced(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def without_fences(text: str) -> str:
-    """A text with spaces in the place of its fenced blocks: every other character stays where it is."""
+    """A text with its fenced blocks replaced by spaces: every other character stays where it is."""
     return "\n".join(" " * len(line) if part else line for line, part in fenced(text.split("\n")))

@@ -409,8 +409,8 @@ def _repair_loads() -> None:
 def _repair_indices() -> None:
     """The bound of a loop as an int: Triton 3.6 leaves that to a rule that NumPy 2.4 gave up, later versions do it.
 
-    And an index that the language doesn't have (`x[0]`) is refused in words: the interpreter's own error is about
-    iterating over an int.
+    And an index that the language doesn't have (`x[0]`) is rejected with a helpful message: the interpreter's own error
+    is about iterating over an int.
     """
     original, original_getitem = interpreter._patch_lang_tensor, tl.tensor.__getitem__
 
@@ -467,7 +467,7 @@ def _repair_libdevice() -> None:
 
 
 def _repair_messages() -> None:
-    """No warning of numbers that a GPU computes in silence; an error in a kernel ends with its place in the file."""
+    """No warnings about numbers that a GPU computes silently; an error in a kernel ends with its place in the file."""
     original = interpreter.GridExecutor.__call__
 
     @functools.wraps(original)

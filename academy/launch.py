@@ -1,4 +1,5 @@
-"""A launch that remembers: what `kernel[grid](…)` finds out anew for each call is found out once for each kind of call.
+"""A launch with a cache: what `kernel[grid](…)` works out again for every call is worked out once for each kind of
+call.
 
 A call of `kernel[grid](x, y, n, BLOCK=1024)` has four steps before the GPU has anything to do.
 
@@ -9,13 +10,13 @@ A call of `kernel[grid](x, y, n, BLOCK=1024)` has four steps before the GPU has 
 3. *Look up* the compiled kernel for that, or compile it. Before that, an autotuner looks up its choice, or searches.
 4. *Launch*: hand the driver the grid, the stream, the compiled function and the arguments.
 
-`launch` takes all that step 2 looks at as the key of a dictionary, which leads straight to step 4. The first call of a
-kind is made by Triton, and what it compiled is remembered. Looked at in every call are: the device, the stream, each
-tensor's dtype and address, all numbers, constants and options, and whether anyone watches launches through a hook.
+`launch` uses everything that step 2 looks at as the key of a dictionary, which leads straight to step 4. The first call
+of a kind is made by Triton, and what it compiled is remembered. Every call still looks at the device, the stream, each
+tensor's dtype and address, all numbers, constants and options, and whether a hook watches launches.
 
 A wrong key would be a wrong result. So the key may be finer than Triton's, never coarser, and whatever isn't understood
 here is launched by Triton: in the interpreter, in `torch.compile`, with another kind of argument, and with a version of
-Triton whose insides nobody has compared with this file on a GPU.
+Triton whose internals haven't been compared with this file on a GPU.
 
 Names: `launch`, `Tiles`, `cdiv`, `forget`.
 Source: `triton/runtime/jit.py` and `triton/backends/nvidia/driver.py` of Triton 3.6.
@@ -59,7 +60,7 @@ class Tiles(NamedTuple):
 
 
 def launch(kernel: Any, grid: Any, tensors: Sequence, numbers: tuple = (), **constants: Any) -> Any:
-    """`kernel[grid](*tensors, *numbers, **constants)`, in less time from the second call of a kind on.
+    """`kernel[grid](*tensors, *numbers, **constants)`, which takes less time from the second call of a kind on.
 
     Args:
         kernel: a jitted function, or an autotuned one. A `pre_hook` of its configurations may set the shapes of tiles,
@@ -122,7 +123,7 @@ def specialised(number: float) -> object:
 
 
 def forget() -> None:
-    """Forget all calls, for instance because an autotuner is to choose anew."""
+    """Forget all calls, for instance so that an autotuner chooses again."""
     _CALLS.clear()
     _KINDS.clear()
 
@@ -133,7 +134,7 @@ _KINDS: dict[tuple, _Remembered] = {}
 
 
 def _watched() -> bool:
-    """Does anyone watch launches, or ask for another compilation than usual?"""
+    """Whether a hook watches launches, or a setting asks for an unusual compilation."""
     runtime = triton.knobs.runtime
     return bool(
         getattr(runtime.launch_enter_hook, "calls", runtime.launch_enter_hook)
@@ -154,7 +155,7 @@ def _by_triton(kernel: Any, grid: Any, tensors: Sequence, numbers: tuple, consta
 
 
 def _first(kernel: Any, grid: Any, tensors: Sequence, numbers: tuple, constants: dict, kind: tuple, device: int) -> Any:
-    """Launch a call that wasn't seen before, and remember it if all about it is understood."""
+    """Launch a call that hasn't been seen before, and remember it if everything about it is understood."""
     sized = type(kernel) is triton.JITFunction and not callable(grid)  # no choice and no grid hangs on the numbers
     if sized:
         rest = kernel.params[len(tensors) :]
@@ -223,7 +224,7 @@ class _Remembered:
             self.encoders = [_encoder(next(forms)) if type(x) is Tiles else None for x in tensors]
 
     def with_descriptors(self, tensors: Sequence, addresses: list) -> list:
-        """In the place of a descriptor the driver wants the tensor map, all sizes and all strides."""
+        """Instead of a descriptor, the driver expects the tensor map, all sizes and all strides."""
         values: list = []
         for tensor, address, encode in zip(tensors, addresses, self.encoders):
             if encode is None:

@@ -1,4 +1,4 @@
-"""Is an operation complete? What CONTRIBUTING asks for beside a lesson, found by reading the files.
+"""Is an operation complete? What CONTRIBUTING asks for besides a lesson, found by reading the files.
 
 `academy check` and the build of the site both ask. Nothing here imports torch or triton.
 """

@@ -1,4 +1,5 @@
-"""One shape for all that a check finds: where, and what. Printed as `path:line:col: message`, the line and a caret."""
+"""One form for everything that a check finds: where, and what. Printed as `path:line:col: message`, the line and a
+caret."""
 
 from __future__ import annotations
 

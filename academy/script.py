@@ -29,11 +29,12 @@ def main(
     """Compare a public function and its gradients with float64 in a few cases, print the table, and exit.
 
     Args:
-        function: the public function. Its file's docstring is the help text, and benchmarks/<file>.py, where the
-            repository is, says what is timed on a GPU.
+        function: the public function. Its file's docstring is the help text, and in the repository benchmarks/<file>.py
+            says what is timed on a GPU.
         reference: the same in plain PyTorch; in float64 it gives the right result.
         cases: the arguments by name. A tuple is the shape of a random tensor; anything else is passed on unchanged.
-        pytorch: PyTorch's own operation, whose error sets the budget for `function` (default: `reference`).
+        pytorch: PyTorch's own operation, whose error determines how large that of `function` may be (default:
+            `reference`).
         dtypes: of the random tensors; each case is run in each of them.
         differentiable: whether the gradients of the random tensors are compared as well.
 

@@ -27,7 +27,7 @@ DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 @lru_cache(maxsize=256)
 def tree(text: str) -> ast.Module:
-    """The parsed text. Not to be changed: others get the same one. Raises SyntaxError."""
+    """The parsed text. Callers share it and must not change it. Raises SyntaxError."""
     return ast.parse(text)
 
 
@@ -66,7 +66,7 @@ def is_jitted(function: ast.FunctionDef) -> bool:
 
 @lru_cache(maxsize=256)
 def jitted_functions(text: str) -> tuple[ast.FunctionDef, ...]:
-    """The jitted functions of a text, nested ones too, in its order. Not to be changed, like `tree`."""
+    """The jitted functions of a text, nested ones too, in the order of the text. Not to be changed, like `tree`."""
     functions = [node for node in statements(tree(text)) if isinstance(node, ast.FunctionDef)]
     return tuple(function for function in functions if is_jitted(function))
 
@@ -134,7 +134,7 @@ class Places:
         self.starts = list(itertools.accumulate((len(line) + 1 for line in self.lines), initial=0))
 
     def offset(self, line: int, column: int) -> int:
-        """Of an ast place, whose columns count UTF-8 bytes."""
+        """The offset of a place in the tree, whose columns count UTF-8 bytes."""
         return self.starts[line - 1] + len(self.lines[line - 1].encode()[:column].decode())
 
     def span(self, node: Any) -> tuple[int, int]:
@@ -151,7 +151,7 @@ def docstrings(text: str) -> Iterator[ast.Constant]:
 
 
 def bare(text: str) -> ast.Module:
-    """The parsed text without its docstrings, for who compares code. A tree of the caller's own."""
+    """The parsed text without its docstrings, for comparing code. The caller may change this tree."""
     found = ast.parse(text)
     for node in ast.walk(found):
         body = getattr(node, "body", None)
@@ -186,7 +186,7 @@ def import_path(path: Path, name: str = "") -> ModuleType:
     return module
 
 
-#: Endings of functions that are no public entry of a lesson.
+#: Endings of functions that are not public functions of a lesson.
 _INNER = ("_forward", "_backward", "_reference", "_forward_", "_backward_")
 _FIXED = ("EXAMPLE", "contract")
 

@@ -1,7 +1,8 @@
 """`academy bench`: measure every operation on this machine's GPU, show a table, keep the results.
 
-What is already measured, of the same source and with the versions that are here, is skipped: an interrupted run goes on
-where it stopped, and one without a peer leaves what was measured with it. Each case is saved as soon as it is measured.
+What has already been measured, from the same source and with the versions installed here, is skipped: an interrupted
+run continues where it stopped, and a run without a peer keeps that peer's earlier results. Each case is saved as soon
+as it is measured.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from academy.bench.tables import Table
 
 SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 DESCRIPTION = """Measure the kernels against PyTorch, torch.compile and their peers on this machine's GPU.
-Results go to benchmarks/results/<device>/<operation>.json; what is measured already is skipped."""
-EPILOG = """Exit status: 0 all is measured; 1 one of our kernels failed or was wrong; 2 wrong arguments, no GPU, or
-results of another device in the way; 3 the time was up, and the same command goes on."""
+Results go to benchmarks/results/<device>/<operation>.json; what has already been measured is skipped."""
+EPILOG = """Exit status: 0 everything is measured; 1 one of our kernels failed or was wrong; 2 wrong arguments, no GPU,
+or results of another device in the way; 3 the time was up, and the same command continues."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=ROOT / "benchmarks" / "results",
         help="folder of results, one folder per device inside (default: benchmarks/results)",
     )
-    parser.add_argument("--minutes", type=float, help="start nothing that would not be done after this long")
-    parser.add_argument("--again", action="store_true", help="measure again what is measured already")
+    parser.add_argument("--minutes", type=float, help="start nothing that would not finish within this time")
+    parser.add_argument("--again", action="store_true", help="measure again what has already been measured")
     parser.add_argument("--list", action="store_true", help="list operations and the number of their cases, and stop")
 
 
@@ -123,7 +124,7 @@ class Session:
             for operation in self.operations:
                 for task in todo[operation.name]:
                     if time.monotonic() - self.begin + self.longest > self.seconds:
-                        console.print(f"The time is up; {left} cases are left: the same command goes on with them.")
+                        console.print(f"The time is up; {left} cases are left: the same command continues with them.")
                         return 3
                     progress.update(shown, description=f"{operation.name} {task}")
                     try:

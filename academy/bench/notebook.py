@@ -1,4 +1,5 @@
-"""Measured gains in the notebooks: from the committed results, or measured here, or from what the package brings along.
+"""Measured gains in the notebooks: from the committed results, or measured here, or from the results that come with the
+package.
 
 A notebook runs in three places: in the repository, whose results it shows; on somebody's GPU elsewhere, where a few
 shapes are measured on the spot; and elsewhere without a GPU, where it shows the results of the repository from which

@@ -1,6 +1,6 @@
 """What `benchmarks/<op>.py` says of an operation: which files compute it, what is measured, and against whom.
 
-Such a file has
+Such a file has these names:
 
 | name | meaning |
 |---|---|
@@ -10,7 +10,7 @@ Such a file has
 | `EXAMPLES` | kernel file -> what its `EXAMPLE` must move, as `cost` gives it; the recording is compared |
 | `BENCH` | what is measured, a dictionary |
 
-and `BENCH` has the keys
+and `BENCH` has these keys:
 
 | key | meaning |
 |---|---|
@@ -22,9 +22,9 @@ and `BENCH` has the keys
 | `passes` | of `"forward"`, `"backward"`, `"forward+backward"` (default: forward) |
 | `differentiable` | names of the inputs that get gradients (default: none) |
 | `reference(**inputs)` | what is right, in float64 (default: `eager`) |
-| `eager_name` | how the eager line is called, such as `"cuBLAS"` (default: `"eager"`) |
+| `eager_name` | what the eager line is called, such as `"cuBLAS"` (default: `"eager"`) |
 | `compile` | False leaves torch.compile out |
-| `timing` | `"events"` (default), or `"graph"`: by CUDA-graph replay, forward only |
+| `timing` | `"events"` (default), or `"graph"`: by replaying a CUDA graph, forward only |
 | `host_shape` | the small shape for host time (default: every size at most 128) |
 | `cost(shape, dtype)` | for a variant whose cost differs from the file's |
 | `variants` | name -> the keys above that differ; each is measured as an operation of its own |

@@ -45,7 +45,7 @@ def operation(name: str, root: Path) -> list[str]:
     files = list(store.kernel_files(root / "benchmarks" / f"{name}.py").values())
     out += ["", "## Measure it yourself", ""]
     if files:
-        out += ["Its script shows the most important of it in seconds:", "", "```sh", f"python {files[-1]}", "```", ""]
+        out += ["Its script shows the main numbers within seconds:", "", "```sh", f"python {files[-1]}", "```", ""]
     out += ["The whole measurement, written to `benchmarks/results/<your device>/`:", ""]
     return [*out, "```sh", f"academy bench --only {name}", "```", ""]
 
@@ -70,7 +70,7 @@ def _stale(record: dict, old: list[dict]) -> str:
     if all(case in old for case in record["cases"]):
         return f"{text}."
     names = [_name(entry) if "passes" in entry else "host time" for entry in old]
-    return f"{text}: {_listed(names)}. The others are those of the kernel as it is."
+    return f"{text}: {_listed(names)}. The others were measured with the current kernel."
 
 
 def _listed(names: list[str], most: int = 6) -> str:
@@ -101,7 +101,7 @@ def _provenance(record: dict) -> str:
 
 def _pass(found: list[Pass], name: str) -> list[str]:
     if not found:
-        return ["No provider of ours was right here; see the notes below.", ""]
+        return ["None of our kernels gave a right result here; see the notes below.", ""]
     found = sorted(found, key=lambda each: each.case["shape"])
     plotted = [line for plot in plots_of_pass(found, name) for line in (plot, "")]
     return [sentence(found), "", *plotted, table(found).html(), "", *called_from_python(found)]
@@ -181,7 +181,7 @@ def sentence(found: list[Pass]) -> str:
         return f"{text}. It is at least level with the best peer (within 1 %) in all {len(compared)} cases."
     return (
         f"{text}. It is at least level with the best peer (within 1 %) in {len(compared) - len(behind)} of "
-        f"{len(compared)} cases; not at {_listed(behind)}. The notes beside the kernel's benchmark say more."
+        f"{len(compared)} cases; it falls behind at {_listed(behind)}. The notes in the kernel's file say more."
     )
 
 
@@ -220,9 +220,9 @@ def called_from_python(found: list[Pass]) -> list[str]:
             behind.append(f"{_name(each.case)} ({best} takes {100 * walls[best] / walls[each.ours]:.0f} % of its time)")
         shape = [_name(each.case), each.case["dtype"]]
         rows.append([*shape, *(milliseconds(walls[name]) if name in walls else "–" for name in providers)])
-    text = "Called from Python again and again, a small kernel waits for its next launch."
+    text = "In plain calls from Python, one after another, a small kernel takes as long as its launch."
     if behind:
-        text += f" That is why a peer is ahead there, although its kernels are not, at {_listed(behind)}."
+        text += f" That is why a peer is ahead at {_listed(behind)} although its kernels are not."
     title = f"Data: {PASS_NAMES[found[0].which].lower()}, wall time of a plain call"
     return [text, "", Table(title, ["shape", "dtype", *providers], rows).html(), ""]
 
@@ -271,7 +271,7 @@ def _host(record: dict, level: str) -> list[str]:
     if not rows:
         return []
     drawn = Table("Data: host time", ["provider", "forward", "forward and backward", "shape", "variant"], rows)
-    text = "What a call costs the CPU before the GPU has anything to do. It decides how fast small tensors are."
+    text = "What a call costs the CPU before the GPU has anything to do. On small tensors that is most of its time."
     return ["", f"{level} Host time of a small call", "", text, "", drawn.html(is_open=True), ""]
 
 
@@ -285,7 +285,7 @@ def ladder_source(steps: dict) -> str:
     return (
         "The steps on the way here, each measured on the same card "
         f"({steps.get('date', 'no date')}, torch {steps.get('torch', '?')}, triton {steps.get('triton', '?')}). "
-        "A ladder is the record of that day: it isn't measured again, and what changed later is not in it."
+        "A ladder is a record of that day: it isn't measured again, and later changes aren't in it."
     )
 
 

@@ -2,7 +2,7 @@
 
 matplotlib draws with placeholder colours; they are exchanged for CSS variables (`--bench-0` … in the site's style
 sheet), so one SVG serves both schemes. Text stays text. A plot is drawn twice, for a wide window and for a phone; the
-style sheet shows one of them. Every point says what it stands for. Under each plot stands a table with its numbers.
+style sheet shows one of them. Every point says what it stands for. A table with the numbers follows each plot.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ def measure_case(operation: Operation, variant: Variant, shape: tuple[int, ...],
 def prepared(
     name: str, factory: Callable, inputs: dict, variant: Variant, checker: Checker
 ) -> tuple[Call | None, dict]:
-    """The provider, checked, ready to be timed, or None; and what has to be said about it."""
+    """The provider, checked and ready to be timed, or None; and the notes that go with its results."""
     try:
         call = Call(factory(inputs), inputs, variant)
         wrong = checker.problem(call)

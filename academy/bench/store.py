@@ -141,7 +141,7 @@ def write(path: Path, content: dict) -> None:
 
 
 def dumps(value: object, indent: str = "") -> str:
-    """JSON with short lists and dictionaries on one line, so that a diff shows one measurement a line."""
+    """JSON with short lists and dictionaries on one line, so that a diff shows one measurement per line."""
     flat = json.dumps(value, ensure_ascii=False)
     if len(indent) + len(flat) <= 110 or not isinstance(value, dict | list) or not value:
         return flat

@@ -30,9 +30,8 @@ An exercise is one file, `exercises/<stage>/<name>.py`, with everything that bel
     RIGHT = (("old", "new"), …)
 
 The starter is cut from the solution by the marks, so the two can't drift apart. `WRONG` and `RIGHT` are edits of the
-solution: each `old` is replaced by the `new` behind it, and a `new` alone takes the place of what is between the marks.
-No edit at all stands for the starter. Tests check that every wrong solution is rejected with its message, and that the
-others pass.
+solution: each `old` is replaced by the `new` after it, and a `new` alone replaces what is between the marks. No edit at
+all means the starter. Tests check that every wrong solution is rejected with its message, and that the others pass.
 
 `files` reads such a file without importing it, so that the site can be built without triton. `checker` checks a
 reader's text, for the page in the browser and for `academy exercise`.

@@ -37,10 +37,10 @@ class Checks:
 
     @property
     def source(self) -> str:
-        """The reader's text, for a message that fits what is written there; never for what is right."""
+        """The reader's text, for a message that fits what is written there; never to decide what is right."""
         return Path(self.file).read_text("utf-8")
 
-    # ---- inputs: no symmetry, no zeros' neighbourhood, and something else behind the end
+    # ---- inputs: without symmetry, away from zero, and with other data past their ends
 
     def values(self, *shape: int, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> torch.Tensor:
         """Numbers without a pattern, between -3 and 3.4 times `scale`; whole ones for an integer dtype."""
@@ -59,7 +59,7 @@ class Checks:
         return inside
 
     def cut(self, rows: int, columns: int, **options: Any) -> torch.Tensor:
-        """A matrix cut out of wider rows: between its rows lies NaN."""
+        """A matrix cut out of wider rows, with NaN between its rows."""
         wide = torch.full(
             (rows, columns + 5), math.nan, dtype=options.get("dtype", torch.float32), device=device.DEVICE
         )
@@ -67,7 +67,7 @@ class Checks:
         return wide[:, :columns]
 
     def turned(self, rows: int, columns: int, **options: Any) -> torch.Tensor:
-        """A matrix whose rows are the columns of what lies in memory."""
+        """A transposed matrix: its rows are the columns of what lies in memory."""
         return self.values(columns, rows, **options).T
 
     # ---- comparisons
@@ -85,9 +85,9 @@ class Checks:
         """Call the reader's function and compare each result with `want`, which gets the same arguments.
 
         A result may have twice the error of `want` in the same dtype, both against float64 (`academy.accuracy`);
-        `exact`: none at all. name: what messages call the result; several are separated by ", ". note: a sentence that
-        helps, said if a value is wrong. kernel: whether a kernel has to be launched. lanes: what a load without `other`
-        leaves in the lanes that it masks off; by default NaN, which a maximum swallows.
+        `exact`: none at all. name: what messages call the result; several are separated by ", ". note: a helpful
+        sentence, added if a value is wrong. kernel: whether a kernel has to be launched. lanes: what a load without
+        `other` leaves in the lanes that it masks off; by default NaN, which a maximum swallows.
         """
         self.cases += 1
         call = self.get(function)
@@ -133,7 +133,8 @@ class Checks:
             raise Failed(f"{call} is {_shown(got)}, should be {_shown(want)}" + (f". {note}" if note else ""), call)
 
     def number(self, want: float, mistakes: dict[float, str], otherwise: str, name: str = "answer") -> None:
-        """Compare a number that the reader predicts. mistakes: what to say of a number that one gets by a mistake."""
+        """Compare a number that the reader predicts. mistakes: what to say about a number that results from a common
+        mistake."""
         self.cases += 1
         got = self.get(name)
         if got is None:
@@ -145,7 +146,7 @@ class Checks:
             raise Failed(f"{name} is {_shown(got)}, which is not right. {why}")
 
     def traffic(self, case: str, run: watch.Run, read: int, written: int, note: str = "") -> None:
-        """That the launches of a run ask for no more bytes than this; an element that is loaded twice counts twice.
+        """Require that the launches of a run request no more bytes than this; an element loaded twice counts twice.
 
         PyTorch's own work isn't counted, so it may do none of it.
         """
@@ -167,7 +168,7 @@ class Checks:
                 raise Failed(f"{message}. {note}" if note else message, case, line)
 
     def require(self, holds: bool, message: str, case: str = "", line: int | None = None) -> None:
-        """Anything else."""
+        """Require anything else."""
         if not holds:
             raise Failed(message, case, line)
 

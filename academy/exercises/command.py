@@ -17,7 +17,7 @@ MARK = "# Exercise: "
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status: 0, 1 if the check found something, 2 for bad use."""
+    """Exit status: 0, 1 if the check found something, 2 for wrong usage."""
     parsed = _parser().parse_args(arguments)
     try:
         return parsed.run(parsed)
@@ -43,7 +43,8 @@ def _parser() -> argparse.ArgumentParser:
 
     command("list", _list, "list all exercises, by stage of the learning path")
     start = command("start", _start, "write the file of an exercise, for you to change", "NAME", "as `list` shows it")
-    start.add_argument("--to", type=Path, metavar="FILE", help="where to (default: NAME.py, here); never overwritten")
+    to = "where to write it (default: NAME.py, here); never overwrites a file"
+    start.add_argument("--to", type=Path, metavar="FILE", help=to)
     command("check", _check, "say whether a file solves its exercise, and what is wrong if not", "FILE", "your file")
     hint = command("hint", _hint, "show a hint", "NAME", "as `list` shows it")
     hint.add_argument("number", type=int, nargs="?", default=1, help="which one (default: the first)")
@@ -67,7 +68,7 @@ def _start(parsed: argparse.Namespace) -> int:
         with path.open("x", encoding="utf-8") as file:
             file.write(f"{MARK}{exercise.name}\n#\n{comment}\n\n{exercise.starter}")
     except FileExistsError:
-        raise ValueError(f"{path} is there already, and nothing was written (another place: --to FILE)") from None
+        raise ValueError(f"{path} already exists, so nothing was written (to write elsewhere: --to FILE)") from None
     print(f"{exercise.question}\n\nWrote {path}. Change it, then: academy exercise check {path}")
     return 0
 

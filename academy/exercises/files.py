@@ -25,9 +25,9 @@ TO_DO = "pass  # your code here"
 
 @dataclass(frozen=True)
 class Exercise:
-    """name: `first_kernel/reverse`. text: what stands in the file's part `solution`, with its marks. path: of the
-    file. page: uri of the page that the exercise belongs to. wrong: message and edit; right: edits.
-    order: the easy ones of a page come first; those without one come behind, by name."""
+    """name: `first_kernel/reverse`. text: what stands in the file's part `solution`, with its marks. path: of the file.
+    page: uri of the page that the exercise belongs to. wrong: message and edit; right: edits. order: the easy ones of a
+    page come first; those without an order come last, by name."""
 
     name: str
     path: Path
@@ -59,7 +59,7 @@ class Exercise:
         return GAP.sub(_start, self.text)
 
     def edited(self, edit: tuple[str, ...]) -> str:
-        """The solution with an edit, the starter for none. Raises ValueError where `old` isn't there exactly once."""
+        """The solution with an edit, the starter for none. Raises ValueError if `old` isn't there exactly once."""
         if not edit:
             return self.starter
         if len(edit) == 1:

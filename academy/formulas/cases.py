@@ -25,7 +25,7 @@ def _(X, n, varepsilon):
 ```
 
 A case gets `module`, and by the names of its parameters the page's symbols, its dims, `rows` (shape of the rows) and
-`at_end(tensor)`: a copy that mutants find at the end of readable memory. Keywords of the decorator:
+`at_end(tensor)`: a copy that, when mutants run, lies at the end of readable memory. Keywords of the decorator:
 
 - `modules`: one name or several. The case is run for each of them.
 - `returns`: the tag of each returned tensor (a tuple for several; None: that one is not compared).
@@ -35,7 +35,7 @@ A case gets `module`, and by the names of its parameters the page's symbols, its
   gradient of a symbol without that axis is the sum over the rows.
 - `pytorch`: PyTorch's own operation, by which the error is judged: a function of the case file, which may also be
   decorated with `@<case>.pytorch`; or the name of a function of the module, which is called in place of the case's
-  first one, without the keywords that it doesn't know. Default: the name of that first one with `_reference` behind it.
+  first one, without the keywords that it doesn't know. Default: the name of that first one with `_reference` appended.
 - `upstream`: the gradient handed to the call's result, a number or a function of the case file (also:
   `@<case>.upstream`). Default: the upstream of the page's loss; ones if there is none.
 - `stable={"CE": "CE-stable"}`: for inputs around ±10⁴, where the form of the first tag overflows, compare with the

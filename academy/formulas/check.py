@@ -25,8 +25,8 @@ from academy.problems import Problem
 def run(files: Iterable[Path] | None = None, project: Project | None = None, workers: int | None = None) -> Result:
     """Check `files`, or the whole project.
 
-    Derivations: equations and kernels. Case files: the same of their derivation. Kernel files: the same of those
-    whose cases name them, and what their notes cite. Other pages and notebooks: what they cite.
+    Derivations: equations and kernels. Case files: the same for their derivation. Kernel files: the same for the
+    derivations whose cases name them, and what their notes cite. Other pages and notebooks: what they cite.
     """
     from academy import device  # noqa: F401  before anything imports triton: here it decides where kernels run
 
@@ -54,7 +54,8 @@ def run(files: Iterable[Path] | None = None, project: Project | None = None, wor
 
 
 def syntax_errors(files: Iterable[Path] | None = None, project: Project | None = None) -> list[Problem]:
-    """Files among `files` (default: kernel and case files) that are no Python: nothing else can be said of them."""
+    """Files among `files` (default: kernel and case files) that aren't valid Python: nothing else can be said about
+    them."""
     project = project or Project.here()
     everything = (*project.kernels(), *project.case_files())
     paths = [path for path in (everything if files is None else files) if path.suffix == ".py"]

@@ -106,7 +106,7 @@ def mark(path: str, tex: str, tag: str | None) -> str:
     ]
     if made.problem or not found:
         log.warning(made.problem or f"{path}: the checker has not seen the equation {tex.strip()[:80]}")
-        return f'<span class="academy-problem">{"this page does not hold" if made.problem else "not checked"}</span>'
+        return f'<span class="academy-problem">{"this page fails its check" if made.problem else "not checked"}</span>'
     return f'<details class="eq-check"><summary>checked</summary><p>{"; ".join(_said(found))}.</p></details>'
 
 
@@ -140,7 +140,7 @@ def table(root: Path | None = None, home: Callable[[str], str | None] = lambda t
 
 def _problem(made: Report) -> Iterator[str]:
     log.warning(made.problem)
-    yield f"This page does not hold: {made.problem.splitlines()[0]}"
+    yield f"This page fails its check: {made.problem.splitlines()[0]}"
 
 
 def _section(made: Report, home: Callable[[str], str | None]) -> Iterator[str]:

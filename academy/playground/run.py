@@ -165,7 +165,7 @@ def _told(argument: Argument, element: int, got: float) -> str:
     text = f"{argument.element_name(element)} is {got:.6g}, should be {_after(argument).reshape(-1)[element]:.6g}"
     if argument.tensor.dim() > 1:
         text += f"; row {np.unravel_index(element, tuple(argument.tensor.shape))[0]} is the first that is wrong"
-    return text + ". (Compared with the code as it was, in your EXAMPLE.)"
+    return text + ". (Compared with the original code, run on your EXAMPLE.)"
 
 
 def _stored_at(recording: Recording, launch: dict, tensor: int, element: int, shown: str) -> int | None:
@@ -197,7 +197,8 @@ def answer(question: str) -> str:
 
 
 def prepare(question: str) -> None:
-    """Run the original while the reader still looks at its picture, so that the first edit needn't wait for it."""
+    """Run the original while the reader is still looking at its picture, so that the first edit doesn't have to wait
+    for it."""
     asked = json.loads(question)
     source, original = asked["source"], asked.get("original")
     if asked["action"] == "run" and original is not None and syntax.problem(original, "") is None:

@@ -1,5 +1,5 @@
-"""What a text draws from elsewhere: a tagged equation from its derivation, a number from the committed results
-or from a recorded run."""
+"""What a text takes from elsewhere: a tagged equation from its derivation, a number from the committed results or from
+a recorded run."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@
     [[run: classics/layernorm: KERNEL, pid=0: mean[0]]]    a number of a recorded run, with a link to its moment
 
 A mistake is logged as a warning, `path:line: message`, which fails `mkdocs build --strict`; `mkdocs serve` goes on and
-shows the page, so that it can be mended while looking at it.
+shows the page, so that it can be fixed while looking at it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class AcademyExtension(Extension):
             "docs": ["docs", "the folder with the site's own pages, under the repository"],
             "repo_url": ["", "where the repository is published; links to files go there"],
             "branch": ["main", "the branch that those links show"],
-            "index": ["", "the library of the site that is being built; read anew if it isn't given"],
+            "index": ["", "the library of the site that is being built; read again if it isn't given"],
         }
         super().__init__(**settings)
 
@@ -183,7 +183,7 @@ class Lines(Preprocessor):
     def lacking(self, page: Page) -> str:
         """What the list says of a derivation with which no kernel is compared."""
         cases = self.index.root / operations.CASES / Path(page.source).with_suffix(".py").name
-        return "" if page.kind != "derivation" or cases.is_file() else "No kernel yet: the formulas alone are checked."
+        return "" if page.kind != "derivation" or cases.is_file() else "No kernel yet: only the formulas are checked."
 
     def reference(self, _: str) -> list[str]:
         """The public functions of all kernels that have a page, by group, for mkdocstrings."""
@@ -216,7 +216,7 @@ class Lines(Preprocessor):
 
     def exercise(self, name: str) -> list[str]:
         if not self.shown("exercise", name) or name not in self.index.exercises:
-            return [f'!!! failure "{name} is no exercise"']
+            return [f'!!! failure "{name} is not an exercise"']
         return exercise_pages.markdown(self.index, self.index.exercises[name])
 
     def exercises(self, _: str) -> list[str]:

@@ -1,6 +1,6 @@
 """The picture of L2 reuse: which blocks of X and Y the first programs of a product X · Y load, counted and drawn.
 
-It is handed the order of the programs, as a kernel's own index function computes it, for example
+It is given the order of the programs, as a kernel's own index function computes it, for example
 `matmul_grouped.program_order(9, 9, GROUP_M=3)`. Nothing here knows how that order comes about.
 """
 

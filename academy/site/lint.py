@@ -1,4 +1,4 @@
-"""Mistakes in Markdown that render as something else without a word."""
+"""Mistakes in Markdown that silently render as something else."""
 
 from __future__ import annotations
 

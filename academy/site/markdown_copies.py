@@ -1,7 +1,7 @@
 """Every page as Markdown, beside its HTML as index.md, and the list of them, llms.txt.
 
 For readers, programs and language models that want the text and not the page. markdownify turns the finished page back
-into Markdown, so that there is one renderer of directives; here stands what is particular to this site.
+into Markdown, so that there is one renderer of directives; this module holds what is specific to this site.
 """
 
 from __future__ import annotations

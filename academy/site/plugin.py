@@ -87,7 +87,7 @@ class AcademyPlugin(BasePlugin):
         return config
 
     def on_pre_build(self, *, config):
-        """Too much is made from a kernel file to go on without it. `mkdocs serve` waits until the file is mended."""
+        """Too much is made from a kernel file to go on without it. `mkdocs serve` waits until the file is fixed."""
         paths = sorted([*(ROOT / "annotated_examples").rglob("*.py"), *Path(config.docs_dir).glob("learn/*.py")])
         paths += sorted((ROOT / "exercises").rglob("*.py"))
         problems = [syntax.problem(read(path), path.relative_to(ROOT).as_posix()) for path in paths]

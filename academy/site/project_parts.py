@@ -20,7 +20,7 @@ RECORDER += ["package:triton", "package:torch", "package:numpy"]
 
 def no_run() -> str:
     """Why pages have no recorded run, for the reader; "" where runs can be recorded."""
-    return "" if find_spec("triton") else "Run is left out: it needs Triton, which is not installed here"
+    return "" if find_spec("triton") else "The recorded run is left out: it needs Triton, which is not installed here"
 
 
 def recorded_run(path: str) -> tuple[str, str, str]:

@@ -1,4 +1,4 @@
-"""A page as those read it who want its words: formulas written out, code as plain text, no table of the recorded run.
+"""A page reduced to its words: formulas written out, code as plain text, no table of the recorded run.
 
 The search plugin gets its entries from it in a small part of the time, and the Markdown copy is made from it.
 """
@@ -52,7 +52,7 @@ def lighter(html: str, written: Callable[[str, bool], str]) -> str:
 
 
 def _end(html: str, tag: str, start: int) -> int:
-    """Behind the end of the element whose content begins at `start`."""
+    """The position after the end of the element whose content begins at `start`."""
     depth = 1
     for found in re.compile(rf"<(/?){tag}\b").finditer(html, start):
         depth += -1 if found[1] else 1

@@ -65,7 +65,7 @@ def without_front_matter(text: str) -> tuple[str, int]:
 
 
 def heading(text: str) -> str:
-    """The first `# heading`; in a chapter, which is a Python file, behind another `#`. "" if there is none."""
+    """The first `# heading`; in a chapter, which is a Python file, after another `#`. "" if there is none."""
     found = re.search(r"^# # (.+)$", text, re.M) or re.search(r"^# (.+?)(?: \{.*)?$", text, re.M)
     return found[1] if found else ""
 

@@ -18,7 +18,7 @@ in a comment inside a jitted function is a claim about the recorded run (`quotes
 - `pid=P` or `pid=(P, P2)` names the program. It stays in force until the next `pid=` in the same function; before the
   first one it is program 0. `k=n` picks an iteration of the loop over `k`, for this claim alone.
 - It holds right after the first statement, at or below the comment, that assigns one of the names in EXPRESSION. If
-  there is none, after the last statement above it. A comment behind code is about that code.
+  there is none, after the last statement above it. A comment after code on the same line is about that code.
 - EXPRESSION is Python: names, indices, arithmetic, `.shape`, and `len min max sum abs any all`. Pointers are element
   offsets from the start of their tensor. A mask is 1 and 0.
 - LITERAL is a number, True, False, inf, or a (nested) list; `...` leaves out the middle. A whole number has to be

@@ -62,7 +62,7 @@ def stale_numbers(path: Path, recording: Recording, quoted: bool = True) -> list
 
 
 def _contradicted_cost(path: Path, recording: Recording) -> list[Problem]:
-    """Where the recorded bytes are not those that the operation's benchmark says of this file's EXAMPLE."""
+    """Where the recorded bytes differ from what the operation's benchmark says this file's EXAMPLE moves."""
     from academy.bench import operation  # it imports torch
 
     if not path.is_relative_to(store.ROOT / "annotated_examples") or not (store.ROOT / "benchmarks").is_dir():

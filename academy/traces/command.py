@@ -28,7 +28,8 @@ _USUAL = {"float32", "int32", "int64", "bool", ""}
 
 
 def main(arguments: list[str]) -> int:
-    """Record, print, write what was asked for. Exit status: 0, 1 if something is wrong with the run, 2 for bad use."""
+    """Record, print, write what was asked for. Exit status: 0, 1 if something is wrong with the run, 2 for wrong
+    usage."""
     options = _parser().parse_args(arguments)
     try:
         path = find(options.module)
@@ -75,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
 def _program(text: str) -> Program:
     numbers = re.fullmatch(r"\(?(-?\d+)(?:, ?(-?\d+))?(?:, ?(-?\d+))?\)?", text)
     if numbers is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no program: write 13, or 1,0")
+        raise argparse.ArgumentTypeError(f"{text!r} isn't a program: write 13, or 1,0")
     x, y, z = (int(number or 0) for number in numbers.groups())
     return x, y, z
 
@@ -107,7 +108,7 @@ def chosen(recording: Recording, launch: int | None, program: Program | None) ->
 def find(module: str) -> Path:
     """The file that a path, a dotted name or a kernel's name (`layernorm`) stands for.
 
-    Raises ValueError if there is none with an EXAMPLE, and SyntaxError if it is no Python.
+    Raises ValueError if there is none with an EXAMPLE, and SyntaxError if it isn't valid Python.
     """
     path = Path(module) if Path(module).exists() else _named(module)
     if path.suffix != ".py":

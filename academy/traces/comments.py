@@ -19,7 +19,7 @@ _BARE_NUMBER = re.compile(r"(?<![\w.\-²³×·^/])\d+(?:\.\d+)?(?![\w\-²³%×·
 
 @dataclass
 class Comment:
-    """A run of whole-line comments, or one behind code. text: without `#`. places: (line, column) of each character."""
+    """A run of whole-line comments, or one after code. text: without `#`. places: (line, column) of each character."""
 
     text: str
     places: list[tuple[int, int]]

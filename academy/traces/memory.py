@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
-#: Empty bytes before and behind each tensor. They are never touched, so they cost address space only.
+#: Empty bytes before and after each tensor. They are never touched, so they cost address space only.
 GUARD = 1 << 20
 
 
@@ -49,9 +49,9 @@ def unwritten(data: np.ndarray | torch.Tensor) -> np.ndarray:
 class Argument:
     """A tensor argument of one launch, in its window.
 
-    name: of the kernel's parameter. tensor: what the kernel works on. start: address of its first element.
-    identity: equal for arguments that share a storage. fresh: the storage was allocated without a value. before, after:
-    copies of the values at the launch and behind it.
+    name: of the kernel's parameter. tensor: what the kernel works on. start: address of its first element. identity:
+    equal for arguments that share a storage. fresh: the storage was allocated without a value. before, after: copies of
+    the values before the launch and after it.
     """
 
     name: str

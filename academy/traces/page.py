@@ -1,7 +1,7 @@
 """The viewer on a kernel's page: its data, its static start state, and a self-contained HTML file.
 
-The HTML of the Run side of a page reads without JavaScript. The viewer fetches its data when the reader first switches
-to Run: a script rather than JSON, so that it also loads from a folder on disk.
+The HTML of the Run side of a page can be read without JavaScript. The viewer fetches its data when the reader first
+switches to Run: a script rather than JSON, so that it also loads from a folder on disk.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def findings(launch: Launch) -> list[Finding]:
         twice = _stored_twice(touch)
         if twice is not None:
             message = f"program {program_name(touch.program)} of {launch.kernel} stores two different values in "
-            message += f"{touch.argument.element_name(twice)} at once; on a GPU it is open which one stays"
+            message += f"{touch.argument.element_name(twice)} at once; on a GPU it is undefined which one remains"
             contested.setdefault((touch.file, touch.line), Finding(touch.file, touch.line, message))
     return list(dict.fromkeys([*found, *contested.values()]))
 
@@ -250,7 +250,8 @@ def _races(launch: Launch) -> Iterator[Finding]:
                     f"program {program_name(touch.program)} {verbs.get(touch.operation, 'updates')}" for touch in pair
                 )
                 where = f"{first.argument.element_name(element)} (line {first.line})"
-                message = f"race in {launch.kernel}: {one} {where} and {other} it too; on a GPU their order is open"
+                message = f"race in {launch.kernel}: {one} {where} and {other} it too; "
+                message += "on a GPU their order is undefined"
                 message += wrong_row(launch, second.argument, second.line) if second.operation == "store" else ""
                 yield Finding(second.file, second.line, message)
                 break

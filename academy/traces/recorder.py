@@ -342,7 +342,7 @@ class Recorder:
         self._keep(self._touches(operation, pointers, active), np.broadcast_to(values, np.shape(pointers.data)))
 
     def _touches(self, operation: str, pointers, active: np.ndarray) -> list[Touch]:
-        """An access, one entry for each tensor that it touches (one, but for blocks of mixed pointers)."""
+        """An access, one entry for each tensor that it touches (one, except for blocks of mixed pointers)."""
         addresses = np.asarray(pointers.data).astype(np.int64)
         owners = self._launch.memory.owners(addresses)
         result = []

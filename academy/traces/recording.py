@@ -188,7 +188,8 @@ class Recording:
         return self._steps[key]
 
     def offsets(self, launch: dict, access: list) -> np.ndarray:
-        """Of each lane of an access that isn't masked off: how many elements behind the first one of its tensor."""
+        """Of each lane of an access that isn't masked off: how many elements it is after the first one of its
+        tensor."""
         tensor, elements = launch["tensors"][access[1]], np.atleast_1d(self.value(access[2])).reshape(-1)
         index = np.unravel_index(elements[elements >= 0], tensor["shape"] or [1])
         return np.array(tensor["strides"] or [1]) @ np.stack(index)

@@ -37,7 +37,7 @@ def kernel_files(folder: Path | None = None) -> list[Path]:
 
 
 def has_example(path: Path) -> bool:
-    """Whether the file has a function EXAMPLE. Raises SyntaxError, which names the file, if it is no Python."""
+    """Whether the file has a function EXAMPLE. Raises SyntaxError, which names the file, if it isn't valid Python."""
     return any(isinstance(node, ast.FunctionDef) and node.name == "EXAMPLE" for node in _parsed(path).body)
 
 

@@ -77,7 +77,7 @@ def test_it_stops_in_time_and_goes_on_later(tmp_path, monkeypatch, capsys):
     inputs, _ = slow(monkeypatch, 50)
     assert session(tmp_path, minutes=1.5, inputs=inputs).run() == 3
     assert len(stored(tmp_path)["cases"]) == 1
-    assert "cases are left: the same command goes on" in capsys.readouterr().out
+    assert "cases are left: the same command continues" in capsys.readouterr().out
     assert session(tmp_path).run() == 0 and len(stored(tmp_path)["cases"]) == 2
 
 

@@ -28,7 +28,7 @@ def test_start_writes_a_file_that_check_knows_and_never_overwrites_one(capsys, t
     assert text.endswith("answer = None\n")
     path.write_text(text.replace("None", "4000"))
     status, said = run(capsys, "start", "bytes_saved")
-    assert status == 2 and "there already" in said and "4000" in path.read_text()
+    assert status == 2 and "already exists" in said and "4000" in path.read_text()
     assert run(capsys, "start", "bytes_saved", "--to", "other.py")[0] == 0
     status, said = run(capsys, "check", path)
     assert status == 1 and "answer is 4000" in said and "academy exercise hint first_kernel/bytes_saved" in said

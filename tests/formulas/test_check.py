@@ -110,7 +110,7 @@ def test_the_summary_counts_only_what_the_files_have(clone):
     assert not re.search(r"\b0 ", output.rpartition("\nall is well")[0])
     (clone / "setup.py").write_text("")
     status, output = academy_check(clone, "setup.py")
-    assert status == 0 and output.startswith("nothing to look at: "), output
+    assert status == 0 and output.startswith("nothing to check: "), output
 
 
 def test_a_wrong_sign_in_a_page_and_in_a_kernel(clone):

@@ -194,7 +194,7 @@ def test_a_case_chooses_its_values(messages):
     made = module(lambda x, y, s, BLOCK: s * x * y)
     assert not messages(chosen(), PAGE, made)
     found = messages(chosen().replace('"s": 3.0', '"s": 3.0, "q": 1.0'), PAGE, made)
-    assert any("`values` gives q, which is no symbol of page.md" in message for message in found)
+    assert any("`values` gives q, which isn't a symbol of page.md" in message for message in found)
     by_keyword = PRODUCT.replace('returns="OUT"', 'returns="OUT", values={"s": 3.0}')
     seen = set()
     assert not messages(by_keyword, PAGE, module(lambda x, y, s: (seen.add(s), s * x * y)[1])) and seen == {3.0}
@@ -203,9 +203,8 @@ def test_a_case_chooses_its_values(messages):
 def test_a_case_chooses_what_judges_it(messages):
     made = module(lambda x, y, s, BLOCK: s * x * y, other=lambda x, y, s: s * x * y, reference=None)
     assert not messages(chosen(', pytorch="other"'), PAGE, made)
-    assert any(
-        "the module has no f_reference: say by `pytorch`" in message for message in messages(chosen(), PAGE, made)
-    )
+    wanted = "the module has no f_reference: name PyTorch's own operation with `pytorch`"
+    assert any(wanted in message for message in messages(chosen(), PAGE, made))
     assert not messages(chosen(more="@product.pytorch\ndef _(x, y, s):\n    return s * x * y\n"), PAGE, made)
     wrong = messages(chosen(more="@product.pytorch\ndef _(x, y):\n    return x * y\n"), PAGE, made)
     assert any("the result of PyTorch in float64 is not what OUT prints" in message for message in wrong)

@@ -164,7 +164,7 @@ def test_wrong_entries_of_the_list_are_reported(tmp_path):
     (tmp_path / engine.LIST).write_text(entry % (first, "fine") + entry % ("gone", "old") + entry % (second, ""))
     said = [problem.message for problem in engine.stale(Project(tmp_path), judge)]
     assert said == [
-        "annotated_examples/k.py: no mutant of the file any more: remove the entry: gone",
+        "annotated_examples/k.py: no longer a mutant of the file: remove the entry: gone",
         f"annotated_examples/k.py: no reason is given: {second}",
     ]
     (tmp_path / engine.LIST).write_text("[[exempt]]\nfile = 'annotated_examples/k.py'\nkernel = 'k'\n")

@@ -254,7 +254,7 @@ def test_bad_use_is_explained(kernel_file, tmp_path, capsys, arguments, message)
 def test_a_program_that_is_none(kernel_file, capsys):
     with pytest.raises(SystemExit):
         cli.main(["trace", "x.py", "--pid", "one"])
-    assert "'one' is no program: write 13, or 1,0" in capsys.readouterr().err
+    assert "'one' isn't a program: write 13, or 1,0" in capsys.readouterr().err
 
 
 def test_a_program_that_only_one_launch_has(kernel_file, capsys):

@@ -28,7 +28,7 @@ def test_two_programs_storing_one_element_is_a_race(record):
     found = problems(record, STORE.format(body="    tl.store(y_ptr + pid * 3 + offsets, 1.0)", y="torch.empty(7)"))
     assert found == [
         "race in store_kernel: program 0 stores y_ptr[3] (line 11) and program 1 stores it too; "
-        "on a GPU their order is open"
+        "on a GPU their order is undefined"
     ]
 
 

@@ -177,7 +177,7 @@ def _check_part(node: Node, env: Environment) -> None:
     elif node.op == "expect" and node.args[1]:
         weights = everywhere(node.args[1], env)
         if not torch.allclose(weights.sum(-1), torch.ones_like(weights.sum(-1))) or bool((weights < 0).any()):
-            raise FormulaError("these weights are no probabilities: they don't sum to 1", node.pos, "value")
+            raise FormulaError("these weights aren't probabilities: they don't sum to 1", node.pos, "value")
     elif node.op == "deriv":
         for name in node.args[2]:
             rest = tuple(other for other in node.args[2] if other != name)

@@ -8,7 +8,7 @@ import mmap
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-#: Bytes in front of and behind each tensor, and what they hold.
+#: Bytes before and after each tensor, and what they hold.
 WIDTH, FILL = 1 << 14, 0xA5
 _UNWRITTEN = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
 _FRESH = _UNWRITTEN | {"zeros", "zeros_like", "new_zeros", "ones", "full", "clone", "_to_copy"}
@@ -18,8 +18,8 @@ class Fences(TorchDispatchMode):
     """Inside `with Fences() as fences:`, new tensors lie between fences; what is not written is NaN.
 
     Args:
-        walls: CPU tensors end where readable memory ends, in place of the fence behind them: to read or write the next
-            byte kills the process.
+        walls: CPU tensors end where readable memory ends, instead of at a fence: reading or writing the next byte kills
+            the process.
 
     `fences.broken()` tells afterwards whether a fence was written to. A kernel writes through plain addresses, so
     without this a missing mask would go unnoticed, in the interpreter as on a GPU.
@@ -63,7 +63,7 @@ def walled(values: torch.Tensor) -> torch.Tensor:
 
 
 def _readable(size: int) -> torch.Tensor:
-    """`size` bytes, behind which nothing can be read."""
+    """`size` bytes, after which nothing can be read."""
     pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
     memory = mmap.mmap(-1, pages + mmap.PAGESIZE)
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))

@@ -56,13 +56,13 @@ def run(
     walls: bool = False,
     inputs: Sequence[Inputs] = HOSTILE,
 ) -> list[Problem]:
-    """Compare on hostile inputs. A problem stands at the formula that differs; without one, at the case.
+    """Compare on hostile inputs. A problem is reported at the formula that differs; if there is none, at the case.
 
     Args:
         module: handed in, so that a mutated copy can be judged too.
         first_only: stop after the first inputs that show something.
-        walls: put contiguous inputs and new tensors in front of memory that can't be read: a read behind the end
-            kills the process.
+        walls: put contiguous inputs and new tensors in front of memory that can't be read: a read past the end kills
+            the process.
         memo: keeps what PyTorch and the printed formulas give, for runs of other modules and of mutated copies.
     """
     found: list[Problem] = []
@@ -95,7 +95,7 @@ class _Run:
         values = self.case.said["values"]
         for name, value in (self.evaluated(values, inputs) if callable(values) else values).items():
             if name not in self.keys:
-                raise ValueError(f"`values` gives {name}, which is no symbol of {self.comparison.page.path}")
+                raise ValueError(f"`values` gives {name}, which isn't a symbol of {self.comparison.page.path}")
             inputs[name] = value if torch.is_tensor(value) else float(value)
         return {name: value.to(_device()) if torch.is_tensor(value) else value for name, value in inputs.items()}
 
@@ -273,7 +273,7 @@ class _Judge:
             return getattr(self._module, name)
         reference = getattr(self._module, self._reference, None)
         if reference is None:
-            raise ValueError(f"the module has no {self._reference}: say by `pytorch` what is PyTorch's own operation")
+            raise ValueError(f"the module has no {self._reference}: name PyTorch's own operation with `pytorch`")
         known = inspect.signature(reference).parameters
         return lambda *args, **options: reference(*args, **{k: v for k, v in options.items() if k in known})
 

@@ -13,7 +13,7 @@ WORKERS = min(os.cpu_count() or 1, 8)
 
 
 def context() -> Any:
-    """How processes start: by a fork, which costs nothing, where that is safe.
+    """How processes start: by a fork, which costs almost nothing, where that is safe.
 
     Where there is a GPU, PyTorch's autograd keeps a thread for it and the driver its own state, and neither survives a
     fork. A server process that has touched neither is forked there instead.

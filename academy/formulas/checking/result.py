@@ -19,7 +19,7 @@ SUMMARY = {
     "kernels": {"cases": "case(s) compared with the printed formulas"},
     "notes, pages and notebooks": {"documents": "file(s)", "citations": "citation(s) of tags"},
 }
-_NOTHING = "nothing to look at: no derivation, case file, kernel, page or notebook of the project"
+_NOTHING = "nothing to check: no derivation, case file, kernel, page or notebook of the project"
 
 
 @dataclass

@@ -2,11 +2,11 @@
 
 A mutant that nothing notices *survives*. Either a check is missing, or the changed text is right as well; those are
 kept in `backprop_math/equivalent_mutants.toml`, each with its file and its reason, reviewed by a person. A survivor
-that is not on the list is a failure; so is an entry that no longer survives, or that is no mutant any more.
+that is not on the list is a failure; so is an entry whose mutant no longer survives or no longer exists.
 
 Each file has a judge, which is made once and sent to the processes in which the mutants run: the page's own equations,
 or the comparison of a kernel with its printed formula. Kernels run in Triton's interpreter, which shows what a GPU may
-hide: a read behind the end of a tensor, a masked lane without `other`.
+hide: a read past the end of a tensor, a masked lane without `other`.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def stale(project: Project, judge: Judge) -> list[Problem]:
         if not entry.get("reason"):
             problems.append(_listed(project, entry, "no reason is given"))
         if _key(entry["change"]) not in names:
-            problems.append(_listed(project, entry, "no mutant of the file any more: remove the entry"))
+            problems.append(_listed(project, entry, "no longer a mutant of the file: remove the entry"))
     return problems
 
 

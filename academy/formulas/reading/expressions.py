@@ -152,7 +152,7 @@ class ExpressionGrammar(TokenStream):
         return self.postfix(self.atom())
 
     def postfix(self, base: Node) -> Node:
-        """Subscripts, powers and transposes behind an atom."""
+        """Subscripts, powers and transposes after an atom."""
         while self.at("_", "^"):
             start = self.peek().pos
             if self.at("_") and base.op == "num":
@@ -372,7 +372,7 @@ class ExpressionGrammar(TokenStream):
         return self.subscripted(Node("bare" if kind == "func" else "sym", (key,), start))
 
     def operand_behind(self) -> Node:
-        """The bracket behind d/dx, with its power: d/dx (..)^2 differentiates the square."""
+        """The bracket after d/dx, with its power: d/dx (..)^2 differentiates the square."""
         if not self.at("(", "[", r"\sqrt", *FUNCTIONS):
             self.fail("the operand of d/dx must be in parentheses")
         node = self.factor()

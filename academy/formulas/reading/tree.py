@@ -131,7 +131,7 @@ def whole_number(node: Node, lengths: Mapping[str, int]) -> int:
         return lengths[node.args[0]]
     if node.op == "affine":
         return sum(factor * whole_number(part, lengths) for factor, part in node.args)
-    raise FormulaError("a bound is made of numbers and dimensions", node.pos, "type")
+    raise FormulaError("a bound may contain only numbers and dimensions", node.pos, "type")
 
 
 def as_derivative(node: Node) -> tuple | None:

@@ -60,5 +60,5 @@ def _inside(owner: int, lanes: np.ndarray, addresses: np.ndarray, itemsize: int)
     if int(offsets.min()) < 0 or int(offsets.max()) + itemsize > block.nbytes:
         raise IndexError("an address outside of every tensor")
     if (offsets % itemsize).any():
-        raise IndexError(f"an address that is no multiple of {itemsize} bytes")
+        raise IndexError(f"an address that isn't a multiple of {itemsize} bytes")
     return block, lanes, offsets

@@ -439,7 +439,7 @@ class Tensor:
         return self.copy_(product + self * beta if beta else product)
 
     def set_(self, storage, storage_offset, size, stride):
-        """Show other bytes from now on."""
+        """Make this tensor a view of other bytes."""
         Tensor.__init__(self, storage, self.dtype, size, stride, storage_offset)
         return self
 
