@@ -69,6 +69,14 @@ WRONG = (
         "2 queries, 5 keys: mask[0, 4] is 1, should be 0",
         "sees = (j <= i) | (S != T)",
     ),
+    (
+        "2 queries, 5 keys: mask[0, 0] is 0, should be 1; row 0 is the first that is wrong. The last query",
+        "sees = j <= i + T - S",
+    ),
+    (
+        "4 queries, 4 keys: mask[0, 1] is 1, should be 0",
+        "sees = j >= i + S - T",
+    ),
 )
 RIGHT = (
     ("sees = S - j >= T - i",),

@@ -80,6 +80,14 @@ WRONG = (
         "lse = torch.logaddexp(lse_a, lse_b)",
         "lse = lse_a + lse_b",
     ),
+    (
+        "every row sees both halves: o[0, 0] is",
+        "return (lse_a[:, None] * o_a + lse_b[:, None] * o_b) / (lse_a + lse_b)[:, None]",
+    ),
+    (
+        "scores near 1000: o[0, 0] is nan",
+        "a, b = torch.exp(lse_a)[:, None], torch.exp(lse_b)[:, None]\nreturn (a * o_a + b * o_b) / (a + b)",
+    ),
 )
 RIGHT = (
     (

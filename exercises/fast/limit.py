@@ -49,6 +49,14 @@ WRONG = (
         "Count the bytes that must move",
         "answer = 30",
     ),
+    (
+        "That is the time in milliseconds",
+        "answer = 0.02",
+    ),
+    (
+        "That counts numbers, not bytes",
+        "answer = 5",
+    ),
 )
 RIGHT = (
     ("answer = 20",),

@@ -68,6 +68,10 @@ WRONG = (
         "tl.program_id(0), M, tl",
         "tl.program_id(0), 4, tl",
     ),
+    (
+        "10 rows: program 3 of double_rows_kernel does a load outside a tensor",
+        "each = tl.cdiv(M, tl.num_programs(0))\nfirst, step = tl.program_id(0) * each, 1\nend = first + each",
+    ),
 )
 RIGHT = (
     ("first, end, step = tl.program_id(0), M, 4",),

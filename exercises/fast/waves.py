@@ -47,6 +47,10 @@ WRONG = (
         "Two waves have 264 places",
         "answer = 144",
     ),
+    (
+        "144 tiles don't fit into the first one",
+        "answer = 132",
+    ),
 )
 RIGHT = (
     ("answer = 120",),

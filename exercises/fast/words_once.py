@@ -75,6 +75,16 @@ WRONG = (
         "w[:, None] * 8 + j[None, :]",
         "w[:, None] + j[None, :] * n_words",
     ),
+    (
+        "1 words: q[0] is 1985229328, should be 0",
+        ") & 0xF\n",
+        ")\n",
+    ),
+    (
+        "1 words: program 0 of unpack_kernel does a store outside a tensor",
+        ", q, mask=w[:, None] < n_words)",
+        ", q)",
+    ),
 )
 RIGHT = (
     (

@@ -68,6 +68,10 @@ WRONG = (
         "n = 10: out[8] is 0",
         "programs = max(1, len(x) // 4)",
     ),
+    (
+        "n = 10: out[8] is 0, should be -4 (2 of 10 elements are wrong). Which program owns that element?",
+        "programs = round(len(x) / 4)",
+    ),
 )
 RIGHT = (
     ("programs = (len(x) + 3) // 4",),

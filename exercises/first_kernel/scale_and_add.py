@@ -62,6 +62,16 @@ WRONG = (
         "triton.cdiv(x.numel(), BLOCK)",
         "1",
     ),
+    (
+        "n = 1: program 0 of scale_and_add_kernel does a store outside a tensor",
+        "alpha * x + y, mask=mask)",
+        "alpha * x + y)",
+    ),
+    (
+        "n = 1: out[0] is",
+        "alpha * x + y",
+        "x + alpha * y",
+    ),
 )
 RIGHT = (
     (

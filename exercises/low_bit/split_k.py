@@ -51,16 +51,19 @@ def check(t):
     def want(a, b, split_k):
         return (a * b).sum().view(1)
 
+    def loaded(run):
+        counts = {}
+        for touch in (touch for launch in run.launches for touch in launch.touches if touch.argument.name == "a_ptr"):
+            counts[touch.program[0]] = counts.get(touch.program[0], 0) + int((touch.elements >= 0).sum())
+        return counts
+
     for K, split_k in ((8, 2), (10, 3), (3, 4)):
-        t.compare(
-            f"K = {K}, {split_k} parts",
-            "dot",
-            want,
-            t.values(K),
-            t.values(K),
-            split_k,
-            note="Which products are left out?",
-        )
+        case, part, note = f"K = {K}, {split_k} parts", triton.cdiv(K, 4 * split_k) * 4, "Which products are left out?"
+        run = t.compare(case, "dot", want, t.values(K), t.values(K), split_k, note=note)
+        for program, taken in loaded(run).items():
+            t.require(
+                taken <= part, f"program {program} takes {taken} products, and a part needs no more than {part}", case
+            )
 
 
 WRONG = (
@@ -80,6 +83,10 @@ WRONG = (
         "k < K",
         "part = triton.cdiv(K, split_k)",
         "part = triton.cdiv(K, split_k) - 2",
+    ),
+    (
+        "K = 8, 2 parts: program 0 takes 8 products, and a part needs no more than 4",
+        "part = K",
     ),
 )
 RIGHT = (

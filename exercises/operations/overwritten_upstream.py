@@ -63,6 +63,10 @@ WRONG = (
         "n = 1: gradient changes its argument 1",
         "dx, dy = dy, dy.clone()",
     ),
+    (
+        "n = 1: gradient changes its argument 1",
+        "dx = dy.contiguous()",
+    ),
 )
 RIGHT = (
     ("dx = dy.clone()",),

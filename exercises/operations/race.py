@@ -64,6 +64,11 @@ WRONG = (
         "tl.atomic_add(out_ptr, part)",
         "tl.store(out_ptr, tl.load(out_ptr) + part)",
     ),
+    (
+        "n = 4: out[0] was never written",
+        "out = torch.zeros(1",
+        "out = torch.empty(1",
+    ),
 )
 RIGHT = (
     ("old = tl.atomic_add(out_ptr, part)",),

@@ -55,6 +55,16 @@ WRONG = (
         "cdiv(programs, cdiv(N, BLOCK_N))",
         "cdiv(programs, max(1, N // BLOCK_N) + (N < BLOCK_N))",
     ),
+    (
+        "4 · 32 programs are fewer than 132",
+        "min(cdiv(programs, cdiv(N, BLOCK_N)), cdiv(M, BLOCK_M))",
+        "max(1, programs * BLOCK_N // N)",
+    ),
+    (
+        "33 rows make two tiles of 32",
+        "cdiv(M, BLOCK_M)",
+        "M // BLOCK_M",
+    ),
 )
 RIGHT = (
     ("P = 1\nwhile P * cdiv(N, BLOCK_N) < programs and P < cdiv(M, BLOCK_M):\n    P += 1\nreturn P",),

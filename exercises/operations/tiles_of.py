@@ -49,6 +49,11 @@ WRONG = (
         "list(range(p * BLOCK_M, M, P * BLOCK_M))",
         "list(range(p, -(-M // BLOCK_M), P))",
     ),
+    (
+        "tiles_of(0, 1, 64, 32) is [0, 32, 64], should be [0, 32]",
+        "range(p * BLOCK_M, M, P * BLOCK_M)",
+        "range(p * BLOCK_M, M + 1, P * BLOCK_M)",
+    ),
 )
 RIGHT = (
     ("return [tile * BLOCK_M for tile in range(p, -(-M // BLOCK_M), P)]",),

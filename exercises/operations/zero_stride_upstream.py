@@ -66,6 +66,14 @@ WRONG = (
         "a fresh gradient: dx[0] is",
         "rows = torch.ones_like(dy)",
     ),
+    (
+        "a transposed gradient: dx[0, 1] is",
+        "rows = dy.clone()",
+    ),
+    (
+        "one number, shown 6 times: program 0 of scale_kernel does a load outside a tensor",
+        "rows = dy.reshape(-1)",
+    ),
 )
 RIGHT = (
     ("rows = dy if dy.is_contiguous() else dy.contiguous()",),

@@ -61,19 +61,14 @@ def check(t):
         ("numbers of about 1e-25", 1e-25),
     ):
         t.compare(case, "unit_rows", want, t.cut(2, 5, scale=scale), name="y")
-    t.compare(
-        "a row of zeros",
-        "unit_rows",
-        want,
-        t.surrounded(torch.tensor([0.0, 0.0, 0.0, 1.0, 2.0, 2.0])).view(2, 3),
-        name="y",
-    )
+    rows = t.surrounded(torch.tensor([0.0, 0.0, -3.0, -4.0])).view(2, 2)
+    t.compare("zeros, and negative numbers", "unit_rows", want, rows, name="y")
 
 
 WRONG = (
     ("numbers of about 1e20: y[0, 0] is -0, should be",),
     (
-        "a row of zeros: y[0, 0] is nan, should be 0",
+        "zeros, and negative numbers: y[0, 0] is nan, should be 0",
         "x / tl.where(largest == 0.0, 1.0, largest)",
         "x / largest",
     ),
@@ -88,6 +83,15 @@ WRONG = (
         "tl.max(x, axis=0) * 0 + 2.0",
         "y = x / tl.sqrt",
         "y = x / 2 / tl.sqrt",
+    ),
+    (
+        "zeros, and negative numbers: y[1, 0] is 0.6, should be -0.6",
+        "tl.max(tl.abs(x), axis=0)",
+        "tl.max(x, axis=0)",
+    ),
+    (
+        "numbers of about 1e20: y[0, 0] is -0",
+        "y = x / tl.sqrt(tl.sum(x * x, axis=0) + 1e-6)",
     ),
 )
 RIGHT = (

@@ -88,6 +88,16 @@ WRONG = (
         "for start in range(0, N, BLOCK_N):\n        offs_n = start + tl.arange(0, BLOCK_N)\n        acc",
         "start = 0\n    while start < N:\n        offs_n = start + tl.arange(0, BLOCK_N)\n        acc",
     ),
+    (
+        "2 x 1: program 0 of sum_normalise_kernel does a store outside a tensor",
+        "x / total, mask=mask)",
+        "x / total)",
+    ),
+    (
+        "1 x 9: y[0, 0] is",
+        "/ total",
+        "/ tl.sum(x, axis=0)",
+    ),
 )
 RIGHT = (
     (

@@ -67,6 +67,10 @@ WRONG = (
         "is nan",
         "e = tl.exp(x - tl.sum(tl.where(mask, x, 0.0), axis=0) / N)",
     ),
+    (
+        "small scores: y[0, 0] is",
+        "e = tl.exp(x / tl.max(x, axis=0))",
+    ),
 )
 RIGHT = (
     ("largest = tl.max(x, axis=0)\ne = tl.exp(x - largest)",),
