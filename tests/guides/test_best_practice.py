@@ -41,6 +41,13 @@ WHOLE = {
     "softmax_forward_chunked_kernel": {"y_ptr + start + offs_n"},
     "softmax_backward_chunked_kernel": {"dx_ptr + start + offs_n", "dx_ptr + offs_n"},
 }
+#: What tells the compiler or the cache more than the idea needs, and the lessons in which it stands all the same: the
+#: modes and hints of gemm are its subject; in dropout the words of a thread and its elements have to meet.
+HINTS = {"cache_modifier", "eviction_policy", "maxnreg", "tl.max_contiguous", "tl.multiple_of", "tl.max_constancy"}
+WITH_HINTS = {
+    "gemlite/gemm.py": {"eviction_policy", "tl.max_contiguous", "tl.multiple_of"},
+    "classics/dropout.py": {"tl.max_contiguous"},
+}
 #: The lesson is the next step from the other one.
 BORROWERS = {
     "gemlite/gemm_splitK.py": "annotated_examples.gemlite.gemm",
@@ -254,6 +261,15 @@ def files_are_short(file):
     return found
 
 
+def lessons_have_no_hints(file):
+    """They belong into a fast file, where their gain is measured, but for `WITH_HINTS`."""
+    if file.is_fast or file.is_common:
+        return []
+    found = [n for n in ast.walk(file.tree) if isinstance(n, ast.Call)]
+    used = {(hint, call.lineno) for call in found for hint in {ast.unparse(call.func), *keywords(call)} & HINTS}
+    return [f"line {line}: {hint}" for hint, line in sorted(used) if hint not in WITH_HINTS.get(file.name, ())]
+
+
 def the_frame_is_short(file):
     """The example run, the script's last lines and the path set-up are no part of the lesson."""
     code = code_lines(file.text)
@@ -336,6 +352,7 @@ CHECKS = [
     accumulators_are_float32,
     dots_say_their_precision,
     files_are_short,
+    lessons_have_no_hints,
     backwards_are_once_differentiable,
     launchers_do_not_write_to_arguments,
     public_functions_say_what_they_take,
@@ -410,6 +427,10 @@ FAULTS = {
     files_are_short: (
         "@triton.jit\ndef f(a):\n" + "    a += 1\n" * (LESSON_SIZES[0] + 1),
         "@triton.jit\ndef f(a):\n" + "    a += 1\n    # why\n" * LESSON_SIZES[0],
+    ),
+    lessons_have_no_hints: (
+        "@triton.jit\ndef f(p, m):\n    x = tl.load(p, mask=m, other=0.0, eviction_policy='evict_first')",
+        "@triton.jit\ndef f(p, m):\n    x = tl.load(p, mask=m, other=0.0)",
     ),
     the_frame_is_short: (
         "def EXAMPLE():\n" + "    f()\n" * (FRAME_LINES + 1),
