@@ -43,7 +43,8 @@ class Conversion:
         path = self.root / self.docs / self.uri
         if self.uri and path.is_file():
             text, cut = without_front_matter(read(path))
-            source = [(cut + i, line) for i, line in enumerate(text.split("\n"), 1)]
+            texts = notes(text) if path.suffix == ".py" else text.split("\n")
+            source = [(cut + i, line) for i, line in enumerate(texts, 1)]
         else:
             source = [(0, line) for line in lines]
         self.sources = [(f"{self.docs}/{self.uri}" if self.uri else "a docstring", source)]
@@ -75,6 +76,16 @@ class Conversion:
         """A link to a file of the repository: its page on the site if it has one, else the file in the repository."""
         page = self.index.page_of(path)
         return (page.href if page else self.blob(path)) + (f"#{fragment}" if fragment else "")
+
+
+def notes(chapter: str) -> list[str]:
+    """The lines of a notebook in the percent format: Markdown as it is meant, and "" in the place of code."""
+    lines, shown = [], False
+    for line in chapter.split("\n"):
+        starts = line.startswith("# %%")
+        shown = "[markdown]" in line if starts else shown
+        lines.append(line.removeprefix("#").removeprefix(" ") if shown and not starts else "")
+    return lines
 
 
 def element(markup: str, **texts: object) -> Element:

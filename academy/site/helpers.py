@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from academy import syntax
 from academy.site.texts import read
 
+HEADING = re.compile(r"#( #+ .*)?$")
 COMMON = f"{syntax.KERNELS}.common"
 
 
@@ -55,5 +57,7 @@ def _definition(root: Path, path: str, name: str) -> Helper | None:
             first = syntax.first_line(node) if isinstance(node, syntax.DEFINITION) else node.lineno
             while lines[first - 2].startswith("#"):
                 first -= 1
+            while HEADING.match(lines[first - 1]):  # that of a part of the shared file, and the empty line below it
+                first += 1
             return Helper(name, path, text, range(first, syntax.last_line(node) + 1))
     return None

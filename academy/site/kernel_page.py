@@ -17,6 +17,7 @@ from pygments.lexers import PythonLexer
 from pygments.token import Name, Operator
 
 from academy.cache import kept, made_by
+from academy.directives import pattern
 from academy.site import project_parts
 from academy.site.conversion import Conversion, element
 from academy.site.helpers import Helper, first_uses
@@ -26,6 +27,7 @@ MARKER = "academykernelrow{:04d}"
 MARKED = re.compile(r"^academykernelrow(\d{4})$")
 # A quoted number of the recorded run: `pid=13, k=1: offs_am[0] = 8`, or without a place, `num_pid_m = 8`.
 CLAIM = re.compile(r"(?:(?P<where>[\w=(), ]+): +)?(?P<name>[A-Za-z_][\w.]*(?:\[[^\]=]*\])?) = (?P<value>\S.*)")
+LINK = re.compile(r"\[([^\[\]]+)\]\([^()\s]+\.(?:py|md)\)")  # in a comment of a helper
 SECTION = re.compile(
     r"(Args|Arguments|Parameters|Returns|Yields|Raises|Attributes|Examples?|Notes?|Source|Sources):\s*$"
 )
@@ -102,7 +104,7 @@ class KernelPage:
 
     def __init__(self, conversion: Conversion, module: Module):
         self.module, self.blob, self.store = module, conversion.blob, conversion.md.htmlStash.store
-        self.helpers = first_uses(module.text, conversion.root)
+        self.helpers, self.index = first_uses(module.text, conversion.root), conversion.index
         self.code = highlighted(module.text)
 
     def assemble(self, root: Element) -> None:
@@ -171,7 +173,11 @@ class KernelPage:
         lines = highlighted(helper.text)[helper.lines.start - 1 : helper.lines.stop - 1]
         file, line = helper.path.removeprefix("annotated_examples/"), helper.lines.start
         folded = element(HELPER, name=helper.name, file=file, path=helper.path, line=line, blob=self.blob(helper.path))
-        folded[1][0][0].text = self.store("\n".join(lines) + "\n")
+        text, *cited = re.split(pattern("tag"), LINK.sub(r"\1", "\n".join(lines) + "\n"))
+        folded[1][0][0].text = self.store(text)
+        for tag, after in zip(cited[1::3], cited[2::3]):
+            link = SubElement(folded[1][0][0], "a", {"class": "eq-ref", "href": self.index.home(tag) or ""})
+            link.text, link.tail = f"({tag})", self.store(after)
         return folded
 
 

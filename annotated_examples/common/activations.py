@@ -37,7 +37,7 @@ def leaky_relu(z):
 
 @triton.jit
 def gelu(z):
-    # [[tag: MM-gelu]], with the constant $1/\sqrt{2}$; `tl.erf` is the error function.
+    # [[tag: MM-gelu]], with the constant 1/√2; `tl.erf` is the error function.
     return 0.5 * z * (1.0 + tl.erf(z * 0.7071067811865476))
 
 
@@ -49,9 +49,9 @@ def silu(z):
 
 # ## Backward
 #
-# The gradient of $Z$: upstream gradient times slope. What is the slope computed from? For ReLU and leaky ReLU the
-# result is enough, which is positive where $Z$ is. The result is kept alive anyway, so saving it costs no memory. GELU
-# and SiLU need $Z$ itself, because their results don't determine the slope. `saved` is one or the other.
+# The gradient of Z: upstream gradient times slope. What is the slope computed from? For ReLU and leaky ReLU the
+# result is enough, which is positive where Z is. The result is kept alive anyway, so saving it costs no memory. GELU
+# and SiLU need Z itself, because their results don't determine the slope. `saved` is one or the other.
 @triton.jit
 def identity_backward(dc, saved):
     return dc
@@ -59,19 +59,19 @@ def identity_backward(dc, saved):
 
 @triton.jit
 def relu_backward(dc, saved):
-    # [[tag: MM-relu-Z]]. At zero this uses the slope from the left, as PyTorch does; so does the next one.
+    # [[tag: MM-relu-Z]]. At zero this uses the slope from the left, as PyTorch does.
     return tl.where(saved <= 0, 0.0, dc)
 
 
 @triton.jit
 def leaky_relu_backward(dc, saved):
-    # [[tag: MM-leaky-Z]]
+    # [[tag: MM-leaky-Z]], at zero also with the slope from the left
     return tl.where(saved > 0, dc, 0.01 * dc)
 
 
 @triton.jit
 def gelu_backward(dc, saved):
-    # [[tag: MM-gelu-Z]], with the constants $1/\sqrt{2}$ and $1/\sqrt{2\pi}$
+    # [[tag: MM-gelu-Z]], with the constants 1/√2 and 1/√(2π)
     normal = 0.5 * (1.0 + tl.erf(saved * 0.7071067811865476))
     return dc * (normal + saved * 0.3989422804014327 * tl.exp(-0.5 * saved * saved))
 
@@ -86,7 +86,7 @@ def silu_backward(dc, saved):
 # ## By name
 #
 # These are the names that users pass. `SAVED` says which matrix the backward pass needs besides the factors: the
-# result $C$, or $Z$.
+# result C, or Z.
 ACTIVATIONS = {None: identity, "relu": relu, "leaky_relu": leaky_relu, "gelu": gelu, "silu": silu}
 BACKWARD = {
     None: identity_backward,
@@ -109,7 +109,7 @@ def activation_reference(z, activation):
 
 # ## The backward pass as a kernel of its own
 #
-# Both gradient products need all of the gradient of $Z$, so it is computed once and stored. Fusing it into their loads
+# Both gradient products need all of the gradient of Z, so it is computed once and stored. Fusing it into their loads
 # would compute it again for every block that reads it; [matmul_grouped](../tutorials/matmul_grouped.py) does that, and
 # measures.
 @triton.jit
@@ -141,7 +141,7 @@ def activation_backward_kernel(
 # Inside `torch.compile` the launcher is called through a custom operator: Dynamo can't trace a kernel that gets a
 # function as an argument. Outside it is called directly, which is a few microseconds faster.
 def activation_backward(dc, saved, activation):
-    """The gradient of $Z$ from that of $C$, a new contiguous matrix; `saved` (contiguous) is what `SAVED` says."""
+    """The gradient of Z from that of C, a new contiguous matrix; `saved` (contiguous) is what `SAVED` says."""
     if torch.compiler.is_compiling():
         return activation_backward_operator(dc, saved, activation)
     return launch_activation_backward(dc, saved, activation)

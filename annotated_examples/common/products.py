@@ -83,7 +83,7 @@ def product_gradients(launch_forward, dc, a, b, saved=None, activation=None, *, 
 # ## Joining autograd
 #
 # The backward pass needs both factors, saved as the views that they are, and the matrix from which the activation's
-# slope is computed. For ReLU and leaky ReLU that is the result. For GELU and SiLU it is $Z$, which the forward pass
+# slope is computed. For ReLU and leaky ReLU that is the result. For GELU and SiLU it is Z, which the forward pass
 # then has to store as well: one more matrix of C's size. Recomputing it would turn the backward pass's two products
 # into three. Without an activation nothing else is saved.
 class Product(torch.autograd.Function):

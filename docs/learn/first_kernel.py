@@ -74,8 +74,8 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # - A pointer plus a number points that many elements further on. So `out_ptr + offsets` is a **block of pointers**, one
 #   for each lane.
 # - `tl.store(pointers, value, mask=…)` writes a value through each of the pointers. Here the value is one number, `pid`,
-#   which all lanes write. A store converts the value to the dtype of the tensor: `pid` has 32 bits, and `out` below has
-#   64. The `mask` is a block of true and false, and lanes in which it is false write nothing.
+#   which all lanes write. A store converts the value to the dtype of the tensor: `pid` is an int32, and `out` below
+#   holds int64. The `mask` is a block of true and false, and lanes in which it is false write nothing.
 
 
 # %%

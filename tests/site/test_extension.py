@@ -286,6 +286,8 @@ def test_a_missing_file_is_reported(convert):
         ("```\nwords\n- item\n```", []),
         ("| a |\n|---|\n- item", []),
         ("a product\n3.5 times", []),
+        ("- this has\n  64. That", [2]),
+        ("- a\n\n  1. b\n  2. c\n     d\n  3. e", []),
     ],
 )
 def test_lists_after_text(text, expected):

@@ -147,3 +147,7 @@ def test_all_helpers_of_a_kernel_are_folded_on_its_page(site, page):
     assert folded == [helper.name for found in first_uses(text, ROOT).values() for helper in found]
     if f"{syntax.KERNELS}.common" in text:
         assert folded
+    # The box shows the source: what is markup elsewhere would stand there as it is written.
+    for box in re.findall(r'<details class="k-helper".*?</details>', shown, re.S):
+        source = re.sub(r"<[^>]+>", "", box)
+        assert not re.search(r"\[\[|\]\(|\$|^# #", source, re.M), (page.source, source)
