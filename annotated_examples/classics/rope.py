@@ -326,8 +326,8 @@ def rope(q, k, cos, sin, *, interleaved=False):
 
 # ## Where it falls behind
 #
-# By a percent in one case. With heads of 256 features liger-kernel, which writes over its inputs, took 0.0778 ms in a
-# run of its own, and this file takes [[bench: rope/2x16x2x8192x256/forward/ms]].
+# By a percent in one case: with heads of 256 features, behind liger-kernel, which writes over its inputs. The run on the
+# benchmark's page is without liger-kernel; that percent is from the run before.
 
 
 # ## A run small enough to watch
