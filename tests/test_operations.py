@@ -58,4 +58,5 @@ def test_what_is_missing_is_told_with_its_place(project, name, old, path, messag
 
 
 def test_every_operation_of_this_project_is_complete():
-    assert operations.unfinished(ROOT) == []
+    found = operations.unfinished(ROOT)
+    assert not found, "\n".join(map(str, found))

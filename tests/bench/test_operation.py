@@ -26,7 +26,8 @@ def test_every_kernel_file_has_a_benchmark():
         if folder.name not in ("common", "integrations", "capstone")
     ]
     files = {p.relative_to(ROOT).as_posix() for folder in groups for p in folder.glob("*.py") if p.stem != "__init__"}
-    assert files == named
+    assert not files - named, f"in no benchmark (LESSON or FAST of benchmarks/<op>.py): {sorted(files - named)}"
+    assert not named - files, f"named by a benchmark, but not there or without an EXAMPLE: {sorted(named - files)}"
 
 
 def test_the_providers_are_lesson_and_fast():

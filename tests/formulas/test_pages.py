@@ -78,4 +78,5 @@ def test_every_kernel_is_launched_by_a_comparison(path, monkeypatch):
         for comparison in using:
             if missing - launched:
                 kernels.run(comparison, PROJECT.module(comparison.module), memo=MEMO, inputs=[inputs])
-    assert not missing - launched
+    names = ", ".join(sorted(missing - launched))
+    assert not names, f"{PROJECT.shown(path)}: no case of tests/formulas/cases launches {names}"

@@ -5,6 +5,7 @@ import markdown
 import pytest
 
 from academy.site import project_parts
+from academy.traces import store
 from tests.site.conftest import ROOT
 
 pytest.importorskip("triton", reason="recording needs triton")
@@ -32,6 +33,15 @@ def test_data_loads_only_when_the_reader_asks(browser, address):
     assert page.run("getComputedStyle(document.querySelector('.k-panel')).display") == "none"
     assert page.run("getComputedStyle(document.querySelector('.t-val')).display") == "none"
     assert page.run("location.hash") == ""
+
+
+def test_every_kernel_page_carries_its_run(site):
+    lacking = [
+        store.shorten(path)
+        for path in store.kernel_files()
+        if 'class="t-view"' not in (site / "kernels" / path.parent.name / path.stem / "index.html").read_text("utf-8")
+    ]
+    assert not lacking, f"no recorded run on the page of {', '.join(lacking)}"
 
 
 def place(page, selector):
