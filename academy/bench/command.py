@@ -24,6 +24,8 @@ from academy.bench.operation import ROOT, Operation, Variant, discover
 from academy.bench.run import dtype_name
 from academy.bench.tables import Table
 
+#: How long a quick look measures, about.
+QUICK_SECONDS = 15
 SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 DESCRIPTION = """Measure the kernels against PyTorch, torch.compile and their peers on this machine's GPU.
 Results go to benchmarks/results/<device>/<operation>.json; what has already been measured is skipped."""
@@ -190,7 +192,7 @@ def _console() -> Console:
     return Console(width=None if sys.stdout.isatty() else 120)
 
 
-def print_speed(kernel_file: Path, seconds: float = 15) -> None:
+def print_speed(kernel_file: Path) -> None:
     """A quick table for a kernel script: lesson, fast, eager and torch.compile, share of the limit, in under 20 s.
 
     The shapes of its benchmark are taken in turn, first dtype only, no peers, until the time is up. Away from the
@@ -209,6 +211,6 @@ def print_speed(kernel_file: Path, seconds: float = 15) -> None:
         case_begin = time.monotonic()
         record["cases"].append(run.measure_case(quick, replace(variant, peers={}), shape, dtype, gpu))
         now = time.monotonic()
-        if now - begin + (now - case_begin) > seconds:
+        if now - begin + (now - case_begin) > QUICK_SECONDS:
             break
     _console().print(table(quick, record))

@@ -109,12 +109,7 @@ class Gpu:
 
     def graph_milliseconds(self, run: Callable[[], object]) -> Timing:
         """Time one replay of a CUDA graph of `run()`, the cache cold: no launch from Python is in it."""
-        graph = self.capture(run)
-        return self.milliseconds(lambda _: graph.replay())
-
-    def capture(self, run: Callable[[], object]) -> torch.cuda.CUDAGraph:
-        """A CUDA graph of one call. The call is run a few times first, on a side stream, as PyTorch asks."""
-        side = torch.cuda.Stream()
+        side = torch.cuda.Stream()  # on which the call is run a few times first, as PyTorch asks
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):
@@ -123,7 +118,7 @@ class Gpu:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             run()
-        return graph
+        return self.milliseconds(lambda _: graph.replay())
 
     def peak_bytes(self, run: Callable, prepare: Callable[[], object] = lambda: None) -> int:
         """The most memory that one call held beyond what was allocated before it (its outputs included)."""

@@ -184,9 +184,9 @@ def read(bench: dict, cost: Callable, functions: dict[str, Callable], where: str
     return found
 
 
-def discover(root: Path = ROOT) -> list[Operation]:
+def discover() -> list[Operation]:
     """Every operation of `benchmarks/`."""
-    return [Operation.from_file(path, root) for path in store.benchmark_files(root)]
+    return [Operation.from_file(path) for path in store.benchmark_files(ROOT)]
 
 
 def example_costs(kernel_file: str, root: Path = ROOT) -> tuple[str, int, dict | None] | None:

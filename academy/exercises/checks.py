@@ -132,20 +132,20 @@ class Checks:
             call = f"{function}({', '.join(_shown(argument) for argument in arguments)})"
             raise Failed(f"{call} is {_shown(got)}, should be {_shown(want)}" + (f". {note}" if note else ""), call)
 
-    def number(self, want: float, mistakes: dict[float, str], otherwise: str, name: str = "answer") -> None:
+    def number(self, want: float, mistakes: dict[float, str], otherwise: str) -> None:
         """Compare a number that the reader predicts. mistakes: what to say about a number that results from a common
         mistake."""
         self.cases += 1
-        got = self.get(name)
+        got = self.get("answer")
         if got is None:
-            raise Failed(f"{name} is still None: put your number there")
+            raise Failed("answer is still None: put your number there")
         if not isinstance(got, (int, float)) or isinstance(got, bool):
-            raise Failed(f"{name} is {_shown(got)}, and should be a number")
+            raise Failed(f"answer is {_shown(got)}, and should be a number")
         if not _equal(got, want):
             why = next((text for number, text in mistakes.items() if _equal(got, number)), otherwise)
-            raise Failed(f"{name} is {_shown(got)}, which is not right. {why}")
+            raise Failed(f"answer is {_shown(got)}, which is not right. {why}")
 
-    def traffic(self, case: str, run: watch.Run, read: int, written: int, note: str = "") -> None:
+    def traffic(self, case: str, run: watch.Run, read: int, written: int) -> None:
         """Require that the launches of a run request no more bytes than this; an element loaded twice counts twice.
 
         PyTorch's own work isn't counted, so it may do none of it.
@@ -165,12 +165,12 @@ class Checks:
                     touch, element, times = most
                     line, word = touch.line, {"load": "loaded", "store": "stored"}[operation]
                     message += f": {touch.argument.element_name(element)} is {word} {times} times"
-                raise Failed(f"{message}. {note}" if note else message, case, line)
+                raise Failed(message, case, line)
 
-    def require(self, holds: bool, message: str, case: str = "", line: int | None = None) -> None:
+    def require(self, holds: bool, message: str, case: str = "") -> None:
         """Require anything else."""
         if not holds:
-            raise Failed(message, case, line)
+            raise Failed(message, case)
 
 
 def _tuple(value: Any) -> tuple:

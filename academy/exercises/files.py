@@ -116,9 +116,9 @@ def read(path: Path) -> Exercise:
     return _read(path, path.stat().st_mtime_ns)
 
 
-def every(root: Path = ROOT) -> list[Exercise]:
+def every() -> list[Exercise]:
     """All exercises: by stage, order and name."""
-    found = [read(path) for path in (root / FOLDER).glob("*/*.py")]
+    found = [read(path) for path in (ROOT / FOLDER).glob("*/*.py")]
     return sorted(found, key=lambda each: (each.stage, each.order, each.name))
 
 

@@ -22,7 +22,7 @@ from academy.formulas.reading.page import Page
 from academy.problems import Problem
 
 
-def run(files: Iterable[Path] | None = None, project: Project | None = None, workers: int | None = None) -> Result:
+def run(files: Iterable[Path] | None = None) -> Result:
     """Check `files`, or the whole project.
 
     Derivations: equations and kernels. Case files: the same for their derivation. Kernel files: the same for the
@@ -30,7 +30,7 @@ def run(files: Iterable[Path] | None = None, project: Project | None = None, wor
     """
     from academy import device  # noqa: F401  before anything imports triton: here it decides where kernels run
 
-    project = project or Project.here()
+    project = Project.here()
     chosen = None if files is None else [Path(file).resolve() for file in files]
     pages, errors = project.pages()
     found, faults = declared(project, pages)
@@ -45,7 +45,7 @@ def run(files: Iterable[Path] | None = None, project: Project | None = None, wor
     jobs = [partial(_equations, page) for page in wanted]
     jobs += [partial(_kernels, same, project) for page in wanted for same in _by_case(found.get(page.path, []))]
     # In processes: a crash takes nothing else with it.
-    for part in in_parallel(call, jobs, workers):
+    for part in in_parallel(call, jobs):
         result.add(part)
     result.exempt += [str(page.path) for page in wanted if page.path not in found]
     result.counts["pages"] += len(wanted)
@@ -53,10 +53,10 @@ def run(files: Iterable[Path] | None = None, project: Project | None = None, wor
     return result
 
 
-def syntax_errors(files: Iterable[Path] | None = None, project: Project | None = None) -> list[Problem]:
+def syntax_errors(files: Iterable[Path] | None = None) -> list[Problem]:
     """Files among `files` (default: kernel and case files) that aren't valid Python: nothing else can be said about
     them."""
-    project = project or Project.here()
+    project = Project.here()
     everything = (*project.kernels(), *project.case_files())
     paths = [path for path in (everything if files is None else files) if path.suffix == ".py"]
     found = [syntax.problem(path.read_text("utf-8"), str(project.shown(path))) for path in paths]

@@ -25,9 +25,9 @@ def context() -> Any:
     return server
 
 
-def in_parallel(function: Callable, jobs: list, workers: int | None = None) -> list:
-    """`[function(job) for job in jobs]`, in as many processes as there are jobs, at most `workers`."""
-    workers = min(workers or WORKERS, len(jobs))
+def in_parallel(function: Callable, jobs: list) -> list:
+    """`[function(job) for job in jobs]`, in as many processes as there are jobs, at most `WORKERS`."""
+    workers = min(WORKERS, len(jobs))
     if workers < 2:
         return [function(job) for job in jobs]
     torch.set_num_threads(1)

@@ -157,9 +157,7 @@ def _key(name: str) -> str:
 
 
 # ---------------------------------------------------------------- one file
-def score(
-    project: Project, judge: Judge, count: int | None = None, workers: int | None = None
-) -> tuple[Score, list[Problem]]:
+def score(project: Project, judge: Judge, count: int | None = None) -> tuple[Score, list[Problem]]:
     """Run the mutants of a file (at most `count`). Returns the score, and survivors and wrong entries as problems."""
     mutants = possible(project, judge)
     mutants = mutants if count is None else sample(mutants, count)
@@ -167,11 +165,11 @@ def score(
     # In this process, so that what PyTorch gives is remembered; then as the mutants run.
     verdict = judge.verdict(UNCHANGED, walls=False)
     if verdict == "survived":
-        ((_, verdict),) = verdicts(judge, [UNCHANGED], workers)
+        ((_, verdict),) = verdicts(judge, [UNCHANGED])
     if verdict != "survived":
         return result, [*problems, Problem.at(judge.path, judge.text, 0, f"before any change: {verdict}")]
     listed = {_key(entry["change"]): entry for entry in entries(project, "mutant", judge.path)}
-    for mutant, verdict in verdicts(judge, mutants, workers):
+    for mutant, verdict in verdicts(judge, mutants):
         entry = listed.get(_key(mutant.name))
         if verdict == "same value":
             result.total -= 1
@@ -187,13 +185,13 @@ def score(
     return result, problems
 
 
-def verdicts(judge: Judge, mutants: list[Mutant], workers: int | None = None) -> Iterator[tuple[Mutant, str]]:
+def verdicts(judge: Judge, mutants: list[Mutant]) -> Iterator[tuple[Mutant, str]]:
     """Each mutant's verdict, from processes that take a few mutants each: a crash ends no more than one of these."""
     torch.set_num_threads(1)
     context, running = processes.context(), dict[Any, tuple[list[Mutant], Any]]()
     waiting = [mutants[at : at + judge.together] for at in range(0, len(mutants), judge.together)]
     while waiting or running:
-        while waiting and len(running) < (workers or processes.WORKERS):
+        while waiting and len(running) < processes.WORKERS:
             chunk = waiting.pop(0)
             receiver, sender = context.Pipe(duplex=False)
             process = context.Process(target=_child, args=(sender, judge, chunk), daemon=True)

@@ -40,9 +40,9 @@ class Vocabulary:
     dims: list[str]
 
 
-def of_page(page: Page, seed: int = 0) -> list[Mutant]:
+def of_page(page: Page) -> list[Mutant]:
     """All mutants of a page's definitions and claims, displayed and inline."""
-    words, found = vocabulary(page, seed), []
+    words, found = vocabulary(page), []
     stated = {step.pos for step in page.steps if step.equation}
     for block in page.blocks:
         seen, at = {re.sub(r"\s", "", block.source)}, block.source_pos
@@ -55,7 +55,7 @@ def of_page(page: Page, seed: int = 0) -> list[Mutant]:
     return found
 
 
-def vocabulary(page: Page, seed: int = 0) -> Vocabulary:
+def vocabulary(page: Page) -> Vocabulary:
     """Which names of a page could be confused: values with values, functions with functions, indices with indices."""
     kinds: dict[str, set[str]] = {"value": set(page.front.given), "func": set(page.front.generic)}
     written: set[str] = set()
@@ -65,7 +65,7 @@ def vocabulary(page: Page, seed: int = 0) -> Vocabulary:
         written |= {*free_indices(parts), *bound_indices(parts), *mentioned(parts)}
         if left:
             kinds["func" if left.formals else "value"].add(left.name)
-    generator, names = random.Random(seed), {}
+    generator, names = random.Random(0), {}
     for group in kinds.values():
         for name in sorted(group):
             others = sorted(group - {name})
