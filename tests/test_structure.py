@@ -95,8 +95,15 @@ ARROWS: dict[str, set[str]] = {
     "bench": set(),
     "formulas": set(),
     "traces": {"bench"},
-    "site": {"bench", "formulas", "traces"},
+    "exercises": {"traces"},
+    "playground": {"exercises", "traces"},
+    "site": {"bench", "exercises", "formulas", "playground", "traces"},
 }
+
+
+def test_every_folder_has_its_arrows():
+    assert set(ARROWS) == {name.split(".")[1] for name in MODULES if name.count(".") > 1}
+    assert not circles(ARROWS)
 
 
 @pytest.mark.parametrize("folder", ARROWS)
