@@ -7,12 +7,18 @@ from pathlib import Path
 
 from academy.problems import Problem
 from academy.traces import quotes, store
-from academy.traces.recording import Recording
+from academy.traces.recording import Recording, row_major
 
 #: What a difference of bytes usually comes from.
 _UNSEEN = (
     ". Only what kernels load and store is recorded: what a PyTorch operation in the launcher moves (torch.sum, a cast "
     "with .to, .contiguous()) is missing, and scratch that only such an operation reads counts as written"
+)
+
+#: What a run on contiguous tensors leaves open.
+HIDDEN = (
+    "every matrix of this run is contiguous, so strides that are mixed up may go unnoticed: let EXAMPLE also pass a "
+    "transposed and a sliced input, such as x.T and x[:, ::2]"
 )
 
 
@@ -42,6 +48,18 @@ def wrong_in_the_run(path: Path, recording: Recording) -> list[Problem]:
 def warnings(recording: Recording) -> list[Problem]:
     """Stores that may go to the wrong places: see `academy.traces.proof.suspicious_stores`."""
     return _problems(recording, recording.data["warnings"])
+
+
+def hides_strides(recording: Recording) -> bool:
+    """Do kernels read and store matrices that are all contiguous? Then strides that are mixed up may go unnoticed."""
+    matrices, stored = [], []
+    for launch in recording.launches:
+        here = [tensor for tensor in launch["tensors"] if sum(size > 1 for size in tensor["shape"]) > 1]
+        touched = {a[1] for _, rows in launch["programs"] for *_, accesses in rows for a in accesses if a[0] != "load"}
+        matrices += here
+        stored += [launch["tensors"][number] for number in touched if launch["tensors"][number] in here]
+    plain = all(tensor["strides"] == row_major(tensor["shape"]) for tensor in matrices)
+    return plain and len(matrices) > 1 and bool(stored)
 
 
 def _problems(recording: Recording, entries: list[dict]) -> list[Problem]:

@@ -44,7 +44,10 @@ def main(arguments: list[str]) -> int:
     wrong = report(check.wrong_in_the_run(path, recording))
     for warning in check.warnings(recording):
         Console().print(f"warning: {warning}", style="yellow", highlight=False, markup=False, soft_wrap=True)
-    stale = check.stale_numbers(path, recording, quoted=path.is_relative_to(store.ROOT / "annotated_examples"))
+    own = not path.is_relative_to(store.ROOT / "annotated_examples")
+    if own and not wrong and check.hides_strides(recording):
+        Console().print(f"note: {check.HIDDEN}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+    stale = check.stale_numbers(path, recording, quoted=not own)
     if stale:
         Console().print("Numbers in this file that the run contradicts:", style="bold", highlight=False)
     return max(wrong, report(stale))
@@ -229,9 +232,14 @@ class _Printer:
                 results.append(Text(start + text, style="magenta"))
         for access in step.accesses:
             results.append(Text(page.touched(self.recording, launch, access), style="cyan"))
+            if self.recording.value(access[2]) is None:
+                continue  # too many to keep
             offsets = self.recording.offsets(launch, access)
             if access[0] != "load" and offsets.size and launch["tensors"][access[1]]["strides"] not in ([], [1]):
                 results.append(Text(f"at offsets {page.brief(offsets, max(width - 11, _NARROWEST))}", style="cyan"))
+            if access[0] != "load" and offsets.size:
+                stored = self.recording.stored(access)
+                results.append(Text(f"the values {page.brief(stored, max(width - 11, _NARROWEST))}", style="cyan"))
         return results
 
 

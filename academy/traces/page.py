@@ -216,11 +216,13 @@ def _tensor(recording: Recording, tensor: dict) -> str:
 def touched(recording: Recording, launch: dict, access: list) -> str:
     """`reads 5 of 8 in x_ptr[1, 0:5]`."""
     operation, tensor, elements, _, undefined = access
+    verb = {"load": "reads", "store": "writes"}.get(operation, operation)
+    where = launch["tensors"][tensor]
+    if recording.value(elements) is None:
+        return f"{verb} a block of {'×'.join(map(str, recording.shape(elements)))} in {where['name']}"
     lanes = np.atleast_1d(recording.value(elements)).reshape(-1)
     active = int((lanes >= 0).sum())
-    verb = {"load": "reads", "store": "writes"}.get(operation, operation)
     count = str(active) if active == lanes.size else f"{active} of {lanes.size}"
-    where = launch["tensors"][tensor]
     text = f"{verb} {count} in {where['name']}{places(lanes, where['shape'])}"
     return text + (", the other lanes are undefined" if undefined else "")
 

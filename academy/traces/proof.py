@@ -128,19 +128,24 @@ def _explanation(step: int, argument: Argument, arguments: list[Argument]) -> st
     )
 
 
-def wrong_row(launch: Launch, argument: Argument, line: int, stopped: tuple[Program, int] | None = None) -> str:
-    """The cause of a store gone wrong, as the end of a message: from program to program it moves on by a stride of
-    another tensor, and by none of its own. "" if it doesn't.
+def wrong_stride(launch: Launch, argument: Argument, line: int, failed: Touch | None = None) -> str:
+    """The cause of a store gone wrong, as the end of a message: from program to program, or from lane to lane, it moves
+    on by a stride of another tensor, and by none of its own. "" if it doesn't.
 
-    stopped: the program that failed, and the byte offset in the storage at which its store begins.
+    failed: the store that ended the run, which is not among the launch's touches.
     """
+    stores = [*launch.touches, *([failed] if failed else [])]
+    stores = [t for t in stores if (t.operation, t.line, t.argument.number) == ("store", line, argument.number)]
+    own = argument.tensor.stride()
+    return "" if len(own) < 2 else _between_programs(launch, argument, stores) or _between_lanes(launch, stores)
+
+
+def _between_programs(launch: Launch, argument: Argument, stores: list[Touch]) -> str:
     starts: dict[Program, int] = {}
-    for touch in launch.touches:
-        active = _active(touch)
-        if (touch.operation, touch.line, touch.argument.number) == ("store", line, argument.number) and active.size:
+    for touch in stores:
+        active = touch.addresses[touch.addresses >= 0]
+        if active.size:
             starts.setdefault(touch.program, int(active[0]))
-    if stopped:
-        starts.setdefault(*stopped)
     steps = set(np.diff(list(starts.values())).tolist())
     if len(steps) != 1:
         return ""
@@ -151,12 +156,28 @@ def wrong_row(launch: Launch, argument: Argument, line: int, stopped: tuple[Prog
         if other.identity != argument.identity and step in other.tensor.stride() and other.tensor.dim() > 1
     ]
     own = argument.tensor.stride()
-    if step in own or len(own) < 2 or not of:
+    if step in own or not of:
         return ""
     return (
         f". From program {program_name(before)} to {program_name(program)} this store moves on by {step} elements, a "
-        f"stride of {of[0]}, but {argument.name} has strides {own}: compare with --pid {before[0]},{before[1]}"
+        f"stride of {of[0]}, but {argument.name} has strides {own}: compare with --pid "
+        + program_name(before).strip("()").replace(" ", "")
     )
+
+
+def _between_lanes(launch: Launch, stores: list[Touch]) -> str:
+    for touch in stores:
+        argument = touch.argument
+        own = {stride for size, stride in zip(argument.tensor.shape, argument.tensor.stride()) if size > 1}
+        for axis in range(touch.addresses.ndim):
+            lanes = np.moveaxis(touch.addresses, axis, -1)
+            apart = np.unique(np.diff(lanes)[(lanes[..., 1:] >= 0) & (lanes[..., :-1] >= 0)])
+            step = abs(int(apart[0])) // argument.itemsize if apart.size == 1 else 0
+            reason = _explanation(step, argument, launch.arguments) if step and step not in own else None
+            if reason:
+                at = f"In program {program_name(touch.program)} {reason}"
+                return f". {at}, but {argument.name} has strides {argument.tensor.stride()}"
+    return ""
 
 
 # ---- outputs and bytes ----------------------------------------------------------------------------------------------
@@ -184,7 +205,12 @@ def unwritten_outputs(launches: list[Launch]) -> list[Finding]:
             message = f"no program of {launch.kernel} writes {argument.element_name(int(holes[0]))}"
             if holes.size > 1:
                 message += f" ({holes.size} of {argument.after.numel()} elements are left out)"
-            found.append(Finding(launch.file, launch.line, message))
+            own = [t for t in launch.touches if t.argument is argument and t.operation != "load"]
+            lines = list(dict.fromkeys(touch.line for touch in own if touch.file == own[0].file))
+            if len(lines) > 1:
+                message += f"; it is stored in lines {', '.join(map(str, lines))}"
+            message += next(filter(None, (wrong_stride(launch, argument, line) for line in lines)), "")
+            found.append(Finding(own[0].file, own[0].line, message))
     return found
 
 
@@ -252,7 +278,7 @@ def _races(launch: Launch) -> Iterator[Finding]:
                 where = f"{first.argument.element_name(element)} (line {first.line})"
                 message = f"race in {launch.kernel}: {one} {where} and {other} it too; "
                 message += "on a GPU their order is undefined"
-                message += wrong_row(launch, second.argument, second.line) if second.operation == "store" else ""
+                message += wrong_stride(launch, second.argument, second.line) if second.operation == "store" else ""
                 yield Finding(second.file, second.line, message)
                 break
 

@@ -351,11 +351,12 @@ class Recorder:
             mine = active & (owners == index)
             elements = np.full(addresses.shape, -1, dtype=np.int64)
             elements[mine] = argument.elements(addresses[mine])
-            if (elements[mine] < 0).any():
-                self._out_of_bounds(operation, argument, addresses[mine], elements[mine] < 0, addresses.size)
             offsets = np.where(mine, argument.storage_offset(addresses), -1)
             place = self._frames[-1] if self._frames else self._launch
-            result.append(Touch(self._program, argument, operation, elements, offsets, place.file, place.line))
+            touch = Touch(self._program, argument, operation, elements, offsets, place.file, place.line)
+            if (elements[mine] < 0).any():
+                self._out_of_bounds(touch, addresses[mine][elements[mine] < 0])
+            result.append(touch)
         return result
 
     def _keep(self, touches: list[Touch], values: np.ndarray) -> None:
@@ -366,17 +367,13 @@ class Recorder:
             pooled = self.pool.add(touch.elements), self.pool.add(touch.values)
             self._frames[-1].step[2].append([touch.operation, touch.argument.number, *pooled, int(touch.undefined)])
 
-    def _out_of_bounds(self, operation: str, argument: Argument, addresses, wrong: np.ndarray, lanes: int) -> None:
-        outside = addresses[wrong]
-        message = (
-            f"program {program_name(self._program)} of {self._launch.kernel} does a {operation} outside a tensor: "
-        )
-        message += argument.describe(int(outside[0]))
+    def _out_of_bounds(self, touch: Touch, outside: np.ndarray) -> None:
+        """outside: the addresses that are not in the tensor."""
+        message = f"program {program_name(self._program)} of {self._launch.kernel} does a {touch.operation} "
+        message += f"outside a tensor: {touch.argument.describe(int(outside[0]))}"
+        lanes = touch.elements.size
         error = OutOfBounds(message + (f" ({outside.size} of {lanes} lanes are outside)" if lanes > 1 else ""))
-        place = self._frames[-1] if self._frames else self._launch
-        error.file, error.line = place.file, place.line
-        error.operation, error.argument = operation, argument
-        error.first = int(argument.storage_offset(addresses)[0])
+        error.file, error.line, error.touch = touch.file, touch.line, touch
         raise error
 
 

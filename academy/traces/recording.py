@@ -166,6 +166,10 @@ class Recording:
             self._values[number] = self._decode(self.data["pool"][number])
         return self._values[number]
 
+    def shape(self, number: int) -> list[int]:
+        """The shape of the block with this number, also where it was too long for its numbers to be kept."""
+        return self.data["pool"][number]["s"]
+
     def _decode(self, entry: dict) -> Any:
         if entry["t"] == "tuple":
             return tuple(self.value(number) for number in entry["d"])
@@ -193,6 +197,11 @@ class Recording:
         tensor, elements = launch["tensors"][access[1]], np.atleast_1d(self.value(access[2])).reshape(-1)
         index = np.unravel_index(elements[elements >= 0], tensor["shape"] or [1])
         return np.array(tensor["strides"] or [1]) @ np.stack(index)
+
+    def stored(self, access: list) -> np.ndarray | None:
+        """What each lane of a store or an atomic that isn't masked off writes or adds; None for too many to keep."""
+        elements, values = self.value(access[2]), self.value(access[3])
+        return None if elements is None or values is None else np.atleast_1d(values)[np.atleast_1d(elements) >= 0]
 
 
 def program_name(pid: tuple[int, ...]) -> str:

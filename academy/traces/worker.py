@@ -103,10 +103,10 @@ def _cause(error: BaseException | None, recorder: Recorder) -> str:
     """Why a store ran out of its tensor, where the recording shows it."""
     while error is not None and not isinstance(error, OutOfBounds):
         error = error.__cause__
-    if error is None or error.operation != "store" or recorder.stopped is None:
+    if error is None or error.touch.operation != "store" or recorder.stopped is None:
         return ""
-    number, program = recorder.stopped
-    return proof.wrong_row(recorder.launches[number], error.argument, error.line, (program, error.first))
+    number, _ = recorder.stopped
+    return proof.wrong_stride(recorder.launches[number], error.touch.argument, error.line, error.touch)
 
 
 def main() -> None:

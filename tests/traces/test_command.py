@@ -99,8 +99,24 @@ def test_where_each_store_goes_and_by_which_strides(kernel_file, capsys):
     printed = capsys.readouterr().out
     assert re.search(r"x_ptr +5×3 +\(1, 5\) +float32", printed) and re.search(r"y_ptr +5×3 +\(3, 1\) ", printed)
     assert "reads 3 of 4 in x_ptr[1, 0:3]" in printed
-    assert "writes 3 of 4 in y_ptr[1, 0:3]   at offsets [3, 4, 5]" in " ".join(printed.split("\n"))
-    assert "warning" not in printed
+    printed = " ".join(printed.split())
+    assert "writes 3 of 4 in y_ptr[1, 0:3] at offsets [3, 4, 5] the values [1, 6, 11]" in printed
+    assert "warning" not in printed and "note:" not in printed
+
+
+def test_a_run_on_contiguous_tensors_says_what_it_leaves_open(kernel_file, capsys):
+    contiguous = STRIDED.format(strides="x").replace("view(3, 5).T", "view(5, 3)")
+    assert cli.main(["trace", str(kernel_file(contiguous))]) == 0
+    assert "note: every matrix of this run is contiguous" in capsys.readouterr().out
+    assert cli.main(["trace", str(kernel_file(OWN.format(shift="")))]) == 0  # one axis: there is nothing to mix up
+    assert "note:" not in capsys.readouterr().out
+
+
+def test_a_block_that_is_too_long_to_keep(kernel_file, capsys):
+    long = OWN.format(shift="").replace("BLOCK=4", "BLOCK=1 << 15")
+    assert cli.main(["trace", str(kernel_file(long))]) == 0
+    printed = capsys.readouterr().out
+    assert "reads a block of 32768 in x_ptr" in printed and "writes a block of 32768 in y_ptr" in printed
 
 
 def test_a_store_through_the_strides_of_another_tensor(kernel_file, capsys):

@@ -120,8 +120,33 @@ def test_a_row_that_starts_at_another_tensors_stride_is_named(record, tensors, s
     source = ROWS.format(tensors=tensors)
     found = " ".join(problems(record, source.replace("STRIDE", "stride_xm")))
     assert f"moves on by {step} elements, a stride of x_ptr, but y_ptr has strides" in found
-    assert f"compare with --pid {pid},0" in found
+    assert found.endswith(f"compare with --pid {pid}")
     assert problems(record, source.replace("STRIDE", "stride_ym")) == []
+
+
+@pytest.mark.parametrize(
+    "tensors, program",
+    [
+        ("torch.arange(15.0).view(5, 3).T, torch.empty(3, 5)", 0),  # program 1 fails, program 0 doesn't
+        ("torch.arange(24.0).view(3, 8)[:, :5].T.contiguous().T, torch.empty(3, 5)", 0),
+        ("torch.ones(5, 9)[:, :3].T, torch.empty(3, 5)", 0),  # the first program fails
+    ],
+)
+def test_lanes_that_lie_another_tensors_stride_apart_are_named(record, tensors, program):
+    source = ROWS.format(tensors=tensors).replace("STRIDE", "stride_ym")
+    (found,) = problems(record, source.replace("* stride_yn", "* stride_xn"))
+    step = 9 if "9" in tensors else 3
+    assert "does a store outside a tensor" in found
+    assert f". In program {program} its lanes are {step} elements apart, a stride of x_ptr, but y_ptr has" in found
+
+
+def test_an_output_that_nobody_writes_is_said_at_its_store(record):
+    source = ROWS.format(tensors="torch.ones(5).expand(3, 5), torch.empty(3, 5)").replace("STRIDE", "stride_xm")
+    path, recording = record(source)
+    found = [p for p in check_recording(path, recording, quoted=False) if "no program" in p.message]
+    line = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if "tl.store" in text)
+    assert [p.line for p in found] == [line]
+    assert "From program 1 to 2 this store moves on by 0 elements, a stride of x_ptr" in found[0].message
 
 
 def test_in_the_padding_between_rows_a_store_is_outside(record):
