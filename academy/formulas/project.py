@@ -30,7 +30,8 @@ class Project:
         for folder in (start, *start.parents):
             if (folder / "backprop_math").is_dir() and (folder / "annotated_examples").is_dir():
                 return cls(folder)
-        raise FileNotFoundError(f"{start} is not inside a project: no folder with backprop_math and annotated_examples")
+        missing = f"{start} is not inside a project: no folder with backprop_math and annotated_examples"
+        raise FileNotFoundError(f"{missing}. For a kernel file of your own: academy trace FILE")
 
     def shown(self, path: Path) -> Path:
         """The path as messages show it: relative to the project."""

@@ -25,6 +25,14 @@ from academy.traces.recording import Pointer, Program, Recording, Step, grid_nam
 _INDENT, _NARROWEST = 10, 24
 #: Dtypes that go without saying beside a value.
 _USUAL = {"float32", "int32", "int64", "bool", ""}
+#: An EXAMPLE for a file that has none: a plain, a transposed and a sliced input show most mistakes with strides.
+TEMPLATE = """To copy, with the function that launches yours:
+
+def EXAMPLE():
+    x = torch.arange(15.0).reshape(3, 5)
+    for each in (x, x.T, x[:, ::2]):
+        my_function(each)
+"""
 
 
 def main(arguments: list[str]) -> int:
@@ -117,8 +125,7 @@ def find(module: str) -> Path:
     if path.suffix != ".py":
         raise ValueError(f"{module} is not a Python file")
     if not store.has_example(path):
-        write = "write one that builds small inputs and launches the kernel"
-        raise ValueError(f"{module} has no function EXAMPLE(): {write}")
+        raise ValueError(f"{module} has no function EXAMPLE(), which runs the kernel on small inputs. {TEMPLATE}")
     return path.resolve()
 
 

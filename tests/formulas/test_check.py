@@ -192,7 +192,7 @@ def test_stale_results_are_told_of_the_whole_project_only(tmp_path, monkeypatch,
 def test_outside_of_a_project(tmp_path):
     (tmp_path / "page.md").write_text("text")
     status, output = academy_check(tmp_path, "page.md")
-    assert status == 2 and "is not inside a project" in output
+    assert status == 2 and "is not inside a project" in output and "academy trace FILE" in output
     status, output = academy_check(tmp_path, "missing.md")
     assert status == 2 and "missing.md: no such file" in output
 

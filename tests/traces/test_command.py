@@ -267,6 +267,17 @@ def test_bad_use_is_explained(kernel_file, tmp_path, capsys, arguments, message)
     assert message in " ".join(capsys.readouterr().err.split())
 
 
+def test_the_example_to_copy_runs_and_shows_a_wrong_stride(kernel_file, capsys):
+    body, _, _ = STRIDED.partition("def EXAMPLE")
+    launch = "    copy_kernel[(x.shape[0],)](x, y, x.shape[1], *x.stride(), *{}.stride(), 0.0, BLOCK=8)\n"
+    body += "def my_function(x):\n    y = torch.empty(x.shape)\n" + launch
+    assert cli.main(["trace", str(kernel_file(body.format("x")))]) == 2
+    example = "def EXAMPLE" + capsys.readouterr().err.partition("def EXAMPLE")[2]
+    assert cli.main(["trace", str(kernel_file(body.format("y") + example))]) == 0
+    cli.main(["trace", str(kernel_file(body.format("x") + example))])
+    assert "a stride of x_ptr, but y_ptr has" in capsys.readouterr().out
+
+
 def test_a_program_that_is_none(kernel_file, capsys):
     with pytest.raises(SystemExit):
         cli.main(["trace", "x.py", "--pid", "one"])
