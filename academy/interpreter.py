@@ -19,9 +19,11 @@ Sources: PTX ISA (`cvt.rn.bf16.f32`, `cvt.rn.satfinite.e4m3x2.f32`, `min`/`max` 
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
 import inspect
+import sys
 import traceback
 import warnings
 from collections.abc import Iterable
@@ -58,8 +60,8 @@ _BUILDER_METHODS = (
     "create_clampf create_minnumf create_maxnumf create_atomic_rmw create_masked_load create_extern_elementwise"
 ).split()
 _MODULE_NAMES = (
-    "InterpreterBuilder TensorHandle GridExecutor InterpreterError ReduceOps ScanOps _LangPatchScope _patch_lang "
-    "_patch_lang_tensor _get_np_dtype _interpreter _ir interpreter_builder"
+    "FunctionRewriter InterpreterBuilder TensorHandle GridExecutor InterpreterError ReduceOps ScanOps _LangPatchScope "
+    "_patch_lang _patch_lang_tensor _get_np_dtype _interpreter _ir interpreter_builder"
 ).split()
 _FLOAT8 = {"fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2}
 #: Bits of a NaN, for the types that the interpreter keeps as bits.
@@ -82,6 +84,7 @@ def install() -> None:
     _repair_arithmetic()
     _repair_casts()
     _repair_nan_rules()
+    _repair_min_and_max()
     _repair_reductions()
     _repair_atomics()
     _repair_loads()
@@ -298,6 +301,45 @@ def _repair_nan_rules() -> None:
         return self.create_minnumf(self.create_maxnumf(operand, low), high)
 
     builder.create_clampf = create_clampf
+
+
+def _repair_min_and_max() -> None:
+    """Python's own `min` and `max`, which the compiler takes for `tl.minimum` and `tl.maximum`: of two numbers, or lane
+    by lane. Python would compare two blocks as wholes, and hand one of them on."""
+    rewriter = interpreter.FunctionRewriter
+    original = rewriter._transform_ast
+
+    @functools.wraps(original)
+    def transform_ast(self, source):
+        module = original(self, source)
+        names = [node for node in ast.walk(module) if isinstance(node, ast.Name) and node.id in ("min", "max")]
+        own = {node.id for node in names if isinstance(node.ctx, ast.Store)} | {*self.fn.__globals__}
+        for node in names:
+            if node.id not in own:
+                node.id = f"academy_{node.id}"
+        return module
+
+    # Whatever the interpreter's module holds becomes a global of each kernel that it rewrites.
+    interpreter.academy_min = _of_lanes(min, tl.minimum)
+    interpreter.academy_max = _of_lanes(max, tl.maximum)
+    rewriter._transform_ast = transform_ast
+
+
+def _of_lanes(python, elementwise):
+    @functools.wraps(python)
+    def function(*values, **options):
+        if len(values) < 2 or not any(isinstance(value, tl.tensor) for value in values):
+            return python(*values, **options)
+        result = values[0]
+        for value in values[1:]:
+            result = elementwise(result, value, _semantic=interpreter.interpreter_semantic)
+        if result.type.is_block():
+            frame, name = sys._getframe(1), python.__name__
+            message = f"{name}(…) of blocks is deprecated in Triton: write tl.{elementwise.__name__}(…)"
+            warnings.warn_explicit(message, UserWarning, frame.f_code.co_filename, frame.f_lineno)
+        return result
+
+    return function
 
 
 # ---- casts ----------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ repair is needed.
 import json
 import os
 import sys
+import warnings
 
 os.environ["TRITON_INTERPRET"] = "1"
 
@@ -426,6 +427,37 @@ def register_libdevice():
 
 
 register_libdevice()
+
+
+@triton.jit
+def python_min_max_kernel(x_ptr, out_ptr, n, limit, NUMBERS: tl.constexpr, N: tl.constexpr):
+    SIZE: tl.constexpr = max(N, 4)
+    offsets = tl.arange(0, SIZE)
+    x = tl.load(x_ptr + offsets)
+    if NUMBERS:
+        for _ in range(0, min(n, 3)):
+            x += 1.0
+        tl.store(out_ptr + offsets, x + max(limit, 0.5) + min(SIZE, 2))
+    else:
+        tl.store(out_ptr + offsets, min(max(x + limit, 0), x, 6.0))
+
+
+def run_python_min_max(numbers):
+    x, out = torch.arange(-8.0, 8.0), torch.empty(16)
+    python_min_max_kernel[(1,)](x, out, 5, 3.0, NUMBERS=numbers, N=16)
+    return same(out, x + 3 + 3 + 2 if numbers else torch.minimum((x + 3).clamp(0, 6), x))
+
+
+@case
+def python_min_and_max_of_numbers():
+    return run_python_min_max(True)
+
+
+@case
+def python_min_and_max_of_blocks():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return run_python_min_max(False)
 
 
 @triton.jit

@@ -31,6 +31,7 @@ GUARDS = {
     "inverted_mask",
     "lanes_with_other_or_padding_keep_it",
     "maximum_ignores_nan",
+    "python_min_and_max_of_numbers",
 }
 
 
@@ -99,6 +100,14 @@ def test_triton_imported_for_a_gpu_is_named():
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=HERE.parents[1]
     )
     assert "triton was imported without TRITON_INTERPRET=1" in finished.stderr
+
+
+def test_python_max_of_blocks_is_computed_as_compiled_with_a_warning_at_its_line():
+    with pytest.warns(UserWarning, match=r"max\(…\) of blocks is deprecated in Triton: write tl\.maximum") as caught:
+        assert interpreter_cases.run_python_min_max(False)
+    path = Path(interpreter_cases.__file__)
+    line = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if "min(max(x" in text)
+    assert {(warning.filename, warning.lineno) for warning in caught} == {(str(path), line)}
 
 
 def test_a_block_of_undefined_lanes_warns_of_nothing():
