@@ -1,9 +1,12 @@
 """`academy exercise`: list, start, check, hint."""
 
+import sys
+
 import pytest
 
 from academy import cli
 from academy.exercises import files
+from academy.site.learning_path import LearningPath
 
 
 def run(capsys, *arguments):
@@ -14,8 +17,24 @@ def run(capsys, *arguments):
 
 def test_list_shows_every_exercise(capsys):
     status, said = run(capsys, "list")
-    assert status == 0 and len(said.splitlines()) == len(files.every())
+    shown = [line.split()[0] for line in said.splitlines() if line.startswith("  ")]
+    assert status == 0 and sorted(shown) == sorted(exercise.name for exercise in files.every())
     assert "first_kernel/reverse" in said and "find the bug" in said
+
+
+def test_list_follows_the_learning_path(capsys):
+    _, said = run(capsys, "list")
+    path = LearningPath.read(files.ROOT / "docs")
+    titles = [f"{number}. {stage.title}" for number, stage in enumerate(path.stages, 1)]
+    assert [line for line in said.splitlines() if line and line[0] != " "] == titles
+    pages = [path.steps[files.named(line.split()[0]).page] for line in said.splitlines() if line.startswith("  ")]
+    assert pages == sorted(pages)
+
+
+def test_list_without_pyyaml(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "academy.site.learning_path", None)
+    status, said = run(capsys, "list")
+    assert status == 0 and said.count("\n  ") == len(files.every()) and "\nrows\n" in said
 
 
 def test_start_writes_a_file_that_check_knows_and_never_overwrites_one(capsys, tmp_path, monkeypatch):
