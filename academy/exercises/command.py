@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
@@ -54,31 +53,17 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(_: argparse.Namespace) -> int:
+    from academy.learning_path import LearningPath
+
+    stages = LearningPath.read(files.ROOT / "docs").stages
+    titles = {stage.exercises: f"{number}. {stage.title}" for number, stage in enumerate(stages, 1)}
     exercises = files.every()
     width = max(len(exercise.name) for exercise in exercises)
-    for number, (title, inside) in enumerate(_by_stage(exercises)):
-        print(("\n" if number else "") + title)
+    for number, (stage, inside) in enumerate(groupby(exercises, lambda each: each.stage)):
+        print(("\n" if number else "") + titles[stage])
         for exercise in inside:
             print(f"  {exercise.name:{width}}  {exercise.kind:16}  {exercise.title}")
     return 0
-
-
-def _by_stage(exercises: list[files.Exercise]) -> Iterator[tuple[str, list[files.Exercise]]]:
-    """The stages of the learning path, each with its exercises in the order of the pages that they belong to. Without
-    PyYAML, which reads the path, the folders."""
-    try:
-        from academy.site.learning_path import LearningPath
-    except ModuleNotFoundError:
-        for folder, found in groupby(exercises, lambda each: each.stage):
-            yield folder, list(found)
-        return
-    path = LearningPath.read(files.ROOT / "docs")
-    steps = path.steps
-    for number, stage in enumerate(path.stages, 1):
-        inside = [exercise for exercise in exercises if exercise.stage == stage.exercises]
-        if inside:
-            order = sorted(inside, key=lambda each: (steps.get(each.page, len(steps)), each.order, each.name))
-            yield f"{number}. {stage.title}", order
 
 
 def _start(parsed: argparse.Namespace) -> int:

@@ -10,12 +10,10 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 FOLDER = "exercises"
-#: The folder that holds `exercises`: the repository, or the copy that an installed package brings along.
-ROOT = next(
-    root
-    for root in (Path(__file__).resolve().parents[2], Path(__file__).with_name("brought"))
-    if (root / FOLDER / "first_kernel").is_dir()
-)
+#: The folder that holds `exercises` and the learning path: the repository, or what an installed package brings along.
+ROOT = Path(__file__).resolve().parents[2]
+if not (ROOT / FOLDER / "first_kernel").is_dir():
+    ROOT = Path(__file__).resolve().with_name("brought")
 KINDS = ("fill in", "find the bug", "predict a number", "read fewer bytes")
 PARTS = re.compile(r"^# %% (\w+)\n", re.M)
 GAP = re.compile(r"^(?P<indent> *)# <<<\n(?P<solution>.*?)(?:^ *# ===\n(?P<starter>.*?))?^ *# >>>\n", re.M | re.S)
@@ -117,9 +115,17 @@ def read(path: Path) -> Exercise:
 
 
 def every() -> list[Exercise]:
-    """All exercises: by stage, order and name."""
-    found = [read(path) for path in (ROOT / FOLDER).glob("*/*.py")]
-    return sorted(found, key=lambda each: (each.stage, each.order, each.name))
+    """All exercises, as the learning path takes them: by stage, page, order and name."""
+    from academy.learning_path import LearningPath  # not in a browser, which checks one exercise at a time
+
+    path = LearningPath.read(ROOT / "docs")
+    stages, steps = [stage.exercises for stage in path.stages], path.steps
+
+    def place(exercise: Exercise) -> tuple[int, int, int, str]:
+        stage = stages.index(exercise.stage) if exercise.stage in stages else len(stages)
+        return stage, steps.get(exercise.page, len(steps) + 1), exercise.order, exercise.name
+
+    return sorted((read(file) for file in (ROOT / FOLDER).glob("*/*.py")), key=place)
 
 
 def named(name: str, root: Path = ROOT) -> Exercise:

@@ -19,8 +19,8 @@ from triton.runtime import interpreter
 from academy import device
 from academy.exercises.rounds import Endless, counted
 from academy.traces import proof
-from academy.traces.memory import Backend, OutOfBounds
-from academy.traces.recorder import Launch, Recorder, Touch
+from academy.traces.memory import Backend
+from academy.traces.recorder import Launch, OutOfBounds, Recorder, Touch
 from academy.traces.watched_memory import WatchedMemory
 
 #: Statements of one program after which a loop counts as endless.

@@ -6,7 +6,7 @@ import logging
 import re
 
 from academy.site.library import Library
-from academy.site.texts import read
+from academy.texts import read
 
 BROKEN = re.compile(r"Doc file '(?P<doc>[^']+)' contains .*?'(?P<link>[^']+)'")
 

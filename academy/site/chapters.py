@@ -29,7 +29,7 @@ from academy.bench import figures
 from academy.directives import EQUATION, fenced, pattern
 from academy.site import addresses, exercise_pages, pictures
 from academy.site.library import Library
-from academy.site.texts import first_sentence
+from academy.texts import first_sentence
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = "mkdocs-jupyter"

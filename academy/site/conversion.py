@@ -13,8 +13,8 @@ from markupsafe import Markup
 from academy.site import addresses
 from academy.site.library import Library, Page
 from academy.site.splitter import Module
-from academy.site.texts import read, without_front_matter
 from academy.site.variables import Variables
+from academy.texts import read, without_front_matter
 
 log = logging.getLogger("mkdocs.academy.site")
 

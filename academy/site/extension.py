@@ -32,19 +32,19 @@ from markdown.preprocessors import Preprocessor
 from academy import operations, syntax
 from academy.bench.pages import Html
 from academy.directives import fenced, on_line
+from academy.learning_path import kind
 from academy.site import exercise_pages, kernel_page, lint, pictures, playground_page, project_parts
 from academy.site.addresses import NOWHERE
 from academy.site.citations import CitedEquation, Span
 from academy.site.conversion import Conversion, TreeStep
 from academy.site.glossary import Mentions
-from academy.site.learning_path import kind
 from academy.site.library import Page
 from academy.site.page_facts import PageFacts, title
 from academy.site.page_tree import Contents, PageTree
 from academy.site.reading_time import minutes
 from academy.site.splitter import SourceError, split
-from academy.site.texts import read, without_front_matter
 from academy.site.variable_marks import VariableMarks
+from academy.texts import read, without_front_matter
 
 
 class AcademyExtension(Extension):

@@ -9,7 +9,7 @@ from mkdocs.structure.files import File
 from academy import syntax
 from academy.bench import store
 from academy.site.library import Library, Page
-from academy.site.texts import heading, read
+from academy.texts import heading, read
 
 CHAPTERS = "learn"
 

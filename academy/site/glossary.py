@@ -17,7 +17,7 @@ from xml.etree.ElementTree import Element, SubElement
 from markdown.util import AtomicString
 
 from academy.site.conversion import TreeStep
-from academy.site.texts import front_matter, read
+from academy.texts import front_matter, read
 
 HOME = "guides/glossary.md"
 ENTRY = re.compile(

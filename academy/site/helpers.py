@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from academy import syntax
-from academy.site.texts import read
+from academy.texts import read
 
 HEADING = re.compile(r"#( #+ .*)?$")
 COMMON = f"{syntax.KERNELS}.common"

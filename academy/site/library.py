@@ -19,9 +19,9 @@ from pathlib import Path
 from academy.bench import store
 from academy.directives import cited
 from academy.exercises import files
-from academy.site.learning_path import LearningPath
+from academy.learning_path import LearningPath
 from academy.site.splitter import introduction
-from academy.site.texts import Equation, equations, first_sentence, front_matter, heading, read, without_front_matter
+from academy.texts import Equation, equations, first_sentence, front_matter, heading, read, without_front_matter
 
 #: Folders of annotated_examples whose files have no page of their own.
 WITHOUT_PAGES = {"common", "integrations"}

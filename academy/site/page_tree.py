@@ -17,7 +17,7 @@ from academy.site.conversion import TreeStep
 from academy.site.conversion import element as made
 from academy.site.library import Page
 from academy.site.splitter import Module
-from academy.site.texts import TAG
+from academy.texts import TAG
 
 IN_REPOSITORY = re.compile(r"^(?:\.\./)+((?:annotated_examples|backprop_math|academy|benchmarks|tests)/.*)$")
 RUN = re.compile(r"(?:pid|line|launch)=")

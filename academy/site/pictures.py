@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from academy import cache, syntax
 from academy.directives import pattern
-from academy.site.texts import read
+from academy.texts import read
 
 FOLDER = "docs/figures"
 KIND = "pictures"

@@ -24,6 +24,7 @@ from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority
 from mkdocs.structure.files import File
 
 from academy import operations, syntax
+from academy.learning_path import kind
 from academy.playground import bundle as playground
 from academy.site import (
     addresses,
@@ -36,10 +37,9 @@ from academy.site import (
     stylesheet,
 )
 from academy.site.broken_links import LinkPlaces
-from academy.site.learning_path import kind
 from academy.site.library import Library
 from academy.site.splitter import split
-from academy.site.texts import read, summary
+from academy.texts import read, summary
 
 ROOT = Path(__file__).resolve().parents[2]
 ACADEMY = ROOT / "academy"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from academy import syntax
 from academy.cache import kept, made_by
-from academy.site.texts import read
+from academy.texts import read
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDER = ["traces", "device.py", "checks.py", "interpreter.py", "libdevice.py"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from academy.directives import EQUATION, SNIPPET, fenced
 from academy.site.library import Library
 from academy.site.splitter import SourceError, split
-from academy.site.texts import DISPLAY, read, without_front_matter
+from academy.texts import DISPLAY, read, without_front_matter
 
 #: What a reader takes in per minute: words of technical prose, lines of code, display equations.
 WORDS, CODE_LINES, EQUATIONS = 200, 25, 4

@@ -22,7 +22,7 @@ from functools import lru_cache
 from academy import syntax
 from academy.site import katex
 from academy.site.library import Library, Page
-from academy.site.texts import front_matter, read
+from academy.texts import front_matter, read
 
 TOKEN = re.compile(r"\\[A-Za-z]+|\\.|[^\s]", re.S)
 #: Commands whose argument is a word or belongs to one letter: no variable is looked for in it.

@@ -8,23 +8,13 @@ depends on it: `native_memory.NativeMemory` on Linux, `browser_memory.BrowserMem
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 
-if TYPE_CHECKING:
-    from academy.traces.recorder import Touch
-
 #: Empty bytes before and after each tensor. They are never touched, so they cost address space only.
 GUARD = 1 << 20
-
-
-class OutOfBounds(IndexError):
-    """A lane that is not masked off points outside its tensor, in a statement of a file."""
-
-    file, line = "", 1
-    touch: Touch  #: the access
 
 
 class Backend(Protocol):

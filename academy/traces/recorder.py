@@ -30,7 +30,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from academy import interpreter
 from academy.traces.instrument import HOOK, assigned, instrument
-from academy.traces.memory import Argument, Backend, Memory, OutOfBounds, unwritten
+from academy.traces.memory import Argument, Backend, Memory, unwritten
 from academy.traces.recording import Converted, Pointer, Pool, Program, program_name
 
 #: Programs of one launch whose values are kept. Accesses of the others are still checked and counted.
@@ -72,6 +72,13 @@ class Touch:
     values: np.ndarray | None = None
     undefined: bool = False
     unwritten: int | None = None
+
+
+class OutOfBounds(IndexError):
+    """A lane that is not masked off points outside its tensor, in a statement of a file."""
+
+    file, line = "", 1
+    touch: Touch  #: the access
 
 
 @dataclass

@@ -17,8 +17,7 @@ from types import ModuleType
 from academy import device, interpreter
 from academy.syntax import import_path
 from academy.traces import proof, store
-from academy.traces.memory import OutOfBounds
-from academy.traces.recorder import Endless, Recorder
+from academy.traces.recorder import Endless, OutOfBounds, Recorder
 from academy.traces.recording import launch_data
 from academy.traces.watched_memory import WatchedMemory
 

@@ -1,12 +1,10 @@
 """`academy exercise`: list, start, check, hint."""
 
-import sys
-
 import pytest
 
 from academy import cli
 from academy.exercises import files
-from academy.site.learning_path import LearningPath
+from academy.learning_path import LearningPath
 
 
 def run(capsys, *arguments):
@@ -29,12 +27,6 @@ def test_list_follows_the_learning_path(capsys):
     assert [line for line in said.splitlines() if line and line[0] != " "] == titles
     pages = [path.steps[files.named(line.split()[0]).page] for line in said.splitlines() if line.startswith("  ")]
     assert pages == sorted(pages)
-
-
-def test_list_without_pyyaml(capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "academy.site.learning_path", None)
-    status, said = run(capsys, "list")
-    assert status == 0 and said.count("\n  ") == len(files.every()) and "\nrows\n" in said
 
 
 def test_start_writes_a_file_that_check_knows_and_never_overwrites_one(capsys, tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 
 from academy import device
 from academy.exercises import checker, files
-from academy.site.learning_path import LearningPath
+from academy.learning_path import LearningPath
 
 EXERCISES = {exercise.name: exercise for exercise in files.every()}
 PATH = LearningPath.read(files.ROOT / "docs")

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from academy.exercises import files
-from academy.site.learning_path import HOME, LearningPath
+from academy.learning_path import HOME, LearningPath
 from tests.learn import order
 
 PATH = LearningPath.read(order.ROOT / "docs").pages

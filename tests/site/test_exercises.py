@@ -5,7 +5,7 @@ from html import unescape
 from urllib.parse import urljoin
 
 from academy.exercises import files
-from academy.site.learning_path import LearningPath
+from academy.learning_path import LearningPath
 
 PATH = LearningPath.read(files.ROOT / "docs")
 

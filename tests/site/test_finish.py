@@ -12,7 +12,7 @@ import pytest
 from mkdocs.config import load_config
 
 from academy.site import kernel_page, markdown_copies, stylesheet
-from academy.site.texts import equations
+from academy.texts import equations
 from tests.site.browser import served
 from tests.site.test_accessible import violations
 from tests.site.test_site import ROOT, pages, text

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from mkdocs.config import load_config
 
+from academy.learning_path import LearningPath, kind
 from academy.site import chapters
 from academy.site.glossary import ON_A_PAGE, Glossary
-from academy.site.learning_path import LearningPath, kind
 from academy.site.library import Library
 from academy.site.page_facts import title
 from academy.site.reading_time import minutes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from academy.site.texts import front_matter, read
+from academy.texts import front_matter, read
 
 HOME = "learn/index.md"
 KINDS = {"kernels": "kernel", "derivations": "derivation", "learn": "chapter", "guides": "guide"}
