@@ -111,7 +111,7 @@ def part_of_keys(length, capacity, left, split, num_splits, BLOCK_N: tl.constexp
 
 # ## One part of the keys
 #
-# The tile of queries has a row for each head of a group, though all of them stand at the same position. Rows are padded
+# The tile of queries has a row for each head of a group, though all of them are at the same position. Rows are padded
 # to 16, the fewest that tensor cores take.
 LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
 
@@ -299,7 +299,7 @@ def check_values(k_cache, lengths, block_table):
 def decode_attention(
     q, k_cache, v_cache, lengths, *, block_table=None, scale=None, window=None, softcap=0.0, sinks=None, num_splits=None
 ):
-    r"""Attention of one query a sequence over its cache of keys and values. Forward only.
+    r"""Attention of one query per sequence over its cache of keys and values. Forward only.
 
     Args:
         q: (B, H, D), float32, float16 or bfloat16, D at most 256.

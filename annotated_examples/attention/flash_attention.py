@@ -71,9 +71,9 @@ def flash_attention_reference(
 # [[figure: attention/tiles]]
 
 
-# Query i stands at the position of key i + S − T. It sees the keys from `left` before that position to `right` after
-# it: one stretch, from `first` up to, but not including, `last`, [[tag: AT-seen]]. In a causal mask `right` is 0. That
-# is all there is to a mask, and every kernel calls this function for it. Rows past the end of the sequence see nothing.
+# Query i is at the position of key i + S − T. It sees the keys from `left` before that position to `right` after it:
+# one stretch, from `first` up to, but not including, `last`, [[tag: AT-seen]]. In a causal mask `right` is 0. That is
+# all there is to a mask, and every kernel calls this function for it. Rows past the end of the sequence see nothing.
 @triton.jit
 def keys_seen(offs_m, T, S, left, right):
     first = tl.maximum(offs_m + (S - T) - left, 0)
@@ -213,8 +213,8 @@ def attention_backward_queries_kernel(
 # ## Backward for the keys and values
 #
 # Now a program has a tile of keys, and walks over the queries that see it: those of every head of its group, so that
-# the group's sum is made in one place, in one order. Scores are transposed here, a row for each key: so the products
-# for dK and dV take them as they are, and only loaded tiles are ever transposed.
+# the group's sum is computed in one place, in one order. Scores are transposed here, a row for each key: so the
+# products for dK and dV take them as they are, and only loaded tiles are ever transposed.
 @triton.jit
 def attention_backward_keys_kernel(
     do_ptr, q_ptr, k_ptr, v_ptr, cu_q_ptr, cu_k_ptr, lse_ptr, delta_ptr, dk_ptr, dv_ptr,

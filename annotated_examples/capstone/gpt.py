@@ -105,7 +105,8 @@ OURS = Operations(
 
 
 # The same in PyTorch, as it is usually written. Attention, products and the optimizer are PyTorch's best: its attention
-# is a fused kernel, too. The logits are made float32 for the loss, because bfloat16 would round the loss itself.
+# is a fused kernel, too. The logits are converted to float32 for the loss, because bfloat16 would round the loss
+# itself.
 def plain_norm(x, weight):
     return F.rms_norm(x, weight.shape, weight.to(x.dtype), EPS)
 

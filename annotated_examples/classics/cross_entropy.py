@@ -61,7 +61,7 @@ def cross_entropy_loss_reference(
     return mean.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-# ## Forward: one program a row
+# ## Forward: one program per row
 #
 # The loss of a row is its log-sum-exp minus the label's logit. The second is a single number. The first needs the whole
 # row, and a vocabulary is too long for the registers of one program: so the row is processed in chunks.
@@ -98,7 +98,7 @@ def cross_entropy_forward_kernel(
     label = tl.load(labels_ptr + row).to(tl.int64)
     in_range = (label >= 0) & (label < N)
     # The label's logit, `x_label = -3`, gets a load of its own. The alternative would be to compare the label with
-    # every column of the row, only to find one number.
+    # every column of the row, just to find one number.
     x_label = tl.load(x_ptr + label, mask=in_range, other=0.0)
 
     # The largest so far starts at the lowest *finite* number. If it started at −∞, a first chunk that is all −∞ would

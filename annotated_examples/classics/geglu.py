@@ -76,8 +76,8 @@ def geglu_packed_reference(x, approximate="none"):
 # The tail falls off like the density `exp(-x²/2)`. Their quotient is a smooth, slowly varying function: in
 # `t = 1 / (1 + 0.3 · |x|)` it is a polynomial of degree eight, with a relative error below two in ten million for every
 # `x`. The form is that of Hastings ("Approximations for Digital Computers", 1955; Abramowitz and Stegun, 7.1.26). The
-# coefficients here were fitted anew, for the smallest relative error of the tail; a test measures it. The formula takes
-# one exponential and one division, and the backward pass needs the same exponential for the slope.
+# coefficients here were fitted again, for the smallest relative error of the tail; a test measures it. The formula
+# takes one exponential and one division, and the backward pass needs the same exponential for the slope.
 #
 # Here every instruction counts, because the memory leaves time for so few. The forward pass at 8192 x 14336 in
 # bfloat16:
@@ -107,7 +107,7 @@ def weight_exact(x):
     y = 1 + 0.3 * tl.abs(x)
     t = tl.rsqrt(y * y)
 
-    # The polynomial, by Horner's rule: a multiply-add a line, and each of them is one instruction.
+    # The polynomial, by Horner's rule: one multiply-add per line, each a single instruction.
     p = 0.035674791783094406 * t - 0.15720313787460327
     p = p * t + 0.20635360479354858
     p = p * t - 0.05368373170495033
@@ -314,7 +314,7 @@ def geglu_packed(x, approximate="none"):
 
 # ## Where it falls behind
 #
-# In one of the twenty cases, and by little: the tanh form's backward pass over 16384 rows of 1000 takes
+# In one of the twenty cases, and only slightly: the tanh form's backward pass over 16384 rows of 1000 takes
 # [[bench: geglu:tanh/16384x1000/backward/ms]], PyTorch's compiler
 # [[bench: geglu:tanh/16384x1000/backward/torch.compile.ms]]. Two runs of the same kernel differ by as much.
 

@@ -79,8 +79,9 @@ def layernorm_forward_kernel(
     # Which row is mine? One program runs for each row, so my program's number is also my row's. It becomes int64 before
     # it is multiplied: in a large tensor the product doesn't fit in 32 bits.
     row = tl.program_id(0).to(tl.int64)
-    # A pointer plus a number points that many elements further on. After these two lines the pointers stand where my
-    # row begins. The rows of `x` may lie further apart than they are long. `y` is new, and its rows lie side by side.
+    # A pointer plus a number points that many elements further on. After these two lines the pointers point to the
+    # start of my row. The rows of `x` may lie further apart than they are long. `y` is new, and its rows lie side by
+    # side.
     x_ptr += row * stride_xm
     y_ptr += row * N
 
@@ -126,8 +127,8 @@ def layernorm_forward_kernel(
     tl.store(mean_ptr + row, mean)
     tl.store(rstd_ptr + row, rstd)
 
-    # Third trip: [[tag: LN-Y]]. A caller may leave out weight or bias. Then `None` comes in place of the pointer, which
-    # is known when the kernel is compiled, so these lines are simply missing from that version.
+    # Third trip: [[tag: LN-Y]]. A caller may leave out weight or bias. Then `None` is passed instead of the pointer.
+    # That is known when the kernel is compiled, so these lines are simply missing from that version.
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N
@@ -145,7 +146,7 @@ def layernorm_forward_kernel(
 
 # ## Backward along the rows: `dx`
 #
-# One program a row again. [[tag: LN-X]] starts from $G$, here `g`: the upstream gradient, times the weight. It
+# Again one program per row. [[tag: LN-X]] starts from $G$, here `g`: the upstream gradient, times the weight. It
 # subtracts two things. One is the average of `g`: that is what the mean passes back. The other is what the standard
 # deviation passes back: the normalised row, times the average of `g` · `x_hat`. The difference is multiplied by `rstd`,
 # because forward multiplied the row by it. Both averages run over the row. So there are two trips: one for the
@@ -177,8 +178,8 @@ def layernorm_backward_kernel(
             # is NVIDIA's library of maths functions. `libdevice.mul_rn` makes a product that is always rounded
             # separately, so `g` is the same number in both trips.
             g = libdevice.mul_rn(g, tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32))
-        # The normalised row, made again: `pid=0, start=0: x_hat = [-1.00, 0.00, -1.00, 0.00]`. Lanes past the end of
-        # the row hold (0 − mean) · rstd, which means nothing, but `g` is zero there: they add nothing to either sum.
+        # The normalised row, computed again: `pid=0, start=0: x_hat = [-1.00, 0.00, -1.00, 0.00]`. Lanes past the end
+        # of the row hold (0 − mean) · rstd, which means nothing, but `g` is zero there: they add nothing to either sum.
         x_hat = (tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32) - mean) * rstd
         acc_g += g
         acc_gx += g * x_hat
@@ -207,7 +208,7 @@ def layernorm_backward_kernel(
 # [[tag: LN-gamma]] and [[tag: LN-beta]] are sums over all rows, and each of the programs above has only one. They could
 # all add to the same numbers in memory with *atomic additions*, which the hardware carries out one after another, so
 # that none is lost. But in which order? In whatever order the programs get there, and sums of floating-point numbers
-# depend on it: the same step could give other bits every time.
+# depend on it: the same step could give different bits every time.
 #
 # [[figure: rows/directions]]
 

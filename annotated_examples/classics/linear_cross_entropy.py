@@ -102,8 +102,8 @@ def store_loss(
     z_label = tl.where(in_piece, z_here, tl.load(z_label_ptr + row))
     tl.store(z_label_ptr + row, z_label)
 
-    # [[tag: LCE]] of this row, over the number of items: of all tokens that count, not of those of a piece. The last
-    # piece stores the right loss; the earlier ones store what it would be if the vocabulary ended here.
+    # [[tag: LCE]] of this row, divided by the number of items, that is, of all tokens that count. The last piece stores
+    # the right loss; the earlier ones store what it would be if the vocabulary ended here.
     loss = (tl.log(row_sum) + (row_max - z_label)) / tl.load(n_items_ptr).to(tl.float32)
     loss = tl.where((label >= 0) & (label < vocab), loss, float("nan"))
     tl.store(losses_ptr + row, tl.where(label == ignore_index, 0.0, loss))

@@ -120,9 +120,9 @@ def matmul_kernel(
 ):
     # **Step 1: which tile of C is mine?** C has `num_pid_m = 8` rows and `num_pid_n = 4` columns of tiles. A full group
     # is `GROUP_M * num_pid_n = 12` programs. Program 14 is in group `pid=14: pid // (GROUP_M * num_pid_n) = 1`, which
-    # starts at row `pid=14: pid // (GROUP_M * num_pid_n) * GROUP_M = 3`. It is number
-    # `pid=14: pid % (GROUP_M * num_pid_n) = 2` in there. Counted down three rows, that is row `pid=14: pid_m = 5` and
-    # column `pid=14: pid_n = 0`.
+    # starts at row `pid=14: pid // (GROUP_M * num_pid_n) * GROUP_M = 3`. Within the group it is number `pid=14: pid %
+    # (GROUP_M * num_pid_n) = 2`. Counted down three rows, that is row `pid=14: pid_m = 5` and column `pid=14: pid_n =
+    # 0`.
     #
     # The last group is where mistakes are made. It is smaller if `GROUP_M` doesn't divide the number of rows of tiles:
     # the 8 rows leave `pid=29: num_pid_m - 2 * GROUP_M = 2` for it. Program 29 is number
@@ -217,7 +217,7 @@ def matmul_forward(
     return (c, z) if save_z else c
 
 
-# The activation's backward pass, then two products of transposed views: `b.T` has the strides of `b` exchanged.
+# The activation's backward pass, then two products of transposed views: `b.T` has the strides of `b`, swapped.
 def matmul_backward(dc, a, b, saved=None, activation=None, *, needs=(True, True), **tiles):
     """`(da, db)` from the gradient of C; `saved` is C for relu and leaky_relu, Z for gelu and silu."""
     return product_gradients(matmul_forward, dc, a, b, saved, activation, needs=needs, **tiles)

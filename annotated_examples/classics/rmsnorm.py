@@ -9,7 +9,8 @@ square root of the average of the squared elements, and every column gets a lear
 $c$ is `offset`, usually zero. Gemma learns the distance of the scale from one instead, and calls the layer with an
 offset of 1. In a transformer the row to be normalised is usually a sum: what the last block computed is added to the
 residual stream, and the sum is normalised for the next block, [[tag: RMS-sum]] and [[tag: RMS-add]]. `add_rmsnorm` does
-both at once and returns both, because the stream goes on with the sum. Going back, a row needs one average over itself,
+both at once and returns both, because the stream continues with the sum. Going back, a row needs one average over
+itself,
 
 [[eq: RMS-X]]
 
@@ -50,7 +51,7 @@ from annotated_examples.common.rows import as_rows, row_stride, rows_contract
 
 # ## Reference
 #
-# The formula in PyTorch; in float64 it is what the kernels are measured against. `eps` stands inside the root: a row of
+# The formula in PyTorch; in float64 it is what the kernels are measured against. `eps` is inside the root, so a row of
 # zeros isn't divided by zero.
 def rmsnorm_reference(x, weight=None, eps=1e-6, *, offset=0.0):
     eps = torch.finfo(x.dtype).eps if eps is None else eps
@@ -58,8 +59,8 @@ def rmsnorm_reference(x, weight=None, eps=1e-6, *, offset=0.0):
     return y if weight is None else y * (offset + weight)
 
 
-# First the sum, then the norm: the next layer needs a row of known size, and the residual stream must stay what was
-# added up.
+# First the sum, then the norm: the next layer needs a row of known size, and the residual stream must remain the plain
+# sum.
 def add_rmsnorm_reference(x, residual, weight=None, eps=1e-6, *, offset=0.0):
     s = x + residual
     return rmsnorm_reference(s, weight, eps, offset=offset), s
@@ -87,7 +88,7 @@ def rmsnorm_forward_kernel(
     x_ptr, residual_ptr, weight_ptr, y_ptr, s_ptr, rstd_ptr, N, stride_xm, stride_rm,
     eps: tl.constexpr, offset: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    # My row. Its number times a row stride may pass 2³¹, so it becomes int64 first.
+    # My row. Its number times a row stride may exceed 2³¹, so it becomes int64 first.
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride_xm
     y_ptr += row * N
@@ -136,7 +137,7 @@ def rmsnorm_forward_kernel(
 
 # ## Backward along the rows: `dx`
 #
-# One program a row again, in two trips. [[tag: RMS-X]] starts from $G$, here `g`: the upstream gradient times the
+# Again one program per row, in two trips. [[tag: RMS-X]] starts from $G$, here `g`: the upstream gradient times the
 # scale. The gradient that comes back through the root is the normalised row, times the average of `g` · `x_hat`. It is
 # subtracted, and the difference is multiplied by `rstd`. If the row was a sum that is also used elsewhere, then `ds` is
 # the gradient that comes back from there, and it is added: [[tag: RMS-add-X]]. The result is the gradient of both
@@ -146,8 +147,8 @@ def rmsnorm_backward_kernel(
     dy_ptr, ds_ptr, x_ptr, weight_ptr, rstd_ptr, dx_ptr, N, stride_dym, stride_dsm, stride_xm,
     eps: tl.constexpr, offset: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    # Each upstream gradient has a row stride of its own: it may be a slice of something wider, or one row shown many
-    # times, with stride zero.
+    # Each upstream gradient has a row stride of its own: it may be a slice of something wider, or a single row expanded
+    # to many, with stride zero.
     row = tl.program_id(0).to(tl.int64)
     dy_ptr += row * stride_dym
     x_ptr += row * stride_xm
@@ -226,7 +227,7 @@ def rmsnorm_backward_columns_kernel(
 
 # ## Launchers
 #
-# The kernels want a matrix in which the elements of a row are neighbours. `as_rows` turns any tensor into one, and
+# The kernels need a matrix in which the elements of a row are neighbours. `as_rows` turns any tensor into one, and
 # copies only what it has to; `row_stride` is the distance from one row to the next. `max(N, 1)` avoids a division by
 # zero when rows have no elements. The tensor that was normalised is returned too, for the backward pass: without a
 # residual it is `x` itself.
@@ -264,7 +265,7 @@ def rmsnorm_backward(
         dy: upstream gradient of `y`, shape and dtype of `x`, any strides (also 0, which `.sum().backward()` makes).
         x: what was normalised: the second result of the forward pass. rstd: its third. weight, eps, offset: as there.
         ds: upstream gradient of the sum, if there was one; it is added to `dx`, which is the gradient of both summands.
-        wanted: which of the two gradients to make.
+        wanted: which of the two gradients to compute.
         BLOCK_N: columns of a chunk in the kernel for `dx`. BLOCK_M, COLUMNS: tile of the kernel that sums columns.
         num_programs: how many programs share the rows of a block of columns, at most.
     """

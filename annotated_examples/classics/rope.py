@@ -1,15 +1,15 @@
 r"""
 # RoPE: turn pairs of features by the token's position
 
-Attention doesn't see where a token stands. Rotary embedding tells it: before queries and keys meet, their features are
-taken in pairs, and each pair is turned by an angle that grows with the position,
+Attention doesn't know a token's position. Rotary embedding supplies it: before queries and keys are multiplied, their
+features are taken in pairs, and each pair is turned by an angle that grows with the position,
 
 [[eq: RoPE-q]]
 
-How a pair is chosen is a convention of the model. *Interleaved*, as above, it is two neighbours. *Half-split*, as in
-Llama and its relatives, it is a feature of the first half of the head and the one in the same place of the second
-half, [[tag: RoPE-half]]. Weights trained for one are useless with the other. Some models turn only the first `R`
-features of a head and leave the rest alone.
+How a pair is chosen is a convention of the model. In the *interleaved* convention, above, it is two neighbours. In the
+*half-split* one, used by Llama and its relatives, it is a feature of the first half of the head and the one at the same
+place in the second half, [[tag: RoPE-half]]. Weights trained for one are useless with the other. Some models turn only
+the first `R` features of a head and leave the rest alone.
 
 The gradient is the upstream gradient, turned back: [[tag: RoPE-dq]], [[tag: RoPE-half-dx]]. So backward is the same
 kernel with the sign of the sine changed, and nothing has to be kept but the angles.
@@ -24,8 +24,8 @@ H200 in bfloat16, it reaches [[bench: rope/8x32x8x4096x128/forward/share]] of th
 in any of these dtypes, have shape (T, R/2) if all sequences have the same positions, else (B, T, R/2). The caller
 slices them from longer tables: a position offset means taking other rows. The products are float32, so a float32 table
 isn't rounded to match a bfloat16 `q`. Any strides; a tensor in which the features of a head are not neighbours is
-copied first. So `q` may be the view that `(B, T, H, D)` becomes by `transpose(1, 2)`, and the results have the layout
-of `q` and `k`. Inputs are never written to, so the unturned `q` is still there for any other use.
+copied first. So `q` may be the view that `transpose(1, 2)` makes of a (B, T, H, D) tensor, and the results have the
+layout of `q` and `k`. Inputs are never written to, so the unturned `q` is still there for any other use.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable

@@ -163,9 +163,9 @@ def swiglu_backward_kernel(
 # in bfloat16 one load of 16 bytes. This is what the size of a load is worth, in the forward pass at 8192 x 14336:
 #
 # - PyTorch's two operations: [[bench: swiglu/ladder/eager/forward_ms]]
-# - one kernel, one number a thread: [[bench: swiglu/ladder/2-byte loads/forward_ms]]
-# - four numbers a thread: [[bench: swiglu/ladder/8-byte loads/forward_ms]]
-# - eight numbers a thread: [[bench: swiglu/ladder/16-byte loads/forward_ms]]
+# - one kernel, one number per thread: [[bench: swiglu/ladder/2-byte loads/forward_ms]]
+# - four numbers per thread: [[bench: swiglu/ladder/8-byte loads/forward_ms]]
+# - eight numbers per thread: [[bench: swiglu/ladder/16-byte loads/forward_ms]]
 #
 # Larger programs don't help: with blocks of 8192 and 16 warps it is [[bench: swiglu/ladder/8192 a program/forward_ms]].
 # Nor does it help to mark the loads `evict_first`, though nothing is read twice:

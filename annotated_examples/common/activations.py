@@ -50,8 +50,8 @@ def silu(z):
 # ## Backward
 #
 # The gradient of Z: upstream gradient times slope. What is the slope computed from? For ReLU and leaky ReLU the
-# result is enough, which is positive where Z is. The result is kept alive anyway, so saving it costs no memory. GELU
-# and SiLU need Z itself, because their results don't determine the slope. `saved` is one or the other.
+# result is enough, because it is positive where Z is. The result is kept alive anyway, so saving it costs no memory.
+# GELU and SiLU need Z itself, because their results don't determine the slope. `saved` is one or the other.
 @triton.jit
 def identity_backward(dc, saved):
     return dc

@@ -25,8 +25,8 @@ OPEN = 2**29
 
 # ## Tiles
 #
-# A tile holds some rows of one head (queries, keys or values, one a token) and all of their `D` numbers. Its width is a
-# power of two; the columns past `D` are zeros, so they add nothing to a product. Offsets are 64 bits wide: a cache of
+# A tile holds some rows of one head (queries, keys or values, one per token) and all of their `D` numbers. Its width is
+# a power of two; the columns past `D` are zeros, so they add nothing to a product. Offsets are 64 bits wide: a cache of
 # long contexts has more than 2³¹ elements.
 @triton.jit
 def head(ptr, b, h, row, stride_b, stride_h, stride_t):
@@ -87,7 +87,7 @@ class Options(NamedTuple):
     """What a kernel is told besides its tensors.
 
     scale: of the scores. left, right: how many keys before and after its own position a query sees. softcap: 0.0 is
-    off. max_seqlen_q, max_seqlen_k: the longest sequence, from which the launchers make their grids.
+    off. max_seqlen_q, max_seqlen_k: the longest sequence, from which the launchers compute their grids.
     """
 
     scale: float

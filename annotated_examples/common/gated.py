@@ -62,9 +62,9 @@ def overflow_as(value, dtype: tl.constexpr):
 
 # ## Rows, without copying
 #
-# If all tensors are contiguous, the whole of each is **one row**: no block is cut short at the end of every row, and an
-# odd width costs nothing. Otherwise the last dimension is a row. The halves of a packed tensor are rows as they lie,
-# further apart than they are long; a transposed tensor is copied.
+# If all tensors are contiguous, the whole of each is **one row**: blocks aren't cut short at the ends of rows, and an
+# odd width costs nothing. Otherwise the last dimension is a row. The halves of a packed tensor need no copy: their rows
+# are merely further apart than they are long. A transposed tensor is copied.
 def launch(kernel, tensors, BLOCK_N=None, **constants):
     checks.power_of_two(BLOCK_N=BLOCK_N)
     if tensors[0].numel() == 0:
@@ -104,7 +104,7 @@ def launch_rows(kernel, M, N, tensors, BLOCK_N, constants, *, most_rows=65_535, 
 
 
 # The two passes. Outputs are new and contiguous, whatever the layout of the inputs. Writing the gradients over `gate`
-# and `up` would save memory, and break everything else that needs these: another branch of the graph, a hook, a second
+# and `up` would save memory, and break everything else that needs them: another branch of the graph, a hook, a second
 # backward pass.
 def forward(kernel, gate, up, BLOCK_N=None, **constants):
     out = torch.empty_like(gate, memory_format=torch.contiguous_format)

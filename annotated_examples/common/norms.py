@@ -1,8 +1,8 @@
 r"""
 # Normalising rows: what LayerNorm and RMSNorm share
 
-How a module's attributes become arguments; how many programs and threads a row gets in the fast versions; and the
-small kernel that adds up the partial sums which their programs leave.
+How a module's attributes become arguments; how many programs and threads a row gets in the fast versions; and the small
+kernel that adds up the partial sums that their programs store.
 """
 
 from academy import checks, device  # noqa: F401  before anything imports triton
@@ -37,12 +37,12 @@ def module_arguments(module, x):
 # ## Forward: few threads, many elements each
 #
 # What makes a memory-bound kernel fast is having enough bytes in flight at any moment. The registers of an SM decide
-# how many rows it works on at once, and a thread spends some of them whatever it does. So a thread gets many elements
-# and a row few threads.
+# how many rows it works on at once, and every thread costs some of them, whatever it does. So a thread gets many
+# elements and a row few threads.
 #
-# Up to 48 elements a thread; more than that above 12288, where 8 warps are the most. `N` counts here rather than
-# `BLOCK_N`: the compiler knows which registers would only hold masked lanes, and drops them. Up to 20480 elements at
-# least two rows fit on an SM; from there on a row goes through in chunks.
+# A thread gets up to 48 elements, and more in rows longer than 12288, because 8 warps are the maximum. `N` counts here
+# rather than `BLOCK_N`: the compiler knows which registers would only hold masked lanes, and drops them. Up to 20480
+# elements at least two rows fit on an SM; longer rows are processed in chunks.
 @functools.cache
 def forward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     BLOCK_N = BLOCK_N or (triton.next_power_of_2(N) if N <= 20480 else 4096)
@@ -59,7 +59,7 @@ def register_limit(N):
 
 
 # Like `triton.next_power_of_2`, but without the microseconds that its check for constexpr arguments takes. A small call
-# costs as long as Python needs to launch it, so tile sizes are cached, too.
+# takes as long as Python needs to launch it, so tile sizes are cached, too.
 def power_of_2_up_to(most, number):
     """The smallest power of two that is at least `number`, or `most` if that is smaller."""
     power = 1

@@ -52,7 +52,7 @@ def input_precision():
 
 # ## Checks of the arguments
 #
-# The factors are named as the caller names them, `contract(x=x, y=y)`, so that an error speaks of the right argument.
+# The factors are named as the caller names them, `contract(x=x, y=y)`, so that an error names the right argument.
 def contract(*, activation=None, allowed=(None,), **factors):
     (left, a), (right, b) = factors.items()
     checks.tensors(**factors)
@@ -82,10 +82,10 @@ def product_gradients(launch_forward, dc, a, b, saved=None, activation=None, *, 
 
 # ## Joining autograd
 #
-# The backward pass needs both factors, saved as the views that they are, and the matrix from which the activation's
-# slope is computed. For ReLU and leaky ReLU that is the result. For GELU and SiLU it is Z, which the forward pass
-# then has to store as well: one more matrix of C's size. Recomputing it would turn the backward pass's two products
-# into three. Without an activation nothing else is saved.
+# The backward pass needs both factors, saved as views, and the matrix from which the activation's slope is computed.
+# For ReLU and leaky ReLU that is the result. For GELU and SiLU it is Z, which the forward pass then has to store as
+# well: one more matrix of C's size. Recomputing it would turn the backward pass's two products into three. Without an
+# activation nothing else is saved.
 class Product(torch.autograd.Function):
     """`activation(a @ b)`, computed by two launchers:
 

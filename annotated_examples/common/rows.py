@@ -3,7 +3,7 @@ r"""
 
 Softmax, LayerNorm and their like treat the last dimension as a row, whatever comes before it. Their kernels need a
 matrix: `M` rows, `N` neighbouring columns, and a stride from one row to the next. These functions check that a tensor
-has rows, and make a matrix of it that copies only what it has to.
+has rows, and turn it into a matrix, copying only what has to be copied.
 """
 
 from academy import checks, device  # noqa: F401  before anything imports triton

@@ -13,8 +13,7 @@ measured at 8192 x 128256 in bfloat16 on an H200, loss and gradient together:
   [[bench: cross_entropy/ladder/strips/forward_ms]]
 - Rung 3: powers of two instead of `exp`.
   [[bench: cross_entropy/ladder/exp2/forward_ms]]
-- Rung 4: the 1 that the label's entry lacks is subtracted afterwards.
-  [[bench: cross_entropy/ladder/label last/forward_ms]]
+- Rung 4: the 1 in the label's column is subtracted afterwards. [[bench: cross_entropy/ladder/label last/forward_ms]]
 - Rung 5: two blocks at a time, and wide loads in rows that begin anywhere.
   [[bench: cross_entropy/ladder/final/forward_ms]]
 
@@ -272,10 +271,10 @@ def cross_entropy_forward_kernel(
             scaling, softcapping, BLOCK,
         )  # fmt: skip
 
-        # **Rung 4: the label last.** One entry is still wrong: the label's, which lacks its minus one, [[tag: CE-x]].
-        # Correcting it afterwards saves the sweep a comparison with the label in every column. (The gain was too small
-        # to measure: [[bench: cross_entropy/ladder/label last/forward_ms]] either way.) `tl.debug_barrier` makes all
-        # threads of the program wait for each other, and so keeps the two stores in order.
+        # **Rung 4: the label last.** One entry is still wrong: the label's, from which 1 has yet to be subtracted,
+        # [[tag: CE-x]]. Correcting it afterwards saves the sweep a comparison with the label in every column. (The gain
+        # was too small to measure: [[bench: cross_entropy/ladder/label last/forward_ms]] either way.)
+        # `tl.debug_barrier` makes all threads of the program wait for each other, and so keeps the two stores in order.
         tl.debug_barrier()
         # Almost the whole weight, because the label had almost no probability: `pid=0: dx_label = -0.2498`.
         dx_label = (exp_shifted(z_label, row_shift) * scale - weight) * slope_label

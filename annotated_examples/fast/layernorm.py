@@ -59,10 +59,10 @@ from triton.language.extra import libdevice
 
 # ## Rung 1: the row stays in registers
 #
-# The lesson loads its row three times. The second and third time the cache has it, but the program waits all the same.
-# Here one program takes `BLOCK_M` whole rows. A row is loaded once and stays in registers while three things are
-# computed from it: the mean, the standard deviation, the result. Short rows are taken several at a time, so that there
-# is enough to load at once and `weight` and `bias` are fetched once for all of them.
+# The lesson loads its row three times. The second and third time it comes from the cache, but the program still waits
+# for it. Here one program takes `BLOCK_M` whole rows. A row is loaded once and stays in registers while three things
+# are computed from it: the mean, the standard deviation, the result. Short rows are taken several at a time, so that
+# there is enough to load at once and `weight` and `bias` are fetched once for all of them.
 #
 # The row length `N` and the strides are `tl.constexpr`, which they are not in the lesson. A model has a handful of
 # widths, so few versions get compiled; and each of them knows which masks are always true and how many neighbouring
@@ -133,9 +133,9 @@ def layernorm_forward_kernel(
 # ## Rung 2: few threads, many elements each
 #
 # What makes a memory-bound kernel fast is having enough bytes in flight at any moment. The registers of an SM decide
-# how many rows it works on at once, and a thread spends some of them whatever it does. So a thread gets many elements
-# and a row few threads. `forward_tiles` says how many of each, and `register_limit` what happens at the widest rows:
-# both are [shared with RMSNorm](../common/norms.py).
+# how many rows it works on at once, and every thread costs some of them, whatever it does. So a thread gets many
+# elements and a row few threads. `forward_tiles` says how many of each, and `register_limit` what happens at the widest
+# rows: both are [shared with RMSNorm](../common/norms.py).
 
 
 # ## Rung 3: two trips for a long row

@@ -197,7 +197,7 @@ def gemm_planes_kernel(
             scales_ptr, zeros_ptr, zero, block * BLOCK_KW, offs_n, N, K_WORDS, group_words,
             stride_sg, stride_sn, stride_zg, stride_zn, W_GROUP_MODE, ZERO_IS_NUMBER, META_ROWS, EVEN,
         )  # fmt: skip
-        # `tl.trans` exchanges rows and columns.
+        # `tl.trans` swaps rows and columns.
         scales, zeros = tl.trans(scales), tl.trans(zeros)
         a = tl.load(a_ptrs, mask=(offs_m[:, None] < M) & ((offs_k[None, :] < K) | EVEN), other=0.0)
 
@@ -699,7 +699,7 @@ def dequantize_forward(words, scales, zeros, zero, K, W_nbits, group_size, W_gro
 # [[bench: gemm_splitK/ladder/dequantized, then cuBLAS/256_rows_ms]]. Rows or columns that are scaled in float32, or
 # another `out_dtype`, are then left to `gemm`: the library would round first.
 #
-# A matrix-vector kernel for a single row, in float32 and without tensor cores, was faster than planes once. It took
+# A matrix-vector kernel for a single row, in float32 and without tensor cores, was once faster than planes. It took
 # [[bench: gemm_splitK/ladder/ordinary units/1_row_ms]]. The tensor cores process eight rows at a time, of which seven
 # are wasted here. With descriptors for the words they are nevertheless faster:
 # [[bench: gemm_splitK/ladder/every mode, with descriptors/1_row_ms]].
@@ -723,7 +723,7 @@ def words_in_block(W_nbits, group_size):
 
 
 def kernel_for(a, words, scales, W_nbits, group_size, W_group_mode, channel_scale_mode, out_dtype, tma=None):
-    """Which product runs for checked arguments. `tma`: whether there is one; None: look."""
+    """Which product runs for checked arguments. `tma`: whether the GPU has a TMA; None: find out."""
     (M, K), N = a.shape, words.shape[1]
     packed = W_nbits < 8 or (W_nbits == 8 and a.dtype == torch.float16)  # bfloat16 has seven bits for the integer
     by_descriptors = packed and words_in_block(W_nbits, group_size) and describable(a) and describable(words)

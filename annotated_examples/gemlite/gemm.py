@@ -229,7 +229,7 @@ def load_a(a_ptr, offs_m, offs_k, M, K, stride_am, stride_ak):
 
 # ## One step along K
 #
-# A tiled product like any other, except that its right-hand tile is made on the spot.
+# A tiled product like any other, except that its right-hand tile is computed on the spot.
 @triton.jit
 def add_block(
     acc, k0, offs_m, offs_n, a_ptr, words_ptr, scales_ptr, zeros_ptr, M, N, K, group_size,

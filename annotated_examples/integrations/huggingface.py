@@ -82,8 +82,8 @@ def patch(model, *, norm=True, rope=True, mlp=True, attention=True, loss=True):
     Args:
         model: a causal language model of `transformers` (5.x): Llama, Mistral, Qwen2, Qwen3, Gemma, Gemma2, Gemma3
             (text) or GPT-2, on one device, in float32, float16 or bfloat16.
-        norm, rope, mlp, attention, loss: what to replace. Without `loss`, training makes the logits as usual; with it
-            the output of a training step has `logits=None`.
+        norm, rope, mlp, attention, loss: what to replace. Without `loss`, training computes the logits as usual; with
+            it the output of a training step has `logits=None`.
 
     Returns:
         A `Patch`, which can be used as a context manager: `with patch(model): …` unpatches at the end.
@@ -324,7 +324,7 @@ def _loss(model, wanted, result):
     head = model.get_output_embeddings()
     reason = None
     if not isinstance(head, torch.nn.Linear):
-        reason = "no linear layer makes the logits"
+        reason = "no linear layer computes the logits"
     elif getattr(model, "loss_type", None) not in (None, "ForCausalLM"):
         reason = f"loss {model.loss_type!r}"
     if _chosen("loss", type(model).__name__, wanted, result, reason):

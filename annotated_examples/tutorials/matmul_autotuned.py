@@ -148,8 +148,9 @@ def matmul_kernel(
 # [[figure: hardware/tiles]]
 #
 # `GROUP_M`, the order of the tiles, could be tuned as well. At 4096 in each direction it makes little difference,
-# because the L2 cache holds enough either way: that kernel took [[bench: matmul/ladder/128 x 256 blocks/forward_ms]] in
-# tiles of 128 x 256 without groups and [[bench: matmul/ladder/grouped/forward_ms]] in groups of 8 rows.
+# because the L2 cache holds enough either way: a kernel with pointers took
+# [[bench: matmul/ladder/128 x 256 blocks/forward_ms]] in tiles of 128 x 256 without groups and
+# [[bench: matmul/ladder/grouped/forward_ms]] in groups of 8 rows.
 def configuration(block_m, block_n, block_k, group_m, num_warps, num_stages, pre_hook=None):
     tiles = dict(BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, GROUP_M=group_m)
     return triton.Config(tiles, num_warps=num_warps, num_stages=num_stages, pre_hook=pre_hook)
@@ -195,7 +196,7 @@ tuned_matmul_kernel = device.autotune(
 
 # ## What can go wrong
 #
-# - *The first call is slow.* Every configuration is compiled, and then timed anew for each new key: seconds, not
+# - *The first call is slow.* Every configuration is compiled, and then timed again for each new key: seconds, not
 #   milliseconds. A server whose batch size changes with every request would search with every request. Round such a
 #   size up to a few values.
 # - *The kernel runs many times.* That does no harm if it overwrites its output, as this one does. But a kernel that
@@ -214,7 +215,7 @@ tuned_matmul_kernel = device.autotune(
 # ## The launchers
 #
 # Passing tile sizes bypasses the search: exactly these are used. Otherwise the grid depends on tiles that the launcher
-# doesn't know. So it is a function, which Triton calls with the configuration.
+# doesn't know. So the grid is a function, which Triton calls with the configuration.
 
 
 @opaque

@@ -130,10 +130,10 @@ def matmul_kernel(
         # would read memory that isn't its own, and might crash. `other` fills the gaps with zeros, which add nothing.
         x = tl.load(x_ptrs, mask=m_mask[:, None] & k_mask[None, :], other=0.0)
         y = tl.load(y_ptrs, mask=k_mask[:, None] & n_mask[None, :], other=0.0)
-        # 4 x 4 by 4 x 4 here. `multiply_add` is a jitted function that this kernel calls; the compiler puts its body in
-        # the place of the call. It is `tl.dot(x, y, acc)`, with extra care for the sums in float32. On a GPU this runs
-        # on the tensor cores, unless float32 has to be exact. The first of the two steps of program (1, 1) gives
-        # `launch=0, pid=(1, 1), k=0: acc[0] = [35, 34, 33, 32]` in its first row, the second makes that `launch=0,
+        # Here a 4 x 4 tile is multiplied by another. `multiply_add` is a jitted function that this kernel calls; the
+        # compiler inlines it. It is `tl.dot(x, y, acc)`, with extra care for the sums in float32. On a GPU this runs on
+        # the tensor cores, unless float32 has to be exact. Program (1, 1) takes two steps. After the first, the first
+        # row of its sums is `launch=0, pid=(1, 1), k=0: acc[0] = [35, 34, 33, 32]`; after the second, `launch=0,
         # pid=(1, 1), k=1: acc[0] = [71, 71, 71, 71]`.
         acc = multiply_add(x, y, acc, INPUT_PRECISION)
         # The next tile of `x` is `BLOCK_K` columns to the right, that of `y` as many rows down. (`tl.cast` converts to
@@ -153,7 +153,7 @@ def matmul_kernel(
 # `Tensor.stride()` returns them. Tensors are passed as tensors, never as the integer that is their address: an integer
 # doesn't say what dtype it points to.
 #
-# A tile of 64 x 64 leaves 32 sums to each of the 128 threads that a program has unless the launch says otherwise.
+# A program has 128 threads unless the launch says otherwise, so with a tile of 64 x 64 each thread holds 32 sums.
 # Larger tiles would reuse more of what they load. How large they should be depends on the shape and on the GPU; the
 # [autotuned lesson](matmul_autotuned.py) searches for the best size.
 def matmul_forward(x, y, *, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32):

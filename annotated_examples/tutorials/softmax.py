@@ -74,7 +74,7 @@ def softmax_reference(x):
 # `x - shift`, happens in all lanes of the block.
 #
 # If there are several chunks the first trip has a problem: it has to subtract the row's largest score, which it doesn't
-# know before the last chunk. The *online* softmax doesn't wait. It subtracts the largest score **so far**. When a later
+# know until the last chunk. The *online* softmax doesn't wait. It subtracts the largest score **so far**. When a later
 # chunk brings a larger one, all exponentials summed so far are too big by the same factor, and one multiplication of
 # the sum puts that right: $e^{x - old} \cdot e^{old - new} = e^{x - new}$, [[tag: SM-online]].
 #
@@ -113,14 +113,15 @@ def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
         # takes the larger of two numbers. The largest score so far is `start=0: new_max = 3`, and then `start=4:
         # new_max = 4`.
         new_max = tl.maximum(row_max, tl.max(x, axis=0))
-        # What to subtract? The largest score so far, with one exception. If nothing but $-\infty$ has come yet, as in
-        # the first chunk of the second row, `pid=1, start=0: x = [-inf, -inf, -inf, -inf]`, then $-\infty - (-\infty)$
-        # would be NaN, and the sum would stay NaN. Subtract zero instead: `pid=1, start=0: shift = 0`. `tl.where` takes
-        # its second argument where the first is true, and the third elsewhere.
+        # What to subtract? The largest score so far, with one exception. If nothing but $-\infty$ has been loaded yet,
+        # as in the first chunk of the second row, `pid=1, start=0: x = [-inf, -inf, -inf, -inf]`, then
+        # $-\infty - (-\infty)$ would be NaN, and the sum would stay NaN. Subtract zero instead:
+        # `pid=1, start=0: shift = 0`. `tl.where` takes its second argument where the first is true, and the third
+        # elsewhere.
         shift = tl.where(new_max == -float("inf"), 0.0, new_max)
-        # The old sum was made with the old maximum, which is still in `row_max`, so it is multiplied by
-        # $e^{old - new}$. In the first round it is zero and stays zero. In the second, `pid=0, start=0: row_sum =
-        # 1.553` shrinks to `start=4: old_sum = 0.571`.
+        # The old sum was computed with the old maximum, which is still in `row_max`, so it is multiplied by
+        # $e^{old - new}$. In the first round it is zero and stays zero. In the second,
+        # `pid=0, start=0: row_sum = 1.553` shrinks to `start=4: old_sum = 0.571`.
         old_sum = row_sum * tl.exp(row_max - shift)
         # `x - shift` subtracts one number from every lane, `tl.sum` adds the lanes up: `start=4: row_sum = 1.621`. A
         # NaN in any lane makes the sum NaN, and the division below then carries it to the whole row. So does $+\infty$,
@@ -129,7 +130,7 @@ def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
         row_max = new_max
 
     # Second trip. Now `row_max` and `row_sum` are those of the whole row, so this is [[tag: SM]], which also subtracts
-    # the row's largest score. The chunks are loaded again. This program read them a moment ago, so often they are still
+    # the row's largest score. The chunks are loaded again. This program read them a moment ago, so they are often still
     # in a cache. There is no guard against $-\infty - (-\infty)$ here, on purpose: a row that is all $-\infty$ should
     # become NaN.
     for start in range(0, N, BLOCK_N):
@@ -149,11 +150,11 @@ def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
 # What does the gradient need? Only the probabilities that forward returned and the upstream gradient, `dy`, the
 # derivative of the loss with respect to each of them. The scores `x` don't have to be kept.
 #
-# Again one program takes one row, in two trips. The first adds up the products of the two, the dot product of the row
-# of `dy` with the row of `y`. The second computes [[tag: SM-x]].
+# Again one program takes one row, in two trips. The first computes the dot product of the row of `dy` with the row of
+# `y`. The second computes [[tag: SM-x]].
 @triton.jit
 def softmax_backward_kernel(dy_ptr, y_ptr, dx_ptr, N, stride_dym, BLOCK_N: tl.constexpr):
-    # Which row is mine, and where does it begin? As above. The rows of `dy` may be any distance apart, also zero: if
+    # Which row is mine, and where does it begin? As above. The rows of `dy` may be any distance apart, even zero: if
     # the loss uses `y.sum(0)`, every row gets the same upstream gradient, and PyTorch stores it only once.
     row = tl.program_id(0).to(tl.int64)
     dy_ptr += row * stride_dym
@@ -224,8 +225,8 @@ def softmax_backward(dy, y, *, BLOCK_N=None):
 
 # ## Joining autograd
 #
-# The output is saved for the backward pass. Because it is an output, autograd notices if somebody overwrites it, and
-# raises. `once_differentiable` makes a second derivative raise too, instead of silently losing a term.
+# The output is saved for the backward pass. Because it is an output, autograd notices if it is overwritten, and raises.
+# `once_differentiable` makes a second derivative raise too, instead of silently losing a term.
 #
 # The two launchers are arguments: the fast version uses the same `Function` with launchers of its own.
 class Softmax(torch.autograd.Function):

@@ -177,13 +177,13 @@ def vector_add(x, y):
 # ## A run small enough to watch
 #
 # Ten elements, in blocks of four. Triton's interpreter runs a kernel on the CPU, without a GPU, one program after the
-# other. The academy's recorder runs this function in it and writes down every variable after every statement. The
-# numbers quoted above come from there.
+# other. The academy's recorder runs this function in it and records every variable after every statement. The numbers
+# quoted above come from there.
 #
 # The last lines run when the file is a script. `script.main` compares the public function with the reference, in a few
-# cases. A case has the arguments by name, and a tuple stands for a random tensor of that shape. Lessons whose reference
-# spells the steps out also pass `pytorch=`, PyTorch's own operation. The kernel's error may then be as large as that
-# operation's, within a margin.
+# cases. A case gives the arguments by name, and a tuple stands for a random tensor of that shape. Lessons whose
+# reference spells the steps out also pass `pytorch=`, PyTorch's own operation. The kernel's error may then be as large
+# as that operation's, within a margin.
 def EXAMPLE():
     x = torch.arange(10, dtype=torch.float32, device=device.DEVICE)
     vector_add_forward(x, 10 * x, BLOCK=4)

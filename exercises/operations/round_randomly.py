@@ -26,7 +26,7 @@ HINTS = (
     "Add a random number of 16 bits, `words & 0xFFFF`, to the bits. When does the sum carry into the upper half?",
     "`bits & -0x10000` cuts the lower 16 off. Back: `.int().view(torch.float32).bfloat16()`.",
 )
-WHY = """The sum carries into the upper half with just the probability that the lower 16 bits stand for. Weights that
+WHY = """The sum carries into the upper half with exactly the probability that the lower 16 bits represent. Weights that
 are kept in bfloat16 need this: rounded to the nearest number, a small step of the optimizer would be lost each time."""
 
 

@@ -1,8 +1,7 @@
 """# One number, shown many times
 
-`gradient(dy)` is the backward pass of `y = 3 * x`. With `loss = y.sum()` its result is wrong; with a fresh
-upstream gradient it is right. Find the bug. (`.sum().backward()` hands over one number, shown many times:
-`one.expand(6)`.)
+`gradient(dy)` is the backward pass of `y = 3 * x`. With `loss = y.sum()` its result is wrong; with a fresh upstream
+gradient it is right. Find the bug. (`.sum().backward()` passes one number, expanded to all elements: `one.expand(6)`.)
 """
 
 # %% solution

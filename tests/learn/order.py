@@ -113,7 +113,7 @@ CONSTRUCTS = (
     Construct("a conversion, `.to(…)`", _method("to"), r"⟨\.to\([^⟩]*\)⟩[^.]*\bconverts"),
     Construct("a pointer that moves on, `x_ptr += …`", _pointer_moved, r"⟨\w+_ptrs? \+= [^⟩]+⟩ moves"),
     Construct("an `if` that is decided by the compiler", _if_constexpr, r"⟨if⟩[^.]*\bcompile"),
-    Construct("`None` instead of a pointer", _optional_pointer, r"⟨None⟩ (comes|arrives)[^.]*\bpointer"),
+    Construct("`None` instead of a pointer", _optional_pointer, r"⟨None⟩ (comes|arrives|is passed)[^.]*\bpointer"),
     Construct("two masks, `&`", _both_masks, r"⟨&⟩[^.]*\bboth\b"),
     Construct("a jitted function called by a kernel", _called, r"\bjitted function\b[^.]*\bcall"),
     Construct("a descriptor's own load and store", _method("load", "store"), r"⟨[\w.]*desc\.load[^⟩]*⟩ [a-z]+s\b"),
