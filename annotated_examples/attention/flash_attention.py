@@ -128,13 +128,13 @@ def attention_forward_kernel(
         offs_n = start + tl.arange(0, BLOCK_N)
         k = load_tile(k_ptr, offs_n, S, stride_kt, stride_kd, D, BLOCK_D)
         v = load_tile(v_ptr, offs_n, S, stride_vt, stride_vd, D, BLOCK_D)
-        # [[tag: AT-S]]. `tl.trans` turns a tile, rows to columns. In the tile of keys 0 to 3 every score counts: it is
-        # **full**. The next one is **masked**.
+        # [[tag: AT-S]]. `tl.trans` transposes a tile. In the tile of keys 0 to 3 every score counts: it is **full**.
+        # The next one is **masked**.
         s, _ = scale_and_cap(tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION), scale, softcap)
         # −∞ gives an exponential of 0: `start=4: s[1] = [4, 3, -inf, -inf]`.
         s = tl.where((offs_n[None, :] >= first[:, None]) & (offs_n[None, :] < last[:, None]), s, -float("inf"))
-        # That row's largest grows from `start=0: new_max[1] = 3` to `start=4: new_max[1] = 4`. What was summed before
-        # is relative to the old one and takes a factor, `start=4: alpha[1] = 0.3679`: [[tag: AT-merge]].
+        # That row's maximum grows from `start=0: new_max[1] = 3` to `start=4: new_max[1] = 4`. The earlier sum is
+        # relative to the old maximum and is multiplied by a factor, `start=4: alpha[1] = 0.3679`: [[tag: AT-merge]].
         new_max = tl.maximum(row_max, tl.max(s, axis=1))
         p = tl.exp(s - new_max[:, None])
         alpha = tl.exp(row_max - new_max)
@@ -205,7 +205,7 @@ def attention_backward_queries_kernel(
         dp = tl.dot(do, tl.trans(v), input_precision=INPUT_PRECISION)
         ds = p * (dp - delta[:, None]) * slope
         acc = multiply_add(ds.to(k.dtype), k, acc, INPUT_PRECISION)
-    # [[tag: AT-dQ]], with the scale once.
+    # [[tag: AT-dQ]], with the scale applied once.
     dq_ptr = head(dq_ptr, b, h, start_q, stride_ob, stride_oh, stride_ot)
     store_tile(dq_ptr, acc * scale, offs_m, T, stride_ot, stride_od, D, BLOCK_D)
 
@@ -370,7 +370,7 @@ def attention(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, launch_forwar
     return FlashAttention.apply(*arguments, launch_forward, launch_backward)
 
 
-# Packed tensors have tokens before heads, and no batch dimension. The launchers want heads first, and a batch.
+# Packed tensors have tokens before heads, and no batch dimension. The launchers need heads first, and a batch.
 def attention_varlen(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, launch_forward, launch_backward):
     q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (q, k, v))
     cu_seqlens = cu_seqlens_q.contiguous(), cu_seqlens_k.contiguous()
@@ -416,7 +416,7 @@ def flash_attention_varlen(
         q: (total_q, H, D). k, v: (total_k, Hk, D), any strides.
         cu_seqlens_q, cu_seqlens_k: (sequences + 1,) int32: where each sequence begins, and where the last ends, from 0
             to the total. Checked on the CPU and with `ACADEMY_DEBUG=1`; else rows of no sequence hold NaN.
-        max_seqlen_q, max_seqlen_k: the longest sequence. By default the grid has room for one as long as all together.
+        max_seqlen_q, max_seqlen_k: the longest sequence. By default the grid has room for one of the total length.
         causal, scale, window, softcap, sinks, return_lse: as in `flash_attention`.
 
     Returns:

@@ -32,8 +32,8 @@ def scale_and_cap(x, scaling: tl.constexpr, softcapping: tl.constexpr):
     # `tl.full` makes a block of one value.
     slope = tl.full(x.shape, 1.0, tl.float32)
     # [[tag: CE-scale]]; the slope is the factor in [[tag: CE-scaled-x]]. `mul_rn` is a product that is always rounded
-    # separately. If the compiler fused it with the subtraction of the maximum, which is rounded, the largest logit
-    # would not come out as exactly zero.
+    # separately. If the compiler fused it with the subtraction of the maximum, which is rounded, the difference would
+    # not be exactly zero for the largest logit.
     if scaling != 0.0:
         x = libdevice.mul_rn(x, scaling)
         slope = slope * scaling

@@ -17,8 +17,8 @@ measured at 8192 x 128256 in bfloat16 on an H200, loss and gradient together:
 - Rung 5: two blocks at a time, and wide loads in rows that begin anywhere.
   [[bench: cross_entropy/ladder/final/forward_ms]]
 
-**What it costs.** All that the forward pass doesn't know when it computes the gradient is the upstream gradient: a
-single number, and almost always 1. So a training step reads the logits once and writes the gradient once, and the
+**What it costs.** The only thing the forward pass doesn't know when it computes the gradient is the upstream gradient:
+a single number, and almost always 1. So a training step reads the logits once and writes the gradient once, and the
 backward pass reads one number. An H200 copies [[bench: device/copy]], and no version can be faster than its bytes at
 that rate. At 8192 x 128256 both passes take [[bench: cross_entropy/8192x128256/forward+backward/ms]], which is
 [[bench: cross_entropy/8192x128256/forward+backward/share]] of the limit. The two exponentials that each logit takes are
@@ -370,7 +370,7 @@ def launch_rows(
 def cross_entropy_forward(
     logits, labels, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=None, num_warps=None
 ):
-    """The loss, and in a tuple its gradient with respect to the logits, in a tensor of its own."""
+    """The loss, and a tuple with its gradient with respect to the logits, which is a new tensor."""
     logits = rows_in_place(logits)
     dlogits = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
     n_items = count_labels(labels, ignore_index) if n_items is None else n_items

@@ -3,8 +3,8 @@ r"""
 
 The same attention of one query over a long cache as in the [lesson](../attention/decode.py), with the same reference,
 arguments and pages. Memory sets the pace: the limit is the time that a copy of the cache would take. What keeps the
-lesson from it? The times are those of one sequence of 32768 keys, with 8 heads of 128 numbers that serve 32 heads of
-queries, in bfloat16. A copy of that cache takes [[bench: decode/ladder/copy/forward_ms]].
+lesson from reaching it? The times are those of one sequence of 32768 keys, with 8 heads of 128 numbers that serve 32
+heads of queries, in bfloat16. A copy of that cache takes [[bench: decode/ladder/copy/forward_ms]].
 
 1. The lesson masks every tile of keys. Here only the last tile of a part has a mask, exponentials are powers of 2, and
    the scale and the change of base are one factor. That takes it from [[bench: decode/ladder/lesson/forward_ms]] to
@@ -21,8 +21,8 @@ queries, in bfloat16. A copy of that cache takes [[bench: decode/ladder/copy/for
 **Where it falls behind.** cuDNN's kernel is ahead where there are many sequences. PyTorch takes
 [[bench: decode/ladder/flash-2/forward_ms]] and [[bench: decode/ladder/flash-2/many_ms]] with its flash kernel,
 [[bench: decode/ladder/cuDNN/forward_ms]] and [[bench: decode/ladder/cuDNN/many_ms]] with cuDNN's. What gained nothing
-here: keys as the left factor of the products, which suits the faster instructions of the tensor cores; 32 or 128 keys a
-tile; 8 warps; a merge kernel whose launch overlaps the end of the other.
+here: keys as the left factor of the products, which suits the faster instructions of the tensor cores; 32 or 128 keys
+per tile; 8 warps; a merge kernel whose launch overlaps the end of the other.
 
 **What it costs.** The same as the lesson.
 
@@ -124,7 +124,7 @@ def decode_split_kernel(
     )  # fmt: skip
 
     part = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
-    # `tl.log2` gives the logarithm in base 2; the merge kernel takes natural ones, because that is what sinks are.
+    # `tl.log2` gives the logarithm in base 2; the merge kernel expects natural logarithms, like the sinks.
     lse = tl.where(row_sum == 0.0, -float("inf"), (row_max + tl.log2(row_sum)) * LN2)
     lse = tl.where(possible, lse, float("nan"))
     row = ((b.to(tl.int64) * heads + hk) * group + offs_g) * num_splits + split

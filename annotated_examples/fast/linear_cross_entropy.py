@@ -11,8 +11,9 @@ of the logits as there is room for, and compute only the rest twice. At 8192 x 4
    [[bench: linear_cross_entropy/ladder/in the forward pass/step_ms]].
 3. Logits are kept **where the gradient of the weights will be**. That memory is needed anyway, and empty until the
    second round: [[bench: linear_cross_entropy/ladder/in the gradient/step_ms]].
-4. And in memory of their own, for `KEPT` of them: [[bench: linear_cross_entropy/ladder/final/step_ms]]. Including the
-   gradients, that takes [[bench: linear_cross_entropy/ladder/final/peak_gib]] GiB more than the inputs.
+4. Others are kept in separate memory, which has room for the share `KEPT` of all:
+   [[bench: linear_cross_entropy/ladder/final/step_ms]]. Including the gradients, that takes
+   [[bench: linear_cross_entropy/ladder/final/peak_gib]] GiB more than the inputs.
 
 **What it costs.** The fourth of the four products is computed only for the logits that aren't kept. With 8192 rows of
 4096 a third of them fits into the gradient of the weights. With `KEPT` at 0.67 hardly any are left. PyTorch takes
@@ -130,8 +131,8 @@ def sum_piece(logits, bias, labels, n_items, state, start, vocab, options, BLOCK
 
 # ## Which logits are kept, and where
 #
-# The gradient of the weights is written from its first row to its last, piece by piece. A piece of logits that lies at
-# its end, and is used up before the writing gets there, costs nothing:
+# The gradient of the weights is written from its first row to its last, piece by piece. So a piece of logits stored at
+# its end costs nothing, if it has been used before the writing gets there:
 #
 # ```text
 # dweight   | rows of the first piece → |  free  | logits of the first piece |
@@ -145,7 +146,7 @@ def sum_piece(logits, bias, labels, n_items, state, start, vocab, options, BLOCK
 # Widths are multiples of `STEP`, so that rows begin at aligned addresses, and so does the piece inside `dweight`. The
 # last few columns of an odd vocabulary are left over, and pass through, too.
 def plan(rows, weight, itemsize, inside, KEPT, STEP):
-    """How many columns of logits are kept in the gradient of the weights (if `inside`), and how many beside it."""
+    """How many columns of logits are kept in the gradient of the weights (if `inside`), and how many elsewhere."""
     vocab, row_bytes = len(weight), weight.shape[1] * weight.element_size()
     columns = max(0, vocab * row_bytes - 128) // (rows * itemsize + row_bytes) // STEP * STEP if inside else 0
     free = (vocab - columns) // STEP * STEP or vocab - columns
@@ -153,7 +154,7 @@ def plan(rows, weight, itemsize, inside, KEPT, STEP):
 
 
 def room_at_the_end(dweight, rows, columns, dtype):
-    """A matrix of `rows` and `columns` in the last bytes of `dweight`, from a multiple of 128 on."""
+    """A matrix of `rows` and `columns` in the last bytes of `dweight`, starting at a multiple of 128 bytes."""
     memory = dweight.view(-1).view(dtype)
     line = 128 // dtype.itemsize
     begin = (memory.numel() - rows * columns) // line * line
@@ -209,7 +210,8 @@ def linear_cross_entropy_forward(
     return state[0].sum(), finished(gradients, x)
 
 
-# Backward multiplies them by the upstream gradient. If that is 1, as in `loss.backward()`, the kernel stops at once.
+# The backward pass multiplies the gradients by the upstream gradient. If that is 1, as in `loss.backward()`, the kernel
+# stops at once.
 def scaled(scale, dloss, *gradients_and_options, needs):
     gradients = gradients_and_options[:3]
     return tuple(scale(dloss, g) if need and g is not None else None for g, need in zip(gradients, needs))
@@ -255,8 +257,9 @@ def linear_cross_entropy_lean(
 ):
     """`linear_cross_entropy` with less memory: it keeps a fifth of the logits instead of two thirds.
 
-    Args: as `linear_cross_entropy`. KEPT: the share of the logits that have memory of their own, more than 0 and at
-        most 1. Logits that are kept neither there nor in the gradient of the weights are computed twice.
+    Args: as `linear_cross_entropy`.
+        KEPT: the share of the logits that have memory of their own, more than 0 and at most 1. Logits that are kept
+            neither there nor in the gradient of the weights are computed twice.
 
     Returns:
         The loss, a float32 scalar.
@@ -287,7 +290,7 @@ def linear_cross_entropy_lean(
 
 # ## A run small enough to watch
 #
-# The lesson's example. Eight columns are kept in the gradient of the weights and the memory beside it.
+# The lesson's example. Eight columns are kept, some in the gradient of the weights and the others in separate memory.
 def EXAMPLE():
     x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]], device=device.DEVICE)
     at = torch.arange(11.0, device=device.DEVICE)

@@ -62,8 +62,8 @@ from annotated_examples.gemlite.gemm import dequantize_block, gemm_forward, gemm
 # [[figure: layout/packed]]
 #
 # The tile of A is loaded as it lies in memory. Splitting it into even and odd columns, and those again, gives the
-# columns for one plane. The bits of `j` say which half to keep. The compiler does what two planes have in common only
-# once.
+# columns for one plane. The bits of `j` say which half to keep. Whatever two planes have in common the compiler
+# computes only once.
 @triton.jit
 def columns_of_plane(a, j: tl.constexpr, PER_WORD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr):
     # `tl.static_range` makes a loop that the compiler writes out, so its variable is a constant in each round.
@@ -237,7 +237,7 @@ def gemm_planes_kernel(
 # word row. Masking a word leaves the two numbers of such a plane, each in its half, as subnormal floats: the masked
 # word **is** the register that the tensor cores need.
 #
-# **Fewer shifts.** Subnormal float16 numbers are evenly spaced up to `2**10` of their smallest steps. That is room for
+# **Fewer shifts.** Subnormal float16 numbers are evenly spaced up to `2**10` of their smallest steps. There is room for
 # a four-bit number and `LIFT` more bits below it. So a number doesn't have to be shifted down to bit 0: left in place,
 # it is just `2**LIFT` times as large, and the sum is corrected for that. The second of the four numbers in a half-word
 # begins at bit four, so it needs no shift at all.
@@ -364,10 +364,10 @@ def gemm_descriptor_kernel(
 # again: it reorders A by planes and sums its rows. So a separate kernel does both, once, before the product. With 64
 # rows it then took [[bench: gemm_splitK/ladder/arranged ahead/64_rows_ms]].
 #
-# **Launched before it may begin.** A kernel normally starts when the previous one has finished, and the GPU idles in
-# between. With *programmatic dependent launch* (the option `launch_pdl`) its programs may start when all programs of
-# the one before have called `gdc_launch_dependents`, or ended. `gdc_wait`
-# waits for its end, and what the other kernel writes may be read only after it. With 64 rows it took
+# **Launched before the previous kernel ends.** A kernel normally starts when the previous one has finished, and the GPU
+# idles in between. With *programmatic dependent launch* (the option `launch_pdl`) its programs may start when every
+# program of the previous kernel has called `gdc_launch_dependents`, or ended. `gdc_wait` waits for the end of the
+# previous kernel, and only after it may a program read what that kernel writes. With 64 rows it took
 # [[bench: gemm_splitK/ladder/metadata requested early/64_rows_ms]] down to
 # [[bench: gemm_splitK/ladder/launched early/64_rows_ms]].
 @triton.jit
@@ -537,7 +537,7 @@ def metadata_arguments(a, scales, zeros, uses_scales):
 
 
 def tiles_of(x, tile):
-    """For the tensor descriptor of a matrix, which takes tiles of this shape."""
+    """What `launch` needs for a tensor descriptor of `x` with tiles of this shape."""
     return Tiles(x, x.shape, x.stride(), tile)
 
 
@@ -547,7 +547,7 @@ def launched_early(pdl):
 
 
 def reduce_parts(parts, scales, scales_a, out_dtype, channel_scale_mode, pdl=False):
-    """Add (PARTS, M, N) float32, scale rows and columns, round to out_dtype. `pdl`: as `launched_early`."""
+    """Add the parts, (PARTS, M, N), scale rows and columns, round to out_dtype. `pdl`: as `launched_early`."""
     PARTS, M, N = parts.shape
     c = torch.empty(M, N, dtype=out_dtype, device=parts.device)
     # These programs spend nearly all their time waiting for the cache, so there are many of them, and they are small.

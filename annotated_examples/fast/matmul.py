@@ -24,8 +24,8 @@ cuBLAS took [[bench: matmul/ladder/cuBLAS/forward_ms]] in the run of the first r
 configuration that the search chose, takes [[bench: matmul_autotuned/4096x4096x4096/forward/ms]], and cuBLAS
 [[bench: matmul_autotuned/4096x4096x4096/forward/cuBLAS.ms]]. At some sizes it falls behind: the end says where.
 
-**What it costs.** As the lesson: `2 · M · N · K` operations, and the inputs and the result move once if all goes well.
-Every new shape is searched for, which takes seconds.
+**What it costs.** As in the lesson: `2 · M · N · K` operations, and at best the inputs and the result are moved once
+each. Every new shape is searched for, which takes seconds.
 
 **Contract.** As the lesson's: any strides, any K, float32, float16 or bfloat16. float32, and matrices that no
 descriptor can describe, are left to the lesson's kernel.
@@ -144,7 +144,7 @@ def matmul_descriptor_kernel(
 # A descriptor has to know the tile's shape, which depends on the configuration. A `pre_hook` is called with all
 # arguments of the launch, before each trial and before each real run.
 def tile_shapes(arguments):
-    """Of a tile of A, of B and of the result."""
+    """The shapes of a tile of A, of B and of the result."""
     rows, columns, inner = (arguments[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K"))
     b_shape = [columns, inner] if arguments["B_TRANSPOSED"] else [inner, columns]
     if "PHASES" in arguments:  # the other kernel of this file, further below
@@ -327,7 +327,7 @@ def can_interleave(a, a_order):
 
 @functools.cache
 def multiprocessors(device_index):
-    """How many the GPU has, or 0 if it has no TMA. The interpreter counts as a GPU with two."""
+    """How many multiprocessors the GPU has, or 0 if it has no TMA. The interpreter counts as a GPU with two."""
     if device.INTERPRET:
         return 2
     properties = torch.cuda.get_device_properties(device_index)
@@ -336,9 +336,9 @@ def multiprocessors(device_index):
 
 # ## Which kernel?
 #
-# Descriptors where possible. Whether to interleave can be computed. The busiest multiprocessor, which computes its
-# tiles one after the other, decides when a product is done. Tiles with 192 columns are worth giving up the reuse of
-# wider ones only if they leave it considerably less to do than tiles with 256, and no more than tiles with 128.
+# Descriptors where possible. Whether to interleave can be computed. A product is done when the busiest multiprocessor
+# has computed all of its tiles. Tiles with 192 columns reuse less than wider ones, so they pay off only if they give
+# that multiprocessor considerably less to do than tiles with 256, and no more than tiles with 128.
 def interleaving_pays(M, N, phases, programs):
     def columns_of_the_busiest(width, rows):
         return cdiv(rows * cdiv(N, width), programs) * width
@@ -484,7 +484,7 @@ def matmul(a, b, activation=None):
 # library needs a second kernel, the gap is smaller: [[bench: matmul_autotuned:leaky_relu/2176x2176x2176/forward/ms]]
 # against [[bench: matmul_autotuned:leaky_relu/2176x2176x2176/forward/cuBLAS + leaky_relu.ms]].
 #
-# Below that there are few tiles. At 1536 C has 144 of 128 x 128, a wave and twelve more, and takes
+# Below that there are few tiles. At 1536 C has 144 tiles of 128 x 128, a wave of 132 and twelve more, and takes
 # [[bench: matmul_autotuned/1536x1536x1536/forward/ms]] against
 # [[bench: matmul_autotuned/1536x1536x1536/forward/cuBLAS.ms]]. At 1024 it has 64, so half of the GPU is idle:
 # [[bench: matmul_autotuned/1024x1024x1024/forward/ms]] against

@@ -9,8 +9,8 @@ in bfloat16 on an H200; the lesson takes [[bench: rmsnorm/32768x4096/forward/les
 
 1. **The row stays in registers**, and a row gets few threads with many elements each: one trip, and more rows in
    progress at a time. [[bench: rmsnorm/32768x4096/forward/ms]].
-2. **Both gradients in one trip.** As many programs as fit on the card walk over the rows, and keep their sums for
-   `dweight` with them, while the next rows are being loaded: [[bench: rmsnorm/32768x4096/backward/ms]].
+2. **Both gradients in one trip.** As many programs as fit on the card loop over the rows, and keep their sums for
+   `dweight` in registers, while the next rows are being loaded: [[bench: rmsnorm/32768x4096/backward/ms]].
 3. **The residual along the way.** The sum is computed and stored while the row is in registers for the norm; backward
    adds the sum's gradient before `dx` is stored. Neither costs a trip.
 
@@ -140,7 +140,7 @@ def rmsnorm_backward_kernel(
     offs_n = tl.arange(0, BLOCK_N)
     mask_n = offs_n < N
 
-    # The scale is the same for all rows: it is fetched once and stays in registers, in the threads that hold its
+    # The scale is the same for all rows: it is fetched once and stays in registers, in the threads that hold the same
     # columns of the rows.
     strides: tl.constexpr = N | stride_dym | stride_dsm | stride_xm
     vector_n = tl.max_contiguous(offs_n, strides & -strides)
@@ -188,15 +188,15 @@ def rmsnorm_backward_kernel(
 
 
 # Rows of 2049 to 4096 elements are taken several at a time: fewer, larger programs were faster here. A program takes
-# four rows that fill their block of 4096, and two that don't, with four warps for each.
+# four rows if they fill their block of 4096, two if they don't, with four warps per row.
 def measured_forward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     if BLOCK_M is None and BLOCK_N is None and num_warps is None and 2048 < N <= 4096:
         return (4, 4096, 16) if N == 4096 else (2, 4096, 8)
     return forward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
 
 
-# A tile of each tensor that is loaded and one accumulator have to fit. A thread has room for 32 elements of each: the
-# 8 warps of a program for 8192, and 16 warps for a row of 16384.
+# The registers have to hold a tile of each tensor that is loaded, and one accumulator. A thread has room for 32
+# elements of each: the 8 warps of a program for 8192, and 16 warps for a row of 16384.
 LONGEST_BACKWARD = 16384
 
 

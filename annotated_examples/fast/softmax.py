@@ -20,7 +20,7 @@ bfloat16 the forward pass takes [[bench: softmax/32768x4096/forward/ms]], the le
 - all rungs below, in chunks again: [[bench: softmax/ladder/final/forward_ms]] and
   [[bench: softmax/ladder/final/backward_ms]]
 
-With 4096 rows of 50257, the vocabulary of GPT-2. They are odd, and too long to hold in registers:
+With 4096 rows of 50257, the vocabulary of GPT-2. Their length is odd, and too large for registers:
 
 - chunks of 32768, loaded 2 bytes at a time: [[bench: softmax/ladder/one trip/rows_of_50257_forward_ms]] and
   [[bench: softmax/ladder/one trip/rows_of_50257_backward_ms]]
@@ -221,7 +221,8 @@ def softmax_forward_chunked_kernel(
     # `launch=1, pid=1: edge = 1`. Of the other 18, `launch=1, pid=1: whole = 16` are in whole vectors.
     row = tl.program_id(0).to(tl.int64)
     edge, whole = parts_of_row(row, N, VECTOR, ALIGN)
-    # To the first whole vector. From the product the compiler learns that it lies at a multiple of 16 bytes.
+    # Move on to the first whole vector. The multiplication by `ALIGN` tells the compiler that it is at a multiple of 16
+    # bytes.
     x_ptr += tl.cdiv(row * stride_xm, ALIGN) * ALIGN
     y_ptr += tl.cdiv(row * N, ALIGN) * ALIGN
 
@@ -340,8 +341,8 @@ def softmax_backward_chunked_kernel(
 # `evict_last`, then what is written leaves the cache first, and early, which is faster: at 32768 x 4096 in bfloat16 the
 # forward pass took [[bench: softmax/ladder/no hint/rows_of_4096_forward_ms]] without this hint and takes
 # [[bench: softmax/ladder/final/rows_of_4096_forward_ms]] with it. The limit, 256 MB for all tensors together, is about
-# five times the L2 cache of an H200. (Rows of more than 32768 go without it backward: there it would push out what the
-# second trip still needs.)
+# five times the L2 cache of an H200. (The backward pass over rows of more than 32768 elements does without it: it would
+# evict what the second trip still needs.)
 def read_policy(x, tensors):
     return "evict_last" if tensors * x.numel() * x.element_size() > 1 << 28 else ""
 
@@ -467,7 +468,7 @@ def softmax(x):
 # ## A run small enough to watch
 #
 # Three rows of six, in blocks of two rows and eight columns; then the same rows in chunks of four. And two rows of 19
-# elements in chunks of eight, of which the second doesn't begin at a multiple of four.
+# elements in chunks of eight; the second row doesn't begin at a multiple of four.
 def EXAMPLE():
     make = lambda rows: torch.tensor(rows, dtype=torch.float32, device=device.DEVICE)  # noqa: E731
     x = make([[1, 3, 2, 0, 4, 1], [2, 2, 2, 2, 2, 2], [0, -1, 5, -2, 3, 1]])

@@ -289,7 +289,7 @@ def tile_offsets(
     offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
     # A hint for wide loads: `tl.multiple_of` promises a first column that is a multiple of `BLOCK_N`, and
-    # `tl.max_contiguous` promises as many in a row. Without it, the compiler sees that too, unless columns wrap.
+    # `tl.max_contiguous` promises that as many are neighbours. The compiler sees this itself unless columns wrap.
     if CONTIGUOUS:
         offs_n = tl.max_contiguous(tl.multiple_of(offs_n, BLOCK_N), BLOCK_N)
     return offs_m, offs_n
@@ -333,7 +333,7 @@ def gemm_kernel(
 # ## Launcher
 #
 # What this kernel and that of [split-K](gemm_splitK.py) both take. An argument that the mode doesn't use must still be
-# a tensor, so it is `a`. If the zero point is a number, it is a tensor with one element, expanded to a row of N.
+# a tensor, so `a` is passed. If the zero point is a number, it is a tensor with one element, expanded to a row of N.
 def kernel_arguments(
     a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, tile_order, A_load_order,
     meta_evict_policy, data_contiguous, BLOCK_M, BLOCK_K, GROUP_M,
@@ -358,7 +358,7 @@ def kernel_arguments(
 
 # Tensor cores take at least 16 rows of their left factor at a time, so a single row runs in a tile of 16, the other
 # rows masked. Tiles grow with `M`: more rows use the unpacked weights more often. Where each row has its own metadata,
-# float32 scales and zeros take more shared memory than the words, which leaves room for one pipeline stage less.
+# float32 scales and zeros take more shared memory than the words, which leaves room for one fewer pipeline stage.
 def gemm_forward(
     a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,
     out_dtype=None, tile_order="swizzled", A_load_order=2, meta_evict_policy="evict_last", data_contiguous=True,

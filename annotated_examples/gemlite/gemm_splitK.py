@@ -138,8 +138,9 @@ def gemm_splitK(
 ):  # fmt: skip
     """`a @ dequantize(words)` with the sum over K split over `split_k` programs that add into C. Forward only.
 
-    Args: as `gemm`, and split_k: number of parts, at least 1; it need not divide anything. None: found by a search,
-        once for each shape of the weight.
+    Args: as `gemm`, and
+        split_k: number of parts, at least 1; it need not divide anything. None: found by a search, once for each shape
+            of the weight.
         atomic_mode: "relaxed" or "release", the memory order of the atomic additions.
 
     Returns:

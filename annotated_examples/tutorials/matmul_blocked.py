@@ -131,9 +131,9 @@ def matmul_kernel(
         x = tl.load(x_ptrs, mask=m_mask[:, None] & k_mask[None, :], other=0.0)
         y = tl.load(y_ptrs, mask=k_mask[:, None] & n_mask[None, :], other=0.0)
         # Here a 4 x 4 tile is multiplied by another. `multiply_add` is a jitted function that this kernel calls; the
-        # compiler inlines it. It is `tl.dot(x, y, acc)`, with extra care for the sums in float32. On a GPU this runs on
-        # the tensor cores, unless float32 has to be exact. Program (1, 1) takes two steps. After the first, the first
-        # row of its sums is `launch=0, pid=(1, 1), k=0: acc[0] = [35, 34, 33, 32]`; after the second, `launch=0,
+        # compiler inlines it. Its body is `tl.dot(x, y, acc)`, with extra care for the sums in float32. On a GPU this
+        # runs on the tensor cores, unless float32 has to be exact. Program (1, 1) takes two steps. After the first, the
+        # first row of its sums is `launch=0, pid=(1, 1), k=0: acc[0] = [35, 34, 33, 32]`; after the second, `launch=0,
         # pid=(1, 1), k=1: acc[0] = [71, 71, 71, 71]`.
         acc = multiply_add(x, y, acc, INPUT_PRECISION)
         # The next tile of `x` is `BLOCK_K` columns to the right, that of `y` as many rows down. (`tl.cast` converts to
