@@ -193,8 +193,8 @@ def geglu_forward_kernel(
 
 # ## Backward
 #
-# Only the inputs were saved. The weight is computed again: that takes a few instructions, and saving it would take two
-# more bytes per element to read.
+# Only the inputs were saved. The weight is computed again: that takes a few instructions, while a saved one would mean
+# two more bytes to read per element.
 @triton.jit
 def geglu_backward_kernel(
     dout_ptr,
@@ -238,7 +238,7 @@ def geglu_backward_kernel(
     slope = weight + gate * weight_slope
     dgate = dactivation * slope
 
-    # Both gradients go to memory of their own, in the example to the halves of one packed gradient.
+    # Both gradients are written to new tensors, in the example to the halves of one packed gradient.
     tl.store(dgate_ptr + row_start(row, stride_dgate_m, VECTOR) + offs_n, dgate, mask=mask)
     tl.store(dup_ptr + row_start(row, stride_dup_m, VECTOR) + offs_n, dup, mask=mask)
 

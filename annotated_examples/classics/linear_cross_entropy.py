@@ -423,7 +423,7 @@ def linear_cross_entropy(
 
 # ## A run small enough to watch
 #
-# Three tokens with two features each, of which the second token is ignored, and a vocabulary of 11, in two pieces.
+# Three tokens with two features each, the second token ignored, and a vocabulary of 11, in two pieces.
 def EXAMPLE():
     x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]], device=device.DEVICE)
     at = torch.arange(11.0, device=device.DEVICE)

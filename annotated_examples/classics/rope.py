@@ -106,7 +106,7 @@ def turn_heads(
         pairs = tl.load(x_rows + offs_d, mask=mask, other=0.0).to(tl.float32)
         a, b = tl.split(tl.reshape(pairs, (BLOCK_H, BLOCK_R, 2)))
     else:
-        # A pair is a feature of the first half and one of the second, half of `R` further on: two loads of neighbours.
+        # A pair is a feature of the first half and one of the second, `R / 2` further on: two loads of neighbours.
         # `pid=0: a[0, :3] = [1, 2, 3]` and `b[0, :3] = [4, 5, 6]`. The fourth column doesn't exist.
         offs_d = tl.arange(0, BLOCK_R)[None, :]
         mask = mask_h[:, None] & (offs_d < R // 2)

@@ -105,8 +105,8 @@ def swiglu_forward_kernel(
 
 # ## Backward
 #
-# Only the inputs were saved. The sigmoid is computed again: that takes a few instructions, and saving it would take two
-# more bytes per element to read.
+# Only the inputs were saved. The sigmoid is computed again: that takes a few instructions, while a saved one would mean
+# two more bytes to read per element.
 #
 # [[figure: curves/silu]]
 @triton.jit
@@ -151,7 +151,7 @@ def swiglu_backward_kernel(
     slope = sigmoid * (1 + gate * (1 - sigmoid))
     dgate = dactivation * slope
 
-    # Both gradients go to memory of their own, in the example to the halves of one packed gradient:
+    # Both gradients are written to new tensors, in the example to the halves of one packed gradient:
     # `stride_dgate_m = 10`.
     tl.store(dgate_ptr + row_start(row, stride_dgate_m, VECTOR) + offs_n, dgate, mask=mask)
     tl.store(dup_ptr + row_start(row, stride_dup_m, VECTOR) + offs_n, dup, mask=mask)

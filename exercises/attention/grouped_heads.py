@@ -1,7 +1,7 @@
-"""# Which head of keys?
+"""# Which key head?
 
-With grouped heads, `H` heads of queries share `Hk` heads of keys: the first `H // Hk` share the first one,
-and so on. `keys_of_heads(k, H)` gives each head of queries its head of keys. It is right for `Hk = 1` and
+With grouped heads, `H` query heads share `Hk` key heads: the first `H // Hk` share the first one,
+and so on. `keys_of_heads(k, H)` gives each query head the keys of its key head. It is right for `Hk = 1` and
 for `Hk = H`. Find the bug.
 """
 
@@ -38,8 +38,8 @@ PAGE = "kernels/attention/flash_attention.md"
 KIND = "find the bug"
 ORDER = 5
 HINTS = (
-    "Six heads of queries and two of keys: heads 0, 1 and 2 share keys 0. What is `h % 2` for them?",
-    "How many heads are in a group? The number of the group is the number of the head of keys.",
+    "Six query heads and two key heads: query heads 0, 1 and 2 share key head 0. What is `h % 2` for them?",
+    "How many heads are in a group? The number of the group is the number of the key head.",
 )
 WHY = """A group is a run of neighbouring heads, so the quotient says which group it is. The backward pass adds up the
 gradients of each group, and the same mistake is possible there: a test with `Hk = 1` or `Hk = H` finds neither."""
@@ -50,21 +50,21 @@ def check(t):
         return k[:, None, :].expand(k.shape[0], H // k.shape[0], k.shape[1]).reshape(H, k.shape[1])
 
     for H, Hk in ((3, 1), (2, 2), (6, 2)):
-        t.compare(f"{H} heads, {Hk} of keys", "keys_of_heads", want, t.values(Hk, 3), H, exact=True)
+        t.compare(f"{H} query heads, {Hk} for keys", "keys_of_heads", want, t.values(Hk, 3), H, exact=True)
 
 
 WRONG = (
-    ("6 heads, 2 of keys: out[1, 0] is",),
+    ("6 query heads, 2 for keys: out[1, 0] is",),
     (
-        "3 heads, 1 of keys: program 1 of keys_of_heads_kernel does a load outside a tensor",
+        "3 query heads, 1 for keys: program 1 of keys_of_heads_kernel does a load outside a tensor",
         "hk = h // Hk",
     ),
     (
-        "2 heads, 2 of keys: out[1, 0] is",
+        "2 query heads, 2 for keys: out[1, 0] is",
         "hk = h * Hk // (H + 1)",
     ),
     (
-        "2 heads, 2 of keys: out[1, 0] is",
+        "2 query heads, 2 for keys: out[1, 0] is",
         "hk = h // H",
     ),
 )

@@ -1,8 +1,8 @@
 """# Two halves of the keys
 
-Two kernels have each seen one half of the keys, and give an output and a log-sum-exp for each row. Write
-`merge(o_a, lse_a, o_b, lse_b)`, which returns the output for all keys. A row may have seen nothing in one
-half, or in both: output 0, log-sum-exp minus infinity.
+Two kernels have each seen one half of the keys, and returned an output and a log-sum-exp for each row. Write
+`merge(o_a, lse_a, o_b, lse_b)`, which returns the output for all keys. A row may have seen nothing in one half, or in
+both: output 0, log-sum-exp minus infinity.
 """
 
 # %% solution

@@ -66,7 +66,7 @@ PAGE = "kernels/fast/rmsnorm.md"
 KIND = "read fewer bytes"
 ORDER = 5
 HINTS = (
-    "The program that has computed a row of `s` has it in registers. It can go on.",
+    "The program that has computed a row of `s` has it in registers. It can normalise the row at once.",
     "One kernel with two inputs and two outputs: store `s`, then reduce it, then store `y`.",
 )
 WHY = """`s` is still written, because the residual stream needs it, but it isn't read again: 16 bytes for each

@@ -20,13 +20,13 @@ HINTS = (
     "A float32 number has 4 bytes. A call of `vector_add` reads two vectors and writes one.",
     "Two calls move 2 · 3 vectors, one kernel moves 3 + 1.",
 )
-WHY = "The sum in between is neither written nor read again. That makes two vectors of 4000 bytes."
+WHY = "The intermediate sum is neither written nor read again. That makes two vectors of 4000 bytes."
 
 
 def check(t):
     mistakes = {
         2000: "That is the number of elements. Each has 4 bytes.",
-        4000: "That is 4 bytes an element: the sum in between, counted once. It is written by one kernel and read by "
+        4000: "That is 4 bytes an element: the intermediate sum, counted once. It is written by one kernel and read by "
         "the next.",
         16000: "That is what the one kernel moves, 16 bytes an element. The question is how much less that is than "
         "the two calls.",

@@ -1,7 +1,7 @@
 """# Adding to what was there
 
-`copy(x)` adds `x` to an output of its own. In a fresh process it is right, because the memory happens to be
-zero. Later it is wrong. Find the bug.
+`copy(x)` adds `x` to a new output. In a fresh process it is right, because the memory happens to be zero. Later it is
+wrong. Find the bug.
 """
 
 # %% solution

@@ -32,7 +32,7 @@ KIND = "fill in"
 ORDER = 7
 HINTS = (
     "Try every `GROUP_M` from 1 to `rows`, and keep the one with the smallest count.",
-    "`min(candidates, key=function)` gives the first of the smallest.",
+    "`min(candidates, key=function)` returns the first candidate with the smallest value.",
 )
 WHY = "For nine programs in a 9 x 9 grid it is 3: a square has the shortest sides for its area."
 

@@ -1,8 +1,8 @@
 """# The memory of logits
 
-The model has a vocabulary of 65536 tokens, and a step takes 16 sequences of 1024 tokens. Plain PyTorch makes
-the logits float32. In the backward pass their gradient, as large and in float32 as well, is in memory at the
-same time. How many GiB do the two take? (A GiB has 2³⁰ bytes.) Put the number into `answer`.
+The model has a vocabulary of 65536 tokens, and a step takes 16 sequences of 1024 tokens. Plain PyTorch converts the
+logits to float32. In the backward pass their gradient, as large and in float32 as well, is in memory at the same time.
+How many GiB do the two take? (A GiB has 2³⁰ bytes.) Put the number into `answer`.
 """
 
 # %% solution
@@ -27,7 +27,7 @@ take less than half a GiB. That is why the loss is worth a kernel that never hol
 
 def check(t):
     mistakes = {
-        4: "That is the logits alone: their gradient is there, too.",
+        4: "That is the logits alone: their gradient is in memory, too.",
         2: "The logits are float32, with 4 bytes each, and their gradient needs memory, too.",
         1: "That counts logits, not bytes, and no gradient.",
         0.5: "That is a single sequence. A step takes 16.",
@@ -39,7 +39,7 @@ def check(t):
 WRONG = (
     ("answer is still None",),
     (
-        "their gradient is there, too",
+        "their gradient is in memory, too",
         "2 * 4 * 16",
         "4 * 16",
     ),

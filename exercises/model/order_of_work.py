@@ -1,6 +1,6 @@
 """# What to write first
 
-`prediction` has for each operation the milliseconds that it takes now, and those that it would take at best.
+For each operation, `prediction` has the milliseconds that it takes now, and those that it would take at best.
 Write `order(prediction)`: a list of the operations' names, the one with the most to gain first.
 """
 
@@ -21,11 +21,11 @@ HINTS = (
     "The step gets shorter by `now - best`. `sorted(prediction, key=…)` sorts the names, the smallest key first.",
 )
 WHY = """The step gets shorter by the difference, so neither the largest share comes first nor the largest factor.
-Products have a large share and nothing to gain."""
+Matrix products have a large share and nothing to gain."""
 
 
 def check(t):
-    most = "The products take the most time, and nothing is to be gained there."
+    most = "The products take the most time, but there is nothing to gain."
     t.value("order", ({"norm": (2, 1), "products": (10, 10), "loss": (9, 3)},), ["loss", "norm", "products"], note=most)
     factor = "A rotary embedding ten times as fast saves 1.8 ms, a loss half again as fast 4 ms."
     t.value(
@@ -36,7 +36,7 @@ def check(t):
 WRONG = (
     ("should be ['loss', 'norm', 'products']",),
     (
-        "The products take the most time, and nothing is to be gained there",
+        "The products take the most time, but there is nothing to gain",
         "prediction[name][1] - prediction[name][0]",
         "-prediction[name][0]",
     ),

@@ -21,7 +21,7 @@ KIND = "fill in"
 ORDER = 6
 HINTS = (
     "Of the 2³² values, how many should be dropped?",
-    "The smallest `p * 2**32` values are dropped: 0 and those up to one less than that.",
+    "The smallest `p * 2**32` values are dropped: from 0 up to one less than that.",
     "If a tensor of int64 is compared with a Python float, both become float32. Make the threshold a whole number.",
 )
 WHY = """`p * 2**32` values lie below the threshold, so nothing is rounded, and `p = 0` and `p = 1` are right by

@@ -22,7 +22,7 @@ PAGE = "learn/random_numbers.py"
 KIND = "fill in"
 ORDER = 7
 HINTS = (
-    "The lower 16 bits of `x` say how far it is on the way from one neighbour to the next.",
+    "The lower 16 bits of `x` say how far `x` is between its two neighbours.",
     "Add a random number of 16 bits, `words & 0xFFFF`, to the bits. When does the sum carry into the upper half?",
     "`bits & -0x10000` cuts the lower 16 off. Back: `.int().view(torch.float32).bfloat16()`.",
 )

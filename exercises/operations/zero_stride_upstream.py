@@ -35,7 +35,7 @@ PAGE = "guides/from-pytorch.md"
 KIND = "find the bug"
 ORDER = 8
 HINTS = (
-    "Which stride has `one.expand(6)`? Which one does the kernel count on?",
+    "What is the stride of `one.expand(6)`? Which stride does the kernel expect?",
     "`dy.contiguous()` is a copy whose elements lie side by side, or `dy` itself if they do already.",
 )
 WHY = """Every stride of such a gradient is 0: it has one element of memory. It is an exhibit of the [museum of

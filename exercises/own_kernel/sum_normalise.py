@@ -46,9 +46,9 @@ HINTS = (
     "The first trip adds up the chunks lane by lane, in float32. The lanes themselves are added up once, "
     "after the loop.",
     "The second trip loads each chunk again, divides it by the total and stores it.",
-    "Two lines of the chapter's forward kernel change: what is added up, and that there is no root.",
+    "Two lines of the chapter's forward kernel change: what is added up, and that no root is taken.",
 )
-WHY = "Two lines of the chapter's forward kernel change: what is added up, and that there is no root."
+WHY = "Two lines of the chapter's forward kernel change: what is added up, and that no root is taken."
 
 
 def check(t):
