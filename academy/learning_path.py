@@ -12,6 +12,8 @@ from pathlib import Path
 from academy.texts import front_matter, read
 
 HOME = "learn/index.md"
+#: What *Next* leads through before the path's first page.
+WAY_IN = ("index.md", "getting-started.md")
 KINDS = {"kernels": "kernel", "derivations": "derivation", "learn": "chapter", "guides": "guide"}
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-#: Stands for the repository in a command that a reader copies.
-PLACEHOLDER = "ADDRESS-OF-THE-REPOSITORY"
+#: Stands for the repository's address in a text, and what does where there is none: no shell takes it for an address.
+REPOSITORY, PLACEHOLDER = "{{ repo_url }}", "<the address of this repository>"
 #: Begins the target of a link that has none.
 NOWHERE = "nowhere:"
 _LINK = re.compile(rf"\[((?:[^\[\]]|\[[^\]]*\])*)\]\({NOWHERE}[^)]*\)")
@@ -22,6 +22,12 @@ def file_address(repo_url: str | None, path: str, branch: str = "main") -> str:
 def page_address(site_url: str | None, page: str) -> str:
     """Where a page of the site is published."""
     return site_url + page if site_url else NOWHERE + page
+
+
+def with_repository(text: str, repo_url: str | None) -> str:
+    """A text with the repository's address filled in. Where there is none, the lines that clone it are left out."""
+    lines = [line for line in text.split("\n") if repo_url or f"git clone {REPOSITORY}" not in line]
+    return "\n".join(lines).replace(REPOSITORY, repo_url or PLACEHOLDER)
 
 
 def without_dead_links(markdown: str) -> str:

@@ -35,6 +35,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = "mkdocs-jupyter"
 #: Seconds that one cell may take.
 TIMEOUT = 120
+#: At the head of a chapter whose cells the build did not run, as that of `make serve`.
+NOT_EXECUTED = """!!! warning "No output: this site was built without running the cells"
+
+    `make site` runs every chapter and builds the site with what they print, into the folder `site`."""
 SPAN = re.compile(pattern("tag", "bench"), re.S)
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(#[^)\s]*)?\)")
 
@@ -136,7 +140,7 @@ def introduced(text: str, uri: str, executed: bool, repo_url: str) -> str:
     if place := colab(uri, repo_url):
         line += f" or [open it in Colab]({place}){{ .nb-download }}"
     if not executed:
-        line += '\n\n!!! note "Not executed"\n\n    The cells\' output is missing here. `make site` executes them.'
+        line += f"\n\n{NOT_EXECUTED}"
     return f"{heading}\n\n{line}\n{rest}"
 
 
@@ -182,7 +186,7 @@ def portable(path: Path, uri: str, library: Library, config) -> str:
             parts = groupby(lines, key=lambda line: bool(line[1]))
             texts = [(is_code, "\n".join(line for line, _ in part)) for is_code, part in parts]
             cell.source = "\n".join(text if is_code else prose(text) for is_code, text in texts)
-        cell.source = cell.source.replace("{{ repo_url }}", config.repo_url or addresses.PLACEHOLDER)
+        cell.source = addresses.with_repository(cell.source, config.repo_url)
         cell.pop("id", None)  # random: two builds of one source should be the same
     notebook.nbformat_minor = min(notebook.nbformat_minor, 4)  # the first that asks for ids is 5
     return jupytext.writes(notebook, fmt="ipynb")

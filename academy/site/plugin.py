@@ -24,7 +24,7 @@ from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority
 from mkdocs.structure.files import File
 
 from academy import operations, syntax
-from academy.learning_path import kind
+from academy.learning_path import WAY_IN, kind
 from academy.playground import bundle as playground
 from academy.site import (
     addresses,
@@ -121,15 +121,15 @@ class AcademyPlugin(BasePlugin):
 
     def on_nav(self, nav, *, config, files):
         pages = {page.file.src_uri: page for page in nav.pages}
-        steps = [pages[uri] for uri in self.library.path.pages if uri in pages]
+        steps = [pages[uri] for uri in [*WAY_IN, *self.library.path.pages] if uri in pages]
         for before, page, after in zip([None, *steps], steps, [*steps[1:], None]):
             page.previous_page, page.next_page = self._neighbour(before), self._neighbour(after)
         self.nav = nav
         return nav
 
     def _neighbour(self, page) -> Neighbour | None:
-        if page is None:
-            return None
+        if page is None or page.title is None:  # the home page's title is known once it is read
+            return page
         made = self.library.page_at(page.file.src_uri)
         words = CAPITAL.get(kind(page.file.src_uri), "") + (made.name if made else page.title)
         return Neighbour(words, page.url, page.canonical_url)
@@ -149,7 +149,7 @@ class AcademyPlugin(BasePlugin):
         if "description" in page.meta:
             description = page.meta["description"]
             page.meta["description"] = summary(page.title or "", description, made.kind if made else "")
-        return markdown.replace("{{ repo_url }}", config.repo_url or addresses.PLACEHOLDER)
+        return addresses.with_repository(markdown, config.repo_url)
 
     def on_page_content(self, html, *, page, config, files):
         """Drawings of chapters, and links to pages in docstrings, which MkDocs leaves as they are."""

@@ -18,7 +18,7 @@
 # which elements go wrong.
 #
 # You need Python and a little PyTorch. You don't need a GPU: without one, Triton's interpreter runs the same kernels on
-# the CPU, slowly and one program after another. The output below each cell comes from a real run.
+# the CPU, slowly and one program after another. Output below a cell is what a real run printed.
 
 # %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
 # In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.

@@ -37,6 +37,8 @@ def test_no_link_leads_nowhere_while_the_addresses_are_unset(unpublished):
     found = {path.name: dead[0] for path in files if (dead := LEADS_NOWHERE.search(path.read_text("utf-8")))}
     assert not found
     assert "md-source" not in (unpublished / "index.html").read_text("utf-8")
+    for page in ("index.html", "getting-started/index.html"):
+        assert "make serve" in (text := (unpublished / page).read_text("utf-8")) and "git clone" not in text
 
 
 def test_a_published_site_has_them(site):
@@ -61,6 +63,14 @@ def test_the_environment_is_the_one_place(monkeypatch):
 def test_the_workflow_derives_them_from_its_repository():
     job = yaml.safe_load((ROOT / ".github/workflows/pages.yml").read_text())["jobs"]["publish"]
     assert "github.repository" in job["env"]["REPO_URL"] and "github.repository_owner" in job["env"]["SITE_URL"]
+
+
+def test_no_command_to_copy_has_an_address_that_is_none():
+    text = "git clone {{ repo_url }} && cd x\nmake\npip install git+{{ repo_url }}"
+    assert addresses.with_repository(text, "https://a.b/c").startswith("git clone https://a.b/c && cd x\nmake\npip")
+    unset = addresses.with_repository(text, "")
+    assert unset == "make\npip install git+<the address of this repository>"
+    assert subprocess.run(["bash", "-nc", "git clone " + addresses.PLACEHOLDER + "\n"]).returncode != 0
 
 
 def test_links_without_a_target_become_text():

@@ -32,7 +32,7 @@ def test_a_chapter_was_executed_and_set_like_any_page(site, chapter):
     words = html.unescape(re.sub(r"<[^>]+>", "", page))
     assert "Triton's interpreter" in words or "GPU" in words
     assert len(re.findall(r'class="[^"]*\bnb-output\b', page)) + page.count('class="nb-figure"') >= 5
-    assert "Not executed" not in words and "Traceback" not in words
+    assert "without running the cells" not in words and "Traceback" not in words
     assert "[[" not in re.sub(r"<pre.*?</pre>|<code.*?</code>|<script.*?</script>", "", page, flags=re.S)
     listed = re.search(r'id="exercises".*?<ul>(.*?)</ul>', page, re.S)
     assert listed and len(re.findall(r'href="\.\./\.\./exercises/\w+/\w+/"', listed[1])) >= 3
@@ -87,6 +87,12 @@ def test_the_notebook_file_runs_elsewhere(site, chapter):
         if cell["cell_type"] == "code":
             compile("".join(cell["source"]), chapter, "exec")
             assert cell["outputs"] == []
+
+
+@pytest.mark.parametrize("executed", [True, False])
+def test_a_chapter_without_output_says_so_at_its_head(executed):
+    head = chapters.introduced("# Title\n\ntext", "learn/small.py", executed, "").partition("text")[0]
+    assert ("built without running the cells" in head and "`make site` runs every chapter" in head) == (not executed)
 
 
 def test_a_cell_that_fails_ends_the_build():
