@@ -159,7 +159,7 @@ class Checks:
             if moved[f"requested_{kind}"] > limit:
                 message = f"{moved[f'requested_{kind}']} bytes are {kind}, {limit} are enough"
                 sizes = {touch.argument.itemsize for launch in run.launches for touch in launch.touches}
-                message += f" ({sizes.pop()} bytes an element)" if len(sizes) == 1 else ""
+                message += f" (an element is {sizes.pop()} bytes)" if len(sizes) == 1 else ""
                 line, most = None, run.most_often(operation)
                 if most and most[2] > 1:
                     touch, element, times = most

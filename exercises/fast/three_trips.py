@@ -69,9 +69,9 @@ def check(t):
 
 
 WRONG = (
-    ("2 x 4: 96 bytes are read, 32 are enough (4 bytes an element): x_ptr[0, 0] is loaded 3 times",),
+    ("2 x 4: 96 bytes are read, 32 are enough (an element is 4 bytes): x_ptr[0, 0] is loaded 3 times",),
     (
-        "2 x 4: 64 bytes are read, 32 are enough (4 bytes an element): x_ptr[0, 0] is loaded 2 times",
+        "2 x 4: 64 bytes are read, 32 are enough (an element is 4 bytes): x_ptr[0, 0] is loaded 2 times",
         "y = centred / tl.sqrt",
         "y = (tl.load(x_ptrs, mask=mask, other=0.0) - mean) / tl.sqrt",
     ),

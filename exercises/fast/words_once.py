@@ -59,7 +59,7 @@ def check(t):
 
 
 WRONG = (
-    ("1 words: 32 bytes are read, 4 are enough (4 bytes an element): words_ptr[0] is loaded 8 times",),
+    ("1 words: 32 bytes are read, 4 are enough (an element is 4 bytes): words_ptr[0] is loaded 8 times",),
     (
         "1 words: program 0 of unpack_kernel does a load outside a tensor: element 1 of words_ptr",
         "tl.load(words_ptr + w, mask=w < n_words, other=0)",

@@ -1,8 +1,8 @@
 """# Does it fit?
 
 Write `fits(config, limit=227 * 1024)`, which says whether the pipelined tiles of a configuration fit into an
-H200's shared memory, and `pruned(configurations)`, which drops those that don't. Why is a search better
-without them?
+H200's shared memory. `pruned(configurations)`, which is there already, then drops those that don't. Why is a
+search better without them?
 """
 
 

@@ -104,7 +104,7 @@ WRONG = (
         "grid](weight, gradient, average, weight,",
     ),
     (
-        "n = 1: 16 bytes are read, 12 are enough (4 bytes an element): average_ptr[0] is loaded 2 times",
+        "n = 1: 16 bytes are read, 12 are enough (an element is 4 bytes): average_ptr[0] is loaded 2 times",
         "- lr * average",
         "- lr * (0.9 * tl.load(average_ptr + offsets, mask=mask, other=0.0) + gradient)",
     ),

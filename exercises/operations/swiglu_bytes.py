@@ -79,7 +79,7 @@ def check(t):
 WRONG = (
     ("n = 1: 12 bytes are read, 8 are enough",),
     (
-        "n = 1: 12 bytes are read, 8 are enough (4 bytes an element): gate_ptr[0] is loaded 2 times",
+        "n = 1: 12 bytes are read, 8 are enough (an element is 4 bytes): gate_ptr[0] is loaded 2 times",
         "gate * tl.sigmoid(gate) * up",
         "gate * tl.sigmoid(tl.load(gate_ptr + offsets, mask=mask, other=0.0)) * up",
     ),

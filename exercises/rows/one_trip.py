@@ -62,7 +62,7 @@ def check(t):
 
 
 WRONG = (
-    ("1 x 1: 8 bytes are read, 4 are enough (4 bytes an element): x_ptr[0, 0] is loaded 2 times",),
+    ("1 x 1: 8 bytes are read, 4 are enough (an element is 4 bytes): x_ptr[0, 0] is loaded 2 times",),
     (
         "2 x 5, all above 10: out[0] is",
         'tl.min(tl.where(mask, x, float("inf")), axis=0)',
