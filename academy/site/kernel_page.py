@@ -132,7 +132,9 @@ class KernelPage:
         if row.wide and len(note) == 1 and note[0].tag in ("h2", "h3", "h4"):
             kind = " k-wide k-heading"
         kind += " k-jit" if part == "kernel" else ""
-        style = f"--k-note:{len(str(row.note)) / 58 + 1:.0f};--k-lines:{0 if part in FOLDED else len(row.code)}"
+        drawn = 24 * str(row.note).count("[[figure:")
+        lines = len(row.code) - 2 * len(_bare_arguments(row.code, self.module)) // 3  # which flow, some on a line
+        style = f"--k-note:{len(str(row.note)) / 58 + 1 + drawn:.0f};--k-lines:{0 if part in FOLDED else lines}"
         made = Element("div", {"class": "k-row" + kind, "style": style} | ({"id": row.name} if row.name else {}))
         left = SubElement(made, "div", {"class": "k-note"})
         _anchors(left, row.note.numbers)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import html
+import itertools
 import re
 from posixpath import dirname, join, normpath
 from urllib.parse import urlsplit
 from xml.etree.ElementTree import Element, SubElement
 
 from markdown.extensions.toc import slugify
-from markdown.util import AtomicString
+from markdown.util import STX, AtomicString
 from markupsafe import Markup
 
 from academy.site import katex, kernel_page, project_parts
@@ -20,6 +21,7 @@ from academy.site.splitter import Module
 from academy.texts import TAG
 
 IN_REPOSITORY = re.compile(r"^(?:\.\./)+((?:annotated_examples|backprop_math|academy|benchmarks|tests)/.*)$")
+CODE = re.compile(r'<div class="[^"]*\bhighlight"')
 RUN = re.compile(r"(?:pid|line|launch)=")
 CLOSING = re.compile(r"([)\].,;:!?’”]*)(.*)", re.S)
 OPENING = re.compile(r"[(\[‘“]+$")
@@ -39,12 +41,31 @@ class PageTree(TreeStep):
                 self.heading(element)
             elif element.tag == "th" and not len(element) and not (element.text or "").strip():
                 element.tag = "td"  # the corner of a table heads nothing
+            elif element.tag == "code" and re.fullmatch(r"--?\w[^\n]{,25}", element.text or ""):
+                element.set("class", "option")  # which no line breaks after its dashes
+        self.sizes(root)
         neighbours = [(parent, *pair) for parent in root.iter() for pair in zip([None, *parent], parent)]
         for parent, before, element in neighbours:
             if element.get("class") == "arithmatex" and element.text:
                 self.formula(element)
                 if "data-tight" in element.attrib:
                     _take_opening(parent, before, element)
+
+    def sizes(self, root: Element) -> None:
+        """The characters of paragraphs and lists and the lines of code, as `--n`. What is out of sight isn't laid
+        out, and site.css calculates its height from these."""
+        sections = itertools.dropwhile(lambda element: element.tag != "h2", root)
+        for element in sections:
+            if element.tag not in ("p", "ul", "ol") or (element.text or "").startswith(STX):  # of finished HTML
+                continue
+            tex = [part.text or "" for part in element.iter() if part.get("class") == "arithmatex"]
+            shown = len("".join(element.itertext())) - len("".join(tex)) * 2 // 3  # much of LaTeX is names of signs
+            items = sum(1 for item in element.iter("li"))
+            element.set("style", f"--n:{shown + 60 * items}")
+        stash = self.md.htmlStash.rawHtmlBlocks
+        for place, block in enumerate(stash):
+            if isinstance(block, str) and CODE.match(block):
+                stash[place] = block.replace("<div ", f'<div style="--n:{block.rstrip().count(chr(10)) + 1}" ', 1)
 
     def kernel(self, root: Element, module: Module) -> None:
         try:

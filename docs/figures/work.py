@@ -64,7 +64,7 @@ def derivation():
         ),
     )
     return Picture(
-        "What := says is taken as given; what = says is checked with numbers. A tag ties a formula to a kernel.",
+        "What := says is taken as given; what = says is checked with numbers. A tag ties a kernel to its formula.",
         f"Four boxes: a definition, a claim with a tag, the claim as a function, and the kernel that cites the tag. In the "
         f"derivation of softmax there are {defined} definitions and {claimed} tags.",
         [panel],

@@ -176,3 +176,24 @@ def test_plots_fit_a_phone_and_tell_their_values(browser, address, page):
         ".dispatchEvent(new PointerEvent('pointerover', {bubbles: true}))"
     )
     assert ":" in browser.run("document.querySelector('.bench-tip').textContent")
+
+
+@pytest.mark.parametrize("page", [PAGE, "derivations/attention/", "guides/debugging/"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_scrollbar_does_not_jump(browser, address, page, width):
+    browser.forget()
+    browser.open(urljoin(address, page), width=width)
+    height = "document.documentElement.scrollHeight"
+    estimated = browser.run(height)
+    browser.run(
+        "document.head.insertAdjacentHTML('beforeend', '<style>* { content-visibility: visible !important }</style>')"
+    )
+    assert browser.run(height) == pytest.approx(estimated, rel=0.08)
+
+
+def test_the_cards_of_home_leave_no_hole(browser, address):
+    for width in (390, 700, 900, 1100, 1440):
+        browser.open(address, width=width)
+        tops = browser.run("[...document.querySelectorAll('.offers > ul > li')].map(card => card.offsetTop)")
+        rows = [tops.count(top) for top in dict.fromkeys(tops)]
+        assert len(set(rows)) == 1 and sum(rows) == 6, (width, rows)
