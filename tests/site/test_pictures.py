@@ -52,6 +52,14 @@ def test_no_lesson_chapter_or_guide_is_without_a_picture():
     assert not without, without
 
 
+def test_the_built_pages_show_them(site):
+    for page, shown in pages().items():
+        folder, _, name = page.rpartition(".")[0].replace("annotated_examples/", "docs/kernels/").rpartition("/")
+        folder = folder.replace("backprop_math", "docs/derivations").removeprefix("docs/")
+        html = (site / folder / name / "index.html").read_text("utf-8")
+        assert html.count('<figure class="drawn') == len(shown), page
+
+
 def test_every_picture_is_shown_somewhere():
     kernels = "".join(path.read_text("utf-8") for path in (ROOT / "annotated_examples").rglob("*.py"))
     shown = {key for listed in pages().values() for key in listed}
