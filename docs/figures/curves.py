@@ -6,17 +6,17 @@ from draw import Axes, Panel, Picture, picture
 def _curves(function, name: str):
     import torch
 
-    x = torch.linspace(-4, 4, 161, dtype=torch.float64, requires_grad=True)
+    x = torch.linspace(-4, 4, 8001, dtype=torch.float64, requires_grad=True)
     y = function(x)
     (slope,) = torch.autograd.grad(y.sum(), x)
     points, values, slopes = x.tolist(), y.tolist(), slope.tolist()
-    low = min(range(161), key=values.__getitem__)
-    high = max(range(161), key=slopes.__getitem__)
+    low = min(range(len(points)), key=values.__getitem__)
+    high = max(range(len(points)), key=slopes.__getitem__)
     panel = Panel(284, f"{name} and its slope")
     axes = Axes(panel, (30, 34, 320, 212), (-4, -2, 0, 2, 4), (-1, 0, 1, 2, 3, 4), ("x", ""))
     panel.line([axes(-4, 0), axes(4, 0)])
-    panel.line([axes(*point) for point in zip(points, values)], "curve b")
-    panel.line([axes(*point) for point in zip(points, slopes)], "curve a dashed")
+    panel.line([axes(*point) for point in list(zip(points, values))[::50]], "curve b")
+    panel.line([axes(*point) for point in list(zip(points, slopes))[::50]], "curve a dashed")
     panel.text(*axes(1.2, 2.6), f"{name}(x)", "bold", "end")
     panel.text(axes(0, 0)[0] + 150, axes(0, 1.5)[1], "slope", "bold", "end")
     for at, series, kind in ((low, values, "b"), (high, slopes, "a")):

@@ -108,6 +108,13 @@ def figures():
         yield importlib.import_module
 
 
+def test_the_marked_points_of_the_curves_are_where_the_slopes_vanish(figures):
+    gelu, silu = figures("curves").gelu().alt, figures("curves").silu().alt
+    assert f"steepest slope 1.129 at {2**0.5:.2f}" in gelu, "its second derivative is (2 - x²) times the normal density"
+    least = 1.2784645  # where 1 + x (1 - sigmoid(x)) is zero
+    assert f"least value {1 - least:.3f} at {-least:.2f}" in silu, "there SiLU is x + 1"
+
+
 def test_measurements_stay_inside_the_roofline(figures):
     roofline = figures("hardware").roofline()
     left, top, width, height = roofline.facts["place"]
