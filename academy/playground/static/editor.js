@@ -268,7 +268,9 @@ export function placed(root, original, text) {
   const { exercise: name, path } = root.dataset
   const actions = [...root.querySelectorAll("[data-action]")].map(button => button.dataset.action)
   root.classList.add("p-editor")
-  return new Editor(root, {
+  const editor = new Editor(root, {
     text: text(), original, path: path ?? `edited/${name}.py`, name, label: name ? `Your solution of ${name}` : `Code of ${path}`, actions, about: ABOUT,
   })
+  if (!name) editor.toKernel() // a whole file, as a kernel's page has it
+  return editor
 }

@@ -60,13 +60,21 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelector(".md-search")?.setAttribute("aria-label", "Search")
   document.querySelector(".md-path")?.setAttribute("aria-label", "Path to this page")
   fewerLandmarks()
-  new MutationObserver(fewerLandmarks).observe(document.querySelector(".md-content") ?? document.body, { childList: true, subtree: true })
-  const boxes = [...document.querySelectorAll(Object.keys(SCROLLING).join())]
   const sizes = new ResizeObserver(entries => reachable(entries.map(entry => entry.target)))
-  for (const box of boxes) {
-    sizes.observe(box)
-    box.addEventListener("scroll", () => edges(box), { passive: true })
+  const known = new WeakSet()
+  const newBoxes = () => {
+    const boxes = [...document.querySelectorAll(Object.keys(SCROLLING).join())].filter(box => !known.has(box))
+    for (const box of boxes) {
+      known.add(box)
+      sizes.observe(box)
+      box.addEventListener("scroll", () => edges(box), { passive: true })
+    }
+    return boxes
   }
+  const boxes = newBoxes()
+  // An editor or a run adds boxes later.
+  const later = () => { fewerLandmarks(); newBoxes() }
+  new MutationObserver(later).observe(document.querySelector(".md-content") ?? document.body, { childList: true, subtree: true })
   // What is out of sight is not laid out, and measuring lays it out: a few at a time, when there is nothing else to do.
   const idle = window.requestIdleCallback ?? (task => setTimeout(task, 50))
   const measure = () => {
