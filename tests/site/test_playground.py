@@ -302,6 +302,8 @@ def test_the_home_page_runs_a_kernel_with_one_click(address):
         start = time.monotonic()
         assert ended(own) == "passed", outcome(own)
         assert own.wait(f"document.querySelectorAll('{EDITOR} .t-programs button').length") == 3
+        assert "@triton.jit" in own.run(f"document.querySelector('{EDITOR} .cm-activeLine').textContent")
+        own.wait(f"document.querySelector('{EDITOR} .k-code code.cut-right') !== null")
         assert time.monotonic() - start < PATIENCE and own.violations() == []
         assert all(url.startswith((address, "data:", "blob:", "about:")) for url in own.requests) and not own.errors
     finally:
