@@ -39,6 +39,7 @@ from triton.language.extra.cuda import libdevice as cuda_libdevice
 from triton.runtime import interpreter
 
 from academy import libdevice as libdevice_on_cpu
+from academy import mistakes
 
 #: Versions whose internals the repairs were checked against.
 CHECKED_VERSIONS = ("3.6.0", "3.7.1", "3.9.0")
@@ -91,6 +92,7 @@ def install() -> None:
     _repair_indices()
     _repair_libdevice()
     _repair_messages()
+    mistakes.install()
     _quicken()
 
 
@@ -449,29 +451,13 @@ def _repair_loads() -> None:
 
 
 def _repair_indices() -> None:
-    """The bound of a loop as an int: Triton 3.6 leaves that to a rule that NumPy 2.4 gave up, later versions do it.
-
-    And an index that the language doesn't have (`x[0]`) is rejected with a helpful message: the interpreter's own error
-    is about iterating over an int.
-    """
-    original, original_getitem = interpreter._patch_lang_tensor, tl.tensor.__getitem__
-
-    @functools.wraps(original_getitem)
-    def getitem(self, slices, *args, **kwargs):
-        for index in slices if isinstance(slices, (tuple, list, tl.tuple)) else [slices]:
-            whole = isinstance(index, (slice, tl.core.slice)) and index.start is index.stop is index.step is None
-            if not whole and getattr(index, "value", index) is not None:
-                raise IndexError(
-                    "the brackets after a block take only `:` and `None`, as in x[:, None]; Triton has no other "
-                    "index. To pick an element, load it by its address, or sum over tl.where(offsets == i, x, 0)"
-                )
-        return original_getitem(self, slices, *args, **kwargs)
+    """The bound of a loop as an int: Triton 3.6 leaves that to a rule that NumPy 2.4 gave up, later versions do it."""
+    original = interpreter._patch_lang_tensor
 
     def patch_lang_tensor(tensor, scope):
         original(tensor, scope)
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
 
-    tl.tensor.__getitem__ = getitem
     interpreter._patch_lang_tensor = patch_lang_tensor
 
 
@@ -514,10 +500,7 @@ def _repair_messages() -> None:
 
     @functools.wraps(original)
     def launch(self, *args, **kwargs):
-        if not callable(self.grid) and not isinstance(self.grid, (tuple, list)):
-            name, grid = self.fn.__name__, self.grid
-            what = "a grid is a tuple of one to three numbers, or a function that returns one"
-            raise TypeError(f"{name}[{grid!r}]: {what}; write {name}[({grid!r},)](…), with the comma")
+        mistakes.check_grid(self.fn.__name__, self.grid)
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "All-NaN slice encountered", RuntimeWarning)
@@ -538,7 +521,10 @@ def _failure(error: BaseException, kernel) -> str:
     while isinstance(errors[-1], interpreter.InterpreterError):
         errors.append(errors[-1].__cause__)
     frames = [frame for one in errors for frame in traceback.extract_tb(one.__traceback__)]
-    place = [frame for frame in frames if frame.filename == kernel.__code__.co_filename][-1]
+    places = [frame for frame in frames if frame.filename == kernel.__code__.co_filename]
+    if not places:  # before the first line of a program
+        return f"{kernel.__name__}: {type(errors[-1]).__name__}: {errors[-1]}"
+    place = places[-1]
     path = Path(place.filename)
     shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     lines = ["", f"{shown}:{place.lineno}: {type(errors[-1]).__name__}: {errors[-1]}", f"    {place.line}"]

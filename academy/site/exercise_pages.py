@@ -25,7 +25,13 @@ def markdown(library: Library, exercise: files.Exercise) -> list[str]:
     for number, hint in enumerate(exercise.hints, 1):
         out += _folded("tip", f"Hint {number} of {len(exercise.hints)}", hint)
     out += _folded("success", "Solution", f"```python\n{exercise.solution.rstrip()}\n```\n\n{exercise.why}")
-    return [*out, f"Back to {lesson}.", ""]
+    return [*out, f"{_next(exercise)}Back to {lesson}.", ""]
+
+
+def _next(exercise: files.Exercise) -> str:
+    """The exercise of the stage that comes behind this one in the sidebar."""
+    behind = [each for each in files.every() if each.stage == exercise.stage and each.place > exercise.place]
+    return f"Next: [{behind[0].title}](/{behind[0].uri}). " if behind else ""
 
 
 def _folded(kind: str, summary: str, text: str) -> list[str]:

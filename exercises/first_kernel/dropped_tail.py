@@ -46,12 +46,11 @@ bugs](../../docs/guides/debugging.md#1-the-tail-that-nobody-owns)."""
 def check(t):
     for n in (8, 10, 3, 1):
         run = t.compare(f"n = {n}", "double", lambda x: 2 * x, t.values(n), note="Which program owns that element?")
-        programs = run.launches[0].grid[0] if run.launches else -(-n // 4)
-        t.require(
-            programs == -(-n // 4),
-            f"{programs} programs of 4 lanes are launched for {n} elements; {-(-n // 4)} are enough",
-            f"n = {n}",
-        )
+        for launch in run.launches:
+            programs, lanes = launch.grid[0], launch.touches[0].elements.size
+            enough = triton.cdiv(n, lanes)
+            message = f"{programs} programs of {lanes} lanes are launched for {n} elements; {enough} are enough"
+            t.require(programs == enough, message, f"n = {n}")
 
 
 WRONG = (
@@ -71,6 +70,17 @@ WRONG = (
     (
         "n = 10: out[8] is 0, should be -4 (2 of 10 elements are wrong). Which program owns that element?",
         "programs = round(len(x) / 4)",
+    ),
+    (
+        "n = 8: 2 programs of 8 lanes are launched for 8 elements; 1 are enough",
+        "programs = triton.cdiv(len(x), 4)",
+        "programs = len(x) // 4",
+        "BLOCK=4",
+        "BLOCK=8",
+    ),
+    (
+        "double_kernel[(2.0,)]: there is no part of a program; round up with triton.cdiv(a, b)",
+        "programs = len(x) / 4",
     ),
 )
 RIGHT = (

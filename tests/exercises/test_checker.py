@@ -93,6 +93,10 @@ def test_a_text_that_does_not_run_is_told_where(source, state, message, line):
     [
         ("tl.store(out_ptr + offsets, x, mask=offsets < n + 1)", "does a store outside a tensor: element 1 of out_ptr"),
         ("tl.store(out_ptr + offsets, undefined, mask=mask)", "NameError: name 'undefined' is not defined"),
+        ("tl.store(out_ptr + offsets, 2 * x_ptr, mask=mask)", "a pointer is an address, not the number there: tl.load"),
+        ("tl.store(out_ptr + offsets, x_ptr + offsets, mask=mask)", "this stores pointer<fp32>, an address"),
+        ("tl.store(out_ptr + offsets, x_ptr[n - 1], mask=mask)", "a pointer has no brackets: tl.load"),
+        ("if mask:\n        tl.store(out_ptr + offsets, x)", "a condition is one truth value, and this is a block"),
         ("while n > 0:\n        n += 1", "has run 1000 statements: does a loop never end?"),
     ],
 )
@@ -159,3 +163,11 @@ def test_the_starter_is_told_from_a_mistake():
     said = "This is still the starter"
     assert checker.check(exercise.name, exercise.starter).message.startswith(said)
     assert said not in checker.check(exercise.name, exercise.starter.replace(files.TO_DO, "n + 1")).message
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="compiled, Triton itself refuses")
+@pytest.mark.parametrize(("grid", "message"), [("(1.5,)", "there is no part of a program"), ("(None,)", "NoneType")])
+def test_a_wrong_grid_is_told(grid, message):
+    text = files.named("first_kernel/reverse").solution
+    outcome = checker.check("first_kernel/reverse", text.replace("(triton.cdiv(x.numel(), BLOCK),)", grid))
+    assert outcome.state == "error" and message in outcome.message, outcome.message

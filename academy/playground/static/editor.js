@@ -238,8 +238,8 @@ class Editor {
 // ---- where editors are
 
 const megabytes = document.querySelector("script[data-megabytes]").dataset.megabytes
-const ABOUT = `The first run loads Python and Triton into this page: about ${megabytes} MB, once. Ctrl+Enter runs; Tab indents, ` +
-  "Escape and then Tab leaves the editor. Triton's interpreter runs here, one program after the other: it shows what a kernel does, " +
+const about = (run, runs) => `The first ${run} loads Python and Triton into this page: about ${megabytes} MB, once. Ctrl+Enter ${runs}; ` +
+  "Tab indents, Escape and then Tab leaves the editor. Triton's interpreter runs here, one program after the other: it shows what a kernel does, " +
   "not how fast it is, and it does not see what only the GPU's compiler would reject."
 
 export async function lesson(file, shared) {
@@ -257,7 +257,7 @@ export async function lesson(file, shared) {
   const root = make("section", { class: "p-editor", "data-academy": "editor", "aria-label": `Edit ${path.split("/").pop()}` })
   file.append(root)
   const editor = new Editor(root, {
-    text, original, path, label: `Code of ${path}`, actions: ["run", "reset", "stop", "download", "share"], about: ABOUT,
+    text, original, path, label: `Code of ${path}`, actions: ["run", "reset", "stop", "download", "share"], about: about("run", "runs"),
   })
   editor.toKernel()
   if (said) editor.show("idle", said)
@@ -269,7 +269,8 @@ export function placed(root, original, text) {
   const actions = [...root.querySelectorAll("[data-action]")].map(button => button.dataset.action)
   root.classList.add("p-editor")
   const editor = new Editor(root, {
-    text: text(), original, path: path ?? `edited/${name}.py`, name, label: name ? `Your solution of ${name}` : `Code of ${path}`, actions, about: ABOUT,
+    text: text(), original, path: path ?? `edited/${name}.py`, name, label: name ? `Your solution of ${name}` : `Code of ${path}`, actions,
+    about: name ? about("check", "checks") : about("run", "runs"),
   })
   if (!name) editor.toKernel() // a whole file, as a kernel's page has it
   return editor

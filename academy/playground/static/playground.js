@@ -52,7 +52,7 @@
       const action = event.target.closest("[data-action]")?.dataset.action
       if (!ready && action) open().then(made => made.act(action))
     })
-    pre.addEventListener("focus", open, { once: true })
+    pre.addEventListener("focusin", open, { once: true }) // a <code> that can be scrolled takes the focus itself
   }
 
   const begin = () => {

@@ -1,0 +1,99 @@
+"""What a kernel can't do, refused in words: a part of `academy.interpreter`.
+
+The compiler refuses all of this too. The interpreter lets some of it pass, and says of the rest what went wrong inside
+of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+
+import triton
+import triton.language as tl
+from triton.language import semantic
+from triton.runtime import interpreter
+
+_TRITON = str(Path(triton.__file__).parent)
+_POINTER = "a pointer is an address, not the number there: tl.load reads it, as in tl.load(x_ptr + offsets, mask=mask)"
+
+
+def install() -> None:
+    _refuse_indices()
+    _refuse_pointers()
+    _refuse_blocks_in_conditions()
+
+
+def check_grid(kernel: str, grid) -> None:
+    """Raises TypeError for a grid that is no tuple, or has a size that is no int."""
+    if not callable(grid) and not isinstance(grid, (tuple, list)):
+        what = "a grid is a tuple of one to three numbers, or a function that returns one"
+        raise TypeError(f"{kernel}[{grid!r}]: {what}; write {kernel}[({grid!r},)](…), with the comma")
+    for size in () if callable(grid) else grid:
+        if isinstance(size, float):
+            raise TypeError(
+                f"{kernel}[{tuple(grid)!r}]: there is no part of a program; round up with triton.cdiv(a, b)"
+            )
+
+
+def _refuse_indices() -> None:
+    """`x[0]`, of which the interpreter says that it can't iterate over an int, and `x_ptr[i]`."""
+    original = tl.tensor.__getitem__
+
+    @functools.wraps(original)
+    def getitem(self, slices, *args, **kwargs):
+        for index in slices if isinstance(slices, (tuple, list, tl.tuple)) else [slices]:
+            whole = isinstance(index, (slice, tl.core.slice)) and index.start is index.stop is index.step is None
+            if not whole and getattr(index, "value", index) is not None:
+                if self.dtype.is_ptr():
+                    raise IndexError("a pointer has no brackets: tl.load(x_ptr + i) reads what x_ptr[i] is in C")
+                raise IndexError(
+                    "the brackets after a block take only `:` and `None`, as in x[:, None]; Triton has no other "
+                    "index. To pick an element, load it by its address, or sum over tl.where(offsets == i, x, 0)"
+                )
+        return original(self, slices, *args, **kwargs)
+
+    tl.tensor.__getitem__ = getitem
+
+
+def _refuse_pointers() -> None:
+    """Arithmetic with addresses in the place of what is stored there, and storing them."""
+    owner = semantic.TritonSemantic
+    original_check, original_store = owner.check_ptr_type_impl, owner.store
+
+    @functools.wraps(original_check)
+    def check(self, *args, **kwargs):
+        try:
+            return original_check(self, *args, **kwargs)
+        except semantic.IncompatibleTypeErrorImpl as error:
+            raise TypeError(f"{error.message}: {_POINTER}") from None
+
+    @functools.wraps(original_store)
+    def store(self, ptr, val, *args, **kwargs):
+        if ptr.dtype.is_ptr() and val.dtype.is_ptr() and not ptr.dtype.element_ty.is_ptr():
+            raise TypeError(f"this stores {val.dtype}, an address: {_POINTER}")
+        return original_store(self, ptr, val, *args, **kwargs)
+
+    owner.check_ptr_type_impl, owner.store = check, store
+
+
+def _refuse_blocks_in_conditions() -> None:
+    """`if offsets < n:`, which the interpreter takes for true. Triton's own functions ask whether there is a block."""
+    original = interpreter._patch_lang_tensor
+
+    def patch_lang_tensor(tensor, scope):
+        original(tensor, scope)
+        plain = tensor.__bool__
+
+        def as_condition(self):
+            if self.handle.data.size > 1 and not sys._getframe(1).f_code.co_filename.startswith(_TRITON):
+                raise ValueError(
+                    "a condition is one truth value, and this is a block of them: tl.where(condition, a, b) chooses "
+                    "for each lane, a mask switches lanes of a load or a store off; `and` and `or` are & and |"
+                )
+            return plain(self)
+
+        scope.set_attr(tensor, "__bool__", as_condition)
+
+    interpreter._patch_lang_tensor = patch_lang_tensor
