@@ -62,3 +62,11 @@ def test_a_solved_exercise_has_its_tick_and_its_answer(site, browser, address):
 def test_the_exercises_of_a_page_are_listed_by_difficulty(site):
     found = re.findall(r'href="[./]*/exercises/first_kernel/(\w+)/"', page_of(site, "learn/first_kernel.py"))
     assert list(dict.fromkeys(found))[:3] == ["scale_and_add", "reverse", "bytes_saved"]
+
+
+def test_an_exercise_leads_to_the_next_of_its_stage(site):
+    every = files.every()
+    for one, other in zip(every, every[1:]):
+        page = page_of(site, one.uri)
+        following = re.search(r'Next: <a href="[./]*/([\w/]+)/">', page)
+        assert (following and following[1]) == (other.path.stem if one.stage == other.stage else None), one.name

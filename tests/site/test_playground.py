@@ -310,6 +310,22 @@ def test_the_home_page_runs_a_kernel_with_one_click(address):
         own.close()
 
 
+@pytest.mark.parametrize("width", [1440, 390])
+def test_a_click_into_the_code_opens_the_editor(browser, address, width):
+    """Also where the code is too wide for the page, so that it can be scrolled and takes the focus itself."""
+    browser.open(address + "exercises/first_kernel/unwritten_output/", width=width)
+    x, y = browser.run(f"""(() => {{
+        const pre = document.querySelector("{EDITOR} pre")
+        pre.scrollIntoView({{ block: "center", behavior: "instant" }})
+        const {{ left, top }} = pre.getBoundingClientRect()
+        return [left + 60, top + 40]
+    }})()""")
+    for type_ in ("mousePressed", "mouseReleased"):
+        browser.call("Input.dispatchMouseEvent", type=type_, x=x, y=y, button="left", clickCount=1)
+    browser.wait(f"document.querySelector('{EDITOR} .cm-content')", 30)
+    assert "Ctrl+Enter checks" in browser.run(f"document.querySelector('{EDITOR}').innerText")
+
+
 def test_an_exercise_is_checked(page, address, site):
     """Its starter fails, its solution passes, and is remembered as solved."""
     from academy.exercises import files
