@@ -10,6 +10,7 @@ import functools
 import sys
 from pathlib import Path
 
+import torch
 import triton
 import triton.language as tl
 from triton.language import semantic
@@ -23,6 +24,7 @@ def install() -> None:
     _refuse_indices()
     _refuse_pointers()
     _refuse_blocks_in_conditions()
+    _refuse_dtypes_of_torch()
 
 
 def check_grid(kernel: str, grid) -> None:
@@ -38,7 +40,7 @@ def check_grid(kernel: str, grid) -> None:
 
 
 def _refuse_indices() -> None:
-    """`x[0]`, of which the interpreter says that it can't iterate over an int, and `x_ptr[i]`."""
+    """`x[0]`, of which the interpreter says that it can't iterate over an int, `x_ptr[i]`, and `for` over a block."""
     original = tl.tensor.__getitem__
 
     @functools.wraps(original)
@@ -54,7 +56,13 @@ def _refuse_indices() -> None:
                 )
         return original(self, slices, *args, **kwargs)
 
-    tl.tensor.__getitem__ = getitem
+    def iterate(self):
+        raise TypeError(
+            "Python can't go through the numbers of a block, as its own max(x), sum(x) and `for v in x` do: "
+            "tl.max(x, axis=0) and tl.sum(x, axis=0) take all lanes at once"
+        )
+
+    tl.tensor.__getitem__, tl.tensor.__iter__ = getitem, iterate
 
 
 def _refuse_pointers() -> None:
@@ -97,3 +105,21 @@ def _refuse_blocks_in_conditions() -> None:
         scope.set_attr(tensor, "__bool__", as_condition)
 
     interpreter._patch_lang_tensor = patch_lang_tensor
+
+
+def _refuse_dtypes_of_torch() -> None:
+    """`x.to(torch.float32)`, of which the interpreter says that it has no attribute `scalar`."""
+    owner = semantic.TritonSemantic
+    for name, place in (("cast", 1), ("full", 2)):
+        setattr(owner, name, _with_own_dtype(getattr(owner, name), place))
+
+
+def _with_own_dtype(original, place: int):
+    @functools.wraps(original)
+    def method(self, *args, **kwargs):
+        if len(args) > place and isinstance(args[place], torch.dtype):
+            name = str(args[place]).removeprefix("torch.")
+            raise TypeError(f"kernels have dtypes of their own: write tl.{name}, not torch.{name}")
+        return original(self, *args, **kwargs)
+
+    return method

@@ -57,7 +57,8 @@ def check(t):
         ("2 x 5, all below -10", t.values(2, 5) - 10),
     ):
         x = x if case == "1 x 1" else t.surrounded(x.flatten()).view(2, 5)
-        run = t.compare(case, "spread", want, x)
+        note = "" if "other=" in t.source else "A masked lane holds anything if the load has no `other`: here 0."
+        run = t.compare(case, "spread", want, x, lanes=0.0, note=note)
         t.traffic(case, run, read=4 * x.numel(), written=4 * x.shape[0])
 
 
@@ -77,6 +78,13 @@ WRONG = (
         "2 x 5, all below -10: out[0] is",
         'other=-float("inf"))',
         "other=0.0)",
+    ),
+    (
+        "A masked lane holds anything if the load has no `other`: here 0",
+        ', other=-float("inf"))',
+        ")",
+        'tl.min(tl.where(mask, x, float("inf")), axis=0)',
+        "tl.min(x, axis=0)",
     ),
 )
 RIGHT = (

@@ -48,6 +48,10 @@ def check(t):
     note = "2**31 doesn't fit into 32 bits."
     if "tl.int64" in t.source:
         note = "The product is converted too late: it was computed with 32 bits. Convert a factor."
+    if "stride: tl.int64" in t.source:
+        note = (
+            "The compiler heeds the annotation of `stride`, Triton's interpreter doesn't: convert the program's number."
+        )
     t.compare("rows of 2**30", "row_starts", want, 5, 2**30, note=note)
 
 
@@ -69,6 +73,13 @@ WRONG = (
         "rows of 2**30: out[4] is 0, should be 4294967296",
         "tl.program_id(0).to(tl.int64)",
         "tl.program_id(0).to(tl.uint32)",
+    ),
+    (
+        "The compiler heeds the annotation of `stride`, Triton's interpreter doesn't",
+        "tl.program_id(0).to(tl.int64)",
+        "tl.program_id(0)",
+        "out_ptr, stride)",
+        "out_ptr, stride: tl.int64)",
     ),
 )
 RIGHT = (

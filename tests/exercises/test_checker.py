@@ -97,6 +97,10 @@ def test_a_text_that_does_not_run_is_told_where(source, state, message, line):
         ("tl.store(out_ptr + offsets, x_ptr + offsets, mask=mask)", "this stores pointer<fp32>, an address"),
         ("tl.store(out_ptr + offsets, x_ptr[n - 1], mask=mask)", "a pointer has no brackets: tl.load"),
         ("if mask:\n        tl.store(out_ptr + offsets, x)", "a condition is one truth value, and this is a block"),
+        ("tl.store(out_ptr + offsets, max(x), mask=mask)", "Python can't go through the numbers of a block"),
+        ("for v in x:\n        tl.store(out_ptr, v)", "Python can't go through the numbers of a block"),
+        ("tl.store(out_ptr + offsets, x.to(torch.float32), mask=mask)", "write tl.float32, not torch.float32"),
+        ("acc = tl.zeros((4,), dtype=torch.int64)", "write tl.int64, not torch.int64"),
         ("while n > 0:\n        n += 1", "has run 1000 statements: does a loop never end?"),
     ],
 )

@@ -26,6 +26,7 @@ t.index_select(x, 1, t.tensor([2, 0])); m.tril(); m.triu(1); t.tril(m, -1); t.tr
 t.flip(x, [0]); x.flip(0, 1); x.repeat_interleave(2, 1); t.repeat_interleave(x, 2, dim=0); t.cat([x, x], 1); t.cat([i, x]); t.stack([x, x], 1)
 x.sum(); x.sum(0); x.sum(1, keepdim=True); i.sum(); b.sum(); t.sum(x, dim=(0, 1)); x.sum(0, dtype=t.float64); t.mean(x, 1); x.mean()
 t.var(x, 1); x.var(-1, unbiased=False); x.var(0, correction=0); t.prod(p); p.prod(1); t.amax(x, 1); x.amax((0, 1)); t.amin(x, 0, True)
+x.sum(axis=1, keepdims=True); t.amax(x, axis=0); t.mean(x, axis=(0, 1)); x.max(axis=1).values; t.cumsum(x, axis=0)
 x.argmax(); t.argmax(x, 1); x.argmin(0); t.argmin(x); x.max(); x.min(); t.max(x, 1).values; t.max(x, 1).indices; x.min(0)[0]; t.min(x, 0)[1]
 t.max(x, y); t.min(x, y); t.all(b); b.any(); b.all(1); t.any(b, 0); t.cumsum(x, 1); i.cumsum(0); t.logsumexp(x, 1); x.logsumexp(0, True)
 t.softmax(x, -1); x.softmax(0); t.log_softmax(x, 1); h.softmax(-1); x.norm(); t.norm(p); t.diagonal(m); m.diagonal(1); m.diagonal(-2)
@@ -247,6 +248,13 @@ def test_what_raises_there_raises_here(expression):
     for t in (shim(), torch):
         with pytest.raises((RuntimeError, AttributeError, ValueError)):
             eval(expression, {}, names(t))
+
+
+def test_what_is_missing_is_told_from_a_mistake():
+    for expression in ("t.diag(y)", "x.diag()"):
+        with pytest.raises(AttributeError, match=r"a small part of PyTorch, without \w+.diag"):
+            eval(expression, {}, names(shim()))
+    assert not hasattr(shim().ones(1), "nonsense") and not hasattr(shim(), "nonsense")
 
 
 def test_second_derivatives_are_refused():

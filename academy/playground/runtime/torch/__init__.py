@@ -245,3 +245,9 @@ _module("backends.cuda.matmul", allow_tf32=False)
 _module("_C")
 _module("_C._autograd", _get_current_graph_task_keep_graph=lambda: _autograd._keep_graph)
 compile = _unchanged
+
+
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise AttributeError(f"the torch of this page is a small part of PyTorch, without torch.{name}")

@@ -7,6 +7,7 @@ here is a function of `torch`; those in `METHODS` are methods of tensors as well
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 
 import numpy as np
@@ -683,6 +684,7 @@ _OPERATORS = {
 #: With `_` behind their names they change the tensor itself; `+=` and its like are the same.
 IN_PLACE = """add sub mul div pow remainder floor_divide neg abs sign exp exp2 log sqrt rsqrt reciprocal sin cos tanh
     sigmoid relu square floor ceil round clamp masked_fill""".split()
+_REDUCTIONS = "sum mean var prod amax amin argmax argmin max min all any cumsum".split()
 _COMPARISONS = dict(eq=eq, ne=ne, lt=lt, le=le, gt=gt, ge=ge)
 _CHANGING = "add sub mul truediv floordiv mod pow and or xor".split()
 _OPERANDS = (Tensor, int, float, np.number)
@@ -709,7 +711,22 @@ def _in_place(function):
     return method
 
 
+def _with_other_names(function):
+    """`axis` and `keepdims`, which PyTorch takes as well."""
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        for other, name in (("axis", "dim"), ("keepdims", "keepdim")):
+            if other in kwargs:
+                kwargs[name] = kwargs.pop(other)
+        return function(*args, **kwargs)
+
+    return call
+
+
 def _install() -> None:
+    for name in _REDUCTIONS:
+        globals()[name] = _with_other_names(globals()[name])
     for name in METHODS:
         setattr(Tensor, name, globals()[name])
     for name, function in _OPERATORS.items():

@@ -418,6 +418,10 @@ class Tensor:
     def backward(self, gradient=None, retain_graph=None, create_graph=False):
         _autograd.backward([self], [gradient], retain_graph, create_graph)
 
+    def __getattr__(self, name):
+        message = "the torch of this page is a small part of PyTorch, without Tensor."
+        raise AttributeError((message if name.isidentifier() and name[0] != "_" else "") + name)
+
     # ---- in place
 
     def copy_(self, other):
