@@ -1,8 +1,8 @@
 """# Enough programs
 
 A launch should have at least `programs` programs, whatever the shape, so that the card is full. In it, `P` programs
-share the rows of each block of columns. Write `shares(M, N, programs, BLOCK_M=32,
-BLOCK_N=128)`, which returns the smallest `P` that gives enough programs. But no program may be left without a tile.
+share the rows of each block of columns. Write `shares(M, N, programs, BLOCK_M=32, BLOCK_N=128)`, which
+returns the smallest `P` that gives enough programs. But no program may be left without a tile.
 """
 
 

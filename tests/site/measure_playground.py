@@ -1,9 +1,11 @@
-"""What the playground costs a reader, in headless Chromium: `python -m tests.site.measure_playground SITE`.
+"""What the playground costs a reader, in headless Chromium: `python -m tests.site.measure_playground SITE [JSON]`.
 
-SITE is the folder of a built site. Prints bytes by part, the time from the click to the first run (cold; and on a later
-visit, when the service worker has kept the runtime), then for each lesson the time from Run to the picture, with and
-without an edit, and the memory of Python, and for each exercise the time of a check of its solution. Edited runs and
-checks are the best of three. Other work on the machine lengthens all of them. It ends at the first run that fails.
+SITE is the folder of a built site; JSON is where the figures are written, too. Bytes by part; the time from the click
+to the first run (cold; and on a later visit, when the service worker has kept the runtime). For each lesson the time
+from Run to the picture: of a first edit with nothing run before, without Python's start, when the original has to run
+too; of a later edit (the best of three); of the lesson unchanged; and the memory of Python. For each exercise the
+time of a check of its solution (the best of three). Other work on the machine lengthens all of them. It ends at the
+first run that fails.
 """
 
 from __future__ import annotations
@@ -45,40 +47,43 @@ def edited(browser: Browser, number: int) -> dict:
     return acted(browser, "run")
 
 
+def lesson(browser: Browser, url: str) -> dict:
+    opened(browser, url)
+    first = edited(browser, 0)
+    later = min((edited(browser, number) for number in range(1, 4)), key=lambda each: each["ms"])
+    browser.run("document.querySelector('[data-action=reset]').click()")
+    unchanged = acted(browser, "run")["ms"]
+    return {"first": first["milliseconds"], "later": later["ms"], "unchanged": unchanged, "mib": later["heap"] >> 20}
+
+
 def main() -> None:
     site = Path(sys.argv[1])
-    listed = json.loads((site / "assets/playground/runtime.json").read_text())["files"]
-    for name, entry in listed.items():
-        print(f"{entry['bytes']:>9} bytes  {name}")
-    print(f"{sum(entry['bytes'] for entry in listed.values()):>9} bytes in all")
+    parts = json.loads((site / "assets/playground/runtime.json").read_text())["files"]
+    figures: dict = {"bytes": {name: entry["bytes"] for name, entry in parts.items()}, "lessons": {}, "checks": {}}
+    figures["bytes"]["all"] = sum(figures["bytes"].values())
+    print(figures["bytes"])
     with served(site) as address:
         browser = Browser()
-        first = address + "kernels/tutorials/vector_add/"
         for visit in ("cold", "warm"):
-            opened(browser, first)
+            opened(browser, address + "kernels/tutorials/vector_add/")
             run = acted(browser, "run")
             start = next(detail for name, _, detail in browser.run(MEASURES) if name == "academy: start")
+            figures[visit] = {"ms": run["ms"], **start}
             print(f"{visit}: {run['ms']} ms from the click to the run; {start}")
-        for starter in sorted((site / "assets/playground/starters").rglob("*.py")):
-            name = starter.relative_to(site / "assets/playground/starters/annotated_examples").with_suffix("")
-            opened(browser, f"{address}kernels/{name.as_posix()}/")
-            acted(browser, "run")
-            unchanged = acted(browser, "run")["ms"]
-            # The first edit runs the original too, to compare with it.
-            edits = [edited(browser, number) for number in range(4)]
-            best = min(edits[1:], key=lambda each: each["ms"])
-            print(
-                f"{best['ms']:>6} ms  {name.as_posix()}, edited (the first edit: {edits[0]['ms']} ms, unchanged: ",
-                end="",
-            )
-            print(f"{unchanged} ms; Python's heap: {best['heap'] >> 20} MiB)")
+        starters = site / "assets/playground/starters/annotated_examples"
+        for starter in sorted(starters.rglob("*.py")):
+            name = starter.relative_to(starters).with_suffix("").as_posix()
+            figures["lessons"][name] = lesson(browser, f"{address}kernels/{name}/")
+            print(f"{name}: {figures['lessons'][name]}", flush=True)
         for exercise in files.every():
             opened(browser, f"{address}exercises/{exercise.name}/")
             browser.run(f"{EDITOR}.academyText = {json.dumps(exercise.solution)}")
-            first_check = acted(browser, "check")["ms"]
-            best_check = min(acted(browser, "check")["ms"] for _ in range(3))
-            print(f"{best_check:>6} ms  check of {exercise.name} ({first_check} ms with the start of Python)")
+            acted(browser, "check")
+            figures["checks"][exercise.name] = min(acted(browser, "check")["ms"] for _ in range(3))
+            print(f"{figures['checks'][exercise.name]:>6} ms  check of {exercise.name}", flush=True)
         browser.close()
+    if len(sys.argv) > 2:
+        Path(sys.argv[2]).write_text(json.dumps(figures, indent=1))
 
 
 if __name__ == "__main__":
