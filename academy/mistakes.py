@@ -98,7 +98,8 @@ def _refuse_blocks_in_conditions() -> None:
             if self.handle.data.size > 1 and not sys._getframe(1).f_code.co_filename.startswith(_TRITON):
                 raise ValueError(
                     "a condition is one truth value, and this is a block of them: tl.where(condition, a, b) chooses "
-                    "for each lane, a mask switches lanes of a load or a store off; `and` and `or` are & and |"
+                    "for each lane, as tl.minimum and tl.maximum do, and a mask switches lanes of a load or a store "
+                    "off; `and` and `or` are & and |"
                 )
             return plain(self)
 

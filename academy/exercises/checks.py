@@ -109,7 +109,7 @@ class Checks:
         if run.launches and run.stores_nothing:
             raise Failed(f"{run.launches[-1].kernel} stores nothing yet", case)
         for finding in run.findings:
-            raise Failed(finding.message, case, finding.line)
+            raise Failed(finding.message, case, finding.line if finding.file == self.file else None)
         double = [value.double() if _is_floating(value) else value for value in arguments]
         wanted, exactly = _tuple(want(*arguments)), _tuple(want(*double))
         results = run.result if isinstance(run.result, tuple) else (run.result,)

@@ -166,7 +166,7 @@ def cause_of(error: BaseException, file: str) -> tuple[BaseException, int | None
         places = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
         line = places[-1] if places else line
         if isinstance(error, STOPPED):
-            return error, error.line
+            return error, error.line if getattr(error, "file", file) == file else line
         if error.__cause__ is None:
             return error, line
         error = error.__cause__

@@ -24,7 +24,8 @@ ORDER = 7
 HINTS = (
     "The lower 16 bits of `x` say how far `x` is between its two neighbours.",
     "Add a random number of 16 bits, `words & 0xFFFF`, to the bits. When does the sum carry into the upper half?",
-    "`bits & -0x10000` cuts the lower 16 off. Back: `.int().view(torch.float32).bfloat16()`.",
+    "`bits & -0x10000` cuts the lower 16 off. With `words` the sum is int64; `.int()` makes 32 bits of it again, and "
+    "`.view(torch.float32).bfloat16()` leads back.",
 )
 WHY = """The sum carries into the upper half with exactly the probability that the lower 16 bits represent. Weights that
 are kept in bfloat16 need this: rounded to the nearest number, a small step of the optimizer would be lost each time."""

@@ -175,3 +175,13 @@ def test_a_wrong_grid_is_told(grid, message):
     text = files.named("first_kernel/reverse").solution
     outcome = checker.check("first_kernel/reverse", text.replace("(triton.cdiv(x.numel(), BLOCK),)", grid))
     assert outcome.state == "error" and message in outcome.message, outcome.message
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="compiled, a kernel is not watched")
+def test_a_line_is_one_of_the_text():
+    """Also if what went wrong stands in a kernel of a lesson that the text calls."""
+    exercise = files.named("matmul/gradients")
+    text = exercise.solution.replace("matmul_forward(dz, y.T)", "matmul_forward(dz, y)")
+    outcome = checker.check(exercise.name, text)
+    assert "outside a tensor" in outcome.message
+    assert "matmul_forward(dz, y)" in text.split("\n")[outcome.line - 1]
