@@ -36,7 +36,10 @@ CACHE_TAG = "cpython-314"
 #: What no import of the playground needs.
 _STDLIB_LEFT_OUT = """pydoc pydoc_data pdb doctest unittest mailbox imaplib smtplib poplib ftplib xmlrpc ensurepip
     idlelib turtle turtledemo tkinter venv lib2to3 test _pyrepl wsgiref dbm curses _pydecimal _pydatetime _pyio
-    multiprocessing xml http optparse plistlib pickletools pstats profile trace""".split()
+    multiprocessing xml http optparse plistlib pickletools pstats profile trace urllib tarfile ipaddress configparser
+    difflib bdb tomllib calendar _strptime modulefinder mimetypes wave socketserver compileall py_compile symtable
+    zoneinfo cmd code fileinput runpy pyclbr tabnanny filecmp zipapp netrc cProfile quopri getpass shelve rlcompleter
+    pty tty webbrowser sched colorsys nturl2path this antigravity __hello__ __phello__ _markupbase""".split()
 _ENCODINGS = "__init__ aliases ascii cp437 idna latin_1 punycode unicode_escape utf_16 utf_8 utf_8_sig".split()
 _NUMPY_LEFT_OUT = """tests f2py include distutils _pyinstaller testing polynomial typing fft random ctypeslib char rec
     strings""".split()
