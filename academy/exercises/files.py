@@ -45,11 +45,6 @@ class Exercise:
         return self.name.partition("/")[0]
 
     @property
-    def place(self) -> tuple[str, int, str]:
-        """What exercises are sorted by."""
-        return self.stage, self.order, self.name
-
-    @property
     def uri(self) -> str:
         return f"{FOLDER}/{self.name}.md"
 

@@ -29,9 +29,10 @@ def markdown(library: Library, exercise: files.Exercise) -> list[str]:
 
 
 def _next(exercise: files.Exercise) -> str:
-    """The exercise of the stage that comes behind this one in the sidebar."""
-    behind = [each for each in files.every() if each.stage == exercise.stage and each.place > exercise.place]
-    return f"Next: [{behind[0].title}](/{behind[0].uri}). " if behind else ""
+    """The next exercise of the stage, in the order of the sidebar."""
+    stage = [each for each in files.every() if each.stage == exercise.stage]
+    after = stage[[each.name for each in stage].index(exercise.name) + 1 :]
+    return f"Next: [{after[0].title}](/{after[0].uri}). " if after else ""
 
 
 def _folded(kind: str, summary: str, text: str) -> list[str]:
