@@ -90,8 +90,8 @@ def matmul_reference(a, b, activation=None):
 # ## The kernel, step by step
 #
 # The example multiplies a 16 x 16 by a 16 x 8 matrix in tiles of 2 x 2, with `2` elements of K at a time: 32
-# programs of eight loop steps. (On a GPU `tl.dot` needs tiles of at least 16 in each direction. The interpreter, where
-# the example runs, takes any.)
+# programs of eight loop steps. (On a GPU `tl.dot` needs at least 16 along K. The interpreter, where the example
+# runs, takes any tile.)
 #
 # Strides are counted in elements, not in bytes: `stride_am` is how many elements lie between one row of `a` and the
 # next. Triton multiplies by the size of an element, because `a_ptr` knows its dtype.

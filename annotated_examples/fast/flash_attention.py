@@ -481,7 +481,7 @@ ONE_PASS = {64: Tiles(128, 128, 2, 8), 128: Tiles(64, 128, 2, 8)}
 
 
 # Programs that run at the same time read the keys and values of a few heads, or their queries and upstream gradients.
-# These should stay in the L2 cache, of which 32 of 50 MB are counted on. A power of two, so that few kernels are
+# These should stay in the L2 cache; 2²⁵ bytes of it are counted on, about half. A power of two, so that few kernels are
 # compiled.
 def heads_at_a_time(rows, q):
     bytes_of_a_head = 2 * max(rows, 1) * q.shape[-1] * q.element_size()

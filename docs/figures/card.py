@@ -10,7 +10,7 @@ from academy.bench import figures
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Data sheet and tuning guide of the NVIDIA H200; tests/site/test_pictures.py compares them with the guide's table.
-SMS, WARPS, REGISTERS, SHARED_KB, L2_MB, MEMORY_GB = 132, 64, 65_536, 228, 60, 141
+SMS, WARPS, REGISTERS, SHARED_KB, L2_MB, MEMORY_GB = 132, 64, 65_536, 228, 62.9, 141
 BANDWIDTH_TB_S, MATRIX_TFLOP_S = 4.8, 989
 
 

@@ -66,8 +66,9 @@ def launch():
     return Picture(
         "A launch is a grid of programs; a program is some warps; a warp is 32 threads; a thread holds some elements.",
         f"Left: {programs} programs cover {n} elements, {block} each; the last has {programs * block - n} lanes past the "
-        f"end, which are masked. Right: a program of {elements} elements has {warps} warps of {threads} threads. With "
-        f"16-byte loads thread 0 of warp 0 holds the elements {', '.join(map(str, held))}.",
+        f"end, which are masked. Right: a program of {elements} elements has {warps} warps of {threads} threads. The "
+        f"threads take {wide} neighbouring elements each, {warps * threads * wide} in all, and then the next {warps * threads * wide}: "
+        f"thread 0 of warp 0 holds the elements {', '.join(map(str, held))}.",
         [grid, one],
     )
 

@@ -276,6 +276,5 @@ notebook.speed("matmul_autotuned", variants=("", "leaky_relu"), live=[(2048, 204
 #
 # [[exercises]]
 #
-# The guide on [autotuning](../guides/autotuning.md) says more about searches and caches, and
-# [the fast version of the product](../kernels/fast/matmul.md) climbs on to tensor descriptors and persistent programs. The
-# next chapter is about [reductions across rows](reductions.py), where programs have to share one sum.
+# Next comes the guide on [autotuning](../guides/autotuning.md), which says more about searches and caches. Much later,
+# [the fast version of the product](../kernels/fast/matmul.md) climbs on to tensor descriptors and persistent programs.

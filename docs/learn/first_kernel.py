@@ -66,7 +66,7 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 #   length, so the length is passed as well: `out_ptr` and `n`.
 # - `tl.constexpr` marks an argument whose value is compiled into the kernel, as if you had typed the number there. The
 #   size of a block is such a constant, because the compiler has to know how many lanes there are. Each new value makes
-#   Triton compile the kernel again.
+#   Triton compile the kernel again. That is why `n` is an ordinary argument: vectors may have any length.
 # - `tl.program_id(0)` returns the number of this program, counted from zero.
 # - `tl.arange(0, BLOCK)` makes a block of whole numbers: 0, 1, 2 and so on, up to `BLOCK` - 1. Arithmetic with a block
 #   happens in every lane at once, as in NumPy. (`BLOCK` has to be a power of two: `tl.arange` accepts nothing else.) So
@@ -110,11 +110,14 @@ owners(n=10, BLOCK=4)
 # %% [markdown]
 # Three programs: two with four elements and one with the two that are left.
 #
-# If you know CUDA, note that the words mean different things. There you write what one **thread** does, and a block is
-# a group of threads. Here a block is a piece of data, and no thread is ever named. A program runs on 128 threads, four
-# **warps** of 32, and the compiler deals the lanes out to them: with 1024 lanes each thread gets eight. In a launch,
+# What does the work on the GPU are **threads**: each executes one instruction after another and keeps a few numbers of
+# its own. 32 threads that execute the same instruction together are a **warp**. A program runs on four warps, 128
+# threads, and the compiler deals the lanes out to them: with 1024 lanes each thread gets eight. In a launch,
 # `num_warps=8` gives each program twice as many threads. That pays for large blocks: each thread then holds fewer
 # lanes. Four warps are right to begin with.
+#
+# If you know CUDA, note that the words mean different things. There you write what one thread does, and a block is a
+# group of threads. Here a block is a piece of data, and no thread is ever named.
 #
 # ## The tail
 #
@@ -179,17 +182,14 @@ print(f"{programs * BLOCK - n} lanes too many; written past the end: {int(memory
 #
 # [The lesson's kernel](../kernels/tutorials/vector_add.md) is these few lines with two loads and a sum. Press **Run**
 # on its page to watch it: choose a program, then step through its lines with the arrow keys. It computes [[tag: VA]]
-# for any length, and three things in it are new.
+# for any length, and two things in it are new.
 #
 # `tl.load(pointers, mask=…, other=…)` reads a value through each of the pointers and returns them as a block. Lanes that
 # the mask switches off read nothing; they get the value of `other` instead.
 #
-# `n` is an ordinary argument. As a `tl.constexpr` it would be part of the compiled code, and every new length would compile
-# the kernel again.
-#
-# And there is `tl.program_id(0).to(tl.int64)`. The number of a program has 32 bits, and so has a whole number that you
-# pass to a kernel, if it fits. A product of two such numbers has 32 bits, too: from 2³¹ on, a bit more than two
-# billion, an offset wraps around to a negative number and points to memory before the start of the tensor.
+# And there is `tl.program_id(0).to(tl.int64)`. The number of a program is a 32-bit integer. An integer argument is one
+# too, unless its value needs 64 bits. The product of two 32-bit integers has 32 bits again: from 2³¹ on, a bit more
+# than two billion, an offset wraps around to a negative number and points to memory before the start of the tensor.
 # `.to(tl.int64)` converts the number to 64 bits before it is multiplied. `tl.int64` is one of Triton's dtypes, which
 # have PyTorch's names: `tl.float32` is what PyTorch calls `torch.float32`.
 
@@ -216,5 +216,6 @@ notebook.speed("vector_add", live=[(1 << 24,), (1 << 28,)])
 #
 # [[exercises]]
 #
-# More about programs, warps and memory is in [how a GPU runs a Triton program](../guides/how-a-gpu-runs-triton.md).
-# The next chapter is [softmax](softmax.py), where a program has to look at a whole row before it can write anything.
+# Next comes the file of [the lesson's kernel](../kernels/tutorials/vector_add.md), with launcher, gradient and a run to
+# watch. The guide on [how a GPU runs a Triton program](../guides/how-a-gpu-runs-triton.md) says more about programs,
+# warps and memory.

@@ -241,5 +241,4 @@ notebook.ladder("capstone")
 #
 # [[exercises]]
 #
-# The model itself, with its loss curves, is the [capstone](../kernels/capstone/gpt.md). Next you write
-# [a kernel of your own](your_own_kernel.py).
+# Next comes the model itself, with its loss curves: the [capstone](../kernels/capstone/gpt.md).

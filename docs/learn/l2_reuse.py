@@ -183,7 +183,7 @@ notebook.ladder("matmul_autotuned", live=live)
 # %% [markdown]
 # From [[bench: matmul_autotuned/ladder/no groups/forward_ms]] to
 # [[bench: matmul_autotuned/ladder/groups of 16/forward_ms]]: a small gain, as the count for this size predicted.
-# Besides, each matrix takes 34 MB and the cache of an H200 holds 60 MB, so in any order much of what is loaded again is
+# Besides, each matrix takes 34 MB and the cache of an H200 holds 62.9 MB, so in any order much of what is loaded again is
 # still in the cache. The order costs nothing, and it matters more where the cache is smaller or the matrices are
 # larger. On a GPU of your own, try `product(1, size=8192)` and larger groups.
 #
@@ -243,4 +243,5 @@ notebook.ladder("matmul_grouped", live=live)
 #
 # [[exercises]]
 #
-# The next chapter is [autotuning](autotuning.py), which picks the tile sizes for you, and what can go wrong with it.
+# Next comes the [derivation](../derivations/matmul.md) of the two gradients, and then
+# [the lesson's kernel](../kernels/tutorials/matmul_grouped.md), whose tiles you have numbered here.

@@ -225,4 +225,5 @@ notebook.speed("layernorm", "backward", live=[(8192, 4096)])
 #
 # [[exercises]]
 #
-# Now read [LayerNorm](../kernels/classics/layernorm.md), where these sums are half of the backward pass.
+# Next comes the [derivation](../derivations/layernorm.md) of LayerNorm, and then [its
+# kernel](../kernels/classics/layernorm.md), where these sums are half of the backward pass.

@@ -226,4 +226,5 @@ notebook.speed("softmax", live=[(8192, 4096), (4096, 32000)])
 #
 # [[exercises]]
 #
-# The next chapter is [tiles and pointers](tiles_and_pointers.py), where blocks get a second dimension.
+# Next comes the [derivation](../derivations/softmax.md) of the gradient and of the online form, and then
+# [the lesson's kernel](../kernels/tutorials/softmax.md), which has both.

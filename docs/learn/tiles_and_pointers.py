@@ -128,8 +128,9 @@ read_tile(x, row, column, strides)
 #   depend on the argument `K`.
 # - `&` joins two masks: a lane is on where both are true. An element of a tile exists if its row does and its column does.
 # - `tl.dot(x, y, acc)` multiplies two tiles as matrices and adds the product to `acc`. On a GPU the tensor cores do it,
-#   and then each side of a tile must be 16 or more. `input_precision="ieee"` asks for full float32 products; what you
-#   get otherwise is explained further down.
+#   and then `BLOCK_K` must be at least 16 (32 for 8-bit numbers). `BLOCK_M` and `BLOCK_N` may be smaller; such tiles
+#   are padded. `input_precision="ieee"` asks for full float32 products; what you get otherwise is explained further
+#   down.
 
 
 # %%
@@ -271,4 +272,4 @@ notebook.speed("matmul_blocked", live=[(1024, 1024, 1024), (4096, 4096, 4096)])
 #
 # [[exercises]]
 #
-# The next chapter is [reuse in the L2 cache](l2_reuse.py).
+# Next comes [the lesson](../kernels/tutorials/matmul_blocked.md): the same product, with its recorded run.

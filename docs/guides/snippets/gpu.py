@@ -132,7 +132,7 @@ print(f"{sm / 16:.0f} loads of 16 bytes an SM")  # → 1136 loads of 16 bytes an
 # --8<-- [start:l2]
 for name, elements in {"4096 x 4096": 4096**2, "8192 x 8192": 8192**2}.items():
     megabytes = elements * 2 / 1e6
-    print(f"{name} in bfloat16: {megabytes:.0f} MB, {megabytes / 60:.1f} times the L2 cache")
-# → 4096 x 4096 in bfloat16: 34 MB, 0.6 times the L2 cache
-# → 8192 x 8192 in bfloat16: 134 MB, 2.2 times the L2 cache
+    print(f"{name} in bfloat16: {megabytes:.0f} MB, {megabytes / 62.9:.1f} times the L2 cache")
+# → 4096 x 4096 in bfloat16: 34 MB, 0.5 times the L2 cache
+# → 8192 x 8192 in bfloat16: 134 MB, 2.1 times the L2 cache
 # --8<-- [end:l2]
