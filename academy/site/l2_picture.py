@@ -69,14 +69,14 @@ def draw(order: Sequence[tuple[int, int]], programs: int, blocks_k: int, title: 
         x, y = left + (column + 0.5) * SIDE, top + (row + 0.5) * SIDE + 4.5
         drawing.append(f'<text x="{x:g}" y="{y:g}" text-anchor="middle" font-size="13">{number}</text>')
     width, height = left + columns * SIDE + 1, top + rows * SIDE + 1
-    summary = f"The first {programs} programs load {loads.left} blocks of X and {loads.right} of Y."
+    summary = f"The first {programs} programs load {loads.left} tiles of X and {loads.right} of Y."
     return "\n".join(
         [
             f'<svg class="l2-picture" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
             f'width="{width}" height="{height}" role="img" aria-label="{escape(f"{title}. {summary}", quote=True)}" '
             'style="max-width: 100%; height: auto" font-family="inherit" font-size="14" fill="currentColor">',
             f'<text x="1" y="{LINE - 5}" font-weight="600">{escape(title)}</text>',
-            f'<text x="1" y="{2 * LINE - 5}">{loads.left} + {loads.right} = {loads.total} blocks loaded</text>',
+            f'<text x="1" y="{2 * LINE - 5}">{loads.left} + {loads.right} = {loads.total} tiles loaded</text>',
             *drawing,
             "</svg>",
         ]

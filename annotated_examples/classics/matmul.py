@@ -64,8 +64,9 @@ def matmul_reference(a, b, activation=None):
 #
 # [[figure: products/last_group]]
 #
-# So the order is **swizzled**. `GROUP_M` rows of tiles form a group, and inside a group the programs walk down the
-# columns. The example has 8 x 4 tiles of C and groups of 3 rows. These are the program ids, each at its tile:
+# So the order is changed, or **swizzled**, as it is called. `GROUP_M` rows of tiles form a group, and inside a group
+# the programs walk down the columns. The example has 8 x 4 tiles of C and groups of 3 rows. These are the program ids,
+# each at its tile:
 #
 # ```text
 #     pid_n = 0   1   2   3

@@ -2,8 +2,9 @@ r"""
 # Activations
 
 ReLU, leaky ReLU, GELU and SiLU as jitted functions, and what each does to the upstream gradient. A product applies one
-of them to its sums in the epilogue. The kernel gets the function itself as a `tl.constexpr` argument, and calls it by
-that argument's name; the compiler inlines the call. So a kernel doesn't have to know which activations exist.
+of them to its sums in the *epilogue*, between its loop and its store. The kernel gets the function itself as a
+`tl.constexpr` argument, and calls it by that argument's name; the compiler inlines the call. So a kernel doesn't have
+to know which activations exist.
 
 They get float32 blocks, whatever the dtype of the tensors. A NaN has to come out as NaN. Every comparison with a NaN is
 false, so each comparison is written so that false keeps the value.

@@ -32,8 +32,8 @@ from annotated_examples.common.activations import SAVED, activation_backward
 # of 32, each term then goes through at most 32 + 256 additions. PyTorch splits its sums too. From about a thousand
 # terms on, the error of a single chain would be more than twice PyTorch's.
 #
-# `tl.fma(x, y, z)` computes `x * y + z`. Why isn't there a plain `+`? The compiler turns `acc + tl.dot(a, b)` into
-# `tl.dot(a, b, acc)`, which is the single chain again.
+# `tl.fma(x, y, z)` computes `x * y + z`: here it adds the block's product, times one, to the sum. Why not a plain `+`?
+# The compiler rewrites `acc + tl.dot(a, b)` as `tl.dot(a, b, acc)`, and that adds all terms in a single chain again.
 @triton.jit
 def multiply_add(a, b, acc, INPUT_PRECISION: tl.constexpr):
     if a.dtype == tl.float32 and INPUT_PRECISION == "ieee":
@@ -115,10 +115,12 @@ class Product(torch.autograd.Function):
 
 # ## Inside torch.compile
 #
-# Dynamo can trace the launch of a plain kernel, but not one with a tensor descriptor, an autotuner or a function among
-# its arguments. `@opaque` turns a launcher into a custom operator, which the compiler doesn't look into. It asks the
-# `fake` function for shapes, and the launcher is called when the compiled model runs. Outside of `torch.compile` the
-# launcher is called directly, which is a few microseconds faster.
+# `torch.compile` first follows the Python code of a model, which is the job of its part *Dynamo*. Dynamo can follow the
+# launch of a plain kernel, but not one with an autotuner, with a function among its arguments, or with a tensor
+# descriptor (a description of a matrix, from which the hardware of newer GPUs copies whole tiles). `@opaque` turns a
+# launcher into a custom operator, which the compiler doesn't look into. While it compiles it calls the function `fake`
+# instead, which only says what shape and dtype the results have. When the compiled model runs, the launcher is called.
+# Outside of `torch.compile` the launcher is called directly, which is a few microseconds faster.
 def opaque(launch_forward):
     """Decorate a launcher `f(a, b, activation=None, *, save_z=False, **tiles)`; a compiled call ignores `tiles`."""
     name = f"{launch_forward.__module__.replace('.', '_')}::{launch_forward.__name__}"

@@ -164,9 +164,9 @@ def matmul_kernel(
         b_ptrs += BLOCK_K * tl.cast(stride_bk, tl.int64)
         gate_ptrs += BLOCK_K * tl.cast(stride_gk, tl.int64)
 
-    # [[tag: MM-relu]] in the epilogue costs next to nothing, because the sums are still in registers: program 10 turns
-    # them into `pid=10: c = [[3, 0], [0, 0]]`. A kernel of its own would have to load and store the whole matrix once
-    # more.
+    # What a product does with its sums between the loop and the store is called its *epilogue*. [[tag: MM-relu]] costs
+    # next to nothing there, because the sums are still in registers: program 10 turns them into
+    # `pid=10: c = [[3, 0], [0, 0]]`. A kernel of its own would have to load and store the whole matrix once more.
     c = relu(acc) if RELU else acc
     c_ptrs = c_ptr + offs_m[:, None] * stride_cm + offs_n[None, :] * stride_cn
     tl.store(c_ptrs, c, mask=m_mask[:, None] & n_mask[None, :])
@@ -258,14 +258,16 @@ def both_gradients_kernel(
 ):
     programs_dx = tl.cdiv(M, BLOCK_M) * tl.cdiv(K, BLOCK_N)
     if tl.program_id(0) < programs_dx:
-        # [[tag: MM-X]]: rows of M, columns of K, and the sum runs over N.
+        # [[tag: MM-X]]: rows of M, columns of K, and the sum runs over N. The last three numbers are the strides of dX,
+        # which is stored row by row, and `first_program`.
         matmul_kernel(
             dz_ptr, y_ptr, gate_ptr, dx_ptr, M, K, N,
             stride_dzm, stride_dzn, stride_yn, stride_yk, stride_gm, stride_gn, K, 1, 0,
             False, GATED, INPUT_PRECISION, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
         )  # fmt: skip
     else:
-        # [[tag: MM-Y]], transposed: rows of N, columns of K, and the sum runs over M.
+        # [[tag: MM-Y]], transposed: rows of N, columns of K, and the sum runs over M. dY is stored row by row too, so
+        # its transpose has the strides 1 and N, and its programs come after those of dX.
         matmul_kernel(
             dz_ptr, x_ptr, gate_ptr, dy_ptr, N, K, M,
             stride_dzn, stride_dzm, stride_xm, stride_xk, stride_gn, stride_gm, 1, N, programs_dx,
@@ -291,11 +293,11 @@ def both_gradients_(dx, dy, dz, x, y, gate=None, **tiles):
 #
 # The gate in the loads is another matter. With it, the backward pass took
 # [[bench: matmul_grouped/ladder/gated, two launches/backward_ms]] in two launches and
-# [[bench: matmul_grouped/ladder/gated, one launch/backward_ms]] in one. A tile that has to be changed must go through
-# registers on its way to the tensor cores, and every program that loads it changes it again.
-# [classics/matmul](../classics/matmul.py) gates the gradient once, by a small kernel before both products. With the
-# kernels of [fast/matmul](../fast/matmul.py) the backward pass then takes
-# [[bench: matmul_grouped/ladder/descriptors, no activation/backward_ms]] without a ReLU and
+# [[bench: matmul_grouped/ladder/gated, one launch/backward_ms]] in one. Usually the loads put a tile straight into
+# shared memory, and the tensor cores fetch it from there. A tile that has to be changed makes a detour through
+# registers, and every program that loads it changes it again. [classics/matmul](../classics/matmul.py) gates the
+# gradient once, by a small kernel before both products. With the kernels of [fast/matmul](../fast/matmul.py) the
+# backward pass then takes [[bench: matmul_grouped/ladder/descriptors, no activation/backward_ms]] without a ReLU and
 # [[bench: matmul_grouped/ladder/gate as a kernel of its own/backward_ms]] with one. Fusion pays off where it saves
 # memory traffic that the kernel waits for. This kernel doesn't wait for it.
 

@@ -21,9 +21,9 @@ registers. It makes two trips over its row, but a row that isn't too long is sti
 
 **Contract.** `x` is float32, float16 or bfloat16, with any shape and any strides. Its last dimension holds the rows,
 whose length may be anything below 2³¹ − 2¹⁴. (Columns are counted in 32 bits, and the last chunk may run past the end
-of the row; 2¹⁴ leaves room for it.) The result has the dtype of `x`; all arithmetic is float32. No input is written to.
-A row that contains a NaN or $+\infty$ becomes NaN everywhere, as in PyTorch, and so does a row that is all $-\infty$:
-it has no probabilities.
+of the row. 2¹⁴ is room enough for the chunks of this kernel, at most 2¹² wide, and of others with the same contract.)
+The result has the dtype of `x`; all arithmetic is float32. No input is written to. A row that contains a NaN or
+$+\infty$ becomes NaN everywhere, as in PyTorch, and so does a row that is all $-\infty$: it has no probabilities.
 
 **Two mistakes that this kernel can't catch.** `torch.nn.functional.cross_entropy` applies softmax itself: give it the
 scores. Softmax before a loss that applies it again still trains, but more slowly and to a worse result, and nothing
@@ -93,9 +93,10 @@ def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
     x_ptr += row * stride_xm
     y_ptr += row * N
 
-    # First trip. Before the first chunk the largest score so far is $-\infty$, below any number, and the sum is zero. A
-    # Python number that a loop changes becomes a float32, and a variable must keep its dtype throughout a loop:
-    # assigning anything but a float32 to it is a compile error.
+    # First trip. Before the first chunk the largest score so far is $-\infty$, below any number, and the sum is zero.
+    # Why with a decimal point? A variable must keep its dtype throughout a loop. A Python float starts as a float32, an
+    # integer zero would start as an int32. The loop makes it a float32, and the compiler refuses: *Loop-carried
+    # variable row_sum has initial type int32 but is re-assigned to fp32 in loop!*
     row_max = -float("inf")
     row_sum = 0.0
     # `range` makes a loop, as in Python, and `start` is the first column of each chunk.

@@ -57,8 +57,8 @@ def l2_order():
         name = lambda words, part=part: part and words  # noqa: E731
         panel.text(0, 15, f"GROUP_M = {group}", "bold", part=name("title"))
         panel.text(0, 40, "The first 9 programs load", "small")
-        panel.text(0, 60, f"{loads.left} blocks of x", part=name("left"))
-        panel.text(0, 80, f"{loads.right} blocks of y", part=name("right"))
+        panel.text(0, 60, f"{loads.left} tiles of x", part=name("left"))
+        panel.text(0, 80, f"{loads.right} tiles of y", part=name("right"))
         panel.text(0, 104, f"together {loads.total}", "bold", part=name("total"))
         panel.cells(left, 24, BLOCKS, BLOCKS, side, lambda r, c, k=columns: "b" if c in k else "", part=name("y"))
         panel.text(left - 8, 40, "y", "", "end")
@@ -73,10 +73,10 @@ def l2_order():
                 panel.text(x + side / 2, y + 13.5, pid, "tiny", "middle", part=name(f"pid-{row}-{column}"))
         panels.append(panel)
         words.append(
-            f"With GROUP_M = {group} the first {BLOCKS} programs load {loads.left} blocks of x and {loads.right} of y, {loads.total} together"
+            f"With GROUP_M = {group} the first {BLOCKS} programs load {loads.left} tiles of x and {loads.right} of y, {loads.total} together"
         )
     return Picture(
-        "The result, lower right, has 9 x 9 blocks. Numbers are program ids; green ones run at the same time. A block needs all "
+        "The result, lower right, has 9 x 9 tiles. Numbers are program ids; green ones run at the same time. A tile needs all "
         "of its row of x (amber) and of its column of y (blue).",
         ". ".join(words) + ".",
         panels,

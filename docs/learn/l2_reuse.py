@@ -13,8 +13,8 @@
 # %% [markdown]
 # # 4. Reuse in the L2 cache
 #
-# A product of 9 x 9 blocks is computed by 81 programs, whatever their order. So why does the order decide how much they
-# load? The programs of a launch share a cache. You change nothing but the order in which they take their blocks of the
+# A product of 9 x 9 tiles is computed by 81 programs, whatever their order. So why does the order decide how much they
+# load? The programs of a launch share a cache. You change nothing but the order in which they take their tiles of the
 # result, and count the loads. Then you turn to the backward pass, where every gradient has a transposed matrix in it,
 # and see how a kernel that ignores strides passes a careless test.
 
@@ -53,37 +53,37 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # %% [markdown]
 # ## Who runs at the same time
 #
-# An H200 has 132 multiprocessors. With a program on each, 132 blocks of the result are computed at a time. All their loads
+# An H200 has 132 multiprocessors. With a program on each, 132 tiles of the result are computed at a time. All their loads
 # go through one cache, the L2, which is faster than the memory behind it. What one program has loaded, another one finds
 # there.
 #
-# Each block of the result needs one row of blocks of `x` and one column of blocks of `y`. Programs that share rows and
-# columns share loads. So which blocks run at the same time decides how much comes from memory.
+# Each tile of the result needs one row of tiles of `x` and one column of tiles of `y`. Programs that share rows and
+# columns share loads. So which tiles run at the same time decides how much comes from memory.
 #
 # ## Row by row, or in groups
 #
-# Take a result of 9 x 9 blocks, nine blocks along K, and nine programs at a time. Going along a row, the first nine share
+# Take a result of 9 x 9 tiles, nine tiles along K, and nine programs at a time. Going along a row, the first nine share
 # their row of `x`, but each needs a column of `y` for itself. The pictures are drawn from `program_order`, a kernel that
 # stores where each program of the real kernel would be.
 
 
 # %%
-def picture(rows, columns, GROUP_M, programs, blocks_k):
+def picture(rows, columns, GROUP_M, programs, tiles_k):
     order = lesson.program_order(rows, columns, GROUP_M)
     title = f"Groups of {GROUP_M} rows" if GROUP_M > 1 else "Row by row"
-    return Picture(l2_picture.draw(order, programs, blocks_k, title))
+    return Picture(l2_picture.draw(order, programs, tiles_k, title))
 
 
-picture(9, 9, GROUP_M=1, programs=9, blocks_k=9)
+picture(9, 9, GROUP_M=1, programs=9, tiles_k=9)
 
 # %% [markdown]
 # Now the programs are numbered in groups of three rows: first down, then to the right. The first nine make a square.
 
 # %%
-picture(9, 9, GROUP_M=3, programs=9, blocks_k=9)
+picture(9, 9, GROUP_M=3, programs=9, tiles_k=9)
 
 # %% [markdown]
-# Now the nine programs load 27 blocks of `x` and 27 of `y`, instead of 9 and 81. The work is the same, the result is
+# Now the nine programs load 27 tiles of `x` and 27 of `y`, instead of 9 and 81. The work is the same, the result is
 # the same, and 40 % of the loads are gone.
 #
 # ## Why `pid % GROUP_M` is not enough
@@ -110,9 +110,9 @@ def with_groups(pid, rows, columns, GROUP_M):
 
 
 def faults(order, rows, columns):
-    """How many programs take a block that doesn't exist, and how many blocks no program takes."""
+    """How many programs take a tile that doesn't exist, and how many tiles no program takes."""
     wanted = {(row, column) for row in range(rows) for column in range(columns)}
-    return len([block for block in order if block not in wanted]), len(wanted - set(order))
+    return len([tile for tile in order if tile not in wanted]), len(wanted - set(order))
 
 
 for rows in (8, 7):
@@ -123,10 +123,10 @@ for rows in (8, 7):
     }
     for name, order in orders.items():
         outside, missing = faults(order, rows, 6)
-        print(f"{rows} x 6 blocks, {name}: {outside} outside, {missing} missing")
+        print(f"{rows} x 6 tiles, {name}: {outside} outside, {missing} missing")
 
 # %% [markdown]
-# With masks nothing crashes: programs outside store nothing, and blocks that are missing keep whatever was in memory. Test
+# With masks nothing crashes: programs outside store nothing, and tiles that are missing keep whatever was in memory. Test
 # a number of rows that `GROUP_M` doesn't divide.
 #
 # ## Change it
@@ -139,28 +139,28 @@ for rows in (8, 7):
 rows, columns = 7, 6
 GROUP_M = 4
 programs = 12
-blocks_k = 5
+tiles_k = 5  # tiles along K
 
 # %%
-picture(rows, columns, GROUP_M, programs, blocks_k)
+picture(rows, columns, GROUP_M, programs, tiles_k)
 
 # %% [markdown]
 # ## At the size of a GPU
 #
-# 8192 x 8192 in blocks of 128 x 256 makes 64 x 32 blocks. Of those, 132 run at a time. How much do they load?
+# 8192 x 8192 in tiles of 128 x 256 makes 64 x 32 tiles. Of those, 132 run at a time. How much do they load?
 
 # %%
 size = 8192
 
 for GROUP_M in (1, 8, 16, 32):
     order = lesson.program_order(size // 128, size // 256, GROUP_M)
-    loads = l2_picture.count(order, programs=132, blocks_k=size // 64)
+    loads = l2_picture.count(order, 132, size // 64)
     mebibytes = (loads.left * 128 * 64 + loads.right * 64 * 256) * 2 / 2**20
-    print(f"GROUP_M = {GROUP_M:2}: {loads.left:5} blocks of x, {loads.right:5} of y, {mebibytes:4.0f} MiB")
+    print(f"GROUP_M = {GROUP_M:2}: {loads.left:5} tiles of x, {loads.right:5} of y, {mebibytes:4.0f} MiB")
 
 # %% [markdown]
-# The best group makes the running blocks about as tall as they are wide, counted in elements. Try 4096: there a row of the
-# result has only 16 blocks, so 132 programs fill a near square in any order, and little is left to gain.
+# The best group makes the running tiles about as tall as they are wide, counted in elements. Try 4096: there a row of the
+# result has only 16 tiles, so 132 programs fill a near square in any order, and little is left to gain.
 #
 # ## What it gains
 #
@@ -197,7 +197,8 @@ notebook.ladder("matmul_autotuned", live=live)
 #
 # A transposed matrix is the same memory with its strides exchanged. A kernel that takes strides needs no second version
 # for it. A kernel that ignores them, because its author assumed rows of length K, reads the wrong numbers. Nothing
-# crashes, since the transposed matrix has just as many numbers.
+# crashes, since the transposed matrix has just as many numbers. `lesson.matmul_backward(dz, x, y)`, whose kernel comes
+# two pages on, returns both gradients.
 
 # %%
 x = 0.01 * torch.randn(32, 48, device=device.DEVICE)
@@ -205,7 +206,7 @@ y = 0.01 * torch.randn(48, 16, device=device.DEVICE)
 dz = 0.01 * torch.randn(32, 16, device=device.DEVICE)
 expected = dz.double() @ y.double().T
 
-dx, dy = lesson.matmul_backward(dz, x, y, dz)
+dx, dy = lesson.matmul_backward(dz, x, y)
 ignores_strides = dz @ y.reshape(16, 48)  # the memory of y, taken for its transpose
 
 for name, value in (("with strides", dx), ("without", ignores_strides)):
@@ -220,7 +221,8 @@ for name, value in (("with strides", dx), ("without", ignores_strides)):
 # ## A fusion that doesn't pay
 #
 # With a ReLU after the product, the upstream gradient has to be **gated** before it is multiplied: set to zero wherever
-# the result is zero. Doing that inside the loads saves a trip over memory. It is slower all the same:
+# the result is zero. Doing that inside the loads saves a trip over memory. `matmul_backward` does it if you pass the
+# result, `z`, and the name of the activation. It is slower all the same:
 
 
 # %%
@@ -229,15 +231,16 @@ def gradients(in_the_loads, size=4096):
     x, y, dz, z = (torch.randn(size, size, dtype=torch.bfloat16, device=device.DEVICE) for _ in range(4))
     if in_the_loads:
         return lambda: lesson.matmul_backward(dz, x, y, z, "relu")
-    return lambda: lesson.matmul_backward(torch.where(z > 0, dz, 0), x, y, z)
+    return lambda: lesson.matmul_backward(torch.where(z > 0, dz, 0), x, y)
 
 
 live = {"gated in the loads": lambda: gradients(True), "gated ahead": lambda: gradients(False)}
 notebook.ladder("matmul_grouped", live=live)
 
 # %% [markdown]
-# A block that has to be changed goes through registers on its way to the tensor cores, and it is changed again by every
-# program that loads it. Predict, change, measure, and be ready to undo the change.
+# Usually the loads put a tile straight into shared memory, and the tensor cores fetch it from there. A tile that has to
+# be changed makes a detour through registers, and it is changed again by every program that loads it. Predict, change,
+# measure, and be ready to undo the change.
 #
 # ## Exercises
 #

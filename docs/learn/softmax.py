@@ -76,9 +76,9 @@ print((shifted / shifted.sum()).tolist())
 # adds them up. `axis` says along which dimension, and this block has only one. To compute it, the threads of a program
 # exchange numbers, though the source doesn't show that. `tl.exp(x)` takes the exponential in each lane, so it isn't a
 # reduction. It needs float32, and so does `tl.log`, the logarithm: given 16-bit numbers they refuse to compile, with
-# *Expected dtype ['fp32', 'fp64']*. Write `x.to(tl.float32)` first. (The kernel below works in 16 bits without it,
-# because `tl.max` returns float32 for them, and so the difference is float32. Don't rely on that.) And in
-# `x - tl.max(x, axis=0)` the maximum, one number, is subtracted in every lane.
+# *Expected dtype ['fp32', 'fp64']*. Write `x.to(tl.float32)` first. And in `x - tl.max(x, axis=0)` the maximum, one
+# number, is subtracted in every lane. (The kernel below compiles for 16-bit scores although it converts nothing:
+# `tl.max` returns a float32, and 16 bits minus a float32 is a float32. Don't rely on that.)
 #
 # **The stride** says where a row begins. A matrix lies in memory row after row, and `x.stride(0)` is the number of elements
 # from the start of one row to the start of the next. That is the row's length, or more if `x` was cut out of a wider
@@ -133,6 +133,10 @@ print("in 64 bits:", starts[1].item())
 # before anything is multiplied by it. Column numbers may stay in 32 bits if they are added without being multiplied and
 # rows are shorter than 2³¹ elements. Where columns have a stride, their numbers are multiplied too, so they are
 # converted as well.
+#
+# One trap: an integer argument that is 1, as a stride often is, gets compiled in as a plain number, and a plain number
+# has no `.to`. `tl.cast(stride, tl.int64)` converts both. Above it is enough to convert `row`: a product of an int64 and
+# an int32 is int64.
 
 # %% [markdown]
 # ## Change it
@@ -215,8 +219,9 @@ print(f"largest gradient {expected.abs().max():.3f}, largest error {(ours - expe
 #
 # ## How fast it is
 #
-# Softmax does little arithmetic, so memory sets the pace here, too. `lesson` is the kernel that you have read about,
-# and `fast` its [fast version](../kernels/fast/softmax.md), which loads a row only once if it fits into the registers.
+# Softmax does little arithmetic, so memory sets the pace here, too. `lesson` is the [lesson's
+# kernel](../kernels/tutorials/softmax.md), which comes two pages on, and `fast` its [fast
+# version](../kernels/fast/softmax.md), which loads a row only once if it fits into the registers.
 
 # %%
 notebook.speed("softmax", live=[(8192, 4096), (4096, 32000)])

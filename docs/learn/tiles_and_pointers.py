@@ -118,14 +118,13 @@ read_tile(x, row, column, strides)
 #
 # [[eq: MM-Z]]
 #
-# A program owns one tile of the result. For that it needs `BLOCK_M` whole rows of `x` and `BLOCK_N` whole columns of `y`. Both are too long for one block, so it walks along K: load a tile of `x` and a tile of
-# `y`, multiply them, add the product to the sum so far, go on. What you haven't seen yet:
+# A program owns one tile of the result. For that it needs `BLOCK_M` whole rows of `x` and `BLOCK_N` whole columns of
+# `y`. Both are too long for one block, so it walks along K: load a tile of `x` and a tile of `y`, multiply them, add
+# the product to the sum so far, go on. The sums start from `tl.zeros`, now with two dimensions, and the walk is a
+# `range` that ends at the argument `K`. New are:
 #
 # - The grid has two dimensions, one program for each tile of the result. `tl.program_id(0)` counts along the first,
 #   `tl.program_id(1)` along the second.
-# - `tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)` makes a block of zeros, for the sums to start from.
-# - A `range` in a kernel makes a loop, as in Python. It runs on the GPU, so its bounds may be known only there: here they
-#   depend on the argument `K`.
 # - `&` joins two masks: a lane is on where both are true. An element of a tile exists if its row does and its column does.
 # - `tl.dot(x, y, acc)` multiplies two tiles as matrices and adds the product to `acc`. On a GPU the tensor cores do it,
 #   and then `BLOCK_K` must be at least 16 (32 for 8-bit numbers). `BLOCK_M` and `BLOCK_N` may be smaller; such tiles

@@ -75,7 +75,7 @@ def test_the_drawing_shows_what_was_counted(rows, columns, group, programs, bloc
     assert sum("loaded" in fill for fill in filled) == counted.total
     assert sum("computed" in fill for fill in filled) == programs
     texts = [text.text for text in drawing.findall(f"{space}text")]
-    assert "Grouped <order>" in texts and f"{counted.left} + {counted.right} = {counted.total} blocks loaded" in texts
+    assert "Grouped <order>" in texts and f"{counted.left} + {counted.right} = {counted.total} tiles loaded" in texts
     assert [int(text) for text in texts if text.isdigit()] == [
         order.index((m, n)) for m in range(rows) for n in range(columns)
     ]

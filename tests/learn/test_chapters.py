@@ -91,11 +91,11 @@ EXPECTED = {
         "kept in float32: 2060",
     ],
     "l2_reuse": [
-        "8 x 6 blocks, the remainder alone: 24 outside, 24 missing",
-        "7 x 6 blocks, with groups: 4 outside, 4 missing",
-        "7 x 6 blocks, grouped_order: 0 outside, 0 missing",
-        "GROUP_M =  1:   640 blocks of x,  4096 of y",
-        "GROUP_M = 16:  2048 blocks of x,  1152 of y",
+        "8 x 6 tiles, the remainder alone: 24 outside, 24 missing",
+        "7 x 6 tiles, with groups: 4 outside, 4 missing",
+        "7 x 6 tiles, grouped_order: 0 outside, 0 missing",
+        "GROUP_M =  1:   640 tiles of x,  4096 of y",
+        "GROUP_M = 16:  2048 tiles of x,  1152 of y",
     ],
     "autotuning": ["first call:  5.0", "second call: 1.0", "12 trials so far", "right: True"],
     "reductions": [

@@ -45,7 +45,7 @@ def test_a_chapter_was_executed_and_set_like_any_page(site, chapter):
 @pytest.mark.usefixtures("executed")
 def test_the_picture_of_l2_reuse_is_on_its_page(site):
     page = text(site, "l2_reuse")
-    assert "9 + 81 = 90 blocks loaded" in page and "27 + 27 = 54 blocks loaded" in page
+    assert "9 + 81 = 90 tiles loaded" in page and "27 + 27 = 54 tiles loaded" in page
 
 
 @pytest.mark.site_check

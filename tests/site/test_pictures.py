@@ -212,8 +212,8 @@ def test_l2_order_moves(browser, address):
         order = program_order(9, 9, group)
         loads = l2_picture.count(order, 9, 9)
         assert [moved.text(name) for name in ("left", "right", "total")] == [
-            f"{loads.left} blocks of x",
-            f"{loads.right} blocks of y",
+            f"{loads.left} tiles of x",
+            f"{loads.right} tiles of y",
             f"together {loads.total}",
         ]
         shown = {block: pid for pid, block in enumerate(order)}

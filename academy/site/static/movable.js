@@ -24,8 +24,8 @@ const PICTURES = {
       }
     }
     part("title").textContent = `GROUP_M = ${group}`
-    part("left").textContent = `${rows.size * blocks} blocks of x`
-    part("right").textContent = `${columns.size * blocks} blocks of y`
+    part("left").textContent = `${rows.size * blocks} tiles of x`
+    part("right").textContent = `${columns.size * blocks} tiles of y`
     part("total").textContent = `together ${(rows.size + columns.size) * blocks}`
   },
 
