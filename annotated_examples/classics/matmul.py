@@ -11,7 +11,10 @@ Here `a` is the derivation's $X$ and `b` its $Y$. The result is $Z$ itself, or $
 [[tag: MM-X]] and [[tag: MM-Y]]. The same kernel computes these: it is given a transposed matrix, which is the same
 memory with its strides swapped.
 
-This page walks through the whole kernel in five steps, with every number of a small example.
+This page walks through the whole kernel in five steps, with every number of a small example. If you come from the
+[grouped lesson](../tutorials/matmul_grouped.py), you know steps 1 to 3. New are the activation as an argument and
+`SAVE_Z` in steps 4 and 5, the activation's backward pass as a kernel of its own, and `@opaque`, which lets the
+launcher run inside `torch.compile`.
 
 **What it costs.** `2 · M · N · K` operations, for `M · K + K · N` numbers read and `M · N` written. At M = N = K = 4096
 in bfloat16 there are 1365 operations for each byte. According to its data sheet an H200 does 206 in the time it takes
@@ -58,15 +61,14 @@ def matmul_reference(a, b, activation=None):
 
 # ## Which program computes which tile
 #
-# C is cut into tiles of `BLOCK_M` x `BLOCK_N`, and each is the work of one program. The simplest order is row by
-# row. It wastes the L2 cache: programs that run at the same time share one row of tiles of `a`, but each needs
-# another column of tiles of `b`.
+# C is cut into tiles of `BLOCK_M` x `BLOCK_N`, and each is the work of one program. Taken row by row, they would waste
+# the L2 cache. So the order is changed, or **swizzled**, as it is called: `GROUP_M` rows of tiles form a group, and
+# inside a group the programs walk down the columns. The [grouped lesson](../tutorials/matmul_grouped.py#a-better-order)
+# counts what that saves.
 #
 # [[figure: products/last_group]]
 #
-# So the order is changed, or **swizzled**, as it is called. `GROUP_M` rows of tiles form a group, and inside a group
-# the programs walk down the columns. The example has 8 x 4 tiles of C and groups of 3 rows. These are the program ids,
-# each at its tile:
+# The example has 8 x 4 tiles of C and groups of 3 rows. These are the program ids, each at its tile:
 #
 # ```text
 #     pid_n = 0   1   2   3
@@ -81,11 +83,6 @@ def matmul_reference(a, b, activation=None):
 # pid_m = 6  24  26  28  30   group 2: programs 24 to 31,
 # pid_m = 7  25  27  29  31            two rows only
 # ```
-#
-# Programs 0 to 8 now need three rows of tiles of `a` and three columns of tiles of `b`, six strips in all. In the plain
-# order the first nine programs need three rows and all four columns, seven strips; if C were nine tiles wide, they
-# would need one row and nine columns, ten strips. The [grouped lesson](../tutorials/matmul_grouped.py) counts the loads
-# and draws them.
 
 
 # ## The kernel, step by step
@@ -148,8 +145,8 @@ def matmul_kernel(
     b_ptrs = b_ptr + offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn
 
     # **Step 3: walk along K and add up.** Each step multiplies a tile of `a` by a tile of `b` [[tag: MM-Z]]. The sum
-    # stays in float32 whatever the inputs are: above 2048, float16 numbers are 2 apart, and a sum that got there would
-    # ignore every further 1.
+    # stays in float32 whatever the inputs are, because one in 16 bits
+    # [stops growing](../../docs/guides/numerics.md#a-sum-that-stops-growing).
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, tl.cdiv(K, BLOCK_K)):
         # Three edges, three masks. What lies outside is read as 0, which adds nothing to a sum. In the first launch

@@ -118,8 +118,9 @@ def matmul_kernel(
     n_mask = offs_n < N
 
     # Walk along K one tile at a time, to the right in `x` and down in `y`, and add up the products of the tiles
-    # [[tag: MM-Z]]. The sum is kept in float32 whatever the inputs are. float16 has eleven significant bits: above
-    # 2048, adding 1 no longer changes the sum. `tl.cdiv` rounds up, as `triton.cdiv` does outside of a kernel.
+    # [[tag: MM-Z]]. The sum is kept in float32 whatever the inputs are: a sum in 16 bits
+    # [stops growing](../../docs/guides/numerics.md#a-sum-that-stops-growing). `tl.cdiv` rounds up, as `triton.cdiv`
+    # does outside of a kernel.
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, tl.cdiv(K, BLOCK_K)):
         # `x` has six columns, so the second step finds only two of its four:

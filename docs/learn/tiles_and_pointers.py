@@ -187,9 +187,8 @@ print(f"the same from transposed views: {torch.allclose(turned, product(a, b), a
 # %% [markdown]
 # ## What the sum is kept in
 #
-# float16 has eleven bits for the digits of a number. From 2048 on, neighbouring float16 numbers are two apart: 2049
-# lies halfway between two of them and is rounded back to 2048. A sum of many small terms simply stops growing. This
-# kernel adds twenty ones to 2040, in the dtype that it is given.
+# In float16 a sum of many small terms [stops growing](../guides/numerics.md#a-sum-that-stops-growing). This kernel adds
+# twenty ones to 2040, in the dtype that it is given.
 
 
 # %%

@@ -12,14 +12,25 @@ def pytorch(x):  # the same operation in PyTorch
     return torch.softmax(x, dim=-1)
 
 
-def test(x):
-    exact = pytorch(x.double())
-    accuracy.check("y", mine(x), pytorch(x), exact)
-    # The same numbers as a slice of wider rows, with NaN between them, and as the transpose of another matrix.
+def gradient(function, x, dy):
+    x = x.detach().requires_grad_()
+    return torch.autograd.grad(function(x), x, dy)[0]
+
+
+def views(x):
+    """The same numbers as a slice of wider rows, with NaN between them, and as the transpose of another matrix."""
     wide = torch.full((x.shape[0], x.shape[1] + 5), float("nan"), dtype=x.dtype, device=x.device)
     wide[:, : x.shape[1]] = x
-    for view in (wide[:, : x.shape[1]], x.T.contiguous().T):
-        accuracy.check("y of a view", mine(view), pytorch(x), exact)
+    return {"contiguous": x, "sliced": wide[:, : x.shape[1]], "transposed": x.T.contiguous().T}
+
+
+def test(x):
+    dy = torch.randn_like(x)  # random: the gradient of `y.sum()` is zero here, and any small numbers would pass
+    exact, exact_dx = pytorch(x.double()), gradient(pytorch, x.double(), dy.double())
+    theirs, their_dx = pytorch(x), gradient(pytorch, x, dy)
+    for (name, x_view), dy_view in zip(views(x).items(), views(dy).values()):
+        accuracy.check(f"y, {name}", mine(x_view), theirs, exact)
+        accuracy.check(f"dx, {name}", gradient(mine, x_view, dy_view), their_dx, exact_dx)
 
 
 torch.manual_seed(0)
