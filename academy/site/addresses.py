@@ -6,17 +6,25 @@ Both may be unset, as in a clone that nobody has published. Then no link may lea
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 #: Stands for the repository's address in a text, and what does where there is none: no shell takes it for an address.
 REPOSITORY, PLACEHOLDER = "{{ repo_url }}", "<the address of this repository>"
 #: Begins the target of a link that has none.
 NOWHERE = "nowhere:"
+_OUTSIDE = re.compile(r"\]\((?:\.\./)+([\w/]+\.py)\)")
 _LINK = re.compile(rf"\[((?:[^\[\]]|\[[^\]]*\])*)\]\({NOWHERE}[^)]*\)")
 
 
 def file_address(repo_url: str | None, path: str, branch: str = "main") -> str:
     """Where a file of the repository can be read."""
     return f"{repo_url.rstrip('/')}/blob/{branch}/{path}" if repo_url else NOWHERE + path
+
+
+def linked_code(root: Path, docs: Path) -> frozenset[str]:
+    """Python files outside of docs/ that its pages link to, so that a site without a repository can hold copies."""
+    found = {link[1] for page in docs.rglob("*.md") for link in _OUTSIDE.finditer(page.read_text("utf-8"))}
+    return frozenset(path for path in found if (root / path).is_file() and not (docs / path).is_file())
 
 
 def page_address(site_url: str | None, page: str) -> str:

@@ -73,8 +73,11 @@ class Conversion:
         return addresses.file_address(self.repo_url, path, self.branch)
 
     def link(self, path: str, fragment: str = "") -> str:
-        """A link to a file of the repository: its page on the site if it has one, else the file in the repository."""
+        """A link to a file of the repository: its page on the site if it has one, else the file in the repository, or
+        a copy of it."""
         page = self.index.page_of(path)
+        if page is None and path in self.index.copied:
+            return f"/{path}"
         return (page.href if page else self.blob(path)) + (f"#{fragment}" if fragment else "")
 
 

@@ -71,7 +71,8 @@ class Operation:
 
 @dataclass
 class Library:
-    """The site's index. `pages` by the path of the shown file."""
+    """The site's index. `pages` by the path of the shown file. `copied`: files of the repository that the site has a
+    copy of, because a page links to them and the repository has no address."""
 
     root: Path
     docs: str = "docs"
@@ -82,6 +83,7 @@ class Library:
     operations: list[Operation] = field(default_factory=list)
     exercises: dict[str, files.Exercise] = field(default_factory=dict)  # by the path of its file
     problems: list[tuple[str, int, str]] = field(default_factory=list)
+    copied: frozenset[str] = frozenset()
 
     @classmethod
     def read(cls, root: str | Path = ".", docs: str = "docs") -> Library:

@@ -102,6 +102,10 @@ class AcademyPlugin(BasePlugin):
             log.info(project_parts.no_run())
         made = generated_pages.page_files(self.library, config)
         made += [File.generated(config, uri, abs_src_path=str(path)) for path, uri in _assets()]
+        docs = Path(config.docs_dir)
+        self.library.copied = frozenset() if config.repo_url else addresses.linked_code(ROOT, docs)
+        copied = [path for path in sorted(self.library.copied) if not self.library.page_of(path)]
+        made += [File.generated(config, path, abs_src_path=str(ROOT / path)) for path in copied]
         for page in self.library.shown("kernel"):
             made.append(File.generated(config, page.source, abs_src_path=str(ROOT / page.source)))
             _, data, place = project_parts.recorded_run(page.source)

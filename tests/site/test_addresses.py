@@ -37,8 +37,11 @@ def test_no_link_leads_nowhere_while_the_addresses_are_unset(unpublished):
     found = {path.name: dead[0] for path in files if (dead := LEADS_NOWHERE.search(path.read_text("utf-8")))}
     assert not found
     assert "md-source" not in (unpublished / "index.html").read_text("utf-8")
+    measuring = (unpublished / "guides/measuring/index.html").read_text("utf-8")
+    assert 'href="../../benchmarks/measuring.py"' in measuring and (unpublished / "benchmarks/measuring.py").is_file()
     for page in ("index.html", "getting-started/index.html"):
-        assert "make serve" in (text := (unpublished / page).read_text("utf-8")) and "git clone" not in text
+        text = re.sub(r"<[^>]+>", "", (unpublished / page).read_text("utf-8"))
+        assert "make serve" in text and "git clone" not in text
 
 
 def test_a_published_site_has_them(site):
@@ -71,6 +74,11 @@ def test_no_command_to_copy_has_an_address_that_is_none():
     unset = addresses.with_repository(text, "")
     assert unset == "make\npip install git+<the address of this repository>"
     assert subprocess.run(["bash", "-nc", "git clone " + addresses.PLACEHOLDER + "\n"]).returncode != 0
+
+
+def test_code_that_a_page_links_to_is_on_a_site_without_a_repository():
+    code = addresses.linked_code(ROOT, ROOT / "docs")
+    assert {"benchmarks/measuring.py", "benchmarks/host_time.py", "academy/launch.py"} <= code
 
 
 def test_links_without_a_target_become_text():
