@@ -20,6 +20,8 @@ from academy.site.search_text import lighter
 
 #: What is there to be clicked, or repeats what other pages say.
 LEFT_OUT = "headerlink k-bar k-contents v-legend tabbed-labels page-facts op-links eq-foot terms v-bar".split()
+#: Folded parts that a reader is asked not to look at yet, hints and solutions: they stay folded.
+ANSWERS = {"tip", "success", "example"}
 
 
 @dataclass
@@ -139,9 +141,13 @@ class _Converter(MarkdownConverter):
     def convert_details(self, el, text, parent_tags):
         if {"bench-data", "k-fold"} & set(el.get("class", ())):  # code in a quotation could not be copied
             return self.convert_div(el, text, parent_tags)
+        if ANSWERS & set(el.get("class", ())):
+            return f"\n\n<details>\n{text.strip()}\n\n</details>\n\n"
         return "\n" + self.convert_blockquote(el, text, parent_tags)
 
     def convert_summary(self, el, text, parent_tags):
+        if ANSWERS & set(el.parent.get("class", ())):
+            return f"<summary>{text.strip()}</summary>\n\n"
         return f"\n\n**{text.strip()}**\n\n"
 
     def convert_figcaption(self, el, text, parent_tags):

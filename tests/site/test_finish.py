@@ -182,10 +182,18 @@ def converted(text: str) -> str:
 
 
 def test_boxes_and_tabs_become_plain_markdown():
-    box = converted('??? success "Answer"\n\n    One.\n\n    !!! note\n\n        Two.\n\nAfter.')
+    box = converted('??? note "Answer"\n\n    One.\n\n    !!! note\n\n        Two.\n\nAfter.')
     assert re.sub(r"\n{3,}", "\n\n", box) == "> **Answer**\n>\n> One.\n>\n> > **Note**\n> >\n> > Two.\n\nAfter."
     tabs = converted('=== "CPU"\n\n    a\n\n=== "GPU"\n\n    b')
     assert tabs == "**CPU**\n\na\n\n**GPU**\n\nb"
+
+
+@pytest.mark.parametrize("kind", ["tip", "success", "example"])
+def test_an_answer_stays_folded_in_a_copy(kind):
+    text = converted(f'Before.\n\n??? {kind} "Answer"\n\n    ```python\n    x = 1\n    ```\n\nAfter.')
+    text = re.sub(r"\n{3,}", "\n\n", text)
+    assert text.startswith("Before.\n\n<details>\n<summary>Answer</summary>\n\n```") and "\nx = 1\n" in text
+    assert text.endswith("```\n\n</details>\n\nAfter.")
 
 
 def test_tables_of_results_become_plain_markdown():
