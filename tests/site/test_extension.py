@@ -9,6 +9,7 @@ import markdown
 import pytest
 
 from academy.site import katex, lint
+from academy.site.conversion import notes
 
 DERIVATION = r"""---
 title: Doubling
@@ -292,6 +293,12 @@ def test_a_missing_file_is_reported(convert):
 )
 def test_lists_after_text(text, expected):
     assert [line for line, _ in lint.lists_after_text(enumerate(text.split("\n"), 1))] == expected
+
+
+def test_lists_are_looked_for_in_the_markdown_of_a_chapter():
+    chapter = "# %% [markdown]\n# - it has\n#   64. The rest\n\n# %%\n# text\n# - item\nx = 1"
+    lines = enumerate(notes(chapter), 1)
+    assert list(lint.lists_after_text(lines)) == [(3, lint.NUMBER)]
 
 
 def test_katex_refuses_bad_tex():
