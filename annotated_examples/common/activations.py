@@ -139,8 +139,8 @@ def activation_backward_kernel(
     tl.store(dz_ptr + offsets, BACKWARD(dc, saved), mask=mask)
 
 
-# Inside `torch.compile` the launcher is called through a custom operator: Dynamo can't trace a kernel that gets a
-# function as an argument. Outside it is called directly, which is a few microseconds faster.
+# `torch.compile` can't trace the launch of a kernel that gets a function as an argument. So it gets the launcher as a
+# custom operator. Outside of it the launcher is called directly, which is a few microseconds faster.
 def activation_backward(dc, saved, activation):
     """The gradient of Z from that of C, a new contiguous matrix; `saved` (contiguous) is what `SAVED` says."""
     if torch.compiler.is_compiling():
