@@ -90,12 +90,12 @@ WRONG = (
         "    tl.store(out_ptr + offsets, x + y, mask=mask)\n    tl.store(out_ptr + offsets, x + y + z, mask=mask)",
     ),
     (
-        "n = 1: PyTorch computes what the kernel loads as x_ptr, which moves bytes too",
+        "n = 1000: PyTorch computes what the kernel loads as x_ptr, which moves bytes too",
         "add_three_kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y,",
         "add_three_kernel[(triton.cdiv(x.numel(), BLOCK),)](x + y, torch.zeros_like(y),",
     ),
     (
-        "n = 1: PyTorch computes the result, which moves bytes too",
+        "n = 1000: PyTorch computes the result, which moves bytes too",
         "x + y + z, mask=mask)",
         "x + y, mask=mask)",
         "return out",

@@ -13,7 +13,7 @@ from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
 MUTANTS = [
     Mutant("in place", "q_out, k_out = like(q), like(k)", "q_out, k_out = q, k"),
     Mutant("one head left as it was", "tl.store(out_rows + offs_d, turned_a, mask=mask)", "tl.store(out_rows + offs_d, tl.where((offs_h == 1)[:, None], a, turned_a), mask=mask)"),
-    Mutant("last heads dropped", "(B * T, triton.cdiv(H, BLOCK_H) + triton.cdiv(Hk, BLOCK_H))", "(B * T, max(H // BLOCK_H, 1) + triton.cdiv(Hk, BLOCK_H))"),
+    Mutant("last blocks of heads dropped", "(B * T * (triton.cdiv(H, BLOCK_H) + triton.cdiv(Hk, BLOCK_H)),)", "(B * T * (max(H // BLOCK_H, 1) + triton.cdiv(Hk, BLOCK_H)),)"),
     Mutant("heads taken for neighbours", "x_ptr + (offs_h * stride_xh)", "x_ptr + (offs_h * D)"),
     Mutant("tokens taken for neighbours", "t * stride_qt", "t * D"),
     Mutant("layout of q taken for that of k", "blocks_of_q, Hk, stride_kh", "blocks_of_q, Hk, stride_qh"),
