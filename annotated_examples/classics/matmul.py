@@ -66,6 +66,8 @@ def matmul_reference(a, b, activation=None):
 # inside a group the programs walk down the columns. The [grouped lesson](../tutorials/matmul_grouped.py#a-better-order)
 # counts what that saves.
 #
+# [[figure: products/last_group]]
+#
 # The example has 8 x 4 tiles of C and groups of 3 rows. These are the program ids, each at its tile:
 #
 # ```text
