@@ -17,7 +17,7 @@ function edges(box) {
 function reachable(boxes) {
   for (const box of boxes) {
     edges(box)
-    if (box.scrollWidth > box.clientWidth + 1 && !box.hasAttribute("tabindex")) {
+    if (box.scrollWidth > box.clientWidth && !box.hasAttribute("tabindex")) {
       box.tabIndex = 0
       box.setAttribute("role", "group")
       box.setAttribute("aria-label", Object.entries(SCROLLING).find(([selector]) => box.matches(selector))[1])
