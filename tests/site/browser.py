@@ -101,8 +101,10 @@ class Browser:
         self._page.keyboard.press(keys)
 
     def violations(self) -> list[str]:
-        """What axe finds wrong with the page as it is shown: `rule: element`."""
-        return self.run(f"{_axe()}; axe.run(document, {{resultTypes: ['violations']}}).then({_LIST})")
+        """What axe finds wrong with the page as it is shown: `rule: element`. As Lighthouse, it looks for room between
+        targets."""
+        options = "{resultTypes: ['violations'], rules: {'target-size': {enabled: true}}}"
+        return self.run(f"{_axe()}; axe.run(document, {options}).then({_LIST})")
 
     @_in_its_thread
     def screenshot(self, path: Path, full: bool = False) -> None:

@@ -31,6 +31,7 @@ def violations(browser) -> list[str]:
         ("compatibility/", PHONE),
         ("guides/glossary/", {}),
         ("reference/academy/", PHONE),
+        ("exercises/first_kernel/reverse/", {}),
     ],
 )
 def test_axe_finds_nothing(browser, address, page, window):
