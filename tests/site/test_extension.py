@@ -198,7 +198,7 @@ def test_lists_of_pages_are_made_from_the_files(convert):
 
 def test_the_list_says_which_derivations_no_kernel_is_compared_with(convert, project):
     """By looking for the file of cases: nobody counts them by hand."""
-    said = "No kernel yet: the formulas alone are checked."
+    said = "No kernel yet: only the formulas are checked."
     assert convert("[[derivations]]")[0].count(said) == 1
     cases = project / "tests/formulas/cases/doubling.py"
     cases.parent.mkdir(parents=True, exist_ok=True)
