@@ -199,14 +199,15 @@ def limit(operations: float, moved: float) -> tuple[float, str, float]:
 
 
 def _measured() -> list[tuple[str, figures.Pass]]:
-    """Of each operation with results the forward pass, or the only one, of its largest shape."""
+    """Of each operation with results the forward pass, or the only one, of its largest shape, by operations per byte:
+    so the numbers at the dots count from left to right."""
     found = []
     for path, record in store.committed(card.ROOT):
         passes = figures.passes(record["cases"]) if path.parts[-2] == figures.PROSE_DEVICE else []
         first = [each for each in passes if each.which != "backward"]
         if first:
             found.append((path.stem, max(first, key=lambda each: each.entry["operations"])))
-    return found
+    return sorted(found, key=lambda pair: (pair[1].entry["operations"] / pair[1].entry["bytes"], -pair[1].ms()))
 
 
 def _decades(values: Iterable[float]) -> list[float]:
