@@ -16,20 +16,25 @@ from academy.problems import Problem
 
 LEARNING_PATH = "docs/learn/index.md"
 CASES = "tests/formulas/cases"
+FIGURES = "docs/figures"
 
 
 def incomplete(root: Path) -> list[Problem]:
-    """Kernel files with an EXAMPLE that have no test or no place in the learning path; derivations without a place."""
+    """Kernel files with an EXAMPLE but no test, picture or place in the learning path; derivations without a place."""
     path_file = root / LEARNING_PATH
     places = path_file.read_text("utf-8") if path_file.is_file() else None
-    tests = {path.name: path.read_text("utf-8") for path in (root / "tests/kernels").glob("*.py")}
+    tests = {path.name: path.read_text("utf-8") for path in (root / "tests/kernels").glob("test_*.py")}
     problems = []
-    for path, _, name in _shown(root):
+    for path, text, name in _shown(root):
         group, _, operation = name.rpartition(".")
         imported = rf"{re.escape(group)} import .*\b{operation}\b|\b{re.escape(name)}\b|\b{group}/{operation}\b"
         tested = f"test_{operation}.py" in tests or any(re.search(imported, test) for test in tests.values())
         if not tested and (root / "tests/kernels").is_dir():
             problems.append((path, f"{name} has no test: write tests/kernels/test_{operation}.py"))
+        lesson = group not in ("fast", "integrations")
+        if lesson and (root / FIGURES).is_dir() and not re.search(r"^(?:# )?\[\[figure: ", text, re.M):
+            message = f"{name} shows no picture: put [[figure: script/name]] on a line of a note; {FIGURES} draws them"
+            problems.append((path, message))
         page = f"kernels/{name.replace('.', '/')}"
         if places is not None and page not in places:
             problems.append((path, f"{name} has no place in the learning path: add {page}.md to {LEARNING_PATH}"))

@@ -6,11 +6,15 @@ from academy import operations
 from tests.kernels.harness import ROOT
 
 FILES = {
-    "annotated_examples/classics/half.py": '"""\n# Half: by [[eq: HALF]]\n"""\n\n\ndef EXAMPLE():\n    pass\n',
+    "annotated_examples/classics/half.py": (
+        '"""\n# Half: by [[eq: HALF]]\n\n[[figure: work/half]]\n"""\n\n\ndef EXAMPLE():\n    pass\n'
+    ),
     "annotated_examples/fast/half.py": '"""\n# Half, fast: by [[tag: HALF]]\n"""\n\n\ndef EXAMPLE():\n    pass\n',
     "backprop_math/halving.md": "$$y := x / 2 \\tag{HALF}$$\n",
     "tests/formulas/cases/halving.py": 'MODULES = ["classics.half", "fast.half"]\n',
     "tests/kernels/test_half.py": "",
+    "tests/kernels/public_functions.py": 'CASES = [case("classics.half"), case("fast.half")]\n',
+    "docs/figures/work.py": "",
     "benchmarks/half.py": 'LESSON = "classics.half"\nFAST = "fast.half"\nBENCH = {}\n',
     "docs/learn/index.md": "kernels/classics/half.md, kernels/fast/half.md, derivations/halving.md\n",
 }
@@ -45,6 +49,7 @@ def test_a_complete_operation(project):
             "no case names fast.half: write tests/formulas/",
         ),
         ("tests/kernels/test_half.py", None, LESSON, "classics.half has no test: write tests/kernels/test_half.py"),
+        (LESSON, "[[figure: work/half]]", LESSON, "classics.half shows no picture: put [[figure: script/name]] on"),
         ("benchmarks/half.py", "fast.half", FAST, "fast.half is in no benchmark: write benchmarks/half.py"),
         ("docs/learn/index.md", "kernels/fast/half.md", FAST, "add kernels/fast/half.md to docs/learn/index.md"),
         ("docs/learn/index.md", "derivations", "backprop_math/halving.md", "add derivations/halving.md to"),

@@ -39,7 +39,7 @@ class CitedEquation(BlockProcessor):
     def element(self, tag: str) -> Element:
         href, tex = self.conversion.index.home(tag), self.conversion.index.tex(tag)
         if not href or tex is None:
-            self.conversion.problem(f"no derivation prints \\tag{{{tag}}}", f"[[eq: {tag}]]")
+            self.conversion.problem(f"no page of backprop_math has \\tag{{{tag}}}", f"[[eq: {tag}]]")
             return _failure(f"no derivation prints ({tag})")
         box = Element("div", {"class": "eq eq-cited"})
         SubElement(box, "div", {"class": "arithmatex"}).text = AtomicString(f"\\[{tex}\\]")
@@ -63,7 +63,7 @@ class Span(InlineProcessor):
         """A link to a tagged equation."""
         href = self.conversion.index.home(tag)
         if not href:
-            self.conversion.problem(f"no derivation prints \\tag{{{tag}}}", written)
+            self.conversion.problem(f"no page of backprop_math has \\tag{{{tag}}}", written)
             return _failure(f"({tag})", "span")
         link = Element("a", {"class": "eq-ref", "href": href})
         link.text = AtomicString(f"({tag})")

@@ -217,7 +217,7 @@ def test_a_display_belongs_into_a_derivation(tmp_path):
 
 def test_citations_name_tags_that_exist(tmp_path):
     (found,) = home(tmp_path, "page.md", "See [[tag: VA]] and [[eq: VB]], written `[[eq: VC]]`.\n")
-    assert found == "docs/page.md:1:21: no derivation prints the tag VB"
+    assert found == "docs/page.md:1:21: no page of backprop_math has \\tag{VB}"
 
 
 def test_notes_and_docstrings_of_code(tmp_path):

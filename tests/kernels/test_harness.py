@@ -66,7 +66,11 @@ def test_every_mutant_is_found_in_a_kernel_file():
     code = [harness.code_of(path.read_text("utf-8")) for path in sorted(examples.rglob("*.py"))]
     tests = [path for path in Path(__file__).parent.glob("test_*.py") if "Mutant(" in path.read_text("utf-8")]
     modules = [importlib.import_module(f"tests.kernels.{path.stem}") for path in tests]
-    mutants = [mutant for module in modules for value in vars(module).values() for mutant in mutants_in(value)]
+    mutants = [(module, each) for module in modules for value in vars(module).values() for each in mutants_in(value)]
     assert len(mutants) > 100
-    lost = [mutant.name for mutant in mutants if not any(text.count(mutant.old) == mutant.count for text in code)]
-    assert not lost
+    lost = [
+        f"{Path(module.__file__).name}: no kernel file has {mutant.old!r} {mutant.count} times ({mutant.name})"
+        for module, mutant in mutants
+        if not any(text.count(mutant.old) == mutant.count for text in code)
+    ]
+    assert not lost, "\n".join(lost)

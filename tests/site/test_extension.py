@@ -219,13 +219,13 @@ def test_directives_in_fences_are_left_alone(convert):
             "annotated_examples/group/doubling.py",
             "[[eq: D]]",
             "[[eq: E]]",
-            r"doubling.py:4: no derivation prints \tag{E}",
+            r"doubling.py:4: no page of backprop_math has \tag{E}",
         ),
         (
             "annotated_examples/group/doubling.py",
             "[[tag: D-x]]",
             "[[tag: D-y]]",
-            r"doubling.py:6: no derivation prints",
+            r"doubling.py:6: no page of backprop_math has \tag{D-y}",
         ),
         (
             "annotated_examples/group/doubling.py",

@@ -49,7 +49,7 @@ def keys() -> list[str]:
 
 def test_no_lesson_chapter_or_guide_is_without_a_picture():
     without = [page for page, shown in pages().items() if not shown and not page.startswith("backprop_math")]
-    assert not without, without
+    assert not without, f"put [[figure: script/name]] on a line of {', '.join(without)}"
 
 
 def test_the_built_pages_show_them(site):

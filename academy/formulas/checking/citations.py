@@ -30,7 +30,9 @@ def check(project: Project, chosen: list[Path] | None, tags: Collection[str]) ->
         notes = syntax.notes(text) if path.suffix == ".py" else text
         cited = list(CITATION.finditer(without_code(notes)))
         wrong = [
-            (m.start(), f"no derivation prints the tag {m['argument']}") for m in cited if m["argument"] not in tags
+            (m.start(), f"no page of backprop_math has \\tag{{{m['argument']}}}")
+            for m in cited
+            if m["argument"] not in tags
         ]
         if path not in derivations:
             result.counts.update(documents=1, citations=len(cited))
