@@ -32,7 +32,7 @@ def pieces(name: str, root: Path) -> list[str]:
         out += [
             curves(content, f"{device}-{name}"),
             "",
-            Table("Data: speed and memory", ["", *COLUMNS], rows).html(True),
+            Table("Data: speed and memory", ["model", *COLUMNS], rows).html(True),
         ]
         where = [content["device"], content["date"], *(f"{k} {v}" for k, v in content["versions"].items())]
         out += ["", f"Measured on an {', '.join(where)}, with {content['batch']} sequences in a batch.", ""]
