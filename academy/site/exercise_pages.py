@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from academy.exercises import files
 from academy.site.conversion import TreeStep, element
-from academy.site.library import Library
+from academy.site.library import Library, Page
 from academy.site.page_facts import title
 
 
@@ -25,13 +25,18 @@ def markdown(library: Library, exercise: files.Exercise) -> list[str]:
     for number, hint in enumerate(exercise.hints, 1):
         out += _folded("tip", f"Hint {number} of {len(exercise.hints)}", hint)
     out += _folded("success", "Solution", f"```python\n{exercise.solution.rstrip()}\n```\n\n{exercise.why}")
-    return [*out, f"{_next(exercise)}Back to {lesson}.", ""]
+    return [*out, f"{_next(library, exercise)}Back to {lesson}.", ""]
 
 
-def _next(exercise: files.Exercise) -> str:
-    """The next exercise of the stage, in the order of the sidebar."""
-    stage = [each for each in files.every() if each.stage == exercise.stage]
-    after = stage[[each.name for each in stage].index(exercise.name) + 1 :]
+def _of_stage(library: Library, stage: str) -> list[Page]:
+    """The pages of a stage's exercises, in the order of the sidebar."""
+    return [page for page in library.shown("exercise") if page.group == stage]
+
+
+def _next(library: Library, exercise: files.Exercise) -> str:
+    """A link to the next exercise of the stage."""
+    stage = _of_stage(library, exercise.stage)
+    after = stage[[page.uri for page in stage].index(exercise.uri) + 1 :]
     return f"Next: [{after[0].title}](/{after[0].uri}). " if after else ""
 
 
@@ -46,8 +51,7 @@ def listed(library: Library, uri: str) -> list[str]:
 
 def in_line(library: Library, stage: str) -> str:
     """The exercises of a stage of the learning path, in one paragraph."""
-    pages = [page for page in library.shown("exercise") if page.group == stage]
-    return "\u00a0· ".join(f"[{page.title}]({page.href})" for page in pages)
+    return "\u00a0· ".join(f"[{page.title}]({page.href})" for page in _of_stage(library, stage))
 
 
 class ExerciseLinks(TreeStep):
