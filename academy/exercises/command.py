@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from academy.exercises import files
+from academy.textfiles import read_text, write_text
 
 #: The first line of a file that `start` writes: `check` reads from it which exercise the file is for.
 MARK = "# Exercise: "
@@ -72,8 +73,7 @@ def _start(parsed: argparse.Namespace) -> int:
     question = f"{exercise.title}\n\n{exercise.question}\n\nCheck it with `academy exercise check {path}`."
     comment = textwrap.indent(question, "# ", lambda line: True).replace("# \n", "#\n")
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(f"{MARK}{exercise.name}\n#\n{comment}\n\n{exercise.starter}")
+        write_text(path, f"{MARK}{exercise.name}\n#\n{comment}\n\n{exercise.starter}", replace=False)
     except FileExistsError:
         raise ValueError(f"{path} already exists, so nothing was written (to write elsewhere: --to FILE)") from None
     print(f"{exercise.question}\n\nWrote {path}. Change it, then: academy exercise check {path}")
@@ -82,7 +82,7 @@ def _start(parsed: argparse.Namespace) -> int:
 
 def _check(parsed: argparse.Namespace) -> int:
     path = Path(parsed.file)
-    text = path.read_text("utf-8")
+    text = read_text(path)
     named = re.match(rf"{MARK}(\S+)", text)
     name = files.named(named[1] if named else path.stem).name
     from academy import device

@@ -1,5 +1,8 @@
 """`academy exercise`: list, start, check, hint."""
 
+import errno
+import os
+
 import pytest
 
 from academy import cli
@@ -71,3 +74,24 @@ def test_hints_come_one_by_one(capsys):
 def test_bad_use_is_told(capsys, arguments, message):
     status, said = run(capsys, *arguments)
     assert status == 2 and message in said
+
+
+def test_check_reads_what_an_editor_saved_and_names_what_it_cannot_read(capsys, tmp_path):
+    path = tmp_path / "bytes_saved.py"
+    path.write_bytes(b"\xef\xbb\xbfanswer = 8000\r\n")
+    assert run(capsys, "check", path)[0] == 0
+    path.write_bytes(b"# \xe4\nanswer = 8000\n")
+    status, said = run(capsys, "check", path)
+    assert status == 2 and f"{path}:1: this file isn't UTF-8" in said
+
+
+def test_a_full_disk_leaves_no_empty_starter(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    status, said = run(capsys, "start", "bytes_saved")
+    assert status == 2 and "bytes_saved.py was not written: No space left on device" in said
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,70 @@
+"""Files that a person names on the command line: read as any editor may have saved them, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file, without the byte order mark that some editors put in front.
+
+    Raises:
+        ValueError: the file isn't UTF-8; the message names it, the first byte that is wrong, and its line.
+        OSError: the file can't be read.
+    """
+    content = path.read_bytes()
+    try:
+        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
+        raise ValueError(f"{path}:{line}: this file isn't UTF-8 (byte 0x{byte:02x}); save it as UTF-8") from None
+
+
+def write_text(path: Path, text: str, replace: bool = True) -> None:
+    """Write a text file so that nobody ever sees half of it: after an error the old file is there, or none.
+
+    Args:
+        replace: whether a file of that name may be replaced.
+
+    Raises:
+        FileExistsError: there is such a file, and `replace` is false.
+        OSError: the file can't be written; the message names it.
+    """
+    if not replace and path.exists():
+        raise FileExistsError(f"{path} already exists")
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as file:
+            temporary = Path(file.name)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        _put(temporary, path, replace)
+    except FileExistsError:
+        raise FileExistsError(f"{path} already exists") from None
+    except OSError as error:
+        raise OSError(f"{path} was not written: {error.strerror or error}") from error
+    finally:
+        if temporary:
+            temporary.unlink(missing_ok=True)
+
+
+def _put(temporary: Path, path: Path, replace: bool) -> None:
+    """Give the finished file its name, in one step."""
+    if not replace:
+        with suppress(NotImplementedError, PermissionError):  # a file system without hard links
+            os.link(temporary, path)
+            return
+    os.replace(temporary, path)
+
+
+def _umask() -> int:
+    """What a new file's permissions leave out. It can only be read by setting it."""
+    os.umask(mask := os.umask(0o077))
+    return mask
