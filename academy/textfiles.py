@@ -1,4 +1,4 @@
-"""Files that a person names on the command line: read as any editor may have saved them, written whole or not at all."""
+"""Files that a person names on the command line: read as any editor saves them, written whole or not at all."""
 
 from __future__ import annotations
 
