@@ -324,12 +324,6 @@ def rope(q, k, cos, sin, *, interleaved=False):
     return Rope.apply(q, k, cos, sin, interleaved)
 
 
-# ## Where it falls behind
-#
-# By a percent in one case: with heads of 256 features, behind liger-kernel, which writes over its inputs. The run on
-# the benchmark's page is without liger-kernel; that percent is from the run before.
-
-
 # ## A run small enough to watch
 #
 # Two tokens, three query heads and one key head; half-split, then interleaved, then back.

@@ -94,7 +94,7 @@ def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 #
 # It allocates the output and starts enough programs to cover it. The square brackets after the kernel's name hold the
 # grid: how many programs in each dimension. `triton.cdiv` rounds **up**. A grid of `n // BLOCK` programs would leave
-# the tail of the vector unwritten, and no error would say so. A grid of zero programs can't be launched, hence `if n`.
+# the tail of the vector unwritten, and no error would say so. A grid of zero programs has nothing to do, hence `if n`.
 #
 # Why `contiguous`? The kernel only adds offsets to the address of the first element, so the elements must be next to
 # each other in memory. A tensor for which that is true isn't copied.

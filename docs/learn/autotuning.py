@@ -46,8 +46,8 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 #
 # A configuration fixes the tile (`BLOCK_M`, `BLOCK_N`, `BLOCK_K`), the order (`GROUP_M`), how many warps share the
 # work, and in how many **stages** the loop is pipelined. `num_stages=3` means that the tiles of the next two steps are
-# already on their way while this one is multiplied. The tiles of all stages have to fit into shared memory, and the
-# sums into registers, so you can't have both large tiles and many stages. `triton.Config` holds one configuration: the
+# already on their way while this one is multiplied. On Hopper the tiles of all stages have to fit into shared memory
+# (elsewhere of one stage fewer, because the tile in use is in registers by then), and the sums into registers, so you can't have both large tiles and many stages. `triton.Config` holds one configuration: the
 # constexprs by name, and the number of warps and stages beside them, as in
 # `triton.Config({"BLOCK_M": 128, "BLOCK_N": 256}, num_warps=8, num_stages=3)`. These are the ones that [the lesson's
 # kernel](../kernels/tutorials/matmul_autotuned.md) tries:
@@ -55,7 +55,7 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 
 # %%
 def shared_memory(config, element_size=2):
-    """Bytes of shared memory that the pipelined tiles of both inputs take."""
+    """Bytes of shared memory that the pipelined tiles of both inputs take on a Hopper card."""
     tiles = config.kwargs
     one_stage = (tiles["BLOCK_M"] + tiles["BLOCK_N"]) * tiles["BLOCK_K"] * element_size
     return config.num_stages * one_stage
@@ -266,7 +266,8 @@ torch.allclose(c, (a @ b) ** 2, atol=1e-3)
 # ## What it gains
 #
 # Square products in bfloat16, from 128 to 4096 in steps of 128: the lesson, its [fast version](../kernels/fast/matmul.md) and
-# cuBLAS. cuBLAS runs the activation as a second kernel, which reads and writes the whole result once more.
+# cuBLAS. The activation here is leaky ReLU, for which cuBLAS needs a second kernel, which reads and writes the whole result
+# once more. (cuBLASLt can add a bias and apply ReLU or GELU in the product itself.)
 
 # %%
 notebook.speed("matmul_autotuned", variants=("", "leaky_relu"), live=[(2048, 2048, 2048)])

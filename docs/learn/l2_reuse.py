@@ -150,21 +150,27 @@ picture(rows, columns, GROUP_M, programs, tiles_k)
 # 8192 x 8192 in tiles of 128 x 256 makes 64 x 32 tiles. Of those, 132 run at a time. How much do they load?
 
 # %%
-size = 8192
-
-for GROUP_M in (1, 8, 16, 32):
-    order = lesson.program_order(size // 128, size // 256, GROUP_M)
-    loads = l2_picture.count(order, 132, size // 64)
-    mebibytes = (loads.left * 128 * 64 + loads.right * 64 * 256) * 2 / 2**20
-    print(f"GROUP_M = {GROUP_M:2}: {loads.left:5} tiles of x, {loads.right:5} of y, {mebibytes:4.0f} MiB")
+for size in (8192, 4096):
+    print(f"{size} x {size}:")
+    for GROUP_M in (1, 4, 8, 16, 32):
+        order = lesson.program_order(size // 128, size // 256, GROUP_M)
+        loads = l2_picture.count(order, 132, size // 64)
+        mebibytes = (loads.left * 128 * 64 + loads.right * 64 * 256) * 2 / 2**20
+        print(f"  GROUP_M = {GROUP_M:2}: {loads.left:5} tiles of x, {loads.right:5} of y, {mebibytes:4.0f} MiB")
 
 # %% [markdown]
-# The best group makes the running tiles about as tall as they are wide, counted in elements. Try 4096: there a row of the
-# result has only 16 tiles, so 132 programs fill a near square in any order, and little is left to gain.
+# The best group makes the running tiles about as tall as they are wide, counted in elements. At 4096 a row of the result
+# has only 16 tiles, so going along the rows, 132 programs cover nine of them: not a square, but not a thin strip either.
+# Groups of 16 still load less. Groups of 4 or 8 load more than no groups at all. There is less to gain, and something
+# to lose.
+#
+# The count is of the first 132 programs only, and it assumes that all of them are at about the same step along K. A tile
+# that one program has loaded helps another only while it is still in the cache.
 #
 # ## What it gains
 #
-# Counting tells you the least number of bytes that must come from memory. Only a measurement tells you whether the
+# Counting tells you how much the first programs bring into an empty cache. What later programs find there depends on what
+# has been evicted since. Only a measurement tells you whether the
 # kernel was waiting for them. These are products of 4096 x 4096 matrices, computed by the [fast
 # version](../kernels/fast/matmul.md) of the product in tiles of 128 x 256.
 

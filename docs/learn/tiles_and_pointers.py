@@ -126,10 +126,11 @@ read_tile(x, row, column, strides)
 # - The grid has two dimensions, one program for each tile of the result. `tl.program_id(0)` counts along the first,
 #   `tl.program_id(1)` along the second.
 # - `&` joins two masks: a lane is on where both are true. An element of a tile exists if its row does and its column does.
-# - `tl.dot(x, y, acc)` multiplies two tiles as matrices and adds the product to `acc`. On a GPU the tensor cores do it,
-#   and then `BLOCK_K` must be at least 16 (32 for 8-bit numbers). `BLOCK_M` and `BLOCK_N` may be smaller; such tiles
-#   are padded. `input_precision="ieee"` asks for full float32 products; what you get otherwise is explained further
-#   down.
+# - `tl.dot(x, y, acc)` multiplies two tiles as matrices and adds the product to `acc`. On a GPU the tensor cores do it
+#   for 16-bit and 8-bit numbers, and then `BLOCK_K` must be at least 16 (32 for 8-bit numbers). `BLOCK_M` and `BLOCK_N`
+#   may be smaller; such tiles are padded. `input_precision="ieee"` asks for full float32 products. Tensor cores don't have
+#   those, so they are computed by ordinary multiply-adds, at a fifteenth of the speed of bfloat16. What you get otherwise
+#   is explained further down.
 
 
 # %%

@@ -26,6 +26,7 @@ x = torch.tensor([1.0, 300.0, 70000.0])
 print(x.half().tolist())  # → [1.0, 300.0, inf]
 print(x.bfloat16().tolist())  # → [1.0, 300.0, 70144.0]
 print((x.bfloat16() + 1).tolist())  # → [2.0, 300.0, 70144.0]
+print(torch.tensor(1e-8).half().item(), (1024 * torch.tensor(1e-8)).half().item() > 0)  # → 0.0 True
 # --8<-- [end:rounding]
 
 
@@ -47,6 +48,22 @@ for acc_dtype in (tl.float16, tl.float32):
 # → fp16 2048.0
 # → fp32 3000.0
 # --8<-- [end:stuck]
+
+
+# --8<-- [start:registers]
+@triton.jit
+def running_max_kernel(x_ptr, out_ptr, rows, N: tl.constexpr, FLOAT32: tl.constexpr):
+    offsets = tl.arange(0, N)
+    best = tl.load(x_ptr + offsets)
+    if FLOAT32:
+        best = best.to(tl.float32)
+    for row in range(1, rows):
+        x = tl.load(x_ptr + row * N + offsets)
+        best = tl.where(x > best, x, best)
+    tl.store(out_ptr + offsets, best)
+
+
+# --8<-- [end:registers]
 
 
 # --8<-- [start:order]
@@ -110,7 +127,7 @@ x = torch.linspace(0, 1, 2**20)
 exact = x.double().sum().item()
 one_by_one = x.numpy().cumsum()[-1]  # each addition waits for the one before
 tree = x
-while len(tree) > 1:  # what tl.sum does: halves, added element by element
+while len(tree) > 1:  # halves, added element by element
     tree = tree[: len(tree) // 2] + tree[len(tree) // 2 :]
 print(f"{abs(one_by_one / exact - 1):.0e}, {abs(tree.item() / exact - 1):.0e}")  # → 1e-04, 0e+00
 # --8<-- [end:growth]

@@ -1,0 +1,123 @@
+"""Run by test_compiled_claims.py, in a process of its own: what the pages say about compiled code, counted in it.
+
+Compiles for an H200 without one. Prints JSON.
+"""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+os.environ["TRITON_INTERPRET"] = "0"
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+
+
+def compiled(kernel, signature, constants, **options):
+    """A kernel for compute capability 9.0. signature: types, as in `*fp32 *fp32 i32`, of its other arguments."""
+    names = [name for name in kernel.arg_names if name not in constants]
+    types = dict(zip(names, signature.split())) | dict.fromkeys(constants, "constexpr")
+    source = ASTSource(kernel, {name: types[name] for name in kernel.arg_names}, constexprs=constants)
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+
+
+def printed(path, part):
+    """The part of a file of snippets that a page shows, as a module."""
+    text = (ROOT / path).read_text("utf-8").split(f"[start:{part}]\n")[1].split(f"# --8<-- [end:{part}]")[0]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{part}.py"  # Triton reads a kernel's text from its file
+        file.write_text("import triton\nimport triton.language as tl\n\n\n" + text, "utf-8")
+        spec = importlib.util.spec_from_file_location(part, file)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return module
+
+
+def machine_code(kernel, option):
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        Path(file.name).write_bytes(kernel.asm["cubin"])
+        return subprocess.run([CUOBJDUMP, option, file.name], capture_output=True, text=True, check=True).stdout
+
+
+def registers(kernel):
+    return int(re.search(r"REG:(\d+)", machine_code(kernel, "-res-usage"))[1])
+
+
+def instructions(kernel):
+    """How many the machine code has, without the padding behind its end."""
+    names = re.findall(r"/\*[0-9a-f]{4}\*/\s+(?:@!?U?P\w+ )?([A-Z][A-Z0-9_]*)", machine_code(kernel, "-sass"))
+    return names[: names.index("BRA")] if "BRA" in names else names
+
+
+def longest_chain(ptx):
+    """How many float32 additions follow one another, at most, along a path through the code."""
+    depth: dict = {}
+    for operation, result, arguments in re.findall(r"(add|shfl)\.\S+\s+(%[rf]\d+)(?:\|%p\d+)?, (.*?);", ptx):
+        before = max((depth.get(name, 0) for name in re.findall(r"%[rf]\d+", arguments)), default=0)
+        depth[result] = before + (operation == "add")
+    return max(depth.values())
+
+
+@triton.jit
+def sum_kernel(x_ptr, out_ptr, N: tl.constexpr):
+    tl.store(out_ptr, tl.sum(tl.load(x_ptr + tl.arange(0, N))))
+
+
+@triton.jit
+def product_kernel(x_ptr, y_ptr, z_ptr, PRECISION: tl.constexpr):
+    i, k = tl.arange(0, 64), tl.arange(0, 32)
+    x, y = tl.load(x_ptr + i[:, None] * 32 + k[None, :]), tl.load(y_ptr + k[:, None] * 64 + i[None, :])
+    tl.store(z_ptr + i[:, None] * 64 + i[None, :], tl.dot(x, y, input_precision=PRECISION))
+
+
+@triton.jit
+def one_word_kernel(out_ptr, seed, N: tl.constexpr, WORK: tl.constexpr):
+    offsets = tl.program_id(0) * N + tl.arange(0, N)
+    tl.store(out_ptr + offsets, tl.randint(seed, offsets) if WORK else offsets)
+
+
+@triton.jit
+def four_words_kernel(out_ptr, seed, N: tl.constexpr, WORK: tl.constexpr):
+    offsets = tl.program_id(0) * N + tl.arange(0, N)
+    if WORK:
+        a, b, c, d = tl.randint4x(seed, offsets)
+        tl.store(out_ptr + offsets, a ^ b ^ c ^ d)
+    else:
+        tl.store(out_ptr + offsets, offsets)
+
+
+def main():
+    running_max_kernel = printed("docs/guides/snippets/numerics.py", "registers").running_max_kernel
+    result = {"additions one after another": {}, "registers of a running maximum": {}, "instructions": {}}
+    for size in (4096, 65536):
+        kernel = compiled(sum_kernel, "*fp32 *fp32", {"N": size}, num_warps=4)
+        result["additions one after another"][size] = longest_chain(kernel.asm["ptx"])
+    for dtype in ("bfloat16", "float32"):
+        constants = {"N": 128 * 32 * 4, "FLOAT32": dtype == "float32"}
+        kernel = compiled(running_max_kernel, "*bf16 *fp32 i32", constants, num_warps=4)
+        result["registers of a running maximum"][dtype] = registers(kernel)
+    for kernel in (one_word_kernel, four_words_kernel):
+        counts = [
+            len(instructions(compiled(kernel, "*i32 i32", {"N": 128, "WORK": work}, num_warps=4)))
+            for work in (True, False)
+        ]
+        result["instructions"][kernel.__name__] = counts[0] - counts[1]
+    for precision in ("ieee", "tf32"):
+        code = instructions(compiled(product_kernel, "*fp32 *fp32 *fp32", {"PRECISION": precision}, num_warps=4))
+        result[precision] = sorted({name for name in code if "MMA" in name or name == "FFMA"})
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""What pages say about compiled code is counted in code that is compiled for an H200, without one."""
+
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@cache
+def counted() -> dict:
+    script = Path(__file__).with_name("compiled_without_gpu.py")
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr[-2000:]
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def said(path: str) -> str:
+    return " ".join((ROOT / path).read_text("utf-8").replace("\n# ", " ").split())
+
+
+def test_a_sum_is_a_chain_in_each_thread_and_a_tree_between_threads():
+    chains = counted()["additions one after another"]
+    # 32 and 512 elements a thread; 5 levels between the lanes of a warp. Between warps sums go through shared memory.
+    assert chains == {"4096": 31 + 5, "65536": 511 + 5}
+    text = said("docs/guides/numerics.md")
+    assert "a chain of 31 additions" in text and "With 65,536 elements the chain has 511" in text
+
+
+def test_two_16_bit_values_share_a_register():
+    registers = counted()["registers of a running maximum"]
+    assert registers["bfloat16"] * 2 < registers["float32"]
+    wording = "it compiles to {bfloat16} registers in bfloat16 and to {float32} in float32 (Triton 3.7.1, H200)"
+    import triton
+
+    if triton.__version__ == "3.7.1":
+        assert wording.format(**registers) in said("docs/guides/numerics.md")
+
+
+def test_what_random_words_cost():
+    instructions = counted()["instructions"]
+    assert 60 <= instructions["one_word_kernel"] <= 70 and 70 <= instructions["four_words_kernel"] <= 80
+    text = said("docs/learn/random_numbers.py")
+    assert "In `tl.randint4x` they take about 75 instructions" in text and "spends about 65 on each element" in text
+
+
+def test_a_float32_product_uses_tensor_cores_only_as_tf32():
+    assert counted()["ieee"] == ["FFMA"] and counted()["tf32"] == ["HGMMA"]
