@@ -93,10 +93,11 @@ def test_what_the_site_shows_does_not_know_the_site(part):
 #: Folder of academy -> the folders that it may use, besides the modules that lie in academy itself. No circle.
 ARROWS: dict[str, set[str]] = {
     "bench": set(),
+    "interpreter": set(),
     "formulas": set(),
-    "traces": {"bench"},
-    "exercises": {"traces"},
-    "playground": {"exercises", "traces"},
+    "traces": {"bench", "interpreter"},
+    "exercises": {"interpreter", "traces"},
+    "playground": {"exercises", "interpreter", "traces"},
     "site": {"bench", "exercises", "formulas", "playground", "traces"},
 }
 

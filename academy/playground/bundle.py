@@ -28,7 +28,13 @@ _VENDORED = {
     )
 }
 #: What of academy runs in the browser.
-_ACADEMY = ["academy/*.py", "academy/traces/*.py", "academy/exercises/*.py", "academy/playground/run.py"]
+_ACADEMY = [
+    "academy/*.py",
+    "academy/interpreter/*.py",
+    "academy/traces/*.py",
+    "academy/exercises/*.py",
+    "academy/playground/run.py",
+]
 _LEFT_OUT = ["academy/traces/native_memory.py", "academy/cli.py"]
 _KERNELS = ["annotated_examples/**/*.py", "exercises/**/*.py"]
 

@@ -23,7 +23,7 @@ from academy.texts import read
 FOLDER = "docs/figures"
 KIND = "pictures"
 FIGURE = re.compile(pattern("figure"))
-CODE = ["site/pictures.py", "bench", "device.py", "interpreter.py", "package:triton", "package:torch", "package:numpy"]
+CODE = ["site/pictures.py", "bench", "device.py", "interpreter", "package:triton", "package:torch", "package:numpy"]
 
 RANGE = '<input type="range" name="{name}" min="{low:g}" max="{high:g}" step="{step:g}" value="{value:g}">'
 NUMBER = '<input type="number" name="{name}" min="{low:g}" max="{high:g}" step="any" value="{value:g}">'

@@ -14,7 +14,7 @@ from academy.cache import kept, made_by
 from academy.texts import read
 
 ROOT = Path(__file__).resolve().parents[2]
-RECORDER = ["traces", "device.py", "checks.py", "interpreter.py", "libdevice.py"]
+RECORDER = ["traces", "device.py", "checks.py", "interpreter", "libdevice.py"]
 RECORDER += ["package:triton", "package:torch", "package:numpy"]
 
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KIND = "recording"
 #: What a recording depends on besides the kernel file.
 _MACHINERY = [f"package:{package}" for package in ("triton", "torch", "numpy")]
-_MACHINERY += ["device.py", "checks.py", "interpreter.py", "libdevice.py"]
+_MACHINERY += ["device.py", "checks.py", "interpreter", "libdevice.py"]
 _MACHINERY += [f"traces/{module}.py" for module in ("instrument", "memory", "native_memory", "proof", "recorder")]
 _MACHINERY += ["traces/recording.py", "traces/watched_memory.py", "traces/worker.py"]
 _SECONDS = 600

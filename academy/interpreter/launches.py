@@ -1,0 +1,83 @@
+"""Launches: one at a time, without warnings about numbers, with errors that name the kernel's line."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import traceback
+import warnings
+from pathlib import Path
+
+import numpy as np
+from triton.runtime import autotuner, interpreter
+
+from academy import mistakes
+
+#: Held while a kernel runs. A launch replaces functions of `triton.language` and keeps the number of its program in a
+#: global, so two threads would compute with each other's. The same thread may launch from inside a launch.
+LOCK = threading.RLock()
+
+
+def repair_threads() -> None:
+    """Launches of several threads wait for each other, and so does tuning, which keeps its arguments in the kernel."""
+    for owner in (interpreter.InterpretedFunction, autotuner.Autotuner):
+        owner.run = _alone(owner.run)
+
+
+def _alone(run):
+    @functools.wraps(run)
+    def method(self, *args, **kwargs):
+        with LOCK:
+            return run(self, *args, **kwargs)
+
+    return method
+
+
+def repair_indices() -> None:
+    """The bound of a loop as an int: Triton 3.6 leaves that to a rule that NumPy 2.4 gave up, later versions do it."""
+    original = interpreter._patch_lang_tensor
+
+    def patch_lang_tensor(tensor, scope):
+        original(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
+
+    interpreter._patch_lang_tensor = patch_lang_tensor
+
+
+def repair_messages() -> None:
+    """No warnings about numbers that a GPU computes silently; an error in a kernel ends with its place in the file."""
+    original = interpreter.GridExecutor.__call__
+
+    @functools.wraps(original)
+    def launch(self, *args, **kwargs):
+        mistakes.check_grid(self.fn.__name__, self.grid)
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "All-NaN slice encountered", RuntimeWarning)
+                return original(self, *args, **kwargs)
+        except interpreter.InterpreterError as error:
+            error.add_note(_failure(error, self.fn))
+            raise
+
+    interpreter.GridExecutor.__call__ = launch
+
+
+def _failure(error: BaseException, kernel) -> str:
+    """The innermost line of the kernel's file that an error came through, the error, and how to see more.
+
+    The interpreter wraps what a kernel raises, and once more for each jitted helper that it comes out of.
+    """
+    errors = [error]
+    while isinstance(errors[-1], interpreter.InterpreterError):
+        errors.append(errors[-1].__cause__)
+    frames = [frame for one in errors for frame in traceback.extract_tb(one.__traceback__)]
+    places = [frame for frame in frames if frame.filename == kernel.__code__.co_filename]
+    if not places:  # before the first line of a program
+        return f"{kernel.__name__}: {type(errors[-1]).__name__}: {errors[-1]}"
+    place = places[-1]
+    path = Path(place.filename)
+    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    lines = ["", f"{shown}:{place.lineno}: {type(errors[-1]).__name__}: {errors[-1]}", f"    {place.line}"]
+    if "EXAMPLE" in kernel.__globals__:
+        lines.append(f"academy trace {shown} shows the values up to there.")
+    return "\n".join(lines)

@@ -1,0 +1,46 @@
+"""Loads whose masked lanes are undefined, and atomics on bfloat16."""
+
+from __future__ import annotations
+
+import numpy as np
+import triton.language as tl
+from triton.runtime import interpreter
+
+from academy.interpreter.bits import bf16_to_fp32, fp32_to_bf16, is_bf16, undefined_lanes
+from academy.interpreter.repairs import need
+
+
+def repair_atomics() -> None:
+    builder, native = interpreter.InterpreterBuilder, interpreter._interpreter
+    original = builder.create_atomic_rmw
+
+    def create_atomic_rmw(self, operation, pointer, value, mask, *args, **kwargs):
+        if not is_bf16(value) or operation != interpreter._ir.ATOMIC_OP.FADD:
+            return original(self, operation, pointer, value, mask, *args, **kwargs)
+        need("bf16 atomic")
+        shape = pointer.data.shape
+        addresses = pointer.data.reshape(-1)
+        lanes = np.flatnonzero(np.broadcast_to(mask.data, shape))
+        addends = np.broadcast_to(bf16_to_fp32(value.data), shape).reshape(-1)
+        before, one, zero = np.zeros(addresses.size, np.uint16), np.ones(1, bool), np.zeros(1, np.uint16)
+        for lane in lanes:  # one after the other: two lanes may add to one element
+            address = addresses[lane : lane + 1].copy()
+            bits = native.load(address, one, zero, np.dtype(np.uint16))
+            native.store(address, fp32_to_bf16(bf16_to_fp32(bits) + addends[lane]), one)
+            before[lane] = bits[0]
+        return interpreter.TensorHandle(before.reshape(shape), tl.bfloat16)
+
+    builder.create_atomic_rmw = create_atomic_rmw
+
+
+def repair_loads() -> None:
+    builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
+    original = builder.create_masked_load
+
+    def create_masked_load(self, pointers, mask, other, *args, **kwargs):
+        if other is None and not np.all(mask.data):  # a block pointer's mask is a bare array
+            dtype = pointers.get_element_ty()
+            other = handle(undefined_lanes(np.shape(pointers.data), dtype), dtype)
+        return original(self, pointers, mask, other, *args, **kwargs)
+
+    builder.create_masked_load = create_masked_load
