@@ -15,7 +15,7 @@ from academy.directives import cited
 from academy.problems import Problem
 
 LEARNING_PATH = "docs/learn/index.md"
-CASES = "tests/formulas/cases"
+CASES = "cases"
 FIGURES = "docs/figures"
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from academy import device
+from academy.judge.mutants import Mutant
 
 if device.INTERPRET:
     # Small tensors, and several processes on few cores: PyTorch's own threads would only wait for each other.
@@ -19,7 +20,7 @@ def pytest_collection_modifyitems(items):
     with_mutants = set()
     for item in items:
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        if any(type(value).__name__ == "Mutant" for value in parameters.values()):
+        if any(isinstance(value, Mutant) for value in parameters.values()):
             # 500 kernels with a mistake take minutes, and say more about the tests than about the kernels: one of each
             # list runs every time, all of them at night. test_harness.py sees to it that their text is still found.
             if item.function in with_mutants:

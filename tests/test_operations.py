@@ -11,7 +11,7 @@ FILES = {
     ),
     "annotated_examples/fast/half.py": '"""\n# Half, fast: by [[tag: HALF]]\n"""\n\n\ndef EXAMPLE():\n    pass\n',
     "backprop_math/halving.md": "$$y := x / 2 \\tag{HALF}$$\n",
-    "tests/formulas/cases/halving.py": 'MODULES = ["classics.half", "fast.half"]\n',
+    "cases/halving.py": 'MODULES = ["classics.half", "fast.half"]\n',
     "tests/kernels/test_half.py": "",
     "tests/kernels/public_functions.py": 'CASES = [case("classics.half"), case("fast.half")]\n',
     "docs/figures/work.py": "",
@@ -43,7 +43,7 @@ def test_a_complete_operation(project):
             "cites no tag of a derivation: write backprop_math/",
         ),
         (
-            "tests/formulas/cases/halving.py",
+            "cases/halving.py",
             '"fast.half"',
             FAST,
             "no case names fast.half: write tests/formulas/",

@@ -94,9 +94,10 @@ def test_what_the_site_shows_does_not_know_the_site(part):
 ARROWS: dict[str, set[str]] = {
     "bench": set(),
     "interpreter": set(),
-    "formulas": set(),
     "traces": {"bench", "interpreter"},
-    "exercises": {"interpreter", "traces"},
+    "judge": {"interpreter", "traces"},
+    "formulas": {"judge"},
+    "exercises": {"interpreter", "judge", "traces"},
     "playground": {"exercises", "interpreter", "traces"},
     "site": {"bench", "exercises", "formulas", "playground", "traces"},
 }

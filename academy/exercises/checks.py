@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
-from academy import accuracy, device
+from academy import device
 from academy.exercises import rounds, watch
-from academy.traces import memory, proof
+from academy.judge import elements, layouts
+from academy.traces import proof
 
 #: Elements of memory on either side of an input; they hold NaN, or the largest integer.
 AROUND = 16
@@ -52,19 +53,11 @@ class Checks:
 
     def surrounded(self, numbers: torch.Tensor) -> torch.Tensor:
         """A copy of a vector, on the device, in the middle of memory that nobody may read or write."""
-        other = math.nan if numbers.dtype.is_floating_point else torch.iinfo(numbers.dtype).max
-        whole = torch.full((len(numbers) + 2 * AROUND,), other, dtype=numbers.dtype, device=device.DEVICE)
-        inside = whole[AROUND : AROUND + len(numbers)]
-        inside.copy_(numbers)
-        return inside
+        return layouts.nan_fenced(numbers.to(device.DEVICE), AROUND)
 
     def cut(self, rows: int, columns: int, **options: Any) -> torch.Tensor:
         """A matrix cut out of wider rows, with NaN between its rows."""
-        wide = torch.full(
-            (rows, columns + 5), math.nan, dtype=options.get("dtype", torch.float32), device=device.DEVICE
-        )
-        wide[:, :columns] = self.values(rows, columns, **options)
-        return wide[:, :columns]
+        return layouts.sliced(self.values(rows, columns, **options), padding=5)
 
     def turned(self, rows: int, columns: int, **options: Any) -> torch.Tensor:
         """A transposed matrix: its rows are the columns of what lies in memory."""
@@ -102,8 +95,8 @@ class Checks:
                 raise Failed(str(error), case, line) from raised
             raise
         for number, (value, old) in enumerate(zip(inputs, before), 1):
-            if (place := _first(~_same(value, old))) is not None:
-                raise Failed(f"{function} changes its argument {number}: {_at('it', place, value, old)}", case)
+            if (place := elements.first(~elements.same(value, old))) is not None:
+                raise Failed(f"{function} changes its argument {number}: {elements.at('it', place, value, old)}", case)
         if kernel and device.INTERPRET and not run.launches:
             raise Failed(f"{function} launches no kernel", case)
         if run.launches and run.stores_nothing:
@@ -119,8 +112,8 @@ class Checks:
             raise Failed(f"{function} returns {count}, not {len(names)}: {name}", case)
         for each, result, pytorch, reference in zip(names, results, wanted, exactly):
             if not isinstance(result, torch.Tensor):
-                raise Failed(f"{function} returns {_shown(result)}, not a tensor", case)
-            if problem := _difference(each, result, pytorch, reference, exact):
+                raise Failed(f"{function} returns {elements.shown(result)}, not a tensor", case)
+            if problem := elements.difference(each, result, pytorch, reference, exact):
                 raise Failed(f"{problem}. {note}" if note else problem, case)
         return run
 
@@ -129,8 +122,11 @@ class Checks:
         self.cases += 1
         got = rounds.counted(lambda: self.get(function)(*arguments))
         if not _equal(got, want):
-            call = f"{function}({', '.join(_shown(argument) for argument in arguments)})"
-            raise Failed(f"{call} is {_shown(got)}, should be {_shown(want)}" + (f". {note}" if note else ""), call)
+            call = f"{function}({', '.join(elements.shown(argument) for argument in arguments)})"
+            raise Failed(
+                f"{call} is {elements.shown(got)}, should be {elements.shown(want)}" + (f". {note}" if note else ""),
+                call,
+            )
 
     def number(self, want: float, mistakes: dict[float, str], otherwise: str) -> None:
         """Compare a number that the reader predicts. mistakes: what to say about a number that results from a common
@@ -140,10 +136,10 @@ class Checks:
         if got is None:
             raise Failed("answer is still None: put your number there")
         if not isinstance(got, (int, float)) or isinstance(got, bool):
-            raise Failed(f"answer is {_shown(got)}, and should be a number")
+            raise Failed(f"answer is {elements.shown(got)}, and should be a number")
         if not _equal(got, want):
             why = next((text for number, text in mistakes.items() if _equal(got, number)), otherwise)
-            raise Failed(f"answer is {_shown(got)}, which is not right. {why}")
+            raise Failed(f"answer is {elements.shown(got)}, which is not right. {why}")
 
     def traffic(self, case: str, run: watch.Run, read: int, written: int) -> None:
         """Require that the launches of a run request no more bytes than this; an element loaded twice counts twice.
@@ -181,68 +177,9 @@ def _is_floating(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
-def _same(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Which elements are equal, or both NaN."""
-    return (one == other) | ((one != one) & (other != other))
-
-
-def _difference(name: str, result, pytorch, reference, exact: bool) -> str | None:
-    """What is wrong with a result, naming the first wrong element; None if nothing is."""
-    if result.shape != reference.shape:
-        return f"{name} has shape {tuple(result.shape)}, should have {tuple(reference.shape)}"
-    if result.dtype != pytorch.dtype:
-        return f"{name} has dtype {result.dtype}, should have {pytorch.dtype}"
-    if exact or not result.is_floating_point():
-        place = _first(~_same(result, pytorch))
-        return None if place is None else _at(name, place, result, pytorch)
-    problem = accuracy.problem(result, pytorch, reference)
-    if problem is None:
-        return None
-    theirs, scale = _largest(pytorch.double() - reference), _largest(reference)
-    allowed = max(2 * theirs, accuracy.MAX_FLOOR * torch.finfo(result.dtype).eps * scale)
-    near = (result.double() - reference).abs() <= allowed
-    place = _first(~(near | _same(result, pytorch)))
-    return f"{name}: {problem}" if place is None else _at(name, place, result, pytorch)
-
-
-def _largest(values: torch.Tensor) -> float:
-    """The largest absolute value, of those that are finite."""
-    finite = values[values.isfinite()]
-    return float(finite.abs().max()) if finite.numel() else 0.0
-
-
-def _first(wrong: torch.Tensor) -> tuple[tuple[int, ...], int] | None:
-    """Index of the first element that is true, and how many are."""
-    places = wrong.nonzero()
-    return (tuple(places[0].tolist()), len(places)) if len(places) else None
-
-
-def _at(name: str, place: tuple[tuple[int, ...], int], value: torch.Tensor, wanted: torch.Tensor) -> str:
-    """`y[1, 3] is 0.5, should be 0.25; row 1 is the first that is wrong`."""
-    index, count = place
-    element = f"{name}[{', '.join(map(str, index))}]" if index else name
-    never = value.is_floating_point() and value.numel() and memory.unwritten(value)[index]
-    got = "was never written" if never else f"is {_shown(value[index].item())}"
-    message = f"{element} {got}, should be {_shown(wanted[index].item())}"
-    if len(index) == 2:
-        return f"{message}; row {index[0]} is the first that is wrong"
-    return f"{message} ({count} of {value.numel()} elements are wrong)" if value.numel() > 1 else message
-
-
 def _equal(got: Any, want: Any) -> bool:
     if isinstance(want, (tuple, list)):
         return isinstance(got, (tuple, list)) and len(got) == len(want) and all(map(_equal, got, want))
     if isinstance(want, (int, float)) and isinstance(got, (int, float)):
         return got == want or math.isclose(got, want, rel_tol=1e-9)
     return type(got) is type(want) and got == want
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
-        return f"a tensor of shape {tuple(value.shape)}"
-    if isinstance(value, (tuple, list)):
-        text = ", ".join(map(_shown, value))
-        return f"[{text}]" if isinstance(value, list) else f"({text})"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return getattr(value, "__name__", None) or repr(value)

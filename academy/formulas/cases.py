@@ -1,4 +1,4 @@
-r"""What calls of the kernels are compared with a derivation's formulas: the files tests/formulas/cases/<derivation>.py.
+r"""What calls of the kernels are compared with a derivation's formulas: the files cases/<derivation>.py.
 
 ```python
 from academy.formulas.cases import case

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import importlib
 import sys
-import tempfile
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from academy import syntax
 from academy.formulas.errors import PageError
 from academy.formulas.reading.page import Page
 
@@ -48,7 +45,7 @@ class Project:
 
     def case_files(self) -> list[Path]:
         """Each names the calls of kernels that are compared with the derivation of the same name."""
-        return sorted((self.root / "tests" / "formulas" / "cases").glob("[!_]*.py"))
+        return sorted((self.root / "cases").glob("[!_]*.py"))
 
     def documents(self) -> list[Path]:
         """Other pages and notebooks, in which a formula may be cited but not typed."""
@@ -88,18 +85,3 @@ class Project:
         if Path(module.__file__ or "").resolve() != self.module_path(name):
             raise ImportError(f"annotated_examples.{name} was imported from {module.__file__}, not from {self.root}")
         return module
-
-
-def import_source(source: str, name: str) -> ModuleType:
-    """Import source code as a module of its own, from a file of its own: Triton reads a kernel's text from its file."""
-    path = Path(_scratch().name) / f"{name}.py"
-    path.write_text(source, "utf-8")
-    try:
-        return syntax.import_path(path)
-    finally:
-        sys.modules.pop(name, None)
-
-
-@cache
-def _scratch() -> tempfile.TemporaryDirectory:
-    return tempfile.TemporaryDirectory(prefix="academy-")

@@ -35,6 +35,7 @@ _ACADEMY = [
     "academy/exercises/*.py",
     "academy/playground/run.py",
 ]
+_ACADEMY += [f"academy/judge/{name}.py" for name in ("__init__", "layouts", "elements")]
 _LEFT_OUT = ["academy/traces/native_memory.py", "academy/cli.py"]
 _KERNELS = ["annotated_examples/**/*.py", "exercises/**/*.py"]
 

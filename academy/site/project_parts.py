@@ -121,5 +121,5 @@ def _built_on(*paths: str) -> list[Path]:
 
 def _checked(pages: list[str]) -> list[Path]:
     """What the reports of derivations are made from: their texts and their case files."""
-    cases = [ROOT / "tests/formulas/cases" / f"{Path(page).stem}.py" for page in pages]
+    cases = [ROOT / "cases" / f"{Path(page).stem}.py" for page in pages]
     return [file for file in (*(ROOT / page for page in pages), *cases) if file.is_file()]

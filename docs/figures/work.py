@@ -27,7 +27,7 @@ def _flow(panel: Panel, steps, top: float = 26, high: float = 44, gap: float = 2
 def verified():
     tags = sum(len(re.findall(r"\\tag\{", text)) for text in _texts("backprop_math/*.md"))
     files = sum("def EXAMPLE" in text for text in _texts("annotated_examples/*/*.py"))
-    cases = len(list((card.ROOT / "tests/formulas/cases").glob("[!_]*.py")))
+    cases = len(list((card.ROOT / "cases").glob("[!_]*.py")))
     measured = sum(len(record["cases"]) for _, record in figures.results(card.ROOT, "*") if "cases" in record)
     panel = Panel(0, "What holds what")
     _flow(

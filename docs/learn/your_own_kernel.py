@@ -29,7 +29,7 @@ if importlib.util.find_spec("annotated_examples") is None:
 
 from academy import accuracy, autograd, checks, device, syntax  # before triton: it may switch the interpreter on
 from academy.bench import notebook
-from academy.formulas.project import import_source
+from academy.judge.mutants import import_source
 
 import inspect
 import math
@@ -396,7 +396,7 @@ from academy.formulas.cases import case
 def l2_normalise(module, X, varepsilon):
     return module.l2_normalise(X, varepsilon)
 '''
-write("tests/formulas/cases/l2_normalise.py", CASES)
+write("cases/l2_normalise.py", CASES)
 academy("check")
 
 # %% [markdown]
@@ -437,7 +437,7 @@ notebook.ladder("l2_normalise", live=live)
 # | the derivation | `backprop_math/l2_normalise.md` |
 # | reference, kernels, launchers, `EXAMPLE` | `annotated_examples/<group>/l2_normalise.py`, with notes that quote the run |
 # | `check` and the broken kernel | `tests/kernels/test_l2_normalise.py` |
-# | `CASES` | `tests/formulas/cases/l2_normalise.py` |
+# | `CASES` | `cases/l2_normalise.py` |
 # | `timed` | `benchmarks/l2_normalise.py`, with the bytes that it should move |
 # | your explanation | a line in the table of `docs/learn/index.md`: its step on the learning path |
 #

@@ -10,7 +10,7 @@ import torch
 
 from academy import device
 from academy.bench import figures, store, training
-from academy.formulas.project import import_source
+from academy.judge.mutants import import_source
 from annotated_examples.capstone.gpt import OURS, PLAIN, SMALL
 from benchmarks import capstone
 from tests.kernels.harness import ROOT

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from academy import accuracy, device
-from academy.formulas.project import import_source
+from academy.judge.mutants import import_source
 from annotated_examples.capstone import gpt
 from tests.kernels.harness import ROOT
 

@@ -157,11 +157,11 @@ def test_case_files_and_derivations():
 
 
 def test_a_case_file_without_its_derivation(tmp_path):
-    for folder in ("backprop_math", "annotated_examples", "tests/formulas/cases"):
+    for folder in ("backprop_math", "annotated_examples", "cases"):
         (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "tests/formulas/cases/none.py").write_text(FILE)
+    (tmp_path / "cases/none.py").write_text(FILE)
     _, (problem,) = check.declared(Project(tmp_path), [])
-    assert str(problem).startswith("tests/formulas/cases/none.py:1:1: there is no derivation backprop_math/none.md")
+    assert str(problem).startswith("cases/none.py:1:1: there is no derivation backprop_math/none.md")
 
 
 def test_cases_are_read_where_triton_is_missing():

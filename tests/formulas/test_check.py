@@ -51,9 +51,9 @@ def test_a_change_by_hand_is_reported_at_its_line(page):
 def clone(tmp_path_factory):
     root = tmp_path_factory.mktemp("clone")
     (root / "backprop_math").mkdir()
-    for folder in ("annotated_examples/tutorials", "tests/formulas/cases"):
+    for folder in ("annotated_examples/tutorials", "cases"):
         (root / folder).mkdir(parents=True)
-    kernel, cases = "annotated_examples/tutorials/vector_add.py", "tests/formulas/cases/vector_add.py"
+    kernel, cases = "annotated_examples/tutorials/vector_add.py", "cases/vector_add.py"
     for name in ("backprop_math/vector_add.md", kernel, cases):
         shutil.copy(PROJECT.root / name, root / name)
     for name in ("annotated_examples", "annotated_examples/tutorials"):
@@ -130,16 +130,16 @@ def test_a_wrong_sign_in_a_page_and_in_a_kernel(clone):
 
 def test_a_case_file(clone):
     """It may be named on the command line, and then its derivation and its kernels are looked at."""
-    path = clone / "tests/formulas/cases/vector_add.py"
-    status, output = academy_check(clone, "tests/formulas/cases/vector_add.py")
+    path = clone / "cases/vector_add.py"
+    status, output = academy_check(clone, "cases/vector_add.py")
     assert status == 0 and "kernels: 1 case compared" in output, output
     before = edited(path, '"x": "VA-x"', '"x": "VA-z"')
-    for files in ((), ("tests/formulas/cases/vector_add.py",)):
+    for files in ((), ("cases/vector_add.py",)):
         status, output = academy_check(clone, *files)
         assert status == 1 and "vector_add.md has no tag 'VA-z'; it has VA, VA-x, VA-y" in output, output
-        assert re.search(r"^tests/formulas/cases/vector_add.py:\d+:\d+: ", output, re.M)
+        assert re.search(r"^cases/vector_add.py:\d+:\d+: ", output, re.M)
     path.write_text(before.replace("module.vector_add(x, y)", "module.vector_add(x, x)"), "utf-8")
-    status, output = academy_check(clone, "tests/formulas/cases/vector_add.py")
+    status, output = academy_check(clone, "cases/vector_add.py")
     assert status == 1 and "the result" in output and "VA prints" in output, output
     path.unlink()
     status, output = academy_check(clone)
@@ -265,7 +265,7 @@ def f(module, x, s):
 @pytest.fixture
 def small(tmp_path):
     """A project of one module and one derivation; `small(call)` compares that call with it."""
-    for folder in ("annotated_examples/tutorials", "backprop_math", "tests/formulas/cases"):
+    for folder in ("annotated_examples/tutorials", "backprop_math", "cases"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "annotated_examples/tutorials/m.py").write_text(MODULE)
 
@@ -273,7 +273,7 @@ def small(tmp_path):
         from academy.formulas import check
 
         (tmp_path / "backprop_math/d.md").write_text(derivation)
-        (tmp_path / "tests/formulas/cases/d.py").write_text(CASE.replace("CALL", call))
+        (tmp_path / "cases/d.py").write_text(CASE.replace("CALL", call))
         project = Project(tmp_path)
         found, problems = check.declared(project, project.pages()[0])
         return project, found[Path("backprop_math/d.md")], problems

@@ -9,7 +9,7 @@ import torch
 from academy.formulas import Page
 from academy.formulas.checking import case_reader
 from academy.formulas.checking import kernels as compare
-from academy.formulas.checking.fences import Fences
+from academy.judge.fences import Fences
 
 PAGE = r"""---
 math:

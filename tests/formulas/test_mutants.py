@@ -6,8 +6,8 @@ import pytest
 
 from academy import device
 from academy.formulas.mutation import engine, equations, kernels
-from academy.formulas.mutation.mutant import Mutant, sample
 from academy.formulas.project import Project
+from academy.judge.mutants import Mutant, sample
 
 PROJECT = Project.here(Path(__file__))
 JUDGES = engine.judges(PROJECT)
@@ -123,7 +123,7 @@ def test_kernel_mutators():
     found: dict[str, set[str]] = {}
     for mutant in kernels.of_source(KERNEL):
         compile(mutant.apply(KERNEL), "mutant", "exec")
-        found.setdefault(mutant.operator, set()).add(f"{KERNEL[mutant.start : mutant.end]} -> {mutant.new}")
+        found.setdefault(mutant.operator, set()).add(f"{mutant.old} -> {mutant.new}")
     expected = {
         "operator": "* -> +",
         "comparison": "< -> <=",
@@ -182,7 +182,7 @@ def test_sample_is_spread_and_stable():
 
 def changed(old: str, new: str) -> Mutant:
     start = VECTOR_ADD.text.index(old)
-    return Mutant("test", start, start + len(old), new)
+    return Mutant("test", old, new, start=start)
 
 
 @pytest.mark.parametrize(("new", "verdict"), [("x + y", "survived"), ("x - y", "value"), ("x +* y", "error")])

@@ -79,4 +79,4 @@ def test_every_kernel_is_launched_by_a_comparison(path, monkeypatch):
             if missing - launched:
                 kernels.run(comparison, PROJECT.module(comparison.module), memo=MEMO, inputs=[inputs])
     names = ", ".join(sorted(missing - launched))
-    assert not names, f"{PROJECT.shown(path)}: no case of tests/formulas/cases launches {names}"
+    assert not names, f"{PROJECT.shown(path)}: no case of cases launches {names}"

@@ -253,7 +253,15 @@ NEW_TENSOR = "dlogits = torch.empty(logits.shape, dtype=logits.dtype, device=log
 
 LESSON_MUTANTS = [
     (sliced_rows, Mutant("gradient over the logits", NEW_TENSOR, "dlogits = logits.detach()")),
-    (second_backward, Mutant("second backward differs", "launch = ctx.launch_backward if again else", "launch =")),
+    (
+        second_backward,
+        Mutant(
+            "second backward differs",
+            "launch = ctx.launch_backward if again else",
+            "launch =",
+            error="RuntimeError: one of the variables needed for gradient computation has been modified",
+        ),
+    ),
     (gradient_penalty_raises, Mutant("gradient penalty loses its term", "    @autograd.once_differentiable\n", "")),
     (
         in_place_variant_tells_autograd,

@@ -201,7 +201,7 @@ def test_mutant_of_a_shared_function_is_caught(mutant, tmp_path, monkeypatch):
     broken = harness.mutated(common, mutant, tmp_path)
     monkeypatch.setitem(sys.modules, common.__name__, broken)
     code = harness.code_of(Path(lesson.__file__).read_text("utf-8"))
-    again = harness.import_source(code, tmp_path, "flash_attention")
+    again = harness.import_source(code, "flash_attention", tmp_path)
     assert again.load_tile is broken.load_tile
     with pytest.raises((AssertionError, RuntimeError, ValueError)):
         check(again)

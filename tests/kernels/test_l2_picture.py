@@ -42,9 +42,17 @@ def test_every_tile_is_computed_once(rows, columns, group):
         [
             Mutant("last group divided by GROUP_M", "tl.minimum(num_pid_m - first_pid_m, GROUP_M)", "GROUP_M"),
             Mutant(
-                "columns swapped for rows in a group", "pid_in_group // group_size_m", "pid_in_group % group_size_m"
+                "columns swapped for rows in a group",
+                "pid_in_group // group_size_m",
+                "pid_in_group % group_size_m",
+                error="ValueError: order names a block twice",
             ),
-            Mutant("no groups", "num_pid_in_group = GROUP_M * num_pid_n", "num_pid_in_group = num_pid_n"),
+            Mutant(
+                "no groups",
+                "num_pid_in_group = GROUP_M * num_pid_n",
+                "num_pid_in_group = num_pid_n",
+                error="ValueError: order names a block twice",
+            ),
         ]
     ),
 )
@@ -53,7 +61,12 @@ def test_mutant_of_the_order_is_caught(mutant, tmp_path):
 
 
 def test_rows_and_columns_stored_in_each_others_place(tmp_path):
-    mutant = Mutant("rows and columns exchanged", "2 * pid, pid_m)", "2 * pid, pid_n)")
+    mutant = Mutant(
+        "rows and columns exchanged",
+        "2 * pid, pid_m)",
+        "2 * pid, pid_n)",
+        error="ValueError: order names a block twice",
+    )
     harness.assert_caught(lesson, mutant, lambda broken: check(broken.program_order), tmp_path)
 
 

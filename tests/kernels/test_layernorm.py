@@ -439,14 +439,18 @@ def test_bad_modules(module):
         module.apply_layernorm(torch.nn.Linear(3, 3), randn(2, 3))
 
 
-@pytest.mark.parametrize("sizes", [dict(BLOCK_M=3), dict(BLOCK_N=100), dict(COLUMNS=5), dict(num_warps=5)], ids=str)
-def test_bad_tile_size(module, sizes):
-    backward_only = {"COLUMNS", *(["BLOCK_M"] if module is lesson else [])}
-    if module is lesson and "num_warps" in sizes:
-        return
-    if not backward_only & set(sizes):
-        with pytest.raises(ValueError, match="must be a power of two"):
-            module.layernorm_forward(randn(2, 3), **sizes)
+FORWARD_SIZES = [(lesson, dict(BLOCK_N=100)), *((fast, {name: 3}) for name in ("BLOCK_M", "BLOCK_N", "num_warps"))]
+BACKWARD_SIZES = [(module, {name: 3}) for module in (lesson, fast) for name in ("BLOCK_M", "BLOCK_N", "COLUMNS")]
+
+
+@pytest.mark.parametrize("module, sizes", FORWARD_SIZES)
+def test_bad_tile_size_forward(module, sizes):
+    with pytest.raises(ValueError, match="must be a power of two"):
+        module.layernorm_forward(randn(2, 3), **sizes)
+
+
+@pytest.mark.parametrize("module, sizes", [*BACKWARD_SIZES, (fast, dict(num_warps=5))])
+def test_bad_tile_size_backward(module, sizes):
     with pytest.raises(ValueError, match="must be a power of two"):
         module.layernorm_backward(randn(2, 3), randn(2, 3), None, None, randn(2), randn(2), **sizes)
 

@@ -200,7 +200,7 @@ def test_the_list_says_which_derivations_no_kernel_is_compared_with(convert, pro
     """By looking for the file of cases: nobody counts them by hand."""
     said = "No kernel yet: only the formulas are checked."
     assert convert("[[derivations]]")[0].count(said) == 1
-    cases = project / "tests/formulas/cases/doubling.py"
+    cases = project / "cases/doubling.py"
     cases.parent.mkdir(parents=True, exist_ok=True)
     cases.write_text("")
     assert said not in convert("[[derivations]]")[0]

@@ -48,7 +48,7 @@ def uncovered_module(project: Project, path: Path, comparisons: Iterable[Compari
     kernels = any(function.endswith("_kernel") for function in functions) and path.parent.name not in _NO_LESSONS
     if not here and (public or kernels):
         message = f"no case names {name}: nothing compares it with a printed formula; a case stands in "
-        return [Problem.at(shown, text, 0, message + "tests/formulas/cases/<derivation>.py")]
+        return [Problem.at(shown, text, 0, message + "cases/<derivation>.py")]
     problems, named = [], _names(text)
     calls = [(comparison, call) for comparison in here for call in comparison.calls]
     for comparison, call in calls:

@@ -17,9 +17,10 @@ import torch
 from academy import accuracy
 from academy.formulas import cases
 from academy.formulas.cases import Comparison, Target
-from academy.formulas.checking.fences import Fences, walled
 from academy.formulas.meaning.formula import Formula
 from academy.formulas.meaning.values import DTYPE
+from academy.judge import layouts
+from academy.judge.fences import Fences, walled
 from academy.problems import Problem
 
 
@@ -288,16 +289,9 @@ def _differentiable(value: Any) -> bool:
     return torch.is_tensor(value) and value.is_floating_point()
 
 
-def _strided(values: torch.Tensor) -> torch.Tensor:
-    """Every third element of memory that is NaN in between, in padded rows."""
-    memory = values.new_full((*values.shape[:-1], 3 * values.shape[-1] + 5), float("nan"))
-    return memory[..., 2 : 2 + 3 * values.shape[-1] : 3].copy_(values)
-
-
-def _fenced(values: torch.Tensor) -> torch.Tensor:
-    """Contiguous, in the middle of memory full of NaN."""
-    memory = values.new_full((values.numel() + 128,), float("nan"))
-    return memory[64 : 64 + values.numel()].view(values.shape).copy_(values)
-
-
-_LAYOUTS = {"contiguous": lambda values: values, "strided": _strided, "fenced": _fenced, "walled": walled}
+_LAYOUTS = {
+    "contiguous": lambda values: values,
+    "strided": layouts.strided,
+    "fenced": layouts.nan_fenced,
+    "walled": walled,
+}

@@ -12,7 +12,6 @@ hide: a read past the end of a tensor, a masked lane without `other`.
 from __future__ import annotations
 
 import faulthandler
-import hashlib
 import os
 import re
 import resource
@@ -36,9 +35,9 @@ from academy.formulas.errors import PageError
 from academy.formulas.mutation import equations as formula_mutants
 from academy.formulas.mutation import kernels as kernel_mutants
 from academy.formulas.mutation.equal_values import same_value
-from academy.formulas.mutation.mutant import Mutant, sample
-from academy.formulas.project import Project, import_source
+from academy.formulas.project import Project
 from academy.formulas.reading.page import Page
+from academy.judge.mutants import Mutant, import_source, sample
 from academy.problems import Problem, report
 
 LIST = "backprop_math/equivalent_mutants.toml"
@@ -46,7 +45,7 @@ LIST = "backprop_math/equivalent_mutants.toml"
 SAMPLE = 32
 #: Seconds of processor time after which a process hangs, which counts as caught. (A busy machine is no hang.)
 PATIENCE = 60
-UNCHANGED = Mutant("", 0, 0, "")
+UNCHANGED = Mutant("", "", "", start=0)
 
 
 # ---------------------------------------------------------------- who judges the mutants of a file
@@ -93,7 +92,7 @@ class Kernels:
         """ "survived", or how it was caught: value (another result) or error. With `walls` it may kill the process."""
         changed = mutant.apply(self.text)
         try:
-            module = import_source(changed, "mutant_" + hashlib.sha256(changed.encode()).hexdigest()[:16])
+            module = import_source(changed, "mutant")
             for comparison in self.comparisons:
                 found = kernels.run(comparison, module, first_only=True, memo=self.memo, walls=walls)
                 if found:

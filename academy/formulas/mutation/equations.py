@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from academy.formulas.mutation.mutant import Mutant
 from academy.formulas.reading.page import Page
 from academy.formulas.reading.tokens import lex
 from academy.formulas.reading.tree import bound_indices, free_indices, mentioned
+from academy.judge.mutants import Mutant
 
 _ERF = r"\operatorname{erf}"
 _FUNCTIONS = {r"\exp": r"\log", r"\sin": r"\cos", r"\tanh": _ERF, r"\max": r"\min"}
@@ -51,7 +51,8 @@ def of_page(page: Page) -> list[Mutant]:
             key = re.sub(r"\s", "", source)
             if key not in seen:
                 seen.add(key)
-                found.append(Mutant(operator, at + start, at + end, new, re.sub(r"\s+", " ", source).strip()))
+                name, old = re.sub(r"\s+", " ", source).strip(), block.source[start:end]
+                found.append(Mutant(name, old, new, start=at + start, operator=operator))
     return found
 
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from academy import syntax
-from academy.formulas.mutation.mutant import Mutant
+from academy.judge.mutants import Mutant
 
 #: Operators as they are written, and what takes their place.
 _SYMBOLS: dict[type[ast.AST], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//"}
@@ -106,7 +106,7 @@ class _Kernel:
         column = start - first - (len(line) - len(line.lstrip()))
         context, old = line.split("  #")[0].strip(), self.source[start:end]
         name = f"{self.function.name}: {context} @{column}: {old} -> {new}"
-        return Mutant(operator, start, end, new, name, self.function.name)
+        return Mutant(name, old, new, start=start, operator=operator, function=self.function.name)
 
     def exchanged(self, kind: str, left: ast.AST, operator: ast.AST, right: ast.AST, table: dict) -> Iterator[Mutant]:
         """The operator between two parts (which keep their brackets) replaced by another one."""

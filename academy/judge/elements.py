@@ -1,0 +1,78 @@
+"""The first wrong element of a result, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from academy import accuracy
+from academy.traces import memory
+
+
+def same(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Which elements are equal, or both NaN."""
+    return (one == other) | ((one != one) & (other != other))
+
+
+def difference(
+    name: str, result: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tensor, exact: bool = False
+) -> str | None:
+    """What is wrong with a result, naming the first wrong element; None if nothing is.
+
+    Args:
+        result, pytorch: the kernel's, and PyTorch's in the same dtype, from the same inputs.
+        reference: PyTorch's in float64. The rule is that of `academy.accuracy`.
+        exact: the two must be equal.
+    """
+    if result.shape != reference.shape:
+        return f"{name} has shape {tuple(result.shape)}, should have {tuple(reference.shape)}"
+    if result.dtype != pytorch.dtype:
+        return f"{name} has dtype {result.dtype}, should have {pytorch.dtype}"
+    if exact or not result.is_floating_point():
+        place = first(~same(result, pytorch))
+        return None if place is None else at(name, place, result, pytorch)
+    problem = accuracy.problem(result, pytorch, reference)
+    if problem is None:
+        return None
+    theirs, scale = _largest(pytorch.double() - reference), _largest(reference)
+    allowed = max(2 * theirs, accuracy.MAX_FLOOR * torch.finfo(result.dtype).eps * scale)
+    near = (result.double() - reference).abs() <= allowed
+    place = first(~(near | same(result, pytorch)))
+    return f"{name}: {problem}" if place is None else at(name, place, result, pytorch)
+
+
+def first(wrong: torch.Tensor) -> tuple[tuple[int, ...], int] | None:
+    """Index of the first element that is true, and how many are."""
+    places = wrong.nonzero()
+    return (tuple(places[0].tolist()), len(places)) if len(places) else None
+
+
+def at(name: str, place: tuple[tuple[int, ...], int], value: torch.Tensor, wanted: torch.Tensor) -> str:
+    """`y[1, 3] is 0.5, should be 0.25; row 1 is the first that is wrong`."""
+    index, count = place
+    element = f"{name}[{', '.join(map(str, index))}]" if index else name
+    never = value.is_floating_point() and value.numel() and memory.unwritten(value)[index]
+    got = "was never written" if never else f"is {shown(value[index].item())}"
+    message = f"{element} {got}, should be {shown(wanted[index].item())}"
+    if len(index) == 2:
+        return f"{message}; row {index[0]} is the first that is wrong"
+    return f"{message} ({count} of {value.numel()} elements are wrong)" if value.numel() > 1 else message
+
+
+def shown(value: Any) -> str:
+    """A number, a tensor, a tuple of them, as messages show it."""
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    if isinstance(value, (tuple, list)):
+        text = ", ".join(map(shown, value))
+        return f"[{text}]" if isinstance(value, list) else f"({text})"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return getattr(value, "__name__", None) or repr(value)
+
+
+def _largest(values: torch.Tensor) -> float:
+    """The largest absolute value, of those that are finite."""
+    finite = values[values.isfinite()]
+    return float(finite.abs().max()) if finite.numel() else 0.0

@@ -1,0 +1,101 @@
+"""Memory that shows a write outside of a tensor, and an element that nobody wrote."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+from collections.abc import Iterator
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+#: Bytes before and after each tensor.
+WIDTH = 1 << 17
+_UNWRITTEN = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
+_FILLED = "zeros zeros_like new_zeros ones ones_like new_ones full full_like new_full clone _to_copy".split()
+_FRESH = _UNWRITTEN.union(_FILLED)
+
+
+class Fences(TorchDispatchMode):
+    """Inside `with Fences() as fences:`, new tensors lie between fences; what is not written is NaN.
+
+    A fence reads as NaN, or as the largest integer, so that a read outside poisons the result. `fences.broken()` tells
+    afterwards how many elements of fences were written to. A kernel writes through plain addresses: without this a
+    missing mask would go unnoticed, in the interpreter as on a GPU, or bring the process down.
+
+    Args:
+        walls: CPU tensors end where readable memory ends, instead of at a fence: reading or writing the next byte kills
+            the process.
+    """
+
+    def __init__(self, walls: bool = False):
+        super().__init__()
+        self._walls = walls
+        self._fences: list[tuple[torch.Tensor, torch.dtype]] = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        name = function.overloadpacket.__name__
+        if name not in _FRESH or not isinstance(result, torch.Tensor) or result.device.type == "meta":
+            return result
+        return self._fenced(result, name in _UNWRITTEN)
+
+    def _fenced(self, tensor: torch.Tensor, unwritten: bool) -> torch.Tensor:
+        size = tensor.untyped_storage().nbytes()
+        if self._walls and tensor.device.type == "cpu":
+            memory = _readable(WIDTH + size)
+        else:
+            memory = torch.empty(size + 2 * WIDTH, dtype=torch.uint8, device=tensor.device)
+        _poison(memory, tensor.dtype)
+        # `set_` rather than a slice: the result must be no view, as what `torch.empty` returns is none.
+        placed = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        placed.set_(memory.untyped_storage(), WIDTH // tensor.element_size(), tensor.shape, tensor.stride())
+        if not unwritten:
+            placed.copy_(tensor)
+        self._fences += [(memory[:WIDTH], tensor.dtype), (memory[WIDTH + size :], tensor.dtype)]
+        return placed
+
+    def broken(self) -> int:
+        """How many elements outside of a tensor were written to."""
+        return sum(_written(fence, dtype) for fence, dtype in self._fences)
+
+
+def _poison(memory: torch.Tensor, dtype: torch.dtype) -> None:
+    if dtype.is_floating_point or dtype.is_complex:
+        memory.fill_(0xFF)  # a NaN of every dtype, and one that no arithmetic produces
+    else:
+        memory.view(dtype).fill_(dtype == torch.bool or torch.iinfo(dtype).max)
+
+
+def _written(fence: torch.Tensor, dtype: torch.dtype) -> int:
+    before = torch.empty_like(fence)
+    _poison(before, dtype)
+    return int((fence != before).view(-1, dtype.itemsize).any(dim=1).sum()) if len(fence) else 0
+
+
+@contextlib.contextmanager
+def fenced_allocations() -> Iterator[None]:
+    """`Fences` that raise AssertionError at the end if something was written outside of an allocation."""
+    __tracebackhide__ = True
+    with Fences() as fences:
+        yield
+    count = fences.broken()
+    assert not count, f"{count} elements were written outside of an allocation"
+
+
+def walled(values: torch.Tensor) -> torch.Tensor:
+    """The same values, contiguous, at the end of readable memory: a read of the next byte kills the process."""
+    size = values.numel() * values.element_size()
+    return _readable(size).view(values.dtype).view(values.shape).copy_(values) if size else values
+
+
+def _readable(size: int) -> torch.Tensor:
+    """`size` bytes, after which nothing can be read."""
+    pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, pages + mmap.PAGESIZE)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mprotect(ctypes.c_void_p(address + pages), mmap.PAGESIZE, 0):
+        raise OSError(ctypes.get_errno(), "mprotect failed")
+    return torch.frombuffer(memory, dtype=torch.uint8, count=size, offset=pages - size)

@@ -1,0 +1,60 @@
+"""The same values in hostile places: what lies between and around them is NaN, or the largest integer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+
+
+def poisoned(shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+    """Memory that nobody may read, in the dtype and on the device of `like`."""
+    other = math.nan if like.is_floating_point() else like.dtype == torch.bool or torch.iinfo(like.dtype).max
+    return torch.full(shape, other, dtype=like.dtype, device=like.device)
+
+
+def nan_fenced(values: torch.Tensor, width: int = 64) -> torch.Tensor:
+    """The same values, contiguous, with `width` poisoned elements on either side."""
+    memory = poisoned((values.numel() + 2 * width,), values)
+    inside = memory[width : width + values.numel()].view(values.shape)
+    inside.copy_(values)
+    return inside
+
+
+def offset(values: torch.Tensor) -> torch.Tensor:
+    """The same: contiguous, but an odd number of elements into its memory, so that no wide load is aligned."""
+    return nan_fenced(values, 3)
+
+
+def transposed(values: torch.Tensor) -> torch.Tensor:
+    """The same values, stored column-major."""
+    return values.transpose(-1, -2).contiguous().transpose(-1, -2) if values.dim() > 1 else values
+
+
+def strided(values: torch.Tensor) -> torch.Tensor:
+    """The same values at every third element of memory, in padded rows."""
+    if not values.dim():
+        memory = poisoned((3,), values)
+        memory[2] = values
+        return memory[2]
+    memory = poisoned((*values.shape[:-1], 3 * values.shape[-1] + 5), values)
+    view = memory[..., 2 : 2 + 3 * values.shape[-1] : 3]
+    view.copy_(values)
+    return view
+
+
+def sliced(values: torch.Tensor, padding: int = 7) -> torch.Tensor:
+    """The same values as the left part of wider rows."""
+    memory = poisoned((*values.shape[:-1], values.shape[-1] + padding), values)
+    memory[..., : values.shape[-1]] = values
+    return memory[..., : values.shape[-1]]
+
+
+#: name -> function from a tensor to the same values in another layout
+LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "nan_fenced": nan_fenced,
+    "transposed": transposed,
+    "strided": strided,
+    "sliced": sliced,
+}
