@@ -1,7 +1,9 @@
-"""A cache, `.cache/academy.sqlite`, for what takes long to compute and depends only on a key: rendered formulas, plots,
-highlighted code, pages of recorded runs, results of checks. Everything in it comes from this project's own directives.
+"""A cache for what takes long to compute and depends only on a key: rendered formulas, plots, highlighted code, pages
+of recorded runs, results of checks. Everything in it comes from this project's own directives.
 
-The file can be deleted at any time. Where it can't be written, everything is computed again.
+In a copy of the repository it is `.cache/academy.sqlite`. An installed package writes nothing beside its code: there it
+is `triton-academy/academy.sqlite` in the user's folder for caches. The file can be deleted at any time. Where it can't
+be written, everything is computed again.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -16,9 +19,20 @@ from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FILE = ROOT / ".cache" / "academy.sqlite"
-#: A file that has grown beyond this is begun anew.
+#: A file that has grown beyond this is emptied.
 MAX_BYTES = 200 << 20
+
+
+def place(root: Path = ROOT) -> Path:
+    """The file of the cache for code that lies in `root`."""
+    if (root / "pyproject.toml").is_file() or sys.platform == "emscripten":  # a browser, whose files don't last
+        return root / ".cache" / "academy.sqlite"
+    from platformdirs import user_cache_path  # which a browser doesn't have
+
+    return user_cache_path("triton-academy", appauthor=False) / "academy.sqlite"
+
+
+FILE = place()
 
 
 def kept(kind: str, key: list, make: Callable[[], object], keep: Callable[[object], object] = bool):
@@ -36,8 +50,8 @@ def kept(kind: str, key: list, make: Callable[[], object], keep: Callable[[objec
 
 
 def get(kind: str, key: list):
-    """What is kept under this key; None if nothing is."""
-    with suppress(sqlite3.DatabaseError):
+    """What is kept under this key; None if nothing is, or nothing that can be read."""
+    with suppress(sqlite3.DatabaseError, ValueError, TypeError):
         if found := _store(FILE).execute("SELECT value FROM kept WHERE name = ?", (_name(kind, key),)).fetchone():
             return json.loads(found[0])
     return None
@@ -73,15 +87,30 @@ def made_by(*parts: str) -> str:
 @cache
 def _store(file: Path) -> sqlite3.Connection:
     for attempt in ("as it is", "begun anew", "in memory"):
-        with suppress(sqlite3.DatabaseError, OSError):
-            if attempt == "begun anew" or file.is_file() and file.stat().st_size > MAX_BYTES:
-                file.unlink(missing_ok=True)
+        try:
+            if attempt == "begun anew":
+                for suffix in ("", "-wal", "-shm"):
+                    file.with_name(file.name + suffix).unlink(missing_ok=True)
             if attempt != "in memory":
                 file.parent.mkdir(parents=True, exist_ok=True)
-            place = ":memory:" if attempt == "in memory" else file
-            store = sqlite3.connect(place, timeout=30, check_same_thread=False)
-            store.execute("PRAGMA journal_mode = WAL")
-            store.execute("PRAGMA synchronous = OFF")  # it may be lost, it must not be slow
-            store.execute("CREATE TABLE IF NOT EXISTS kept (name BLOB PRIMARY KEY, value TEXT NOT NULL)")
-            return store
+            return _opened(file if attempt != "in memory" else Path(":memory:"))
+        except OSError:
+            continue
+        except sqlite3.OperationalError:  # no place to write to, or another process has it: not to be deleted
+            return _opened(Path(":memory:"))
+        except sqlite3.DatabaseError:  # damaged
+            continue
     raise AssertionError("SQLite keeps nothing, not even in memory")
+
+
+def _opened(file: Path) -> sqlite3.Connection:
+    store = sqlite3.connect(file, timeout=30, check_same_thread=False)
+    store.execute("PRAGMA journal_mode = WAL")
+    store.execute("PRAGMA synchronous = OFF")  # it may be lost, it must not be slow
+    store.execute("CREATE TABLE IF NOT EXISTS kept (name BLOB PRIMARY KEY, value TEXT NOT NULL)")
+    if file.is_file() and file.stat().st_size > MAX_BYTES:
+        # Deleting the file would damage it for a process that has it open.
+        with store:
+            store.execute("DELETE FROM kept")
+        store.execute("VACUUM")
+    return store

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import signal
 import sys
+import threading
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from academy.textfiles import read_text
 
 #: Modules of the subcommands that parse their own options.
 _PASSED_ON = {
@@ -14,19 +21,60 @@ _PASSED_ON = {
     "exercise": "academy.exercises.command",
     "trace": "academy.traces.command",
 }
+#: What is not lost when a subcommand is stopped.
+_KEPT = {"bench": "what was measured is kept, and the same command continues"}
 DESCRIPTION = "Triton Academy: check what its pages say, measure its kernels, watch them run, do the exercises."
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one subcommand. Exit status: 0 if all is well, 1 if something was found, 2 if the command line is wrong."""
+    """Run one subcommand. Exit status: 0 if all is well, 1 if something was found, 2 if the command line is wrong; as
+    other tools 130 after Ctrl-C, 143 after SIGTERM and 141 if nobody reads on (`| head`)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    command = " ".join(["academy", *arguments[:1]])
+    with _sigterm_raises():
+        try:
+            status = _run(arguments)
+            sys.stdout.flush()
+            return status
+        except KeyboardInterrupt:
+            kept = _KEPT.get(arguments[0], "")
+            print(f"\n{command}: stopped{f'; {kept}' if kept else ''}", file=sys.stderr)
+            return 128 + signal.SIGINT
+        except _Terminated:
+            return 128 + signal.SIGTERM
+        except BrokenPipeError:
+            # What is still in the buffer has nowhere to go, and Python would complain about that at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 128 + 13
+
+
+class _Terminated(BaseException):
+    """This process was told to end. Raised, so that what it has started ends too."""
+
+
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    def end(*_) -> None:
+        raise _Terminated
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _run(arguments: list[str]) -> int:
     parser = _parser()
     if arguments[:1] and arguments[0] in _PASSED_ON:
         return importlib.import_module(_PASSED_ON[arguments[0]]).main(arguments[1:])
     parsed = parser.parse_args(arguments)
     try:
         return parsed.run(parsed)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, ValueError) as error:
         print(f"academy {parsed.command}: {error}", file=sys.stderr)
         return 2
 
@@ -62,9 +110,13 @@ def _check(arguments: argparse.Namespace) -> int:
     from academy import problems
     from academy.bench import ROOT, store
     from academy.formulas import check as formulas
+    from academy.formulas.project import Project
     from academy.traces import check as traces
 
-    files = _existing(arguments.files)
+    project = Project.here()
+    takes = "derivations, kernels, their cases, and the pages under docs"
+    known = [*project.derivations(), *project.kernels(), *project.case_files(), *project.documents()]
+    files = _checked(arguments.files, known, takes)
     start = time.perf_counter()
     found, summary = formulas.syntax_errors(files), ""
     if not found:
@@ -96,14 +148,28 @@ def _unguarded_backwards(files: list[Path] | None):
 
 def _mutate(arguments: argparse.Namespace) -> int:
     from academy.formulas.mutation import engine
+    from academy.formulas.project import Project
 
-    return engine.main(_existing(arguments.files), arguments.only, arguments.all)
+    project = Project.here()
+    files = _checked(arguments.files, [*project.derivations(), *project.kernels()], "derivations and kernels")
+    return engine.main(files, arguments.only, arguments.all)
 
 
-def _existing(files: list[Path]) -> list[Path] | None:
+def _checked(files: list[Path], known: Iterable[Path], takes: str) -> list[Path] | None:
+    """The named files, None if none is named. All of them, or all that are known, can be read.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it isn't one of those that the command takes, or isn't UTF-8.
+    """
+    known = dict.fromkeys(path.resolve() for path in known)
     for file in files:
         if not file.is_file():
-            raise FileNotFoundError(f"{file}: no such file")
+            raise FileNotFoundError(f"{file}: {'a folder, not a file' if file.is_dir() else 'no such file'}")
+        if file.resolve() not in known:
+            raise ValueError(f"{file}: nothing in this file would be checked; the command takes this project's {takes}")
+    for path in files or known:
+        read_text(path)
     return files or None
 
 

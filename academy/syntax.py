@@ -27,8 +27,9 @@ DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 @lru_cache(maxsize=256)
 def tree(text: str) -> ast.Module:
-    """The parsed text. Callers share it and must not change it. Raises SyntaxError."""
-    return ast.parse(text)
+    """The parsed text, which may begin with a byte order mark. Callers share it and must not change it. Raises
+    SyntaxError."""
+    return ast.parse(text.removeprefix("\ufeff"))
 
 
 def problem(text: str, path: str) -> Problem | None:
@@ -152,7 +153,7 @@ def docstrings(text: str) -> Iterator[ast.Constant]:
 
 def bare(text: str) -> ast.Module:
     """The parsed text without its docstrings, for comparing code. The caller may change this tree."""
-    found = ast.parse(text)
+    found = ast.parse(text.removeprefix("\ufeff"))
     for node in ast.walk(found):
         body = getattr(node, "body", None)
         if isinstance(body, list) and body and isinstance(body[0], ast.Expr):

@@ -8,21 +8,25 @@ as it is measured.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import math
+import os
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from academy import device  # before anything imports triton
+from academy import cache, device  # before anything imports triton
 from academy.bench import figures, measure, run, store
 from academy.bench.operation import ROOT, Operation, Variant, discover
 from academy.bench.run import dtype_name
 from academy.bench.tables import Table
+from academy.progress import bar
 
 #: How long a quick look measures, about.
 QUICK_SECONDS = 15
@@ -60,6 +64,8 @@ def main(argv: list[str] | None = None) -> int:
     add_arguments(parser)
     arguments = parser.parse_args(argv)
     try:
+        if not (ROOT / "benchmarks").is_dir():
+            raise ValueError("benchmarks are part of the repository, not of the installed package: run it in a clone")
         operations = select(discover(), arguments.only)
         if arguments.list:
             for found in operations:
@@ -69,7 +75,8 @@ def main(argv: list[str] | None = None) -> int:
             raise ValueError("no CUDA device here; the interpreter's times would say nothing about a kernel")
         gpu = measure.Gpu()
         results = store.Results(gpu.name, folder=None if arguments.json else arguments.results, file=arguments.json)
-        return Session(operations, results, gpu, arguments.minutes, arguments.again).run()
+        with only_one():
+            return Session(operations, results, gpu, arguments.minutes, arguments.again).run()
     except ValueError as error:
         print(f"academy bench: {error}", file=sys.stderr)
         return 2
@@ -86,6 +93,25 @@ def select(operations: list, only: list[str] | None) -> list:
             raise ValueError(f"--only {name}: there are {', '.join(o.name for o in operations)}")
         chosen += [o for o in fitting if o not in chosen]
     return chosen
+
+
+@contextlib.contextmanager
+def only_one(lock: Path | None = None) -> Iterator[None]:
+    """Two sessions on one machine would disturb each other. Raises ValueError if one is running already."""
+    lock = lock or cache.FILE.with_name("bench.lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with open(lock, "a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            message = "is measuring, and the two would disturb each other; wait until it ends"
+            raise ValueError(f"another academy bench (process {file.read() or 'unknown'}) {message}") from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+        file.truncate(0)
 
 
 @dataclass(frozen=True)
@@ -120,8 +146,7 @@ class Session:
         copied, multiplied = self.gpu.copy_rate(), self.gpu.matrix_rate(torch.bfloat16)
         console.print(f"This card copies {copied:.2f} TB/s and multiplies bf16 matrices at {multiplied:.0f} TFLOP/s.")
         left = sum(map(len, todo.values()))
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=console, transient=True) as progress:
+        with bar(console) as progress:
             shown = progress.add_task("", total=left)
             for operation in self.operations:
                 for task in todo[operation.name]:

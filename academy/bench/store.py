@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -17,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
-from academy import syntax
+from academy import syntax, textfiles
 
 #: What may change in a kernel file without making its measurements stale.
 NOT_MEASURED = {"EXAMPLE"}
@@ -135,9 +134,7 @@ class Results:
 
 def write(path: Path, content: dict) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".json.new")
-    temporary.write_text(dumps(content) + "\n", "utf-8")
-    os.replace(temporary, path)
+    textfiles.write_text(path, dumps(content) + "\n")
 
 
 def dumps(value: object, indent: str = "") -> str:

@@ -23,6 +23,8 @@ def main(arguments: list[str]) -> int:
     parsed = _parser().parse_args(arguments)
     try:
         return parsed.run(parsed)
+    except BrokenPipeError:
+        raise  # nobody reads on: academy.cli knows what to do
     except (ValueError, OSError) as error:
         print(f"academy exercise: {error}", file=sys.stderr)
         return 2

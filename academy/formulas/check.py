@@ -20,6 +20,7 @@ from academy.formulas.checking.result import Result
 from academy.formulas.project import Project
 from academy.formulas.reading.page import Page
 from academy.problems import Problem
+from academy.progress import bar
 
 
 def run(files: Iterable[Path] | None = None) -> Result:
@@ -45,8 +46,10 @@ def run(files: Iterable[Path] | None = None) -> Result:
     jobs = [partial(_equations, page) for page in wanted]
     jobs += [partial(_kernels, same, project) for page in wanted for same in _by_case(found.get(page.path, []))]
     # In processes: a crash takes nothing else with it.
-    for part in in_parallel(call, jobs):
-        result.add(part)
+    with bar(threads=False) as progress:
+        task = progress.add_task("checking", total=len(jobs))
+        for part in in_parallel(call, jobs, lambda: progress.update(task, advance=1, refresh=True)):
+            result.add(part)
     result.exempt += [str(page.path) for page in wanted if page.path not in found]
     result.counts["pages"] += len(wanted)
     result.add(citations.check(project, chosen, {tag for page in pages for tag in page.tags()}))

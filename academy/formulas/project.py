@@ -10,6 +10,7 @@ from types import ModuleType
 
 from academy.formulas.errors import PageError
 from academy.formulas.reading.page import Page
+from academy.textfiles import read_text
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Project:
 
     def page(self, path: Path) -> Page:
         """A derivation whose errors show its path relative to the project."""
-        return Page(self.shown(path), path.read_text("utf-8"))
+        return Page(self.shown(path), read_text(path))
 
     def pages(self) -> tuple[list[Page], list[PageError]]:
         """All derivations that can be read, and the errors of those that can't."""

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from academy import syntax
 from academy.problems import report
+from academy.textfiles import read_text
 from academy.traces import check, page, store
 from academy.traces.recording import Pointer, Program, Recording, Step, grid_name, program_name
 
@@ -46,6 +47,8 @@ def main(arguments: list[str]) -> int:
         numbers = chosen(recording, options.launch, options.pid)
         _Printer(path, recording).show(numbers, options.pid)
         _write(path, recording, options)
+    except BrokenPipeError:
+        raise  # nobody reads on: academy.cli knows what to do
     except (SyntaxError, ValueError, OSError) as error:
         print(f"academy trace: {_in_words(error)}", file=sys.stderr)
         return 2
@@ -119,11 +122,12 @@ def chosen(recording: Recording, launch: int | None, program: Program | None) ->
 def find(module: str) -> Path:
     """The file that a path, a dotted name or a kernel's name (`layernorm`) stands for.
 
-    Raises ValueError if there is none with an EXAMPLE, and SyntaxError if it isn't valid Python.
+    Raises ValueError if there is none with an EXAMPLE or it isn't UTF-8, and SyntaxError if it isn't valid Python.
     """
     path = Path(module) if Path(module).exists() else _named(module)
     if path.suffix != ".py":
         raise ValueError(f"{module} is not a Python file")
+    read_text(path)
     if not store.has_example(path):
         raise ValueError(f"{module} has no function EXAMPLE(), which runs the kernel on small inputs. {TEMPLATE}")
     return path.resolve()

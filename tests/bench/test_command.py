@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -190,3 +191,28 @@ def test_a_kernel_script_shows_its_speed_in_seconds(capsys):
     assert time.monotonic() - begin < 25
     printed = capsys.readouterr().out
     assert "lesson" in printed and "torch.compile" in printed and "%" in printed
+
+
+def test_two_sessions_do_not_measure_each_other(tmp_path):
+    lock = tmp_path / "new" / "bench.lock"
+    with command.only_one(lock):
+        with pytest.raises(ValueError, match=rf"another academy bench \(process {os.getpid()}\) is measuring"):
+            with command.only_one(lock):
+                pass
+    with command.only_one(lock):
+        pass
+
+
+def test_two_writers_of_one_result_leave_a_whole_file(tmp_path, monkeypatch):
+    """Each writes to a file of its own first."""
+    written = []
+    monkeypatch.setattr(store.textfiles.os, "replace", lambda new, path: written.append(str(new)))
+    for _ in range(2):
+        store.write(tmp_path / "double.json", {"cases": []})
+    assert len(set(written)) == 2
+
+
+def test_the_installed_package_has_no_benchmarks(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    assert command.main(["--list"]) == 2
+    assert "part of the repository" in capsys.readouterr().err

@@ -80,6 +80,42 @@ def test_a_damaged_file_counts_as_missing(file, content):
     assert piece() == "x" * 50_000 and piece() == "x" * 50_000 and piece.made in (2, 3)
 
 
+@pytest.mark.parametrize("content", ["{half", b"\xff\xfe", ""], ids=["half", "bytes", "empty"])
+def test_a_value_that_is_no_json_is_made_again(file, content):
+    piece = Piece({"x": 1})
+    piece()
+    with cache._store(file) as store:
+        store.execute("UPDATE kept SET value = ?", (content,))
+    assert piece() == {"x": 1} and piece.made == 2
+    again()
+    assert piece() == {"x": 1} and piece.made == 2
+
+
+def test_a_file_that_another_process_has_locked_is_left_alone(file, monkeypatch):
+    """It counts as missing: deleting it would take away what the other one keeps."""
+    piece = Piece(1)
+    piece(["before"])
+    cache._store(file).close()
+    again()
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("PRAGMA journal_mode = DELETE")
+    other.execute("BEGIN EXCLUSIVE")
+    connect = sqlite3.connect
+    monkeypatch.setattr(cache.sqlite3, "connect", lambda place, timeout, **options: connect(place, 0.01, **options))
+    assert piece(["now"]) == 1
+    other.execute("COMMIT")
+    assert other.execute("SELECT count(*) FROM kept").fetchone() == (1,)
+
+
+def test_an_installed_package_writes_beside_no_code(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    assert not cache.place(packages).is_relative_to(packages) and "triton-academy" in cache.place(packages).parts
+    (packages / "pyproject.toml").touch()
+    assert cache.place(packages) == packages / ".cache" / "academy.sqlite"
+
+
 def test_everything_is_made_where_nothing_can_be_written(file):
     file.parent.write_text("a file in the folder's place")
     piece = Piece(1)

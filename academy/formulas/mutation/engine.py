@@ -39,6 +39,7 @@ from academy.formulas.project import Project
 from academy.formulas.reading.page import Page
 from academy.judge.mutants import Mutant, import_source, sample
 from academy.problems import Problem, report
+from academy.progress import bar
 
 LIST = "backprop_math/equivalent_mutants.toml"
 #: Mutants of one kernel file that are run by default: a fixed sample, spread over functions and kinds of change.
@@ -168,7 +169,7 @@ def score(project: Project, judge: Judge, count: int | None = None) -> tuple[Sco
     if verdict != "survived":
         return result, [*problems, Problem.at(judge.path, judge.text, 0, f"before any change: {verdict}")]
     listed = {_key(entry["change"]): entry for entry in entries(project, "mutant", judge.path)}
-    for mutant, verdict in verdicts(judge, mutants):
+    for mutant, verdict in _with_progress(judge, mutants):
         entry = listed.get(_key(mutant.name))
         if verdict == "same value":
             result.total -= 1
@@ -184,11 +185,25 @@ def score(project: Project, judge: Judge, count: int | None = None) -> tuple[Sco
     return result, problems
 
 
+def _with_progress(judge: Judge, mutants: list[Mutant]) -> Iterator[tuple[Mutant, str]]:
+    """`verdicts`, counted on the terminal."""
+    with bar(threads=False) as progress:
+        yield from progress.track(verdicts(judge, mutants), len(mutants), description=judge.path.as_posix())
+
+
 def verdicts(judge: Judge, mutants: list[Mutant]) -> Iterator[tuple[Mutant, str]]:
     """Each mutant's verdict, from processes that take a few mutants each: a crash ends no more than one of these."""
     torch.set_num_threads(1)
     context, running = processes.context(), dict[Any, tuple[list[Mutant], Any]]()
     waiting = [mutants[at : at + judge.together] for at in range(0, len(mutants), judge.together)]
+    try:
+        yield from _all_verdicts(judge, waiting, running, context)
+    finally:  # stopped before the end
+        for _, process in running.values():
+            process.kill()
+
+
+def _all_verdicts(judge: Judge, waiting: list[list[Mutant]], running: dict, context) -> Iterator[tuple[Mutant, str]]:
     while waiting or running:
         while waiting and len(running) < processes.WORKERS:
             chunk = waiting.pop(0)
@@ -217,6 +232,7 @@ def _ready(receivers: list[Any]) -> list[Any]:
 
 
 def _child(sender: Connection, judge: Judge, mutants: list[Mutant]) -> None:
+    processes.leave_signals()
     # What a broken kernel prints on its way down is of no interest.
     faulthandler.disable()
     quiet = os.open(os.devnull, os.O_WRONLY)
