@@ -113,6 +113,7 @@ def _check(arguments: argparse.Namespace) -> int:
     from academy.formulas.project import Project
     from academy.traces import check as traces
 
+    _existing(arguments.files)
     project = Project.here()
     takes = "derivations, kernels, their cases, and the pages under docs"
     known = [*project.derivations(), *project.kernels(), *project.case_files(), *project.documents()]
@@ -150,22 +151,26 @@ def _mutate(arguments: argparse.Namespace) -> int:
     from academy.formulas.mutation import engine
     from academy.formulas.project import Project
 
+    _existing(arguments.files)
     project = Project.here()
     files = _checked(arguments.files, [*project.derivations(), *project.kernels()], "derivations and kernels")
     return engine.main(files, arguments.only, arguments.all)
+
+
+def _existing(files: list[Path]) -> None:
+    for file in files:
+        if not file.is_file():
+            raise FileNotFoundError(f"{file}: {'a folder, not a file' if file.is_dir() else 'no such file'}")
 
 
 def _checked(files: list[Path], known: Iterable[Path], takes: str) -> list[Path] | None:
     """The named files, None if none is named. All of them, or all that are known, can be read.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it isn't one of those that the command takes, or isn't UTF-8.
+        ValueError: one isn't among those that the command takes, or isn't UTF-8.
     """
     known = dict.fromkeys(path.resolve() for path in known)
     for file in files:
-        if not file.is_file():
-            raise FileNotFoundError(f"{file}: {'a folder, not a file' if file.is_dir() else 'no such file'}")
         if file.resolve() not in known:
             raise ValueError(f"{file}: nothing in this file would be checked; the command takes this project's {takes}")
     for path in files or known:
