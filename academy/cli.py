@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check(arguments: argparse.Namespace) -> int:
     from academy import problems
-    from academy.bench import ROOT, store
+    from academy.bench import ROOT, ladder, store
     from academy.formulas import check as formulas
     from academy.formulas.project import Project
     from academy.traces import check as traces
@@ -125,7 +125,7 @@ def _check(arguments: argparse.Namespace) -> int:
         found, summary = [*result.problems, *traces.check(files), *_unguarded_backwards(files)], result.summary()
     status = problems.report(found)
     # Stale results are mentioned but aren't failures: whoever edits a kernel may not have the GPU to measure it on.
-    notes = [summary, "" if files or found else store.stale_note(ROOT)]
+    notes = [summary] if files or found else [summary, store.stale_note(ROOT), ladder.stale_note(ROOT)]
     number = len(set(found))
     verdict = {0: "all is well", 1: "1 problem"}.get(number, f"{number} problems")
     print(*filter(None, notes), f"{verdict} ({time.perf_counter() - start:.1f} s)", sep="\n")

@@ -19,6 +19,7 @@ LINES = (
         "playground",
         "benchmark",
         "benchmarks",
+        "ladder",
         "figure",
         "training",
         "exercise",

@@ -53,6 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=ROOT / "benchmarks" / "results",
         help="folder of results, one folder per device inside (default: benchmarks/results)",
     )
+    parser.add_argument(
+        "--ladder",
+        metavar="NAME",
+        action="append",
+        help="measure each rung of this ladder (`all`: of every one) instead, in one run with PyTorch; may be repeated",
+    )
     parser.add_argument("--minutes", type=float, help="start nothing that would not finish within this time")
     parser.add_argument("--again", action="store_true", help="measure again what has already been measured")
     parser.add_argument("--list", action="store_true", help="list operations and the number of their cases, and stop")
@@ -63,9 +69,15 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="academy bench", description=DESCRIPTION, epilog=EPILOG)
     add_arguments(parser)
     arguments = parser.parse_args(argv)
+    if arguments.ladder and (arguments.only or arguments.json or arguments.list or arguments.minutes):
+        parser.error("--ladder goes with --results only")
     try:
         if not (ROOT / "benchmarks").is_dir():
             raise ValueError("benchmarks are part of the repository, not of the installed package: run it in a clone")
+        if arguments.ladder:
+            from academy.bench import ladder_run
+
+            return ladder_run.main(arguments.ladder, arguments.results)
         operations = select(discover(), arguments.only)
         if arguments.list:
             for found in operations:

@@ -15,9 +15,11 @@ A key is `<operation>[:<variant>]/<shape>[@<dtype>]/<pass>/<figure>`, for exampl
 
 Ours is the fast file, or the lesson where there is none.
 
-`<operation>/ladder/<rung>/<field>` is a number of its ladder; `device/copy` and `device/matrix` are the card's rates;
-`<experiment>/<name>`, such as `measuring/<name>`, is a result of an experiment, `EXPERIMENTS` below (files of
-that name in `benchmarks/`).
+`ladders/<name>[@<shape>]/<word>/<field>` is the `ms`, the `share` of the limit or the `gain` over the rung before of a
+rung (`academy.bench.ladder`) or of `pytorch`, at the ladder's first shape if none is given.
+`<operation>/ladder/<rung>/<field>` is a number that was measured while the kernel was written. `device/copy` and
+`device/matrix` are the card's rates; `<experiment>/<name>`, such as `measuring/<name>`, is a result of an experiment,
+`EXPERIMENTS` below (files of that name in `benchmarks/`).
 Nothing here needs torch.
 """
 
@@ -138,6 +140,8 @@ def first(root: Path, name: str) -> dict | None:
 def measured(key: str, root: Path) -> str | None:
     """The text for a key; `NOT_YET` while the operation has no committed results; None for a key that is wrong."""
     parts = [part.strip() for part in key.split("/")]
+    if parts[0] == "ladders":
+        return _of_ladder(parts[1:], root)
     if parts[0] == "device":
         return _card(root, "/".join(parts[1:]))
     if parts[0] in EXPERIMENTS and parts[1:2] != ["ladder"]:
@@ -176,6 +180,47 @@ def _experiment(root: Path, guide: str, name: str) -> str | None:
     if value is None:
         return None
     return NOT_YET if value["value"] is None else f"{value['value']:.3g} {value['unit']}"
+
+
+@dataclass(frozen=True)
+class Time:
+    """A rung in a case: its time in ms, its share of the limit, how many times as fast it is as the one before.
+
+    None: it wasn't measured or was wrong; a gain: it is the first one, or it isn't a rung.
+    """
+
+    ms: float | None
+    share: float | None
+    gain: float | None
+
+
+def ladder_times(record: dict, case: dict) -> dict[str, Time]:
+    """Word -> time in a case of a ladder's record, for its rungs, what was tried, and `pytorch`."""
+    ms = {word: entry["ms"] for word, entry in case["providers"].items()}
+    before = dict(zip(record["rungs"][1:], record["rungs"]))
+    return {
+        word: Time(
+            ms.get(word),
+            case["limit_ms"] / ms[word] if word in ms else None,
+            ms[before[word]] / ms[word] if word in ms and before.get(word) in ms else None,
+        )
+        for word in [*record["rungs"], *record["tried"], "pytorch"]
+    }
+
+
+def _of_ladder(parts: list[str], root: Path) -> str | None:
+    name, _, shape = parts[0].partition("@")
+    if len(parts) != 3 or not (root / f"benchmarks/ladders/{name}.py").is_file():
+        return None
+    forms = {"ms": milliseconds, "share": percent, "gain": "{:.2f}x".format}
+    if (record := first(root, f"ladders/{name}")) is None:
+        return NOT_YET if parts[2] in forms else None
+    case = next((each for each in record["cases"] if shape in ("", label(each["shape"]))), None)
+    time = ladder_times(record, case).get(parts[1]) if case else None
+    if time is None or parts[2] not in forms:
+        return None
+    value = getattr(time, parts[2])
+    return NOT_YET if value is None else forms[parts[2]](value)
 
 
 def _rung(ladder: dict | None, name: str, field: str) -> str | None:

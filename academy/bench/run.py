@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TypeAlias
 
 import torch
@@ -179,9 +179,17 @@ def measure_case(operation: Operation, variant: Variant, shape: tuple[int, ...],
 
 
 def prepared(
-    name: str, factory: Callable, inputs: dict, variant: Variant, checker: Checker
+    name: str,
+    factory: Callable,
+    inputs: dict,
+    variant: Variant,
+    checker: Checker,
+    ours: Container[str] = figures.OURS,
 ) -> tuple[Call | None, dict]:
-    """The provider, checked and ready to be timed, or None; and the notes that go with its results."""
+    """The provider, checked and ready to be timed, or None; and the notes that go with its results.
+
+    ours: the providers that have no speed if they are wrong. A peer's rounding is its own affair, and is told.
+    """
     try:
         call = Call(factory(inputs), inputs, variant)
         wrong = checker.problem(call)
@@ -189,7 +197,7 @@ def prepared(
         return None, {"missing": _one_line(error)}
     except Exception as error:
         return None, {"failed": _one_line(error)}
-    if wrong and name in figures.OURS:  # it has no speed; a peer's rounding is its own affair, and is told
+    if wrong and name in ours:
         return None, {"failed": wrong}
     note = {"writes_inputs": call.writes_inputs, "inaccurate": wrong}
     return call, {kind: detail for kind, detail in note.items() if detail}
@@ -208,19 +216,23 @@ def pass_limits(variant: Variant, shape: tuple[int, ...], dtype: torch.dtype, wh
     }
 
 
-def measure_pass(call, which: str, timing: str, gpu) -> dict:
-    prepare, run = call.prepare(which), call.run(which)
-    if timing == "graph":
-        measured = gpu.graph_milliseconds(call)
-    else:
-        measured = gpu.milliseconds(run, prepare)
-    result = {
+def measure_time(call, which: str, timing: str, gpu) -> dict:
+    """The median time of a pass in ms, its 20 % and 80 % quantiles, and how often it ran."""
+    measured = (
+        gpu.graph_milliseconds(call) if timing == "graph" else gpu.milliseconds(call.run(which), call.prepare(which))
+    )
+    return {
         "ms": _round(measured.median),
         "low_ms": _round(measured.low),
         "high_ms": _round(measured.high),
         "repeats": measured.repeats,
-        "peak_bytes": gpu.peak_bytes(run, prepare),
     }
+
+
+def measure_pass(call, which: str, timing: str, gpu) -> dict:
+    """The time of a pass, the most memory that it held, and where it can be measured the time of a plain call."""
+    prepare, run = call.prepare(which), call.run(which)
+    result = measure_time(call, which, timing, gpu) | {"peak_bytes": gpu.peak_bytes(run, prepare)}
     if which != "backward" and not call.writes_inputs:  # else something else would have to happen between two calls
         result["wall_ms"] = _round(gpu.wall_milliseconds(lambda: run(prepare())))
     return result

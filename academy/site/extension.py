@@ -10,6 +10,7 @@
     [[code: PATH NAME]]                                    a function of a kernel file, without its notes
     [[playground: PATH]]                                   a kernel file without its notes, to be run and edited
     [[benchmark: layernorm]]  [[benchmarks]]               committed results of an operation, of all operations
+    [[ladder: softmax]]                                    a ladder, rung by rung: change, reason and gain
     [[figure: hardware/memory]]                            a picture, drawn by docs/figures/hardware.py
     [[training: capstone]]                                 committed loss curves and speeds of models that were trained
     [[eq: LN-X]]                                           a tagged equation, drawn from its derivation, with a link
@@ -235,6 +236,13 @@ class Lines(Preprocessor):
 
     def benchmark(self, name: str) -> list[str]:
         return self.pieces(project_parts.results(name))
+
+    def ladder(self, name: str) -> list[str]:
+        try:
+            return self.pieces(project_parts.ladder(name))
+        except (ValueError, FileNotFoundError, SyntaxError) as error:
+            self.conversion.problem(str(error), f"[[ladder: {name}]]")
+            return [f"no ladder {name}"]
 
     def pieces(self, found: list[str]) -> list[str]:
         lines: list[str] = []

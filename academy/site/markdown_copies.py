@@ -139,7 +139,7 @@ class _Converter(MarkdownConverter):
         return super().convert_div(el, text, parent_tags)
 
     def convert_details(self, el, text, parent_tags):
-        if {"bench-data", "k-fold"} & set(el.get("class", ())):  # code in a quotation could not be copied
+        if {"bench-data", "k-fold", "r-diff"} & set(el.get("class", ())):  # code in a quotation could not be copied
             return self.convert_div(el, text, parent_tags)
         if ANSWERS & set(el.get("class", ())):
             return f"\n\n<details>\n{text.strip()}\n\n</details>\n\n"

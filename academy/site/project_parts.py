@@ -102,6 +102,23 @@ def results(operation: str) -> list[str]:
     return [Html(piece) if finished else piece for finished, piece in found]
 
 
+def ladder(name: str) -> list[str]:
+    """A ladder, rung by rung: `academy.site.ladder_page.pieces`. Raises ValueError if something is wrong with it."""
+    from academy.bench import ladder
+    from academy.bench.tables import Html
+    from academy.site import ladder_page
+
+    def made() -> list[list]:
+        return [[isinstance(piece, Html), piece] for piece in ladder_page.pieces(name, ROOT)]
+
+    files = sorted((ROOT / "benchmarks/results").glob(f"*/ladder*/{name}.json"))
+    files.append(ROOT / ladder.BENCHMARKS / f"{name}.py")
+    shown = [*files, *_built_on(*(rung.path for rung in ladder.rungs(name, ROOT)))]
+    code = ["bench", "site/ladder_page.py", "site/rung_code.py", "site/highlighting.py", "package:matplotlib"]
+    found = _kept("ladder", [name, [str(file) for file in files]], shown, code, made)
+    return [Html(piece) if finished else piece for finished, piece in found]
+
+
 def training(name: str) -> list[str]:
     """What a script that trains models has committed: `academy.bench.training.pieces`."""
     from academy.bench import training

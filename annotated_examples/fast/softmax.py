@@ -9,36 +9,16 @@ bytes are requested, and what waits for what.
 bfloat16 the forward pass takes [[bench: softmax/32768x4096/forward/ms]], the lesson
 [[bench: softmax/32768x4096/forward/lesson.ms]], PyTorch [[bench: softmax/32768x4096/forward/eager.ms]].
 
-**The climb.** What each step gained, in bfloat16 on an H200, forward and backward. With 8192 rows of 32000:
-
-- each step of the formula is an operation of PyTorch: [[bench: softmax/ladder/elementwise/forward_ms]] and
-  [[bench: softmax/ladder/elementwise/backward_ms]]
-- the lesson, chunks of 4096, each row read twice: [[bench: softmax/8192x32000/forward/lesson.ms]] and
-  [[bench: softmax/8192x32000/backward/lesson.ms]]
-- rung 1, the whole row in registers and read once: [[bench: softmax/ladder/one trip/forward_ms]] and
-  [[bench: softmax/ladder/one trip/backward_ms]]
-- all rungs below, in chunks again: [[bench: softmax/ladder/final/forward_ms]] and
-  [[bench: softmax/ladder/final/backward_ms]]
-
-With 4096 rows of 50257, the vocabulary of GPT-2. Their length is odd, and too large for registers:
-
-- chunks of 32768, loaded 2 bytes at a time: [[bench: softmax/ladder/one trip/rows_of_50257_forward_ms]] and
-  [[bench: softmax/ladder/one trip/rows_of_50257_backward_ms]]
-- rung 2, 16 bytes at a time between the first chunk and the last:
-  [[bench: softmax/ladder/16-byte loads/rows_of_50257_forward_ms]] and
-  [[bench: softmax/ladder/16-byte loads/rows_of_50257_backward_ms]]
-- rung 3, a sum for each vector: [[bench: softmax/ladder/a sum for each vector/rows_of_50257_forward_ms]] forward
-- rung 4, the second trip goes backwards: [[bench: softmax/ladder/backwards/rows_of_50257_forward_ms]] forward
-- rung 5, edges, and smaller chunks: [[bench: softmax/ladder/edges/rows_of_50257_forward_ms]] and
-  [[bench: softmax/ladder/edges/rows_of_50257_backward_ms]]
-- rung 6, several chunks in flight: [[bench: softmax/ladder/final/rows_of_50257_forward_ms]] and
-  [[bench: softmax/ladder/final/rows_of_50257_backward_ms]]
-
 **What is missing.** With rows of 128256 and more, both passes take a third to a half longer than a copy: so many rows
 are in progress at once that some of their data has left the L2 cache before the second trip.
 
 **Contract.** The lesson's. The width is a constant in the kernels, so each new width triggers a compilation.
 """
+
+
+# ## The ladder
+#
+# [[ladder: softmax]]
 
 if __name__ == "__main__":  # run as a script: make the repository importable
     import pathlib

@@ -19,7 +19,9 @@ from academy import checks, device, script
 from tests.kernels.harness import ROOT
 
 FILES = sorted(p for p in (ROOT / "annotated_examples").rglob("*.py") if p.name != "__init__.py")
-SCRIPTS = [path for path in FILES if path.parent.name not in ("common", "integrations", "capstone")]
+#: Folders of files that are no scripts; `academy bench --ladder` runs the rungs of ladders.
+NO_SCRIPTS = {"common", "integrations", "capstone", "ladders"}
+SCRIPTS = [path for path in FILES if path.relative_to(ROOT).parts[1] not in NO_SCRIPTS]
 PATH_SET_UP = """
 if __name__ == "__main__":  # run as a script: make the repository importable
     import pathlib

@@ -1,0 +1,63 @@
+r"""# The second trip goes backwards
+
+**What was slow?** The second trip begins with the chunk that was read first. All rows in progress share the L2 cache,
+so that chunk is the most likely to have left it.
+
+**What changes?** The second trip begins at the end of the row.
+
+**Predict:** nothing for rows that the cache holds anyway; something if all rows in progress together don't fit.
+"""
+
+from academy import device  # noqa: F401  before anything imports triton
+
+import triton
+import triton.language as tl
+
+from annotated_examples.fast.softmax import columns_of_edges, online_update, parts_of_row
+from annotated_examples.ladders.softmax.rung_3_vectors import launch_in_vectors
+
+
+@triton.jit
+def softmax_forward_kernel(
+    x_ptr,
+    y_ptr,
+    N: tl.constexpr,
+    stride_xm: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    VECTOR: tl.constexpr,
+    ALIGN: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    edge, whole = parts_of_row(row, N, VECTOR, ALIGN)
+    x_ptr += tl.cdiv(row * stride_xm, ALIGN) * ALIGN
+    y_ptr += tl.cdiv(row * N, ALIGN) * ALIGN
+
+    edge_n, edge_mask = columns_of_edges(edge, whole, N, VECTOR)
+    x_edge = tl.load(x_ptr + edge_n, mask=edge_mask, other=-float("inf")).to(tl.float32)
+    vectors = tl.arange(0, BLOCK_N // VECTOR)[:, None] * VECTOR
+    offs_n = vectors + tl.arange(0, VECTOR)[None, :]
+
+    vector_max = tl.full((BLOCK_N // VECTOR,), -float("inf"), tl.float32)
+    vector_sum = tl.zeros((BLOCK_N // VECTOR,), tl.float32)
+    for start in range(0, N, BLOCK_N):
+        mask = start + vectors < whole
+        x = tl.load(x_ptr + start + offs_n, mask=mask, other=-float("inf")).to(tl.float32)
+        vector_max, vector_sum = online_update(vector_max, vector_sum, x)
+
+    row_max = tl.maximum(tl.max(vector_max, axis=0), tl.max(x_edge, axis=0))
+    row_sum = tl.sum(vector_sum * tl.exp(vector_max - row_max), axis=0) + tl.sum(tl.exp(x_edge - row_max), axis=0)
+
+    y_edge = tl.exp(x_edge - row_max) / row_sum
+    tl.store(y_ptr + edge_n, y_edge, mask=edge_mask)
+    last: tl.constexpr = (N - 1) // BLOCK_N * BLOCK_N
+    for done in range(0, N, BLOCK_N):
+        start = last - done
+        mask = start + vectors < whole
+        x = tl.load(x_ptr + start + offs_n, mask=mask, other=-float("inf")).to(tl.float32)
+        y = tl.exp(x - row_max) / row_sum
+        tl.store(y_ptr + start + offs_n, y, mask=mask)
+
+
+def softmax_forward(x):
+    """Softmax of the rows of a matrix whose rows are contiguous."""
+    return launch_in_vectors(softmax_forward_kernel, x)

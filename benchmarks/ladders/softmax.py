@@ -1,0 +1,13 @@
+"""What is measured of the ladder of softmax: rows of GPT-2's vocabulary, whose length is odd, and even ones."""
+
+import torch
+
+from benchmarks.softmax import cost, inputs  # noqa: F401  academy reads it here
+
+FUNCTION = "softmax_forward"
+LADDER = dict(
+    shapes=[(4096, 50257), (8192, 32000)],
+    dtypes=[torch.bfloat16],
+    inputs=inputs,
+    eager=lambda x: torch.softmax(x, dim=-1),
+)

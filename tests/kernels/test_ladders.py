@@ -1,0 +1,124 @@
+"""Every rung of every ladder: right on hostile inputs, short, and the last one is the fast version."""
+
+import ast
+import importlib
+import json
+
+import pytest
+import torch
+
+from academy import accuracy, syntax
+from academy.bench import ROOT, ladder, ladder_run
+from academy.bench.run import dtype_name
+from tests.kernels import harness
+
+#: Ladder -> shapes that no block divides.
+SHAPES = {
+    "softmax": [(1, 1), (5, 37), (3, 1031)],
+}
+#: Ladder -> what its last rung is.
+FAST = {
+    "softmax": "fast.softmax:softmax_forward",
+}
+MOST_LINES = 35
+LADDERS = ladder.names(ROOT)
+RUNGS = [(name, rung) for name in LADDERS for rung in ladder.rungs(name, ROOT)]
+DTYPES = [torch.float32, torch.bfloat16]
+
+
+def rung_id(value):
+    return value.word if isinstance(value, ladder.Rung) else None
+
+
+def test_every_ladder_is_listed_here():
+    assert set(SHAPES) == set(FAST) == set(LADDERS)
+    folders = {path.name for path in (ROOT / ladder.FOLDER).iterdir() if (path / "__init__.py").is_file()}
+    assert folders == set(LADDERS), "a folder of rungs without benchmarks/ladders/<name>.py, or the other way round"
+
+
+@pytest.fixture(scope="module")
+def variants():
+    return {name: ladder_run.variant(name) for name in LADDERS}
+
+
+def hostile(name, value):
+    """Matrices as the left part of wider rows full of NaN, everything else behind a fence of NaN."""
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    return harness.sliced(value) if value.dim() > 1 else harness.nan_fenced(value)
+
+
+def results(function, inputs, upstream):
+    """What a function returns, by name; with `upstream`, the gradients too."""
+    if upstream is not None:
+        return harness.gradients(function, inputs, upstream)
+    out = function(**inputs)
+    return {f"out{at}": each for at, each in enumerate(out if isinstance(out, tuple) else (out,)) if each is not None}
+
+
+def assert_right(variant, function, shape, dtype):
+    inputs = {n: hostile(n, v) for n, v in variant.inputs(shape, dtype, harness.DEVICE).items()}
+    doubles = {n: v.double() if torch.is_tensor(v) and v.is_floating_point() else v for n, v in inputs.items()}
+    upstream = torch.tensor(1.0, device=harness.DEVICE) if variant.differentiable else None
+    with harness.unchanged(**{n: v for n, v in inputs.items() if torch.is_tensor(v)}), harness.fenced_allocations():
+        actual = results(function, inputs, upstream)
+    pytorch, exact = results(variant.eager, inputs, upstream), results(variant.reference, doubles, upstream)
+    assert actual.keys() == pytorch.keys()
+    for name, value in actual.items():
+        accuracy.check(name, value, pytorch[name].to(value.dtype), exact[name])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=dtype_name)
+@pytest.mark.parametrize("name,rung", RUNGS, ids=rung_id)
+def test_right(variants, name, rung, dtype):
+    variant = variants[name]
+    for shape in SHAPES[name]:
+        assert_right(variant, variant.ours[rung.word], shape, dtype)
+
+
+@pytest.mark.parametrize("name", LADDERS)
+def test_the_last_rung_is_the_fast_version(variants, name):
+    last = [rung for rung in ladder.rungs(name, ROOT) if rung.number][-1]
+    module, _, function = FAST[name].partition(":")
+    theirs = getattr(importlib.import_module(f"annotated_examples.{module}"), function)
+    assert variants[name].ours[last.word] is theirs
+
+
+@pytest.mark.parametrize("name,rung", RUNGS, ids=rung_id)
+def test_a_rung_is_short_and_says_why(name, rung):
+    text = (ROOT / rung.path).read_text("utf-8")
+    for function in syntax.jitted_functions(text):
+        first = function.body[0].lineno
+        code = {n for n in range(first, function.end_lineno + 1) if text.split("\n")[n - 1].split("#")[0].strip()}
+        assert len(code) <= MOST_LINES, f"{function.name} has {len(code)} lines"
+    if rung.number > 1:
+        assert "**What was slow?**" in rung.about and "**What changes?**" in rung.about
+    if rung.number:
+        assert "**Predict:**" in rung.about
+
+
+def test_a_lesson_or_a_fast_file_knows_no_ladder():
+    for path in (ROOT / syntax.KERNELS).glob("*/*.py"):
+        imported = syntax.imported_kernels(path.read_text("utf-8"), ROOT)
+        assert not [each for each in imported if each.is_relative_to(ROOT / ladder.FOLDER)], path
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks/results").glob("*/ladders/*.json")), ids=lambda p: p.stem)
+def test_committed_results_are_those_of_the_rungs(path):
+    """The same rungs in the same order, all measured. (A rung that has changed since is reported as stale.)"""
+    record = json.loads(path.read_text("utf-8"))
+    found = ladder.rungs(path.stem, ROOT)
+    assert record["ladder"] == path.stem
+    assert record["rungs"] == [rung.word for rung in found if rung.number]
+    assert record["tried"] == [rung.word for rung in found if not rung.number]
+    for case in record["cases"]:
+        assert list(case["providers"]) == [*(rung.word for rung in found), "pytorch"], case["notes"]
+
+
+def test_no_code_is_copied_from_the_fast_version():
+    """What the fast version has is imported from it: no kernel of a ladder equals one of its fast file."""
+    for name, rung in RUNGS:
+        fast = ROOT / f"annotated_examples/{FAST[name].partition(':')[0].replace('.', '/')}.py"
+        theirs = {ast.dump(f) for f in ast.walk(syntax.bare(fast.read_text("utf-8"))) if isinstance(f, ast.FunctionDef)}
+        mine = ast.walk(syntax.bare((ROOT / rung.path).read_text("utf-8")))
+        assert not [f.name for f in mine if isinstance(f, ast.FunctionDef) and ast.dump(f) in theirs], rung.path
