@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 WORK = """
 import os, sys, types
 from academy import cli
-from academy.formulas.checking import processes
+from academy.judge import process as processes
 processes.WORKERS = 2
 
 def never_ends(*_):

@@ -13,9 +13,10 @@ import pytest
 
 from academy import cli, operations, syntax
 from academy.formulas import Page, PageError
-from academy.formulas.checking import citations, coverage, equations, processes
+from academy.formulas.checking import citations, coverage, equations
 from academy.formulas.mutation import equations as mutants
 from academy.formulas.project import Project
+from academy.judge.process import context as process_context
 from academy.traces import check as traces
 
 PROJECT = Project.here(Path(__file__))
@@ -64,7 +65,7 @@ def clone(tmp_path_factory):
 def academy_check(root: Path, *files: str) -> tuple[int, str]:
     """Exit status and output of `academy check` in a folder. A process of its own, since the clone's kernels have the
     names of this project's; but a fork, which has imported torch and triton already."""
-    context = processes.context()
+    context = process_context()
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_check_in, args=(root, files, sender))
     process.start()

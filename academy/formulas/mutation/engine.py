@@ -11,32 +11,26 @@ hide: a read past the end of a tensor, a masked lane without `other`.
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import re
-import resource
-import signal
 import sys
 import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from academy.formulas import check
 from academy.formulas.cases import Comparison
-from academy.formulas.checking import equations, kernels, processes
+from academy.formulas.checking import equations, kernels
 from academy.formulas.errors import PageError
 from academy.formulas.mutation import equations as formula_mutants
 from academy.formulas.mutation import kernels as kernel_mutants
 from academy.formulas.mutation.equal_values import same_value
 from academy.formulas.project import Project
 from academy.formulas.reading.page import Page
+from academy.judge import process
 from academy.judge.mutants import Mutant, import_source, sample
 from academy.problems import Problem, report
 from academy.progress import bar
@@ -193,54 +187,23 @@ def _with_progress(judge: Judge, mutants: list[Mutant]) -> Iterator[tuple[Mutant
 
 def verdicts(judge: Judge, mutants: list[Mutant]) -> Iterator[tuple[Mutant, str]]:
     """Each mutant's verdict, from processes that take a few mutants each: a crash ends no more than one of these."""
-    torch.set_num_threads(1)
-    context, running = processes.context(), dict[Any, tuple[list[Mutant], Any]]()
-    waiting = [mutants[at : at + judge.together] for at in range(0, len(mutants), judge.together)]
-    try:
-        yield from _all_verdicts(judge, waiting, running, context)
-    finally:  # stopped before the end
-        for _, process in running.values():
-            process.kill()
+    jobs = [(judge, mutants[at : at + judge.together]) for at in range(0, len(mutants), judge.together)]
+    place = {id(chunk): 0 for _, chunk in jobs}
+    for (_, chunk), verdict in process.stream(_judged, jobs, process.Limits(PATIENCE)):
+        number = place[id(chunk)]
+        place[id(chunk)] += 1
+        if isinstance(verdict, process.Death):
+            if rest := chunk[number + 1 :]:
+                jobs.append((judge, rest))
+                place[id(rest)] = 0
+            verdict = "hang" if verdict.kind == "hang" else "crash"
+        yield chunk[number], verdict
 
 
-def _all_verdicts(judge: Judge, waiting: list[list[Mutant]], running: dict, context) -> Iterator[tuple[Mutant, str]]:
-    while waiting or running:
-        while waiting and len(running) < processes.WORKERS:
-            chunk = waiting.pop(0)
-            receiver, sender = context.Pipe(duplex=False)
-            process = context.Process(target=_child, args=(sender, judge, chunk), daemon=True)
-            process.start()
-            sender.close()
-            running[receiver] = chunk, process
-        for ready in _ready(list(running)):
-            chunk, process = running[ready]
-            try:
-                verdict = ready.recv()
-            except EOFError:
-                process.join()
-                verdict = "hang" if process.exitcode == -signal.SIGXCPU else "crash"
-            yield chunk.pop(0), verdict
-            if not chunk or verdict in ("hang", "crash"):
-                process.join()
-                ready.close()
-                del running[ready]
-                waiting += [chunk] if chunk else []
-
-
-def _ready(receivers: list[Any]) -> list[Any]:
-    return wait(receivers)
-
-
-def _child(sender: Connection, judge: Judge, mutants: list[Mutant]) -> None:
-    processes.leave_signals()
-    # What a broken kernel prints on its way down is of no interest.
-    faulthandler.disable()
-    quiet = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(quiet, 1), os.dup2(quiet, 2)
-    resource.setrlimit(resource.RLIMIT_CPU, (PATIENCE, PATIENCE + 1))
+def _judged(job: tuple[Judge, list[Mutant]]) -> Iterator[str]:
+    judge, mutants = job
     for mutant in mutants:
-        sender.send(judge.verdict(mutant))
-    os._exit(0)
+        yield judge.verdict(mutant)
 
 
 # ---------------------------------------------------------------- the command

@@ -1,0 +1,193 @@
+"""Work in processes of its own: spread over several, and such as may die without taking anything along.
+
+A kernel without its mask writes where it likes, a loop may never end, an illegal address on a card poisons everything
+that the process does afterwards. `stream` makes each of these a `Death`, with the reason in words.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import math
+import multiprocessing
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import torch
+
+WORKERS = min(os.cpu_count() or 1, 8)
+#: How many times longer than it may compute a process may wait: for other processes, or asleep.
+PATIENCE = 6
+_PRELOADED = ["academy.formulas.check", "academy.formulas.mutation.engine", "academy.judge.session"]
+
+
+def context() -> Any:
+    """How processes start: by a fork, which costs almost nothing, where that is safe.
+
+    Where there is a GPU, PyTorch's autograd keeps a thread for it and the driver its own state, and neither survives a
+    fork. A server process that has touched neither is forked there instead.
+    """
+    if not torch.cuda.is_available():
+        return multiprocessing.get_context("fork")
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(_PRELOADED)
+    return server
+
+
+def in_parallel(function: Callable, jobs: list, done: Callable[[], object] = lambda: None) -> list:
+    """`[function(job) for job in jobs]`, in as many processes as there are jobs, at most `WORKERS`.
+
+    done: called after each job. When this process is stopped, by Ctrl-C or by SIGTERM, the others end with it.
+    """
+    workers = min(WORKERS, len(jobs))
+    results = []
+    if workers < 2:
+        for job in jobs:
+            results.append(function(job))
+            done()
+        return results
+    torch.set_num_threads(1)
+    with context().Pool(workers, initializer=leave_signals) as pool:
+        for result in pool.imap(function, jobs, chunksize=1):
+            results.append(result)
+            done()
+    return results
+
+
+def leave_signals() -> None:
+    """For a process that works for another: Ctrl-C, which reaches both, is the other's, and SIGTERM ends this one at
+    once, whatever it was forked with."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+# ---------------------------------------------------------------- work that may die
+@dataclass(frozen=True)
+class Limits:
+    """seconds: of processor time for one item, after which a process hangs. (A busy machine is no hang: it may take
+    `PATIENCE` times as long.) megabytes: that a process may allocate, beyond what it has at its start; None: any."""
+
+    seconds: float = 60.0
+    megabytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Death:
+    """How a process ended that should not have. kind: signal, hang, exit or error. message: as the end of a sentence:
+    `died with SIGSEGV`."""
+
+    kind: str
+    message: str
+
+
+_END = "the last item has been sent"
+
+
+def stream(work: Callable, jobs: list, limits: Limits | None = None) -> Iterator[tuple[Any, Any]]:
+    """(job, item) for everything that `work(job)` yields, each job in a process of its own, `WORKERS` at a time.
+
+    A job whose process dies gives (job, Death). Whoever walks this may append to `jobs`. What the processes print is
+    dropped. When the walk is given up, by Ctrl-C too, they are killed.
+    """
+    limits = limits or Limits()
+    torch.set_num_threads(1)
+    running: dict[Any, _Running] = {}
+    try:
+        while jobs or running:
+            while jobs and len(running) < WORKERS:
+                started = _Running(work, jobs.pop(0), limits)
+                running[started.receiver] = started
+            ready = wait(list(running), timeout=1.0)
+            for receiver in ready:
+                one = running[receiver]
+                item = one.received()
+                if item == _END or isinstance(item, Death):
+                    one.end()
+                    del running[receiver]
+                if item != _END:
+                    yield one.job, item
+            for one in running.values():
+                one.kill_if_asleep()
+    finally:
+        for one in running.values():
+            one.process.kill()
+
+
+class _Running:
+    def __init__(self, work: Callable, job: Any, limits: Limits):
+        methods = context()
+        self.job, self.limits, self.asleep = job, limits, False
+        self.receiver, sender = methods.Pipe(duplex=False)
+        self.process = methods.Process(target=_child, args=(sender, work, job, limits), daemon=True)
+        self.process.start()
+        sender.close()
+        self.heard = time.monotonic()
+
+    def received(self) -> Any:
+        self.heard = time.monotonic()
+        try:
+            return self.receiver.recv()
+        except (EOFError, ConnectionResetError):
+            self.process.join()
+            return self._death(self.process.exitcode or 0)
+
+    def _death(self, code: int) -> Death:
+        seconds = f"{self.limits.seconds:g} s"
+        if code == -signal.SIGXCPU:
+            return Death("hang", f"was stopped after {seconds} of processor time: does a loop never end?")
+        if self.asleep:
+            return Death("hang", f"was stopped after {PATIENCE * self.limits.seconds:g} s: what does it wait for?")
+        if code < 0:
+            out_of_memory = ", as the system does when memory runs out" if code == -signal.SIGKILL else ""
+            return Death("signal", f"died with {signal.Signals(-code).name}{out_of_memory}")
+        return Death("exit", f"ended the process itself, with exit status {code}")
+
+    def kill_if_asleep(self) -> None:
+        if time.monotonic() - self.heard > PATIENCE * self.limits.seconds:
+            self.asleep = True
+            self.process.kill()
+
+    def end(self) -> None:
+        self.process.join()
+        self.receiver.close()
+
+
+def _child(sender: Connection, work: Callable, job: Any, limits: Limits) -> None:
+    leave_signals()
+    # What a broken kernel prints on its way down is of no interest.
+    faulthandler.disable()
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1), os.dup2(quiet, 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit_memory(limits.megabytes)
+    try:
+        _restart_clock(limits.seconds)
+        for item in work(job):
+            sender.send(item)
+            _restart_clock(limits.seconds)
+        sender.send(_END)
+    except BaseException as error:  # of `work` itself, SystemExit too
+        sender.send(Death("error", f"ended with {type(error).__name__}: {error}"))
+    os._exit(0)
+
+
+def _restart_clock(seconds: float) -> None:
+    used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used + seconds), hard))
+
+
+def _limit_memory(megabytes: int | None) -> None:
+    """Allocations beyond the limit raise MemoryError. The driver of a GPU reserves terabytes of addresses, so there is
+    no limit where there is one."""
+    if megabytes is not None and not torch.cuda.is_available() and Path("/proc/self/status").exists():
+        fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
+        used = int(fields["VmData"].split()[0]) << 10
+        limit = used + (megabytes << 20)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
