@@ -18,12 +18,13 @@ from academy.textfiles import read_text
 #: Modules of the subcommands that parse their own options.
 _PASSED_ON = {
     "bench": "academy.bench.command",
+    "compile": "academy.compiler.command",
     "exercise": "academy.exercises.command",
     "trace": "academy.traces.command",
 }
 #: What is not lost when a subcommand is stopped.
 _KEPT = {"bench": "what was measured is kept, and the same command continues"}
-DESCRIPTION = "Triton Academy: check what its pages say, measure its kernels, watch them run, do the exercises."
+DESCRIPTION = "Triton Academy: check what its pages say, measure, compile and watch its kernels, do the exercises."
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -101,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     mutate.add_argument("--all", action="store_true", help="every mutant of a kernel, not a sample of 32 a file (slow)")
     mutate.set_defaults(run=_mutate)
     commands.add_parser("bench", help="measure the kernels on this machine's GPU", add_help=False)
+    commands.add_parser("compile", help="compile a file's kernels without a GPU, and say what they use", add_help=False)
     commands.add_parser("exercise", help="list, start and check the exercises of the learning path", add_help=False)
     commands.add_parser("trace", help="record a kernel's example and show its run", add_help=False)
     return parser

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import io
 import itertools
@@ -185,6 +186,19 @@ def import_path(path: Path, name: str = "") -> ModuleType:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def import_file(path: Path, root: Path) -> ModuleType:
+    """Import a kernel file: as part of the project at `root` where it is one, else of its own package, or by itself."""
+    if path.is_relative_to(root):
+        return importlib.import_module(".".join(path.relative_to(root).with_suffix("").parts))
+    package = path.parent
+    while (package / "__init__.py").exists():
+        package = package.parent
+    sys.path.insert(0, str(package))
+    if package != path.parent:  # its relative imports have to work
+        return importlib.import_module(".".join(path.relative_to(package).with_suffix("").parts))
+    return import_path(path)
 
 
 #: Endings of functions that are not public functions of a lesson.

@@ -116,7 +116,7 @@ def reference(path: Path, original: str, example: str) -> list[Launch]:
         recorder = Recorder([], watched)  # no statement is recorded: what the launches leave behind is enough
         try:
             with recorder.running():
-                worker.import_file(file).EXAMPLE()
+                syntax.import_file(file, store.ROOT).EXAMPLE()
         except Exception:
             return []
         finally:

@@ -5,17 +5,15 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import json
 import os
 import sys
 import traceback
 from pathlib import Path
-from types import ModuleType
 
 from academy import device, interpreter
-from academy.syntax import import_path
+from academy.syntax import import_file
 from academy.traces import proof, store
 from academy.traces.recorder import Endless, OutOfBounds, Recorder
 from academy.traces.recording import launch_data
@@ -39,7 +37,7 @@ def record(path: Path, files: list[Path], max_steps: int | None = None) -> dict:
     with WatchedMemory() as watched, contextlib.redirect_stdout(printed):
         recorder = Recorder(map(str, files), watched, max_steps)
         try:
-            module = import_file(path)
+            module = import_file(path, store.ROOT)
             torch.manual_seed(0)
             with recorder.running():
                 module.EXAMPLE()
@@ -68,19 +66,6 @@ def record(path: Path, files: list[Path], max_steps: int | None = None) -> dict:
         "places": places,
         "pool": recorder.pool.entries,
     }
-
-
-def import_file(path: Path) -> ModuleType:
-    """Import a kernel file: as part of the project where it is one, else by itself."""
-    if path.is_relative_to(store.ROOT):
-        return importlib.import_module(store.name(path))
-    root = path.parent
-    while (root / "__init__.py").exists():
-        root = root.parent
-    sys.path.insert(0, str(root))
-    if root != path.parent:  # a file of a package: its relative imports have to work
-        return importlib.import_module(".".join(path.relative_to(root).with_suffix("").parts))
-    return import_path(path)
 
 
 def _where(error: BaseException, path: Path, files: list[Path]) -> dict:

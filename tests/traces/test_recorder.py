@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from academy import syntax
 from academy.traces import recorder, worker
 from academy.traces.check import check_recording
 from academy.traces.recording import Pointer
@@ -289,7 +290,7 @@ def test_recording_changes_the_callers_tensors_as_a_launch_does(kernel_file):
     path = kernel_file(COPY + FORWARD.format(dtype="float32"))
     from academy.traces.native_memory import NativeMemory
 
-    module = worker.import_file(path)
+    module = syntax.import_file(path, worker.store.ROOT)
     base = torch.zeros(3, 8)
     with NativeMemory() as watched, recorder.Recorder([str(path)], watched).running():
         module.copy_kernel[(1,)](torch.ones(4), base[1], 4, BLOCK=4)

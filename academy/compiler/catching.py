@@ -1,0 +1,163 @@
+"""Compile, for one card, every kernel that is launched, instead of launching it.
+
+Triton does the work as ever: it binds the arguments, sees what they are multiples of, and compiles. Only its last step,
+the launch, is left out. Of an autotuned kernel the first configuration is compiled, or all that its pruning leaves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.jit import JITFunction
+
+from academy.compiler import machine_code, messages
+from academy.compiler.cards import Card
+from academy.compiler.stand_in import on_card
+
+#: The smallest tile of `tl.dot` along K that every dtype and card takes.
+_ENOUGH = 32
+
+
+@dataclass
+class Catcher:
+    """What to compile, and what came of it.
+
+    only: name of the kernel to compile; None for all. detail: read the machine code, too. found: one entry for each
+    kind of launch, see `academy.compiler.Compiled`.
+    """
+
+    card: Card
+    only: str | None = None
+    all_configs: bool = False
+    detail: bool = True
+    found: list[dict] = field(default_factory=list)
+    _seen: set = field(default_factory=set)
+
+    @contextlib.contextmanager
+    def catching(self) -> Iterator[Catcher]:
+        run, tune = JITFunction.run, Autotuner.run
+
+        def instead(kernel, *args, grid, warmup, **kwargs):
+            if self.only in (None, kernel.fn.__name__):
+                self._compile(kernel, run, args, kwargs)
+
+        def every(tuner, *args, **kwargs):
+            tuner.nargs = dict(zip(tuner.arg_names, args))
+            given = {**tuner.nargs, **kwargs}
+            configs = tuner.prune_configs(kwargs) if len(tuner.configs) > 1 else tuner.configs
+            for config in configs if self.all_configs else configs[:1]:
+                if config.pre_hook is not None:
+                    config.pre_hook({**given, **config.all_kwargs()})
+                tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+
+        JITFunction.run, Autotuner.run = instead, every
+        try:
+            with on_card(self.card):
+                yield self
+        finally:
+            JITFunction.run, Autotuner.run = run, tune
+
+    def _compile(self, kernel: JITFunction, run: Any, args: tuple, kwargs: dict) -> None:
+        file, line = messages.place(kernel)
+        entry: dict = dict(kernel=kernel.fn.__name__, file=file, line=line, arch=self.card.arch, problems=[], notes=[])
+        entry["constants"], entry["options"] = _chosen(kernel, args, kwargs)
+        key = str((id(kernel), *map(_kind, args), *((name, _kind(value)) for name, value in kwargs.items())))
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        compiled, problems = _attempt(kernel, run, args, kwargs)
+        larger = _with_larger_tiles(entry["constants"]) if any(p["kind"] == "small dot" for p in problems) else {}
+        if larger:
+            again = {**dict(zip(kernel.arg_names, args)), **kwargs, **larger}
+            compiled, other = _attempt(kernel, run, (), again)
+            if not any(problem["kind"] == "small dot" for problem in other):
+                changes = ", ".join(f"{name} = {value}" for name, value in larger.items())
+                entry["notes"].append(f"{problems[0]['message']}. Compiled with {changes} instead")
+                entry["constants"] |= larger
+                problems = other
+        entry["problems"] = problems
+        if compiled is not None:
+            entry |= self._looked_at(compiled)
+            if entry["shared"] > self.card.shared:
+                entry["problems"] = [*problems, dict(file=file, line=line, **messages.too_large(entry, self.card))]
+        if not any(_same(entry, other) for other in self.found):
+            self.found.append(entry)
+
+    def _looked_at(self, compiled: Any) -> dict:
+        found = dict(shared=compiled.metadata.shared, num_warps=compiled.metadata.num_warps, hash=compiled.hash)
+        found["signature"] = {name: str(kind) for name, kind in compiled.src.signature.items()}
+        if self.detail:
+            used, text = machine_code.sass(compiled.asm["cubin"])
+            found |= used | dict(sass=machine_code.sass_counts(text), ptx=machine_code.ptx_counts(compiled.asm["ptx"]))
+        return found
+
+
+def _same(entry: dict, other: dict) -> bool:
+    """Two kinds of launches that lead to the same code, or to the same errors."""
+    if "hash" in entry or "hash" in other:
+        return entry.get("hash") == other.get("hash")
+    return (entry["kernel"], entry["problems"]) == (other["kernel"], other["problems"])
+
+
+def _kind(value: Any) -> object:
+    """What could make a difference to the compiler, and a little more."""
+    if hasattr(value, "data_ptr"):
+        return "tensor", str(value.dtype), value.data_ptr() % 16
+    if isinstance(value, tuple):
+        return tuple(map(_kind, value))
+    if hasattr(value, "block_shape"):
+        return "descriptor", str(value.base.dtype), tuple(value.block_shape)
+    return type(value).__name__, str(getattr(value, "__name__", value))
+
+
+def _chosen(kernel: JITFunction, args: tuple, kwargs: dict) -> tuple[dict, dict]:
+    """The constants and the options of a launch, as JSON can hold them."""
+    given = {**dict(zip(kernel.arg_names, args)), **kwargs}
+    constant = {p.name for p in kernel.params if p.is_constexpr}
+    plain = lambda v: v if v is None or isinstance(v, (bool, int, float, str)) else getattr(v, "__name__", str(v))  # noqa: E731
+    constants = {name: plain(value) for name, value in given.items() if name in constant}
+    return constants, {name: value for name, value in kwargs.items() if name not in kernel.arg_names}
+
+
+def _attempt(kernel: JITFunction, run: Any, args: tuple, kwargs: dict) -> tuple[Any, list[dict]]:
+    """The compiled kernel, or why there is none."""
+    error, printed = None, ""
+    with _standard_error() as said:
+        try:
+            return run(kernel, *args, grid=(1,), warmup=True, **kwargs), []
+        except Exception as raised:
+            error = raised
+        finally:
+            printed = said()
+    return None, messages.in_words(error, kernel, printed)
+
+
+@contextlib.contextmanager
+def _standard_error() -> Iterator:
+    """What the compiler's part in C++ prints: the place and the reason of an error that Python only counts."""
+    with tempfile.TemporaryFile() as file:
+        kept = os.dup(2)
+        os.dup2(file.fileno(), 2)
+
+        def said() -> str:
+            file.seek(0)
+            return file.read().decode(errors="replace")
+
+        try:
+            yield said
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def _with_larger_tiles(constants: dict) -> dict[str, int]:
+    """Sizes of blocks that are below what `tl.dot` takes, enlarged."""
+    small = {n: v for n, v in constants.items() if type(v) is int and 1 <= v < _ENOUGH and v & (v - 1) == 0}
+    named = {name: value for name, value in small.items() if "BLOCK" in name.upper()}
+    return dict.fromkeys(named or small, _ENOUGH)

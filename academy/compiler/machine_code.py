@@ -1,0 +1,86 @@
+"""What a compiled kernel uses, and the instructions worth knowing about in its PTX and its machine code (SASS)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+_OPCODE = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[T\d]+\s+)?([A-Z][A-Z0-9_]*)((?:\.[A-Za-z0-9_:]+)*)", re.M)
+_PTX = re.compile(r"^\s*(?:@!?%p\d+\s+)?([a-z][a-z0-9_]*)((?:[.:]+[a-zA-Z0-9_]+)+)", re.M)
+#: Names of SASS opcodes -> what they are called here.
+_SASS_GROUPS = {
+    "HGMMA": "wgmma", "QGMMA": "wgmma", "IGMMA": "wgmma", "BGMMA": "wgmma",
+    "HMMA": "mma", "IMMA": "mma", "QMMA": "mma", "DMMA": "mma", "OMMA": "mma",
+    "UTCHMMA": "tcgen05.mma", "UTCQMMA": "tcgen05.mma", "UTCIMMA": "tcgen05.mma", "UTCOMMA": "tcgen05.mma",
+    "LDSM": "ldmatrix", "LDGSTS": "cp.async", "UTMALDG": "TMA load", "UTMASTG": "TMA store", "UTMAREDG": "TMA reduce",
+    "UBLKCP": "bulk copy", "FFMA": "fma", "FFMA2": "fma", "DFMA": "fma (64 bit)",
+    "ATOM": "atomic", "ATOMG": "atomic", "RED": "atomic", "REDG": "atomic", "SHFL": "shuffle", "BAR": "barrier",
+    "LDS": "shared load", "STS": "shared store", "LDL": "local load", "STL": "local store",
+}  # fmt: skip
+_PTX_GROUPS = (
+    ("wgmma.mma_async", "wgmma"), ("tcgen05.mma", "tcgen05.mma"), ("mma.sync", "mma"), ("ldmatrix.sync", "ldmatrix"),
+    ("cp.async.bulk.tensor", "TMA"), ("cp.async.cg", "cp.async"), ("cp.async.ca", "cp.async"),
+    ("fma.rn.f32", "fma"), ("ld.local", "local load"), ("st.local", "local store"),
+)  # fmt: skip
+
+
+def sass(cubin: bytes) -> tuple[dict[str, int], str]:
+    """Resources (`registers` and bytes of `stack` a thread), and the text of the machine code.
+
+    The stack is where registers are spilled to, and arrays that are indexed at run time. Raises OSError where Triton
+    was installed without NVIDIA's cuobjdump.
+    """
+    from triton import knobs
+
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        Path(file.name).write_bytes(cubin)
+        command = [knobs.nvidia.cuobjdump.path, "-res-usage", "-sass", file.name]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    used = dict(re.findall(r"\b(REG|STACK):(\d+)", text))
+    return {"registers": int(used.get("REG", 0)), "stack": int(used.get("STACK", 0))}, text
+
+
+def sass_counts(text: str) -> dict[str, int]:
+    """How often the machine code has each kind of instruction; loads and stores of global memory by their width."""
+    found: Counter[str] = Counter()
+    for opcode, suffix in _OPCODE.findall(text):
+        if opcode in ("LDG", "STG"):
+            kind = "global load" if opcode == "LDG" else "global store"
+            found[f"{kind}, {_sass_width(suffix)} bytes"] += 1
+        elif opcode in _SASS_GROUPS:
+            found[_SASS_GROUPS[opcode]] += 1
+    return dict(sorted(found.items()))
+
+
+def _sass_width(suffix: str) -> int:
+    """Bytes that each thread moves."""
+    parts = suffix.split(".")
+    for name, size in (("256", 32), ("128", 16), ("64", 8), ("U16", 2), ("S16", 2), ("U8", 1), ("S8", 1)):
+        if name in parts:
+            return size
+    return 4
+
+
+def ptx_counts(text: str) -> dict[str, int]:
+    """The same for PTX, which shows what was asked for; the machine code shows what became of it."""
+    found: Counter[str] = Counter()
+    for name, suffix in _PTX.findall(text):
+        instruction = name + suffix
+        if name in ("ld", "st") and suffix.startswith(".global"):
+            kind = "global load" if name == "ld" else "global store"
+            found[f"{kind}, {_ptx_width(suffix)} bytes"] += 1
+            continue
+        for prefix, group in _PTX_GROUPS:
+            if instruction.startswith(prefix):
+                found[group] += 1
+                break
+    return dict(sorted(found.items()))
+
+
+def _ptx_width(suffix: str) -> int:
+    lanes = re.search(r"\.v(\d)", suffix)
+    bits = re.search(r"\.[busf](\d+)$", suffix)
+    return (int(lanes[1]) if lanes else 1) * (int(bits[1]) if bits else 32) // 8

@@ -1,0 +1,189 @@
+"""Kernels compiled without a card: what is reported of them, and errors in words."""
+
+import json
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from academy import compiler
+from academy.compiler import command, launches, machine_code
+from academy.compiler.cards import CARDS
+from academy.exercises import rounds
+
+pytestmark = pytest.mark.skipif(not compiler.available(), reason="Triton's compiler isn't installed")
+
+IMPORTS = "import torch\nimport triton\nimport triton.language as tl\n\n"
+SCALE = """
+@triton.jit
+def scale_kernel(x_ptr, y_ptr, n, factor, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n, other=0.0)
+    tl.store(y_ptr + offs, x * factor, mask=offs < n)
+
+
+def scale(x, factor):
+    y = torch.empty_like(x)
+    scale_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), factor, BLOCK=1024, num_warps=4)
+    return y
+"""
+PRODUCT = """
+@triton.autotune([triton.Config({"BLOCK": block}, num_stages=stages) for block, stages in CONFIGS], key=["n"])
+@triton.jit
+def square_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tile = offs[:, None] * n + offs[None, :]
+    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for k in range(0, n, BLOCK):
+        acc += tl.dot(tl.load(x_ptr + tile + k), tl.load(x_ptr + tile + k * n))
+    tl.store(y_ptr + tile, acc)
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Writes a file outside of the project."""
+
+    def write(text, name="mine.py"):
+        path = tmp_path / name
+        path.write_text(IMPORTS + text)
+        return path
+
+    return write
+
+
+def seen_in_the_interpreter(path, call):
+    module = rounds.load(path)
+    with launches.noted() as seen:
+        call(module)
+    return seen
+
+
+def test_a_launch_of_the_interpreter_is_compiled_as_that_of_a_card(file):
+    path = file(SCALE)
+    both = seen_in_the_interpreter(path, lambda m: (m.scale(torch.ones(4096), 2.0), m.scale(torch.ones(99)[1:], 1.5)))
+    assert [launch["kernel"] for launch in both] == ["scale_kernel"] * 2
+    path.unlink()  # the text is all that is needed
+    aligned, odd = compiler.compile_source(IMPORTS + SCALE, both).kernels
+    assert aligned.signature == dict(x_ptr="*fp32", y_ptr="*fp32", n="i32", factor="fp32", BLOCK="constexpr")
+    assert aligned.sass["global load, 16 bytes"] == aligned.sass["global store, 16 bytes"] == 2
+    assert odd.sass["global load, 4 bytes"] == 8
+    assert 0 < aligned.registers <= 64 and aligned.stack == 0 and aligned.fits and not aligned.problems
+
+
+@triton.jit
+def many_kernel(pair, dtype: tl.constexpr, function: tl.constexpr, none, flag, text: tl.constexpr, sizes: tl.constexpr):
+    pass
+
+
+def helper(x):
+    return x
+
+
+def test_every_kind_of_argument_survives_json():
+    x = torch.ones(8, dtype=torch.bfloat16)
+    arguments = ((x, (8, 1)), tl.float8e4nv, helper, None, True, "relu", (1, 2))
+    launch = json.loads(json.dumps(launches.described(many_kernel, arguments, dict(num_warps=8, maxnreg=None))))
+    assert launch["options"] == {"num_warps": 8}
+    found = launches.arguments(launch, globals())
+    assert found["pair"][0].dtype == torch.bfloat16 and found["pair"][1] == (8, 1)
+    assert list(found.values())[1:] == [tl.float8e4nv, helper, None, True, "relu", (1, 2)]
+
+
+def test_a_script_that_asks_for_a_card(file):
+    """Tensors on "cuda" without one, all configurations of an autotuned kernel, one of which is too large."""
+    configs = "CONFIGS = [(32, 2), (128, 4)]\n"
+    run = 'x = torch.ones(256, 256, device="cuda")\nassert x.is_cuda and x.device.type == "cuda"\n'
+    run += "square_kernel[(1,)](x, torch.empty_like(x), 256)\n"
+    run += "assert torch.cuda.get_device_capability() == (8, 9)\nraise SystemExit(3)\n"
+    report = compiler.compile_file(file(configs + PRODUCT + run), 89, all_configs=True)
+    small, large = report.kernels
+    assert report.stopped is None and small.constants == {"BLOCK": 32} and large.options["num_stages"] == 4
+    assert small.fits and small.sass["mma"] and small.sass["cp.async"] and small.sass["ldmatrix"]
+    buffers = 3 * 2 * 128 * 128 * 4  # three for each of two tiles of float32
+    assert large.shared == buffers and not large.fits
+    (problem,) = report.problems
+    assert f"{buffers:,}" in problem.message and f"{CARDS[89].shared:,}" in problem.message and problem.line == 8
+
+
+def test_errors_have_the_line_of_the_file(file, capsys):
+    text = """
+@triton.jit
+def helper(x):
+    return x[0]
+
+@triton.jit
+def a_kernel(x_ptr):
+    tl.store(x_ptr, helper(tl.zeros((16,), tl.float32)))
+
+@triton.jit
+def b_kernel(x_ptr, n):
+    best = []
+    for i in range(n):
+        best.append(tl.load(x_ptr + i))
+
+@triton.jit
+def c_kernel(x_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tile = tl.load(x_ptr + offs[:, None] * BLOCK + offs[None, :])
+    tl.store(x_ptr + offs[:, None] * BLOCK + offs[None, :], tl.dot(tile, tile))
+
+@triton.jit
+def never_kernel(x_ptr):
+    pass
+
+def EXAMPLE():
+    x = torch.ones(64)
+    a_kernel[(1,)](x)
+    b_kernel[(1,)](x, 3)
+    c_kernel[(1,)](x, BLOCK=8)
+    assert x.sum() == 0, "no kernel has run"
+    a_kernel[(1,)](x, 3, 4)
+"""
+    path = file(text)
+    assert command.main([str(path)]) == 1
+    printed = capsys.readouterr().out
+    assert f"{path}:8:1: the compiler says: unsupported tensor index" in printed
+    assert f"{path}:18:1: a kernel's lists can't change" in printed
+    assert "tl.dot needs tiles of at least 16 along K" in printed and "Compiled with BLOCK = 32 instead" in printed
+    assert "not launched, so not compiled: never_kernel" in printed
+    stops = path.read_text().split("assert x.sum()")[0].count("\n") + 1
+    assert f"{path}:{stops}: AssertionError: no kernel has run" in printed
+    assert path.name + ":24" not in printed  # the note is no problem
+
+
+def test_wrong_use_is_named(file, capsys):
+    assert command.main([str(file("x = 1\n"))]) == 2
+    assert "launches no kernel. Give it a function EXAMPLE()" in capsys.readouterr().err
+    assert command.main(["/nowhere.py"]) == 2
+    assert "no such file" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="arch must be one of 80, 86, 89, 90, 100, 120, got 75"):
+        compiler.compile_source("", [], 75)
+
+
+def test_a_text_that_cannot_be_imported_is_a_problem():
+    (problem,) = compiler.problems("import nothing_of_that_name\n", [])
+    assert "nothing_of_that_name" in problem.message
+    (problem,) = compiler.problems("def f(:\n", [])
+    assert problem.line == 1
+
+
+def test_instructions_are_counted_by_kind_and_width():
+    sass = """
+        /*0010*/                   LDG.E.128 R4, desc[UR4][R2.64] ;
+        /*0020*/              @!P0 LDG.E.U16 R4, desc[UR4][R2.64] ;
+        /*0030*/               @P1 STG.E desc[UR4][R2.64], R4 ;
+        /*0040*/                   HGMMA.64x128x16.F32.BF16 R24, gdesc[UR8], R24, gsb0 ;
+        /*0050*/                   UTMALDG.2D [UR8], [UR4] ;
+        /*0060*/                   STL.128 [R1], R4 ;
+    """
+    assert machine_code.sass_counts(sass) == {
+        "TMA load": 1, "global load, 16 bytes": 1, "global load, 2 bytes": 1, "global store, 4 bytes": 1,
+        "local store": 1, "wgmma": 1,
+    }  # fmt: skip
+    ptx = "\t@%p1 ld.global.L1::evict_last.v4.b32 {%r1}, [%rd1];\n\twgmma.mma_async.sync.aligned.m64n128k16 x;\n"
+    ptx += "\tcp.async.bulk.tensor.2d.shared::cta.global [x];\n\tst.global.b16 [%rd1], {%rs1};\n"
+    assert machine_code.ptx_counts(ptx) == {
+        "TMA": 1, "global load, 16 bytes": 1, "global store, 2 bytes": 1, "wgmma": 1,
+    }  # fmt: skip
