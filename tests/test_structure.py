@@ -93,12 +93,13 @@ def test_what_the_site_shows_does_not_know_the_site(part):
 #: Folder of academy -> the folders that it may use, besides the modules that lie in academy itself. No circle.
 ARROWS: dict[str, set[str]] = {
     "bench": set(),
+    "compiler": set(),
     "interpreter": set(),
-    "traces": {"bench", "interpreter"},
+    "traces": {"bench", "compiler", "interpreter"},
     "judge": {"interpreter", "traces"},
     "formulas": {"judge"},
-    "exercises": {"interpreter", "judge", "traces"},
-    "playground": {"exercises", "interpreter", "traces"},
+    "exercises": {"compiler", "interpreter", "judge", "traces"},
+    "playground": {"compiler", "exercises", "interpreter", "traces"},
     "site": {"bench", "exercises", "formulas", "playground", "traces"},
 }
 

@@ -104,7 +104,7 @@ def test_a_script_that_asks_for_a_card(file):
     buffers = 3 * 2 * 128 * 128 * 4  # three for each of two tiles of float32
     assert large.shared == buffers and not large.fits
     (problem,) = report.problems
-    assert f"{buffers:,}" in problem.message and f"{CARDS[89].shared:,}" in problem.message and problem.line == 8
+    assert f"{buffers:,}" in problem.message and f"{CARDS[89].shared:,}" in problem.message and problem.line == 9
 
 
 def test_errors_have_the_line_of_the_file(file, capsys):
