@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from academy import device
+from tests.site import browser
 from academy.judge.mutants import Mutant
 
 if device.INTERPRET:
@@ -31,6 +32,14 @@ def pytest_collection_modifyitems(items):
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA device: the interpreter can't show it"))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Skipped tests are easily overlooked: say how many a browser would have run."""
+    reasons = [report.longrepr[2] for report in terminalreporter.stats.get("skipped", [])]
+    if count := sum(browser.MISSING in reason for reason in reasons):
+        tests = "1 test was" if count == 1 else f"{count} tests were"
+        terminalreporter.write_line(f"{tests} left out for want of a browser. To run them: {browser.HOW}", yellow=True)
 
 
 @pytest.fixture(autouse=True)

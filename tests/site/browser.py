@@ -1,4 +1,7 @@
-"""Drives the Chromium that is installed, by Playwright; serves a folder as the site's host does, compressed."""
+"""Drives the Chromium that is installed, by Playwright; serves a folder as the site's host does, compressed.
+
+Where none is installed, whatever needs one is skipped, here and nowhere else; the end of the run counts what was skipped.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import functools
 import gzip
 import http.server
 import io
+import os
 import shutil
 import threading
 import time
@@ -16,7 +20,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
-CHROMIUM = next((p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name))), None)
+import pytest
+
+#: The browser's program. The variable CHROMIUM names another one; if it is empty there is none.
+NAMES = [os.environ["CHROMIUM"]] if "CHROMIUM" in os.environ else ["chromium", "chromium-browser", "google-chrome"]
+CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
+#: Why a test is skipped without it.
+MISSING = "needs Chromium, which is not installed"
+#: How to get it, for the end of the run.
+HOW = "apt install chromium fonts-dejavu, or another Chromium or Chrome on the PATH"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--hide-scrollbars"]
 
 
@@ -31,9 +43,14 @@ def _in_its_thread(method):
 
 
 class Browser:
-    """One tab. `requests` collects the URL of everything that it asked for, `errors` what scripts threw."""
+    """One tab. `requests` collects the URL of everything that it asked for, `errors` what scripts threw.
+
+    Skips the test that asks for it where there is no Chromium.
+    """
 
     def __init__(self):
+        if not CHROMIUM:
+            pytest.skip(MISSING)
         self._thread = ThreadPoolExecutor(1)
         self.requests: list[str] = []
         self.errors: list[str] = []

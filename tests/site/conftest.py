@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.site.browser import CHROMIUM, Browser, served
+from tests.site.browser import Browser, served
 
 ROOT = Path(__file__).resolve().parents[2]
 # As the workflow that publishes the site sets them; mkdocs.yml reads them here too. test_addresses.py unsets them.
@@ -51,8 +51,6 @@ def address(site):
 
 @pytest.fixture(scope="session")
 def browser():
-    if not CHROMIUM:
-        pytest.skip("needs Chromium, which is not installed")
     browser = Browser()
     yield browser
     browser.close()

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from academy.traces import page, store
-from tests.site.browser import CHROMIUM, Browser
+from tests.site.browser import Browser
 
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="needs Chromium, which is not installed")
 ROOT = Path(__file__).parents[2]
 #: By their names, such as "classics.matmul": a lesson and its fast version share the last part.
 FILES = {store.name(path).removeprefix("annotated_examples."): path for path in store.kernel_files()}
