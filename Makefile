@@ -1,14 +1,26 @@
 # Each line is a command that a person could type; `.venv` is made on the first run and kept.
+#
+#   make serve                    the site on http://127.0.0.1:8000        make serve ADDRESS=127.0.0.1:8001
+#   make test                     every check                              make test PYTEST_WORKERS=2
+#   make check OP=layernorm       the checks of one operation
+#   make CPU=1 serve              on the first run: torch without CUDA, a quarter of the download
+#   make TORCH=2.11 test          with another torch, of those in constraints/
 PYTHON ?= python3
 VENV   ?= .venv
+TORCH  ?= 2.13
+CPU    ?=
 BIN     = $(VENV)/bin
+ADDRESS ?= 127.0.0.1:8000
 PYTEST_WORKERS ?= auto
+CONSTRAINTS = constraints/torch-$(TORCH).txt
+SETUP   = $(PYTHON) academy/setup_environment.py $(VENV) --torch $(TORCH) $(if $(CPU),--cpu)
+UV      = uv==0.13.9
 
-.PHONY: serve site site-check test bench clean
+.PHONY: serve site site-check test check bench constraints clean other-torch
 .DELETE_ON_ERROR:
 
 serve: $(VENV)/.installed
-	$(BIN)/mkdocs serve --dirty # after an edit, only the pages that show the file
+	$(BIN)/mkdocs serve --dirty --dev-addr $(ADDRESS) # after an edit, only the pages that show the file
 
 site: $(VENV)/.installed
 	EXECUTE_NOTEBOOKS=true $(BIN)/mkdocs build --strict
@@ -19,6 +31,17 @@ test: $(VENV)/.installed
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS)
 
+# While you work on one operation: its style, types, equations, kernels and tests.
+FILES_OF_OP = $(wildcard annotated_examples/*/$(OP).py backprop_math/$(OP).md)
+check: $(VENV)/.installed
+	@test -n "$(OP)" || { echo "Which operation? For example: make check OP=layernorm"; exit 2; }
+	@test -n "$(FILES_OF_OP)" || { echo "There is no operation $(OP) in annotated_examples or backprop_math"; exit 2; }
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/academy check $(FILES_OF_OP)
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) -k $(OP) --ignore tests/site
+
 # The slow checks of the site: executed chapters, Lighthouse, accessibility of every page, page weight, build time.
 site-check: $(VENV)/.installed node_modules/.installed
 	EXECUTE_NOTEBOOKS=true $(BIN)/python -m pytest -m site_check
@@ -26,14 +49,21 @@ site-check: $(VENV)/.installed node_modules/.installed
 bench: $(VENV)/.installed-bench
 	$(BIN)/academy bench
 
-$(VENV)/.installed: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; this is %d.%d (try make PYTHON=python3.12)" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[site,test,huggingface]'
-	touch $@
+# The pinned sets, made anew: constraints/torch-*.in says what each is for. A pin that still fits stays;
+# `make constraints UPGRADE=--upgrade` takes the newest.
+constraints: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(UV)"
+	for set in $(basename $(wildcard constraints/*.in)); do \
+	    $(BIN)/uv pip compile --quiet pyproject.toml --all-extras --universal --python-version 3.11 $(UPGRADE) \
+	        --constraint $$set.in --no-annotate --custom-compile-command "make constraints" --output-file $$set.txt || exit 1; \
+	done
+
+$(VENV)/.installed: pyproject.toml $(CONSTRAINTS) $(if $(filter-out $(TORCH),$(shell cat $(VENV)/.installed 2>/dev/null)),other-torch)
+	$(SETUP)
+	echo $(TORCH) > $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	$(SETUP) --extras bench
 	touch $@
 
 node_modules/.installed: package.json package-lock.json
@@ -42,4 +72,5 @@ node_modules/.installed: package.json package-lock.json
 	touch $@
 
 clean:
-	rm -rf $(VENV) site .cache node_modules
+	rm -rf $(VENV) site .cache node_modules build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find academy annotated_examples benchmarks docs exercises tests -name __pycache__ -prune -exec rm -rf {} +

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from academy import device
-from tests.site import browser
 from academy.judge.mutants import Mutant
+from tests.site import browser
 
 if device.INTERPRET:
     # Small tensors, and several processes on few cores: PyTorch's own threads would only wait for each other.

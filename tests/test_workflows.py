@@ -1,6 +1,9 @@
-"""What the workflows, templates and hooks name exists, and they cover what CONTRIBUTING promises."""
+"""What the workflows, templates and hooks name exists, they cover what CONTRIBUTING promises, and may do no more."""
 
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -9,30 +12,130 @@ import yaml
 
 from academy.exercises import files
 from tests.kernels.harness import ROOT
+from tests.test_constraints import SETS
 
 WORKFLOWS = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in (ROOT / ".github/workflows").glob("*.yml")}
 FORMS = sorted(path for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml") if path.stem != "config")
 
 
+JOBS = [(workflow, name) for workflow, content in WORKFLOWS.items() for name in content["jobs"]]
+
+
+def steps(workflow, job):
+    return WORKFLOWS[workflow]["jobs"][job].get("steps", [])
+
+
 def lines(workflow):
     """What a workflow runs, as one text."""
-    return "\n".join(step.get("run", "") for job in WORKFLOWS[workflow]["jobs"].values() for step in job["steps"])
+    return "\n".join(step.get("run", "") for job in WORKFLOWS[workflow]["jobs"] for step in steps(workflow, job))
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_what_a_workflow_names_exists(name):
     makefile = (ROOT / "Makefile").read_text("utf-8").replace("$(VENV)", ".venv")
-    for target in re.findall(r"\bmake ([\w./-]+)", lines(name)):
+    for target in re.findall(r"\bmake (?:\w+=\S+ )*([\w./-]+)", lines(name)):
         assert re.search(rf"^{re.escape(target)}:", makefile, re.M), target
     for path in re.findall(r"(?<!\S)tests/\S+", lines(name)):
         assert (ROOT / path).exists(), path
-    assert all("timeout-minutes" in job for job in WORKFLOWS[name]["jobs"].values())
+    for job in WORKFLOWS[name]["jobs"].values():
+        assert "timeout-minutes" in job or (ROOT / job["uses"]).is_file()
 
 
-def test_the_night_is_for_mutants_and_the_other_versions_of_triton():
+def test_the_night_is_for_mutants():
     assert "pytest -m nightly" in lines("nightly")
-    versions = [entry["triton"] for entry in WORKFLOWS["nightly"]["jobs"]["triton"]["strategy"]["matrix"]["include"]]
-    assert versions == ["3.6.0", "3.9.0"]
+
+
+def test_every_supported_python_and_torch_is_tested():
+    matrix = WORKFLOWS["test"]["jobs"]["test"]["strategy"]["matrix"]["include"]
+    pythons = {"3.11", "3.12", "3.13"}
+    assert {entry["python"] for entry in matrix} == pythons
+    assert {entry["torch"] for entry in matrix} == {path.stem.removeprefix("torch-") for path in SETS}
+    default = re.search(r"^TORCH +\?= (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.M)[1]
+    assert {entry["python"] for entry in matrix if entry["torch"] == default} == pythons
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github/workflows").glob("*.yml")), ids=lambda path: path.stem)
+def test_an_action_is_pinned_by_its_commit(path):
+    """A tag can be moved to other code by whoever owns the action. The comment says which version the commit is."""
+    used = re.findall(r"^ *(?:- )?uses: (.+)$", path.read_text("utf-8"), re.M)
+    assert used and all(re.fullmatch(r"\./\S+|[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each) for each in used), (
+        used
+    )
+
+
+@pytest.mark.parametrize(("workflow", "job"), JOBS)
+def test_a_job_may_only_do_what_it_needs(workflow, job):
+    assert WORKFLOWS[workflow]["permissions"] == {}
+    permissions = WORKFLOWS[workflow]["jobs"][job]["permissions"]
+    writes = (workflow, job) == ("pages", "publish")
+    assert permissions == {"contents": "write" if writes else "read"}
+    for step in steps(workflow, job):
+        if step.get("uses", "").startswith("actions/checkout@"):
+            assert writes or step["with"]["persist-credentials"] is False
+
+
+def test_beside_the_right_to_write_only_what_is_pinned_runs():
+    """Everything there comes from the constraints, by `make`; no other installer is called."""
+    run = "\n".join(step.get("run", "") for step in steps("pages", "publish"))
+    assert "make CPU=1 .venv/.installed" in run
+    assert not re.search(r"\b(npm|npx|pipx|pip|curl|wget|apt-get)\b", run)
+
+
+def test_a_release_is_built_and_tried_but_not_published():
+    release = WORKFLOWS["release"]
+    assert release[True] == {"push": {"tags": ["v*"]}} and release["jobs"]["wheel"]["uses"].endswith("/package.yml")
+    assert "secrets." not in (ROOT / ".github/workflows/release.yml").read_text("utf-8")
+    assert "## Releases" in (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(("tag", "passes"), [("v{}", True), ("v9.9.9", False)])
+def test_a_tag_has_to_name_the_version(tag, passes, tmp_path):
+    """The lines of the release workflow. In the changelog, the version's heading is there once it is released."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    for name in ("pyproject.toml", "CITATION.cff", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    changelog = tmp_path / "CHANGELOG.md"
+    changelog.write_text(
+        re.sub(r"^## Unreleased.*$", f"## {version}", changelog.read_text("utf-8"), count=1, flags=re.M)
+    )
+    run = steps("release", "version")[-1]["run"]
+    done = shell(run, tmp_path, GITHUB_REF_NAME=tag.format(version))
+    assert (done.returncode == 0) == passes, done.stdout + done.stderr
+
+
+def shell(run, folder, **environment):
+    """Run the lines of a step as GitHub does, without what this environment has on its PATH."""
+    variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
+    return subprocess.run(
+        ["bash", "-e", "-c", run], cwd=folder, env=variables | environment, capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git, which is not installed")
+def test_the_pages_are_published(tmp_path):
+    """The steps of the workflow, with a site of one page, each time in a new clone of a bare repository."""
+    (tmp_path / "first").mkdir()
+    start = """
+        git init -q --bare -b main ../remote.git && git init -q -b main .
+        mkdir docs theme && echo "# Hello" > docs/index.md && echo .venv > .gitignore
+        printf 'site_name: Test\nplugins: []\n' > mkdocs.yml
+        echo 'theme: {name: null, custom_dir: theme, static_templates: [404.html]}' >> mkdocs.yml
+        echo '{{ page.content }}' > theme/main.html && echo "Not here" > theme/404.html
+        git add . && git -c user.name=a -c user.email=a@example.org commit -qm start
+        git push -q ../remote.git main
+    """
+    done = shell(start, tmp_path / "first")
+    assert done.returncode == 0, done.stderr
+    for number, ref in enumerate(["refs/heads/main", "refs/tags/v1.2.0", "refs/heads/main"]):
+        (folder := tmp_path / str(number)).mkdir()
+        assert shell("git clone -q ../remote.git clone", folder).returncode == 0
+        (folder / "clone/.venv").symlink_to(Path(sys.executable).parents[1])
+        for name in ("Add the version", "Publish"):
+            run = next(step["run"] for step in steps("pages", "publish") if step.get("name") == name)
+            done = shell(run, folder / "clone", GITHUB_REF=ref, GITHUB_REF_NAME=ref.rpartition("/")[2])
+            assert done.returncode == 0, f"{ref}, {name}: {done.stdout}{done.stderr}"
+    published = shell("git ls-tree --name-only -r gh-pages", tmp_path / "remote.git").stdout.split()
+    assert {"latest/index.html", "1.2.0/index.html", "index.html", "404.html", "versions.json"} <= set(published)
 
 
 def test_the_wheel_is_tried_away_from_the_repository():

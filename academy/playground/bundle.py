@@ -36,7 +36,8 @@ _ACADEMY = [
     "academy/playground/run.py",
 ]
 _ACADEMY += [f"academy/judge/{name}.py" for name in ("__init__", "layouts", "elements")]
-_LEFT_OUT = ["academy/traces/native_memory.py", "academy/cli.py"]
+_LEFT_OUT = ["academy/traces/native_memory.py", "academy/cli.py", "academy/progress.py"]
+_LEFT_OUT += ["academy/setup_environment.py"]
 _KERNELS = ["annotated_examples/**/*.py", "exercises/**/*.py"]
 
 

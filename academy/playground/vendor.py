@@ -29,7 +29,7 @@ from tempfile import TemporaryDirectory
 
 FOLDER = Path(__file__).parent / "vendor"
 SUMS = FOLDER / "SHA256SUMS"
-#: The version whose Python runs in the browser, the one that constraints.txt pins.
+#: The version whose Python runs in the browser, the one that constraints/torch-2.13.txt pins.
 TRITON = "3.7.1"
 #: Of Pyodide's Python: what its cached modules are called after.
 CACHE_TAG = "cpython-314"

@@ -1,6 +1,6 @@
 """Drives the Chromium that is installed, by Playwright; serves a folder as the site's host does, compressed.
 
-Where none is installed, whatever needs one is skipped, here and nowhere else; the end of the run counts what was skipped.
+Where none is installed, whatever needs one is skipped, here and nowhere else; the end of the run counts the skips.
 """
 
 from __future__ import annotations
