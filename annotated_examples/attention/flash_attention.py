@@ -199,11 +199,12 @@ def attention_backward_queries_kernel(
         v = load_tile(v_ptr, offs_n, S, stride_vt, stride_vd, D, BLOCK_D)
         s, slope = scale_and_cap(tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION), scale, softcap)
         mask = (offs_n[None, :] >= first[:, None]) & (offs_n[None, :] < last[:, None])
-        # [[tag: AT-P]]. The mask comes after the exponential: where a row sees nothing its log-sum-exp is −∞.
-        p = tl.where(mask, tl.exp(s - lse[:, None]), 0.0)
-        # [[tag: AT-dS]]; with a cap there is its slope too, [[tag: AT-cap-dS]].
+        # [[tag: AT-P]]; it means nothing for keys that a query doesn't see.
+        p = tl.exp(s - lse[:, None])
+        # [[tag: AT-dS]]; with a cap there is its slope too, [[tag: AT-cap-dS]]. The mask comes last: zero times the NaN
+        # of a key that isn't seen would still be NaN.
         dp = tl.dot(do, tl.trans(v), input_precision=INPUT_PRECISION)
-        ds = p * (dp - delta[:, None]) * slope
+        ds = tl.where(mask, p * (dp - delta[:, None]) * slope, 0.0)
         acc = multiply_add(ds.to(k.dtype), k, acc, INPUT_PRECISION)
     # [[tag: AT-dQ]], with the scale applied once.
     dq_ptr = head(dq_ptr, b, h, start_q, stride_ob, stride_oh, stride_ot)
@@ -260,7 +261,7 @@ def attention_backward_keys_kernel(
             # [[tag: AT-dV]]
             dv = multiply_add(p.to(do.dtype), do, dv, INPUT_PRECISION)
             dp = tl.dot(v, tl.trans(do), input_precision=INPUT_PRECISION)
-            ds = p * (dp - delta[None, :]) * slope
+            ds = tl.where(mask, p * (dp - delta[None, :]) * slope, 0.0)
             # [[tag: AT-dK]]
             dk = multiply_add(ds.to(q.dtype), q, dk, INPUT_PRECISION)
     # Keys that no query sees get a gradient too: 0.

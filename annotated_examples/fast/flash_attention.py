@@ -250,6 +250,15 @@ def probabilities(s, lse, mask, scale, softcap: tl.constexpr, MASKED: tl.constex
     return p, slope
 
 
+# Where the mask hides a pair, zero times a NaN would still be NaN, so it masks the gradient once more.
+@triton.jit
+def score_gradients(p, dp, delta, slope, mask, MASKED: tl.constexpr):
+    ds = p * (dp - delta) * slope
+    if MASKED:
+        ds = tl.where(mask, ds, 0.0)
+    return ds
+
+
 # [[tag: AT-D]], where the tiles of dO and O are needed or cheap, and stored for the kernel of the keys.
 @triton.jit
 def row_gradient(
@@ -283,7 +292,7 @@ def query_gradient_range(
             tl.dot(q, tl.trans(k), input_precision="ieee"), lse[:, None], mask, scale, softcap, MASKED
         )
         dp = tl.dot(do, tl.trans(v), input_precision="ieee")
-        ds = p * (dp - delta[:, None]) * slope
+        ds = score_gradients(p, dp, delta[:, None], slope, mask, MASKED)
         dq = tl.dot(ds.to(k.dtype), k, dq, input_precision="ieee")
     return dq
 
@@ -374,7 +383,7 @@ def key_gradient_range(
         if DV_FIRST:
             dv = tl.dot(p.to(do.dtype), do, dv, input_precision="ieee")
             dp = tl.dot(v, tl.trans(do), input_precision="ieee")
-        ds = (p * (dp - delta[None, :]) * slope).to(q.dtype)
+        ds = score_gradients(p, dp, delta[None, :], slope, mask, MASKED).to(q.dtype)
         if not DV_FIRST:
             dv = tl.dot(p.to(do.dtype), do, dv, input_precision="ieee")
         dk = tl.dot(ds, q, dk, input_precision="ieee")

@@ -1,0 +1,142 @@
+"""A NaN or an infinity somewhere in one input: what may come out, and where.
+
+`walk` calls a function with such inputs and compares each result and each gradient with references in plain PyTorch,
+in the inputs' dtype and in float64. There may be several references, for what the formula leaves open: PyTorch's dense
+products spread 0 · NaN where a reference that leaves masked terms out doesn't.
+
+- **Never hidden.** An element that is NaN or infinite in every reference isn't finite here.
+- **Never spread.** An element that is finite in every reference is finite here. If in float64 its bits are those that
+  it has without the bad number, it has the bits here, too, that the function gives without it.
+- **As PyTorch.** In the result, whether it is NaN, +∞ or -∞ is one of the references' answers. In a gradient, that
+  holds for a NaN in the input; from an infinity may come either, because ∞ - ∞ depends on how a formula is
+  written.
+
+Nothing here knows a kernel, and only torch is needed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+BAD = {"NaN": float("nan"), "+inf": float("inf"), "-inf": -float("inf")}
+#: The gradient that comes from above is an input too.
+UPSTREAM = "upstream"
+KINDS = ("finite", "NaN", "+inf", "-inf")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """`value` (a key of BAD) at these places of the input `name`, counted as in `flatten()`."""
+
+    name: str
+    value: str
+    places: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.value} in {self.name} at {', '.join(map(str, self.places))}"
+
+    def spoil(self, tensor: torch.Tensor) -> torch.Tensor:
+        bad = tensor.detach().clone(memory_format=torch.contiguous_format)
+        bad.view(-1)[list(self.places)] = BAD[self.value]
+        return torch.empty_strided(bad.shape, tensor.stride(), dtype=bad.dtype, device=bad.device).copy_(bad)
+
+
+def trials(inputs: dict[str, torch.Tensor], seed: int, places: int = 2) -> Iterator[Trial]:
+    """For each floating-point input and each value: `places` single places and once several. The first and the last
+    element are among the places more often than chance has it."""
+    draw = random.Random(seed)
+    for name, tensor in inputs.items():
+        if not tensor.is_floating_point() or not tensor.numel():
+            continue
+        count = tensor.numel()
+        for value in BAD:
+            for _ in range(places):
+                yield Trial(name, value, (draw.choice([0, count - 1, *(draw.randrange(count) for _ in range(4))]),))
+            yield Trial(name, value, tuple(sorted({draw.randrange(count) for _ in range(3)})))
+
+
+def kinds(values: torch.Tensor) -> torch.Tensor:
+    """Per element an index into KINDS."""
+    return values.isnan().int() + 2 * values.isposinf().int() + 3 * values.isneginf().int()
+
+
+def results(function: Callable, inputs: dict[str, torch.Tensor], upstream: torch.Tensor | None) -> dict:
+    """`out`, and with an upstream gradient also `d<name>` for each floating-point input."""
+    if upstream is None:
+        with torch.no_grad():
+            return {"out": function(**inputs)}
+    leaves = {n: v.detach().requires_grad_() if v.is_floating_point() else v for n, v in inputs.items()}
+    wanted = {name: value for name, value in leaves.items() if value.requires_grad}
+    out = function(**leaves)
+    found = torch.autograd.grad(out, list(wanted.values()), upstream.to(out.dtype).expand(out.shape))
+    return {"out": out.detach(), **{f"d{name}": gradient for name, gradient in zip(wanted, found)}}
+
+
+def walk(
+    function: Callable,
+    references: list[Callable],
+    inputs: dict[str, torch.Tensor],
+    upstream: torch.Tensor | None,
+    tried: list[Trial],
+    infinity_or_nan: bool = False,
+) -> Iterator[tuple[Trial, str]]:
+    """(trial, what is wrong) for every result that breaks a rule.
+
+    Args:
+        function, references: called with the inputs by name; the references in their dtype and in float64.
+        inputs: finite; the trials say what is put where.
+        upstream: of the shape of the result, or None for a function without gradients.
+        tried: of `trials({**inputs, "upstream": upstream}, seed)`.
+        infinity_or_nan: in the result, too, an infinity may become a NaN or the other way round.
+    """
+    clean = results(function, inputs, upstream)
+    exact = [results(reference, *in_float64(inputs, upstream)) for reference in references]
+    for trial in tried:
+        given, above = dict(inputs), upstream
+        if trial.name == UPSTREAM:
+            above = trial.spoil(upstream)
+        else:
+            given[trial.name] = trial.spoil(inputs[trial.name])
+        ours = results(function, given, above)
+        small = [results(reference, given, above) for reference in references]
+        large = [results(reference, *in_float64(given, above)) for reference in references]
+        for name, value in ours.items():
+            loose = trial.value != "NaN" and (infinity_or_nan or name != "out")
+            sides = [[result[name] for result in results] for results in (small, large, exact)]
+            message = wrong(value, clean[name], *sides, loose)
+            if message:
+                yield trial, f"{name}: {message}"
+
+
+def in_float64(inputs: dict[str, torch.Tensor], upstream: torch.Tensor | None) -> tuple:
+    wide = {n: v.double() if v.is_floating_point() else v for n, v in inputs.items()}
+    return wide, None if upstream is None else upstream.double()
+
+
+def wrong(ours, clean, small: list, large: list, exact: list, loose: bool) -> str | None:
+    """What is wrong with one result, in a sentence. `clean` is the function's result without the bad number; `small`
+    and `large` are the references' in both dtypes, `exact` in float64 without the bad number. `loose`: a NaN is as good
+    as an infinity."""
+    got, allowed = kinds(ours), torch.stack([kinds(result) for result in (*small, *large)])
+    if loose:
+        off = ~(got.bool() == allowed.bool()).any(0)
+    else:
+        off = ~(got == allowed).any(0)
+    if bool(off.any()):
+        place = tuple(off.nonzero()[0].tolist())
+        hidden = " hidden" * bool(((got == 0) & off).any())
+        wanted = " or ".join(sorted({KINDS[kind] for kind in allowed[(slice(None), *place)].tolist()}))
+        return f"{int(off.sum())} of {off.numel()}{hidden}, first {place}: {KINDS[got[place]]}, not {wanted}"
+    untouched = torch.stack([bad == good for bad, good in zip(large, exact)]).all(0) & ~allowed.any(0)
+    moved = untouched & (ours != clean)
+    if bool(moved.any()):
+        place = tuple(moved.nonzero()[0].tolist())
+        return (
+            f"{int(moved.sum())} of {moved.numel()} depend on it that must not, first {place}: "
+            f"{ours[place]:.6g} instead of {clean[place]:.6g}"
+        )
+    return None

@@ -1,0 +1,149 @@
+"""Every public function's reference in plain PyTorch, with the same arguments: what tests that walk all of them use."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+import torch
+
+from tests.kernels.public_functions import Case
+
+
+def of_a_norm(module, x):
+    return module.to(x.dtype)(x)
+
+
+def attention_of_sequences(q, k, v, cu_seqlens_q, cu_seqlens_k, whole=None, **options):
+    """One sequence after the other; the reference for single ones wants (B, H, T, D)."""
+    lesson = importlib.import_module("annotated_examples.attention.flash_attention")
+    whole = whole or lesson.flash_attention_reference
+    parts = []
+    for i in range(len(cu_seqlens_q) - 1):
+        rows = [slice(int(ends[i]), int(ends[i + 1])) for ends in (cu_seqlens_q, cu_seqlens_k, cu_seqlens_k)]
+        one = [x[part].transpose(0, 1)[None] for x, part in zip((q, k, v), rows)]
+        parts.append(whole(*one, **options)[0].transpose(0, 1))
+    return torch.cat(parts)
+
+
+# ---- references that leave out what has no weight, where PyTorch's products compute 0 · NaN
+
+
+def attention_of_seen_keys(q, k, v, *, causal=False, window=None, sinks=None, softcap=0.0, scale=None):
+    """One query after the other, with the keys that it sees. If all its scores are -∞ its result is 0, as that of
+    `torch.nn.functional.scaled_dot_product_attention`."""
+    from annotated_examples.common.attention import window_bounds
+
+    left, right = window_bounds(causal, window)
+    (H, T, D), (Hk, S) = q.shape[1:], k.shape[1:3]
+    k, v = (x.repeat_interleave(H // Hk, dim=1) for x in (k, v))
+    rows = []
+    for i in range(T):
+        place = i + S - T
+        seen = slice(max(place - left, 0), max(min(place + right + 1, S), 0))
+        s = q[:, :, i : i + 1] @ k[:, :, seen].transpose(-1, -2) * (D**-0.5 if scale is None else scale)
+        s = softcap * torch.tanh(s / softcap) if softcap else s
+        if sinks is not None:
+            s = torch.cat([s, sinks.to(s.dtype)[:, None, None].expand(*s.shape[:3], 1)], dim=-1)
+        p = torch.softmax(s, dim=-1).masked_fill((s == -torch.inf).all(-1, keepdim=True), 0.0)
+        rows.append(p[..., : v[:, :, seen].shape[2]] @ v[:, :, seen])
+    return torch.cat(rows, dim=2)
+
+
+def counted(inputs, labels, options):
+    """Inputs and labels of the rows whose labels count, and the number that the sum is divided by."""
+    labels = labels.reshape(-1)
+    rows = labels != options.get("ignore_index", -100)
+    n_items = options.get("n_items")
+    return inputs.reshape(-1, inputs.shape[-1])[rows], labels[rows], int(rows.sum()) if n_items is None else n_items
+
+
+def loss_of_counted_rows(logits, labels, **options):
+    logits, labels, n_items = counted(logits, labels, options)
+    whole = importlib.import_module("annotated_examples.classics.cross_entropy").cross_entropy_loss_reference
+    return whole(logits, labels, **options | dict(n_items=n_items))
+
+
+def linear_loss_of_counted_rows(x, weight, labels, bias=None, **options):
+    x, labels, n_items = counted(x, labels, options)
+    whole = importlib.import_module("annotated_examples.classics.linear_cross_entropy").linear_cross_entropy_reference
+    return whole(x, weight, labels, bias, **options | dict(n_items=n_items))
+
+
+def sequences_of_seen_keys(*tensors, **options):
+    return attention_of_sequences(*tensors, whole=attention_of_seen_keys, **options)
+
+
+class Early(torch.autograd.Function):
+    """A loss whose gradient is computed along with it, for an upstream gradient of 1, and multiplied later. Ignored
+    rows then have a gradient of 0 times the upstream one, which is NaN if that isn't finite."""
+
+    @staticmethod
+    def forward(ctx, loss, *tensors):
+        leaves = [x.detach().requires_grad_(x.is_floating_point()) for x in tensors]
+        with torch.enable_grad():
+            result = loss(*leaves)
+        gradients = iter(torch.autograd.grad(result, [x for x in leaves if x.requires_grad]))
+        ctx.save_for_backward(*[next(gradients) if x.requires_grad else None for x in leaves])
+        return result.detach()
+
+    @staticmethod
+    def backward(ctx, upstream):
+        return None, *[None if x is None else (x * upstream).to(x.dtype) for x in ctx.saved_tensors]
+
+
+def early(loss):
+    return lambda **inputs: Early.apply(lambda *values: loss(**dict(zip(inputs, values))), *inputs.values())
+
+
+_SPARSE = {
+    "flash_attention": attention_of_seen_keys,
+    "flash_attention_varlen": sequences_of_seen_keys,
+    "cross_entropy_loss": loss_of_counted_rows,
+    "cross_entropy_loss_": loss_of_counted_rows,
+    "linear_cross_entropy": linear_loss_of_counted_rows,
+    "linear_cross_entropy_lean": linear_loss_of_counted_rows,
+}
+
+#: Functions whose reference isn't the lesson's `<name>_reference`.
+_OTHER = {
+    "apply_layernorm": of_a_norm,
+    "apply_rmsnorm": of_a_norm,
+    "flash_attention_varlen": attention_of_sequences,
+    "cross_entropy_loss_": ("classics.cross_entropy", "cross_entropy_loss_reference"),
+    "linear_cross_entropy_lean": ("classics.linear_cross_entropy", "linear_cross_entropy_reference"),
+    "gemm_splitK": ("gemlite.gemm", "gemm_reference"),
+    "low_bit_matmul": ("gemlite.gemm", "gemm_reference"),
+}
+#: A fast file has its lesson's reference.
+_LESSONS = {
+    "softmax": "tutorials.softmax",
+    "matmul": "tutorials.matmul_autotuned",
+    "layernorm": "classics.layernorm",
+    "rmsnorm": "classics.rmsnorm",
+    "cross_entropy": "classics.cross_entropy",
+    "linear_cross_entropy": "classics.linear_cross_entropy",
+    "flash_attention": "attention.flash_attention",
+    "decode": "attention.decode",
+}
+
+
+def references(case: Case) -> list[Callable]:
+    """The references of a case, with its options, called as the case's function is: the lesson's, and where that
+    computes with terms of weight 0 one that leaves them out."""
+    found = _OTHER.get(case.function)
+    if not callable(found):
+        group, _, operation = case.module.partition(".")
+        lesson = _LESSONS[operation] if group == "fast" and not found else case.module
+        module, name = found or (lesson, f"{case.function}_reference")
+        found = getattr(importlib.import_module(f"annotated_examples.{module}"), name)
+    all_of_them = [found, _SPARSE[case.function]] if case.function in _SPARSE else [found]
+
+    def called(function):
+        function = case.wrap(function)
+        return lambda **inputs: function(**inputs, **case.options)
+
+    found = [called(function) for function in all_of_them]
+    if case.module in ("fast.cross_entropy", "fast.linear_cross_entropy"):
+        found.append(early(found[-1]))
+    return found

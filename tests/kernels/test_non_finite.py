@@ -1,0 +1,178 @@
+"""A NaN or an infinity in one input of a public function: never hidden, never spread, as in PyTorch.
+
+`non_finite.py` says what that means, `references.py` what the functions are compared with.
+"""
+
+import importlib
+
+import pytest
+import torch
+
+from tests.kernels import non_finite
+from tests.kernels.harness import DEVICE, randn
+from tests.kernels.public_functions import (
+    ATTENTION,
+    BF16,
+    CASES,
+    CROSS_ENTROPY,
+    LAYERNORM,
+    LINEAR_CROSS_ENTROPY,
+    LOW_BIT,
+    MATMUL,
+    RMSNORM,
+    both,
+    case,
+    labels,
+    quantized,
+    stacked,
+)
+from tests.kernels.references import references
+
+#: Words of weights with few bits, multiplied one plane at a time: sums of a plane meet infinities that cancel.
+PLANES = {"fast.low_bit"}
+
+
+def of(**shapes):
+    """Inputs of these shapes, in bfloat16."""
+    return lambda: {name: randn(*shape, dtype=BF16) for name, shape in shapes.items()}
+
+
+def losses(rows, vocabulary):
+    return lambda: dict(logits=randn(rows, vocabulary, dtype=BF16), labels=labels(rows, vocabulary))
+
+
+def hidden(rows, width, vocabulary):
+    tensors = of(x=(rows, width), weight=(vocabulary, width), bias=(vocabulary,))
+    return lambda: tensors() | dict(labels=labels(rows, vocabulary))
+
+
+#: Sizes that are no multiples of a block, and rows of several chunks.
+OTHER_SIZES = [
+    *both("tutorials.softmax", "fast.softmax", "softmax", of(x=(3, 9000))),
+    *both("tutorials.softmax", "fast.softmax", "softmax", of(x=(5, 33))),
+    case("tutorials.matmul_blocked", "matmul", of(x=(33, 70), y=(70, 47))),
+    case("tutorials.matmul_grouped", "matmul", of(x=(33, 70), y=(70, 47)), activation="relu"),
+    *both(*MATMUL, "matmul", of(a=(33, 70), b=(70, 47)), activation="leaky_relu"),
+    *both(*MATMUL, "matmul", of(a=(3, 1), b=(1, 5))),
+    case("classics.matmul", "matmul", of(a=(33, 70), b=(70, 47)), activation="silu"),
+    case("classics.matmul", "matmul", of(a=(33, 70), b=(70, 47)), activation="relu"),
+    *both(*LAYERNORM, "layernorm", of(x=(3, 9000), weight=(9000,), bias=(9000,))),
+    *both(*RMSNORM, "rmsnorm", of(x=(3, 9000), weight=(9000,))),
+    *both(*RMSNORM, "add_rmsnorm", of(x=(5, 33), residual=(5, 33), weight=(33,)), stacked),
+    *both(*CROSS_ENTROPY, "cross_entropy_loss", losses(3, 9001)),
+    *both(*LINEAR_CROSS_ENTROPY, "linear_cross_entropy", hidden(5, 33, 700)),
+    case("classics.geglu", "geglu", of(gate=(3, 1), up=(3, 1))),
+    *both(*ATTENTION, "flash_attention", of(q=(1, 2, 9, 40), k=(1, 1, 70, 40), v=(1, 1, 70, 40))),
+    *both(*ATTENTION, "flash_attention", of(q=(1, 2, 70, 40), k=(1, 1, 9, 40), v=(1, 1, 9, 40)), causal=True),
+    *both(*LOW_BIT, "low_bit_matmul", lambda: quantized(3), W_nbits=4, group_size=128),
+]
+
+
+def problems(case, seed, places, dtype=None, few=None):
+    torch.manual_seed(seed)
+    inputs = {n: v.to(dtype) if dtype and v.is_floating_point() else v for n, v in case.inputs().items()}
+    function, upstream = case.load(), None
+    if case.differentiable:
+        with torch.no_grad():
+            out = function(**inputs)
+        upstream = torch.randn(out.shape, device=DEVICE).to(out.dtype)
+    spoilt = inputs | ({} if upstream is None else {non_finite.UPSTREAM: upstream})
+    tried = list(non_finite.trials(spoilt, seed, places))
+    if few:
+        tried = tried[seed % (len(tried) // few) :: len(tried) // few][:few]
+    return non_finite.walk(function, references(case), inputs, upstream, tried, case.module in PLANES)
+
+
+def assert_no_problems(*arguments, **options):
+    found = [f"{trial}: {message}" for trial, message in problems(*arguments, **options)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=lambda number: str(CASES[number]))
+def test_a_few_places(number):
+    """Other places, inputs and values for each function."""
+    assert_no_problems(CASES[number], seed=number, places=1, few=2)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("case", CASES + OTHER_SIZES, ids=str)
+def test_many_places(case, seed):
+    assert_no_problems(case, seed=seed, places=3)
+
+
+#: A module keeps its parameters' dtype, and packed weights their scales'.
+CASTABLE = [c for c in CASES + OTHER_SIZES if "apply" not in c.function and "scales" not in c.inputs()]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("case", CASTABLE, ids=str)
+def test_other_dtypes(case, dtype):
+    assert_no_problems(case, seed=7, places=2, dtype=dtype)
+
+
+# ---------------------------------------------------------------- what was wrong once
+
+
+def flash(module):
+    return importlib.import_module(f"annotated_examples.{module}").flash_attention
+
+
+@pytest.mark.parametrize("module", ATTENTION)
+@pytest.mark.parametrize("name", ["q", "upstream"])
+def test_a_pair_that_a_mask_hides_gets_no_gradient(module, name):
+    """Zero times NaN: a query's NaN came to keys that the query doesn't see."""
+    tensors = {name: randn(1, 1, 8, 16).requires_grad_() for name in "qkv"}
+    upstream = randn(1, 1, 8, 16)
+    with torch.no_grad():
+        (upstream if name == "upstream" else tensors[name])[0, 0, 4, 3] = float("nan")
+    flash(module)(**tensors, causal=True).backward(upstream)
+    # The product for dK has the query itself as a factor: in its column PyTorch computes zero times NaN, too.
+    columns = [column for column in range(16) if name == "upstream" or column != 3]
+    gradient = tensors["k"].grad[0, 0, :, columns]
+    assert gradient[5:].isfinite().all() and gradient[:5].isnan().all()
+
+
+@pytest.mark.parametrize("module", ATTENTION)
+def test_scores_of_minus_infinity_alone_are_no_keys(module):
+    """As in PyTorch's scaled_dot_product_attention."""
+    q, k, v = (randn(1, 1, 3, 16) for _ in "qkv")
+    k[0, 0, 0] = torch.where(q[0, 0, 0] > 0, -torch.inf, 0.0)
+    out = flash(module)(q, k, v, causal=True)
+    want = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    assert out[0, 0, 0].eq(0).all() and want[0, 0, 0].eq(0).all()
+
+
+# ---------------------------------------------------------------- the rules themselves
+
+
+def softmax(x):
+    return torch.softmax(x, -1)
+
+
+@pytest.mark.parametrize(
+    "function, message",
+    [
+        (lambda x: softmax(x.nan_to_num()), "hidden, first"),
+        (lambda x: softmax(x) + 0 * x.sum(), "NaN, not finite"),
+        (lambda x: softmax(x) + 1e-3 * x.nan_to_num(nan=1.0).sum().clamp(-5, 5), "depend on it that must not"),
+        (lambda x: torch.where(x.isnan(), torch.inf, softmax(x)), r"\+inf, not NaN"),
+    ],
+)
+def test_a_broken_rule_is_seen(function, message):
+    x = torch.randn(3, 4)
+    tried = list(non_finite.trials(dict(x=x), seed=1, places=2))
+    found = [said for _, said in non_finite.walk(function, [softmax], dict(x=x), None, tried)]
+    assert found and any(message.replace("\\", "") in said for said in found), found
+    assert not list(non_finite.walk(softmax, [softmax], dict(x=x), torch.randn(3, 4), tried))
+
+
+def test_an_infinity_in_a_gradient_may_be_a_nan():
+    x = torch.randn(3, 4)
+    tried = [non_finite.Trial("x", value, (5,)) for value in non_finite.BAD]
+    squares = lambda x: x * x  # noqa: E731
+    other = lambda x: (x * x + x) - x  # noqa: E731
+    found = [str(trial) for trial, _ in non_finite.walk(other, [squares], dict(x=x), torch.ones(3, 4), tried)]
+    assert found == ["+inf in x at 5", "-inf in x at 5"]  # the result is NaN instead of +∞
+    assert not list(non_finite.walk(other, [squares], dict(x=x), torch.ones(3, 4), tried, infinity_or_nan=True))
