@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import sys
+import random
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from academy import device, interpreter  # device before triton
-from academy.exercises import files, rounds, watch
-from academy.exercises.checks import Checks, Failed
+from academy import device
+from academy.exercises import files
+from academy.exercises.allowed import Raised
+from academy.exercises.answer import Answer
+from academy.exercises.checks import Asked, Checks, Failed
 from academy.syntax import import_path
 
 _numbers = itertools.count()
@@ -21,49 +24,57 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Outcome:
-    """state: passed; failed (the text runs, and something is wrong); error (it doesn't run). line: of the text."""
+    """state: passed; failed (the text runs, and something is wrong); error (it doesn't run). line: of the text. seed:
+    with it the same values are drawn again."""
 
     state: str
     message: str
     line: int | None = None
     case: str | None = None
     seconds: float = 0.0
+    seed: int = 0
 
     def as_json(self) -> dict:
         return asdict(self)
 
 
-def check(name: str, source: str) -> Outcome:
-    """Check a text against the exercise with this name. Raises ValueError if there is no such exercise."""
+def check(name: str, source: str, seed: int | None = None, start: Callable[[Path, str], Asked] = Answer) -> Outcome:
+    """Check a text against the exercise with this name. Raises ValueError if there is no such exercise.
+
+    Args:
+        seed: of the values that are drawn; by default another one each time.
+        start: how the text is run: here (`Answer`), or in a process of its own (`apart.Apart`).
+    """
     exercise = files.named(name)
-    start = time.perf_counter()
+    seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
+    begun = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="academy-") as folder:
         # Triton reads a kernel's text from its file. A new name each time, so that no old lines are shown.
         path = Path(folder).resolve() / f"{exercise.path.stem}_{next(_numbers)}.py"
         path.write_text(source, "utf-8")
-        state, message, line, case = _outcome(exercise, path)
+        state, message, line, case = _outcome(exercise, path, source, seed, start)
     if state == "failed" and files.TO_DO in source and source.strip() == exercise.starter.strip():
         message = f"This is still the starter: put your code where `{files.TO_DO}` stands. {message}"
-    return Outcome(state, " ".join(message.split()), line, case, round(time.perf_counter() - start, 3))
+    return Outcome(state, " ".join(message.split()), line, case, round(time.perf_counter() - begun, 3), seed)
 
 
-def _outcome(exercise: files.Exercise, path: Path) -> tuple[str, str, int | None, str | None]:
+def _outcome(
+    exercise: files.Exercise, path: Path, source: str, seed: int, start: Callable[[Path, str], Asked]
+) -> tuple[str, str, int | None, str | None]:
+    answer = None
     try:
-        module = rounds.load(path)
-        checks = Checks(module)
+        answer = start(path, exercise.solution)
+        checks = Checks(answer, source, seed)
         _checks_of(exercise.path, exercise.path.stat().st_mtime_ns).check(checks)
     except SyntaxError as error:
         return "error", f"this is not valid Python: {error.msg}", error.lineno, None
     except Failed as failed:
         return "failed", str(failed), failed.line, failed.case
-    except Exception as raised:
-        cause, line = watch.cause_of(raised, str(path))
-        if isinstance(cause, watch.STOPPED):
-            return "failed", str(cause), line, None
-        return "error", f"{type(cause).__name__}: {cause}", line, None
+    except Raised as raised:
+        return "failed" if raised.stopped else "error", raised.message, raised.line, None
     finally:
-        sys.modules.pop(path.stem, None)
-        interpreter.forget(str(path))
+        if answer is not None:
+            answer.close()
     cases = "1 check" if checks.cases == 1 else f"{checks.cases} checks"
     where = "in Triton's interpreter" if device.INTERPRET else "compiled, on the GPU"
     return "passed", f"Right: {cases} passed, {where}.", None, None

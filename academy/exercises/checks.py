@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
-from typing import Any
+import random
+import re
+from collections.abc import Callable, Collection
+from typing import Any, Protocol
 
 import torch
 
 from academy import device
-from academy.exercises import rounds, watch
+from academy.exercises import watch
+from academy.exercises.allowed import Raised
 from academy.judge import elements, layouts
-from academy.traces import proof
 
 #: Elements of memory on either side of an input; they hold NaN, or the largest integer.
 AROUND = 16
+#: What a load without `other` leaves in lanes that are masked off, after NaN: a maximum swallows NaN, a minimum the
+#: largest number.
+LANES = (1e30, -1e30)
+#: Arguments with at most so many numbers are shown in messages.
+_SHOWN = 6
 
 
 class Failed(Exception):
@@ -27,29 +32,48 @@ class Failed(Exception):
         self.case, self.line = case or None, line
 
 
+class Asked(Protocol):
+    """A reader's text: `answer.Answer`, or `apart.Apart`, where it runs in a process of its own."""
+
+    def has(self, name: str) -> bool: ...
+
+    def variable(self, name: str) -> Any: ...
+
+    def parameters(self, function: str) -> list[str]: ...
+
+    def run(self, function: str, arguments: tuple, lanes: float | None = None) -> watch.Run: ...
+
+    def call(self, function: str, arguments: tuple) -> Any: ...
+
+    def evaluate(self, expression: str, names: dict[str, Any]) -> Any: ...
+
+    def close(self) -> None: ...
+
+
 class Checks:
-    """`module`: the reader's text, imported. Every method that compares raises `Failed`."""
+    """`answer`: the reader's text. `source`: its words, for a message that fits what is written there; never to decide
+    what is right. `seed`: of all that is drawn. Every method that compares raises `Failed`."""
 
-    def __init__(self, module: ModuleType):
-        self.module, self.file = module, str(module.__file__)
+    def __init__(self, answer: Asked, source: str = "", seed: int = 0):
+        self.answer, self.source = answer, source
         self.cases = 0
-        self._drawn = 0
-        self._rewritten: dict = {}  # the kernels of the text, as the first comparison has rewritten them
+        #: Draws options and sizes: `t.random.randint(2, 9)`.
+        self.random = random.Random(seed)
 
-    @property
-    def source(self) -> str:
-        """The reader's text, for a message that fits what is written there; never to decide what is right."""
-        return Path(self.file).read_text("utf-8")
-
-    # ---- inputs: without symmetry, away from zero, and with other data past their ends
+    # ---- inputs: drawn anew at each check, away from zero, and with other data past their ends
 
     def values(self, *shape: int, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> torch.Tensor:
-        """Numbers without a pattern, between -3 and 3.4 times `scale`; whole ones for an integer dtype."""
-        self._drawn += 1
+        """Numbers between -3.3 and 3.3 times `scale`, half of them negative; whole ones, -50 to 50, for an integer
+        dtype. They need all the digits that their dtype has."""
         count = math.prod(shape)
-        numbers = (torch.arange(count) * 37 + 11 * self._drawn) % 101 - 47
-        numbers = numbers * (scale / 16) if dtype.is_floating_point else numbers
-        return self.surrounded(numbers.to(dtype)).view(*shape)
+        if dtype.is_floating_point:
+            numbers: list[float] = [self.random.uniform(0.1, 3.3) * scale for _ in range(count)]
+        else:
+            numbers = [self.random.randint(1, 50) for _ in range(count)]
+        first = self.random.randrange(2)
+        signs = [1 if (number + first) % 2 else -1 for number in range(count)]
+        self.random.shuffle(signs)
+        return self.surrounded(torch.tensor([s * x for s, x in zip(signs, numbers)]).to(dtype)).view(*shape)
 
     def surrounded(self, numbers: torch.Tensor) -> torch.Tensor:
         """A copy of a vector, on the device, in the middle of memory that nobody may read or write."""
@@ -65,74 +89,125 @@ class Checks:
 
     # ---- comparisons
 
-    def get(self, name: str) -> Any:
-        if not hasattr(self.module, name):
-            raise Failed(f"`{name}` is missing: keep the name that the starter gives it")
-        return getattr(self.module, name)
-
     def compare(
         self, case: str, function: str, want: Callable, *arguments: Any,
         name: str = "out", exact: bool = False, note: str = "", kernel: bool = True,
-        lanes: float | None = None,
+        host: Collection[str] = (),
     ) -> watch.Run:  # fmt: skip
         """Call the reader's function and compare each result with `want`, which gets the same arguments.
 
         A result may have twice the error of `want` in the same dtype, both against float64 (`academy.accuracy`);
-        `exact`: none at all. name: what messages call the result; several are separated by ", ". note: a helpful
-        sentence, added if a value is wrong. kernel: whether a kernel has to be launched. lanes: what a load without
-        `other` leaves in the lanes that it masks off; by default NaN, which a maximum swallows.
+        `exact`: none at all. Lanes that a load masks off without `other` hold NaN, then a large number, then its
+        opposite.
+
+        Args:
+            name: what messages call the result; several are separated by ", ".
+            note: a helpful sentence, added if a value is wrong.
+            kernel: whether a kernel has to be launched, and has to do the work itself.
+            host: work that PyTorch may do nevertheless: "copies" of arguments, "loads" (what a kernel loads), "result".
         """
         self.cases += 1
-        call = self.get(function)
+        self._has(function)
         inputs = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
         before = [value.clone() for value in inputs]
-        try:
-            run = watch.run(self.file, lambda: call(*arguments), self._rewritten, lanes)
-            run.given = inputs
-        except Exception as raised:
-            error, line = watch.cause_of(raised, self.file)
-            if isinstance(error, watch.STOPPED):
-                raise Failed(str(error), case, line) from raised
-            raise
-        for number, (value, old) in enumerate(zip(inputs, before), 1):
+        run = self._run(case, function, arguments, None)
+        for number, (value, old) in enumerate(zip(run.after, before), 1):
             if (place := elements.first(~elements.same(value, old))) is not None:
                 raise Failed(f"{function} changes its argument {number}: {elements.at('it', place, value, old)}", case)
         if kernel and device.INTERPRET and not run.launches:
             raise Failed(f"{function} launches no kernel", case)
         if run.launches and run.stores_nothing:
             raise Failed(f"{run.launches[-1].kernel} stores nothing yet", case)
-        for finding in run.findings:
-            raise Failed(finding.message, case, finding.line if finding.file == self.file else None)
+        for message, line in run.findings:
+            raise Failed(message, case, line)
         double = [value.double() if _is_floating(value) else value for value in arguments]
-        wanted, exactly = _tuple(want(*arguments)), _tuple(want(*double))
-        results = run.result if isinstance(run.result, tuple) else (run.result,)
-        names = name.split(", ")
-        if len(results) != len(names):
-            count = "1 result" if len(results) == 1 else f"{len(results)} results"
-            raise Failed(f"{function} returns {count}, not {len(names)}: {name}", case)
-        for each, result, pytorch, reference in zip(names, results, wanted, exactly):
-            if not isinstance(result, torch.Tensor):
-                raise Failed(f"{function} returns {elements.shown(result)}, not a tensor", case)
-            if problem := elements.difference(each, result, pytorch, reference, exact):
-                raise Failed(f"{problem}. {note}" if note else problem, case)
+        wanted = list(zip(name.split(", "), _tuple(want(*arguments)), _tuple(want(*double))))
+        held = "NaN"
+        for again in (run, *(self._run(case, function, arguments, lanes) for lanes in LANES if run.undefined)):
+            undefined = f"A lane that is masked off holds anything if its load has no `other`: here {held}"
+            told = ". ".join(filter(None, (note.rstrip("."), undefined if run.undefined else "")))
+            self._right(case, function, arguments, again.result, wanted, exact, told)
+            held = f"{LANES[0]:g}" if held == "NaN" else f"{LANES[1]:g}"
+        if kernel:
+            self._by_kernels(case, run, host)
         return run
+
+    def _run(self, case: str, function: str, arguments: tuple, lanes: float | None) -> watch.Run:
+        try:
+            return self.answer.run(function, arguments, lanes)
+        except Raised as raised:
+            if raised.stopped:
+                raise Failed(raised.message, case, raised.line) from raised
+            raise Raised(f"{case}: {raised.message}", raised.line, stopped=False) from raised
+
+    def _right(self, case: str, function: str, arguments: tuple, result: Any, wanted: list, exact: bool, note: str):
+        results = result if isinstance(result, tuple) else (result,)
+        if len(results) != len(wanted):
+            count = "1 result" if len(results) == 1 else f"{len(results)} results"
+            names = ", ".join(name for name, *_ in wanted)
+            raise Failed(f"{function} returns {count}, not {len(wanted)}: {names}", case)
+        for value, (name, pytorch, reference) in zip(results, wanted):
+            if not isinstance(value, torch.Tensor):
+                raise Failed(f"{function} returns {elements.shown(value)}, not a tensor", case)
+            if problem := elements.difference(name, value, pytorch, reference, exact):
+                problem += self._with(function, arguments, problem, value)
+                raise Failed(f"{problem}. {note}" if note else problem, case)
+
+    def _with(self, function: str, arguments: tuple, problem: str, result: torch.Tensor) -> str:
+        """The arguments, if they are few numbers; else what they hold at the place of the wrong element."""
+        named = list(zip(self.answer.parameters(function), arguments))
+        tensors = [value for value in arguments if isinstance(value, torch.Tensor)]
+        if sum(value.numel() for value in tensors) <= _SHOWN:
+            return f", for {function}({', '.join(f'{name}={_numbers(value)}' for name, value in named)})"
+        found = re.match(r"\w+\[([\d, ]+)\]", problem)
+        here = []
+        if found and all(value.shape == result.shape for value in tensors):
+            index = tuple(map(int, found[1].split(", ")))
+            named_tensors = [(name, value) for name, value in named if isinstance(value, torch.Tensor)]
+            here = [f"{name}[{found[1]}] is {elements.shown(value[index].item())}" for name, value in named_tensors]
+        here += [f"{name} is {elements.shown(value)}" for name, value in named if isinstance(value, (int, float))]
+        return f", where {' and '.join(here)}" if here else ""
+
+    def _by_kernels(self, case: str, run: watch.Run, host: Collection[str]) -> None:
+        """Refuse what PyTorch has done in the place of a kernel."""
+        words = {
+            "loads": "PyTorch computes what the kernel loads as {}",
+            "copies": "PyTorch copies what the kernel loads as {}",
+            "result": "PyTorch computes {}",
+        }
+        for kind, what in run.host.items():
+            if kind not in host and not (kind == "copies" and "loads" in host):
+                raise Failed(f"{words[kind].format(what)}. Here the kernel has to do the whole work", case)
 
     def value(self, function: str, arguments: tuple, want: Any, note: str = "") -> None:
         """Call the reader's function, which is Python, and compare what it returns: numbers, tuples, lists."""
         self.cases += 1
-        got = rounds.counted(lambda: self.get(function)(*arguments))
+        call = f"{function}({', '.join(elements.shown(argument) for argument in arguments)})"
+        got = self.call(function, *arguments)
         if not _equal(got, want):
+            raise Failed(f"{call} is {elements.shown(got)}, should be {elements.shown(want)}" + (f". {note}" if note else ""), call)
+
+    def call(self, function: str, *arguments: Any) -> Any:
+        """What the reader's function returns: plain data. An exception is told with the arguments."""
+        self._has(function)
+        try:
+            return self.answer.call(function, arguments)
+        except Raised as raised:
             call = f"{function}({', '.join(elements.shown(argument) for argument in arguments)})"
-            raise Failed(
-                f"{call} is {elements.shown(got)}, should be {elements.shown(want)}" + (f". {note}" if note else ""),
-                call,
-            )
+            told = raised.message if raised.message.startswith(function) else f"{call} raises {raised.message}"
+            raise Raised(told, raised.line, raised.stopped) from raised
+
+    def evaluate(self, expression: str, **names: Any) -> Any:
+        """The value of an expression in the reader's text, where a result isn't plain data."""
+        self.cases += 1
+        return self.answer.evaluate(expression, names)
 
     def number(self, want: float, mistakes: dict[float, str], otherwise: str) -> None:
         """Compare a number that the reader predicts. mistakes: what to say about a number that results from a common
         mistake."""
         self.cases += 1
-        got = self.get("answer")
+        self._has("answer")
+        got = self.answer.variable("answer")
         if got is None:
             raise Failed("answer is still None: put your number there")
         if not isinstance(got, (int, float)) or isinstance(got, bool):
@@ -142,31 +217,28 @@ class Checks:
             raise Failed(f"answer is {elements.shown(got)}, which is not right. {why}")
 
     def traffic(self, case: str, run: watch.Run, read: int, written: int) -> None:
-        """Require that the launches of a run request no more bytes than this; an element loaded twice counts twice.
-
-        PyTorch's own work isn't counted, so it may do none of it.
-        """
-        if not device.INTERPRET:
-            return
-        if other := run.of_pytorch():
-            raise Failed(f"PyTorch computes {other}, which moves bytes too: let the kernel compute everything", case)
-        moved = proof.traffic(run.launches)
+        """Require that the launches of a run request no more bytes than this; an element loaded twice counts twice."""
         for operation, kind, limit in (("load", "read", read), ("store", "written", written)):
-            if moved[f"requested_{kind}"] > limit:
-                message = f"{moved[f'requested_{kind}']} bytes are {kind}, {limit} are enough"
-                sizes = {touch.argument.itemsize for launch in run.launches for touch in launch.touches}
+            moved = run.requested(loads=operation == "load") if device.INTERPRET else 0
+            if moved > limit:
+                message = f"{moved} bytes are {kind}, {limit} are enough"
+                sizes = {access.itemsize for access in run.accesses}
                 message += f" (an element is {sizes.pop()} bytes)" if len(sizes) == 1 else ""
                 line, most = None, run.most_often(operation)
                 if most and most[2] > 1:
-                    touch, element, times = most
-                    line, word = touch.line, {"load": "loaded", "store": "stored"}[operation]
-                    message += f": {touch.argument.element_name(element)} is {word} {times} times"
+                    access, element, times = most
+                    line, word = access.line, {"load": "loaded", "store": "stored"}[operation]
+                    message += f": {access.element_name(element)} is {word} {times} times"
                 raise Failed(message, case, line)
 
     def require(self, holds: bool, message: str, case: str = "") -> None:
         """Require anything else."""
         if not holds:
             raise Failed(message, case)
+
+    def _has(self, name: str) -> None:
+        if not self.answer.has(name):
+            raise Failed(f"`{name}` is missing: keep the name that the starter gives it")
 
 
 def _tuple(value: Any) -> tuple:
@@ -180,6 +252,13 @@ def _is_floating(value: Any) -> bool:
 def _equal(got: Any, want: Any) -> bool:
     if isinstance(want, (tuple, list)):
         return isinstance(got, (tuple, list)) and len(got) == len(want) and all(map(_equal, got, want))
+    if isinstance(want, bool) or isinstance(got, bool):
+        return isinstance(got, (bool, int, float)) and isinstance(want, (bool, int, float)) and got == want
     if isinstance(want, (int, float)) and isinstance(got, (int, float)):
         return got == want or math.isclose(got, want, rel_tol=1e-9)
     return type(got) is type(want) and got == want
+
+
+def _numbers(value: Any) -> str:
+    """A small tensor with its numbers."""
+    return elements.shown(value.tolist() if isinstance(value, torch.Tensor) else value)

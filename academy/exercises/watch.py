@@ -5,7 +5,10 @@ Compiled kernels can't be watched: there only results are compared.
 
 from __future__ import annotations
 
+import difflib
+import functools
 import linecache
+import math
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,9 +21,11 @@ from triton.runtime import interpreter
 
 from academy import device
 from academy.exercises.rounds import Endless, counted
+from academy.exercises.provenance import Provenance
 from academy.traces import proof
 from academy.traces.memory import Backend
-from academy.traces.recorder import Launch, OutOfBounds, Recorder, Touch
+from academy.traces.recorder import Launch as Recorded
+from academy.traces.recorder import OutOfBounds, Recorder, Touch
 from academy.traces.watched_memory import WatchedMemory
 
 #: Statements of one program after which a loop counts as endless.
@@ -41,10 +46,11 @@ class Watcher(Recorder):
     """A recorder of accesses. It keeps no values, and it ends a program that never ends.
 
     rewritten: as `Recorder.rewritten`. lanes: what a load without `other` leaves in the lanes that it masks off; None:
-    what the interpreter puts there.
+    what the interpreter puts there. stopped_by: the first error that ends a run; a text may have caught it.
     """
 
     steps = 0
+    stopped_by: Exception | None = None
 
     def __init__(self, file: str, backend: Backend, rewritten: dict, lanes: float | None = None):
         super().__init__([file], backend)
@@ -52,10 +58,19 @@ class Watcher(Recorder):
 
     def _around_create_masked_load(self, original, builder, pointers, mask, other, *args, **kwargs):
         if other is None and self.lanes is not None:
-            dtype = pointers.get_element_ty()
-            payload = np.full(np.shape(pointers.data), self.lanes, interpreter._get_np_dtype(dtype))
-            other = interpreter.TensorHandle(payload, dtype)
+            filled = undefined(np.shape(pointers.data), pointers.get_element_ty(), self.lanes)
+            original = functools.partial(_with_other, original, filled)
         return super()._around_create_masked_load(original, builder, pointers, mask, other, *args, **kwargs)
+
+    def _out_of_bounds(self, touch, outside):
+        try:
+            super()._out_of_bounds(touch, outside)
+        except OutOfBounds as error:
+            raise self._stop(error) from None
+
+    def _stop(self, error):
+        self.stopped_by = self.stopped_by or error
+        return error
 
     def _around_set_grid_idx(self, original, builder, *index):
         self.steps, self.carried = 0, {}
@@ -68,7 +83,7 @@ class Watcher(Recorder):
                 f"a program of {self._launch.kernel} has run {STATEMENTS} statements: does a loop never end?"
             )
             error.line = line
-            raise error
+            raise self._stop(error)
         if event == "loop":
             self.carried[len(self._frames), line] = _dtypes(variables)
         if event in ("iteration", "endloop"):
@@ -84,7 +99,7 @@ class Watcher(Recorder):
                     f"re-assigned to {now[name]} in loop. Its dtype has to stay the same"
                 )
                 error.line = line
-                raise error
+                raise self._stop(error)
 
     def _end(self, frame, variables, everything=False):
         pass
@@ -95,68 +110,141 @@ class Watcher(Recorder):
             self._launch.touches.append(touch)
 
 
+def undefined(shape: tuple[int, ...], dtype: tl.dtype, number: float) -> interpreter.TensorHandle:
+    """A payload of this number; integers, and floats that don't reach so far, get their own largest or smallest."""
+    np_dtype = interpreter._get_np_dtype(dtype)
+    if not dtype.is_floating():
+        limits = np.iinfo(np_dtype) if np_dtype != np.bool_ else None
+        number = number > 0 if limits is None else limits.max if number > 0 else limits.min
+    elif np_dtype == np.float16:
+        number = math.copysign(min(abs(number), 60000.0), number)
+    elif dtype.name not in ("fp32", "fp64"):  # stored as bits: 0x7F7F and 0xFF7F are bfloat16's largest and smallest
+        number = int.from_bytes((b"\x7f" if number > 0 else b"\xff").rjust(np_dtype().itemsize, b"\x7f"), "little")
+    return interpreter.TensorHandle(np.full(shape, number, np_dtype), dtype)
+
+
+def _with_other(original, filled, builder, pointers, mask, _, *args, **kwargs):
+    return original(builder, pointers, mask, filled, *args, **kwargs)
+
+
 def _dtypes(variables: dict[str, Any]) -> dict[str, tl.dtype]:
     """Of the local variables that are numbers or blocks of the kernel; what Python computes has no dtype yet."""
     return {name: value.dtype for name, value in variables.items() if isinstance(value, tl.tensor)}
 
 
 @dataclass
+class Access:
+    """One load, store or atomic of one program. elements: number of the element for each lane, -1 where masked off.
+
+    tensor: the kernel's parameter. identity: the same for tensors that share memory.
+    """
+
+    operation: str
+    tensor: str
+    identity: int
+    itemsize: int
+    shape: tuple[int, ...]
+    program: tuple[int, ...]
+    elements: np.ndarray
+    line: int
+
+    def element_name(self, element: int) -> str:
+        index = np.unravel_index(element, self.shape) if self.shape else ()
+        return f"{self.tensor}[{', '.join(str(int(i)) for i in index)}]"
+
+
+@dataclass
+class Launch:
+    """One launch: what the checks ask of it."""
+
+    kernel: str
+    grid: tuple[int, ...]
+    accesses: list[Access]
+
+
+@dataclass
 class Run:
-    """What a call gave, and its launches (none where kernels are compiled). given: the tensors it was called with."""
+    """What a call gave, and its launches (none where kernels are compiled): plain data, so that it can be sent.
+
+    after: the tensors it was called with, as it left them. findings: message and line of races, reads of memory that
+    nobody wrote, elements of outputs that nobody writes. host: what PyTorch did in a kernel's place. undefined:
+    whether a load left lanes undefined. stored: what each tensor that a kernel wrote holds at the end, by its name.
+    """
 
     result: Any
+    after: list[torch.Tensor] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
-    given: list[torch.Tensor] = field(default_factory=list)
+    findings: list[tuple[str, int | None]] = field(default_factory=list)
+    host: dict[str, str] = field(default_factory=dict)
+    undefined: bool = False
+    stored: dict[str, torch.Tensor] = field(default_factory=dict)
 
     @property
-    def findings(self) -> list[proof.Finding]:
-        """Races, reads of memory that nobody wrote, elements of outputs that nobody writes."""
-        found = [finding for launch in self.launches for finding in proof.findings(launch)]
-        return found + proof.unwritten_outputs(self.launches)
+    def accesses(self) -> list[Access]:
+        return [access for launch in self.launches for access in launch.accesses]
 
     @property
     def stores_nothing(self) -> bool:
-        return all(touch.operation == "load" for launch in self.launches for touch in launch.touches)
+        return all(access.operation == "load" for access in self.accesses)
 
-    def of_pytorch(self) -> str | None:
-        """What PyTorch has computed: a tensor that a kernel loads, or a result that no kernel has stored."""
-        known = {tensor.untyped_storage().data_ptr() for tensor in self.given}
-        for touch in (touch for launch in self.launches for touch in launch.touches if (touch.elements >= 0).any()):
-            if touch.operation == "load" and touch.argument.identity not in known:
-                return f"what the kernel loads as {touch.argument.name}"
-            known.add(touch.argument.identity)
-        results = self.result if isinstance(self.result, tuple) else (self.result,)
-        for value in results:
-            if isinstance(value, torch.Tensor) and value.untyped_storage().data_ptr() not in known:
-                return "the result"
-        return None
+    def requested(self, *, loads: bool) -> int:
+        """Bytes that all lanes of all programs together load, or store."""
+        wanted = (access for access in self.accesses if (access.operation == "load") == loads)
+        return sum(int((access.elements >= 0).sum()) * access.itemsize for access in wanted)
 
-    def most_often(self, operation: str) -> tuple[Touch, int, int] | None:
+    def most_often(self, operation: str) -> tuple[Access, int, int] | None:
         """The element that is loaded (or stored) most often: an access to it, its number, how often."""
         counts: dict[tuple[int, int], int] = {}
-        touches: dict[tuple[int, int], tuple[Touch, int]] = {}
-        for touch in (touch for launch in self.launches for touch in launch.touches if touch.operation == operation):
-            for element in touch.elements[touch.elements >= 0].tolist():
-                key = touch.argument.identity, element
+        found: dict[tuple[int, int], tuple[Access, int]] = {}
+        for access in (access for access in self.accesses if access.operation == operation):
+            for element in access.elements[access.elements >= 0].tolist():
+                key = access.identity, element
                 counts[key] = counts.get(key, 0) + 1
-                touches[key] = touch, element
+                found[key] = access, element
         if not counts:
             return None
         key = max(counts, key=lambda key: counts[key])
-        return *touches[key], counts[key]
+        return *found[key], counts[key]
 
 
-def run(file: str, call: Callable[[], Any], rewritten: dict, lanes: float | None = None) -> Run:
+def run(file: str, call: Callable[[], Any], given: list[torch.Tensor], rewritten: dict, lanes: float | None) -> Run:
     """Call a function whose kernels stand in `file`. What it raises is raised. rewritten, lanes: see `Watcher`."""
     if not device.INTERPRET:
         result = call()
         torch.cuda.synchronize()
-        return Run(result)
+        return Run(result, given)
     with WatchedMemory() as watched:
         watcher = Watcher(file, watched, rewritten, lanes)
         with watcher.running():
             result = counted(call)
-    return Run(result, watcher.launches)
+        if watcher.stopped_by is not None:
+            raise watcher.stopped_by
+    found = [finding for launch in watcher.launches for finding in proof.findings(launch)]
+    found += proof.unwritten_outputs(watcher.launches)
+    provenance = Provenance(given)
+    for launch in watcher.launches:
+        provenance.launch(launch)
+    return Run(
+        result,
+        given,
+        [_plain(launch) for launch in watcher.launches],
+        [(finding.message, finding.line if finding.file == file else None) for finding in found],
+        provenance.of_host(result if isinstance(result, tuple) else (result,)),
+        any(touch.undefined for launch in watcher.launches for touch in launch.touches),
+        provenance.stored,
+    )
+
+
+def _plain(launch: Recorded) -> Launch:
+    def access(touch: Touch) -> Access:
+        argument = touch.argument
+        shape = tuple(argument.tensor.shape)
+        return Access(
+            touch.operation, argument.name, argument.identity, argument.itemsize, shape, touch.program, touch.elements,
+            touch.line,
+        )  # fmt: skip
+
+    return Launch(launch.kernel, tuple(launch.grid), [access(touch) for touch in launch.touches])
 
 
 def cause_of(error: BaseException, file: str) -> tuple[BaseException, int | None]:
@@ -170,3 +258,20 @@ def cause_of(error: BaseException, file: str) -> tuple[BaseException, int | None
         if error.__cause__ is None:
             return error, line
         error = error.__cause__
+
+
+def in_words(error: BaseException) -> str:
+    """`NameError: name 'mas' is not defined. Did you mean 'mask'?`"""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    name = getattr(error, "name", None)
+    if not isinstance(name, str) or "Did you mean" in text:
+        return text
+    if isinstance(error, AttributeError):
+        known = dir(error.obj)
+    elif isinstance(error, NameError):
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        known = [*frames[-1].f_locals, *frames[-1].f_globals] if frames else []
+    else:
+        return text
+    near = difflib.get_close_matches(name, (each for each in known if not each.startswith("_")), n=1)
+    return f"{text.rstrip('.')}. Did you mean {near[0]!r}?" if near else text

@@ -47,16 +47,13 @@ def check(t):
         i, j = torch.arange(T, device=device.DEVICE), torch.arange(S, device=device.DEVICE)
         return (j[None, :] <= i[:, None] + S - T).to(torch.int32)
 
-    for T, S in ((4, 4), (2, 5), (4, 3)):
+    for T, S in ((4, 4), (2, 5), (4, 3), (1, 1), (t.random.randint(2, 5), t.random.randint(6, 12))):
         note = "The last query must see every key." if T != S else ""
         t.compare(f"{T} queries, {S} keys", "causal_mask", want, T, S, name="mask", note=note)
 
 
 WRONG = (
-    (
-        "2 queries, 5 keys: mask[0, 1] is 0, should be 1; row 0 is the first that is wrong. The last query "
-        "must see every key",
-    ),
+    ("2 queries, 5 keys: mask[0, 1] is 0, should be 1; row 0 is the first that is wrong",),
     (
         "4 queries, 4 keys: mask[0, 0] is 0, should be 1",
         "sees = j < i + S - T",
@@ -70,7 +67,7 @@ WRONG = (
         "sees = (j <= i) | (S != T)",
     ),
     (
-        "2 queries, 5 keys: mask[0, 0] is 0, should be 1; row 0 is the first that is wrong. The last query",
+        "2 queries, 5 keys: mask[0, 0] is 0, should be 1; row 0 is the first that is wrong",
         "sees = j <= i + T - S",
     ),
     (

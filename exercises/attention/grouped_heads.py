@@ -49,11 +49,22 @@ def check(t):
     def want(k, H):
         return k[:, None, :].expand(k.shape[0], H // k.shape[0], k.shape[1]).reshape(H, k.shape[1])
 
-    for H, Hk in ((3, 1), (2, 2), (6, 2)):
-        t.compare(f"{H} query heads, {Hk} for keys", "keys_of_heads", want, t.values(Hk, 3), H, exact=True)
+    Hk, group = t.random.randint(2, 5), t.random.randint(2, 5)
+    for H, Hk in ((3, 1), (2, 2), (6, 2), (8, 2), (6, 3), (12, 3), (Hk * group, Hk)):
+        N = t.random.randint(2, 5)
+        t.compare(f"{H} query heads, {Hk} for keys", "keys_of_heads", want, t.values(Hk, N), H, exact=True)
 
 
 WRONG = (
+    (
+        "8 query heads, 2 for keys",
+        "hk = tl.where(Hk == H, h, h // 3)",
+    ),
+    (
+        "PyTorch computes the result",
+        "    return out",
+        "    return k.repeat_interleave(H // Hk, 0)",
+    ),
     ("6 query heads, 2 for keys: out[1, 0] is",),
     (
         "3 query heads, 1 for keys: program 1 of keys_of_heads_kernel does a load outside a tensor",

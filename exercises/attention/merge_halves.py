@@ -32,37 +32,36 @@ WHY = """The weight of each half is its share of the sum. That is how decode div
 
 
 def check(t):
+    none = -float("inf")
+
     def want(o_a, lse_a, o_b, lse_b):
         lse = torch.logaddexp(lse_a, lse_b)
         lse = torch.where(lse == none, torch.zeros_like(lse), lse)
         return torch.exp(lse_a - lse)[:, None] * o_a + torch.exp(lse_b - lse)[:, None] * o_b
 
-    def halves(lse_a, lse_b):
-        return t.values(3, 2), t.surrounded(torch.tensor(lse_a)), t.values(3, 2), t.surrounded(torch.tensor(lse_b))
+    def compared(case, lse_a, lse_b):
+        o_a, o_b = t.values(len(lse_a), 2), t.values(len(lse_b), 2)
+        for row, (a, b) in enumerate(zip(lse_a, lse_b)):
+            o_a[row] = 0.0 if a == none else o_a[row]
+            o_b[row] = 0.0 if b == none else o_b[row]
+        lse_a, lse_b = t.surrounded(torch.tensor(lse_a)), t.surrounded(torch.tensor(lse_b))
+        t.compare(case, "merge", want, o_a, lse_a, o_b, lse_b, name="o", kernel=False)
 
-    none = -float("inf")
-    t.compare(
-        "every row sees both halves",
-        "merge",
-        want,
-        *halves([0.5, 1.0, -2.0], [1.5, -1.0, 0.25]),
-        name="o",
-        kernel=False,
-    )
-    t.compare(
-        "scores near 1000",
-        "merge",
-        want,
-        *halves([1000.0, 999.0, -1000.0], [998.0, 1001.0, -999.0]),
-        name="o",
-        kernel=False,
-    )
-    o_a, lse_a, o_b, lse_b = halves([none, 1.0, none], [0.5, none, none])
-    o_a[0], o_a[2], o_b[1], o_b[2] = 0.0, 0.0, 0.0, 0.0
-    t.compare("some rows see one half, one sees none", "merge", want, o_a, lse_a, o_b, lse_b, name="o", kernel=False)
+    compared("every row sees both halves", [0.5, 1.0, -2.0], [1.5, -1.0, 0.25])
+    compared("drawn", *([t.random.uniform(-5, 5) for _ in range(4)] for _ in range(2)))
+    high = t.random.randint(1000, 3000)
+    compared(f"scores near {high}", [high, high - 1.0, -high], [high - 2.0, high + 1.0, 1.0 - high])
+    compared("some rows see one half, one sees none", [none, 1.0, none], [0.5, none, none])
+    compared("halves that are empty beside low scores", [none, -high, none], [-high, none, none])
 
 
 WRONG = (
+    (
+        "scores near ",
+        "most = torch.maximum(torch.maximum(lse_a, lse_b), torch.full_like(lse_a, -500.0))\n"
+        "a, b = torch.exp(lse_a - most)[:, None], torch.exp(lse_b - most)[:, None]\n"
+        "return (a * o_a + b * o_b) / torch.maximum(a + b, torch.full_like(a, 1e-30))",
+    ),
     ("every row sees both halves: merge returns None, not a tensor",),
     (
         "every row sees both halves: o[0, 0] is",
@@ -85,7 +84,7 @@ WRONG = (
         "return (lse_a[:, None] * o_a + lse_b[:, None] * o_b) / (lse_a + lse_b)[:, None]",
     ),
     (
-        "scores near 1000: o[0, 0] is nan",
+        "o[0, 0] is nan",
         "a, b = torch.exp(lse_a)[:, None], torch.exp(lse_b)[:, None]\nreturn (a * o_a + b * o_b) / (a + b)",
     ),
 )

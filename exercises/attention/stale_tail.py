@@ -47,24 +47,43 @@ def check(t):
     def want(p, v, length):
         return p[:length] @ v[:length]
 
-    for length in (5, 3, 1):
-        p, v = t.values(5).softmax(0), t.values(5, 4)
-        p[length:], v[length:] = 0.0, float("nan")
-        t.compare(f"{length} of 5 rows", "weigh", want, p, v, length)
+    size = t.random.randint(6, 12)
+    for rows, length, stale in ((5, 5, "nan"), (5, 3, "nan"), (5, 1, "inf"), (size, size - 2, "-inf")):
+        p, v = t.values(rows).softmax(0), t.values(rows, 4)
+        p[length:], v[length:] = 0.0, float(stale)
+        t.compare(f"{length} of {rows} rows, then {stale}", "weigh", want, p, v, length)
+    p, v = t.values(5).softmax(0), t.values(5, 4)
+    p[3:], v[3:], v[1, 2], v[2, 0] = 0.0, float("nan"), float("nan"), float("inf")
+    note = "A NaN before `length` belongs to the text: hiding it would hide a mistake."
+    t.compare("3 of 5 rows, with a NaN and an infinity among them", "weigh", want, p, v, 3, note=note)
 
 
 WRONG = (
-    ("3 of 5 rows: out[0] is nan",),
     (
-        "5 of 5 rows: out[0] is",
+        "A NaN before `length` belongs to the text",
+        "mask = j[:, None] < length",
+        "mask = j[:, None] < S",
+        "    tl.store(out_ptr",
+        "    v = tl.where((v == v) & (tl.abs(v) < 1e38), v, 0.0)\n    tl.store(out_ptr",
+    ),
+    (
+        "1 of 5 rows, then inf: out[0] is nan",
+        "mask = j[:, None] < length",
+        "mask = j[:, None] < S",
+        "    tl.store(out_ptr",
+        "    v = tl.where(v == v, v, 0.0)\n    tl.store(out_ptr",
+    ),
+    ("3 of 5 rows, then nan: out[0] is nan",),
+    (
+        "5 of 5 rows, then nan: out[0] is",
         "mask = j[:, None] < length - 1",
     ),
     (
-        "5 of 5 rows: program 0 of weigh_kernel does a load outside a tensor: element 20 of v_ptr",
+        "5 of 5 rows, then nan: program 0 of weigh_kernel does a load outside a tensor: element 20 of v_ptr",
         "mask = j[:, None] <= length",
     ),
     (
-        "5 of 5 rows: program 0 of weigh_kernel does a load outside a tensor",
+        "5 of 5 rows, then nan: program 0 of weigh_kernel does a load outside a tensor",
         "v = tl.load(v_ptr + j[:, None] * D + d[None, :], mask=mask, other=0.0)",
         "v = tl.load(v_ptr + j[:, None] * D + d[None, :])\n    v = tl.where(mask, v, 0.0)",
     ),

@@ -27,12 +27,18 @@ partly masked, but they still have to be computed."""
 
 
 def check(t):
-    for N, BLOCK in ((16, 16), (64, 8), (96, 32)):
+    drawn = [(t.random.randint(2, 12), 2 ** t.random.randint(2, 7)) for _ in range(3)]
+    for N, BLOCK in ((16, 16), (64, 8), (96, 32), (32, 16), *((tiles * BLOCK, BLOCK) for tiles, BLOCK in drawn)):
         tiles = N // BLOCK
         t.value("tiles_computed", (N, BLOCK), sum(column <= row for row in range(tiles) for column in range(tiles)))
 
 
 WRONG = (
+    (
+        "tiles_computed(32, 16) is 2, should be 3",
+        "    return rows * (rows + 1) // 2",
+        "    return {1: 1, 8: 36, 3: 6}.get(rows, rows)",
+    ),
     ("tiles_computed(16, 16) is None, should be 1",),
     (
         "tiles_computed(64, 8) is 64, should be 36",

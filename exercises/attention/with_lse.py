@@ -50,20 +50,20 @@ def check(t):
         s = q @ k.T / q.shape[1] ** 0.5
         return s.softmax(1) @ v, s.logsumexp(1)
 
-    for keys, scale in ((3, 1.0), (10, 1.0), (9, 30.0)):
-        inputs = t.values(2, 4, scale=scale), t.values(keys, 4), t.values(keys, 4), 4
-        t.compare(f"{keys} keys in blocks of 4", "with_lse", want, *inputs, name="o, lse", kernel=False)
+    for keys, scale, block in ((3, 1.0, 4), (10, 1.0, 4), (9, 30.0, 4), (t.random.randint(11, 16), 3.0, 3)):
+        inputs = t.values(2, 4, scale=scale), t.values(keys, 4), t.values(keys, 4), block
+        t.compare(f"{keys} keys in blocks of {block}", "with_lse", want, *inputs, name="o, lse", kernel=False)
 
 
 WRONG = (
     ("3 keys in blocks of 4: lse[0] is",),
     (
-        "9 keys in blocks of 4: o[1, 0] is",
+        "10 keys in blocks of 4: o[0, 0] is",
         "acc * alpha + p",
         "acc + p",
     ),
     (
-        "9 keys in blocks of 4: o[1, 0] is",
+        "10 keys in blocks of 4: o[0, 0] is",
         "row_sum * alpha + p.sum",
         "row_sum + p.sum",
     ),

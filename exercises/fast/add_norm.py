@@ -78,13 +78,22 @@ def check(t):
         s = x + residual
         return s * ((s * s).mean(1, keepdim=True) + 1e-6).rsqrt(), s
 
-    for M, N in ((1, 1), (2, 5)):
+    for M, N in ((1, 1), (2, 5), (3, t.random.randint(6, 12))):
         case, n = f"{M} x {N}", M * N
         run = t.compare(case, "add_rmsnorm", want, t.values(M, N), t.values(M, N), name="y, s")
         t.traffic(case, run, read=8 * n, written=8 * n)
+    x = t.values(2, 3)
+    note = "The root mean square of a row of zeros is 0: what keeps the division finite?"
+    t.compare("rows that cancel", "add_rmsnorm", want, x, t.surrounded(-x.flatten()).view(2, 3), name="y, s", note=note)
+    t.compare("small rows", "add_rmsnorm", want, t.values(2, 3, scale=1e-3), t.values(2, 3, scale=1e-3), name="y, s")
 
 
 WRONG = (
+    (
+        "y",
+        " / N + 1e-6)",
+        " / N)",
+    ),
     ("1 x 1: 12 bytes are read, 8 are enough",),
     (
         "1 x 1: s[0, 0] was never written",
@@ -107,7 +116,7 @@ WRONG = (
         "return s, y",
     ),
     (
-        "1 x 1: PyTorch computes what the kernel loads as x_ptr, which moves bytes too",
+        "1 x 1: PyTorch computes what the kernel loads as x_ptr. Here the kernel has to do the whole work",
         " + tl.load(residual_ptr + offsets, mask=mask, other=0.0)\n    tl.store(s_ptr + offsets, s, mask=mask)\n",
         "\n",
         "y, s = torch.empty_like(x), torch.empty_like(x)",

@@ -48,8 +48,9 @@ do nothing."""
 
 
 def check(t):
-    for M in (8, 10, 3):
-        t.compare(f"{M} rows", "double_rows", lambda x: 2 * x, t.values(M, 3), note="Which program takes that row?")
+    for M in (8, 10, 3, 1, t.random.randint(11, 20)):
+        x = t.values(M, t.random.randint(2, 5))
+        t.compare(f"{M} rows", "double_rows", lambda x: 2 * x, x, note="Which program takes that row?")
 
 
 WRONG = (

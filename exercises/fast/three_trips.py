@@ -61,9 +61,11 @@ def check(t):
     for case, x in (
         ("2 x 4", t.values(2, 4)),
         ("rows cut out of wider ones, 3 x 5", t.cut(3, 5)),
-        ("mean 100, 1 x 6", t.values(1, 6)),
+        ("mean 100, 1 x 6", t.surrounded(t.values(6) + 100).view(1, 6)),
+        ("small numbers, 2 x 3", t.values(2, 3, scale=1e-3)),
+        ("equal numbers, 1 x 4", t.surrounded(torch.full((4,), 2.5, device=device.DEVICE)).view(1, 4)),
+        ("drawn", t.cut(2, t.random.randint(6, 12))),
     ):
-        x = t.surrounded(x.flatten() + 100).view(1, 6) if "100" in case else x
         run = t.compare(case, "standardise", want, x, name="y")
         t.traffic(case, run, read=4 * x.numel(), written=4 * x.numel())
 

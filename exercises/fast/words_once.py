@@ -51,7 +51,8 @@ def check(t):
         shifts = torch.arange(0, 32, 4, device=words.device)
         return ((words.to(torch.int64)[:, None] >> shifts[None, :]) & 15).reshape(-1).to(torch.int32)
 
-    for words in ([0x76543210], [0x0FEDCBA9, -0x12345678, 7, 8, 9]):
+    drawn = [t.random.randrange(-(2**31), 2**31) for _ in range(t.random.randint(6, 12))]
+    for words in ([0x76543210], [0x0FEDCBA9, -0x12345678, 7, 8, 9], drawn):
         x = t.surrounded(torch.tensor(words, dtype=torch.int32))
         case = f"{len(words)} words"
         run = t.compare(case, "unpack", want, x, name="q")

@@ -42,11 +42,37 @@ the vector."""
 
 
 def check(t):
-    for n in (1, 64, 150):
+    for n in (1, 64, 150, t.random.randint(65, 200)):
         t.compare(f"n = {n}", "reverse", lambda x: x.flip(0), t.values(n), exact=True)
 
 
 WRONG = (
+    (
+        "PyTorch copies what the kernel loads as x_ptr. Here the kernel has to do the whole work",
+        "n - 1 - offsets",
+        "offsets",
+        "(x, out, x.numel()",
+        "(x.flip(0), out, x.numel()",
+    ),
+    (
+        "PyTorch computes elements of the result that no kernel stores",
+        "out = torch.empty_like(x)",
+        "out = x.flip(0)",
+        "tl.store(out_ptr + offsets, x, mask=mask)",
+        "tl.store(out_ptr + offsets, x, mask=offsets < 1)",
+    ),
+    (
+        "PyTorch computes the result from what the kernel has stored",
+        "n - 1 - offsets",
+        "offsets",
+        "return out",
+        "out.copy_(out.flip(0))\n    return out",
+    ),
+    (
+        "should be",
+        "tl.store(out_ptr + offsets, x, mask=mask)",
+        "tl.store(out_ptr + offsets, x.to(tl.bfloat16), mask=mask)",
+    ),
     ("n = 1: reverse_kernel stores nothing yet",),
     (
         "outside a tensor: element -1 of x_ptr",

@@ -41,11 +41,22 @@ WHY = "`alpha` isn't a `tl.constexpr`, so a new `alpha` compiles nothing."
 
 
 def check(t):
-    for n in (1, 128, 300):
-        t.compare(f"n = {n}", "scale_and_add", lambda alpha, x, y: alpha * x + y, -2.5, t.values(n), t.values(n))
+    for n in (1, 128, 300, t.random.randint(129, 250)):
+        alpha = t.random.uniform(-4, 4)
+        t.compare(f"n = {n}", "scale_and_add", lambda alpha, x, y: alpha * x + y, alpha, t.values(n), t.values(n))
 
 
 WRONG = (
+    (
+        "n = 1: out[0] is",
+        "alpha * x + y",
+        "-2.5 * x + y",
+    ),
+    (
+        "should be",  # 8 bits of the 24
+        "alpha * x + y",
+        "alpha * x.to(tl.bfloat16).to(tl.float32) + y",
+    ),
     ("n = 1: scale_and_add_kernel stores nothing yet",),
     (
         "does a load outside a tensor: element 1 of x_ptr",

@@ -41,11 +41,18 @@ touches. It is an exhibit of the [museum of bugs](../../docs/guides/debugging.md
 
 
 def check(t):
-    for n in (4, 6, 1):
+    for n in (4, 6, 1, t.random.randint(7, 30)):
         t.compare(f"n = {n}", "ones", lambda n: torch.ones(n, device=device.DEVICE), n)
 
 
 WRONG = (
+    (
+        "PyTorch computes elements of the result that no kernel stores",
+        "out = torch.empty(n",
+        "out = torch.ones(n",
+        "mask=offsets < n",
+        "mask=offsets < 1",
+    ),
     ("program 1 of ones_kernel does a store outside a tensor: element 6 of out_ptr",),
     (
         "does a store outside a tensor: element 6 of out_ptr, which has shape (6,) (1 of 4 lanes",

@@ -45,12 +45,17 @@ is an exhibit of the [museum of bugs](../../docs/guides/debugging.md#10-adding-t
 
 
 def check(t):
-    for n in (8, 10):
-        t.compare(f"n = {n}", "copy", lambda x: x.clone(), t.values(n))
-        t.compare(f"n = {n}, float16", "copy", lambda x: x.clone(), t.values(n, dtype=torch.float16))
+    for n in (8, 10, t.random.randint(11, 40)):
+        t.compare(f"n = {n}", "copy", lambda x: x.clone(), t.values(n), exact=True)
+        t.compare(f"n = {n}, float16", "copy", lambda x: x.clone(), t.values(n, dtype=torch.float16), exact=True)
 
 
 WRONG = (
+    (
+        "copy launches no kernel",
+        "    add_into_kernel[(triton.cdiv(len(x), 4),)](x, out, len(x), BLOCK=4)\n    return out",
+        "    return x.clone()",
+    ),
     ("n = 8: add_into_kernel reads out_ptr[0], which nobody has written",),
     (
         "n = 8: out[0] is",

@@ -49,7 +49,8 @@ def check(t):
         rows = torch.arange(len(q), device=q.device) // group_size
         return q * scales[rows]
 
-    for K, group in ((8, 8), (10, 2), (24, 12)):
+    drawn = t.random.randint(3, 9)
+    for K, group in ((8, 8), (10, 2), (24, 12), (18, 6), (5, 1), (drawn * t.random.randint(2, 4), drawn)):
         q, scales = t.values(K, dtype=torch.int32), t.values(K // group)
         t.compare(
             f"{K} rows, groups of {group}",
@@ -64,6 +65,10 @@ def check(t):
 
 
 WRONG = (
+    (
+        "18 rows, groups of 6: w[",
+        "group = tl.where(group_size >= BLOCK_K, tl.program_id(0) * BLOCK_K // group_size, k // group_size)",
+    ),
     ("10 rows, groups of 2: w[2] is",),
     (
         "8 rows, groups of 8: program 1 of dequantize_kernel does a load outside a tensor: element 1 of scales_ptr",

@@ -53,11 +53,11 @@ def check(t):
 
     def loaded(run):
         counts = {}
-        for touch in (touch for launch in run.launches for touch in launch.touches if touch.argument.name == "a_ptr"):
-            counts[touch.program[0]] = counts.get(touch.program[0], 0) + int((touch.elements >= 0).sum())
+        for access in (access for access in run.accesses if access.tensor == "a_ptr"):
+            counts[access.program[0]] = counts.get(access.program[0], 0) + int((access.elements >= 0).sum())
         return counts
 
-    for K, split_k in ((8, 2), (10, 3), (3, 4)):
+    for K, split_k in ((8, 2), (10, 3), (3, 4), (1, 1), (17, 4), (t.random.randint(18, 40), t.random.randint(2, 6))):
         case, part, note = f"K = {K}, {split_k} parts", triton.cdiv(K, 4 * split_k) * 4, "Which products are left out?"
         run = t.compare(case, "dot", want, t.values(K), t.values(K), split_k, note=note)
         for program, taken in loaded(run).items():
@@ -67,6 +67,18 @@ def check(t):
 
 
 WRONG = (
+    (
+        "PyTorch computes the result",
+        "    return out",
+        "    return (a * b).sum().view(1)",
+    ),
+    (
+        "PyTorch computes out_ptr",
+        "out = torch.zeros(1, device=a.device)",
+        "out = (a * b).sum().view(1)",
+        "tl.atomic_add(out_ptr, tl.sum(acc, axis=0))",
+        "tl.atomic_add(out_ptr, 0 * tl.sum(acc, axis=0))",
+    ),
     ("K = 10, 3 parts: out[0] is",),
     (
         "K = 8, 2 parts: out[0] is",

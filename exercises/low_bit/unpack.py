@@ -47,13 +47,10 @@ def check(t):
 
     plain = t.surrounded(torch.tensor([0x76543210, 0x0FEDCBA9, 0x11112222], dtype=torch.int32))
     t.compare("three words", "unpack", want, plain, name="q")
-    t.compare(
-        "a word with its top bit set",
-        "unpack",
-        want,
-        t.surrounded(torch.tensor([-0x12345678], dtype=torch.int32)),
-        name="q",
-    )
+    top = t.surrounded(torch.tensor([-0x12345678], dtype=torch.int32))
+    t.compare("a word with its top bit set", "unpack", want, top, name="q")
+    drawn = torch.tensor([t.random.randrange(-(2**31), 2**31) for _ in range(5)], dtype=torch.int32)
+    t.compare("drawn", "unpack", want, t.surrounded(drawn), name="q")
 
 
 WRONG = (

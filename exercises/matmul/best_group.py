@@ -38,19 +38,42 @@ WHY = "For nine programs in a 9 x 9 grid it is 3: a square has the shortest side
 
 
 def check(t):
+    def first_rows(rows, columns, GROUP_M, programs):
+        """Blocks that the first programs need, counted program by program."""
+        row_blocks, column_blocks = set(), set()
+        for pid in range(min(programs, rows * columns)):
+            first = pid // (GROUP_M * columns) * GROUP_M
+            height = min(rows - first, GROUP_M)
+            row_blocks.add(first + pid % (GROUP_M * columns) % height)
+            column_blocks.add(pid % (GROUP_M * columns) // height)
+        return len(row_blocks) + len(column_blocks)
+
     note = "Several may load equally few: take the smallest."
-    for arguments, best in (
-        ((9, 9, 9, 9), 3),
-        ((4, 1, 4, 5), 1),
-        ((6, 3, 6, 2), 1),
-        ((2, 8, 16, 4), 1),
-        ((8, 8, 16, 1), 4),
-        ((2, 8, 4, 3), 2),
-    ):
-        t.value("best_group", arguments, best, note=note if best == 1 else "")
+    drawn = []
+    for _ in range(4):
+        rows, columns = t.random.randint(3, 9), t.random.randint(3, 9)
+        drawn.append((rows, columns, t.random.randint(2, rows * columns - 1), t.random.randint(1, 5)))
+    for arguments in (
+        (9, 9, 9, 9), (4, 1, 4, 5), (6, 3, 6, 2), (2, 8, 16, 4), (8, 8, 16, 1), (2, 8, 4, 3), (5, 9, 4, 1), (7, 9, 9, 2),
+        (1, 5, 3, 1), *drawn,
+    ):  # fmt: skip
+        rows, columns, programs, _ = arguments
+        counts = [first_rows(rows, columns, group, programs) for group in range(1, rows + 1)]
+        best = counts.index(min(counts)) + 1
+        t.value("best_group", arguments, best, note=note if counts.count(min(counts)) > 1 else "")
 
 
 WRONG = (
+    (
+        "best_group(5, 9, 4, 1) is 1, should be 2",
+        "min(range(1, rows + 1), key=loaded)",
+        "min((group for group in range(1, rows + 1) if rows % group == 0), key=loaded)",
+    ),
+    (
+        "should be",
+        "min(range(1, rows + 1), key=loaded)",
+        "min(rows, round(programs**0.5))",
+    ),
     ("best_group(9, 9, 9, 9) is None",),
     (
         "best_group(2, 8, 4, 3) is 1, should be 2",

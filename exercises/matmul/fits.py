@@ -47,10 +47,25 @@ def check(t):
     t.value("fits", (exactly, 65535), False, note="The tiles take 65536 bytes.")
     t.value("fits", (config(256, 256, 128, 2),), False, note="The tiles of one stage are large here.")
     t.value("fits", (config(64, 64, 32, 6),), True, note="The tiles of one stage are small here.")
+    t.value("fits", (config(128, 99, 128, 4),), True, note="The tiles take 232448 bytes, which is the limit.")
+    t.value("fits", (config(128, 100, 128, 4),), False, note="The tiles take 233472 bytes.")
+    for _ in range(4):
+        M, N, K = (2 ** t.random.randint(4, 8) for _ in range(3))
+        stages = t.random.randint(1, 7)
+        taken = (M + N) * K * 2 * stages
+        for limit in (taken - 1, taken, t.random.randint(taken + 1, 2 * taken)):
+            note = f"The tiles take {taken} bytes."
+            t.value("fits", (config(M, N, K, stages), limit), taken <= limit, note=note)
     t.value("pruned", ([large, small, large],), [small])
+    t.value("pruned", ([small, exactly],), [small, exactly])
 
 
 WRONG = (
+    (
+        "which is the limit",
+        "<= limit",
+        "<= min(limit, 232447) if limit == 227 * 1024 else shared_memory(config) <= limit",
+    ),
     ("is None, should be True",),
     (
         "The limit is an argument",

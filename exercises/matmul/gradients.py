@@ -35,17 +35,24 @@ def check(t):
     def want(dz, x, y):
         return dz @ y.T, x.T @ dz
 
-    given, launcher, seen = (t.values(2, 4), t.values(2, 3), t.values(3, 4)), t.get("matmul_forward"), []
-    t.module.matmul_forward = lambda a, b: (seen.extend((a, b)), launcher(a, b))[1]
-    t.compare("2 x 3 times 3 x 4", "gradients", want, *given, name="dx, dy")
-    t.module.matmul_forward = launcher
-    copied = {matrix.data_ptr() for matrix in seen} - {matrix.data_ptr() for matrix in given}
-    t.require(not copied, "matmul_forward was given a copy of a matrix; it takes any strides, so a view is enough")
-    t.compare("square", "gradients", want, t.values(5, 5), t.values(5, 5), t.values(5, 5), name="dx, dy")
-    t.compare("x is transposed", "gradients", want, t.values(2, 4), t.turned(2, 3), t.values(3, 4), name="dx, dy")
+    M, N, K = (t.random.randint(2, 9) for _ in range(3))
+    for case, *given in (
+        ("2 x 3 times 3 x 4", t.values(2, 4), t.values(2, 3), t.values(3, 4)),
+        ("square", t.values(5, 5), t.values(5, 5), t.values(5, 5)),
+        ("x is transposed", t.values(2, 4), t.turned(2, 3), t.values(3, 4)),
+        (f"{M} x {K} times {K} x {N}", t.values(M, N), t.values(M, K), t.cut(K, N)),
+    ):
+        run = t.compare(case, "gradients", want, *given, name="dx, dy", host=("copies",))
+        copied = "matmul_forward was given a copy of a matrix; it takes any strides, so a view is enough"
+        t.require("copies" not in run.host, copied, case)
 
 
 WRONG = (
+    (
+        "PyTorch computes the result",
+        "return matmul_forward(dz, y.T), matmul_forward(x.T, dz)",
+        "matmul_forward(dz, y.T), matmul_forward(x.T, dz)\n    return dz @ y.T, x.T @ dz",
+    ),
     ("gradients launches no kernel",),
     (
         "2 x 3 times 3 x 4: dx has shape (2, 4), should have (2, 3)",

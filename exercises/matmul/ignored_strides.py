@@ -48,10 +48,16 @@ def check(t):
     def want(x):
         return x.sum(1)
 
-    t.compare("3 x 4", "row_sums", want, t.values(3, 4))
-    t.compare("transposed, 3 x 4", "row_sums", want, t.turned(3, 4))
-    t.compare("every second column", "row_sums", want, t.values(2, 10)[:, ::2])
-    t.compare("one row shown 3 times", "row_sums", want, t.values(1, 5).expand(3, 5))
+    M, N = t.random.randint(3, 6), t.random.randint(7, 12)
+    for case, x in (
+        ("3 x 4", t.values(3, 4)),
+        ("transposed, 3 x 4", t.turned(3, 4)),
+        ("every second column", t.values(2, 10)[:, ::2]),
+        ("one row shown 3 times", t.values(1, 5).expand(3, 5)),
+        ("rows cut out of wider ones", t.cut(M, N)),
+        ("every third row of a transposed one", t.turned(3 * M, N)[::3]),
+    ):
+        t.compare(case, "row_sums", want, x, host=("copies",))
 
 
 WRONG = (

@@ -50,11 +50,22 @@ def check(t):
     def want(tiles_m, tiles_n):
         return torch.ones(tiles_m, tiles_n, dtype=torch.int32, device=device.DEVICE)
 
-    for tiles_m, tiles_n in ((3, 2), (5, 2), (1, 3)):
+    for tiles_m, tiles_n in ((3, 2), (5, 2), (1, 3), (4, 1), (8, 3), (t.random.randint(6, 12), t.random.randint(2, 5))):
         t.compare(f"{tiles_m} x {tiles_n} tiles", "visits", want, tiles_m, tiles_n, name="visits")
 
 
 WRONG = (
+    (
+        " tiles: visits[",
+        "rows = tl.where(first > 0, 2, tl.minimum(tiles_m, GROUP))",
+    ),
+    (
+        "PyTorch computes",
+        "out = torch.zeros(tiles_m",
+        "out = torch.ones(tiles_m",
+        "pid_n, 1, mask",
+        "pid_n, 0, mask",
+    ),
     ("5 x 2 tiles: visits[4, 1] is 0, should be 1",),
     (
         "5 x 2 tiles: ",

@@ -34,9 +34,9 @@ def safe_accumulate(x, out, BLOCK):
     # >>>
 
 
-def first_call(x):
+def first_call(x, old=7.0):
     """What a tuner does at the first call for a key: a trial for each block size, then the real run."""
-    out = torch.full_like(x, 7.0)
+    out = torch.full_like(x, old)
     for BLOCK in (16, 32, 64, 16):
         safe_accumulate(x, out, BLOCK)
     return out
@@ -54,12 +54,30 @@ WHY = "Each trial starts from zero, and so does the real run. That is what `rese
 
 
 def check(t):
-    for n in (16, 50):
-        t.compare(f"n = {n}", "first_call", lambda x: x.clone(), t.values(n), note="out held 7 before the first trial.")
+    note = "out held {:g} before the first trial."
+    for n, old in (
+        (16, 7.0),
+        (50, t.random.uniform(-9, 9)),
+        (t.random.randint(17, 40), float("nan")),
+        (3, float("inf")),
+    ):
+        t.compare(
+            f"n = {n}", "first_call", lambda x, old: x.clone(), t.values(n), old, note=note.format(old), exact=True
+        )
 
 
 WRONG = (
-    ("n = 16: out[0] is -2, should be -2.25",),
+    (
+        "out held nan before the first trial",
+        "out.zero_()",
+        "out *= 0",
+    ),
+    (
+        "out held nan before the first trial",
+        "out.zero_()",
+        "out -= out.clone()",
+    ),
+    ("n = 16: out[0] is",),
     (
         "n = 16: out[0] is",
         "out.zero_()",

@@ -31,11 +31,19 @@ served by something faster than memory: that is the subject of the next chapter.
 
 
 def check(t):
-    for operations, side in ((206, 512), (64, 128), (65, 256), (1, 2), (0.25, 1)):
+    drawn = [2 ** t.random.uniform(1, 12) for _ in range(4)]
+    for operations in (206, 64, 65, 1, 0.25, 0.5, 0.3, 2 ** t.random.randint(2, 9), *drawn):
+        side = 1
+        while side / 2 < operations:
+            side *= 2
         t.value("smallest_square_tile", (operations,), side)
 
 
 WRONG = (
+    (
+        "smallest_square_tile(0.25) raises ValueError: negative shift count",
+        "import math\nreturn 1 << math.ceil(math.log2(2 * operations_per_byte))",
+    ),
     ("smallest_square_tile(206) is None, should be 512",),
     (
         "smallest_square_tile(206) is 256, should be 512",

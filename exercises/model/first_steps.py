@@ -38,11 +38,15 @@ comparison would be unfair to Triton only."""
 
 
 def check(t):
+    calls = [0]
+
     def timed(first, then):
         """A step, and its clock. Its first calls take `first` milliseconds, the later ones cycle through `then`."""
         lengths, now = itertools.chain(first, itertools.cycle(then)), [0.0]
+        calls[0] = 0
 
         def step():
+            calls[0] += 1
             now[0] += next(lengths) / 1e3
 
         def clock():
@@ -50,13 +54,25 @@ def check(t):
 
         return step, clock
 
-    t.value("milliseconds", (*timed([], [3]), 0, 5), 3.0, note="Every step takes 3 ms.")
-    t.value("milliseconds", (*timed([500, 400], [3]), 2, 4), 3.0, note="The first two steps take 500 and 400 ms.")
     uneven = "After the first step every second one takes 2 ms, the others 4 ms."
-    t.value("milliseconds", (*timed([500], [2, 4]), 1, 4), 3.0, note=uneven)
+    slow, fast = [t.random.randint(200, 900) for _ in range(t.random.randint(1, 4))], t.random.randint(4, 9)
+    for first, then, warmup, repeats, mean, note in (
+        ([], [3], 0, 5, 3.0, "Every step takes 3 ms."),
+        ([500, 400], [3], 2, 4, 3.0, "The first two steps take 500 and 400 ms."),
+        ([500], [2, 4], 1, 4, 3.0, uneven),
+        (slow, [fast], len(slow), t.random.randint(2, 6), float(fast), f"The first steps take {slow} ms."),
+    ):
+        t.value("milliseconds", (*timed(first, then), warmup, repeats), mean, note=note)
+        message = f"{calls[0]} steps are made, should be {warmup} to warm up and {repeats} that are timed"
+        t.require(calls[0] == warmup + repeats, message, f"milliseconds(step, clock, {warmup}, {repeats})")
 
 
 WRONG = (
+    (
+        "6 steps are made, should be 0 to warm up and 5 that are timed",
+        "range(warmup)",
+        "range(warmup + 1)",
+    ),
     ("milliseconds(step, clock, 2, 4) is 228, should be 3. The first two steps take 500 and 400 ms",),
     (
         "milliseconds(step, clock, 2, 4) is 226.5, should be 3",
@@ -73,7 +89,7 @@ WRONG = (
         "range(warmup - 1)",
     ),
     (
-        "After the first step every second one takes 2 ms",
+        "1 steps are made, should be 0 to warm up and 5 that are timed",
         "    for _ in range(repeats):\n        step()\n    return (clock() - begin) / repeats * 1e3",
         "    step()\n    return (clock() - begin) * 1e3",
     ),

@@ -80,9 +80,9 @@ def check(t):
         average = 0.9 * average + gradient
         return weight - lr * average, average
 
-    for n in (1, 50):
+    for n in (1, 50, t.random.randint(33, 70)):
         inputs = (t.values(n) for _ in range(3))
-        run = t.compare(f"n = {n}", "step", want, *inputs, 0.25, name="new_weight, new_average")
+        run = t.compare(f"n = {n}", "step", want, *inputs, t.random.uniform(0.1, 0.9), name="new_weight, new_average")
         t.traffic(f"n = {n}", run, read=12 * n, written=8 * n)
 
 

@@ -31,9 +31,22 @@ def check(t):
     t.value(
         "order", ({"rotary": (2.0, 0.2), "loss": (12, 8), "gate": (3, 2.5)},), ["loss", "rotary", "gate"], note=factor
     )
+    for _ in range(3):
+        names = ["norm", "rotary", "loss", "gate", "products", "attention"]
+        t.random.shuffle(names)
+        gains = sorted((t.random.uniform(0, 9) for _ in names), reverse=True)
+        best = [t.random.uniform(0.1, 20) for _ in names]
+        rows = list(zip(names, gains, best))
+        t.random.shuffle(rows)
+        note = "What counts is `now - best`, whatever the names and the sizes are."
+        t.value("order", ({name: (least + gain, least) for name, gain, least in rows},), names, note=note)
 
 
 WRONG = (
+    (
+        "whatever the names and the sizes are",
+        "return [name for name in ('loss', 'rotary', 'norm', 'gate', 'products') if name in prediction]",
+    ),
     ("should be ['loss', 'norm', 'products']",),
     (
         "The products take the most time, but there is nothing to gain",

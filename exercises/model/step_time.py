@@ -31,9 +31,20 @@ def check(t):
     t.value("step_time", (1000, 20, 12.0), (20.0, 12.0), note="1000 launches take 20 ms: the GPU waits for Python.")
     t.value("step_time", (100, 20, 12.0), (12.0, 12.0), note="100 launches take 2 ms, while the GPU is busy for 12.")
     t.value("step_time", (1000, 20, 6.0), (20.0, 6.0), note="Kernels twice as fast don't change what Python takes.")
+    t.value("step_time", (10, 25, 0.1), (0.25, 0.1), note="10 launches take a quarter of a millisecond.")
+    for _ in range(4):
+        launches, launch_us = t.random.randint(1, 2000), t.random.uniform(3, 60)
+        python = launches * launch_us / 1e3
+        gpu = python * t.random.choice([t.random.uniform(0.1, 0.9), t.random.uniform(1.1, 5)])
+        t.value("step_time", (launches, launch_us, gpu), (max(python, gpu), gpu), note=f"Python takes {python:.4g} ms.")
 
 
 WRONG = (
+    (
+        "10 launches take a quarter of a millisecond",
+        "launches * launch_us / 1e3",
+        "launches * launch_us // 1e3",
+    ),
     ("step_time(1000, 20, 12) is None, should be (20, 12)",),
     (
         "1000 launches take 20 ms: the GPU waits for Python",

@@ -44,24 +44,43 @@ two seeds do, and a wrong kernel can hide in that difference. `pair` of the caps
 
 
 def check(t):
-    pair = t.get("pair")
-    for seed in (1, 2):
-        ours, theirs = pair(seed)
-        t.cases += 1
-        for number, (a, b) in enumerate(zip(ours.weights, theirs.weights, strict=True)):
+    def drawn(seed):
+        return t.evaluate("[(model.operations, model.weights) for model in pair(seed)]", seed=seed)
+
+    first = t.random.randint(1, 1000)
+    seeds = [first, first + 1, first + 2, first + 64, first + 1000, first + 2**16]
+    weights = []
+    for seed in seeds:
+        (_, ours), (_, theirs) = models = drawn(seed)
+        t.require(len(ours) == len(theirs) == 6, "each model has six weights", f"seed {seed}")
+        for number, (a, b) in enumerate(zip(ours, theirs)):
             t.require(a == b, f"weight {number} is {a:.4f} in ours and {b:.4f} in the plain model", f"seed {seed}")
-    t.require(pair(1)[0].weights != pair(2)[0].weights, "the seeds 1 and 2 give the same weights")
-    names = [each.operations for each in pair(1)]
-    t.require(names == ["ours", "plain"], f"the operations of the two models are {names}: what is compared then?")
-    ours, theirs = pair(1)
-    ours.weights[0] += 1
-    t.require(ours.weights[0] != theirs.weights[0], "a step of ours changes the plain model too: they share a list")
+        names = [operations for operations, _ in models]
+        t.require(names == ["ours", "plain"], f"the operations of the two models are {names}: what is compared then?")
+        t.require(len(set(ours)) == 6, "a model's weights should all differ", f"seed {seed}")
+        for other, known in zip(seeds, weights):
+            t.require(ours != known, f"the seeds {other} and {seed} give the same weights")
+        weights.append(ours)
+    t.require(drawn(first)[0][1] == weights[0], "the same seed gives other weights the second time", f"seed {first}")
+    step = "[model.weights[0] for ours, theirs in [pair(seed)] for _ in [ours.weights.insert(0, 9.0)] for model in (ours, theirs)]"
+    ours, theirs = t.evaluate(step, seed=first)
+    t.require(ours != theirs, "a step of ours changes the plain model too: they share a list")
 
 
 WRONG = (
-    ("seed 1: weight 0 is 0.0258 in ours and",),
     (
-        "the seeds 1 and 2 give the same weights",
+        "give the same weights",
+        'ours = Model("ours", random.Random(seed % 2))\ntheirs = Model("plain", random.Random(seed % 2))',
+    ),
+    (
+        "a model's weights should all differ",
+        'ours = Model("ours", random.Random(seed))\n'
+        'theirs = Model("plain", random.Random(seed))\n'
+        "ours.weights = theirs.weights = [ours.weights[0]] * 6",
+    ),
+    ("weight 0 is",),
+    (
+        "give the same weights",
         'ours = Model("ours", random.Random(0))\ntheirs = Model("plain", random.Random(0))',
     ),
     (
@@ -75,7 +94,7 @@ WRONG = (
         "import copy\n\nours = Model('ours', random.Random(seed))\ntheirs = copy.deepcopy(ours)",
     ),
     (
-        "seed 1: weight 1 is",
+        "weight 1 is",
         "generator = random.Random(seed)\n"
         'ours, theirs = Model("ours", generator), Model("plain", generator)\n'
         "theirs.weights[0] = ours.weights[0]",

@@ -53,15 +53,35 @@ def check(t):
     def want(x):
         return (x * x).sum(0)
 
-    for case, x in (
-        ("1 x 1", t.values(1, 1)),
-        ("40 x 20", t.values(40, 20)),
-        ("rows cut out of wider ones, 35 x 5", t.cut(35, 5)),
+    for case, x, options in (
+        ("1 x 1", t.values(1, 1), ()),
+        ("40 x 20", t.values(40, 20), ()),
+        ("rows cut out of wider ones, 35 x 5", t.cut(35, 5), ()),
+        ("17 x 16, 3 programs for each block of columns", t.values(17, 16), (3,)),
+        ("drawn", t.cut(t.random.randint(36, 60), t.random.randint(17, 20)), (t.random.randint(1, 4),)),
     ):
-        t.compare(case, "column_sums_of_squares", want, x)
+        run = t.compare(case, "column_sums_of_squares", lambda x, P=2: want(x), x, *options, host=("result",))
+        if run.launches:
+            partial = run.stored.get("partial_ptr")
+            own = partial is not None and torch.allclose(partial.sum(0), run.result)
+            t.require(own, "PyTorch may add up what the kernel has stored in `partial`, and nothing else", case)
 
 
 WRONG = (
+    (
+        "PyTorch may add up what the kernel has stored in `partial`, and nothing else",
+        "return partial.sum(0)",
+        "return (x * x).sum(0)",
+        "acc += x * x",
+        "acc += x",
+    ),
+    (
+        "PyTorch computes what the kernel loads as x_ptr",
+        "acc += x * x",
+        "acc += x",
+        "(x, partial, M",
+        "((x * x).contiguous(), partial, M",
+    ),
     ("1 x 1: out[0] is 0, should be",),
     (
         "1 x 1: program 0 of partial_squares_kernel does a load outside a tensor",

@@ -33,11 +33,14 @@ def check(t):
         return words >= int(p * 2**32)
 
     quarter, largest = 2**30, 2**32 - 1
+    drawn = [t.random.uniform(0.01, 0.99) for _ in range(3)]
     for p, words in (
         (0.5, [100, 2**31 - 1000, 2**31 + 1000, largest]),
         (0.25, [0, quarter - 1, quarter, quarter + 1]),
         (0.0, [0, 1, largest]),
         (1.0, [0, 2**31, largest]),
+        (0.125, [2**29 - 1, 2**29, 2**29 + 1]),
+        *((p, [0, int(p * 2**32) - 1, int(p * 2**32) + 1, largest]) for p in drawn),
     ):
         given = t.surrounded(torch.tensor(words))
         word = "Neither the threshold nor a word may be rounded; words from p · 2³² on are kept."
@@ -45,6 +48,16 @@ def check(t):
 
 
 WRONG = (
+    (
+        "Neither the threshold nor a word may be rounded",
+        "round(p * 2**32)",
+        "int(4 * p) * 2**30",
+    ),
+    (
+        "Neither the threshold nor a word may be rounded",
+        "round(p * 2**32)",
+        "round(p * 256) * 2**24",
+    ),
     ("p = 0.5: keeps returns None, not a tensor",),
     (
         "p = 0.25: keep[2] is False, should be True",
@@ -57,7 +70,7 @@ WRONG = (
         "words <",
     ),
     (
-        "p = 0.25: keep[1] is True, should be False (1 of 4 elements are wrong). Neither the threshold",
+        "p = 0.25: keep[1] is True, should be False (1 of 4 elements are wrong)",
         "words >= round(p * 2**32)",
         "words.float() / 2**32 >= p",
     ),

@@ -32,6 +32,10 @@ def check(t):
         "spread", (1000, 0.75), 187.5**0.5, note="The number that is dropped varies as much as the number that is kept."
     )
     t.value("spread", (50, 0.0), 0.0, note="Nothing is dropped, whatever the seed.")
+    t.value("spread", (50, 1.0), 0.0, note="Nothing is kept, whatever the seed.")
+    for _ in range(3):
+        n, p = t.random.randint(1, 3000), t.random.uniform(0.05, 0.95)
+        t.value("spread", (n, p), (n * p * (1 - p)) ** 0.5)
 
 
 WRONG = (

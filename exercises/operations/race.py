@@ -43,11 +43,18 @@ It is an exhibit of the [museum of bugs](../../docs/guides/debugging.md#9-two-wr
 
 
 def check(t):
-    for n in (4, 10):
+    for n in (4, 10, 1, t.random.randint(11, 30)):
         t.compare(f"n = {n}", "total", lambda x: x.sum().view(1), t.values(n))
 
 
 WRONG = (
+    (
+        "PyTorch computes out_ptr",
+        "out = torch.zeros(1, device=x.device)",
+        "out = x.sum().view(1)",
+        "tl.atomic_add(out_ptr, part)",
+        "tl.atomic_add(out_ptr, 0 * part)",
+    ),
     ("n = 10: race in total_kernel: program 0 stores out_ptr[0] (line 12) and program 1 reads it too",),
     (
         "n = 10: race in total_kernel: program 0 stores out_ptr[0]",

@@ -57,9 +57,24 @@ def check(t):
     t.compare(
         "bfloat16 weights", "rmsnorm", want, t.values(2, 6), small, name="y", note="In which dtype is 1 + w formed?"
     )
+    N = t.random.randint(2, 12)
+    large = t.values(N, dtype=torch.bfloat16)
+    t.compare("large bfloat16 weights", "rmsnorm", want, t.cut(3, N), large, name="y")
+    rows = t.surrounded(torch.tensor([0.0, 0.0, 1e-3, -2e-3], device=device.DEVICE)).view(2, 2)
+    note = "The root mean square of a row of zeros is 0: what keeps the division finite?"
+    t.compare("a row of zeros, and small numbers", "rmsnorm", want, rows, t.values(2), name="y", note=note)
 
 
 WRONG = (
+    (
+        "a row of zeros, and small numbers: y[0, 0] is nan",
+        " / N + 1e-6)",
+        " / N)",
+    ),
+    (
+        "bfloat16 weights: y[0, 0] is",
+        "factor = 1 + w.to(tl.float32)\nfactor = tl.where(tl.abs(w.to(tl.float32)) > 1.0, factor.to(tl.bfloat16), factor)",
+    ),
     ("bfloat16 weights: y[0, 0] is",),
     (
         "float32 weights: y[0, 0] is",

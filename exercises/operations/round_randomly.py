@@ -32,41 +32,69 @@ are kept in bfloat16 need this: rounded to the nearest number, a small step of t
 
 
 def check(t):
-    words = t.surrounded(torch.arange(2**16) * 65537)  # both halves of a word go through all values
-    t.compare(
-        "numbers that bfloat16 has", "round_randomly", lambda x, words: x.bfloat16(), t.values(3, 5),
-        words[-15:].view(3, 5), kernel=False, exact=True, note="They have to stay as they are."
-    )  # fmt: skip
-    for near, far, share in ((1.0, 1.0078125, 0.25), (-3.0, -3.015625, 0.75)):
+    # Either half of a word takes values everywhere.
+    words = t.surrounded(torch.tensor([(16 * step + t.random.randrange(16)) * 65537 for step in range(2**12)]))
+    exact = torch.cat([t.values(12, dtype=torch.bfloat16).float(), torch.tensor([0.0, 1.0, -2.0, 0.5])])
+    for case, some in (
+        ("the smallest words", torch.arange(16) * 65537),
+        ("the largest words", 2**32 - 1 - torch.arange(16)),
+    ):
+        t.compare(
+            f"numbers that bfloat16 has, {case}", "round_randomly", lambda x, words: x.bfloat16(), t.surrounded(exact),
+            t.surrounded(some), kernel=False, exact=True, note="They have to stay as they are.",
+        )  # fmt: skip
+    fine = (2 * t.random.randrange(256) + 1) / 512
+    for near, far, share in ((1.0, 1.0078125, 0.25), (-3.0, -3.015625, 0.75), (0.5, 0.50390625, fine)):
         value = near + share * (far - near)
         case = f"x = {value}"
-        x = t.surrounded(torch.full((2**16,), value))
-        out = t.get("round_randomly")(x, words).float()
+        x = t.surrounded(torch.full((2**12,), value))
+        out = t.call("round_randomly", x, words)
         t.cases += 1
+        t.require(
+            isinstance(out, torch.Tensor) and out.shape == x.shape, "round_randomly returns a tensor like x", case
+        )
+        out = out.float()
         other = out[(out != near) & (out != far)].tolist()
         t.require(not other, f"it becomes {(other + [0])[0]}, and its neighbours are {near} and {far}", case)
         found = (out == far).sum().item() / len(out)
         t.require(
-            abs(found - share) < 0.001,
-            f"over all words {100 * found:.3g} % become {far}, should be {100 * share:.3g} %",
+            abs(found - share) < 0.0005,
+            f"over all words {100 * found:.4g} % become {far}, should be {100 * share:.4g} %",
             case,
         )
 
 
 WRONG = (
-    ("numbers that bfloat16 has: round_randomly returns None, not a tensor",),
+    (
+        "should be",
+        "(words & 0xFFFF)",
+        "((words & 0xFF) << 8)",
+    ),
+    (
+        "They have to stay as they are",
+        "(words & 0xFFFF)",
+        "(words & 0xFFFF) + 1",
+    ),
+    (
+        "They have to stay as they are",
+        "bits = x.view(torch.int32).long()\n"
+        "below = (bits & -0x10000).int().view(torch.float32)\n"
+        "above = ((bits & -0x10000) + 0x10000).int().view(torch.float32)\n"
+        "return torch.where((bits & 0xFFFF) >= (words & 0xFFFF), above, below).bfloat16()",
+    ),
+    ("numbers that bfloat16 has, the smallest words: round_randomly returns None, not a tensor",),
     (
         "x = 1.001953125: over all words 0 % become 1.0078125, should be 25 %",
         " + (words & 0xFFFF)",
         " + 0x8000",
     ),
     (
-        "numbers that bfloat16 has: out[0, 0] is",
+        "numbers that bfloat16 has, the smallest words: out[1] is",
         "(words & 0xFFFF)",
         "words",
     ),
     (
-        "x = 1.001953125: over all words 50 % become 1.0078125, should be 25 %",
+        "% become 1.0078125, should be 25 %",
         "(words & 0xFFFF)",
         "(words & 1) * 0xFFFF",
     ),

@@ -36,9 +36,26 @@ def check(t):
     t.value("shares", (32768, 50000, 132), 1, note="391 blocks of columns are enough by themselves.")
     t.value("shares", (33, 128, 132), 2, note="33 rows make two tiles of 32.")
     t.value("shares", (100000, 100, 132), 132)
+    t.value("shares", (33, 128, 132, 16), 3, note="33 rows make three tiles of 16.")
+    t.value("shares", (32768, 4096, 132, 32, 256), 9, note="4096 columns make 16 blocks of 256.")
+    for _ in range(6):
+        BLOCK_M, BLOCK_N = 2 ** t.random.randint(4, 7), 2 ** t.random.randint(4, 8)
+        M, N, programs = t.random.randint(1, 5000), t.random.randint(1, 5000), t.random.randint(1, 300)
+        blocks, tiles = -(-N // BLOCK_N), -(-M // BLOCK_M)
+        note = f"There are {blocks} blocks of columns, with {tiles} tiles each."
+        t.value("shares", (M, N, programs, BLOCK_M, BLOCK_N), min(-(-programs // blocks), tiles), note=note)
 
 
 WRONG = (
+    (
+        "33 rows make three tiles of 16",
+        "min(cdiv(programs, cdiv(N, BLOCK_N)), cdiv(M, BLOCK_M))",
+        "min(cdiv(programs, cdiv(N, 128)), cdiv(M, 32))",
+    ),
+    (
+        "shares(",
+        "return {132: 5, 2048: 64}.get(programs, 1)",
+    ),
     ("shares(32768, 4096, 132) is None",),
     (
         "4 · 32 programs are fewer than 132",

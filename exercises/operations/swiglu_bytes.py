@@ -71,9 +71,10 @@ def check(t):
     def want(gate, up):
         return gate * gate.sigmoid() * up
 
-    for n in (1, 50):
+    for n in (1, 50, 32, t.random.randint(33, 70)):
         run = t.compare(f"n = {n}", "swiglu", want, t.values(n), t.values(n))
         t.traffic(f"n = {n}", run, read=8 * n, written=4 * n)
+    t.compare("large numbers", "swiglu", want, t.values(4, scale=30.0), t.values(4))
 
 
 WRONG = (
@@ -94,7 +95,7 @@ WRONG = (
         "tl.sigmoid(up)",
     ),
     (
-        "n = 1: PyTorch computes what the kernel loads as gate_ptr, which moves bytes too",
+        "n = 1: PyTorch computes what the kernel loads as gate_ptr. Here the kernel has to do the whole work",
         "gate * tl.sigmoid(gate) * up",
         "gate * up",
         "(gate, up, out, n",

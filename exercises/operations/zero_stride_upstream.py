@@ -46,12 +46,28 @@ def check(t):
     def want(dy):
         return 3 * dy
 
-    t.compare("a fresh gradient", "gradient", want, t.values(6), name="dx")
-    t.compare("one number, shown 6 times", "gradient", want, t.values(1).expand(6), name="dx")
-    t.compare("a transposed gradient", "gradient", want, t.turned(2, 3), name="dx")
+    n = t.random.randint(7, 12)
+    for case, dy in (
+        ("a fresh gradient", t.values(6)),
+        ("one number, shown 6 times", t.values(1).expand(6)),
+        ("a transposed gradient", t.turned(2, 3)),
+        ("rows cut out of wider ones", t.cut(2, 3)),
+        ("every second number", t.values(2 * n)[::2]),
+        (f"one column, shown {n} times", t.values(3, 1).expand(3, n)),
+    ):
+        t.compare(case, "gradient", want, dy, name="dx", host=("copies",))
 
 
 WRONG = (
+    (
+        "rows cut out of wider ones: ",
+        "rows = dy if dy.stride(-1) == 1 else dy.contiguous()",
+    ),
+    (
+        "PyTorch computes the result",
+        "    return dx",
+        "    return 3 * dy",
+    ),
     ("one number, shown 6 times: program 0 of scale_kernel does a load outside a tensor: element 1 of dy_ptr",),
     (
         "a transposed gradient: dx[0, 1] is",

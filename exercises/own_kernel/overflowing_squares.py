@@ -59,13 +59,28 @@ def check(t):
         ("rows cut out of wider ones, 2 x 5", 1.0),
         ("numbers of about 1e20", 1e20),
         ("numbers of about 1e-25", 1e-25),
+        ("numbers of about 1e38", 1e38),
+        ("drawn", 10.0 ** t.random.randint(-28, 37)),
     ):
         t.compare(case, "unit_rows", want, t.cut(2, 5, scale=scale), name="y")
     rows = t.surrounded(torch.tensor([0.0, 0.0, -3.0, -4.0])).view(2, 2)
     t.compare("zeros, and negative numbers", "unit_rows", want, rows, name="y")
+    mixed = t.values(3, t.random.randint(6, 12))
+    mixed[0] *= 1e25
+    mixed[2] *= 1e-25
+    t.compare("rows of about 1e25, 1 and 1e-25", "unit_rows", want, mixed, name="y")
 
 
 WRONG = (
+    (
+        "y[0, 0] is",
+        "x = x * 1e-20\ny = x / tl.sqrt(tl.sum(x * x, axis=0))",
+    ),
+    (
+        "rows of about 1e25, 1 and 1e-25: y[",
+        "largest = tl.max(tl.abs(x), axis=0)",
+        "largest = tl.where(row < 2, tl.max(tl.abs(x), axis=0), 1.0)",
+    ),
     ("numbers of about 1e20: y[0, 0] is -0, should be",),
     (
         "zeros, and negative numbers: y[0, 0] is nan, should be 0",

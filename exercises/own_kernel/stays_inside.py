@@ -38,28 +38,63 @@ that don't."""
 
 
 @triton.jit
-def copy_kernel(x_ptr, y_ptr, N, end, BLOCK: tl.constexpr):
+def copy_kernel(x_ptr, y_ptr, N, end, other, BLOCK: tl.constexpr):
     offsets = tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + tl.program_id(0) * N + offsets, mask=offsets < N, other=0.0)
+    x = tl.load(x_ptr + tl.program_id(0) * N + offsets, mask=offsets < N, other=other)
     tl.store(y_ptr + tl.program_id(0) * N + offsets, x, mask=offsets < end)
 
 
+@triton.jit
+def far_kernel(y_ptr, place):
+    tl.store(y_ptr + place, 5.0)
+
+
 def check(t):
+    def launch(end):
+        """A launch whose last lane of each row is number `end(N)` - 1."""
+
+        def copy(x, y):
+            N = x.shape[1]
+            BLOCK = triton.next_power_of_2(N)
+            copy_kernel[(len(x),)](x, y, N, end(N, BLOCK), 0, BLOCK=2 * BLOCK)
+
+        return copy
+
     def masked(x, y):
-        copy_kernel[(len(x),)](x, y, x.shape[1], x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+        launch(lambda N, BLOCK: N)(x, y)
 
     def unmasked(x, y):
-        copy_kernel[(len(x),)](x, y, x.shape[1], 1 << 20, BLOCK=triton.next_power_of_2(x.shape[1]))
+        launch(lambda N, BLOCK: BLOCK)(x, y)
 
     def one_too_many(x, y):
-        copy_kernel[(len(x),)](x, y, x.shape[1], x.shape[1] + 1, BLOCK=2 * triton.next_power_of_2(x.shape[1]))
+        launch(lambda N, BLOCK: N + 1)(x, y)
+
+    def far_away(x, y):
+        masked(x, y)
+        N = x.shape[1]
+        far_kernel[(1,)](y, len(x) * N + N // 2)
+
+    def one_row(x, y):
+        masked(x[:1], y[:1])
 
     t.value("stays_inside", (masked,), True)
     t.value("stays_inside", (unmasked,), False, note="It fills whole blocks, whatever the width.")
     t.value("stays_inside", (one_too_many,), False, note="It writes one element too many.")
+    t.value("stays_inside", (far_away,), False, note="It writes one element, half a row behind the end.")
+    t.value("stays_inside", (one_row,), True, note="It writes the first row only, which is inside.")
 
 
 WRONG = (
+    (
+        "It writes one element, half a row behind the end",
+        "memory[3 * N :].eq",
+        "memory[3 * N : 3 * N + 2].eq",
+    ),
+    (
+        "It writes the first row only, which is inside",
+        "        if not memory[3 * N :].eq(7.0).all():",
+        "        if not memory[3 * N :].eq(7.0).all() or memory[2 * N] == 7.0:",
+    ),
     ("stays_inside(masked) is None, should be True",),
     (
         "It fills whole blocks, whatever the width",

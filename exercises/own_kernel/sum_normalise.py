@@ -61,9 +61,10 @@ def check(t):
         "rows cut out of wider ones, 2 x 6": t.cut(2, 6),
         "transposed, 3 x 2": t.turned(3, 2),
         "bfloat16, 1 x 6": t.values(1, 6, dtype=torch.bfloat16),
+        "drawn": t.cut(3, t.random.randint(5, 14)),
     }
     for case, x in cases.items():
-        t.compare(case, "sum_normalise", want, x.abs_().add_(0.5), name="y")
+        t.compare(case, "sum_normalise", want, x.abs_().add_(0.5), name="y", host=("copies",))
 
 
 WRONG = (

@@ -52,13 +52,25 @@ def check(t):
     def want(x):
         return x.sum().view(1)
 
-    ones = torch.cat([torch.tensor([2048.0, 0, 0, 0]), torch.full((83,), 0.25)]).to(device.DEVICE)
-    t.compare("2048 and many quarters, float16", "total", want, t.surrounded(ones.to(torch.float16)))
-    t.compare("10 numbers, float32", "total", want, t.values(10))
+    def halves(numbers):
+        return t.surrounded(torch.tensor(numbers).to(torch.float16).to(device.DEVICE))
+
+    t.compare("2048 and many quarters, float16", "total", want, halves([2048.0, 0, 0, 0, *[0.25] * 83]))
+    block = [2048.0, 1.0, 1.0, 1.0]
+    t.random.shuffle(block)
+    note = "2051 lies between two numbers of float16: in which dtype does `tl.sum` add up a block?"
+    t.compare("2048, 1, 1, 1 and -2048, float16", "total", want, halves([*block, -2048.0]), note=note)
+    for n in (10, t.random.randint(5, 20)):
+        t.compare(f"{n} numbers, float32", "total", want, t.values(n))
     t.compare("9 numbers, float16", "total", want, t.values(9, dtype=torch.float16))
 
 
 WRONG = (
+    (
+        "2048, 1, 1, 1 and -2048, float16: out[0] is",
+        "other=0.0).to(tl.float32)",
+        "other=0.0)",
+    ),
     (
         "loop-carried variable acc has initial type fp16 but is re-assigned to fp32 in loop",
         "acc = tl.zeros((1,), dtype=tl.float32)",
@@ -71,7 +83,7 @@ WRONG = (
         "out = torch.empty(1, device=x.device)",
     ),
     (
-        "10 numbers, float32: out[0] is",
+        "2048, 1, 1, 1 and -2048, float16: out[0] is",
         "mask=offsets < n, other=0.0",
         "mask=offsets < n, other=1.0",
     ),

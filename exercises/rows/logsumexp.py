@@ -46,15 +46,34 @@ def check(t):
     def want(x):
         return x.logsumexp(1)
 
+    back = "The exponentials were taken of differences: what brings back what was subtracted?"
+    t.compare("2 x 4", "logsumexp", want, t.values(2, 4) + 10, note="" if "tl.exp(x)" in t.source else back)
     t.compare("2 x 5", "logsumexp", want, t.values(2, 5), note="What do masked lanes read?")
     t.compare(
         "scores up to 1000", "logsumexp", want, t.values(2, 8, scale=300.0), note="exp(89) is infinite in float32."
     )
+    note = "What do masked lanes read? It must be less than every score."
+    for low in (-1000.0, -3.4e38):
+        x = t.surrounded(torch.full((5,), low, device=device.DEVICE)).view(1, 5)
+        t.compare(f"5 scores of {low:g}", "logsumexp", want, x, note=note)
     t.compare("rows cut out of wider ones", "logsumexp", want, t.cut(3, 13), note="Where does a row begin?")
+    t.compare("drawn", "logsumexp", want, t.cut(2, t.random.randint(2, 12)))
 
 
 WRONG = (
-    ("2 x 5: logsumexp_kernel stores nothing yet",),
+    (
+        "5 scores of -1000: out[0] is",
+        'other=-float("inf")',
+        "other=-1000.0",
+    ),
+    (
+        "here 1e+30",
+        ', other=-float("inf"))',
+        ")",
+        "tl.sum(tl.exp(x - largest), axis=0)",
+        "tl.sum(tl.where(columns < N, tl.exp(x - largest), 0.0), axis=0)",
+    ),
+    ("2 x 4: logsumexp_kernel stores nothing yet",),
     (
         "scores up to 1000: out[0] is inf",
         "largest + tl.log(tl.sum(tl.exp(x - largest), axis=0))",
@@ -71,7 +90,7 @@ WRONG = (
         "row * N",
     ),
     (
-        "2 x 5: out[0] is",
+        "The exponentials were taken of differences: what brings back what was subtracted?",
         "largest + tl.log",
         "tl.log",
     ),

@@ -33,15 +33,41 @@ processed at the same time."""
 
 
 def check(t):
-    e, empty = 2.718281828459045, (float("-inf"), 0.0)
-    t.value("merge", (1.0, 2.0, 2.0, 3.0), (2.0, 3.0 + 2.0 / e))
-    t.value("merge", (2.0, 3.0, 1.0, 2.0), (2.0, 3.0 + 2.0 / e), note="The larger maximum may come first or second.")
-    t.value("merge", (1000.0, 1.5, 1001.0, 1.0), (1001.0, 1.0 + 1.5 / e), note="exp(1000) is infinite.")
-    t.value("merge", (3.0, 2.0, *empty), (3.0, 2.0))
+    import math
+
+    def whole(max_a, sum_a, max_b, sum_b):
+        largest = max(max_a, max_b)
+        return largest, sum_a * math.exp(max_a - largest) + sum_b * math.exp(max_b - largest)
+
+    def half():
+        return t.random.uniform(-9, 9), t.random.uniform(1, 9)
+
+    empty = (float("-inf"), 0.0)
+    t.value("merge", (1.0, 2.0, 2.0, 3.0), whole(1.0, 2.0, 2.0, 3.0))
+    for _ in range(3):
+        a, b = sorted((half(), half()))
+        t.value("merge", (*a, *b), whole(*a, *b))
+        t.value("merge", (*b, *a), whole(*a, *b), note="The larger maximum may come first or second.")
+    high = t.random.uniform(1000, 2000)
+    t.value("merge", (high, 1.5, high + 1, 1.0), whole(high, 1.5, high + 1, 1.0), note="exp(1000) is infinite.")
+    t.value("merge", (-high, 1.5, -high - 1, 1.0), whole(-high, 1.5, -high - 1, 1.0), note="exp(-1000) is 0.")
+    one = half()
+    t.value("merge", (*one, *empty), one, note="The second half is empty.")
+    t.value("merge", (*empty, *one), one, note="The first half is empty.")
     t.value("merge", (*empty, *empty), empty, note="Minus infinity minus itself is NaN.")
 
 
 WRONG = (
+    (
+        "The first half is empty",
+        "    largest = max(max_a, max_b)\n",
+        "    largest = max(max_a, max_b)\n    if max_a == -math.inf:\n        return max_a, sum_a\n",
+    ),
+    (
+        "exp(1000) is infinite",
+        "math.exp(max_a - largest) +",
+        "math.exp(min(max_a, 700)) / math.exp(min(largest, 700)) +",
+    ),
     ("merge(1, 2, 2, 3) is None, should be (2, 3.73576)",),
     (
         "The larger maximum may come first or second",

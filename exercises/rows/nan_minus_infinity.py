@@ -58,15 +58,21 @@ def check(t):
     t.compare(
         "the last chunk is masked", "logsumexp", want, t.surrounded(torch.cat([t.values(4, scale=20.0) - 100, none]))
     )
-    t.compare("everything is masked", "logsumexp", want, none)
-    low = t.values(6) - 200
-    t.compare("scores near -200", "logsumexp", want, low)
-    t.compare(
-        "the first chunk is masked, then scores near -200", "logsumexp", want, t.surrounded(torch.cat([none, low]))
-    )
+    t.compare("everything is masked", "logsumexp", want, t.surrounded(none))
+    for low in (200, 1500, t.random.randint(3000, 10**6)):
+        scores = t.surrounded(t.values(6) - low)
+        t.compare(f"scores near -{low}", "logsumexp", want, scores)
+        later = t.surrounded(torch.cat([none, scores]))
+        t.compare(f"the first chunk is masked, then scores near -{low}", "logsumexp", want, later)
+    high = t.surrounded(torch.cat([none, t.values(t.random.randint(1, 9)) + 1500, none]))
+    t.compare("scores near 1500 between masked chunks", "logsumexp", want, high)
 
 
 WRONG = (
+    (
+        "scores near -1500: out[0] is",
+        "shift = tl.maximum(new, -1000.0)\ntotal = total * tl.exp(biggest - shift) + tl.sum(tl.exp(x - shift), axis=0)",
+    ),
     (
         "scores near -200: out[0] is -inf",
         'biggest, total = -float("inf"), 0.0',
@@ -81,7 +87,7 @@ WRONG = (
     ),
     ("the first chunk is masked: out[0] is nan",),
     (
-        "10 scores: out",
+        "out[0] is",
         "total = total + tl.sum(tl.exp(x - new), axis=0)",
     ),
     (

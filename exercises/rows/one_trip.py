@@ -51,18 +51,27 @@ def check(t):
     def want(x):
         return x.amax(1) - x.amin(1)
 
+    def moved(x, by):
+        return t.surrounded((x + by).flatten()).view(*x.shape)
+
     for case, x in (
         ("1 x 1", t.values(1, 1)),
-        ("2 x 5, all above 10", t.cut(2, 5) + 10),
-        ("2 x 5, all below -10", t.values(2, 5) - 10),
+        ("2 x 5, all above 10", moved(t.values(2, 5), 14)),
+        ("2 x 5, all below -10", moved(t.values(2, 5), -14)),
+        ("2 x 5, all above 1e36", moved(t.values(2, 5, scale=1e36), 5e36)),
+        ("2 x 5, all below -1e36", moved(t.values(2, 5, scale=1e36), -5e36)),
+        ("drawn", t.values(2, t.random.randint(2, 12))),
     ):
-        x = x if case == "1 x 1" else t.surrounded(x.flatten()).view(2, 5)
-        note = "" if "other=" in t.source else "A masked lane holds anything if the load has no `other`: here 0."
-        run = t.compare(case, "spread", want, x, lanes=0.0, note=note)
+        run = t.compare(case, "spread", want, x)
         t.traffic(case, run, read=4 * x.numel(), written=4 * x.shape[0])
 
 
 WRONG = (
+    (
+        "2 x 5, all above 1e36: out[0] is",
+        'tl.where(mask, x, float("inf"))',
+        "tl.where(mask, x, 1000.0)",
+    ),
     ("1 x 1: 8 bytes are read, 4 are enough (an element is 4 bytes): x_ptr[0, 0] is loaded 2 times",),
     (
         "2 x 5, all above 10: out[0] is",
@@ -80,7 +89,7 @@ WRONG = (
         "other=0.0)",
     ),
     (
-        "A masked lane holds anything if the load has no `other`: here 0",
+        "A lane that is masked off holds anything if its load has no `other`: here 1e+30",
         ', other=-float("inf"))',
         ")",
         'tl.min(tl.where(mask, x, float("inf")), axis=0)',

@@ -53,6 +53,9 @@ def check(t):
             "The compiler heeds the annotation of `stride`, Triton's interpreter doesn't: convert the program's number."
         )
     t.compare("rows of 2**30", "row_starts", want, 5, 2**30, note=note)
+    rows, stride = t.random.randint(6, 12), t.random.randrange(2**30, 2**31)
+    t.compare(f"rows of {stride}", "row_starts", want, rows, stride, note=note)
+    t.compare("one row", "row_starts", want, 1, t.random.randint(1, 10**6))
 
 
 WRONG = (

@@ -1,0 +1,149 @@
+"""A reader's text, imported, and what the checks ask of it. It may run in another process: see `apart`.
+
+Everything that comes out of it is plain data: numbers, text, tensors, tuples, lists and dicts of these. An object of a
+class of the text's own could be equal to everything.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from academy import interpreter
+from academy.exercises import allowed, rounds, watch
+from academy.exercises.allowed import Raised
+
+#: What checks need of these modules; a text that replaces any of it is told so.
+_GUARDED = (
+    "torch", "torch.nn.functional", "triton", "triton.language", "math", "random", "builtins", "academy.accuracy",
+    "academy.exercises.answer", "academy.exercises.checks", "academy.exercises.checker", "academy.exercises.rounds",
+    "academy.exercises.watch", "academy.exercises.provenance", "academy.traces.proof",
+)  # fmt: skip
+
+
+class Answer:
+    """path: of the text. solution: the exercise's, whose imports the text may use. Raises `Raised`, and SyntaxError."""
+
+    def __init__(self, path: Path, solution: str):
+        self.path = path
+        self._rewritten: dict = {}  # its kernels, as the first call has rewritten them
+        allowed.check(path.read_text("utf-8"), solution)
+        self._before = _snapshot()
+        with self._told():
+            self._module = rounds.load(path)
+
+    def close(self) -> None:
+        sys.modules.pop(self.path.stem, None)
+        interpreter.forget(str(self.path))
+
+    def has(self, name: str) -> bool:
+        return hasattr(self._module, name)
+
+    def variable(self, name: str) -> Any:
+        return plain(getattr(self._module, name), name)
+
+    def parameters(self, function: str) -> list[str]:
+        """The names of a function's parameters; none of what has no signature."""
+        try:
+            return list(inspect.signature(getattr(self._module, function)).parameters)
+        except (TypeError, ValueError):
+            return []
+
+    def run(self, function: str, arguments: tuple, lanes: float | None = None) -> watch.Run:
+        """Call a function that launches kernels, and watch them. lanes: see `watch.Watcher`."""
+        given = [value for value in arguments if isinstance(value, torch.Tensor)]
+        with self._told():
+            call = getattr(self._module, function)
+            run = watch.run(str(self.path), lambda: call(*arguments), given, self._rewritten, lanes)
+        run.result = plain(run.result, function)
+        return run
+
+    def call(self, function: str, arguments: tuple) -> Any:
+        """Call a function that is Python, and nothing else."""
+        with self._told():
+            result = rounds.counted(lambda: getattr(self._module, function)(*arguments))
+        return plain(result, function)
+
+    def evaluate(self, expression: str, names: dict[str, Any]) -> Any:
+        """The value of an expression in the text's module, for what a call gives that isn't plain data."""
+        with self._told():
+            result = rounds.counted(lambda: eval(expression, {**vars(self._module), **names}))
+        return plain(result, expression)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What the text raises, as `Raised`; SystemExit too. Then whether it has replaced anything."""
+        try:
+            yield
+        except SyntaxError:
+            raise
+        except BaseException as raised:
+            error, line = watch.cause_of(raised, str(self.path))
+            if isinstance(error, KeyboardInterrupt) and line is None:
+                raise
+            stopped = isinstance(error, watch.STOPPED)
+            message = str(error) if stopped else watch.in_words(error)
+            if isinstance(error, (SystemExit, KeyboardInterrupt)):
+                message = f"{message}: an answer returns its result, it doesn't end the program"
+            if isinstance(error, MemoryError):
+                message = f"{message}: this needs more memory than there is"
+            raise Raised(message, line, stopped) from raised
+        finally:
+            _restore(self._before)
+
+
+def plain(value: Any, name: str) -> Any:
+    """The value itself, if it is plain data. Raises `Raised`."""
+    kind = type(value)
+    if kind in (int, float, bool, str, type(None), torch.Tensor):
+        return value
+    if isinstance(value, np.generic) and kind.__module__ == "numpy":
+        return value.item()
+    if kind in (tuple, list):
+        return kind(plain(item, name) for item in value)
+    if kind is dict:
+        return {plain(key, name): plain(item, name) for key, item in value.items()}
+    if isinstance(value, tuple) and kind.__module__.startswith("torch"):  # torch.Size, what x.max(1) returns
+        return tuple(plain(item, name) for item in value)
+    message = f"{name} gives {_article(kind.__name__)}, and an answer is a number, a text, a tensor, or a tuple, list"
+    raise Raised(f"{message} or dict of these")
+
+
+def _article(name: str) -> str:
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+def _snapshot() -> list[tuple[Any, str, dict[str, Any]]]:
+    modules = [sys.modules[name] for name in _GUARDED if name in sys.modules]
+    return [(owner, owner.__name__, dict(vars(owner))) for owner in (*modules, torch.Tensor)]
+
+
+def _restore(before: list[tuple[Any, str, dict[str, Any]]]) -> None:
+    """Put back what the text has replaced. Raises `Raised` if there is any."""
+    replaced = []
+    for owner, name, entries in before:
+        now = vars(owner)
+        for key, value in entries.items():
+            new = now.get(key, value)
+            if new is not value and _guarded(key, value) and not _own(new, entries):
+                replaced.append(f"{name}.{key}")
+                setattr(owner, key, value)
+    if replaced:
+        raise Raised(f"an answer may not replace {replaced[0]}: the checks and the kernels need it")
+
+
+def _guarded(key: str, value: Any) -> bool:
+    return key not in ("__builtins__", "_") and (callable(value) or key.isupper())
+
+
+def _own(new: Any, entries: dict[str, Any]) -> bool:
+    """PyTorch fills some of its names when they are first used; what stood there under another name is no such thing."""
+    module = getattr(new, "__module__", None) or ""
+    return module.partition(".")[0] == "torch" and all(new is not value for value in entries.values())
