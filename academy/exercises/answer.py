@@ -144,6 +144,6 @@ def _guarded(key: str, value: Any) -> bool:
 
 
 def _own(new: Any, entries: dict[str, Any]) -> bool:
-    """PyTorch fills some of its names when they are first used; what stood there under another name is no such thing."""
+    """Whether PyTorch filled a name of its own when it was first used: then nothing else has stood for it so far."""
     module = getattr(new, "__module__", None) or ""
     return module.partition(".")[0] == "torch" and all(new is not value for value in entries.values())

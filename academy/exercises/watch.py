@@ -20,8 +20,8 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 from academy import device
-from academy.exercises.rounds import Endless, counted
 from academy.exercises.provenance import Provenance
+from academy.exercises.rounds import Endless, counted
 from academy.traces import proof
 from academy.traces.memory import Backend
 from academy.traces.recorder import Launch as Recorded

@@ -49,8 +49,8 @@ def check(t):
     def want(k, H):
         return k[:, None, :].expand(k.shape[0], H // k.shape[0], k.shape[1]).reshape(H, k.shape[1])
 
-    Hk, group = t.random.randint(2, 5), t.random.randint(2, 5)
-    for H, Hk in ((3, 1), (2, 2), (6, 2), (8, 2), (6, 3), (12, 3), (Hk * group, Hk)):
+    heads, group = t.random.randint(2, 5), t.random.randint(2, 5)
+    for H, Hk in ((3, 1), (2, 2), (6, 2), (8, 2), (6, 3), (12, 3), (heads * group, heads)):
         N = t.random.randint(2, 5)
         t.compare(f"{H} query heads, {Hk} for keys", "keys_of_heads", want, t.values(Hk, N), H, exact=True)
 

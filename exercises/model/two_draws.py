@@ -62,8 +62,8 @@ def check(t):
             t.require(ours != known, f"the seeds {other} and {seed} give the same weights")
         weights.append(ours)
     t.require(drawn(first)[0][1] == weights[0], "the same seed gives other weights the second time", f"seed {first}")
-    step = "[model.weights[0] for ours, theirs in [pair(seed)] for _ in [ours.weights.insert(0, 9.0)] for model in (ours, theirs)]"
-    ours, theirs = t.evaluate(step, seed=first)
+    step = "[(ours.weights.insert(0, 9.0), ours.weights[0], theirs.weights[0]) for ours, theirs in [pair(seed)]]"
+    ((_, ours, theirs),) = t.evaluate(step, seed=first)
     t.require(ours != theirs, "a step of ours changes the plain model too: they share a list")
 
 

@@ -73,7 +73,8 @@ WRONG = (
     ),
     (
         "bfloat16 weights: y[0, 0] is",
-        "factor = 1 + w.to(tl.float32)\nfactor = tl.where(tl.abs(w.to(tl.float32)) > 1.0, factor.to(tl.bfloat16), factor)",
+        "factor = 1 + w.to(tl.float32)\n"
+        "factor = tl.where(tl.abs(w.to(tl.float32)) > 1.0, factor.to(tl.bfloat16).to(tl.float32), factor)",
     ),
     ("bfloat16 weights: y[0, 0] is",),
     (
