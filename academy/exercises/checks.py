@@ -75,6 +75,10 @@ class Checks:
         self.random.shuffle(signs)
         return self.surrounded(torch.tensor([s * x for s, x in zip(signs, numbers)]).to(dtype)).view(*shape)
 
+    def positive(self, *shape: int, **options: Any) -> torch.Tensor:
+        """The same, all positive: where a sum of both signs could come close to 0, whose last digits are chance."""
+        return self.values(*shape, **options).abs_()
+
     def surrounded(self, numbers: torch.Tensor) -> torch.Tensor:
         """A copy of a vector, on the device, in the middle of memory that nobody may read or write."""
         return layouts.nan_fenced(numbers.to(device.DEVICE), AROUND)
@@ -185,7 +189,10 @@ class Checks:
         call = f"{function}({', '.join(elements.shown(argument) for argument in arguments)})"
         got = self.call(function, *arguments)
         if not _equal(got, want):
-            raise Failed(f"{call} is {elements.shown(got)}, should be {elements.shown(want)}" + (f". {note}" if note else ""), call)
+            raise Failed(
+                f"{call} is {elements.shown(got)}, should be {elements.shown(want)}" + (f". {note}" if note else ""),
+                call,
+            )
 
     def call(self, function: str, *arguments: Any) -> Any:
         """What the reader's function returns: plain data. An exception is told with the arguments."""

@@ -6,6 +6,7 @@ that the process does afterwards. `stream` makes each of these a `Death`, with t
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import math
 import multiprocessing
@@ -135,18 +136,7 @@ class _Running:
             return self.receiver.recv()
         except (EOFError, ConnectionResetError):
             self.process.join()
-            return self._death(self.process.exitcode or 0)
-
-    def _death(self, code: int) -> Death:
-        seconds = f"{self.limits.seconds:g} s"
-        if code == -signal.SIGXCPU:
-            return Death("hang", f"was stopped after {seconds} of processor time: does a loop never end?")
-        if self.asleep:
-            return Death("hang", f"was stopped after {PATIENCE * self.limits.seconds:g} s: what does it wait for?")
-        if code < 0:
-            out_of_memory = ", as the system does when memory runs out" if code == -signal.SIGKILL else ""
-            return Death("signal", f"died with {signal.Signals(-code).name}{out_of_memory}")
-        return Death("exit", f"ended the process itself, with exit status {code}")
+            return _death(self.process.exitcode or 0, self.limits, self.asleep)
 
     def kill_if_asleep(self) -> None:
         if time.monotonic() - self.heard > PATIENCE * self.limits.seconds:
@@ -156,6 +146,18 @@ class _Running:
     def end(self) -> None:
         self.process.join()
         self.receiver.close()
+
+
+def _death(code: int, limits: Limits, asleep: bool) -> Death:
+    seconds = f"{limits.seconds:g} s"
+    if code == -signal.SIGXCPU:
+        return Death("hang", f"was stopped after {seconds} of processor time: does a loop never end?")
+    if asleep:
+        return Death("hang", f"was stopped after {PATIENCE * limits.seconds:g} s: what does it wait for?")
+    if code < 0:
+        out_of_memory = ", as the system does when memory runs out" if code == -signal.SIGKILL else ""
+        return Death("signal", f"died with {signal.Signals(-code).name}{out_of_memory}")
+    return Death("exit", f"ended the process itself, with exit status {code}")
 
 
 def _child(sender: Connection, work: Callable, job: Any, limits: Limits) -> None:
@@ -191,3 +193,70 @@ def _limit_memory(megabytes: int | None) -> None:
         used = int(fields["VmData"].split()[0]) << 10
         limit = used + (megabytes << 20)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+# ---------------------------------------------------------------- work that isn't trusted
+class Died(Exception):
+    """The process of a `Conversation` has ended. death: how."""
+
+    def __init__(self, death: Death):
+        super().__init__(death.message)
+        self.death = death
+
+
+class Conversation:
+    """Questions to a process of its own, and its answers, as bytes.
+
+    Bytes, because what it runs isn't trusted: unpickling would run whatever it sends. It may lie in an answer, but it
+    can't reach what asks. It runs with the rights of the user all the same: this is no jail for files or the network.
+    What it prints is shown. With its process end those that it has started in its group.
+
+    Args:
+        work: called there with `job` and with the `Connection` that it reads and answers, until it is killed.
+        limits: seconds are for one answer.
+    """
+
+    def __init__(self, work: Callable[[Any, Connection], None], job: Any, limits: Limits):
+        methods = context()
+        torch.set_num_threads(1)
+        self.limits = limits
+        self._connection, theirs = methods.Pipe()
+        self._process = methods.Process(target=_answering, args=(theirs, work, job, limits), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def ask(self, question: bytes) -> bytes:
+        """Raises `Died`."""
+        try:
+            self._connection.send_bytes(question)
+            if self._connection.poll(PATIENCE * self.limits.seconds):
+                return self._connection.recv_bytes()
+            asleep = True
+        except (EOFError, OSError):  # also of a message that is no message
+            asleep = False
+        if asleep:
+            self._process.kill()
+        self._process.join(1)
+        raise Died(_death(self._process.exitcode or 0, self.limits, asleep))
+
+    def end(self) -> None:
+        """Kill the process, and what it has started."""
+        if self._process.pid is not None and self._process.is_alive():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.join()
+        self._connection.close()
+
+
+def _answering(connection: Connection, work: Callable, job: Any, limits: Limits) -> None:
+    with contextlib.suppress(OSError):
+        os.setsid()  # a group of its own, so that it can be ended as a whole
+    leave_signals()
+    faulthandler.disable()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit_memory(limits.megabytes)
+    _restart_clock(limits.seconds)
+    work(job, connection)
+    os._exit(0)

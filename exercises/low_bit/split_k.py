@@ -59,7 +59,7 @@ def check(t):
 
     for K, split_k in ((8, 2), (10, 3), (3, 4), (1, 1), (17, 4), (t.random.randint(18, 40), t.random.randint(2, 6))):
         case, part, note = f"K = {K}, {split_k} parts", triton.cdiv(K, 4 * split_k) * 4, "Which products are left out?"
-        run = t.compare(case, "dot", want, t.values(K), t.values(K), split_k, note=note)
+        run = t.compare(case, "dot", want, t.positive(K), t.positive(K), split_k, note=note)
         for program, taken in loaded(run).items():
             t.require(
                 taken <= part, f"program {program} takes {taken} products, and a part needs no more than {part}", case

@@ -44,7 +44,7 @@ It is an exhibit of the [museum of bugs](../../docs/guides/debugging.md#9-two-wr
 
 def check(t):
     for n in (4, 10, 1, t.random.randint(11, 30)):
-        t.compare(f"n = {n}", "total", lambda x: x.sum().view(1), t.values(n))
+        t.compare(f"n = {n}", "total", lambda x: x.sum().view(1), t.positive(n))
 
 
 WRONG = (
