@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from academy import interpreter
-from academy.exercises import allowed, rounds, watch
+from academy.exercises import rounds, watch
 from academy.exercises.allowed import Raised
 
 #: What checks need of these modules; a text that replaces any of it is told so.
@@ -29,12 +29,11 @@ _GUARDED = (
 
 
 class Answer:
-    """path: of the text. solution: the exercise's, whose imports the text may use. Raises `Raised`, and SyntaxError."""
+    """path: of the text, which `allowed.check` has read. Raises `Raised`, and SyntaxError."""
 
-    def __init__(self, path: Path, solution: str):
+    def __init__(self, path: Path):
         self.path = path
         self._rewritten: dict = {}  # its kernels, as the first call has rewritten them
-        allowed.check(path.read_text("utf-8"), solution)
         self._before = _snapshot()
         with self._told():
             self._module = rounds.load(path)

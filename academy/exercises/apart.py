@@ -32,8 +32,8 @@ LIMITS = Limits(seconds=20, megabytes=2048)
 class Apart:
     """As `answer.Answer`, which it is at the other end."""
 
-    def __init__(self, path: Path, solution: str, limits: Limits = LIMITS):
-        self._conversation = Conversation(_serve, (str(path), solution), limits)
+    def __init__(self, path: Path, limits: Limits = LIMITS):
+        self._conversation = Conversation(_serve, str(path), limits)
         try:
             self._ask("load")
         except BaseException:
@@ -92,9 +92,8 @@ def _forged() -> Raised:
     return Raised("the program answers the checks with something of its own: it has changed what runs it")
 
 
-def _serve(job: tuple[str, str], connection: Connection) -> None:
+def _serve(path: str, connection: Connection) -> None:
     """The other end: answer each question, for ever."""
-    path, solution = job
     answer: Answer | None = None
 
     def called(number: int, arguments: tuple) -> Any:
@@ -109,7 +108,7 @@ def _serve(job: tuple[str, str], connection: Connection) -> None:
         question, *arguments = wire.unpack(connection.recv_bytes(), called)
         try:
             if question == "load":
-                answer, content = Answer(Path(path), solution), None
+                answer, content = Answer(Path(path)), None
             else:
                 content = getattr(answer, question)(*arguments)
             reply = wire.pack(["value", content])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -13,7 +14,8 @@ from pathlib import Path
 from types import ModuleType
 
 from academy import device
-from academy.exercises import files
+from academy.compiler import syntax_check
+from academy.exercises import allowed, files
 from academy.exercises.allowed import Raised
 from academy.exercises.answer import Answer
 from academy.exercises.checks import Asked, Checks, Failed
@@ -38,12 +40,19 @@ class Outcome:
         return asdict(self)
 
 
-def check(name: str, source: str, seed: int | None = None, start: Callable[[Path, str], Asked] = Answer) -> Outcome:
+def check(
+    name: str,
+    source: str,
+    seed: int | None = None,
+    start: Callable[[Path], Asked] = Answer,
+    compiled: bool = sys.platform != "emscripten",
+) -> Outcome:
     """Check a text against the exercise with this name. Raises ValueError if there is no such exercise.
 
     Args:
         seed: of the values that are drawn; by default another one each time.
         start: how the text is run: here (`Answer`), or in a process of its own (`apart.Apart`).
+        compiled: whether the kernels of a right text have to compile for an H100, where Triton's compiler is installed.
     """
     exercise = files.named(name)
     seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
@@ -52,20 +61,25 @@ def check(name: str, source: str, seed: int | None = None, start: Callable[[Path
         # Triton reads a kernel's text from its file. A new name each time, so that no old lines are shown.
         path = Path(folder).resolve() / f"{exercise.path.stem}_{next(_numbers)}.py"
         path.write_text(source, "utf-8")
-        state, message, line, case = _outcome(exercise, path, source, seed, start)
+        state, message, line, case = _outcome(exercise, path, source, seed, start, compiled)
     if state == "failed" and files.TO_DO in source and source.strip() == exercise.starter.strip():
         message = f"This is still the starter: put your code where `{files.TO_DO}` stands. {message}"
     return Outcome(state, " ".join(message.split()), line, case, round(time.perf_counter() - begun, 3), seed)
 
 
 def _outcome(
-    exercise: files.Exercise, path: Path, source: str, seed: int, start: Callable[[Path, str], Asked]
+    exercise: files.Exercise, path: Path, source: str, seed: int, start: Callable[[Path], Asked], compiled: bool
 ) -> tuple[str, str, int | None, str | None]:
     answer = None
     try:
-        answer = start(path, exercise.solution)
+        allowed.check(source, exercise.solution)
+        for problem in syntax_check.check(source):
+            raise Failed(problem.message, line=problem.line)
+        answer = start(path)
         checks = Checks(answer, source, seed)
         _checks_of(exercise.path, exercise.path.stat().st_mtime_ns).check(checks)
+        if compiled and device.INTERPRET:
+            _compile(source, checks)
     except SyntaxError as error:
         return "error", f"this is not valid Python: {error.msg}", error.lineno, None
     except Failed as failed:
@@ -78,6 +92,19 @@ def _outcome(
     cases = "1 check" if checks.cases == 1 else f"{checks.cases} checks"
     where = "in Triton's interpreter" if device.INTERPRET else "compiled, on the GPU"
     return "passed", f"Right: {cases} passed, {where}.", None, None
+
+
+def _compile(source: str, checks: Checks) -> None:
+    """The first and the last launch of each kernel, for an H100. Raises `Failed`."""
+    from academy import compiler  # not in a browser
+
+    kernels = dict.fromkeys(launch["kernel"] for launch in checks.launched)
+    own = [[launch for launch in checks.launched if launch["kernel"] == kernel] for kernel in kernels]
+    chosen = [launch for some in own for launch in (some[:1] if some[0] == some[-1] else [some[0], some[-1]])]
+    for problem in compiler.problems(source, chosen) if chosen and compiler.available() else ():
+        raise Failed(
+            f"right in the interpreter, but it doesn't compile for a GPU: {problem.message}", line=problem.line
+        )
 
 
 @cache

@@ -57,6 +57,8 @@ class Checks:
     def __init__(self, answer: Asked, source: str = "", seed: int = 0):
         self.answer, self.source = answer, source
         self.cases = 0
+        #: The launches of kernels of the text, as `academy.compiler.launches` describes them.
+        self.launched: list[dict] = []
         #: Draws options and sizes: `t.random.randint(2, 9)`.
         self.random = random.Random(seed)
 
@@ -115,6 +117,7 @@ class Checks:
         inputs = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
         before = [value.clone() for value in inputs]
         run = self._run(case, function, arguments, None)
+        self.launched += run.noted
         for number, (value, old) in enumerate(zip(run.after, before), 1):
             if (place := elements.first(~elements.same(value, old))) is not None:
                 raise Failed(f"{function} changes its argument {number}: {elements.at('it', place, value, old)}", case)

@@ -49,7 +49,9 @@ def _parser() -> argparse.ArgumentParser:
     start = command("start", _start, "write the file of an exercise, for you to change", "NAME", "as `list` shows it")
     to = "where to write it (default: NAME.py, here); never overwrites a file"
     start.add_argument("--to", type=Path, metavar="FILE", help=to)
-    command("check", _check, "say whether a file solves its exercise, and what is wrong if not", "FILE", "your file")
+    about = "say whether a file solves its exercise, and what is wrong if not"
+    check = command("check", _check, about, "FILE", "your file")
+    check.add_argument("--seed", type=int, help="draw the same values again: a failed check names this number")
     hint = command("hint", _hint, "show a hint", "NAME", "as `list` shows it")
     hint.add_argument("number", type=int, nargs="?", default=1, help="which one (default: the first)")
     return parser
@@ -91,14 +93,17 @@ def _check(parsed: argparse.Namespace) -> int:
 
     if not device.INTERPRET:  # first in the interpreter, which sees what a GPU hides, in a process of its own
         command = [sys.executable, "-m", "academy.cli", "exercise", "check", str(path)]
+        command += [] if parsed.seed is None else ["--seed", str(parsed.seed)]
         if status := subprocess.run(command, env={**os.environ, "TRITON_INTERPRET": "1"}).returncode:
             return status
+    from academy.exercises.apart import Apart
     from academy.exercises.checker import check
 
-    outcome = check(name, text)
+    outcome = check(name, text, parsed.seed, Apart)
     place = f"{path}:{outcome.line}: " if outcome.line else ""
     print(f"{place}{outcome.message}")
     if outcome.state != "passed":
+        print(f"The same values again: academy exercise check {path} --seed {outcome.seed}")
         print(f"Stuck? academy exercise hint {name}")
     return 0 if outcome.state == "passed" else 1
 

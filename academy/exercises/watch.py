@@ -5,10 +5,12 @@ Compiled kernels can't be watched: there only results are compared.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import linecache
 import math
+import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -169,6 +171,7 @@ class Run:
     after: the tensors it was called with, as it left them. findings: message and line of races, reads of memory that
     nobody wrote, elements of outputs that nobody writes. host: what PyTorch did in a kernel's place. undefined:
     whether a load left lanes undefined. stored: what each tensor that a kernel wrote holds at the end, by its name.
+    noted: the launches of the text's own kernels, for the compiler.
     """
 
     result: Any
@@ -178,6 +181,7 @@ class Run:
     host: dict[str, str] = field(default_factory=dict)
     undefined: bool = False
     stored: dict[str, torch.Tensor] = field(default_factory=dict)
+    noted: list[dict] = field(default_factory=list)
 
     @property
     def accesses(self) -> list[Access]:
@@ -215,7 +219,7 @@ def run(file: str, call: Callable[[], Any], given: list[torch.Tensor], rewritten
         return Run(result, given)
     with WatchedMemory() as watched:
         watcher = Watcher(file, watched, rewritten, lanes)
-        with watcher.running():
+        with watcher.running(), _noted() as noted:
             result = counted(call)
         if watcher.stopped_by is not None:
             raise watcher.stopped_by
@@ -232,7 +236,16 @@ def run(file: str, call: Callable[[], Any], given: list[torch.Tensor], rewritten
         provenance.of_host(result if isinstance(result, tuple) else (result,)),
         any(touch.undefined for launch in watcher.launches for touch in launch.touches),
         provenance.stored,
+        [launch for launch in noted if launch["file"] == file],
     )
+
+
+def _noted() -> contextlib.AbstractContextManager[list[dict]]:
+    if sys.platform == "emscripten":  # where there is no compiler
+        return contextlib.nullcontext([])
+    from academy.compiler import launches
+
+    return launches.noted()
 
 
 def _plain(launch: Recorded) -> Launch:

@@ -36,8 +36,9 @@ _ACADEMY = [
     "academy/playground/run.py",
 ]
 _ACADEMY += [f"academy/judge/{name}.py" for name in ("__init__", "layouts", "elements")]
+_ACADEMY += ["academy/compiler/syntax_check.py"]
 _LEFT_OUT = ["academy/traces/native_memory.py", "academy/cli.py", "academy/progress.py"]
-_LEFT_OUT += ["academy/setup_environment.py"]
+_LEFT_OUT += ["academy/setup_environment.py", "academy/exercises/apart.py"]
 _KERNELS = ["annotated_examples/**/*.py", "exercises/**/*.py"]
 
 
@@ -72,7 +73,7 @@ def academy(root: Path) -> bytes:
     entries |= {f"torch/{path.name}": path.read_bytes() for path in sorted((RUNTIME / "torch").glob("*.py"))}
     entries["triton/_C/__init__.py"] = b""
     entries["triton/_C/libtriton.py"] = (RUNTIME / "libtriton.py").read_bytes()
-    entries["academy/playground/__init__.py"] = b""
+    entries["academy/playground/__init__.py"] = entries["academy/compiler/__init__.py"] = b""
     return _packed(tuple(entries.items()))
 
 

@@ -32,6 +32,11 @@ class NativeMemory(TorchDispatchMode):
         self._fresh: dict[int, torch.Tensor] = {}  # kept alive, so that no address is used twice
         self._files: dict[int, int] = {}  # address of a storage -> descriptor of its memory file
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled while kernels are watched, and keeping the compiler away would import it: two seconds."""
+        return False
+
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
         if function.overloadpacket.__name__ in self.ALLOCATIONS:

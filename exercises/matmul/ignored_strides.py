@@ -53,7 +53,7 @@ def check(t):
         ("3 x 4", t.values(3, 4)),
         ("transposed, 3 x 4", t.turned(3, 4)),
         ("every second column", t.values(2, 10)[:, ::2]),
-        ("one row shown 3 times", t.values(1, 5).expand(3, 5)),
+        ("one row shown 3 times", t.positive(1, 5).expand(3, 5)),
         ("rows cut out of wider ones", t.cut(M, N)),
         ("every third row of a transposed one", t.turned(3 * M, N)[::3]),
     ):

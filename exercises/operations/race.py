@@ -61,7 +61,7 @@ WRONG = (
         "tl.store(out_ptr, part)",
     ),
     (
-        "n = 4: out[0] is",
+        "n = 10: out[0] is",
         "tl.atomic_max(out_ptr, part)",
     ),
     (

@@ -7,6 +7,7 @@ import torch
 
 from academy import device
 from academy.exercises import checker, files
+from academy.exercises.answer import Answer
 from academy.exercises.checks import Checks, Failed
 
 HEAD = "from academy import device\n\nimport torch\nimport triton\nimport triton.language as tl\n\n\n"
@@ -98,9 +99,15 @@ def test_a_text_that_does_not_run_is_told_where(source, state, message, line):
         ("tl.store(out_ptr + offsets, x_ptr[n - 1], mask=mask)", "a pointer has no brackets: tl.load"),
         ("if mask:\n        tl.store(out_ptr + offsets, x)", "a condition is one truth value, and this is a block"),
         ("tl.store(out_ptr + offsets, max(x), mask=mask)", "Python can't go through the numbers of a block"),
-        ("for v in x:\n        tl.store(out_ptr, v)", "Python can't go through the numbers of a block"),
-        ("tl.store(out_ptr + offsets, x.to(torch.float32), mask=mask)", "write tl.float32, not torch.float32"),
-        ("acc = tl.zeros((4,), dtype=torch.int64)", "write tl.int64, not torch.int64"),
+        ("for v in x:\n        tl.store(out_ptr, v)", "a kernel's loops go over range, tl.range or tl.static_range"),
+        (
+            "tl.store(out_ptr + offsets, x.to(torch.float32), mask=mask)",
+            "torch.float32 works on the host only: a kernel uses triton.language, as in tl.float32",
+        ),
+        (
+            "acc = tl.zeros((4,), dtype=torch.int64)",
+            "torch.int64 works on the host only: a kernel uses triton.language, as in tl.int64",
+        ),
         ("while n > 0:\n        n += 1", "has run 1000 statements: does a loop never end?"),
     ],
 )
@@ -118,9 +125,7 @@ def test_a_mistake_in_a_kernel_is_told_with_its_line(store, message):
 def checks(tmp_path):
     path = tmp_path / "reader.py"
     path.write_text("def same(x):\n    return x.clone()\n\n\ndef spoil(x):\n    x[1] = 0.0\n    return x + 1\n")
-    from academy.syntax import import_path
-
-    return Checks(import_path(path))
+    return Checks(Answer(path))
 
 
 def test_messages_name_the_first_wrong_element(checks):
@@ -132,11 +137,15 @@ def test_messages_name_the_first_wrong_element(checks):
     x = torch.tensor([[1.0, 2.0], [0.5, 4.0]])
     wrong = torch.tensor([[1.0, 2.0], [0.25, 8.0]])
     assert told("same", lambda x: wrong.to(x.dtype), x) == (
-        "case: y[1, 0] is 0.5, should be 0.25; row 1 is the first that is wrong"
+        "case: y[1, 0] is 0.5, should be 0.25; row 1 is the first that is wrong, for same(x=[[1, 2], [0.5, 4]])"
     )
-    assert told("same", lambda x: 2 * x, x[0]) == "case: y[0] is 1, should be 2 (2 of 2 elements are wrong)"
-    assert told("same", lambda x: x[0], x) == "case: y has shape (2, 2), should have (2,)"
-    assert told("same", lambda x: x.half(), x[0]) == "case: y has dtype torch.float32, should have torch.float16"
+    assert told("same", lambda x: 2 * x, x[0]) == (
+        "case: y[0] is 1, should be 2 (2 of 2 elements are wrong), for same(x=[1, 2])"
+    )
+    assert told("same", lambda x: x[0], x).startswith("case: y has shape (2, 2), should have (2,)")
+    assert told("same", lambda x: x.half(), x[0]).startswith(
+        "case: y has dtype torch.float32, should have torch.float16"
+    )
     assert told("spoil", lambda x: x + 1, x[0]).startswith("case: spoil changes its argument 1: it[1] is 0, should be")
     assert told("same", lambda x: x * float("nan"), x[0]).startswith("case: y[0] is 1, should be nan")
 
@@ -159,7 +168,7 @@ def test_inputs_have_no_pattern_and_nan_around_them(checks):
 
 def test_an_outcome_is_plain_data():
     data = checker.check("first_kernel/bytes_saved", "answer = 8000\n").as_json()
-    assert data["state"] == "passed" and set(data) == {"state", "message", "line", "case", "seconds"}
+    assert data["state"] == "passed" and set(data) == {"state", "message", "line", "case", "seconds", "seed"}
 
 
 def test_the_starter_is_told_from_a_mistake():

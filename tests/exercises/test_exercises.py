@@ -16,6 +16,10 @@ SAMPLE = {"first_kernel/reverse", "rows/merge", "matmul/diagonal", "operations/r
 SAMPLE |= {"low_bit/unpack", "fast/persistent", "model/momentum_step", "own_kernel/sum_normalise"}
 
 
+#: Values are drawn with this seed, so that messages hold the same numbers each time.
+SEED = 1
+
+
 def _attempts(which):
     """(name, message that it must be told, or None for a right one, edit) of each attempt."""
     for name, exercise in EXERCISES.items():
@@ -29,15 +33,35 @@ def _attempts(which):
                 yield pytest.param(name, message, tuple(edit), id=f"{name}-{kind}{number}", marks=marks)
 
 
-def attempt(name, edit):
+def attempt(name, edit, seed=SEED, compiled=False):
     exercise = EXERCISES[name]
-    return checker.check(name, exercise.solution if edit == ("",) else exercise.edited(edit))
+    return checker.check(name, exercise.solution if edit == ("",) else exercise.edited(edit), seed, compiled=compiled)
 
 
 @pytest.mark.parametrize(("name", "_", "edit"), [*_attempts("right")])
 def test_right_ways_are_accepted(name, _, edit):
-    outcome = attempt(name, edit)
+    outcome = attempt(name, edit, compiled=edit == ("",) and name in SAMPLE)
     assert outcome.state == "passed", outcome.message
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not device.INTERPRET, reason="they have been compiled")
+@pytest.mark.parametrize(("name", "_", "edit"), [*_attempts("right")])
+def test_right_ways_compile_for_a_gpu(name, _, edit):
+    outcome = attempt(name, edit, compiled=True)
+    assert outcome.state == "passed", outcome.message
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not device.INTERPRET, reason="compiled, results alone are compared")
+@pytest.mark.parametrize("seed", [*range(2, 7), None])
+@pytest.mark.parametrize("name", EXERCISES)
+def test_the_verdict_does_not_hang_on_the_values_that_are_drawn(name, seed):
+    """seed None: another one each night, which the message names."""
+    exercise = EXERCISES[name]
+    for message, *edit in [(None, ""), *exercise.wrong, *((None, *edit) for edit in exercise.right)]:
+        outcome = attempt(name, tuple(edit), seed)
+        assert (outcome.state == "passed") == (message is None), (edit, outcome)
 
 
 @pytest.mark.skipif(not device.INTERPRET, reason="compiled, results alone are compared")
