@@ -103,13 +103,12 @@ class _Unpacker:
             place, dtype, shape, stride, offset = content
             return self._storages[place].view(_DTYPES[dtype]).as_strided(shape, stride, offset)
         if kind == "function" and self._called:
-            return self._function(*content)
+            return self._function(self._called, *content)
         made = next(each for each in _CLASSES if each.__name__ == kind)
         return made(**self.unpacked(content))
 
-    def _function(self, number: int, name: str) -> Callable:
-        called = self._called
-
+    @staticmethod
+    def _function(called: Callable[[int, tuple], Any], number: int, name: str) -> Callable:
         def function(*arguments):
             return called(number, arguments)
 
