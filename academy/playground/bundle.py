@@ -11,7 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from academy.playground.vendor import FOLDER as VENDOR
-from academy.playground.vendor import sha256, zipped
+from academy.playground.vendor import zipped
+from academy.vendored import sha256
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = Path(__file__).parent / "runtime"
@@ -38,7 +39,7 @@ _ACADEMY = [
 _ACADEMY += [f"academy/judge/{name}.py" for name in ("__init__", "layouts", "elements")]
 _ACADEMY += ["academy/compiler/syntax_check.py"]
 _LEFT_OUT = ["academy/traces/native_memory.py", "academy/cli.py", "academy/progress.py"]
-_LEFT_OUT += ["academy/setup_environment.py", "academy/exercises/apart.py"]
+_LEFT_OUT += ["academy/setup_environment.py", "academy/vendored.py", "academy/exercises/apart.py"]
 _KERNELS = ["annotated_examples/**/*.py", "exercises/**/*.py"]
 
 

@@ -1,6 +1,6 @@
 """The playground's vendored parts: verify them, or make them anew from published packages at pinned versions.
 
-    python -m academy.playground.vendor                     verify vendor/ against vendor/SHA256SUMS
+    python -m academy.playground.vendor                     as `python -m academy.vendored`: verify all vendored files
     python -m academy.playground.vendor --make WHEEL        make vendor/ anew; needs npm, node, triton as pinned,
                                                             and numpy's wheel for Pyodide, which is on no registry
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import hashlib
 import io
 import json
 import shutil
@@ -27,8 +26,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from academy import vendored
+from academy.vendored import sha256
+
 FOLDER = Path(__file__).parent / "vendor"
-SUMS = FOLDER / "SHA256SUMS"
 #: The version whose Python runs in the browser, the one that constraints/torch-2.13.txt pins.
 TRITON = "3.7.1"
 #: Of Pyodide's Python: what its cached modules are called after.
@@ -45,22 +46,6 @@ _NUMPY_LEFT_OUT = """tests f2py include distutils _pyinstaller testing polynomia
     strings""".split()
 _TRITON_LEFT_OUT = """backends/amd backends/nvidia experimental profiler _filecheck tools/triton_to_gluon tools/ragged
     language/extra/hip instrumentation tools/compile tools/link tools/build tools/mxfp _C""".split()
-
-
-def problems() -> list[str]:
-    """A sentence for each vendored file that is missing, unknown, or not the one whose sha256 is kept."""
-    wanted = {name: digest for digest, name in (line.split() for line in SUMS.read_text().splitlines())}
-    found = {path.name: sha256(path.read_bytes()) for path in FOLDER.iterdir() if path != SUMS}
-    wrong = [name for name in wanted.keys() & found.keys() if wanted[name] != found[name]]
-    return [
-        *(f"{name} is missing" for name in sorted(wanted.keys() - found.keys())),
-        *(f"{name} is not in SHA256SUMS" for name in sorted(found.keys() - wanted.keys())),
-        *(f"{name} has another sha256 than SHA256SUMS says" for name in sorted(wrong)),
-    ]
-
-
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def zipped(entries: dict[str, bytes]) -> bytes:
@@ -81,8 +66,7 @@ def make(wheel: Path) -> None:
         _make_editor(Path(made), modules)
         _make_python(modules / "pyodide", wheel)
         _make_triton(modules / "pyodide")
-    files = [path for path in sorted(FOLDER.iterdir()) if path != SUMS]
-    SUMS.write_text("".join(f"{sha256(path.read_bytes())}  {path.name}\n" for path in files))
+    vendored.renew()
 
 
 def _make_editor(made: Path, modules: Path) -> None:
@@ -163,7 +147,7 @@ def main() -> None:
     wheel = parser.parse_args().make
     if wheel:
         make(wheel)
-    sys.exit("\n".join(problems()) or None)  # an empty text would be a failure
+    sys.exit("\n".join(vendored.problems()) or None)  # an empty text would be a failure
 
 
 if __name__ == "__main__":

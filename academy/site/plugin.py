@@ -2,8 +2,8 @@
 
 - Pages of kernels, derivations and benchmarks, and the navigation (`generated_pages`); previous and next follow the
   learning path.
-- Kernel files, recorded runs, the playground's runtime, style sheets, scripts and fonts of academy's parts are
-  published.
+- Kernel files, recorded runs, the playground's runtime, style sheets, scripts, fonts and the licences of what is from
+  elsewhere are published.
 - Chapters, which are notebooks, are executed and go on as Markdown (`chapters`).
 - A page's title, description and "edit this page" come from the file that it shows.
 - A file with a syntax error ends the build with its place, before anything is made; so does a broken link.
@@ -23,7 +23,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority
 from mkdocs.structure.files import File
 
-from academy import operations, syntax
+from academy import operations, syntax, vendored
 from academy.learning_path import WAY_IN, kind
 from academy.playground import bundle as playground
 from academy.site import (
@@ -117,6 +117,7 @@ class AcademyPlugin(BasePlugin):
             File.generated(config, f"assets/playground/{place}", content=content)
             for place, content in playground.published(ROOT).items()
         ]
+        made.append(File.generated(config, "third-party-notices.txt", content=vendored.of_the_site(ROOT)))
         made += [chapters.notebook_file(file, self.library, config) for file in files if chapters.is_one(file, config)]
         for file in made:
             if not files.get_file_from_path(file.src_uri):  # a page that is written by hand is left alone
