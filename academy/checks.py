@@ -20,6 +20,10 @@ HERE = "is_cpu" if INTERPRET else "is_cuda"
 STRIDED = torch.strided
 #: Kernels get numbers as float32.
 LARGEST = torch.finfo(torch.float32).max
+#: Below it Triton would take a number for a float64, and compute with that.
+SMALLEST = torch.finfo(torch.float32).tiny
+#: Triton's largest block, in elements.
+LARGEST_BLOCK = 2**20
 
 
 def tensors(**named: torch.Tensor) -> None:
@@ -31,8 +35,8 @@ def tensors(**named: torch.Tensor) -> None:
             raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
         if not getattr(value, HERE):
             raise ValueError(_wrong_device(name, value))
-        if value.layout is not STRIDED:
-            raise TypeError(f"{name} must be a dense (strided) tensor, got layout {value.layout}")
+        if value.layout is not STRIDED or value.is_nested:
+            raise TypeError(_not_dense(name, value))
         if not compiling and value.is_neg():  # such as `z.conj().imag`
             raise ValueError(f"{name} must not be a lazily negated view: pass {name}.resolve_neg()")
 
@@ -40,6 +44,23 @@ def tensors(**named: torch.Tensor) -> None:
 def optional_tensors(**named: torch.Tensor | None) -> None:
     """Like `tensors`, but an argument that was left out (`None`) passes."""
     tensors(**{name: value for name, value in named.items() if value is not None})
+
+
+def number_tensor(name: str, value: torch.Tensor) -> None:
+    """A 0-d tensor of a real number, on any device that holds one."""
+    if value.layout is not STRIDED or value.is_nested:
+        raise TypeError(_not_dense(name, value))
+    if value.dim() or value.dtype is torch.bool or value.is_complex():
+        raise ValueError(
+            f"{name} must be a number or a 0-d tensor of one, got {value.dtype} of shape {tuple(value.shape)}"
+        )
+    if value.is_meta:
+        raise ValueError(f"{name} must be a number or a 0-d tensor of one, got a tensor on meta, which holds none")
+
+
+def _not_dense(name: str, value: torch.Tensor) -> str:
+    kind = "a nested tensor" if value.is_nested else f"layout {value.layout}"
+    return f"{name} must be a dense (strided) tensor, got {kind}"
 
 
 def _wrong_device(name: str, value: torch.Tensor) -> str:
@@ -108,42 +129,52 @@ def _is_same(value: object, option: object) -> bool:
 
 
 def number(name: str, value: object, *, at_least: float | None = None, above: float | None = None) -> None:
-    """`value` must be a finite int or float (not a bool) that float32 can hold, at least or above a bound."""
-    if type(value) is float and 0 <= value <= LARGEST and above is None and at_least in (None, 0):
-        return  # the usual case: an epsilon, a scale
+    """`value` must be a finite int or float (not a bool) that float32 can hold with all its digits, at least or above a
+    bound."""
+    usual = type(value) is float and above is None and at_least in (None, 0)
+    if usual and (SMALLEST <= value <= LARGEST or value == 0):  # an epsilon, a scale
+        return
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
     if value != value or value in (float("inf"), float("-inf")):
         raise ValueError(f"{name} must be finite, got {value}")
     if abs(value) > LARGEST:
         raise ValueError(f"{name} must fit into float32, got {value}")
+    if 0 < abs(value) < SMALLEST:
+        raise ValueError(f"{name} must be 0 or at least {SMALLEST:.3g} in size, got {value}")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{name} must fit into 64 bits, or be a float, got {value}")
     if at_least is not None and value < at_least:
         raise ValueError(f"{name} must be at least {at_least}, got {value}")
     if above is not None and value <= above:
         raise ValueError(f"{name} must be above {above}, got {value}")
 
 
-def _whole_number(name: str, value: object) -> None:
+def whole_number(name: str, value: object, *, at_least: int = -(2**63), at_most: int = 2**63 - 1) -> None:
+    """`value` must be an int (not a bool) from `at_least` to `at_most`; without them, one of 64 bits."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be an int, got {type(value).__name__}")
+    if value < at_least:
+        raise ValueError(f"{name} must be at least {at_least}, got {value}")
+    if value > at_most:
+        raise ValueError(f"{name} must be at most {at_most}, got {value}")
 
 
 def power_of_two(**named: int | None) -> None:
-    """Tile sizes: each must be a power of two (`tl.arange` allows nothing else). `None` (tuned) passes."""
+    """Tile sizes: each must be a power of two (`tl.arange` allows nothing else) that a block can have. `None` (tuned)
+    passes."""
     for name, value in named.items():
         if value is None:
             continue
-        _whole_number(name, value)
+        whole_number(name, value, at_most=LARGEST_BLOCK)
         if value < 1 or value & (value - 1):
             raise ValueError(f"{name} must be a power of two, got {value}")
 
 
 def positive(**named: int) -> None:
-    """Counts: each must be a whole number of at least 1."""
+    """Counts: each must be a whole number of at least 1 that fits into 32 bits."""
     for name, value in named.items():
-        _whole_number(name, value)
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
+        whole_number(name, value, at_least=1, at_most=2**31 - 1)
 
 
 def no_gradient(function: str, **named: torch.Tensor | None) -> None:

@@ -6,6 +6,7 @@ import torch
 from academy import checks, device
 
 x = torch.ones(2, 3, device=device.DEVICE)
+nested = torch.nested.nested_tensor([x, x])
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,25 @@ x = torch.ones(2, 3, device=device.DEVICE)
         (lambda: checks.positive(GROUP=0), ValueError, "GROUP must be at least 1, got 0"),
         (lambda: checks.positive(GROUP=True), TypeError, "GROUP must be an int, got bool"),
         (lambda: checks.positive(GROUP=None), TypeError, "GROUP must be an int, got NoneType"),
+        (lambda: checks.positive(GROUP=2**31), ValueError, "GROUP must be at most 2147483647, got 2147483648"),
+        (lambda: checks.power_of_two(BLOCK=2**70), ValueError, "BLOCK must be at most 1048576, got"),
+        (lambda: checks.whole_number("label", -(2**63) - 1), ValueError, "label must be at least -9223372036854775808"),
+        (lambda: checks.whole_number("label", 2**63), ValueError, "label must be at most 9223372036854775807, got"),
+        (lambda: checks.number("eps", 2**70), ValueError, "eps must fit into 64 bits, or be a float, got 118059162"),
+        (lambda: checks.number("eps", 1e-45), ValueError, "eps must be 0 or at least 1.18e-38 in size, got 1e-45"),
+        (
+            lambda: checks.number("scale", -1e-45),
+            ValueError,
+            "scale must be 0 or at least 1.18e-38 in size, got -1e-45",
+        ),
+        (lambda: checks.tensors(x=nested), TypeError, r"x must be a dense \(strided\) tensor, got a nested tensor"),
+        (
+            lambda: checks.number_tensor("n", x),
+            ValueError,
+            r"n must be a number or a 0-d tensor of one, got .* \(2, 3\)",
+        ),
+        (lambda: checks.number_tensor("n", x[0, 0].to("meta")), ValueError, "n must be .* on meta, which holds none"),
+        (lambda: checks.number_tensor("n", nested), TypeError, "n must be a dense .* got a nested tensor"),
         (
             lambda: checks.no_gradient("f", x=x.clone().requires_grad_()),
             ValueError,
@@ -54,6 +74,11 @@ def test_errors(call, error, words):
 
 
 def test_what_is_right_passes():
+    checks.number("eps", 0)
+    checks.number("eps", 2.0**70)
+    checks.number("eps", 2**62)
+    checks.whole_number("label", -(2**63))
+    checks.number_tensor("n", x.sum())
     checks.tensors(x=x)
     checks.tensors(x=(x + 1j * x).conj().imag.resolve_neg())
     checks.optional_tensors(x=x, bias=None)

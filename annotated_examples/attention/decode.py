@@ -257,7 +257,7 @@ def contract(q, k_cache, v_cache, lengths, block_table, scale, window, softcap, 
     """Checks the arguments, and returns those of `decode_forward` from `scale` on."""
     checks.tensors(q=q, k_cache=k_cache, v_cache=v_cache, lengths=lengths)
     checks.optional_tensors(block_table=block_table)
-    checks.no_gradient("decode_attention", q=q, k_cache=k_cache, v_cache=v_cache, sinks=sinks)
+    checks.no_gradient("decode_attention", q=q, k_cache=k_cache, v_cache=v_cache)
     checks.dtypes(q=q)
     checks.same_dtype(q=q, k_cache=k_cache, v_cache=v_cache)
     checks.dtypes((torch.int32,), lengths=lengths, block_table=block_table)
@@ -276,9 +276,10 @@ def contract(q, k_cache, v_cache, lengths, block_table, scale, window, softcap, 
     elif k_cache.shape[0] != q.shape[0]:
         raise ValueError(f"k_cache must have the batch of q, {q.shape[0]}, got shape {tuple(k_cache.shape)}")
     scale = options_contract(q, scale, softcap, sinks)
+    checks.no_gradient("decode_attention", sinks=sinks)
     left, _ = window_bounds(True, window)
     if num_splits is not None:
-        checks.positive(num_splits=num_splits)
+        checks.whole_number("num_splits", num_splits, at_least=1, at_most=65_535)  # the grid's second axis ends there
     if (device.INTERPRET or os.environ.get("ACADEMY_DEBUG") == "1") and not torch.compiler.is_compiling():
         check_values(k_cache, lengths, block_table)
     return scale, left, float(softcap), sinks, num_splits

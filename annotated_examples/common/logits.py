@@ -72,13 +72,9 @@ def loss_contract(name, x, labels, vocab, logit_softcapping, logit_scaling, n_it
         raise ValueError(f"labels must be on the device of {name}, {x.device}, got {labels.device}")
     checks.number("logit_softcapping", logit_softcapping, at_least=0)
     checks.number("logit_scaling", logit_scaling, at_least=0)
-    if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
-        raise TypeError(f"ignore_index must be an int, got {type(ignore_index).__name__}")
+    checks.whole_number("ignore_index", ignore_index)
     if isinstance(n_items, torch.Tensor):
-        if n_items.dim() or n_items.dtype in (torch.bool, torch.complex64, torch.complex128):
-            raise ValueError(
-                f"n_items must be a number or a 0-d tensor of one, got {n_items.dtype} of shape {tuple(n_items.shape)}"
-            )
+        checks.number_tensor("n_items", n_items)
         if autograd.needs_frame(n_items):
             raise ValueError("n_items requires a gradient, but the loss gives it none: pass n_items.detach()")
     elif n_items is not None:

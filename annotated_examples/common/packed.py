@@ -49,7 +49,7 @@ def _metadata(name, value, shapes):
 
 def contract(
     a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, scales_a, out_dtype,
-    tile_order="swizzled", A_load_order=2, meta_evict_policy="",
+    tile_order="swizzled", A_load_order=2, meta_evict_policy="", data_contiguous=True,
 ):  # fmt: skip
     """Raise on anything that breaks the format, naming the argument. What a mode doesn't use is ignored."""
     checks.choice("W_nbits", W_nbits, W_NBITS)
@@ -59,6 +59,7 @@ def contract(
     checks.choice("tile_order", tile_order, ("swizzled", "linear"))
     checks.choice("A_load_order", A_load_order, (0, 1, 2, 3))
     checks.choice("meta_evict_policy", meta_evict_policy, ("", "evict_first", "evict_last"))
+    checks.choice("data_contiguous", data_contiguous, (True, False))
     checks.tensors(a=a, words=words)
     checks.dtypes((torch.float16, torch.bfloat16), a=a)
     checks.dimensions("a", a, 2, "M, K")

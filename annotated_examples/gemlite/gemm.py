@@ -419,8 +419,9 @@ def gemm(
     modes = dict(W_nbits=W_nbits, group_size=group_size, W_group_mode=W_group_mode)
     modes |= dict(channel_scale_mode=channel_scale_mode, scales_a=scales_a, out_dtype=out_dtype)
     options = dict(tile_order=tile_order, A_load_order=A_load_order, meta_evict_policy=meta_evict_policy)
+    options |= dict(data_contiguous=data_contiguous)
     contract(a, words, scales, zeros, **modes, **options)
-    return gemm_forward(a, words, scales, zeros, **modes, **options, data_contiguous=data_contiguous)
+    return gemm_forward(a, words, scales, zeros, **modes, **options)
 
 
 # ## Where it falls behind

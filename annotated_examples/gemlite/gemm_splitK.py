@@ -154,11 +154,12 @@ def gemm_splitK(
     modes = dict(W_nbits=W_nbits, group_size=group_size, W_group_mode=W_group_mode)
     modes |= dict(channel_scale_mode=channel_scale_mode, scales_a=scales_a, out_dtype=out_dtype)
     options = dict(tile_order=tile_order, A_load_order=A_load_order, meta_evict_policy=meta_evict_policy)
+    options |= dict(data_contiguous=data_contiguous)
     contract(a, words, scales, zeros, **modes, **options)
     checks.choice("atomic_mode", atomic_mode, ("relaxed", "release"))
-    if split_k is not None and (isinstance(split_k, bool) or not isinstance(split_k, int) or split_k < 1):
-        raise ValueError(f"split_k must be a whole number of parts, at least 1, or None, got {split_k!r}")
-    options |= dict(data_contiguous=data_contiguous, split_k=split_k, atomic_mode=atomic_mode)
+    if split_k is not None:  # the grid has a program for each part on its second axis
+        checks.whole_number("split_k", split_k, at_least=1, at_most=65_535)
+    options |= dict(split_k=split_k, atomic_mode=atomic_mode)
     return gemm_splitK_forward(a, words, scales, zeros, **modes, **options)
 
 
@@ -183,9 +184,10 @@ def low_bit_matmul(
     modes = dict(W_nbits=W_nbits, group_size=group_size, W_group_mode=W_group_mode)
     modes |= dict(channel_scale_mode=channel_scale_mode, scales_a=scales_a, out_dtype=out_dtype)
     options = dict(tile_order=tile_order, A_load_order=A_load_order, meta_evict_policy=meta_evict_policy)
+    options |= dict(data_contiguous=data_contiguous)
     contract(a, words, scales, zeros, **modes, **options)
     launch = gemm_splitK_forward if a.shape[0] <= 64 else gemm_forward
-    return launch(a, words, scales, zeros, **modes, **options, data_contiguous=data_contiguous)
+    return launch(a, words, scales, zeros, **modes, **options)
 
 
 # ## A run small enough to watch

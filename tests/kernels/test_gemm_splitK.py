@@ -163,9 +163,11 @@ def test_same_arguments_as_gemm():
 @pytest.mark.parametrize(
     ("message", "changes"),
     [
-        ("split_k must be a whole number of parts", dict(split_k=0)),
-        ("split_k must be a whole number of parts", dict(split_k=2.0)),
-        ("split_k must be a whole number of parts", dict(split_k=True)),
+        ("split_k must be at least 1, got 0", dict(split_k=0)),
+        ("split_k must be an int, got float", dict(split_k=2.0)),
+        ("split_k must be an int, got bool", dict(split_k=True)),
+        ("split_k must be at most 65535, got 65536", dict(split_k=65536)),
+        ("data_contiguous must be one of True, False, got 2", dict(data_contiguous=2)),
         ("atomic_mode must be one of 'relaxed', 'release', got 'none'", dict(atomic_mode="none")),
         ("tile_order must be one of", dict(tile_order="random")),
         ("A_load_order must be one of", dict(A_load_order=4)),
