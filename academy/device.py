@@ -3,15 +3,18 @@
 Every kernel file imports this module before it imports triton, because Triton reads `TRITON_INTERPRET` while its own
 library is being imported. Without a GPU this module sets the variable; a value set by the reader is respected.
 
-Names: `INTERPRET` (bool), `DEVICE` (`torch.device`), `describe()`, `autotune()`.
+Names: `INTERPRET` (bool), `DEVICE` (`torch.device`), `has()`, `require()`, `shared_memory()`, `describe()`,
+`tf32_allowed()`, `autotune()`.
 Source of the interpreter's rules: Triton's documentation, "Debugging Triton".
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -57,6 +60,81 @@ if INTERPRET:
     interpreter.install()
 
 
+def _device_of(values: Any) -> int | None:
+    """The GPU of the first tensor among a launch's arguments."""
+    for value in values:
+        if isinstance(value, tuple):
+            found = _device_of(value)
+            if found is not None:
+                return found
+            continue
+        value = getattr(value, "base", value)  # of a tensor descriptor
+        if isinstance(value, torch.Tensor) and value.is_cuda:
+            return value.get_device()
+    return None
+
+
+def on_the_tensors_device(run: Callable) -> Callable:
+    """Around `JITFunction.run`: launch on the GPU that the tensors are on, as PyTorch's operations do.
+
+    Triton launches on the current GPU, and there the addresses of another one mean nothing.
+    """
+
+    @functools.wraps(run)
+    def method(kernel, *args, **kwargs):
+        index = _device_of((*args, *kwargs.values()))
+        if index is None or index == torch.cuda.current_device():
+            return run(kernel, *args, **kwargs)
+        with torch.cuda.device(index):
+            return run(kernel, *args, **kwargs)
+
+    return method
+
+
+if not INTERPRET and torch.cuda.device_count() > 1:  # with a single GPU a launch need not pay for it
+    for _owner in (triton.JITFunction, triton.runtime.Autotuner):
+        _owner.run = on_the_tensors_device(_owner.run)
+
+
+#: What not every card has -> the least and the greatest compute capability, and what to say.
+FEATURES: dict[str, tuple[tuple[int, int], tuple[int, int], str]] = {
+    "fp8": ((8, 9), (99, 0), "tensor cores that multiply 8-bit floats: compute capability 8.9 or newer"),
+    "gluon": ((9, 0), (9, 0), "Hopper's wgmma and copy unit: compute capability 9.0"),
+    "descriptors": ((9, 0), (99, 0), "a copy unit for tensor descriptors (TMA): compute capability 9.0 or newer"),
+}
+
+
+def has(feature: str, index: int | None = None) -> bool:
+    """Whether a GPU has one of `FEATURES`. The interpreter has all of them.
+
+    index: of the GPU, as in `tensor.device.index`; None: the current one.
+    """
+    least, most, _ = FEATURES[feature]
+    return INTERPRET or least <= torch.cuda.get_device_capability(index) <= most
+
+
+def require(feature: str, what: str, index: int | None = None) -> None:
+    """Raise RuntimeError, before anything is launched, if a GPU lacks one of `FEATURES`.
+
+    what: the function that needs it, as the error names it. index: as in `has`.
+    """
+    if not has(feature, index):
+        major, minor = torch.cuda.get_device_capability(index)
+        name = torch.cuda.get_device_name(index)
+        raise RuntimeError(f"{what} needs {FEATURES[feature][2]}; {name} has {major}.{minor}")
+
+
+@functools.cache
+def shared_memory(index: int | None) -> int:
+    """Bytes of shared memory that a program may use on a GPU: 101,376 on many, up to 232,448 on the largest.
+
+    index: as in `tensor.device.index`. In the interpreter there is no limit, and this is the largest.
+    """
+    if INTERPRET or index is None:
+        return 227 << 10
+    return torch.cuda.get_device_properties(index).shared_memory_per_block_optin
+
+
 def describe() -> str:
     """One line for the top of a script: the device, the versions, and the reason if the interpreter is used."""
     versions = f"torch {torch.__version__}, triton {triton.__version__}"
@@ -64,6 +142,16 @@ def describe() -> str:
         return f"{torch.cuda.get_device_name()} (compiled), {versions}"
     reason = "TRITON_INTERPRET is set" if torch.cuda.is_available() else "no GPU found"
     return f"CPU, in Triton's interpreter ({reason}), {versions}"
+
+
+@torch.compiler.assume_constant_result  # Dynamo can't follow the setting itself, and compiles again when it changes
+def tf32_allowed() -> bool:
+    """Whether PyTorch may round float32 factors of a matrix product to tf32.
+
+    Reads `torch.backends.cuda.matmul.fp32_precision`, which follows every way of setting it. `allow_tf32`, the older
+    name, raises an error once the newer one has been set.
+    """
+    return torch.backends.cuda.matmul.fp32_precision == "tf32"
 
 
 def autotune(configs: list[triton.Config], key: list[str], **options):

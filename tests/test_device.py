@@ -1,9 +1,11 @@
 """academy/device: where kernels run is decided once, and said clearly."""
 
+import contextlib
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -106,3 +108,107 @@ def test_autotune_times_with_the_clock_of_the_benchmark(monkeypatch):
     device.autotune([], key=["n"], do_bench=print)
     assert options[0]["do_bench"](lambda: calls.append(1), quantiles=(0.5, 0.2, 0.8)) == [2.0, 1.0, 3.0]
     assert calls and options[1]["do_bench"] is print
+
+
+# ---------------------------------------------------------------- other cards
+
+
+class Card:
+    """Stands for `torch.cuda` of a machine with two GPUs: what is asked of it, and which one is current."""
+
+    def __init__(self, monkeypatch, capability=(9, 0), shared=232_448):
+        from academy import device
+
+        self.current, self.entered = 0, []
+        properties = SimpleNamespace(shared_memory_per_block_optin=shared)
+        answers = dict(
+            current_device=lambda: self.current, device=self.switch, get_device_name=lambda index: "Test card",
+            get_device_capability=lambda index: capability, get_device_properties=lambda index: properties,
+        )  # fmt: skip
+        for name, value in answers.items():
+            monkeypatch.setattr(torch.cuda, name, value)
+        monkeypatch.setattr(device, "INTERPRET", False)
+        device.shared_memory.cache_clear()
+        find = lambda values: next((x.index for x in values if isinstance(x, SimpleNamespace)), None)  # noqa: E731
+        monkeypatch.setattr(device, "_device_of", find)
+
+    @contextlib.contextmanager
+    def switch(self, index):
+        before, self.current = self.current, index
+        self.entered.append(index)
+        yield
+        self.current = before
+
+
+def test_a_launch_goes_where_the_tensors_are(monkeypatch):
+    """Triton takes the current GPU, where the address of a tensor of another one means nothing."""
+    from academy import device
+
+    card, ran = Card(monkeypatch), []
+    method = device.on_the_tensors_device(lambda kernel, *args, **kwargs: ran.append((card.current, args, kwargs)))
+    first, second = SimpleNamespace(index=0), SimpleNamespace(index=1)
+    method("kernel", first, 3, grid=(1,))
+    method("kernel", 3, y=second, grid=(1,))
+    method("kernel", 3, grid=(1,))
+    assert [current for current, *_ in ran] == [0, 1, 0] and card.entered == [1] and card.current == 0
+    assert ran[1][1:] == ((3,), dict(y=second, grid=(1,)))
+
+
+@pytest.mark.parametrize("wrap", [lambda x: (x,), lambda x: ((1, 2), (x, 3)), lambda x: (SimpleNamespace(base=x),)])
+def test_the_tensor_is_found_among_the_arguments(wrap):
+    from academy import device
+
+    class OnGpu(torch.Tensor):
+        is_cuda = True
+
+        def get_device(self):
+            return 1
+
+    assert device._device_of((1, None, torch.ones(1), *wrap(torch.ones(1).as_subclass(OnGpu)))) == 1
+    assert device._device_of((1, None, torch.ones(1))) is None
+
+
+@pytest.mark.parametrize(
+    ("feature", "capability", "allowed"),
+    [("fp8", (8, 9), True), ("fp8", (8, 6), False), ("fp8", (12, 0), True), ("gluon", (9, 0), True),
+     ("gluon", (8, 9), False), ("gluon", (10, 0), False), ("descriptors", (8, 0), False)],
+)  # fmt: skip
+def test_what_a_card_lacks_is_refused_by_name(monkeypatch, feature, capability, allowed):
+    from academy import device
+
+    assert device.has(feature) and device.require(feature, "f") is None  # the interpreter has everything
+    Card(monkeypatch, capability)
+    assert device.has(feature, 0) is allowed
+    if not allowed:
+        found = f"matmul needs .* compute capability .*; Test card has {capability[0]}.{capability[1]}"
+        with pytest.raises(RuntimeError, match=found):
+            device.require(feature, "matmul", 0)
+
+
+def test_tiles_shrink_where_shared_memory_is_short(monkeypatch):
+    """`gemm` asked for 115,712 bytes on cards that allow 101,376."""
+    from academy import device
+    from annotated_examples.gemlite import gemm
+
+    depths = []
+
+    class Kernel:
+        def __getitem__(self, grid):
+            return lambda **arguments: depths.append(arguments["BLOCK_K"])
+
+    monkeypatch.setattr(gemm, "gemm_kernel", Kernel())
+    words, scales, zeros = gemm.quantize(torch.randn(128, 32, dtype=torch.float16), 4, 32)
+    for shared in (232_448, 101_376):
+        monkeypatch.setattr(device, "shared_memory", lambda index, shared=shared: shared)
+        for M in (16, 100):
+            gemm.gemm_forward(torch.ones(M, 128).half(), words, scales, zeros, W_nbits=4, group_size=32)
+    assert depths == [128, 64, 64, 32]
+
+
+def test_shared_memory_is_asked_of_the_card(monkeypatch):
+    from academy import device
+
+    assert device.shared_memory(None) == 232_448
+    Card(monkeypatch, shared=101_376)
+    assert device.shared_memory(0) == 101_376
+    device.shared_memory.cache_clear()

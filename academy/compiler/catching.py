@@ -28,13 +28,14 @@ _ENOUGH = 32
 class Catcher:
     """What to compile, and what came of it.
 
-    only: name of the kernel to compile; None for all. detail: read the machine code, too. found: one entry for each
-    kind of launch, see `academy.compiler.Compiled`.
+    only: name of the kernel to compile; None for all. once: each kernel as it is launched first, and no other way.
+    detail: read the machine code, too. found: one entry for each kind of launch, see `academy.compiler.Compiled`.
     """
 
     card: Card
     only: str | None = None
     all_configs: bool = False
+    once: bool = False
     detail: bool = True
     found: list[dict] = field(default_factory=list)
     _seen: set = field(default_factory=set)
@@ -51,10 +52,15 @@ class Catcher:
             tuner.nargs = dict(zip(tuner.arg_names, args))
             given = {**tuner.nargs, **kwargs}
             configs = tuner.prune_configs(kwargs) if len(tuner.configs) > 1 else tuner.configs
-            for config in configs if self.all_configs else configs[:1]:
+            before = len(self.found)
+            for config in configs:
                 if config.pre_hook is not None:
                     config.pre_hook({**given, **config.all_kwargs()})
+                known = len(self.found)
                 tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+                if not self.all_configs and not any(map(_only_too_large, self.found[known:])):
+                    break
+            _passed_over(self.found[before:])
 
         JITFunction.run, Autotuner.run = instead, every
         try:
@@ -68,7 +74,7 @@ class Catcher:
         entry: dict = dict(kernel=kernel.fn.__name__, file=file, line=line, arch=self.card.arch, problems=[], notes=[])
         entry["constants"], entry["options"] = _chosen(kernel, args, kwargs)
         key = str((id(kernel), *map(_kind, args), *((name, _kind(value)) for name, value in kwargs.items())))
-        if key in self._seen:
+        if key in self._seen or self.once and id(kernel) in self._seen:
             return
         self._seen.add(key)
         compiled, problems = _attempt(kernel, run, args, kwargs)
@@ -86,6 +92,8 @@ class Catcher:
             entry |= self._looked_at(compiled)
             if entry["shared"] > self.card.shared:
                 entry["problems"] = [*problems, dict(file=file, line=line, **messages.too_large(entry, self.card))]
+        if not _only_too_large(entry):
+            self._seen.add(id(kernel))
         if not any(_same(entry, other) for other in self.found):
             self.found.append(entry)
 
@@ -96,6 +104,18 @@ class Catcher:
             used, text = machine_code.sass(compiled.asm["cubin"])
             found |= used | dict(sass=machine_code.sass_counts(text), ptx=machine_code.ptx_counts(compiled.asm["ptx"]))
         return found
+
+
+def _only_too_large(entry: dict) -> bool:
+    return bool(entry["problems"]) and all(problem["kind"] == "shared memory" for problem in entry["problems"])
+
+
+def _passed_over(configurations: list[dict]) -> None:
+    """The tuner drops what doesn't fit, so that is a problem only if nothing does."""
+    if not all(map(_only_too_large, configurations)):
+        for entry in filter(_only_too_large, configurations):
+            entry["notes"] += [f"{problem['message']}. The tuner passes over it" for problem in entry["problems"]]
+            entry["problems"] = []
 
 
 def _same(entry: dict, other: dict) -> bool:

@@ -65,8 +65,11 @@ class _OnTheCard(TorchFunctionMode):
             return _ANSWERS[function]
         if function is torch.Tensor.cuda:
             return args[0]
-        args = tuple(map(_in_memory, args))
-        return function(*args, **{name: _in_memory(value) for name, value in (kwargs or {}).items()})
+        args, kwargs = tuple(map(_in_memory, args)), {name: _in_memory(value) for name, value in (kwargs or {}).items()}
+        wider = kwargs.pop("out_dtype", None) if function in _PRODUCTS else None  # on the CPU they have no such option
+        if wider is not None:
+            args = tuple(each.to(wider) if isinstance(each, torch.Tensor) else each for each in args)
+        return function(*args, **kwargs)
 
 
 def _in_memory(value: Any) -> Any:
@@ -83,6 +86,7 @@ _ANSWERS = {
     torch.Tensor.is_cpu.__get__: False,
     torch.Tensor.get_device: 0,
 }
+_PRODUCTS = (torch.mm, torch.bmm, torch.addmm, torch.baddbmm)
 
 
 def _cuda(card: Card) -> dict[str, Any]:

@@ -24,8 +24,8 @@ cores. Everything below serves to keep the tensor cores busy. How far that can b
 
 **Contract.** `a` and `b` have two dimensions and the same dtype: float32, float16 or bfloat16. Any strides are allowed,
 including those of a transposed or expanded view, and nothing is copied. Sums are formed in float32, and the result has
-the inputs' dtype. float32 inputs are multiplied in full precision, unless `torch.backends.cuda.matmul.allow_tf32`
-permits tf32. Neither input is ever written to, and the same call gives the same bits.
+the inputs' dtype. float32 inputs are multiplied in full precision, unless PyTorch's settings permit tf32
+(`torch.backends.cuda.matmul.fp32_precision`). Neither input is ever written to, and the same call gives the same bits.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable

@@ -11,7 +11,7 @@ so the autograd function gets the function that multiplies as an argument, and p
 the same memory with the strides swapped.
 """
 
-from academy import autograd, checks, device  # noqa: F401  before anything imports triton
+from academy import autograd, checks, device  # before anything imports triton
 
 import functools
 
@@ -47,7 +47,7 @@ def multiply_add(a, b, acc, INPUT_PRECISION: tl.constexpr):
 # cores can multiply that, and the rounding is 2¹³ times coarser. So it is used only if PyTorch's settings allow it. For
 # 16-bit factors it makes no difference.
 def input_precision():
-    return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
+    return "tf32" if device.tf32_allowed() else "ieee"
 
 
 # ## Checks of the arguments

@@ -356,9 +356,9 @@ def kernel_arguments(
     )  # fmt: skip
 
 
-# Tensor cores take at least 16 rows of their left factor at a time, so a single row runs in a tile of 16, the other
-# rows masked. Tiles grow with `M`: more rows use the unpacked weights more often. Where each row has its own metadata,
-# float32 scales and zeros take more shared memory than the words, which leaves room for one fewer pipeline stage.
+# Tensor cores take at least 16 rows of their left factor at a time, so a single row runs in a tile of 16, the others
+# masked. Tiles grow with `M`, and are half as deep on cards with less shared memory. Where each row has its own
+# metadata, float32 scales and zeros take more of it than the words, which leaves room for one fewer pipeline stage.
 def gemm_forward(
     a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,
     out_dtype=None, tile_order="swizzled", A_load_order=2, meta_evict_policy="evict_last", data_contiguous=True,
@@ -368,7 +368,7 @@ def gemm_forward(
     M, N = a.shape[0], words.shape[1]
     BLOCK_M = BLOCK_M or min(128, max(16, triton.next_power_of_2(M)))
     BLOCK_N = BLOCK_N or (64 if BLOCK_M <= 64 else 128)
-    BLOCK_K = BLOCK_K or (128 if BLOCK_M <= 64 else 64)
+    BLOCK_K = BLOCK_K or (128 if BLOCK_M <= 64 else 64) // (1 if device.shared_memory(a.device.index) > 2**17 else 2)
     c = torch.empty(M, N, dtype=out_dtype or a.dtype, device=a.device)
     if c.numel():
         arguments = kernel_arguments(

@@ -216,7 +216,8 @@ for name, ACC in (("float16", tl.float16), ("float32", tl.float32)):
 #
 # Tensor cores have a format for float32 inputs called TF32. It keeps 10 of float32's 23 fraction bits. Triton uses it
 # for `tl.dot` of float32 tiles unless you ask for `input_precision="ieee"`. PyTorch doesn't, unless
-# `torch.backends.cuda.matmul.allow_tf32` is set. The lesson's kernel follows PyTorch, so two results can be compared.
+# `torch.backends.cuda.matmul.fp32_precision` is "tf32". The lesson's kernel follows PyTorch, so two results can be
+# compared.
 #
 # The interpreter always multiplies in full float32. To see the difference anywhere, round the inputs by hand:
 

@@ -113,6 +113,34 @@ def test_tf32_only_where_torch_allows_it():
         torch.backends.cuda.matmul.allow_tf32 = False
 
 
+def test_tf32_by_the_newer_setting():
+    """With it, reading `allow_tf32` raises: products in bfloat16 failed, too."""
+    from annotated_examples.tutorials import matmul_blocked
+
+    owner = torch.backends.cuda.matmul
+    before, owner.fp32_precision = owner.fp32_precision, "tf32"
+    try:
+        assert products.input_precision() == "tf32"
+        a = randn(20, 20, dtype=torch.bfloat16)
+        torch.testing.assert_close(matmul_blocked.matmul(a, a), a @ a, rtol=2e-2, atol=2e-2)
+    finally:
+        owner.fp32_precision = before
+    assert products.input_precision() == "ieee"
+
+
+def test_tf32_in_a_compiled_model():
+    """No graph break, and compiled again when the setting changes."""
+    torch.compiler.reset()
+    scaled = lambda x: x * (2 if products.input_precision() == "tf32" else 3)  # noqa: E731
+    function = torch.compile(scaled, fullgraph=True, backend="eager")
+    assert function(torch.ones(1)) == 3
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        assert function(torch.ones(1)) == 2
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = False
+
+
 @pytest.mark.parametrize(
     "mutant",
     harness.mutant_parameters(
@@ -124,9 +152,7 @@ def test_tf32_only_where_torch_allows_it():
                 "acc + tl.dot(a, b, input_precision=INPUT_PRECISION)",
                 gpu=True,
             ),
-            Mutant(
-                "always tf32", 'if torch.backends.cuda.matmul.allow_tf32 else "ieee"', 'if True else "ieee"', gpu=True
-            ),
+            Mutant("always tf32", 'if device.tf32_allowed() else "ieee"', 'if True else "ieee"', gpu=True),
         ]
     ),
 )

@@ -235,13 +235,13 @@ _module(
     _current_level=-1,
     unpack_dual=lambda tensor: _types.SimpleNamespace(primal=tensor, tangent=None),
 )
-_module("compiler", is_compiling=_is_false, disable=_unchanged)
+_module("compiler", is_compiling=_is_false, disable=_unchanged, assume_constant_result=_unchanged)
 _module("cuda", is_available=_is_false, is_current_stream_capturing=_is_false)
 _module("library", custom_op=_custom_op)
 _module("testing")
 _module("backends")
 _module("backends.cuda")
-_module("backends.cuda.matmul", allow_tf32=False)
+_module("backends.cuda.matmul", allow_tf32=False, fp32_precision="none")
 _module("_C")
 _module("_C._autograd", _get_current_graph_task_keep_graph=lambda: _autograd._keep_graph)
 compile = _unchanged

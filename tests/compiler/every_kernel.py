@@ -1,0 +1,53 @@
+"""Run by test_every_kernel.py, in a process of its own: compile what every public function launches, for one card.
+
+Prints in JSON what came of each kind of launch. Arguments: the card's architecture, and "all" for every configuration
+of autotuned kernels and more dtypes and sizes.
+"""
+
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+
+os.environ["TRITON_INTERPRET"], os.environ["CUDA_VISIBLE_DEVICES"] = "0", ""
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import torch
+
+from academy import device  # noqa: F401  before triton
+from academy.compiler import catching, messages
+from academy.compiler.cards import card
+from tests.kernels.harness import randn
+from tests.kernels.public_functions import CASES, Case
+
+
+def run(case: Case, dtype: torch.dtype | None) -> None:
+    """Forward and backward, as a caller would; what the kernels would have written is whatever was there."""
+    inputs = case.inputs()
+    if dtype is not None:
+        inputs = {n: v.to(dtype) if v.dtype == torch.bfloat16 else v for n, v in inputs.items()}
+    floating = [v.requires_grad_() for v in inputs.values() if case.differentiable and v.is_floating_point()]
+    out = case.load()(**inputs)
+    if floating:
+        out.backward(randn(*out.shape, dtype=out.dtype))
+
+
+def main() -> None:
+    on, every = card(int(sys.argv[1])), "all" in sys.argv
+    catcher = catching.Catcher(on, all_configs=every, once=not every, detail=False)
+    failed = []
+    with catcher.catching(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for case in CASES:
+            for dtype in (None, torch.float16, torch.float32) if every else (None,):
+                torch.manual_seed(0)
+                try:
+                    run(case, dtype)
+                except Exception as error:
+                    if dtype is None:
+                        failed.append([str(case), *messages.cause_of(error, __file__)])
+    print(json.dumps(dict(found=catcher.found, failed=failed)))
+
+
+main()

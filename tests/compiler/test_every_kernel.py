@@ -1,0 +1,66 @@
+"""Every kernel of every public function compiles for cards of several generations, and fits them; no card is needed."""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from academy import cache, compiler
+from academy.compiler.cards import CARDS
+from academy.traces import store
+from tests.kernels.public_functions import CASES
+
+pytestmark = pytest.mark.skipif(not compiler.available(), reason="Triton's compiler isn't installed")
+HERE = Path(__file__).parent
+#: One of each generation whose limits or instructions differ: in `make test`. All others nightly.
+COMMON = (80, 90, 120)
+
+
+def compiled(arch: int, *options: str) -> dict:
+    """What every_kernel.py says, kept until a kernel or the compiler changes."""
+    sources = [*sorted((store.ROOT / "annotated_examples").rglob("*.py")), *sorted(HERE.parent.glob("*/*functions.py"))]
+    machinery = cache.made_by("compiler", "device.py", "launch.py", "package:triton", "package:torch")
+    key = [machinery, arch, *options, (HERE / "every_kernel.py").read_text(), *map(Path.read_text, sources)]
+    return cache.kept("every kernel", key, lambda: run(arch, *options))
+
+
+def run(arch: int, *options: str) -> dict:
+    command = [sys.executable, str(HERE / "every_kernel.py"), str(arch), *options]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=3000, env={**os.environ})
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    return json.loads(finished.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def common() -> dict[int, dict]:
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(COMMON, pool.map(compiled, COMMON)))
+
+
+def assert_fits(arch: int, found: dict) -> None:
+    assert found["failed"] == []
+    problems = [f"{e['kernel']} {e['constants']}: {p['message']}" for e in found["found"] for p in e["problems"]]
+    assert not problems, "\n".join(problems)
+    assert all(entry["shared"] <= CARDS[arch].shared or entry["notes"] for entry in found["found"])
+
+
+@pytest.mark.parametrize("arch", COMMON)
+def test_every_kernel_fits(common, arch):
+    assert_fits(arch, common[arch])
+
+
+def test_every_public_function_launched_something(common):
+    """Else the test above would say nothing about it. Fast files may launch what other files define."""
+    files = {Path(entry["file"]).stem for found in common.values() for entry in found["found"]}
+    modules = {case.module.split(".")[1] for case in CASES}
+    assert modules - files <= {"huggingface"}, modules - files
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("arch", CARDS)
+def test_every_configuration_fits(arch):
+    assert_fits(arch, compiled(arch, "all"))
