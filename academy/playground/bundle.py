@@ -1,11 +1,13 @@
 """What the site serves for the playground, besides the scripts in static/: the runtime, each file under a name that
 holds its digest, and `runtime.json`, which names them.
 
-Such a file never changes, so the service worker keeps it. A new version of a lesson changes one file of 200 KB.
+Such a file never changes, so the browser keeps it. A new version of a lesson changes one file of 200 KB. Digests
+are of what a file holds: some hosts inflate a .gz file on the way.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 from functools import lru_cache
 from pathlib import Path
@@ -46,12 +48,15 @@ _KERNELS = ["annotated_examples/**/*.py", "exercises/**/*.py"]
 def published(root: Path = ROOT) -> dict[str, bytes]:
     """Each file and its content, by its place under assets/playground."""
     files = {name: path.read_bytes() for name, path in _VENDORED.items()} | {"academy.zip": academy(root)}
-    placed = {}
+    placed, digests = {}, {}
     for name, content in files.items():
         packed = ".gz" if name in ("pyodide.asm.wasm", "pyodide.asm.mjs") else ""
         stem, _, suffix = name.rpartition(".")
-        placed[name] = f"runtime/{stem}.{sha256(content)[:12]}.{suffix}{packed}"
-    listed = {name: {"place": place, "bytes": len(files[name])} for name, place in placed.items()}
+        digests[name] = sha256(gzip.decompress(content) if packed else content)
+        placed[name] = f"runtime/{stem}.{digests[name][:32]}.{suffix}{packed}"
+    listed = {
+        name: {"place": place, "bytes": len(files[name]), "sha256": digests[name]} for name, place in placed.items()
+    }
     return {
         **{placed[name]: content for name, content in files.items()},
         "runtime.json": json.dumps({"files": listed}, indent=1).encode(),

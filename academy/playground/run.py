@@ -26,6 +26,7 @@ from academy.traces.recorder import Launch, Recorder
 from academy.traces.recording import Recording
 from academy.traces.watched_memory import WatchedMemory
 
+_dumps = json.dumps  # as it was before any text ran
 #: Statements that a run may take; the longest example of a lesson takes a third of it.
 MAX_STEPS = 40_000
 #: Units in the last place that a sum in another order may differ by, of the largest number of its tensor.
@@ -185,15 +186,61 @@ def _stored_at(recording: Recording, launch: dict, tensor: int, element: int, sh
 
 def answer(question: str) -> str:
     """What the worker hands on, as JSON: `{"action": "run", "path", "source", "original"}`, with a path under the
-    repository's root, or `{"action": "check", "name", "source"}`."""
-    asked = json.loads(question)
-    if asked["action"] == "check":
-        from academy.exercises import checker
+    repository's root, or `{"action": "check", "name", "source"}`.
 
-        return json.dumps(checker.check(asked["name"], asked["source"]).as_json())
-    path = store.ROOT / asked["path"]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return json.dumps(run(path, asked["source"], asked.get("original")), separators=(",", ":"))
+    `spent` in the answer says that Python has to be started anew.
+    """
+    asked = json.loads(question)
+    begun = time.perf_counter()
+    try:
+        if asked["action"] == "check":
+            from academy.exercises import checker
+
+            outcome = checker.check(asked["name"], asked["source"]).as_json()
+        else:
+            path = store.ROOT / asked["path"]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            outcome = run(path, asked["source"], asked.get("original"))
+    except BaseException as error:  # SystemExit and its like are no Exception, and a page never exits
+        message = _ENDED.get(type(error), f"{type(error).__name__}: {error}".removesuffix(": "))
+        outcome = _outcome("error", [_problem(None, message)], begun)
+        outcome |= {"message": message, "line": None, "spent": True}
+    said = [outcome.get("message", ""), *(each["message"] for each in outcome.get("problems", ()))]
+    if any("MemoryError" in message for message in said):
+        outcome["spent"] = True  # memory that a page has given is never given back
+    return _dumps(outcome, separators=(",", ":"))
+
+
+#: What to say about an end that isn't an error of the text's arithmetic.
+_ENDED: dict[type, str] = {
+    SystemExit: "The text ends Python, with sys.exit() or its like: take that out.",
+    KeyboardInterrupt: "The text raises KeyboardInterrupt: take that out.",
+    MemoryError: "The text needs more memory than a page has: make its tensors smaller.",
+    RecursionError: "The text calls itself without an end (RecursionError).",
+}
+
+
+def without_javascript() -> None:
+    """Make the modules that lead from Python to the browser's own functions unknown.
+
+    It makes for a clear message. What keeps a text inside are the names that the worker has given up, and the page's
+    Content-Security-Policy.
+    """
+    closed = ("js", "pyodide_js", "pyodide", "_pyodide", "_pyodide_core", "webbrowser")
+
+    class Closed:
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> None:
+            if name.partition(".")[0] in closed:
+                raise ImportError(f"{name} can't be imported here: a text runs cut off from the page and the network")
+
+    for name in [name for name in sys.modules if name.partition(".")[0] in closed]:
+        del sys.modules[name]
+    for finder in list(sys.meta_path):
+        if hasattr(finder, "jsproxies"):
+            finder.jsproxies.clear()
+            sys.meta_path.remove(finder)
+    sys.meta_path.insert(0, Closed)  # type: ignore[arg-type]
 
 
 def prepare(question: str) -> None:

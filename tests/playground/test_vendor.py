@@ -3,6 +3,7 @@
 import _imp
 import base64
 import csv
+import gzip
 import hashlib
 import io
 import json
@@ -60,7 +61,9 @@ def test_the_bundle_is_named_by_content_and_no_larger_than_said():
     listed = json.loads(files["runtime.json"])["files"]
     for name, entry in listed.items():
         content = files[entry["place"]]
-        assert hashlib.sha256(content).hexdigest()[:12] in entry["place"] and len(content) == entry["bytes"], name
+        held = gzip.decompress(content) if entry["place"].endswith(".gz") else content
+        assert hashlib.sha256(held).hexdigest() == entry["sha256"] and len(content) == entry["bytes"], name
+        assert f".{entry['sha256'][:32]}." in entry["place"]
     assert sum(entry["bytes"] for entry in listed.values()) < bundle.megabytes() * 1_000_000 <= 9_000_000
     assert f"about {bundle.megabytes()} MB" in " ".join((ROOT / "docs/index.md").read_text().split())
 

@@ -1,7 +1,7 @@
 """What the playground costs a reader, in headless Chromium: `python -m tests.site.measure_playground SITE [JSON]`.
 
 SITE is the folder of a built site; JSON is where the figures are written, too. Bytes by part; the time from the click
-to the first run (cold; and on a later visit, when the service worker has kept the runtime). For each lesson the time
+to the first run (cold; and on a later visit, when the browser has kept the runtime). For each lesson the time
 from Run to the picture: of a first edit with nothing run before, without Python's start, when the original has to run
 too; of a later edit (the best of three); of the lesson unchanged; and the memory of Python. For each exercise the
 time of a check of its solution, the first and the best of three more. Other work on the machine lengthens all of them.

@@ -49,7 +49,8 @@ document.addEventListener("DOMContentLoaded", () => {
   for (const editor of document.querySelectorAll("[data-exercise]")) {
     const answer = kept(ANSWERS, {})[editor.dataset.exercise]
     if (answer) {
-      editor.academyText = answer // opens the editor, whose Reset goes back to the starter
+      // Opens the editor, whose Reset goes back to the starter. What was typed since has been opened already.
+      if (window.academyDrafts?.get(editor.dataset.exercise) == null) editor.academyText = answer
       editor.querySelector(".p-actions")?.insertAdjacentHTML("afterend", '<p class="p-about">You solved this, and this is your answer. Reset shows the starter.</p>')
     }
     watch(editor)

@@ -35,9 +35,10 @@ async function unpacked(text) {
 // ---- an editor
 
 class Editor {
-  // root: has data-academy="editor". path: the file that is run. name: of an exercise.
-  constructor(root, { text, original = text, path, name, label, actions, about }) {
-    Object.assign(this, { root, path, name, original, busy: false, viewer: null })
+  // root: has data-academy="editor". path: the file that is run. name: of an exercise. draft: what the text is kept under while
+  // it is being changed. foreign: the text came with a link, from somebody else.
+  constructor(root, { text, original = text, path, name, draft = name ?? path, foreign = false, label, actions, about }) {
+    Object.assign(this, { root, path, name, original, draft, foreign, asked: false, busy: false, viewer: null })
     this.outcome = root.querySelector("[data-academy=outcome]") ?? make("div", { "data-academy": "outcome" })
     this.outcome.setAttribute("role", "status")
     this.outcome.classList.add("p-outcome")
@@ -86,6 +87,7 @@ class Editor {
   set text(value) { this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: value } }) }
 
   changed() {
+    academyDrafts.keep(this.draft, this.text === this.original ? null : this.text)
     if (!this.busy && this.outcome.dataset.state !== "idle") this.show("idle", "")
   }
 
@@ -93,11 +95,21 @@ class Editor {
 
   act(action) {
     if (this.buttons[action]?.disabled) return
-    if (action === "run" || action === "check") return this.ask(action)
+    if (action === "run" || action === "check") return this.foreign && !this.asked ? this.warn(action) : this.ask(action)
     if (action === "reset") return this.reset()
     if (action === "stop") return this.stop()
     if (action === "download") return this.download()
     if (action === "share") return this.share()
+  }
+
+  // Before somebody else's text runs for the first time.
+  warn(action) {
+    this.asked = true
+    this.show("idle", "Somebody else wrote this text: it came with the link. It runs cut off from the network, from what this site keeps in " +
+      "your browser and from the rest of the page, and what it leaves behind in Python is thrown away. Have a look at it first.")
+    const button = make("button", { type: "button", class: "p-line", onclick: () => this.act(action) }, "Run it")
+    this.outcome.append(button)
+    button.focus({ preventScroll: true })
   }
 
   async ask(action) {
@@ -110,7 +122,7 @@ class Editor {
     let answer
     try {
       const begun = performance.now()
-      answer = await ask(question, told => this.show(told ? "loading" : "running", told ?? (action === "check" ? "Checking…" : "Running…")))
+      answer = await ask(question, told => this.show(told ? "loading" : "running", told ?? (action === "check" ? "Checking…" : "Running…")), this.foreign)
       performance.measure(`academy: ${action}`, { start: begun, detail: { milliseconds: answer.milliseconds, heap: answer.heap } })
     } catch (error) {
       answer = { state: "error", problems: [{ line: null, message: `Python could not be loaded: ${error.message}` }] }
@@ -160,6 +172,9 @@ class Editor {
 
   reset() {
     this.text = this.original
+    this.foreign = false
+    academyDrafts.keep(this.draft, null)
+    if (location.hash.startsWith("#edit=")) window.history.replaceState(null, "", location.pathname + location.search)
     this.viewer?.remove()
     this.viewer = null
     this.run.replaceChildren()
@@ -245,7 +260,7 @@ const about = (run, runs) => `The first ${run} loads Python and Triton into this
 export async function lesson(file, shared) {
   const path = file.dataset.path
   const original = await (await fetch(new URL(`starters/${path}`, import.meta.url))).text()
-  let text = original
+  let text = null
   let said = ""
   if (shared) {
     said = "This text came with the link. It runs when you press Run."
@@ -254,10 +269,16 @@ export async function lesson(file, shared) {
       return original
     })
   }
+  // One's own edit and the edit of a link are drafts of their own: opening a link loses nothing.
+  const foreign = text != null && text !== original && text !== academyDrafts.get(path)
+  const draft = foreign ? `${path}#${[...text].reduce((sum, character) => (31 * sum + character.codePointAt()) >>> 0, 0)}` : path
+  const kept = academyDrafts.get(draft)
+  if (kept != null && (foreign || text == null)) [text, said] = [kept, "This is your edit from before. Reset shows the code as it was."]
+  text ??= original
   const root = make("section", { class: "p-editor", "data-academy": "editor", "aria-label": `Edit ${path.split("/").pop()}` })
   file.append(root)
   const editor = new Editor(root, {
-    text, original, path, label: `Code of ${path}`, actions: ["run", "reset", "stop", "download", "share"], about: about("run", "runs"),
+    text, original, path, draft, foreign, label: `Code of ${path}`, actions: ["run", "reset", "stop", "download", "share"], about: about("run", "runs"),
   })
   editor.toKernel()
   if (said) editor.show("idle", said)

@@ -5,6 +5,28 @@
   const able = location.protocol.startsWith("http") && typeof WebAssembly === "object" && "DecompressionStream" in window
   const editor = () => import(new URL("editor.js", here).href)
 
+  // What a reader has typed and not finished, by file or exercise: kept in this browser at every key, until Reset.
+  const DRAFTS = "academy.drafts", MOST = 50
+  window.academyDrafts = {
+    all() {
+      try {
+        return JSON.parse(localStorage.getItem(DRAFTS)) ?? {}
+      } catch {
+        return {} // storage is switched off, or holds something else
+      }
+    },
+    get(name) { return this.all()[name] ?? null },
+    // text: null forgets it. The oldest go when there are too many.
+    keep(name, text) {
+      const { [name]: _, ...others } = this.all()
+      const entries = Object.entries(others).slice(-MOST + 1)
+      if (text != null) entries.push([name, text])
+      try {
+        localStorage.setItem(DRAFTS, JSON.stringify(Object.fromEntries(entries)))
+      } catch { /* storage is switched off, or full: nothing is remembered */ }
+    },
+  }
+
   // A kernel's page: the third mode beside Read and Run.
   function lesson(button) {
     const file = document.querySelector(".k-file")
@@ -53,6 +75,8 @@
       if (!ready && action) open().then(made => made.act(action))
     })
     pre.addEventListener("focusin", open, { once: true }) // a <code> that can be scrolled takes the focus itself
+    const draft = academyDrafts.get(exercise ?? path ?? example)
+    if (draft != null) element.academyText = draft
   }
 
   const begin = () => {

@@ -7,8 +7,7 @@ const waiting = new Map()
 let told = () => {}
 
 async function start() {
-  await keeper()
-  worker = new Worker(new URL("worker.js", here), { type: "module" })
+  worker = await made()
   const begun = performance.now()
   await new Promise((done, fail) => {
     worker.onerror = event => fail(new Error(event.message || "the worker could not be started"))
@@ -27,20 +26,20 @@ async function start() {
   })
 }
 
-// The service worker keeps the runtime's files. Without one (a private window) they are fetched again.
-async function keeper() {
-  if (!navigator.serviceWorker) return
-  try {
-    const { installing, waiting, active } = await navigator.serviceWorker.register(new URL("sw.js", here))
-    const worker = active ?? waiting ?? installing
-    if (worker.state !== "activated") {
-      await Promise.race([new Promise(done => setTimeout(done, 2000)), new Promise(done => worker.addEventListener("statechange", () => worker.state === "activated" && done()))])
-    }
-  } catch { /* it saves a download, no more */ }
+// From a blob: then the page's Content-Security-Policy holds for the worker as well. Its name tells it where the site is.
+async function made() {
+  const place = new URL("worker.js", here)
+  const text = await (await fetch(place).catch(() => fetch(place, { cache: "force-cache" }))).text()
+  const address = URL.createObjectURL(new Blob([text], { type: "text/javascript" }))
+  return new Worker(address, { type: "module", name: here.href })
 }
 
+//: Seconds after which a question is taken for one that has no end.
+const PATIENCE = 120
+
 // The answer of academy.playground.run.answer. `tell` hears how far loading is. Rejects if Python could not be loaded.
-export async function ask(question, tell) {
+// foreign: the text is somebody else's. What it leaves behind in Python is thrown away with the worker.
+export async function ask(question, tell, foreign = false) {
   told = tell
   ready ??= start()
   try {
@@ -51,13 +50,33 @@ export async function ask(question, tell) {
   }
   tell(null)
   const id = next++
+  let late
   return new Promise(done => {
     waiting.set(id, done)
     worker.postMessage({ id, question: JSON.stringify(question) })
+    late = setTimeout(() => {
+      waiting.delete(id)
+      stop()
+      const message = `Stopped after ${PATIENCE} seconds. Is there a loop that doesn't end?`
+      done({ answer: JSON.stringify({ state: "error", message, problems: [{ line: null, message }], printed: "", data: null }) })
+    }, 1000 * PATIENCE)
   }).then(data => {
+    clearTimeout(late)
     if (data.stopped) return { state: "stopped" }
-    return { ...JSON.parse(data.answer), heap: data.heap, milliseconds: data.milliseconds }
+    const answer = read(data.answer)
+    if (foreign || answer.spent) stop()
+    return { ...answer, heap: data.heap, milliseconds: data.milliseconds }
   })
+}
+
+// A text shares Python with what judges it, and may have broken that.
+function read(text) {
+  try {
+    const answer = JSON.parse(text)
+    if (["passed", "failed", "error"].includes(answer.state)) return { problems: [], printed: "", ...answer }
+  } catch { /* no JSON */ }
+  const message = "The text broke the Python that runs it, so there is no answer."
+  return { state: "error", message, problems: [{ line: null, message }], printed: "", data: null, spent: true }
 }
 
 export function stop() {

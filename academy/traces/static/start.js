@@ -43,7 +43,8 @@
     })
     // The reader pressed Read or Run. (The viewer asks for Run by the same event, from inside, when it follows a link.)
     file.addEventListener("academy:mode", async event => {
-      if (event.detail !== "run") history.replaceState(null, "", location.pathname + location.search)
+      const moment = /[#&](pid|line|launch)=/.test(location.hash) // an edit in the address stays, for a reload
+      if (event.detail !== "run" && moment) history.replaceState(null, "", location.pathname + location.search)
       if (event.detail !== "run" || event.target !== file) return
       const mounted = await load()
       mounted.toTop()
