@@ -240,7 +240,7 @@ def without_javascript() -> None:
         if hasattr(finder, "jsproxies"):
             finder.jsproxies.clear()
             sys.meta_path.remove(finder)
-    sys.meta_path.insert(0, Closed)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, Closed)
 
 
 def prepare(question: str) -> None:
