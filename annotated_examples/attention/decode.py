@@ -35,7 +35,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import (
-    group_contract, head, load_tile, options_contract, same_device, scale_and_cap, store_tile, tile_offsets,
+    group_contract, load_tile, options_contract, same_device, scale_and_cap, store_tile, tile_offsets,
     window_bounds,
 )  # fmt: skip
 from annotated_examples.common.products import input_precision, multiply_add
@@ -73,7 +73,9 @@ def decode_attention_reference(
 # A number in the table that isn't a page of the pool must never become an address. Past a sequence's last page such
 # entries are normal, and they aren't even read.
 @triton.jit
-def rows_of_cache(table_ptr, stride_tb, stride_tp, b, offs_n, mask, page_size, num_pages):
+def rows_of_cache(table, b, offs_n, mask, pages):
+    table_ptr, stride_tb, stride_tp = table
+    num_pages, page_size = pages
     page, slot = tl.zeros_like(offs_n) + b, offs_n
     if table_ptr is not None:
         entries = b.to(tl.int64) * stride_tb + (offs_n // page_size).to(tl.int64) * stride_tp
@@ -83,7 +85,9 @@ def rows_of_cache(table_ptr, stride_tb, stride_tp, b, offs_n, mask, page_size, n
 
 
 @triton.jit
-def load_rows(ptr, page, slot, mask, stride_p, stride_s, stride_d, D: tl.constexpr, BLOCK_D: tl.constexpr):
+def load_rows(cache, hk, page, slot, mask, D: tl.constexpr, BLOCK_D: tl.constexpr):
+    ptr, stride_p, stride_s, stride_h, stride_d = cache
+    ptr += tl.cast(hk, tl.int64) * stride_h
     columns = tl.arange(0, BLOCK_D)
     rows = ptr + page.to(tl.int64)[:, None] * stride_p
     mask = mask[:, None] & (columns < D)[None, :]
@@ -112,28 +116,35 @@ def part_of_keys(length, capacity, left, split, num_splits, BLOCK_N: tl.constexp
 # ## One part of the keys
 #
 # The tile of queries has a row for each head of a group, though all of them are at the same position. Rows are padded
-# to 16, the fewest that tensor cores take.
+# to 16, the fewest that `tl.dot` takes.
 LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
 
 
 @triton.jit
+def queries_of_group(q_tensor, b, h):
+    # Pointer and strides of a matrix whose rows are heads, from head `h` on.
+    ptr, stride_b, stride_h, stride_d = q_tensor
+    return ptr + tl.cast(b, tl.int64) * stride_b + tl.cast(h, tl.int64) * stride_h, stride_h, stride_d
+
+
+@triton.jit
 def decode_split_kernel(
-    q_ptr, k_ptr, v_ptr, lengths_ptr, table_ptr, parts_ptr, lse_ptr,
-    stride_qb, stride_qh, stride_qd, stride_kp, stride_ks, stride_kh, stride_kd,
-    stride_vp, stride_vs, stride_vh, stride_vd, stride_l, stride_tb, stride_tp,
-    heads, group, num_pages, page_size, capacity, scale, left,
-    softcap: tl.constexpr, D: tl.constexpr, INPUT_PRECISION: tl.constexpr,
-    BLOCK_G: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
+    q_tensor,  # (pointer, three strides): (B, H, D)
+    k_cache, v_cache,  # (pointer, four strides): (B, S, Hk, D), or (num_pages, page_size, Hk, D) with a table
+    lengths,  # (pointer, stride): (B,)
+    table,  # (pointer, two strides): (B, pages); or None and zeros
+    parts_ptr, lse_ptr,  # (B, H, num_splits, D) and (B, H, num_splits), contiguous
+    pages,  # (num_pages, page_size) of the caches
+    heads, group, capacity, scale, left, softcap: tl.constexpr, D: tl.constexpr,
+    INPUT_PRECISION: tl.constexpr, BLOCK_G: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     # Which sequence, which head of the cache, which part? Large groups take several tiles.
     tiles = tl.cdiv(group, BLOCK_G)
     b, hk = tl.program_id(0) // (heads * tiles), tl.program_id(0) // tiles % heads
     offs_g = tl.program_id(0) % tiles * BLOCK_G + tl.arange(0, BLOCK_G)
     split, num_splits = tl.program_id(1), tl.num_programs(1)
-    q_ptr = head(q_ptr, b, hk * group, 0, stride_qb, stride_qh, 0)
-    q = load_tile(q_ptr, offs_g, group, stride_qh, stride_qd, D, BLOCK_D)
-    k_ptr += tl.cast(hk, tl.int64) * stride_kh
-    v_ptr += tl.cast(hk, tl.int64) * stride_vh
+    q = load_tile(queries_of_group(q_tensor, b, hk * group), offs_g, group, D, BLOCK_D)
+    lengths_ptr, stride_l = lengths
     length = tl.load(lengths_ptr + b.to(tl.int64) * stride_l)
     start_n, end_n, possible = part_of_keys(length, capacity, left, split, num_splits, BLOCK_N)
 
@@ -145,9 +156,9 @@ def decode_split_kernel(
         mask = offs_n < end_n
         # Pages of 3: keys 4 to 7 lie in the second and third page of the table, `pid=(0, 1), start=4: page = [0, 0, 2,
         # 2]`, at `pid=(0, 1), start=4: slot = [1, 2, 0, 1]`.
-        page, slot, inside = rows_of_cache(table_ptr, stride_tb, stride_tp, b, offs_n, mask, page_size, num_pages)
-        k = load_rows(k_ptr, page, slot, mask & inside, stride_kp, stride_ks, stride_kd, D, BLOCK_D)
-        v = load_rows(v_ptr, page, slot, mask & inside, stride_vp, stride_vs, stride_vd, D, BLOCK_D)
+        page, slot, inside = rows_of_cache(table, b, offs_n, mask, pages)
+        k = load_rows(k_cache, hk, page, slot, mask & inside, D, BLOCK_D)
+        v = load_rows(v_cache, hk, page, slot, mask & inside, D, BLOCK_D)
         s, _ = scale_and_cap(tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION), scale, softcap)
         # A page outside of the pool makes the whole result NaN.
         s = tl.where(inside[None, :], s, float("nan"))
@@ -167,7 +178,7 @@ def decode_split_kernel(
     row = ((b.to(tl.int64) * heads + hk) * group + offs_g) * num_splits + split
     tl.store(lse_ptr + row, lse, mask=offs_g < group)
     parts_ptr += (b.to(tl.int64) * heads + hk) * group * num_splits * D + split * D
-    store_tile(parts_ptr, part, offs_g, group, num_splits * D, 1, D, BLOCK_D)
+    store_tile((parts_ptr, num_splits * D, 1), part, offs_g, group, D, BLOCK_D)
 
 
 # ## Merging the parts
@@ -176,8 +187,9 @@ def decode_split_kernel(
 # [[tag: AT-parts]]. A sink is a part without values.
 @triton.jit
 def decode_merge_kernel(
-    parts_ptr, lse_ptr, sinks_ptr, o_ptr, H, num_splits,
-    D: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr,
+    parts_ptr, lse_ptr,  # (B, H, num_splits, D) and (B, H, num_splits)
+    sinks_ptr, o_ptr,  # (H,), or None; (B, H, D)
+    H, num_splits, D: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     parts_ptr += row * num_splits * D
@@ -191,7 +203,7 @@ def decode_merge_kernel(
     for start in tl.range(0, num_splits, BLOCK_S):
         offs_s = start + tl.arange(0, BLOCK_S)
         lse = tl.load(lse_ptr + offs_s, mask=offs_s < num_splits, other=-float("inf"))
-        parts = load_tile(parts_ptr, offs_s, num_splits, D, 1, D, BLOCK_D)
+        parts = load_tile((parts_ptr, D, 1), offs_s, num_splits, D, BLOCK_D)
         # The same step as in the loop over keys, and for the same reason: an empty part has −∞, and all parts may be
         # empty.
         new_max = tl.maximum(total_max, tl.max(lse, axis=0))
@@ -237,9 +249,9 @@ def decode_forward(
     lse = torch.empty((B, H, num_splits), dtype=torch.float32, device=q.device)
     if o.numel():
         decode_split_kernel[(programs, num_splits)](
-            q, k_cache, v_cache, lengths, block_table, parts, lse, *q.stride(), *k_cache.stride(), *v_cache.stride(),
-            lengths.stride(0), *((0, 0) if block_table is None else block_table.stride()),
-            Hk, group, num_pages, page_size, capacity, scale, left, softcap=softcap, D=D,
+            (q, *q.stride()), (k_cache, *k_cache.stride()), (v_cache, *v_cache.stride()), (lengths, lengths.stride(0)),
+            (None, 0, 0) if block_table is None else (block_table, *block_table.stride()), parts, lse,
+            (num_pages, page_size), Hk, group, capacity, scale, left, softcap=softcap, D=D,
             INPUT_PRECISION=input_precision(), BLOCK_G=BLOCK_G, BLOCK_N=BLOCK_N or default_block(D, q.dtype),
             BLOCK_D=BLOCK_D, num_warps=4, num_stages=3 if D <= 128 and q.dtype != torch.float32 else 2,
         )  # fmt: skip

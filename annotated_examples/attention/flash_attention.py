@@ -27,14 +27,15 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 from academy import autograd, checks, device, script
 
 import math
+from functools import partial
 
 import torch
 import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import (
-    batches, contract, empty_like, head, load_tile, new_rows, scale_and_cap, sequence, sink_gradient, store_tile,
-    strides, varlen_contract, window_bounds,
+    batches, contract, dot_rows, empty_like, head, load_numbers, load_tile, new_rows, scale_and_cap, sequence,
+    sink_gradient, store_numbers, store_tile, strided, varlen_contract, window_bounds,
 )  # fmt: skip
 from annotated_examples.common.opaque_attention import opaque_attention
 from annotated_examples.common.products import input_precision, multiply_add
@@ -75,7 +76,8 @@ def flash_attention_reference(
 # one stretch, from `first` up to, but not including, `last`, [[tag: AT-seen]]. In a causal mask `right` is 0. That is
 # all there is to a mask, and every kernel calls this function for it. Rows past the end of the sequence see nothing.
 @triton.jit
-def keys_seen(offs_m, T, S, left, right):
+def keys_seen(offs_m, T, S, window):
+    left, right = window
     first = tl.maximum(offs_m + (S - T) - left, 0)
     last = tl.minimum(offs_m + (S - T) + right + 1, S)
     return first, tl.where(offs_m < T, last, 0)
@@ -90,13 +92,15 @@ LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
 
 @triton.jit
 def attention_forward_kernel(
-    q_ptr, k_ptr, v_ptr, sinks_ptr, cu_q_ptr, cu_k_ptr, o_ptr, lse_ptr,
-    stride_qb, stride_qh, stride_qt, stride_qd, stride_kb, stride_kh, stride_kt, stride_kd,
-    stride_vb, stride_vh, stride_vt, stride_vd, stride_ob, stride_oh, stride_ot, stride_od, stride_lb, stride_lh,
-    T, S, longest, group, scale, left, right,
-    softcap: tl.constexpr, D: tl.constexpr, INPUT_PRECISION: tl.constexpr,
+    q_tensor, k_tensor, v_tensor, o_tensor,  # (pointer, four strides): (B, H, T, D), or Hk and S for k and v
+    lse_tensor,  # the same, with (B, H, T)
+    sinks_ptr,  # (H,), or None
+    lengths,  # (cu_q_ptr, cu_k_ptr, T, S, longest): where packed sequences begin, or None; the lengths
+    window,  # (left, right): how many keys before and after its position a query sees
+    group, scale, softcap: tl.constexpr, D: tl.constexpr, INPUT_PRECISION: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
+    cu_q_ptr, cu_k_ptr, T, S, longest = lengths
     # Which tile, which sequence, which head? The second tile of the example begins at `pid=(1, 0): start_m = 2`.
     tiles = tl.cdiv(longest, BLOCK_M)
     b, h, start_m = tl.program_id(0) // tiles, tl.program_id(1), tl.program_id(0) % tiles * BLOCK_M
@@ -104,13 +108,11 @@ def attention_forward_kernel(
     start_k, S = sequence(cu_k_ptr, b, S)
     if start_m >= T:
         return
-    k_ptr = head(k_ptr, b, h // group, start_k, stride_kb, stride_kh, stride_kt)
-    v_ptr = head(v_ptr, b, h // group, start_k, stride_vb, stride_vh, stride_vt)
+    k_head, v_head = head(k_tensor, b, h // group, start_k), head(v_tensor, b, h // group, start_k)
 
     offs_m = start_m + tl.arange(0, BLOCK_M)
-    q_ptr = head(q_ptr, b, h, start_q, stride_qb, stride_qh, stride_qt)
-    q = load_tile(q_ptr, offs_m, T, stride_qt, stride_qd, D, BLOCK_D)
-    first, last = keys_seen(offs_m, T, S, left, right)
+    q = load_tile(head(q_tensor, b, h, start_q), offs_m, T, D, BLOCK_D)
+    first, last = keys_seen(offs_m, T, S, window)
 
     # The largest so far starts at the lowest *finite* number: a tile in which a row sees nothing would compute
     # −∞ − (−∞) otherwise, which is NaN. A sink is one more score of every row, with a value of 0, [[tag: AT-sink-O]].
@@ -126,8 +128,7 @@ def attention_forward_kernel(
     # is **skipped**.
     for start in tl.range(tl.min(first, axis=0) // BLOCK_N * BLOCK_N, tl.max(last, axis=0), BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
-        k = load_tile(k_ptr, offs_n, S, stride_kt, stride_kd, D, BLOCK_D)
-        v = load_tile(v_ptr, offs_n, S, stride_vt, stride_vd, D, BLOCK_D)
+        k, v = load_tile(k_head, offs_n, S, D, BLOCK_D), load_tile(v_head, offs_n, S, D, BLOCK_D)
         # [[tag: AT-S]]. `tl.trans` transposes a tile. In the tile of keys 0 to 3 every score counts: it is **full**.
         # The next one is **masked**.
         s, _ = scale_and_cap(tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION), scale, softcap)
@@ -145,9 +146,8 @@ def attention_forward_kernel(
     # [[tag: AT-O]] and [[tag: AT-lse]]: `lse = [4.477, 4.555]`. A row that saw nothing has a sum of 0.
     o = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
     lse = tl.where(row_sum == 0.0, -float("inf"), row_max + tl.log(row_sum))
-    o_ptr = head(o_ptr, b, h, start_q, stride_ob, stride_oh, stride_ot)
-    store_tile(o_ptr, o, offs_m, T, stride_ot, stride_od, D, BLOCK_D)
-    tl.store(head(lse_ptr, b, h, start_q, stride_lb, stride_lh, 1) + offs_m, lse, mask=offs_m < T)
+    store_tile(head(o_tensor, b, h, start_q), o, offs_m, T, D, BLOCK_D)
+    store_numbers(head(lse_tensor, b, h, start_q), lse, offs_m, T)
 
 
 # ## Backward for the queries
@@ -156,47 +156,36 @@ def attention_forward_kernel(
 # score needs one more number per row, [[tag: AT-D]]. This kernel has the tiles for it, and stores it for the next.
 @triton.jit
 def attention_backward_queries_kernel(
-    do_ptr, dlse_ptr, q_ptr, k_ptr, v_ptr, cu_q_ptr, cu_k_ptr, o_ptr, lse_ptr, delta_ptr, dq_ptr,
-    stride_gb, stride_gh, stride_gt, stride_gd, stride_glb, stride_glh, stride_glt,
-    stride_qb, stride_qh, stride_qt, stride_qd, stride_kb, stride_kh, stride_kt, stride_kd,
-    stride_vb, stride_vh, stride_vt, stride_vd, stride_ob, stride_oh, stride_ot, stride_od, stride_lb, stride_lh,
-    T, S, longest, group, scale, left, right,
-    softcap: tl.constexpr, D: tl.constexpr, INPUT_PRECISION: tl.constexpr,
+    do_tensor, q_tensor, k_tensor, v_tensor, o_tensor, dq_tensor,  # (pointer, four strides), as in forward
+    dlse_tensor, lse_tensor, delta_tensor,  # the same, with (B, H, T)
+    lengths, window, group, scale, softcap: tl.constexpr, D: tl.constexpr, INPUT_PRECISION: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
+    cu_q_ptr, cu_k_ptr, T, S, longest = lengths
     tiles = tl.cdiv(longest, BLOCK_M)
     b, h, start_m = tl.program_id(0) // tiles, tl.program_id(1), tl.program_id(0) % tiles * BLOCK_M
     start_q, T = sequence(cu_q_ptr, b, T)
     start_k, S = sequence(cu_k_ptr, b, S)
     if start_m >= T:
         return
-    k_ptr = head(k_ptr, b, h // group, start_k, stride_kb, stride_kh, stride_kt)
-    v_ptr = head(v_ptr, b, h // group, start_k, stride_vb, stride_vh, stride_vt)
+    k_head, v_head = head(k_tensor, b, h // group, start_k), head(v_tensor, b, h // group, start_k)
 
     offs_m = start_m + tl.arange(0, BLOCK_M)
-    mask_m = offs_m < T
-    q_ptr = head(q_ptr, b, h, start_q, stride_qb, stride_qh, stride_qt)
-    do_ptr = head(do_ptr, b, h, start_q, stride_gb, stride_gh, stride_gt)
-    o_ptr = head(o_ptr, b, h, start_q, stride_ob, stride_oh, stride_ot)
-    q = load_tile(q_ptr, offs_m, T, stride_qt, stride_qd, D, BLOCK_D)
-    do = load_tile(do_ptr, offs_m, T, stride_gt, stride_gd, D, BLOCK_D)
-    o = load_tile(o_ptr, offs_m, T, stride_ot, stride_od, D, BLOCK_D)
-    lse = tl.load(head(lse_ptr, b, h, start_q, stride_lb, stride_lh, 1) + offs_m, mask=mask_m, other=0.0)
-    dlse_ptr = head(dlse_ptr, b, h, start_q, stride_glb, stride_glh, stride_glt)
-    dlse = tl.load(dlse_ptr + offs_m.to(tl.int64) * stride_glt, mask=mask_m, other=0.0)
+    q = load_tile(head(q_tensor, b, h, start_q), offs_m, T, D, BLOCK_D)
+    do = load_tile(head(do_tensor, b, h, start_q), offs_m, T, D, BLOCK_D)
+    o = load_tile(head(o_tensor, b, h, start_q), offs_m, T, D, BLOCK_D)
+    lse = load_numbers(head(lse_tensor, b, h, start_q), offs_m, T)
+    dlse = load_numbers(head(dlse_tensor, b, h, start_q), offs_m, T)
     # [[tag: AT-D]], `pid=(0, 0): delta = [11.41, -9.60]`. Subtracting `dlse` is all that the gradient through the
-    # log-sum-exp takes. The sums are the diagonal of a product, so they are rounded like those of dP below: with a
-    # single key the two are equal, and the gradient of its score is exactly 0.
-    products = tl.dot(do, tl.trans(o), input_precision=INPUT_PRECISION)
-    delta = tl.sum(tl.where(offs_m[:, None] == offs_m[None, :], products, 0.0), axis=1) - dlse
-    tl.store(head(delta_ptr, b, h, start_q, stride_lb, stride_lh, 1) + offs_m, delta, mask=mask_m)
+    # log-sum-exp takes.
+    delta = dot_rows(do, o, INPUT_PRECISION) - dlse
+    store_numbers(head(delta_tensor, b, h, start_q), delta, offs_m, T)
 
-    first, last = keys_seen(offs_m, T, S, left, right)
+    first, last = keys_seen(offs_m, T, S, window)
     acc = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
     for start in tl.range(tl.min(first, axis=0) // BLOCK_N * BLOCK_N, tl.max(last, axis=0), BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
-        k = load_tile(k_ptr, offs_n, S, stride_kt, stride_kd, D, BLOCK_D)
-        v = load_tile(v_ptr, offs_n, S, stride_vt, stride_vd, D, BLOCK_D)
+        k, v = load_tile(k_head, offs_n, S, D, BLOCK_D), load_tile(v_head, offs_n, S, D, BLOCK_D)
         s, slope = scale_and_cap(tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION), scale, softcap)
         mask = (offs_n[None, :] >= first[:, None]) & (offs_n[None, :] < last[:, None])
         # [[tag: AT-P]]; it means nothing for keys that a query doesn't see.
@@ -207,8 +196,7 @@ def attention_backward_queries_kernel(
         ds = tl.where(mask, p * (dp - delta[:, None]) * slope, 0.0)
         acc = multiply_add(ds.to(k.dtype), k, acc, INPUT_PRECISION)
     # [[tag: AT-dQ]], with the scale applied once.
-    dq_ptr = head(dq_ptr, b, h, start_q, stride_ob, stride_oh, stride_ot)
-    store_tile(dq_ptr, acc * scale, offs_m, T, stride_ot, stride_od, D, BLOCK_D)
+    store_tile(head(dq_tensor, b, h, start_q), acc * scale, offs_m, T, D, BLOCK_D)
 
 
 # ## Backward for the keys and values
@@ -218,14 +206,11 @@ def attention_backward_queries_kernel(
 # products for dK and dV take them as they are, and only loaded tiles are ever transposed.
 @triton.jit
 def attention_backward_keys_kernel(
-    do_ptr, q_ptr, k_ptr, v_ptr, cu_q_ptr, cu_k_ptr, lse_ptr, delta_ptr, dk_ptr, dv_ptr,
-    stride_gb, stride_gh, stride_gt, stride_gd,
-    stride_qb, stride_qh, stride_qt, stride_qd, stride_kb, stride_kh, stride_kt, stride_kd,
-    stride_vb, stride_vh, stride_vt, stride_vd, stride_db, stride_dh, stride_dt, stride_dd, stride_lb, stride_lh,
-    T, S, longest, group, scale, left, right,
-    softcap: tl.constexpr, D: tl.constexpr, INPUT_PRECISION: tl.constexpr,
+    do_tensor, q_tensor, k_tensor, v_tensor, dk_tensor, dv_tensor, lse_tensor, delta_tensor,  # as before
+    lengths, window, group, scale, softcap: tl.constexpr, D: tl.constexpr, INPUT_PRECISION: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
+    cu_q_ptr, cu_k_ptr, T, S, longest = lengths
     tiles = tl.cdiv(longest, BLOCK_N)
     b, hk, start_n = tl.program_id(0) // tiles, tl.program_id(1), tl.program_id(0) % tiles * BLOCK_N
     start_q, T = sequence(cu_q_ptr, b, T)
@@ -233,29 +218,24 @@ def attention_backward_keys_kernel(
     if start_n >= S:
         return
     offs_n = start_n + tl.arange(0, BLOCK_N)
-    k_ptr = head(k_ptr, b, hk, start_k, stride_kb, stride_kh, stride_kt)
-    v_ptr = head(v_ptr, b, hk, start_k, stride_vb, stride_vh, stride_vt)
-    k = load_tile(k_ptr, offs_n, S, stride_kt, stride_kd, D, BLOCK_D)
-    v = load_tile(v_ptr, offs_n, S, stride_vt, stride_vd, D, BLOCK_D)
+    k = load_tile(head(k_tensor, b, hk, start_k), offs_n, S, D, BLOCK_D)
+    v = load_tile(head(v_tensor, b, hk, start_k), offs_n, S, D, BLOCK_D)
     dk = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
     dv = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
 
     # `keys_seen`, solved for the query: key j is seen by queries j − (S − T) − right to j − (S − T) + left.
+    left, right = window
     first_m = tl.maximum(start_n - (S - T) - right, 0) // BLOCK_M * BLOCK_M
     last_m = tl.minimum(tl.minimum(start_n + BLOCK_N, S) - (S - T) + left, T)
     for h in tl.range(hk * group, hk * group + group):
-        q_head = head(q_ptr, b, h, start_q, stride_qb, stride_qh, stride_qt)
-        do_head = head(do_ptr, b, h, start_q, stride_gb, stride_gh, stride_gt)
-        lse_head = head(lse_ptr, b, h, start_q, stride_lb, stride_lh, 1)
-        delta_head = head(delta_ptr, b, h, start_q, stride_lb, stride_lh, 1)
+        q_head, do_head = head(q_tensor, b, h, start_q), head(do_tensor, b, h, start_q)
+        lse_head, delta_head = head(lse_tensor, b, h, start_q), head(delta_tensor, b, h, start_q)
         for start in tl.range(first_m, last_m, BLOCK_M):
             offs_m = start + tl.arange(0, BLOCK_M)
-            q = load_tile(q_head, offs_m, T, stride_qt, stride_qd, D, BLOCK_D)
-            do = load_tile(do_head, offs_m, T, stride_gt, stride_gd, D, BLOCK_D)
-            lse = tl.load(lse_head + offs_m, mask=offs_m < T, other=0.0)
-            delta = tl.load(delta_head + offs_m, mask=offs_m < T, other=0.0)
+            q, do = load_tile(q_head, offs_m, T, D, BLOCK_D), load_tile(do_head, offs_m, T, D, BLOCK_D)
+            lse, delta = load_numbers(lse_head, offs_m, T), load_numbers(delta_head, offs_m, T)
             s, slope = scale_and_cap(tl.dot(k, tl.trans(q), input_precision=INPUT_PRECISION), scale, softcap)
-            first, last = keys_seen(offs_m, T, S, left, right)
+            first, last = keys_seen(offs_m, T, S, window)
             mask = (offs_n[:, None] >= first[None, :]) & (offs_n[:, None] < last[None, :])
             p = tl.where(mask, tl.exp(s - lse[None, :]), 0.0)
             # [[tag: AT-dV]]
@@ -265,10 +245,8 @@ def attention_backward_keys_kernel(
             # [[tag: AT-dK]]
             dk = multiply_add(ds.to(q.dtype), q, dk, INPUT_PRECISION)
     # Keys that no query sees get a gradient too: 0.
-    dk_ptr = head(dk_ptr, b, hk, start_k, stride_db, stride_dh, stride_dt)
-    dv_ptr = head(dv_ptr, b, hk, start_k, stride_db, stride_dh, stride_dt)
-    store_tile(dk_ptr, dk * scale, offs_n, S, stride_dt, stride_dd, D, BLOCK_D)
-    store_tile(dv_ptr, dv, offs_n, S, stride_dt, stride_dd, D, BLOCK_D)
+    store_tile(head(dk_tensor, b, hk, start_k), dk * scale, offs_n, S, D, BLOCK_D)
+    store_tile(head(dv_tensor, b, hk, start_k), dv, offs_n, S, D, BLOCK_D)
 
 
 # ## The launchers
@@ -305,11 +283,11 @@ def attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *, BL
     o, lse = empty_like(q, cu_seqlens_q), new_rows(q, q.shape[:3], cu_seqlens_q)
     programs = triton.cdiv(options.max_seqlen_q, launch["BLOCK_M"]) * batches(q, cu_seqlens_q)
     if programs * H:
+        of_queries, of_keys = (partial(strided, cu_seqlens=cu_seqlens) for cu_seqlens in (cu_seqlens_q, cu_seqlens_k))
         attention_forward_kernel[(programs, H)](
-            q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse,
-            *strides(q, cu_seqlens_q), *strides(k, cu_seqlens_k), *strides(v, cu_seqlens_k),
-            *strides(o, cu_seqlens_q), *strides(lse, cu_seqlens_q)[:2], T, S, options.max_seqlen_q, H // Hk,
-            options.scale, options.left, options.right, **launch,
+            of_queries(q), of_keys(k), of_keys(v), of_queries(o), of_queries(lse), sinks,
+            (cu_seqlens_q, cu_seqlens_k, T, S, options.max_seqlen_q), (options.left, options.right),
+            H // Hk, options.scale, **launch,
         )  # fmt: skip
     return o, lse
 
@@ -325,20 +303,20 @@ def attention_backward(
     dlse = lse.new_zeros(()).expand(lse.shape) if dlse is None else dlse
     dq, dk, dv = empty_like(o, cu_seqlens_q), empty_like(k, cu_seqlens_k), empty_like(k, cu_seqlens_k)
     delta = empty_like(lse, cu_seqlens_q)
-    numbers = H // Hk, options.scale, options.left, options.right
-    inputs = *strides(q, cu_seqlens_q), *strides(k, cu_seqlens_k), *strides(v, cu_seqlens_k)
-    of_do, of_lse = strides(do, cu_seqlens_q), strides(lse, cu_seqlens_q)[:2]
+    of_queries, of_keys = (partial(strided, cu_seqlens=cu_seqlens) for cu_seqlens in (cu_seqlens_q, cu_seqlens_k))
+    inputs = of_queries(do), of_queries(q), of_keys(k), of_keys(v)
+    packed, rest = (cu_seqlens_q, cu_seqlens_k, T, S), ((options.left, options.right), H // Hk, options.scale)
     programs = triton.cdiv(options.max_seqlen_q, launch["BLOCK_M"]) * batches(q, cu_seqlens_q)
     if programs * H:
         attention_backward_queries_kernel[(programs, H)](
-            do, dlse, q, k, v, cu_seqlens_q, cu_seqlens_k, o, lse, delta, dq, *of_do, *strides(dlse, cu_seqlens_q),
-            *inputs, *strides(o, cu_seqlens_q), *of_lse, T, S, options.max_seqlen_q, *numbers, **launch,
+            *inputs, of_queries(o), of_queries(dq), of_queries(dlse), of_queries(lse), of_queries(delta),
+            (*packed, options.max_seqlen_q), *rest, **launch,
         )  # fmt: skip
     programs = triton.cdiv(options.max_seqlen_k, launch["BLOCK_N"]) * batches(k, cu_seqlens_k)
     if programs * Hk:
         attention_backward_keys_kernel[(programs, Hk)](
-            do, q, k, v, cu_seqlens_q, cu_seqlens_k, lse, delta, dk, dv, *of_do, *inputs, *strides(dk, cu_seqlens_k),
-            *of_lse, T, S, options.max_seqlen_k, *numbers, **launch,
+            *inputs, of_keys(dk), of_keys(dv), of_queries(lse), of_queries(delta),
+            (*packed, options.max_seqlen_k), *rest, **launch,
         )  # fmt: skip
     return dq, dk, dv, sink_gradient(sinks, lse, delta)
 

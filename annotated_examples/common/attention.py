@@ -23,17 +23,22 @@ LARGEST_HEAD = 256
 OPEN = 2**29
 
 
-# ## Tiles
+# ## Tensors and tiles
 #
-# A tile holds some rows of one head (queries, keys or values, one per token) and all of their `D` numbers. Its width is
-# a power of two; the columns past `D` are zeros, so they add nothing to a product. Offsets are 64 bits wide: a cache of
-# long contexts has more than 2³¹ elements.
+# A kernel needs a tensor's address and its strides, and attention has many tensors. So each arrives as one tuple: the
+# pointer to the first element, and the distance in memory from one sequence to the next, from head to head, from token
+# to token, and from column to column. `head` goes to one head of one sequence. What is left is a matrix, a row for
+# each token. Offsets are 64 bits wide: a cache of long contexts has more than 2³¹ elements.
 @triton.jit
-def head(ptr, b, h, row, stride_b, stride_h, stride_t):
-    # The address at which row `row` of head `h` begins.
-    return ptr + tl.cast(b, tl.int64) * stride_b + tl.cast(h, tl.int64) * stride_h + tl.cast(row, tl.int64) * stride_t
+def head(tensor, b, h, row):
+    # Head `h` of sequence `b`, from row `row` on.
+    ptr, stride_b, stride_h, stride_t, stride_d = tensor
+    ptr = ptr + tl.cast(b, tl.int64) * stride_b + tl.cast(h, tl.int64) * stride_h + tl.cast(row, tl.int64) * stride_t
+    return ptr, stride_t, stride_d
 
 
+# A tile holds some rows of such a matrix (queries, keys or values, one per token) and all of their `D` numbers. Its
+# width is a power of two. Rows past the end and columns past `D` are zeros, so they add nothing to a product.
 @triton.jit
 def tile_offsets(rows, stride_t, stride_d, BLOCK_D: tl.constexpr):
     columns = tl.arange(0, BLOCK_D).to(tl.int64)
@@ -41,15 +46,40 @@ def tile_offsets(rows, stride_t, stride_d, BLOCK_D: tl.constexpr):
 
 
 @triton.jit
-def load_tile(ptr, rows, length, stride_t, stride_d, D: tl.constexpr, BLOCK_D: tl.constexpr):
+def load_tile(matrix, rows, length, D: tl.constexpr, BLOCK_D: tl.constexpr):
+    ptr, stride_t, stride_d = matrix
     mask = (rows < length)[:, None] & (tl.arange(0, BLOCK_D) < D)[None, :]
     return tl.load(ptr + tile_offsets(rows, stride_t, stride_d, BLOCK_D), mask=mask, other=0.0)
 
 
 @triton.jit
-def store_tile(ptr, values, rows, length, stride_t, stride_d, D: tl.constexpr, BLOCK_D: tl.constexpr):
+def store_tile(matrix, values, rows, length, D: tl.constexpr, BLOCK_D: tl.constexpr):
+    ptr, stride_t, stride_d = matrix
     mask = (rows < length)[:, None] & (tl.arange(0, BLOCK_D) < D)[None, :]
     tl.store(ptr + tile_offsets(rows, stride_t, stride_d, BLOCK_D), values, mask=mask)
+
+
+# The log-sum-exp and its like have one number for each token, and no columns.
+@triton.jit
+def load_numbers(matrix, rows, length):
+    ptr, stride_t, _ = matrix
+    return tl.load(ptr + rows.to(tl.int64) * stride_t, mask=rows < length, other=0.0)
+
+
+@triton.jit
+def store_numbers(matrix, values, rows, length):
+    ptr, stride_t, _ = matrix
+    tl.store(ptr + rows.to(tl.int64) * stride_t, values, mask=rows < length)
+
+
+# The dot products of equal rows: the diagonal of a matrix product. Multiplying element by element would do as well, but
+# tensor cores add up in their own order. This way the sums are rounded like those of dP: with a single key the two are
+# equal, and the gradient of its score is exactly 0.
+@triton.jit
+def dot_rows(a, b, INPUT_PRECISION: tl.constexpr):
+    products = tl.dot(a, tl.trans(b), input_precision=INPUT_PRECISION)
+    place = tl.arange(0, a.shape[0])
+    return tl.sum(tl.where(place[:, None] == place[None, :], products, 0.0), axis=1)
 
 
 # ## Sequences
@@ -205,11 +235,14 @@ def check_offsets(name, cu_seqlens, total, name_of_longest, longest):
         raise ValueError(f"{name_of_longest} must be at least the longest sequence, {max(lengths)}, got {longest}")
 
 
-# ## What flash attention's launchers share
+# ## What attention's launchers share
 #
-# Packed sequences form a single batch entry, so there is no stride from one sequence to the next.
-def strides(x, cu_seqlens=None):
-    return x.stride() if cu_seqlens is None else (0, *x.stride()[1:])
+# A tensor as the kernels take it. Packed sequences form a single batch entry, so there is no stride from one sequence
+# to the next; rows of single numbers have no columns.
+def strided(x, cu_seqlens=None):
+    """`(x, stride_b, stride_h, stride_t, stride_d)`: x is (B, H, T, D), or (B, H, T) with a stride_d of 0."""
+    stride_b, *others = x.stride()
+    return x, stride_b if cu_seqlens is None else 0, *others, *[0] * (4 - x.dim())
 
 
 # No program writes rows that belong to no sequence. Filled with NaN, they can't be mistaken for a result.

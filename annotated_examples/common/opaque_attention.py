@@ -15,11 +15,9 @@ from annotated_examples.common.attention import Options
 
 def opaque_attention(launch_forward, launch_backward):
     """The two launchers of attention, as functions that call custom operators inside `torch.compile`."""
-    forward_name, backward_name = (
-        f"{launch.__module__.replace('.', '_')}::{launch.__name__}" for launch in (launch_forward, launch_backward)
-    )
+    namespace = launch_forward.__module__.replace(".", "_")
 
-    @torch.library.custom_op(forward_name, mutates_args=())
+    @torch.library.custom_op(f"{namespace}::{launch_forward.__name__}", mutates_args=())
     def forward_operator(
         q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sinks: torch.Tensor | None,
         cu_seqlens_q: torch.Tensor | None, cu_seqlens_k: torch.Tensor | None,
@@ -32,7 +30,7 @@ def opaque_attention(launch_forward, launch_backward):
     def _(q, k, v, sinks, *rest):
         return torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)
 
-    @torch.library.custom_op(backward_name, mutates_args=())
+    @torch.library.custom_op(f"{namespace}::{launch_backward.__name__}", mutates_args=())
     def backward_operator(
         do: torch.Tensor | None, dlse: torch.Tensor | None, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
         sinks: torch.Tensor | None, cu_seqlens_q: torch.Tensor | None, cu_seqlens_k: torch.Tensor | None,

@@ -43,9 +43,10 @@ import triton.language as tl
 
 from annotated_examples.attention import decode as lesson
 from annotated_examples.attention.decode import (
-    LOWEST, SHORTEST_PART, capacity_of, contract, decode_attention_reference, load_rows, part_of_keys, rows_of_cache,
+    LOWEST, SHORTEST_PART, capacity_of, contract, decode_attention_reference, load_rows, part_of_keys,
+    queries_of_group, rows_of_cache,
 )  # fmt: skip
-from annotated_examples.common.attention import head, load_tile, scale_and_cap, store_tile
+from annotated_examples.common.attention import load_tile, scale_and_cap, store_tile
 
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
@@ -57,23 +58,25 @@ LN2 = tl.constexpr(0.6931471805599453)
 # subtracts the maximum. A soft cap isn't linear, so it needs the scale first.
 @triton.jit
 def attend_range(
-    acc, row_max, row_sum, q, k_ptr, v_ptr, table_ptr, stride_kp, stride_ks, stride_kd, stride_vp, stride_vs, stride_vd,
-    stride_tb, stride_tp, b, begin, end, num_pages, page_size, scale, softcap: tl.constexpr, MASKED: tl.constexpr,
-    D: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
+    state,  # (acc, row_max, row_sum) of the keys so far
+    q, k_cache, v_cache, table, pages, b, hk, begin, end, scale,
+    softcap: tl.constexpr, MASKED: tl.constexpr, D: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
+    acc, row_max, row_sum = state
     factor = tl.cast(scale, tl.float32) * LOG2E
     for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = (offs_n < end) if MASKED else (offs_n >= 0)
-        page, slot, inside = rows_of_cache(table_ptr, stride_tb, stride_tp, b, offs_n, mask, page_size, num_pages)
-        wanted = (mask & inside) if table_ptr is not None else mask
-        k = load_rows(k_ptr, page, slot, wanted, stride_kp, stride_ks, stride_kd, D, BLOCK_D)
-        v = load_rows(v_ptr, page, slot, wanted, stride_vp, stride_vs, stride_vd, D, BLOCK_D)
+        page, slot, inside = rows_of_cache(table, b, offs_n, mask, pages)
+        wanted = (mask & inside) if table[0] is not None else mask
+        k = load_rows(k_cache, hk, page, slot, wanted, D, BLOCK_D)
+        v = load_rows(v_cache, hk, page, slot, wanted, D, BLOCK_D)
         s = tl.dot(q, tl.trans(k), input_precision="ieee")
         if softcap != 0.0:
             s, _ = scale_and_cap(s, scale, softcap)
             factor = LOG2E
-        if table_ptr is not None:
+        if table[0] is not None:
             # A page outside of the pool makes the whole result NaN.
             s = tl.where(inside[None, :], s, float("nan"))
         if MASKED:
@@ -90,38 +93,33 @@ def attend_range(
 # ## One part of the keys
 @triton.jit
 def decode_split_kernel(
-    q_ptr, k_ptr, v_ptr, lengths_ptr, table_ptr, parts_ptr, lse_ptr,
-    stride_qb, stride_qh, stride_qd, stride_kp, stride_ks, stride_kh, stride_kd,
-    stride_vp, stride_vs, stride_vh, stride_vd, stride_l, stride_tb, stride_tp,
-    heads, group, num_pages, page_size, capacity, scale, left, softcap: tl.constexpr, D: tl.constexpr,
+    q_tensor, k_cache, v_cache, lengths, table,  # tuples of a pointer and strides, as in the lesson
+    parts_ptr, lse_ptr,  # (B, H, num_splits, D) and (B, H, num_splits), contiguous
+    pages,  # (num_pages, page_size) of the caches
+    heads, group, capacity, scale, left, softcap: tl.constexpr, D: tl.constexpr,
     BLOCK_G: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     tiles = tl.cdiv(group, BLOCK_G)
     b, hk = tl.program_id(0) // (heads * tiles), tl.program_id(0) // tiles % heads
     offs_g = tl.program_id(0) % tiles * BLOCK_G + tl.arange(0, BLOCK_G)
     split, num_splits = tl.program_id(1), tl.num_programs(1)
-    q_ptr = head(q_ptr, b, hk * group, 0, stride_qb, stride_qh, 0)
-    q = load_tile(q_ptr, offs_g, group, stride_qh, stride_qd, D, BLOCK_D)
-    k_ptr += tl.cast(hk, tl.int64) * stride_kh
-    v_ptr += tl.cast(hk, tl.int64) * stride_vh
+    q = load_tile(queries_of_group(q_tensor, b, hk * group), offs_g, group, D, BLOCK_D)
+    lengths_ptr, stride_l = lengths
     length = tl.load(lengths_ptr + b.to(tl.int64) * stride_l)
     begin, end, possible = part_of_keys(length, capacity, left, split, num_splits, BLOCK_N)
 
     row_max = tl.full((BLOCK_G,), LOWEST, tl.float32)
     row_sum = tl.zeros((BLOCK_G,), tl.float32)
-    acc = tl.zeros((BLOCK_G, BLOCK_D), tl.float32)
+    state = (tl.zeros((BLOCK_G, BLOCK_D), tl.float32), row_max, row_sum)
     # First the whole tiles, with the next ones prefetched; then the rest of the part. A part may be empty.
     whole = begin + tl.maximum(end - begin, 0) // BLOCK_N * BLOCK_N
-    acc, row_max, row_sum = attend_range(
-        acc, row_max, row_sum, q, k_ptr, v_ptr, table_ptr, stride_kp, stride_ks, stride_kd, stride_vp, stride_vs,
-        stride_vd, stride_tb, stride_tp, b, begin, whole, num_pages, page_size, scale, softcap, False, D, BLOCK_N,
-        BLOCK_D, STAGES,
-    )  # fmt: skip
-    acc, row_max, row_sum = attend_range(
-        acc, row_max, row_sum, q, k_ptr, v_ptr, table_ptr, stride_kp, stride_ks, stride_kd, stride_vp, stride_vs,
-        stride_vd, stride_tb, stride_tp, b, whole, end, num_pages, page_size, scale, softcap, True, D, BLOCK_N,
-        BLOCK_D, 1,
-    )  # fmt: skip
+    edges = (begin, whole, end)
+    for PART in tl.static_range(2):
+        state = attend_range(
+            state, q, k_cache, v_cache, table, pages, b, hk, edges[PART], edges[PART + 1], scale,
+            softcap, PART == 1, D, BLOCK_N, BLOCK_D, STAGES if PART == 0 else 1,
+        )  # fmt: skip
+    acc, row_max, row_sum = state
 
     part = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
     # `tl.log2` gives the logarithm in base 2; the merge kernel expects natural logarithms, like the sinks.
@@ -130,7 +128,7 @@ def decode_split_kernel(
     row = ((b.to(tl.int64) * heads + hk) * group + offs_g) * num_splits + split
     tl.store(lse_ptr + row, lse, mask=offs_g < group)
     parts_ptr += (b.to(tl.int64) * heads + hk) * group * num_splits * D + split * D
-    store_tile(parts_ptr, part, offs_g, group, num_splits * D, 1, D, BLOCK_D)
+    store_tile((parts_ptr, num_splits * D, 1), part, offs_g, group, D, BLOCK_D)
 
 
 # ## Merging the parts
@@ -144,7 +142,7 @@ def decode_merge_kernel(
     row = tl.program_id(0).to(tl.int64)
     offs_s, offs_d = tl.arange(0, BLOCK_S), tl.arange(0, BLOCK_D)
     lse = tl.load(lse_ptr + row * num_splits + offs_s, mask=offs_s < num_splits, other=-float("inf"))
-    parts = load_tile(parts_ptr + row * num_splits * D, offs_s, num_splits, D, 1, D, BLOCK_D)
+    parts = load_tile((parts_ptr + row * num_splits * D, D, 1), offs_s, num_splits, D, BLOCK_D)
     largest = tl.maximum(tl.max(lse, axis=0), LOWEST)
     total = 0.0
     if sinks_ptr is not None:
@@ -189,12 +187,11 @@ def decode_forward(
     parts = torch.empty((B, H, num_splits, D), dtype=torch.float32, device=q.device)
     lse = torch.empty((B, H, num_splits), dtype=torch.float32, device=q.device)
     if o.numel():
-        table_strides = (0, 0) if block_table is None else block_table.stride()
         STAGES = 3 if D <= 128 else 2
         decode_split_kernel[(programs, num_splits)](
-            q, k_cache, v_cache, lengths, block_table, parts, lse,
-            *q.stride(), *k_cache.stride(), *v_cache.stride(), lengths.stride(0), *table_strides,
-            Hk, group, num_pages, page_size, capacity, scale, left,
+            (q, *q.stride()), (k_cache, *k_cache.stride()), (v_cache, *v_cache.stride()), (lengths, lengths.stride(0)),
+            (None, 0, 0) if block_table is None else (block_table, *block_table.stride()), parts, lse,
+            (num_pages, page_size), Hk, group, capacity, scale, left,
             softcap=softcap, D=D, BLOCK_G=BLOCK_G, BLOCK_N=BLOCK_N or lesson.default_block(D, q.dtype),
             BLOCK_D=BLOCK_D, STAGES=STAGES, num_warps=4, num_stages=STAGES,
         )  # fmt: skip

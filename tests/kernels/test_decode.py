@@ -31,7 +31,7 @@ MUTANTS = [
     Mutant("strides of the table ignored", "(offs_n // page_size).to(tl.int64) * stride_tp", "(offs_n // page_size).to(tl.int64)"),
     Mutant("stride of the lengths ignored", "b.to(tl.int64) * stride_l", "b.to(tl.int64)"),
     Mutant("strides of v taken from k", "*v_cache.stride()", "*k_cache.stride()"),
-    Mutant("heads of another group", "head(q_ptr, b, hk * group, 0,", "head(q_ptr, b, hk, 0,"),
+    Mutant("heads of another group", "queries_of_group(q_tensor, b, hk * group)", "queries_of_group(q_tensor, b, hk)"),
     Mutant("window counted from the capacity", "tl.maximum(length - 1 - left, 0)", "tl.maximum(capacity - 1 - left, 0)"),
     Mutant("own key not counted in the window", "tl.maximum(length - 1 - left, 0)", "tl.maximum(length - left, 0)"),
     Mutant("parts weighed alike", "weights = tl.exp(lse - new_max)", "weights = tl.exp(0.0 * (lse - new_max))"),

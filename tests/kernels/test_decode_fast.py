@@ -32,7 +32,7 @@ MUTANTS = [
     Mutant("sinks of other heads", "sinks_ptr + row % H", "sinks_ptr + row // H"),
     Mutant("strides of v taken from k", "*v_cache.stride()", "*k_cache.stride()"),
     Mutant("stride of the lengths ignored", "b.to(tl.int64) * stride_l", "b.to(tl.int64)"),
-    Mutant("heads of another group", "head(q_ptr, b, hk * group, 0,", "head(q_ptr, b, hk, 0,"),
+    Mutant("heads of another group", "queries_of_group(q_tensor, b, hk * group)", "queries_of_group(q_tensor, b, hk)"),
     Mutant("strides of the sinks ignored", "None if sinks is None else sinks.contiguous()", "sinks"),
     Mutant("splits chosen from the lengths", "default_splits(programs, capacity) if", "default_splits(programs, int(lengths.max())) if"),
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
 
 import functools
+import sys
 import types
 
 import pytest
@@ -10,7 +11,9 @@ import torch
 
 from academy import device
 from annotated_examples.attention import flash_attention as lesson
+from annotated_examples.common import attention_tiles as tiles
 from annotated_examples.fast import flash_attention as fast
+from annotated_examples.fast import flash_attention_backward as backward
 from tests.kernels import harness
 from tests.kernels.harness import Mutant, randn
 from tests.kernels.test_flash_attention import (
@@ -26,33 +29,40 @@ from tests.kernels.test_flash_attention import (
 SIXTEEN_BITS = [torch.float16, torch.bfloat16]
 
 MUTANTS = [
-    Mutant("-inf minus -inf in rows that see nothing", "max0 = tl.full((ROWS,), LOWEST, tl.float32)", 'max0 = tl.full((ROWS,), -float("inf"), tl.float32)'),
-    Mutant("mask aligned top-left, first half", "keys_seen(start_m + tl.arange(0, ROWS), T, S, left, right)", "keys_seen(start_m + tl.arange(0, ROWS) - (S - T), T, S, left, right)"),
-    Mutant("mask aligned top-left, second half", "keys_seen(start_m + ROWS + tl.arange(0, ROWS), T, S, left, right)", "keys_seen(start_m + ROWS + tl.arange(0, ROWS) - (S - T), T, S, left, right)"),
+    Mutant("-inf minus -inf in rows that see nothing", "row_max = tl.full((ROWS,), LOWEST, tl.float32)", 'row_max = tl.full((ROWS,), -float("inf"), tl.float32)'),
+    Mutant("mask aligned top-left, first half", "keys_seen(start_m + tl.arange(0, ROWS), T, S, window)", "keys_seen(start_m + tl.arange(0, ROWS) - (S - T), T, S, window)"),
+    Mutant("mask aligned top-left, second half", "keys_seen(start_m + ROWS + tl.arange(0, ROWS), T, S, window)", "keys_seen(start_m + ROWS + tl.arange(0, ROWS) - (S - T), T, S, window)"),
     Mutant("second half has the mask of the first", "seen(columns, (first1 - start)[:, None], (last1 - start)[:, None], WINDOW)", "seen(columns, (first0 - start)[:, None], (last0 - start)[:, None], WINDOW)"),
     Mutant("ends of the rows not counted from the tile", "(last0 - start)[:, None]", "last0[:, None]"),
     Mutant("first keys not counted from the tile", "(first0 - start)[:, None]", "first0[:, None]"),
-    Mutant("one tile too many without a mask", "tl.maximum(tl.minimum(low + right + 1, S), 0) // BLOCK_N * BLOCK_N", "tl.cdiv(tl.maximum(tl.minimum(low + right + 1, S), 0), BLOCK_N) * BLOCK_N"),
-    Mutant("one tile too few", "end = tl.maximum(tl.minimum(high + right + 1, S), begin)", "end = tl.maximum(tl.minimum(low + right + 1, S), begin)"),
-    Mutant("left edge of the window without a mask", "full_begin = tl.minimum(tl.cdiv(tl.maximum(high - left, 0), BLOCK_N) * BLOCK_N, end)", "full_begin = begin"),
-    Mutant("rows of the next sequence are not cleared", "tile = tl.where((row + tl.arange(0, ROWS) < length)[:, None], tile, 0.0)", "tile = tile"),
     Mutant("lse in base 2", "(row_max + tl.log2(row_sum)) * LN2", "(row_max + tl.log2(row_sum))"),
     Mutant("cap in base 2", "        s, _ = scale_and_cap(s, scale, softcap)\n        factor = LOG2E", "        s, _ = scale_and_cap(s, scale, softcap)\n        factor = 1.0"),
     Mutant("sink in base e", "tl.load(sinks_ptr + h).to(tl.float32) * LOG2E", "tl.load(sinks_ptr + h).to(tl.float32)"),
+    Mutant("heads of keys counted as heads of queries", "h // group", "h % (H // group)"),
+]  # fmt: skip
+
+BACKWARD_MUTANTS = [
+    Mutant("heads of keys counted as heads of queries", "h // group", "h % (H // group)"),
     Mutant("log-sum-exp in base e", "tl.exp2(s * factor - lse * LOG2E)", "tl.exp2(s * factor - lse)"),
     Mutant("probabilities not masked", "        p = tl.where(mask, p, 0.0)", "        p = p + 0.0"),
     Mutant("no slope of the cap", "        s, slope = scale_and_cap(s, scale, softcap)", "        s, _ = scale_and_cap(s, scale, softcap)"),
     Mutant("gradient through lse dropped", "do.to(tl.float32), axis=1) - dlse", "do.to(tl.float32), axis=1) - 0.0 * dlse"),
     Mutant("not summed over the group", "range(hk * group, hk * group + group)", "range(hk * group, hk * group + 1)"),
-    Mutant("heads of keys counted as heads of queries", "h // group", "h % (H // group)", count=6),
-    Mutant("window not turned round for the keys", "key_ranges(low, high, T, right, left, BLOCK_M)", "key_ranges(low, high, T, left, right, BLOCK_M)"),
-    Mutant("first key of the window not compared", "mask &= offs_n >= first", "mask &= offs_n >= 0"),
-    Mutant("window not turned round in the mask of the keys", "keys_seen(offs_n, S, T, right, left)", "keys_seen(offs_n, S, T, left, right)"),
+    Mutant("window not turned round for the keys", "key_ranges(low, high, T, (right, left), BLOCK_M)", "key_ranges(low, high, T, (left, right), BLOCK_M)"),
+    Mutant("window not turned round in the mask of the keys", "keys_seen(offs_n, S, T, (right, left))", "keys_seen(offs_n, S, T, (left, right))"),
     Mutant("numbers of the next head past the last query", "numbers = tl.where(offs < length, numbers, 0.0)", "numbers = numbers + 0.0"),
     Mutant("numbers of the first sequence", "row = (entry * Hk * group + h) * total + start_q", "row = (entry * Hk * group + h) * total"),
-    Mutant("scale left out of dq", "store_tile(dq_ptr, dq * scale", "store_tile(dq_ptr, dq"),
-    Mutant("scale left out of dk", "store_tile(dk_ptr, dk * scale", "store_tile(dk_ptr, dk"),
+    Mutant("scale left out of dq", "dq * scale, offs_m", "dq, offs_m"),
+    Mutant("scale left out of dk", "dk * scale, offs_n", "dk, offs_n"),
     Mutant("upstream gradient with strides of its own goes to the descriptor", "do if fits(do) else do.clone(memory_format=torch.contiguous_format)", "do", error="AssertionError: base must be 16-byte aligned"),
+]  # fmt: skip
+
+SHARED_MUTANTS = [
+    Mutant("one tile too many without a mask", "tl.maximum(tl.minimum(low + right + 1, S), 0) // BLOCK_N * BLOCK_N", "tl.cdiv(tl.maximum(tl.minimum(low + right + 1, S), 0), BLOCK_N) * BLOCK_N"),
+    Mutant("one tile too few", "end = tl.maximum(tl.minimum(high + right + 1, S), begin)", "end = tl.maximum(tl.minimum(low + right + 1, S), begin)"),
+    Mutant("left edge of the window without a mask", "full_begin = tl.minimum(tl.cdiv(tl.maximum(high - left, 0), BLOCK_N) * BLOCK_N, end)", "full_begin = begin"),
+    Mutant("rows of the next sequence are not cleared", "tile = tl.where((row + tl.arange(0, ROWS) < length)[:, None], tile, 0.0)", "tile = tile"),
+    Mutant("first key of the window not compared", "mask &= offs_n >= first", "mask &= offs_n >= 0"),
     Mutant("negative scale", "options.scale > 0 and all", "all"),
 ]  # fmt: skip
 
@@ -161,8 +171,8 @@ def negative_scale(module):
 @pytest.fixture
 def only_fast(monkeypatch):
     """Fails if a call is left to the lesson's kernels."""
-    monkeypatch.setattr(fast.lesson, "attention_forward", None)
-    monkeypatch.setattr(fast.lesson, "attention_backward", None)
+    monkeypatch.setattr(lesson, "attention_forward", None)
+    monkeypatch.setattr(lesson, "attention_backward", None)
 
 
 def test_check_passes():
@@ -174,13 +184,34 @@ def test_mutant_is_caught(mutant, tmp_path):
     harness.assert_caught(fast, mutant, check, tmp_path)
 
 
+def on_backward(check, folder):
+    """`check` of the fast file, imported once more upon another backward half."""
+    return lambda broken: check(harness.upon(backward, broken, fast, folder))
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(BACKWARD_MUTANTS))
+def test_mutant_of_backward_is_caught(mutant, tmp_path):
+    harness.assert_caught(backward, mutant, on_backward(check, tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(SHARED_MUTANTS))
+def test_mutant_of_what_both_halves_share_is_caught(mutant, tmp_path):
+    def check_upon(broken):
+        with pytest.MonkeyPatch.context() as patch:
+            half = harness.upon(tiles, broken, backward, tmp_path)
+            patch.setitem(sys.modules, backward.__name__, half)
+            check(harness.upon(tiles, broken, fast, tmp_path))
+
+    harness.assert_caught(tiles, mutant, check_upon, tmp_path)
+
+
 def test_check_of_one_pass_passes():
     check_one_pass(fast)
 
 
 @pytest.mark.parametrize("mutant", harness.mutant_parameters(ONE_PASS_MUTANTS))
 def test_mutant_of_one_pass_is_caught(mutant, tmp_path):
-    harness.assert_caught(fast, mutant, check_one_pass, tmp_path)
+    harness.assert_caught(backward, mutant, on_backward(check_one_pass, tmp_path), tmp_path)
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
