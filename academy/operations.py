@@ -49,7 +49,7 @@ def unfinished(root: Path) -> list[Problem]:
     """The same, and what `academy check` finds out by running: no derivation, no case, no benchmark."""
     tags = {tag for path in (root / "backprop_math").glob("*.md") for tag in _tags(path.read_text("utf-8"))}
     cases = "\n".join(path.read_text("utf-8") for path in (root / CASES).glob("*.py"))
-    measured = {file for path in store.benchmark_files(root) for file in store.kernel_files(path).values()}
+    measured = {file for path in store.benchmark_files(root) for file in store.shown_files(path)}
     problems = []
     for path, text, name in _shown(root):
         operation = path.stem

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 LESSON = "attention.flash_attention"
 FAST = "fast.flash_attention"
+BACKWARD = "fast.flash_attention_backward"
 FUNCTION = "flash_attention"
 
 
@@ -95,7 +96,10 @@ EXAMPLES = {
     # Five queries, nine keys; no gradient of the log-sum-exp is a single zero.
     "attention.flash_attention": attention_cost(5, 9, 3, 4, pairs=45, gradient_of_lse=4),
     # Twelve of each, in 16 bits; query i sees the keys up to its own.
-    "fast.flash_attention": attention_cost(12, 12, 8, 2, pairs=78, gradient_of_lse=4),
+    "fast.flash_attention": dict(forward=attention_cost(12, 12, 8, 2, pairs=78)["forward"]),
+    "fast.flash_attention_backward": dict(
+        backward=attention_cost(12, 12, 8, 2, pairs=78, gradient_of_lse=4)["backward"]
+    ),
 }
 BENCH = dict(
     shapes=[(4, 16, 16, 4096, 128), (4, 32, 8, 4096, 128), (1, 16, 16, 16384, 128)]

@@ -248,10 +248,46 @@ def scores_gradient_of_pytorch(module, Q, V, do, dlse, n, **options):
         return torch.autograd.grad((o, lse), Q, (do[None], dlse[None].to(lse.dtype)))[0][..., :n].detach()
 
 
-# All three gradients from one kernel, which adds up dQ by atomics. 16-bit numbers, eight to a row: others are left to
-# the lesson's kernels.
+# The fast backward pass alone, behind the lesson's forward pass. 16-bit numbers, eight to a row: others are left to the
+# lesson's kernels.
 @case(
-    modules=("fast.flash_attention",),
+    modules=("fast.flash_attention_backward",),
+    returns=("AT-dQ", "AT-dK", "AT-dV"),
+    values=tame,
+    dtypes=("float16",),
+    sizes={"g": 3, "m": 21, "p": 17, "d": 8, "l": 9, "r": 5},
+    forward_only=True,
+)
+def in_two_kernels(module, Q, K, V, s, l, r, nabla_O, nabla_L):
+    return fast_gradients(module, Q, K, V, s, nabla_O, nabla_L, **window(l, r))
+
+
+def fast_gradients(module, Q, K, V, s, do, dlse, window, **how):
+    q, k, v = group(Q, K, V)
+    options = module.contract(q, k, v, False, s, window, 0.0, None, True)
+    saved = module.lesson.attention_forward(q, k, v, None, None, None, options)
+    inputs = do[None], dlse[None].float(), q, k, v, None, None, None
+    dq, dk, dv, _ = module.attention_backward(*inputs, *saved, options, **how)
+    return dq[0], dk[0, 0], dv[0, 0]
+
+
+@in_two_kernels.pytorch
+def _(module, Q, K, V, s, l, r, nabla_O, nabla_L):
+    return gradients_of_pytorch(module, Q, K, V, s, nabla_O, nabla_L, **window(l, r))
+
+
+def gradients_of_pytorch(module, Q, K, V, s, do, dlse, window):
+    import torch
+
+    with torch.enable_grad():
+        leaves = [value.detach().requires_grad_() for value in (Q, K, V)]
+        o, lse = module.flash_attention_reference(*group(*leaves), scale=s, return_lse=True, window=window)
+        return torch.autograd.grad((o, lse), leaves, (do[None], dlse[None].to(lse.dtype)))
+
+
+# All three gradients from one kernel, which adds up dQ by atomics.
+@case(
+    modules=("fast.flash_attention_backward",),
     returns=("AT-dQ", "AT-dK", "AT-dV"),
     values=tame,
     dtypes=("float16",),
@@ -259,24 +295,12 @@ def scores_gradient_of_pytorch(module, Q, V, do, dlse, n, **options):
     forward_only=True,
 )
 def in_one_pass(module, Q, K, V, s, l, r, nabla_O, nabla_L):
-    q, k, v = group(Q, K, V)
-    options = module.contract(q, k, v, False, s, *window(l, r).values(), 0.0, None, True)
-    saved = module.attention_forward(q, k, v, None, None, None, options)
-    upstreams = nabla_O[None], nabla_L[None].float()
-    dq, dk, dv, _ = module.attention_backward(
-        *upstreams, q, k, v, None, None, None, *saved, options, deterministic=False
-    )
-    return dq[0], dk[0, 0], dv[0, 0]
+    return fast_gradients(module, Q, K, V, s, nabla_O, nabla_L, **window(l, r), deterministic=False)
 
 
 @in_one_pass.pytorch
 def _(module, Q, K, V, s, l, r, nabla_O, nabla_L):
-    import torch
-
-    with torch.enable_grad():
-        leaves = [value.detach().requires_grad_() for value in (Q, K, V)]
-        o, lse = module.flash_attention_reference(*group(*leaves), scale=s, return_lse=True, **window(l, r))
-        return torch.autograd.grad((o, lse), leaves, (nabla_O[None], nabla_L[None].to(lse.dtype)))
+    return gradients_of_pytorch(module, Q, K, V, s, nabla_O, nabla_L, **window(l, r))
 
 
 # Long windows, so that rows can take the place of heads: each row then has a sink of its own.

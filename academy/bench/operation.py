@@ -5,6 +5,7 @@ Such a file has these names:
 | name | meaning |
 |---|---|
 | `LESSON`, `FAST` | the kernel files, as `"classics.layernorm"` and `"fast.layernorm"` (or None) |
+| `BACKWARD` | the file with the backward pass of `FAST`, where that has one of its own |
 | `FUNCTION` | the public function of both |
 | `cost(shape, dtype)` | pass -> `bytes_read`, `bytes_written`, `operations` that the operation needs at least |
 | `EXAMPLES` | kernel file -> what its `EXAMPLE` must move, as `cost` gives it; the recording is compared |
@@ -195,7 +196,7 @@ def example_costs(kernel_file: str, root: Path = ROOT) -> tuple[str, int, dict |
     kernel_file: relative to the repository.
     """
     for path in store.benchmark_files(root):
-        if kernel_file in store.kernel_files(path).values():
+        if kernel_file in store.shown_files(path):
             before, found, _ = path.read_text("utf-8").partition("\nEXAMPLES = ")
             costs = getattr(load(path), "EXAMPLES", {}).get(store.module_name(kernel_file))
             return f"benchmarks/{path.name}", before.count("\n") + 2 if found else 1, costs

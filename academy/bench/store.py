@@ -45,6 +45,13 @@ def kernel_files(benchmark: Path) -> dict[str, str]:
     return {provider.lower(): f"annotated_examples/{name.replace('.', '/')}.py" for provider, name in named}
 
 
+def shown_files(benchmark: Path) -> list[str]:
+    """Those, and the file that `BACKWARD` names: the half of a version that stands in a file of its own."""
+    half = re.findall(r'^BACKWARD = "([\w.]+)"', benchmark.read_text("utf-8"), re.M)
+    files = [f"annotated_examples/{name.replace('.', '/')}.py" for name in half]
+    return [*kernel_files(benchmark).values(), *files]
+
+
 def module_name(kernel_file: str) -> str:
     """`classics.layernorm` of `annotated_examples/classics/layernorm.py`."""
     return kernel_file.removeprefix("annotated_examples/").removesuffix(".py").replace("/", ".")

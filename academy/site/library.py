@@ -63,10 +63,11 @@ class Operation:
     derivation: str
     benchmark: str
     tests: str
+    backward: str = ""  # of the fast version, where it has a file of its own
 
     @property
     def files(self) -> list[str]:
-        return [path for path in (self.lesson, self.fast, self.derivation, self.benchmark) if path]
+        return [path for path in (self.lesson, self.fast, self.backward, self.derivation, self.benchmark) if path]
 
 
 @dataclass
@@ -211,17 +212,18 @@ class Library:
                 title = f"{self.pages[lesson].name}: benchmark"
                 about = f"How fast {file.stem} is on each device that was measured, beside its peers and the limit."
                 self.pages[name] = Page(f"benchmarks/{file.stem}.md", "benchmark", name, title, about)
-                self._add_operation(lesson, kernels.get("fast", ""), name)
-                known |= set(kernels.values())
+                halves = [path for path in store.shown_files(file) if path not in kernels.values()]
+                self._add_operation(lesson, kernels.get("fast", ""), name, *halves)
+                known |= {*kernels.values(), *halves}
         for page in self.shown("kernel"):
             if page.source not in known:
                 self._add_operation(page.source, "", "")
 
-    def _add_operation(self, lesson: str, fast: str, benchmark: str) -> None:
+    def _add_operation(self, lesson: str, fast: str, benchmark: str, backward: str = "") -> None:
         tests = f"tests/kernels/test_{Path(lesson).stem}.py"
         tests = tests if (self.root / tests).is_file() else ""
         fast = fast if fast in self.pages else ""
-        self.operations.append(Operation(lesson, fast, self.main_derivation(lesson), benchmark, tests))
+        self.operations.append(Operation(lesson, fast, self.main_derivation(lesson), benchmark, tests, backward))
 
 
 @lru_cache(8)

@@ -1,5 +1,5 @@
 r"""
-# Flash attention, fast: the backward pass
+# Flash attention backward, fast
 
 TODO
 """
@@ -18,7 +18,7 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from annotated_examples.attention import flash_attention as lesson
-from annotated_examples.attention.flash_attention import flash_attention_reference, keys_seen
+from annotated_examples.attention.flash_attention import attention, flash_attention_reference, keys_seen
 from annotated_examples.common.attention import (
     batches, contract, empty_like, head, load_numbers, new_rows, scale_and_cap, sequence, sink_gradient,
     store_numbers, store_tile, strided, tile_offsets,
@@ -331,7 +331,10 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    from annotated_examples.fast.flash_attention import flash_attention
+
+    def flash_attention(q, k, v, causal=False, softcap=0.0):
+        options = contract(q, k, v, causal, None, None, softcap, None, False)
+        return attention(q, k, v, None, None, None, options, lesson.attention_forward, attention_backward)[0]
 
     shapes = dict(q=(1, 4, 33, 64), k=(1, 2, 70, 64), v=(1, 2, 70, 64))
     script.main(flash_attention, flash_attention_reference, shapes | dict(causal=True), shapes | dict(softcap=5.0))

@@ -48,10 +48,13 @@ WITH_HINTS = {
     "gemlite/gemm.py": {"eviction_policy", "tl.max_contiguous", "tl.multiple_of"},
     "classics/dropout.py": {"tl.max_contiguous"},
 }
-#: The lesson is the next step from the other one.
+#: Half of another file, in which the public functions stand.
+HALVES = {"fast/flash_attention_backward.py"}
+#: The lesson is the next step from the other one, or the other half of its file.
 BORROWERS = {
     "gemlite/gemm_splitK.py": "annotated_examples.gemlite.gemm",
     "fast/linear_cross_entropy.py": "annotated_examples.fast.cross_entropy",
+    "fast/flash_attention.py": "annotated_examples.fast.flash_attention_backward",
 }
 
 
@@ -369,6 +372,8 @@ def name_of(value):
 def applies(check, path):
     """Files of common/ are pieces, without public functions; integrations/ and capstone/ hold no lessons."""
     if path.parent.name == "integrations" and check is files_are_short:
+        return False
+    if name_of(path) in HALVES and check is public_functions_say_what_they_take:
         return False
     return path.parent.name not in ("common", "integrations", "capstone") or check not in (
         public_functions_say_what_they_take,
