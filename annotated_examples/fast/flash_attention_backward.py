@@ -136,13 +136,11 @@ def attention_backward_queries_kernel(
 
 # ## Backward for the keys and values
 @triton.jit
-def load_by_column(rows, row, start, length, MASKED: tl.constexpr, BY_DESCRIPTOR: tl.constexpr, ROWS: tl.constexpr):
-    offs = start + tl.arange(0, ROWS)
+def load_by_column(rows, row, start, length, BY_DESCRIPTOR: tl.constexpr, ROWS: tl.constexpr):
     if BY_DESCRIPTOR:
         numbers = rows.load([row + start])
-        if MASKED:
-            numbers = tl.where(offs < length, numbers, 0.0)
     else:
+        offs = start + tl.arange(0, ROWS)
         numbers = tl.load(rows + row + offs, mask=offs < length, other=0.0)
     return numbers
 
@@ -165,9 +163,9 @@ def key_gradient_range(
     for start in tl.range(begin, end, BLOCK_M, num_stages=STAGES):
         offs_m = start + tl.arange(0, BLOCK_M)
         q = load_rows(q_desc, b, h, start_q, start, T, CLEAR, BLOCK_M, BLOCK_D)
-        lse = load_by_column(lse_rows, row, start, T, MASKED, BY_DESCRIPTOR, BLOCK_M)
+        lse = load_by_column(lse_rows, row, start, T, BY_DESCRIPTOR, BLOCK_M)
         do = load_rows(do_desc, b, h, start_q, start, T, CLEAR, BLOCK_M, BLOCK_D)
-        delta = load_by_column(delta_rows, row, start, T, MASKED, BY_DESCRIPTOR, BLOCK_M)
+        delta = load_by_column(delta_rows, row, start, T, BY_DESCRIPTOR, BLOCK_M)
         s = tl.dot(k, tl.trans(q), input_precision="ieee")
         if not DV_FIRST:
             dp = tl.dot(v, tl.trans(do), input_precision="ieee")

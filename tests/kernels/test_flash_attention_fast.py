@@ -50,7 +50,7 @@ BACKWARD_MUTANTS = [
     Mutant("not summed over the group", "range(hk * group, hk * group + group)", "range(hk * group, hk * group + 1)"),
     Mutant("window not turned round for the keys", "key_ranges(low, high, T, (right, left), BLOCK_M)", "key_ranges(low, high, T, (left, right), BLOCK_M)"),
     Mutant("window not turned round in the mask of the keys", "keys_seen(offs_n, S, T, (right, left))", "keys_seen(offs_n, S, T, (left, right))"),
-    Mutant("numbers of the next head past the last query", "numbers = tl.where(offs < length, numbers, 0.0)", "numbers = numbers + 0.0"),
+    Mutant("numbers of the next head past the last query", "ds = tl.where(mask, ds, 0.0)", "ds = ds + 0.0"),
     Mutant("numbers of the first sequence", "row = (entry * Hk * group + h) * total + start_q", "row = (entry * Hk * group + h) * total"),
     Mutant("scale left out of dq", "dq * scale, offs_m", "dq, offs_m"),
     Mutant("scale left out of dk", "dk * scale, offs_n", "dk, offs_n"),
