@@ -1,0 +1,14 @@
+"""What is measured of the ladder of the product."""
+
+import torch
+
+from benchmarks._products import forward_cost as cost  # noqa: F401  academy reads it here
+from benchmarks._products import matrices
+
+FUNCTION = "matmul_forward"
+LADDER = dict(
+    shapes=[(4096, 4096, 4096)],
+    dtypes=[torch.bfloat16],
+    inputs=matrices("a", "b"),
+    eager=lambda a, b: a @ b,
+)

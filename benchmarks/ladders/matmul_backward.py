@@ -1,0 +1,25 @@
+"""What is measured of the ladder of the product's gradients, behind a ReLU: the launchers, called forward here."""
+
+import torch
+
+from benchmarks._products import product_cost
+
+FUNCTION = "matmul_backward"
+
+
+def cost(shape, dtype):
+    return {"forward": product_cost(shape, dtype, saved=1)["backward"]}
+
+
+def inputs(shape, dtype, device):
+    M, N, K = shape
+    a, b, dc = (torch.randn(size, dtype=dtype, device=device) for size in ((M, K), (K, N), (M, N)))
+    return dict(dc=dc, a=a, b=b, c=torch.relu(torch.randn(M, N, device=device)).to(dtype))
+
+
+def eager(dc, a, b, c):
+    dz = torch.where(c > 0, dc, 0)
+    return dz @ b.T, a.T @ dz
+
+
+LADDER = dict(shapes=[(4096, 4096, 4096)], dtypes=[torch.bfloat16], inputs=inputs, eager=eager)
