@@ -103,21 +103,7 @@ def two_launches(module, X, Y, nabla_C):
     return z, {"X": dX, "Y": dY}
 
 
-@case(
-    modules="tutorials.matmul_grouped",
-    returns="MM-relu",
-    gradients={"X": "MM-X(nabla_C = MM-relu-Z)", "Y": "MM-Y(nabla_C = MM-relu-Z)"},
-    sizes={"M": 37, "N": 19, "K": 53},
-)
-def one_launch(module, X, Y, nabla_C):
-    tiles = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, GROUP_M=3, num_warps=4)
-    z = column_major(module.matmul_forward(X, Y, "relu", **tiles))
-    dX, dY = module.matmul_backward(nabla_C, X, Y, z, "relu", launches=1, **tiles)
-    return z, {"X": dX, "Y": dY}
-
-
 @two_launches.pytorch
-@one_launch.pytorch
 def _(X, Y):
     import torch
 

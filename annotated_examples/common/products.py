@@ -50,6 +50,31 @@ def input_precision():
     return "tf32" if device.tf32_allowed() else "ieee"
 
 
+# ## A tile of the product
+#
+# The loop of [the first lesson](../tutorials/matmul_blocked.py#the-kernel), which explains it line by line, for kernels
+# that have something else to say: the sums of the rows `offs_m` and the columns `offs_n`, in float32.
+@triton.jit
+def tile_of_product(
+    a_ptr, b_ptr, offs_m, offs_n, M, N, K, stride_am, stride_ak, stride_bk, stride_bn,
+    INPUT_PRECISION: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    offs_k = tl.arange(0, BLOCK_K).to(tl.int64)
+    m_mask = offs_m < M
+    n_mask = offs_n < N
+    a_ptrs = a_ptr + offs_m[:, None] * stride_am + offs_k[None, :] * stride_ak
+    b_ptrs = b_ptr + offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn
+    acc = tl.zeros((offs_m.shape[0], offs_n.shape[0]), dtype=tl.float32)
+    for k in range(0, tl.cdiv(K, BLOCK_K)):
+        k_mask = offs_k < K - k * BLOCK_K
+        a = tl.load(a_ptrs, mask=m_mask[:, None] & k_mask[None, :], other=0.0)
+        b = tl.load(b_ptrs, mask=k_mask[:, None] & n_mask[None, :], other=0.0)
+        acc = multiply_add(a, b, acc, INPUT_PRECISION)
+        a_ptrs += BLOCK_K * tl.cast(stride_ak, tl.int64)
+        b_ptrs += BLOCK_K * tl.cast(stride_bk, tl.int64)
+    return acc
+
+
 # ## Checks of the arguments
 #
 # The factors are named as the caller names them, `contract(x=x, y=y)`, so that an error names the right argument.

@@ -5,15 +5,14 @@ The same product as in the [first lesson](matmul_blocked.py), of `x` (M, K) and 
 
 [[eq: MM-Z]]
 
-with three things added. The programs run in an order that reads less from memory. A ReLU can be applied before the
-result is stored, [[tag: MM-relu]]. And there are gradients,
+with two things added. The programs run in an order that reads less from memory. And there are gradients,
 
 [[eq: MM-X]]
 
 [[eq: MM-Y]]
 
-where $\nabla_Z$ is the upstream gradient, or with a ReLU [[tag: MM-relu-Z]]. All three products are computed by one
-kernel.
+where $\nabla_Z$ is the upstream gradient. All three products are computed by one kernel. A ReLU can be applied before
+the result is stored, [[tag: MM-relu]]; then $\nabla_Z$ is [[tag: MM-relu-Z]].
 
 **What it costs.** `2 · M · N · K` operations forward, twice as many backward. The inputs and the result have to move
 once; how much of them moves again depends on the order in which the programs run.
@@ -35,8 +34,14 @@ import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.common.activations import relu, relu_backward
-from annotated_examples.common.products import Product, contract, input_precision, multiply_add
+from annotated_examples.common.activations import relu
+from annotated_examples.common.products import (
+    Product,
+    contract,
+    input_precision,
+    product_gradients,
+    tile_of_product,
+)
 from annotated_examples.common.tile_order import grouped_order
 
 
@@ -96,16 +101,10 @@ def program_order(num_pid_m, num_pid_n, GROUP_M):
 # strides swapped, so a kernel that takes the strides of `a`, `b` and `c` as arguments can compute all three. A kernel
 # that uses the row length as the stride reads a transposed matrix as if it weren't transposed. Nothing crashes, and
 # every gradient is wrong.
-#
-# What about the ReLU? Its gradient is the upstream gradient where the result is positive, and 0 elsewhere. Computed
-# beforehand, that would be one more matrix to write and read. Instead the result is loaded together with the upstream
-# gradient, as a **gate**: where it isn't positive, the gradient becomes 0 before the multiplication. (Does that pay
-# off? The measurement below says no.)
 @triton.jit
 def matmul_kernel(
     a_ptr,
     b_ptr,
-    gate_ptr,
     c_ptr,
     M,
     N,
@@ -114,13 +113,9 @@ def matmul_kernel(
     stride_ak,
     stride_bk,
     stride_bn,
-    stride_gm,
-    stride_gk,
     stride_cm,
     stride_cn,
-    first_program,
     RELU: tl.constexpr,
-    GATED: tl.constexpr,
     INPUT_PRECISION: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -129,47 +124,27 @@ def matmul_kernel(
 ):
     # The grid has one dimension, so that the kernel itself can say which tile a program takes. The example multiplies a
     # 7 x 8 by an 8 x 5 matrix in tiles of 2 x 2: `num_pid_m = 4` by `num_pid_n = 3` of them. Program 10 takes the one
-    # at `pid=10: pid_m = 3`, `pid=10: pid_n = 1`. (`first_program` is 0, except in an experiment at the end.)
+    # at `pid=10: pid_m = 3`, `pid=10: pid_n = 1`.
     num_pid_m = tl.cdiv(M, BLOCK_M)
     num_pid_n = tl.cdiv(N, BLOCK_N)
-    pid_m, pid_n = grouped_order(tl.program_id(0) - first_program, num_pid_m, num_pid_n, GROUP_M)
+    pid_m, pid_n = grouped_order(tl.program_id(0), num_pid_m, num_pid_n, GROUP_M)
 
-    # Offsets, masks and pointers, as in the first lesson. Row 7 of `a` doesn't exist: `pid=10: m_mask = [1, 0]`.
+    # Those are the rows `pid=10: offs_m = [6, 7]`, the second of which doesn't exist, and the columns
+    # `pid=10: offs_n = [2, 3]`.
     offs_m = pid_m.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = pid_n.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
-    offs_k = tl.arange(0, BLOCK_K).to(tl.int64)
-    m_mask = offs_m < M
-    n_mask = offs_n < N
-    a_ptrs = a_ptr + offs_m[:, None] * stride_am + offs_k[None, :] * stride_ak
-    b_ptrs = b_ptr + offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn
-    # The gate has the shape of `a`, and strides of its own.
-    gate_ptrs = gate_ptr + offs_m[:, None] * stride_gm + offs_k[None, :] * stride_gk
-
-    # [[tag: MM-Z]]. The loop is the one of the first lesson, too.
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for k in range(0, tl.cdiv(K, BLOCK_K)):
-        k_mask = offs_k < K - k * BLOCK_K
-        a = tl.load(a_ptrs, mask=m_mask[:, None] & k_mask[None, :], other=0.0)
-        b = tl.load(b_ptrs, mask=k_mask[:, None] & n_mask[None, :], other=0.0)
-        # [[tag: MM-relu-Z]]: in the example's backward pass `a` holds ones, the upstream gradient. The gate is closed
-        # where the result is 0: `launch=2, pid=0: gate[0] = [3, 0, 0, 3]` makes them
-        # `launch=2, pid=0: opened[0] = [1, 0, 0, 1]`.
-        if GATED:
-            gate = tl.load(gate_ptrs, mask=m_mask[:, None] & k_mask[None, :], other=0.0)
-            opened = relu_backward(a, gate).to(b.dtype)
-        else:
-            opened = a
-        acc = multiply_add(opened, b, acc, INPUT_PRECISION)
-        a_ptrs += BLOCK_K * tl.cast(stride_ak, tl.int64)
-        b_ptrs += BLOCK_K * tl.cast(stride_bk, tl.int64)
-        gate_ptrs += BLOCK_K * tl.cast(stride_gk, tl.int64)
+    # [[tag: MM-Z]]. The loop along K is that of the first lesson, so it isn't told again: unfold it to read it. It only
+    # needs to know which rows and columns, and both strides of each matrix.
+    acc = tile_of_product(
+        a_ptr, b_ptr, offs_m, offs_n, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, INPUT_PRECISION, BLOCK_K
+    )
 
     # What a product does with its sums between the loop and the store is called its *epilogue*. [[tag: MM-relu]] costs
     # next to nothing there, because the sums are still in registers: program 10 turns them into
     # `pid=10: c = [[3, 0], [0, 0]]`. A kernel of its own would have to load and store the whole matrix once more.
     c = relu(acc) if RELU else acc
     c_ptrs = c_ptr + offs_m[:, None] * stride_cm + offs_n[None, :] * stride_cn
-    tl.store(c_ptrs, c, mask=m_mask[:, None] & n_mask[None, :])
+    tl.store(c_ptrs, c, mask=(offs_m < M)[:, None] & (offs_n < N)[None, :])
 
 
 # ## The launchers
@@ -183,16 +158,15 @@ def tile_sizes(x, *, BLOCK_M=128, BLOCK_N=128, BLOCK_K=None, GROUP_M=8, num_warp
     return dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K, GROUP_M=GROUP_M, num_warps=num_warps)
 
 
-def multiply_(c, a, b, gate=None, *, relu=False, **tiles):
-    """Write `a @ b` into `c`; where `gate` (in the shape of `a`) isn't positive, `a` counts as 0."""
+def multiply_(c, a, b, *, relu=False, **tiles):
+    """Write `a @ b` into `c`, which may have any strides."""
     tiles = tile_sizes(a, **tiles)
     (M, K), N = a.shape, b.shape[1]
     if c.numel():
         grid = (triton.cdiv(M, tiles["BLOCK_M"]) * triton.cdiv(N, tiles["BLOCK_N"]),)
-        gate_strides = (0, 0) if gate is None else gate.stride()
         matmul_kernel[grid](
-            a, b, a if gate is None else gate, c, M, N, K, *a.stride(), *b.stride(), *gate_strides, *c.stride(), 0,
-            RELU=relu, GATED=gate is not None, INPUT_PRECISION=input_precision(), **tiles,
+            a, b, c, M, N, K, *a.stride(), *b.stride(), *c.stride(),
+            RELU=relu, INPUT_PRECISION=input_precision(), **tiles,
         )  # fmt: skip
 
 
@@ -204,102 +178,20 @@ def matmul_forward(x, y, activation="none", **tiles):
 
 # ## Backward: the same kernel twice
 #
-# [[tag: MM-X]] multiplies the gated `dz` by `y.T`. In [[tag: MM-Y]] the right factor would have to be gated, but the
-# kernel gates the left one. So it computes the transposed gradient, $(X^\top \nabla_Z)^\top = \nabla_Z^\top X$, and
-# writes it into `dy.T`: the output has strides, too.
-def matmul_backward(dz, x, y, z=None, activation="none", *, needs=(True, True), launches=2, **tiles):
-    """`(dx, dy)` from the gradient `dz` of the result `z`, in 1 or 2 `launches`; None for a gradient that `needs`
-    doesn't ask for."""
-    gate, gate_t = (z, z.T) if activation == "relu" else (None, None)
-    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device) if needs[0] else None
-    dy = torch.empty(y.shape, dtype=y.dtype, device=y.device) if needs[1] else None
-    if launches == 1 and all(needs):
-        both_gradients_(dx, dy, dz, x, y, gate, **tiles)
-        return dx, dy
-    if needs[0]:
-        multiply_(dx, dz, y.T, gate, **tiles)
-    if needs[1]:
-        multiply_(dy.T, dz.T, x, gate_t, **tiles)
-    return dx, dy
-
-
-# ## What one launch would gain
+# [[tag: MM-X]] multiplies $\nabla_Z$ by `y.T`, [[tag: MM-Y]] multiplies `x.T` by it: views with their strides swapped,
+# nothing is copied. With a ReLU a small kernel makes $\nabla_Z$ first, [[tag: MM-relu-Z]]: the upstream gradient where
+# the result is positive, 0 elsewhere. `product_gradients` calls it, and then our launcher twice.
 #
-# Would one launch for both gradients be better? It saves the pause between two kernels, and the last programs of one
-# product don't leave half the GPU idle. But the code contains both loops, and each program gets as many registers as
-# the more demanding one needs. It is easy to try: the first programs compute dX, the others dY. At 4096 in each
-# direction and in bfloat16, two launches took [[bench: matmul_grouped/ladder/two launches/backward_ms]], one took
-# [[bench: matmul_grouped/ladder/one launch/backward_ms]]: no difference to speak of, so there are two.
-@triton.jit
-def both_gradients_kernel(
-    dz_ptr,
-    x_ptr,
-    y_ptr,
-    gate_ptr,
-    dx_ptr,
-    dy_ptr,
-    M,
-    N,
-    K,
-    stride_dzm,
-    stride_dzn,
-    stride_xm,
-    stride_xk,
-    stride_yk,
-    stride_yn,
-    stride_gm,
-    stride_gn,
-    GATED: tl.constexpr,
-    INPUT_PRECISION: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-):
-    programs_dx = tl.cdiv(M, BLOCK_M) * tl.cdiv(K, BLOCK_N)
-    if tl.program_id(0) < programs_dx:
-        # [[tag: MM-X]]: rows of M, columns of K, and the sum runs over N. The last three numbers are the strides of dX,
-        # which is stored row by row, and `first_program`.
-        matmul_kernel(
-            dz_ptr, y_ptr, gate_ptr, dx_ptr, M, K, N,
-            stride_dzm, stride_dzn, stride_yn, stride_yk, stride_gm, stride_gn, K, 1, 0,
-            False, GATED, INPUT_PRECISION, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
-        )  # fmt: skip
-    else:
-        # [[tag: MM-Y]], transposed: rows of N, columns of K, and the sum runs over M. dY is stored row by row too, so
-        # its transpose has the strides 1 and N, and its programs come after those of dX.
-        matmul_kernel(
-            dz_ptr, x_ptr, gate_ptr, dy_ptr, N, K, M,
-            stride_dzn, stride_dzm, stride_xm, stride_xk, stride_gn, stride_gm, 1, N, programs_dx,
-            False, GATED, INPUT_PRECISION, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
-        )  # fmt: skip
-
-
-def both_gradients_(dx, dy, dz, x, y, gate=None, **tiles):
-    """Write both gradients in one launch."""
-    tiles = tile_sizes(x, **tiles)
-    (M, K), N = x.shape, y.shape[1]
-    programs = (triton.cdiv(M, tiles["BLOCK_M"]) + triton.cdiv(N, tiles["BLOCK_M"])) * triton.cdiv(K, tiles["BLOCK_N"])
-    if programs:
-        gate_strides = (0, 0) if gate is None else gate.stride()
-        both_gradients_kernel[(programs,)](
-            dz, x, y, dz if gate is None else gate, dx, dy, M, N, K,
-            *dz.stride(), *x.stride(), *y.stride(), *gate_strides,
-            GATED=gate is not None, INPUT_PRECISION=input_precision(), **tiles,
-        )  # fmt: skip
-
-
-# ## What the gate costs
-#
-# The gate in the loads is another matter. With it, the backward pass took
-# [[bench: matmul_grouped/ladder/gated, two launches/backward_ms]] in two launches and
-# [[bench: matmul_grouped/ladder/gated, one launch/backward_ms]] in one. Usually the loads put a tile straight into
-# shared memory, and the tensor cores fetch it from there. A tile that has to be changed makes a detour through
-# registers, and every program that loads it changes it again. [classics/matmul](../classics/matmul.py) gates the
-# gradient once, by a small kernel before both products. With the kernels of [fast/matmul](../fast/matmul.py) the
-# backward pass then takes [[bench: matmul_grouped/ladder/descriptors, no activation/backward_ms]] without a ReLU and
-# [[bench: matmul_grouped/ladder/gate as a kernel of its own/backward_ms]] with one. Fusion pays off where it saves
-# memory traffic that the kernel waits for. This kernel doesn't wait for it.
+# Couldn't the products do that to each tile that they load? They could, and save a matrix. But then a tile makes a
+# detour through registers, and every program that loads it changes it again. And would one launch for both gradients be
+# better than two? Both were tried: the [ladder of the backward pass](../fast/matmul.py#matmul_backward-gate_apart)
+# measures them.
+def matmul_backward(dz, x, y, z=None, activation="none", *, needs=(True, True), **tiles):
+    """`(dx, dy)` from the gradient `dz` of the result `z`, which is contiguous; None for one that isn't in `needs`."""
+    tile_sizes(x, **tiles)  # wrong sizes raise before the first kernel runs
+    return product_gradients(
+        matmul_forward, dz, x, y, z, "relu" if activation == "relu" else None, needs=needs, **tiles
+    )
 
 
 # ## The public function

@@ -1,4 +1,4 @@
-"""tutorials/matmul_grouped: values, gradients by strides, one launch or two, a training run, errors, mutants."""
+"""tutorials/matmul_grouped: values, gradients by strides, a training run, errors, mutants."""
 
 import functools
 import inspect
@@ -10,6 +10,7 @@ from triton.compiler.errors import CompilationError
 from triton.runtime.errors import InterpreterError
 
 from academy import device
+from annotated_examples.common import products
 from annotated_examples.common.products import Product
 from annotated_examples.tutorials import matmul_grouped as lesson
 from tests.kernels import addresses, harness
@@ -17,31 +18,25 @@ from tests.kernels.harness import DTYPES, LAYOUTS, Mutant, randn
 from tests.kernels.matmul_cases import TILES, long_sums_right, on_device
 
 MUTANTS = [
-    Mutant("strides of a ignored", "offs_m[:, None] * stride_am + offs_k", "offs_m[:, None] * K + offs_k"),
-    Mutant("strides of b ignored", "offs_k[:, None] * stride_bk + offs_n", "offs_k[:, None] * N + offs_n"),
-    Mutant(
-        "y not transposed for dX", "multiply_(dx, dz, y.T, gate,", "multiply_(dx, dz, y.reshape(y.shape[::-1]), gate,"
-    ),
-    Mutant(
-        "strides of y not exchanged in one launch",
-        "stride_dzm, stride_dzn, stride_yn, stride_yk,",
-        "stride_dzm, stride_dzn, stride_yk, stride_yn,",
-    ),
-    Mutant("upstream taken for contiguous", "*a.stride(), *b.stride(), *gate", "K, 1, *b.stride(), *gate"),
-    Mutant("gate forgotten", '(z, z.T) if activation == "relu" else (None, None)', "(None, None)"),
-    Mutant("gate does not move on", "gate_ptrs += BLOCK_K *", "gate_ptrs += 0 *"),
-    Mutant("gate's strides ignored", "* stride_gm + offs_k[None, :] * stride_gk", "* K + offs_k[None, :]"),
+    Mutant("strides of b not passed on", "stride_ak, stride_bk, stride_bn, INPUT", "stride_ak, N, 1, INPUT"),
+    Mutant("upstream taken for contiguous", "*a.stride(), *b.stride(), *c", "K, 1, *b.stride(), *c"),
+    Mutant("gate forgotten", '"relu" if activation == "relu" else None, needs', "None, needs"),
     Mutant("relu forgotten", "relu(acc) if RELU else acc", "acc"),
-    Mutant("no mask on K", "k_mask = offs_k < K - k * BLOCK_K", "k_mask = offs_k < BLOCK_K"),
-    Mutant("store not masked", "c, mask=m_mask[:, None] & n_mask[None, :])", "c)"),
-    Mutant("loop rounded down", "range(0, tl.cdiv(K, BLOCK_K))", "range(0, K // BLOCK_K)"),
-    Mutant("programs of dY counted from 0", "1, N, programs_dx,", "1, N, 0,"),
+    Mutant("store not masked", "c, mask=(offs_m < M)[:, None] & (offs_n < N)[None, :])", "c)"),
     Mutant(
         "mismatched K unchecked", "contract(x=x, y=y, activation=activation", "dict(x=x, y=y, activation=activation"
     ),
+]  # fmt: skip
+# Of the loop, which is shared.
+MUTANTS_OF_THE_LOOP = [
+    Mutant("strides of a ignored", "offs_m[:, None] * stride_am + offs_k", "offs_m[:, None] * K + offs_k"),
+    Mutant("strides of b ignored", "offs_k[:, None] * stride_bk + offs_n", "offs_k[:, None] * N + offs_n"),
+    Mutant("no mask on K", "k_mask = offs_k < K - k * BLOCK_K", "k_mask = offs_k < BLOCK_K"),
+    Mutant("loop rounded down", "range(0, tl.cdiv(K, BLOCK_K))", "range(0, K // BLOCK_K)"),
+    Mutant("y not transposed for dX", "launch_forward(dz, b.T,", "launch_forward(dz, b.reshape(b.shape[::-1]),"),
 ]
 if device.INTERPRET:  # out-of-bounds reads change no result: only the interpreter can be asked for the addresses
-    MUTANTS += [
+    MUTANTS_OF_THE_LOOP += [
         Mutant("no mask on rows", "m_mask = offs_m < M", "m_mask = offs_m >= 0"),
         Mutant("no mask on columns", "n_mask = offs_n < N", "n_mask = offs_n >= 0"),
     ]
@@ -50,10 +45,10 @@ if device.INTERPRET:  # out-of-bounds reads change no result: only the interpret
 ACTIVATIONS = ("none", "relu")
 
 
-def tiled(module, launches=2):
+def tiled(module):
     """The public function with small tiles: several programs, groups and loop steps."""
     forward = functools.partial(module.matmul_forward, **TILES)
-    backward = functools.partial(module.matmul_backward, launches=launches, **TILES)
+    backward = functools.partial(module.matmul_backward, **TILES)
     return lambda x, y, activation: Product.apply(x, y, activation, forward, backward)
 
 
@@ -76,13 +71,11 @@ def check(module):
 
 def check_all(module):
     stays_inside(module)  # first: a stray store elsewhere would damage the test itself
-    for launches in (1, 2):
-        inputs = dict(x=harness.nan_fenced(randn(52, 37)), y=harness.nan_fenced(randn(37, 20)))
-        assert_right(tiled(module, launches), inputs, "relu", randn(52, 20))
+    inputs = dict(x=harness.nan_fenced(randn(52, 37)), y=harness.nan_fenced(randn(37, 20)))
+    assert_right(tiled(module), inputs, "relu", randn(52, 20))
     # transposed views, and an upstream gradient with zero strides
     assert_right(module.matmul, dict(x=randn(30, 40).T, y=randn(20, 30).T))
     assert_right(module.matmul, dict(x=randn(40, 30), y=randn(30, 20)), "none", randn(20, 40).T)
-    gate_with_other_strides(module)
     if device.INTERPRET:
         reads_inside(module)
     with pytest.raises(
@@ -91,21 +84,12 @@ def check_all(module):
         module.matmul(randn(3, 4), randn(5, 2))
 
 
-def gate_with_other_strides(module):
-    x, y, dz = randn(20, 18), randn(18, 20), randn(20, 20)
-    z = torch.relu(x @ y)
-    gated = torch.where(z > 0, dz, 0)
-    dx, dy = module.matmul_backward(dz, x, y, z.T.contiguous().T, "relu", **TILES)
-    torch.testing.assert_close((dx, dy), (gated @ y.T, x.T @ gated), rtol=1e-4, atol=1e-4)
-
-
 def reads_inside(module):
     x, y = randn(20, 18), randn(18, 20)
-    z = torch.relu(x @ y)
     dz = randn(20, 20)
-    with addresses.loads_inside(x, y, z, dz):
+    with addresses.loads_inside(x, y, dz):
         module.matmul_forward(x, y, **TILES)
-        module.matmul_backward(dz, x, y, z, "relu", **TILES)
+        module.matmul_backward(dz, x, y, **TILES)
 
 
 def stays_inside(module):
@@ -129,6 +113,16 @@ def test_mutant_is_caught(mutant, tmp_path):
     harness.assert_caught(lesson, mutant, check, tmp_path)
 
 
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS_OF_THE_LOOP))
+def test_mutant_of_the_loop_is_caught(mutant, tmp_path):
+    check_upon = lambda broken: check(harness.upon(products, broken, lesson, tmp_path))  # noqa: E731
+    harness.assert_caught(products, mutant, check_upon, tmp_path)
+
+
+def test_the_signature_can_be_read():
+    assert len(lesson.matmul_kernel.arg_names) <= 20
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize(
@@ -140,17 +134,9 @@ def test_sizes(M, N, K, activation, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=harness.dtype_name)
-@pytest.mark.parametrize("launches", [1, 2])
-def test_one_launch_and_two(launches, dtype):
+def test_small_tiles(dtype):
     inputs = dict(x=randn(50, 40, dtype=dtype), y=randn(40, 30, dtype=dtype))
-    assert_right(tiled(lesson, launches), inputs, "relu", randn(50, 30, dtype=dtype))
-
-
-def test_one_launch_gives_the_same_bits_as_two():
-    x, y, dz = randn(50, 40), randn(40, 30), randn(50, 30)
-    z = lesson.matmul_forward(x, y, "relu", **TILES)
-    one, two = (lesson.matmul_backward(dz, x, y, z, "relu", launches=n, **TILES) for n in (1, 2))
-    assert torch.equal(one[0], two[0]) and torch.equal(one[1], two[1])
+    assert_right(tiled(lesson), inputs, "relu", randn(50, 30, dtype=dtype))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=harness.dtype_name)
@@ -279,9 +265,8 @@ def test_bad_launcher_arguments():
     x, y = randn(5, 5), randn(5, 5)
     with pytest.raises(ValueError, match="GROUP_M must be at least 1, got 0"):
         lesson.matmul_forward(x, y, **{**TILES, "GROUP_M": 0})
-    for launches in (1, 2):
-        with pytest.raises(ValueError, match="GROUP_M must be at least 1, got -1"):
-            lesson.matmul_backward(x, x, y, launches=launches, **{**TILES, "GROUP_M": -1})
+    with pytest.raises(ValueError, match="GROUP_M must be at least 1, got -1"):
+        lesson.matmul_backward(x, x, y, **{**TILES, "GROUP_M": -1})
     with pytest.raises(ValueError, match="BLOCK_K must be a power of two, got 12"):
         lesson.matmul_forward(x, y, **{**TILES, "BLOCK_K": 12})
 

@@ -2,8 +2,8 @@ r"""# Two trips
 
 **What was slow?** Three trips, and the program waits for each of them.
 
-**What changes?** Mean and sum of squares come out of one trip: each chunk has its own, and they are merged with those of
-the row so far, [[tag: LN-merge]].
+**What changes?** Mean and sum of squares come out of one trip: each chunk has its own, and they are merged with those
+of the row so far, [[tag: LN-merge]].
 
 **Predict:** a third of the loads is gone, but none of the bytes that come from memory.
 """

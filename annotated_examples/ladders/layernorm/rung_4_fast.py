@@ -3,8 +3,8 @@ r"""# The fast version
 **What was slow?** A multiprocessor has room for 64 warps, so for 4 of these rows at a time. With 8 numbers a thread,
 that isn't enough to have in flight, and 512 threads wait for each other at every sum.
 
-**What changes?** Few threads, many elements each: two rows go to 8 warps, so each thread has 32 numbers. Rows too
-long for registers keep their two trips.
+**What changes?** Few threads, many elements each: two rows go to 8 warps, so each thread has 32 numbers. Rows too long
+for registers keep their two trips.
 
 **Predict:** the kernel is the same. How much can the number of warps matter?
 """

@@ -3,7 +3,8 @@ r"""# All three gradients in one trip
 **What was slow?** `dy` and `x` come from memory twice, once for each direction.
 
 **What changes?** There are only as many programs as multiprocessors, and each walks over many rows. It keeps its share
-of `dweight` and `dbias` in registers from row to row, and stores it once, at the end. A small kernel adds up the shares.
+of `dweight` and `dbias` in registers from row to row, and stores it once, at the end. A small kernel adds up the
+shares.
 
 **Predict:** the bytes are nearly halved. Is the time?
 """

@@ -1,7 +1,7 @@
 r"""# Tiles in groups
 
-**What was slow?** Programs that run at the same time compute a few columns of tiles. They share what they load of B, but
-each needs rows of A that hardly another one needs.
+**What was slow?** Programs that run at the same time compute a few columns of tiles. They share what they load of B,
+but each needs rows of A that hardly another one needs.
 
 **What changes?** The order of the tiles, as in [the grouped lesson](../../tutorials/matmul_grouped.py): down a group of
 8 rows, then to the right.

@@ -3,8 +3,8 @@ r"""# The card copies the tiles
 **What was slow?** 256 threads compute the address and the mask of every 16 bytes that they request, and keep the
 addresses in registers.
 
-**What changes?** A tensor descriptor tells the tensor memory accelerator where a matrix lies. A load names the corner of
-a tile, and one thread issues it. What lies outside of a matrix arrives as zeros; nothing is masked.
+**What changes?** A tensor descriptor tells the tensor memory accelerator where a matrix lies. A load names the corner
+of a tile, and one thread issues it. What lies outside of a matrix arrives as zeros; nothing is masked.
 
 **Predict:** fewer instructions and fewer registers, the same bytes and the same products.
 """

@@ -1,7 +1,7 @@
 r"""# One program for each multiprocessor
 
-**What was slow?** Each program begins with a wait for its first tiles and ends with a store. Meanwhile, its tensor cores
-have nothing to do.
+**What was slow?** Each program begins with a wait for its first tiles and ends with a store. Meanwhile, its tensor
+cores have nothing to do.
 
 **What changes?** There are as many programs as multiprocessors, and each computes one tile after the other. The loop
 over tiles and the loop along K are one: the next tile's loads are on their way while this one is stored.
