@@ -13,7 +13,7 @@ measured: `cost`, and `LADDER` with the keys of `BENCH` (see `academy.bench.oper
 one that gains are quoted for.
 
 `academy bench --ladder <name>` writes `benchmarks/results/<device>/ladders/<name>.json`. What was tried before rungs
-could be run is in `benchmarks/results/<device>/ladder/<name>.json`, in entries with `"tried": true`.
+could be run is in `benchmarks/results/<device>/ladder/`, in entries with `"tried": "<name>"` of any file.
 
 Nothing here needs torch: the site reads rungs and results without it. `academy.bench.ladder_run` measures.
 """

@@ -127,9 +127,9 @@ def _tried(name: str, record: dict | None, found: list[ladder.Rung], root: Path)
         time = figures.ladder_times(record, case).get(rung.word) if record and case else None
         text = figures.milliseconds(time.ms) if time and time.ms else "not measured yet"
         out += [f"**{rung.name}**: {text}. {' '.join(_about(rung).split())}", ""]
-    for _, old in figures.results(root, f"ladder/{name}"):
+    for device, old in figures.results(root, "ladder/*"):
         for entry in old["rungs"]:
-            if entry.get("tried"):
+            if device == figures.PROSE_DEVICE and entry.get("tried") == name:
                 times = [
                     f"{figures.milliseconds(ms)} ({_pass(key)}{_at(old, key)})"
                     for key, ms in entry.items()

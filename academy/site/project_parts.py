@@ -111,7 +111,8 @@ def ladder(name: str) -> list[str]:
     def made() -> list[list]:
         return [[isinstance(piece, Html), piece] for piece in ladder_page.pieces(name, ROOT)]
 
-    files = sorted((ROOT / "benchmarks/results").glob(f"*/ladder*/{name}.json"))
+    files = sorted((ROOT / "benchmarks/results").glob("*/ladder/*.json"))
+    files += sorted((ROOT / "benchmarks/results").glob(f"*/ladders/{name}.json"))
     files.append(ROOT / ladder.BENCHMARKS / f"{name}.py")
     shown = [*files, *_built_on(*(rung.path for rung in ladder.rungs(name, ROOT)))]
     code = ["bench", "site/ladder_page.py", "site/rung_code.py", "site/highlighting.py", "package:matplotlib"]

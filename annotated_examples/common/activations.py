@@ -111,8 +111,8 @@ def activation_reference(z, activation):
 # ## The backward pass as a kernel of its own
 #
 # Both gradient products need all of the gradient of Z, so it is computed once and stored. Fusing it into their loads
-# would compute it again for every block that reads it; [matmul_grouped](../tutorials/matmul_grouped.py) does that, and
-# measures.
+# would compute it again for every block that reads it; [a rung of fast/matmul's ladder](../fast/matmul.py) does
+# that, and is slower.
 @triton.jit
 def activation_backward_kernel(
     dc_ptr,

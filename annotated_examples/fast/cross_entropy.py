@@ -2,20 +2,7 @@ r"""
 # Cross entropy, fast: two trips instead of three
 
 [The lesson](../classics/cross_entropy.py) reads the logits twice and writes a gradient once. The least possible is to
-read the logits once and write the gradient once. This file climbs from the lesson to that limit. The rungs were
-measured at 8192 x 128256 in bfloat16 on an H200, loss and gradient together:
-
-- Rung 0: the loss, then the gradient, as in the lesson.
-  [[bench: cross_entropy/ladder/two passes/forward_ms]]
-- Rung 1: the gradient is computed **in the forward pass**, while the row is still in the L2 cache.
-  [[bench: cross_entropy/ladder/one pass/forward_ms]]
-- Rung 2: a maximum and a sum for every 16 bytes, instead of one for the row.
-  [[bench: cross_entropy/ladder/strips/forward_ms]]
-- Rung 3: powers of two instead of `exp`.
-  [[bench: cross_entropy/ladder/exp2/forward_ms]]
-- Rung 4: the 1 in the label's column is subtracted afterwards. [[bench: cross_entropy/ladder/label last/forward_ms]]
-- Rung 5: two blocks at a time, and wide loads in rows that begin anywhere.
-  [[bench: cross_entropy/ladder/final/forward_ms]]
+read the logits once and write the gradient once. This file climbs from the lesson to that limit.
 
 **What it costs.** The only thing the forward pass doesn't know when it computes the gradient is the upstream gradient:
 a single number, and almost always 1. So a training step reads the logits once and writes the gradient once, and the
@@ -27,6 +14,13 @@ not free either: rungs 2 to 4 are about them, not about memory.
 **Contract.** That of the lesson. In addition, rows may begin anywhere: those of `logits[:, :-1]` are read in place.
 Only if the entries of a row aren't contiguous are the logits copied first.
 """
+
+
+# ## The ladder
+#
+# Loss and gradient together.
+#
+# [[ladder: cross_entropy]]
 
 if __name__ == "__main__":  # run as a script: make the repository importable
     import pathlib
@@ -73,7 +67,7 @@ def count_labels_forward_kernel(labels_ptr, count_ptr, rows, ignore_index, BLOCK
 # A GPU has an instruction for powers of two, so $e^x$ becomes $2^{x \log_2 e}$. `tl.exp` does the same, and also
 # handles results that are too small for a normal float32. Here those may as well be zero, and `tl.exp2` saves the extra
 # instructions. Each logit takes two exponentials and little else, so this line alone took the kernel from
-# [[bench: cross_entropy/ladder/strips/forward_ms]] to [[bench: cross_entropy/ladder/exp2/forward_ms]].
+# [[bench: ladders/cross_entropy/strips/ms]] to [[bench: ladders/cross_entropy/exp2/ms]].
 LOG2E = tl.constexpr(1.4426950408889634)
 
 
@@ -116,7 +110,7 @@ def weighted_softmax(x, shift, scale, scaling: tl.constexpr, softcapping: tl.con
 # The lesson keeps one maximum and one sum for the row. To update them all threads of the program have to wait for each
 # other, twice in every chunk. Here each strip of a block keeps a maximum (the *shift*) and a sum of its own. A strip
 # belongs to one thread, so no thread waits for another before the sweep is over: that took the kernel from
-# [[bench: cross_entropy/ladder/one pass/forward_ms]] to [[bench: cross_entropy/ladder/strips/forward_ms]].
+# [[bench: ladders/cross_entropy/one_pass/ms]] to [[bench: ladders/cross_entropy/strips/ms]].
 @triton.jit
 def first_sweep(
     body_ptr, strips, offs, whole, needed,
@@ -273,7 +267,8 @@ def cross_entropy_forward_kernel(
 
         # **Rung 4: the label last.** One entry is still wrong: the label's, from which 1 has yet to be subtracted,
         # [[tag: CE-x]]. Correcting it afterwards saves the sweep a comparison with the label in every column. (The gain
-        # was too small to measure: [[bench: cross_entropy/ladder/label last/forward_ms]] either way.)
+        # is small: [[bench: ladders/cross_entropy/exp2/ms]] without it, [[bench: ladders/cross_entropy/label_last/ms]]
+        # with it.)
         # `tl.debug_barrier` makes all threads of the program wait for each other, and so keeps the two stores in order.
         tl.debug_barrier()
         # Almost the whole weight, because the label had almost no probability: `pid=0: dx_label = -0.2498`.

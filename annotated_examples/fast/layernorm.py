@@ -2,24 +2,12 @@ r"""
 # LayerNorm, fast: every byte once
 
 The same functions as [the lesson](../classics/layernorm.py), with its reference, its contract and its autograd
-function. Only the kernels are new. What keeps the lesson from the floor, `bytes / bandwidth`? Two things: a row is
-moved more than once, and a program waits for a row that could have been requested earlier. Each rung of this climb
-removes a part of that. The times are for 32768 rows of 4096 in bfloat16 on an H200; the lesson takes
-[[bench: layernorm/32768x4096/forward/lesson.ms]] forward and [[bench: layernorm/32768x4096/backward/lesson.ms]]
-backward.
+function. Only the kernels are new. What keeps the lesson from the floor, `bytes / bandwidth`? It moves a row more than
+once, and it waits for rows that it could have requested earlier. Each rung of the climb removes a part of that.
 
-1. **The row stays in registers.** Forward becomes one trip. At first that gains nothing: with 16 warps per row it takes
-   [[bench: layernorm/ladder/one trip/forward_ms]], and two trips with the same warps take
-   [[bench: layernorm/ladder/two trips/forward_ms]].
-2. **Few threads, many elements each.** Now more rows are in progress at a time:
-   [[bench: layernorm/ladder/final/forward_ms]].
-3. **Two trips for a long row** that registers can't hold, instead of the lesson's three.
-4. **All three gradients in one trip.** As many programs as fit on the card loop over the rows, and keep the sums for
-   `dweight` and `dbias` in registers. At first a loss again, [[bench: layernorm/ladder/one trip/backward_ms]] against
-   [[bench: layernorm/ladder/two trips/backward_ms]] with a kernel for each direction: every program waits for every
-   row.
-5. **Rows are loaded ahead**, while others are worked on: [[bench: layernorm/ladder/ahead/backward_ms]].
-6. **Two programs on each SM**, one loading while the other one sums: [[bench: layernorm/ladder/final/backward_ms]].
+At 32768 x 4096 in bfloat16 the forward pass takes [[bench: layernorm/32768x4096/forward/ms]], the lesson
+[[bench: layernorm/32768x4096/forward/lesson.ms]]. Backward takes [[bench: layernorm/32768x4096/backward/ms]] and
+[[bench: layernorm/32768x4096/backward/lesson.ms]].
 
 **What it costs.** It moves little more than the bytes that have to move, which [the lesson](../classics/layernorm.py)
 counts. That reaches [[bench: layernorm/32768x4096/forward/share]] of the limit forward and
@@ -28,6 +16,16 @@ counts. That reaches [[bench: layernorm/32768x4096/forward/share]] of the limit 
 **Contract.** The lesson's. In one respect it does more: the mean is corrected for its own rounding, so a row may be far
 from zero, as long as float32 can still tell its numbers apart.
 """
+
+
+# ## The ladder, forward
+#
+# [[ladder: layernorm]]
+
+
+# ## The ladder, backward
+#
+# [[ladder: layernorm_backward]]
 
 if __name__ == "__main__":  # run as a script: make the repository importable
     import pathlib

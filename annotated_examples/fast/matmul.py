@@ -2,27 +2,16 @@ r"""
 # Matrix multiplication, fast
 
 The product of [matmul_autotuned](../tutorials/matmul_autotuned.py), at many sizes about as fast as cuBLAS, the vendor's
-library. For an activation the library needs a second kernel: at 4096 in each direction a `leaky_relu` makes it
-[[bench: matmul_autotuned:leaky_relu/4096x4096x4096/forward/cuBLAS + leaky_relu.ms]], where this file takes
+library: at 4096 in each direction it takes [[bench: matmul_autotuned/4096x4096x4096/forward/ms]], cuBLAS
+[[bench: matmul_autotuned/4096x4096x4096/forward/cuBLAS.ms]]. The library can apply a ReLU or a GELU on the way. For
+other activations it needs a second kernel: with a `leaky_relu` it takes
+[[bench: matmul_autotuned:leaky_relu/4096x4096x4096/forward/cuBLAS + leaky_relu.ms]], this file
 [[bench: matmul_autotuned:leaky_relu/4096x4096x4096/forward/ms]].
 
 [[eq: MM-Z]]
 
-What is slow about the lesson's kernel? Its threads spend registers and time on addresses and masks. And each program
-begins with a wait for its first loads, and ends with a store during which the tensor cores have nothing to do. The
-climb from there, at 4096 in each direction in bfloat16:
-
-1. A kernel with pointers, like the lesson's, in tiles of 128 x 256: [[bench: matmul/ladder/grouped/forward_ms]].
-2. The card's copy unit fetches the tiles, one program for each multiprocessor loops over them, and the next tile's
-   loads are in flight while this one is stored: [[bench: matmul_autotuned/ladder/no groups/forward_ms]].
-3. The tiles in groups of 8 rows: [[bench: matmul_autotuned/ladder/groups of 8/forward_ms]]. In groups of 16:
-   [[bench: matmul_autotuned/ladder/groups of 16/forward_ms]].
-4. A search for each way in which the inputs are stored, because the backward pass multiplies transposed matrices.
-5. A separate kernel for rows that begin in the middle of a cache line.
-
-cuBLAS took [[bench: matmul/ladder/cuBLAS/forward_ms]] in the run of the first rung. The public function, with the
-configuration that the search chose, takes [[bench: matmul_autotuned/4096x4096x4096/forward/ms]], and cuBLAS
-[[bench: matmul_autotuned/4096x4096x4096/forward/cuBLAS.ms]]. At some sizes it falls behind: the end says where.
+What is slow about the lesson's kernel? Its threads spend registers and time on addresses and masks. Each program begins
+with a wait for its first loads, and ends with a store. Meanwhile its tensor cores have nothing to do.
 
 **What it costs.** As in the lesson: `2 · M · N · K` operations, and at best the inputs and the result are moved once
 each. Every new shape is searched for, which takes seconds.
@@ -30,6 +19,18 @@ each. Every new shape is searched for, which takes seconds.
 **Contract.** As the lesson's: any strides, any K, float32, float16 or bfloat16. float32, and matrices that no
 descriptor can describe, are left to the lesson's kernel.
 """
+
+
+# ## The ladder
+#
+# [[ladder: matmul]]
+
+
+# ## The ladder of the backward pass
+#
+# Behind a ReLU, both gradients together.
+#
+# [[ladder: matmul_backward]]
 
 if __name__ == "__main__":  # run as a script: make the repository importable
     import pathlib

@@ -189,9 +189,9 @@ def matmul_forward(x, y, activation="none", **tiles):
 def matmul_backward(dz, x, y, z=None, activation="none", *, needs=(True, True), **tiles):
     """`(dx, dy)` from the gradient `dz` of the result `z`, which is contiguous; None for one that isn't in `needs`."""
     tile_sizes(x, **tiles)  # wrong sizes raise before the first kernel runs
-    return product_gradients(
-        matmul_forward, dz, x, y, z, "relu" if activation == "relu" else None, needs=needs, **tiles
-    )
+    activation = "relu" if activation == "relu" else None
+    dx, dy = product_gradients(matmul_forward, dz, x, y, z, activation, needs=needs, **tiles)
+    return dx, dy
 
 
 # ## The public function

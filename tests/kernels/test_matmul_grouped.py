@@ -20,7 +20,7 @@ from tests.kernels.matmul_cases import TILES, long_sums_right, on_device
 MUTANTS = [
     Mutant("strides of b not passed on", "stride_ak, stride_bk, stride_bn, INPUT", "stride_ak, N, 1, INPUT"),
     Mutant("upstream taken for contiguous", "*a.stride(), *b.stride(), *c", "K, 1, *b.stride(), *c"),
-    Mutant("gate forgotten", '"relu" if activation == "relu" else None, needs', "None, needs"),
+    Mutant("gate forgotten", 'activation = "relu" if activation == "relu" else None', "activation = None"),
     Mutant("relu forgotten", "relu(acc) if RELU else acc", "acc"),
     Mutant("store not masked", "c, mask=(offs_m < M)[:, None] & (offs_n < N)[None, :])", "c)"),
     Mutant(

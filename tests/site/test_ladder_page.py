@@ -110,7 +110,9 @@ def test_the_page_says_reason_change_and_gain(root):
     folder = root / "benchmarks/results/nvidia-h200"
     store.write(folder / "ladders/double.json", record)
     old = {"date": "2025-01-01", "shape": [2, 2], "rungs": [{"name": "Upside down", "what": "x", "forward_ms": 0.5}]}
-    store.write(folder / "ladder/double.json", old | {"rungs": [old["rungs"][0] | {"tried": True}, {"name": "kept"}]})
+    store.write(
+        folder / "ladder/double.json", old | {"rungs": [old["rungs"][0] | {"tried": "double"}, {"name": "kept"}]}
+    )
     text = "\n".join(ladder_page.pieces("double", root))
     assert "### 1. First" in text and "### 2. Second" in text and "Stale" not in text
     assert "<strong>2 ms</strong>, 2.00x as fast as the rung before, 25 % of the limit" in text

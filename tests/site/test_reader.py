@@ -217,7 +217,7 @@ def test_every_symbol_stands_in_the_formulas_and_every_name_in_the_code(site):
             assert any(mark in alone.marked(tex) for tex in equations), (derivation, variable)
 
 
-@pytest.mark.parametrize("page", ["kernels/classics/layernorm.md", "kernels/tutorials/matmul_grouped.md"])
+@pytest.mark.parametrize("page", ["kernels/classics/layernorm.md", "kernels/tutorials/matmul_blocked.md"])
 def test_a_kernel_page_marks_names_in_code_notes_and_formulas(site, page):
     source = at(site, page)
     assert len(re.findall(r'<span class="n" data-v="(?:x|rstd)">(?:x|rstd)</span>', source)) > 20
