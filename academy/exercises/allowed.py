@@ -18,11 +18,11 @@ _ACADEMY = {"academy", "academy.device"}
 #: Functions that reach files, other frames or Python's insides, and what ends the process.
 _NAMES = {
     name: "an answer is checked by what it computes"
-    for name in """__builtins__ __import__ breakpoint compile delattr eval exec exit getattr globals help input locals
-    memoryview open quit setattr vars""".split()
+    for name in """__builtins__ __import__ breakpoint compile delattr eval exec getattr globals help input locals
+    memoryview open setattr vars""".split()
 } | {
     name: "an answer returns its result, it doesn't end the program"
-    for name in "BaseException GeneratorExit KeyboardInterrupt SystemExit".split()
+    for name in "BaseException GeneratorExit KeyboardInterrupt SystemExit exit quit".split()
 }
 #: Modules that other modules carry as attributes, and what leads out of a function's own variables.
 _ATTRIBUTES = set(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from academy import interpreter
+from academy import device, interpreter
 from academy.exercises import rounds, watch
 from academy.exercises.allowed import Raised
 
@@ -98,19 +98,25 @@ class Answer:
             _restore(self._before)
 
 
-def plain(value: Any, name: str) -> Any:
+def plain(value: Any, name: str, depth: int = 0) -> Any:
     """The value itself, if it is plain data. Raises `Raised`."""
     kind = type(value)
-    if kind in (int, float, bool, str, type(None), torch.Tensor):
+    if depth > 9:
+        raise Raised(f"{name} gives a list or tuple that is nested more than nine times")
+    if kind is torch.Tensor:
+        if value.layout is not torch.strided or value.device.type != device.DEVICE.type:
+            raise Raised(f"{name} gives a tensor without numbers in its memory: {value.layout}, on {value.device}")
+        return value
+    if kind in (int, float, bool, str, type(None)):
         return value
     if isinstance(value, np.generic) and kind.__module__ == "numpy":
         return value.item()
     if kind in (tuple, list):
-        return kind(plain(item, name) for item in value)
+        return kind(plain(item, name, depth + 1) for item in value)
     if kind is dict:
-        return {plain(key, name): plain(item, name) for key, item in value.items()}
+        return {plain(key, name): plain(item, name, depth + 1) for key, item in value.items()}
     if isinstance(value, tuple) and kind.__module__.startswith("torch"):  # torch.Size, what x.max(1) returns
-        return tuple(plain(item, name) for item in value)
+        return tuple(plain(item, name, depth + 1) for item in value)
     message = f"{name} gives {_article(kind.__name__)}, and an answer is a number, a text, a tensor, or a tuple, list"
     raise Raised(f"{message} or dict of these")
 
@@ -121,7 +127,8 @@ def _article(name: str) -> str:
 
 def _snapshot() -> list[tuple[Any, str, dict[str, Any]]]:
     modules = [sys.modules[name] for name in _GUARDED if name in sys.modules]
-    return [(owner, owner.__name__, dict(vars(owner))) for owner in (*modules, torch.Tensor)]
+    named = [(module, module.__name__) for module in modules] + [(torch.Tensor, "torch.Tensor")]
+    return [(owner, name, dict(vars(owner))) for owner, name in named]
 
 
 def _restore(before: list[tuple[Any, str, dict[str, Any]]]) -> None:
@@ -134,6 +141,9 @@ def _restore(before: list[tuple[Any, str, dict[str, Any]]]) -> None:
             if new is not value and _guarded(key, value) and not _own(new, entries):
                 replaced.append(f"{name}.{key}")
                 setattr(owner, key, value)
+        for key in set(now) - set(entries) if owner is torch.Tensor else ():
+            replaced.append(f"{name}.{key}")
+            delattr(owner, key)
     if replaced:
         raise Raised(f"an answer may not replace {replaced[0]}: the checks and the kernels need it")
 

@@ -116,6 +116,8 @@ def _serve(path: str, connection: Connection) -> None:
             reply = wire.pack(["syntax", [error.msg, error.lineno]])
         except Raised as raised:
             reply = wire.pack(["raised", [raised.message, raised.line, raised.stopped]])
+        except Exception as error:
+            reply = wire.pack(["raised", [f"what it gives can't be read: {type(error).__name__}: {error}", None, True]])
         sys.stdout.flush()
         connection.send_bytes(reply)
 

@@ -203,9 +203,10 @@ class Checks:
         try:
             return self.answer.call(function, arguments)
         except Raised as raised:
+            if raised.stopped:
+                raise
             call = f"{function}({', '.join(elements.shown(argument) for argument in arguments)})"
-            told = raised.message if raised.message.startswith(function) else f"{call} raises {raised.message}"
-            raise Raised(told, raised.line, raised.stopped) from raised
+            raise Raised(f"{call} raises {raised.message}", raised.line, stopped=False) from raised
 
     def evaluate(self, expression: str, **names: Any) -> Any:
         """The value of an expression in the reader's text, where a result isn't plain data."""

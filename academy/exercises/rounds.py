@@ -19,6 +19,8 @@ LIMIT = 10_000
 _COUNT, _EACH = "__academy_round__", "__academy_each__"
 
 _rounds = 0
+#: The first `Endless` of a call, which the text may have caught.
+_ended: Endless | None = None
 
 
 class Endless(Exception):
@@ -42,17 +44,21 @@ def load(path: Path) -> ModuleType:
 
 def counted(call: Callable[[], Any]) -> Any:
     """Call a function of a loaded file, and end it with `Endless` after `LIMIT` rounds."""
-    global _rounds
-    _rounds = 0
-    return call()
+    global _rounds, _ended
+    _rounds, _ended = 0, None
+    result = call()
+    if _ended is not None:
+        raise _ended
+    return result
 
 
 def _count(function: str, line: int) -> None:
-    global _rounds
+    global _rounds, _ended
     _rounds += 1
     if _rounds > LIMIT:
         error = Endless(f"{function} has gone round {LIMIT} times: does a loop never end?")
         error.line = line
+        _ended = _ended or error
         raise error
 
 

@@ -6,13 +6,12 @@ Compiled kernels can't be watched: there only results are compared.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import functools
 import linecache
 import math
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,7 +120,8 @@ def undefined(shape: tuple[int, ...], dtype: tl.dtype, number: float) -> interpr
     elif np_dtype == np.float16:
         number = math.copysign(min(abs(number), 60000.0), number)
     elif dtype.name not in ("fp32", "fp64"):  # stored as bits: 0x7F7F and 0xFF7F are bfloat16's largest and smallest
-        number = int.from_bytes((b"\x7f" if number > 0 else b"\xff").rjust(np_dtype().itemsize, b"\x7f"), "little")
+        last = b"\x7f" if number > 0 else b"\xff"
+        number = int.from_bytes(last.rjust(np.dtype(np_dtype).itemsize, b"\x7f"), "little")
     return interpreter.TensorHandle(np.full(shape, number, np_dtype), dtype)
 
 
@@ -274,17 +274,23 @@ def cause_of(error: BaseException, file: str) -> tuple[BaseException, int | None
 
 
 def in_words(error: BaseException) -> str:
-    """`NameError: name 'mas' is not defined. Did you mean 'mask'?`"""
+    """`NameError: name 'mas' is not defined. Did you mean: 'mask'?`"""
+    if isinstance(error, (NameError, AttributeError)) and sys.version_info >= (3, 12):
+        return "".join(traceback.format_exception_only(error)).strip()
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    name = getattr(error, "name", None)
-    if not isinstance(name, str) or "Did you mean" in text:
-        return text
+    return f"{text}{_suggestion(error)}"
+
+
+def _suggestion(error: BaseException) -> str:
+    """What Python itself suggests from version 3.12 on. (A browser has no difflib, and a newer Python.)"""
+    import difflib
+
+    known: Iterable[str] = ()
     if isinstance(error, AttributeError):
         known = dir(error.obj)
     elif isinstance(error, NameError):
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-        known = [*frames[-1].f_locals, *frames[-1].f_globals] if frames else []
-    else:
-        return text
-    near = difflib.get_close_matches(name, (each for each in known if not each.startswith("_")), n=1)
-    return f"{text.rstrip('.')}. Did you mean {near[0]!r}?" if near else text
+        known = [*frames[-1].f_locals, *frames[-1].f_globals] if frames else ()
+    name = getattr(error, "name", None) or ""
+    near = difflib.get_close_matches(name, [each for each in known if not each.startswith("_")], n=1)
+    return f". Did you mean: {near[0]!r}?" if near else ""

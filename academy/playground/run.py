@@ -186,7 +186,8 @@ def _stored_at(recording: Recording, launch: dict, tensor: int, element: int, sh
 
 def answer(question: str) -> str:
     """What the worker hands on, as JSON: `{"action": "run", "path", "source", "original"}`, with a path under the
-    repository's root, or `{"action": "check", "name", "source"}`.
+    repository's root, or `{"action": "check", "name", "source"}`, with a
+    `seed` if values are to be drawn again.
 
     `spent` in the answer says that Python has to be started anew.
     """
@@ -196,7 +197,7 @@ def answer(question: str) -> str:
         if asked["action"] == "check":
             from academy.exercises import checker
 
-            outcome = checker.check(asked["name"], asked["source"]).as_json()
+            outcome = checker.check(asked["name"], asked["source"], asked.get("seed")).as_json()
         else:
             path = store.ROOT / asked["path"]
             path.parent.mkdir(parents=True, exist_ok=True)

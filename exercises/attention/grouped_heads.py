@@ -61,7 +61,7 @@ WRONG = (
         "hk = tl.where(Hk == H, h, h // 3)",
     ),
     (
-        "PyTorch computes the result",
+        "PyTorch computes",
         "    return out",
         "    return k.repeat_interleave(H // Hk, 0)",
     ),

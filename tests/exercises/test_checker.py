@@ -194,3 +194,55 @@ def test_a_line_is_one_of_the_text():
     outcome = checker.check(exercise.name, text)
     assert "outside a tensor" in outcome.message
     assert "matmul_forward(dz, y)" in text.split("\n")[outcome.line - 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "message"),
+    [
+        ("rows/logsumexp", ("largest + tl.log", "tl.log"), "2 x 4: out[0] is * what brings back what was subtracted?"),
+        ("first_kernel/scale_and_add", ("alpha * x + y", "alpha * x - y"), "for scale_and_add(alpha=*, x=[*], y=[*])"),
+        ("first_kernel/reverse", ("tl.store", "tl.stroe"), "has no attribute 'stroe'. Did you mean: 'store'?"),
+        ("first_kernel/reverse", ("tl.load(x_ptr", "torch.add(x_ptr"), "torch.add works on the host only"),
+        ("matmul/smallest_square_tile", ("BLOCK = 1\n", "BLOCK = 1 << (0 if operations_per_byte >= 1 else -1)\n"),
+         "smallest_square_tile(0.25) raises ValueError: negative shift count"),
+        ("rows/wrong_other", (', other=-float("inf")', ""), "A lane that is masked off holds anything"),
+    ],
+)  # fmt: skip
+@pytest.mark.skipif(not device.INTERPRET, reason="compiled, a kernel is not watched")
+def test_messages_say_what_would_help(name, edit, message):
+    import fnmatch
+
+    outcome = checker.check(name, files.named(name).solution.replace(*edit), 1)
+    assert fnmatch.fnmatchcase(outcome.message, "*" + message.replace("[", "[[]") + "*"), outcome.message
+
+
+def test_values_are_drawn_anew_and_again_with_their_seed(tmp_path):
+    text = files.named("scale_and_add").solution.replace("alpha * x + y", "alpha * x - y")
+    first = checker.check("scale_and_add", text)
+    assert checker.check("scale_and_add", text).message != first.message
+    assert checker.check("scale_and_add", text, first.seed).message == first.message
+
+
+def test_values_need_every_digit_of_their_dtype(checks):
+    x = checks.values(200)
+    assert (x.bfloat16().float() != x).float().mean() > 0.9 and (x.half().float() != x).float().mean() > 0.9
+    assert x.abs().min() >= 0.1 and (x < 0).sum() == 100
+    half = checks.values(200, dtype=torch.float16)
+    assert (half.bfloat16().half() != half).float().mean() > 0.5
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="compiled, a kernel is not watched")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int32])
+def test_a_lane_without_other_holds_large_numbers_of_both_signs(dtype, tmp_path):
+    """A maximum swallows NaN, and so does a minimum; one of the three runs is wrong for either."""
+    path = tmp_path / f"reader_{str(dtype)[6:]}.py"
+    path.write_text(
+        HEAD + "@triton.jit\ndef kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):\n"
+        "    i = tl.arange(0, BLOCK)\n    tl.store(out_ptr, tl.max(tl.load(x_ptr + i, mask=i < n), axis=0))\n\n\n"
+        "def largest(x):\n    out = torch.empty(1, dtype=x.dtype, device=x.device)\n"
+        "    kernel[(1,)](x, out, len(x), BLOCK=8)\n    return out\n"
+    )
+    t = Checks(Answer(path))
+    t.compare("8 of 8", "largest", lambda x: x.amax(0).view(1), t.values(8, dtype=dtype), exact=True)
+    with pytest.raises(Failed, match="A lane that is masked off holds anything if its load has no `other`"):
+        t.compare("5 of 8", "largest", lambda x: x.amax(0).view(1), t.values(5, dtype=dtype), exact=True)

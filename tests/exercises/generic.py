@@ -1,0 +1,174 @@
+"""Twelve ways to be wrong that any exercise with a kernel can meet, made from its own solution.
+
+Six are in the kernel: a list, a dictionary, `try`, recursion, loads without `other`, no masks. A seventh calls torch
+there. The others are around it: the result made on the host, everything after the first call hard-coded, a tail that
+nobody writes, an argument that is written to, and a kernel that runs as a decoy.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from academy import syntax
+from academy.exercises import files
+from academy.exercises.files import Exercise
+
+_NOT_STORED = "what masked lanes load is masked off again when it is stored"
+_NO_TENSOR = "no argument is a tensor"
+_LESSONS = "the kernel is a lesson's"
+_NO_LOAD = "nothing is loaded with a mask"
+#: Where a way isn't wrong, or there is nothing to change: (way, exercise) -> why. A test checks that it is so.
+EXEMPT: dict[tuple[str, str], str] = {
+    **{
+        ("load without other", name): _NOT_STORED
+        for name in """first_kernel/scale_and_add first_kernel/reverse first_kernel/dropped_tail first_kernel/add_three
+        first_kernel/unwritten_output matmul/diagonal matmul/hard_swish matmul/safe_accumulate
+        operations/zero_stride_upstream operations/overwritten_upstream operations/swiglu_bytes attention/grouped_heads
+        low_bit/unpack low_bit/signed low_bit/group_of fast/persistent fast/words_once model/momentum_step""".split()
+    },
+    **{
+        ("load without other", name): _NO_LOAD
+        for name in """first_kernel/unmasked_store rows/wrapped_offset matmul/last_group
+        attention/bottom_right""".split()
+    },
+    **{
+        ("in-place input", name): _NO_TENSOR
+        for name in """first_kernel/unmasked_store rows/wrapped_offset matmul/last_group
+        attention/bottom_right""".split()
+    },
+    **{
+        (way, "matmul/gradients"): _LESSONS
+        for way in (
+            "list", "dict", "try", "recursion", "load without other", "no mask", "torch in the kernel",
+            "unwritten tail",
+        )
+    },
+    ("no mask", "rows/wrapped_offset"): "a program stores one number",
+    ("no mask", "matmul/last_group"): "where every tile is visited once, no lane is masked off",
+    ("made on the host", "operations/column_sums_of_squares"): "PyTorch may add up the partial sums, which are checked",
+    ("decoy", "operations/column_sums_of_squares"): "PyTorch may add up the partial sums, which are checked",
+}  # fmt: skip
+
+
+class NotApplicable(Exception):
+    """The way can't be made from this solution, with the reason."""
+
+
+def exercises() -> list[Exercise]:
+    """Those whose subject is a kernel: their check calls a function that has to launch one."""
+    return [exercise for exercise in files.every() if function_of(exercise)]
+
+
+def function_of(exercise: Exercise) -> str:
+    """The function that the check calls and that has to launch a kernel; "" if there is none."""
+    for node in ast.walk(ast.parse(exercise.path.read_text("utf-8"))):
+        if (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func) == "t.compare"
+            and isinstance(node.args[1], ast.Constant)
+        ):
+            if not any(keyword.arg == "kernel" for keyword in node.keywords):
+                return node.args[1].value
+    return ""
+
+
+# ---- in the kernel
+
+
+def _first_line(line: str) -> Callable[[Exercise], str]:
+    """A statement at the beginning of the first jitted function; `{name}` and `{arguments}` are its own."""
+
+    def made(exercise: Exercise) -> str:
+        jitted = syntax.jitted_functions(exercise.solution)
+        if not jitted:
+            raise NotApplicable("the kernel is a lesson's")
+        lines = exercise.solution.split("\n")
+        arguments = ", ".join(argument.arg for argument in jitted[0].args.args)
+        new = line.format(name=jitted[0].name, arguments=arguments).split("\n")
+        at = jitted[0].body[0].lineno - 1
+        return "\n".join([*lines[:at], *(f"    {each}" for each in new), *lines[at:]])
+
+    return made
+
+
+def _calls(text: str, change: Callable[[ast.Call, str], bool]) -> str:
+    """The text with changed calls of `tl.…` (`change` gets the name, and says whether it has changed anything)."""
+    tree = ast.parse(text)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    names = [(node, ast.unparse(node.func)) for node in calls]
+    if not any([change(node, name.removeprefix("tl.")) for node, name in names if name.startswith("tl.")]):
+        raise NotApplicable("the kernel has nothing of the kind")
+    return ast.unparse(tree) + "\n"
+
+
+def _without(keyword: str, *functions: str) -> Callable[[Exercise], str]:
+    def change(node: ast.Call, name: str) -> bool:
+        before = len(node.keywords)
+        if name in functions and any(each.arg == "mask" for each in node.keywords):
+            node.keywords = [each for each in node.keywords if each.arg not in (keyword, "other")]
+        return len(node.keywords) < before
+
+    return lambda exercise: _calls(exercise.solution, change)
+
+
+def _unwritten_tail(exercise: Exercise) -> str:
+    """The last program stores nothing."""
+
+    def change(node: ast.Call, name: str) -> bool:
+        if not name.startswith(("store", "atomic")):
+            return False
+        rest = ast.parse("tl.program_id(0) < tl.num_programs(0) - 1", mode="eval").body
+        mask = next((each for each in node.keywords if each.arg == "mask"), None)
+        if mask is None:
+            node.keywords.append(ast.keyword("mask", rest))
+        else:
+            mask.value = ast.BinOp(mask.value, ast.BitAnd(), rest)
+        return True
+
+    return _calls(exercise.solution, change)
+
+
+# ---- around it
+
+
+def _around(body: str, setup: str = "") -> Callable[[Exercise], str]:
+    """The function in another one of its name, with `solved` for the solution."""
+
+    def made(exercise: Exercise) -> str:
+        name = function_of(exercise)
+        inside = "\n".join(f"    {line}" for line in body.split("\n"))
+        return f"{exercise.solution}\n\nsolved = {name}\n{setup}\n\n\ndef {name}(*arguments):\n{inside}\n"
+
+    return made
+
+
+_EACH = "out = solved(*arguments)\nreturn tuple(map(made, out)) if isinstance(out, tuple) else made(out)"
+
+#: Way -> how it is made, and what the reader must be told.
+WAYS: dict[str, tuple[Callable[[Exercise], str], str]] = {
+    "list": (_first_line("kept = []\nkept.append(1)"), "lists can't change"),
+    "dict": (_first_line('kept = {{"a": 1}}'), "a kernel has no dictionaries"),
+    "try": (_first_line("try:\n    pass\nexcept ValueError:\n    pass"), "a kernel has no try"),
+    "recursion": (_first_line("{name}({arguments})"), "a kernel can't call itself without end"),
+    "load without other": (_without("other", "load"), "A lane that is masked off holds anything"),
+    "no mask": (_without("mask", "load", "store", "atomic_add"), "outside a tensor"),
+    "torch in the kernel": (_first_line("torch.add(1, 2)"), "torch.add works on the host only"),
+    "made on the host": (
+        _around(_EACH, "made = lambda out: torch.tensor(out.tolist(), dtype=out.dtype)"),
+        "PyTorch computes the result",
+    ),
+    "hard-coded": (
+        _around("out = solved(*arguments)\nfirst.append(out)\nreturn first[0]", "first = []"),
+        "should",
+    ),
+    "unwritten tail": (_unwritten_tail, ""),
+    "in-place input": (
+        _around(
+            "out = solved(*arguments)\n"
+            "for value in arguments:\n    if isinstance(value, torch.Tensor):\n        value += 1\nreturn out"
+        ),
+        "changes its argument 1",
+    ),
+    "decoy": (_around(_EACH, "made = lambda out: out + torch.zeros_like(out)"), "PyTorch computes the result"),
+}
