@@ -41,7 +41,8 @@ import torch.nn.functional as F
 import triton
 import triton.language as tl
 
-from annotated_examples.common.logits import LOWEST, items, loss_contract, scale_and_cap
+from annotated_examples.common.constants import LOWEST
+from annotated_examples.common.logits import items, loss_contract, scale_and_cap
 from annotated_examples.common.rows import as_rows, row_stride
 
 

@@ -288,8 +288,8 @@ def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_N=1024):
     return y, mean, rstd
 
 
-# `wanted` says which gradients to compute, of x, weight and bias. If both parameters are frozen, as in fine-tuning with
-# LoRA, which trains only small added matrices, the columns kernel isn't launched. If one of the two is wanted, it
+# `needs` says which gradients to compute, of x, weight and bias. If both parameters are frozen, as in fine-tuning with
+# LoRA, which trains only small added matrices, the columns kernel isn't launched. If one of the two is needed, it
 # computes both.
 #
 # Up to `num_programs` programs share the rows of a block of columns; with fewer tiles of rows than that, each program
@@ -298,30 +298,30 @@ def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_N=1024):
 # accumulators. The partial sums are added up in float32 and rounded to the parameter's dtype once. If `M` is zero there
 # are none, and their sum is zero.
 def layernorm_backward(
-    dy, x, weight, bias, mean, rstd, *, wanted=(True, True, True),
+    dy, x, weight, bias, mean, rstd, *, needs=(True, True, True),
     BLOCK_M=32, BLOCK_N=1024, COLUMNS=128, num_programs=64,
 ):  # fmt: skip
-    """Returns `(dx, dweight, dbias)`, None for what isn't wanted or has no parameter.
+    """Returns `(dx, dweight, dbias)`, None for what isn't in `needs` or has no parameter.
 
     Args:
         dy: upstream gradient, shape and dtype of `x`, any strides (also stride 0, which `.sum().backward()` makes).
         x, weight, bias: as they went into the forward pass. mean, rstd: as they came out of it.
-        wanted: which of the three gradients to compute.
+        needs: which of the three gradients to compute.
         BLOCK_N: columns of a chunk in the kernel for `dx`. BLOCK_M, COLUMNS: tile of the kernel that sums columns.
         num_programs: how many programs share the rows of a block of columns, at most.
     """
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, COLUMNS=COLUMNS)
     checks.positive(num_programs=num_programs)
     N, M = x.shape[-1], mean.numel()
-    of_weight, of_bias = wanted[1] and weight is not None, wanted[2] and bias is not None
+    of_weight, of_bias = needs[1] and weight is not None, needs[2] and bias is not None
     P = min(num_programs, triton.cdiv(M, BLOCK_M))
-    dx = torch.empty_like(x, memory_format=torch.contiguous_format) if wanted[0] else None
+    dx = torch.empty_like(x, memory_format=torch.contiguous_format) if needs[0] else None
     partial_dweight = torch.empty((P, N), dtype=torch.float32, device=x.device)
     partial_dbias = torch.empty((P, N), dtype=torch.float32, device=x.device)
     if M > 0:
         dy, x = as_rows(dy), as_rows(x)
         strides = row_stride(dy, N), row_stride(x, N)
-        if wanted[0]:
+        if needs[0]:
             scale = weight if weight is None else weight.contiguous()
             layernorm_backward_kernel[(M,)](dy, x, scale, mean, rstd, dx, N, *strides, BLOCK_N=BLOCK_N)
         if of_weight or of_bias:
@@ -349,7 +349,7 @@ class LayerNorm(torch.autograd.Function):
     @staticmethod
     @autograd.once_differentiable
     def backward(ctx, dy):
-        gradients = ctx.launch_backward(dy, *ctx.saved_tensors, wanted=ctx.needs_input_grad[:3])
+        gradients = ctx.launch_backward(dy, *ctx.saved_tensors, needs=ctx.needs_input_grad[:3])
         return *gradients, None, None, None
 
 

@@ -252,34 +252,34 @@ def rmsnorm_forward(x, weight=None, eps=1e-6, offset=0.0, residual=None, *, BLOC
     return y, s, rstd
 
 
-# `wanted` says which gradients to compute: that of the normalised tensor, that of the weight. The columns kernel is
+# `needs` says which gradients to compute: that of the normalised tensor, that of the weight. The columns kernel is
 # launched only for the weight's. Up to `num_programs` programs share the rows of a block of columns. The partial sums
 # are added up in float32 and rounded to the weight's dtype once. If `M` is zero there are none, and their sum is zero.
 def rmsnorm_backward(
-    dy, x, weight, rstd, eps=1e-6, offset=0.0, ds=None, *, wanted=(True, True),
+    dy, x, weight, rstd, eps=1e-6, offset=0.0, ds=None, *, needs=(True, True),
     BLOCK_M=32, BLOCK_N=1024, COLUMNS=128, num_programs=64,
 ):  # fmt: skip
-    """Returns `(dx, dweight)`, None for what isn't wanted or has no parameter.
+    """Returns `(dx, dweight)`, None for what isn't in `needs` or has no parameter.
 
     Args:
         dy: upstream gradient of `y`, shape and dtype of `x`, any strides (also 0, which `.sum().backward()` makes).
         x: what was normalised: the second result of the forward pass. rstd: its third. weight, eps, offset: as there.
         ds: upstream gradient of the sum, if there was one; it is added to `dx`, which is the gradient of both summands.
-        wanted: which of the two gradients to compute.
+        needs: which of the two gradients to compute.
         BLOCK_N: columns of a chunk in the kernel for `dx`. BLOCK_M, COLUMNS: tile of the kernel that sums columns.
         num_programs: how many programs share the rows of a block of columns, at most.
     """
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, COLUMNS=COLUMNS)
     checks.positive(num_programs=num_programs)
     N, M = x.shape[-1], rstd.numel()
-    of_weight = wanted[1] and weight is not None
+    of_weight = needs[1] and weight is not None
     P = min(num_programs, triton.cdiv(M, BLOCK_M))
-    dx = torch.empty_like(x, memory_format=torch.contiguous_format) if wanted[0] else None
+    dx = torch.empty_like(x, memory_format=torch.contiguous_format) if needs[0] else None
     partial_dweight = torch.empty((P, N), dtype=torch.float32, device=x.device) if of_weight else None
     if M > 0:
         dy, x, ds = as_rows(dy), as_rows(x), ds if ds is None else as_rows(ds)
         stride_dym, stride_xm, stride_dsm = [0 if t is None else row_stride(t, N) for t in (dy, x, ds)]
-        if wanted[0]:
+        if needs[0]:
             scale = weight if weight is None else weight.contiguous()
             rmsnorm_backward_kernel[(M,)](
                 dy, ds, x, scale, rstd, dx, N, stride_dym, stride_dsm, stride_xm, eps, offset, BLOCK_N=BLOCK_N
@@ -308,8 +308,8 @@ class RMSNorm(torch.autograd.Function):
     @autograd.once_differentiable
     def backward(ctx, dy, ds=None):
         of_x, of_residual, of_weight = ctx.needs_input_grad[:3]
-        wanted = (of_x or of_residual, of_weight)
-        dx, dweight = ctx.launch_backward(dy, *ctx.saved_tensors, ctx.eps, ctx.offset, ds, wanted=wanted)
+        needs = (of_x or of_residual, of_weight)
+        dx, dweight = ctx.launch_backward(dy, *ctx.saved_tensors, ctx.eps, ctx.offset, ds, needs=needs)
         return dx if of_x else None, dx if of_residual else None, dweight, None, None, None, None
 
 

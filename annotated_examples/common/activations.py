@@ -11,7 +11,7 @@ false, so each comparison is written so that false keeps the value.
 """
 
 from academy import device  # noqa: F401  before anything imports triton
-from academy.launch import launch
+from academy.launch import cdiv, launch
 
 import torch
 import triton
@@ -152,8 +152,7 @@ def launch_activation_backward(dc, saved, activation):
     M, N = dc.shape
     dz = torch.empty((M, N), dtype=dc.dtype, device=dc.device)
     if dz.numel():
-        # Rounded up. `triton.cdiv` does the same, but spends microseconds on checking for constexpr arguments.
-        grid = (-(-M // 8), -(-N // 256))
+        grid = (cdiv(M, 8), cdiv(N, 256))
         launch(
             activation_backward_kernel, grid, (dc, saved, dz), (M, N, *dc.stride()),
             BACKWARD=BACKWARD[activation], BLOCK_M=8, BLOCK_N=256,

@@ -8,6 +8,7 @@ two tensors and for one that holds both halves.
 """
 
 from academy import autograd, checks
+from academy.launch import cdiv
 from academy.launch import launch as launch_kernel
 
 import torch
@@ -99,7 +100,7 @@ def launch_rows(kernel, M, N, tensors, BLOCK_N, constants, *, most_rows=65_535, 
     num_warps = max(1, min(BLOCK_N, 1024) // 256)
     constants = dict(constants, BLOCK_N=BLOCK_N, VECTOR=VECTOR, ONE_ROW=M == 1)
     # Rounded up. `triton.cdiv` does the same, but spends microseconds on checking for constexpr arguments.
-    grid = (-(-N // BLOCK_N), min(M, most_rows), -(-M // most_rows))
+    grid = (cdiv(N, BLOCK_N), min(M, most_rows), cdiv(M, most_rows))
     launch_kernel(kernel, grid, tensors, (*strides, M, N), **constants, num_warps=num_warps)
 
 

@@ -15,8 +15,6 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 INTEGERS = tuple(getattr(torch, name) for name in "int64 int32 int16 int8 uint8 uint16 uint32 uint64".split())
-# Where a running maximum starts: the lowest finite number.
-LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
 
 
 # ## Scaling and capping

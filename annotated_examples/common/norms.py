@@ -14,6 +14,8 @@ import torch
 import triton
 import triton.language as tl
 
+from annotated_examples.common.launching import power_of_2_up_to
+
 
 # ## As a drop-in for a module
 #
@@ -56,16 +58,6 @@ def forward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
 # the other waits for its sums. (`torch.compile` can't pass on this option.)
 def register_limit(N):
     return dict(maxnreg=128) if 16384 < N <= 20480 and not torch.compiler.is_compiling() else {}
-
-
-# Like `triton.next_power_of_2`, but without the microseconds that its check for constexpr arguments takes. A small call
-# takes as long as Python needs to launch it, so tile sizes are cached, too.
-def power_of_2_up_to(most, number):
-    """The smallest power of two that is at least `number`, or `most` if that is smaller."""
-    power = 1
-    while power < number and power < most:
-        power *= 2
-    return power
 
 
 # ## Backward: as many programs as fit on the card

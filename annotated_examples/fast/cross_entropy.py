@@ -29,7 +29,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import autograd, checks, device, script
-from academy.launch import launch
+from academy.launch import cdiv, launch
 
 import functools
 
@@ -38,8 +38,9 @@ import triton
 import triton.language as tl
 
 from annotated_examples.classics.cross_entropy import CrossEntropyLoss, contract, cross_entropy_loss_reference
-from annotated_examples.common.logits import LOWEST, items, scale_and_cap
-from annotated_examples.common.norms import power_of_2_up_to
+from annotated_examples.common.constants import LOG2E, LOWEST
+from annotated_examples.common.launching import power_of_2_up_to
+from annotated_examples.common.logits import items, scale_and_cap
 
 
 # ## How many labels count
@@ -68,9 +69,6 @@ def count_labels_forward_kernel(labels_ptr, count_ptr, rows, ignore_index, BLOCK
 # handles results that are too small for a normal float32. Here those may as well be zero, and `tl.exp2` saves the extra
 # instructions. Each logit takes two exponentials and little else, so this line alone took the kernel from
 # [[bench: ladders/cross_entropy/strips/ms]] to [[bench: ladders/cross_entropy/exp2/ms]].
-LOG2E = tl.constexpr(1.4426950408889634)
-
-
 @triton.jit
 def exp_shifted(z, shift):
     return tl.exp2((z - shift) * LOG2E)
@@ -425,7 +423,7 @@ def _scale(dloss, gradient, dlogits, BLOCK):
     checks.power_of_two(BLOCK=BLOCK)
     n = gradient.numel()
     if n:
-        programs = min(-(-n // BLOCK), backward_programs(gradient.device.index))
+        programs = min(cdiv(n, BLOCK), backward_programs(gradient.device.index))
         launch(
             cross_entropy_backward_kernel, (programs,), (dloss, gradient, dlogits), (n,),
             IN_PLACE=gradient is dlogits, BLOCK=BLOCK, num_warps=8,

@@ -311,7 +311,8 @@ def layernorm_backward_kernel(
 def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
     BLOCK_N = BLOCK_N or (triton.next_power_of_2(N) if N <= 8192 else 4096)
     BLOCK_M = BLOCK_M or max(1, 4096 // BLOCK_N)
-    most = 4 if N % 4 and 4096 < N <= 33 * 128 else 8
+    half_masked = 4096 < N <= 33 * 128 and N % 4
+    most = 4 if half_masked else 8
     return BLOCK_M, BLOCK_N, num_warps or min(max(BLOCK_M * BLOCK_N // (32 * 32), 1), most)
 
 
@@ -455,52 +456,76 @@ def layernorm_forward(
 
 
 def layernorm_backward(
-    dy, x, weight, bias, mean, rstd, *, wanted=(True, True, True),
+    dy, x, weight, bias, mean, rstd, *, needs=(True, True, True),
     BLOCK_M=None, BLOCK_N=None, COLUMNS=None, num_warps=None, num_programs=None, num_stages=None,
 ):  # fmt: skip
-    """Returns `(dx, dweight, dbias)`, None for what isn't wanted or has no parameter.
+    """Returns `(dx, dweight, dbias)`, None for what isn't in `needs` or has no parameter.
 
     Args: as the lesson's. num_programs: how many programs share the rows, at most. num_stages: how many tiles each of
     them has in flight, if rows fit in one block.
     """
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, COLUMNS=COLUMNS, num_warps=num_warps)
-    N, M = operator.index(x.shape[-1]), mean.numel()
-    of_weight, of_bias = wanted[1] and weight is not None, wanted[2] and bias is not None
-    dx = torch.empty_like(x, memory_format=torch.contiguous_format) if wanted[0] else None
-    dweight = torch.empty(N, dtype=weight.dtype, device=x.device) if of_weight else None
-    dbias = torch.empty(N, dtype=bias.dtype, device=x.device) if of_bias else None
+    N = operator.index(x.shape[-1])
+    dx = torch.empty_like(x, memory_format=torch.contiguous_format) if needs[0] else None
+    dweight = torch.empty(N, dtype=weight.dtype, device=x.device) if needs[1] and weight is not None else None
+    dbias = torch.empty(N, dtype=bias.dtype, device=x.device) if needs[2] and bias is not None else None
     if x.numel() == 0:
         return dx, *(g if g is None else g.zero_() for g in (dweight, dbias))
-    dy, x = as_rows(dy), as_rows(x)
-    weight = weight if weight is None else weight.contiguous()
-    strides = row_stride(dy, N), row_stride(x, N)
     BLOCK_M, BLOCK_N, num_warps = backward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
+    tensors = as_rows(dy), as_rows(x), weight if weight is None else weight.contiguous(), mean, rstd
+    sizes = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
+    if N <= BLOCK_N:
+        partial_sums = launch_one_trip(*tensors, dx, dweight, dbias, num_programs, num_stages, **sizes)
+    else:
+        partial_sums = launch_two_directions(*tensors, dx, dweight, dbias, num_programs, COLUMNS, **sizes)
+    add_partial_sums(*partial_sums, dweight, dbias, BLOCK_N=min(BLOCK_N, 32))
+    return dx, dweight, dbias
+
+
+# Both launchers fill `dx` and return the partial sums of `dweight` and `dbias`, a row of them for each program that
+# shares the rows. What is None isn't computed.
+def partial_sums_of(P, N, *gradients):
+    return [g if g is None else torch.empty((P, N), dtype=torch.float32, device=g.device) for g in gradients]
+
+
+def launch_one_trip(
+    dy, x, weight, mean, rstd, dx, dweight, dbias, num_programs, num_stages, *, BLOCK_M, BLOCK_N, num_warps
+):  # fmt: skip
+    """Rows that fit in a block: all three gradients by one kernel."""
+    M, N = x.shape
     programs, stages = backward_schedule(x.device.index, x.element_size(), N, BLOCK_M, BLOCK_N, num_warps)
-    one_block = N <= BLOCK_N
-    ROWS = BLOCK_M if one_block else 32 if BLOCK_N >= 128 else BLOCK_M  # rows of a tile in the kernel that sums columns
-    P = min(num_programs or (programs if one_block else 16), cdiv(M, ROWS))
-    partial_dweight = torch.empty((P, N), dtype=torch.float32, device=x.device) if of_weight else None
-    partial_dbias = torch.empty((P, N), dtype=torch.float32, device=x.device) if of_bias else None
-    if one_block:
-        launch(
-            layernorm_backward_kernel, (P,),
-            (dy, x, weight, mean, rstd, dx, partial_dweight, partial_dbias), (M, N, *strides),
-            BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=num_stages or stages, num_warps=num_warps,
-        )  # fmt: skip
-    if not one_block and wanted[0]:
+    P = min(num_programs or programs, cdiv(M, BLOCK_M))
+    partial_sums = partial_sums_of(P, N, dweight, dbias)
+    launch(
+        layernorm_backward_kernel, (P,),
+        (dy, x, weight, mean, rstd, dx, *partial_sums), (M, N, row_stride(dy, N), row_stride(x, N)),
+        BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=num_stages or stages, num_warps=num_warps,
+    )  # fmt: skip
+    return partial_sums
+
+
+def launch_two_directions(
+    dy, x, weight, mean, rstd, dx, dweight, dbias, num_programs, COLUMNS, *, BLOCK_M, BLOCK_N, num_warps
+):  # fmt: skip
+    """Longer rows: `dx` along the rows, then `dweight` and `dbias` down the columns."""
+    M, N = x.shape
+    strides = row_stride(dy, N), row_stride(x, N)
+    if dx is not None:
         launch(
             layernorm_backward_chunked_kernel, (M,), (dy, x, weight, mean, rstd, dx), (N, *strides),
             BLOCK_N=BLOCK_N, num_warps=num_warps,
         )  # fmt: skip
-    if not one_block and (of_weight or of_bias):
-        COLUMNS = COLUMNS or min(BLOCK_N, 128)
+    BLOCK_M = 32 if BLOCK_N >= 128 else BLOCK_M  # fewer where a caller asks for small blocks
+    COLUMNS = COLUMNS or min(BLOCK_N, 128)
+    P = min(num_programs or 16, cdiv(M, BLOCK_M))
+    partial_sums = partial_sums_of(P, N, dweight, dbias)
+    if dweight is not None or dbias is not None:
         launch(
             layernorm_backward_columns_kernel, (cdiv(N, COLUMNS), P),
-            (dy, x, mean, rstd, partial_dweight, partial_dbias), (M, N, *strides),
-            BLOCK_M=ROWS, BLOCK_N=COLUMNS, num_warps=4,
+            (dy, x, mean, rstd, *partial_sums), (M, N, *strides),
+            BLOCK_M=BLOCK_M, BLOCK_N=COLUMNS, num_warps=4,
         )  # fmt: skip
-    add_partial_sums(partial_dweight, partial_dbias, dweight, dbias, BLOCK_N=min(BLOCK_N, 32))
-    return dx, dweight, dbias
+    return partial_sums
 
 
 # ## Public functions

@@ -31,7 +31,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import autograd, checks, device, script
-from academy.launch import launch
+from academy.launch import cdiv, launch
 
 import functools
 
@@ -55,7 +55,8 @@ from annotated_examples.classics.linear_cross_entropy import (
     product_into,
     store_loss,
 )
-from annotated_examples.common.logits import LOWEST, items
+from annotated_examples.common.constants import LOWEST
+from annotated_examples.common.logits import items
 from annotated_examples.fast.cross_entropy import (
     cross_entropy_backward,
     cross_entropy_backward_,
@@ -150,7 +151,7 @@ def plan(rows, weight, itemsize, inside, KEPT, STEP):
     vocab, row_bytes = len(weight), weight.shape[1] * weight.element_size()
     columns = max(0, vocab * row_bytes - 128) // (rows * itemsize + row_bytes) // STEP * STEP if inside else 0
     free = (vocab - columns) // STEP * STEP or vocab - columns
-    return columns, min(max(1, -(-int(KEPT * vocab) // STEP)) * STEP, free)
+    return columns, min(max(1, cdiv(int(KEPT * vocab), STEP)) * STEP, free)
 
 
 def room_at_the_end(dweight, rows, columns, dtype):

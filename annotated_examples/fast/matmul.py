@@ -287,12 +287,24 @@ tuned_interleaved_kernel = device.autotune(INTERLEAVED_CONFIGURATIONS, key=[*SIZ
 
 # ## What a descriptor can describe
 #
+# How to multiply depends on how the matrices lie in memory and on nothing else: `Stored` says that of one.
+class Stored(NamedTuple):
+    shape: tuple
+    strides: tuple
+    dtype: torch.dtype
+    address: int  # in bytes, from the beginning of a cache line
+
+
+def stored(x):
+    return Stored(x.shape, x.stride(), x.dtype, x.data_ptr() % (2 * LINE))
+
+
 # One stride must be 1, the other a multiple of 16 bytes, and so must the address. Rows may not overlap. The result is
 # None if only pointers will do. float32 is left to the kernel that can multiply it exactly.
 def storage_order(x):
     rows, columns = x.shape
-    stride_row, stride_column = x.stride()
-    if x.dtype == torch.float32 or rows == 0 or columns == 0 or x.data_ptr() % 16:
+    stride_row, stride_column = x.strides
+    if x.dtype == torch.float32 or rows == 0 or columns == 0 or x.address % 16:
         return None
     if stride_column == 1 and stride_row >= columns and stride_row % 8 == 0:
         return "rows"
@@ -303,7 +315,7 @@ def storage_order(x):
 
 def described(x, order):
     """Shape and strides for the descriptor of a matrix in this order."""
-    (rows, columns), (stride_row, stride_column) = x.shape, x.stride()
+    (rows, columns), (stride_row, stride_column) = x.shape, x.strides
     return ((columns, rows), (stride_column, 1)) if order == "columns" else ((rows, columns), (stride_row, 1))
 
 
@@ -314,11 +326,11 @@ LINE = 64
 
 def row_phases(x):
     """How many different alignments within a cache line the rows of the 16-bit matrix `x` have: 1, 2, 4 or 8."""
-    return LINE // math.gcd(x.stride(0), LINE)
+    return LINE // math.gcd(x.strides[0], LINE)
 
 
 def described_by_phases(x, phases):
-    (rows, columns), stride = x.shape, x.stride(0)
+    (rows, columns), stride = x.shape, x.strides[0]
     return (phases, rows // phases, columns), (stride, phases * stride, 1)
 
 
@@ -349,9 +361,9 @@ def interleaving_pays(M, N, phases, programs):
     return columns <= 0.8 * columns_of_the_busiest(256, whole) and columns <= columns_of_the_busiest(128, whole)
 
 
-# All of this depends on how the matrices lie in memory and on nothing else. So it is decided once for each geometry: a
-# small product shouldn't wait for Python to work out the same plan again. The tile that comes with it is a placeholder,
-# until the search has chosen: `set_block_shapes` replaces it.
+# That is decided once for two matrices that lie like this: a small product shouldn't wait for Python to work out the
+# same plan again. The tile that comes with it is a placeholder until the search has chosen; then `set_block_shapes`
+# replaces it.
 class Plan(NamedTuple):
     kernel: object
     tuned_kernel: object
@@ -382,26 +394,17 @@ def plan_interleaved(a, b, b_order):
         (*described_by_phases(a, phases), tile), (*described(b, b_order), (16, 16)),
         ((phases, M // phases, N), (N, phases * N, 1), tile),
         lambda tiles: (phases * cdiv(M // phases, tiles["BLOCK_M"]) * cdiv(N, 3 * tiles["BLOCK_N"]),),
-        (M, N, K, a.stride(0)),
+        (M, N, K, a.strides[0]),
         dict(PHASES=phases, LINE=LINE, B_TRANSPOSED=b_order == "columns"),
     )  # fmt: skip
 
 
-PLANS = {}
-
-
+@functools.lru_cache(1024)
 def plan(a, b, programs, interleaved):
-    """How to multiply by descriptors, or None where only pointers will do. interleaved: None to choose."""
-    lines = a.data_ptr() % (2 * LINE), b.data_ptr() % 16
-    geometry = a.shape, a.stride(), b.shape, b.stride(), a.dtype, lines, programs, interleaved
-    if geometry not in PLANS:
-        if len(PLANS) >= 1024:
-            PLANS.clear()
-        PLANS[geometry] = make_plan(a, b, programs, interleaved)
-    return PLANS.get(geometry)
+    """How to multiply two matrices that are `Stored` like this by descriptors, or None where only pointers will do.
 
-
-def make_plan(a, b, programs, interleaved):
+    interleaved: whether to interleave, None to choose.
+    """
     M, N = a.shape[0], b.shape[1]
     a_order, b_order = storage_order(a), storage_order(b)
     if not (a_order and b_order and programs and N % 8 == 0):
@@ -409,7 +412,7 @@ def make_plan(a, b, programs, interleaved):
     if interleaved and not can_interleave(a, a_order):
         raise ValueError("interleaving needs rows of a, as many of them in each phase")
     if interleaved is None:
-        interleaved = can_interleave(a, a_order) and a.data_ptr() % (2 * LINE) == 0
+        interleaved = can_interleave(a, a_order) and a.address == 0
         interleaved = interleaved and interleaving_pays(M, N, row_phases(a), programs)
     return plan_interleaved(a, b, b_order) if interleaved else plan_descriptors(a, b, a_order, b_order, programs)
 
@@ -426,7 +429,7 @@ def matmul_forward(
         sizes = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K, GROUP_M=GROUP_M)
         tuning = dict(num_warps=num_warps, num_stages=num_stages)
         interleaved = bool(interleaved)
-    planned = None if descriptors is False and not interleaved else plan(a, b, programs, interleaved)
+    planned = None if descriptors is False and not interleaved else plan(stored(a), stored(b), programs, interleaved)
     if planned is None:
         if descriptors or interleaved:
             raise ValueError("descriptors need 16-bit matrices with 16-byte aligned rows or columns, and a TMA")

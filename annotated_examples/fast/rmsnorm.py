@@ -242,10 +242,10 @@ def rmsnorm_forward(
 
 
 def rmsnorm_backward(
-    dy, x, weight, rstd, eps=1e-6, offset=0.0, ds=None, *, wanted=(True, True),
+    dy, x, weight, rstd, eps=1e-6, offset=0.0, ds=None, *, needs=(True, True),
     BLOCK_M=None, BLOCK_N=None, COLUMNS=None, num_warps=None, num_programs=None, num_stages=None,
 ):  # fmt: skip
-    """Returns `(dx, dweight)`, None for what isn't wanted or has no parameter.
+    """Returns `(dx, dweight)`, None for what isn't in `needs` or has no parameter.
 
     Args: as the lesson's. num_programs: how many programs share the rows, at most. num_stages: how many tiles each of
     them has in flight. COLUMNS matters only for rows that are left to the lesson.
@@ -255,9 +255,9 @@ def rmsnorm_backward(
     if N > (BLOCK_N or LONGEST_BACKWARD):
         given = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, COLUMNS=COLUMNS, num_programs=num_programs)
         given = {name: value for name, value in given.items() if value is not None}
-        return lesson.rmsnorm_backward(dy, x, weight, rstd, eps, offset, ds, wanted=wanted, **given)
-    of_weight = wanted[1] and weight is not None
-    dx = torch.empty_like(x, memory_format=torch.contiguous_format) if wanted[0] else None
+        return lesson.rmsnorm_backward(dy, x, weight, rstd, eps, offset, ds, needs=needs, **given)
+    of_weight = needs[1] and weight is not None
+    dx = torch.empty_like(x, memory_format=torch.contiguous_format) if needs[0] else None
     dweight = torch.empty(N, dtype=weight.dtype, device=x.device) if of_weight else None
     if x.numel() == 0:
         return dx, dweight if dweight is None else dweight.zero_()

@@ -27,7 +27,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import autograd, checks, device, script
-from academy.launch import launch
+from academy.launch import cdiv, launch
 
 import functools
 import operator
@@ -390,7 +390,7 @@ def softmax_forward(x, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
         )  # fmt: skip
     else:
         launch(
-            softmax_forward_kernel, (-(-M // BLOCK_M),), (x, y), (M, N, stride),
+            softmax_forward_kernel, (cdiv(M, BLOCK_M),), (x, y), (M, N, stride),
             BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, POLICY=read_policy(x, 2), num_warps=num_warps,
         )  # fmt: skip
     return y
@@ -415,7 +415,7 @@ def softmax_backward(dy, y, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
         )  # fmt: skip
     else:
         launch(
-            softmax_backward_kernel, (-(-M // BLOCK_M),), (dy, y, dx), (M, N, stride),
+            softmax_backward_kernel, (cdiv(M, BLOCK_M),), (dy, y, dx), (M, N, stride),
             BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, POLICY=POLICY, num_warps=num_warps,
         )  # fmt: skip
     return dx

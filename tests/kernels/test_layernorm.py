@@ -278,7 +278,7 @@ def test_only_one_gradient_wanted(module, wanted, tiles):
     _, mean, rstd = module.layernorm_forward(**inputs)
     all_three = module.layernorm_backward(dy, *inputs.values(), mean, rstd, **tiles["backward"])
     mask = tuple(i == wanted for i in range(3))
-    alone = module.layernorm_backward(dy, *inputs.values(), mean, rstd, wanted=mask, **tiles["backward"])
+    alone = module.layernorm_backward(dy, *inputs.values(), mean, rstd, needs=mask, **tiles["backward"])
     assert [g is not None for g in alone] == list(mask) and torch.equal(alone[wanted], all_three[wanted])
     leaf = list(inputs)[wanted]
     inputs[leaf] = inputs[leaf].requires_grad_()

@@ -59,7 +59,7 @@ def check_lesson(module):
 def check_descriptors(module):
     """What a mutant of the kernel with descriptors has to get past."""
     # rows that overlap: a window of 16 that moves on by 8
-    assert module.storage_order(randn(200, dtype=FP16).as_strided((16, 16), (8, 1))) is None
+    assert module.storage_order(module.stored(randn(200, dtype=FP16).as_strided((16, 16), (8, 1)))) is None
     try:
         for a, b in [(randn(72, 24), randn(24, 40)), (randn(24, 72).T, randn(40, 24).T)]:
             # `.to` keeps a transposed matrix as it is stored
@@ -331,9 +331,9 @@ def test_what_no_descriptor_fits():
     """Addresses that are no multiple of 16 bytes, rows that overlap, float32: pointers take over, or it is an error."""
     odd = randn(40, 33, dtype=BF16)[1:, 1:]
     windows = randn(200, dtype=BF16).as_strided((16, 16), (8, 1))
-    assert fast.storage_order(odd) is None and fast.storage_order(windows) is None
-    assert fast.storage_order(randn(32, 48, dtype=BF16)) == "rows"
-    assert fast.storage_order(randn(32, 48, dtype=BF16).T) == "columns"
+    assert fast.storage_order(fast.stored(odd)) is None and fast.storage_order(fast.stored(windows)) is None
+    assert fast.storage_order(fast.stored(randn(32, 48, dtype=BF16))) == "rows"
+    assert fast.storage_order(fast.stored(randn(32, 48, dtype=BF16).T)) == "columns"
     multiply = tiled(fast, **FIXED[fast])
     right(fast, multiply, dict(a=odd, b=randn(32, 48, dtype=BF16)), "relu")
     right(fast, multiply, dict(a=windows, b=randn(16, 48, dtype=BF16)), "relu")
@@ -363,7 +363,7 @@ def interleaved_right(module, M, N, K, activation, dtype=BF16, transposed=False,
 )
 def test_interleaved(M, N, K, phases, transposed):
     """Rows that begin in 8, 4, 2 and 1 ways; phases with less than a tile of rows; b as it is stored or not."""
-    assert fast.row_phases(randn(M, K, dtype=BF16)) == phases
+    assert fast.row_phases(fast.stored(randn(M, K, dtype=BF16))) == phases
     interleaved_right(fast, M, N, K, "silu", FP16 if phases == 8 else BF16, transposed)
 
 
@@ -372,16 +372,16 @@ def test_interleaved_sliced_rows():
     a = torch.full((24, 72), float("nan"), dtype=BF16, device=harness.DEVICE)[:, :40]
     a.copy_(randn(24, 40))
     b = randn(40, 48, dtype=BF16)
-    assert fast.row_phases(a) == 8
+    assert fast.row_phases(fast.stored(a)) == 8
     c = fast.matmul_forward(a, b, **INTERLEAVED)
     accuracy.check("c", c, a @ b, a.double() @ b.double())
 
 
 def test_what_can_interleave():
     a = randn(24, 24, dtype=BF16)
-    assert fast.can_interleave(a, "rows")
-    assert not fast.can_interleave(a, "columns")
-    assert not fast.can_interleave(a[:12], "rows")
+    assert fast.can_interleave(fast.stored(a), "rows")
+    assert not fast.can_interleave(fast.stored(a), "columns")
+    assert not fast.can_interleave(fast.stored(a[:12]), "rows")
 
 
 @pytest.mark.parametrize(

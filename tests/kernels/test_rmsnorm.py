@@ -67,7 +67,7 @@ FAST_MUTANTS = [
     Mutant("every program walks over all rows", "tl.range(pid, tl.cdiv", "tl.range(0, tl.cdiv"),
     Mutant("gradient of the weight in the dtype of x", "dtype=weight.dtype", "dtype=x.dtype"),
     Mutant("no residual in long rows", "eps, offset, residual, BLOCK_N", "eps, offset, None, BLOCK_N"),
-    Mutant("no gradient of the sum in long rows", "eps, offset, ds, wanted", "eps, offset, None, wanted"),
+    Mutant("no gradient of the sum in long rows", "eps, offset, ds, needs", "eps, offset, None, needs"),
 ]  # fmt: skip
 
 

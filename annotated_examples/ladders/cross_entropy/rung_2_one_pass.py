@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.classics.cross_entropy import CrossEntropyLoss
-from annotated_examples.common.logits import LOWEST
+from annotated_examples.common.constants import LOWEST
 from annotated_examples.fast.cross_entropy import (
     count_labels,
     cross_entropy_backward,

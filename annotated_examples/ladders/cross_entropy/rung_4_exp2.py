@@ -13,7 +13,7 @@ from academy import device  # noqa: F401  before anything imports triton
 import triton
 import triton.language as tl
 
-from annotated_examples.common.logits import LOWEST
+from annotated_examples.common.constants import LOWEST
 from annotated_examples.fast.cross_entropy import exp_shifted, strip_sums
 from annotated_examples.ladders.cross_entropy.rung_2_one_pass import launch_rows
 
