@@ -34,6 +34,7 @@ from academy.site import (
     playground_page,
     project_parts,
     search_text,
+    serving,
     stylesheet,
 )
 from academy.site.broken_links import LinkPlaces
@@ -69,8 +70,13 @@ class AcademyPlugin(BasePlugin):
     def on_startup(self, *, command, dirty):
         """`mkdocs serve` is for looking at pages: their copies are left to `mkdocs build`."""
         self.copies = markdown_copies.Copies() if command != "serve" else None
+        self.begins_to_serve = command == "serve"
 
     def on_config(self, config):
+        if self.begins_to_serve:
+            self.begins_to_serve = False  # after an edit, it is the server itself that has the port
+            if problem := serving.problem(config.dev_addr.host, config.dev_addr.port):
+                raise PluginError(problem)
         self.library = Library.read(ROOT, Path(config.docs_dir).relative_to(ROOT).as_posix())
         config.mdx_configs.setdefault(EXTENSION, {})["index"] = self.library
         config.nav = generated_pages.completed(config.nav or [], self.library)
