@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -41,6 +42,15 @@ def _triton_interprets() -> bool:
     return type(standard.sum).__name__ == "InterpretedFunction"
 
 
+def _without_triton() -> str:
+    """What to do where triton can't be imported, in one sentence."""
+    if (system := platform.system()) == "Linux":
+        return "Kernels need triton, which is not installed: pip install triton."
+    elsewhere = "WSL or a Linux machine" if system == "Windows" else "a Linux machine"
+    page = "the editor on each kernel's page (make serve), which brings its own"
+    return f"Triton has no wheel for {system}, so this kernel runs in {page}, or on {elsewhere}."
+
+
 #: Whether kernels run in Triton's interpreter (on CPU tensors) instead of being compiled for a GPU.
 INTERPRET: bool = _choose_interpreter()
 #: The device that inputs of kernels live on.
@@ -49,10 +59,7 @@ DEVICE: torch.device = torch.device("cpu" if INTERPRET else "cuda")
 try:
     import triton
 except ImportError as error:
-    raise ImportError(
-        "Kernels need triton, which has wheels for Linux only (Windows: use WSL; macOS: a Linux machine or Colab). "
-        "The site can be built and read without it."
-    ) from error
+    raise ImportError(_without_triton()) from error
 
 if INTERPRET:
     from academy import interpreter
