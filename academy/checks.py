@@ -13,6 +13,14 @@ import torch
 from academy import autograd
 from academy.device import INTERPRET
 
+try:
+    from torch._C._functorch import is_functorch_wrapped_tensor, peek_interpreter_stack
+except ImportError:  # the playground's torch has no transforms
+
+    def peek_interpreter_stack():  # type: ignore[misc]
+        return None
+
+
 #: What the kernels compute in, unless a kernel says otherwise.
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 #: True of a tensor on the device where kernels run. (To compare `value.device.type` takes several times as long.)
@@ -27,12 +35,15 @@ LARGEST_BLOCK = 2**20
 
 
 def tensors(**named: torch.Tensor) -> None:
-    """Each must be a dense `torch.Tensor` on the device where kernels run, and not a lazily negated or conjugated
-    view."""
+    """Each must be a dense `torch.Tensor` on the device where kernels run, not a lazily negated or conjugated view, and
+    not inside a transform of `torch.func`."""
     compiling = torch.compiler.is_compiling()
+    transform = None if compiling else peek_interpreter_stack()
     for name, value in named.items():
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+        if transform is not None and is_functorch_wrapped_tensor(value):
+            raise NotImplementedError(_inside(transform, name))
         if not getattr(value, HERE):
             raise ValueError(_wrong_device(name, value))
         if value.layout is not STRIDED or value.is_nested:
@@ -56,6 +67,13 @@ def number_tensor(name: str, value: torch.Tensor) -> None:
         )
     if value.is_meta:
         raise ValueError(f"{name} must be a number or a 0-d tensor of one, got a tensor on meta, which holds none")
+
+
+def _inside(transform, name: str) -> str:
+    kind = str(transform.key()).rpartition(".")[2]
+    names = {"Grad": "torch.func.grad, vjp and jacrev", "Jvp": "torch.func.jvp and jacfwd", "Vmap": "torch.func.vmap"}
+    instead = "give it a batch dimension" if kind == "Vmap" else "torch.autograd.grad and backward() differentiate it"
+    return f"{name} is inside a transform: {names.get(kind, kind)} can't look into a kernel; {instead}"
 
 
 def _not_dense(name: str, value: torch.Tensor) -> str:

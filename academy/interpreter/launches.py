@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import traceback
 import warnings
 from pathlib import Path
 
 import numpy as np
+import torch
 from triton.runtime import autotuner, interpreter
 
 from academy import mistakes
@@ -18,17 +20,26 @@ from academy import mistakes
 LOCK = threading.RLock()
 
 
+_NOT_TRACED = "on a CPU kernels run in Triton's interpreter, which torch.compile can't trace"
+
+
 def repair_threads() -> None:
-    """Launches of several threads wait for each other, and so does tuning, which keeps its arguments in the kernel."""
+    """Launches of several threads wait for each other, and so does tuning, which keeps its arguments in the kernel.
+    `torch.compile` leaves its graph for a launch: it can't follow what the interpreter does, and would fail on it."""
     for owner in (interpreter.InterpretedFunction, autotuner.Autotuner):
         owner.run = _alone(owner.run)
 
 
 def _alone(run):
-    @functools.wraps(run)
-    def method(self, *args, **kwargs):
+    def locked(*args, **kwargs):
         with LOCK:
-            return run(self, *args, **kwargs)
+            return run(*args, **kwargs)
+
+    @functools.wraps(run)
+    def method(*args, **kwargs):
+        if "torch._dynamo" not in sys.modules:  # importing it takes seconds, and nothing has been compiled
+            return locked(*args, **kwargs)
+        return torch.compiler.disable(locked, reason=_NOT_TRACED)(*args, **kwargs)
 
     return method
 

@@ -3,7 +3,7 @@
 `torch.compile(fullgraph=True)` raises where it would have to leave the compiled program, so passing means no graph
 break, forward and backward. A CUDA graph is captured once and replayed on other values: passing means that nothing on
 the way waits for the GPU, and that nothing is decided from values on the CPU. Without a GPU both are skipped by name:
-Dynamo can't trace Triton's interpreter.
+Dynamo can't trace Triton's interpreter, so there it must leave the graph for each launch.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from academy import device
 from tests.kernels.harness import randn
 from tests.kernels.public_functions import BF16, CASES, labels
 
@@ -52,6 +53,32 @@ def test_compiles_without_a_graph_break(loaded):
     actual = results(compiled, *leaves(inputs, differentiable))
     for mine, theirs in zip(actual, expected):
         torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="about Triton's interpreter")
+@pytest.mark.parametrize(
+    "loaded",
+    [pytest.param(case, marks=[] if "vector_add" in str(case) else pytest.mark.nightly) for case in CASES],
+    indirect=True,
+    ids=str,
+)
+def test_an_interpreted_kernel_breaks_the_graph(loaded):
+    """Without `fullgraph` a compiled function that launches kernels gives the very same results."""
+    function, inputs, differentiable = loaded
+    torch.compiler.reset()
+    expected = results(function, *leaves(inputs, differentiable))
+    actual = results(torch.compile(function, backend="eager"), *leaves(inputs, differentiable))
+    for mine, theirs in zip(actual, expected):
+        assert torch.equal(mine, theirs)
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="about Triton's interpreter")
+def test_a_full_graph_of_interpreted_kernels_is_refused():
+    from annotated_examples.tutorials.vector_add import vector_add
+
+    torch.compiler.reset()
+    with pytest.raises(Exception, match="on a CPU kernels run in Triton's interpreter"):
+        torch.compile(vector_add, fullgraph=True, backend="eager")(torch.ones(4), torch.ones(4))
 
 
 @pytest.mark.gpu

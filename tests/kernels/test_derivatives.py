@@ -70,6 +70,25 @@ def test_jvp(case):
         right_or_raised(tangent_of, function, inputs, name)
 
 
+TRANSFORMS = {
+    "grad": lambda one, x: torch.func.grad(one)(x),
+    "vjp": lambda one, x: torch.func.vjp(one, x),
+    "jacrev": lambda one, x: torch.func.jacrev(one)(x),
+    "jvp": lambda one, x: torch.func.jvp(one, (x,), (x,)),
+    "vmap": lambda one, x: torch.func.vmap(one)(torch.stack([x, x])),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_transform_of_torch_func_is_named(case, transform):
+    function, inputs = case.load(), inputs_of(case)
+    for name in floating(inputs):
+        one = lambda value, name=name: function(**{**inputs, name: value}).sum()  # noqa: E731
+        with pytest.raises(NotImplementedError, match=rf"is inside a transform: torch\.func\..*\b{transform}\b"):
+            TRANSFORMS[transform](one, inputs[name].clone())
+
+
 def penalty_gradients(function, inputs, loss):
     """Gradients of a loss plus the squared norms of its gradients."""
     leaves = {n: v.clone().requires_grad_() if v.is_floating_point() else v for n, v in inputs.items()}
