@@ -19,6 +19,7 @@ import torch
 from academy import device, interpreter
 from academy.exercises import rounds, watch
 from academy.exercises.allowed import Raised
+from academy.exercises.checks import Failed
 
 #: What checks need of these modules; a text that replaces any of it is told so.
 _GUARDED = (
@@ -81,7 +82,7 @@ class Answer:
         """What the text raises, as `Raised`; SystemExit too. Then whether it has replaced anything."""
         try:
             yield
-        except SyntaxError:
+        except (SyntaxError, Failed):  # a function of the checks, which the text has called, may fail
             raise
         except BaseException as raised:
             error, line = watch.cause_of(raised, str(self.path))

@@ -49,7 +49,7 @@ def check(t):
     t.compare("three words", "unpack", want, plain, name="q")
     top = t.surrounded(torch.tensor([-0x12345678], dtype=torch.int32))
     t.compare("a word with its top bit set", "unpack", want, top, name="q")
-    drawn = torch.tensor([t.random.randrange(-(2**31), 2**31) for _ in range(5)], dtype=torch.int32)
+    drawn = torch.tensor([t.random.randrange(-(2**31), 2**31) for _ in range(17)], dtype=torch.int32)
     t.compare("drawn", "unpack", want, t.surrounded(drawn), name="q")
 
 

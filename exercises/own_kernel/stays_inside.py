@@ -50,32 +50,34 @@ def far_kernel(y_ptr, place):
 
 
 def check(t):
-    def launch(end):
-        """A launch whose last lane of each row is number `end(N)` - 1."""
+    room = "this launch writes past all memory: `y` should be the beginning of a longer tensor, with room behind"
 
-        def copy(x, y):
-            N = x.shape[1]
-            BLOCK = triton.next_power_of_2(N)
-            copy_kernel[(len(x),)](x, y, N, end(N, BLOCK), 0, BLOCK=2 * BLOCK)
+    def stored(y, end):
+        """Whether element `end` - 1, counted from the first one of `y`, is in its memory."""
+        t.require(y.storage_offset() + end <= y.untyped_storage().nbytes() // y.element_size(), room, "stays_inside")
 
-        return copy
+    def copied(x, y, end):
+        rows, N = x.shape
+        stored(y, (rows - 1) * N + end)
+        copy_kernel[(rows,)](x, y, N, end, 0, BLOCK=2 * triton.next_power_of_2(N))
 
     def masked(x, y):
-        launch(lambda N, BLOCK: N)(x, y)
+        copied(x, y, x.shape[1])
 
     def unmasked(x, y):
-        launch(lambda N, BLOCK: BLOCK)(x, y)
+        copied(x, y, triton.next_power_of_2(x.shape[1]))
 
     def one_too_many(x, y):
-        launch(lambda N, BLOCK: N + 1)(x, y)
+        copied(x, y, x.shape[1] + 1)
 
     def far_away(x, y):
-        masked(x, y)
-        N = x.shape[1]
-        far_kernel[(1,)](y, len(x) * N + N // 2)
+        copied(x, y, x.shape[1])
+        place = x.numel() + x.shape[1] // 2
+        stored(y, place + 1)
+        far_kernel[(1,)](y, place)
 
     def one_row(x, y):
-        masked(x[:1], y[:1])
+        copied(x[:1], y[:1], x.shape[1])
 
     t.value("stays_inside", (masked,), True)
     t.value("stays_inside", (unmasked,), False, note="It fills whole blocks, whatever the width.")
@@ -85,6 +87,11 @@ def check(t):
 
 
 WRONG = (
+    (
+        "`y` should be the beginning of a longer tensor, with room behind",
+        "memory = torch.full((3 * N + 64,)",
+        "memory = torch.full((3 * N,)",
+    ),
     (
         "It writes one element, half a row behind the end",
         "memory[3 * N :].eq",

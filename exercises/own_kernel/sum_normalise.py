@@ -61,6 +61,7 @@ def check(t):
         "rows cut out of wider ones, 2 x 6": t.cut(2, 6),
         "transposed, 3 x 2": t.turned(3, 2),
         "bfloat16, 1 x 6": t.values(1, 6, dtype=torch.bfloat16),
+        "every second column, 2 x 5": t.values(2, 10)[:, ::2],
         "drawn": t.cut(3, t.random.randint(5, 14)),
     }
     for case, x in cases.items():

@@ -36,10 +36,12 @@ _HINTS = {"tl.max_contiguous", "tl.multiple_of", "tl.max_constancy"}
 _REDUCTIONS = {f"tl.{name}" for name in ("sum", "max", "min", "dot", "cumsum", "reduce", "argmax")}
 
 
-def of_source(source: str) -> list[Mutant]:
-    """All mutants of the jitted functions of a module, in the order of the source; none gives the source itself."""
+def of_source(source: str, every_function: bool = False) -> list[Mutant]:
+    """All mutants of the jitted functions of a module, or of all functions at its top, in the order of the source; none
+    gives the source itself."""
     found, seen = [], {source}
-    for function in syntax.jitted_functions(source):
+    top = [node for node in syntax.tree(source).body if isinstance(node, ast.FunctionDef)]
+    for function in top if every_function else syntax.jitted_functions(source):
         for mutant in _Kernel(source, function).mutants():
             if (changed := mutant.apply(source)) not in seen:
                 seen.add(changed)

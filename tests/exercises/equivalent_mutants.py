@@ -1,0 +1,106 @@
+"""Changes of a solution that are right as well: exercise -> why -> the mutants' names."""
+
+_ORDER = "which of two numbers is larger doesn't depend on their order"
+_NAN = "a maximum swallows the NaN of its masked lanes, on a GPU too"
+_NOTHING = "it is multiplied by the exponential of minus infinity, or stands where nothing finite was seen"
+_AXIS = "a matrix has two axes: its last one is axis 1"
+_EXACT = "float16 holds these whole numbers exactly"
+_SIZES = "other sizes, and more room behind, show the same mistakes"
+
+_LISTED = {
+    "rows/wrong_other": {
+        _NAN: [
+            'row_max_kernel: x = tl.load(x_ptr + row * stride + columns, mask=columns < N, other=-float("inf")) @68: '
+            '-float("inf") -> float("nan")'
+        ]
+    },
+    "rows/one_trip": {
+        _NAN: [
+            'spread_kernel: x = tl.load(x_ptr + row * stride + columns, mask=mask, other=-float("inf")) @61: '
+            '-float("inf") -> float("nan")'
+        ]
+    },
+    "rows/softmax_gradient": {_AXIS: ["softmax_gradient: dot = (dy * y).sum(dim=-1, keepdim=True) @23: -1 -> 1"]},
+    "own_kernel/sum_normalise_gradient": {
+        _AXIS: ["sum_normalise_gradient: return (dy - (dy * y).sum(dim=-1, keepdim=True)) / total @30: -1 -> 1"]
+    },
+    "rows/merge": {_ORDER: ["merge: largest = max(max_a, max_b) @14: max_a, max_b -> max_b, max_a"]},
+    "matmul/block_of_program": {
+        _ORDER: [
+            "block_of_program: group_rows = min(rows - first_row, GROUP_M) @17: "
+            "rows - first_row, GROUP_M -> GROUP_M, rows - first_row"
+        ]
+    },
+    "operations/shares": {
+        _ORDER: [
+            "shares: return min(cdiv(programs, cdiv(N, BLOCK_N)), cdiv(M, BLOCK_M)) @11: "
+            "cdiv(programs, cdiv(N, BLOCK_N)), cdiv(M, BLOCK_M) -> cdiv(M, BLOCK_M), cdiv(programs, cdiv(N, BLOCK_N))"
+        ]
+    },
+    "operations/column_sums_of_squares": {
+        _ORDER: [
+            "column_sums_of_squares: P = min(P, triton.cdiv(M, 16)) @8: P, triton.cdiv(M, 16) -> triton.cdiv(M, 16), P"
+        ]
+    },
+    "model/step_time": {
+        _ORDER: [
+            "step_time: return max(launches * launch_us / 1e3, gpu_ms), gpu_ms @11: "
+            "launches * launch_us / 1e3, gpu_ms -> gpu_ms, launches * launch_us / 1e3"
+        ]
+    },
+    "rows/nan_minus_infinity": {
+        _NOTHING: [
+            'logsumexp_kernel: biggest, total = -float("inf"), 0.0 @32: 0.0 -> 1.0',
+            'logsumexp_kernel: shift = tl.where(new == -float("inf"), 0.0, new) @39: 0.0 -> 1.0',
+        ]
+    },
+    "matmul/diagonal": {"the matrix is square": ["diagonal: n = x.shape[0] @12: 0 -> 1"]},
+    "matmul/last_group": {
+        "no tile lies past the last row, where every tile is visited once": [
+            "visits_kernel: tl.atomic_add(out_ptr + pid_m * tiles_n + pid_n, 1, mask=pid_m < tiles_m) @63: < -> <="
+        ],
+        "groups of any size visit every tile once": [
+            "visits: visits_kernel[(tiles_m * tiles_n,)](out, tiles_m, tiles_n, GROUP=3) @65: 3 -> 4"
+        ],
+    },
+    "matmul/best_group": {
+        "a term that is the same for every group size changes no minimum": [
+            "loads: return blocks_k * (len({row for row, _ in running}) + len({column for _, column in running})) "
+            "@16: * -> +"
+        ],
+        "a group of more rows than there are is as good as one of all rows, which comes first": [
+            "best_group: return min(range(1, rows + 1), key=loaded) @27: 1 -> 2"
+        ],
+    },
+    "low_bit/signed": {
+        _EXACT: [
+            "weights_kernel: tl.store(out_ptr + k, weight.to(tl.float32), mask=k < n) @32: tl.float32 -> tl.float16"
+        ]
+    },
+    "low_bit/group_of": {
+        _EXACT: [
+            "dequantize_kernel: tl.store(out_ptr + k, q.to(tl.float32) * scale, mask=k < K) @27: "
+            "tl.float32 -> tl.float16"
+        ]
+    },
+    "fast/persistent": {
+        "a grid-stride loop is right for any number of programs": [
+            "double_rows: double_rows_kernel[(4,)](x, out, M, N, BLOCK_N=triton.next_power_of_2(N)) @20: 4 -> 5"
+        ]
+    },
+    "own_kernel/stays_inside": {
+        _SIZES: [
+            "stays_inside: for N in (5, 8, 33): @10: 5 -> 6",
+            "stays_inside: for N in (5, 8, 33): @13: 8 -> 9",
+            "stays_inside: for N in (5, 8, 33): @16: 33 -> 34",
+            "stays_inside: memory = torch.full((3 * N + 64,), 7.0, device=device.DEVICE) @23: * -> +",
+            "stays_inside: memory = torch.full((3 * N + 64,), 7.0, device=device.DEVICE) @21: 3 -> 4",
+            "stays_inside: memory = torch.full((3 * N + 64,), 7.0, device=device.DEVICE) @29: 64 -> 65",
+        ]
+    },
+}
+
+#: (exercise, name of the mutant) -> why it is right.
+EQUIVALENT = {
+    (name, mutant): why for name, reasons in _LISTED.items() for why, some in reasons.items() for mutant in some
+}
