@@ -46,6 +46,28 @@ def flash_attention(module, Q, K, V, s, l, r):
     return o[0], lse[0]
 
 
+# ---------------------------------------------------------------- dense and causal
+# One head, as many keys as queries: no older keys (p = 0), nothing too far back (l > m), and nothing later (r = 1).
+CAUSAL = {"g": 1, "m": 37, "p": 0, "d": 16, "l": 40, "r": 1}
+
+
+@case(
+    modules=("attention.causal_attention",),
+    returns="AT-O",
+    gradients={"Q": "AT-dQ", "K": "AT-dK", "V": "AT-dV"},
+    values=tame,
+    sizes=CAUSAL,
+)
+def causal_attention(module, Q, K, V, s):
+    return module.causal_attention(*group(Q, K, V), scale=s)[0]
+
+
+@case(modules=("attention.causal_attention",), returns="AT-lse", values=tame, sizes=CAUSAL, forward_only=True)
+def causal_log_sum_exp(module, Q, K, V, s):
+    return module.causal_attention_forward(*group(Q, K, V), s, BLOCK_M=16, BLOCK_N=16)[1][0]
+
+
+# ---------------------------------------------------------------- with all options
 # What a descriptor fits: 16-bit numbers, eight to a row. The fast file leaves the rest to the lesson's kernels.
 @case(
     modules=("fast.flash_attention",),

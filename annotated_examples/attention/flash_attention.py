@@ -1,18 +1,23 @@
 r"""
 # Flash attention: the matrix of scores that is never stored
 
-Each token asks a question, its *query*. Each token it may look at has a *key*, compared with the query, and a *value*,
-what it contributes. The output is a mean of the values, weighted by a softmax of the scores:
+[Causal attention](causal_attention.py) has the idea: scores are computed tile by tile, used and discarded, and backward
+computes them again from one number per row. Models ask for more than that. This page adds it, one piece at a time, to
+the same three kernels:
 
 [[eq: AT-O]]
 
-With $T$ queries and $S$ keys there are $T \cdot S$ scores for every head. At 16384 tokens and 16 heads they take 8.6 GB
-in bfloat16. This kernel computes them tile by tile, uses them and discards them. What it keeps for the backward pass is
-the output and one number per row, the log-sum-exp of the row's scores, [[tag: AT-lse]].
+- **Other lengths.** $T$ new queries may follow a cache of older keys, so there are $S$ keys, and the queries belong to
+  the last ones.
+- **Masks as bounds.** Every query sees one stretch of keys, whether the mask is causal, a sliding window, or absent.
+- **Groups.** Several query heads share one head of keys and values. Their gradients are summed.
+- **A cap and sinks.** Scores may be squeezed into a range, and every row may have one more score without a value.
+- **Packed sequences** of different lengths lie one after another in one tensor.
+- **Any D** up to 256. A tile's width is the next power of two, and columns past D are zeros.
 
 **What it costs.** Forward takes two products of $T \cdot S \cdot D$ multiplications per head. Backward needs five and
-computes seven, because both of its kernels compute the scores and their gradient. Keys and values come mostly from L2,
-so the tensor cores set the pace. Tiles that a causal mask hides entirely are skipped.
+computes seven. Tiles that nobody sees are skipped. Keys and values come mostly from L2, so the tensor cores set the
+pace.
 
 **Contract.** `q` is (B, H, T, D), `k` and `v` are (B, Hk, S, D), with any strides, in float32, float16 or bfloat16; H
 is a multiple of Hk, D at most 256. Scores and sums are float32. A query that sees no key gets an output of 0.
@@ -85,8 +90,11 @@ def keys_seen(offs_m, T, S, window):
 
 # ## Forward: a tile of queries, and all the keys that it sees
 #
-# As in the softmax of long rows, the largest score and the sum are those of the part seen so far. The output is a sum
-# too, and is rescaled by the same factor.
+# The loop is that of causal attention. What is new stands before and after it: where the program's sequence begins,
+# which keys its queries see, and a sum that may begin with a sink.
+#
+# Numbers that belong together arrive as a tuple, too. `lengths` says where the sequences lie, and `window` which keys a
+# query sees.
 LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
 
 
@@ -152,8 +160,8 @@ def attention_forward_kernel(
 
 # ## Backward for the queries
 #
-# Given the log-sum-exp, a probability is one exponential, [[tag: AT-P]]: no maximum, no rescaling. The gradient of a
-# score needs one more number per row, [[tag: AT-D]]. This kernel has the tiles for it, and stores it for the next.
+# Three products as before, **S = Q Kᵀ**, **dP = dO Vᵀ** and **dQ = dS K**. A caller may also use the log-sum-exp, and
+# then its gradient `dlse` reaches every score of the row: it goes into the number that the row shares, [[tag: AT-D]].
 @triton.jit
 def attention_backward_queries_kernel(
     do_tensor, q_tensor, k_tensor, v_tensor, o_tensor, dq_tensor,  # (pointer, four strides), as in forward
@@ -201,9 +209,9 @@ def attention_backward_queries_kernel(
 
 # ## Backward for the keys and values
 #
-# Now a program has a tile of keys, and walks over the queries that see it: those of every head of its group, so that
-# the group's sum is computed in one place, in one order. Scores are transposed here, a row for each key: so the
-# products for dK and dV take them as they are, and only loaded tiles are ever transposed.
+# A program has a tile of keys, and walks over the queries that see it: those of every head of its group, so that the
+# group's sum is computed in one place, in one order. As before scores have a row for each key, so `p` is Pᵀ and `ds` is
+# dSᵀ, and four products follow from the loaded tiles: **Sᵀ = K Qᵀ**, **dV = Pᵀ dO**, **dPᵀ = V dOᵀ**, **dK = dSᵀ Q**.
 @triton.jit
 def attention_backward_keys_kernel(
     do_tensor, q_tensor, k_tensor, v_tensor, dk_tensor, dv_tensor, lse_tensor, delta_tensor,  # as before
@@ -238,11 +246,11 @@ def attention_backward_keys_kernel(
             first, last = keys_seen(offs_m, T, S, window)
             mask = (offs_n[:, None] >= first[None, :]) & (offs_n[:, None] < last[None, :])
             p = tl.where(mask, tl.exp(s - lse[None, :]), 0.0)
-            # [[tag: AT-dV]]
+            # **dV = Pᵀ dO**, [[tag: AT-dV]]: a value is weighed by every head of the group.
             dv = multiply_add(p.to(do.dtype), do, dv, INPUT_PRECISION)
             dp = tl.dot(v, tl.trans(do), input_precision=INPUT_PRECISION)
             ds = tl.where(mask, p * (dp - delta[None, :]) * slope, 0.0)
-            # [[tag: AT-dK]]
+            # **dK = dSᵀ Q**, [[tag: AT-dK]]
             dk = multiply_add(ds.to(q.dtype), q, dk, INPUT_PRECISION)
     # Keys that no query sees get a gradient too: 0.
     store_tile(head(dk_tensor, b, hk, start_k), dk * scale, offs_n, S, D, BLOCK_D)

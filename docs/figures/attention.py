@@ -66,6 +66,48 @@ def tiles():
 
 
 @picture
+def causal():
+    T, block, tile = 5, 2, 1
+    seen = [[key <= query for key in range(T)] for query in range(T)]
+    kinds = _tile_kinds(seen, block, block)
+    side, left, top = 44, 64, 56
+    panel = Panel(top + side * T + 66, f"{T} tokens, tiles of {block} queries and {block} keys")
+    panel.text(left, 44, "keys", "small")
+    panel.text(0, top + 16, "queries", "small")
+    fills = {"full": "g", "masked": "a", "skipped": "off"}
+    panel.cells(
+        left, top, T, T, side,
+        lambda r, c: fills[kinds[r // block * block, c // block * block]], lambda r, c: "•" if seen[r][c] else "",
+    )  # fmt: skip
+    for row, column in kinds:
+        size = min(block, T - column) * side, min(block, T - row) * side
+        panel.box(left + column * side, top + row * side, *size, "strong")
+    for token in range(T):
+        panel.text(left - 8, top + token * side + side / 2 + 4, token, "small", "end")
+    ends = [min(start + block, T) for start in range(0, T, block)]
+    y = top + (tile * block + block / 2) * side
+    panel.arrow(left + 6, y, left + ends[tile] * side - 6, y, "curve b")
+    foot = top + side * T
+    panel.text(0, foot + 26, f"Program {tile} has queries {tile * block} and {tile * block + 1}.", "small")
+    panel.text(0, foot + 44, f"It walks along keys 0 to {ends[tile] - 1} and stops.", "small")
+    count = {kind: list(kinds.values()).count(kind) for kind in fills}
+    for place, (kind, number) in enumerate(count.items()):
+        panel.box(300, top + place * 30, 14, 14, fills[kind])
+        panel.text(320, top + 12 + place * 30, f"{number}", "small")
+        panel.text(300, top + 27 + place * 30, kind, "tiny")
+    return Picture(
+        "A dot is a score that counts. A program owns a row of tiles and walks along it, up to the tile that the diagonal "
+        "crosses. Only that one needs a mask.",
+        f"A square of {T} queries and {T} keys with a dot where a query sees a key: on the diagonal and below it. In tiles of "
+        f"{block} by {block}, "
+        + ", ".join(f"{number} are {kind}" for kind, number in count.items())
+        + f". Program {tile} "
+        f"walks along the keys 0 to {ends[tile] - 1}.",
+        [panel],
+    )
+
+
+@picture
 def decode():
     table, page, length, splits, block, pool = (4, 0, 2), 3, 8, 2, 4, 5
     panel = Panel(344, f"A sequence of {length} keys in pages of {page}")

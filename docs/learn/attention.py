@@ -218,7 +218,7 @@ def kinds_of_tiles(T, S, left, right, BLOCK_M, BLOCK_N):
 class Picture:
     """An SVG that a notebook shows."""
 
-    COLOURS = dict(full="#3f7fd6", masked="#d98a29", skipped="none")
+    COLOURS = dict(full="#3f9b6d", masked="#d98a29", skipped="none")
 
     def __init__(self, kinds, side=26):
         counts = {kind: sum(row.count(kind) for row in kinds) for kind in self.COLOURS}
@@ -233,7 +233,7 @@ class Picture:
         self.svg = (
             f'<figure><svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
             f'style="max-width: {width}px; width: 100%"><title>{self.title}</title>{"".join(boxes)}</svg>'
-            f"<figcaption>{self.title}. Blue: full, orange: masked, empty: skipped.</figcaption></figure>"
+            f"<figcaption>{self.title}. Green: full, orange: masked, empty: skipped.</figcaption></figure>"
         )
 
     def _repr_html_(self):
@@ -260,7 +260,9 @@ Picture(kinds_of_tiles(T, S, left, right, BLOCK_M, BLOCK_N))
 # does. Only the tiles that the diagonal crosses need a mask. In a long text these are few, and [the fast
 # version](../kernels/fast/flash_attention.md) of the kernel treats them separately.
 #
-# The lesson has all of it: masks, windows, groups of heads that share keys, and the backward pass. Here it is beside PyTorch.
+# The first lesson, [causal attention](../kernels/attention/causal_attention.md), is the kernel above with many heads, any
+# strides, a causal mask and the backward pass. The second has the rest: windows, groups of heads that share keys, sequences
+# of different lengths. Here it is beside PyTorch.
 
 # %%
 heads = [x.view(1, 1, N, D) for x in (q, k, v)]
@@ -271,8 +273,8 @@ print(f"largest difference:  {(ours - theirs).abs().max():.1e}")
 # %% [markdown]
 # ## How fast it is
 #
-# The scores never leave the chip, so memory no longer sets the pace: the tensor cores do. `lesson` is the kernel that
-# you read next, beside the attention that comes with PyTorch, causal and in bfloat16. The numbers of a shape are the
+# The scores never leave the chip, so memory no longer sets the pace: the tensor cores do. `lesson` is the kernel with all
+# options, beside the attention that comes with PyTorch, causal and in bfloat16. The numbers of a shape are the
 # batch size, heads, key heads, tokens and the size of a head.
 
 # %%

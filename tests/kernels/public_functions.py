@@ -93,6 +93,10 @@ def queries_keys_values(tokens: int = 40) -> dict:
     return dict(zip("qkv", (randn(1, count, tokens, 64, dtype=BF16) for count in (4, 2, 2))))
 
 
+def one_head_each() -> dict:
+    return {name: randn(1, 2, 40, 64, dtype=BF16) for name in "qkv"}
+
+
 def sequences() -> dict:
     """Two sequences, of 30 and 10 tokens."""
     ends = torch.tensor([0, 30, 40], dtype=torch.int32, device=DEVICE)
@@ -184,6 +188,7 @@ CASES = [
     case("classics.swiglu", "swiglu", gate_and_up),
     case("classics.swiglu", "swiglu_packed", lambda: dict(x=randn(5, 600, dtype=BF16))),
     case("classics.dropout", "dropout", lambda: dict(x=randn(5, 300, dtype=BF16)), p=0.3, seed=7),
+    case("attention.causal_attention", "causal_attention", one_head_each),
     *both(*ATTENTION, "flash_attention", queries_keys_values, causal=True),
     *both(*ATTENTION, "flash_attention", with_sinks, causal=True, window=9, softcap=5.0),
     *both(*ATTENTION, "flash_attention_varlen", sequences, causal=True),

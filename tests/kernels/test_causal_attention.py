@@ -1,0 +1,189 @@
+"""causal_attention: values and all gradients, hostile inputs, errors, the size of its signatures, mutants."""
+
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
+import inspect
+
+import pytest
+import torch
+
+from annotated_examples.attention import causal_attention as module
+from annotated_examples.attention import decode, flash_attention
+from tests.kernels import harness
+from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
+
+MUTANTS = [
+    Mutant("a query sees the next key", "offs_n[None, :] <= offs_m[:, None], s,", "offs_n[None, :] <= offs_m[:, None] + 1, s,"),
+    Mutant("a query doesn't see its own key", "offs_n[None, :] <= offs_m[:, None], s,", "offs_n[None, :] < offs_m[:, None], s,"),
+    Mutant("last tile of keys dropped", "acc = tl.zeros((BLOCK_M, D), tl.float32)\n    for start_n in tl.range(0, tl.minimum(start_m + BLOCK_M, T), BLOCK_N)", "acc = tl.zeros((BLOCK_M, D), tl.float32)\n    for start_n in tl.range(0, tl.minimum(start_m, T), BLOCK_N)"),
+    Mutant("output not rescaled", "v, acc * alpha[:, None], INPUT_PRECISION", "v, acc, INPUT_PRECISION"),
+    Mutant("sum not rescaled", "row_sum = row_sum * alpha + tl.sum", "row_sum = row_sum + tl.sum"),
+    Mutant("output not divided", "acc / row_sum[:, None]", "acc"),
+    Mutant("lse in base 2", "row_max + tl.log(row_sum)", "row_max * 1.4426950408889634 + tl.log2(row_sum)"),
+    Mutant("fp32 products in tf32", "INPUT_PRECISION=input_precision()", 'INPUT_PRECISION="tf32"', gpu=True),
+    Mutant("no mask in dq", "ds = tl.where(offs_n[None, :] <= offs_m[:, None], p * (dp - delta[:, None]), 0.0)", "ds = p * (dp - delta[:, None])"),
+    Mutant("no delta in dq", "p * (dp - delta[:, None])", "p * dp"),
+    Mutant("no delta in dk", "p * (dp - delta[None, :])", "p * dp"),
+    Mutant("no mask in dv", "p = tl.where(mask, tl.exp(s - lse[None, :]), 0.0)", "p = tl.exp(s - lse[None, :])"),
+    Mutant("zero times the NaN of a hidden query", "ds = tl.where(mask, p * (dp - delta[None, :]), 0.0)", "ds = p * (dp - delta[None, :])"),
+    Mutant("first tile of queries dropped", "tl.range(start_n // BLOCK_M * BLOCK_M, T, BLOCK_M)", "tl.range(start_n // BLOCK_M * BLOCK_M + BLOCK_M, T, BLOCK_M)"),
+    Mutant("scale left out of dq", "dq * scale, offs_m", "dq, offs_m"),
+    Mutant("scale left out of dk", "dk * scale, offs_n", "dk, offs_n"),
+    Mutant("scale left out of the scores of dv", "s = tl.dot(k, tl.trans(q), input_precision=INPUT_PRECISION) * scale", "s = tl.dot(k, tl.trans(q), input_precision=INPUT_PRECISION)"),
+    Mutant("another head's keys", "k_head, v_head = head(k_tensor, b, h, 0), head(v_tensor, b, h, 0)", "k_head, v_head = head(k_tensor, b, 0, 0), head(v_tensor, b, 0, 0)", count=2),
+    Mutant("strides of the upstream gradient ignored", "inputs, numbers = [strided(x) for x in (do, q, k, v)]", "inputs, numbers = [(do, *strided(q)[1:]), *(strided(x) for x in (q, k, v))]"),
+    Mutant("second derivative loses its term", "    @autograd.once_differentiable\n", ""),
+]  # fmt: skip
+
+
+LESSONS = {
+    module: ("causal_attention_kernel", "causal_attention_queries_kernel", "causal_attention_keys_kernel"),
+    flash_attention: (
+        "attention_forward_kernel",
+        "attention_backward_queries_kernel",
+        "attention_backward_keys_kernel",
+    ),
+    decode: ("decode_split_kernel", "decode_merge_kernel"),
+}
+
+
+def qkv(B=1, H=2, T=70, D=16, dtype=torch.float32, layout=lambda values: values):
+    return {name: layout(randn(B, H, T, D, dtype=dtype)) for name in "qkv"}
+
+
+def right(module, inputs, upstream=None, **options):
+    call = lambda f: lambda **tensors: f(**tensors, **options)  # noqa: E731
+    harness.assert_right(call(module.causal_attention), call(module.causal_attention_reference), inputs, upstream)
+
+
+def gradients_in_tiles(module, inputs, do, BLOCK_M, BLOCK_N):
+    """`o, lse, dq, dk, dv` of the launchers."""
+    tiles = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N)
+    o, lse = module.causal_attention_forward(**inputs, scale=0.3, **tiles)
+    return o, lse, *module.causal_attention_backward(do, **inputs, o=o, lse=lse, scale=0.3, **tiles)
+
+
+def check(module):
+    inputs = qkv(B=2, layout=harness.strided)
+    right(module, inputs, harness.transposed(randn(2, 2, 70, 16)), scale=0.7)
+    nan_after_a_token(module)
+    lse_is_natural(module)
+    harness.assert_gradient_penalty_raises(module.causal_attention, qkv(T=3))
+
+
+def nan_after_a_token(module):
+    """A NaN in the last value stays in its tile of queries; one that flows back to query 0 reaches the key 0 it sees."""
+    inputs, do = qkv(H=1), randn(1, 1, 70, 16)
+    values = gradients_in_tiles(module, inputs, do, 16, 16)
+    inputs["v"][..., 69, :] = float("nan")
+    for name, mine, clean in zip(("o", "lse", "dq"), gradients_in_tiles(module, inputs, do, 16, 16), values):
+        assert torch.equal(mine[:, :, :64], clean[:, :, :64]), name
+    assert gradients_in_tiles(module, inputs, do, 16, 16)[2][0, 0, 69].isnan().all()
+    do[..., 0, :] = float("nan")
+    dk = gradients_in_tiles(module, qkv(H=1), do, 16, 16)[3]
+    assert dk[0, 0, 0].isnan().all() and dk[:, :, 1:].isfinite().all()
+
+
+def lse_is_natural(module):
+    inputs = qkv(T=20)
+    s = (inputs["q"].double() @ inputs["k"].double().mT * 0.3).masked_fill(
+        torch.ones(20, 20, dtype=torch.bool, device=DEVICE).triu(1), -float("inf")
+    )
+    lse = module.causal_attention_forward(**inputs, scale=0.3)[1]
+    torch.testing.assert_close(lse.double(), s.logsumexp(-1), rtol=1e-6, atol=1e-6)
+
+
+def test_check_passes():
+    check(module)
+
+
+@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
+def test_mutant_is_caught(mutant, tmp_path):
+    harness.assert_caught(module, mutant, check, tmp_path)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+def test_layouts(layout, dtype):
+    right(module, qkv(dtype=dtype, layout=layout), layout(randn(1, 2, 70, 16, dtype=dtype)))
+
+
+@pytest.mark.parametrize("D", [16, 32, 64, 128, 256])
+@pytest.mark.parametrize("T", [1, 5, 33])
+def test_sizes(T, D):
+    right(module, qkv(T=T, D=D, H=1))
+
+
+@pytest.mark.parametrize("shape", [dict(T=0), dict(B=0), dict(H=0)], ids=str)
+def test_empty(shape):
+    inputs = {name: harness.leaf(x) for name, x in qkv(**shape).items()}
+    o = module.causal_attention(**inputs)
+    o.sum().backward()
+    assert o.shape == inputs["q"].shape and all(x.grad.shape == x.shape for x in inputs.values())
+
+
+@pytest.mark.parametrize("tiles", [(16, 32), (32, 16), (64, 16)], ids=str)
+def test_tiles_that_are_no_squares(tiles):
+    inputs, do = qkv(B=2, T=37), randn(2, 2, 37, 16)
+    for mine, other in zip(
+        gradients_in_tiles(module, inputs, do, *tiles), gradients_in_tiles(module, inputs, do, 16, 16)
+    ):
+        torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-5)
+
+
+def test_upstream_gradient_of_a_sum():
+    inputs = {name: harness.leaf(x) for name, x in qkv().items()}
+    one = torch.autograd.grad(module.causal_attention(**inputs).sum(), list(inputs.values()))
+    two = torch.autograd.grad(module.causal_attention(**inputs), list(inputs.values()), torch.ones_like(inputs["q"]))
+    assert all(torch.equal(a, b) for a, b in zip(one, two))
+
+
+def test_same_as_the_lesson_with_all_options():
+    inputs = {name: harness.leaf(x) for name, x in qkv(dtype=torch.float16).items()}
+    mine, theirs = module.causal_attention(**inputs), flash_attention.flash_attention(**inputs, causal=True)
+    torch.testing.assert_close(mine, theirs, rtol=2e-3, atol=2e-3)
+
+
+def test_large_scores_and_the_same_bits_twice():
+    inputs = {name: x * 100 for name, x in qkv().items()}
+    harness.assert_bitwise_repeatable(module.causal_attention, inputs, randn(1, 2, 70, 16))
+    assert module.causal_attention(**inputs).isfinite().all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("D", [16, 64, 128, 256])
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+def test_lengths_of_a_real_call(dtype, D):
+    right(module, qkv(B=2, H=4, T=1000, D=D, dtype=dtype))
+
+
+@pytest.mark.parametrize(
+    "changes, error, message",
+    [
+        (dict(q=[1.0]), TypeError, "q must be a torch.Tensor, got list"),
+        (dict(q=torch.ones(2, 3)), ValueError, "q must have 4 dimensions (B, H, T, D)"),
+        (dict(q=torch.ones(1, 2, 3, 16).double()), TypeError, "q must be one of float32, float16, bfloat16"),
+        (dict(k=torch.ones(1, 2, 3, 16).half()), TypeError, "k must have the dtype of q, float32, got float16"),
+        (dict(v=torch.ones(1, 2, 4, 16)), ValueError, "v must have the shape of q"),
+        (dict(zip("qkv", [torch.ones(1, 2, 3, 40)] * 3)), ValueError, "a head dimension of 16, 32, 64, 128, 256, got 40"),
+        (dict(scale="1"), TypeError, "scale must be a number, got str"),
+        (dict(scale=float("inf")), ValueError, "scale must be finite"),
+    ],
+    ids=lambda value: None if isinstance(value, type) else str(value)[:30] if isinstance(value, str) else "",
+)  # fmt: skip
+def test_errors(changes, error, message):
+    arguments = {name: torch.ones(1, 2, 3, 16) for name in "qkv"} | changes
+    arguments = {n: x.to(DEVICE) if isinstance(x, torch.Tensor) else x for n, x in arguments.items()}
+    with pytest.raises(error) as raised:
+        module.causal_attention(**arguments)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.__name__.rpartition(".")[2])
+def test_signatures_can_be_read(lesson):
+    """A tensor with its strides is one name: 14 in the first lesson, 20 in the others."""
+    most = 14 if lesson is module else 20
+    for name in LESSONS[lesson]:
+        kernel = getattr(lesson, name)
+        names = inspect.signature(kernel.fn).parameters
+        assert len(names) <= most, f"{name} has {len(names)} parameters"
