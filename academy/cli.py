@@ -20,11 +20,15 @@ _PASSED_ON = {
     "bench": "academy.bench.command",
     "compile": "academy.compiler.command",
     "exercise": "academy.exercises.command",
+    "judge": "academy.judge.command",
     "trace": "academy.traces.command",
 }
 #: What is not lost when a subcommand is stopped.
-_KEPT = {"bench": "what was measured is kept, and the same command continues"}
-DESCRIPTION = "Triton Academy: check what its pages say, measure, compile and watch its kernels, do the exercises."
+_KEPT = {
+    "bench": "what was measured is kept, and the same command continues",
+    "judge": "what was found until then stands above",
+}
+DESCRIPTION = "Triton Academy: check its pages, measure, compile and watch its kernels, judge yours, do the exercises."
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -104,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("bench", help="measure the kernels on this machine's GPU", add_help=False)
     commands.add_parser("compile", help="compile a file's kernels without a GPU, and say what they use", add_help=False)
     commands.add_parser("exercise", help="list, start and check the exercises of the learning path", add_help=False)
+    commands.add_parser("judge", help="try a kernel of your own on hostile inputs", add_help=False)
     commands.add_parser("trace", help="record a kernel's example and show its run", add_help=False)
     return parser
 

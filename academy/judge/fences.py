@@ -90,6 +90,22 @@ def walled(values: torch.Tensor) -> torch.Tensor:
     return _readable(size).view(values.dtype).view(values.shape).copy_(values) if size else values
 
 
+def far_apart(values: torch.Tensor) -> torch.Tensor:
+    """A copy whose first dimension has a stride of 2³⁰: index 2 wraps around in 32 bits.
+
+    There is as much memory before the first element as behind it, so that a wrapped offset reads zeros. On a CPU only
+    pages that are touched are taken. Raises OSError or RuntimeError where there is no room.
+    """
+    room, strides = (1 << 30) * (2 * len(values) + 2), values.contiguous().stride()
+    if values.device.type == "cpu":
+        lazily = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | 0x4000  # MAP_NORESERVE
+        flat = torch.frombuffer(mmap.mmap(-1, room * values.element_size(), flags=lazily), dtype=values.dtype)
+    else:
+        flat = torch.zeros(room, dtype=values.dtype, device=values.device)
+    start = (1 << 30) * (len(values) + 1)
+    return flat.as_strided(values.shape, (1 << 30, *strides[1:]), start).copy_(values)
+
+
 def _readable(size: int) -> torch.Tensor:
     """`size` bytes, after which nothing can be read."""
     pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE

@@ -21,6 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
+
+from academy.judge.fences import Fences
 
 WORKERS = min(os.cpu_count() or 1, 8)
 #: How many times longer than it may compute a process may wait: for other processes, or asleep.
@@ -39,6 +42,14 @@ def context() -> Any:
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(_PRELOADED)
     return server
+
+
+def warm_up() -> None:
+    """Import what PyTorch imports at the first use, before processes are forked: seconds that each would take."""
+    with Fences():
+        torch.empty(1).clone()
+    with forward_ad.dual_level():
+        forward_ad.make_dual(torch.ones(1), torch.ones(1))
 
 
 def in_parallel(function: Callable, jobs: list, done: Callable[[], object] = lambda: None) -> list:
@@ -90,12 +101,15 @@ class Death:
 _END = "the last item has been sent"
 
 
-def stream(work: Callable, jobs: list, limits: Limits | None = None) -> Iterator[tuple[Any, Any]]:
+def stream(work: Callable, jobs: list, limits: Limits | None = None, here: bool = False) -> Iterator[tuple[Any, Any]]:
     """(job, item) for everything that `work(job)` yields, each job in a process of its own, `WORKERS` at a time.
 
     A job whose process dies gives (job, Death). Whoever walks this may append to `jobs`. What the processes print is
-    dropped. When the walk is given up, by Ctrl-C too, they are killed.
+    dropped. When the walk is given up, by Ctrl-C too, they are killed. here: in this process, without limits.
     """
+    while here and jobs:
+        job = jobs.pop(0)
+        yield from ((job, item) for item in work(job))
     limits = limits or Limits()
     torch.set_num_threads(1)
     running: dict[Any, _Running] = {}

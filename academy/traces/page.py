@@ -44,8 +44,8 @@ def run(path: str) -> list[str]:
     return [panel, f"academyRun({json.dumps(name)},{data})", f"data/{name}.js"]
 
 
-def standalone(path: Path, recording: Recording) -> str:
-    """One HTML file with the code and the viewer, for any kernel file; no request leaves it."""
+def standalone(path: Path, recording: Recording, before: str = "") -> str:
+    """One HTML file with the code and the viewer, for any kernel file; no request leaves it. before: HTML above it."""
     style = (STATIC / "viewer.css").read_text()
     code = "".join((STATIC / f"{name}.js").read_text() for name in SCRIPTS)
     data = {"data": viewer_data(path, recording), "source": path.read_text()}
@@ -53,7 +53,7 @@ def standalone(path: Path, recording: Recording) -> str:
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(path.name)}, recorded</title>'
         f'<meta name="viewport" content="width=device-width,initial-scale=1"><style>{style}</style>'
-        f'<body class="t-alone"><main><h1>{escape(path.name)}</h1>'
+        f'<body class="t-alone"><main><h1>{escape(path.name)}</h1>{before}'
         f'<div id="run"><noscript>{_static(path, recording)}</noscript></div></main>'
         f"<script>{code}</script><script>{{const{{data,source}}={shown};"
         f'academyViewer.mount(document.querySelector("#run"),data,{{source,address:true}})}}</script></body></html>'

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 from academy import device, interpreter
@@ -23,10 +24,16 @@ import torch
 import triton
 
 
-def record(path: Path, files: list[Path], max_steps: int | None = None) -> dict:
+def record(
+    path: Path,
+    files: list[Path],
+    max_steps: int | None = None,
+    example: Callable[[ModuleType], object] = lambda module: module.EXAMPLE(),
+) -> dict:
     """The data of one file's recording. What goes wrong in it is an entry of the data, not an exception.
 
-    max_steps: how many statements may run before a loop is taken for one that never ends.
+    max_steps: how many statements may run before a loop is taken for one that never ends. example: what is recorded of
+    the imported file.
 
     Raises:
         RuntimeError: kernels are compiled here, not interpreted; or triton's internals are not the known ones.
@@ -40,7 +47,7 @@ def record(path: Path, files: list[Path], max_steps: int | None = None) -> dict:
             module = import_file(path, store.ROOT)
             torch.manual_seed(0)
             with recorder.running():
-                module.EXAMPLE()
+                example(module)
         except interpreter.UnknownInterpreter:
             raise
         except Exception as raised:

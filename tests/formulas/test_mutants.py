@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from academy import device
-from academy.formulas.mutation import engine, equations, kernels
+from academy.formulas.mutation import engine, equations
 from academy.formulas.project import Project
+from academy.judge import kernel_mutants as kernels
 from academy.judge.mutants import Mutant, sample
 
 PROJECT = Project.here(Path(__file__))

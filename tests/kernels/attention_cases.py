@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable
 
 import torch
@@ -71,15 +70,3 @@ def assert_right(function, inputs, do, dlse, *, reference=flash_attention_refere
             value, source = value.to(inputs["q"].dtype), inputs["q"]
         theirs = pytorch[name] if name == "lse" else pytorch[name].to(source.dtype)
         accuracy.check(name, value, theirs, exact[name], factor=3 if softcap else 2)
-
-
-def far_apart(values):
-    """A float16 copy on the CPU whose first dimension has a stride of 2³⁰: index 2 wraps around in 32 bits.
-
-    Only pages of memory that are touched are taken. There is as much before the first element as behind it, so that a
-    wrapped offset reads zeros.
-    """
-    bytes_wanted = 2 * 2**30 * (2 * len(values) + 2)
-    memory = mmap.mmap(-1, bytes_wanted, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)  # MAP_NORESERVE
-    flat, strides = torch.frombuffer(memory, dtype=torch.float16), values.contiguous().stride()
-    return flat.as_strided(values.shape, (2**30, *strides[1:]), 2**30 * (len(values) + 1)).copy_(values)

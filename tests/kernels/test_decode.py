@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from academy import accuracy, device
+from academy.judge.fences import far_apart
 from annotated_examples.attention import decode as lesson
 from annotated_examples.attention.flash_attention import flash_attention_reference
 from tests.kernels import harness
-from tests.kernels.attention_cases import converted, far_apart
+from tests.kernels.attention_cases import converted
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
 
 module = harness.modules(lesson)

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from academy import accuracy, device
+from academy.judge.fences import far_apart
 from annotated_examples.attention import flash_attention as lesson
 from annotated_examples.common import attention as common
 from annotated_examples.fast import flash_attention as fast
 from tests.kernels import harness
-from tests.kernels.attention_cases import assert_right, converted, far_apart, results, tensors, upstreams
+from tests.kernels.attention_cases import assert_right, converted, results, tensors, upstreams
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
 
 module = harness.modules(lesson, fast)

@@ -26,11 +26,10 @@ from academy.formulas.cases import Comparison
 from academy.formulas.checking import equations, kernels
 from academy.formulas.errors import PageError
 from academy.formulas.mutation import equations as formula_mutants
-from academy.formulas.mutation import kernels as kernel_mutants
 from academy.formulas.mutation.equal_values import same_value
 from academy.formulas.project import Project
 from academy.formulas.reading.page import Page
-from academy.judge import process
+from academy.judge import kernel_mutants, process
 from academy.judge.mutants import Mutant, import_source, sample
 from academy.problems import Problem, report
 from academy.progress import bar

@@ -1,0 +1,116 @@
+"""What only Triton's interpreter can do with a kernel: other lanes behind a mask, other orders of its programs, watched
+memory. And how often kernels are launched, interpreted or compiled."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from triton.runtime import interpreter as triton_interpreter
+
+from academy.interpreter import memory
+from academy.interpreter.bits import fp32_to_bf16
+from academy.traces import proof
+from academy.traces.recorder import Recorder
+from academy.traces.watched_memory import WatchedMemory
+
+
+@contextlib.contextmanager
+def masked_lanes(value: float) -> Iterator[None]:
+    """Lanes that a load masks off without `other` hold this number. It shows where NaN doesn't: a maximum drops it."""
+    original = memory.undefined_lanes
+
+    def lanes(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        payload = original(shape, dtype)
+        if dtype.name == "bf16":
+            payload[...] = fp32_to_bf16(np.array(value, np.float32))
+        elif payload.dtype.kind == "f":
+            payload[...] = np.clip(value, np.finfo(payload.dtype).min, np.finfo(payload.dtype).max)
+        return payload
+
+    with mock.patch.object(memory, "undefined_lanes", lanes):
+        yield
+
+
+@contextlib.contextmanager
+def programs_in_order(order: str) -> Iterator[dict[str, bool]]:
+    """Programs of each launch run "reversed" or "shuffled". The yielded dict has `atomic` if one used an atomic.
+
+    A GPU promises no order, and the interpreter runs programs one by one, from the first to the last.
+    """
+    builder = triton_interpreter.InterpreterBuilder
+    set_dim, set_index, add = builder.set_grid_dim, builder.set_grid_idx, builder.create_atomic_rmw
+    numbers: list[int] = []
+    used = {"atomic": False}
+
+    def grid_dim(self, *sizes):
+        numbers[:] = range(sizes[0] * sizes[1] * sizes[2])
+        if order == "reversed":
+            numbers.reverse()
+        elif order == "shuffled":
+            random.Random(len(numbers)).shuffle(numbers)
+        self.academy_grid = sizes
+        return set_dim(self, *sizes)
+
+    def grid_index(self, x, y, z):
+        _, ny, nz = self.academy_grid
+        number = numbers[(x * ny + y) * nz + z]
+        return set_index(self, number // (ny * nz), number // nz % ny, number % nz)
+
+    def atomic(self, *args, **kwargs):
+        used["atomic"] = True
+        return add(self, *args, **kwargs)
+
+    with contextlib.ExitStack() as stack:
+        patches = dict(set_grid_dim=grid_dim, set_grid_idx=grid_index, create_atomic_rmw=atomic)
+        for name, method in patches.items():
+            stack.enter_context(mock.patch.object(builder, name, method))
+        yield used
+
+
+def findings(files: list[str], call: Callable[[], object]) -> list[proof.Finding]:
+    """Races, reads of memory that nobody wrote, elements of outputs that nobody writes, in all launches of a call.
+
+    Raises OutOfBounds at an access outside of a tensor, and what the call raises.
+    """
+    with WatchedMemory() as watched:
+        recorder = Recorder(files, watched)
+        with recorder.running():
+            call()
+    found = [finding for launch in recorder.launches for finding in proof.findings(launch)]
+    return found + proof.unwritten_outputs(recorder.launches)
+
+
+@contextlib.contextmanager
+def counted_launches() -> Iterator[list[str]]:
+    """Names of the kernels that are launched meanwhile, compiled ones too."""
+    from triton.runtime import jit
+
+    owners = [(triton_interpreter.GridExecutor, "__call__"), (jit.JITFunction, "run")]
+    names: list[str] = []
+
+    def counting(original: Callable) -> Callable:
+        def launch(self, *args, **kwargs):
+            names.append(getattr(self.fn, "__name__", "a kernel"))
+            return original(self, *args, **kwargs)
+
+        return launch
+
+    with contextlib.ExitStack() as stack:
+        for owner, name in owners:
+            stack.enter_context(mock.patch.object(owner, name, counting(getattr(owner, name))))
+        yield names
+
+
+def jitted_files(module: ModuleType) -> list[str]:
+    """The module's file, and those of the jitted functions that it has imported."""
+    found = [str(module.__file__)]
+    for value in vars(module).values():
+        if isinstance(value, triton_interpreter.InterpretedFunction):
+            found.append(value.fn.__code__.co_filename)
+    return list(dict.fromkeys(found))

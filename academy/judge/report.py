@@ -1,0 +1,216 @@
+"""What a session found, for a terminal and as one HTML file."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from html import escape
+from math import prod
+from os import environ
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape as plain
+from rich.table import Table
+
+from academy import cache
+from academy.judge.session import Judged, Report
+from academy.judge.trials import GROUPS
+from academy.judge.trying import Outcome
+from academy.traces import page
+from academy.traces.recording import Recording
+
+_GRADIENTS = {
+    "gradients": "output and gradients are judged",
+    "refuses": "forward only: an input that requires a gradient is refused",
+    "none": "forward only, in silence: if an input requires a gradient, the result has none. Raise an error, "
+    "or write an autograd.Function",
+    "reference": "forward only: the reference gives no gradient either",
+}
+_FATES = {"value": "gave a wrong value", "error": "raised an error", "died": "took the process along"}
+#: A failing trial with more elements than this is not recorded.
+_LARGEST = 1 << 16
+
+
+def counted(count: int, one: str, several: str = "") -> str:
+    return f"{count} {one if count == 1 else several or one + 's'}"
+
+
+def remarks(one: Judged) -> list[str]:
+    """What is no mistake, and worth a line: refusals, remarks, what could not be tried."""
+    found = []
+    for state, words in (("refused", "refused"), ("remark", "remark"), ("skipped", "not tried")):
+        messages: dict[str, list[Outcome]] = {}
+        for outcome in one.outcomes:
+            if outcome.state == state and not (state == "skipped" and outcome.trial.group == "arguments"):
+                messages.setdefault(outcome.message, []).append(outcome)
+        for message, outcomes in messages.items():
+            more = f" and {counted(len(outcomes) - 1, 'other')}" if len(outcomes) > 1 else ""
+            found.append(f"{words}, {outcomes[0].trial}{more}: {message}")
+    return found
+
+
+def verdict(report: Report) -> str:
+    """The last line."""
+    if report.broken:
+        return report.broken
+    made = sum(len(one.outcomes) for one in report.judged)
+    wrong = len(report.wrong)
+    if not report.complete:
+        return f"stopped after {counted(made, 'trial')}, {wrong or 'none'} of them wrong ({report.seconds} s)"
+    found = f"{wrong} of {counted(made, 'trial')} wrong" if wrong else f"right in {counted(made, 'trial')}"
+    return f"{found} ({report.seconds} s)"
+
+
+def mutants(report: Report) -> list[str]:
+    """How many mutants were noticed, and where those stand that were not."""
+    if not report.mutants:
+        return []
+    counts = [f"{sum(fate.fate == kind for fate in report.mutants)} {words}" for kind, words in _FATES.items()]
+    counts = [each for each in counts if not each.startswith("0 ")]
+    survived = report.survivors
+    lines = [f"{counted(len(report.mutants), 'mutant')} of the kernels: {', '.join(counts)}, {len(survived)} survived"]
+    lines += [f"{report.file}:{fate.line}: no trial notices {fate.mutant.name}" for fate in survived]
+    return lines
+
+
+# ---------------------------------------------------------------- in a terminal
+def show(report: Report, console: Console) -> None:
+    for one in report.judged:
+        console.rule(f"[bold]{plain(one.name)}[/] against {plain(one.name)}_reference")
+        console.print(_table(one))
+        console.print(_GRADIENTS[one.gradients], style="dim", highlight=False)
+        for remark in remarks(one):
+            console.print(plain(remark), style="yellow", highlight=False)
+        for group in GROUPS:
+            if wrong := [outcome for outcome in one.of(group) if outcome.bad]:
+                _wrong(report, wrong, console)
+    for line in mutants(report):
+        console.print(plain(line), highlight=False, soft_wrap=True)
+    colour = "green" if report.right else "red"
+    console.print(f"{plain(report.file)}: [{colour}]{plain(verdict(report))}[/]", highlight=False, soft_wrap=True)
+    console.print(plain(report.device), style="dim", highlight=False, soft_wrap=True)
+
+
+def _table(one: Judged) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading, justify in (("tried", "left"), ("trials", "right"), ("", "left")):
+        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    for group, about in GROUPS.items():
+        planned = [trial for trial in one.trials if trial.group == group]
+        if planned:
+            table.add_row(f"{group}[dim]: {about}[/]", str(len(one.of(group))), _mark(one.of(group), len(planned)))
+    return table
+
+
+def _mark(outcomes: list[Outcome], planned: int) -> str:
+    wrong = sum(outcome.bad for outcome in outcomes)
+    if wrong:
+        return f"[red]{wrong} wrong[/]"
+    if len(outcomes) < planned:
+        return "[yellow]stopped[/]"
+    right = sum(outcome.state == "right" for outcome in outcomes)
+    others = {state: sum(outcome.state == state for outcome in outcomes) for state in ("refused", "remark", "skipped")}
+    if not right:
+        return "[yellow]" + ", ".join(f"{count} {state}" for state, count in others.items() if count) + "[/]"
+    return "[green]right[/]"
+
+
+def _wrong(report: Report, wrong: list[Outcome], console: Console) -> None:
+    """The first of a group, which has the smallest inputs."""
+    first = wrong[0]
+    place = f"{report.file}:{first.line}: " if first.line else ""
+    console.print(f"\n[red bold]{plain(str(first.trial))}[/]", highlight=False)
+    console.print(f"  {plain(place + first.message)}", highlight=False, soft_wrap=True)
+    console.print(f"  [dim]{plain(first.trial.described())}[/]", highlight=False, soft_wrap=True)
+    if others := [outcome.trial.name for outcome in wrong[1:]]:
+        console.print(f"  [dim]also: {plain('; '.join(others))}[/]", highlight=False, soft_wrap=True)
+
+
+# ---------------------------------------------------------------- as HTML
+_STYLE = """
+body{font:16px/1.5 system-ui,sans-serif;margin:0 auto;max-width:72rem;padding:1rem 1.25rem;color-scheme:light dark}
+main>section{margin:1.5rem 0}table{border-collapse:collapse}td,th{padding:.2rem 1rem .2rem 0;text-align:left;
+vertical-align:top}.bad{color:#b3261e;font-weight:600}.good{color:#1b6e3c}.quiet{opacity:.75}
+@media(prefers-color-scheme:dark){.bad{color:#ff8a80}.good{color:#7bd88f}}
+"""
+
+
+def html(report: Report, path: Path) -> str:
+    """The report, and the recorded run of the failing trial with the smallest inputs, if there is one."""
+    body = _body(report)
+    found = first_failing(report)
+    if found is None:
+        return _document(report, body)
+    name, outcome = found
+    told = f"<section><h2>The run of {escape(name)}, {escape(str(outcome.trial))}</h2>"
+    told += f"<p>{escape(outcome.message)}<br><span class=quiet>{escape(outcome.trial.described())}</span></p>"
+    recording, reason = recorded(path, name, outcome)
+    if recording is None:
+        return _document(report, body + told + f"<p>{escape(reason)}</p></section>")
+    return page.standalone(path, recording, f"<style>{_STYLE}</style>{body}{told}</section>")
+
+
+def _document(report: Report, body: str) -> str:
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(report.file)}, judged</title>'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<style>{_STYLE}</style><body><main><h1>{escape(Path(report.file).name)}</h1>{body}</main></body></html>"
+    )
+
+
+def _body(report: Report) -> str:
+    kind = "good" if report.right else "bad"
+    parts = [f'<section><p class="{kind}">{escape(verdict(report))}</p><p class=quiet>{escape(report.device)}</p>']
+    for one in report.judged:
+        parts.append(f"<h2>{escape(one.name)} against {escape(one.name)}_reference</h2><table>")
+        for group, about in GROUPS.items():
+            outcomes = one.of(group)
+            if outcomes:
+                wrong = sum(outcome.bad for outcome in outcomes)
+                mark = f"<span class=bad>{wrong} wrong</span>" if wrong else "<span class=good>right</span>"
+                if not wrong and not any(outcome.state == "right" for outcome in outcomes):
+                    mark = "not tried"
+                parts.append(f"<tr><td>{group}<td class=quiet>{escape(about)}<td>{len(outcomes)}<td>{mark}")
+        parts.append(f"</table><p>{escape(_GRADIENTS[one.gradients])}</p>")
+        for outcome in one.wrong:
+            place = f"line {outcome.line}: " if outcome.line else ""
+            parts.append(
+                f"<p><span class=bad>{escape(str(outcome.trial))}</span><br>{escape(place + outcome.message)}<br>"
+                f"<span class=quiet>{escape(outcome.trial.described())}</span></p>"
+            )
+        parts += [f"<p>{escape(remark)}</p>" for remark in remarks(one)]
+    return "".join([*parts, *(f"<p>{escape(line)}</p>" for line in mutants(report)), "</section>"])
+
+
+# ---------------------------------------------------------------- the recorded run
+def first_failing(report: Report) -> tuple[str, Outcome] | None:
+    """Function and outcome of the wrong trial with the smallest inputs. A call that must be refused has no run."""
+    found = [(one.name, outcome) for one in report.judged for outcome in one.wrong if outcome.trial.how != "misfit"]
+    return min(found, key=lambda each: _elements(each[1]), default=None)
+
+
+def _elements(outcome: Outcome) -> int:
+    return prod(size for _, size in outcome.trial.sizes)
+
+
+def recorded(path: Path, name: str, outcome: Outcome) -> tuple[Recording | None, str]:
+    """The run of a trial's call in Triton's interpreter, in a process of its own; or None, and why there is none."""
+    if _elements(outcome) > _LARGEST:
+        return None, "its inputs are too large to show"
+    job = pickle.dumps((path.resolve(), name, outcome.trial))
+    environment = {**environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": _python_path()}
+    command = [sys.executable, "-m", "academy.judge.recorded"]
+    try:
+        finished = subprocess.run(command, input=job, capture_output=True, env=environment, timeout=120)
+        recording: Recording = pickle.loads(finished.stdout)
+    except (subprocess.TimeoutExpired, pickle.UnpicklingError, EOFError) as error:
+        return None, f"it can't be recorded: {type(error).__name__}"
+    if recording.data["error"]:
+        return None, recording.data["error"]["message"]
+    return (recording, "") if recording.launches else (None, "it launches no kernel")
+
+
+def _python_path() -> str:
+    return ":".join([str(cache.ROOT), *filter(None, [environ.get("PYTHONPATH")])])

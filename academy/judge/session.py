@@ -1,0 +1,270 @@
+"""Judge all functions of a file, in processes of its own, and keep what was found as it comes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from academy import device
+from academy.judge import kernel_mutants, process
+from academy.judge.mutants import Mutant, import_source, sample
+from academy.judge.subject import Subject, Unusable, from_file, of_module
+from academy.judge.trials import GROUPS, Plan, Trial, quick
+from academy.judge.trying import Outcome, attempt, gradient_mode
+
+#: Mutants of a file that are tried, at most.
+MUTANTS = 24
+#: Seconds of processor time for one trial, and megabytes for one process.
+SECONDS, MEGABYTES = 60.0, 4096
+
+
+@dataclass(frozen=True)
+class File:
+    """The functions of a file, or those of them that are named."""
+
+    path: Path
+    names: tuple[str, ...] = ()
+
+    def load(self) -> list[Subject]:
+        return from_file(self.path, list(self.names) or None)
+
+    def mutated(self, mutant: Mutant) -> list[Subject]:
+        module = import_source(mutant.apply(self.path.read_text("utf-8")), self.path.stem)
+        return of_module(module, str(self.path), list(self.names) or None)
+
+    def mutants(self) -> list[Mutant]:
+        return kernel_mutants.of_source(self.path.read_text("utf-8"))
+
+
+@dataclass(frozen=True)
+class Given:
+    """Functions that are there already. They are judged by forks of this process, so without a GPU."""
+
+    subjects: tuple[Subject, ...]
+
+    def load(self) -> list[Subject]:
+        return list(self.subjects)
+
+    def mutants(self) -> list[Mutant]:
+        return []
+
+
+Source = File | Given
+
+
+@dataclass
+class Judged:
+    """One function: what it was tried with, and what became of it. gradients: see `trying.gradient_mode`."""
+
+    name: str
+    gradients: str
+    trials: list[Trial]
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    @property
+    def wrong(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.bad]
+
+    def of(self, group: str) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.trial.group == group]
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of a mutant: value, error, died or survived."""
+
+    mutant: Mutant
+    fate: str
+    line: int
+
+
+@dataclass
+class Report:
+    """What a session has found so far. broken: why nothing could be judged. complete: whether all trials were made."""
+
+    file: str
+    device: str
+    judged: list[Judged] = field(default_factory=list)
+    mutants: list[Fate] = field(default_factory=list)
+    broken: str = ""
+    complete: bool = False
+    seconds: float = 0.0
+
+    @property
+    def wrong(self) -> list[Outcome]:
+        return [outcome for one in self.judged for outcome in one.wrong]
+
+    @property
+    def right(self) -> bool:
+        """Whether every trial was made, and none showed anything wrong."""
+        return self.complete and not self.broken and not self.wrong and any(one.outcomes for one in self.judged)
+
+    @property
+    def survivors(self) -> list[Fate]:
+        return [fate for fate in self.mutants if fate.fate == "survived"]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "file": self.file,
+            "device": self.device,
+            "right": self.right,
+            "complete": self.complete,
+            "broken": self.broken,
+            "seconds": self.seconds,
+            "functions": [
+                {"name": one.name, "gradients": one.gradients, "outcomes": [each.as_json() for each in one.outcomes]}
+                for one in self.judged
+            ],
+            "mutants": [
+                {"change": fate.mutant.name, "line": fate.line, "operator": fate.mutant.operator, "fate": fate.fate}
+                for fate in self.mutants
+            ],
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{one.name}: {each.trial} ({each.trial.described()}): {each.message}"
+                 for one in self.judged for each in one.wrong]  # fmt: skip
+        return self.broken or "\n".join(lines) or ("right" if self.right else "not all trials were made")
+
+
+@dataclass
+class Session:
+    """limits: of each process. mutants: how many are tried at most. groups: those that are asked for; None: all."""
+
+    source: Source
+    groups: list[str] | None = None
+    mutants: int = MUTANTS
+    seed: int = 0
+    limits: process.Limits = field(default_factory=lambda: process.Limits(SECONDS, MEGABYTES))
+
+    def __post_init__(self) -> None:
+        shown = str(self.source.path) if isinstance(self.source, File) else "functions"
+        self.report = Report(shown, device.describe())
+
+    @property
+    def here(self) -> bool:
+        """Whether trials are made in this process: functions can't be sent to one that is no fork of it."""
+        return isinstance(self.source, Given) and not device.INTERPRET
+
+    def walk(self, planned: Callable[[int], object] = lambda count: None) -> Iterator[Outcome | Fate]:
+        """Everything that is found, as it comes; `report` holds it too. planned: told how many there will be."""
+        start = time.perf_counter()
+        try:
+            yield from self._walk(planned)
+        finally:
+            self.report.seconds = round(time.perf_counter() - start, 1)
+
+    def _walk(self, planned: Callable[[int], object]) -> Iterator[Outcome | Fate]:
+        process.warm_up()
+        for _, found in process.stream(_plan, [(self.source, self.groups, self.seed)], self.limits, self.here):
+            if isinstance(found, process.Death):
+                self.report.broken = f"the file {found.message}, while it was imported or its inputs were made"
+            elif isinstance(found, str):
+                self.report.broken = found
+            else:
+                self.report.judged.append(found)
+        if self.report.broken:
+            return
+        count = sum(len(one.trials) for one in self.report.judged)
+        planned(count)
+        yield from self._trials()
+        chosen = [] if self.report.wrong else sample(self.source.mutants(), self.mutants)
+        if chosen:
+            planned(count + len(chosen))
+            yield from self._mutants(chosen)
+        self.report.complete = True
+
+    def _trials(self) -> Iterator[Outcome]:
+        """Each group of each function in a process of its own, and what is left of it after a death in another."""
+        jobs = [
+            (self.source, one.name, [trial for trial in one.trials if trial.group == group])
+            for one in self.report.judged
+            for group in GROUPS
+        ]
+        jobs = [job for job in jobs if job[2]]
+        done: dict[tuple, int] = {}
+        for job, outcome in process.stream(_tried, jobs, self.limits, self.here):
+            _, name, trials = job
+            number = done.get((name, *trials), 0)
+            done[name, *trials] = number + 1
+            if isinstance(outcome, process.Death):
+                outcome = Outcome(trials[number], "died", f"the process {outcome.message}")
+                if rest := trials[number + 1 :]:
+                    jobs.append((self.source, name, rest))
+            next(one for one in self.report.judged if one.name == name).outcomes.append(outcome)
+            yield outcome
+
+    def _mutants(self, mutants: list[Mutant]) -> Iterator[Fate]:
+        text = self.source.path.read_text("utf-8") if isinstance(self.source, File) else ""
+        jobs = [(self.source, mutant, self.seed) for mutant in mutants]
+        for (_, mutant, _), fate in process.stream(_judge_mutant, jobs, replace(self.limits, seconds=SECONDS)):
+            fate = "died" if isinstance(fate, process.Death) else fate
+            found = Fate(mutant, fate, text.count("\n", 0, mutant.start) + 1)
+            self.report.mutants.append(found)
+            yield found
+
+    def run(self) -> Report:
+        for _ in self.walk():
+            pass
+        return self.report
+
+
+# ---------------------------------------------------------------- in a process of its own
+def _plan(job: tuple[Source, list[str] | None, int]) -> Iterator[Judged | str]:
+    """The functions and their trials; or, as text, why there are none."""
+    source, groups, seed = job
+    try:
+        subjects = source.load()
+        plans = [_planned(subject, seed) for subject in subjects]
+    except Unusable as error:
+        yield str(error)
+        return
+    except Exception as error:
+        yield f"the file can't be imported: {type(error).__name__}: {error}"
+        return
+    for subject, (mode, plan) in zip(subjects, plans):
+        yield Judged(subject.name, mode, plan.trials(groups))
+
+
+def _planned(subject: Subject, seed: int) -> tuple[str, Plan]:
+    plan = Plan(subject, seed, device.INTERPRET)
+    trial = plan.trial("odd sizes", options=tuple(subject.combinations()[0].items()))
+    try:
+        mode = gradient_mode(subject, trial)
+    except Unusable:
+        raise
+    except Exception as error:
+        sizes = ", ".join(f"{dim}={size}" for dim, size in trial.sizes)
+        message = f"{subject.name}_reference fails with the inputs that it should take ({sizes}): "
+        message += f"{type(error).__name__}: {error}. Say with INPUTS what the arguments look like"
+        raise Unusable(message) from error
+    plan.differentiable = mode == "gradients"
+    return mode, plan
+
+
+def _tried(job: tuple[Source, str, list[Trial]]) -> Iterator[Outcome]:
+    source, name, trials = job
+    (subject,) = [subject for subject in source.load() if subject.name == name]
+    for trial in trials:
+        yield attempt(subject, trial)
+
+
+def _judge_mutant(job: tuple[File, Mutant, int]) -> Iterator[str]:
+    source, mutant, seed = job
+    try:
+        subjects = source.mutated(mutant)
+    except Exception:
+        yield "error"
+        return
+    for subject in subjects:
+        plan = Plan(subject, seed, device.INTERPRET)
+        for trial in quick(plan):
+            outcome = attempt(subject, trial)
+            if outcome.bad or outcome.state == "refused":
+                crashed = outcome.line is not None or outcome.state == "refused"
+                yield "error" if crashed else "value"
+                return
+    yield "survived"

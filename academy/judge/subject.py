@@ -1,0 +1,259 @@
+r"""What is judged: a function, its reference in plain PyTorch, and how inputs for them are made.
+
+A file needs a function and its reference, and says what the arguments look like:
+
+```python
+INPUTS = {"x": "rows cols", "weight": "cols", "labels": "rows: int64 below cols", "causal": (False, True)}
+
+def my_function(x, weight, labels, causal=False): ...
+def my_function_reference(x, weight, labels, causal=False): ...
+```
+
+- A string is a tensor: its dims, named or numbers (`"2*cols"` and `"cols/2"` too), and after a colon what is special
+  about it: a dtype (`cols: float32`), else it has the floating dtype that is being tried; `below cols`, integers from 0
+  to one less; `positive`, numbers between 0.5 and 2.
+- A tuple holds values that are tried in turn, anything else is handed on as it is. What `INPUTS` doesn't name keeps its
+  default.
+- Where a file has several functions, `INPUTS = {"my_function": {…}, "other": {…}}`.
+- `SIZES = {"cols": (16, 64, 128)}`: the only sizes that a dim may have. `DTYPES = ("float32", "bfloat16")`.
+- Instead of `INPUTS`, a function `my_function_inputs(rows, cols)` may return the arguments by name, for sizes of its
+  choice of names. Floating tensors in float32 get the dtype that is tried.
+
+Without either, each argument that has no default is a tensor of shape (rows, cols).
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from academy.device import DEVICE
+from academy.traces.worker import import_file
+
+DTYPES = ("float32", "float16", "bfloat16")
+REFERENCE = "_reference"
+_DIM = re.compile(r"(?:(\d+)\*)?([A-Za-z_]\w*)(?:/(\d+))?|(\d+)")
+_MOST_OPTIONS = 8
+
+
+class Unusable(ValueError):
+    """The file, or what it says about its inputs, can't be judged; the message says what to write."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor argument, as its string says. dims: (factor, name, divisor), or a number."""
+
+    dims: tuple[tuple[int, str, int] | int, ...]
+    dtype: str = ""
+    below: str = ""
+    positive: bool = False
+
+    @classmethod
+    def parse(cls, name: str, text: str) -> Tensor:
+        """Raises Unusable, naming the argument, where the text is not as this module's docstring says."""
+        shape, _, words = text.partition(":")
+        dims: list[tuple[int, str, int] | int] = []
+        for part in shape.split():
+            match = _DIM.fullmatch(part)
+            if not match:
+                raise Unusable(f'INPUTS of {name}: {part!r} is no dim; write "rows cols", "2*cols", "cols/2" or "64"')
+            factor, dim, divisor, number = match.groups()
+            dims.append(int(number) if number else (int(factor or 1), dim, int(divisor or 1)))
+        said = re.fullmatch(r"\s*(?P<dtype>\w*?)\s*(?:below\s+(?P<below>\w+)|(?P<positive>positive))?\s*", words)
+        dtype = said["dtype"] if said else words.strip()
+        if not said or dtype and not isinstance(getattr(torch, dtype, None), torch.dtype):
+            wanted = 'a dtype, as "rows: int64 below cols" or "cols: float32", or the word "positive"'
+            raise Unusable(f"INPUTS of {name}: after the colon stands {words.strip()!r}, and should stand {wanted}")
+        below = said["below"] or ""
+        return cls(tuple(dims), dtype or ("int64" if below else ""), below, bool(said["positive"]))
+
+    def names(self) -> list[str]:
+        return [dim[1] for dim in self.dims if isinstance(dim, tuple)]
+
+    def make(self, sizes: dict[str, int], generator: torch.Generator) -> torch.Tensor:
+        """On the CPU; a floating one in float64."""
+        shape = [dim if isinstance(dim, int) else dim[0] * sizes[dim[1]] // dim[2] for dim in self.dims]
+        dtype = getattr(torch, self.dtype) if self.dtype else None
+        if dtype == torch.bool:
+            return torch.rand(shape, generator=generator) < 0.5
+        if dtype is not None and not dtype.is_floating_point:
+            below = int(self.below) if self.below.isdigit() else sizes.get(self.below, 100)
+            return torch.randint(max(below, 1), shape, generator=generator, dtype=dtype)
+        if self.positive:
+            return 0.5 + 1.5 * torch.rand(shape, generator=generator, dtype=torch.float64)
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+@dataclass
+class Subject:
+    """A function, its reference, and inputs for them.
+
+    tensors: what the strings of INPUTS say. options: arguments that are no tensors -> values to try. maker: a function
+    from sizes to arguments, in place of both. sizes: those that a dim is confined to.
+    """
+
+    name: str
+    function: Callable
+    reference: Callable
+    file: str = ""
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    options: dict[str, tuple] = field(default_factory=dict)
+    maker: Callable[..., dict] | None = None
+    sizes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    dtypes: tuple[str, ...] = DTYPES
+
+    @property
+    def dims(self) -> list[str]:
+        """Names of dims, in the order in which they are met."""
+        if self.maker:
+            found = inspect.signature(self.maker).parameters.values()
+            return [each.name for each in found if each.default is each.empty]
+        return list(dict.fromkeys(name for tensor in self.tensors.values() for name in tensor.names()))
+
+    def combinations(self) -> list[dict[str, Any]]:
+        """Values of the options that are tried together: all combinations, or the first of many."""
+        found: list[dict[str, Any]] = [{}]
+        for name, values in self.options.items():
+            found = [{**one, name: value} for one in found for value in values]
+        return found[:_MOST_OPTIONS]
+
+    def make(
+        self, sizes: dict[str, int], dtype: torch.dtype, seed: int, scale: float = 1.0, offset: float = 0.0
+    ) -> dict[str, Any]:
+        """The arguments by name, without the options, contiguous on the device."""
+        generator = torch.Generator().manual_seed(seed)
+        if self.maker:
+            torch.manual_seed(seed)
+            made = self.maker(**sizes)
+            if not isinstance(made, dict):
+                raise Unusable(f"{self.name}_inputs returns {type(made).__name__}, and should return a dict")
+            return {name: self._converted(value, dtype, scale, offset) for name, value in made.items()}
+        found = {}
+        for name, tensor in self.tensors.items():
+            value = tensor.make(sizes, generator)
+            if value.is_floating_point():
+                if not tensor.positive:
+                    value = value * scale + offset
+                value = value.to(getattr(torch, tensor.dtype) if tensor.dtype else dtype)
+            found[name] = value.to(DEVICE)
+        return found
+
+    def _converted(self, value: Any, dtype: torch.dtype, scale: float, offset: float) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        if value.dtype == torch.float32:
+            value = (value.double() * scale + offset).to(dtype)
+        return value.to(DEVICE)
+
+
+def from_file(path: Path, names: list[str] | None = None) -> list[Subject]:
+    """The functions of a file that have a reference, or those that are named. The file is executed.
+
+    Raises:
+        Unusable: there is none, or what it says about inputs is not as this module's docstring says.
+        Exception: what the file raises when it is imported.
+    """
+    return of_module(import_file(path.resolve()), str(path), names)
+
+
+def of_module(module: ModuleType, file: str, names: list[str] | None = None) -> list[Subject]:
+    has = [name.removesuffix(REFERENCE) for name in vars(module) if name.endswith(REFERENCE)]
+    has = [name for name in has if callable(getattr(module, name, None))]
+    if missing := [name for name in names or () if name not in has]:
+        what = "no such function" if not hasattr(module, missing[0]) else f"no function {missing[0]}{REFERENCE}"
+        raise Unusable(f"{file}: {what}: a function `{missing[0]}` needs its reference in PyTorch beside it")
+    if not has:
+        raise Unusable(
+            f"{file} has no pair of functions `name` and `name{REFERENCE}`: the kernel's function, "
+            f"and the same in plain PyTorch"
+        )
+    return [_subject(module, name, file) for name in names or has]
+
+
+def _subject(module: ModuleType, name: str, file: str) -> Subject:
+    said = getattr(module, "INPUTS", None)
+    if isinstance(said, dict) and said and all(isinstance(value, dict) for value in said.values()):
+        said = said.get(name)
+    subject = of_functions(
+        getattr(module, name),
+        getattr(module, name + REFERENCE),
+        getattr(module, f"{name}_inputs", None) or said,
+        name=name,
+        sizes=getattr(module, "SIZES", {}),
+        dtypes=getattr(module, "DTYPES", DTYPES),
+    )
+    subject.file = file
+    return subject
+
+
+def of_functions(
+    function: Callable,
+    reference: Callable,
+    inputs: dict[str, Any] | Callable[..., dict] | None = None,
+    *,
+    name: str = "",
+    sizes: dict[str, Any] | None = None,
+    dtypes: tuple[str, ...] = DTYPES,
+) -> Subject:
+    """inputs: as `INPUTS`, or a function from sizes to arguments. Raises Unusable as `from_file` does."""
+    for dtype in dtypes:
+        if not getattr(getattr(torch, str(dtype), None), "is_floating_point", False):
+            raise Unusable(f"DTYPES names {dtype!r}, and should name floating dtypes, such as {DTYPES}")
+    name = name or getattr(function, "__name__", "function")
+    subject = Subject(name, function, reference, dtypes=tuple(dtypes))
+    for dim, allowed in (sizes or {}).items():
+        subject.sizes[dim] = tuple(allowed) if isinstance(allowed, (tuple, list)) else (allowed,)
+    if callable(inputs):
+        subject.maker = inputs
+    else:
+        _read(subject, inputs if inputs is not None else _by_signature(function), function)
+    subject.sizes = {dim: one for dim, one in subject.sizes.items() if dim in subject.dims}
+    if not subject.dims and not subject.tensors:
+        raise Unusable(f"{name}: nothing says which tensors it takes: {_example(function)}")
+    return subject
+
+
+def _read(subject: Subject, inputs: dict[str, Any], function: Callable) -> None:
+    known = inspect.signature(function).parameters
+    anything = any(each.kind is each.VAR_KEYWORD for each in known.values())
+    for name, value in inputs.items():
+        if name not in known and not anything:
+            raise Unusable(f"INPUTS names {name!r}, which is no argument of {subject.name}({', '.join(known)})")
+        if isinstance(value, str):
+            subject.tensors[name] = Tensor.parse(name, value)
+        else:
+            subject.options[name] = value if isinstance(value, tuple) and value else (value,)
+    needed = [each.name for each in known.values() if each.default is each.empty and each.kind < each.VAR_POSITIONAL]
+    if missing := [name for name in needed if name not in inputs]:
+        raise Unusable(f"INPUTS says nothing of the argument {missing[0]!r} of {subject.name}: {_example(function)}")
+
+
+def _by_signature(function: Callable) -> dict[str, Any]:
+    """Strings of annotations, as `x: "rows cols"`; (rows, cols) for other arguments that have no default."""
+    found = {}
+    for each in inspect.signature(function).parameters.values():
+        said = each.annotation
+        if isinstance(said, str) and said[:1] in "'\"" and said:  # under `from __future__ import annotations`
+            said = ast.literal_eval(said)
+        elif isinstance(said, str) and not re.search(r"[ :]|^[a-z_]+$", said):
+            said = None  # the name of a type
+        if isinstance(said, str) and said not in ("int", "float", "bool", "str"):
+            found[each.name] = said
+        elif each.default is each.empty and each.kind < each.VAR_POSITIONAL:
+            found[each.name] = "rows cols"
+    return found
+
+
+def _example(function: Callable) -> str:
+    """What to write for it."""
+    names = [n for n, each in inspect.signature(function).parameters.items() if each.default is each.empty]
+    return "write, for example, INPUTS = {" + ", ".join(f'"{name}": "rows cols"' for name in names or ["x"]) + "}"
