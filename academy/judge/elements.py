@@ -53,14 +53,16 @@ def at(name: str, place: tuple[tuple[int, ...], int], value: torch.Tensor, wante
     index, count = place
     element = f"{name}[{', '.join(map(str, index))}]" if index else name
     never = value.is_floating_point() and value.numel() and memory.unwritten(value)[index]
-    got = "was never written" if never else f"is {shown(value[index].item())}"
-    message = f"{element} {got}, should be {shown(wanted[index].item())}"
+    is_, should = value[index].item(), wanted[index].item()
+    digits = 6 if shown(is_) != shown(should) else 17  # they differ in the last bits
+    got = "was never written" if never else f"is {shown(is_, digits)}"
+    message = f"{element} {got}, should be {shown(should, digits)}"
     if len(index) == 2:
         return f"{message}; row {index[0]} is the first that is wrong"
     return f"{message} ({count} of {value.numel()} elements are wrong)" if value.numel() > 1 else message
 
 
-def shown(value: Any) -> str:
+def shown(value: Any, digits: int = 6) -> str:
     """A number, a tensor, a tuple of them, as messages show it."""
     if isinstance(value, torch.Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
@@ -68,7 +70,7 @@ def shown(value: Any) -> str:
         text = ", ".join(map(shown, value))
         return f"[{text}]" if isinstance(value, list) else f"({text})"
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return f"{value:.{digits}g}"
     return getattr(value, "__name__", None) or repr(value)
 
 

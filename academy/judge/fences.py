@@ -15,6 +15,14 @@ WIDTH = 1 << 17
 _UNWRITTEN = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
 _FILLED = "zeros zeros_like new_zeros ones ones_like new_ones full full_like new_full clone _to_copy".split()
 _FRESH = _UNWRITTEN.union(_FILLED)
+#: Bits of a NaN, by bytes of an element.
+_NAN = {
+    1: (torch.uint8, 0x7F),
+    2: (torch.int16, 0x7E15),
+    torch.bfloat16: (torch.int16, 0x7FD5),
+    4: (torch.int32, 0x7FC00015),
+    8: (torch.int64, 0x7FF8000000000015),
+}
 
 
 class Fences(TorchDispatchMode):
@@ -37,7 +45,7 @@ class Fences(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
         name = function.overloadpacket.__name__
-        if name not in _FRESH or not isinstance(result, torch.Tensor) or result.device.type == "meta":
+        if name not in _FRESH or not isinstance(result, torch.Tensor) or result.is_meta or result.is_complex():
             return result
         return self._fenced(result, name in _UNWRITTEN)
 
@@ -48,6 +56,8 @@ class Fences(TorchDispatchMode):
         else:
             memory = torch.empty(size + 2 * WIDTH, dtype=torch.uint8, device=tensor.device)
         _poison(memory, tensor.dtype)
+        if unwritten and tensor.is_floating_point():
+            memory[WIDTH : WIDTH + size] = 0xFF  # as `traces.memory.unwritten` knows it
         # `set_` rather than a slice: the result must be no view, as what `torch.empty` returns is none.
         placed = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
         placed.set_(memory.untyped_storage(), WIDTH // tensor.element_size(), tensor.shape, tensor.stride())
@@ -62,8 +72,10 @@ class Fences(TorchDispatchMode):
 
 
 def _poison(memory: torch.Tensor, dtype: torch.dtype) -> None:
-    if dtype.is_floating_point or dtype.is_complex:
-        memory.fill_(0xFF)  # a NaN of every dtype, and one that no arithmetic produces
+    """Fences hold a NaN that no arithmetic produces: neither NumPy's own nor the one of memory that nobody wrote."""
+    if dtype.is_floating_point:
+        integer, bits = _NAN[torch.bfloat16 if dtype == torch.bfloat16 else dtype.itemsize]
+        memory.view(integer).fill_(bits)
     else:
         memory.view(dtype).fill_(dtype == torch.bool or torch.iinfo(dtype).max)
 

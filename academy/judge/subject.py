@@ -35,8 +35,8 @@ from typing import Any
 
 import torch
 
+from academy import cache, syntax
 from academy.device import DEVICE
-from academy.traces.worker import import_file
 
 DTYPES = ("float32", "float16", "bfloat16")
 REFERENCE = "_reference"
@@ -162,7 +162,7 @@ def from_file(path: Path, names: list[str] | None = None) -> list[Subject]:
         Unusable: there is none, or what it says about inputs is not as this module's docstring says.
         Exception: what the file raises when it is imported.
     """
-    return of_module(import_file(path.resolve()), str(path), names)
+    return of_module(syntax.import_file(path.resolve(), cache.ROOT), str(path), names)
 
 
 def of_module(module: ModuleType, file: str, names: list[str] | None = None) -> list[Subject]:

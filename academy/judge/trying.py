@@ -345,7 +345,7 @@ class _Attempt:
         except Wrong as wrong:
             if self.differentiable:
                 raise
-            raise Remark(f"forward mode: {wrong}") from None
+            raise Remark(str(wrong)) from None
 
     def _misfit(self) -> None:
         name, change = self.trial.detail.split()

@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 from academy import device, interpreter
 from academy.syntax import import_file

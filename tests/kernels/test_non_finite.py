@@ -8,7 +8,7 @@ import importlib
 import pytest
 import torch
 
-from tests.kernels import non_finite
+from academy.judge import non_finite
 from tests.kernels.harness import DEVICE, randn
 from tests.kernels.public_functions import (
     ATTENTION,

@@ -106,8 +106,8 @@ def walk(
         large = [results(reference, *in_float64(given, above)) for reference in references]
         for name, value in ours.items():
             loose = trial.value != "NaN" and (infinity_or_nan or name != "out")
-            sides = [[result[name] for result in results] for results in (small, large, exact)]
-            message = wrong(value, clean[name], *sides, loose)
+            of = lambda side: [result[name] for result in side]  # noqa: B023, E731
+            message = wrong(value, clean[name], of(small), of(large), of(exact), loose)
             if message:
                 yield trial, f"{name}: {message}"
 

@@ -1,0 +1,83 @@
+"""Kernels outside of this project with one planted fault each: the judge finds it, and says where."""
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from academy import device
+from academy.judge.mutants import Mutant
+from academy.judge.process import Limits
+from academy.judge.session import File, Session
+from academy.judge.trials import GROUPS
+
+KERNELS = Path(__file__).with_name("kernels")
+interpreted = pytest.mark.skipif(not device.INTERPRET, reason="only the interpreter shows it")
+
+#: file, edit, group of trials that finds it, what it says
+FAULTS = [
+    ("scaled", Mutant("tail", "x * scale + y, mask=mask", "x * scale + y"), "sizes", "outside of a tensor"),
+    ("scaled", Mutant("grid", "triton.cdiv(n, 256)", "n // 256"), "sizes", r"out\[0\] was never written"),
+    ("rows", Mutant("stride", "x.stride(0)", "cols"), "layouts", r"out\[1, 0\] is nan"),
+    ("totals", Mutant("race", "tl.atomic_add(out_ptr + offs, above, mask=mask)",
+                      "tl.store(out_ptr + offs, tl.load(out_ptr + offs, mask=mask) + above, mask=mask)"),
+     "programs", r"program 0 stores out_ptr\[0\] \(line \d+\) and program 1 reads it"),
+    ("product", Mutant("dtype", "tl.dot(a, b,", "tl.dot(a.to(tl.float16), b.to(tl.float16),"), "dtypes", r"out\[0, \d\] is"),
+    ("rows", Mutant("dtype of the result", "dtype=x.dtype, ", ""), "dtypes", "should have torch.bfloat16"),
+    ("rows", Mutant("other", ', other=-float("inf")', ""), "lanes", "masked lanes hold 1e30"),
+    ("rows", Mutant("grid of rows", "triton.cdiv(rows, 4)", "triton.cdiv(rows, 8)"), "sizes", r"out\[4, 0\] was never"),
+    ("rows", Mutant("int32", ".to(tl.int64)", ""), "offsets", r"out\[2, 0\]"),
+    ("totals", Mutant("unwritten output", "torch.zeros(cols", "torch.empty(cols"), "sizes", r"out\[0\] was never written"),
+    ("scaled", Mutant("in-place input", "tl.store(out_ptr", "tl.store(x_ptr + offs, y, mask)\n    tl.store(out_ptr"),
+     "sizes", "writes to its argument: x"),
+    ("norm", Mutant("wrong gradient", "(g - x * rstd * rstd *", "(g - x * rstd *"), "sizes", r"the gradient of x\["),
+]  # fmt: skip
+
+
+def judged(tmp_path, source, groups=None, mutants=0):
+    path = tmp_path / "kernel.py"
+    path.write_text(source)
+    return Session(File(path), groups, mutants).run()
+
+
+@interpreted
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault[1].name)
+def test_a_planted_fault_is_found(fault, tmp_path):
+    file, mutant, group, message = fault
+    report = judged(tmp_path, mutant.apply((KERNELS / f"{file}.py").read_text()), [group])
+    assert not report.broken and not report.right
+    said = [f"{outcome.trial}: {outcome.message}" for outcome in report.wrong]
+    assert any(re.search(message, each) for each in said), said
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["rows", *(pytest.param(file, marks=pytest.mark.nightly) for file in ("scaled", "totals", "product", "norm"))],
+)
+def test_without_its_fault_it_passes(file, tmp_path):
+    report = judged(tmp_path, (KERNELS / f"{file}.py").read_text(), mutants=4)
+    assert report.right, str(report)
+    assert {outcome.trial.group for one in report.judged for outcome in one.outcomes} >= set(GROUPS) - {"options"}
+    assert len(report.mutants) == 4
+
+
+DEATHS = {
+    "segmentation fault": ("    import ctypes\n    ctypes.string_at(8)\n", "died with SIGSEGV"),
+    "endless loop": ("    while x.numel() == 5:\n        pass\n", "stopped after 2 s of processor time"),
+    "end of the process": ("    import os\n    os._exit(0)\n", "ended the process itself, with exit status 0"),
+    "sys.exit": ("    import sys\n    sys.exit(3)\n", "ended with SystemExit: 3"),
+    "memory": ("    torch.zeros(1 << 32)\n", "alloc"),
+}
+
+
+@pytest.mark.parametrize("line, message", DEATHS.values(), ids=DEATHS)
+def test_it_survives(line, message, tmp_path):
+    source = (KERNELS / "scaled.py").read_text()
+    body = "    x, y = x.contiguous(), y.contiguous()\n"
+    assert body in source
+    path = tmp_path / "kernel.py"
+    path.write_text(source.replace(body, "    if not x.requires_grad:\n" + textwrap.indent(line, "    ") + body))
+    report = Session(File(path), ["sizes"], 0, limits=Limits(2, 1024)).run()
+    assert report.complete and not report.right
+    assert all(re.search(message, outcome.message) for outcome in report.wrong), str(report)
