@@ -147,8 +147,9 @@ def html(report: Report, path: Path) -> str:
     told = f"<section><h2>The run of {escape(name)}, {escape(str(outcome.trial))}</h2>"
     told += f"<p>{escape(outcome.message)}<br><span class=quiet>{escape(outcome.trial.described())}</span></p>"
     recording, reason = recorded(path, name, outcome)
+    told += f"<p>{escape(reason)}</p>" if reason else ""
     if recording is None:
-        return _document(report, body + told + f"<p>{escape(reason)}</p></section>")
+        return _document(report, f"{body}{told}</section>")
     return page.standalone(path, recording, f"<style>{_STYLE}</style>{body}{told}</section>")
 
 
@@ -196,7 +197,8 @@ def _elements(outcome: Outcome) -> int:
 
 
 def recorded(path: Path, name: str, outcome: Outcome) -> tuple[Recording | None, str]:
-    """The run of a trial's call in Triton's interpreter, in a process of its own; or None, and why there is none."""
+    """The run of a trial's call in Triton's interpreter, in a process of its own; or None. And why it
+    ended too early, or why there is none."""
     if _elements(outcome) > _LARGEST:
         return None, "its inputs are too large to show"
     job = pickle.dumps((path.resolve(), name, outcome.trial))
@@ -207,9 +209,8 @@ def recorded(path: Path, name: str, outcome: Outcome) -> tuple[Recording | None,
         recording: Recording = pickle.loads(finished.stdout)
     except (subprocess.TimeoutExpired, pickle.UnpicklingError, EOFError) as error:
         return None, f"it can't be recorded: {type(error).__name__}"
-    if recording.data["error"]:
-        return None, recording.data["error"]["message"]
-    return (recording, "") if recording.launches else (None, "it launches no kernel")
+    reason = recording.data["error"]["message"] if recording.data["error"] else ""
+    return (recording, reason) if recording.launches else (None, reason or "it launches no kernel")
 
 
 def _python_path() -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from academy import device
+from academy.exercises import files
 from academy.judge.mutants import Mutant
 from academy.judge.process import Limits
 from academy.judge.session import File, Session
@@ -23,12 +24,13 @@ FAULTS = [
     ("totals", Mutant("race", "tl.atomic_add(out_ptr + offs, above, mask=mask)",
                       "tl.store(out_ptr + offs, tl.load(out_ptr + offs, mask=mask) + above, mask=mask)"),
      "programs", r"program 0 stores out_ptr\[0\] \(line \d+\) and program 1 reads it"),
-    ("product", Mutant("dtype", "tl.dot(a, b,", "tl.dot(a.to(tl.float16), b.to(tl.float16),"), "dtypes", r"out\[0, \d\] is"),
+    ("product", Mutant("dtype", "tl.dot(a, b,", "tl.dot(a.to(tl.float16), b.to(tl.float16),"),
+     "dtypes", r"out\[0, \d\] is"),
     ("rows", Mutant("dtype of the result", "dtype=x.dtype, ", ""), "dtypes", "should have torch.bfloat16"),
     ("rows", Mutant("other", ', other=-float("inf")', ""), "lanes", "masked lanes hold 1e30"),
     ("rows", Mutant("grid of rows", "triton.cdiv(rows, 4)", "triton.cdiv(rows, 8)"), "sizes", r"out\[4, 0\] was never"),
     ("rows", Mutant("int32", ".to(tl.int64)", ""), "offsets", r"out\[2, 0\]"),
-    ("totals", Mutant("unwritten output", "torch.zeros(cols", "torch.empty(cols"), "sizes", r"out\[0\] was never written"),
+    ("totals", Mutant("unwritten output", "torch.zeros(cols", "torch.empty(cols"), "sizes", r"out\[0\] was never"),
     ("scaled", Mutant("in-place input", "tl.store(out_ptr", "tl.store(x_ptr + offs, y, mask)\n    tl.store(out_ptr"),
      "sizes", "writes to its argument: x"),
     ("norm", Mutant("wrong gradient", "(g - x * rstd * rstd *", "(g - x * rstd *"), "sizes", r"the gradient of x\["),
@@ -64,7 +66,7 @@ def test_without_its_fault_it_passes(file, tmp_path):
 
 DEATHS = {
     "segmentation fault": ("    import ctypes\n    ctypes.string_at(8)\n", "died with SIGSEGV"),
-    "endless loop": ("    while x.numel() == 5:\n        pass\n", "stopped after 2 s of processor time"),
+    "endless loop": ("    while x.numel() == 5:\n        pass\n", "stopped after"),
     "end of the process": ("    import os\n    os._exit(0)\n", "ended the process itself, with exit status 0"),
     "sys.exit": ("    import sys\n    sys.exit(3)\n", "ended with SystemExit: 3"),
     "memory": ("    torch.zeros(1 << 32)\n", "alloc"),
@@ -78,6 +80,29 @@ def test_it_survives(line, message, tmp_path):
     assert body in source
     path = tmp_path / "kernel.py"
     path.write_text(source.replace(body, "    if not x.requires_grad:\n" + textwrap.indent(line, "    ") + body))
-    report = Session(File(path), ["sizes"], 0, limits=Limits(2, 1024)).run()
+    report = Session(File(path), ["sizes"], 0, limits=Limits(1, 1024)).run()
     assert report.complete and not report.right
     assert all(re.search(message, outcome.message) for outcome in report.wrong), str(report)
+
+
+#: Exercise, number of a wrong solution (0: the starter), function, reference, inputs, the group that finds it.
+EXERCISES = [
+    ("first_kernel/dropped_tail", 0, "double", "2 * x", "n", "sizes"),
+    ("first_kernel/unwritten_output", 0, "copy", "x.clone()", "n", "sizes"),
+    ("operations/race", 0, "total", "x.sum().view(1)", "n", "programs"),
+    ("matmul/ignored_strides", 0, "row_sums", "x.sum(1)", "rows cols", "layouts"),
+    ("rows/logsumexp", 2, "logsumexp", "x.logsumexp(1)", "rows cols", "sizes"),
+]
+
+
+@interpreted
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda one: one[0])
+def test_a_wrong_solution_of_an_exercise_is_found(exercise, tmp_path):
+    name, number, function, reference, shape, group = exercise
+    found = files.named(name)
+    few = dict.fromkeys(shape.split(), (1, 5, 37))  # an exercise asks for no empty tensors, and no long ones
+    beside = (
+        f'\n\nINPUTS = {{"x": "{shape}"}}\nSIZES = {few}\n\n\ndef {function}_reference(x):\n    return {reference}\n'
+    )
+    assert judged(tmp_path, found.edited(found.wrong[number][1:]) + beside, [group]).wrong
+    assert judged(tmp_path, found.solution + beside, [group]).right

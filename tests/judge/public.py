@@ -1,0 +1,179 @@
+"""Every public function as the judge takes it: its reference, and its inputs as `INPUTS` says them."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from academy.judge.subject import Subject, of_functions
+from tests.kernels import references
+from tests.kernels.public_functions import (
+    ATTENTION,
+    CROSS_ENTROPY,
+    LAYERNORM,
+    LINEAR_CROSS_ENTROPY,
+    LOW_BIT,
+    MATMUL,
+    RMSNORM,
+)
+
+
+@dataclass(frozen=True)
+class Public:
+    """wrap: around the function and its reference. others: groups that don't fit it."""
+
+    module: str
+    function: str
+    reference: str | Callable
+    inputs: Any
+    sizes: dict[str, Any] = field(default_factory=dict)
+    wrap: Callable[[Callable], Callable] = lambda function: function
+    dtypes: tuple[str, ...] = ("float32", "float16", "bfloat16")
+    others: tuple[str, ...] = ()
+
+    def subject(self) -> Subject:
+        function = getattr(importlib.import_module(f"annotated_examples.{self.module}"), self.function)
+        reference: Any = self.reference
+        if isinstance(reference, str):
+            module, _, name = reference.rpartition(".")
+            reference = getattr(importlib.import_module(f"annotated_examples.{module}"), name)
+        pair = self.wrap(function), self.wrap(reference)
+        return of_functions(*pair, self.inputs, name=self.function, sizes=self.sizes, dtypes=self.dtypes)
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.function}"
+
+
+def both(modules: tuple[str, str], function: str, *rest: Any, **options: Any) -> list[Public]:
+    return [Public(module, function, *rest, **options) for module in modules]
+
+
+def of_a_module(kind: type) -> Callable[[Callable], Callable]:
+    """For `apply_…(module, x)`, with a module as wide as x."""
+
+    def wrap(apply: Callable) -> Callable:
+        return lambda x: apply(kind(x.shape[-1], device=x.device, dtype=x.dtype), x)
+
+    return wrap
+
+
+def norm_of_a_module(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return module(x)
+
+
+def on_a_copy(loss: Callable) -> Callable:
+    return lambda logits, labels, **options: loss(logits * 1.0, labels, **options)
+
+
+def sequences(tokens: int, width: int) -> dict[str, torch.Tensor]:
+    """Three sequences in one, the second without tokens."""
+    ends = torch.tensor([0, tokens // 3, tokens // 3, tokens], dtype=torch.int32)
+    heads = {name: torch.randn(tokens, count, width) for name, count in (("q", 4), ("k", 2), ("v", 2))}
+    return heads | dict(cu_seqlens_q=ends, cu_seqlens_k=ends.clone())
+
+
+def cache(sequences: int, keys: int, width: int) -> dict[str, torch.Tensor]:
+    lengths = torch.arange(sequences, dtype=torch.int32) * keys // max(sequences - 1, 1)
+    caches = {name: torch.randn(sequences, keys, 2, width) for name in ("k_cache", "v_cache")}
+    return dict(q=torch.randn(sequences, 4, width), **caches, lengths=lengths)
+
+
+def packed(rows: int, columns: int) -> dict[str, Any]:
+    from annotated_examples.gemlite import gemm
+
+    words, scales, zeros = gemm.quantize(torch.randn(128, columns).half(), 4, 64)
+    return dict(a=torch.randn(rows, 128), words=words, scales=scales, zeros=zeros)
+
+
+def four_bits(function: Callable) -> Callable:
+    return functools.partial(function, W_nbits=4, group_size=64)
+
+
+NORM = {"x": "rows cols", "weight": "cols", "bias": "cols"}
+GATED = {"gate": "rows cols", "up": "rows cols"}
+LOGITS = {"logits": "rows classes", "labels": "rows: int64 below classes"}
+HIDDEN = {"x": "rows width", "weight": "classes width", "labels": "rows: int64 below classes"}
+CAPPED = {"logit_softcapping": (0.0, 30.0), "logit_scaling": (0.0, 0.5)}
+HEADS = {"q": "batch 4 queries width", "k": "batch 2 keys width", "v": "batch 2 keys width"}
+WIDTH = {"width": (16, 40)}
+HALVES = ("float16", "bfloat16")
+
+PUBLIC = [
+    Public("tutorials.vector_add", "vector_add", "tutorials.vector_add.vector_add_reference", {"x": "n", "y": "n"}),
+    *both(("tutorials.softmax", "fast.softmax"), "softmax", "tutorials.softmax.softmax_reference", {"x": "rows cols"}),
+    Public("tutorials.matmul_blocked", "matmul", "tutorials.matmul_blocked.matmul_reference", {"x": "m k", "y": "k n"}),
+    Public(
+        "tutorials.matmul_grouped", "matmul", "tutorials.matmul_grouped.matmul_reference",
+        {"x": "m k", "y": "k n", "activation": ("none", "relu")},
+    ),
+    *both(
+        MATMUL, "matmul", "tutorials.matmul_autotuned.matmul_reference",
+        {"a": "m k", "b": "k n", "activation": (None, "leaky_relu", "gelu")},
+    ),
+    Public(
+        "classics.matmul", "matmul", "classics.matmul.matmul_reference",
+        {"a": "m k", "b": "k n", "activation": (None, "silu")},
+    ),
+    *both(LAYERNORM, "layernorm", "classics.layernorm.layernorm_reference", NORM),
+    *both(LAYERNORM, "apply_layernorm", norm_of_a_module, {"x": "rows cols"}, wrap=of_a_module(torch.nn.LayerNorm)),
+    *both(
+        RMSNORM, "rmsnorm", "classics.rmsnorm.rmsnorm_reference",
+        {"x": "rows cols", "weight": "cols", "offset": (0.0, 1.0)},
+    ),
+    *both(
+        RMSNORM, "add_rmsnorm", "classics.rmsnorm.add_rmsnorm_reference",
+        {"x": "rows cols", "residual": "rows cols", "weight": "cols"},
+    ),
+    *both(RMSNORM, "apply_rmsnorm", norm_of_a_module, {"x": "rows cols"}, wrap=of_a_module(torch.nn.RMSNorm)),
+    Public(
+        "classics.rope", "rope", "classics.rope.rope_reference",
+        {"q": "batch 4 tokens width", "k": "batch 2 tokens width", "interleaved": (False, True)},
+        {"width": (16, 38)},
+        wrap=lambda rope: lambda q, k, interleaved: rope(q, k, *angles(q), interleaved=interleaved),
+    ),
+    Public("classics.geglu", "geglu", "classics.geglu.geglu_reference", GATED | {"approximate": ("none", "tanh")}),
+    Public("classics.geglu", "geglu_packed", "classics.geglu.geglu_packed_reference", {"x": "rows 2*cols"}),
+    Public("classics.swiglu", "swiglu", "classics.swiglu.swiglu_reference", GATED),
+    Public("classics.swiglu", "swiglu_packed", "classics.swiglu.swiglu_packed_reference", {"x": "rows 2*cols"}),
+    Public("classics.dropout", "dropout", "classics.dropout.dropout_reference", {"x": "rows n", "p": 0.3, "seed": 7}),
+    *both(CROSS_ENTROPY, "cross_entropy_loss", "classics.cross_entropy.cross_entropy_loss_reference", LOGITS | CAPPED),
+    *both(
+        CROSS_ENTROPY, "cross_entropy_loss_", "classics.cross_entropy.cross_entropy_loss_reference", LOGITS,
+        wrap=on_a_copy,
+    ),
+    *both(
+        LINEAR_CROSS_ENTROPY, "linear_cross_entropy", "classics.linear_cross_entropy.linear_cross_entropy_reference",
+        HIDDEN | {"bias": "classes"} | CAPPED,
+    ),
+    Public(
+        "fast.linear_cross_entropy", "linear_cross_entropy_lean",
+        "classics.linear_cross_entropy.linear_cross_entropy_reference",
+        HIDDEN | {"n_items": 4},
+    ),
+    *both(
+        ATTENTION, "flash_attention", "attention.flash_attention.flash_attention_reference",
+        HEADS | {"causal": (False, True)}, WIDTH,
+    ),
+    *both(ATTENTION, "flash_attention_varlen", references.attention_of_sequences, sequences, WIDTH),
+    *both(
+        ("attention.decode", "fast.decode"), "decode_attention", "attention.decode.decode_attention_reference", cache,
+        WIDTH,
+    ),
+    *[
+        Public(module, name, "gemlite.gemm.gemm_reference", packed, {"columns": (32, 96)}, four_bits, HALVES)
+        for module, name in (("gemlite.gemm", "gemm"), ("gemlite.gemm_splitK", "gemm_splitK"),
+                             *((module, "low_bit_matmul") for module in LOW_BIT))
+    ],
+]  # fmt: skip
+
+
+def angles(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    tokens, width = q.shape[-2:]
+    table = torch.arange(tokens * (width // 2), device=q.device, dtype=torch.float32).view(tokens, -1) / 10
+    table = table.double() if q.dtype == torch.float64 else table
+    return table.cos(), table.sin()
