@@ -62,11 +62,12 @@ def cross_entropy_forward_kernel(
     weight = tl.where(in_range, 1.0 / tl.load(n_items_ptr).to(tl.float32), float("nan"))
     loss = (tl.log(row_total) + (row_shift - x_label)) * weight
     tl.store(losses_ptr + row, tl.where(ignored, 0.0, loss))
+    scale = weight / row_total
+    column = label.to(tl.int32)
 
     for start in tl.range(0, N, BLOCK_N):
         x = tl.load(x_ptr + start + offs, mask=start + offs < N, other=0.0).to(tl.float32)
-        p = tl.exp(x - row_shift) / row_total
-        dx = (p - (start + offs == label).to(tl.float32)) * weight
+        dx = tl.exp(x - row_shift) * scale - tl.where(start + offs == column, weight, 0.0)
         tl.store(dx_ptr + start + offs, tl.where(ignored, 0.0, dx), mask=start + offs < N)
 
 

@@ -53,13 +53,14 @@ def cross_entropy_forward_kernel(
     weight = tl.where(in_range, 1.0 / tl.load(n_items_ptr).to(tl.float32), float("nan"))
     loss = (tl.log(row_total) + (row_shift - x_label)) * weight
     tl.store(losses_ptr + row, tl.where(ignored, 0.0, loss))
+    scale = weight / row_total
 
     for start in tl.range(0, N, BLOCK_N):
         x = tl.load(x_ptr + start + offs, mask=start + offs < N, other=0.0).to(tl.float32)
-        p = exp_shifted(x, row_shift) / row_total
-        tl.store(dx_ptr + start + offs, tl.where(ignored, 0.0, p * weight), mask=start + offs < N)
+        dx = exp_shifted(x, row_shift) * scale
+        tl.store(dx_ptr + start + offs, tl.where(ignored, 0.0, dx), mask=start + offs < N)
     tl.debug_barrier()
-    dx_label = (exp_shifted(x_label, row_shift) / row_total - 1.0) * weight
+    dx_label = exp_shifted(x_label, row_shift) * scale - weight
     tl.store(dx_ptr + label, dx_label, mask=in_range & ~ignored)
 
 
