@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from academy import syntax
 from academy.problems import Problem
 from academy.traces import quotes, store
 from academy.traces.recording import Recording, row_major
@@ -14,6 +15,12 @@ _UNSEEN = (
     ". Only what kernels load and store is recorded: what a PyTorch operation in the launcher moves (torch.sum, a cast "
     "with .to, .contiguous()) is missing, and scratch that only such an operation reads counts as written"
 )
+
+#: A fast file quotes at least one number of its run for this many lines of its kernels, as lessons do.
+LINES_FOR_A_NUMBER = 10
+FAST = "annotated_examples/fast"
+#: Fast files that don't yet.
+TOO_FEW = {"decode.py", "flash_attention.py", "flash_attention_backward.py", "low_bit.py"}
 
 #: What a run on contiguous tensors leaves open.
 HIDDEN = (
@@ -76,7 +83,30 @@ def stale_numbers(path: Path, recording: Recording, quoted: bool = True) -> list
     if recording.data["error"]:
         return []
     found = _contradicted_cost(path, recording)
-    return found + (quotes.check(path, store.shorten(path), recording) if quoted else [])
+    return found + ([*quotes.check(path, store.shorten(path), recording), *_too_few(path)] if quoted else [])
+
+
+def _too_few(path: Path) -> list[Problem]:
+    """Whether a fast file's notes have hardly any numbers of its run."""
+    if path.parent != store.ROOT / FAST or path.name in TOO_FEW:
+        return []
+    text = path.read_text("utf-8")
+    message = too_few_numbers(text)
+    return [Problem.at(store.shorten(path), text, 0, message)] if message else []
+
+
+def too_few_numbers(text: str) -> str:
+    """What is wrong with how many numbers the notes of a kernel file quote; "" if they are enough."""
+    bodies = [range(each.body[0].lineno, syntax.last_line(each) + 1) for each in syntax.jitted_functions(text)]
+    lines = text.split("\n")
+    code = sum(bool(lines[number - 1].split("#")[0].strip()) for body in bodies for number in body)
+    quoted, least = len(quotes.parse(text)[0]), code // LINES_FOR_A_NUMBER
+    if quoted >= least:
+        return ""
+    return (
+        f"its notes quote {quoted} numbers of the recorded run; {code} lines of kernels need at least {least}, such as "
+        "`pid=0: mask = [1, 1, 0]` (academy trace shows the run)"
+    )
 
 
 def _contradicted_cost(path: Path, recording: Recording) -> list[Problem]:
