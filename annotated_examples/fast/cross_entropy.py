@@ -4,8 +4,8 @@ r"""
 [The lesson](../classics/cross_entropy.py) reads the logits twice and writes a gradient once. The least possible is to
 read the logits once and write the gradient once. This file climbs from the lesson to that limit.
 
-**What it costs.** The only thing the forward pass doesn't know when it computes the gradient is the upstream gradient:
-a single number, and almost always 1. So a training step reads the logits once and writes the gradient once, and the
+**What it costs.** When the forward pass computes the gradient, it lacks only the upstream gradient: a single number,
+and almost always 1. So a training step reads the logits once and writes the gradient once, and the
 backward pass reads one number. An H200 copies [[bench: device/copy]], and no version can be faster than its bytes at
 that rate. At 8192 x 128256 both passes take [[bench: cross_entropy/8192x128256/forward+backward/ms]], which is
 [[bench: cross_entropy/8192x128256/forward+backward/share]] of the limit. The two exponentials that each logit takes are
@@ -45,8 +45,8 @@ from annotated_examples.common.logits import items, scale_and_cap
 
 # ## How many labels count
 #
-# The lesson lets PyTorch count: one kernel compares the labels, another one adds. Here the number is needed before the
-# first row is finished, and one small program does both.
+# The lesson lets PyTorch count: one kernel compares the labels, another one adds. Here one small program does both. Its
+# result is needed before the first row is finished.
 @triton.jit
 def count_labels_forward_kernel(labels_ptr, count_ptr, rows, ignore_index, BLOCK: tl.constexpr):
     # One program of 32 warps, the maximum, loops over all labels, which are tiny compared with the logits. Here there
@@ -90,9 +90,9 @@ def weighted_softmax(x, shift, scale, scaling: tl.constexpr, softcapping: tl.con
 
 # ## Rungs 1 and 5: two sweeps over a row
 #
-# Each program sweeps over its row twice: once for the log-sum-exp, and, if a gradient is wanted, once more to write it.
-# The second time the row should come from the L2 cache. So all rows that are in progress at the same time have to fit
-# into it together: that is why a long row is given to a single program with many warps and large blocks.
+# Each program sweeps over its row twice: for the log-sum-exp, and then to write the gradient, if there is to be one.
+# The second time the row should come from the L2 cache. So all rows in progress have to fit into it together. That is
+# why a long row is given to a single program with many warps and large blocks.
 #
 # **How a row is cut.** Memory is fast if 16 bytes are moved at a time, from an address divisible by 16. Call that a
 # *strip*: 8 entries in bfloat16, 4 in float32. With a vocabulary of 50257 most rows don't begin at such an address. So
@@ -105,8 +105,8 @@ def weighted_softmax(x, shift, scale, scaling: tl.constexpr, softcapping: tl.con
 #
 # ## Rung 2: a maximum for every strip
 #
-# The lesson keeps one maximum and one sum for the row. To update them all threads of the program have to wait for each
-# other, twice in every chunk. Here each strip of a block keeps a maximum (the *shift*) and a sum of its own. A strip
+# The lesson keeps one maximum and one sum for the row. To update them, all threads of the program wait for each other,
+# twice in every chunk. Here each strip of a block keeps a maximum (the *shift*) and a sum of its own. A strip
 # belongs to one thread, so no thread waits for another before the sweep is over: that took the kernel from
 # [[bench: ladders/cross_entropy/one_pass/ms]] to [[bench: ladders/cross_entropy/strips/ms]].
 @triton.jit
@@ -276,10 +276,10 @@ def cross_entropy_forward_kernel(
 
 # ## The upstream gradient
 #
-# The gradient exists before backward begins. All that is missing is a factor, the upstream gradient: a number in GPU
-# memory, which Python could read only by waiting for the GPU. So the kernel reads it. If it is 1, as in
-# `loss.backward()`, and the result may be stored where the gradient is (`IN_PLACE`), every program stops at once, and
-# the backward pass costs one empty launch.
+# The gradient exists before backward begins. It lacks one factor, the upstream gradient. That is a number in GPU
+# memory: Python would have to wait for the GPU to read it. So the kernel reads it. If it is 1, as in `loss.backward()`,
+# and the result may be stored where the gradient is (`IN_PLACE`), every program stops at once, and the backward pass
+# costs one empty launch.
 @triton.jit
 def cross_entropy_backward_kernel(dloss_ptr, gradient_ptr, dlogits_ptr, n, IN_PLACE: tl.constexpr, BLOCK: tl.constexpr):
     # In the example it is another number: `pid=0: dloss = 0.5`.

@@ -130,8 +130,8 @@ def layernorm_forward_kernel(
 
 # ## Rung 2: few threads, many elements each
 #
-# What makes a memory-bound kernel fast is having enough bytes in flight at any moment. The registers of an SM decide
-# how many rows it works on at once, and every thread costs some of them, whatever it does. So a thread gets many
+# A memory-bound kernel is fast if enough bytes are in flight at any moment. The registers of an SM decide how many rows
+# it works on at once, and every thread costs some of them, whatever it does. So a thread gets many
 # elements and a row few threads. `forward_tiles` says how many of each, and `register_limit` what happens at the widest
 # rows: both are [shared with RMSNorm](../common/norms.py).
 
@@ -302,9 +302,9 @@ def layernorm_backward_kernel(
 # ## Rung 6: two programs on each SM
 #
 # A tile of `x`, one of `dy` and two accumulators have to fit. A thread has room for 32 elements of each, so the 8 warps
-# of a program have room for 8192. One exception: rows a little longer than 4096, such as 4097, that can only be loaded
-# one or two elements at a time. Half of 8 warps would hold only masked lanes, and prefetching gains little. Two
-# programs of 4 warps, of which one loads while the other one waits, are faster.
+# of a program have room for 8192. One exception: rows a little longer than 4096 that are loaded one or two elements at
+# a time, such as 4097. Half of 8 warps would hold only masked lanes, and loading ahead gains little. Two programs of 4
+# warps are faster there: one loads while the other one waits.
 #
 # [[figure: hardware/occupancy]]
 @functools.cache
@@ -323,9 +323,9 @@ def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
 # ## Backward for long rows
 #
 # The accumulators of a long row don't fit in registers beside the row. So the work is split as in the lesson: this
-# kernel computes `dx` row by row, in chunks, and the next one sums `dweight` and `dbias` column by column. The
-# difference is in what the compiler is told: the width, which cache lines to keep for the second trip, and which to
-# drop after it. The cost of the split remains. At 16384 rows of 12288 the pass reaches
+# kernel computes `dx` row by row, in chunks, and the next one sums `dweight` and `dbias` column by column. What
+# is new is what the compiler is told: the width, which cache lines to keep for the second trip, and which to drop after
+# it. The split still costs a second reading. At 16384 rows of 12288 the pass reaches
 # [[bench: layernorm/16384x12288/backward/share]] of the limit.
 @triton.jit
 def layernorm_backward_chunked_kernel(

@@ -2,12 +2,12 @@ r"""
 # Linear cross entropy, fast: compute fewer logits twice
 
 [The lesson](../classics/linear_cross_entropy.py) computes all logits twice, once for the loss and once for the
-gradients: four products where PyTorch, which keeps the logits, gets by with three. There is a middle way: keep as many
-of the logits as there is room for, and compute only the rest twice. At 8192 x 4096 x 128256 in bfloat16 on an H200:
+gradients. That makes four products. PyTorch keeps the logits and needs three. There is a middle way: keep as many
+logits as there is room for, and compute only the rest twice. At 8192 x 4096 x 128256 in bfloat16 on an H200:
 
 1. The lesson: [[bench: linear_cross_entropy/8192x4096x128256/forward+backward/lesson.ms]].
-2. The gradients are computed **in the forward pass**. That alone makes nothing faster. But now nothing has to be kept
-   from one pass to the next, so the logits are kept only for milliseconds:
+2. The gradients are computed **in the forward pass**. That alone makes nothing faster. But now the logits are kept for
+   milliseconds, and not from one pass to the next:
    [[bench: linear_cross_entropy/ladder/in the forward pass/step_ms]].
 3. Logits are kept **where the gradient of the weights will be**. That memory is needed anyway, and empty until the
    second round: [[bench: linear_cross_entropy/ladder/in the gradient/step_ms]].
@@ -15,8 +15,8 @@ of the logits as there is room for, and compute only the rest twice. At 8192 x 4
    [[bench: linear_cross_entropy/ladder/final/step_ms]]. Including the gradients, that takes
    [[bench: linear_cross_entropy/ladder/final/peak_gib]] GiB more than the inputs.
 
-**What it costs.** The fourth of the four products is computed only for the logits that aren't kept. With 8192 rows of
-4096 a third of them fits into the gradient of the weights. With `KEPT` at 0.67 hardly any are left. PyTorch takes
+**What it costs.** The fourth product is computed only for the logits that aren't kept. With 8192 rows of 4096, a third
+of them fits into the gradient of the weights. With `KEPT` at 0.67, hardly any are left. PyTorch takes
 [[bench: linear_cross_entropy/8192x4096x128256/forward+backward/eager.ms]] for both passes, this file
 [[bench: linear_cross_entropy/8192x4096x128256/forward+backward/ms]], and `linear_cross_entropy_lean`, which keeps a
 fifth, [[bench: linear_cross_entropy:lean/8192x4096x128256/forward+backward/ms]].
@@ -67,7 +67,7 @@ from annotated_examples.fast.cross_entropy import (
 
 # ## Strips
 #
-# The products, which are the library's, take nine tenths of the time. Our kernels read each logit twice and write it
+# Nine tenths of the time go to the products, which are the library's. Our kernels read each logit twice and write it
 # once. In the lesson all threads of a program wait for each other at every block, for its maximum and its sum. Here
 # each strip of 16 bytes has a maximum and a sum of its own, as in [cross entropy, fast](cross_entropy.py), and these
 # are merged at the end of the row.
@@ -132,8 +132,8 @@ def sum_piece(logits, bias, labels, n_items, state, start, vocab, options, BLOCK
 
 # ## Which logits are kept, and where
 #
-# The gradient of the weights is written from its first row to its last, piece by piece. So a piece of logits stored at
-# its end costs nothing, if it has been used before the writing gets there:
+# The gradient of the weights is written piece by piece, from its first row to its last. Until the writing gets to its
+# end, logits can be stored there, and cost nothing:
 #
 # ```text
 # dweight   | rows of the first piece → |  free  | logits of the first piece |
@@ -220,8 +220,8 @@ def scaled(scale, dloss, *gradients_and_options, needs):
 
 # ## Which launchers?
 #
-# As for cross entropy there are two cases in which the gradient has to wait for the backward pass: float16, whose range
-# needs the upstream gradient before the rounding, and `torch.compile`. Then the lesson's launchers compute it.
+# As for cross entropy, the gradient has to wait for the backward pass in two cases: in float16, whose small range needs
+# the upstream gradient before the rounding, and under `torch.compile`. Then the lesson's launchers compute it.
 def _loss(x, weight, labels, bias, n_items, softcapping, scaling, ignore_index, KEPT):
     options = n_items, softcapping, scaling, ignore_index
     late = x.dtype == torch.float16 or torch.compiler.is_compiling()
@@ -279,12 +279,12 @@ def linear_cross_entropy_lean(
 
 # ## Where it falls behind
 #
-# Behind those who keep more. `torch.compile` fuses the loss, too, and keeps all logits in bfloat16: at 8192 x 2048 x
-# 32000 it takes [[bench: linear_cross_entropy/8192x2048x32000/forward+backward/torch.compile.ms]] and
+# It is slower than those who keep more. `torch.compile` fuses the loss, too, and keeps all logits in bfloat16: at
+# 8192 x 2048 x 32000 it takes [[bench: linear_cross_entropy/8192x2048x32000/forward+backward/torch.compile.ms]] and
 # [[bench: linear_cross_entropy/8192x2048x32000/forward+backward/torch.compile.memory]], this file
 # [[bench: linear_cross_entropy/8192x2048x32000/forward+backward/ms]] and
-# [[bench: linear_cross_entropy/8192x2048x32000/forward+backward/memory]]. The lean setting makes more logits twice,
-# and is slower still: [[bench: linear_cross_entropy:lean/8192x2048x32000/forward+backward/ms]] in
+# [[bench: linear_cross_entropy/8192x2048x32000/forward+backward/memory]]. The lean setting computes more logits
+# twice, and is slower still: [[bench: linear_cross_entropy:lean/8192x2048x32000/forward+backward/ms]] in
 # [[bench: linear_cross_entropy:lean/8192x2048x32000/forward+backward/memory]]. With a vocabulary of 50257 it is behind
 # the lesson, too.
 

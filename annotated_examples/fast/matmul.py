@@ -193,10 +193,10 @@ tuned_descriptor_kernel = device.autotune(DESCRIPTOR_CONFIGURATIONS, key=[*SIZES
 
 # ## Rows that begin inside a cache line
 #
-# Caches store memory in lines of 128 bytes. At 1000 x 3000 x 5000 a row of `a` has 10000 bytes, which is 78 lines and
-# 16 bytes. So each row begins 16 bytes further into a line than the one before it. A tile is 64 numbers wide, as many
-# bytes as a line, but seven of eight rows span two lines. The L2 cache has to look up nearly twice as many lines as it
-# delivers, and at this shape the tensor cores wait for it.
+# Caches store memory in lines of 128 bytes. At 1000 x 3000 x 5000 a row of `a` has 10000 bytes: 78 lines and 16 bytes.
+# So each row begins 16 bytes further into a line than the one before it. A tile is one line wide, 64 numbers. But in
+# seven of eight rows these lie in two lines. The L2 cache looks up nearly twice as many lines as it delivers, and at
+# this shape the tensor cores wait for it.
 #
 # Every eighth row has the same alignment, though. This kernel takes a tile's rows from one of these **phases**: rows 3,
 # 11, 19 … It starts along K not at column 0 but at the beginning of the line that contains it. From there on, every
@@ -205,8 +205,8 @@ tuned_descriptor_kernel = device.autotune(DESCRIPTOR_CONFIGURATIONS, key=[*SIZES
 # Nothing has to be rearranged in memory for that. A descriptor with three dimensions presents the same memory as one
 # matrix per phase.
 #
-# The tiles are smaller, too. C has 8 x 12 tiles of 128 x 256, and an H200 has 132 multiprocessors: 36 of them would
-# have nothing to do. Of tiles with 192 columns there are 8 x 16. As 192 isn't a power of two, a program keeps three
+# The tiles are smaller, too. Of tiles of 128 x 256, C has 8 x 12. An H200 has 132 multiprocessors, so 36 of them would
+# have nothing to do. With 192 columns there are 8 x 16 tiles. As 192 isn't a power of two, a program keeps three
 # accumulators side by side, each `BLOCK_N` columns wide.
 @triton.jit
 def store_three(desc, left, middle, right, phase, start_m, start_n):
@@ -349,9 +349,9 @@ def multiprocessors(device_index):
 
 # ## Which kernel?
 #
-# Descriptors where possible. Whether to interleave can be computed. A product is done when the busiest multiprocessor
-# has computed all of its tiles. Tiles with 192 columns reuse less than wider ones, so they pay off only if they give
-# that multiprocessor considerably less to do than tiles with 256, and no more than tiles with 128.
+# Descriptors where possible. Does interleaving pay? A product is done when the busiest multiprocessor has computed all
+# of its tiles. Tiles with 192 columns reuse less than wider ones. So they have to give that multiprocessor considerably
+# less to do than tiles with 256, and no more than tiles with 128.
 def interleaving_pays(M, N, phases, programs):
     def columns_of_the_busiest(width, rows):
         return cdiv(rows * cdiv(N, width), programs) * width

@@ -2,20 +2,20 @@ r"""
 # RMSNorm, fast: every byte once
 
 The same functions as [the lesson](../classics/rmsnorm.py), with its reference, its contract and its autograd function.
-The lesson's kernels take two trips over a row, and backward a third one down the columns. The climb is that of
-[LayerNorm](layernorm.py), and RMSNorm has less to carry: no mean, no `dbias`. The times are those of 32768 rows of 4096
-in bfloat16 on an H200; the lesson takes [[bench: rmsnorm/32768x4096/forward/lesson.ms]] forward and
+The lesson goes over a row twice, and in the backward pass once more down the columns. The climb is that of
+[LayerNorm](layernorm.py), whose ladder you can run; RMSNorm has less to carry: no mean, no `dbias`. With 32768 rows of
+4096 in bfloat16 on an H200, the lesson takes [[bench: rmsnorm/32768x4096/forward/lesson.ms]] forward and
 [[bench: rmsnorm/32768x4096/backward/lesson.ms]] backward.
 
-1. **The row stays in registers**, and a row gets few threads with many elements each: one trip, and more rows in
-   progress at a time. [[bench: rmsnorm/32768x4096/forward/ms]].
-2. **Both gradients in one trip.** As many programs as fit on the card loop over the rows, and keep their sums for
-   `dweight` in registers, while the next rows are being loaded: [[bench: rmsnorm/32768x4096/backward/ms]].
-3. **The residual along the way.** The sum is computed and stored while the row is in registers for the norm; backward
-   adds the sum's gradient before `dx` is stored. Neither costs a trip.
+1. **The row stays in registers.** One trip is enough. And a row gets few threads with many elements each, so more rows
+   are in progress at a time: [[bench: rmsnorm/32768x4096/forward/ms]].
+2. **Both gradients in one trip.** There are as many programs as fit on the card. Each loops over rows, keeps its share
+   of `dweight` in registers, and loads the next rows meanwhile: [[bench: rmsnorm/32768x4096/backward/ms]].
+3. **The residual on the way.** While the row is in registers for the norm, the sum is computed and stored. Backward
+   adds the sum's gradient before it stores `dx`. Neither costs a trip.
 
-**What it costs.** It moves little more than the bytes that have to move, which [the lesson](../classics/rmsnorm.py)
-counts. That reaches [[bench: rmsnorm/32768x4096/forward/share]] of the limit forward and
+**What it costs.** [The lesson](../classics/rmsnorm.py) counts the bytes that have to move. This file moves few others,
+and reaches [[bench: rmsnorm/32768x4096/forward/share]] of the limit forward and
 [[bench: rmsnorm/32768x4096/backward/share]] backward. Rows that registers can't hold are left to the lesson's kernels:
 above 20480 elements forward, above 16384 backward.
 

@@ -2,8 +2,8 @@ r"""
 # Softmax, fast: a row is loaded once
 
 The contract and the results of [the lesson](../tutorials/softmax.py), in about the time that it takes to copy the
-matrix. The formulas are the same, [[tag: SM]] forward and [[tag: SM-x]] backward. What differs is the order in which
-bytes are requested, and what waits for what.
+matrix. The formulas are the same, [[tag: SM]] forward and [[tag: SM-x]] backward. What differs is when bytes are
+requested, and what waits for what.
 
 **What it costs.** The floor is `bytes / bandwidth`: 2 numbers moved per element forward, 3 backward. At 32768 x 4096 in
 bfloat16 the forward pass takes [[bench: softmax/32768x4096/forward/ms]], the lesson
@@ -42,15 +42,15 @@ from annotated_examples.tutorials.softmax import Softmax, softmax_reference
 
 # ## 1. A row that fits is loaded once
 #
-# What was slow? The lesson reads every row twice. A row that fits into the registers of one program doesn't need the
-# second trip, and no online sum either.
+# What was slow? The lesson reads every row twice. A row that fits into the registers of one program needs neither the
+# second trip nor an online sum.
 #
 # [[figure: work/fusion]]
 #
 # One program takes `BLOCK_M` whole rows; short rows are taken several at a time so that a program has enough to do.
-# `N` and the stride are `tl.constexpr`: a compiler that knows them knows which masks are always true and how many
-# neighbouring elements one instruction may load. The price is a compilation for each new length, and softmax runs over
-# a few lengths (a vocabulary, a context).
+# `N` and the stride are `tl.constexpr`. So the compiler knows which masks are always true, and how many neighbouring
+# elements one instruction may load. The price is a compilation for each new length. A model has few of them: a
+# vocabulary, a context.
 @triton.jit
 def softmax_forward_kernel(
     x_ptr,
@@ -317,12 +317,12 @@ def softmax_backward_chunked_kernel(
 
 # ## 7. Which lines may leave the L2 cache first?
 #
-# A small result stays there, and the next operation finds it. A large one is evicted anyway. If what is read is marked
-# `evict_last`, then what is written leaves the cache first, and early, which is faster: at 32768 x 4096 in bfloat16 the
+# A small result stays there, and the next operation finds it. A large one is evicted anyway, and the earlier the
+# better. So what is read is marked `evict_last`, and what is written leaves first. At 32768 x 4096 in bfloat16 the
 # forward pass took [[bench: softmax/ladder/no hint/rows_of_4096_forward_ms]] without this hint and takes
-# [[bench: softmax/ladder/final/rows_of_4096_forward_ms]] with it. The limit, 256 MB for all tensors together, is about
-# five times the L2 cache of an H200. (The backward pass over rows of more than 32768 elements does without it: it would
-# evict what the second trip still needs.)
+# [[bench: softmax/ladder/final/rows_of_4096_forward_ms]] with it. The limit, 256 MB for all tensors together, is more
+# than four times the L2 cache of an H200. (The backward pass over rows of more than 32768 elements does without the
+# hint: it would evict what the second trip still needs.)
 def read_policy(x, tensors):
     return "evict_last" if tensors * x.numel() * x.element_size() > 1 << 28 else ""
 
