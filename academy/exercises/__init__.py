@@ -34,5 +34,11 @@ solution: each `old` is replaced by the `new` after it, and a `new` alone replac
 all means the starter. Tests check that every wrong solution is rejected with its message, and that the others pass.
 
 `files` reads such a file without importing it, so that the site can be built without triton. `checker` checks a
-reader's text, for the page in the browser and for `academy exercise`.
+reader's text, for the page in the browser and for `academy exercise`:
+
+1. `allowed` refuses what no answer needs, and `academy.compiler.syntax_check` what no kernel can have: by its text.
+2. `answer` imports the text and calls it; `watch` records its kernels, and `provenance` who has computed what. Only
+   plain data comes out. In the terminal this happens in a process of its own (`apart`, `wire`).
+3. `checks` draws the inputs and compares the results. It never runs the text itself.
+4. Where Triton's compiler is installed, the kernels of a right text have to compile for an H100.
 '''

@@ -54,9 +54,11 @@ class Apart:
 
     def run(self, function: str, arguments: tuple, lanes: float | None = None) -> watch.Run:
         run = self._ask("run", function, arguments, lanes)
-        if not isinstance(run, watch.Run):
-            raise _forged()
-        return run
+        if isinstance(run, watch.Run) and all(
+            isinstance(one, dict) and {"kernel", "file"} <= one.keys() for one in run.noted
+        ):
+            return run
+        raise _forged()
 
     def call(self, function: str, arguments: tuple) -> Any:
         return self._ask("call", function, arguments)

@@ -70,7 +70,7 @@ def check(
 def _outcome(
     exercise: files.Exercise, path: Path, source: str, seed: int, start: Callable[[Path], Asked], compiled: bool
 ) -> tuple[str, str, int | None, str | None]:
-    answer = None
+    answer, where = None, "in Triton's interpreter" if device.INTERPRET else "compiled, on the GPU"
     try:
         allowed.check(source, exercise.solution)
         for problem in syntax_check.check(source):
@@ -78,8 +78,8 @@ def _outcome(
         answer = start(path)
         checks = Checks(answer, source, seed)
         _checks_of(exercise.path, exercise.path.stat().st_mtime_ns).check(checks)
-        if compiled and device.INTERPRET:
-            _compile(source, checks)
+        if compiled and device.INTERPRET and _compile(source, path, checks):
+            where += "; its kernels compile for an H100"
     except SyntaxError as error:
         return "error", f"this is not valid Python: {error.msg}", error.lineno, None
     except Failed as failed:
@@ -90,21 +90,24 @@ def _outcome(
         if answer is not None:
             answer.close()
     cases = "1 check" if checks.cases == 1 else f"{checks.cases} checks"
-    where = "in Triton's interpreter" if device.INTERPRET else "compiled, on the GPU"
     return "passed", f"Right: {cases} passed, {where}.", None, None
 
 
-def _compile(source: str, checks: Checks) -> None:
-    """The first and the last launch of each kernel, for an H100. Raises `Failed`."""
+def _compile(source: str, path: Path, checks: Checks) -> bool:
+    """The first and the last launch of each kernel, for an H100: whether there was anything to compile, and anything to
+    compile it with. Raises `Failed`."""
     from academy import compiler  # not in a browser
 
-    kernels = dict.fromkeys(launch["kernel"] for launch in checks.launched)
-    own = [[launch for launch in checks.launched if launch["kernel"] == kernel] for kernel in kernels]
+    launched = [launch for launch in checks.launched if launch["file"] == str(path)]  # the others are a lesson's
+    if not launched or not compiler.available():
+        return False
+    kernels = dict.fromkeys(launch["kernel"] for launch in launched)
+    own = [[launch for launch in launched if launch["kernel"] == kernel] for kernel in kernels]
     chosen = [launch for some in own for launch in (some[:1] if some[0] == some[-1] else [some[0], some[-1]])]
-    for problem in compiler.problems(source, chosen) if chosen and compiler.available() else ():
-        raise Failed(
-            f"right in the interpreter, but it doesn't compile for a GPU: {problem.message}", line=problem.line
-        )
+    for problem in compiler.problems(source, chosen):
+        message = f"right in the interpreter, but it doesn't compile for a GPU: {problem.message}"
+        raise Failed(message, line=problem.line)
+    return True
 
 
 @cache

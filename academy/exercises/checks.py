@@ -57,7 +57,7 @@ class Checks:
     def __init__(self, answer: Asked, source: str = "", seed: int = 0):
         self.answer, self.source = answer, source
         self.cases = 0
-        #: The launches of kernels of the text, as `academy.compiler.launches` describes them.
+        #: All launches, as `academy.compiler.launches` describes them.
         self.launched: list[dict] = []
         #: Draws options and sizes: `t.random.randint(2, 9)`.
         self.random = random.Random(seed)

@@ -171,7 +171,7 @@ class Run:
     after: the tensors it was called with, as it left them. findings: message and line of races, reads of memory that
     nobody wrote, elements of outputs that nobody writes. host: what PyTorch did in a kernel's place. undefined:
     whether a load left lanes undefined. stored: what each tensor that a kernel wrote holds at the end, by its name.
-    noted: the launches of the text's own kernels, for the compiler.
+    noted: the launches, as `academy.compiler.launches` describes them.
     """
 
     result: Any
@@ -236,7 +236,7 @@ def run(file: str, call: Callable[[], Any], given: list[torch.Tensor], rewritten
         provenance.of_host(result if isinstance(result, tuple) else (result,)),
         any(touch.undefined for launch in watcher.launches for touch in launch.touches),
         provenance.stored,
-        [launch for launch in noted if launch["file"] == file],
+        noted,
     )
 
 
