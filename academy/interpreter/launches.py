@@ -39,7 +39,9 @@ def _alone(run):
     def method(*args, **kwargs):
         if "torch._dynamo" not in sys.modules:  # importing it takes seconds, and nothing has been compiled
             return locked(*args, **kwargs)
-        return torch.compiler.disable(locked, reason=_NOT_TRACED)(*args, **kwargs)
+        if torch.compiler.is_compiling():
+            torch._dynamo.graph_break(msg=_NOT_TRACED)
+        return torch.compiler.disable(locked)(*args, **kwargs)
 
     return method
 
