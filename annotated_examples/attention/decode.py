@@ -16,7 +16,8 @@ head of the cache are rows of one tile, so that the cache is read once for all o
 
 **Contract.** `q` is (B, H, D), float32, float16 or bfloat16. The caches are (B, S, Hk, D), or pages of a common pool,
 (num_pages, page_size, Hk, D), with a table that says which ones belong to a sequence. Everything may have any strides.
-`lengths` says how many keys of each cache count; what lies beyond them is never read. Forward only.
+`lengths` says how many keys of each cache count; what lies beyond them is never read, and may be NaN. A NaN among the
+keys or values that count makes the rows of its own sequence and head NaN. Forward only.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable

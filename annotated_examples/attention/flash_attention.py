@@ -20,7 +20,10 @@ computes seven. Tiles that nobody sees are skipped. Keys and values come mostly 
 pace.
 
 **Contract.** `q` is (B, H, T, D), `k` and `v` are (B, Hk, S, D), with any strides, in float32, float16 or bfloat16; H
-is a multiple of Hk, D at most 256. Scores and sums are float32. A query that sees no key gets an output of 0.
+is a multiple of Hk, D at most 256. Scores and sums are float32. A query that sees no key gets an output of 0, and
+so does one whose scores are all $-\infty$. A NaN or $+\infty$ among the scores that a query sees makes its row NaN. A
+score that the mask hides changes nothing. But 0 · NaN is NaN: a NaN in a value may also reach queries that don't see
+it, and in the backward pass so may one in a key or a query, as in PyTorch's products.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable

@@ -25,7 +25,9 @@ probability and reads it back, takes [[bench: cross_entropy/8192x128256/forward+
 **Contract.** `logits` is (rows, vocab) or (batch, seq, vocab), float32, float16 or bfloat16, with any strides, and
 `labels` has an integer for each row. Everything is computed in float32. Rows that aren't all the same distance apart,
 such as those of `logits[:, :-1]`, are copied first. `cross_entropy_loss` never writes to its arguments;
-`cross_entropy_loss_` may put the gradient where the logits were.
+`cross_entropy_loss_` may put the gradient where the logits were. A NaN or $+\infty$ in a row makes the loss and the
+row's gradient NaN; $-\infty$ has the probability 0. With a cap, infinities count as the cap. What an ignored row holds
+never counts, while PyTorch's gradient there can be NaN.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable

@@ -17,7 +17,8 @@ it in the backward pass: [[bench: dropout/8192x8192/backward/eager.ms]] against
 
 **Contract.** `x` has any shape and any strides, and is float32, float16 or bfloat16. The mask depends on `seed`, `p`
 and the element's row-major index: not on dtype, layout, block size or device. Two calls with one seed drop the same
-elements, so each layer and each step needs a seed of its own. A tensor that isn't contiguous is copied first.
+elements, so each layer and each step needs a seed of its own. A tensor that isn't contiguous is copied first. A
+dropped NaN becomes 0, which PyTorch's multiplication leaves NaN.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable

@@ -27,6 +27,7 @@ strides are allowed: rows any distance apart are read in place, so `chunk` and s
 contiguous within a row is copied first. Inputs and the upstream gradient are never written to. Outputs are contiguous.
 One difference from PyTorch: for negative gates below about −5 its activation rounds to 0 early, and an infinite `up`
 makes that NaN; here the activation keeps its small value down to about −13, and the product is infinite.
+Other NaNs and infinities come out where PyTorch's do: a gate of $-\infty$ gives NaN.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable

@@ -28,7 +28,8 @@ parameters: 10 bytes an element (4 + 4 read, 2 written) instead of 6. It reaches
 may have any length below 2³¹ − 2¹⁴, as in [softmax](../tutorials/softmax.py). `weight` and `bias` are optional vectors
 as long as a row. Each has one of these dtypes, not necessarily that of `x` (float32 parameters with bfloat16
 activations are common). The result has the dtype of `x`. All arithmetic is float32. No input is ever written to,
-including the upstream gradient: in a pre-norm transformer the residual branch still needs it.
+including the upstream gradient: in a pre-norm transformer the residual branch still needs it. A NaN or an infinity in
+`x` makes its row NaN, and no other.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable

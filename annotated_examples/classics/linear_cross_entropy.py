@@ -22,7 +22,7 @@ logits twice.
 float16 or bfloat16; `weight` and `bias` have its dtype or float32, and are then rounded to it for the products, as
 under autocast. Logits are rounded to that dtype, as PyTorch's are. Everything else is computed in float32, including
 the sums over the vocabulary and over the rows. Any strides are allowed. Labels, options and `n_items` are those of
-`cross_entropy_loss`.
+`cross_entropy_loss`, and so is what becomes of a NaN or an infinity among the logits.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable

@@ -26,6 +26,7 @@ cores. Everything below serves to keep the tensor cores busy. How far that can b
 including those of a transposed or expanded view, and nothing is copied. Sums are formed in float32, and the result has
 the inputs' dtype. float32 inputs are multiplied in full precision, unless PyTorch's settings permit tf32
 (`torch.backends.cuda.matmul.fp32_precision`). Neither input is ever written to, and the same call gives the same bits.
+A NaN in `a` reaches its own row of the result, one in `b` its own column, as in PyTorch.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable

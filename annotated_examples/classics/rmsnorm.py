@@ -30,7 +30,8 @@ may have any length below 2³¹ − 2¹⁴. `residual` has the shape and dtype o
 in any of these dtypes, or None: then nothing is scaled, whatever the offset. `eps=None` means the distance from 1 to
 the next number in the dtype of `x`, as in `nn.RMSNorm`. Results have the dtype of `x`. All arithmetic is float32; the
 sum is rounded to the dtype of `x` once, and what is normalised is the rounded sum. No input is ever written to, the
-upstream gradients included.
+upstream gradients included. A NaN in `x` makes its row NaN. An infinity becomes NaN and the rest of its row 0, as in
+PyTorch.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable

@@ -23,7 +23,7 @@ strides are allowed: rows any distance apart are read in place, so `chunk` and s
 contiguous within a row is copied first. Inputs and the upstream gradient are never written to. Outputs are contiguous.
 There is one difference from PyTorch, which rounds the activation to the tensor's dtype before it multiplies. In float16
 that gives 0 for gates below about −20, and an infinite `up` makes it NaN; here the product is computed in float32 and
-is infinite.
+is infinite. Other NaNs and infinities come out where PyTorch's do: a gate of $-\infty$ gives NaN.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable

@@ -774,7 +774,8 @@ def low_bit_matmul(
 ):  # fmt: skip
     """`a @ dequantize(words)` by whichever kernel suits the shape. Forward only, the same bits each time.
 
-    Up to 64 rows the weight stays packed, and `a` has to be finite. Kernels with tensor descriptors do the product, on
+    Up to 64 rows the weight stays packed. What an infinity in `a`, `scales` or `zeros` reaches is then infinite or NaN,
+    not always which of the two it is in PyTorch. Kernels with tensor descriptors do the product, on
     Hopper or later, for 1, 2, 4 and (in float16) 8 bits, if a group is a multiple of 8 words and the rows of `a` and
     `words` are contiguous and aligned to 16 bytes. If that holds for `scales`, too, and each group has a row of them,
     the weight stays packed up to 256 rows.

@@ -19,7 +19,8 @@ H200 does about 200 operations in the time it takes to read a byte, so the bound
 
 **Contract.** `a` is `(M, K)`, float16 or bfloat16, any strides. `words` is int32, `(K // per_word, N)`, made by
 `pack`; with `W_nbits=16` it is the weight itself, `(K, N)` in the dtype of `a`. `scales` and `zeros` are
-`(K // group_size, N)`, or `(1, N)` for one per column, or, for `zeros`, one number. The sum is float32. Forward only.
+`(K // group_size, N)`, or `(1, N)` for one per column, or, for `zeros`, one number. The sum is float32. A NaN stays in
+its row or column of the result. Forward only.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -405,8 +406,7 @@ def gemm(
             2: `scales_a`, (M,), multiplies its rows; 3: both. Applied in float32.
         out_dtype: float16, bfloat16 or float32; None means a's.
         tile_order: "swizzled" or "linear". A_load_order: 0 to 3, where in the loop A is loaded.
-        meta_evict_policy: "", "evict_first" or "evict_last".
-        data_contiguous: hint that columns are neighbours in memory.
+        meta_evict_policy: "", "evict_first" or "evict_last". data_contiguous: hint that columns are neighbours.
 
     Returns:
         (M, N) in out_dtype. The sum is float32 and is rounded once.
@@ -416,12 +416,11 @@ def gemm(
 
     Source: the modes are those of gemlite (Badri, Mobius Labs); packing along K as in GPTQ-triton.
     """
-    modes = dict(W_nbits=W_nbits, group_size=group_size, W_group_mode=W_group_mode)
-    modes |= dict(channel_scale_mode=channel_scale_mode, scales_a=scales_a, out_dtype=out_dtype)
-    options = dict(tile_order=tile_order, A_load_order=A_load_order, meta_evict_policy=meta_evict_policy)
-    options |= dict(data_contiguous=data_contiguous)
-    contract(a, words, scales, zeros, **modes, **options)
-    return gemm_forward(a, words, scales, zeros, **modes, **options)
+    options = dict(W_nbits=W_nbits, group_size=group_size, W_group_mode=W_group_mode, scales_a=scales_a)
+    options |= dict(channel_scale_mode=channel_scale_mode, out_dtype=out_dtype, data_contiguous=data_contiguous)
+    options |= dict(tile_order=tile_order, A_load_order=A_load_order, meta_evict_policy=meta_evict_policy)
+    contract(a, words, scales, zeros, **options)
+    return gemm_forward(a, words, scales, zeros, **options)
 
 
 # ## Where it falls behind

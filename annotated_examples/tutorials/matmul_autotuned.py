@@ -28,6 +28,7 @@ the rate of the tensor cores.
 **Contract.** `a` and `b` have two dimensions and the same dtype: float32, float16 or bfloat16. Any strides and any K
 are allowed, and nothing is copied. Sums are formed in float32, and the result has the inputs' dtype. Neither input is
 ever written to. Two processes may choose different configurations, so the last bits may differ between them.
+A NaN in `a` reaches its own row of the result, one in `b` its own column, as in PyTorch.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable

@@ -16,7 +16,8 @@ of `BLOCK_M` x `BLOCK_N` numbers uses each element of `x` that it loads `BLOCK_N
 
 **Contract.** `x` and `y` have two dimensions and the same dtype: float32, float16 or bfloat16. Any strides are allowed,
 and nothing is copied. The sums are formed in float32 and the result has the inputs' dtype. There is no gradient yet:
-inputs that require one raise an error.
+inputs that require one raise an error. A NaN in `x` reaches its own row of the result, one in `y` its own column, as in
+PyTorch.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable

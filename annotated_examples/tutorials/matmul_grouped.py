@@ -19,7 +19,7 @@ once; how much of them moves again depends on the order in which the programs ru
 
 **Contract.** `x` and `y` have two dimensions and the same dtype: float32, float16 or bfloat16. Any strides are allowed,
 and nothing is copied in either pass. Sums are formed in float32, and the result has the inputs' dtype. Neither input is
-ever written to.
+ever written to. A NaN in `x` reaches its own row of the result, one in `y` its own column, as in PyTorch.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable

@@ -18,7 +18,8 @@ twice. For 2²⁸ float32 elements this one takes [[bench: vector_add/268435456@
 lesson has no fast version.
 
 **Contract.** `x` and `y` have the same shape, any number of dimensions, and the same dtype: float32, float16 or
-bfloat16. Any strides are allowed; what is not contiguous is copied first. Neither is ever written to.
+bfloat16. Any strides are allowed; what is not contiguous is copied first. Neither is ever written to. NaNs and
+infinities come out where they do in PyTorch.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
