@@ -9,7 +9,7 @@ and almost always 1. So a training step reads the logits once and writes the gra
 backward pass reads one number. An H200 copies [[bench: device/copy]], and no version can be faster than its bytes at
 that rate. At 8192 x 128256 both passes take [[bench: cross_entropy/8192x128256/forward+backward/ms]], which is
 [[bench: cross_entropy/8192x128256/forward+backward/share]] of the limit. The two exponentials that each logit takes are
-not free either: rungs 2 to 4 are about them, not about memory.
+not free either: rungs 3 to 5 are about them, not about memory.
 
 **Contract.** That of the lesson. In addition, rows may begin anywhere: those of `logits[:, :-1]` are read in place.
 Only if the entries of a row aren't contiguous are the logits copied first.
@@ -63,7 +63,7 @@ def count_labels_forward_kernel(labels_ptr, count_ptr, rows, ignore_index, BLOCK
     tl.store(count_ptr, tl.sum(count, 0))
 
 
-# ## Rung 3: exponentials
+# ## Rung 4: exponentials
 #
 # A GPU has an instruction for powers of two, so $e^x$ becomes $2^{x \log_2 e}$. `tl.exp` does the same, and also
 # handles results that are too small for a normal float32. Here those may as well be zero, and `tl.exp2` saves the extra
@@ -88,7 +88,7 @@ def weighted_softmax(x, shift, scale, scaling: tl.constexpr, softcapping: tl.con
     return exp_shifted(z, shift) * scale * slope
 
 
-# ## Rungs 1 and 5: two sweeps over a row
+# ## Rungs 2 and 6: two sweeps over a row
 #
 # Each program sweeps over its row twice: for the log-sum-exp, and then to write the gradient, if there is to be one.
 # The second time the row should come from the L2 cache. So all rows in progress have to fit into it together. That is
@@ -103,7 +103,7 @@ def weighted_softmax(x, shift, scale, scaling: tl.constexpr, softcapping: tl.con
 #  |..|   |----|----|----|----|----|----|----|----|----|   |...|
 # ```
 #
-# ## Rung 2: a maximum for every strip
+# ## Rung 3: a maximum for every strip
 #
 # The lesson keeps one maximum and one sum for the row. To update them, all threads of the program wait for each other,
 # twice in every chunk. Here each strip of a block keeps a maximum (the *shift*) and a sum of its own. A strip
@@ -263,10 +263,10 @@ def cross_entropy_forward_kernel(
             scaling, softcapping, BLOCK,
         )  # fmt: skip
 
-        # **Rung 4: the label last.** One entry is still wrong: the label's, from which 1 has yet to be subtracted,
-        # [[tag: CE-x]]. Correcting it afterwards saves the sweep a comparison with the label in every column. (The gain
-        # is small: [[bench: ladders/cross_entropy/exp2/ms]] without it, [[bench: ladders/cross_entropy/label_last/ms]]
-        # with it.)
+        # **Rung 5: the label last.** One entry is still wrong: the label's, from which 1 has yet to be subtracted,
+        # [[tag: CE-x]]. Correcting it afterwards saves the sweep a comparison with the label in every column. (Alone it
+        # gains nothing: [[bench: ladders/cross_entropy/exp2/ms]] without it,
+        # [[bench: ladders/cross_entropy/label_last/ms]] with it.)
         # `tl.debug_barrier` makes all threads of the program wait for each other, and so keeps the two stores in order.
         tl.debug_barrier()
         # Almost the whole weight, because the label had almost no probability: `pid=0: dx_label = -0.2498`.

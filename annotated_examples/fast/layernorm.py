@@ -55,7 +55,7 @@ from annotated_examples.common.rows import as_rows, row_stride
 from triton.language.extra import libdevice
 
 
-# ## Rung 1: the row stays in registers
+# ## The row stays in registers
 #
 # The lesson loads its row three times. The second and third time it comes from the cache, but the program still waits
 # for it. Here one program takes `BLOCK_M` whole rows. A row is loaded once and stays in registers while three things
@@ -128,7 +128,7 @@ def layernorm_forward_kernel(
     tl.store(y_ptrs, y, mask=mask)
 
 
-# ## Rung 2: few threads, many elements each
+# ## Few threads, many elements each
 #
 # A memory-bound kernel is fast if enough bytes are in flight at any moment. The registers of an SM decide how many rows
 # it works on at once, and every thread costs some of them, whatever it does. So a thread gets many
@@ -136,7 +136,7 @@ def layernorm_forward_kernel(
 # rows: both are [shared with RMSNorm](../common/norms.py).
 
 
-# ## Rung 3: two trips for a long row
+# ## Two trips for a long row
 #
 # A row too long for registers is read in chunks, as in the lesson, but twice instead of three times: once for mean and
 # standard deviation, once for the result.
@@ -206,7 +206,7 @@ def layernorm_forward_chunked_kernel(
         tl.store(y_ptr + offs_n, y, mask=mask)
 
 
-# ## Rung 4: all three gradients in one trip
+# ## All three gradients in one trip
 #
 # The lesson reads `dy` and `x` once along the rows, for `dx`, and once more down the columns, for `dweight` and
 # `dbias`. One trip is enough if a program takes many rows and keeps its sums of columns in registers from row to row.
@@ -216,7 +216,7 @@ def layernorm_forward_chunked_kernel(
 # [shared with RMSNorm](../common/norms.py), adds up these partial sums. Nothing is zeroed, nothing is contended, and
 # the same call gives the same bits.
 #
-# ## Rung 5: rows are loaded ahead
+# ## Rows are loaded ahead
 #
 # A program that loops over rows must not wait for each of them. The loop is software-pipelined: while one tile is
 # processed, the next `NUM_STAGES` − 1 are already in flight.
@@ -299,7 +299,7 @@ def layernorm_backward_kernel(
         tl.store(partial_dbias_ptr + pid * N + offs_n, dbias_sum, mask=mask_n)
 
 
-# ## Rung 6: two programs on each SM
+# ## Two programs on each SM
 #
 # A tile of `x`, one of `dy` and two accumulators have to fit. A thread has room for 32 elements of each, so the 8 warps
 # of a program have room for 8192. One exception: rows a little longer than 4096 that are loaded one or two elements at

@@ -186,7 +186,7 @@ def columns_of_edges(edge, whole, N: tl.constexpr, VECTOR: tl.constexpr):
 
 # ## Forward, for rows longer than a block
 #
-# Rungs 2 to 5 together, and a part of the sixth.
+# Sections 2 to 5 together, and a part of the sixth.
 @triton.jit
 def softmax_forward_chunked_kernel(
     x_ptr,
@@ -219,7 +219,7 @@ def softmax_forward_chunked_kernel(
 
     # All chunks but the last: `launch=1, pid=1, start=0: vector_max = [5, 6]`. `evict_last` asks the L2 cache to keep
     # these lines for the second trip. Loads that are prefetched into shared memory would lose this hint, so there is
-    # only one stage. Instead (rung 6) `loop_unroll_factor` writes the loop out four times, so that a thread has four
+    # only one stage. Instead (section 6) `loop_unroll_factor` writes the loop out four times, so that a thread has four
     # loads in flight.
     vector_max = tl.full((BLOCK_N // VECTOR,), -float("inf"), tl.float32)
     vector_sum = tl.zeros((BLOCK_N // VECTOR,), tl.float32)

@@ -5,7 +5,7 @@ r"""# The label last
 **What changes?** It writes the gradient as if no column were the label's. That one is corrected after the trip. A
 barrier keeps the two stores in order.
 
-**Predict:** one comparison and one subtraction less for each logit.
+**Predict:** one comparison and one subtraction less for each logit, and a barrier more for each row.
 """
 
 from academy import device  # noqa: F401  before anything imports triton

@@ -8,7 +8,8 @@ few columns before the first vector and after the last. The edges are a small bl
 `constexpr` now. And a row gets the chunks and the warps of the fast version: here 8192 columns and 32 warps. So fewer
 rows are in progress, and the second trip finds more of its row in the cache.
 
-**Predict:** a large gain where rows begin anywhere, and little with rows of 32000, which are all aligned.
+**Predict:** a gain where rows begin anywhere. Rows of 32000 are all aligned: they only get more threads, which wait for
+each other.
 """
 
 from academy import device  # noqa: F401  before anything imports triton
