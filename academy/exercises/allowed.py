@@ -34,7 +34,7 @@ _ATTRIBUTES = set(
 _OF_LIBRARIES = set(
     """_C classes compile cpp_extension from_file fromfile frombuffer from_blob fx hub library load_library memmap
     multiprocessing ops overrides package save savez serialization tofile torch_function utils compiler runtime backends
-    knobs testing ctypeslib f2py distutils""".split()
+    knobs ctypeslib f2py distutils""".split()
 )
 _OF_TORCH = ("torch.load", "torch.save", "torch.jit", "torch.set_default_dtype", "np.load", "np.save", "numpy.load")
 _DUNDERS_TO_DEFINE = {"__init__", "__call__", "__iter__", "__next__", "__len__", "__getitem__", "__repr__", "__add__"}

@@ -1,8 +1,8 @@
-"""Twelve ways to be wrong that any exercise with a kernel can meet, made from its own solution.
+"""Thirteen ways to be wrong that any exercise with a kernel can meet, made from its own solution.
 
-Six are in the kernel: a list, a dictionary, `try`, recursion, loads without `other`, no masks. A seventh calls torch
-there. The others are around it: the result made on the host, everything after the first call hard-coded, a tail that
-nobody writes, an argument that is written to, and a kernel that runs as a decoy.
+Nine are in the kernel: a list, a dictionary, `try`, recursion, loads without `other`, no masks, a tail that nobody
+writes, a call of torch, and loads that are rounded. The others are around it: the result made on the host, the first
+result returned for ever, an argument that is written to, and a kernel that runs as a decoy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from academy.exercises.files import Exercise
 _NOT_STORED = "what masked lanes load is masked off again when it is stored"
 _NO_TENSOR = "no argument is a tensor"
 _LESSONS = "the kernel is a lesson's"
-_NO_LOAD = "nothing is loaded with a mask"
+_NO_LOAD = "nothing is loaded"
 #: Where a way isn't wrong, or there is nothing to change: (way, exercise) -> why. A test checks that it is so.
 EXEMPT: dict[tuple[str, str], str] = {
     **{
@@ -30,6 +30,11 @@ EXEMPT: dict[tuple[str, str], str] = {
     **{
         ("load without other", name): _NO_LOAD
         for name in """first_kernel/unmasked_store rows/wrapped_offset matmul/last_group
+        attention/bottom_right""".split()
+    },
+    **{
+        ("rounded loads", name): _NO_LOAD
+        for name in """first_kernel/unmasked_store rows/wrapped_offset matmul/last_group matmul/gradients
         attention/bottom_right""".split()
     },
     **{
@@ -129,6 +134,23 @@ def _unwritten_tail(exercise: Exercise) -> str:
     return _calls(exercise.solution, change)
 
 
+def _rounded_loads(exercise: Exercise) -> str:
+    """Every load keeps eight of a float32's 24 bits."""
+    tree = ast.parse(exercise.solution)
+
+    class Rounded(ast.NodeTransformer):
+        def visit_Call(self, node: ast.Call) -> ast.AST:
+            self.generic_visit(node)
+            if ast.unparse(node.func) != "tl.load":
+                return node
+            return ast.parse(f"{ast.unparse(node)}.to(tl.bfloat16).to(tl.float32)", mode="eval").body
+
+    changed = ast.unparse(Rounded().visit(tree)) + "\n"
+    if "bfloat16" not in changed or changed == ast.unparse(ast.parse(exercise.solution)) + "\n":
+        raise NotApplicable("nothing is loaded")
+    return changed
+
+
 # ---- around it
 
 
@@ -163,6 +185,7 @@ WAYS: dict[str, tuple[Callable[[Exercise], str], str]] = {
         "should",
     ),
     "unwritten tail": (_unwritten_tail, ""),
+    "rounded loads": (_rounded_loads, ""),
     "in-place input": (
         _around(
             "out = solved(*arguments)\n"

@@ -5,7 +5,7 @@ import textwrap
 import pytest
 import torch
 
-from academy import device
+from academy import compiler, device
 from academy.exercises import checker, files
 from academy.exercises.answer import Answer
 from academy.exercises.checks import Checks, Failed
@@ -246,3 +246,15 @@ def test_a_lane_without_other_holds_large_numbers_of_both_signs(dtype, tmp_path)
     t.compare("8 of 8", "largest", lambda x: x.amax(0).view(1), t.values(8, dtype=dtype), exact=True)
     with pytest.raises(Failed, match="A lane that is masked off holds anything if its load has no `other`"):
         t.compare("5 of 8", "largest", lambda x: x.amax(0).view(1), t.values(5, dtype=dtype), exact=True)
+
+
+@pytest.mark.skipif(not device.INTERPRET or not compiler.available(), reason="needs Triton's compiler, uncalled so far")
+def test_what_is_right_in_the_interpreter_alone_is_refused():
+    text = files.named("first_kernel/reverse").solution.replace(
+        "    mask = offsets < n\n",
+        "    mask = offsets < n\n    count = 0\n    if n > 5:\n        count = tl.zeros((BLOCK,), tl.float32)\n",
+    )
+    assert checker.check("reverse", text, 1, compiled=False).state == "passed"
+    outcome = checker.check("reverse", text, 1)
+    assert outcome.state == "failed" and "it doesn't compile for a GPU: the compiler says" in outcome.message
+    assert "if n > 5" in text.split("\n")[outcome.line - 1]

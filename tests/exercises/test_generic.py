@@ -1,4 +1,4 @@
-"""Twelve generic wrong answers to every exercise with a kernel, each refused with a message that helps."""
+"""Generic wrong answers to every exercise with a kernel, each refused with a message that helps."""
 
 import pytest
 
@@ -12,7 +12,7 @@ EXERCISES = {exercise.name: exercise for exercise in generic.exercises()}
 
 
 def test_every_kernel_exercise_is_walked_and_no_exemption_is_left_over():
-    assert len(EXERCISES) > 35 and len(generic.WAYS) == 12
+    assert len(EXERCISES) > 35 and len(generic.WAYS) >= 12
     assert {name for _, name in generic.EXEMPT} <= set(EXERCISES)
     assert {way for way, _ in generic.EXEMPT} <= set(generic.WAYS)
 
