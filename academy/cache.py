@@ -18,6 +18,8 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from academy.book import imports
+
 ROOT = Path(__file__).resolve().parents[1]
 #: A file that has grown beyond this is emptied.
 MAX_BYTES = 200 << 20
@@ -68,20 +70,28 @@ def _name(kind: str, key: list) -> bytes:
     return hashlib.sha256(json.dumps([kind, key]).encode()).digest()
 
 
+def made_by(*modules: str, root: Path | None = None) -> str:
+    """A digest of code, for a key: of these modules of `academy` and all that they import, and of the versions of the
+    packages from elsewhere that those use. `package:numpy` is a package that they use in another process.
+    """
+    return _made_by(modules, root or ROOT)
+
+
 @cache
-def made_by(*parts: str) -> str:
-    """A digest of code, for a key: files and folders under academy/, installed packages (`package:numpy`)."""
+def _made_by(modules: tuple[str, ...], root: Path) -> str:
+    named = {module.removeprefix("package:") for module in modules if module.startswith("package:")}
+    files, outside = imports.made_of(tuple(module for module in modules if not module.startswith("package:")), root)
     found = hashlib.sha256()
-    for part in parts:
-        kind, _, name = part.rpartition(":")
-        if kind:
-            with suppress(metadata.PackageNotFoundError):
-                found.update(metadata.version(name).encode())
-            continue
-        path = ROOT / "academy" / name
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            found.update(file.read_bytes())
+    for file in files:
+        found.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
+    for package in sorted({*named, *outside}):
+        with suppress(metadata.PackageNotFoundError):
+            found.update(f"{package} {metadata.version(_DISTRIBUTIONS.get(package, package))}".encode())
     return found.hexdigest()
+
+
+#: Packages that are installed under another name than they are imported by.
+_DISTRIBUTIONS = {"yaml": "PyYAML", "bs4": "beautifulsoup4", "quickjs": "quickjs-ng", "material": "mkdocs-material"}
 
 
 @cache

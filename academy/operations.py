@@ -9,36 +9,33 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from academy import syntax
 from academy.bench import store
+from academy.book import layout
+from academy.book.layout import CASES, FIGURES, LEARNING_PATH
 from academy.directives import cited
 from academy.problems import Problem
-
-LEARNING_PATH = "docs/learn/index.md"
-CASES = "cases"
-FIGURES = "docs/figures"
 
 
 def incomplete(root: Path) -> list[Problem]:
     """Kernel files with an EXAMPLE but no test, picture or place in the learning path; derivations without a place."""
     path_file = root / LEARNING_PATH
     places = path_file.read_text("utf-8") if path_file.is_file() else None
-    tests = {path.name: path.read_text("utf-8") for path in (root / "tests/kernels").glob("test_*.py")}
+    tests = {path.name: path.read_text("utf-8") for path in layout.tests(root)}
     problems = []
     for path, text, name in _shown(root):
         group, _, operation = name.rpartition(".")
         imported = rf"{re.escape(group)} import .*\b{operation}\b|\b{re.escape(name)}\b|\b{group}/{operation}\b"
         tested = f"test_{operation}.py" in tests or any(re.search(imported, test) for test in tests.values())
-        if not tested and (root / "tests/kernels").is_dir():
+        if not tested and (root / layout.TESTS).is_dir():
             problems.append((path, f"{name} has no test: write tests/kernels/test_{operation}.py"))
-        lesson = group not in ("fast", "integrations")
+        lesson = group not in layout.NO_LESSONS
         if lesson and (root / FIGURES).is_dir() and not re.search(r"^(?:# )?\[\[figure: ", text, re.M):
             message = f"{name} shows no picture: put [[figure: script/name]] on a line of a note; {FIGURES} draws them"
             problems.append((path, message))
         page = f"kernels/{name.replace('.', '/')}"
         if places is not None and page not in places:
             problems.append((path, f"{name} has no place in the learning path: add {page}.md to {LEARNING_PATH}"))
-    for path in sorted((root / "backprop_math").glob("*.md")):
+    for path in layout.derivations(root):
         if places is not None and f"derivations/{path.stem}" not in places:
             message = f"no place in the learning path: add derivations/{path.name} to {LEARNING_PATH}"
             problems.append((path, message))
@@ -47,8 +44,8 @@ def incomplete(root: Path) -> list[Problem]:
 
 def unfinished(root: Path) -> list[Problem]:
     """The same, and what `academy check` finds out by running: no derivation, no case, no benchmark."""
-    tags = {tag for path in (root / "backprop_math").glob("*.md") for tag in _tags(path.read_text("utf-8"))}
-    cases = "\n".join(path.read_text("utf-8") for path in (root / CASES).glob("*.py"))
+    tags = {tag for path in layout.derivations(root) for tag in _tags(path.read_text("utf-8"))}
+    cases = "\n".join(path.read_text("utf-8") for path in layout.cases(root))
     measured = {file for path in store.benchmark_files(root) for file in store.shown_files(path)}
     problems = []
     for path, text, name in _shown(root):
@@ -64,10 +61,10 @@ def unfinished(root: Path) -> list[Problem]:
 
 def _shown(root: Path) -> Iterator[tuple[Path, str, str]]:
     """Kernel files with an EXAMPLE, which is run and shown: path, text, and the module's name below its package."""
-    for path in sorted((root / syntax.KERNELS).glob("*/*.py")):
+    for path in layout.pages(root):
         text = path.read_text("utf-8")
         if re.search(r"^(?:def EXAMPLE\b|EXAMPLE =|from .* import .*\bEXAMPLE\b)", text, re.M):
-            yield path, text, f"{path.parent.name}.{path.stem}"
+            yield path, text, layout.module_name(root, path)
 
 
 def _tags(text: str) -> list[str]:

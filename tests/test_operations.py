@@ -46,7 +46,7 @@ def test_a_complete_operation(project):
             "cases/halving.py",
             '"fast.half"',
             FAST,
-            "no case names fast.half: write tests/formulas/",
+            "no case names fast.half: write cases/",
         ),
         ("tests/kernels/test_half.py", None, LESSON, "classics.half has no test: write tests/kernels/test_half.py"),
         (LESSON, "[[figure: work/half]]", LESSON, "classics.half shows no picture: put [[figure: script/name]] on"),

@@ -92,15 +92,16 @@ def test_what_the_site_shows_does_not_know_the_site(part):
 
 #: Folder of academy -> the folders that it may use, besides the modules that lie in academy itself. No circle.
 ARROWS: dict[str, set[str]] = {
-    "bench": set(),
-    "compiler": set(),
+    "book": set(),
+    "bench": {"book"},
+    "compiler": {"book"},
     "interpreter": set(),
-    "traces": {"bench", "compiler", "interpreter"},
-    "judge": {"interpreter", "traces"},
-    "formulas": {"judge"},
-    "exercises": {"compiler", "interpreter", "judge", "traces"},
-    "playground": {"compiler", "exercises", "interpreter", "traces"},
-    "site": {"bench", "exercises", "formulas", "playground", "traces"},
+    "traces": {"bench", "book", "compiler", "interpreter"},
+    "judge": {"book", "interpreter", "traces"},
+    "formulas": {"book", "judge"},
+    "exercises": {"book", "compiler", "interpreter", "judge", "traces"},
+    "playground": {"book", "compiler", "exercises", "interpreter", "traces"},
+    "site": {"bench", "book", "exercises", "formulas", "playground", "traces"},
 }
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from academy import syntax, textfiles
+from academy.book import layout
 
 #: What may change in a kernel file without making its measurements stale.
 NOT_MEASURED = {"EXAMPLE"}
@@ -36,7 +37,7 @@ def slug(device: str) -> str:
 
 def benchmark_files(root: Path) -> list[Path]:
     """The files of `benchmarks/` that say what to measure: those with a `BENCH`."""
-    return [path for path in sorted((root / "benchmarks").glob("*.py")) if "\nBENCH = " in path.read_text("utf-8")]
+    return [path for path in layout.benchmarks(root) if "\nBENCH = " in path.read_text("utf-8")]
 
 
 def kernel_files(benchmark: Path) -> dict[str, str]:

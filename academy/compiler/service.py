@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KIND = "compiled"
 #: For one file or one set of launches.
 SECONDS = 300
-_MACHINERY = ["package:triton", "package:torch", "compiler", "device.py"]
+_MACHINERY = ["academy.compiler.worker", "package:triton", "package:torch"]
 
 
 class Crashed(RuntimeError):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from academy.book import layout
 from academy.formulas.errors import PageError
 from academy.formulas.reading.page import Page
 from academy.textfiles import read_text
@@ -26,7 +27,7 @@ class Project:
         """
         start = (start or Path.cwd()).resolve()
         for folder in (start, *start.parents):
-            if (folder / "backprop_math").is_dir() and (folder / "annotated_examples").is_dir():
+            if (folder / layout.DERIVATIONS).is_dir() and (folder / layout.KERNELS).is_dir():
                 return cls(folder)
         missing = f"{start} is not inside a project: no folder with backprop_math and annotated_examples"
         raise FileNotFoundError(f"{missing}. For a kernel file of your own: academy trace FILE")
@@ -38,20 +39,19 @@ class Project:
 
     # ---------------------------------------------------------------- files
     def derivations(self) -> list[Path]:
-        return sorted((self.root / "backprop_math").glob("*.md"))
+        return layout.derivations(self.root)
 
     def kernels(self) -> list[Path]:
         """Every module of annotated_examples."""
-        return sorted(p for p in (self.root / "annotated_examples").rglob("*.py") if p.name != "__init__.py")
+        return layout.kernels(self.root)
 
     def case_files(self) -> list[Path]:
         """Each names the calls of kernels that are compared with the derivation of the same name."""
-        return sorted((self.root / "cases").glob("[!_]*.py"))
+        return layout.cases(self.root)
 
     def documents(self) -> list[Path]:
         """Other pages and notebooks, in which a formula may be cited but not typed."""
-        docs = self.root / "docs"
-        return sorted([*docs.rglob("*.md"), *docs.rglob("*.py"), *self.root.glob("*.md")])
+        return layout.documents(self.root)
 
     def page(self, path: Path) -> Page:
         """A derivation whose errors show its path relative to the project."""
@@ -70,10 +70,10 @@ class Project:
     # ---------------------------------------------------------------- modules
     def module_name(self, path: Path) -> str:
         """`classics.layernorm` of annotated_examples/classics/layernorm.py."""
-        return ".".join(path.resolve().relative_to(self.root / "annotated_examples").with_suffix("").parts)
+        return layout.module_name(self.root, path.resolve())
 
     def module_path(self, name: str) -> Path:
-        return self.root.joinpath("annotated_examples", *name.split(".")).with_suffix(".py")
+        return layout.module_path(self.root, name)
 
     def has_module(self, name: str) -> bool:
         return self.module_path(name).is_file()

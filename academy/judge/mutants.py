@@ -10,7 +10,6 @@ import hashlib
 import re
 import sys
 import tempfile
-import tokenize
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from types import ModuleType
 from unittest import mock
 
 from academy import syntax
+from academy.book.comments import comments
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,8 @@ def sample(mutants: list[Mutant], count: int) -> list[Mutant]:
 def code_of(text: str) -> str:
     """The source without comments, docstrings and the lines that held nothing else."""
     lines = text.splitlines(keepends=True)
-    for token in syntax.tokens(text):
-        if token.type == tokenize.COMMENT:
-            row, column = token.start[0] - 1, token.start[1]
-            lines[row] = lines[row][:column].rstrip() + "\n"
+    for comment in comments(text):
+        lines[comment.line - 1] = lines[comment.line - 1][: comment.column].rstrip() + "\n"
     for node in [syntax.tree(text), *syntax.statements(syntax.tree(text))]:
         if isinstance(node, (ast.Module, *syntax.DEFINITION)) and ast.get_docstring(node, clean=False) is not None:
             first = node.body[0]

@@ -32,4 +32,4 @@ def highlighted(text: str) -> list[str]:
         lexer = _TritonLexer(stripnl=False, ensurenl=True)
         return highlight(text, lexer, HtmlFormatter(nowrap=True)).split("\n")
 
-    return kept("code", [text, made_by("site/highlighting.py", "package:Pygments")], made)
+    return kept("code", [text, made_by("academy.site.highlighting")], made)

@@ -17,14 +17,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from academy.bench import store
+from academy.book import layout
 from academy.directives import cited
 from academy.exercises import files
 from academy.learning_path import LearningPath
 from academy.site.splitter import introduction
 from academy.texts import Equation, equations, first_sentence, front_matter, heading, read, without_front_matter
-
-#: Folders of annotated_examples whose files have no page of their own.
-WITHOUT_PAGES = {"common", "integrations"}
 
 
 @dataclass(frozen=True)
@@ -90,16 +88,8 @@ class Library:
     def read(cls, root: str | Path = ".", docs: str = "docs") -> Library:
         """Index the project under `root`. The index is made again only when a file in it changed."""
         root = Path(root)
-        folders = {
-            "annotated_examples": "*/*.py",
-            "backprop_math": "*.md",
-            "benchmarks": "*.py",
-            files.FOLDER: "*/*.py",
-        }
-        found = [
-            p for folder, kind in folders.items() for p in sorted((root / folder).glob(kind)) if p.name != "__init__.py"
-        ]
-        found += sorted((root / "tests/kernels").glob("test_*.py"))
+        lists = layout.kernels, layout.derivations, layout.benchmarks, layout.exercises, layout.tests
+        found = [path for files in lists for path in files(root)]
         found += (root / docs).glob("learn/index.md")
         return _index(root, docs, tuple((path, path.stat().st_mtime_ns) for path in found))
 
@@ -152,11 +142,11 @@ class Library:
         for path in paths:
             name = path.relative_to(self.root).as_posix()
             folder = name.partition("/")[0]
-            if folder == "annotated_examples":
+            if folder == layout.KERNELS:
                 self._add_kernel(path, name)
-            elif folder == "backprop_math":
+            elif folder == layout.DERIVATIONS:
                 self._add_derivation(path, name)
-            elif folder == files.FOLDER:
+            elif folder == layout.EXERCISES:
                 self._add_exercise(path, name)
         self._add_operations()
         steps, lessons = self.path.steps, {operation.benchmark: operation.lesson for operation in self.operations}
@@ -175,11 +165,10 @@ class Library:
         for number, line in enumerate(read(path).split("\n"), 1):
             for tag in cited(line):
                 self.citations.setdefault(tag, []).append((name, number))
-        _, group, file = name.split("/")
-        if group not in WITHOUT_PAGES:
+        if layout.group(self.root, path) not in layout.WITHOUT_PAGES:
             first, _, rest = introduction(read(path)).partition("\n")
             title = first.removeprefix("# ") if first.startswith("# ") else path.stem
-            uri = f"kernels/{group}/{Path(file).stem}.md"
+            uri = f"kernels/{layout.module_name(self.root, path).replace('.', '/')}.md"
             self.pages[name] = Page(uri, "kernel", name, title, first_sentence(rest))
 
     def _add_derivation(self, path: Path, name: str) -> None:

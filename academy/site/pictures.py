@@ -17,13 +17,14 @@ from pathlib import Path
 from markupsafe import Markup
 
 from academy import cache, syntax
+from academy.book import imports
 from academy.directives import pattern
 from academy.texts import read
 
 FOLDER = "docs/figures"
 KIND = "pictures"
 FIGURE = re.compile(pattern("figure"))
-CODE = ["site/pictures.py", "bench", "device.py", "interpreter", "package:triton", "package:torch", "package:numpy"]
+CODE = ["academy.site.pictures"]
 
 RANGE = '<input type="range" name="{name}" min="{low:g}" max="{high:g}" step="{step:g}" value="{value:g}">'
 NUMBER = '<input type="number" name="{name}" min="{low:g}" max="{high:g}" step="any" value="{value:g}">'
@@ -60,7 +61,9 @@ def _key(root: Path, script: str) -> list:
         files += [other for other in syntax.imported_kernels(read(path), root) if other not in files]
     files += [*sorted((root / "docs/guides/snippets").glob("*.py")), *sorted((root / "benchmarks").rglob("*.json"))]
     texts = [(path.relative_to(root).as_posix(), read(path)) for path in files if path.is_file()]
-    return [script, hashlib.sha256(json.dumps(texts).encode()).hexdigest(), cache.made_by(*CODE)]
+    used = {module for name, text in texts if name.endswith(".py") for module in imports.of_academy(text)}
+    code = cache.made_by(*CODE, *sorted(used))
+    return [script, hashlib.sha256(json.dumps(texts).encode()).hexdigest(), code]
 
 
 def _drawn(root: Path, scripts: list[str]) -> dict:

@@ -24,6 +24,7 @@ from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority
 from mkdocs.structure.files import File
 
 from academy import operations, syntax, vendored
+from academy.book import layout
 from academy.learning_path import WAY_IN, kind
 from academy.playground import bundle as playground
 from academy.site import (
@@ -94,8 +95,7 @@ class AcademyPlugin(BasePlugin):
 
     def on_pre_build(self, *, config):
         """Too much is made from a kernel file to go on without it. `mkdocs serve` waits until the file is fixed."""
-        paths = sorted([*(ROOT / "annotated_examples").rglob("*.py"), *Path(config.docs_dir).glob("learn/*.py")])
-        paths += sorted((ROOT / "exercises").rglob("*.py"))
+        paths = [*layout.kernels(ROOT), *layout.chapters(ROOT), *layout.exercises(ROOT)]
         problems = [syntax.problem(read(path), path.relative_to(ROOT).as_posix()) for path in paths]
         if any(problems):
             raise PluginError("\n".join(str(problem) for problem in problems if problem))

@@ -14,8 +14,11 @@ from academy.cache import kept, made_by
 from academy.texts import read
 
 ROOT = Path(__file__).resolve().parents[2]
-RECORDER = ["traces", "device.py", "checks.py", "interpreter", "libdevice.py"]
-RECORDER += ["package:triton", "package:torch", "package:numpy"]
+#: What makes each kind of part, besides this file: see `academy.cache.made_by`.
+RECORDER = ["academy.traces.page", "academy.traces.worker"]
+CHECKER = ["academy.formulas.check"]
+RESULTS = ["academy.bench.pages", "package:matplotlib"]
+LADDERS = ["academy.bench.ladder", "academy.site.ladder_page", "package:matplotlib"]
 
 
 def no_run() -> str:
@@ -63,7 +66,7 @@ def check_mark(path: str, tex: str, tag: str | None) -> str:
 
         return reports.mark(path, tex, tag)
 
-    return _kept("mark", [path, tex, tag], _checked([path]), ["formulas"], made, keep=lambda _: _holds([path]))
+    return _kept("mark", [path, tex, tag], _checked([path]), CHECKER, made, keep=lambda _: _holds([path]))
 
 
 def verified(home) -> list[str]:
@@ -75,7 +78,7 @@ def verified(home) -> list[str]:
 
         return reports.table(home=home)
 
-    return _kept("verified", [], _checked(pages), ["formulas"], made, keep=lambda _: _holds(pages))
+    return _kept("verified", [], _checked(pages), CHECKER, made, keep=lambda _: _holds(pages))
 
 
 def _holds(pages: list[str]) -> bool:
@@ -98,7 +101,7 @@ def results(operation: str) -> list[str]:
     benchmarks = [file for file in store.benchmark_files(ROOT) if operation in ("", file.stem)]
     kernels = [path for file in benchmarks for path in store.kernel_files(file).values()]
     shown = [*files, *benchmarks, *_built_on(*kernels)]
-    found = _kept("results", [operation, [str(file) for file in files]], shown, ["bench", "package:matplotlib"], made)
+    found = _kept("results", [operation, [str(file) for file in files]], shown, RESULTS, made)
     return [Html(piece) if finished else piece for finished, piece in found]
 
 
@@ -115,8 +118,7 @@ def ladder(name: str) -> list[str]:
     files += sorted((ROOT / "benchmarks/results").glob(f"*/ladders/{name}.json"))
     files.append(ROOT / ladder.BENCHMARKS / f"{name}.py")
     shown = [*files, *_built_on(*(rung.path for rung in ladder.rungs(name, ROOT)))]
-    code = ["bench", "site/ladder_page.py", "site/rung_code.py", "site/highlighting.py", "package:matplotlib"]
-    found = _kept("ladder", [name, [str(file) for file in files]], shown, code, made)
+    found = _kept("ladder", [name, [str(file) for file in files]], shown, LADDERS, made)
     return [Html(piece) if finished else piece for finished, piece in found]
 
 
@@ -129,7 +131,7 @@ def training(name: str) -> list[str]:
 
 def _kept(kind: str, key: list, files: list[Path], code: list[str], make, keep=bool):
     """What `make()` gives, made again when one of the files or the code has changed: see `academy.cache`."""
-    return kept(kind, [key, [read(file) for file in files], made_by("site/project_parts.py", *code)], make, keep)
+    return kept(kind, [key, [read(file) for file in files], made_by(*code), read(Path(__file__))], make, keep)
 
 
 def _built_on(*paths: str) -> list[Path]:

@@ -8,7 +8,6 @@ Helpers of `annotated_examples/common` are left out, and so is Python that only 
 from __future__ import annotations
 
 import ast
-import tokenize
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from functools import lru_cache
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from academy import syntax
+from academy.book.comments import comments
 from academy.site.helpers import COMMON
 from academy.site.highlighting import highlighted
 from academy.texts import read
@@ -93,11 +93,11 @@ def _launches(node: ast.FunctionDef) -> bool:
 
 def _lines(text: str, node: ast.FunctionDef) -> Iterator[Line]:
     """The lines of a definition without comments, docstrings and blank lines."""
-    comments = {t.start[0]: t.start[1] for t in syntax.tokens(text) if t.type == tokenize.COMMENT}
+    ends = {comment.line: comment.column for comment in comments(text)}
     notes = {line for doc in syntax.docstrings(text) for line in range(doc.lineno, (doc.end_lineno or 0) + 1)}
     source = text.split("\n")
     numbers = [n for n in range(syntax.first_line(node), syntax.last_line(node) + 1) if n not in notes]
-    kept = [source[n - 1][: comments.get(n)].rstrip() for n in numbers]
+    kept = [source[n - 1][: ends.get(n)].rstrip() for n in numbers]
     kept = [line for line in kept if line]
     for line, html in zip(kept, highlighted("\n".join(kept))):
         yield Line(" ", line, html)

@@ -9,17 +9,15 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import cast
 
 from academy import syntax
+from academy.book.comments import Comment, comments
 from academy.problems import Problem
 
-# Comments for tools, and the markers of notebook cells: neither notes nor code that teaches.
-DIRECTIVE = re.compile(r"#\s*(type:|noqa|fmt:|ruff:|pragma|pylint:|isort:|mypy:|pyright:|%%|!/)")
 HEADING = re.compile(r"#{2,4} \S")
 
 
@@ -142,23 +140,18 @@ def _docstring_text(value: str, first: int) -> Text:
 
 def _comments(text: str, after: int) -> Iterator[_Note]:
     """The comments on lines of their own outside brackets. Those above line `after` are not shown."""
-    runs: list[list[tuple[int, int, str]]] = []
-    depth = 0
-    for token in syntax.tokens(text):
-        if token.type == tokenize.OP:
-            depth += (token.string in "([{") - (token.string in ")]}")
-        if token.type != tokenize.COMMENT or depth or token.line[: token.start[1]].strip():
+    runs: list[list[Comment]] = []
+    for each in comments(text):
+        if each.inside or not each.alone:
             continue
-        line, column = token.start
-        joins = runs and runs[-1][-1][:2] == (line - 1, column)
-        if joins and bool(DIRECTIVE.match(runs[-1][-1][2])) == bool(DIRECTIVE.match(token.string)):
-            runs[-1].append((line, column, token.string))
+        before = runs[-1][-1] if runs else None
+        if before and (before.line, before.column, before.for_tools) == (each.line - 1, each.column, each.for_tools):
+            runs[-1].append(each)
         else:
-            runs.append([(line, column, token.string)])
+            runs.append([each])
     for run in runs:
-        body = Text(tuple((line, re.sub(r"^#:? ?", "", comment).rstrip()) for line, _, comment in run))
-        hidden = run[0][0] < after or bool(DIRECTIVE.match(run[0][2]))
-        yield _Note(run[0][0], run[-1][0], body, hidden=hidden)
+        body = Text(tuple((each.line, each.body) for each in run))
+        yield _Note(run[0].line, run[-1].line, body, hidden=run[0].line < after or run[0].for_tools)
 
 
 class _Rows:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from academy import syntax
+from academy.book import comments as reader
 from academy.traces.literals import NUMBER
 
 _LIST = re.compile(rf"\[\s*{NUMBER}(?:\s*,\s*(?:{NUMBER}|\.\.\.|…))+\s*\]")
@@ -29,25 +28,19 @@ class Comment:
 
 def comments(text: str) -> list[Comment]:
     """The comments of a file; neighbouring whole-line ones in one piece. Text inside ``` fences is blanked out."""
-    tokens = syntax.tokens(text)
-    blank = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
-    code = {token.start[0] for token in tokens if token.type not in blank}
     found: list[Comment] = []
     fenced = False
-    for token in tokens:
-        if token.type != tokenize.COMMENT:
-            continue
-        line, column = token.start
-        body = token.string.lstrip("#")
-        indent = len(token.string) - len(body)
-        trailing = line in code
-        if not found or trailing or found[-1].trailing or found[-1].places[-1][0] != line - 1:
+    for each in reader.comments(text):
+        body = each.text.lstrip("#")
+        indent = len(each.text) - len(body)
+        if not found or not each.alone or found[-1].trailing or found[-1].places[-1][0] != each.line - 1:
             fenced = False
-            found.append(Comment("", [], line, trailing))
+            found.append(Comment("", [], each.line, not each.alone))
         if body.strip().startswith("```"):
             fenced, body = not fenced, ""
         found[-1].text += " " + (" " * len(body) if fenced else body)
-        found[-1].places += [(line, column + 1), *((line, column + indent + 1 + i) for i in range(len(body)))]
+        start = each.column + indent + 1
+        found[-1].places += [(each.line, each.column + 1), *((each.line, start + i) for i in range(len(body)))]
     return found
 
 

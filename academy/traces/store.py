@@ -18,22 +18,21 @@ from functools import lru_cache
 from pathlib import Path
 
 from academy import cache, syntax
+from academy.book import imports, layout
 from academy.traces.recording import Recording, failed
 
 ROOT = Path(__file__).resolve().parents[2]
 KIND = "recording"
-#: What a recording depends on besides the kernel file.
-_MACHINERY = [f"package:{package}" for package in ("triton", "torch", "numpy")]
-_MACHINERY += ["device.py", "checks.py", "interpreter", "libdevice.py"]
-_MACHINERY += [f"traces/{module}.py" for module in ("instrument", "memory", "native_memory", "proof", "recorder")]
-_MACHINERY += ["traces/recording.py", "traces/watched_memory.py", "traces/worker.py"]
+#: What records: with all that it imports, and all that the kernel files import, it decides what a recording says.
+_RECORDER = "academy.traces.worker"
 _SECONDS = 600
 _read: dict[Path, tuple[tuple, dict]] = {}
 
 
 def kernel_files(folder: Path | None = None) -> list[Path]:
     """Every kernel file with an EXAMPLE under `annotated_examples` (or another folder), sorted."""
-    return [path for path in sorted((folder or ROOT / "annotated_examples").rglob("*.py")) if has_example(path)]
+    files = sorted(folder.rglob("*.py")) if folder else layout.kernels(ROOT)
+    return [path for path in files if has_example(path)]
 
 
 def has_example(path: Path) -> bool:
@@ -120,8 +119,15 @@ def _code(text: str) -> tuple[str, list[int]]:
 
 
 def _key(path: Path) -> list[str]:
-    code = [_code(file.read_text())[0] for file in built_on(path)]
-    return [name(path), f"python {sys.version_info[:2]}", cache.made_by(*_MACHINERY), *code]
+    files = built_on(path)
+    code = [_code(file.read_text())[0] for file in files]
+    return [name(path), f"python {sys.version_info[:2]}", cache.made_by(*machinery(files)), *code]
+
+
+def machinery(files: Iterable[Path]) -> list[str]:
+    """The modules of `academy` that decide what a run of these kernel files leaves behind: for `cache.made_by`."""
+    used = {module for file in files for module in imports.of_academy(file.read_text("utf-8"))}
+    return [_RECORDER, *sorted(used)]
 
 
 def _record(paths: list[Path]) -> tuple[list[dict], str]:

@@ -23,7 +23,7 @@ COMMON = (80, 90, 120)
 def compiled(arch: int, *options: str) -> dict:
     """What every_kernel.py says, kept until a kernel or the compiler changes."""
     sources = [*sorted((store.ROOT / "annotated_examples").rglob("*.py")), *sorted(HERE.parent.glob("*/*functions.py"))]
-    machinery = cache.made_by("compiler", "device.py", "launch.py", "package:triton", "package:torch")
+    machinery = cache.made_by("academy.compiler.worker", "academy.launch", "package:triton", "package:torch")
     key = [machinery, arch, *options, (HERE / "every_kernel.py").read_text(), *map(Path.read_text, sources)]
     return cache.kept("every kernel", key, lambda: run(arch, *options))
 

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from academy import cache
+from academy.book import imports
 
 
 @pytest.fixture(autouse=True)
@@ -61,9 +62,9 @@ def test_other_code_is_another_key(tmp_path, monkeypatch):
     found = set()
     for text in ("x = 1", "x = 2"):
         (tmp_path / "academy/part/one.py").write_text(text)
-        cache.made_by.cache_clear()
-        found |= {cache.made_by("part"), cache.made_by("part/one.py", "package:numpy")}
-    cache.made_by.cache_clear()
+        cache._made_by.cache_clear(), imports.made_of.cache_clear()
+        found |= {cache.made_by("academy.part.one"), cache.made_by("academy.part.one", "package:numpy")}
+    cache._made_by.cache_clear(), imports.made_of.cache_clear()
     assert len(found) == 4
     assert cache.made_by("package:no-such-package") == cache.made_by()
 

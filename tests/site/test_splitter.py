@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from academy.site.splitter import DIRECTIVE, SourceError, split
+from academy.book.comments import DIRECTIVE
+from academy.site.splitter import SourceError, split
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = sorted(p for p in (ROOT / "annotated_examples").rglob("*.py") if p.name != "__init__.py")

@@ -57,7 +57,7 @@ def test_code_is_recorded_again(runs, kernel_file):
 
 def test_what_a_file_builds_on_counts(monkeypatch, tmp_path):
     monkeypatch.setattr(store, "ROOT", tmp_path)
-    monkeypatch.setattr(store, "_MACHINERY", [])
+    monkeypatch.setattr(store, "machinery", lambda files: [])
     folder = tmp_path / "annotated_examples"
     folder.mkdir()
     (folder / "base.py").write_text("x = 1  # one\n")

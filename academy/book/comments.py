@@ -1,0 +1,47 @@
+"""The comments of a Python text: the one place where they are looked for."""
+
+from __future__ import annotations
+
+import re
+import tokenize
+from dataclasses import dataclass
+from functools import lru_cache
+
+from academy import syntax
+
+#: Comments for tools, and the markers of notebook cells: neither notes nor code that teaches.
+DIRECTIVE = re.compile(r"#\s*(type:|noqa|fmt:|ruff:|pragma|pylint:|isort:|mypy:|pyright:|%%|!/)")
+
+
+@dataclass(frozen=True)
+class Comment:
+    """line, column: of its `#`; lines count from 1. text: with the `#`. alone: no code before it on its line.
+    inside: between brackets, so in the middle of a statement."""
+
+    line: int
+    column: int
+    text: str
+    alone: bool
+    inside: bool
+
+    @property
+    def for_tools(self) -> bool:
+        return bool(DIRECTIVE.match(self.text))
+
+    @property
+    def body(self) -> str:
+        """What a reader reads of it."""
+        return re.sub(r"^#:? ?", "", self.text).rstrip()
+
+
+@lru_cache(maxsize=128)
+def comments(text: str) -> tuple[Comment, ...]:
+    """The comments of a text, in order."""
+    found, depth = [], 0
+    for token in syntax.tokens(text):
+        if token.type == tokenize.OP:
+            depth += (token.string in "([{") - (token.string in ")]}")
+        elif token.type == tokenize.COMMENT:
+            line, column = token.start
+            found.append(Comment(line, column, token.string, not token.line[:column].strip(), depth > 0))
+    return tuple(found)

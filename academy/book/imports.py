@@ -1,0 +1,73 @@
+"""What a module of this project is made of: itself, and all that it imports, directly or not. Read, not imported.
+
+A cache whose key names modules one by one forgets the one that somebody adds later; this finds it.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from academy import syntax
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "academy"
+
+
+@cache
+def made_of(modules: tuple[str, ...], root: Path = ROOT) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """The files of `academy` that these modules consist of, and the names of the packages from elsewhere that they use.
+
+    Args:
+        modules: dotted names, as in `("academy.traces.worker",)`.
+    """
+    files: dict[Path, None] = {}
+    outside: set[str] = set()
+    waiting = [file for name in modules for file in _files(name, root)]
+    while waiting:
+        file = waiting.pop()
+        if file in files:
+            continue
+        files[file] = None
+        for name in _imported(file, root):
+            if name.partition(".")[0] == PACKAGE:
+                waiting += _files(name, root)
+            else:
+                outside.add(name.partition(".")[0])
+    return tuple(sorted(files)), tuple(sorted(outside - set(sys.stdlib_module_names)))
+
+
+def of_academy(text: str) -> list[str]:
+    """The modules of `academy` that a kernel file imports; `from academy import checks` means academy.checks."""
+    return [name for name in _names(text, "") if name.startswith(f"{PACKAGE}.")]
+
+
+def _files(name: str, root: Path) -> Iterable[Path]:
+    """The file of a module and the `__init__.py` of the packages that it lies in; none for a name in a module."""
+    path = root.joinpath(*name.split("."))
+    inits = [folder / "__init__.py" for folder in [path, *path.parents] if folder.is_relative_to(root / PACKAGE)]
+    return [file for file in [path.with_suffix(".py"), *inits] if file.is_file()]
+
+
+def _imported(file: Path, root: Path) -> Iterable[str]:
+    return _names(file.read_text("utf-8"), ".".join(file.relative_to(root).parent.parts))
+
+
+@cache
+def _names(text: str, package: str) -> tuple[str, ...]:
+    """The modules that a text imports anywhere in it; `from a import b` may mean the module a.b.
+
+    package: that the text belongs to, for imports with dots.
+    """
+    names: list[str] = []
+    for node in ast.walk(syntax.tree(text)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package.rsplit(".", node.level - 1)[0] if node.level else ""
+            module = ".".join(filter(None, [base, node.module or ""]))
+            names += [module, *(f"{module}.{alias.name}" for alias in node.names)]
+    return tuple(dict.fromkeys(names))

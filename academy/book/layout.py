@@ -1,0 +1,91 @@
+"""Where everything of a project lies. No other module spells a folder's name to find files in it.
+
+Every function takes the project's root, and returns paths below it, sorted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+#: The package of the kernel files.
+KERNELS = "annotated_examples"
+DERIVATIONS = "backprop_math"
+CASES = "cases"
+EXERCISES = "exercises"
+DOCS = "docs"
+FIGURES = "docs/figures"
+BENCHMARKS = "benchmarks"
+RESULTS = "benchmarks/results"
+TESTS = "tests/kernels"
+#: The page whose front matter holds the learning path.
+LEARNING_PATH = "docs/learn/index.md"
+
+#: Groups whose files are parts of other pages, or of no page.
+WITHOUT_PAGES = frozenset({"common", "integrations", "ladders"})
+#: Groups whose files build on a lesson, and are none.
+NO_LESSONS = frozenset({*WITHOUT_PAGES, "fast", "gluon"})
+
+
+def kernels(root: Path) -> list[Path]:
+    """Every module with kernels: lessons, fast versions, rungs of ladders and what they share."""
+    return [path for path in sorted((root / KERNELS).rglob("*.py")) if path.name != "__init__.py"]
+
+
+def pages(root: Path) -> list[Path]:
+    """The kernel files that have a page of their own."""
+    return [path for path in kernels(root) if group(root, path) not in WITHOUT_PAGES]
+
+
+def lessons(root: Path) -> list[Path]:
+    """The lessons. What a fast version has beside its lesson is not among them."""
+    return [path for path in kernels(root) if group(root, path) not in NO_LESSONS]
+
+
+def group(root: Path, kernel: Path) -> str:
+    """The folder of a kernel file, such as `classics`; "" for one that lies in none."""
+    parts = kernel.relative_to(root / KERNELS).parts
+    return parts[0] if len(parts) > 1 else ""
+
+
+def module_name(root: Path, kernel: Path) -> str:
+    """`classics.layernorm` of annotated_examples/classics/layernorm.py."""
+    return ".".join(kernel.relative_to(root / KERNELS).with_suffix("").parts)
+
+
+def module_path(root: Path, name: str) -> Path:
+    """The file of a kernel module: the other way round."""
+    return root.joinpath(KERNELS, *name.split(".")).with_suffix(".py")
+
+
+def derivations(root: Path) -> list[Path]:
+    return sorted((root / DERIVATIONS).glob("*.md"))
+
+
+def cases(root: Path) -> list[Path]:
+    """Each names the calls of kernels that are compared with the derivation of the same name."""
+    return sorted((root / CASES).glob("[!_]*.py"))
+
+
+def exercises(root: Path) -> list[Path]:
+    return sorted((root / EXERCISES).glob("*/*.py"))
+
+
+def chapters(root: Path) -> list[Path]:
+    """The chapters of the learning path, which are notebooks in the form of Python files."""
+    return sorted((root / DOCS).glob("learn/*.py"))
+
+
+def documents(root: Path) -> list[Path]:
+    """Hand-written pages and chapters, and the texts at the root."""
+    docs = root / DOCS
+    return sorted([*docs.rglob("*.md"), *docs.rglob("*.py"), *root.glob("*.md")])
+
+
+def benchmarks(root: Path) -> list[Path]:
+    """What is measured: one file an operation, and what several share."""
+    return sorted((root / BENCHMARKS).glob("*.py"))
+
+
+def tests(root: Path) -> list[Path]:
+    """The tests of kernels."""
+    return sorted((root / TESTS).glob("test_*.py"))
