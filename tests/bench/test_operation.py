@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from academy.bench import figures, operation, pages, store
+from academy.book import layout
 from tests.bench import fake
 from tests.kernels.harness import ROOT
 
@@ -20,12 +21,8 @@ def test_every_benchmark_can_be_read():
 
 def test_every_kernel_file_has_a_benchmark():
     named = {file for path in store.benchmark_files(ROOT) for file in store.shown_files(path)}
-    groups = [
-        folder
-        for folder in (ROOT / "annotated_examples").iterdir()
-        if folder.name not in ("common", "integrations", "capstone")
-    ]
-    files = {p.relative_to(ROOT).as_posix() for folder in groups for p in folder.glob("*.py") if p.stem != "__init__"}
+    pages = [path for path in layout.pages(ROOT) if layout.group(ROOT, path) != "capstone"]
+    files = {path.relative_to(ROOT).as_posix() for path in pages}
     assert not files - named, f"in no benchmark (LESSON or FAST of benchmarks/<op>.py): {sorted(files - named)}"
     assert not named - files, f"named by a benchmark, but not there or without an EXAMPLE: {sorted(named - files)}"
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.autograd.forward_ad as forward_ad
 
+from academy.book import layout
 from academy.syntax import public_functions
 from tests.kernels.harness import ROOT
 from tests.kernels.public_functions import CASES, HELPERS
@@ -131,9 +132,9 @@ def test_without_a_gradient_no_frame_is_entered(case, monkeypatch):
 def test_every_public_function_is_walked():
     """What the API reference lists belongs into tests/kernels/public_functions.py."""
     public = set()
-    for path in (ROOT / "annotated_examples").rglob("*.py"):
-        if path.parent.name not in ("common", "integrations", "annotated_examples"):
-            module = ".".join(path.relative_to(ROOT / "annotated_examples").with_suffix("").parts)
+    for path in layout.kernels(ROOT):
+        if layout.group(ROOT, path) not in ("common", "integrations"):
+            module = layout.module_name(ROOT, path)
             public |= {f"{module}.{name}" for name in public_functions(path.read_text("utf-8"))}
     without = public - {f"{c.module}.{c.function}" for c in CASES}
     missing = sorted(without - HELPERS)

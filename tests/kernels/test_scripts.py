@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 
 from academy import checks, device, script
+from academy.book import layout
 from tests.kernels.harness import ROOT
 
-FILES = sorted(p for p in (ROOT / "annotated_examples").rglob("*.py") if p.name != "__init__.py")
+FILES = layout.kernels(ROOT)
 #: Folders of files that are no scripts; `academy bench --ladder` runs the rungs of ladders.
-NO_SCRIPTS = {"common", "integrations", "capstone", "ladders"}
-SCRIPTS = [path for path in FILES if path.relative_to(ROOT).parts[1] not in NO_SCRIPTS]
+NO_SCRIPTS = {*layout.WITHOUT_PAGES, "capstone"}
+SCRIPTS = [path for path in FILES if layout.group(ROOT, path) not in NO_SCRIPTS]
 PATH_SET_UP = """
 if __name__ == "__main__":  # run as a script: make the repository importable
     import pathlib

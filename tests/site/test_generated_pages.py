@@ -9,6 +9,7 @@ import pytest
 from mkdocs.config import load_config
 
 from academy import syntax
+from academy.book import layout
 from academy.site import generated_pages
 from academy.site.helpers import first_uses
 from academy.site.library import Library
@@ -27,16 +28,12 @@ def entries(nav) -> list[str]:
 
 
 def test_every_file_has_its_page_and_its_place_in_the_navigation():
-    files = [
-        p
-        for p in ROOT.glob("annotated_examples/*/*.py")
-        if p.name != "__init__.py" and p.parent.name not in ("common", "integrations")
-    ]
-    wanted = {f"kernels/{p.parent.name}/{p.stem}.md" for p in files}
-    wanted |= {f"derivations/{p.name}" for p in ROOT.glob("backprop_math/*.md")}
-    wanted |= {f"benchmarks/{p.stem}.md" for p in ROOT.glob("benchmarks/*.py") if "\nBENCH = " in p.read_text()}
-    wanted |= {f"learn/{p.name}" for p in ROOT.glob("docs/learn/*.py")}
-    wanted |= {f"exercises/{p.parent.name}/{p.stem}.md" for p in ROOT.glob("exercises/*/*.py")}
+    names = [layout.module_name(ROOT, path) for path in layout.pages(ROOT)]
+    wanted = {f"kernels/{name.replace('.', '/')}.md" for name in names}
+    wanted |= {f"derivations/{p.name}" for p in layout.derivations(ROOT)}
+    wanted |= {f"benchmarks/{p.stem}.md" for p in layout.benchmarks(ROOT) if "\nBENCH = " in p.read_text()}
+    wanted |= {f"learn/{p.name}" for p in layout.chapters(ROOT)}
+    wanted |= {f"exercises/{p.parent.name}/{p.stem}.md" for p in layout.exercises(ROOT)}
     nav = entries(generated_pages.completed(load_config(str(ROOT / "mkdocs.yml")).nav, INDEX))
     assert len(nav) == len(set(nav)) and wanted <= set(nav)
     assert not [*ROOT.glob("docs/kernels/*/*"), *(p for p in ROOT.glob("docs/derivations/*") if p.stem != "index")]

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from academy.book import layout
 from academy.directives import on_line, without_fences
 from academy.site import pictures
 
@@ -22,14 +23,10 @@ FIGURES = ROOT / "docs/figures"
 
 def pages() -> dict[str, list[str]]:
     """Each lesson, chapter, guide and derivation, and the keys of its pictures."""
-    lessons = [
-        path
-        for path in (ROOT / "annotated_examples").glob("*/*.py")
-        if "def EXAMPLE" in path.read_text("utf-8") and path.parent.name not in ("fast", "integrations")
-    ]
-    others = [*(ROOT / "docs/learn").glob("*.py"), *(ROOT / "docs/guides").glob("*.md")]
+    lessons = [path for path in layout.lessons(ROOT) if "def EXAMPLE" in path.read_text("utf-8")]
+    others = [*layout.chapters(ROOT), *(ROOT / "docs/guides").glob("*.md")]
     found = {}
-    for path in sorted([*lessons, *others, *(ROOT / "backprop_math").glob("*.md")]):
+    for path in sorted([*lessons, *others, *layout.derivations(ROOT)]):
         text = path.read_text("utf-8")
         lines = without_fences(text).split("\n") if path.suffix == ".md" else text.split("\n")
         directives = [on_line(line.strip().removeprefix("# ")) for line in lines]

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from academy.book import layout
 from academy.book.comments import DIRECTIVE
 from academy.site.splitter import SourceError, split
 
 ROOT = Path(__file__).resolve().parents[2]
-KERNELS = sorted(p for p in (ROOT / "annotated_examples").rglob("*.py") if p.name != "__init__.py")
+KERNELS = layout.kernels(ROOT)
 STDLIB = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))[::4]
 LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER, tokenize.COMMENT}
 

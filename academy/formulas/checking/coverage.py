@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from academy import syntax
+from academy.book import layout
 from academy.formulas.cases import Comparison
 from academy.formulas.project import Project
 from academy.formulas.reading.page import Page, Step
@@ -14,7 +15,6 @@ from academy.formulas.reading.tree import mentioned
 from academy.problems import Problem
 
 #: Folders without lessons: of what several of them share, and of what puts them into models. Neither prints a formula.
-_NO_LESSONS = ("common", "integrations")
 
 
 def uncompared_tags(page: Page, comparisons: list[Comparison]) -> list[Problem]:
@@ -43,9 +43,10 @@ def uncovered_module(project: Project, path: Path, comparisons: Iterable[Compari
     """What is missing for one module of annotated_examples: a case, a public function in one, an argument of one."""
     text, shown, name = path.read_text("utf-8"), project.shown(path), project.module_name(path)
     functions = {node.name: node for node in syntax.tree(text).body if isinstance(node, ast.FunctionDef)}
-    public = syntax.public_functions(text) if path.parent.name != "integrations" else []
+    group = layout.group(project.root, path)
+    public = syntax.public_functions(text) if group != "integrations" else []
     here = [comparison for comparison in comparisons if comparison.module == name]
-    kernels = any(function.endswith("_kernel") for function in functions) and path.parent.name not in _NO_LESSONS
+    kernels = any(function.endswith("_kernel") for function in functions) and group not in layout.WITHOUT_PAGES
     if not here and (public or kernels):
         message = f"no case names {name}: nothing compares it with a printed formula; a case stands in "
         return [Problem.at(shown, text, 0, message + "cases/<derivation>.py")]
