@@ -103,10 +103,10 @@ def plain(value: Any, name: str, depth: int = 0) -> Any:
     """The value itself, if it is plain data. Raises `Raised`."""
     kind = type(value)
     if depth > 9:
-        raise Raised(f"{name} gives a list or tuple that is nested more than nine times")
+        raise Raised(f"{name} returns a list or tuple that is nested more than nine times")
     if kind is torch.Tensor:
         if value.layout is not torch.strided or value.device.type != device.DEVICE.type:
-            raise Raised(f"{name} gives a tensor without numbers in its memory: {value.layout}, on {value.device}")
+            raise Raised(f"{name} returns a tensor without numbers in its memory: {value.layout}, on {value.device}")
         return value
     if kind in (int, float, bool, str, type(None)):
         return value
@@ -118,7 +118,9 @@ def plain(value: Any, name: str, depth: int = 0) -> Any:
         return {plain(key, name): plain(item, name, depth + 1) for key, item in value.items()}
     if isinstance(value, tuple) and kind.__module__.startswith("torch"):  # torch.Size, what x.max(1) returns
         return tuple(plain(item, name, depth + 1) for item in value)
-    message = f"{name} gives {_article(kind.__name__)}, and an answer is a number, a text, a tensor, or a tuple, list"
+    message = (
+        f"{name} returns {_article(kind.__name__)}, but a result is a number, a string, a tensor, or a tuple, list"
+    )
     raise Raised(f"{message} or dict of these")
 
 

@@ -184,7 +184,7 @@ class Checks:
         }
         for kind, what in run.host.items():
             if kind not in host and not (kind == "copies" and "loads" in host):
-                raise Failed(f"{words[kind].format(what)}. Here the kernel has to do the whole work", case)
+                raise Failed(f"{words[kind].format(what)}. Here the kernel must do all of the work", case)
 
     def value(self, function: str, arguments: tuple, want: Any, note: str = "") -> None:
         """Call the reader's function, which is Python, and compare what it returns: numbers, tuples, lists."""

@@ -116,7 +116,7 @@ WRONG = (
         "return s, y",
     ),
     (
-        "1 x 1: PyTorch computes what the kernel loads as x_ptr. Here the kernel has to do the whole work",
+        "1 x 1: PyTorch computes what the kernel loads as x_ptr. Here the kernel must do all of the work",
         " + tl.load(residual_ptr + offsets, mask=mask, other=0.0)\n    tl.store(s_ptr + offsets, s, mask=mask)\n",
         "\n",
         "y, s = torch.empty_like(x), torch.empty_like(x)",

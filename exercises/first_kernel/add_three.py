@@ -90,12 +90,12 @@ WRONG = (
         "    tl.store(out_ptr + offsets, x + y, mask=mask)\n    tl.store(out_ptr + offsets, x + y + z, mask=mask)",
     ),
     (
-        "n = 1000: PyTorch computes what the kernel loads as x_ptr. Here the kernel has to do the whole work",
+        "n = 1000: PyTorch computes what the kernel loads as x_ptr. Here the kernel must do all of the work",
         "add_three_kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y,",
         "add_three_kernel[(triton.cdiv(x.numel(), BLOCK),)](x + y, torch.zeros_like(y),",
     ),
     (
-        "n = 1000: PyTorch computes the result. Here the kernel has to do the whole work",
+        "n = 1000: PyTorch computes the result. Here the kernel must do all of the work",
         "x + y + z, mask=mask)",
         "x + y, mask=mask)",
         "return out",

@@ -48,7 +48,7 @@ def check(t):
 
 WRONG = (
     (
-        "PyTorch copies what the kernel loads as x_ptr. Here the kernel has to do the whole work",
+        "PyTorch copies what the kernel loads as x_ptr. Here the kernel must do all of the work",
         "n - 1 - offsets",
         "offsets",
         "(x, out, x.numel()",

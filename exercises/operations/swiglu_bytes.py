@@ -95,7 +95,7 @@ WRONG = (
         "tl.sigmoid(up)",
     ),
     (
-        "n = 1: PyTorch computes what the kernel loads as gate_ptr. Here the kernel has to do the whole work",
+        "n = 1: PyTorch computes what the kernel loads as gate_ptr. Here the kernel must do all of the work",
         "gate * tl.sigmoid(gate) * up",
         "gate * up",
         "(gate, up, out, n",

@@ -4,7 +4,7 @@ import pytest
 
 from academy import device
 from academy.exercises import checker, files
-from academy.formulas.mutation import kernels
+from academy.judge import kernel_mutants
 from academy.judge.mutants import sample
 from tests.exercises.equivalent_mutants import EQUIVALENT
 from tests.exercises.test_exercises import SEED
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not device.INTERPRET, reason="compiled, a kernel
 
 def test_no_entry_of_the_list_is_left_over():
     for name, change in EQUIVALENT:
-        found = [mutant.name for mutant in kernels.of_source(EXERCISES[name].solution, every_function=True)]
+        found = [mutant.name for mutant in kernel_mutants.of_source(EXERCISES[name].solution, every_function=True)]
         assert change in found, f"{name}: no longer a mutant: {change}"
 
 
@@ -24,7 +24,7 @@ def test_no_entry_of_the_list_is_left_over():
 @pytest.mark.parametrize("name", EXERCISES)
 def test_a_changed_solution_is_refused(name):
     solution = EXERCISES[name].solution
-    mutants = sample(kernels.of_source(solution, every_function=True), COUNT)
+    mutants = sample(kernel_mutants.of_source(solution, every_function=True), COUNT)
     assert mutants  # a short solution has fewer
     for mutant in mutants:
         outcome = checker.check(name, mutant.apply(solution), SEED, compiled=False)

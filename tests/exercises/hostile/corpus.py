@@ -259,34 +259,36 @@ merge("a tuple that is equal to everything", FORBIDDEN, "return Same()", EQUAL.f
 merge("a float that is equal to everything", FORBIDDEN, "return Same(1), Same(1)", EQUAL.format(base="(float)"))
 merge(
     "equal by a lambda",
-    "merge gives a Same",
+    "merge returns a Same",
     "return Same(), Same()",
     "Same = type('Same', (), {'__eq__': lambda a, b: True})",
 )
-merge("a list of a class of its own", "merge gives a Mine", "return Mine([0.0, 0.0])", "class Mine(list):\n    pass")
-merge("a number of a class of its own", "merge gives a Mine", "return Mine(1), Mine(1)", "class Mine(float):\n    pass")
+merge("a list of a class of its own", "merge returns a Mine", "return Mine([0.0, 0.0])", "class Mine(list):\n    pass")
+merge(
+    "a number of a class of its own", "merge returns a Mine", "return Mine(1), Mine(1)", "class Mine(float):\n    pass"
+)
 merge(
     "a dict that answers everything",
-    "merge gives a defaultdict",
+    "merge returns a defaultdict",
     "return collections.defaultdict(float)",
     "import collections",
 )
 merge("NaN", "merge(1, 2, 2, 3) is (nan, nan)", "return math.nan, math.nan")
 merge("a mock", IMPORT + " to import unittest", "return mock.ANY", "from unittest import mock")
-merge("a function", "merge gives a function", "return lambda: 0")
-merge("a generator", "merge gives a generator", "yield 0.0\nyield 0.0")
+merge("a function", "merge returns a function", "return lambda: 0")
+merge("a generator", "merge returns a generator", "yield 0.0\nyield 0.0")
 merge("text", "merge(1, 2, 2, 3) is", "return '(2, 3.73576)'")
-merge("complex numbers", "merge gives a complex", "return 2 + 0j, 3 + 0j")
+merge("complex numbers", "merge returns a complex", "return 2 + 0j, 3 + 0j")
 merge("True for 1", "merge(1, 2, 2, 3) is", "return True, True")
 merge("infinitely nested", "", "nest = []\nnest.append(nest)\nreturn nest")
 merge("a very long list", "merge(1, 2, 2, 3) is", "return [0.0] * 3")
 reverse(
     "a tensor of a class of its own",
-    "reverse gives a Mine",
+    "reverse returns a Mine",
     "return x.as_subclass(Mine)\n",
     top="class Mine(torch.Tensor):\n    pass",
 )
-reverse("a parameter", "reverse gives a Parameter", "return torch.nn.Parameter(x)\n")
+reverse("a parameter", "reverse returns a Parameter", "return torch.nn.Parameter(x)\n")
 reverse("a sparse tensor", "", "return x.to_sparse()\n")
 reverse("a tensor on meta", "", "return torch.empty_like(x, device='meta')\n")
 number("an answer that is equal to everything", FORBIDDEN, EQUAL.format(base="(int)") + "\n\nanswer = Same(1)\n")
