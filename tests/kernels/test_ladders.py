@@ -15,6 +15,7 @@ from tests.kernels import harness
 #: Ladder -> shapes that no block divides.
 SHAPES = {
     "cross_entropy": [(1, 1), (5, 37), (3, 1031)],
+    "flash_attention": [(1, 1, 1, 16), (2, 1, 67, 32), (8, 8, 72, 16)],
     "layernorm": [(1, 1), (5, 37), (3, 1031)],
     "layernorm_backward": [(1, 1), (5, 37), (3, 515)],
     "matmul": [(1, 1, 1), (17, 9, 70), (40, 24, 72)],
@@ -23,9 +24,11 @@ SHAPES = {
 }
 #: Rungs that take 16-bit matrices whose rows begin at multiples of 16 bytes.
 ALIGNED = {("matmul", "descriptors"), ("matmul", "persistent")}
+ALIGNED |= {("flash_attention", "by_descriptor"), ("flash_attention", "two_tiles_ahead")}
 #: Ladder -> what its last rung is.
 FAST = {
     "cross_entropy": "fast.cross_entropy:cross_entropy_loss",
+    "flash_attention": "fast.flash_attention:flash_attention",
     "layernorm": "fast.layernorm:layernorm_forward",
     "layernorm_backward": "fast.layernorm:layernorm_backward",
     "matmul": "fast.matmul:matmul_forward",
@@ -36,6 +39,7 @@ MOST_LINES = 35
 #: Ladder -> a few rows of what it is measured with: what is compiled for it is the same.
 COMPILED = {
     "cross_entropy": (2, 128256),
+    "flash_attention": (1, 2, 256, 128),
     "layernorm": (2, 4096),
     "layernorm_backward": (2, 4096),
     "matmul": (256, 512, 128),
