@@ -7,20 +7,30 @@ every call. What changes is how a tile gets to the tensor cores, and how little 
 [[eq: AT-O]]
 
 What is slow about the lesson's kernel? Every tile is masked, though most need no mask. Threads compute an address for
-each element. And between two products stands the softmax, during which the tensor cores wait: for a tile of 64 queries
-and 64 keys they need about 500 cycles, and the softmax nearly 350 instructions of every warp. The climb from there, in
-times of 4 times 16 heads of 4096 tokens, causal and without a mask:
+each element. And between two products stands the softmax, during which the tensor cores wait. For a tile of 64 queries
+and 64 keys the two products take about 500 cycles of the tensor cores, and the softmax nearly 350 instructions of every
+warp.
 
-1. The card's copy unit (TMA) fetches the tiles, and exponentials are powers of 2, which the hardware has an instruction
-   for. The scale and the change of base are one factor. Tiles that every query sees as a whole get a loop of their own,
-   without a mask: [[bench: flash_attention/ladder/nothing ahead/forward_ms]] and
-   [[bench: flash_attention/ladder/nothing ahead/full_forward_ms]]. Each tile is waited for.
+[[figure: attention/softmax_and_tensor_cores]]
+
+## The ladder
+
+[[ladder: flash_attention]]
+
+## The climb, in numbers of its own run
+
+Timed with batch 4, 16 heads, 4096 tokens; causal first, then unmasked.
+
+1. The card's copy unit (TMA) fetches the tiles. Exponentials are powers of 2, which the hardware has an instruction
+   for, and the scale and the change of base are one factor. Tiles that every query sees as a whole have a loop of their
+   own, without a mask: [[bench: flash_attention/ladder/nothing ahead/forward_ms]] and [[bench:
+   flash_attention/ladder/nothing ahead/full_forward_ms]]. Each tile is waited for.
 2. The next two tiles of keys and values are on their way while this one is computed. Tiles are small, 64 queries and 64
-   keys, so that two programs or three fit on a multiprocessor: while one is at its softmax, the tensor cores work for
+   keys, so that two or three programs fit on a multiprocessor: while one is at its softmax, the tensor cores work for
    another. [[bench: flash_attention/ladder/two tiles ahead/forward_ms]] and
    [[bench: flash_attention/ladder/two tiles ahead/full_forward_ms]].
-3. Under a causal mask the last queries see the most keys. Their tiles start first, of several heads at a time, so that
-   the short ones fill the gaps at the end. Of as many heads as leave their keys and values in the L2 cache, eight here:
+3. Under a causal mask the last queries see the most keys. So their tiles start first, and short ones fill the gaps.
+   Heads run in batches whose keys and values fit in L2: eight here.
    [[bench: flash_attention/ladder/heads at a time/forward_ms]] and
    [[bench: flash_attention/ladder/heads at a time/full_forward_ms]].
 
@@ -36,19 +46,7 @@ large, the two halves are the fastest.
 two groups of warps take turns, one at the softmax and one at the tensor cores. Triton's compiler does not do that here:
 it waits for each product of queries and keys before the softmax begins, and only the other programs fill the gap.
 
-The backward pass, causal, in another run, in which cuDNN took
-[[bench: flash_attention/ladder/cuDNN, backward/backward_ms]]:
-
-1. The same steps, in two kernels as in the lesson: [[bench: flash_attention/ladder/numbers by pointer/backward_ms]].
-2. The kernel for the keys needs two numbers of each query. Fetched by pointers, they take as many instructions as half
-   of the softmax. The copy unit brings them for a whole tile at once. And a score is compared with the ends of what its
-   row sees, which are computed once a row: [[bench: flash_attention/ladder/numbers by descriptor/backward_ms]].
-3. Both kernels compute the scores and the gradients of the probabilities, so they make seven products where five would
-   do. One kernel can make five, if each tile of keys adds its part of dQ to a sum in memory. The additions then come in
-   any order, so the last bits differ from call to call. And they are slow: 32 KB for each tile of 64 queries and 128
-   keys. It takes [[bench: flash_attention/ladder/one pass/backward_ms]]. So two kernels are not only the default
-   because the same call gives the same bits; they are faster, too. `attention_backward(…, deterministic=False)` is
-   there to be tried.
+The backward pass has [a page of its own](flash_attention_backward.py).
 
 **What it costs.** As the lesson.
 
@@ -88,8 +86,23 @@ LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
 
 
-# ## Forward: one tile of scores
+# ## One tile of scores, without a mask
 #
+# Start with the simplest call: no mask, and every sequence of the same length. Then all there is to do is this step,
+# for each tile of keys. It is [[tag: AT-merge]], with three savings.
+#
+# - *Base 2.* $e^x$ is $2^{x \log_2 e}$, and the hardware has an instruction for powers of 2. The scale of the scores
+#   and $\log_2 e$ are one number, `factor`.
+# - *One instruction per score.* The scores arrive unscaled. `s * factor - new_max` is a fused multiply-add: scaling and
+#   subtracting the maximum together. That needs a positive scale, so that the largest product is also the largest
+#   score.
+# - *Dividing later.* `p` is relative to the largest score so far, and the division waits for the end.
+#
+# What carries over from one tile to the next is a tuple: the sum of the weighted values, the largest score of each row
+# and the sum of its exponentials.
+#
+# A soft cap is a curve, so there the scale has to come first. And `MASKED` is false in the loop over full tiles: then
+# the two lines with the mask don't exist in the compiled code.
 @triton.jit
 def attend(state, q, k, v, mask, scale, factor, softcap: tl.constexpr, MASKED: tl.constexpr):
     acc, row_max, row_sum = state
@@ -99,6 +112,8 @@ def attend(state, q, k, v, mask, scale, factor, softcap: tl.constexpr, MASKED: t
         factor = LOG2E
     if MASKED:
         s = tl.where(mask, s, -float("inf"))
+    # In the example `factor` is 0.5 · log₂ e. The largest score of the first row is 17, which makes `pid=1: new_max[0]
+    # = 12.26`.
     new_max = tl.maximum(row_max, tl.max(s, axis=1) * factor)
     p = tl.exp2(s * factor - new_max[:, None])
     alpha = tl.exp2(row_max - new_max)
@@ -106,6 +121,17 @@ def attend(state, q, k, v, mask, scale, factor, softcap: tl.constexpr, MASKED: t
     return tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision="ieee"), new_max, row_sum
 
 
+# ## Along the keys
+#
+# The loop loads a tile of keys and one of values, and does the step. With `num_stages` the compiler lets loads run
+# ahead: with three stages the tiles of the next two rounds are on their way while this one is computed.
+#
+# **Two halves.** A program may have 128 queries, which it treats as two tiles of 64. Each half waits for its own
+# product only: while one is at its softmax, the tensor cores can be busy with the other.
+#
+# **The mask.** What a row sees is counted from the beginning of the tile, one subtraction per row. The columns are then
+# the same numbers in every tile, 0 to `BLOCK_N` - 1: constants in the instructions, and not numbers in registers, for
+# which there was no room.
 @triton.jit
 def attend_range(
     states, queries,  # (state of a half, state of the other), and their queries
@@ -132,6 +158,8 @@ def attend_range(
     return state0, state1
 
 
+# At the end of the walk the sum is divided, once, and the log-sum-exp goes back to base e. A row that saw nothing has a
+# sum of 0.
 @triton.jit
 def store_half(o_head, lse_head, state, start_m, T, D: tl.constexpr, ROWS: tl.constexpr, BLOCK_D: tl.constexpr):
     acc, row_max, row_sum = state
@@ -143,6 +171,16 @@ def store_half(o_head, lse_head, state, start_m, T, D: tl.constexpr, ROWS: tl.co
     store_numbers(lse_head, lse, offs_m, T)
 
 
+# ## The kernel
+#
+# **Three stretches of keys.** `key_ranges` says where the full tiles begin and end. Before them lie the keys at the
+# left edge of a window, behind them those on the diagonal: both need the mask. The same loop runs over all three, one
+# stretch after the other, with the state as a tuple. `tl.static_range` repeats its body while compiling, so in each
+# copy `PART` is a constant, and the copy for full tiles has no mask in it. Without a window the first stretch is never
+# there.
+#
+# **The order of programs.** [grouped_order](../tutorials/matmul_grouped.py) numbers the tiles down a group of `HEADS`
+# heads first, and then to the next tile. The last queries come first.
 @triton.jit
 def attention_forward_kernel(
     q_desc, k_desc, v_desc,  # descriptors of (B, H, T, D) and (B, Hk, S, D)
@@ -155,7 +193,7 @@ def attention_forward_kernel(
 ):  # fmt: skip
     cu_q_ptr, cu_k_ptr, T, S, longest = lengths
     B, H, group = heads
-    # Down a group of `HEADS` heads first, then to the next tile, from the last tile of queries to the first.
+    # The example has three tiles of one head. Its first program takes the last four queries, `pid=0: start_m = 8`.
     tiles = tl.cdiv(longest, BLOCK_M)
     head_number, tile = grouped_order(tl.program_id(0), B * H, tiles, HEADS)
     b, h, start_m = head_number // H, head_number % H, (tiles - 1 - tile) * BLOCK_M
@@ -163,6 +201,7 @@ def attention_forward_kernel(
     start_k, S = sequence(cu_k_ptr, b, S)
     if start_m >= T:
         return
+    # Packed sequences form one batch entry. Then a tile of values that crosses the end of its sequence is cleaned.
     VARLEN: tl.constexpr = lengths[0] is not None
     entry = 0 if VARLEN else b
     ROWS: tl.constexpr = BLOCK_M // HALVES
@@ -171,6 +210,7 @@ def attention_forward_kernel(
     if HALVES == 2:
         q1 = load_rows(q_desc, entry, h, start_q, start_m + ROWS, T, False, ROWS, BLOCK_D)
 
+    # As in the lesson: the lowest finite number, and a sink is one more score that every row begins with.
     row_max = tl.full((ROWS,), LOWEST, tl.float32)
     row_sum = tl.zeros((ROWS,), tl.float32)
     if sinks_ptr is not None:
@@ -180,6 +220,9 @@ def attention_forward_kernel(
     state = (tl.zeros((ROWS, BLOCK_D), tl.float32), row_max, row_sum)
     states = (state, state)
 
+    # Queries 4 to 7 see some of the keys before `pid=1: edges[3] = 8`, and all of those before `pid=1: edges[2] = 4`.
+    # So one tile of keys is full and one is masked. A loop over masked tiles is short, and two stages are enough for
+    # it.
     low, high = start_m + (S - T), tl.minimum(start_m + BLOCK_M, T) - 1 + (S - T)
     edges = key_ranges(low, high, S, window, BLOCK_N)
     FEW: tl.constexpr = 1 if STAGES == 1 else 2
@@ -198,6 +241,10 @@ def attention_forward_kernel(
 
 
 # ## The launcher
+#
+# What was fastest on the card for heads of up to 64 and of up to 128 numbers. Each leaves room for two or three
+# programs on a multiprocessor: in registers, and in shared memory for `STAGES` tiles of keys and of values. The
+# descriptors are made here, one per tensor; what they can't describe goes to the lesson's kernels.
 FORWARD = {64: TileSizes(128, 128, 3, 4), 128: TileSizes(64, 64, 3, 4)}
 
 
@@ -227,7 +274,10 @@ def attention_forward(
     return o, lse
 
 
-# Inside `torch.compile` both are operators: the compiler can't look into a launch with descriptors.
+# ## Joining autograd
+#
+# The frame is the lesson's, with these launchers. Inside `torch.compile` both are operators: the compiler can't look
+# into a launch with descriptors.
 launchers = opaque_attention(attention_forward, attention_backward)
 
 

@@ -1,7 +1,39 @@
 r"""
 # Flash attention backward, fast
 
-TODO
+The backward pass of [fast flash attention](flash_attention.py), with the results of the
+[lesson's](../attention/flash_attention.py). It recomputes the scores tile by tile, and makes four products of each:
+
+[[eq: AT-dS]]
+
+[[eq: AT-dQ]]
+
+[[eq: AT-dK]]
+
+[[eq: AT-dV]]
+
+Forward keeps one sum in registers. Here the kernel for the keys keeps two, dK and dV, beside two tiles of scores, P and
+dS. Registers decide what is possible: a thread has 255 of them.
+
+The climb, causal, with batch 4, 16 heads and 4096 tokens. cuDNN took
+[[bench: flash_attention/ladder/cuDNN, backward/backward_ms]] in that run.
+
+1. As forward: tiles by descriptor, powers of 2, full tiles without a mask, the longest tiles first. There are two
+   kernels as in the lesson, one for dQ and one for dK and dV:
+   [[bench: flash_attention/ladder/numbers by pointer/backward_ms]].
+2. The kernel for the keys needs two numbers of each query, its log-sum-exp and its D. Fetched by pointers, they take as
+   many instructions as half of the softmax. The copy unit brings them for a whole tile at once. And a score is compared
+   with the ends of what its row sees, which are computed once per row:
+   [[bench: flash_attention/ladder/numbers by descriptor/backward_ms]].
+3. Both kernels compute the scores and the gradients of the probabilities: seven products where five would do. One
+   kernel can make five if each tile of keys adds its part of dQ to a sum in memory. The additions come in any order, so
+   the last bits differ from call to call. And they are slow: 32 KB for each tile of 64 queries and 128 keys. It takes
+   [[bench: flash_attention/ladder/one pass/backward_ms]]. So two kernels are the default for two reasons: the same call
+   gives the same bits, and they are faster. `attention_backward(…, deterministic=False)` is there to be tried.
+
+**What it costs.** As the lesson.
+
+**Contract.** As the lesson's launcher. What no descriptor fits is left to the lesson's kernels.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -31,6 +63,12 @@ from annotated_examples.common.tile_order import grouped_order
 LOG2E = tl.constexpr(1.4426950408889634)
 
 
+# ## One tile of probabilities, and of their gradients
+#
+# Given the log-sum-exp, a probability is one power of 2, [[tag: AT-P]]. The scores and the numbers of their rows may
+# stand either way round, with a row for each query or with a row for each key: the caller shapes `lse` to match.
+#
+# With a soft cap the gradient has one more factor, the slope of the cap, [[tag: AT-cap-dS]].
 @triton.jit
 def probabilities(s, lse, mask, scale, softcap: tl.constexpr, MASKED: tl.constexpr):
     factor = scale * LOG2E
@@ -44,7 +82,8 @@ def probabilities(s, lse, mask, scale, softcap: tl.constexpr, MASKED: tl.constex
     return p, slope
 
 
-# Where the mask hides a pair, zero times a NaN would still be NaN, so it masks the gradient once more.
+# **dS = P · (dP - D)**, [[tag: AT-dS]], without the scale, which dQ and dK get once at the end. Where the mask hides a
+# pair, zero times a NaN would still be NaN, so the gradient is masked once more.
 @triton.jit
 def score_gradients(p, dp, delta, slope, mask, MASKED: tl.constexpr):
     ds = p * (dp - delta) * slope
@@ -53,6 +92,10 @@ def score_gradients(p, dp, delta, slope, mask, MASKED: tl.constexpr):
     return ds
 
 
+# ## The number that a row shares
+#
+# [[tag: AT-D]], the dot product of the output's row and its gradient. It is computed where both tiles are at hand, and
+# stored for the kernel of the keys.
 @triton.jit
 def row_gradient(
     do_desc, o_desc, dlse_tensor, delta_tensor, b, entry, h, start_q, start_m, T,
@@ -68,6 +111,13 @@ def row_gradient(
 
 
 # ## Backward for the queries
+#
+# Without a mask and with one length for all, this is the whole loop. A program keeps four things of its queries, and
+# for each tile of keys makes three products: **S = Q Kᵀ**, **dP = dO Vᵀ**, **dQ = dS K**. The first two don't depend on
+# each other, so the tensor cores have work while P is computed.
+#
+# With packed sequences, a tile that crosses the end of its sequence holds rows of the next one. In dQ every key counts,
+# so those rows have to be zeros: `CLEAR`.
 @triton.jit
 def query_gradient_range(
     dq, queries,  # queries: (q, do, lse, delta), tiles that a program loads once
@@ -114,6 +164,8 @@ def attention_backward_queries_kernel(
         return
     VARLEN: tl.constexpr = lengths[0] is not None
     entry = 0 if VARLEN else b
+    # Everything that doesn't change from one tile of keys to the next. The first of the example's programs has the last
+    # four queries, whose D is `pid=0: delta = [5.976, 4.018, 12.08, 6.643]`.
     offs_m = start_m + tl.arange(0, BLOCK_M)
     do, delta = row_gradient(
         do_desc, o_desc, dlse_tensor, delta_tensor, b, entry, h, start_q, start_m, T, BLOCK_M, BLOCK_D
@@ -122,6 +174,7 @@ def attention_backward_queries_kernel(
     lse = load_numbers(head(lse_tensor, b, h, start_q), offs_m, T)
     dq = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
 
+    # As forward: the keys at the left edge of a window, then the full tiles without a mask, then those on the diagonal.
     bounds = keys_seen(offs_m, T, S, window)
     low, high = start_m + (S - T), tl.minimum(start_m + BLOCK_M, T) - 1 + (S - T)
     edges = key_ranges(low, high, S, window, BLOCK_N)
@@ -131,10 +184,16 @@ def attention_backward_queries_kernel(
                 dq, (q, do, lse, delta), k_desc, v_desc, (entry, h // group, start_k), edges[PART], edges[PART + 1],
                 bounds, S, scale, softcap, WINDOW, PART != 1, VARLEN, BLOCK_N, BLOCK_D, STAGES if PART == 1 else 2,
             )  # fmt: skip
+    # [[tag: AT-dQ]]
     store_tile(head(dq_tensor, b, h, start_q), dq * scale, offs_m, T, D, BLOCK_D)
 
 
 # ## Backward for the keys and values
+#
+# The scores have a row for each key here, so every thread needs the numbers of many queries. That is 16 loads of four
+# bytes, if they come by pointer. The copy unit fetches those of a tile at once, provided that the numbers of a head
+# begin at a multiple of 16 bytes. Past the last query it brings the numbers of the next head. The mask hides whatever
+# comes of them.
 @triton.jit
 def load_by_column(rows, row, start, length, BY_DESCRIPTOR: tl.constexpr, ROWS: tl.constexpr):
     if BY_DESCRIPTOR:
@@ -145,6 +204,12 @@ def load_by_column(rows, row, start, length, BY_DESCRIPTOR: tl.constexpr, ROWS: 
     return numbers
 
 
+# Four products for each tile of queries: **Sᵀ = K Qᵀ**, **dPᵀ = V dOᵀ**, **dV = Pᵀ dO** and **dK = dSᵀ Q**. Their order
+# matters to the compiler, which has to hold two sums and two tiles of scores in 255 registers per thread. With heads of
+# 128, dV comes as soon as its tile of P is there, and P is gone before dP arrives. With heads of 64 there is room to
+# start both products of loaded tiles first.
+#
+# In the pass with atomics a fifth product follows, **dQ = dS K**, which is added to the sums in memory.
 @triton.jit
 def key_gradient_range(
     sums, keys,  # (dk, dv) so far, and the tiles (k, v) that a program loads once
@@ -186,6 +251,9 @@ def key_gradient_range(
     return dk, dv
 
 
+# A program has a tile of keys, and walks along the queries that see it, for every head of its group. Queries and keys
+# change places, and so do the two sides of the window. Solved for the query: queries j − (S − T) − right to
+# j − (S − T) + left see key j.
 @triton.jit
 def attention_backward_keys_kernel(
     do_desc, q_desc, k_desc, v_desc,  # descriptors of (B, H, T, D) and (B, Hk, S, D)
@@ -207,13 +275,15 @@ def attention_backward_keys_kernel(
         return
     VARLEN: tl.constexpr = lengths[0] is not None
     entry = 0 if VARLEN else b
-    # In one pass the rows past the last key count in the sum over the keys, so they must be zeros, and masked.
+    # In the one-pass version, rows past the last key would be added to dQ: zero and mask them.
     CLEAR: tl.constexpr = VARLEN and dq_ptr is not None
     offs_n = start_n + tl.arange(0, BLOCK_N)
     k = load_rows(k_desc, entry, hk, start_k, start_n, S, CLEAR, BLOCK_N, BLOCK_D)
     v = load_rows(v_desc, entry, hk, start_k, start_n, S, CLEAR, BLOCK_N, BLOCK_D)
     sums = (tl.zeros((BLOCK_N, BLOCK_D), tl.float32), tl.zeros((BLOCK_N, BLOCK_D), tl.float32))
 
+    # Keys 4 to 7 of the example are seen by all queries from `pid=1: full_begin = 8` on, and by some from `pid=1: begin
+    # = 4` on: one masked tile, then a full one.
     left, right = window
     bounds = keys_seen(offs_n, S, T, (right, left))
     low, high = start_n - (S - T), tl.minimum(start_n + BLOCK_N, S) - 1 - (S - T)
@@ -229,6 +299,7 @@ def attention_backward_keys_kernel(
                 edges[PART], edges[PART + 1], bounds, T, scale, softcap, PART != 1, VARLEN, BY_DESCRIPTOR,
                 BLOCK_M, D, BLOCK_D, STAGES if PART == 1 else 2,
             )  # fmt: skip
+    # [[tag: AT-dK]] and [[tag: AT-dV]]
     dk, dv = sums
     store_tile(head(dk_tensor, b, hk, start_k), dk * scale, offs_n, S, D, BLOCK_D)
     store_tile(head(dv_tensor, b, hk, start_k), dv, offs_n, S, D, BLOCK_D)
@@ -262,6 +333,9 @@ def attention_delta_kernel(
 
 
 # ## The launcher
+#
+# The sizes that were fastest on the card, as in forward. The keys' kernel has two sums, so its tiles are smaller and it
+# has fewer stages with wide heads.
 QUERIES = {64: TileSizes(128, 64, 3, 4), 128: TileSizes(128, 64, 3, 8)}
 KEYS = {64: TileSizes(64, 64, 3, 4), 128: TileSizes(64, 64, 2, 4)}
 ONE_PASS = {64: TileSizes(128, 128, 2, 8), 128: TileSizes(64, 128, 2, 8)}
