@@ -25,7 +25,8 @@ from annotated_examples.common.activations import SAVED, activation_backward
 # ## Adding a block's product to the sum
 #
 # `tl.dot(a, b, acc)` multiplies two blocks and adds the product to `acc`, the sum so far. For 16-bit inputs that is
-# all: the tensor cores multiply 16-bit numbers exactly and add up in float32.
+# all: the tensor cores multiply 16-bit numbers exactly and keep the sum in float32. (How they round it is up to the
+# hardware: not after each addition, as IEEE arithmetic does.)
 #
 # float32 needs more care. A sum is rounded after each term, and its error grows with the number of terms that are added
 # one after the other. So each block of K is summed separately before it is added to the rest. With 8192 terms in blocks
