@@ -57,6 +57,10 @@ def warnings(recording: Recording) -> list[Problem]:
     return _problems(recording, recording.data["warnings"])
 
 
+#: What to do about `sizes_to_change`.
+SIZES = "mistakes may go unnoticed: let EXAMPLE also take sizes that make different numbers of tiles, such as 2 and 3"
+
+
 def hides_strides(recording: Recording) -> bool:
     """Do kernels read and store matrices that are all contiguous? Then strides that are mixed up may go unnoticed."""
     matrices, stored = [], []
@@ -67,6 +71,37 @@ def hides_strides(recording: Recording) -> bool:
         stored += [launch["tensors"][number] for number in touched if launch["tensors"][number] in here]
     plain = all(tensor["strides"] == row_major(tensor["shape"]) for tensor in matrices)
     return plain and len(matrices) > 1 and bool(stored)
+
+
+def sizes_to_change(recording: Recording) -> list[str]:
+    """Where EXAMPLE's sizes hide mistakes: axes of a grid with equally many tiles or with one, loops with one round.
+
+    A swap of two axes doesn't show where both have two tiles, and with a single tile nothing shows that depends on the
+    number of the program. It is enough if one launch of a kernel has sizes that differ.
+    """
+    grids: dict[str, list[list[int]]] = {}
+    rounds: dict[tuple[str, int], int] = {}
+    for launch in recording.launches:
+        grids.setdefault(launch["kernel"], []).append([size for size in launch["grid"]])
+        for pid, _ in launch["programs"]:
+            for step in recording.steps(launch, tuple(pid)) or []:
+                for header, iteration in step.loops[-1:]:
+                    key = launch["kernel"], recording.line(step.file, header)
+                    rounds[key] = max(rounds.get(key, 0), iteration + 1)
+    found = []
+    for kernel, sizes in grids.items():
+        axes = max(len(size) - next((i for i, n in enumerate(size[::-1]) if n > 1), len(size)) for size in sizes)
+        used = [size[: max(axes, 1)] for size in sizes]
+        if all(1 in size for size in used):
+            found.append(f"{kernel} has one tile along an axis of its grid {_grids(used)}")
+        elif axes > 1 and all(len(set(size)) < len(size) for size in used):
+            found.append(f"{kernel} has equally many tiles along two axes of its grid {_grids(used)}")
+    found += [f"the loop of {kernel} in line {line} has one round" for (kernel, line), n in rounds.items() if n == 1]
+    return found
+
+
+def _grids(sizes: list[list[int]]) -> str:
+    return " and ".join(dict.fromkeys("(" + " x ".join(map(str, size)) + ")" for size in sizes))
 
 
 def _problems(recording: Recording, entries: list[dict]) -> list[Problem]:

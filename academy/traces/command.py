@@ -16,7 +16,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from academy import syntax
+from academy import compiler, syntax
+from academy.compiler.cards import CARDS, DEFAULT
 from academy.problems import report
 from academy.textfiles import read_text
 from academy.traces import check, page, store
@@ -58,10 +59,32 @@ def main(arguments: list[str]) -> int:
     own = not path.is_relative_to(store.ROOT / "annotated_examples")
     if own and not wrong and check.hides_strides(recording):
         Console().print(f"note: {check.HIDDEN}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+    sizes = check.sizes_to_change(recording) if own and not wrong else []
+    if sizes:
+        told = f"note: {'; '.join(sizes)}: {check.SIZES}"
+        Console().print(told, style="yellow", highlight=False, markup=False, soft_wrap=True)
+    if options.compile and not recording.data["error"] and compiler.available():
+        wrong = max(wrong, _compiled(path, own))
     stale = check.stale_numbers(path, recording, quoted=not own)
     if stale:
         Console().print("Numbers in this file that the run contradicts:", style="bold", highlight=False)
     return max(wrong, report(stale))
+
+
+def _compiled(path: Path, own: bool) -> int:
+    """Report what doesn't compile for a GPU, though it runs in the interpreter. Exit status as `main`."""
+    try:
+        made = compiler.compile_file(path)
+    except RuntimeError as error:
+        print(f"academy trace: not compiled: {error}", file=sys.stderr)
+        return 0
+    notes = dict.fromkeys(f"{kernel.name}: {note}" for kernel in made.kernels for note in kernel.notes if own)
+    for note in notes:
+        Console().print(f"note: {note}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+    if not made.problems and made.kernels:
+        which = CARDS[DEFAULT]
+        print(f"compiles for {which}; `academy compile {store.shorten(path)}` says what it needs")
+    return report(made.problems)
 
 
 def _in_words(error: Exception) -> str:
@@ -75,13 +98,15 @@ def _parser() -> argparse.ArgumentParser:
         prog="academy trace",
         description="Run a kernel file's EXAMPLE() in Triton's interpreter and show every statement of one program: "
         "the values that it assigns and the memory that it touches. Accesses outside a tensor, races, outputs that "
-        "nobody writes and reads of memory that nobody wrote are reported with their line. Needs no GPU.",
+        "nobody writes, reads of memory that nobody wrote, inputs whose tail nobody reads and NaN that come of masked lanes "
+        "are reported with their line. Then the kernels are compiled, too. Needs no GPU.",
     )
     failing = "(default: the one that fails, else "
     add = parser.add_argument
     add("module", metavar="MODULE", help="a kernel file or a dotted module name, with a function EXAMPLE()")
     add("--pid", type=_program, help=f"program to print: 13, or 1,0 {failing}the first of each launch)")
     add("--launch", type=int, help=f"launch to print, counted from 0 {failing}all)")
+    add("--no-compile", dest="compile", action="store_false", help="don't compile the kernels for a GPU as well")
     add("--json", metavar="FILE", type=Path, help="write the whole recording as JSON")
     add("--html", metavar="FILE", type=Path, help="write one HTML file with the code and the viewer")
     return parser

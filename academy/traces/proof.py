@@ -103,7 +103,7 @@ def _wrong_step(launch: Launch, touch: Touch) -> str | None:
             continue
         if any(other.operation == "load" and _layout(other.argument) == _layout(argument) for other in own):
             continue
-        reason = _explanation(abs(step), argument, launch.arguments)
+        reason = explanation(abs(step), argument, launch.arguments)
         if reason:
             return reason
     return None
@@ -113,7 +113,7 @@ def _layout(argument: Argument) -> tuple:
     return argument.tensor.shape, argument.tensor.stride()
 
 
-def _explanation(step: int, argument: Argument, arguments: list[Argument]) -> str | None:
+def explanation(step: int, argument: Argument, arguments: list[Argument]) -> str | None:
     """The layout that has this stride, in words."""
     tensor = argument.tensor
     lanes = f"its lanes are {step} element{'s' if step > 1 else ''} apart"
@@ -173,7 +173,7 @@ def _between_lanes(launch: Launch, stores: list[Touch]) -> str:
             lanes = np.moveaxis(touch.addresses, axis, -1)
             apart = np.unique(np.diff(lanes)[(lanes[..., 1:] >= 0) & (lanes[..., :-1] >= 0)])
             step = abs(int(apart[0])) // argument.itemsize if apart.size == 1 else 0
-            reason = _explanation(step, argument, launch.arguments) if step and step not in own else None
+            reason = explanation(step, argument, launch.arguments) if step and step not in own else None
             if reason:
                 at = f"In program {program_name(touch.program)} {reason}"
                 return f". {at}, but {argument.name} has strides {argument.tensor.stride()}"
@@ -219,16 +219,25 @@ def _active(touch: Touch) -> np.ndarray:
     return touch.addresses[touch.elements >= 0]
 
 
+def launches_of_a_call(launches: list[Launch]) -> list[list[Launch]]:
+    """The launches of each call in EXAMPLE, those of its backward pass by themselves."""
+    groups: dict[tuple, list[Launch]] = {}
+    for launch in launches:
+        groups.setdefault((launch.direction, launch.call), []).append(launch)
+    return list(groups.values())
+
+
 def pass_traffic(launches: list[Launch]) -> dict[str, dict[str, int]]:
     """Direction -> bytes that the operation moves: what `cost` must say.
 
     Counted are the launches of EXAMPLE's first call in that direction, together: an element that two of them read is
     one element. Scratch, that is memory which one of these launches writes and a later one reads, is left out.
     """
-    result = {}
-    for direction in dict.fromkeys(launch.direction for launch in launches):
-        call = next(launch.call for launch in launches if launch.direction == direction)
-        group = [launch for launch in launches if (launch.direction, launch.call) == (direction, call)]
+    result: dict[str, dict[str, int]] = {}
+    for group in launches_of_a_call(launches):
+        direction = group[0].direction
+        if direction in result:
+            continue
         written: set[int] = set()
         scratch: set[int] = set()
         for launch in group:

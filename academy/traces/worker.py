@@ -16,7 +16,7 @@ from types import ModuleType
 
 from academy import device, interpreter
 from academy.syntax import import_file
-from academy.traces import proof, store
+from academy.traces import births, inputs, proof, store
 from academy.traces.recorder import Endless, OutOfBounds, Recorder
 from academy.traces.recording import launch_data
 from academy.traces.watched_memory import WatchedMemory
@@ -58,6 +58,10 @@ def record(
     whole = [] if error else recorder.launches  # what part of a run leaves out proves nothing
     findings = [finding for launch in whole for finding in proof.findings(launch)] + proof.unwritten_outputs(whole)
     warnings = [finding for launch in whole for finding in proof.suspicious_stores(launch)]
+    if whole:
+        undefined, made = births.births(recorder)
+        findings += inputs.findings(whole) + undefined
+        warnings += made
     places = [(function, store.shorten(file), *where) for function, file, *where in recorder.places]
     return {
         "triton": triton.__version__,

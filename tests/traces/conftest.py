@@ -67,3 +67,12 @@ def in_process(monkeypatch):
 
     monkeypatch.setattr(store, "_record", run)
     return runs
+
+
+@pytest.fixture(autouse=True)
+def not_compiled(request, monkeypatch):
+    """`academy trace` compiles what it has recorded, which takes seconds; tests of that say so with a marker."""
+    from academy import compiler
+
+    if not request.node.get_closest_marker("compiles"):
+        monkeypatch.setattr(compiler, "available", lambda: False)
