@@ -82,7 +82,12 @@ class Catcher:
         if larger:
             again = {**dict(zip(kernel.arg_names, args)), **kwargs, **larger}
             compiled, other = _attempt(kernel, run, (), again)
-            if not any(problem["kind"] == "small dot" for problem in other):
+            if other and any(hasattr(value, "block_shape") for value in again.values()):
+                entry["notes"].append(
+                    f"{problems[0]['message']}. Give EXAMPLE larger tiles to see this kernel compiled"
+                )
+                problems = []
+            elif not any(problem["kind"] == "small dot" for problem in other):
                 changes = ", ".join(f"{name} = {value}" for name, value in larger.items())
                 entry["notes"].append(f"{problems[0]['message']}. Compiled with {changes} instead")
                 entry["constants"] |= larger

@@ -85,7 +85,7 @@ def _print(console: Console, on: Card, report: compiler.Report) -> None:
         if kernel.registers is not None:
             console.print(_table(kernel, on))
         else:
-            console.print("  doesn't compile, see below", style="bold red")
+            console.print("  doesn't compile, see below" if kernel.problems else "  not compiled", style="bold red")
     if report.stopped:
         where = f"{report.stopped.path}:{report.stopped.line}: {report.stopped.message}"
         told = f"No kernel ran, so the script stopped. Launches that come later are missing. {where}"

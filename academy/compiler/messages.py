@@ -20,7 +20,8 @@ _SHOWN = 300
 #: A piece of what the compiler says -> what to do.
 _ADVICE = {
     "has no attribute 'append'": "keep a running block instead of a list: acc += x",
-    "is not defined": "a kernel sees its arguments, its own variables, jitted functions and tl.constexpr globals",
+    "is not defined": "a kernel sees its arguments, its own variables, jitted functions and tl.constexpr globals; and "
+    "what a loop or a branch assigns first is unknown after it, so assign it before",
     "Cannot access global variable": "pass it as an argument, or make it tl.constexpr: N = tl.constexpr(16)",
     "is re-assigned to": "give it that type before the loop, or cast in the loop: acc += x.to(acc.dtype)",
     "but is re-assigned": "give it that type before the loop, or cast in the loop: acc += x.to(acc.dtype)",

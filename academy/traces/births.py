@@ -1,7 +1,7 @@
 """Where the first NaN of a run was born: a NaN that is stored although no input holds one.
 
 The usual cause is a load that masks lanes off and has no `other`. Its lanes are undefined on a GPU; here they are NaN,
-and harmless as long as nothing else comes of them: a store masks the same lanes off. A sum over the block, though, makes
+and harmless as long as nothing else comes of them: a store masks the same lanes off. But a sum over the block makes
 them part of a result. So the first NaN that counts is one in a lane that no such load has left undefined.
 """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -73,7 +75,7 @@ def hides_strides(recording: Recording) -> bool:
     return plain and len(matrices) > 1 and bool(stored)
 
 
-def sizes_to_change(recording: Recording) -> list[str]:
+def sizes_to_change(path: Path, recording: Recording) -> list[str]:
     """Where EXAMPLE's sizes hide mistakes: axes of a grid with equally many tiles or with one, loops with one round.
 
     A swap of two axes doesn't show where both have two tiles, and with a single tile nothing shows that depends on the
@@ -90,14 +92,19 @@ def sizes_to_change(recording: Recording) -> list[str]:
                     rounds[key] = max(rounds.get(key, 0), iteration + 1)
     found = []
     for kernel, sizes in grids.items():
-        axes = max(len(size) - next((i for i, n in enumerate(size[::-1]) if n > 1), len(size)) for size in sizes)
-        used = [size[: max(axes, 1)] for size in sizes]
+        used = [size[: _axes(path, kernel)] for size in sizes]
         if all(1 in size for size in used):
             found.append(f"{kernel} has one tile along an axis of its grid {_grids(used)}")
-        elif axes > 1 and all(len(set(size)) < len(size) for size in used):
+        elif len(used[0]) > 1 and all(len(set(size)) < len(size) for size in used):
             found.append(f"{kernel} has equally many tiles along two axes of its grid {_grids(used)}")
     found += [f"the loop of {kernel} in line {line} has one round" for (kernel, line), n in rounds.items() if n == 1]
     return found
+
+
+def _axes(path: Path, kernel: str) -> int:
+    """How many axes of its grid a kernel asks for."""
+    code = [ast.unparse(each) for each in syntax.jitted_functions(path.read_text("utf-8")) if each.name == kernel]
+    return 1 + max(map(int, re.findall(r"program_id\((?:axis=)?(\d)\)", "".join(code))), default=0)
 
 
 def _grids(sizes: list[list[int]]) -> str:

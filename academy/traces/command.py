@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
     own = not path.is_relative_to(store.ROOT / "annotated_examples")
     if own and not wrong and check.hides_strides(recording):
         Console().print(f"note: {check.HIDDEN}", style="yellow", highlight=False, markup=False, soft_wrap=True)
-    sizes = check.sizes_to_change(recording) if own and not wrong else []
+    sizes = check.sizes_to_change(path, recording) if own and not wrong else []
     if sizes:
         told = f"note: {'; '.join(sizes)}: {check.SIZES}"
         Console().print(told, style="yellow", highlight=False, markup=False, soft_wrap=True)
@@ -98,8 +98,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="academy trace",
         description="Run a kernel file's EXAMPLE() in Triton's interpreter and show every statement of one program: "
         "the values that it assigns and the memory that it touches. Accesses outside a tensor, races, outputs that "
-        "nobody writes, reads of memory that nobody wrote, inputs whose tail nobody reads and NaN that come of masked lanes "
-        "are reported with their line. Then the kernels are compiled, too. Needs no GPU.",
+        "nobody writes, reads of memory that nobody wrote, inputs whose tail nobody reads and NaN that comes of masked "
+        "lanes are reported with their line. Then the kernels are compiled, too. Needs no GPU.",
     )
     failing = "(default: the one that fails, else "
     add = parser.add_argument

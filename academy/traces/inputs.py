@@ -48,7 +48,7 @@ def unread(launches: list[Launch]) -> list[Finding]:
 def _chooses(touch: Touch) -> bool:
     """Whether numbers are loaded by which a kernel may choose what to read: lengths, labels, tables of pages."""
     dtype = touch.argument.tensor.dtype
-    return touch.operation != "store" and not dtype.is_floating_point and (touch.elements >= 0).any()
+    return touch.operation != "store" and not dtype.is_floating_point and bool((touch.elements >= 0).any())
 
 
 def _tail(launch: Launch, argument: Argument, touches: list[Touch]) -> Finding | None:
@@ -62,7 +62,7 @@ def _tail(launch: Launch, argument: Argument, touches: list[Touch]) -> Finding |
     read.reshape(-1)[elements[elements >= 0]] = True
     for axis, size in enumerate(shape):
         slices = np.moveaxis(read, axis, 0).reshape(size, -1)
-        some, every = slices.any(axis=1), slices.all(axis=1)
+        some, every = np.asarray(slices.any(axis=1)), np.asarray(slices.all(axis=1))
         first = int(some.sum())
         if 1 < first < size and every[:first].all() and not some[first:].any():
             holes = int((~read).sum())

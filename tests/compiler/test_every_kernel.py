@@ -64,3 +64,22 @@ def test_every_public_function_launched_something(common):
 @pytest.mark.parametrize("arch", CARDS)
 def test_every_configuration_fits(arch):
     assert_fits(arch, compiled(arch, "all"))
+
+
+def test_the_page_about_compatibility_says_what_is_compiled():
+    page = (store.ROOT / "docs" / "compatibility.md").read_text()
+    for card in CARDS.values():
+        when = "in each test run" if card.arch in COMMON else "every night"
+        ran = ", run and measured on an H200" if card.arch == 90 else ""
+        capability = ".".join(map(str, card.capability))
+        assert f"| {capability} | {card.names} | {card.shared:,} bytes | compiled {when}{ran} |\n" in page
+
+
+def test_the_page_about_compatibility_names_what_uses_descriptors():
+    page = (store.ROOT / "docs" / "compatibility.md").read_text()
+    for path in sorted((store.ROOT / "annotated_examples" / "fast").glob("*.py")):
+        text = path.read_text()
+        uses = (
+            "TensorDescriptor" in text or "import Tiles" in text or "Tiles, cdiv" in text or "attention_tiles" in text
+        )
+        assert (f"`fast/{path.stem}`" in page) == uses, path
