@@ -35,7 +35,7 @@ def run(path: Path, arch: int, only: str | None, all_configs: bool, detail: bool
 
     Returns {"found": entries, "stopped": why the run ended early, with its line, or None, "example": bool}.
     """
-    catcher, stopped = catching.Catcher(card(arch), only, all_configs, detail), None
+    catcher, stopped = catching.Catcher(card(arch), only=only, all_configs=all_configs, detail=detail), None
     text = path.read_text("utf-8")
     example = "\ndef EXAMPLE(" in text
     with catcher.catching(), contextlib.redirect_stdout(io.StringIO()):

@@ -92,17 +92,20 @@ def test_every_kind_of_argument_survives_json():
 
 
 def test_a_script_that_asks_for_a_card(file):
-    """Tensors on "cuda" without one, all configurations of an autotuned kernel, one of which is too large."""
+    """Tensors on "cuda" without one, all configurations of an autotuned kernel. One of them doesn't fit: the tuner
+    would drop it, whereas a launch with these sizes fails."""
     configs = "CONFIGS = [(32, 2), (128, 4)]\n"
     run = 'x = torch.ones(256, 256, device="cuda")\nassert x.is_cuda and x.device.type == "cuda"\n'
     run += "square_kernel[(1,)](x, torch.empty_like(x), 256)\n"
+    run += "square_kernel.fn[(1,)](x, torch.empty_like(x), 256, BLOCK=128, num_stages=4, num_warps=8)\n"
     run += "assert torch.cuda.get_device_capability() == (8, 9)\nraise SystemExit(3)\n"
     report = compiler.compile_file(file(configs + PRODUCT + run), 89, all_configs=True)
-    small, large = report.kernels
+    small, large, chosen = report.kernels
     assert report.stopped is None and small.constants == {"BLOCK": 32} and large.options["num_stages"] == 4
     assert small.fits and small.sass["mma"] and small.sass["cp.async"] and small.sass["ldmatrix"]
     buffers = 3 * 2 * 128 * 128 * 4  # three for each of two tiles of float32
-    assert large.shared == buffers and not large.fits
+    assert large.shared == chosen.shared == buffers and not large.fits
+    assert large.problems == () and "The tuner passes over it" in large.notes[0]
     (problem,) = report.problems
     assert f"{buffers:,}" in problem.message and f"{CARDS[89].shared:,}" in problem.message and problem.line == 9
 
