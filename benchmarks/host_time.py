@@ -31,6 +31,11 @@ from academy.bench.measure import Gpu  # noqa: E402
 
 #: benchmark file -> the variants whose host time is measured.
 OPERATIONS = {
+    "vector_add": [""],
+    "matmul_blocked": [""],
+    "matmul_grouped": [""],
+    "flash_attention": [],
+    "decode": [],
     "softmax": [""],
     "layernorm": [""],
     "rmsnorm": [""],
@@ -221,7 +226,9 @@ def values(content: dict) -> dict[str, dict]:
 
 
 def main() -> int:
-    arguments = experiment.parser("Measure what a call costs on the host.").parse_args()
+    parser = experiment.parser("Measure what a call costs on the host.")
+    parser.add_argument("--name", default="host_time", help="of the file with the results")
+    arguments = parser.parse_args()
     if not torch.cuda.is_available():
         print("host time of a launch needs a CUDA device", file=sys.stderr)
         return 2
@@ -231,7 +238,7 @@ def main() -> int:
     print(content["breakdown"], flush=True)
     content |= {"calls": calls(operations), "wall": wall(operations)}
     content["values"] = values(content)
-    experiment.write_experiment("host_time", arguments.results, content, "liger-kernel", "gemlite", "quack-kernels")
+    experiment.write_experiment(arguments.name, arguments.results, content, "liger-kernel", "gemlite", "quack-kernels")
     return 0
 
 

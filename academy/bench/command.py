@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from academy import cache, device  # before anything imports triton
+from academy import cache, device, launch  # before anything imports triton
 from academy.bench import figures, measure, run, store
 from academy.bench.operation import ROOT, Operation, Variant, discover
 from academy.bench.run import dtype_name
@@ -154,7 +154,7 @@ class Session:
         console = _console()
         records = {o.name: self.results.load(o.name) for o in self.operations}  # refuses before anything is measured
         todo = {o.name: self._todo(o, records[o.name]) for o in self.operations}
-        console.print(device.describe())
+        console.print(f"{device.describe()}, launches {launch.describe()}")
         copied, multiplied = self.gpu.copy_rate(), self.gpu.matrix_rate(torch.bfloat16)
         console.print(f"This card copies {copied:.2f} TB/s and multiplies bf16 matrices at {multiplied:.0f} TFLOP/s.")
         left = sum(map(len, todo.values()))

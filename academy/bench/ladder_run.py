@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from academy import device, syntax
+from academy import device, launch, syntax
 from academy.bench import ROOT, experiment, figures, ladder, operation, run, store
 from academy.bench.operation import Variant
 from academy.bench.tables import Table
@@ -90,7 +90,7 @@ def main(chosen: list[str], results: Path) -> int:
     from academy.bench import measure as measuring
 
     gpu, console, failures = measuring.Gpu(), Console(width=None if sys.stdout.isatty() else 120), []
-    console.print(device.describe())
+    console.print(f"{device.describe()}, launches {launch.describe()}")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         shown = progress.add_task("", total=sum(counts.values()))

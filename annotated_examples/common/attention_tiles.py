@@ -6,13 +6,13 @@ of tiles.
 """
 
 from academy import checks
+from academy.launch import Tiles
 
 from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from annotated_examples.common.attention import OPEN
 
@@ -111,4 +111,4 @@ def describe(x, rows, BLOCK_D):
     """A descriptor of x, (B, H, T, D), that loads tiles of `rows` tokens of one head."""
     step = ALIGNMENT // x.element_size()
     steps = [step if size == 1 else stride for size, stride in zip(x.shape, x.stride()[:-1])]
-    return TensorDescriptor(x, list(x.shape), [*steps, 1], [1, 1, rows, BLOCK_D])
+    return Tiles(x, tuple(x.shape), (*steps, 1), (1, 1, rows, BLOCK_D))

@@ -62,6 +62,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import device, script
+from academy.launch import cdiv, launch
 
 import torch
 import triton
@@ -256,21 +257,21 @@ def attention_forward(
         return lesson.attention_forward(
             q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N
         )  # fmt: skip
-    launch = constants(FORWARD, q, options, BLOCK_M, BLOCK_N, options.max_seqlen_k)
-    launch["HALVES"] = HALVES or (2 if launch["BLOCK_M"] > 64 else 1)
+    known = constants(FORWARD, q, options, BLOCK_M, BLOCK_N, options.max_seqlen_k)
+    known["HALVES"] = HALVES or (2 if known["BLOCK_M"] > 64 else 1)
     (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
     o = empty_like(q, cu_seqlens_q)
     lse = new_rows(q, q.shape[:3], cu_seqlens_q)
     B = batches(q, cu_seqlens_q)
-    grid = (triton.cdiv(options.max_seqlen_q, launch["BLOCK_M"]) * B * H,)
+    grid = (cdiv(options.max_seqlen_q, known["BLOCK_M"]) * B * H,)
     if grid[0]:
-        rows, BLOCK_D = launch["BLOCK_M"] // launch["HALVES"], launch["BLOCK_D"]
-        attention_forward_kernel[grid](
-            describe(q, rows, BLOCK_D), *(describe(x, launch["BLOCK_N"], BLOCK_D) for x in (k, v)),
+        rows, BLOCK_D = known["BLOCK_M"] // known["HALVES"], known["BLOCK_D"]
+        tensors = (
+            describe(q, rows, BLOCK_D), describe(k, known["BLOCK_N"], BLOCK_D), describe(v, known["BLOCK_N"], BLOCK_D),
             strided(o, cu_seqlens_q), strided(lse, cu_seqlens_q), sinks,
             (cu_seqlens_q, cu_seqlens_k, T, S, options.max_seqlen_q), (B, H, H // Hk), (options.left, options.right),
-            options.scale, **launch,
         )  # fmt: skip
+        launch(attention_forward_kernel, grid, tensors, (options.scale,), **known)
     return o, lse
 
 

@@ -43,11 +43,11 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import device, script
+from academy.launch import Tiles, cdiv, launch
 
 import torch
 import triton
 import triton.language as tl
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from annotated_examples.attention import flash_attention as lesson
 from annotated_examples.attention.flash_attention import attention, flash_attention_reference, keys_seen
@@ -357,35 +357,36 @@ def attention_backward(
     (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
     B = batches(q, cu_seqlens_q)
     packed, window = (cu_seqlens_q, cu_seqlens_k, T, S), (options.left, options.right)
-    launch = constants(QUERIES, q, options, BLOCK_M, BLOCK_N, options.max_seqlen_k)
-    M, N, BLOCK_D = launch["BLOCK_M"], launch["BLOCK_N"], launch["BLOCK_D"]
-    grid = (triton.cdiv(options.max_seqlen_q, M) * B * H,)
+    known = constants(QUERIES, q, options, BLOCK_M, BLOCK_N, options.max_seqlen_k)
+    M, N, BLOCK_D = known["BLOCK_M"], known["BLOCK_N"], known["BLOCK_D"]
+    grid = (cdiv(options.max_seqlen_q, M) * B * H,)
     numbers = [strided(x, cu_seqlens_q) for x in (dlse, lse, delta)]
     sums = None if deterministic else new_rows(q, q.shape, cu_seqlens_q)
     if grid[0] and deterministic:
-        attention_backward_queries_kernel[grid](
+        tensors = (
             *(describe(x, M, BLOCK_D) for x in (do, q, o)), *(describe(x, N, BLOCK_D) for x in (k, v)),
             *numbers, strided(dq, cu_seqlens_q), (*packed, options.max_seqlen_q), (B, H, H // Hk), window,
-            options.scale, **launch,
         )  # fmt: skip
+        launch(attention_backward_queries_kernel, grid, tensors, (options.scale,), **known)
     elif grid[0]:
         dlse, _, delta_tensor = numbers
-        attention_delta_kernel[grid](
+        tensors = (
             describe(do, M, BLOCK_D), describe(o, M, BLOCK_D), dlse, delta_tensor, sums,
-            (cu_seqlens_q, T, options.max_seqlen_q), H, D=q.shape[-1], BLOCK_M=M, BLOCK_D=BLOCK_D,
+            (cu_seqlens_q, T, options.max_seqlen_q),
         )  # fmt: skip
-    launch = constants(KEYS if deterministic else ONE_PASS, q, options, BLOCK_M, BLOCK_N, options.max_seqlen_q)
-    M, N = launch["BLOCK_M"], launch["BLOCK_N"]
-    grid = (triton.cdiv(options.max_seqlen_k, N) * B * Hk,)
+        launch(attention_delta_kernel, grid, tensors, (H,), D=q.shape[-1], BLOCK_M=M, BLOCK_D=BLOCK_D)
+    known = constants(KEYS if deterministic else ONE_PASS, q, options, BLOCK_M, BLOCK_N, options.max_seqlen_q)
+    M, N = known["BLOCK_M"], known["BLOCK_N"]
+    grid = (cdiv(options.max_seqlen_k, N) * B * Hk,)
     if grid[0]:
         by_descriptor = cu_seqlens_q is None and T % 4 == 0
-        rows = [TensorDescriptor(x, [x.numel()], [1], [M]) if by_descriptor else x for x in (lse, delta)]
-        attention_backward_keys_kernel[grid](
+        rows = [Tiles(x, (x.numel(),), (1,), (M,)) if by_descriptor else x for x in (lse, delta)]
+        tensors = (
             *(describe(x, M, BLOCK_D) for x in (do, q)), *(describe(x, N, BLOCK_D) for x in (k, v)),
             *rows, sums, strided(dk, cu_seqlens_k), strided(dv, cu_seqlens_k),
-            (*packed, options.max_seqlen_k), (B, Hk, H // Hk), window, options.scale,
-            BY_DESCRIPTOR=by_descriptor, **launch,
+            (*packed, options.max_seqlen_k), (B, Hk, H // Hk), window,
         )  # fmt: skip
+        launch(attention_backward_keys_kernel, grid, tensors, (options.scale,), BY_DESCRIPTOR=by_descriptor, **known)
     if not deterministic:
         torch.mul(sums, options.scale, out=dq)
     return dq, dk, dv, sink_gradient(sinks, lse, delta)

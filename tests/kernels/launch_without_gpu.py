@@ -2,8 +2,8 @@
 
 A stand-in compiles nothing: for each set of arguments that Triton's own binder tells apart it returns another
 `CompiledKernel`, whose driver writes down what it gets. Random calls go through `launch`; the kernel that it used and
-the arguments that the driver got have to be Triton's. Prints in JSON what was wrong, as it is and with mutants of the
-key.
+the arguments that the driver got have to be Triton's, in the form of Triton 3.6 and in that of later versions. Prints
+in JSON what was wrong, as it is and with mutants of the key.
 """
 
 import json
@@ -27,7 +27,7 @@ from academy import launch
 
 
 @triton.jit
-def kernel(x_ptr, y_ptr, n, stride, eps, WIDTH: tl.constexpr, BLOCK: tl.constexpr, FLAG: tl.constexpr):
+def kernel(x_ptr, y_ptr, rows, n, stride, eps, WIDTH: tl.constexpr, BLOCK: tl.constexpr, FLAG: tl.constexpr):
     pass
 
 
@@ -36,15 +36,19 @@ VARIANTS: dict = {}
 SEEN: list = []
 
 
+def typed(value):
+    return tuple(map(typed, value)) if isinstance(value, tuple) else (str(value), type(value).__name__)
+
+
 def variant(arguments, named):
     """What Triton compiles for these arguments. Types are told apart that equal each other, as 1 and True."""
     _, specialization, options = BIND(*arguments, **named)
-    key = repr([tuple(map(str, each)) + (type(each[1]).__name__,) for each in specialization]) + repr(options)
+    key = repr([typed(each) for each in specialization]) + repr(options)
     if key not in VARIANTS:
         compiled = object.__new__(triton.compiler.CompiledKernel)
         runner = SimpleNamespace(
             launch=lambda *got: SEEN.append(got), global_scratch_size=0, profile_scratch_size=0,
-            launch_cooperative_grid=False, launch_pdl=False,
+            launch_cooperative_grid=False, launch_pdl=False, arg_annotations="parts", kernel_signature=b"types",
         )  # fmt: skip
         compiled._run, compiled.function, compiled.packed_metadata = runner, len(VARIANTS), (4, 1, 0)
         VARIANTS[key] = compiled
@@ -55,51 +59,84 @@ X = [torch.empty(64, dtype=dtype)[begin:] for dtype in (torch.float32, torch.bfl
 SIZES = [0, 1, 2, 15, 16, 32, 2**31 - 16, 2**31, 2**31 + 16, 2**63, -16, -1, True]
 
 
-def random_call(choose):
-    """Out of so few pieces that the same kind of call comes again and again, and its near relations too."""
-    tensors = choose.choice(X), choose.choice([None, X[0]])
+#: What stands beside a tensor in a tuple, which may hold another tuple.
+BESIDE = [(16, 1), (17, 1), (32, 16), (16, True), (16, 1.0), (2**31, 1), (16, None), ((1, 16), 1), (1, (16, 1))]
+BESIDE += [(X[0], 16), (None, 16), *((16, tl.constexpr(value)) for value in (1, 2, True))]
+
+
+def random_call(choose, recent):
+    """One of the last calls with a part of another one, so that calls come again and again, and near relations too."""
+    if recent and choose.random() < 0.9:
+        first, second = choose.choice(recent[-20:]), list(choose.choice(recent))
+        second = [first[place] if choose.random() < 0.8 else part for place, part in enumerate(second)]
+        recent.append(tuple(second))
+        return recent[-1]
+    rows = choose.choice([None, X[0], X[0], X[1], X[3]]), *choose.choice(BESIDE)
+    tensors = choose.choice(X[:4]), choose.choice([None, X[0]]), rows
     numbers = choose.choice(SIZES), choose.choice([1, 16]), choose.choice([1, 1.0, 0.5]), choose.choice([1, 17, True])
     constants = dict(BLOCK=16, FLAG=choose.choice([True, 1]), num_warps=choose.choice([1, 4]))
-    return tensors, numbers, constants
+    recent.append((tensors, numbers, constants))
+    return recent[-1]
+
+
+def addresses(value):
+    """As the driver gets it: tensors as numbers, and None in the place of what is compiled in."""
+    if isinstance(value, tuple):
+        return tuple(map(addresses, value))
+    return None if isinstance(value, tl.constexpr) else value.data_ptr() if isinstance(value, torch.Tensor) else value
+
+
+def driver_arguments(function, tensors, numbers):
+    begin = (3, 2, 1, 5, function, False, False)
+    arguments = (*addresses(tensors), *numbers, None, None)
+    if launch.ONE_LAUNCHER:
+        return *begin, (4, 1, 0), *[None] * 5, "parts", b"types", arguments
+    return *begin, None, None, (4, 1, 0), None, None, None, *arguments
 
 
 def wrong_calls(seed, count=4000):
     """The calls for which another kernel ran, or the driver got other arguments, and how many were remembered."""
     launch.forget()
-    choose, wrong, remembered = random.Random(seed), [], 0
+    choose, recent, wrong, remembered = random.Random(seed), [], [], 0
     for _ in range(count):
-        tensors, numbers, constants = random_call(choose)
+        tensors, numbers, constants = random_call(choose, recent)
         plain = variant((*tensors, *numbers), constants)
         SEEN.clear()
         ran = launch.launch(kernel, (3, 2), tensors, numbers, **constants)
         remembered += bool(SEEN)
-        addresses = [None if x is None else x.data_ptr() for x in tensors]
-        expected = (3, 2, 1, 5, plain.function, False, False, None, None, (4, 1, 0), None, None, None)
-        expected += (*addresses, *numbers, None, None)
-        if ran is not plain or SEEN and SEEN[0] != expected:
-            wrong.append(str((tensors[0].dtype, numbers, constants)))
+        expected = driver_arguments(plain.function, tensors, numbers)
+        if ran is not plain or SEEN and repr(SEEN[0]) != repr(expected):
+            wrong.append(str((tensors[0].dtype, tensors[2][1:], numbers, constants)))
     return wrong, remembered
 
 
-def addresses_ignored(tensors, look=launch.look):
-    seen, values = look(tensors)
-    return [x for x in seen if type(x) is not bool], values
+def without(kind):
+    """A key that leaves out everything of this kind."""
+
+    def mutant(tensors, look=launch.look):
+        seen, sizes, values = look(tensors)
+        return [x for x in seen if type(x) is not kind], sizes, values
+
+    return mutant
 
 
-def dtypes_ignored(tensors, look=launch.look):
-    seen, values = look(tensors)
-    return [x for x in seen if not isinstance(x, torch.dtype)], values
+def one_length(tensors, look=launch.look):
+    seen, sizes, values = look(tensors)
+    return [x for x in seen if x is not tuple and type(x) is not int], sizes, values
 
 
-def none_ignored(tensors, look=launch.look):
-    seen, values = look(tensors)
-    return seen[:4], values
+def sizes_ignored(tensors, look=launch.look):
+    seen, _, values = look(tensors)
+    return seen, [], values
 
 
 MUTANTS = {
-    "addresses ignored": ("look", addresses_ignored),
-    "dtypes ignored": ("look", dtypes_ignored),
-    "None ignored": ("look", none_ignored),
+    "addresses ignored": ("look", without(bool)),
+    "dtypes ignored": ("look", without(torch.dtype)),
+    "None ignored": ("look", without(type(None))),
+    "types in tuples ignored": ("look", without(type)),
+    "where tuples begin and end ignored": ("look", one_length),
+    "numbers in tuples ignored": ("look", sizes_ignored),
     "one is like any other size": ("specialised", lambda n: (type(n), n % 16 == 0, n < 2**31)),
     "multiples of 16 ignored": ("specialised", lambda n: (type(n), n == 1, n < 2**31)),
     "64 bits ignored": ("specialised", lambda n: (type(n), n == 1, n % 16 == 0)),
@@ -109,7 +146,10 @@ MUTANTS = {
 def main():
     triton.JITFunction.run = lambda self, *arguments, grid, warmup, **named: variant(arguments, named)
     launch.REMEMBERS, launch._current_device, launch._current_stream = True, lambda: -1, lambda device: 5
+    launch.ONE_LAUNCHER = False
     right, remembered = wrong_calls(0)
+    launch.ONE_LAUNCHER = True
+    right += wrong_calls(2)[0]
     results = dict(right=right, remembered=remembered, mutants={})
     for name, (attribute, mutant) in MUTANTS.items():
         original = getattr(launch, attribute)

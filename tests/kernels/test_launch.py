@@ -35,6 +35,18 @@ def test_interpreted_launches_are_plain():
     assert launch.REMEMBERS is False or not device.INTERPRET
 
 
+def test_an_unknown_version_is_named(monkeypatch):
+    """In the head of `academy bench`: Triton's own launch takes longer, and the reader should know why."""
+    monkeypatch.setattr(launch, "INTERPRET", False)
+    monkeypatch.setattr(launch, "REMEMBERS", False)
+    monkeypatch.setattr(launch.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(launch.torch.version, "hip", None)
+    monkeypatch.setattr(launch.triton, "__version__", "9.9.9")
+    assert "9.9.9" in launch.describe() and launch.VERIFIED[0] in launch.describe()
+    monkeypatch.setattr(launch, "REMEMBERS", True)
+    assert launch.describe() == "remembered"
+
+
 @triton.jit
 def scaled_kernel(
     x_ptr, y_ptr, out_ptr, n, stride, scale, BLOCK: tl.constexpr, NEGATE: tl.constexpr
@@ -95,6 +107,71 @@ def test_random_launches(seed):
     assert launch.REMEMBERS == (triton.__version__ in launch.VERIFIED)
     remembered = compare(random.Random(seed), 400)
     assert remembered > 50 if launch.REMEMBERS else remembered == 400
+
+
+@triton.jit
+def tuples_kernel(x, other, out, N, scale, BLOCK: tl.constexpr):
+    x_ptr, stride_xm, stride_xn = x
+    other_ptr, other_strides = other
+    out_ptr, stride_om, stride_on = out
+    m, n = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
+    value = tl.load(x_ptr + m * stride_xm + n * stride_xn, mask=n < N, other=0.0).to(tl.float32) * scale
+    if other_ptr is not None:
+        stride_m, stride_n = other_strides
+        value += tl.load(other_ptr + m * stride_m + n * stride_n, mask=n < N, other=0.0).to(tl.float32)
+    tl.store(out_ptr + m * stride_om + n * stride_on, value, mask=n < N)
+
+
+def some_matrix(choose, M, N):
+    matrix = torch.randn(M, choose.choice([N, N + 1, N + 16]), device=device.DEVICE).to(choose.choice(DTYPES))[:, -N:]
+    kind = choose.choice(["rows", "columns", "every other"])
+    if kind == "columns":
+        return matrix.T.contiguous().T
+    return matrix.repeat_interleave(2, dim=1)[:, ::2] if kind == "every other" else matrix
+
+
+def compare_tuples(choose: random.Random, count: int) -> int:
+    """As `compare`, for tensors that arrive as tuples, plain and nested."""
+    remembered, matrices = 0, [some_matrix(choose, 3, N) for N in (1, 16, 17) for _ in range(2)]
+    for _ in range(count):
+        x = choose.choice(matrices)
+        N, fitting = x.shape[1], [m for m in matrices if m.shape == x.shape]
+        other = choose.choice([(None, (0, 1)), (None, None), *((m, m.stride()) for m in fitting)])
+        out = torch.full_like(choose.choice(fitting), 7.0)
+        expected = torch.empty_strided(out.shape, out.stride(), dtype=out.dtype, device=out.device)
+        numbers = N, choose.choice([1, 2.5])
+        tensors = (x, *x.stride()), other
+        before = len(launch._CALLS)
+        ran = launch.launch(tuples_kernel, (3,), (*tensors, (out, *out.stride())), numbers, BLOCK=32)
+        remembered += len(launch._CALLS) == before
+        plain = tuples_kernel[(3,)](*tensors, (expected, *expected.stride()), *numbers, BLOCK=32)
+        assert ran is plain and torch.equal(out, expected), (x.stride(), numbers)
+    return remembered
+
+
+def test_launches_with_tuples_interpreted_too():
+    compare_tuples(random.Random(0), 4)
+
+
+@gpu
+@pytest.mark.parametrize("seed", range(3))
+def test_random_launches_with_tuples(seed):
+    launch.forget()
+    remembered = compare_tuples(random.Random(seed), 300)
+    assert remembered > 100 if launch.REMEMBERS else remembered == 300
+
+
+@gpu
+def test_a_kept_launch_is_the_same_launch():
+    launch.forget()
+    kept = launch.Launch(scaled_kernel, (1,), (64, 1, 2.0), BLOCK=64, NEGATE=True)
+    for dtype in (*DTYPES, *DTYPES):
+        x = torch.randn(80, device="cuda").to(dtype)
+        for begin in (0, 1, 8, 0):
+            out, expected = torch.empty(64, device="cuda"), torch.empty(64, device="cuda")
+            ran = kept(x[begin:], None, out)
+            plain = scaled_kernel[(1,)](x[begin:], None, expected, 64, 1, 2.0, BLOCK=64, NEGATE=True)
+            assert ran is plain and torch.equal(out, expected)
 
 
 @gpu
