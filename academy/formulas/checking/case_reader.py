@@ -167,9 +167,10 @@ class _Reader:
 
     def size(self, dim: Any, length: Any) -> int | tuple[int, ...]:
         lengths = length if isinstance(length, tuple) and dim == "rows" else (length,)
-        whole = all(isinstance(each, int) and each > 0 for each in lengths)
+        least = 1 if dim == "rows" else 0  # a sum over nothing is zero; a formula of no rows says nothing
+        whole = all(isinstance(each, int) and each >= least for each in lengths)
         if dim not in (*self.page.front.dims, "rows") or not whole:
-            _wrong(f"needs a positive length for a dim or for `rows`, got {dim}: {length}")
+            _wrong(f"needs a length for a dim, or a positive one for `rows`, got {dim}: {length}")
         return length
 
 

@@ -14,8 +14,6 @@ from academy.formulas.reading.page import Page, Step
 from academy.formulas.reading.tree import mentioned
 from academy.problems import Problem
 
-#: Folders without lessons: of what several of them share, and of what puts them into models. Neither prints a formula.
-
 
 def uncompared_tags(page: Page, comparisons: list[Comparison]) -> list[Problem]:
     """Tags of a page that no case is compared with, nor with a formula that is made of their definition."""
