@@ -143,6 +143,7 @@ def test_the_wheel_is_tried_away_from_the_repository():
     tried = [step for step in steps if step.get("working-directory") == "/tmp"]
     text = "\n".join(step["run"] for step in tried)
     assert "/tmp/empty/bin/academy trace" in text and "/tmp/empty/bin/academy exercise check" in text
+    assert "/tmp/empty/bin/academy judge" in text
     modules = re.findall(r"annotated_examples(?:\.\w+)+", text)
     assert modules and all((ROOT / f"{module.replace('.', '/')}.py").is_file() for module in modules)
 
