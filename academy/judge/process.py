@@ -13,6 +13,8 @@ import multiprocessing
 import os
 import resource
 import signal
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -210,6 +212,10 @@ def _limit_memory(megabytes: int | None) -> None:
 
 
 # ---------------------------------------------------------------- work that isn't trusted
+#: Bytes of an answer: more of them would fill the memory of the process that asks.
+_LARGEST = 1 << 28
+
+
 class Died(Exception):
     """The process of a `Conversation` has ended. death: how."""
 
@@ -241,24 +247,37 @@ class Conversation:
 
     def ask(self, question: bytes) -> bytes:
         """Raises `Died`."""
+        asleep = threading.Event()
+
+        def stop() -> None:  # also where half an answer has come, or another process holds the other end open
+            asleep.set()
+            self._kill()
+            with socket.socket(fileno=os.dup(self._connection.fileno())) as mine:
+                mine.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(PATIENCE * self.limits.seconds, stop)
+        timer.daemon = True
+        timer.start()
         try:
             self._connection.send_bytes(question)
-            if self._connection.poll(PATIENCE * self.limits.seconds):
-                return self._connection.recv_bytes()
-            asleep = True
-        except (EOFError, OSError):  # also of a message that is no message
-            asleep = False
-        if asleep:
-            self._process.kill()
-        self._process.join(1)
-        raise Died(_death(self._process.exitcode or 0, self.limits, asleep))
+            return self._connection.recv_bytes(_LARGEST)
+        except (EOFError, OSError):  # also of an answer that is no message
+            self._process.join(1)
+            code = self._process.exitcode
+            if code is None:
+                raise Died(Death("error", "sent something that is no answer")) from None
+            raise Died(_death(code, self.limits, asleep.is_set())) from None
+        finally:
+            timer.cancel()
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
 
     def end(self) -> None:
         """Kill the process, and what it has started."""
-        if self._process.pid is not None and self._process.is_alive():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.kill()
+        self._kill()
         self._process.join()
         self._connection.close()
 

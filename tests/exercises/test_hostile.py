@@ -95,6 +95,35 @@ def test_no_reply_that_a_text_makes_up_is_a_pass(exercise, reply, monkeypatch):
     assert outcome.state in ("failed", "error") and outcome.message, outcome
 
 
+HALF = """
+import os, subprocess, sys, time
+
+frame = sys._getframe()
+while "connection" not in frame.f_locals:
+    frame = frame.f_back
+connection = frame.f_locals["connection"]
+os.write(connection.fileno(), {sent!r})
+{then}
+"""
+
+
+@pytest.mark.parametrize(
+    ("sent", "then", "message"),
+    [
+        (b"\x00\x00\x00\xffhalf", "time.sleep(100)", "what does it wait for?"),
+        (b"\x7f\xff\xff\xff", "time.sleep(100)", "the program"),
+        (b"\x00\x00", "subprocess.Popen(['sleep', '9'], pass_fds=[connection.fileno()])\nos._exit(0)", "the program"),
+    ],
+)
+def test_half_an_answer_keeps_nobody_waiting(sent, then, message, monkeypatch):
+    monkeypatch.setattr("academy.exercises.allowed.check", lambda *_: None)
+    start = functools.partial(Apart, limits=Limits(seconds=0.5))
+    begun = time.monotonic()
+    outcome = checker.check("rows/merge", HALF.format(sent=sent, then=then), 1, start, compiled=False)
+    assert outcome.state in ("failed", "error") and message in outcome.message, outcome
+    assert time.monotonic() - begun < 60
+
+
 def test_what_an_answer_has_started_ends_with_it(tmp_path, monkeypatch):
     monkeypatch.setattr("academy.exercises.allowed.check", lambda *_: None)
     mark = tmp_path / "pid"

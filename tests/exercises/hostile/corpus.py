@@ -103,7 +103,7 @@ merge(
 )
 merge("sleep", IMPORT + " to import time", "time.sleep(1000)\nreturn 0.0, 0.0", "import time")
 merge("input()", FORBIDDEN, "return float(input()), 0.0")
-merge("breakpoint()", FORBIDDEN, "breakpoint()\nreturn 0.0, 0.0")
+merge("breakpoint()", FORBIDDEN, "breakpoint()\nreturn 0.0, 0.0", alone=False)  # pytest would answer it
 reverse("a loop of a kernel without end", "has run 1000 statements", kernel="while n > 0:\n    n += 1\n")
 reverse("a launcher without end", "has gone round", "while True:\n    x = x\n")
 reverse(
