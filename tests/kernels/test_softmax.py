@@ -35,7 +35,7 @@ LESSON_MUTANTS = [
 
 FAST_MUTANTS = [
     Mutant("masked lanes read zero", 'x = tl.load(x_ptrs, mask=mask, other=-float("inf")', "x = tl.load(x_ptrs, mask=mask, other=0.0"),
-    Mutant("last rows dropped", "softmax_forward_kernel, (-(-M // BLOCK_M),)", "softmax_forward_kernel, (max(M // BLOCK_M, 1),)"),
+    Mutant("last rows dropped", "softmax_forward_kernel, (cdiv(M, BLOCK_M),)", "softmax_forward_kernel, (max(M // BLOCK_M, 1),)"),
     Mutant("masked columns of the edges read zero", 'mask=edge_mask, other=-float("inf")', "mask=edge_mask, other=0.0"),
     Mutant("edges begin before the row", "offs_n >= -edge", "offs_n >= -VECTOR"),
     Mutant("last column left out", "offs_n < N - edge", "offs_n < N - edge - 1"),

@@ -45,14 +45,14 @@ SHARED_MUTANTS = [
     Mutant("every program does the first block", "tl.program_id(0).to(", "(0 * tl.program_id(0)).to("),
     Mutant("every program does the first row", "tl.program_id(1).to(", "(0 * tl.program_id(1)).to("),
     Mutant("mask off by one", "offs_n < N // VECTOR * VECTOR", "offs_n < N // VECTOR * VECTOR - 1"),
-    Mutant("grid drops the tail", "(-(-N // BLOCK_N),", "(max(N // BLOCK_N, 1),"),
+    Mutant("grid drops the tail", "(cdiv(N, BLOCK_N),", "(max(N // BLOCK_N, 1),"),
     Mutant("every width taken for a multiple of eight", "any([size % 8 for size in sizes])", "M == 1"),
     Mutant("row strides taken for multiples of eight", "any([size % 8 for size in sizes])", "N % 8"),
     Mutant("no overflow in float16", "value = value.to(tl.float16).to(tl.float32)", "pass"),
     Mutant("second derivative is silently wrong", "    @autograd.once_differentiable\n", "", count=2),
 ]
 PARTS_MUTANTS = [
-    Mutant("too few programs for the rows", "-(-M // most_rows))", "max(M // most_rows, 1))"),
+    Mutant("too few programs for the rows", "cdiv(M, most_rows))", "max(M // most_rows, 1))"),
     Mutant("the rest of a long row starts too early", "t.view(-1)[N:]", "t.view(-1)[N - 1 :]"),
     Mutant("a long row without its rest", "[t.view(-1)[N:] for t in", "[t.view(-1)[:rest] for t in"),
 ]
