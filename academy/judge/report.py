@@ -29,6 +29,8 @@ _GRADIENTS = {
     "reference": "forward only: the reference gives no gradient either",
 }
 _FATES = {"value": "gave a wrong value", "error": "raised an error", "died": "took the process along"}
+#: Groups of a function whose first wrong trial is shown; one mistake is often seen by all of them.
+_SHOWN = 3
 #: A failing trial with more elements than this is not recorded.
 _LARGEST = 1 << 16
 
@@ -83,9 +85,11 @@ def show(report: Report, console: Console) -> None:
         console.print(_GRADIENTS[one.gradients], style="dim", highlight=False)
         for remark in remarks(one):
             console.print(plain(remark), style="yellow", highlight=False)
-        for group in GROUPS:
-            if wrong := [outcome for outcome in one.of(group) if outcome.bad]:
-                _wrong(report, wrong, console)
+        groups = [group for group in GROUPS if any(outcome.bad for outcome in one.of(group))]
+        for group in groups[:_SHOWN]:
+            _wrong(report, [outcome for outcome in one.of(group) if outcome.bad], console)
+        if rest := groups[_SHOWN:]:
+            console.print(f"\nwrong too: {', '.join(rest)} (--only {rest[0]} shows more)", highlight=False)
     for line in mutants(report):
         console.print(plain(line), highlight=False, soft_wrap=True)
     colour = "green" if report.right else "red"
@@ -97,10 +101,10 @@ def _table(one: Judged) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading, justify in (("tried", "left"), ("trials", "right"), ("", "left")):
         table.add_column(heading, justify=justify)  # type: ignore[arg-type]
-    for group, about in GROUPS.items():
+    for group in GROUPS:
         planned = [trial for trial in one.trials if trial.group == group]
         if planned:
-            table.add_row(f"{group}[dim]: {about}[/]", str(len(one.of(group))), _mark(one.of(group), len(planned)))
+            table.add_row(group, str(len(one.of(group))), _mark(one.of(group), len(planned)))
     return table
 
 
