@@ -78,20 +78,8 @@ class Catcher:
             return
         self._seen.add(key)
         compiled, problems = _attempt(kernel, run, args, kwargs)
-        larger = _with_larger_tiles(entry["constants"]) if any(p["kind"] == "small dot" for p in problems) else {}
-        if larger:
-            again = {**dict(zip(kernel.arg_names, args)), **kwargs, **larger}
-            compiled, other = _attempt(kernel, run, (), again)
-            if other and any(hasattr(value, "block_shape") for value in again.values()):
-                entry["notes"].append(
-                    f"{problems[0]['message']}. Give EXAMPLE larger tiles to see this kernel compiled"
-                )
-                problems = []
-            elif not any(problem["kind"] == "small dot" for problem in other):
-                changes = ", ".join(f"{name} = {value}" for name, value in larger.items())
-                entry["notes"].append(f"{problems[0]['message']}. Compiled with {changes} instead")
-                entry["constants"] |= larger
-                problems = other
+        if any(problem["kind"] == "small dot" for problem in problems):
+            compiled, problems = self._larger(entry, problems[0]["message"], kernel, run, args, kwargs)
         entry["problems"] = problems
         if compiled is not None:
             entry |= self._looked_at(compiled)
@@ -101,6 +89,22 @@ class Catcher:
             self._seen.add(id(kernel))
         if not any(_same(entry, other) for other in self.found):
             self.found.append(entry)
+
+    def _larger(
+        self, entry: dict, why: str, kernel: JITFunction, run: Any, args: tuple, kwargs: dict
+    ) -> tuple[Any, list[dict]]:
+        """The same with larger tiles: those of an example are small so that one can watch them. A note says so."""
+        fixed = any(hasattr(value, "block_shape") for value in (*args, *kwargs.values()))  # of a descriptor
+        for larger in _with_larger_tiles(entry["constants"]):
+            again = {**dict(zip(kernel.arg_names, args)), **kwargs, **larger}
+            compiled, problems = _attempt(kernel, run, (), again)
+            if not (problems and fixed) and not any(problem["kind"] == "small dot" for problem in problems):
+                changes = ", ".join(f"{name} = {value}" for name, value in larger.items())
+                entry["notes"].append(f"{why}. Compiled with {changes} instead")
+                entry["constants"] |= larger
+                return compiled, problems
+        entry["notes"].append(f"{why}. Launch it with larger tiles to see it compiled")
+        return None, []
 
     def _looked_at(self, compiled: Any) -> dict:
         found = dict(shared=compiled.metadata.shared, num_warps=compiled.metadata.num_warps, hash=compiled.hash)
@@ -181,8 +185,8 @@ def _standard_error() -> Iterator:
             os.close(kept)
 
 
-def _with_larger_tiles(constants: dict) -> dict[str, int]:
-    """Sizes of blocks that are below what `tl.dot` takes, enlarged."""
+def _with_larger_tiles(constants: dict) -> list[dict[str, int]]:
+    """Sizes that are below what `tl.dot` takes, enlarged: those of blocks, then all."""
     small = {n: v for n, v in constants.items() if type(v) is int and 1 <= v < _ENOUGH and v & (v - 1) == 0}
-    named = {name: value for name, value in small.items() if "BLOCK" in name.upper()}
-    return dict.fromkeys(named or small, _ENOUGH)
+    named = [name for name in small if "BLOCK" in name.upper()]
+    return [dict.fromkeys(names, _ENOUGH) for names in (named, list(small)) if names]

@@ -83,3 +83,9 @@ def test_the_page_about_compatibility_names_what_uses_descriptors():
             "TensorDescriptor" in text or "import Tiles" in text or "Tiles, cdiv" in text or "attention_tiles" in text
         )
         assert (f"`fast/{path.stem}`" in page) == uses, path
+
+
+@pytest.mark.nightly
+def test_academy_trace_has_nothing_to_say_about_the_projects_examples():
+    for path in store.kernel_files():
+        assert compiler.compile_file(path).problems == [], path
