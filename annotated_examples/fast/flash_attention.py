@@ -13,18 +13,12 @@ warp.
 
 [[figure: attention/softmax_and_tensor_cores]]
 
-## The ladder
-
-[[ladder: flash_attention]]
-
-## The climb, in numbers of its own run
-
 Timed with batch 4, 16 heads, 4096 tokens; causal first, then unmasked.
 
 1. The card's copy unit (TMA) fetches the tiles. Exponentials are powers of 2, which the hardware has an instruction
    for, and the scale and the change of base are one factor. Tiles that every query sees as a whole have a loop of their
-   own, without a mask: [[bench: flash_attention/ladder/nothing ahead/forward_ms]] and [[bench:
-   flash_attention/ladder/nothing ahead/full_forward_ms]]. Each tile is waited for.
+   own, without a mask: [[bench: flash_attention/ladder/nothing ahead/forward_ms]] and
+   [[bench: flash_attention/ladder/nothing ahead/full_forward_ms]]. Each tile is waited for.
 2. The next two tiles of keys and values are on their way while this one is computed. Tiles are small, 64 queries and 64
    keys, so that two or three programs fit on a multiprocessor: while one is at its softmax, the tensor cores work for
    another. [[bench: flash_attention/ladder/two tiles ahead/forward_ms]] and
@@ -54,6 +48,10 @@ The backward pass has [a page of its own](flash_attention_backward.py).
 no descriptor fits (a last stride other than 1, others that are no multiple of 16 bytes) are left to the lesson's
 kernels.
 """
+
+# ## The ladder
+#
+# [[ladder: flash_attention]]
 
 if __name__ == "__main__":  # run as a script: make the repository importable
     import pathlib

@@ -2,6 +2,7 @@
 
 import math
 
+import card
 from draw import Panel, Picture, picture
 
 
@@ -67,7 +68,7 @@ def tiles():
 
 @picture
 def causal():
-    T, block, tile = 5, 2, 1
+    T, block, tile = 6, 2, 1
     seen = [[key <= query for key in range(T)] for query in range(T)]
     kinds = _tile_kinds(seen, block, block)
     side, left, top = 44, 64, 56
@@ -104,6 +105,53 @@ def causal():
         + f". Program {tile} "
         f"walks along the keys 0 to {ends[tile] - 1}.",
         [panel],
+    )
+
+
+@picture
+def softmax_and_tensor_cores():
+    queries, keys, D = 64, 64, 128
+    # A multiprocessor's share of the data sheet's product rate, at the clock for which that is given (1830 MHz).
+    rate = card.MATRIX_TFLOP_S * 1e12 / card.SMS / 1.83e9
+    product = round(2 * queries * keys * D / rate)
+    exponentials = queries * keys // 16  # 16 of them per cycle and multiprocessor
+    # Nearly as many instructions of every warp in the compiled loop; each of four warps has a scheduler of its own, which
+    # starts one instruction per cycle.
+    softmax = 350
+    scale = 352 / (2 * (2 * product + softmax) + softmax / 2)
+    panels, busy = [], []
+    for title, programs in (("One program on a multiprocessor", 1), ("Two programs", 2)):
+        panel = Panel(58 + programs * 44 + 76, title)
+        spans = []
+        for program in range(programs):
+            y, now = 34 + program * 44, program * (product + softmax) / 2
+            panel.text(0, y - 4, f"program {program}", "small")
+            for _ in range(2):
+                for kind, words, length in (("b", "Q Kᵀ", product), ("a", "softmax", softmax), ("b", "P V", product)):
+                    width = min(length * scale, 356 - now * scale)
+                    if width > 2:
+                        panel.box(now * scale, y, width, 26, kind, words if width > 40 else "")
+                    if kind == "b":
+                        spans.append((now, now + length))
+                    now += length
+        y = 40 + programs * 44
+        panel.text(0, y + 10, "tensor cores", "small")
+        end = 2 * (2 * product + softmax)
+        panel.box(0, y + 16, end * scale, 18, "off")
+        covered = [any(a <= t < b for a, b in spans) for t in range(end)]
+        for a, b in spans:
+            if a < end:
+                panel.box(a * scale, y + 16, (min(b, end) - a) * scale, 18, "g")
+        busy.append(round(100 * sum(covered) / end))
+        panel.text(0, y + 54, f"busy {busy[-1]} % of the time", "small")
+        panels.append(panel)
+    return Picture(
+        f"Two rounds of a tile of {queries} queries and {keys} keys, {D} numbers a head. A program's own products and softmax "
+        "never overlap. Another program's do.",
+        f"A timeline of one program: a product of about {product} cycles, the softmax of about {softmax}, a second product, "
+        f"and the same again. Its tensor cores work {busy[0]} % of the time. With two programs, the second half a round "
+        f"behind, they work {busy[1]} %. The softmax can't be shorter than its {exponentials} cycles of exponentials.",
+        panels,
     )
 
 

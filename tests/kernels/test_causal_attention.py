@@ -109,7 +109,7 @@ def test_layouts(layout, dtype):
 
 
 @pytest.mark.parametrize("D", [16, 32, 64, 128, 256])
-@pytest.mark.parametrize("T", [1, 5, 33])
+@pytest.mark.parametrize("T", [1, 33])
 def test_sizes(T, D):
     right(module, qkv(T=T, D=D, H=1))
 
