@@ -22,6 +22,8 @@ SERIES = [f"#0303{i:02x}" for i in range(8)]
 MARKERS = "osD^vPX*"
 #: Inches of a character in a label.
 CHARACTER = 0.085
+#: Bars that differ by more than this have a logarithmic axis: the short ones would not be seen.
+MOST_LINEAR = 50
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,8 @@ def bars(name: str, title: str, labels: list[str], series: list[Series], unit: s
 
 def _bars(size: Size, labels: list[str], series: list[Series], unit: str) -> tuple[Any, Any]:
     labels, height = _wrapped(labels, size), 0.8 / max(len(series), 1)
-    figure, axes = _axes(0.9 + 0.3 * len(labels) * max(len(series), 1), size, labels)
+    of_label = 0.18 * max((label.count("\n") + 1 for label in labels), default=1)
+    figure, axes = _axes(0.9 + max(0.3 * max(len(series), 1), of_label) * len(labels), size, labels)
     for index, line in enumerate(series):
         rows = [row + (index - (len(series) - 1) / 2) * height for row in range(len(labels))]
         found = axes.barh(
@@ -110,7 +113,13 @@ def _bars(size: Size, labels: list[str], series: list[Series], unit: str) -> tup
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.set_xlabel(unit)
-    axes.margins(x=0.12 if size.width > 5 else 0.25)
+    known = [value for line in series for value in line.values if value]
+    if known and max(known) > MOST_LINEAR * min(known):
+        axes.set_xscale("log")
+        axes.set_xlim(min(known) / 3, max(known) * (4 if size.width > 5 else 20))
+        axes.set_xlabel(f"{unit}, logarithmic")
+    else:
+        axes.margins(x=0.12 if size.width > 5 else 0.25)
     axes.grid(True, axis="x", color=GRID, linewidth=0.8)
     return figure, axes
 

@@ -14,7 +14,7 @@ from academy.bench.tables import Html
 from academy.site.rung_code import Line, code_of, difference
 
 #: A change of more lines than this is folded.
-MOST_LINES = 24
+MOST_LINES = 40
 MARKS = {"+": ("ins", "r-add"), "-": ("del", "r-cut"), " ": ("span", "r-same")}
 BAR = Html('<span class="r-bar" aria-hidden="true"><span style="width:{:.1f}%"></span></span>')
 
@@ -43,12 +43,11 @@ def _where(name: str, record: dict | None, root: Path) -> str:
     again = f"`academy bench --ladder {name}` measures it again."
     if record is None:
         return f"Each rung runs and is tested. It isn't measured yet: `academy bench --ladder {name}` does that."
-    case = record["cases"][0]
     versions = record["versions"]
+    places = " and ".join(f"{figures.label(case['shape'])} in {case['dtype']}" for case in record["cases"])
     text = (
         f"Each rung runs and is tested. Measured in one run on an {record['device']}, {record['date']}, torch "
-        f"{versions['torch']}, triton {versions['triton']}: the {case['pass']} pass at {figures.label(case['shape'])} "
-        f"in {case['dtype']}. {again}"
+        f"{versions['torch']}, triton {versions['triton']}, at {places}. {again}"
     )
     if old := ladder.stale(record, root):
         text += f" **Stale:** the code of {len(old)} of these has changed since: {', '.join(old)}."
@@ -62,7 +61,8 @@ def _charts(record: dict, found: list[ladder.Rung], name: str) -> list[str]:
         times = figures.ladder_times(record, case)
         names = [f"{r.number}. {r.name}" if r.number else f"tried: {r.name}" for r in found] + ["PyTorch"]
         words = [*(rung.word for rung in found), "pytorch"]
-        series = [plots.Series(case["pass"], [times[word].ms if word in times else None for word in words])]
+        ms = [times[word].ms if word in times else None for word in words]
+        series = [plots.Series("_", ms)]  # no legend: there is one
         place = figures.label(case["shape"])
         title = f"Ladder: ms at {place} {case['dtype']}"
         out += ["", pages.figure(title, plots.bars(f"{name}-ladder-{place}", title, names, series, "ms")), ""]
@@ -73,7 +73,7 @@ def _gain(record: dict | None, rung: ladder.Rung) -> str:
     """One line: time, gain over the rung before, share of the limit; the other shapes behind it."""
     if record is None:
         return "Not measured yet."
-    parts, bar = [], ""
+    parts, bar = [], Html("")
     for case in record["cases"]:
         time = figures.ladder_times(record, case).get(rung.word)
         place = figures.label(case["shape"])
@@ -82,10 +82,14 @@ def _gain(record: dict | None, rung: ladder.Rung) -> str:
             continue
         bar = bar or BAR.format(min(100, 100 * time.share))
         text = f"<strong>{figures.milliseconds(time.ms)}</strong>"
-        text += f", {time.gain:.2f}x as fast as the rung before" if time.gain else ""
+        text += f", {_compared(time.gain)} as the rung before" if time.gain else ""
         text += f", {figures.percent(time.share)} of the limit"
         parts.append(f"{text} at {place}" if len(record["cases"]) > 1 else text)
-    return Html('<p class="r-gain">{}{}</p>').format(bar, Html("; ".join(parts)))
+    return Html('<p class="r-gain">{}<span>{}</span></p>').format(bar, Html("<br>".join(parts)))
+
+
+def _compared(gain: float) -> str:
+    return f"{gain:.2f}x as fast" if gain >= 1 else f"{1 / gain:.2f}x as long"
 
 
 def _about(rung: ladder.Rung) -> str:
