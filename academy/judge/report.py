@@ -61,6 +61,8 @@ def verdict(report: Report) -> str:
     wrong = len(report.wrong)
     if not report.complete:
         return f"stopped after {counted(made, 'trial')}, {wrong or 'none'} of them wrong ({report.seconds} s)"
+    if idle := [one.name for one in report.judged if one.refuses_everything]:
+        return f"{idle[0]} takes none of the inputs, so nothing was compared ({report.seconds} s)"
     found = f"{wrong} of {counted(made, 'trial')} wrong" if wrong else f"right in {counted(made, 'trial')}"
     return f"{found} ({report.seconds} s)"
 

@@ -68,6 +68,12 @@ class Judged:
     def wrong(self) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.bad]
 
+    @property
+    def refuses_everything(self) -> bool:
+        """Whether the function was never compared with its reference, because it took none of the inputs."""
+        compared = [outcome for outcome in self.outcomes if outcome.trial.how == "compare"]
+        return bool(compared) and not any(outcome.bad or outcome.state == "right" for outcome in compared)
+
     def of(self, group: str) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.trial.group == group]
 
@@ -100,7 +106,8 @@ class Report:
     @property
     def right(self) -> bool:
         """Whether every trial was made, and none showed anything wrong."""
-        return self.complete and not self.broken and not self.wrong and any(one.outcomes for one in self.judged)
+        idle = any(not one.outcomes or one.refuses_everything for one in self.judged)
+        return self.complete and not self.broken and not self.wrong and bool(self.judged) and not idle
 
     @property
     def survivors(self) -> list[Fate]:
@@ -127,6 +134,7 @@ class Report:
     def __str__(self) -> str:
         lines = [f"{one.name}: {each.trial} ({each.trial.described()}): {each.message}"
                  for one in self.judged for each in one.wrong]  # fmt: skip
+        lines += [f"{one.name} takes none of the inputs" for one in self.judged if one.refuses_everything]
         return self.broken or "\n".join(lines) or ("right" if self.right else "not all trials were made")
 
 

@@ -73,6 +73,16 @@ class Plan:
     interpreted: bool = True
     differentiable: bool = True
 
+    @property
+    def dtype(self) -> str:
+        """What most trials are made in."""
+        return "float32" if "float32" in self.subject.dtypes else self.subject.dtypes[0]
+
+    @property
+    def narrow(self) -> str:
+        """The dtype that takes least memory."""
+        return next((dtype for dtype in ("float16", "bfloat16") if dtype in self.subject.dtypes), self.dtype)
+
     def trials(self, groups: list[str] | None = None) -> list[Trial]:
         made = [replace(trial, seed=self.seed) for group in groups or GROUPS for trial in self._group(group)]
         return list(dict.fromkeys(made))
@@ -104,6 +114,7 @@ class Plan:
         return self.chosen({dim: 3 for dim in self.subject.dims} | other)
 
     def trial(self, name: str, sizes: tuple[tuple[str, int], ...] | None = None, **options: Any) -> Trial:
+        options.setdefault("dtype", self.dtype)
         return Trial("", name, self.odd() if sizes is None else sizes, **options)
 
     def long(self) -> Iterator[tuple[str, tuple[tuple[str, int], ...]]]:
@@ -144,7 +155,7 @@ class Plan:
 
     def _dtypes(self) -> Iterator[Trial]:
         for dtype in self.subject.dtypes:
-            if dtype != "float32":
+            if dtype != self.dtype:
                 yield self.trial(dtype, dtype=dtype)
             for name, sizes in self.long():
                 yield self.trial(f"{dtype}, {name}", sizes, dtype=dtype)
@@ -171,7 +182,9 @@ class Plan:
             dim = tensor.dims[0] if tensor.dims else 0
             if len(tensor.dims) > 1 and isinstance(dim, tuple) and (not tensor.dtype or "float" in tensor.dtype):
                 sizes = self.odd(**{dim[1]: 3})
-                yield self.trial(f"{name} with rows 2³⁰ elements apart", sizes, dtype="float16", how="far", detail=name)
+                yield self.trial(
+                    f"{name} with rows 2³⁰ elements apart", sizes, dtype=self.narrow, how="far", detail=name
+                )
 
     def _non_finite(self) -> Iterator[Trial]:
         yield self.trial("NaN, inf and -inf in one input at a time", how="non_finite")

@@ -378,7 +378,7 @@ class _Attempt:
 def gradient_mode(subject: Subject, trial: Trial) -> str:
     """gradients: results carry them. refuses: an input that requires one is refused. none: results have none, in
     silence. reference: the reference gives none either."""
-    inputs = subject.make(dict(trial.sizes), torch.float32, trial.seed)
+    inputs = subject.make(dict(trial.sizes), getattr(torch, trial.dtype), trial.seed)
     leaves = {n: v.requires_grad_() if torch.is_tensor(v) and v.is_floating_point() else v for n, v in inputs.items()}
 
     def attached(function: Callable) -> bool:

@@ -106,3 +106,12 @@ def test_a_wrong_solution_of_an_exercise_is_found(exercise, tmp_path):
     )
     assert judged(tmp_path, found.edited(found.wrong[number][1:]) + beside, [group]).wrong
     assert judged(tmp_path, found.solution + beside, [group]).right
+
+
+def test_a_function_that_refuses_everything_is_not_right(tmp_path):
+    refuses = (KERNELS / "rows.py").read_text().replace("if x.requires_grad:", "if True:")
+    report = judged(tmp_path, refuses, ["sizes"])
+    assert report.complete and not report.wrong and not report.right
+    assert str(report) == "softmax takes none of the inputs"
+    half = (KERNELS / "rows.py").read_text().replace("if x.requires_grad:", "if x.dtype != torch.float16:")
+    assert judged(tmp_path, half + 'DTYPES = ("float16",)\n', ["sizes"]).right
