@@ -11,6 +11,7 @@ from statistics import median
 
 from markupsafe import escape
 
+from academy.bench import ladder as runnable
 from academy.bench import plots, store
 from academy.bench.figures import OURS, Pass, between, label, memory, milliseconds, passes, percent, results
 from academy.bench.tables import Html, Table
@@ -60,9 +61,23 @@ def _device(name: str, device: str, record: dict, level: str, root: Path) -> lis
     out += ["", f"{level} Memory", "", "The most memory that a pass held beyond its inputs, outputs included.", ""]
     out += [memory_plot(record, f"{device}-{name}"), "", _memory_table(record).html(), ""]
     out += _host(record, level)
-    for other, steps in results(root, f"ladder/{name}"):
-        out += ladder(steps, f"{device}-{name}", level) if other == device else []
+    if name in runnable.names(root):
+        out += _runnable_ladder(name, level, root)
+    else:
+        for other, steps in results(root, f"ladder/{name}"):
+            out += ladder(steps, f"{device}-{name}", level) if other == device else []
     return out + _notes(record, level)
+
+
+def _runnable_ladder(name: str, level: str, root: Path) -> list[str]:
+    """Where the rungs are that can be run."""
+    fast = store.kernel_files(root / "benchmarks" / f"{name}.py").get("fast", "")
+    page = f"/kernels/{store.module_name(fast).replace('.', '/')}.md" if fast else ""
+    where = f"[the fast version's page]({page}#the-ladder)" if page else "the fast version's page"
+    text = (
+        f"Each step on the way here can be run: {where} shows them, and `academy bench --ladder {name}` measures them."
+    )
+    return ["", f"{level} The ladder", "", text, ""]
 
 
 def _stale(record: dict, old: list[dict]) -> str:

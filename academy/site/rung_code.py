@@ -55,8 +55,14 @@ def _collect(path: str, name: str, root: Path, found: dict, seen: set) -> None:
     defined, imported = _names(text)
     if name in imported:
         module, there = imported[name]
-        if not module.startswith(COMMON):
-            _collect(module.replace(".", "/") + ".py", there, root, found, seen)
+        file = module.replace(".", "/") + ".py"
+        if not module.startswith(COMMON) and (root / file).is_file():  # else a whole module was imported
+            _collect(file, there, root, found, seen)
+    elif "." in name:
+        package, there = imported.get(name.partition(".")[0], ("", ""))
+        file = f"{package}.{there}".replace(".", "/") + ".py"
+        if package and not package.startswith(COMMON) and (root / file).is_file():
+            _collect(file, name.partition(".")[2], root, found, seen)
     elif node := defined.get(name):
         for used in _used(node):
             _collect(path, used, root, found, seen)
@@ -80,9 +86,14 @@ def _names(text: str) -> tuple[dict[str, ast.stmt], dict[str, tuple[str, str]]]:
 
 
 def _used(node: ast.stmt) -> list[str]:
-    """The names that a definition uses, in the order of the text."""
-    names = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
-    return list(dict.fromkeys(each.id for each in sorted(names, key=lambda each: (each.lineno, each.col_offset))))
+    """The names that a definition uses, `module.name` too, in the order of the text."""
+    found = [(each.lineno, each.col_offset, each.id) for each in ast.walk(node) if isinstance(each, ast.Name)]
+    found += [
+        (each.lineno, each.col_offset, f"{each.value.id}.{each.attr}")
+        for each in ast.walk(node)
+        if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name)
+    ]
+    return list(dict.fromkeys(name for *_, name in sorted(found)))
 
 
 def _launches(node: ast.FunctionDef) -> bool:

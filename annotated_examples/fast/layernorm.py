@@ -18,12 +18,12 @@ from zero, as long as float32 can still tell its numbers apart.
 """
 
 
-# ## The ladder, forward
+# ## The ladder
 #
 # [[ladder: layernorm]]
 
 
-# ## The ladder, backward
+# ## The ladder of the backward pass
 #
 # [[ladder: layernorm_backward]]
 

@@ -89,6 +89,13 @@ def test_the_code_of_a_rung_has_its_helpers_and_no_notes(root):
     assert " def halve(x_ptr):" in text_of(second), "imported, and new in this rung"
 
 
+def test_code_of_a_module_that_is_imported_whole(root):
+    rung = root / ladder.FOLDER / "double/rung_2_second.py"
+    text = rung.read_text().replace("classics.helper import halve", "classics import helper as other")
+    rung.write_text(text.replace("halve(x_ptr)", "other.halve(x_ptr)"))
+    assert " def halve(x_ptr):" in text_of(rung_code.code_of(rung.relative_to(root).as_posix(), "double", root))
+
+
 def test_a_difference_is_the_one_that_difflib_finds(root):
     before, after = (
         rung_code.code_of(rung.path, "double", root) for rung in ladder.rungs("double", root) if rung.number
