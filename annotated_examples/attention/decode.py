@@ -39,6 +39,7 @@ from annotated_examples.common.attention import (
     group_contract, load_tile, options_contract, same_device, scale_and_cap, store_tile, tile_offsets,
     window_bounds,
 )  # fmt: skip
+from annotated_examples.common.opaque_attention import opaque_decode
 from annotated_examples.common.products import input_precision, multiply_add
 
 
@@ -235,6 +236,7 @@ def default_block(D, dtype):
     return (32 if D <= 64 else 16) if dtype == torch.float32 else (64 if D <= 128 else 32)
 
 
+@opaque_decode
 def decode_forward(
     q, k_cache, v_cache, lengths, block_table, scale, left, softcap, sinks, num_splits=None, *, BLOCK_N=None, BLOCK_S=16
 ):

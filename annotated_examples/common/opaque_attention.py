@@ -8,9 +8,37 @@ which the compiler knows only the shapes of the results. Elsewhere they are call
 
 from academy import device  # noqa: F401  before anything imports triton
 
+import functools
+
 import torch
 
 from annotated_examples.common.attention import Options
+
+
+def opaque_decode(launch_forward):
+    """Decorate a launcher of decode: inside `torch.compile`, which can't trace tuples of tensors either, it is a custom
+    operator. A compiled call ignores `tiles`."""
+    name = f"{launch_forward.__module__.replace('.', '_')}::{launch_forward.__name__}"
+
+    @torch.library.custom_op(name, mutates_args=())
+    def operator(
+        q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, lengths: torch.Tensor,
+        block_table: torch.Tensor | None, scale: float, left: int, softcap: float, sinks: torch.Tensor | None,
+        num_splits: int | None,
+    ) -> torch.Tensor:  # fmt: skip
+        return launch_forward(q, k_cache, v_cache, lengths, block_table, scale, left, softcap, sinks, num_splits)
+
+    @operator.register_fake
+    def _(q, *rest):
+        return q.new_empty(q.shape)
+
+    @functools.wraps(launch_forward)
+    def launcher(*tensors_and_options, **tiles):
+        if torch.compiler.is_compiling():
+            return operator(*tensors_and_options)
+        return launch_forward(*tensors_and_options, **tiles)
+
+    return launcher
 
 
 def opaque_attention(launch_forward, launch_backward):

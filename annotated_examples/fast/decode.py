@@ -50,6 +50,7 @@ from annotated_examples.attention.decode import (
     queries_of_group, rows_of_cache,
 )  # fmt: skip
 from annotated_examples.common.attention import load_tile, scale_and_cap, store_tile
+from annotated_examples.common.opaque_attention import opaque_decode
 
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
@@ -196,6 +197,7 @@ def plan(shape, cache_shape, pages_of_a_sequence, dtype, scale, left, softcap, n
     return num_splits, split, merge
 
 
+@opaque_decode
 def decode_forward(
     q, k_cache, v_cache, lengths, block_table, scale, left, softcap, sinks, num_splits=None, *, BLOCK_N=None
 ):

@@ -161,6 +161,14 @@ def check(module, dtype=torch.float32):
         assert allocated(module, patch, [3000, 5]) == allocated(module, patch, [9, 5])
 
 
+def test_compiles_without_a_graph_break(module):
+    """Dynamo refuses a tuple among a kernel's arguments: the launcher has to be an operator."""
+    q, k, v = randn(2, 4, 16), randn(2, 20, 2, 16), randn(2, 20, 2, 16)
+    lengths = torch.tensor([20, 7], dtype=torch.int32, device=DEVICE)
+    compiled = torch.compile(module.decode_attention, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(q, k, v, lengths), module.decode_attention(q, k, v, lengths))
+
+
 def test_check_passes(module):
     check(module)
 
