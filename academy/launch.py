@@ -39,7 +39,7 @@ import triton  # isort: skip
 import triton.language as tl  # isort: skip
 
 #: Versions whose insides this file was compared with, and with which the tests of the fast kernels passed on a GPU.
-VERIFIED = ("3.6.0", "3.7.1")
+VERIFIED = ("3.6.0",)
 REMEMBERS = not INTERPRET and torch.cuda.is_available() and not torch.version.hip and triton.__version__ in VERIFIED
 #: Triton 3.6 compiles a launcher for each signature, which takes the kernel's arguments one by one. From 3.7 on there
 #: is a single launcher: it takes them as one tuple, after two descriptions of the signature.

@@ -183,6 +183,12 @@ def breakdown() -> dict[str, float]:
     values = [None if each is None else each.data_ptr() for each in tensors]
 
     def driver():
+        if launch.ONE_LAUNCHER:
+            runner.launch(
+                grid[0], 1, 1, stream, compiled.function, False, False, metadata, None, None, None, None, None,
+                runner.arg_annotations, runner.kernel_signature, (*values, *numbers, None, None, None),
+            )  # fmt: skip
+            return
         runner.launch(
             grid[0], 1, 1, stream, compiled.function, False, False, None, None, metadata, None, None, None,
             *values, *numbers, None, None,
