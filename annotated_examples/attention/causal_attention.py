@@ -27,7 +27,9 @@ cores set the pace.
 
 **Contract.** `q`, `k` and `v` are (B, H, T, D), with any strides, in float32, float16 or bfloat16. D is 16, 32, 64, 128
 or 256, because a tile's width is a power of two and `tl.dot` takes 16 columns at least. T is anything. Scores and sums
-are float32.
+are float32. A NaN or $+\infty$ among the scores that a query sees makes its row NaN, and so does a first tile of scores
+that are all $-\infty$. A score that the mask hides changes nothing. But 0 · NaN is NaN: a NaN in a value may also reach
+earlier queries, and in the backward pass so may one in a key or a query, as in PyTorch's products.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable

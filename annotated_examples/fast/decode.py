@@ -58,8 +58,16 @@ LN2 = tl.constexpr(0.6931471805599453)
 
 # ## A stretch of keys
 #
-# [[tag: AT-merge]] in base 2. The scores arrive unscaled: one fused multiply-add per score multiplies by `factor` and
-# subtracts the maximum. A soft cap isn't linear, so it needs the scale first.
+# The loop that reads the cache. Everything beside the two loads has to fit into the time that they take.
+#
+# - *Base 2.* The step is [[tag: AT-merge]]. Its exponentials are powers of 2, which the hardware has an instruction
+#   for.
+# - *One instruction per score.* Scores arrive unscaled. Multiplying by `factor` and subtracting the maximum is one
+#   fused multiply-add. A soft cap isn't linear, so there the scale comes first.
+# - *No mask where none is needed.* `MASKED` is known when the kernel is compiled. In the loop over whole tiles the mask
+#   is always true, and the compiler drops it.
+#
+# `num_stages` lets the loads of later tiles run ahead. What carries over from tile to tile is one tuple, `state`.
 @triton.jit
 def attend_range(
     state,  # (acc, row_max, row_sum) of the keys so far
@@ -72,6 +80,8 @@ def attend_range(
     for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = (offs_n < end) if MASKED else (offs_n >= 0)
+        # With a table each key has a page of its own. In the example, keys 8 to 10 lie at `pid=(0, 1), start=8: page =
+        # [2, 3, 3, 0]`, `pid=(0, 1), start=8: slot = [2, 0, 1, 2]`; the last lane is masked.
         page, slot, inside = rows_of_cache(table, b, offs_n, mask, pages)
         wanted = (mask & inside) if table[0] is not None else mask
         k = load_rows(k_cache, hk, page, slot, wanted, D, BLOCK_D)
@@ -95,6 +105,10 @@ def attend_range(
 
 
 # ## One part of the keys
+#
+# A program takes one part of one sequence's keys, and the query heads that share a head of the cache, as in the lesson.
+# It goes over its part in two stretches with the same loop: whole tiles, then what is left. `tl.static_range` repeats
+# its body while compiling, so `PART` is a constant in each copy.
 @triton.jit
 def decode_split_kernel(
     q_tensor, k_cache, v_cache, lengths, table,  # tuples of a pointer and strides, as in the lesson
@@ -115,7 +129,8 @@ def decode_split_kernel(
     row_max = tl.full((BLOCK_G,), LOWEST, tl.float32)
     row_sum = tl.zeros((BLOCK_G,), tl.float32)
     state = (tl.zeros((BLOCK_G, BLOCK_D), tl.float32), row_max, row_sum)
-    # First the whole tiles, with the next ones prefetched; then the rest of the part. A part may be empty.
+    # The second part of the example's first sequence is short, `pid=(0, 1): edges = (8, 8, 11)`: no whole tile, and
+    # three keys. A part may also be empty.
     whole = begin + tl.maximum(end - begin, 0) // BLOCK_N * BLOCK_N
     edges = (begin, whole, end)
     for PART in tl.static_range(2):
@@ -137,7 +152,9 @@ def decode_split_kernel(
 
 # ## Merging the parts
 #
-# [[tag: AT-parts]], with all parts of a head in one tile.
+# [[tag: AT-parts]], with all parts of a head in one tile: no loop, and no rescaling, because the largest log-sum-exp is
+# known at once. A part without keys has −∞ and weighs nothing; the lowest finite number keeps −∞ − (−∞) out. A sink is
+# one more weight, in the sum only.
 @triton.jit
 def decode_merge_kernel(
     parts_ptr, lse_ptr, sinks_ptr, o_ptr, H, num_splits,
