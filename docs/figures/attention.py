@@ -71,7 +71,7 @@ def causal():
     T, block, tile = 6, 2, 1
     seen = [[key <= query for key in range(T)] for query in range(T)]
     kinds = _tile_kinds(seen, block, block)
-    side, left, top = 44, 64, 56
+    side, left, top = 36, 64, 56
     panel = Panel(top + side * T + 66, f"{T} tokens, tiles of {block} queries and {block} keys")
     panel.text(left, 44, "keys", "small")
     panel.text(0, top + 16, "queries", "small")
@@ -108,6 +108,21 @@ def causal():
     )
 
 
+def _in_turn(programs: int, steps) -> list[tuple[int, str, int, int]]:
+    """(program, step, start, stop): each program does its steps in order; the tensor cores do one product at a time."""
+    ready, done, free, spans = [0] * programs, [0] * programs, 0, []
+    while min(done) < len(steps):
+        waiting = [program for program in range(programs) if done[program] < len(steps)]
+        program = min(waiting, key=lambda each: (ready[each], done[each]))
+        words, length = steps[done[program]]
+        start = ready[program] if words == "softmax" else max(ready[program], free)
+        ready[program] = start + length
+        free = free if words == "softmax" else start + length
+        done[program] += 1
+        spans.append((program, words, start, start + length))
+    return spans
+
+
 @picture
 def softmax_and_tensor_cores():
     queries, keys, D = 64, 64, 128
@@ -118,39 +133,30 @@ def softmax_and_tensor_cores():
     # Nearly as many instructions of every warp in the compiled loop; each of four warps has a scheduler of its own, which
     # starts one instruction per cycle.
     softmax = 350
-    scale = 352 / (2 * (2 * product + softmax) + softmax / 2)
     panels, busy = [], []
     for title, programs in (("One program on a multiprocessor", 1), ("Two programs", 2)):
-        panel = Panel(58 + programs * 44 + 76, title)
-        spans = []
+        spans = _in_turn(programs, (("Q Kᵀ", product), ("softmax", softmax), ("P V", product)) * 2)
+        end = max(stop for *_, stop in spans)
+        scale = 356 / max(end, 2 * (2 * product + softmax))
+        panel = Panel(64 + programs * 46 + 58, title)
+        y = 40 + programs * 46
+        for program, words, start, stop in spans:
+            place = start * scale, 40 + program * 46, (stop - start) * scale, 24
+            panel.box(*place, "a" if words == "softmax" else "b", words if place[2] > 34 else "")
+            if words != "softmax":
+                panel.box(place[0], y + 18, place[2], 18, "g")
         for program in range(programs):
-            y, now = 34 + program * 44, program * (product + softmax) / 2
-            panel.text(0, y - 4, f"program {program}", "small")
-            for _ in range(2):
-                for kind, words, length in (("b", "Q Kᵀ", product), ("a", "softmax", softmax), ("b", "P V", product)):
-                    width = min(length * scale, 356 - now * scale)
-                    if width > 2:
-                        panel.box(now * scale, y, width, 26, kind, words if width > 40 else "")
-                    if kind == "b":
-                        spans.append((now, now + length))
-                    now += length
-        y = 40 + programs * 44
+            panel.text(0, 34 + program * 46, f"program {program}", "small")
         panel.text(0, y + 10, "tensor cores", "small")
-        end = 2 * (2 * product + softmax)
-        panel.box(0, y + 16, end * scale, 18, "off")
-        covered = [any(a <= t < b for a, b in spans) for t in range(end)]
-        for a, b in spans:
-            if a < end:
-                panel.box(a * scale, y + 16, (min(b, end) - a) * scale, 18, "g")
-        busy.append(round(100 * sum(covered) / end))
-        panel.text(0, y + 54, f"busy {busy[-1]} % of the time", "small")
+        busy.append(round(100 * sum(stop - start for _, words, start, stop in spans if words != "softmax") / end))
+        panel.text(0, y + 56, f"busy {busy[-1]} % of {end:,} cycles", "small")
         panels.append(panel)
     return Picture(
         f"Two rounds of a tile of {queries} queries and {keys} keys, {D} numbers a head. A program's own products and softmax "
         "never overlap. Another program's do.",
         f"A timeline of one program: a product of about {product} cycles, the softmax of about {softmax}, a second product, "
-        f"and the same again. Its tensor cores work {busy[0]} % of the time. With two programs, the second half a round "
-        f"behind, they work {busy[1]} %. The softmax can't be shorter than its {exponentials} cycles of exponentials.",
+        f"and the same again. The tensor cores work {busy[0]} % of the time. With two programs, which take turns at them, "
+        f"they work {busy[1]} %. The softmax can't be shorter than its {exponentials} cycles of exponentials.",
         panels,
     )
 
