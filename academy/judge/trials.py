@@ -117,11 +117,17 @@ class Plan:
         options.setdefault("dtype", self.dtype)
         return Trial("", name, self.odd() if sizes is None else sizes, **options)
 
+    def longer(self, dim: str, size: int) -> tuple[tuple[str, int], ...]:
+        """One long dim. Many rows of a matrix are short ones, but not so short that a sum over the rows has but three
+        results: the error of three numbers is chance."""
+        rows = len(self.subject.dims) == 2 and dim == self.subject.dims[0]
+        return (self.odd if rows else self.small)(**{dim: size})
+
     def long(self) -> Iterator[tuple[str, tuple[tuple[str, int], ...]]]:
         """Sizes with one long dim each. The first of several is mostly that of programs, which take time."""
         for place, dim in enumerate(self.subject.dims):
             rows = len(self.subject.dims) > 1 and not place
-            yield f"long {dim}", self.small(**{dim: MANY if rows else LONG})
+            yield f"long {dim}", self.longer(dim, MANY if rows else LONG)
 
     # ---------------------------------------------------------------- groups
     def _sizes(self) -> Iterator[Trial]:
@@ -132,7 +138,7 @@ class Plan:
         for name, sizes in self.long():
             yield self.trial(name, sizes)
         for dim in dims:
-            yield self.trial(f"129 {dim}", self.small(**{dim: 129}))
+            yield self.trial(f"129 {dim}", self.longer(dim, 129))
             yield self.trial(f"1 {dim}", self.odd(**{dim: 1}))
         for dim in dims:
             if dim not in self.subject.sizes:
