@@ -143,6 +143,49 @@ MUTANTS = {
 }
 
 
+def filled(*arguments):
+    """In place of the driver's function that makes a tensor map."""
+    return "map", *(tuple(each) if isinstance(each, list) else each for each in arguments)
+
+
+def wrong_descriptors():
+    """Kinds of descriptors of which the driver gets anything else than from Triton's own wrapper."""
+    from triton.backends.nvidia import driver
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    triton.runtime.driver.set_active(
+        SimpleNamespace(utils=SimpleNamespace(fill_tma_descriptor=filled, fill_tma_descriptor_tiled=filled))
+    )
+    launch.ONE_LAUNCHER = not triton.__version__.startswith("3.6.")
+    wrong = []
+    for shape, tile in [((64,), (16,)), ((8, 16), (4, 16)), ((2, 3, 8, 16), (1, 1, 4, 16))]:
+        x = torch.empty(shape, dtype=torch.bfloat16)
+        block = ",".join(map(str, tile))
+        form = dict(swizzle=3, elem_size=2, elem_type=10, block_size=list(tile), fp4_padded=False)
+        signature = {"x": f"tensordesc<bf16[{block}]>", "y": "*bf16", "z": f"tensordesc<bf16[{block}]>"}
+        got: list = []
+        runner = SimpleNamespace(
+            launch=driver.wrap_handle_tensordesc(lambda *given, got=got: got.append(given), signature, [form, form]),
+            launch_cooperative_grid=False, launch_pdl=False, arg_annotations="parts", kernel_signature=b"types",
+        )  # fmt: skip
+        compiled = SimpleNamespace(run=runner, function=1, packed_metadata=(4, 1, 0))
+        jitted = SimpleNamespace(pre_run_hooks=[], params=[None] * 3)
+        tiles = launch.Tiles(x, tuple(shape), x.stride(), tile)
+        native = TensorDescriptor(x, list(shape), list(x.stride()), list(tile))
+        known = launch._Remembered(None, jitted, compiled, (3, 2, 1), (tiles, x, tiles), ())
+        arguments = known.with_descriptors((tiles, x, tiles), launch.look((tiles, x, tiles))[2])
+        if launch.ONE_LAUNCHER:
+            known.driver(3, 2, 1, 5, *known.fixed, tuple(arguments))
+            runner.launch(3, 2, 1, 5, *known.fixed, (native, x.data_ptr(), native))
+        else:
+            known.driver(3, 2, 1, 5, *known.fixed, *arguments)
+            runner.launch(3, 2, 1, 5, *known.fixed, native, x.data_ptr(), native)
+        ours, theirs = ((*given[:-1], *given[-1]) if launch.ONE_LAUNCHER else given for given in got)
+        if ours != theirs:
+            wrong.append((str(ours), str(theirs)))
+    return wrong
+
+
 def main():
     triton.JITFunction.run = lambda self, *arguments, grid, warmup, **named: variant(arguments, named)
     launch.REMEMBERS, launch._current_device, launch._current_stream = True, lambda: -1, lambda device: 5
@@ -156,6 +199,7 @@ def main():
         setattr(launch, attribute, mutant)
         results["mutants"][name] = len(wrong_calls(1)[0])
         setattr(launch, attribute, original)
+    results["descriptors"] = wrong_descriptors()
     print(json.dumps(results))
 
 

@@ -27,6 +27,7 @@ def test_the_key_is_never_coarser_than_triton():
     """Random calls, each also bound by Triton; see the script. Mutants of the key have to be noticed."""
     found = harness.without_gpu("launch_without_gpu.py")
     assert found["right"] == [] and found["remembered"] > 1000
+    assert found["descriptors"] == [], "a tensor map that Triton would make in another way"
     missed = [name for name, wrong in found["mutants"].items() if not wrong]
     assert not missed, f"no sequence noticed {missed}"
 
