@@ -163,7 +163,7 @@ PUBLIC = [
     ),
     Public(
         "attention.causal_attention", "causal_attention", "attention.causal_attention.causal_attention_reference",
-        {name: "batch 3 tokens width" for name in "qkv"}, WIDTH,
+        {name: "batch 3 tokens width" for name in "qkv"}, {"width": (16, 64)},
     ),
     *both(
         ATTENTION, "flash_attention", "attention.flash_attention.flash_attention_reference",
