@@ -77,7 +77,8 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.ladder:
             from academy.bench import ladder_run
 
-            return ladder_run.main(arguments.ladder, arguments.results)
+            with only_one():
+                return ladder_run.main(arguments.ladder, arguments.results)
         operations = select(discover(), arguments.only)
         if arguments.list:
             for found in operations:
