@@ -11,11 +11,14 @@ the output is the mean of the values under these weights:
 
 [[eq: AT-O]]
 
-In a language model token $i$ sees the tokens up to itself, and none that comes later. That is what makes it *causal*.
+Here $d$ is the width of a head, $n$ the number of tokens and $s$ a factor that keeps scores small. $M_{ij}$ is the
+mask: 1 where query $i$ may see key $j$, 0 elsewhere. $L_{hi}$ is the log-sum-exp of the scores that the query sees,
+[[tag: AT-lse]], which makes its weights add up to 1. In a language model token $i$ sees the tokens up to itself, and
+none that comes later. That is what makes it *causal*.
 
 With $T$ tokens there are $T^2$ scores for every head. At 16384 tokens and 16 heads they take 8.6 GB in bfloat16. *Flash
 attention* never stores them. It computes a tile of scores, uses it and forgets it. For the backward pass it keeps the
-output and one number per row: the log-sum-exp of the row's scores, [[tag: AT-lse]].
+output and that one number per row, the log-sum-exp.
 
 This page has the idea and nothing else. [The next lesson](flash_attention.py) adds what models ask for: heads that
 share keys, windows, a cap on the scores, sinks, and sequences of different lengths.
@@ -80,6 +83,9 @@ def causal_attention_reference(q, k, v, *, scale=None):
 #
 # [[eq: AT-merge]]
 #
+# Here $\alpha$ is the largest score before and $\beta$ the larger one; the factor $e^{\alpha - \beta}$ is `alpha` in
+# the code.
+#
 # **The signature.** A kernel needs a tensor's address and its strides. For four tensors of four dimensions that would
 # be twenty parameters. A parameter may also be a tuple: `q_tensor` holds the pointer to `q` and its four strides, and
 # `head` takes it apart. It goes to head `h` of sequence `b`, and what is left is a matrix with a row for each token.
@@ -114,9 +120,9 @@ def causal_attention_kernel(
         new_max = tl.maximum(row_max, tl.max(s, axis=1))
         # **P**, not divided yet, and relative to the largest score so far.
         p = tl.exp(s - new_max[:, None])
-        # After the first tile of keys row 3 had a maximum of `pid=(1, 0), start_n=0: new_max[1] = 1.5`, and now it has
-        # `pid=(1, 0), start_n=2: new_max[1] = 4`. What it summed so far shrinks by `pid=(1, 0), start_n=2: alpha[1] =
-        # 0.0821`.
+        # After the first tile of keys row 3, the tile's second, had a maximum of `pid=(1, 0), start_n=0: new_max[1] =
+        # 1.5`, and now it has `pid=(1, 0), start_n=2: new_max[1] = 4`. What it summed so far shrinks by `pid=(1, 0),
+        # start_n=2: alpha[1] = 0.0821`.
         alpha = tl.exp(row_max - new_max)
         row_sum = row_sum * alpha + tl.sum(p, axis=1)
         # **O = P V**, a sum over keys, so each tile of keys adds its part. `tl.dot` takes two factors of one dtype.
@@ -131,20 +137,20 @@ def causal_attention_kernel(
 # ## Backward, on paper
 #
 # The scores were thrown away, so they are computed again. With the log-sum-exp a probability is a single exponential,
-# [[tag: AT-P]]: no maximum, no second trip. Then there are four more products. As matrices, with $dO$ for the upstream
-# gradient of the output:
+# [[tag: AT-P]], and no maximum has to be found first. After $S$, there are four more products of matrices, and one line
+# that goes element by element. With $dO$ for the upstream gradient of the output:
 #
 # | product | why | tag |
 # |---|---|---|
 # | $dV = P^T dO$ | a value reaches each output with its weight | [[tag: AT-dV]] |
 # | $dP = dO \, V^T$ | a weight is multiplied by its value | |
-# | $dS = P \circ (dP - D)$ | softmax: a score raises its own weight and lowers the others | [[tag: AT-dS]] |
+# | $dS = P \circ (dP - \delta)$, per element | a score raises its own weight and lowers the others | [[tag: AT-dS]] |
 # | $dQ = dS \, K$ | S is a product of Q and K, so the gradient goes to one factor times the other | [[tag: AT-dQ]] |
 # | $dK = dS^T Q$ | the same for the other factor | [[tag: AT-dK]] |
 #
-# $D$ is one number per row, the mean of the row's $dP$ under its weights. That looks like a sum over all keys, but it
-# equals the dot product of the output's row and its gradient, [[tag: AT-D]]: nothing has to be gone through first. In
-# the code it is `delta`.
+# $\delta$ is one number per row, the mean of the row's $dP$ under its weights; the derivation calls it $D$. That looks
+# like a sum over all keys, but it equals the dot product of the output's row and its gradient, [[tag: AT-D]]: nothing
+# has to be gone through first.
 #
 # dQ is a sum over keys, dK and dV are sums over queries. So there are two kernels: one whose programs own a tile of
 # queries and walk along the keys, and one the other way round. Each sum stays in one program, in one order, and the
@@ -181,8 +187,8 @@ def causal_attention_queries_kernel(
         # see.
         s = tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION) * scale
         p = tl.exp(s - lse[:, None])
-        # **dP = dO Vᵀ**, and **dS**, [[tag: AT-dS]]. What the mask hides is replaced at the end, whatever it is: zero
-        # times the NaN of a hidden key would still be NaN.
+        # **dP = dO Vᵀ**, and **dS**, [[tag: AT-dS]]. Where a key is hidden, `ds` is replaced by 0 at the end. Setting
+        # its weight to 0 instead wouldn't do: if the hidden key is NaN, so is `dp`, and 0 · NaN is NaN.
         dp = tl.dot(do, tl.trans(v), input_precision=INPUT_PRECISION)
         ds = tl.where(offs_n[None, :] <= offs_m[:, None], p * (dp - delta[:, None]), 0.0)
         # **dQ = dS K**

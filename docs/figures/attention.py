@@ -98,7 +98,7 @@ def causal():
         panel.text(300, top + 27 + place * 30, kind, "tiny")
     return Picture(
         "A dot is a score that counts. A program owns a row of tiles and walks along it, up to the tile that the diagonal "
-        "crosses. Only that one needs a mask.",
+        "crosses. Only there does the mask hide anything.",
         f"A square of {T} queries and {T} keys with a dot where a query sees a key: on the diagonal and below it. In tiles of "
         f"{block} by {block}, "
         + ", ".join(f"{number} are {kind}" for kind, number in count.items())
