@@ -33,6 +33,7 @@ _VENDORED = {
 #: What of academy runs in the browser.
 _ACADEMY = [
     "academy/*.py",
+    "academy/book/*.py",
     "academy/interpreter/*.py",
     "academy/traces/*.py",
     "academy/exercises/*.py",

@@ -71,8 +71,12 @@ def test_the_worker_has_given_up_what_leads_outside(page, address):
         const text = await (await fetch(here + "worker.js")).text() + {json.dumps(probe)}
         const address = URL.createObjectURL(new Blob([text], {{ type: "text/javascript" }}))
         const worker = new Worker(address, {{ type: "module", name: here }})
-        return await new Promise(done => {{
-            worker.onmessage = ({{ data }}) => data.left && (worker.terminate(), done(data))
+        return await new Promise((done, fail) => {{
+            worker.onerror = fail
+            worker.onmessage = ({{ data }}) => {{
+                if (data.type === "failed") fail(new Error(data.message))
+                if (data.left) worker.terminate(), done(data)
+            }}
             worker.postMessage({{ probe: true }})
         }})
     }})()""")
