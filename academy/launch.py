@@ -40,11 +40,17 @@ import triton.language as tl  # isort: skip
 
 #: Versions whose insides this file was compared with, and with which the tests of the fast kernels passed on a GPU.
 VERIFIED = ("3.6.0",)
-REMEMBERS = not INTERPRET and torch.cuda.is_available() and not torch.version.hip and triton.__version__ in VERIFIED
+REMEMBERS = (
+    not INTERPRET
+    and torch.cuda.is_available()
+    and hasattr(torch._C, "_cuda_getDevice")  # not where a GPU is only pretended, to compile for it
+    and not torch.version.hip
+    and triton.__version__ in VERIFIED
+)
 #: Triton 3.6 compiles a launcher for each signature, which takes the kernel's arguments one by one. From 3.7 on there
 #: is a single launcher: it takes them as one tuple, after two descriptions of the signature.
 ONE_LAUNCHER = not triton.__version__.startswith("3.6.")
-#: As Triton's driver asks for them. PyTorch for the CPU has neither.
+#: As Triton's driver asks for them.
 _current_device: Any = torch._C._cuda_getDevice if REMEMBERS else None
 _current_stream: Any = torch._C._cuda_getCurrentRawStream if REMEMBERS else None
 #: When one of the dictionaries is this large, it is emptied: a program has few kinds of calls, or too many to remember.

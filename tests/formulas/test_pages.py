@@ -6,6 +6,7 @@ from inspect import isfunction
 import pytest
 
 from academy import syntax
+from academy.book import layout
 from academy.formulas.check import declared
 from academy.formulas.checking import coverage, equations, kernels
 from academy.formulas.mutation import engine
@@ -57,7 +58,11 @@ def users(path):
     return {PROJECT.module_name(other) for other, files in imported().items() if other == path or path in files}
 
 
-@pytest.mark.parametrize("path", PROJECT.kernels(), ids=PROJECT.module_name)
+#: Rungs of ladders are held by tests/kernels/test_ladders.py, against the float64 reference.
+COMPARED = [path for path in PROJECT.kernels() if layout.group(PROJECT.root, path) != "ladders"]
+
+
+@pytest.mark.parametrize("path", COMPARED, ids=PROJECT.module_name)
 def test_every_kernel_is_launched_by_a_comparison(path, monkeypatch):
     """Compiled too, where other shapes and devices choose other kernels than in the interpreter."""
     module = PROJECT.module(PROJECT.module_name(path))

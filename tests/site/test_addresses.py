@@ -64,8 +64,9 @@ def test_the_environment_is_the_one_place(monkeypatch):
 
 
 def test_the_workflow_derives_them_from_its_repository():
-    job = yaml.safe_load((ROOT / ".github/workflows/pages.yml").read_text())["jobs"]["publish"]
-    assert "github.repository" in job["env"]["REPO_URL"] and "github.repository_owner" in job["env"]["SITE_URL"]
+    workflow = yaml.safe_load((ROOT / ".github/workflows/pages.yml").read_text())
+    addresses_of = workflow["env"]  # for all of its jobs
+    assert "github.repository" in addresses_of["REPO_URL"] and "github.repository_owner" in addresses_of["SITE_URL"]
 
 
 def test_no_command_to_copy_has_an_address_that_is_none():

@@ -337,8 +337,9 @@ def test_colab_opens_the_notebook_that_was_published(monkeypatch, site):
 
 
 def test_the_workflow_checks_before_it_publishes():
-    steps = yaml.safe_load((ROOT / ".github/workflows/pages.yml").read_text())["jobs"]["publish"]["steps"]
-    lines = [step.get("run", "") for step in steps]
+    jobs = yaml.safe_load((ROOT / ".github/workflows/pages.yml").read_text())["jobs"]
+    assert jobs["publish"]["needs"] == "check"
+    lines = [step.get("run", "") for name in ("check", "publish") for step in jobs[name]["steps"]]
     place = {
         word: next(n for n, line in enumerate(lines) if word in line)
         for word in ("make site", "pytest", "mike deploy", "git push")
