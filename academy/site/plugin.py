@@ -68,6 +68,8 @@ class Neighbour:
 class AcademyPlugin(BasePlugin):
     """`library`: the index of the site that is being built. It is made anew for every build."""
 
+    begins_to_serve = False
+
     def on_startup(self, *, command, dirty):
         """`mkdocs serve` is for looking at pages: their copies are left to `mkdocs build`."""
         self.copies = markdown_copies.Copies() if command != "serve" else None

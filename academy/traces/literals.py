@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,10 @@ def same(got: Any, right: str) -> bool:
     return _equal(got, parse(right))
 
 
+#: Enough for a number of any size, quoted with any exponent.
+_DIGITS = Context(prec=800)
+
+
 def _equal(got: Any, want: Any) -> bool:
     """Whole numbers exactly; others rounded (half to even) to the digits that are quoted; `...` leaves out."""
     if isinstance(want, list):
@@ -62,4 +66,4 @@ def _equal(got: Any, want: Any) -> bool:
     if want.lstrip("+-").isdigit():
         return value == int(value) and int(got) == int(want)
     number = Decimal(want)
-    return Decimal(value).quantize(Decimal(1).scaleb(int(number.as_tuple().exponent))) == number
+    return Decimal(value).quantize(Decimal(1).scaleb(int(number.as_tuple().exponent)), context=_DIGITS) == number

@@ -11,5 +11,5 @@ import triton.language as tl
 
 # The lowest finite number. With −∞, a chunk that is all −∞ would subtract −∞ from −∞, which is NaN.
 LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
-# $e^x = 2^{x \log_2 e}$, and powers of two are what a GPU has an instruction for.
+# The binary logarithm of e: e to the x is 2 to the LOG2E · x, and powers of two are what a GPU has an instruction for.
 LOG2E = tl.constexpr(1.4426950408889634)

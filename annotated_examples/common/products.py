@@ -53,8 +53,8 @@ def input_precision():
 
 # ## A tile of the product
 #
-# The loop of [the first lesson](../tutorials/matmul_blocked.py#the-kernel), which explains it line by line, for kernels
-# that have something else to say: the sums of the rows `offs_m` and the columns `offs_n`, in float32.
+# The loop that matmul_blocked explains line by line, for kernels that have something else to say: the sums of the rows
+# `offs_m` and the columns `offs_n`, in float32.
 @triton.jit
 def tile_of_product(
     a_ptr, b_ptr, offs_m, offs_n, M, N, K, stride_am, stride_ak, stride_bk, stride_bn,

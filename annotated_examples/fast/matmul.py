@@ -2,7 +2,7 @@ r"""
 # Matrix multiplication, fast
 
 The product of [matmul_autotuned](../tutorials/matmul_autotuned.py), at many sizes about as fast as cuBLAS, the vendor's
-library: at 4096 in each direction it takes [[bench: matmul_autotuned/4096x4096x4096/forward/ms]], cuBLAS
+library. At 4096 in each direction it takes [[bench: matmul_autotuned/4096x4096x4096/forward/ms]], cuBLAS
 [[bench: matmul_autotuned/4096x4096x4096/forward/cuBLAS.ms]]. The library can apply a ReLU or a GELU on the way. For
 other activations it needs a second kernel: with a `leaky_relu` it takes
 [[bench: matmul_autotuned:leaky_relu/4096x4096x4096/forward/cuBLAS + leaky_relu.ms]], this file

@@ -194,7 +194,7 @@ print(f"largest difference:  {(o - expected).abs().max():.1e}")
 @triton.jit
 def bounds_kernel(first_ptr, last_ptr, T, S, left, right, BLOCK_M: tl.constexpr):
     offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    first, last = keys_seen(offs_m, T, S, left, right)
+    first, last = keys_seen(offs_m, T, S, (left, right))
     tl.store(first_ptr + offs_m, first)
     tl.store(last_ptr + offs_m, last)
 

@@ -44,11 +44,13 @@ def test_every_section_is_shown_in_exactly_one_guide():
 def snippets_of(guide, text):
     """The Python of a guide as one file, includes filled in."""
     fences = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
-    return "\n".join(re.sub(r'^--8<-- "([^:"]+):(\w+)"$', included, fence, flags=re.M) for fence in fences)
+    return "\n".join(re.sub(r'^--8<-- "([^:"]+)(?::(\w+))?"$', included, fence, flags=re.M) for fence in fences)
 
 
 def included(found):
     text = (ROOT / found[1]).read_text("utf-8")
+    if not found[2]:
+        return text
     section = re.search(rf"\[start:{found[2]}\]\n(.*?)\n *# --8<-- \[end:{found[2]}\]", text, re.S)
     return section[1]
 
