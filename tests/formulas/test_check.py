@@ -176,16 +176,17 @@ def test_a_backward_that_loses_second_derivatives(tmp_path, monkeypatch):
 
 
 def test_stale_results_are_told_of_the_whole_project_only(monkeypatch, capsys):
-    from academy.bench import store
+    from academy.bench import ladder, store
     from academy.formulas import check
     from academy.formulas.checking.result import Result
 
     monkeypatch.chdir(PROJECT.root)
     monkeypatch.setattr(store, "stale_note", lambda root: "double is stale")
+    monkeypatch.setattr(ladder, "stale_note", lambda root: "a ladder is stale")
     monkeypatch.setattr(check, "run", lambda files: Result())
     monkeypatch.setattr(traces, "check", lambda files: [])
     assert cli.main(["check"]) == 0
-    assert "\ndouble is stale\nall is well" in capsys.readouterr().out
+    assert "\ndouble is stale\na ladder is stale\nall is well" in capsys.readouterr().out
     assert cli.main(["check", "docs/index.md"]) == 0
     assert "stale" not in capsys.readouterr().out
 
