@@ -114,8 +114,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from academy import problems
     from academy.bench import ROOT, ladder, store
+    from academy.book import problems
     from academy.formulas import check as formulas
     from academy.formulas.project import Project
     from academy.traces import check as traces
@@ -140,9 +140,9 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _unguarded_backwards(files: list[Path] | None):
-    from academy import syntax
+    from academy.book import syntax
+    from academy.book.problems import Problem
     from academy.formulas.project import Project
-    from academy.problems import Problem
 
     message = "decorate it with once_differentiable from academy.autograd: second derivatives would be silently wrong"
     project = Project.here()

@@ -101,7 +101,7 @@ ARROWS: dict[str, set[str]] = {
     "formulas": {"book", "judge"},
     "exercises": {"book", "compiler", "interpreter", "judge", "traces"},
     "playground": {"book", "compiler", "exercises", "interpreter", "traces"},
-    "site": {"bench", "book", "exercises", "formulas", "playground", "traces"},
+    "site": {"bench", "book", "formulas", "playground", "traces"},
 }
 
 
@@ -119,6 +119,12 @@ def test_folders_depend_on_each_other_in_one_direction(folder):
         if name.split(".")[1:2] == [folder] and other.startswith("academy.")
     }
     assert used & set(ARROWS) <= ARROWS[folder] | {folder}
+
+
+def test_the_book_stands_by_itself():
+    """It is read where neither torch nor triton is installed, and by every other part."""
+    used = {other for name in MODULES if name.startswith("academy.book") for other in GRAPH[name]}
+    assert all(other.startswith("academy.book") for other in used), used
 
 
 STAGES = ["reading", "meaning", "checking", "mutation"]

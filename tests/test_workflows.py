@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from academy.exercises import files
+from academy.book import exercise_files
 from tests.kernels.harness import ROOT
 from tests.test_constraints import SETS
 
@@ -156,7 +156,7 @@ def test_the_wheel_brings_the_exercises_and_what_its_command_imports():
         for pattern in project["tool"]["setuptools"]["package-data"]["academy.exercises"]
         for path in (ROOT / "academy/exercises").glob(pattern)
     }
-    wanted = {each.path.relative_to(ROOT) for each in files.every()} | {Path("docs/learn/index.md")}
+    wanted = {each.path.relative_to(ROOT) for each in exercise_files.every()} | {Path("docs/learn/index.md")}
     assert {path.relative_to(brought) for path in found} == wanted
     assert {"numpy", "pyyaml", "rich"} <= set(project["project"]["dependencies"])
 

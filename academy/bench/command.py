@@ -26,6 +26,7 @@ from academy.bench import figures, measure, run, store
 from academy.bench.operation import ROOT, Operation, Variant, discover
 from academy.bench.run import dtype_name
 from academy.bench.tables import Table
+from academy.book import benchmarks
 from academy.progress import bar
 
 #: How long a quick look measures, about.
@@ -237,7 +238,7 @@ def print_speed(kernel_file: Path) -> None:
     repository there is no benchmark, and nothing is printed.
     """
     name = kernel_file.relative_to(kernel_file.parents[2]).as_posix()
-    found = [path for path in store.benchmark_files(ROOT) if name in store.kernel_files(path).values()]
+    found = [path for path in benchmarks.files(ROOT) if name in benchmarks.kernels(path).values()]
     if not found:
         return
     begin, gpu = time.monotonic(), measure.Gpu(warmup_ms=10, measure_ms=40)

@@ -25,8 +25,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from academy import syntax
 from academy.bench import figures, store
+from academy.book import syntax
 
 FOLDER = f"{syntax.KERNELS}/ladders"
 BENCHMARKS = "benchmarks/ladders"

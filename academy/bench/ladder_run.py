@@ -13,10 +13,11 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from academy import device, launch, syntax
+from academy import device, launch
 from academy.bench import ROOT, experiment, figures, ladder, operation, run, store
 from academy.bench.operation import Variant
 from academy.bench.tables import Table
+from academy.book import syntax
 
 #: What PyTorch's own operation is called in the records.
 PYTORCH = "pytorch"

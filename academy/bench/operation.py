@@ -45,8 +45,8 @@ from types import ModuleType
 
 import torch
 
-from academy import syntax
 from academy.bench import store
+from academy.book import benchmarks, syntax
 
 ROOT = Path(__file__).resolve().parents[2]
 #: From the inputs to the callable that is measured.
@@ -137,7 +137,7 @@ class Operation:
     def from_file(cls, path: Path, root: Path = ROOT) -> Operation:
         """Import `benchmarks/<op>.py` and the kernels that it names. Raises ValueError naming the key that is wrong."""
         module = load(path)
-        files = store.kernel_files(path)
+        files = benchmarks.kernels(path)
         functions = {
             provider: getattr(importlib.import_module(file.removesuffix(".py").replace("/", ".")), module.FUNCTION)
             for provider, file in files.items()
@@ -187,7 +187,7 @@ def read(bench: dict, cost: Callable, functions: dict[str, Callable], where: str
 
 def discover() -> list[Operation]:
     """Every operation of `benchmarks/`."""
-    return [Operation.from_file(path) for path in store.benchmark_files(ROOT)]
+    return [Operation.from_file(path) for path in benchmarks.files(ROOT)]
 
 
 def example_costs(kernel_file: str, root: Path = ROOT) -> tuple[str, int, dict | None] | None:
@@ -195,9 +195,9 @@ def example_costs(kernel_file: str, root: Path = ROOT) -> tuple[str, int, dict |
 
     kernel_file: relative to the repository.
     """
-    for path in store.benchmark_files(root):
-        if kernel_file in store.shown_files(path):
+    for path in benchmarks.files(root):
+        if kernel_file in benchmarks.shown(path):
             before, found, _ = path.read_text("utf-8").partition("\nEXAMPLES = ")
-            costs = getattr(load(path), "EXAMPLES", {}).get(store.module_name(kernel_file))
+            costs = getattr(load(path), "EXAMPLES", {}).get(benchmarks.module_name(kernel_file))
             return f"benchmarks/{path.name}", before.count("\n") + 2 if found else 1, costs
     return None

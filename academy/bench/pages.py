@@ -15,6 +15,7 @@ from academy.bench import ladder as runnable
 from academy.bench import plots, store
 from academy.bench.figures import OURS, Pass, between, label, memory, milliseconds, passes, percent, results
 from academy.bench.tables import Html, Table
+from academy.book import benchmarks
 
 PASS_NAMES = {"forward": "Forward", "backward": "Backward", "forward+backward": "Forward and backward"}
 #: From this many square sizes on, a line over the size says more than a row for each.
@@ -43,7 +44,7 @@ def operation(name: str, root: Path) -> list[str]:
         out += ['!!! note "Not measured yet"', "", f"    No results of `{name}` are committed.", ""]
         for device, steps in results(root, f"ladder/{name}"):
             out += ladder(steps, f"{device}-{name}", "##")
-    files = list(store.kernel_files(root / "benchmarks" / f"{name}.py").values())
+    files = list(benchmarks.kernels(root / "benchmarks" / f"{name}.py").values())
     out += ["", "## Measure it yourself", ""]
     if files:
         out += ["Its script shows the main numbers within seconds:", "", "```sh", f"python {files[-1]}", "```", ""]
@@ -71,8 +72,8 @@ def _device(name: str, device: str, record: dict, level: str, root: Path) -> lis
 
 def _runnable_ladder(name: str, level: str, root: Path) -> list[str]:
     """Where the rungs are that can be run."""
-    fast = store.kernel_files(root / "benchmarks" / f"{name}.py").get("fast", "")
-    page = f"/kernels/{store.module_name(fast).replace('.', '/')}.md" if fast else ""
+    fast = benchmarks.kernels(root / "benchmarks" / f"{name}.py").get("fast", "")
+    page = f"/kernels/{benchmarks.module_name(fast).replace('.', '/')}.md" if fast else ""
     where = f"[the fast version's page]({page}#the-ladder)" if page else "the fast version's page"
     text = (
         f"Each step on the way here can be run: {where} shows them, and `academy bench --ladder {name}` measures them."
@@ -374,7 +375,7 @@ def summary(root: Path) -> list[str]:
     if not out:
         out = ['!!! note "Not measured yet"', "", "    No results are committed.", ""]
     have = {record["operation"] for _, record in found}
-    waiting = [path.stem for path in store.benchmark_files(root) if path.stem not in have]
+    waiting = [path.stem for path in benchmarks.files(root) if path.stem not in have]
     if waiting:
         out += ["", f"Not measured yet: {', '.join(f'`{name}`' for name in waiting)}.", ""]
     return out

@@ -16,8 +16,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
-from academy import syntax, textfiles
-from academy.book import layout
+from academy import textfiles
+from academy.book import benchmarks, syntax
 
 #: What may change in a kernel file without making its measurements stale.
 NOT_MEASURED = {"EXAMPLE"}
@@ -33,29 +33,6 @@ def slug(device: str) -> str:
 
 
 # ---------------------------------------------------------------- the source a result belongs to
-
-
-def benchmark_files(root: Path) -> list[Path]:
-    """The files of `benchmarks/` that say what to measure: those with a `BENCH`."""
-    return [path for path in layout.benchmarks(root) if "\nBENCH = " in path.read_text("utf-8")]
-
-
-def kernel_files(benchmark: Path) -> dict[str, str]:
-    """Provider ("lesson", "fast") -> the kernel file that a benchmark file names. Read without importing anything."""
-    named = re.findall(r'^(LESSON|FAST) = "([\w.]+)"', benchmark.read_text("utf-8"), re.M)
-    return {provider.lower(): f"annotated_examples/{name.replace('.', '/')}.py" for provider, name in named}
-
-
-def shown_files(benchmark: Path) -> list[str]:
-    """Those, and the file that `BACKWARD` names: the half of a version that stands in a file of its own."""
-    half = re.findall(r'^BACKWARD = "([\w.]+)"', benchmark.read_text("utf-8"), re.M)
-    files = [f"annotated_examples/{name.replace('.', '/')}.py" for name in half]
-    return [*kernel_files(benchmark).values(), *files]
-
-
-def module_name(kernel_file: str) -> str:
-    """`classics.layernorm` of `annotated_examples/classics/layernorm.py`."""
-    return kernel_file.removeprefix("annotated_examples/").removesuffix(".py").replace("/", ".")
 
 
 def sources(files: dict[str, str], root: Path) -> dict[str, str]:
@@ -181,7 +158,7 @@ def stale(record: dict, root: Path) -> list[dict]:
     """The cases and host times in which one of our providers was measured with other code than its file has now."""
     now = {}
     with suppress(FileNotFoundError, SyntaxError):  # then everything is stale
-        now = sources(kernel_files(root / "benchmarks" / f"{record['operation']}.py"), root)
+        now = sources(benchmarks.kernels(root / "benchmarks" / f"{record['operation']}.py"), root)
     return [entry for entry in [*record["cases"], *record.get("host", [])] if entry["sources"] != now]
 
 

@@ -7,7 +7,7 @@ import tokenize
 from dataclasses import dataclass
 from functools import lru_cache
 
-from academy import syntax
+from academy.book import syntax
 
 #: Comments for tools, and the markers of notebook cells: neither notes nor code that teaches.
 DIRECTIVE = re.compile(r"#\s*(type:|noqa|fmt:|ruff:|pragma|pylint:|isort:|mypy:|pyright:|%%|!/)")

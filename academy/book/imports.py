@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from academy import syntax
+from academy.book import syntax
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "academy"

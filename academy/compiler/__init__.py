@@ -29,10 +29,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from academy import syntax
+from academy.book import syntax
+from academy.book.problems import Problem
 from academy.compiler.cards import CARDS, DEFAULT, card
 from academy.compiler.service import ROOT, Crashed, Worker, ask, available
-from academy.problems import Problem
 
 __all__ = ["CARDS", "Compiled", "Report", "available", "compile_file", "compile_source", "problems"]
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from academy import compiler, problems, syntax
+from academy import compiler
+from academy.book import problems, syntax
 from academy.compiler.cards import CARDS, DEFAULT, Card, card
 
 _LOADS = ("global load", "global store")

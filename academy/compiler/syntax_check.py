@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from academy import syntax
-from academy.problems import Problem
+from academy.book import syntax
+from academy.book.problems import Problem
 
 _RUNNING = "keep a running block or number instead, as in acc += x; for a few fixed values use a tuple"
 _WHERE = "tl.where(condition, a, b) chooses for each lane"

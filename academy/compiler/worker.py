@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 
 from academy import device
-from academy.syntax import import_file, import_path
+from academy.book.syntax import import_file, import_path
 
 import torch
 

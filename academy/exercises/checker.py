@@ -14,12 +14,14 @@ from pathlib import Path
 from types import ModuleType
 
 from academy import device
+from academy.book import exercise_files
+from academy.book.exercise_files import Exercise
+from academy.book.syntax import import_path
 from academy.compiler import syntax_check
-from academy.exercises import allowed, files
+from academy.exercises import allowed
 from academy.exercises.allowed import Raised
 from academy.exercises.answer import Answer
 from academy.exercises.checks import Asked, Checks, Failed
-from academy.syntax import import_path
 
 _numbers = itertools.count()
 
@@ -54,7 +56,7 @@ def check(
         start: how the text is run: here (`Answer`), or in a process of its own (`apart.Apart`).
         compiled: whether the kernels of a right text have to compile for an H100, where Triton's compiler is installed.
     """
-    exercise = files.named(name)
+    exercise = exercise_files.named(name)
     seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="academy-") as folder:
@@ -62,13 +64,18 @@ def check(
         path = Path(folder).resolve() / f"{exercise.path.stem}_{next(_numbers)}.py"
         path.write_text(source, "utf-8")
         state, message, line, case = _outcome(exercise, path, source, seed, start, compiled)
-    if state == "failed" and files.TO_DO in source and source.strip() == exercise.starter.strip():
-        message = f"This is still the starter: put your code where `{files.TO_DO}` stands. {message}"
+    if state == "failed" and exercise_files.TO_DO in source and source.strip() == exercise.starter.strip():
+        message = f"This is still the starter: put your code where `{exercise_files.TO_DO}` stands. {message}"
     return Outcome(state, " ".join(message.split()), line, case, round(time.perf_counter() - begun, 3), seed)
 
 
 def _outcome(
-    exercise: files.Exercise, path: Path, source: str, seed: int, start: Callable[[Path], Asked], compiled: bool
+    exercise: Exercise,
+    path: Path,
+    source: str,
+    seed: int,
+    start: Callable[[Path], Asked],
+    compiled: bool,
 ) -> tuple[str, str, int | None, str | None]:
     answer, where = None, "in Triton's interpreter" if device.INTERPRET else "compiled, on the GPU"
     try:

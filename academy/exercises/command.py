@@ -11,7 +11,7 @@ import textwrap
 from itertools import groupby
 from pathlib import Path
 
-from academy.exercises import files
+from academy.book import exercise_files
 from academy.textfiles import read_text, write_text
 
 #: The first line of a file that `start` writes: `check` reads from it which exercise the file is for.
@@ -58,11 +58,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(_: argparse.Namespace) -> int:
-    from academy.learning_path import LearningPath
+    from academy.book.learning_path import LearningPath
 
-    stages = LearningPath.read(files.ROOT / "docs").stages
+    stages = LearningPath.read(exercise_files.ROOT / "docs").stages
     titles = {stage.exercises: f"{number}. {stage.title}" for number, stage in enumerate(stages, 1)}
-    exercises = files.every()
+    exercises = exercise_files.every()
     width = max(len(exercise.name) for exercise in exercises)
     for number, (stage, inside) in enumerate(groupby(exercises, lambda each: each.stage)):
         print(("\n" if number else "") + titles[stage])
@@ -72,7 +72,7 @@ def _list(_: argparse.Namespace) -> int:
 
 
 def _start(parsed: argparse.Namespace) -> int:
-    exercise = files.named(parsed.name)
+    exercise = exercise_files.named(parsed.name)
     path = parsed.to or Path(f"{exercise.path.stem}.py")
     question = f"{exercise.title}\n\n{exercise.question}\n\nCheck it with `academy exercise check {path}`."
     comment = textwrap.indent(question, "# ", lambda line: True).replace("# \n", "#\n")
@@ -88,7 +88,7 @@ def _check(parsed: argparse.Namespace) -> int:
     path = Path(parsed.file)
     text = read_text(path)
     named = re.match(rf"{MARK}(\S+)", text)
-    name = files.named(named[1] if named else path.stem).name
+    name = exercise_files.named(named[1] if named else path.stem).name
     from academy import device
 
     if not device.INTERPRET:  # first in the interpreter, which sees what a GPU hides, in a process of its own
@@ -109,7 +109,7 @@ def _check(parsed: argparse.Namespace) -> int:
 
 
 def _hint(parsed: argparse.Namespace) -> int:
-    exercise = files.named(parsed.name)
+    exercise = exercise_files.named(parsed.name)
     count = len(exercise.hints)
     if not 1 <= parsed.number <= count:
         raise ValueError(f"{exercise.name} has hints 1 to {count}, not {parsed.number}")

@@ -62,9 +62,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from academy import syntax
+from academy.book import syntax
+from academy.book.problems import Problem
 from academy.formulas.reading.page import Page
-from academy.problems import Problem
 
 #: Keywords of `@case`, and what holds where one is not given. `modules` and `returns` must be.
 KEYWORDS: dict[str, Any] = dict(

@@ -12,14 +12,14 @@ from typing import Any
 
 import torch
 
-from academy import operations, syntax
+from academy.book import operations, syntax
+from academy.book.problems import Problem
 from academy.formulas.cases import Comparison
 from academy.formulas.checking import case_reader, citations, coverage, equations, kernels
 from academy.formulas.checking.result import Result
 from academy.formulas.project import Project
 from academy.formulas.reading.page import Page
 from academy.judge.process import in_parallel
-from academy.problems import Problem
 from academy.progress import bar
 
 

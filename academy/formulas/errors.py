@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from academy.problems import Problem
+from academy.book.problems import Problem
 
 
 class FormulaError(Exception):

@@ -22,8 +22,7 @@ from __future__ import annotations
 
 from triton.runtime import interpreter
 
-from academy import mistakes
-from academy.interpreter import arithmetic, casts, external, internals, launches, memory, reductions, speed
+from academy.interpreter import arithmetic, casts, external, internals, launches, memory, mistakes, reductions, speed
 from academy.interpreter.bits import decode, undefined_lanes
 from academy.interpreter.internals import CHECKED_VERSIONS, UnknownInterpreter, require
 from academy.interpreter.repairs import REPAIRS, used

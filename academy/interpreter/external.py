@@ -11,7 +11,7 @@ from triton.language.extra import libdevice
 from triton.language.extra.cuda import libdevice as cuda_libdevice
 from triton.runtime import interpreter
 
-from academy import libdevice as libdevice_on_cpu
+from academy.interpreter import libdevice as libdevice_on_cpu
 from academy.interpreter.repairs import need
 
 

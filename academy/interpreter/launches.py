@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from triton.runtime import autotuner, interpreter
 
-from academy import mistakes
+from academy.interpreter import mistakes
 
 #: Held while a kernel runs. A launch replaces functions of `triton.language` and keeps the number of its program in a
 #: global, so two threads would compute with each other's. The same thread may launch from inside a launch.

@@ -12,7 +12,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 
-from academy import syntax
+from academy.book import syntax
 from academy.judge.mutants import Mutant
 
 #: Operators as they are written, and what takes their place.

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from unittest import mock
 
-from academy import syntax
+from academy.book import syntax
 from academy.book.comments import comments
 
 

@@ -35,7 +35,8 @@ from typing import Any
 
 import torch
 
-from academy import cache, syntax
+from academy import cache
+from academy.book import syntax
 from academy.device import DEVICE
 
 DTYPES = ("float32", "float16", "bfloat16")

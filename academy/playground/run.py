@@ -19,7 +19,8 @@ from pathlib import Path
 from academy import device  # noqa: F401
 import numpy as np
 
-from academy import interpreter, syntax
+from academy import interpreter
+from academy.book import syntax
 from academy.traces import page, store, worker
 from academy.traces.memory import Argument
 from academy.traces.recorder import Launch, Recorder

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import re
 
+from academy.book.texts import read
 from academy.site.library import Library
-from academy.texts import read
 
 BROKEN = re.compile(r"Doc file '(?P<doc>[^']+)' contains .*?'(?P<link>[^']+)'")
 

@@ -26,10 +26,10 @@ from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from traitlets.config import Config
 
 from academy.bench import figures
-from academy.directives import EQUATION, fenced, pattern
+from academy.book.directives import EQUATION, fenced, pattern
+from academy.book.texts import first_sentence
 from academy.site import addresses, exercise_pages, pictures
 from academy.site.library import Library
-from academy.texts import first_sentence
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = "mkdocs-jupyter"

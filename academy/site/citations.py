@@ -11,7 +11,7 @@ from markdown.inlinepatterns import InlineProcessor
 from markdown.util import AtomicString
 
 from academy.bench import figures
-from academy.directives import SPANS, pattern
+from academy.book.directives import SPANS, pattern
 from academy.site import project_parts
 from academy.site.conversion import Conversion
 
@@ -49,7 +49,7 @@ class CitedEquation(BlockProcessor):
 
 
 class Span(InlineProcessor):
-    """A directive within a sentence: a method for each name of `academy.directives.SPANS`."""
+    """A directive within a sentence: a method for each name of `academy.book.directives.SPANS`."""
 
     def __init__(self, conversion: Conversion):
         super().__init__(pattern(*SPANS), conversion.md)

@@ -10,11 +10,11 @@ from markdown import Markdown
 from markdown.treeprocessors import Treeprocessor
 from markupsafe import Markup
 
+from academy.book.splitter import Module
+from academy.book.texts import read, without_front_matter
 from academy.site import addresses
 from academy.site.library import Library, Page
-from academy.site.splitter import Module
 from academy.site.variables import Variables
-from academy.texts import read, without_front_matter
 
 log = logging.getLogger("mkdocs.academy.site")
 

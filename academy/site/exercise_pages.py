@@ -7,13 +7,13 @@ from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
 
-from academy.exercises import files
+from academy.book import exercise_files
 from academy.site.conversion import TreeStep, element
 from academy.site.library import Library, Page
 from academy.site.page_facts import title
 
 
-def markdown(library: Library, exercise: files.Exercise) -> list[str]:
+def markdown(library: Library, exercise: exercise_files.Exercise) -> list[str]:
     """The page of an exercise. The editor's script takes the place of the starter; without it the code is shown."""
     lesson = f"[{title(library, exercise.page)}](/{exercise.page})"
     file = f"{exercise.path.stem}.py"
@@ -33,7 +33,7 @@ def _of_stage(library: Library, stage: str) -> list[Page]:
     return [page for page in library.shown("exercise") if page.group == stage]
 
 
-def _next(library: Library, exercise: files.Exercise) -> str:
+def _next(library: Library, exercise: exercise_files.Exercise) -> str:
     """A link to the next exercise of the stage."""
     stage = _of_stage(library, exercise.stage)
     after = stage[[page.uri for page in stage].index(exercise.uri) + 1 :]

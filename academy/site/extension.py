@@ -30,10 +30,12 @@ from pathlib import Path
 from markdown import Extension
 from markdown.preprocessors import Preprocessor
 
-from academy import operations, syntax
 from academy.bench.pages import Html
-from academy.directives import fenced, on_line
-from academy.learning_path import kind
+from academy.book import operations, syntax
+from academy.book.directives import fenced, on_line
+from academy.book.learning_path import kind
+from academy.book.splitter import SourceError, split
+from academy.book.texts import read, without_front_matter
 from academy.site import exercise_pages, kernel_page, lint, pictures, playground_page, project_parts
 from academy.site.addresses import NOWHERE
 from academy.site.citations import CitedEquation, Span
@@ -43,9 +45,7 @@ from academy.site.library import Page
 from academy.site.page_facts import PageFacts, title
 from academy.site.page_tree import Contents, PageTree
 from academy.site.reading_time import minutes
-from academy.site.splitter import SourceError, split
 from academy.site.variable_marks import VariableMarks
-from academy.texts import read, without_front_matter
 
 
 class AcademyExtension(Extension):
@@ -89,8 +89,8 @@ class DeadLinks(TreeStep):
 
 
 class Lines(Preprocessor):
-    """Directives on lines of their own: a method for each name of `academy.directives.LINES`. Also the checks of the
-    text as it is written."""
+    """Directives on lines of their own: a method for each name of `academy.book.directives.LINES`. Also what is said of
+    the text as it is written."""
 
     def __init__(self, conversion: Conversion):
         super().__init__(conversion.md)

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from mkdocs.structure.files import File
 
-from academy import syntax
-from academy.bench import store
+from academy.book import benchmarks, syntax
+from academy.book.texts import heading, read
 from academy.site.library import Library, Page
-from academy.texts import heading, read
 
 CHAPTERS = "learn"
 
@@ -40,7 +39,7 @@ def _markdown(library: Library, page: Page) -> str:
     if page.kind != "benchmark":
         return f"[[{page.kind}: {page.source}]]\n"
     benchmark = Path(page.source)
-    files = store.kernel_files(library.root / benchmark)
+    files = benchmarks.kernels(library.root / benchmark)
     names = {"lesson": "the lesson", "fast": "its fast version"}
     kernels = " and ".join(f"[{names[provider]}]({library.pages[path].href})" for provider, path in files.items())
     return (

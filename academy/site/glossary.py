@@ -16,8 +16,8 @@ from xml.etree.ElementTree import Element, SubElement
 
 from markdown.util import AtomicString
 
+from academy.book.texts import front_matter, read
 from academy.site.conversion import TreeStep
-from academy.texts import front_matter, read
 
 HOME = "guides/glossary.md"
 ENTRY = re.compile(

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from academy import syntax
-from academy.texts import read
+from academy.book import syntax
+from academy.book.texts import read
 
 HEADING = re.compile(r"#( #+ .*)?$")
 COMMON = f"{syntax.KERNELS}.common"

@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from xml.etree.ElementTree import Element, SubElement
 
-from academy.directives import pattern
+from academy.book.directives import pattern
+from academy.book.splitter import Module, Row, Text
 from academy.site import project_parts
 from academy.site.conversion import Conversion, element
 from academy.site.helpers import Helper, first_uses
 from academy.site.highlighting import highlighted
-from academy.site.splitter import Module, Row, Text
 
 MARKER = "academykernelrow{:04d}"
 MARKED = re.compile(r"^academykernelrow(\d{4})$")

@@ -16,13 +16,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from academy.bench import store
-from academy.book import layout
-from academy.directives import cited
-from academy.exercises import files
-from academy.learning_path import LearningPath
-from academy.site.splitter import introduction
-from academy.texts import Equation, equations, first_sentence, front_matter, heading, read, without_front_matter
+from academy.book import benchmarks, exercise_files, layout
+from academy.book.directives import cited
+from academy.book.learning_path import LearningPath
+from academy.book.splitter import introduction
+from academy.book.texts import Equation, equations, first_sentence, front_matter, heading, read, without_front_matter
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ class Library:
     equations: dict[str, Equation] = field(default_factory=dict)
     citations: dict[str, list[tuple[str, int]]] = field(default_factory=dict)  # tag -> file and line of a kernel
     operations: list[Operation] = field(default_factory=list)
-    exercises: dict[str, files.Exercise] = field(default_factory=dict)  # by the path of its file
+    exercises: dict[str, exercise_files.Exercise] = field(default_factory=dict)  # by the path of its file
     problems: list[tuple[str, int, str]] = field(default_factory=list)
     copied: frozenset[str] = frozenset()
 
@@ -131,7 +129,7 @@ class Library:
         """The operations to which a file belongs: several for a derivation that several kernels implement."""
         return [operation for operation in self.operations if source in operation.files]
 
-    def exercises_of(self, uri: str) -> list[files.Exercise]:
+    def exercises_of(self, uri: str) -> list[exercise_files.Exercise]:
         """The exercises that belong to a page, the easy ones first."""
         found = [exercise for exercise in self.exercises.values() if exercise.page == uri]
         return sorted(found, key=lambda exercise: exercise.order)
@@ -184,7 +182,7 @@ class Library:
 
     def _add_exercise(self, path: Path, name: str) -> None:
         try:
-            exercise = files.read(path)
+            exercise = exercise_files.read(path)
         except (SyntaxError, ValueError) as error:
             self.problems.append((name, getattr(error, "lineno", None) or 1, str(error)))
             return
@@ -193,15 +191,15 @@ class Library:
 
     def _add_operations(self) -> None:
         known: set[str] = set()
-        for file in store.benchmark_files(self.root):
-            kernels = store.kernel_files(file)
+        for file in benchmarks.files(self.root):
+            kernels = benchmarks.kernels(file)
             lesson = kernels.get("lesson", "")
             if lesson in self.pages:
                 name = f"benchmarks/{file.name}"
                 title = f"{self.pages[lesson].name}: benchmark"
                 about = f"How fast {file.stem} is on each device that was measured, beside its peers and the limit."
                 self.pages[name] = Page(f"benchmarks/{file.stem}.md", "benchmark", name, title, about)
-                halves = [path for path in store.shown_files(file) if path not in kernels.values()]
+                halves = [path for path in benchmarks.shown(file) if path not in kernels.values()]
                 self._add_operation(lesson, kernels.get("fast", ""), name, *halves)
                 known |= {*kernels.values(), *halves}
         for page in self.shown("kernel"):

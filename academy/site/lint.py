@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from academy.directives import fenced
+from academy.book.directives import fenced
 
 ITEM = re.compile(r"([-*+]|\d{1,3}[.)])\s+\S")
 # A line after which a list may begin without a blank line.

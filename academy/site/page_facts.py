@@ -9,11 +9,11 @@ from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
 
-from academy.learning_path import HOME, kind
+from academy.book.learning_path import HOME, kind
+from academy.book.texts import front_matter, heading, read
 from academy.site.conversion import TreeStep, element
 from academy.site.library import Library
 from academy.site.reading_time import minutes
-from academy.texts import front_matter, heading, read
 
 
 def title(index: Library, uri: str) -> str:

@@ -13,12 +13,12 @@ from markdown.extensions.toc import slugify
 from markdown.util import STX, AtomicString
 from markupsafe import Markup
 
+from academy.book.splitter import Module
+from academy.book.texts import TAG
 from academy.site import katex, kernel_page, project_parts
 from academy.site.conversion import TreeStep
 from academy.site.conversion import element as made
 from academy.site.library import Page
-from academy.site.splitter import Module
-from academy.texts import TAG
 
 IN_REPOSITORY = re.compile(r"^(?:\.\./)+((?:annotated_examples|backprop_math|academy|benchmarks|tests)/.*)$")
 CODE = re.compile(r'<div class="[^"]*\bhighlight"')

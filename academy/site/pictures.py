@@ -16,10 +16,10 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from academy import cache, syntax
-from academy.book import imports
-from academy.directives import pattern
-from academy.texts import read
+from academy import cache
+from academy.book import imports, syntax
+from academy.book.directives import pattern
+from academy.book.texts import read
 
 FOLDER = "docs/figures"
 KIND = "pictures"

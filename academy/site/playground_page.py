@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from html import escape
 
-from academy.site.splitter import Module
+from academy.book.splitter import Module
 
 # What makes a script of a file of the repository.
 _SET_UP = re.compile(r"if __name__ == .*# run as a script.*\n(?:(?:    .*)?\n)+")

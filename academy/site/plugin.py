@@ -23,9 +23,11 @@ from mkdocs.exceptions import PluginError
 from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority
 from mkdocs.structure.files import File
 
-from academy import operations, syntax, vendored
-from academy.book import layout
-from academy.learning_path import WAY_IN, kind
+from academy import vendored
+from academy.book import layout, operations, syntax
+from academy.book.learning_path import WAY_IN, kind
+from academy.book.splitter import split
+from academy.book.texts import read, summary
 from academy.playground import bundle as playground
 from academy.site import (
     addresses,
@@ -40,8 +42,6 @@ from academy.site import (
 )
 from academy.site.broken_links import LinkPlaces
 from academy.site.library import Library
-from academy.site.splitter import split
-from academy.texts import read, summary
 
 ROOT = Path(__file__).resolve().parents[2]
 ACADEMY = ROOT / "academy"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from academy import syntax
+from academy.book import benchmarks, syntax
+from academy.book.texts import read
 from academy.cache import kept, made_by
-from academy.texts import read
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What makes each kind of part, besides this file: see `academy.cache.made_by`.
@@ -90,7 +90,7 @@ def _holds(pages: list[str]) -> bool:
 
 def results(operation: str) -> list[str]:
     """An operation's committed results, or ("") all: Markdown, and finished HTML (`academy.bench.tables.Html`)."""
-    from academy.bench import pages, store
+    from academy.bench import pages
     from academy.bench.tables import Html
 
     def made() -> list[list]:
@@ -98,9 +98,9 @@ def results(operation: str) -> list[str]:
         return [[isinstance(piece, Html), piece] for piece in pieces]
 
     files = sorted((ROOT / "benchmarks/results").rglob(f"{operation or '*'}.json"))
-    benchmarks = [file for file in store.benchmark_files(ROOT) if operation in ("", file.stem)]
-    kernels = [path for file in benchmarks for path in store.kernel_files(file).values()]
-    shown = [*files, *benchmarks, *_built_on(*kernels)]
+    measuring = [file for file in benchmarks.files(ROOT) if operation in ("", file.stem)]
+    kernels = [path for file in measuring for path in benchmarks.kernels(file).values()]
+    shown = [*files, *measuring, *_built_on(*kernels)]
     found = _kept("results", [operation, [str(file) for file in files]], shown, RESULTS, made)
     return [Html(piece) if finished else piece for finished, piece in found]
 

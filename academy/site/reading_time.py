@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from academy.directives import EQUATION, SNIPPET, fenced
+from academy.book.directives import EQUATION, SNIPPET, fenced
+from academy.book.splitter import SourceError, split
+from academy.book.texts import DISPLAY, read, without_front_matter
 from academy.site.library import Library
-from academy.site.splitter import SourceError, split
-from academy.texts import DISPLAY, read, without_front_matter
 
 #: What a reader takes in per minute: words of technical prose, lines of code, display equations.
 WORDS, CODE_LINES, EQUATIONS = 200, 25, 4

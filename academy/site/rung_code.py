@@ -14,11 +14,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from academy import syntax
+from academy.book import syntax
 from academy.book.comments import comments
+from academy.book.texts import read
 from academy.site.helpers import COMMON
 from academy.site.highlighting import highlighted
-from academy.texts import read
 
 #: Lines shown around a change.
 CONTEXT = 2

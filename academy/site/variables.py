@@ -19,10 +19,10 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 
-from academy import syntax
+from academy.book import syntax
+from academy.book.texts import front_matter, read
 from academy.site import katex
 from academy.site.library import Library, Page
-from academy.texts import front_matter, read
 
 TOKEN = re.compile(r"\\[A-Za-z]+|\\.|[^\s]", re.S)
 #: Commands whose argument is a word or belongs to one letter: no variable is looked for in it.

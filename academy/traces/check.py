@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from academy import syntax
-from academy.problems import Problem
+from academy.book import syntax
+from academy.book.problems import Problem
 from academy.traces import quotes, store
 from academy.traces.recording import Recording, row_major
 

@@ -16,9 +16,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from academy import compiler, syntax
+from academy import compiler
+from academy.book import syntax
+from academy.book.problems import report
 from academy.compiler.cards import CARDS, DEFAULT
-from academy.problems import report
 from academy.textfiles import read_text
 from academy.traces import check, page, store
 from academy.traces.recording import Pointer, Program, Recording, Step, grid_name, program_name

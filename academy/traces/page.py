@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from academy import syntax
+from academy.book import syntax
 from academy.traces import quotes, store
 from academy.traces.recording import Pointer, Program, Recording, in_digits, places, program_name, without_end
 

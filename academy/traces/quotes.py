@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from academy import syntax
-from academy.problems import Problem
+from academy.book import syntax
+from academy.book.problems import Problem
 from academy.traces import literals
 from academy.traces.comments import Comment, bare_numbers, comments
 from academy.traces.literals import NUMBER

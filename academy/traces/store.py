@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-from academy import cache, syntax
-from academy.book import imports, layout
+from academy import cache
+from academy.book import imports, layout, syntax
 from academy.traces.recording import Recording, failed
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from academy import device, interpreter
-from academy.syntax import import_file
+from academy.book.syntax import import_file
 from academy.traces import births, inputs, proof, store
 from academy.traces.recorder import Endless, OutOfBounds, Recorder
 from academy.traces.recording import launch_data

@@ -5,7 +5,7 @@ import contextlib
 import io
 from pathlib import Path
 
-from academy import syntax
+from academy.book import syntax
 from academy.bench import figures
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from academy.bench import figures, operation, pages, store
-from academy.book import layout
+from academy.book import benchmarks, layout
 from tests.bench import fake
 from tests.kernels.harness import ROOT
 
@@ -20,7 +20,7 @@ def test_every_benchmark_can_be_read():
 
 
 def test_every_kernel_file_has_a_benchmark():
-    named = {file for path in store.benchmark_files(ROOT) for file in store.shown_files(path)}
+    named = {file for path in benchmarks.files(ROOT) for file in benchmarks.shown(path)}
     pages = [path for path in layout.pages(ROOT) if layout.group(ROOT, path) != "capstone"]
     files = {path.relative_to(ROOT).as_posix() for path in pages}
     assert not files - named, f"in no benchmark (LESSON or FAST of benchmarks/<op>.py): {sorted(files - named)}"
@@ -119,6 +119,6 @@ def test_where_a_peer_is_ahead_the_kernel_says_so():
     """The generated page points to these notes."""
     for _, content in store.committed(ROOT):
         if any((each.against_best or 1) < pages.LEVEL for each in figures.passes(content["cases"])):
-            files = store.kernel_files(ROOT / "benchmarks" / f"{content['operation']}.py")
+            files = benchmarks.kernels(ROOT / "benchmarks" / f"{content['operation']}.py")
             file = files.get("fast", files["lesson"])
             assert "here it falls behind" in (ROOT / file).read_text("utf-8"), file

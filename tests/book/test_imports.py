@@ -25,7 +25,16 @@ def test_what_a_module_is_made_of(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "module", ["mistakes", "launch", "autograd", "checks", "libdevice", "interpreter/memory", "traces/recorder"]
+    "module",
+    [
+        "interpreter/mistakes",
+        "launch",
+        "autograd",
+        "checks",
+        "interpreter/libdevice",
+        "interpreter/memory",
+        "traces/recorder",
+    ],
 )
 def test_a_change_there_makes_a_recording_stale(module, tmp_path):
     """Of LayerNorm, whose files take checks, autograd and launch from `academy`."""

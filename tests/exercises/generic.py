@@ -10,9 +10,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from academy import syntax
-from academy.exercises import files
-from academy.exercises.files import Exercise
+from academy.book import exercise_files, syntax
+from academy.book.exercise_files import Exercise
 
 _NOT_STORED = "what masked lanes load is masked off again when it is stored"
 _NO_TENSOR = "no argument is a tensor"
@@ -62,7 +61,7 @@ class NotApplicable(Exception):
 
 def exercises() -> list[Exercise]:
     """Those whose subject is a kernel: their check calls a function that has to launch one."""
-    return [exercise for exercise in files.every() if function_of(exercise)]
+    return [exercise for exercise in exercise_files.every() if function_of(exercise)]
 
 
 def function_of(exercise: Exercise) -> str:

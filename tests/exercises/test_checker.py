@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from academy import compiler, device
-from academy.exercises import checker, files
+from academy.book import exercise_files
+from academy.exercises import checker
 from academy.exercises.answer import Answer
 from academy.exercises.checks import Checks, Failed
 
@@ -54,10 +55,10 @@ EXERCISE = '''
 
 
 def test_the_starter_is_cut_from_the_solution(tmp_path):
-    exercise = files.read(write(tmp_path, EXERCISE))
+    exercise = exercise_files.read(write(tmp_path, EXERCISE))
     assert (exercise.name, exercise.title, exercise.question) == ("stage/name", "Title", "A question.")
     assert exercise.solution == "def f(x):\n    y = x + 1\n    return y\n\n\ndef g():\n    return 2\n"
-    assert exercise.starter == f"def f(x):\n    y = x\n    return y\n\n\ndef g():\n    {files.TO_DO}\n"
+    assert exercise.starter == f"def f(x):\n    y = x\n    return y\n\n\ndef g():\n    {exercise_files.TO_DO}\n"
     assert "y = x + 2" in exercise.edited(("x + 1", "x + 2"))
     assert exercise.edited(()) == exercise.starter
     with pytest.raises(ValueError, match="2 times, not once"):
@@ -67,7 +68,7 @@ def test_the_starter_is_cut_from_the_solution(tmp_path):
 @pytest.mark.parametrize(("part", "name"), [("HINTS", "HINTS"), ("# %% solution", "solution"), ("# Title", "title")])
 def test_what_is_missing_is_named(tmp_path, part, name):
     with pytest.raises(ValueError, match=f"name.py: no {name}"):
-        files.read(write(tmp_path, EXERCISE.replace(part, "OTHER")))
+        exercise_files.read(write(tmp_path, EXERCISE.replace(part, "OTHER")))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_a_text_that_does_not_run_is_told_where(source, state, message, line):
     ],
 )
 def test_a_mistake_in_a_kernel_is_told_with_its_line(store, message):
-    text = files.named("first_kernel/reverse").solution
+    text = exercise_files.named("first_kernel/reverse").solution
     line = "    tl.store(out_ptr + offsets, x, mask=mask)"
     assert line in text
     outcome = checker.check("first_kernel/reverse", text.replace(line, f"    {store}"))
@@ -172,16 +173,16 @@ def test_an_outcome_is_plain_data():
 
 
 def test_the_starter_is_told_from_a_mistake():
-    exercise = files.named("first_kernel/reverse")
+    exercise = exercise_files.named("first_kernel/reverse")
     said = "This is still the starter"
     assert checker.check(exercise.name, exercise.starter).message.startswith(said)
-    assert said not in checker.check(exercise.name, exercise.starter.replace(files.TO_DO, "n + 1")).message
+    assert said not in checker.check(exercise.name, exercise.starter.replace(exercise_files.TO_DO, "n + 1")).message
 
 
 @pytest.mark.skipif(not device.INTERPRET, reason="compiled, Triton itself refuses")
 @pytest.mark.parametrize(("grid", "message"), [("(1.5,)", "there is no part of a program"), ("(None,)", "NoneType")])
 def test_a_wrong_grid_is_told(grid, message):
-    text = files.named("first_kernel/reverse").solution
+    text = exercise_files.named("first_kernel/reverse").solution
     outcome = checker.check("first_kernel/reverse", text.replace("(triton.cdiv(x.numel(), BLOCK),)", grid))
     assert outcome.state == "error" and message in outcome.message, outcome.message
 
@@ -189,7 +190,7 @@ def test_a_wrong_grid_is_told(grid, message):
 @pytest.mark.skipif(not device.INTERPRET, reason="compiled, a kernel is not watched")
 def test_a_line_is_one_of_the_text():
     """Also if what went wrong stands in a kernel of a lesson that the text calls."""
-    exercise = files.named("matmul/gradients")
+    exercise = exercise_files.named("matmul/gradients")
     text = exercise.solution.replace("matmul_forward(dz, y.T)", "matmul_forward(dz, y)")
     outcome = checker.check(exercise.name, text)
     assert "outside a tensor" in outcome.message
@@ -212,12 +213,12 @@ def test_a_line_is_one_of_the_text():
 def test_messages_say_what_would_help(name, edit, message):
     import fnmatch
 
-    outcome = checker.check(name, files.named(name).solution.replace(*edit), 1)
+    outcome = checker.check(name, exercise_files.named(name).solution.replace(*edit), 1)
     assert fnmatch.fnmatchcase(outcome.message, "*" + message.replace("[", "[[]") + "*"), outcome.message
 
 
 def test_values_are_drawn_anew_and_again_with_their_seed(tmp_path):
-    text = files.named("scale_and_add").solution.replace("alpha * x + y", "alpha * x - y")
+    text = exercise_files.named("scale_and_add").solution.replace("alpha * x + y", "alpha * x - y")
     first = checker.check("scale_and_add", text)
     assert checker.check("scale_and_add", text).message != first.message
     assert checker.check("scale_and_add", text, first.seed).message == first.message
@@ -250,7 +251,7 @@ def test_a_lane_without_other_holds_large_numbers_of_both_signs(dtype, tmp_path)
 
 @pytest.mark.skipif(not device.INTERPRET or not compiler.available(), reason="needs Triton's compiler, uncalled so far")
 def test_what_is_right_in_the_interpreter_alone_is_refused():
-    text = files.named("first_kernel/reverse").solution.replace(
+    text = exercise_files.named("first_kernel/reverse").solution.replace(
         "    mask = offsets < n\n",
         "    mask = offsets < n\n    count = 0\n    if n > 5:\n        count = tl.zeros((BLOCK,), tl.float32)\n",
     )

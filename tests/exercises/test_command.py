@@ -6,8 +6,8 @@ import os
 import pytest
 
 from academy import cli
-from academy.exercises import files
-from academy.learning_path import LearningPath
+from academy.book import exercise_files
+from academy.book.learning_path import LearningPath
 
 
 def run(capsys, *arguments):
@@ -19,16 +19,18 @@ def run(capsys, *arguments):
 def test_list_shows_every_exercise(capsys):
     status, said = run(capsys, "list")
     shown = [line.split()[0] for line in said.splitlines() if line.startswith("  ")]
-    assert status == 0 and sorted(shown) == sorted(exercise.name for exercise in files.every())
+    assert status == 0 and sorted(shown) == sorted(exercise.name for exercise in exercise_files.every())
     assert "first_kernel/reverse" in said and "find the bug" in said
 
 
 def test_list_follows_the_learning_path(capsys):
     _, said = run(capsys, "list")
-    path = LearningPath.read(files.ROOT / "docs")
+    path = LearningPath.read(exercise_files.ROOT / "docs")
     titles = [f"{number}. {stage.title}" for number, stage in enumerate(path.stages, 1)]
     assert [line for line in said.splitlines() if line and line[0] != " "] == titles
-    pages = [path.steps[files.named(line.split()[0]).page] for line in said.splitlines() if line.startswith("  ")]
+    pages = [
+        path.steps[exercise_files.named(line.split()[0]).page] for line in said.splitlines() if line.startswith("  ")
+    ]
     assert pages == sorted(pages)
 
 

@@ -6,11 +6,12 @@ import re
 import pytest
 
 from academy import device
-from academy.exercises import checker, files
-from academy.learning_path import LearningPath
+from academy.book import exercise_files
+from academy.book.learning_path import LearningPath
+from academy.exercises import checker
 
-EXERCISES = {exercise.name: exercise for exercise in files.every()}
-PATH = LearningPath.read(files.ROOT / "docs")
+EXERCISES = {exercise.name: exercise for exercise in exercise_files.every()}
+PATH = LearningPath.read(exercise_files.ROOT / "docs")
 #: Of the other exercises `make test` checks the solution and one wrong one, the nightly run everything.
 SAMPLE = {"first_kernel/reverse", "rows/merge", "matmul/diagonal", "operations/race", "attention/stale_tail"}
 SAMPLE |= {"low_bit/unpack", "fast/persistent", "model/momentum_step", "own_kernel/sum_normalise"}
@@ -76,7 +77,7 @@ def test_there_are_enough_of_each_stage_and_of_each_kind():
     assert sorted(folders) == sorted({exercise.stage for exercise in EXERCISES.values()})
     for stage in PATH.stages:
         assert len([each for each in EXERCISES.values() if each.stage == stage.exercises]) >= 5, stage.title
-    assert {each.kind for each in EXERCISES.values()} == set(files.KINDS)
+    assert {each.kind for each in EXERCISES.values()} == set(exercise_files.KINDS)
 
 
 @pytest.mark.parametrize("name", EXERCISES)
@@ -94,7 +95,7 @@ def test_an_exercise_has_its_parts(name):
 
 
 def test_every_exhibit_of_the_museum_is_an_exercise():
-    exhibits = {path.stem for path in (files.ROOT / "docs/guides/museum").glob("*.py")}
+    exhibits = {path.stem for path in (exercise_files.ROOT / "docs/guides/museum").glob("*.py")}
     bugs = {each.path.stem for each in EXERCISES.values() if each.kind == "find the bug"}
     assert exhibits <= bugs
 

@@ -3,14 +3,15 @@
 import pytest
 
 from academy import device
-from academy.exercises import checker, files
+from academy.book import exercise_files
+from academy.exercises import checker
 from academy.judge import kernel_mutants
 from academy.judge.mutants import sample
 from tests.exercises.equivalent_mutants import EQUIVALENT
 from tests.exercises.test_exercises import SEED
 
 COUNT = 20
-EXERCISES = {exercise.name: exercise for exercise in files.every() if exercise.kind != "predict a number"}
+EXERCISES = {exercise.name: exercise for exercise in exercise_files.every() if exercise.kind != "predict a number"}
 pytestmark = pytest.mark.skipif(not device.INTERPRET, reason="compiled, a kernel may take the process along")
 
 

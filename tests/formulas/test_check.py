@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from academy import cli, operations, syntax
+from academy import cli
+from academy.book import operations, syntax
 from academy.formulas import Page, PageError
 from academy.formulas.checking import citations, coverage, equations
 from academy.formulas.mutation import equations as mutants

@@ -5,8 +5,7 @@ from inspect import isfunction
 
 import pytest
 
-from academy import syntax
-from academy.book import layout
+from academy.book import layout, syntax
 from academy.formulas.check import declared
 from academy.formulas.checking import coverage, equations, kernels
 from academy.formulas.mutation import engine

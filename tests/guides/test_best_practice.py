@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from academy import syntax
+from academy.book import syntax
 from tests.kernels.harness import ROOT
 
 FILES = sorted(p for p in (ROOT / "annotated_examples").glob("*/*.py") if p.name != "__init__.py")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from academy import device
-from academy.exercises import files
+from academy.book import exercise_files
 from academy.judge.mutants import Mutant
 from academy.judge.process import Limits
 from academy.judge.session import File, Session
@@ -103,7 +103,7 @@ EXERCISES = [
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda one: one[0])
 def test_a_wrong_solution_of_an_exercise_is_found(exercise, tmp_path):
     name, edit, function, reference, shape, group = exercise
-    found = files.named(name)
+    found = exercise_files.named(name)
     assert edit in [each[1:] for each in found.wrong]
     few = dict.fromkeys(shape.split(), (1, 5, 37))  # an exercise asks for no empty tensors, and no long ones
     beside = (

@@ -9,7 +9,7 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 
 from academy.book import layout
-from academy.syntax import public_functions
+from academy.book.syntax import public_functions
 from tests.kernels.harness import ROOT
 from tests.kernels.public_functions import CASES, HELPERS
 

@@ -7,9 +7,10 @@ import json
 import pytest
 import torch
 
-from academy import accuracy, compiler, syntax
+from academy import accuracy, compiler
 from academy.bench import ROOT, ladder, ladder_run
 from academy.bench.run import dtype_name
+from academy.book import syntax
 from tests.kernels import harness
 
 #: Ladder -> shapes that no block divides.

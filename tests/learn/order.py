@@ -18,8 +18,7 @@ from pathlib import Path
 
 import torch
 
-from academy import syntax
-from academy.exercises import files
+from academy.book import exercise_files, syntax
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Modules whose names belong to Triton.
@@ -139,11 +138,11 @@ class Reader:
         text = file.read_text("utf-8")
         name = file.relative_to(ROOT).as_posix()
         self.python(text, name) if file.suffix == ".py" else self.markdown(text, name)
-        for exercise in files.every():
+        for exercise in exercise_files.every():
             if exercise.page == uri:
                 self.exercise(exercise)
 
-    def exercise(self, exercise: files.Exercise) -> None:
+    def exercise(self, exercise: exercise_files.Exercise) -> None:
         """An exercise is done after its page: the question with its hints, then the solution and the starter."""
         name = exercise.path.relative_to(ROOT).as_posix()
         first = exercise.path.read_text("utf-8").partition("# %% solution\n")[0].count("\n") + 2

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from academy.exercises import files
-from academy.learning_path import HOME, LearningPath
+from academy.book import exercise_files
+from academy.book.learning_path import HOME, LearningPath
 from tests.learn import order
 
 PATH = LearningPath.read(order.ROOT / "docs").pages
@@ -88,7 +88,7 @@ def test_only_a_sentence_in_front_explains(place, words, explains):
 def test_an_exercise_counts_right_after_its_page():
     reader = read("learn/first_kernel.py")
     assert not reader.missing and "tl.load" in reader.seen
-    reader.exercise(files.named("rows/logsumexp"))
+    reader.exercise(exercise_files.named("rows/logsumexp"))
     assert ("exercises/rows/logsumexp.py", "tl.max") in {(use.file, use.what) for use in reader.missing}
 
 

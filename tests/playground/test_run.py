@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("triton")
+from academy.book.splitter import split
 from academy.playground import run
 from academy.site.playground_page import starter
-from academy.site.splitter import split
 
 ROOT = Path(__file__).resolve().parents[2]
 

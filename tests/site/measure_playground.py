@@ -14,7 +14,7 @@ import json
 import sys
 from pathlib import Path
 
-from academy.exercises import files
+from academy.book import exercise_files
 from tests.site.browser import Browser, served
 
 EDITOR = "document.querySelector('[data-academy=editor]')"
@@ -81,8 +81,8 @@ def main() -> None:
             name = starter.relative_to(starters).with_suffix("").as_posix()
             figures["lessons"][name] = lesson(browser, f"{address}kernels/{name}/")
             print(f"{name}: {figures['lessons'][name]}", flush=True)
-        opened(browser, f"{address}exercises/{files.every()[0].name}/")  # one page's Python for all of them
-        for exercise in files.every():
+        opened(browser, f"{address}exercises/{exercise_files.every()[0].name}/")  # one page's Python for all of them
+        for exercise in exercise_files.every():
             question = json.dumps({"action": "check", "name": exercise.name, "source": exercise.solution})
             states, times = zip(*(browser.run(ASK % question) for _ in range(4)))
             if set(states) != {"passed"}:

@@ -4,10 +4,10 @@ import re
 from html import unescape
 from urllib.parse import urljoin
 
-from academy.exercises import files
-from academy.learning_path import LearningPath
+from academy.book import exercise_files
+from academy.book.learning_path import LearningPath
 
-PATH = LearningPath.read(files.ROOT / "docs")
+PATH = LearningPath.read(exercise_files.ROOT / "docs")
 
 
 def page_of(site, uri):
@@ -15,7 +15,7 @@ def page_of(site, uri):
 
 
 def test_a_page_has_the_starter_the_hints_and_the_solution(site):
-    for exercise in files.every():
+    for exercise in exercise_files.every():
         page = page_of(site, exercise.uri)
         editor = re.search(rf'<div data-academy="editor" data-exercise="{exercise.name}">(.*?)</pre>', page, re.S)
         code = unescape(re.sub(r"<[^>]+>", "", editor[1]))
@@ -27,7 +27,7 @@ def test_a_page_has_the_starter_the_hints_and_the_solution(site):
 
 def test_the_page_that_it_belongs_to_and_the_path_link_to_an_exercise(site):
     path = page_of(site, "learn/index.md")
-    for exercise in files.every():
+    for exercise in exercise_files.every():
         assert f'href="../{exercise.uri.removesuffix(".md")}/"' in path, exercise.name
         lesson = page_of(site, exercise.page)
         assert re.search(rf'href="[./]*/{exercise.uri.removesuffix(".md")}/"', lesson), (exercise.name, exercise.page)
@@ -65,7 +65,7 @@ def test_the_exercises_of_a_page_are_listed_by_difficulty(site):
 
 
 def test_an_exercise_leads_to_the_next_of_its_stage(site):
-    every = files.every()
+    every = exercise_files.every()
     for one, other in zip(every, every[1:]):
         page = page_of(site, one.uri)
         following = re.search(r'Next: <a href="[./]*/([\w/]+)/">', page)

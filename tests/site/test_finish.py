@@ -11,8 +11,8 @@ import markdown
 import pytest
 from mkdocs.config import load_config
 
+from academy.book.texts import equations
 from academy.site import kernel_page, markdown_copies, stylesheet
-from academy.texts import equations
 from tests.site.browser import served
 from tests.site.test_accessible import violations
 from tests.site.test_site import ROOT, pages, text
@@ -145,7 +145,7 @@ def test_the_markdown_of_a_kernel_has_all_of_its_code_and_formulas(site, kernel)
 
 def documented_lines(source: str) -> list[str]:
     """The code lines of a kernel file, as the splitter gives them to its page."""
-    from academy.site.splitter import split
+    from academy.book.splitter import split
 
     module = split(source, "file.py")
     lines = [module.lines[number - 1] for row in module.rows for number in row.code]

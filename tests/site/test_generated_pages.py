@@ -8,8 +8,7 @@ from posixpath import join, normpath
 import pytest
 from mkdocs.config import load_config
 
-from academy import syntax
-from academy.book import layout
+from academy.book import layout, syntax
 from academy.site import generated_pages
 from academy.site.helpers import first_uses
 from academy.site.library import Library

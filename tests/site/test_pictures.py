@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from academy.book import layout
-from academy.directives import on_line, without_fences
+from academy.book.directives import on_line, without_fences
 from academy.site import pictures
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -258,14 +258,14 @@ _ASK = """new Promise(done => {
 @pytest.mark.site_check
 def test_every_exercise_is_judged_as_natively(address):
     """Its solution and its other right ways pass in the browser's Python too; a wrong solution gets its message."""
-    from academy.exercises import files
+    from academy.book import exercise_files
 
     own = Browser()
     different = []
     try:
         own.open(address + PAGE)
         own.run("window.worker = new Worker('/assets/playground/worker.js', {type: 'module'})")
-        for exercise in files.every():
+        for exercise in exercise_files.every():
             attempts = [("passed", "", exercise.solution)]
             attempts += [("passed", "", exercise.edited(edit)) for edit in exercise.right]
             attempts += [("failed error", message, exercise.edited(tuple(edit))) for message, *edit in exercise.wrong]
@@ -328,9 +328,9 @@ def test_a_click_into_the_code_opens_the_editor(browser, address, width):
 
 def test_an_exercise_is_checked(page, address, site):
     """Its starter fails, its solution passes, and is remembered as solved."""
-    from academy.exercises import files
+    from academy.book import exercise_files
 
-    exercise = files.named("first_kernel/scale_and_add")
+    exercise = exercise_files.named("first_kernel/scale_and_add")
     page.open("about:blank")
     page.open(f"{address}exercises/{exercise.name}/")
     element = f"document.querySelector('{EDITOR}')"

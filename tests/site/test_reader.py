@@ -11,7 +11,7 @@ import pytest
 import yaml
 from mkdocs.config import load_config
 
-from academy.learning_path import LearningPath, kind
+from academy.book.learning_path import LearningPath, kind
 from academy.site import chapters
 from academy.site.glossary import ON_A_PAGE, Glossary
 from academy.site.library import Library

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from academy import syntax
+from academy.book import syntax
 from academy.traces import recorder, worker
 from academy.traces.check import check_recording
 from academy.traces.recording import Pointer

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from academy import syntax
+from academy.book import syntax
+from academy.book.problems import Problem
 from academy.formulas import cases
 from academy.formulas.cases import KEYWORDS, Call, Case, Comparison, Target
 from academy.formulas.reading.page import Page
-from academy.problems import Problem
 
 DTYPES = ("float32", "float16", "bfloat16")
 #: What a function of a case file may ask for beside symbols and dims.

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from academy import syntax
-from academy.directives import CITATION
+from academy.book import syntax
+from academy.book.directives import CITATION
+from academy.book.problems import Problem
 from academy.formulas.checking.result import Result
 from academy.formulas.project import Project
 from academy.formulas.reading.markdown import Block, scan, without_code
-from academy.problems import Problem
 
 _HOME = "a display equation has one home, a derivation in backprop_math: cite it as [[eq: TAG]]"
 

@@ -6,13 +6,12 @@ import ast
 from collections.abc import Iterable
 from pathlib import Path
 
-from academy import syntax
-from academy.book import layout
+from academy.book import layout, syntax
+from academy.book.problems import Problem
 from academy.formulas.cases import Comparison
 from academy.formulas.project import Project
 from academy.formulas.reading.page import Page, Step
 from academy.formulas.reading.tree import mentioned
-from academy.problems import Problem
 
 
 def uncompared_tags(page: Page, comparisons: list[Comparison]) -> list[Problem]:

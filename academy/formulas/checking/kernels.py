@@ -15,13 +15,13 @@ from typing import Any
 import torch
 
 from academy import accuracy
+from academy.book.problems import Problem
 from academy.formulas import cases
 from academy.formulas.cases import Comparison, Target
 from academy.formulas.meaning.formula import Formula
 from academy.formulas.meaning.values import DTYPE
 from academy.judge import layouts
 from academy.judge.fences import Fences, walled
-from academy.problems import Problem
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from academy.problems import Problem
+from academy.book.problems import Problem
 
 #: The lines of a summary: each count, and what one of it is called; `(s)` becomes an s where there are several.
 SUMMARY = {

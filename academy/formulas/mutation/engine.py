@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from academy.book.problems import Problem, report
 from academy.formulas import check
 from academy.formulas.cases import Comparison
 from academy.formulas.checking import equations, kernels
@@ -31,7 +32,6 @@ from academy.formulas.project import Project
 from academy.formulas.reading.page import Page
 from academy.judge import kernel_mutants, process
 from academy.judge.mutants import Mutant, import_source, sample
-from academy.problems import Problem, report
 from academy.progress import bar
 
 LIST = "backprop_math/equivalent_mutants.toml"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from academy.directives import fenced, without_fences
+from academy.book.directives import fenced, without_fences
 
 
 @dataclass(frozen=True)

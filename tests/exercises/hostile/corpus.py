@@ -10,7 +10,7 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass
 
-from academy.exercises import files
+from academy.book import exercise_files
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def merge(name: str, message: str, body: str = "return 0.0, 0.0", top: str = "",
 
 def reverse(name: str, message: str, host: str = "", kernel: str = "", top: str = "", alone: bool = True) -> None:
     """An answer to first_kernel/reverse that copies. host: at the beginning of the launcher; kernel: of the kernel."""
-    text = files.named("first_kernel/reverse").solution.replace("n - 1 - offsets", "offsets")
+    text = exercise_files.named("first_kernel/reverse").solution.replace("n - 1 - offsets", "offsets")
     for mark, new in ((": tl.constexpr):\n", kernel), ("BLOCK=64):\n", host)):
         text = text.replace(mark, mark + textwrap.indent(textwrap.dedent(new).lstrip("\n"), "    "))
     head, body = text.split("\n\n\n", 1)

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from academy import syntax
+from academy.book import syntax
 
 SOURCE = """
 import a

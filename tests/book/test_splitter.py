@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from academy.book import layout
 from academy.book.comments import DIRECTIVE
-from academy.site.splitter import SourceError, split
+from academy.book.splitter import SourceError, split
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = layout.kernels(ROOT)

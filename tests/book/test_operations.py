@@ -2,7 +2,7 @@
 
 import pytest
 
-from academy import operations
+from academy.book import operations
 from tests.kernels.harness import ROOT
 
 FILES = {

@@ -13,7 +13,7 @@ FOLDER = "exercises"
 #: The folder that holds `exercises` and the learning path: the repository, or what an installed package brings along.
 ROOT = Path(__file__).resolve().parents[2]
 if not (ROOT / FOLDER / "first_kernel").is_dir():
-    ROOT = Path(__file__).resolve().with_name("brought")
+    ROOT = ROOT / "academy/exercises/brought"
 KINDS = ("fill in", "find the bug", "predict a number", "read fewer bytes")
 PARTS = re.compile(r"^# %% (\w+)\n", re.M)
 GAP = re.compile(r"^(?P<indent> *)# <<<\n(?P<solution>.*?)(?:^ *# ===\n(?P<starter>.*?))?^ *# >>>\n", re.M | re.S)
@@ -116,7 +116,7 @@ def read(path: Path) -> Exercise:
 
 def every() -> list[Exercise]:
     """All exercises, as the learning path takes them: by stage, page, order and name."""
-    from academy.learning_path import LearningPath  # not in a browser, which checks one exercise at a time
+    from academy.book.learning_path import LearningPath  # not in a browser, which checks one exercise at a time
 
     path = LearningPath.read(ROOT / "docs")
     stages, steps = [stage.exercises for stage in path.stages], path.steps

@@ -1,7 +1,7 @@
 """Split an annotated Python module into the rows of its page: a note on the left, the code it explains on the right.
 
 Nothing is lost: every line that is neither a comment of its own, a docstring nor blank is the code of exactly one row,
-in the order of the file (tests/site/test_splitter.py).
+in the order of the file (tests/book/test_splitter.py).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import cast
 
-from academy import syntax
+from academy.book import syntax
 from academy.book.comments import Comment, comments
-from academy.problems import Problem
+from academy.book.problems import Problem
 
 HEADING = re.compile(r"#{2,4} \S")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from academy.directives import without_fences
+from academy.book.directives import without_fences
 
 DISPLAY = re.compile(r"\$\$(.+?)\$\$", re.S)
 TAG = re.compile(r"\s*\\tag\{([^{}]+)\}")

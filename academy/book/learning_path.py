@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from academy.texts import front_matter, read
+from academy.book.texts import front_matter, read
 
 HOME = "learn/index.md"
 #: What *Next* leads through before the path's first page.

@@ -9,11 +9,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from academy.bench import store
-from academy.book import layout
+from academy.book import benchmarks, layout
+from academy.book.directives import cited
 from academy.book.layout import CASES, FIGURES, LEARNING_PATH
-from academy.directives import cited
-from academy.problems import Problem
+from academy.book.problems import Problem
 
 
 def incomplete(root: Path) -> list[Problem]:
@@ -46,7 +45,7 @@ def unfinished(root: Path) -> list[Problem]:
     """The same, and what `academy check` finds out by running: no derivation, no case, no benchmark."""
     tags = {tag for path in layout.derivations(root) for tag in _tags(path.read_text("utf-8"))}
     cases = "\n".join(path.read_text("utf-8") for path in layout.cases(root))
-    measured = {file for path in store.benchmark_files(root) for file in store.shown_files(path)}
+    measured = {file for path in benchmarks.files(root) for file in benchmarks.shown(path)}
     problems = []
     for path, text, name in _shown(root):
         operation = path.stem

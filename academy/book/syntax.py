@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from academy.problems import Problem
+from academy.book.problems import Problem
 
 #: The package of the kernel files.
 KERNELS = "annotated_examples"
