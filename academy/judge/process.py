@@ -14,6 +14,7 @@ import os
 import resource
 import signal
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -134,6 +135,7 @@ def stream(work: Callable, jobs: list, limits: Limits | None = None, here: bool 
     finally:
         for one in running.values():
             one.process.kill()
+            one.end()
 
 
 class _Running:
@@ -141,7 +143,9 @@ class _Running:
         methods = context()
         self.job, self.limits, self.asleep = job, limits, False
         self.receiver, sender = methods.Pipe(duplex=False)
-        self.process = methods.Process(target=_child, args=(sender, work, job, limits), daemon=True)
+        self.folder = _scratch()
+        arguments = (sender, work, job, limits, self.folder.name)
+        self.process = methods.Process(target=_child, args=arguments, daemon=True)
         self.process.start()
         sender.close()
         self.heard = time.monotonic()
@@ -162,6 +166,12 @@ class _Running:
     def end(self) -> None:
         self.process.join()
         self.receiver.close()
+        self.folder.cleanup()
+
+
+def _scratch() -> tempfile.TemporaryDirectory:
+    """For the temporary files of a process, which leaves them behind however it ends."""
+    return tempfile.TemporaryDirectory(prefix="academy-", ignore_cleanup_errors=True)
 
 
 def _death(code: int, limits: Limits, asleep: bool) -> Death:
@@ -176,7 +186,8 @@ def _death(code: int, limits: Limits, asleep: bool) -> Death:
     return Death("exit", f"ended the process itself, with exit status {code}")
 
 
-def _child(sender: Connection, work: Callable, job: Any, limits: Limits) -> None:
+def _child(sender: Connection, work: Callable, job: Any, limits: Limits, folder: str) -> None:
+    tempfile.tempdir = folder
     leave_signals()
     # What a broken kernel prints on its way down is of no interest.
     faulthandler.disable()
@@ -241,7 +252,9 @@ class Conversation:
         torch.set_num_threads(1)
         self.limits = limits
         self._connection, theirs = methods.Pipe()
-        self._process = methods.Process(target=_answering, args=(theirs, work, job, limits), daemon=True)
+        self._folder = _scratch()
+        arguments = (theirs, work, job, limits, self._folder.name)
+        self._process = methods.Process(target=_answering, args=arguments, daemon=True)
         self._process.start()
         theirs.close()
 
@@ -280,9 +293,11 @@ class Conversation:
         self._kill()
         self._process.join()
         self._connection.close()
+        self._folder.cleanup()
 
 
-def _answering(connection: Connection, work: Callable, job: Any, limits: Limits) -> None:
+def _answering(connection: Connection, work: Callable, job: Any, limits: Limits, folder: str) -> None:
+    tempfile.tempdir = folder
     with contextlib.suppress(OSError):
         os.setsid()  # a group of its own, so that it can be ended as a whole
     leave_signals()

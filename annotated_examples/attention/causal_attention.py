@@ -28,8 +28,8 @@ head, as half of the scores are hidden. Backward needs five such products and co
 kernels compute the scores and the gradients of the probabilities. Keys and values come mostly from L2, so the tensor
 cores set the pace.
 
-**Contract.** `q`, `k` and `v` are (B, H, T, D), with any strides, in float32, float16 or bfloat16. D is 16, 32, 64, 128
-or 256, because a tile's width is a power of two and `tl.dot` takes 16 columns at least. T is anything. Scores and sums
+**Contract.** `q`, `k` and `v` are (B, H, T, D), with any strides, in float32, float16 or bfloat16. D is 16, 32, 64
+or 128, because a tile's width is a power of two and `tl.dot` takes 16 columns at least. T is anything. Scores and sums
 are float32. A NaN or $+\infty$ among the scores that a query sees makes its row NaN, and so does a first tile of scores
 that are all $-\infty$. A score that the mask hides changes nothing. But 0 · NaN is NaN: a NaN in a value may also reach
 earlier queries, and in the backward pass so may one in a key or a query, as in PyTorch's products.
@@ -58,6 +58,7 @@ from annotated_examples.common.attention import (
     store_tile,
     strided,
 )
+from annotated_examples.common.opaque_attention import opaque_causal_attention
 from annotated_examples.common.products import input_precision, multiply_add
 
 
@@ -244,14 +245,12 @@ def causal_attention_keys_kernel(
 
 # ## The launchers
 #
-# Forward has a program for every `BLOCK_M` queries of every head. Wide heads and float32 leave room only for smaller
-# tiles.
+# Forward has a program for every `BLOCK_M` queries of every head. Float32 leaves room only for smaller tiles.
 def launch_options(q, BLOCK_M, BLOCK_N):
     """The tiles, passed in or by default, and the other constants of a kernel."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N)
     D = q.shape[-1]
-    block = 64 if D <= 128 else 32
-    block = block // 2 if q.dtype == torch.float32 else block
+    block = 32 if q.dtype == torch.float32 else 64
     return dict(
         D=D, INPUT_PRECISION=input_precision(), BLOCK_M=BLOCK_M or block, BLOCK_N=BLOCK_N or block,
         num_warps=4 if D <= 64 else 8, num_stages=1 if q.dtype == torch.float32 else 2,
@@ -287,7 +286,8 @@ def causal_attention_backward(do, q, k, v, o, lse, scale, *, BLOCK_M=None, BLOCK
 
 
 # ## Joining autograd
-HEAD_DIMENSIONS = (16, 32, 64, 128, 256)
+launchers = opaque_causal_attention(causal_attention_forward, causal_attention_backward)  # inside torch.compile
+HEAD_DIMENSIONS = (16, 32, 64, 128)
 
 
 def contract(q, k, v, scale):
@@ -309,7 +309,7 @@ def contract(q, k, v, scale):
 class CausalAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, scale):
-        o, lse = causal_attention_forward(q, k, v, scale)
+        o, lse = launchers[0](q, k, v, scale)
         ctx.save_for_backward(q, k, v, o, lse)
         ctx.scale = scale
         return o
@@ -317,14 +317,14 @@ class CausalAttention(torch.autograd.Function):
     @staticmethod
     @autograd.once_differentiable
     def backward(ctx, do):
-        return *causal_attention_backward(do, *ctx.saved_tensors, ctx.scale), None
+        return *launchers[1](do, *ctx.saved_tensors, ctx.scale), None
 
 
 def causal_attention(q, k, v, *, scale=None):
     r"""Softmax attention in which token i sees the tokens up to itself. Differentiable in `q`, `k` and `v`.
 
     Args:
-        q, k, v: (B, H, T, D) of one dtype, float32, float16 or bfloat16; any strides; D is 16, 32, 64, 128 or 256.
+        q, k, v: (B, H, T, D) of one dtype, float32, float16 or bfloat16; any strides; D is 16, 32, 64 or 128.
         scale: of the scores, default $1/\sqrt{D}$.
 
     Returns:
@@ -337,7 +337,7 @@ def causal_attention(q, k, v, *, scale=None):
     """
     scale = contract(q, k, v, scale)
     if not autograd.needs_frame(q, k, v):
-        return causal_attention_forward(q, k, v, scale)[0]
+        return launchers[0](q, k, v, scale)[0]
     return CausalAttention.apply(q, k, v, scale)
 
 

@@ -41,6 +41,45 @@ def opaque_decode(launch_forward):
     return launcher
 
 
+def opaque_causal_attention(launch_forward, launch_backward):
+    """The two launchers of causal attention, as functions that call custom operators inside `torch.compile`, because it
+    can't trace tuples of tensors. A compiled call ignores `tiles`."""
+    namespace = launch_forward.__module__.replace(".", "_")
+
+    @torch.library.custom_op(f"{namespace}::{launch_forward.__name__}", mutates_args=())
+    def forward_operator(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+        return launch_forward(q, k, v, scale)
+
+    @forward_operator.register_fake
+    def _(q, *rest):
+        return torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)
+
+    @torch.library.custom_op(f"{namespace}::{launch_backward.__name__}", mutates_args=())
+    def backward_operator(
+        do: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, o: torch.Tensor, lse: torch.Tensor,
+        scale: float,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
+        return launch_backward(do, q, k, v, o, lse, scale)
+
+    @backward_operator.register_fake
+    def _(do, q, k, v, *rest):
+        return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+
+    def forward(*tensors_and_scale, **tiles):
+        if torch.compiler.is_compiling():
+            return forward_operator(*tensors_and_scale)
+        return launch_forward(*tensors_and_scale, **tiles)
+
+    def backward(*tensors_and_scale, **tiles):
+        if torch.compiler.is_compiling():
+            return backward_operator(*tensors_and_scale)
+        return launch_backward(*tensors_and_scale, **tiles)
+
+    return forward, backward
+
+
 def opaque_attention(launch_forward, launch_backward):
     """The two launchers of attention, as functions that call custom operators inside `torch.compile`."""
     namespace = launch_forward.__module__.replace(".", "_")

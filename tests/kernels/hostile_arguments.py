@@ -33,7 +33,7 @@ def sparse(tensor: torch.Tensor) -> torch.Tensor:
 
 TENSORS: dict[str, Callable[[torch.Tensor], object]] = {
     "list": torch.Tensor.tolist,
-    "array": lambda x: (x.float() if x.dtype == torch.bfloat16 else x).numpy(),
+    "array": lambda x: (x.float() if x.dtype == torch.bfloat16 else x).cpu().numpy(),
     "meta": meta,
     "nested": nested,
     "strided nested": strided_nested,

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from academy import device
-from tests.kernels.harness import randn
+from tests.kernels.harness import needs_torchs_own_triton, randn
 from tests.kernels.public_functions import BF16, CASES, labels
 
 
@@ -44,6 +44,7 @@ def results(function: Callable, inputs: dict, wanted: list[torch.Tensor]) -> lis
 
 
 @pytest.mark.gpu
+@needs_torchs_own_triton
 @pytest.mark.parametrize("loaded", CASES, indirect=True, ids=str)
 def test_compiles_without_a_graph_break(loaded):
     function, inputs, differentiable = loaded
@@ -82,6 +83,7 @@ def test_a_full_graph_of_interpreted_kernels_is_refused():
 
 
 @pytest.mark.gpu
+@needs_torchs_own_triton
 @pytest.mark.parametrize("loaded", CASES, indirect=True, ids=str)
 def test_compiles_in_a_model(loaded):
     """Between other operations, whose results the compiler would like to fuse with ours."""
@@ -140,6 +142,7 @@ def assert_right_at_shapes(module, function, *shapes):
 
 
 @pytest.mark.gpu
+@needs_torchs_own_triton
 def test_more_rows_than_a_grid_holds():
     """The rows of packed tensors are a dimension of the grid, which ends at 65,535."""
     torch.compiler.reset()
@@ -153,6 +156,7 @@ def test_more_rows_than_a_grid_holds():
 
 
 @pytest.mark.gpu
+@needs_torchs_own_triton
 @pytest.mark.parametrize(("module", "function"), SIZED)
 def test_other_rows(module, function):
     """At the second shape Dynamo compiles for any number of rows."""
@@ -160,6 +164,7 @@ def test_other_rows(module, function):
 
 
 @pytest.mark.gpu
+@needs_torchs_own_triton
 @pytest.mark.parametrize(("module", "function"), SIZED)
 def test_other_columns(module, function):
     """From the second width on Dynamo has a symbol for it. The last ones are long enough for softmax's chunks."""
@@ -167,6 +172,7 @@ def test_other_columns(module, function):
 
 
 @pytest.mark.gpu
+@needs_torchs_own_triton
 @pytest.mark.parametrize(("module", "function"), SIZED)
 def test_other_rows_and_columns(module, function):
     """Two symbols."""

@@ -833,6 +833,7 @@ def test_cuda_graph(module):
 
 
 @pytest.mark.gpu
+@harness.needs_torchs_own_triton
 @pytest.mark.parametrize("function", ["cross_entropy_loss", "cross_entropy_loss_"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
 def test_torch_compile(module, dtype, function):

@@ -490,6 +490,7 @@ def test_row_offsets_past_32_bits(module):
 
 
 @pytest.mark.gpu
+@harness.needs_torchs_own_triton
 @pytest.mark.parametrize("N", [18432, 40000])
 def test_torch_compile_of_long_rows_without_a_graph_break(module, N):
     inputs, dy = rows_and_parameters(8, N), randn(8, N)

@@ -7,6 +7,7 @@ import importlib
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from academy.judge import non_finite
 from tests.kernels.harness import DEVICE, randn
@@ -30,6 +31,8 @@ from tests.kernels.references import references
 
 #: Words of weights with few bits, multiplied one plane at a time: sums of a plane meet infinities that cancel.
 PLANES = {"fast.low_bit"}
+#: Programs that add to the same element, on a card in any order: the last bit varies from call to call.
+ATOMICS = {"gemlite.gemm_splitK"}
 
 
 def of(**shapes):
@@ -80,7 +83,9 @@ def problems(case, seed, places, dtype=None, few=None):
     tried = list(non_finite.trials(spoilt, seed, places))
     if few:
         tried = tried[seed % (len(tried) // few) :: len(tried) // few][:few]
-    return non_finite.walk(function, references(case), inputs, upstream, tried, case.module in PLANES)
+    return non_finite.walk(
+        function, references(case), inputs, upstream, tried, case.module in PLANES, case.module not in ATOMICS
+    )
 
 
 def assert_no_problems(*arguments, **options):
@@ -140,7 +145,8 @@ def test_scores_of_minus_infinity_alone_are_no_keys(module):
     q, k, v = (randn(1, 1, 3, 16) for _ in "qkv")
     k[0, 0, 0] = torch.where(q[0, 0, 0] > 0, -torch.inf, 0.0)
     out = flash(module)(q, k, v, causal=True)
-    want = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    with sdpa_kernel(SDPBackend.MATH):  # on a card another one may be chosen, which answers NaN
+        want = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
     assert out[0, 0, 0].eq(0).all() and want[0, 0, 0].eq(0).all()
 
 

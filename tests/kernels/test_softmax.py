@@ -348,6 +348,7 @@ def test_offsets_of_long_rows_past_32_bits(module):
 
 
 @pytest.mark.gpu
+@harness.needs_torchs_own_triton
 def test_torch_compile_of_long_rows_without_a_graph_break(module):
     x, dy = randn(8, 40000), randn(8, 40000)
     compiled = torch.compile(lambda x: module.softmax(2 * x) + 1, fullgraph=True)

@@ -1,0 +1,42 @@
+"""Processes that may die leave nothing behind."""
+
+import os
+import tempfile
+
+from academy.judge import process
+
+
+def dies(job):
+    with open(os.path.join(tempfile.mkdtemp(), "kernel.py"), "w") as file:
+        file.write("x = 1")
+    yield "written"
+    os._exit(job)
+
+
+def answers(job, connection):
+    tempfile.mkdtemp()
+    connection.send_bytes(connection.recv_bytes())
+    connection.recv_bytes()
+
+
+def test_temporary_files_go_with_their_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    items = [item for _, item in process.stream(dies, [3, 4])]
+    assert items.count("written") == 2 and [item.kind for item in items if item != "written"] == ["exit", "exit"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_walk_that_is_given_up_leaves_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    walk = process.stream(dies, [3])
+    assert next(walk)[1] == "written" and list(tmp_path.iterdir())
+    walk.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_conversation_leaves_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    conversation = process.Conversation(answers, None, process.Limits())
+    assert conversation.ask(b"question") == b"question" and list(tmp_path.iterdir())
+    conversation.end()
+    assert not list(tmp_path.iterdir())
