@@ -197,7 +197,6 @@ def example_costs(kernel_file: str, root: Path = ROOT) -> tuple[str, int, dict |
     """
     for path in benchmarks.files(root):
         if kernel_file in benchmarks.shown(path):
-            before, found, _ = path.read_text("utf-8").partition("\nEXAMPLES = ")
             costs = getattr(load(path), "EXAMPLES", {}).get(benchmarks.module_name(kernel_file))
-            return f"benchmarks/{path.name}", before.count("\n") + 2 if found else 1, costs
+            return f"benchmarks/{path.name}", syntax.line_of(path.read_text("utf-8"), "EXAMPLES"), costs
     return None

@@ -71,6 +71,13 @@ def fenced(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
             yield line, "inside" if fence else ""
 
 
+def places(lines: Iterable[tuple[int, str]], words: str) -> list[int]:
+    """The number of the line of each place where `words` stand outside of fenced blocks. lines: number and text."""
+    numbers, texts = zip(*lines)
+    found = zip(numbers, fenced(texts))
+    return [number for number, (text, part) in found if not part for _ in range(text.count(words))]
+
+
 def without_fences(text: str) -> str:
     """A text with its fenced blocks replaced by spaces: every other character stays where it is."""
     return "\n".join(" " * len(line) if part else line for line, part in fenced(text.split("\n")))

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from academy.book.texts import front_matter, read
+from academy.book import front_matter
+from academy.book.texts import read
 
 HOME = "learn/index.md"
 #: What *Next* leads through before the path's first page.
@@ -40,7 +41,7 @@ class LearningPath:
     def read(cls, docs: Path) -> LearningPath:
         """The table of a project's docs/ folder; empty where there is none."""
         home = docs / HOME
-        meta = front_matter(read(home)) if home.is_file() else {}
+        meta = front_matter.values(read(home)) if home.is_file() else {}
         stages = tuple(
             Stage(each["stage"], each["about"], tuple(each["pages"]), each.get("exercises", ""))
             for each in meta.get("path", ())

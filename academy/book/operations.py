@@ -12,13 +12,14 @@ from pathlib import Path
 from academy.book import benchmarks, layout
 from academy.book.directives import cited
 from academy.book.layout import CASES, FIGURES, LEARNING_PATH
+from academy.book.learning_path import LearningPath
+from academy.book.maths import equations
 from academy.book.problems import Problem
 
 
 def incomplete(root: Path) -> list[Problem]:
     """Kernel files with an EXAMPLE but no test, picture or place in the learning path; derivations without a place."""
-    path_file = root / LEARNING_PATH
-    places = path_file.read_text("utf-8") if path_file.is_file() else None
+    places = LearningPath.read(root / layout.DOCS).before if (root / LEARNING_PATH).is_file() else None
     tests = {path.name: path.read_text("utf-8") for path in layout.tests(root)}
     problems = []
     for path, text, name in _shown(root):
@@ -31,11 +32,11 @@ def incomplete(root: Path) -> list[Problem]:
         if lesson and (root / FIGURES).is_dir() and not re.search(r"^(?:# )?\[\[figure: ", text, re.M):
             message = f"{name} shows no picture: put [[figure: script/name]] on a line of a note; {FIGURES} draws them"
             problems.append((path, message))
-        page = f"kernels/{name.replace('.', '/')}"
+        page = f"kernels/{name.replace('.', '/')}.md"
         if places is not None and page not in places:
-            problems.append((path, f"{name} has no place in the learning path: add {page}.md to {LEARNING_PATH}"))
+            problems.append((path, f"{name} has no place in the learning path: add {page} to {LEARNING_PATH}"))
     for path in layout.derivations(root):
-        if places is not None and f"derivations/{path.stem}" not in places:
+        if places is not None and f"derivations/{path.name}" not in places:
             message = f"no place in the learning path: add derivations/{path.name} to {LEARNING_PATH}"
             problems.append((path, message))
     return [_problem(root, path, message) for path, message in problems]
@@ -43,7 +44,7 @@ def incomplete(root: Path) -> list[Problem]:
 
 def unfinished(root: Path) -> list[Problem]:
     """The same, and what `academy check` finds out by running: no derivation, no case, no benchmark."""
-    tags = {tag for path in layout.derivations(root) for tag in _tags(path.read_text("utf-8"))}
+    tags = {each.tag for path in layout.derivations(root) for each in equations(path.read_text("utf-8"), "")}
     cases = "\n".join(path.read_text("utf-8") for path in layout.cases(root))
     measured = {file for path in benchmarks.files(root) for file in benchmarks.shown(path)}
     problems = []
@@ -64,10 +65,6 @@ def _shown(root: Path) -> Iterator[tuple[Path, str, str]]:
         text = path.read_text("utf-8")
         if re.search(r"^(?:def EXAMPLE\b|EXAMPLE =|from .* import .*\bEXAMPLE\b)", text, re.M):
             yield path, text, layout.module_name(root, path)
-
-
-def _tags(text: str) -> list[str]:
-    return re.findall(r"\\tag\{([^{}]+)\}", text)
 
 
 def _problem(root: Path, path: Path, message: str) -> Problem:

@@ -1,5 +1,5 @@
 """One form for everything that a check finds: where, and what. Printed as `path:line:col: message`, the line and a
-caret."""
+caret. And the two exceptions that carry one from where a formula or a page is read."""
 
 from __future__ import annotations
 
@@ -31,6 +31,11 @@ class Problem:
         lines = text.split("\n")
         return cls(str(path), line, col, message, lines[line - 1])
 
+    @classmethod
+    def on(cls, path: str | Path, text: str, line: int, message: str) -> Problem:
+        """The problem with a whole line of a file's text."""
+        return cls(str(path), line, 1, message, text.split("\n")[line - 1])
+
     def __str__(self) -> str:
         first = f"{self.path}:{self.line}:{self.col}: {self.message}"
         if not self.source or not self.source.strip():
@@ -46,3 +51,26 @@ def report(problems: Iterable[Problem]) -> int:
     for problem in found:
         print(problem)
     return 1 if found else 0
+
+
+class FormulaError(Exception):
+    """Something wrong at an offset of a formula's source.
+
+    kind: "syntax" (it can't be read), "type" (read, but without meaning) or "value" (read, and false).
+    """
+
+    def __init__(self, message: str, position: int = 0, kind: str = "syntax"):
+        super().__init__(message)
+        self.message, self.position, self.kind = message, position, kind
+
+
+class PageError(Exception):
+    """A `FormulaError`, or an error in a page's front matter or directives, at its place in the file."""
+
+    def __init__(self, path: str | Path, text: str, position: int, message: str, kind: str = "syntax"):
+        super().__init__(path, text, position, message, kind)  # as it crosses process borders
+        self.problem = Problem.at(path, text, position, message)
+        self.kind, self.message = kind, message
+
+    def __str__(self) -> str:
+        return str(self.problem)

@@ -57,6 +57,17 @@ def first_line(definition: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     return min([definition.lineno, *(decorator.lineno for decorator in definition.decorator_list)])
 
 
+def line_of(text: str, name: str) -> int:
+    """Where a module defines a function or class, or assigns a variable; 1 if it does neither."""
+    for node in tree(text).body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, DEFINITION) and node.name == name:
+            return first_line(node)
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            return node.lineno
+    return 1
+
+
 def last_line(node: ast.stmt) -> int:
     return node.end_lineno or node.lineno
 

@@ -1,30 +1,10 @@
-"""Texts of the repository and what stands in them: front matter, titles, tagged equations."""
+"""Texts of the repository, and what they say of themselves: titles, first sentences."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-
-import yaml
-
-from academy.book.directives import without_fences
-
-DISPLAY = re.compile(r"\$\$(.+?)\$\$", re.S)
-TAG = re.compile(r"\s*\\tag\{([^{}]+)\}")
-FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*\n", re.S)
-
-
-@dataclass(frozen=True)
-class Equation:
-    """A tagged display equation. `tex` has no \\tag; `path` is the derivation's file."""
-
-    tag: str
-    tex: str
-    path: str
-    line: int
 
 
 def read(path: Path) -> str:
@@ -36,32 +16,6 @@ def read(path: Path) -> str:
 @cache
 def _read(path: str, _time: int, _size: int) -> str:
     return Path(path).read_text("utf-8")
-
-
-def equations(text: str, path: str) -> Iterator[Equation]:
-    """The tagged display equations of a derivation's text, in order. Fenced code is skipped."""
-    text = without_fences(text)
-    for display in DISPLAY.finditer(text):
-        for tag in TAG.finditer(display[1]):
-            line = text.count("\n", 0, display.start(1) + tag.start(1)) + 1
-            yield Equation(tag[1], TAG.sub("", display[1]).strip(), path, line)
-
-
-@cache
-def front_matter(text: str) -> dict:
-    """The YAML between the first two `---` lines; empty when there is none or it is not a mapping."""
-    found = FRONT_MATTER.match(text)
-    try:
-        meta = yaml.safe_load(found[1]) if found else None
-    except yaml.YAMLError:
-        return {}  # MkDocs reports it for the page
-    return meta if isinstance(meta, dict) else {}
-
-
-def without_front_matter(text: str) -> tuple[str, int]:
-    """The text below the front matter, and how many lines were cut off above it."""
-    found = FRONT_MATTER.match(text)
-    return (text[found.end() :], found[0].count("\n")) if found else (text, 0)
 
 
 def heading(text: str) -> str:

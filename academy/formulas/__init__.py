@@ -1,7 +1,7 @@
 r"""LaTeX -> checked equations -> torch functions. Each folder uses those above it:
 
-- `reading`: text -> tokens -> tree. `markdown` finds mathematics in a text, `tokens` lexes it, `expressions` and
-  `displays` are the grammar (on `stream`, tokens with a cursor) and make the nodes of `tree`. `front_matter` says what
+- `reading`: tokens -> tree. `academy.book` finds mathematics in a text (`maths`) and lexes it (`tex`); `expressions` and
+  `displays` are the grammar (on `stream`, tokens with a cursor) and make the nodes of `tree`. `declarations` says what
   symbols mean; `page` is a derivation: its definitions and claims in order, its tags.
 - `meaning`: tree -> numbers in float64. `evaluate` has a rule for each kind of node, `formula` makes a tagged equation
   a torch function. A formula is evaluated for one value of its indices, and `environment.everywhere` repeats that.
@@ -12,7 +12,7 @@ r"""LaTeX -> checked equations -> torch functions. Each folder uses those above 
 `check` is `academy check`, `project` knows where the files are, `reports` says on the site what was checked.
 """
 
-from academy.formulas.errors import FormulaError, PageError
+from academy.book.problems import FormulaError, PageError
 from academy.formulas.reading.page import Page
 
 __all__ = ["FormulaError", "Page", "PageError"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from academy.book import layout
-from academy.formulas.errors import PageError
+from academy.book.problems import PageError
 from academy.formulas.reading.page import Page
 from academy.textfiles import read_text
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from academy.book import front_matter
+from academy.book.problems import PageError
+from academy.book.tex import TAG
 from academy.formulas.cases import Comparison
 from academy.formulas.checking import case_reader, equations
-from academy.formulas.errors import PageError
 from academy.formulas.project import Project
 from academy.formulas.reading.page import Step
 from academy.formulas.reading.tree import nodes
@@ -71,7 +73,7 @@ def _report(project: Project, path: Path, texts: tuple[str, ...]) -> Report:
     for file in sources(path, project.root)[1:]:
         comparisons, problems = case_reader.read(file, project.shown(file), page, project.has_module)
         made.problem = "".join(map(str, problems[:1]))
-    made.title = str(page.front.data.get("title", path.stem))
+    made.title = str(front_matter.values(page.text).get("title", path.stem))
     for at, step in enumerate(page.steps):
         if step.equation:
             compared = [comparison for comparison in comparisons if step.tag in comparison.tags()]
@@ -81,7 +83,7 @@ def _report(project: Project, path: Path, texts: tuple[str, ...]) -> Report:
 
 
 def _bare(source: str) -> str:
-    return re.sub(r"\s+|\\tag\{[^}]*\}", "", source)
+    return re.sub(r"\s+", "", TAG.sub("", source))
 
 
 def _calls(found: list[Checked]) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 
+from academy.book.directives import places
 from academy.book.texts import read
 from academy.site.library import Library
 
@@ -30,8 +31,5 @@ def place(library: Library, doc: str, link: str) -> str:
     needles = [f"]({link}", link, "#" + link.partition("#")[2] if "#" in link else link]
     file = library.root / path
     lines = read(file).split("\n") if file.is_file() else []
-    for needle in needles:
-        for number, line in enumerate(lines, 1):
-            if needle in line:
-                return f"{path}:{number}"
-    return path
+    found = [line for needle in needles for line in places(enumerate(lines, 1), needle)] if lines else []
+    return f"{path}:{found[0]}" if found else path

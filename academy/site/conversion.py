@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from pathlib import Path
 from xml.etree.ElementTree import Element, fromstring
 
@@ -10,8 +11,10 @@ from markdown import Markdown
 from markdown.treeprocessors import Treeprocessor
 from markupsafe import Markup
 
+from academy.book import front_matter
+from academy.book.directives import places
 from academy.book.splitter import Module
-from academy.book.texts import read, without_front_matter
+from academy.book.texts import read
 from academy.site import addresses
 from academy.site.library import Library, Page
 from academy.site.variables import Variables
@@ -34,6 +37,7 @@ class Conversion:
         self.module: Module | None = None
         self._variables: Variables | None = None
         self.sources: list[tuple[str, list[tuple[int, str]]]] = []
+        self.told: Counter[tuple[str, str]] = Counter()
 
     def begin(self, lines: list[str]) -> None:
         self.index: Library = self.given or Library.read(self.root, self.docs)
@@ -42,7 +46,7 @@ class Conversion:
         self.page = self.index.page_at(self.uri) if self.uri else None
         path = self.root / self.docs / self.uri
         if self.uri and path.is_file():
-            text, cut = without_front_matter(read(path))
+            text, cut = front_matter.below(read(path))
             texts = notes(text) if path.suffix == ".py" else text.split("\n")
             source = [(cut + i, line) for i, line in enumerate(texts, 1)]
         else:
@@ -57,16 +61,16 @@ class Conversion:
         return self._variables
 
     def problem(self, message: str, needle: str = "", path: str = "", line: int = 0) -> None:
-        """Report a mistake, at the first place where the page's text has `needle` if no place is given."""
+        """Report a mistake. If no place is given: where the page's text has `needle`, or has it the next time."""
         if not path:
             path, line = self._find(needle)
         log.warning("%s: %s", f"{path}:{line}" if line else path, message)
 
     def _find(self, needle: str) -> tuple[str, int]:
         for path, lines in reversed(self.sources):
-            for number, text in lines:
-                if number and needle and needle in text:
-                    return path, number
+            if found := list(filter(None, places(lines, needle))) if needle else []:
+                self.told[path, needle] += 1
+                return path, found[min(self.told[path, needle], len(found)) - 1]
         return self.sources[-1][0] if self.sources else "", 0
 
     def blob(self, path: str) -> str:

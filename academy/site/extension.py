@@ -31,11 +31,11 @@ from markdown import Extension
 from markdown.preprocessors import Preprocessor
 
 from academy.bench.pages import Html
-from academy.book import operations, syntax
+from academy.book import front_matter, operations, syntax
 from academy.book.directives import fenced, on_line
 from academy.book.learning_path import kind
 from academy.book.splitter import SourceError, split
-from academy.book.texts import read, without_front_matter
+from academy.book.texts import read
 from academy.site import exercise_pages, kernel_page, lint, pictures, playground_page, project_parts
 from academy.site.addresses import NOWHERE
 from academy.site.citations import CitedEquation, Span
@@ -128,7 +128,7 @@ class Lines(Preprocessor):
     def derivation(self, name: str) -> list[str]:
         if not (file := self.shown("derivation", name)):
             return [f'!!! failure "{name} does not exist"']
-        body, cut = without_front_matter(read(file))
+        body, cut = front_matter.below(read(file))
         lines = body.split("\n")
         self.conversion.sources.append((name, [(cut + i, line) for i, line in enumerate(lines, 1)]))
         if not any(line.startswith("# ") for line in lines):

@@ -16,7 +16,8 @@ from xml.etree.ElementTree import Element, SubElement
 
 from markdown.util import AtomicString
 
-from academy.book.texts import front_matter, read
+from academy.book import front_matter
+from academy.book.texts import read
 from academy.site.conversion import TreeStep
 
 HOME = "guides/glossary.md"
@@ -82,7 +83,7 @@ def _parse(text: str) -> Glossary:
             words = _words(form)
             patterns.append((len(form), words if _is_acronym(form) else f"(?i:{words})"))
     longest_first = "|".join(pattern for _, pattern in sorted(patterns, reverse=True))
-    phrases = "|".join(map(_words, front_matter(text).get("other_senses", ()))) or r"(?!)"
+    phrases = "|".join(map(_words, front_matter.values(text).get("other_senses", ()))) or r"(?!)"
     pattern = re.compile(rf"(?<![\w.\x22-])(?:{longest_first})s?(?![\w-]|\.\w)")
     return Glossary(terms, by_form, pattern, re.compile(phrases, re.I))
 

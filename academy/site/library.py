@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from academy.book import benchmarks, exercise_files, layout
+from academy.book import benchmarks, exercise_files, front_matter, layout
 from academy.book.directives import cited
 from academy.book.learning_path import LearningPath
+from academy.book.maths import Equation, equations
 from academy.book.splitter import introduction
-from academy.book.texts import Equation, equations, first_sentence, front_matter, heading, read, without_front_matter
+from academy.book.texts import first_sentence, heading, read
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ class Library:
             self.pages[name] = Page(uri, "kernel", name, title, first_sentence(rest))
 
     def _add_derivation(self, path: Path, name: str) -> None:
-        meta, body = front_matter(read(path)), without_front_matter(read(path))[0]
+        meta, body = front_matter.values(read(path)), front_matter.below(read(path))[0]
         title = meta.get("title") or heading(body) or path.stem
         uri = f"derivations/{path.stem}.md"
         self.pages[name] = Page(uri, "derivation", name, title, meta.get("description") or first_sentence(body))

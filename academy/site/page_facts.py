@@ -9,8 +9,9 @@ from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
 
+from academy.book import front_matter
 from academy.book.learning_path import HOME, kind
-from academy.book.texts import front_matter, heading, read
+from academy.book.texts import heading, read
 from academy.site.conversion import TreeStep, element
 from academy.site.library import Library
 from academy.site.reading_time import minutes
@@ -22,7 +23,7 @@ def title(index: Library, uri: str) -> str:
         return page.name
     file = index.root / index.docs / uri
     text = read(file) if file.is_file() else ""
-    return front_matter(text).get("title") or heading(text).partition(":")[0] or uri
+    return front_matter.values(text).get("title") or heading(text).partition(":")[0] or uri
 
 
 def named(index: Library, uri: str) -> str:

@@ -14,7 +14,7 @@ from markdown.util import STX, AtomicString
 from markupsafe import Markup
 
 from academy.book.splitter import Module
-from academy.book.texts import TAG
+from academy.book.tex import TAG
 from academy.site import katex, kernel_page, project_parts
 from academy.site.conversion import TreeStep
 from academy.site.conversion import element as made

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from academy.book import front_matter
 from academy.book.directives import EQUATION, SNIPPET, fenced
+from academy.book.maths import DISPLAY
 from academy.book.splitter import SourceError, split
-from academy.book.texts import DISPLAY, read, without_front_matter
+from academy.book.texts import read
 from academy.site.library import Library
 
 #: What a reader takes in per minute: words of technical prose, lines of code, display equations.
@@ -49,7 +51,7 @@ def _kernel(text: str, source: str) -> tuple[str, int]:
 def _other(path: Path) -> tuple[str, int]:
     """A page's Markdown; of a notebook in the percent format also the number of lines of its code cells."""
     if path.suffix != ".py":
-        return without_front_matter(read(path))[0], 0
+        return front_matter.below(read(path))[0], 0
     prose, code = "", 0
     for cell in re.split(r"^# %%", read(path), flags=re.M)[1:]:
         first, _, body = cell.partition("\n")

@@ -19,12 +19,12 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 
-from academy.book import syntax
-from academy.book.texts import front_matter, read
+from academy.book import front_matter, syntax
+from academy.book.tex import pieces
+from academy.book.texts import read
 from academy.site import katex
 from academy.site.library import Library, Page
 
-TOKEN = re.compile(r"\\[A-Za-z]+|\\.|[^\s]", re.S)
 #: Commands whose argument is a word or belongs to one letter: no variable is looked for in it.
 WHOLE = {rf"\{name}" for name in "hat tilde bar vec operatorname text textbf mathrm mathbf mathcal begin end".split()}
 ANNOTATION = re.compile(r"(<annotation[^>]*>).*?(</annotation>)", re.S)
@@ -44,7 +44,7 @@ class Variable:
 
 def declared(index: Library, derivation: str) -> list[Variable]:
     """The table of a derivation."""
-    table = front_matter(read(index.root / derivation)).get("variables", {}) if derivation else {}
+    table = front_matter.values(read(index.root / derivation)).get("variables", {}) if derivation else {}
     return [Variable(str(tex), (names,) if isinstance(names, str) else tuple(names)) for tex, names in table.items()]
 
 
@@ -60,7 +60,7 @@ class Variables:
     def __init__(self, variables: list[Variable]):
         self.list = variables
         self.ids = {name: variable.id for variable in variables for name in variable.names}
-        self.patterns = sorted(([text for text, _, _ in _tokens(variable.tex)], variable.id) for variable in variables)
+        self.patterns = sorted(([text for text, _, _ in pieces(variable.tex)], variable.id) for variable in variables)
         self.patterns.sort(key=lambda pattern: -len(pattern[0]))
 
     @classmethod
@@ -94,7 +94,7 @@ class Variables:
         """The TeX with each variable, its scripts included, in `\\htmlData`."""
         if not self.patterns:
             return tex
-        tokens = _tokens(tex)
+        tokens = pieces(tex)
         out, done, at = [], 0, 0
         while at < len(tokens):
             text = tokens[at][0]
@@ -118,10 +118,6 @@ class Variables:
             if end and not (end < len(tokens) and tokens[end][0] == "'"):
                 return _scripts(tokens, end), id
         return at, ""
-
-
-def _tokens(tex: str) -> list[tuple[str, int, int]]:
-    return [(found[0], found.start(), found.end()) for found in TOKEN.finditer(tex)]
 
 
 def _match(tokens: list, at: int, pattern: list[str]) -> int:

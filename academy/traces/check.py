@@ -117,7 +117,7 @@ def _problems(recording: Recording, entries: list[dict]) -> list[Problem]:
 
 def _at_example(path: Path, message: str) -> Problem:
     text = path.read_text("utf-8")
-    return Problem.at(store.shorten(path), text, text.find("def EXAMPLE("), message)
+    return Problem.on(store.shorten(path), text, syntax.line_of(text, "EXAMPLE"), message)
 
 
 def stale_numbers(path: Path, recording: Recording, quoted: bool = True) -> list[Problem]:
@@ -164,8 +164,8 @@ def _contradicted_cost(path: Path, recording: Recording) -> list[Problem]:
         return [_at_example(path, f"{what}: write benchmarks/{path.stem}.py")]
     file, line, costs = found
     messages = contradictions(costs, recording.data["traffic"])
-    text = (store.ROOT / file).read_text("utf-8").split("\n")[line - 1]
-    return [Problem(file, line, 1, f"EXAMPLES, {shown}: {message}", text) for message in messages]
+    text = (store.ROOT / file).read_text("utf-8")
+    return [Problem.on(file, text, line, f"EXAMPLES, {shown}: {message}") for message in messages]
 
 
 def contradictions(costs: dict | None, traffic: dict) -> list[str]:

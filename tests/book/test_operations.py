@@ -1,5 +1,7 @@
 """An operation that lacks something is told what, and where to write it."""
 
+import shutil
+
 import pytest
 
 from academy.book import operations
@@ -16,7 +18,9 @@ FILES = {
     "tests/kernels/public_functions.py": 'CASES = [case("classics.half"), case("fast.half")]\n',
     "docs/figures/work.py": "",
     "benchmarks/half.py": 'LESSON = "classics.half"\nFAST = "fast.half"\nBENCH = {}\n',
-    "docs/learn/index.md": "kernels/classics/half.md, kernels/fast/half.md, derivations/halving.md\n",
+    "docs/learn/index.md": (
+        "---\nbeside:\n  kernels/classics/half.md:\n  kernels/fast/half.md:\n  derivations/halving.md:\n---\n"
+    ),
 }
 LESSON, FAST = "annotated_examples/classics/half.py", "annotated_examples/fast/half.py"
 
@@ -60,6 +64,21 @@ def test_what_is_missing_is_told_with_its_place(project, name, old, path, messag
     file.write_text(file.read_text().replace(old, "")) if old else file.unlink()
     found = operations.unfinished(project)
     assert any(problem.path == path and problem.line == 1 and message in problem.message for problem in found), found
+
+
+def test_a_test_that_imports_the_file_will_do(project):
+    (project / "tests/kernels/test_half.py").rename(project / "tests/kernels/test_other.py")
+    assert len(operations.incomplete(project)) == 2
+    (project / "tests/kernels/test_other.py").write_text(
+        "from annotated_examples.classics import half\nfrom annotated_examples.fast import half as fast\n"
+    )
+    assert not operations.incomplete(project)
+
+
+def test_a_project_without_tests_and_docs_lacks_neither(project):
+    for folder in ("tests", "docs"):
+        shutil.rmtree(project / folder)
+    assert not operations.incomplete(project)
 
 
 def test_every_operation_of_this_project_is_complete():

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from academy import cli
-from academy.book import operations, syntax
+from academy.book import syntax
 from academy.formulas import Page, PageError
 from academy.formulas.checking import citations, coverage, equations
 from academy.formulas.mutation import equations as mutants
@@ -314,24 +314,3 @@ def test_a_tag_without_a_kernel_is_an_error(small):
     _, _, (problem,) = small("module.f(x, s)", DERIVATION + "\n$$y^2 = s x y \\tag{Y2}$$\n")
     assert problem.path == "backprop_math/d.md" and problem.line == 7
     assert problem.message == "tag Y2: no case compares a kernel with it"
-
-
-def test_what_a_new_operation_lacks_is_told(small):
-    project, _, _ = small("module.f(x, s)")
-    module = project.module_path("tutorials.m")
-    module.write_text(MODULE + "\ndef EXAMPLE():\n    pass\n")
-    assert not operations.incomplete(project.root), "a project without tests and docs"
-    for name in ("tests/kernels/test_other.py", "docs/learn/index.md"):
-        (project.root / name).parent.mkdir(parents=True, exist_ok=True)
-        (project.root / name).touch()
-    assert {(problem.path, problem.message) for problem in operations.incomplete(project.root)} == {
-        ("annotated_examples/tutorials/m.py", "tutorials.m has no test: write tests/kernels/test_m.py"),
-        (
-            "annotated_examples/tutorials/m.py",
-            "tutorials.m has no place in the learning path: add kernels/tutorials/m.md to docs/learn/index.md",
-        ),
-        ("backprop_math/d.md", "no place in the learning path: add derivations/d.md to docs/learn/index.md"),
-    }
-    (project.root / "tests/kernels/test_other.py").write_text("from annotated_examples.tutorials import m as lesson\n")
-    (project.root / "docs/learn/index.md").write_text("kernels/tutorials/m.md: [derivations/d.md]\n")
-    assert not operations.incomplete(project.root)

@@ -47,7 +47,7 @@ def test_cases_are_the_real_ones():
 
 
 def test_every_key_of_the_front_matter_is_described():
-    from academy.formulas.reading.front_matter import MATH_KEYS
+    from academy.formulas.reading.declarations import MATH_KEYS
 
     assert all(f"| `{key}` |" in GUIDE for key in MATH_KEYS)
 

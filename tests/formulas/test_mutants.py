@@ -163,7 +163,9 @@ def test_wrong_entries_of_the_list_are_reported(tmp_path):
     first, second = (mutant.name for mutant in judge.mutants()[:2])
     entry = "[[mutant]]\nfile = 'annotated_examples/k.py'\nchange = '%s'\nreason = '%s'\n"
     (tmp_path / engine.LIST).write_text(entry % (first, "fine") + entry % ("gone", "old") + entry % (second, ""))
-    said = [problem.message for problem in engine.stale(Project(tmp_path), judge)]
+    found = engine.stale(Project(tmp_path), judge)
+    assert [problem.line for problem in found] == [5, 9]
+    said = [problem.message for problem in found]
     assert said == [
         "annotated_examples/k.py: no longer a mutant of the file: remove the entry: gone",
         f"annotated_examples/k.py: no reason is given: {second}",

@@ -271,6 +271,15 @@ def test_a_mistake_is_reported_by_file_and_line(project, convert, file, old, new
     assert any(message in problem for problem in problems), problems
 
 
+def test_each_of_two_mistakes_alike_has_its_own_line(project, convert):
+    """And what stands in a fence is none of them."""
+    path = project / "backprop_math/doubling.md"
+    more = "constant.\n\n```\n[[tag: NO]]\n```\n\nSee [[tag: NO]].\n\nAnd [[tag: NO]]."
+    path.write_text(path.read_text().replace("constant.", more))
+    _, problems = convert(DERIVATION_PAGE)
+    assert [problem.split(":")[1] for problem in problems] == ["15", "17"]
+
+
 def test_a_missing_file_is_reported(convert):
     _, problems = convert("[[kernel: annotated_examples/group/none.py]]")
     assert any("does not exist" in problem for problem in problems)

@@ -11,7 +11,7 @@ import markdown
 import pytest
 from mkdocs.config import load_config
 
-from academy.book.texts import equations
+from academy.book.maths import equations
 from academy.site import kernel_page, markdown_copies, stylesheet
 from tests.site.browser import served
 from tests.site.test_accessible import violations

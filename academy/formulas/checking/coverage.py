@@ -61,8 +61,7 @@ def uncovered_module(project: Project, path: Path, comparisons: Iterable[Compari
         messages = [f"no case passes {argument} to {function}" for argument in missing]
         if not passed:
             messages = [f"{function} returns tensors that no case compares with a tag"]
-        position = syntax.Places(text).starts[functions[function].lineno - 1]
-        problems += [Problem.at(shown, text, position, message) for message in messages]
+        problems += [Problem.on(shown, text, syntax.line_of(text, function), message) for message in messages]
     return problems
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from academy.formulas.errors import FormulaError, PageError
+from academy.book.problems import FormulaError, PageError
 from academy.formulas.meaning import names, positions
 from academy.formulas.meaning.environment import Environment, everywhere
 from academy.formulas.meaning.evaluate import case_weights, evaluate

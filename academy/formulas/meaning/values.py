@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import torch
 
-from academy.formulas.errors import FormulaError
+from academy.book.problems import FormulaError
 from academy.formulas.reading.tree import Node
 
 DTYPE = torch.float64

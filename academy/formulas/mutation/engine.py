@@ -15,17 +15,16 @@ import os
 import re
 import sys
 import time
-import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from academy.book.problems import Problem, report
+from academy.book import reviewed
+from academy.book.problems import PageError, Problem, report
 from academy.formulas import check
 from academy.formulas.cases import Comparison
 from academy.formulas.checking import equations, kernels
-from academy.formulas.errors import PageError
 from academy.formulas.mutation import equations as formula_mutants
 from academy.formulas.mutation.equal_values import same_value
 from academy.formulas.project import Project
@@ -116,10 +115,9 @@ class Score:
 
 
 # ---------------------------------------------------------------- the reviewed list
-def entries(project: Project, kind: str, path: Path | None = None) -> list[dict[str, str]]:
+def entries(project: Project, kind: str, path: Path | None = None) -> list[dict]:
     """Entries (about a file) of a kind: mutant, which is no mistake; exempt, a kernel that computes no formula."""
-    file = project.root / LIST
-    found = tomllib.loads(file.read_text("utf-8")).get(kind, []) if file.exists() else []
+    found = reviewed.entries(project.root / LIST, kind)
     return [entry for entry in found if path is None or entry["file"] == path.as_posix()]
 
 
@@ -140,9 +138,9 @@ def stale(project: Project, judge: Judge) -> list[Problem]:
     return problems
 
 
-def _listed(project: Project, entry: dict[str, str], what: str) -> Problem:
+def _listed(project: Project, entry: dict, what: str) -> Problem:
     text = (project.root / LIST).read_text("utf-8")
-    return Problem.at(LIST, text, max(text.find(entry["change"]), 0), f"{entry['file']}: {what}: {entry['change']}")
+    return Problem.on(LIST, text, entry["line"], f"{entry['file']}: {what}: {entry['change']}")
 
 
 def _key(name: str) -> str:

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from academy.book.tex import lex
 from academy.formulas.reading.page import Page
-from academy.formulas.reading.tokens import lex
 from academy.formulas.reading.tree import bound_indices, free_indices, mentioned
 from academy.judge.mutants import Mutant
 

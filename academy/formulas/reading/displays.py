@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from academy.formulas.errors import FormulaError
+from academy.book.problems import FormulaError
+from academy.book.tex import lex
 from academy.formulas.reading.expressions import ExpressionGrammar
-from academy.formulas.reading.tokens import lex
 from academy.formulas.reading.tree import Definition, Equation, Node, bound_indices, free_indices, mentioned
 
 RELATIONS = ("=", ":=", "<", ">", r"\le", r"\ge", r"\approx")

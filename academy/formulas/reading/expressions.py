@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from academy.formulas.errors import FormulaError
+from academy.book.problems import FormulaError
 from academy.formulas.reading.stream import TokenStream
 from academy.formulas.reading.tree import Node
 

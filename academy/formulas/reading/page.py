@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from academy.formulas.errors import FormulaError, PageError
+from academy.book import front_matter
+from academy.book.maths import Block, Directive, has_relation, scan
+from academy.book.problems import FormulaError, PageError
+from academy.book.tex import canonical, python_name
+from academy.formulas.reading.declarations import RESERVED, declarations
 from academy.formulas.reading.displays import parsed, read_inline
-from academy.formulas.reading.front_matter import RESERVED, front_matter, head_of
-from academy.formulas.reading.markdown import Block, Directive, has_relation, scan
-from academy.formulas.reading.tokens import canonical, python_name
 from academy.formulas.reading.tree import Equation, mentioned, pieces
 
 
@@ -52,8 +53,8 @@ class Page:
     def __init__(self, path: str | Path, text: str | None = None):
         self.path = Path(path)
         self.text = self.path.read_text("utf-8") if text is None else text
-        head = head_of(self.text)
-        self.front = front_matter(self.path, head)
+        head = front_matter.read(self.text).head
+        self.front = declarations(self.path, head)
         self.symbols = dict(self.front.symbols)
         #: key -> Python name, of defined symbols too
         self.names = dict(self.front.names)

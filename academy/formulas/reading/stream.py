@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NoReturn, TypeVar
 
-from academy.formulas.errors import FormulaError
-from academy.formulas.reading.tokens import Token
+from academy.book.problems import FormulaError
+from academy.book.tex import Token
 
 T = TypeVar("T")
 

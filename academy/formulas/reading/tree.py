@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from academy.formulas.errors import FormulaError
+from academy.book.problems import FormulaError
 
 
 @dataclass

@@ -1,4 +1,4 @@
-r"""The front matter of a derivation: what its symbols mean. Every error names the key and points at its line.
+r"""What a derivation's front matter declares: what its symbols mean. Every error names the key and its line.
 
 ```yaml
 math:
@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-import yaml
 
-from academy.formulas.errors import FormulaError, PageError
+from academy.book import front_matter
+from academy.book.problems import FormulaError, PageError
+from academy.book.tex import canonical, python_name
 from academy.formulas.reading.displays import Parser
-from academy.formulas.reading.tokens import canonical, python_name
 from academy.formulas.reading.tree import Loss, Node, Range, whole_number
 
 DTYPE = torch.float64
@@ -78,66 +78,35 @@ class Spec:
         return _DOMAINS[self.domain](normal, uniform)
 
 
-_HEAD = re.compile(r"---\n(.*?)\n---[ \t]*(?:\n|$)", re.S)
-
-
-def head_of(text: str) -> str:
-    """The front matter at the beginning of `text`, with its lines of dashes."""
-    found = _HEAD.match(text)
-    return found.group() if found else ""
-
-
 @lru_cache(maxsize=32)
-def front_matter(path: Path, head: str) -> FrontMatter:
+def declarations(path: Path, head: str) -> Declarations:
     """Read once for all pages that begin the same. Not to be changed."""
-    return FrontMatter(path, head)
+    return Declarations(path, front_matter.read(head))
 
 
-class FrontMatter:
-    """Parsed and validated. `symbols`: canonical tokens -> (key, kind); `names`: key -> Python name."""
+class Declarations:
+    """Read and validated. `symbols`: canonical tokens -> (key, kind); `names`: key -> Python name."""
 
-    def __init__(self, path: Path, head: str):
-        self.path, self.head = path, head
-        self.offsets: dict[tuple, int] = {}
-        self.data = self._load()
+    def __init__(self, path: Path, front: front_matter.FrontMatter):
+        self.path, self.front = path, front
+        for at, message in [front.problem] if front.problem else []:
+            self.fail(f"front matter: {message}", at=at)
+        for keys, at in front.twice.items():
+            self.fail(f"front matter: {keys[-1]}: given twice", at=at)
         self.symbols: dict[tuple[str, ...], tuple[str, str]] = {}
         self._read(self._math())
         self.names = {key: python_name(key) for key, kind in self.symbols.values() if kind != "grad"}
-
-    # ---------------------------------------------------------------- YAML
-    def _load(self) -> dict[str, Any]:
-        source = "".join(_HEAD.findall(self.head))
-        try:
-            self._locate(yaml.compose(source, yaml.SafeLoader), ())
-            data = yaml.safe_load(source) or {}
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark
-            self.fail(f"front matter: {error.problem}", at=4 + (mark.index if mark else 0))
-        return data if isinstance(data, dict) else self.fail("front matter must be `key: value` lines", at=4)
-
-    def _locate(self, node, keys: tuple) -> None:
-        """Remember where each key stands."""
-        pairs: list[tuple] = []
-        if isinstance(node, yaml.MappingNode):
-            pairs = [(key.value, key, value) for key, value in node.value]
-        elif isinstance(node, yaml.SequenceNode):
-            pairs = [(at, value, value) for at, value in enumerate(node.value)]
-        for key, place, value in pairs:
-            position = 4 + place.start_mark.index
-            if (*keys, key) in self.offsets:
-                self.fail(f"front matter: {key}: given twice", at=position)
-            self.offsets[(*keys, key)] = position
-            self._locate(value, (*keys, key))
 
     def fail(self, message: str, *keys: Any, at: int | None = None) -> NoReturn:
         """Raise a `PageError` at the key, naming it."""
         if at is None:
             message = f"front matter: {'.'.join(map(str, keys))}: {message}"
-            at = next((self.offsets[keys[:k]] for k in range(len(keys), 0, -1) if keys[:k] in self.offsets), 0)
-        raise PageError(self.path, self.head, at, message)
+            places = self.front.places
+            at = next((places[keys[:k]] for k in range(len(keys), 0, -1) if keys[:k] in places), 0)
+        raise PageError(self.path, self.front.head, at, message)
 
     def _math(self) -> dict[str, Any]:
-        config = self.data.get("math") or {}
+        config = self.front.values.get("math") or {}
         if not isinstance(config, dict):
             self.fail(f"must be a mapping with keys among {', '.join(MATH_KEYS)}", "math")
         for key, value in config.items():

@@ -2,7 +2,7 @@ r"""LaTeX source -> tokens. Strict: a command, character or environment that the
 
 Public LaTeX parsers skip what they don't know and so read another formula than the one on the page. Here nothing is
 skipped but spacing and layout (`\,`, `\left`, `\displaystyle`, the `&` that aligns lines), and the list of what that is
-stands below.
+stands below. `pieces` is for TeX that is only set: it takes whatever comes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from academy.formulas.errors import FormulaError
+from academy.book.problems import FormulaError
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,17 @@ class Token:
     end: int = field(compare=False, default=0)
 
 
+_TAG = r"\\tag\s*\{(?P<tag>[^{}]*)\}"
+#: A tag, with the spaces before it.
+TAG = re.compile(rf"\s*{_TAG}")
+_ANY = re.compile(r"\\[A-Za-z]+|\\.|[^\s]", re.S)
 _GROUP = r"\s*\{(?P<body>(?:[^{}]|\{[^{}]*\})*)\}"
 _LEX = re.compile(
     rf"""(?P<space>\s+|\\[,;:!\ ]|~|\\(?:displaystyle|limits|notag|nonumber|[bB]igg?[lr])(?![A-Za-z]))
       | (?P<continued>\\\\\s*&(?:\s|\\q?quad(?![A-Za-z]))*(?=[-+]|\\cdot|\\odot|\\circ))
       | \\(?P<side>left|right)\s*(?P<delimiter>[()\[\].|])
       | \\(?P<decoration>operatorname\*?|mathrm|text|hat|bar|tilde|dot|mathbf|mathcal|mathbb|boldsymbol){_GROUP}
-      | \\tag\s*\{{(?P<tag>[^{{}}]*)\}} | \\(?P<edge>begin|end)\s*\{{(?P<environment>\w+\*?)\}}
+      | {_TAG} | \\(?P<edge>begin|end)\s*\{{(?P<environment>\w+\*?)\}}
       | (?P<num>\d+(?:\.\d+)?) | (?P<name>[A-Za-z])
       | (?P<command>\\arg\s*\\(?:max|min)|\\[A-Za-z]+|\\\\|:=|[-+*/=^_(){{}}\[\]|,.:'<>!&])""",
     re.X,
@@ -152,3 +156,8 @@ def python_name(tex: object) -> str:
     text = re.sub(r"\\(hat|bar|tilde|dot)\{([^{}]*)\}", r"\2_\1", text)
     name = re.sub(r"\W", "", text.replace("\\", "").replace("_{", "_").replace("'", "_prime"))
     return {"1": "ones", "0": "zeros"}.get(name, name)
+
+
+def pieces(tex: str) -> list[tuple[str, int, int]]:
+    """The commands and characters of any TeX, each with its first and last place. Nothing is an error."""
+    return [(found[0], found.start(), found.end()) for found in _ANY.finditer(tex)]

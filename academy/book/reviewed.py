@@ -1,0 +1,23 @@
+"""Lists of exceptions that a person has reviewed: TOML files of `[[kind]]` tables, each with the reason why."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+
+def entries(path: Path, kind: str) -> list[dict[str, Any]]:
+    """The tables of this kind, each with its `line` in the file; none if there is no such file.
+
+    Raises:
+        ValueError: the file isn't TOML.
+    """
+    text = path.read_text("utf-8") if path.is_file() else ""
+    try:
+        tables = tomllib.loads(text).get(kind, [])
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: {error}") from None
+    heads = re.finditer(rf"^\[\[{kind}\]\]", text, re.M)
+    return [{**table, "line": text.count("\n", 0, head.start()) + 1} for table, head in zip(tables, heads)]
