@@ -27,8 +27,8 @@ if importlib.util.find_spec("annotated_examples") is None:
     packages = ["git+{{ repo_url }}", "matplotlib"]
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
 
-from academy import accuracy, autograd, checks, device
-from academy.book import syntax  # before triton: it may switch the interpreter on
+from academy import accuracy, autograd, checks, device  # before triton: it may switch the interpreter on
+from academy.book import syntax
 from academy.bench import notebook
 from academy.judge.mutants import import_source
 
