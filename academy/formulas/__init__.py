@@ -1,6 +1,6 @@
 r"""LaTeX -> checked equations -> torch functions. Each folder uses those above it:
 
-- `reading`: tokens -> tree. `academy.book` finds mathematics in a text (`maths`) and lexes it (`tex`); `expressions` and
+- `reading`: tokens -> tree. `academy.book` finds formulas in a text (`maths`) and lexes them (`tex`), `expressions` and
   `displays` are the grammar (on `stream`, tokens with a cursor) and make the nodes of `tree`. `declarations` says what
   symbols mean; `page` is a derivation: its definitions and claims in order, its tags.
 - `meaning`: tree -> numbers in float64. `evaluate` has a rule for each kind of node, `formula` makes a tagged equation
