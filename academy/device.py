@@ -66,6 +66,14 @@ if INTERPRET:
 
     interpreter.install()
 
+    def _simulated(kernel, *args, **kwargs):
+        """What a Gluon kernel does without a GPU. Only these get here: other kernels are `InterpretedFunction`s."""
+        from academy import gluon
+
+        return gluon.launched(kernel, *args, **kwargs)
+
+    triton.JITFunction.run = _simulated
+
 
 def _device_of(values: Any) -> int | None:
     """The GPU of the first tensor among a launch's arguments."""

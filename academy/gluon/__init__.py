@@ -1,0 +1,137 @@
+"""A simulator of Gluon kernels for Hopper, which names a missing wait.
+
+Gluon is Triton's lower level: layouts, barriers and asynchronous copies are written by hand. `simulate` runs a
+`@gluon.jit` kernel as it is, on CPU tensors:
+
+    from academy import gluon
+
+    gluon.simulate(kernel, (4,), x_desc, y_desc, n, BLOCK=64, num_warps=4, seed=0)
+
+Each partition of `warp_specialize`, each copy and each product of the tensor cores is an agent, and a seeded scheduler
+interleaves them. Vector clocks know what orders two accesses of shared memory. So a missing wait or fence is an error
+in whatever schedule it is reached, whether or not the numbers came out wrong. Without a GPU `kernel[grid](…)` does the
+same; `schedule(seed)` chooses another order for it.
+
+What it finds: `Race`, `MissingFence`, `Deadlock`, `Miscount` (of arrivals), `InFlight` (at the end of the kernel),
+`WrongLayout`, `WrongUse`. Each message names the lines, the partitions, the buffer and the phase.
+
+What it doesn't model: time, bank conflicts, registers, clusters of several CTAs, races on global memory, races of the
+threads inside a partition (Triton's compiler puts those barriers in), tensor memory of Blackwell. What a kernel uses
+and the simulator lacks raises `NotModelled`.
+
+Names: `simulate`, `schedule`, `GluonError` and its kinds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+from triton.runtime.jit import JITFunction
+
+from academy.gluon import functions as _functions  # noqa: F401  fills the table that `call` looks into
+from academy.gluon.errors import (
+    Deadlock,
+    GluonError,
+    InFlight,
+    Miscount,
+    MissingFence,
+    NotModelled,
+    Place,
+    Race,
+    WrongLayout,
+    WrongUse,
+)
+from academy.gluon.machine import Agent, Machine, running
+from academy.gluon.rewriting import call
+from academy.gluon.units import Descriptor
+from academy.gluon.values import Pointer, scalar, unwrap
+
+__all__ = ["Deadlock", "GluonError", "InFlight", "MissingFence", "Miscount", "NotModelled", "Place", "Race"]
+__all__ += ["WrongLayout", "WrongUse", "launched", "schedule", "simulate"]
+
+#: A seed for kernels that are launched as `kernel[grid](…)`: of the environment, so that a failing run can be repeated.
+_seed = int(os.environ.get("ACADEMY_GLUON_SEED", "0"))
+
+
+@contextlib.contextmanager
+def schedule(seed: int) -> Iterator[None]:
+    """Launches inside of this follow another order."""
+    global _seed
+    before, _seed = _seed, seed
+    try:
+        yield
+    finally:
+        _seed = before
+
+
+def simulate(
+    kernel: JITFunction,
+    grid: Sequence[int],
+    *args: Any,
+    num_warps: int = 4,
+    seed: int = 0,
+    events: list[dict] | None = None,
+    **kwargs: Any,
+) -> None:
+    """Run a kernel's programs one after another.
+
+    Args:
+        kernel: a `@gluon.jit` function.
+        grid: number of programs, in up to three dimensions.
+        args, kwargs: as for a launch. Tensors are CPU tensors.
+        num_warps: of the first partition.
+        seed: chooses the schedule; the same seed gives the same one.
+        events: a list that gets what happened, in order: {"step", "lane", "kind", "line", …}.
+
+    Raises:
+        GluonError: something is wrong with the kernel. `str(error)` says which seed repeats the schedule.
+    """
+    sizes = (*map(int, grid), 1, 1)[:3]
+    names = [parameter.name for parameter in kernel.params]
+    given = {**dict(zip(names, args)), **{name: kwargs[name] for name in kwargs if name in names}}
+    if "num_warps" in names:
+        given["num_warps"] = num_warps
+    constants = {parameter.name for parameter in kernel.params if parameter.is_constexpr}
+    for program in np.ndindex(*sizes):
+        machine = Machine(seed, program, sizes)
+        machine.events = events
+        values = {name: unwrap(v) if name in constants else _argument(v, name) for name, v in given.items()}
+        main = Agent("kernel", warps=num_warps)
+        with running(machine):
+            machine.add(main, call(kernel, **values))
+            try:
+                machine.run(main)
+            except GluonError as error:
+                error.seed, error.program = seed, program
+                raise
+
+
+def _argument(value: Any, name: str) -> Any:
+    """What a kernel sees of an argument: a pointer, a descriptor, a run-time scalar, or a tuple of these."""
+    if isinstance(value, TensorDescriptor):
+        nan = getattr(value, "padding", "zero") == "nan"
+        return Descriptor(value.base, value.shape, value.strides, value.block_shape, value.layout, nan, name)
+    if isinstance(value, torch.Tensor):
+        return Pointer.to_tensor(value, name)
+    if isinstance(value, tuple):
+        return tuple(_argument(each, f"{name}[{i}]") for i, each in enumerate(value))
+    if isinstance(value, (bool, int, float)):
+        return scalar(value)
+    return value
+
+
+def launched(kernel: JITFunction, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> None:
+    """What `kernel[grid](…)` does where there is no GPU."""
+    if callable(grid):
+        names = [parameter.name for parameter in kernel.params]
+        grid = grid({**dict(zip(names, args)), **kwargs})
+    options = {name: kwargs.pop(name) for name in ("num_ctas", "num_stages", "maxnreg") if name in kwargs}
+    if options.get("num_ctas", 1) != 1:
+        raise NotModelled("the simulator has no clusters: num_ctas must be 1")
+    simulate(kernel, grid, *args, seed=_seed, **kwargs)

@@ -1,0 +1,235 @@
+"""Partitions, asynchronous units, and what orders them: a scheduler and vector clocks.
+
+Every partition of `warp_specialize` is an *agent*, and so is every copy and every product that runs asynchronously. An
+agent counts its own steps, and knows which steps of the others come before its next one: its *clock*. Arriving at a
+barrier leaves the clock there; waiting takes it along. Two accesses of the same memory are ordered if the later
+agent's clock contains the earlier step. If not, nothing orders them on a GPU either, whatever the order was this time.
+So a race is found in any schedule that reaches both accesses.
+
+A second clock knows which ordinary accesses a `fence_async_shared` came after: the async proxy sees no others.
+
+Source: Lamport, "Time, clocks, and the ordering of events in a distributed system" (1978); Flanagan and Freund,
+"FastTrack: efficient and precise dynamic race detection" (2009); the PTX manual on proxies.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from academy.gluon.errors import Deadlock, GluonError, InFlight, MissingFence, Place, Race, WrongUse, place
+
+Clock = dict["Agent", int]
+
+
+class Agent:
+    """A partition or an asynchronous operation. what: as messages name it. partition: who issued it."""
+
+    def __init__(self, what: str, parent: Agent | None = None, partition: Agent | None = None, warps: int = 4):
+        self.what, self.warps = what, warps
+        self.partition = partition or self
+        self.clock: Clock = dict(parent.clock) if parent else {}
+        self.fenced: Clock = dict(parent.fenced) if parent else {}
+        self.code: Generator | None = None
+        self.blocked: tuple[Callable[[], bool], Place | None, Callable[[], str]] | None = None
+        self.issued: Place | None = None
+        self.finished = False
+        self.last_wait: str = parent.last_wait if partition and parent else ""
+        self.products: list[Any] = []  # issued and not waited for: wgmma, copies to global memory, groups of cp.async
+        self.stores: list[Agent] = []
+        self.copies: list[Agent] = []
+        self.groups: list[list[Agent]] = []
+        self.priority = 0.0
+        self.tick()
+
+    def tick(self) -> None:
+        self.clock[self] = self.clock.get(self, 0) + 1
+
+    def join(self, clock: Clock, fenced: Clock) -> None:
+        """What another agent had done by then comes before whatever this one does next."""
+        for mine, theirs in ((self.clock, clock), (self.fenced, fenced)):
+            for agent, time in theirs.items():
+                if mine.get(agent, 0) < time:
+                    mine[agent] = time
+
+    def fence(self) -> None:
+        self.fenced = dict(self.clock)
+
+
+@dataclass(frozen=True)
+class Access:
+    """One access of shared memory. time: the agent's step. ordinary: by loads and stores, not by the async proxy."""
+
+    agent: Agent
+    time: int
+    write: bool
+    ordinary: bool
+    what: str
+    at: Place | None
+    view: np.ndarray
+    waited: str
+
+    def __str__(self) -> str:
+        who = self.agent.partition.what
+        after = f", after waiting for {self.waited}" if self.waited else ""
+        return f"{self.what} at {self.at} (partition {who}{after})"
+
+
+class Machine:
+    """One program: its agents, its shared memory's accesses, and a seeded scheduler.
+
+    Even seeds choose among all that can go on; odd seeds let one agent run on until it has to wait, which shows other
+    faults. events: what happened, for whoever draws it, or None.
+    """
+
+    def __init__(self, seed: int, program: tuple[int, ...], grid: tuple[int, ...]):
+        self.program, self.grid = program, grid
+        self.random, self.strict = random.Random(f"{seed} {program}"), seed % 2 == 1
+        self.agents: list[Agent] = []
+        self.pending: list[Callable[[], None]] = []
+        self.accesses: dict[str, list[Access]] = {}
+        self.started: list[Agent] = []
+        self.names: dict[str, int] = {}
+        self.shared_bytes = 0
+        self.now: Agent
+        self.named_barriers: dict[str, Any] = {}
+        self.events: list[dict] | None = None
+
+    def note(self, lane: str, kind: str, **more: Any) -> None:
+        """One step for whoever draws the run."""
+        if self.events is not None:
+            here = place()
+            self.events.append(dict(step=len(self.events), lane=lane, kind=kind, line=here and here.line, **more))
+
+    def add(self, agent: Agent, code: Generator) -> None:
+        agent.code, agent.priority = code, self.random.random()
+        self.agents.append(agent)
+
+    def run(self, main: Agent) -> None:
+        while self.agents or self.pending:
+            able = [agent for agent in self.agents if agent.blocked is None or agent.blocked[0]()]
+            if not able and not self.pending:
+                raise self._deadlock()
+            self._step(able)
+        for agent in self.started:
+            if agent not in main.clock:
+                raise InFlight(
+                    f"the kernel ends, and nothing has waited for the {agent.what} that partition "
+                    f"{agent.partition.what} issued at {agent.issued}. The next program gets the same shared memory. "
+                    "Wait for it before the end",
+                    agent.issued,
+                )
+
+    def _step(self, able: list[Agent]) -> None:
+        choice = self.random.random()
+        if self.pending and (
+            not able or choice < (0.1 if self.strict else len(self.pending) / (len(able) + len(self.pending)))
+        ):
+            self.pending.pop(self.random.randrange(len(self.pending)))()
+            return
+        agent = self.random.choice(able)
+        if self.strict:
+            agent = max(able, key=lambda each: each.priority)
+            if self.random.random() < 0.05:
+                agent.priority = self.random.random()
+        self.now = agent
+        assert agent.code is not None
+        try:
+            agent.blocked = next(agent.code)
+        except StopIteration:
+            agent.finished = True
+            self.agents.remove(agent)
+
+    def _deadlock(self) -> GluonError:
+        waits = [(agent.what, agent.blocked[1], agent.blocked[2]()) for agent in self.agents if agent.blocked]
+        lines = [f"  {who} waits at {here}: for {what}" for who, here, what in waits]
+        return Deadlock("deadlock: no partition can go on.\n" + "\n".join(lines), *(here for _, here, _ in waits))
+
+    def start(self, what: str) -> Agent:
+        """An asynchronous operation, issued by the partition that is running, after all that this one knows."""
+        agent = Agent(what, self.now, self.now.partition)
+        agent.issued = place()
+        self.now.tick()
+        self.started.append(agent)
+        return agent
+
+    def access(self, agent: Agent, buffer: Any, write: bool, ordinary: bool, what: str) -> None:
+        """Check an access of shared memory against all earlier ones of the same bytes, and remember it.
+
+        Raises: Race, MissingFence, WrongUse (a read of what nothing has written).
+        """
+        log = self.accesses.setdefault(buffer.allocation, [])
+        new = Access(agent, agent.clock[agent], write, ordinary, what, place(), buffer.array, agent.partition.last_wait)
+        filled = False
+        for old in log:
+            if not np.shares_memory(old.view, new.view):
+                continue
+            filled = filled or old.write
+            if not (old.write or write):
+                continue
+            if agent.clock.get(old.agent, 0) < old.time:
+                raise self._race(buffer.name, new, old)
+            if old.ordinary and not ordinary and agent.fenced.get(old.agent, 0) < old.time:
+                raise MissingFence(
+                    f"missing fence on {buffer.name}: {new}\n  goes through the async proxy, and {old} doesn't. They "
+                    "are ordered, but without fence_async_shared() between them the copy unit and the tensor cores may "
+                    "not see it. Put the fence after the ordinary access, before the arrival or the call that leads "
+                    "here",
+                    new.at, old.at,
+                )  # fmt: skip
+        if not write and not filled:
+            raise WrongUse(
+                f"{new} reads {buffer.name}, and nothing has been written there yet. Is a wait missing, or does it "
+                "wait for the wrong phase?",
+                new.at,
+            )
+        low, high = np.lib.array_utils.byte_bounds(new.view)
+        if write and high - low == new.view.nbytes:
+            log[:] = [old for old in log if not _inside(old.view, low, high)]
+        log.append(new)
+        self.note(agent.what, "write" if write else "read", buffer=buffer.name, of=agent.partition.what)
+
+    def _race(self, name: str, new: Access, old: Access) -> Race:
+        verbs = {True: "writes", False: "reads"}
+        advice = (
+            f"Nothing orders them. {new.agent.partition.what} must wait, before this line, for a barrier (or for the "
+            f"operation itself) that {old.agent.partition.what} completes after it"
+            if old.agent.partition is not new.agent.partition or old.agent is new.agent
+            else f"{old.agent.partition.what} must wait for the {old.agent.what} before this line"
+        )
+        return Race(
+            f"race on {name}: {new}\n  {verbs[new.write]} what {old}\n  {verbs[old.write]}. {advice}.", new.at, old.at
+        )
+
+
+def _inside(view: np.ndarray, low: int, high: int) -> bool:
+    first, last = np.lib.array_utils.byte_bounds(view)
+    return low <= first and last <= high
+
+
+#: The program that is being simulated.
+_RUNNING: list[Machine] = []
+
+
+def machine() -> Machine:
+    if not _RUNNING:
+        raise RuntimeError("no kernel is being simulated")
+    return _RUNNING[-1]
+
+
+class running:
+    """`with running(machine):` makes it the one that Gluon's functions act upon."""
+
+    def __init__(self, new: Machine):
+        self.new = new
+
+    def __enter__(self) -> Machine:
+        _RUNNING.append(self.new)
+        return self.new
+
+    def __exit__(self, *_: object) -> None:
+        _RUNNING.pop()
