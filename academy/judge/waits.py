@@ -12,7 +12,7 @@ import ast
 from collections.abc import Callable, Iterator
 from types import ModuleType
 
-from academy import syntax
+from academy.book import syntax
 from academy.gluon import GluonError
 from academy.judge.mutants import Mutant, mutated
 
