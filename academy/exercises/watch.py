@@ -282,15 +282,17 @@ def in_words(error: BaseException) -> str:
 
 
 def _suggestion(error: BaseException) -> str:
-    """What Python itself suggests from version 3.12 on. (A browser has no difflib, and a newer Python.)"""
-    import difflib
-
+    """What Python itself suggests from version 3.12 on."""
     known: Iterable[str] = ()
     if isinstance(error, AttributeError):
         known = dir(error.obj)
     elif isinstance(error, NameError):
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
         known = [*frames[-1].f_locals, *frames[-1].f_globals] if frames else ()
+    if not known:
+        return ""
+    import difflib  # a browser has none, and there Python is newer
+
     name = getattr(error, "name", None) or ""
     near = difflib.get_close_matches(name, [each for each in known if not each.startswith("_")], n=1)
     return f". Did you mean: {near[0]!r}?" if near else ""

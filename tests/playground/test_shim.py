@@ -1,11 +1,14 @@
 """The browser's torch, function by function, against PyTorch: values, dtype, shape, strides, and gradients."""
 
+import ast
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from academy import checks
 from academy.playground.bundle import RUNTIME
 from tests.playground.shim import shim
 
@@ -290,3 +293,14 @@ def test_the_shim_has_no_random_numbers():
     assert not [
         path for path in RUNTIME.rglob("*.py") if re.search(r"^import random|np\.random", path.read_text(), re.M)
     ]
+
+
+def test_what_the_checks_of_arguments_read_is_there():
+    """Each kernel's launcher calls them."""
+    read = {
+        each.attr
+        for each in ast.walk(ast.parse(Path(checks.__file__).read_text("utf-8")))
+        if isinstance(each, ast.Attribute)
+    }
+    of_tensors = {name for name in read if hasattr(torch.ones(1), name)}
+    assert "is_nested" in of_tensors and sorted(name for name in of_tensors if not hasattr(shim().ones(1), name)) == []

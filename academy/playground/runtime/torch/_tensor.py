@@ -103,7 +103,7 @@ def values(array, of: dtype | None = None) -> Tensor:
 
 class Tensor:
     grad_fn = grad = None
-    requires_grad = is_cuda = is_sparse = False
+    requires_grad = is_cuda = is_sparse = is_nested = is_meta = False
     is_cpu = True
     layout, device, _version, _output = strided, CPU, 0, 0
     __hash__ = object.__hash__
