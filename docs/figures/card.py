@@ -19,7 +19,7 @@ def measured(key: str) -> float:
     return float(figures.measured(key, ROOT).split()[0])
 
 
-def guide():
-    """The functions of that guide's snippets. Importing them prints what the guide shows."""
+def guide(name: str = "gpu"):
+    """The functions of that guide's snippets, or with "busy" of its second part. Importing them prints what the guide shows."""
     with contextlib.redirect_stdout(io.StringIO()):
-        return syntax.import_path(ROOT / "docs/guides/snippets/gpu.py")
+        return syntax.import_path(ROOT / "docs/guides/snippets" / f"{name}.py")

@@ -156,7 +156,7 @@ def coalescing():
 
 @picture
 def occupancy():
-    guide = card.guide()
+    guide = card.guide("busy")
     warps, registers, shared = 4, 64, 32
     limits = guide.limits(warps, registers, shared * 1024)
     fit, tightest = guide.programs_per_sm(warps, registers, shared * 1024)
@@ -282,7 +282,7 @@ def roofline():
 
 @picture
 def tiles():
-    guide = card.guide()
+    guide = card.guide("busy")
     sizes = ((16, 16), (32, 32), (64, 64), (128, 128), (128, 256))
     rows = [(f"{m} x {n}", guide.operations_per_byte(m, n), f"{guide.operations_per_byte(m, n):.0f}") for m, n in sizes]
     needed = card.MATRIX_TFLOP_S / card.BANDWIDTH_TB_S

@@ -211,3 +211,38 @@ def cost():
         "; ".join(f"{words}: {time}" for words, _, time in rows) + ".",
         [panel],
     )
+
+
+@picture
+def joined():
+    """An operation as autograd sees it, with the numbers of the chapter's example: the squared ReLU."""
+    x, dy = (-2, 1, 3), (1, 0.5, 1)
+    y = [max(value, 0) ** 2 for value in x]
+    dx = [up * 2 * max(value, 0) for up, value in zip(dy, x)]
+    panel = Panel(322, "One operation, two kernels, one kept tensor")
+
+    def row(left, top, name, values, kind):
+        panel.text(left, top - 6, name, "small")
+        panel.cells(left, top, 1, 3, (38, 30), lambda r, c: kind, lambda r, c: f"{values[c]:g}")
+
+    row(20, 44, "x", x, "a")
+    row(226, 44, "y", y, "g")
+    panel.box(20, 104, 320, 34, "b", "forward kernel: max(x, 0)²")
+    panel.arrow(77, 76, 77, 102)
+    panel.arrow(283, 102, 283, 76)
+    panel.box(20, 166, 114, 40, "a dashed", "saved: x")
+    panel.arrow(77, 140, 77, 164)
+    panel.box(20, 234, 320, 34, "p", "backward kernel: dy · 2 max(x, 0)")
+    panel.arrow(77, 208, 77, 232)
+    row(226, 178, "dy, from the next operation", dy, "g")
+    panel.arrow(283, 210, 283, 232)
+    row(20, 286, "dx", dx, "a")
+    panel.arrow(77, 270, 77, 284)
+    panel.text(150, 306, "to the operation before", "small")
+    shown = {"x": x, "y": y, "dy": dy, "dx": dx}
+    words = "; ".join(f"{name} is {', '.join(f'{value:g}' for value in values)}" for name, values in shown.items())
+    return Picture(
+        "Forward keeps x. When the upstream gradient dy arrives, the backward kernel needs nothing else.",
+        f"The forward kernel makes y from x and saves x; the backward kernel makes dx from dy and the saved x. {words}.",
+        [panel],
+    )

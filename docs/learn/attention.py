@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # 8. Attention without its matrix
+# # 8. Compute attention without its matrix
 #
 # Attention computes a score for every pair of a query and a key, and uses each score once. Does the whole matrix of
 # scores ever have to exist? You start with it and take it apart: first a few queries at a time, then a few keys at a

@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # 5. Autotuning, and what can go wrong with it
+# # 5. Autotune a kernel, and know what can go wrong
 #
 # Tile sizes, warps and stages decide how fast a product is, and no formula gives the best ones. Who chooses?
 # `triton.autotune` tries a list and keeps the fastest. You build a small autotuner yourself, to see what it does, and

@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # 4. Reuse in the L2 cache
+# # 4. Reuse what is in the L2 cache
 #
 # A product of 9 x 9 tiles is computed by 81 programs, whatever their order. So why does the order decide how much they
 # load? The programs of a launch share a cache. You change nothing but the order in which they take their tiles of the

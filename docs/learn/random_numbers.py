@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # 7. Random numbers that need no memory
+# # 7. Draw random numbers that need no memory
 #
 # Dropout flips a coin for each element, and the backward pass needs the same coins again. Do they have to be stored? A
 # mask has as many elements as the tensor. In this chapter a random number becomes something that you look up by its

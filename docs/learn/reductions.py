@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # 6. Reductions across rows
+# # 6. Reduce down the columns
 #
 # A bias is added to every row of a batch, so its gradient is the sum of all rows. But each program has only a few of them.
 # Who adds up what the programs have found? You try the obvious answer, see why its result changes from run to run, and

@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # 2. Softmax: a row at a time
+# # 2. Reduce a row: softmax
 #
 # Every result of a softmax depends on its whole row, and a program holds the row as a block in which each lane sees one
 # number. How do the lanes arrive at one sum? You meet the first **reduction**, and find out why the largest score is

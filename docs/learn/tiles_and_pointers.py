@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # 3. Tiles and pointers
+# # 3. Multiply matrices tile by tile
 #
 # Memory has one dimension and a matrix has two. How does a program find the addresses of a small square in the middle
 # of one? With a matrix small enough to check by hand, you turn two ranges into a tile of pointers. Then you write a

@@ -19,7 +19,7 @@ def smallest_square_tile(operations_per_byte):
 # %% checks
 PAGE = "learn/tiles_and_pointers.py"
 KIND = "fill in"
-ORDER = 4
+ORDER = 7
 HINTS = (
     "For one step of K, a tile does `2 * BLOCK * BLOCK` operations. It loads a column of `BLOCK` numbers "
     "and a row of as many, 2 bytes each.",

@@ -30,7 +30,7 @@ def gradient(dy):
 
 
 # %% checks
-PAGE = "guides/from-pytorch.md"
+PAGE = "kernels/classics/layernorm.md"
 KIND = "find the bug"
 ORDER = 9
 HINTS = (

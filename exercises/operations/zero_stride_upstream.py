@@ -31,7 +31,7 @@ def gradient(dy):
 
 
 # %% checks
-PAGE = "guides/from-pytorch.md"
+PAGE = "kernels/classics/layernorm.md"
 KIND = "find the bug"
 ORDER = 8
 HINTS = (

@@ -20,6 +20,17 @@ _LISTED = {
             '-float("inf") -> float("nan")'
         ]
     },
+    "own_operation/telling": {
+        _AXIS: [
+            "inputs: y = torch.log_softmax(torch.arange(6.0, device=device.DEVICE).view(2, 3), -1) @74: -1 -> 1",
+        ]
+    },
+    "own_operation/log_softmax": {
+        "what masked lanes hold is masked off again when dx is stored": [
+            "backward_kernel: y = tl.load(y_ptr + row * N + columns, mask=mask, other=0.0).to(tl.float32) @56: "
+            "0.0 -> None",
+        ]
+    },
     "rows/softmax_gradient": {_AXIS: ["softmax_gradient: dot = (dy * y).sum(dim=-1, keepdim=True) @23: -1 -> 1"]},
     "own_kernel/sum_normalise_gradient": {
         _AXIS: ["sum_normalise_gradient: return (dy - (dy * y).sum(dim=-1, keepdim=True)) / total @30: -1 -> 1"]

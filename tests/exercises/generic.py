@@ -22,7 +22,8 @@ EXEMPT: dict[tuple[str, str], str] = {
     **{
         ("load without other", name): _NOT_STORED
         for name in """first_kernel/scale_and_add first_kernel/reverse first_kernel/dropped_tail first_kernel/add_three
-        first_kernel/unwritten_output matmul/diagonal matmul/hard_swish matmul/safe_accumulate
+        first_kernel/unwritten_output matmul/diagonal matmul/hard_swish matmul/safe_accumulate matmul/turn_tile
+        own_operation/soft_sign own_operation/two_inputs own_operation/kept
         operations/zero_stride_upstream operations/overwritten_upstream operations/swiglu_bytes attention/grouped_heads
         low_bit/unpack low_bit/signed low_bit/group_of fast/persistent fast/words_once model/momentum_step""".split()
     },

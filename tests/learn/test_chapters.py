@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = [
     "first_kernel",
     "softmax",
+    "own_operation",
     "tiles_and_pointers",
     "l2_reuse",
     "autotuning",
@@ -64,7 +65,9 @@ def test_a_chapter_has_its_parts(chapter):
     assert 'find_spec("annotated_examples")' in code[1] and "{{ repo_url }}" in code[1], "the first cell installs"
     assert code[1].startswith(' tags=["setup"] jupyter={"source_hidden": true} cellView="form"'), "and is folded"
     assert "from academy import device" not in text.replace(code[1], ""), "all imports are in it"
-    assert "?" in re.search(r"^# # \d+\. .*?(?=^# %%)", text, re.M | re.S)[0].split("\n#\n")[1], "opens with a question"
+    assert "?" in re.search(r"^# # (?:\d+\. )?\w.*?(?=^# %%)", text, re.M | re.S)[0].split("\n#\n")[1], (
+        "opens with a question"
+    )
     assert '# %% tags=["parameters"]' in text, "a cell for the reader to change"
     assert re.search(r"^notebook\.(speed|ladder)\(", text, re.M), "a measured gain"
     assert re.search(r"^# \[\[exercises\]\]$", text, re.M)
@@ -84,6 +87,16 @@ def test_chapters_keep_to_what_they_teach():
 EXPECTED = {
     "first_kernel": ["3 programs of 8 lanes for 23 elements", "written past the end: 0", "[1.0, 1.0, 7.0, 7.0, 7.0"],
     "softmax": ["[[0.0, nan, nan]]", "their sum:     0.331", "step by step: 512 MiB", "fused:        128 MiB"],
+    "own_operation": [
+        "y:  [0.0, 1.0, 9.0]",
+        "dx: [0.0, 1.0, 6.0]",
+        "'positive_numbers': True, 'sum_backward': True, 'views_and_odd_sizes': True",
+        "the factor 2 is forgotten    caught by positive_numbers, sum_backward, views_and_odd_sizes\n",
+        "negative x counts, too       caught by sum_backward, views_and_odd_sizes\n",
+        "dy is ignored                caught by positive_numbers, views_and_odd_sizes\n",
+        "x is taken to be contiguous  caught by views_and_odd_sizes\n",
+        "sum_backward         caught",
+    ],
     "tiles_and_pointers": [
         "every 2nd row: (16, 1)",
         "the same from transposed views: True",

@@ -151,7 +151,7 @@ def test_pictures_can_be_read(browser, address, width):
 
 
 def test_copies_have_the_words(site):
-    copy = (site / "guides/how-a-gpu-runs-triton/index.md").read_text("utf-8")
+    copy = (site / "guides/keep-the-card-busy/index.md").read_text("utf-8")
     assert pictures.found(ROOT, "hardware/memory")["alt"] in copy.replace("\n", " ")
     notebook = json.loads((site / "learn/reductions.ipynb").read_text("utf-8"))
     assert "[[figure" not in json.dumps(notebook)
@@ -220,8 +220,8 @@ def test_l2_order_moves(browser, address):
 
 
 def test_occupancy_moves(browser, address, figures):
-    guide = figures("card").guide()
-    moved = Moved(browser, urljoin(address, GUIDE), "occupancy")
+    guide = figures("card").guide("busy")
+    moved = Moved(browser, urljoin(address, "guides/keep-the-card-busy/"), "occupancy")
     values = {"warps": 4, "registers": 64, "shared": 32}
     for field, key, times in (
         ("registers", "ArrowRight", 40),
