@@ -14,6 +14,7 @@ LINES = (
     *("kernel", "derivation", "kernels", "derivations", "reference"),
     *(
         "path",
+        "tracks",
         "verified",
         "code",
         "playground",

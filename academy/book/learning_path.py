@@ -1,7 +1,7 @@
 """The learning path: the order in which a new reader takes the pages, and what to have read before each of them.
 
-One table holds both, in the front matter of docs/learn/index.md. From it come the map on that page (`[[path]]`), the
-order of the navigation, previous and next in the footer, and the line under each title.
+One table holds both, in the front matter of docs/learn/index.md. From it come the map on that page (`[[path]]`), its
+short tracks (`[[tracks]]`), the order of the navigation, previous and next, and the line under each title.
 """
 
 from __future__ import annotations
@@ -20,12 +20,24 @@ KINDS = {"kernels": "kernel", "derivations": "derivation", "learn": "chapter", "
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the path: its title, a sentence about it, its pages (uris under docs/), the folder of its exercises."""
+    """A part of the path: its title, a sentence about it, its pages (uris under docs/), the folder of its exercises,
+    and `milestone`, the exercise that ends it."""
 
     title: str
     about: str
     pages: tuple[str, ...]
     exercises: str = ""
+    milestone: str = ""
+
+
+@dataclass(frozen=True)
+class Track:
+    """A short way for one aim: some of the path's pages, in its order, and the names of some exercises."""
+
+    title: str
+    about: str
+    pages: tuple[str, ...]
+    exercises: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -36,6 +48,7 @@ class LearningPath:
     stages: tuple[Stage, ...] = ()
     before: dict[str, tuple[str, ...]] = field(default_factory=dict)
     groups: dict[str, str] = field(default_factory=dict)
+    tracks: tuple[Track, ...] = ()
 
     @classmethod
     def read(cls, docs: Path) -> LearningPath:
@@ -43,12 +56,18 @@ class LearningPath:
         home = docs / HOME
         meta = front_matter.values(read(home)) if home.is_file() else {}
         stages = tuple(
-            Stage(each["stage"], each["about"], tuple(each["pages"]), each.get("exercises", ""))
+            Stage(
+                each["stage"], each["about"], tuple(each["pages"]), each.get("exercises", ""), each.get("milestone", "")
+            )
             for each in meta.get("path", ())
+        )
+        tracks = tuple(
+            Track(each["track"], each["about"], tuple(each["pages"]), tuple(each.get("exercises", ())))
+            for each in meta.get("tracks", ())
         )
         tables = [*(each["pages"] for each in meta.get("path", ())), meta.get("beside", {})]
         before = {page: tuple(first or ()) for table in tables for page, first in table.items()}
-        return cls(stages, before, meta.get("groups", {}))
+        return cls(stages, before, meta.get("groups", {}), tracks)
 
     @property
     def pages(self) -> list[str]:

@@ -3,7 +3,7 @@
     [[kernel: annotated_examples/classics/layernorm.py]]   the page of a kernel file
     [[derivation: backprop_math/layernorm.md]]             a derivation
     [[kernels]]  [[derivations]]  [[reference]]            lists of all of them, and of their public functions
-    [[path]]                                               the map of the learning path
+    [[path]]  [[tracks]]                                   the map of the learning path, and short ways through it
     [[exercise: exercises/rows/merge.py]]                  the page of an exercise
     [[exercises]]                                          the exercises of the page on which it stands
     [[verified]]                                           the table of all that is checked
@@ -33,18 +33,16 @@ from markdown.preprocessors import Preprocessor
 from academy.bench.pages import Html
 from academy.book import front_matter, operations, syntax
 from academy.book.directives import fenced, on_line
-from academy.book.learning_path import kind
 from academy.book.splitter import SourceError, split
 from academy.book.texts import read
-from academy.site import exercise_pages, kernel_page, lint, pictures, playground_page, project_parts
+from academy.site import exercise_pages, kernel_page, lint, path_map, pictures, playground_page, project_parts
 from academy.site.addresses import NOWHERE
 from academy.site.citations import CitedEquation, Span
 from academy.site.conversion import Conversion, TreeStep
 from academy.site.glossary import Mentions
 from academy.site.library import Page
-from academy.site.page_facts import PageFacts, title
+from academy.site.page_facts import PageFacts
 from academy.site.page_tree import Contents, PageTree
-from academy.site.reading_time import minutes
 from academy.site.variable_marks import VariableMarks
 
 
@@ -201,19 +199,11 @@ class Lines(Preprocessor):
 
     def path(self, _: str) -> list[str]:
         """The map of the learning path, stage by stage."""
-        out: list[str] = []
-        number = 1
-        for stage in self.index.path.stages:
-            out += ["", f"## {stage.title}", "", stage.about, "", f'<ol class="path" start="{number}" markdown="1">']
-            for uri in stage.pages:
-                about = f"{kind(uri) or 'page'} · {minutes(self.index, uri)} min"
-                link = f"[{title(self.index, uri)}](/{uri})"
-                out.append(f'<li markdown="span">{link} <span class="path-kind">{about}</span></li>')
-            out += ["</ol>", ""]
-            if exercises := exercise_pages.in_line(self.index, stage.exercises):
-                out += [f"Exercises: {exercises}", "{ .exercise-links }", ""]
-            number += len(stage.pages)
-        return out
+        return path_map.stages(self.index)
+
+    def tracks(self, _: str) -> list[str]:
+        """The short tracks beside the whole path."""
+        return path_map.tracks(self.index)
 
     def exercise(self, name: str) -> list[str]:
         if not self.shown("exercise", name) or name not in self.index.exercises:

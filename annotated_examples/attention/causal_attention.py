@@ -109,7 +109,8 @@ def causal_attention_kernel(
     row_sum = tl.zeros((BLOCK_M,), tl.float32)
     acc = tl.zeros((BLOCK_M, D), tl.float32)
     # The last query of the tile sees `start_m + BLOCK_M` keys, and no query sees more. So the loop ends there: later
-    # tiles of keys are **skipped**. That saves nearly half of the work.
+    # tiles of keys are **skipped**. That saves nearly half of the work. `tl.minimum` takes the smaller of two numbers,
+    # and `tl.range` counts as `range` does.
     for start_n in tl.range(0, tl.minimum(start_m + BLOCK_M, T), BLOCK_N):
         offs_n = start_n + tl.arange(0, BLOCK_N)
         k, v = load_tile(k_head, offs_n, T, D, D), load_tile(v_head, offs_n, T, D, D)

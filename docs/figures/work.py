@@ -234,7 +234,7 @@ def joined():
     panel.arrow(77, 140, 77, 164)
     panel.box(20, 234, 320, 34, "p", "backward kernel: dy · 2 max(x, 0)")
     panel.arrow(77, 208, 77, 232)
-    row(226, 178, "dy, from the next operation", dy, "g")
+    row(226, 178, "dy, upstream", dy, "g")
     panel.arrow(283, 210, 283, 232)
     row(20, 286, "dx", dx, "a")
     panel.arrow(77, 270, 77, 284)

@@ -148,7 +148,7 @@ print(f"largest difference:  {(in_one_trip(q, k, v, 32, 16) - expected).abs().ma
 
 # %% [markdown]
 # In a kernel only the inner loop is left, because the outer one becomes the grid. `tl.dot` multiplies two tiles,
-# `tl.trans` transposes one. Masked keys have to end up with a weight of zero: their scores are set to minus infinity.
+# `tl.trans` transposes one. `tl.full` makes a block of one value. Masked keys have to end up with a weight of zero: their scores are set to minus infinity.
 
 
 # %%

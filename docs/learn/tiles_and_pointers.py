@@ -120,9 +120,10 @@ read_tile(x, row, column, strides)
 #
 # A program owns one tile of the result. For that it needs `BLOCK_M` whole rows of `x` and `BLOCK_N` whole columns of
 # `y`. Both are too long for one block, so it walks along K: load a tile of `x` and a tile of `y`, multiply them, add
-# the product to the sum so far, go on. The sums start from `tl.zeros`, now with two dimensions, and the walk is a
-# `range` that ends at the argument `K`. New are:
+# the product to the sum so far, go on. The walk is a `range` that ends at the argument `K`. New are:
 #
+# - `tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)` makes a block of zeros, here with two dimensions: the sums start
+#   there. `dtype` says what its numbers are.
 # - The grid has two dimensions, one program for each tile of the result. `tl.program_id(0)` counts along the first,
 #   `tl.program_id(1)` along the second.
 # - `&` joins two masks: a lane is on where both are true. An element of a tile exists if its row does and its column does.

@@ -45,8 +45,8 @@ HINTS = (
     "Both addresses have the shape of the tile, so one mask does for both: `(offs_m[:, None] < M) & "
     "(offs_n[None, :] < N)`.",
 )
-WHY = """A lane stays where it is: only its two addresses differ. In the result, row numbers of `x` count columns and column
-numbers count rows, which are M long. (On a GPU either the load or the store isn't coalesced then.)"""
+WHY = """A lane stays where it is: only its two addresses differ. In the result, the row numbers of `x` count columns,
+and its column numbers count rows, which are M long. (On a GPU the load or the store isn't coalesced then.)"""
 
 
 def check(t):

@@ -2,7 +2,7 @@
 
 Nearly every language model ends with `y = log_softmax(x)`: the logarithms of the probabilities of a row.
 
-$$y_i = x_i - \\max - \\log \\sum_j e^{x_j - \\max}$$
+$$y_i = x_i - m - \\log \\sum_j e^{x_j - m}, \\qquad m = \\max_j x_j$$
 
 Write all of it: the forward kernel, the backward kernel, and the `Function` that joins them. The launchers are there.
 Each row fits into one block. For the gradient you need one line of calculus: with the upstream gradient `dy`, it is
