@@ -235,7 +235,7 @@ def decode_forward(
         split(
             (q, *q.stride()), (k_cache, *k_cache.stride()), (v_cache, *v_cache.stride()), (lengths, lengths.stride(0)),
             (None, 0, 0) if block_table is None else (block_table, *block_table.stride()), parts, lse,
-            k_cache.shape[:2],
+            tuple(k_cache.shape[:2]),
         )  # fmt: skip
         merge(parts, lse, None if sinks is None else sinks.contiguous(), o)
     return o
