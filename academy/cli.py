@@ -12,8 +12,12 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from academy.textfiles import read_text
+
+if TYPE_CHECKING:
+    from academy.formulas.project import Project
 
 #: Modules of the subcommands that parse their own options.
 _PASSED_ON = {
@@ -91,9 +95,11 @@ def _parser() -> argparse.ArgumentParser:
         "check",
         help="check every equation, each kernel against its formulas, each quoted number against a run (no GPU needed)",
         description="Evaluate every equation in float64, compare every kernel with its printed formula on hostile "
-        "inputs, and compare the numbers quoted in comments with a recorded run. One line per failure, exit status 1.",
+        "inputs, compare the numbers quoted in comments with a recorded run, and hold the source against the guide "
+        '"Best practice". Of a kernel file of your own: the last. One line per failure, exit status 1.',
     )
-    check.add_argument("files", nargs="*", type=Path, metavar="FILE", help="derivations, kernels, pages (default: all)")
+    what = "derivations, kernels, pages, kernel files of your own (default: all of the project)"
+    check.add_argument("files", nargs="*", type=Path, metavar="FILE", help=what)
     check.set_defaults(run=_check)
     mutate = commands.add_parser(
         "mutate",
@@ -114,44 +120,47 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    from academy import practice
     from academy.bench import ROOT, ladder, store
     from academy.book import problems
-    from academy.formulas import check as formulas
-    from academy.formulas.project import Project
-    from academy.traces import check as traces
+    from academy.formulas import verify
+    from academy.traces import faults
 
     _existing(arguments.files)
-    project = Project.here()
-    takes = "derivations, kernels, their cases, and the pages under docs"
-    known = [*project.derivations(), *project.kernels(), *project.case_files(), *project.documents()]
-    files = _checked(arguments.files, known, takes)
     start = time.perf_counter()
-    found, summary = formulas.syntax_errors(files), ""
-    if not found:
-        result = formulas.run(files)
-        found, summary = [*result.problems, *traces.check(files), *_unguarded_backwards(files)], result.summary()
+    project = _project(arguments.files)
+    known = project.checked_files() if project else []
+    own = [file for file in arguments.files if file.resolve() not in known and practice.is_kernel_file(file)]
+    rest = [file for file in arguments.files if file not in own]
+    found, summary, files = practice.lint(None, None, own), "", list[Path]() if own else None
+    if project and (rest or not own):
+        files = _checked(rest, known, "derivations, kernels, their cases, and the pages under docs")
+        wrong = verify.syntax_errors(files)
+        if not wrong:
+            result = verify.run(files)
+            wrong = [*result.problems, *faults.in_files(files), *practice.lint(project.root, files)]
+            summary = result.summary()
+        found += wrong
     status = problems.report(found)
     # Stale results are mentioned but aren't failures: whoever edits a kernel may not have the GPU to measure it on.
-    notes = [summary] if files or found else [summary, store.stale_note(ROOT), ladder.stale_note(ROOT)]
+    notes = [summary] if files is not None or found else [summary, store.stale_note(ROOT), ladder.stale_note(ROOT)]
     number = len(set(found))
     verdict = {0: "all is well", 1: "1 problem"}.get(number, f"{number} problems")
     print(*filter(None, notes), f"{verdict} ({time.perf_counter() - start:.1f} s)", sep="\n")
     return status
 
 
-def _unguarded_backwards(files: list[Path] | None):
-    from academy.book import syntax
-    from academy.book.problems import Problem
+def _project(files: list[Path]) -> Project | None:
+    """The project around the current directory; none is needed for kernel files of a reader's own."""
+    from academy import practice
     from academy.formulas.project import Project
 
-    message = "decorate it with once_differentiable from academy.autograd: second derivatives would be silently wrong"
-    project = Project.here()
-    kernels = set(project.kernels())
-    for path in kernels if files is None else kernels & {file.resolve() for file in files}:
-        text = path.read_text("utf-8")
-        for method in syntax.unguarded_backwards(text):
-            position = syntax.Places(text).offset(method.lineno, method.col_offset)
-            yield Problem.at(project.shown(path), text, position, f"backward of a Function: {message}")
+    try:
+        return Project.here()
+    except FileNotFoundError:
+        if files and all(map(practice.is_kernel_file, files)):
+            return None
+        raise
 
 
 def _mutate(arguments: argparse.Namespace) -> int:

@@ -95,6 +95,7 @@ ARROWS: dict[str, set[str]] = {
     "book": set(),
     "bench": {"book"},
     "compiler": {"book"},
+    "practice": {"book"},
     "gluon": set(),
     "interpreter": set(),
     "traces": {"bench", "book", "compiler", "interpreter"},
@@ -128,7 +129,7 @@ def test_the_book_stands_by_itself():
     assert all(other.startswith("academy.book") for other in used), used
 
 
-STAGES = ["reading", "meaning", "checking", "mutation"]
+STAGES = ["reading", "meaning", "comparing", "mutation"]
 
 
 @pytest.mark.parametrize("stage", STAGES)

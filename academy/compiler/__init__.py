@@ -16,7 +16,7 @@ line, the reason, and what to do instead.
     for problem in compiler.problems(text, seen, arch=90):       # what of them doesn't compile
         print(problem)
 
-Where no compiler is installed (`available()`), `syntax_check.check(text)` still finds Python that no kernel can have.
+Where no compiler is installed (`available()`), `refused.problems(text)` still finds Python that no kernel can have.
 
 Names: `available`, `compile_file`, `compile_source`, `problems`, `Compiled`, `Report`.
 """

@@ -11,7 +11,7 @@ from typing import Any
 from triton.compiler.errors import CompilationError
 from triton.runtime.jit import JITCallable
 
-from academy.compiler import syntax_check
+from academy.compiler import refused
 from academy.compiler.cards import Card
 
 _MLIR = re.compile(r"^(?P<file>[^\s:]+\.py):(?P<line>\d+):\d+: error: (?P<message>.*)$", re.M)
@@ -66,7 +66,7 @@ def in_words(error: BaseException | None, kernel: JITCallable, printed: str) -> 
     ]
     if found:
         return list({(each["file"], each["line"]): each for each in reversed(found)}.values())[::-1]
-    known = [p for p in syntax_check.in_file(file) if 0 <= p.line - line < len(kernel.src.split("\n"))]
+    known = [p for p in refused.in_file(file) if 0 <= p.line - line < len(kernel.src.split("\n"))]
     if known:
         return [dict(kind="syntax", file=file, line=p.line, message=p.message) for p in known]
     while error is not None and error.__cause__ is not None:
@@ -96,7 +96,7 @@ def _of_python(error: CompilationError, file: str, line: int) -> dict:
         least = max(map(int, small.groups()))
         message = f"tl.dot needs tiles of at least {least} along K on a GPU (more for 8-bit types)"
         return dict(kind="small dot", file=file, line=line, message=message)
-    known = [p for p in syntax_check.in_file(file) if p.line == line]
+    known = [p for p in refused.in_file(file) if p.line == line]
     if known:
         return dict(kind="syntax", file=file, line=line, message=known[0].message)
     return dict(kind=kind, file=file, line=line, message=_with_advice(said[:_SHOWN] or "the compiler refuses this"))

@@ -18,12 +18,12 @@ An exercise is one file, `exercises/<stage>/<name>.py`, with everything that bel
 
     # %% checks
     PAGE = "learn/first_kernel.py"     # the page that it belongs to
-    KIND = "fill in"                   # or one of the other `files.KINDS`
+    KIND = "fill in"                   # or one of the other `exercise_files.KINDS`
     ORDER = 1                          # among those of its page; may be left out
     HINTS = ("…", "…")                 # shown one by one
     WHY = "…"                          # stands under the solution
 
-    def check(t):                      # t: a `checks.Checks`
+    def check(t):                      # t: `questions.Questions`
         t.compare("n = 10", "double", lambda x: 2 * x, t.values(10))
 
     WRONG = (("what the checker must say", "old", "new"), …)
@@ -33,12 +33,12 @@ The starter is cut from the solution by the marks, so the two can't drift apart.
 solution: each `old` is replaced by the `new` after it, and a `new` alone replaces what is between the marks. No edit at
 all means the starter. Tests check that every wrong solution is rejected with its message, and that the others pass.
 
-`files` reads such a file without importing it, so that the site can be built without triton. `checker` checks a
-reader's text, for the page in the browser and for `academy exercise`:
+`academy.book.exercise_files` reads such a file without importing it, so that the site can be built without triton.
+`marking` is the checker of a reader's text, for the page in the browser and for `academy exercise`:
 
-1. `allowed` refuses what no answer needs, and `academy.compiler.syntax_check` what no kernel can have: by its text.
+1. `allowed` refuses what no answer needs, and `academy.compiler.refused` what no kernel can have: by its text.
 2. `answer` imports the text and calls it; `watch` records its kernels, and `provenance` who has computed what. Only
    plain data comes out. In the terminal this happens in a process of its own (`apart`, `wire`).
-3. `checks` draws the inputs and compares the results. It never runs the text itself.
+3. `questions` draws the inputs and compares the results. It never runs the text itself.
 4. Where Triton's compiler is installed, the kernels of a right text have to compile for an H100.
 '''

@@ -19,12 +19,12 @@ import torch
 from academy import device, interpreter
 from academy.exercises import rounds, watch
 from academy.exercises.allowed import Raised
-from academy.exercises.checks import Failed
+from academy.exercises.questions import Failed
 
 #: What checks need of these modules; a text that replaces any of it is told so.
 _GUARDED = (
     "torch", "torch.nn.functional", "triton", "triton.language", "math", "random", "builtins", "academy.accuracy",
-    "academy.exercises.answer", "academy.exercises.checks", "academy.exercises.checker", "academy.exercises.rounds",
+    "academy.exercises.answer", "academy.exercises.questions", "academy.exercises.marking", "academy.exercises.rounds",
     "academy.exercises.watch", "academy.exercises.provenance", "academy.traces.proof",
 )  # fmt: skip
 

@@ -97,9 +97,9 @@ def _check(parsed: argparse.Namespace) -> int:
         if status := subprocess.run(command, env={**os.environ, "TRITON_INTERPRET": "1"}).returncode:
             return status
     from academy.exercises.apart import Apart
-    from academy.exercises.checker import check
+    from academy.exercises.marking import mark
 
-    outcome = check(name, text, parsed.seed, Apart)
+    outcome = mark(name, text, parsed.seed, Apart)
     place = f"{path}:{outcome.line}: " if outcome.line else ""
     print(f"{place}{outcome.message}")
     if outcome.state != "passed":

@@ -5,11 +5,11 @@ r"""LaTeX -> checked equations -> torch functions. Each folder uses those above 
   symbols mean; `page` is a derivation: its definitions and claims in order, its tags.
 - `meaning`: tree -> numbers in float64. `evaluate` has a rule for each kind of node, `formula` makes a tagged equation
   a torch function. A formula is evaluated for one value of its indices, and `environment.everywhere` repeats that.
-- `checking`: numbers -> verdict. `equations` checks a page by itself, `kernels` compares the calls that `cases` name
+- `comparing`: numbers -> verdict. `equations` checks a page by itself, `kernels` compares the calls that `cases` name
   (read by `case_reader`) with the printed formulas; `coverage` and `citations` find what is missing.
 - `mutation`: is every small change of a formula or a kernel noticed? (`academy mutate`)
 
-`check` is `academy check`, `project` knows where the files are, `reports` says on the site what was checked.
+`verify` runs all of it for `academy check`, `project` knows where the files are, `reports` says it on the site.
 """
 
 from academy.book.problems import FormulaError, PageError

@@ -53,6 +53,10 @@ class Project:
         """Other pages and notebooks, in which a formula may be cited but not typed."""
         return layout.documents(self.root)
 
+    def checked_files(self) -> list[Path]:
+        """All of these: what `academy check` takes."""
+        return [*self.derivations(), *self.kernels(), *self.case_files(), *self.documents()]
+
     def page(self, path: Path) -> Page:
         """A derivation whose errors show its path relative to the project."""
         return Page(self.shown(path), read_text(path))

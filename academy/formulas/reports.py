@@ -14,7 +14,7 @@ from academy.book import front_matter
 from academy.book.problems import PageError
 from academy.book.tex import TAG
 from academy.formulas.cases import Comparison
-from academy.formulas.checking import case_reader, equations
+from academy.formulas.comparing import case_reader, equations
 from academy.formulas.project import Project
 from academy.formulas.reading.page import Step
 from academy.formulas.reading.tree import nodes

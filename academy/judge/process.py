@@ -31,7 +31,7 @@ from academy.judge.fences import Fences
 WORKERS = min(os.cpu_count() or 1, 8)
 #: How many times longer than it may compute a process may wait: for other processes, or asleep.
 PATIENCE = 6
-_PRELOADED = ["academy.formulas.check", "academy.formulas.mutation.engine", "academy.judge.session"]
+_PRELOADED = ["academy.formulas.verify", "academy.formulas.mutation.engine", "academy.judge.session"]
 
 
 def context() -> Any:

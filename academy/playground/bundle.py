@@ -40,7 +40,7 @@ _ACADEMY = [
     "academy/playground/run.py",
 ]
 _ACADEMY += [f"academy/judge/{name}.py" for name in ("__init__", "layouts", "elements")]
-_ACADEMY += ["academy/compiler/syntax_check.py"]
+_ACADEMY += ["academy/compiler/refused.py"]
 _LEFT_OUT = ["academy/traces/native_memory.py", "academy/cli.py", "academy/progress.py"]
 _LEFT_OUT += ["academy/setup_environment.py", "academy/vendored.py", "academy/exercises/apart.py"]
 _KERNELS = ["annotated_examples/**/*.py", "exercises/**/*.py"]

@@ -196,9 +196,9 @@ def answer(question: str) -> str:
     begun = time.perf_counter()
     try:
         if asked["action"] == "check":
-            from academy.exercises import checker
+            from academy.exercises import marking
 
-            outcome = checker.check(asked["name"], asked["source"], asked.get("seed")).as_json()
+            outcome = marking.mark(asked["name"], asked["source"], asked.get("seed")).as_json()
         else:
             path = store.ROOT / asked["path"]
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from academy.cache import kept, made_by
 ROOT = Path(__file__).resolve().parents[2]
 #: What makes each kind of part, besides this file: see `academy.cache.made_by`.
 RECORDER = ["academy.traces.page", "academy.traces.worker"]
-CHECKER = ["academy.formulas.check"]
+CHECKER = ["academy.formulas.verify"]
 RESULTS = ["academy.bench.pages", "package:matplotlib"]
 LADDERS = ["academy.bench.ladder", "academy.site.ladder_page", "package:matplotlib"]
 

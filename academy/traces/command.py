@@ -21,7 +21,7 @@ from academy.book import syntax
 from academy.book.problems import report
 from academy.compiler.cards import CARDS, DEFAULT
 from academy.textfiles import read_text
-from academy.traces import check, page, store
+from academy.traces import faults, page, store
 from academy.traces.recording import Pointer, Program, Recording, Step, grid_name, program_name
 
 #: Columns before what a statement gives; characters that a value gets however narrow the terminal is.
@@ -54,19 +54,19 @@ def main(arguments: list[str]) -> int:
     except (SyntaxError, ValueError, OSError) as error:
         print(f"academy trace: {_in_words(error)}", file=sys.stderr)
         return 2
-    wrong = report(check.wrong_in_the_run(path, recording))
-    for warning in check.warnings(recording):
+    wrong = report(faults.wrong_in_the_run(path, recording))
+    for warning in faults.warnings(recording):
         Console().print(f"warning: {warning}", style="yellow", highlight=False, markup=False, soft_wrap=True)
     own = not path.is_relative_to(store.ROOT / "annotated_examples")
-    if own and not wrong and check.hides_strides(recording):
-        Console().print(f"note: {check.HIDDEN}", style="yellow", highlight=False, markup=False, soft_wrap=True)
-    sizes = check.sizes_to_change(path, recording) if own and not wrong else []
+    if own and not wrong and faults.hides_strides(recording):
+        Console().print(f"note: {faults.HIDDEN}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+    sizes = faults.sizes_to_change(path, recording) if own and not wrong else []
     if sizes:
-        told = f"note: {'; '.join(sizes)}: {check.SIZES}"
+        told = f"note: {'; '.join(sizes)}: {faults.SIZES}"
         Console().print(told, style="yellow", highlight=False, markup=False, soft_wrap=True)
     if options.compile and not recording.data["error"] and compiler.available():
         wrong = max(wrong, _compiled(path, own))
-    stale = check.stale_numbers(path, recording, quoted=not own)
+    stale = faults.stale_numbers(path, recording, quoted=not own)
     if stale:
         Console().print("Numbers in this file that the run contradicts:", style="bold", highlight=False)
     return max(wrong, report(stale))

@@ -1,6 +1,6 @@
 """Bodies of kernels: what the compiler refuses whatever the types are, what it refuses for its types, what it takes.
 
-Both lists are held against the compiler by test_syntax_check.py.
+Both lists are held against the compiler by test_refused.py.
 """
 
 HEAD = """import contextlib
@@ -36,7 +36,7 @@ def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr, FLAG: tl.constexpr = True, SHAP
 TAIL = "    tl.store(y_ptr + offs, y, mask=mask)\n"
 
 
-#: Refused by the compiler and by `syntax_check`.
+#: Refused by the compiler and by `refused`.
 REFUSED = {
     "list_append": "parts = []\nparts.append(x)\ny = parts[0]",
     "dict": "d = {'a': x}\ny = d['a']",

@@ -8,7 +8,7 @@ import pytest
 from academy import device
 from academy.book import exercise_files
 from academy.book.learning_path import LearningPath
-from academy.exercises import checker
+from academy.exercises import marking
 
 EXERCISES = {exercise.name: exercise for exercise in exercise_files.every()}
 PATH = LearningPath.read(exercise_files.ROOT / "docs")
@@ -36,7 +36,7 @@ def _attempts(which):
 
 def attempt(name, edit, seed=SEED, compiled=False):
     exercise = EXERCISES[name]
-    return checker.check(name, exercise.solution if edit == ("",) else exercise.edited(edit), seed, compiled=compiled)
+    return marking.mark(name, exercise.solution if edit == ("",) else exercise.edited(edit), seed, compiled=compiled)
 
 
 @pytest.mark.parametrize(("name", "_", "edit"), [*_attempts("right")])

@@ -3,7 +3,7 @@
 import pytest
 
 from academy import device
-from academy.exercises import checker
+from academy.exercises import marking
 from tests.exercises import generic
 from tests.exercises.test_exercises import SAMPLE, SEED
 
@@ -29,7 +29,7 @@ def test_a_generic_wrong_answer_is_refused(name, way):
     except generic.NotApplicable:
         assert exempt, "say in EXEMPT why there is nothing to change"
         return
-    outcome = checker.check(name, text, SEED, compiled=False)
+    outcome = marking.mark(name, text, SEED, compiled=False)
     if exempt:
         assert outcome.state == "passed", "it is wrong after all: take it out of EXEMPT"
     else:

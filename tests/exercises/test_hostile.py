@@ -8,7 +8,7 @@ import time
 import pytest
 
 from academy import cli, device
-from academy.exercises import checker
+from academy.exercises import marking
 from academy.exercises.apart import Apart
 from academy.judge.process import Limits
 from tests.exercises.hostile.corpus import CORPUS
@@ -40,7 +40,7 @@ def test_the_corpus_is_large_and_the_sample_is_in_it():
 
 @pytest.mark.parametrize("answer", [*_answers()])
 def test_a_hostile_answer_gets_a_message(answer):
-    outcome = checker.check(answer.exercise, answer.text, 1, START, compiled=False)
+    outcome = marking.mark(answer.exercise, answer.text, 1, START, compiled=False)
     assert outcome.state in ("failed", "error") and outcome.message.strip()
     assert answer.message in outcome.message, outcome.message
 
@@ -49,8 +49,8 @@ def test_a_hostile_answer_gets_a_message(answer):
 def test_the_process_alone_is_enough_where_the_result_is_wrong(answer, monkeypatch):
     """Whatever a text does in its process, the verdict is made in another one."""
     monkeypatch.setattr("academy.exercises.allowed.check", lambda *_: None)
-    monkeypatch.setattr("academy.compiler.syntax_check.check", lambda *_: [])
-    outcome = checker.check(answer.exercise, answer.text, 1, START, compiled=False)
+    monkeypatch.setattr("academy.compiler.refused.problems", lambda *_: [])
+    outcome = marking.mark(answer.exercise, answer.text, 1, START, compiled=False)
     assert outcome.state in ("failed", "error") and outcome.message.strip()
 
 
@@ -91,7 +91,7 @@ while True:
 def test_no_reply_that_a_text_makes_up_is_a_pass(exercise, reply, monkeypatch):
     """The text takes the connection over, and answers every question itself, with anything."""
     monkeypatch.setattr("academy.exercises.allowed.check", lambda *_: None)
-    outcome = checker.check(exercise, FORGED.format(reply=reply), 1, START, compiled=False)
+    outcome = marking.mark(exercise, FORGED.format(reply=reply), 1, START, compiled=False)
     assert outcome.state in ("failed", "error") and outcome.message, outcome
 
 
@@ -119,7 +119,7 @@ def test_half_an_answer_keeps_nobody_waiting(sent, then, message, monkeypatch):
     monkeypatch.setattr("academy.exercises.allowed.check", lambda *_: None)
     start = functools.partial(Apart, limits=Limits(seconds=0.5))
     begun = time.monotonic()
-    outcome = checker.check("rows/merge", HALF.format(sent=sent, then=then), 1, start, compiled=False)
+    outcome = marking.mark("rows/merge", HALF.format(sent=sent, then=then), 1, start, compiled=False)
     assert outcome.state in ("failed", "error") and message in outcome.message, outcome
     assert time.monotonic() - begun < 60
 
@@ -129,7 +129,7 @@ def test_what_an_answer_has_started_ends_with_it(tmp_path, monkeypatch):
     mark = tmp_path / "pid"
     started = f"open({str(mark)!r}, 'w').write(str(subprocess.Popen(['sleep', '99']).pid))"
     text = f"import subprocess\n\n{started}\nanswer = 8000\n"
-    assert checker.check("bytes_saved", text, 1, START).state == "passed"
+    assert marking.mark("bytes_saved", text, 1, START).state == "passed"
     for _ in range(50):
         if ended(mark.read_text()):  # asked of /proc: a bare Debian has no `ps`
             return

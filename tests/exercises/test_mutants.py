@@ -4,7 +4,7 @@ import pytest
 
 from academy import device
 from academy.book import exercise_files
-from academy.exercises import checker
+from academy.exercises import marking
 from academy.judge import kernel_mutants
 from academy.judge.mutants import sample
 from tests.exercises.equivalent_mutants import EQUIVALENT
@@ -28,7 +28,7 @@ def test_a_changed_solution_is_refused(name):
     mutants = sample(kernel_mutants.of_source(solution, every_function=True), COUNT)
     assert mutants  # a short solution has fewer
     for mutant in mutants:
-        outcome = checker.check(name, mutant.apply(solution), SEED, compiled=False)
+        outcome = marking.mark(name, mutant.apply(solution), SEED, compiled=False)
         if (name, mutant.name) in EQUIVALENT:
             assert outcome.state == "passed", f"caught ({outcome.message}): take it off the list: {mutant.name}"
         else:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from academy.formulas import Page, cases, check
-from academy.formulas.checking import case_reader
+from academy.formulas import Page, cases, verify
+from academy.formulas.comparing import case_reader
 from academy.formulas.project import Project
 
 PROJECT = Project.here(Path(__file__))
@@ -151,7 +151,7 @@ def test_every_keyword_is_described():
 # ---------------------------------------------------------------- the files of this project
 def test_case_files_and_derivations():
     pages, _ = PROJECT.pages()
-    found, problems = check.declared(PROJECT, pages)
+    found, problems = verify.declared(PROJECT, pages)
     assert not problems, "\n".join(map(str, problems))
     assert {path.stem for path in found} == {path.stem for path in PROJECT.case_files()}
 
@@ -160,7 +160,7 @@ def test_a_case_file_without_its_derivation(tmp_path):
     for folder in ("backprop_math", "annotated_examples", "cases"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "cases/none.py").write_text(FILE)
-    _, (problem,) = check.declared(Project(tmp_path), [])
+    _, (problem,) = verify.declared(Project(tmp_path), [])
     assert str(problem).startswith("cases/none.py:1:1: there is no derivation backprop_math/none.md")
 
 
@@ -169,13 +169,14 @@ def test_cases_are_read_where_triton_is_missing():
     code = """
 import sys
 sys.modules["triton"] = None
-from academy.formulas import cases, check, reports
-from academy.formulas.checking import coverage, kernels
+from academy.formulas import cases, reports
+from academy.formulas import verify
+from academy.formulas.comparing import coverage, kernels
 from academy.formulas.mutation import engine
 from academy.formulas.project import Project
 project = Project.here()
 pages, _ = project.pages()
-found, _ = check.declared(project, pages)
+found, _ = verify.declared(project, pages)
 assert found and reports.sources("backprop_math/softmax.md", project.root)[1:]
 for path in project.case_files():
     assert cases.load(path)

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from academy.formulas import Page
-from academy.formulas.checking import case_reader
-from academy.formulas.checking import kernels as compare
+from academy.formulas.comparing import case_reader
+from academy.formulas.comparing import kernels as compare
 from academy.judge.fences import Fences
 
 PAGE = r"""---

@@ -60,7 +60,7 @@ def test_a_key_given_twice():
 
 
 def test_reference_that_raises_or_differs():
-    from academy.formulas.checking.equations import check
+    from academy.formulas.comparing.equations import check
 
     for source, words in (("x * 2", "differs from its reference"), ("x @ torch.ones(99)", "RuntimeError")):
         with pytest.raises(PageError, match=words):
@@ -84,7 +84,7 @@ def test_reference_that_raises_or_differs():
     ],
 )
 def test_text(text, message):
-    from academy.formulas.checking.equations import check
+    from academy.formulas.comparing.equations import check
 
     with pytest.raises(PageError) as caught:
         check(Page("page.md", page() + "\n" + text + "\n"))

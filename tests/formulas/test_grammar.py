@@ -7,7 +7,7 @@ can't be read; "type" that it has no meaning; "value" that it is false.
 import pytest
 
 from academy.formulas import Page, PageError
-from academy.formulas.checking.equations import check
+from academy.formulas.comparing.equations import check
 
 FRONT = r"""---
 math:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from academy.formulas import Page, PageError
-from academy.formulas.checking.equations import check
+from academy.formulas.comparing.equations import check
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs/guides/writing-derivations.md").read_text("utf-8")

@@ -6,10 +6,10 @@ from inspect import isfunction
 import pytest
 
 from academy.book import layout, syntax
-from academy.formulas.check import declared
-from academy.formulas.checking import coverage, equations, kernels
+from academy.formulas.comparing import coverage, equations, kernels
 from academy.formulas.mutation import engine
 from academy.formulas.project import Project
+from academy.formulas.verify import declared
 
 PROJECT = Project.here()
 PAGES, ERRORS = PROJECT.pages()

@@ -6,7 +6,9 @@ import re
 import pytest
 
 from academy import cli
-from tests.guides.test_best_practice import FAST_SIZES, FILES, LESSON_SIZES, OTHER_SIZES
+from academy.practice.house_rules import FAST_SIZE, LESSON_SIZE
+from academy.practice.linter import sizes
+from tests.guides.test_best_practice import FILES
 from tests.kernels.harness import ROOT
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
@@ -15,12 +17,13 @@ QUOTED = set(re.findall(r"`([^`\n]+)`", TEXT))
 
 
 def test_sizes_are_those_that_are_checked():
-    for kernel, file, *_ in (LESSON_SIZES, FAST_SIZES):
+    for kernel, file, *_ in (LESSON_SIZE, FAST_SIZE):
         assert f"A kernel has at most {kernel} lines of code and a file at most {file}" in WORDS
-    larger = {path: size[:2] for path, size in OTHER_SIZES.items() if size[0] > LESSON_SIZES[0]}
-    files, *sizes = re.search(r"\(([^()]*) may have (\d+) and (\d+)\.\)", WORDS).groups()
+    listed = sizes(ROOT / "annotated_examples/practice.toml")
+    larger = {file: (size["kernel"], size["code"]) for file, size in listed.items() if size["kernel"] > LESSON_SIZE[0]}
+    files, *numbers = re.search(r"\(([^()]*) may have (\d+) and (\d+)\.\)", WORDS).groups()
     assert set(re.findall(r"`(.*?)`", files)) == set(larger)
-    assert {tuple(map(int, sizes))} == set(larger.values())
+    assert {tuple(map(int, numbers))} == set(larger.values())
 
 
 def test_kernels_import_the_modules_that_it_names():

@@ -352,12 +352,12 @@ def test_a_file_of_a_package_and_what_it_imports(kernel_file, tmp_path, capsys, 
 
 
 def test_an_installed_package_has_no_benchmarks_to_be_compared_with(tmp_path, monkeypatch):
-    from academy.traces import check
+    from academy.traces import faults
 
     monkeypatch.setattr(store, "ROOT", tmp_path)
     kernel = tmp_path / "annotated_examples" / "a.py"
     kernel.parent.mkdir()
     kernel.write_text("def EXAMPLE():\n    pass\n")
-    assert check._contradicted_cost(kernel, None) == []
+    assert faults._contradicted_cost(kernel, None) == []
     (tmp_path / "benchmarks").mkdir()  # the repository: there, a missing file is a mistake
-    assert "no file of benchmarks/" in check._contradicted_cost(kernel, None)[0].message
+    assert "no file of benchmarks/" in faults._contradicted_cost(kernel, None)[0].message

@@ -3,7 +3,7 @@
 import pytest
 
 from academy import cli
-from academy.traces import check, store
+from academy.traces import faults, store
 
 PRODUCT = """
 @triton.jit
@@ -34,7 +34,7 @@ RIGHT = dict(
 def found(record, **changes):
     path, recording = record(PRODUCT.format(**RIGHT | changes))
     assert recording.data["error"] is None
-    return [str(problem).split("\n")[0] for problem in check.wrong_in_the_run(path, recording)]
+    return [str(problem).split("\n")[0] for problem in faults.wrong_in_the_run(path, recording)]
 
 
 def test_a_right_product_is_left_alone(record):
@@ -73,9 +73,9 @@ def test_what_lengths_choose_may_stay_unread(record):
             take_kernel[(1,)](torch.ones(8), torch.tensor([5]), torch.empty(1), BLOCK=8)
         """
     path, recording = record(source)
-    assert check.wrong_in_the_run(path, recording) == []
+    assert faults.wrong_in_the_run(path, recording) == []
     path, recording = record(source.replace("tl.load(lengths_ptr)", "5"))
-    (problem,) = check.wrong_in_the_run(path, recording)
+    (problem,) = faults.wrong_in_the_run(path, recording)
     assert "reads x_ptr[5] (3 of 8" in problem.message
 
 
@@ -102,30 +102,30 @@ def EXAMPLE():
 def test_the_nan_of_a_missing_other_is_followed_to_its_birth(record):
     x = "torch.arange(1.0, 16.0).view(3, 5)"
     path, recording = record(SHARES.format(other="", x=x))
-    (problem,) = check.wrong_in_the_run(path, recording)
+    (problem,) = faults.wrong_in_the_run(path, recording)
     assert problem.line == 14 and "stores NaN in y_ptr[0, 0]" in problem.message
     assert "The first NaN that counts is total, in `total = tl.sum(doubled, axis=0)`" in problem.message
     assert "the load of x_ptr in line 12, which masks lanes off and has no `other`" in problem.message
     path, recording = record(SHARES.format(other=", other=0.0", x=x))
-    assert check.wrong_in_the_run(path, recording) == check.warnings(recording) == []
+    assert faults.wrong_in_the_run(path, recording) == faults.warnings(recording) == []
 
 
 def test_a_nan_that_arithmetic_makes_is_a_warning(record):
     path, recording = record(SHARES.format(other=", other=0.0", x="torch.zeros(3, 5)"))
-    assert check.wrong_in_the_run(path, recording) == []
-    (warning,) = check.warnings(recording)
+    assert faults.wrong_in_the_run(path, recording) == []
+    (warning,) = faults.warnings(recording)
     assert warning.line == 15 and "The first NaN that counts is share, in `share = doubled / total`" in warning.message
 
 
 def test_a_nan_that_was_there_before_is_no_news(record):
     path, recording = record(SHARES.format(other="", x="torch.full((3, 5), float('nan'))"))
-    assert check.wrong_in_the_run(path, recording) == check.warnings(recording) == []
+    assert faults.wrong_in_the_run(path, recording) == faults.warnings(recording) == []
 
 
 def test_masked_lanes_that_no_result_depends_on_may_be_undefined(record):
     source = SHARES.format(other="", x="torch.ones(3, 5)").replace("doubled / total", "doubled + 1")
     path, recording = record(source)
-    assert check.wrong_in_the_run(path, recording) == []
+    assert faults.wrong_in_the_run(path, recording) == []
 
 
 def test_they_are_an_exit_status(kernel_file, in_process, capsys):
@@ -161,7 +161,7 @@ def test_sizes_that_hide_mistakes_are_named(record, size, block, said):
         """
     source = source.replace("SIZE", size)
     path, recording = record(source.replace("4)", f"{block})").replace("B=4", f"B={block}"))
-    found = check.sizes_to_change(path, recording)
+    found = faults.sizes_to_change(path, recording)
     assert len(found) == len(said) and all(words in each for words, each in zip(said, found)), found
 
 
@@ -169,7 +169,7 @@ def test_a_loop_with_one_round_is_named(record):
     source = PRODUCT.format(**RIGHT).replace("(5, 9)", "(5, 4)").replace("45.0", "20.0").replace("27.0", "12.0")
     source = source.replace("view(9, 3)", "view(4, 3)").replace("5, 3, 9,", "5, 3, 4,")
     path, recording = record(source)
-    found = check.sizes_to_change(path, recording)
+    found = faults.sizes_to_change(path, recording)
     assert found[0].startswith("product_kernel has one tile along an axis of its grid (2 x 1)")
     assert found[1] == "the loop of product_kernel in line 12 has one round"
 
@@ -177,8 +177,8 @@ def test_a_loop_with_one_round_is_named(record):
 def test_no_file_of_the_project_raises_a_false_alarm():
     """Kept recordings, so this costs little. The lessons skip what masks, windows and labels leave out."""
     for path, recording in store.load(store.kernel_files()).items():
-        assert check.wrong_in_the_run(path, recording) == [], path
-        assert check.warnings(recording) == [], path
+        assert faults.wrong_in_the_run(path, recording) == [], path
+        assert faults.warnings(recording) == [], path
 
 
 @pytest.mark.compiles

@@ -2,13 +2,13 @@
 
 import pytest
 
-from academy.traces import check, store
-from academy.traces.check import check_recording
+from academy.traces import faults, store
+from academy.traces.faults import of_recording
 
 
 def problems(record, source):
     path, recording = record(source)
-    return [problem.message for problem in check_recording(path, recording, quoted=False)]
+    return [problem.message for problem in of_recording(path, recording, quoted=False)]
 
 
 STORE = """
@@ -77,7 +77,7 @@ TRANSPOSED = "torch.arange(15.0).view(3, 5).T"
 def warned(record, store, tensors):
     path, recording = record(TILES.format(store=store, tensors=tensors))
     assert recording.data["error"] is None
-    return [str(problem) for problem in check.warnings(recording)]
+    return [str(problem) for problem in faults.warnings(recording)]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_lanes_that_lie_another_tensors_stride_apart_are_named(record, tensors, 
 def test_an_output_that_nobody_writes_is_said_at_its_store(record):
     source = ROWS.format(tensors="torch.ones(5).expand(3, 5), torch.empty(3, 5)").replace("STRIDE", "stride_xm")
     path, recording = record(source)
-    found = [p for p in check_recording(path, recording, quoted=False) if "no program" in p.message]
+    found = [p for p in of_recording(path, recording, quoted=False) if "no program" in p.message]
     line = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if "tl.store" in text)
     assert [p.line for p in found] == [line]
     assert "From program 1 to 2 this store moves on by 0 elements, a stride of x_ptr" in found[0].message
@@ -151,7 +151,7 @@ def test_an_output_that_nobody_writes_is_said_at_its_store(record):
 
 def test_in_the_padding_between_rows_a_store_is_outside(record):
     path, recording = record(TILES.format(store=CONTIGUOUS, tensors="torch.ones(5, 3), torch.empty(5, 4)[:, :3]"))
-    (found,) = check_recording(path, recording, quoted=False)
+    (found,) = of_recording(path, recording, quoted=False)
     assert "does a store outside a tensor: element 3 of y_ptr, which has shape (5, 3) and strides (4, 1)" in str(found)
 
 
@@ -316,10 +316,10 @@ def EXAMPLE():
 def test_the_recorded_bytes_are_compared_with_those_of_the_benchmark(record):
     traffic = record(COST)[1].data["traffic"]
     right = dict(bytes_read=32, bytes_written=32, operations=8)
-    assert check.contradictions(dict(forward=right, backward=right), traffic) == []
-    (found,) = check.contradictions(dict(forward=right, backward=right | dict(bytes_read=64)), traffic)
+    assert faults.contradictions(dict(forward=right, backward=right), traffic) == []
+    (found,) = faults.contradictions(dict(forward=right, backward=right | dict(bytes_read=64)), traffic)
     assert found.startswith("64 bytes_read for backward; the recorded run moves 32 distinct ones. Only what kernels")
     assert "torch.sum" in found  # a PyTorch operation in the launcher is what usually makes the difference
-    assert check.contradictions(dict(forward=right), traffic) == ["there is no entry for backward"]
-    assert check.contradictions({"forward+backward": right}, {}) == []
-    assert "it is missing" in check.contradictions(None, traffic)[0]
+    assert faults.contradictions(dict(forward=right), traffic) == ["there is no entry for backward"]
+    assert faults.contradictions({"forward+backward": right}, {}) == []
+    assert "it is missing" in faults.contradictions(None, traffic)[0]

@@ -8,7 +8,7 @@ import torch
 
 from academy.book import syntax
 from academy.traces import recorder, worker
-from academy.traces.check import check_recording
+from academy.traces.faults import of_recording
 from academy.traces.recording import Pointer
 
 COPY = """
@@ -260,7 +260,7 @@ def EXAMPLE():
 )
 def test_access_outside_a_tensor(record, shift, example, element):
     path, recording = record(OUTSIDE.format(shift=shift, example=example))
-    (problem,) = check_recording(path, recording, quoted=False)
+    (problem,) = of_recording(path, recording, quoted=False)
     line = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if "tl.load" in text)
     assert problem.line == line and problem.path == str(path)
     assert element in problem.message
@@ -268,7 +268,7 @@ def test_access_outside_a_tensor(record, shift, example, element):
 
 def test_example_that_fails_is_a_problem_with_its_line(record):
     path, recording = record("def EXAMPLE():\n    x = torch.ones(2)\n    raise ValueError('no such luck')\n")
-    (problem,) = check_recording(path, recording, quoted=False)
+    (problem,) = of_recording(path, recording, quoted=False)
     assert problem.message == "EXAMPLE fails: ValueError: no such luck"
     assert path.read_text().split("\n")[problem.line - 1].strip().startswith("raise")
 

@@ -22,9 +22,9 @@ from pathlib import Path
 
 from academy.book import reviewed
 from academy.book.problems import PageError, Problem, report
-from academy.formulas import check
+from academy.formulas import verify
 from academy.formulas.cases import Comparison
-from academy.formulas.checking import equations, kernels
+from academy.formulas.comparing import equations, kernels
 from academy.formulas.mutation import equations as formula_mutants
 from academy.formulas.mutation.equal_values import same_value
 from academy.formulas.project import Project
@@ -207,7 +207,7 @@ def _judged(job: tuple[Judge, list[Mutant]]) -> Iterator[str]:
 def judges(project: Project, only: str | None = None) -> list[Judge]:
     """One for each derivation, and one for each kernel file that a case names."""
     pages, _ = project.pages()
-    comparisons = [comparison for found in check.declared(project, pages)[0].values() for comparison in found]
+    comparisons = [comparison for found in verify.declared(project, pages)[0].values() for comparison in found]
     found: list[Judge] = [Equations(page.path, page.text) for page in pages if only != "kernels"]
     for path in project.kernels() if only != "equations" else ():
         here = [comparison for comparison in comparisons if comparison.module == project.module_name(path)]

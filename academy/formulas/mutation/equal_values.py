@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 
 from academy.book.problems import FormulaError
-from academy.formulas.checking import equations
+from academy.formulas.comparing import equations
 from academy.formulas.meaning.environment import Environment, everywhere
 from academy.formulas.reading.page import Page
 from academy.formulas.reading.tree import Node, free_indices

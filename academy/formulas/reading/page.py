@@ -41,7 +41,7 @@ class Step:
 
 
 class Page:
-    """A Markdown file whose formulas can be read. `checking.equations.check(page)` tells whether they hold.
+    """A Markdown file whose formulas can be read. `comparing.equations.check(page)` tells whether they hold.
 
     Args:
         path: the file; only read when `text` is not given.

@@ -117,7 +117,7 @@ reverse("a grid of billions", "", "BLOCK = 1\nx = x.expand(2**33, 1)[:, 0] if x.
 merge(
     "replacing checks",
     IMPORT + " to import academy.exercises",
-    top="from academy.exercises import checks\nchecks.Checks.value = lambda *a, **k: None",
+    top="from academy.exercises import checks\nchecks.Questions.value = lambda *a, **k: None",
 )
 merge(
     "replacing the comparison",
@@ -126,18 +126,18 @@ merge(
 )
 merge(
     "replacing the comparison through academy",
-    "an answer may not replace academy.exercises.checks._equal",
+    "an answer may not replace academy.exercises.questions._equal",
     top="import academy\nacademy.exercises.checks._equal = lambda *a: True",
 )
 merge(
     "importing the checker",
     IMPORT + " to import academy.exercises",
-    top="from academy.exercises import checker\nchecker.Outcome = None",
+    top="from academy.exercises import marking\nmarking.Outcome = None",
 )
 merge(
     "sys.modules",
     IMPORT + " to import sys",
-    "sys.modules['academy.exercises.checks']._equal = lambda a, b: True\nreturn 0.0, 0.0",
+    "sys.modules['academy.exercises.questions']._equal = lambda a, b: True\nreturn 0.0, 0.0",
     "import sys",
 )
 merge("sys.modules through random", FORBIDDEN, "random._os.sys.modules\nreturn 0.0, 0.0", "import random")

@@ -4,7 +4,7 @@ The interpreter runs a kernel as Python, so a list, a dictionary or `try` works 
 Listed is only what it refuses whatever the types are. Each entry of the list is tested against the compiler, and so is
 what must pass. A branch that hangs on a `tl.constexpr` argument may be left out by the compiler, so it is passed over.
 
-Names: `check`, `in_file`.
+Names: `problems`, `in_file`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _OF_LISTS = ("append", "extend", "insert", "pop", "remove", "setdefault", "items
 _RUNTIME = ("load", "program_id", "num_programs", "arange", "atomic_add", "atomic_max", "atomic_cas", "rand", "randint")
 
 
-def check(text: str, path: str = "") -> list[Problem]:
+def problems(text: str, path: str = "") -> list[Problem]:
     """What Triton's compiler refuses in the jitted functions of a text, in the order of the lines.
 
     Raises SyntaxError if the text isn't valid Python.
@@ -87,7 +87,7 @@ def check(text: str, path: str = "") -> list[Problem]:
 def in_file(path: str) -> list[Problem]:
     """The same for a file; empty if it can't be read."""
     try:
-        return check(Path(path).read_text("utf-8"), path)
+        return problems(Path(path).read_text("utf-8"), path)
     except (OSError, SyntaxError, UnicodeDecodeError):
         return []
 

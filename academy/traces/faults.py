@@ -31,17 +31,17 @@ HIDDEN = (
 )
 
 
-def check(paths: Iterable[str | Path] | None = None) -> list[Problem]:
+def in_files(paths: Iterable[str | Path] | None = None) -> list[Problem]:
     """Everything wrong with the quoted numbers and the recorded runs of kernel files; empty if all is well.
 
     paths: files (others than kernel files with an EXAMPLE are passed over); None for all of `annotated_examples`.
     """
     files = store.kernel_files() if paths is None else [Path(path).resolve() for path in paths]
     files = [path for path in files if path.suffix == ".py" and store.has_example(path)]
-    return [p for path, recording in store.load(files).items() for p in check_recording(path, recording)]
+    return [p for path, recording in store.load(files).items() for p in of_recording(path, recording)]
 
 
-def check_recording(path: Path, recording: Recording, quoted: bool = True) -> list[Problem]:
+def of_recording(path: Path, recording: Recording, quoted: bool = True) -> list[Problem]:
     """Everything wrong with one recorded file. quoted: check the numbers in its comments too."""
     return [*wrong_in_the_run(path, recording), *stale_numbers(path, recording, quoted)]
 

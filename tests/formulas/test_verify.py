@@ -14,11 +14,11 @@ import pytest
 from academy import cli
 from academy.book import syntax
 from academy.formulas import Page, PageError
-from academy.formulas.checking import citations, coverage, equations
+from academy.formulas.comparing import citations, coverage, equations
 from academy.formulas.mutation import equations as mutants
 from academy.formulas.project import Project
 from academy.judge.process import context as process_context
-from academy.traces import check as traces
+from academy.traces import faults as traces
 
 PROJECT = Project.here(Path(__file__))
 PAGES, _ = PROJECT.pages()
@@ -82,7 +82,7 @@ def _check_in(root: Path, files: tuple[str, ...], sender) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "annotated_examples"]:
         del sys.modules[name]
     # Recorded runs, of which tests/traces speaks, are those of the project that academy itself lies in.
-    traces.check = lambda files: []
+    traces.in_files = lambda files: []
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         status = cli.main(["check", *files])
@@ -161,31 +161,18 @@ def test_a_kernel_that_is_no_python(clone):
     kernel.write_text(before, "utf-8")
 
 
-def test_a_backward_that_loses_second_derivatives(tmp_path, monkeypatch):
-    """PyTorch's own `once_differentiable` isn't enough; the guide "From PyTorch to Triton" says why."""
-    (tmp_path / "backprop_math").mkdir()
-    kernel = tmp_path / "annotated_examples" / "a.py"
-    kernel.parent.mkdir()
-    monkeypatch.chdir(tmp_path)
-    text = "class F(torch.autograd.Function):\n    @staticmethod\n    @{}\n    def backward(ctx, dy): pass\n"
-    kernel.write_text(text.format("once_differentiable"))
-    (found,) = cli._unguarded_backwards([kernel])
-    assert (str(found.path), found.line) == ("annotated_examples/a.py", 4) and "academy.autograd" in found.message
-    assert list(cli._unguarded_backwards(None)) == [found]
-    kernel.write_text(text.format("autograd.once_differentiable"))
-    assert not list(cli._unguarded_backwards([kernel]))
-
-
 def test_stale_results_are_told_of_the_whole_project_only(monkeypatch, capsys):
+    from academy import practice
     from academy.bench import ladder, store
-    from academy.formulas import check
-    from academy.formulas.checking.result import Result
+    from academy.formulas import verify
+    from academy.formulas.comparing.result import Result
 
     monkeypatch.chdir(PROJECT.root)
     monkeypatch.setattr(store, "stale_note", lambda root: "double is stale")
     monkeypatch.setattr(ladder, "stale_note", lambda root: "a ladder is stale")
-    monkeypatch.setattr(check, "run", lambda files: Result())
-    monkeypatch.setattr(traces, "check", lambda files: [])
+    monkeypatch.setattr(verify, "run", lambda files: Result())
+    monkeypatch.setattr(traces, "in_files", lambda files: [])
+    monkeypatch.setattr(practice, "lint", lambda *_: [])
     assert cli.main(["check"]) == 0
     assert "\ndouble is stale\na ladder is stale\nall is well" in capsys.readouterr().out
     assert cli.main(["check", "docs/index.md"]) == 0
@@ -273,12 +260,12 @@ def small(tmp_path):
     (tmp_path / "annotated_examples/tutorials/m.py").write_text(MODULE)
 
     def declared(call: str, derivation: str = DERIVATION):
-        from academy.formulas import check
+        from academy.formulas import verify
 
         (tmp_path / "backprop_math/d.md").write_text(derivation)
         (tmp_path / "cases/d.py").write_text(CASE.replace("CALL", call))
         project = Project(tmp_path)
-        found, problems = check.declared(project, project.pages()[0])
+        found, problems = verify.declared(project, project.pages()[0])
         return project, found[Path("backprop_math/d.md")], problems
 
     return declared

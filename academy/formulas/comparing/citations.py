@@ -13,7 +13,7 @@ from academy.book import syntax
 from academy.book.directives import CITATION
 from academy.book.maths import Block, scan, without_code
 from academy.book.problems import Problem
-from academy.formulas.checking.result import Result
+from academy.formulas.comparing.result import Result
 from academy.formulas.project import Project
 
 _HOME = "a display equation has one home, a derivation in backprop_math: cite it as [[eq: TAG]]"

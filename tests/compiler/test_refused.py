@@ -3,7 +3,7 @@
 import pytest
 
 from academy import compiler
-from academy.compiler import syntax_check
+from academy.compiler import refused
 from tests.compiler.constructs import ACCEPTED, FIRST, REFUSED, TYPED, text
 
 needs_compiler = pytest.mark.skipif(not compiler.available(), reason="Triton's compiler isn't installed")
@@ -16,13 +16,13 @@ def launch(**changes) -> dict:
     return dict(kernel="kernel", module="text", file="text.py", arguments=arguments, options={})
 
 
-def refused(body: str) -> list:
+def by_compiler(body: str) -> list:
     return compiler.problems(text(body), [launch()])
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_by_the_check(name):
-    found = syntax_check.check(text(REFUSED[name]), "text.py")
+    found = refused.problems(text(REFUSED[name]), "text.py")
     assert found and found[0].line >= FIRST and found[0].path == "text.py", found
     assert len(found[0].message) > 25 and "\n" not in found[0].message
 
@@ -30,42 +30,42 @@ def test_refused_by_the_check(name):
 @needs_compiler
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_by_the_compiler(name):
-    assert refused(REFUSED[name])
+    assert by_compiler(REFUSED[name])
 
 
 @pytest.mark.parametrize("name", [*ACCEPTED, *TYPED])
 def test_taken_by_the_check(name):
-    assert syntax_check.check(text({**ACCEPTED, **TYPED}[name])) == []
+    assert refused.problems(text({**ACCEPTED, **TYPED}[name])) == []
 
 
 @needs_compiler
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_taken_by_the_compiler(name):
-    assert refused(ACCEPTED[name]) == []
+    assert by_compiler(ACCEPTED[name]) == []
 
 
 @needs_compiler
 @pytest.mark.parametrize("name", TYPED)
 def test_refused_for_its_types(name):
     """The compiler names the line, or at least one nearby."""
-    (problem, *_) = refused(TYPED[name])
+    (problem, *_) = by_compiler(TYPED[name])
     lines = TYPED[name].count("\n") + 1
     assert FIRST <= problem.line <= FIRST + lines, problem
 
 
 def test_functions_that_call_themselves():
     source = "@triton.jit\ndef f(x):\n    return f(x)\n"
-    assert "call itself" in syntax_check.check(source)[0].message
+    assert "call itself" in refused.problems(source)[0].message
 
 
 def test_names_of_the_file_are_no_functions_of_python():
     source = "from triton.language import sum\n@triton.jit\ndef f(x):\n    return sum(x, 0)\n"
-    assert syntax_check.check(source) == []
+    assert refused.problems(source) == []
 
 
 def test_other_code_of_the_file_is_left_alone():
-    assert syntax_check.check("def host(x):\n    return {i: [] for i in x}\n") == []
-    assert syntax_check.check("@numba.jit\ndef host(x):\n    return {i: [] for i in x}\n") == []
+    assert refused.problems("def host(x):\n    return {i: [] for i in x}\n") == []
+    assert refused.problems("@numba.jit\ndef host(x):\n    return {i: [] for i in x}\n") == []
 
 
 def test_the_kernels_of_this_project_pass():
@@ -73,4 +73,4 @@ def test_the_kernels_of_this_project_pass():
 
     for folder in ("annotated_examples", "docs/guides/museum", "docs/learn"):
         for path in sorted((store.ROOT / folder).rglob("*.py")):
-            assert syntax_check.check(path.read_text("utf-8"), path.name) == []
+            assert refused.problems(path.read_text("utf-8"), path.name) == []

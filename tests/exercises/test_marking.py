@@ -7,9 +7,9 @@ import torch
 
 from academy import compiler, device
 from academy.book import exercise_files
-from academy.exercises import checker
+from academy.exercises import marking
 from academy.exercises.answer import Answer
-from academy.exercises.checks import Checks, Failed
+from academy.exercises.questions import Failed, Questions
 
 HEAD = "from academy import device\n\nimport torch\nimport triton\nimport triton.language as tl\n\n\n"
 
@@ -84,7 +84,7 @@ def test_what_is_missing_is_named(tmp_path, part, name):
     ],
 )
 def test_a_text_that_does_not_run_is_told_where(source, state, message, line):
-    outcome = checker.check("first_kernel/reverse", source)
+    outcome = marking.mark("first_kernel/reverse", source)
     assert outcome.state == state and message in outcome.message
     assert outcome.line in (line, line and line - 1)
 
@@ -116,7 +116,7 @@ def test_a_mistake_in_a_kernel_is_told_with_its_line(store, message):
     text = exercise_files.named("first_kernel/reverse").solution
     line = "    tl.store(out_ptr + offsets, x, mask=mask)"
     assert line in text
-    outcome = checker.check("first_kernel/reverse", text.replace(line, f"    {store}"))
+    outcome = marking.mark("first_kernel/reverse", text.replace(line, f"    {store}"))
     assert message in outcome.message, outcome.message
     number = text[: text.index(line)].count("\n") + 1
     assert outcome.line in (number, number + 1)
@@ -126,7 +126,7 @@ def test_a_mistake_in_a_kernel_is_told_with_its_line(store, message):
 def checks(tmp_path):
     path = tmp_path / "reader.py"
     path.write_text("def same(x):\n    return x.clone()\n\n\ndef spoil(x):\n    x[1] = 0.0\n    return x + 1\n")
-    return Checks(Answer(path))
+    return Questions(Answer(path))
 
 
 def test_messages_name_the_first_wrong_element(checks):
@@ -168,22 +168,22 @@ def test_inputs_have_no_pattern_and_nan_around_them(checks):
 
 
 def test_an_outcome_is_plain_data():
-    data = checker.check("first_kernel/bytes_saved", "answer = 8000\n").as_json()
+    data = marking.mark("first_kernel/bytes_saved", "answer = 8000\n").as_json()
     assert data["state"] == "passed" and set(data) == {"state", "message", "line", "case", "seconds", "seed"}
 
 
 def test_the_starter_is_told_from_a_mistake():
     exercise = exercise_files.named("first_kernel/reverse")
     said = "This is still the starter"
-    assert checker.check(exercise.name, exercise.starter).message.startswith(said)
-    assert said not in checker.check(exercise.name, exercise.starter.replace(exercise_files.TO_DO, "n + 1")).message
+    assert marking.mark(exercise.name, exercise.starter).message.startswith(said)
+    assert said not in marking.mark(exercise.name, exercise.starter.replace(exercise_files.TO_DO, "n + 1")).message
 
 
 @pytest.mark.skipif(not device.INTERPRET, reason="compiled, Triton itself refuses")
 @pytest.mark.parametrize(("grid", "message"), [("(1.5,)", "there is no part of a program"), ("(None,)", "NoneType")])
 def test_a_wrong_grid_is_told(grid, message):
     text = exercise_files.named("first_kernel/reverse").solution
-    outcome = checker.check("first_kernel/reverse", text.replace("(triton.cdiv(x.numel(), BLOCK),)", grid))
+    outcome = marking.mark("first_kernel/reverse", text.replace("(triton.cdiv(x.numel(), BLOCK),)", grid))
     assert outcome.state == "error" and message in outcome.message, outcome.message
 
 
@@ -192,7 +192,7 @@ def test_a_line_is_one_of_the_text():
     """Also if what went wrong stands in a kernel of a lesson that the text calls."""
     exercise = exercise_files.named("matmul/gradients")
     text = exercise.solution.replace("matmul_forward(dz, y.T)", "matmul_forward(dz, y)")
-    outcome = checker.check(exercise.name, text)
+    outcome = marking.mark(exercise.name, text)
     assert "outside a tensor" in outcome.message
     assert "matmul_forward(dz, y)" in text.split("\n")[outcome.line - 1]
 
@@ -213,15 +213,15 @@ def test_a_line_is_one_of_the_text():
 def test_messages_say_what_would_help(name, edit, message):
     import fnmatch
 
-    outcome = checker.check(name, exercise_files.named(name).solution.replace(*edit), 1)
+    outcome = marking.mark(name, exercise_files.named(name).solution.replace(*edit), 1)
     assert fnmatch.fnmatchcase(outcome.message, "*" + message.replace("[", "[[]") + "*"), outcome.message
 
 
 def test_values_are_drawn_anew_and_again_with_their_seed(tmp_path):
     text = exercise_files.named("scale_and_add").solution.replace("alpha * x + y", "alpha * x - y")
-    first = checker.check("scale_and_add", text)
-    assert checker.check("scale_and_add", text).message != first.message
-    assert checker.check("scale_and_add", text, first.seed).message == first.message
+    first = marking.mark("scale_and_add", text)
+    assert marking.mark("scale_and_add", text).message != first.message
+    assert marking.mark("scale_and_add", text, first.seed).message == first.message
 
 
 def test_values_need_every_digit_of_their_dtype(checks):
@@ -243,7 +243,7 @@ def test_a_lane_without_other_holds_large_numbers_of_both_signs(dtype, tmp_path)
         "def largest(x):\n    out = torch.empty(1, dtype=x.dtype, device=x.device)\n"
         "    kernel[(1,)](x, out, len(x), BLOCK=8)\n    return out\n"
     )
-    t = Checks(Answer(path))
+    t = Questions(Answer(path))
     t.compare("8 of 8", "largest", lambda x: x.amax(0).view(1), t.values(8, dtype=dtype), exact=True)
     with pytest.raises(Failed, match="A lane that is masked off holds anything if its load has no `other`"):
         t.compare("5 of 8", "largest", lambda x: x.amax(0).view(1), t.values(5, dtype=dtype), exact=True)
@@ -255,7 +255,7 @@ def test_what_is_right_in_the_interpreter_alone_is_refused():
         "    mask = offsets < n\n",
         "    mask = offsets < n\n    count = 0\n    if n > 5:\n        count = tl.zeros((BLOCK,), tl.float32)\n",
     )
-    assert checker.check("reverse", text, 1, compiled=False).state == "passed"
-    outcome = checker.check("reverse", text, 1)
+    assert marking.mark("reverse", text, 1, compiled=False).state == "passed"
+    outcome = marking.mark("reverse", text, 1)
     assert outcome.state == "failed" and "it doesn't compile for a GPU: the compiler says" in outcome.message
     assert "if n > 5" in text.split("\n")[outcome.line - 1]

@@ -50,7 +50,7 @@ class Asked(Protocol):
     def close(self) -> None: ...
 
 
-class Checks:
+class Questions:
     """`answer`: the reader's text. `source`: its words, for a message that fits what is written there; never to decide
     what is right. `seed`: of all that is drawn. Every method that compares raises `Failed`."""
 

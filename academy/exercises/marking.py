@@ -1,4 +1,4 @@
-"""Checks a reader's text: in the page, in the terminal, and in this project's own tests."""
+"""Questions a reader's text: in the page, in the terminal, and in this project's own tests."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from academy import device
 from academy.book import exercise_files
 from academy.book.exercise_files import Exercise
 from academy.book.syntax import import_path
-from academy.compiler import syntax_check
+from academy.compiler import refused
 from academy.exercises import allowed
 from academy.exercises.allowed import Raised
 from academy.exercises.answer import Answer
-from academy.exercises.checks import Asked, Checks, Failed
+from academy.exercises.questions import Asked, Failed, Questions
 
 _numbers = itertools.count()
 
@@ -42,7 +42,7 @@ class Outcome:
         return asdict(self)
 
 
-def check(
+def mark(
     name: str,
     source: str,
     seed: int | None = None,
@@ -80,10 +80,10 @@ def _outcome(
     answer, where = None, "in Triton's interpreter" if device.INTERPRET else "compiled, on the GPU"
     try:
         allowed.check(source, exercise.solution)
-        for problem in syntax_check.check(source):
+        for problem in refused.problems(source):
             raise Failed(problem.message, line=problem.line)
         answer = start(path)
-        checks = Checks(answer, source, seed)
+        checks = Questions(answer, source, seed)
         _checks_of(exercise.path, exercise.path.stat().st_mtime_ns).check(checks)
         if compiled and device.INTERPRET and _compile(source, path, checks):
             where += "; its kernels compile for an H100"
@@ -100,7 +100,7 @@ def _outcome(
     return "passed", f"Right: {cases} passed, {where}.", None, None
 
 
-def _compile(source: str, path: Path, checks: Checks) -> bool:
+def _compile(source: str, path: Path, checks: Questions) -> bool:
     """The first and the last launch of each kernel, for an H100: whether there was anything to compile, and anything to
     compile it with. Raises `Failed`."""
     from academy import compiler  # not in a browser

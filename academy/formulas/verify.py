@@ -15,8 +15,8 @@ import torch
 from academy.book import operations, syntax
 from academy.book.problems import Problem
 from academy.formulas.cases import Comparison
-from academy.formulas.checking import case_reader, citations, coverage, equations, kernels
-from academy.formulas.checking.result import Result
+from academy.formulas.comparing import case_reader, citations, coverage, equations, kernels
+from academy.formulas.comparing.result import Result
 from academy.formulas.project import Project
 from academy.formulas.reading.page import Page
 from academy.judge.process import in_parallel
