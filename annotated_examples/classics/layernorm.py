@@ -43,7 +43,6 @@ from academy import autograd, checks, device, script
 import torch
 import triton
 import triton.language as tl
-from triton.language.extra import libdevice
 from annotated_examples.common.norms import module_arguments
 from annotated_examples.common.rows import as_rows, row_stride, rows_contract
 
@@ -175,10 +174,10 @@ def layernorm_backward_kernel(
         g = tl.load(dy_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         if weight_ptr is not None:
             # The product: `pid=1, start=0: g = [0, 4, 1, 0]`. Why isn't it a plain `*`? The compiler may fuse a product
-            # and the sum or difference that uses it into one instruction, which rounds only the end result. `libdevice`
-            # is NVIDIA's library of maths functions. `libdevice.mul_rn` makes a product that is always rounded
-            # separately, so `g` is the same number in both trips.
-            g = libdevice.mul_rn(g, tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32))
+            # and the sum or difference that uses it into one instruction, which rounds only the end result. `tl.fma(a,
+            # b, c)` is that instruction, $a b + c$ rounded once. With zero for `c` it is a product that is rounded
+            # here and nowhere else, so `g` is the same number in both trips.
+            g = tl.fma(g, tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32), 0.0)
         # The normalised row, computed again: `pid=0, start=0: x_hat = [-1.00, 0.00, -1.00, 0.00]`. Lanes past the end
         # of the row hold (0 − mean) · rstd, which means nothing, but `g` is zero there: they add nothing to either sum.
         x_hat = (tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32) - mean) * rstd
@@ -198,7 +197,7 @@ def layernorm_backward_kernel(
         mask = offs_n < N
         g = tl.load(dy_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         if weight_ptr is not None:
-            g = libdevice.mul_rn(g, tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32))
+            g = tl.fma(g, tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32), 0.0)
         x_hat = (tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32) - mean) * rstd
         dx = rstd * (g - mean_g - x_hat * mean_gx)
         tl.store(dx_ptr + offs_n, dx, mask=mask)

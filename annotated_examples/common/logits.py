@@ -29,14 +29,15 @@ def scale_and_cap(x, scaling: tl.constexpr, softcapping: tl.constexpr):
     # Returns the logits that the loss sees, and their slope: the factor that the chain rule puts on the gradient.
     # `tl.full` makes a block of one value.
     slope = tl.full(x.shape, 1.0, tl.float32)
-    # [[tag: CE-scale]]; the slope is the factor in [[tag: CE-scaled-x]]. `mul_rn` is a product that is always rounded
-    # separately. If the compiler fused it with the subtraction of the maximum, which is rounded, the difference would
-    # not be exactly zero for the largest logit.
+    # [[tag: CE-scale]]; the slope is the factor in [[tag: CE-scaled-x]]. `tl.fma(x, s, 0.0)` is a product that
+    # is rounded here. If the compiler fused it with the subtraction of the maximum, which is rounded, the difference
+    # would not be exactly zero for the largest logit.
     if scaling != 0.0:
-        x = libdevice.mul_rn(x, scaling)
+        x = tl.fma(x, scaling, 0.0)
         slope = slope * scaling
-    # [[tag: CE-cap]], and the slope in [[tag: CE-capped-x]]. The exact `libdevice.tanh` is slower and worth it: the
-    # shortcut, twice a sigmoid minus one, loses digits around zero, where most logits are.
+    # [[tag: CE-cap]], and the slope in [[tag: CE-capped-x]]. `libdevice` is a library of maths functions that comes
+    # with the compiler. `libdevice.tanh` makes an exact tanh. The shortcut, twice a sigmoid minus one, is faster and
+    # loses digits around zero, where most logits are.
     if softcapping != 0.0:
         tanh = libdevice.tanh(x / softcapping)
         x = softcapping * tanh

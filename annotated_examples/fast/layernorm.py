@@ -52,7 +52,6 @@ from annotated_examples.common.norms import (
     register_limit,
 )
 from annotated_examples.common.rows import as_rows, row_stride
-from triton.language.extra import libdevice
 
 
 # ## The row stays in registers
@@ -277,11 +276,11 @@ def layernorm_backward_kernel(
         # passes back, the second what the deviation does: `pid=0, tile=0: mean_g[0] = 0.167`.
         g = dy
         if weight_ptr is not None:
-            # `mul_rn` is a product that is rounded separately. The compiler would fuse a plain product with the
-            # subtraction below and round only the difference, while the average is computed from rounded products. A
-            # row of one column has the gradient 0: there the two must cancel, and `rstd`, in the hundreds, would
-            # magnify what is left.
-            g = libdevice.mul_rn(dy, weight[None, :])
+            # With a zero to add, `tl.fma` is a product that is rounded by itself. The compiler would fuse a plain
+            # product with the subtraction below and round only the difference, while the average is computed from
+            # rounded products. A row of one column has the gradient 0: there the two must cancel, and `rstd`, in the
+            # hundreds, would magnify what is left.
+            g = tl.fma(dy, weight[None, :], 0.0)
         mean_g = tl.sum(g, axis=1) / N
         mean_gx = tl.sum(g * x_hat, axis=1) / N
         if dx_ptr is not None:

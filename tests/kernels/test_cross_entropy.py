@@ -303,7 +303,7 @@ LESSON_MUTANTS = [
 ]
 
 SHARED_MUTANTS = [
-    (scaled, Mutant("scale flattens instead of sharpening", "x = libdevice.mul_rn(x, scaling)", "x = x / scaling")),
+    (scaled, Mutant("scale flattens instead of sharpening", "x = tl.fma(x, scaling, 0.0)", "x = x / scaling")),
     (scaled, Mutant("slope of the scale forgotten", "slope = slope * scaling", "slope = slope * 1.0")),
     (capped, Mutant("slope of tanh forgotten", "slope = slope * (1.0 - tanh * tanh)", "slope = slope * 1.0")),
     (

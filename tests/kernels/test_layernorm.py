@@ -30,7 +30,7 @@ LESSON_MUTANTS = [
     Mutant("only the first partial sums", "partial_dweight.sum(0)", "partial_dweight[0]"),
     Mutant("no path through the mean", "g - mean_g - x_hat", "g - x_hat"),
     Mutant("no path through the deviation", " - x_hat * mean_gx", ""),
-    Mutant("product and average not cancelled", "libdevice.mul_rn(g, tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32))", "g * tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)", count=2, gpu=True),
+    Mutant("product and average not cancelled", "tl.fma(g, tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32), 0.0)", "g * tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)", count=2, gpu=True),
     Mutant("no weight gradient", "partial_dweight.sum(0)", "0 * partial_dweight.sum(0)"),
     Mutant("parameter gradients in the dtype of x", ".to(weight.dtype)", ".to(x.dtype)"),
     Mutant("second derivative loses its term", "    @autograd.once_differentiable\n", ""),
@@ -52,7 +52,7 @@ FAST_MUTANTS = [
     Mutant("every program walks over all rows", "tl.range(pid, tl.cdiv", "tl.range(0, tl.cdiv"),
     Mutant("dweight of long rows without mean", "dy * (x - mean[:, None]) * rstd", "dy * x * rstd"),
     Mutant("no path through the deviation in chunks", " - (x - mean) * rstd * mean_gx)", ")"),
-    Mutant("product and average not cancelled", "libdevice.mul_rn(dy, weight[None, :])", "dy * weight[None, :]", gpu=True),
+    Mutant("product and average not cancelled", "tl.fma(dy, weight[None, :], 0.0)", "dy * weight[None, :]", gpu=True),
     Mutant("no weight gradient", "return dx, dweight, dbias\n", "return dx, None if dweight is None else dweight.zero_(), dbias\n"),
     Mutant("parameter gradients in the dtype of x", "dtype=weight.dtype", "dtype=x.dtype"),
 ]  # fmt: skip
