@@ -66,6 +66,15 @@ def test_every_configuration_fits(arch):
     assert_fits(arch, compiled(arch, "all"))
 
 
+@pytest.mark.nightly
+def test_the_lessons_compile_for_an_amd_card():
+    command = [sys.executable, str(HERE / "lessons_for_amd.py")]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    found = json.loads(finished.stdout.splitlines()[-1])
+    assert found["problems"] == [] and found["kernels"] > 40
+
+
 def test_the_page_about_compatibility_says_what_is_compiled():
     page = (store.ROOT / "docs" / "compatibility.md").read_text()
     for card in CARDS.values():
