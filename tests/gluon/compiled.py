@@ -1,0 +1,52 @@
+"""Run in a process of its own: compile the Gluon lessons for a Hopper GPU that isn't there. Prints JSON.
+
+Argument: "all" for every configuration and dtype. With another release of Triton, unpacked into a folder:
+
+    pip download --no-deps --dest wheels triton==3.6.0 && unzip -q -d triton-3.6.0 wheels/triton-3.6.0*.whl
+    PYTHONPATH=triton-3.6.0 python tests/gluon/compiled.py all
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+os.environ["TRITON_INTERPRET"], os.environ["CUDA_VISIBLE_DEVICES"] = "0", ""
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import torch
+
+from academy import device
+from academy.compiler import catching
+from academy.compiler.cards import card
+from annotated_examples.gluon import matmul, tile_copy
+
+#: What one can ask of `matmul_forward`: the default first.
+MATMULS = [
+    {}, dict(STAGES=3, HALVES=1), dict(BLOCK_N=128, STAGES=5, HALVES=1), dict(GROUP_M=4),
+    dict(PINGPONG=True, BLOCK_N=128, STAGES=5, HALVES=1), dict(PINGPONG=True, BLOCK_N=128, STAGES=6, HALVES=2),
+    dict(PINGPONG=True, BLOCK_M=64, STAGES=4, HALVES=1), dict(PINGPONG=True, BLOCK_M=64, STAGES=4, HALVES=2),
+]  # fmt: skip
+TILES = [{}, dict(BLOCK_N=256, STAGES=3), dict(BLOCK_M=64, num_warps=4)]
+
+
+def main() -> None:
+    every = "all" in sys.argv
+    catcher = catching.Catcher(card(90), detail=every)
+    with catcher.catching():
+        for dtype in (torch.bfloat16, torch.float16, torch.float32) if every else (torch.bfloat16,):
+            x = torch.empty(512, 1024, dtype=dtype, device=device.DEVICE)
+            tile_copy.copy_lanes(x)
+            tile_copy.copy_tile(x)
+            tile_copy.copy_forward(x)
+            if dtype == torch.float32:
+                continue
+            for right in (x.T, torch.empty(1024, 512, dtype=dtype, device=device.DEVICE)) if every else (x.T,):
+                for options in MATMULS if every else (MATMULS[0], MATMULS[4]):
+                    matmul.matmul_forward(x, right, **options)
+                for options in TILES if every else TILES[:1]:
+                    matmul.matmul_tile(x, right, **options)
+    print(json.dumps(catcher.found))
+
+
+main()

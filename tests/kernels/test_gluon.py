@@ -1,0 +1,212 @@
+"""The Gluon lessons, in the simulator or on a Hopper GPU: right, hostile inputs, every schedule, every missing wait."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from academy import accuracy, compiler, device
+from academy.gluon import layouts, schedule
+from academy.judge import mutants, waits
+from annotated_examples.gluon import matmul, tile_copy  # first: academy.device comes before triton
+from tests.kernels import harness
+
+ROOT = Path(__file__).resolve().parents[2]
+HALVES = [torch.float16, torch.bfloat16]
+SIMULATED = pytest.mark.skipif(not device.INTERPRET, reason="needs the simulator: a GPU has its own schedules")
+#: Small enough to be quick; several tiles a program, tails in every dimension, more steps than buffers.
+RING = dict(ROWS=16, STAGES=3)
+TOGETHER = dict(BLOCK_M=128, BLOCK_N=32, BLOCK_K=16, STAGES=3, GROUP_M=2, HALVES=2)
+TURNS = dict(BLOCK_M=64, BLOCK_N=16, BLOCK_K=16, STAGES=2, GROUP_M=2, HALVES=1, PINGPONG=True)
+TILE = dict(BLOCK_M=64, BLOCK_N=32, BLOCK_K=16, STAGES=2, num_warps=4)
+
+
+def drawn(*shape, dtype=torch.float16):
+    return harness.randn(*shape, dtype=dtype)
+
+
+def check_copies(module, seeds=(0, 1)):
+    x = drawn(70, 200)
+    for seed in seeds:
+        with schedule(seed):
+            for function, options in (
+                (module.copy_lanes, dict(ROWS=16)), (module.copy_tile, dict(ROWS=16)), (module.copy_forward, RING),
+            ):  # fmt: skip
+                assert torch.equal(function(x, 1.5, **options), x * 1.5), function.__name__
+
+
+def check_products(module, seeds=(0, 1), options=(TOGETHER, TURNS, {**TURNS, "HALVES": 2, "BLOCK_N": 32})):
+    for seed in seeds:
+        with schedule(seed):
+            for each in options:
+                a, b = drawn(290, 100), drawn(100, 72)
+                accuracy.check("c", module.matmul_forward(a, b, **each), a @ b, a.double() @ b.double())
+            a, b = drawn(100, 70), drawn(40, 70).T
+            accuracy.check("c", module.matmul_tile(a, b, **TILE), a @ b, a.double() @ b.double())
+
+
+def test_copies_and_products_are_right_in_two_schedules():
+    check_copies(tile_copy)
+    check_products(matmul)
+
+
+@pytest.mark.nightly
+@SIMULATED
+@pytest.mark.parametrize("part", range(5))
+def test_no_false_alarm_in_fifty_schedules(part):
+    seeds = range(10 * part, 10 * part + 10)
+    check_copies(tile_copy, seeds)
+    check_products(matmul, seeds)
+
+
+#: What only costs time if it is wrong would stand here, with the reason.
+ONLY_SPEED: dict[str, str] = {}
+MUTANTS = [
+    (module, mutant)
+    for module in (tile_copy, matmul)
+    for mutant in waits.mutants(Path(module.__file__).read_text("utf-8"))
+]
+FEW = {
+    mutant.name
+    for module in (tile_copy, matmul)
+    for mutant in mutants.sample([m for o, m in MUTANTS if o is module], 4)
+}
+
+
+@SIMULATED
+@pytest.mark.parametrize(
+    ("module", "mutant"),
+    [
+        pytest.param(module, mutant, id=str(mutant), marks=[] if mutant in FEW else [pytest.mark.nightly])
+        for module, mutant in MUTANTS
+    ],
+)
+def test_every_missing_wait_is_named(module, mutant):
+    found = waits.caught(module, mutant, check_copies if module is tile_copy else check_products)
+    assert found or mutant.name in ONLY_SPEED, f"nothing noticed: {mutant.name}"
+
+
+def test_every_kind_of_synchronisation_is_mutated():
+    named = " ".join(mutant.name for _, mutant in MUTANTS)
+    for call in (
+        "mbarrier.init",
+        "mbarrier.expect",
+        "mbarrier.wait",
+        "mbarrier.arrive",
+        "fence_async_shared",
+        "store_wait",
+    ):
+        assert f"delete of `{call}" in named or f"delete of `tma.{call}" in named, call
+    assert {mutant.operator for _, mutant in MUTANTS} == {"delete", "flip", "miscount"} and len(MUTANTS) > 50
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
+@pytest.mark.parametrize("shape", [(1, 1), (16, 64), (33, 130), (0, 5), (5, 0)])
+def test_copy(shape, dtype):
+    for x in (drawn(*shape, dtype=dtype), drawn(*reversed(shape), dtype=dtype).T, drawn(*shape, dtype=dtype)[:, ::2]):
+        before = x.clone()
+        y = tile_copy.copy(x, -0.5)
+        assert torch.equal(y, x * -0.5) and torch.equal(x, before) and y.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (70, 40, 50), (0, 8, 8), (8, 8, 0), (130, 20, 66)])
+def test_matmul_and_its_gradients(sizes, dtype):
+    M, N, K = sizes
+    a, b = drawn(M, K, dtype=dtype), drawn(K, N, dtype=dtype)
+    turned = drawn(K, M, dtype=dtype).T, drawn(N, K, dtype=dtype).T
+    for left, right in ((a, b), turned):
+        harness.assert_right(matmul.matmul, matmul.matmul_reference, dict(a=left, b=right), drawn(M, N, dtype=dtype))
+
+
+def test_the_gradient_of_a_copy_is_a_copy():
+    x, up = drawn(20, 70), drawn(20, 1).expand(20, 70)
+    harness.assert_right(lambda x: tile_copy.copy(x, 3.0), lambda x: x * 3, dict(x=x), up)
+
+
+def test_nothing_is_read_or_written_outside():
+    x = harness.nan_fenced(drawn(33, 70))
+    assert torch.equal(tile_copy.copy(x, 2.0), x * 2)
+    a, b = harness.nan_fenced(drawn(70, 40)), harness.nan_fenced(drawn(40, 50))
+    accuracy.check("c", matmul.matmul(a, b), a @ b, a.double() @ b.double())
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        (lambda: tile_copy.copy([1.0]), TypeError, "x must be a torch.Tensor"),
+        (lambda: tile_copy.copy(drawn(4)), ValueError, "x must have 2 dimensions"),
+        (lambda: tile_copy.copy(drawn(4, 4), "2"), TypeError, "scale must be"),
+        (
+            lambda: matmul.matmul(drawn(4, 4, dtype=torch.float32), drawn(4, 4, dtype=torch.float32)),
+            TypeError,
+            "a must be",
+        ),
+        (
+            lambda: matmul.matmul(drawn(4, 4), drawn(4, 4, dtype=torch.bfloat16)),
+            TypeError,
+            "b must have the dtype of a",
+        ),
+        (lambda: matmul.matmul(drawn(4, 5), drawn(4, 5)), ValueError, "b must have as many rows"),
+    ],
+)
+def test_wrong_arguments(call, error, said):
+    with pytest.raises(error, match=said):
+        call()
+
+
+def test_another_card_is_refused(monkeypatch):
+    monkeypatch.setattr(device, "INTERPRET", False)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index=None: (8, 9))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index=None: "some card")
+    for launch, arguments in (
+        (tile_copy.copy_lanes, 1), (tile_copy.copy_tile, 1), (tile_copy.copy_forward, 1), (matmul.matmul_tile, 2),
+        (matmul.matmul_forward, 2),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError, match=r"(copy|matmul) needs Hopper's wgmma and copy unit.*some card has 8\.9"):
+            launch(*[torch.ones(8, 8, dtype=torch.float16)] * arguments)
+
+
+def compiled(*words):
+    command = [sys.executable, str(ROOT / "tests/gluon/compiled.py"), *words]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    problems = [(entry["kernel"], entry["constants"], entry["problems"]) for entry in found if entry["problems"]]
+    assert not problems
+    assert {entry["kernel"] for entry in found} == {
+        "copy_lanes_kernel", "copy_tile_kernel", "copy_ring_kernel", "matmul_tile_kernel", "matmul_kernel"
+    }  # fmt: skip
+    return found
+
+
+@pytest.mark.skipif(not compiler.available(), reason="no compiler is installed here")
+def test_they_compile_for_hopper():
+    assert all(entry["shared"] <= 232448 for entry in compiled())
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not compiler.available(), reason="no compiler is installed here")
+def test_every_configuration_compiles_without_spills():
+    assert all(entry["stack"] == 0 for entry in compiled("all"))
+
+
+def test_numbers_in_the_notes():
+    """What the notes of both lessons say about layouts and phases."""
+    gl = tile_copy.gl
+    form = layouts.linear(gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0]), (16, 64))
+    assert len(form.registers) == 3 and form.element(0, 9, 0) == (1, 8)
+    assert {form.element(r, lane, 0)[0] for r in range(8) for lane in range(32)} == {0, 1, 2, 3}
+    turned = layouts.linear(gl.BlockedLayout([1, 8], [4, 8], [4, 1], [0, 1]), (16, 64))
+    assert [turned.element(0, lane, 0)[0] for lane in range(4)] == [0, 1, 2, 3]
+    text = Path(tile_copy.__file__).read_text("utf-8")
+    for name, of in (("buffer, of 3", lambda i: i % 3), ("phase", lambda i: i // 3), ("parity", lambda i: i // 3 & 1)):
+        assert f"# | {name} | " + " | ".join(str(of(i)) for i in range(7)) + " |" in text
+    accumulator = layouts.linear(gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 256, 16]), (64, 256))
+    assert {accumulator.element(r, lane, 1)[0] for r in range(128) for lane in range(32)} == set(range(16, 32))
+    assert 2 ** len(accumulator.registers) * 2 == 256  # registers a thread, were all 128 rows its warpgroup's
