@@ -196,3 +196,40 @@ def persistent_with_descriptors(module, X, Y, nabla_C):
 )
 def interleaved(module, X, Y):
     return module.matmul_forward(X, Y, "silu", BLOCK_M=16, BLOCK_N=32, BLOCK_K=16, GROUP_M=3, interleaved=True)
+
+
+# ---------------------------------------------------------------- below Triton: 16-bit factors only
+@case(
+    modules="gluon.matmul",
+    returns="MM-Z",
+    gradients={"X": "MM-X", "Y": "MM-Y"},
+    sizes={"M": 72, "N": 40, "K": 50},
+    dtypes=("float16", "bfloat16"),
+)
+def below_triton(module, X, Y):
+    return module.matmul(X, Y)
+
+
+@case(
+    modules="gluon.matmul",
+    returns="MM-Z",
+    sizes={"M": 200, "N": 40, "K": 50},
+    dtypes=("float16",),
+    pytorch="matmul_reference",
+    forward_only=True,
+)
+def in_turns(module, X, Y):
+    tiles = dict(BLOCK_M=64, BLOCK_N=16, BLOCK_K=16, STAGES=2, HALVES=1)
+    return module.matmul_forward(X, Y, PINGPONG=True, **tiles)
+
+
+@case(
+    modules="gluon.matmul",
+    returns="MM-Z",
+    sizes={"M": 100, "N": 40, "K": 50},
+    dtypes=("float16",),
+    pytorch="matmul_reference",
+    forward_only=True,
+)
+def one_group_of_warps(module, X, Y):
+    return module.matmul_tile(X, Y, BLOCK_M=64, BLOCK_N=32, BLOCK_K=16, STAGES=2, num_warps=4)

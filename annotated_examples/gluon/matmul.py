@@ -58,7 +58,7 @@ def matmul_reference(a, b):
 # `warpgroup_mma_wait(n)` waits until at most `n` products are still being computed. Until then nobody may touch the
 # sums or overwrite a factor.
 #
-# [[figure: products/tiles]]
+# [[figure: products/k_loop]]
 @gluon.jit
 def matmul_tile_kernel(
     a_desc, b_desc, c_desc, steps,

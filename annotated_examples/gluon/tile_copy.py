@@ -6,8 +6,8 @@ the same language one floor down: here you write these decisions yourself. Why w
 always find the best ones, and because the fastest kernels on Hopper are made of them. This page has the three things
 that are new, with nothing else in the way: *layouts*, the *copy unit* with its *barriers*, and a *ring* of buffers.
 
-What it computes is almost nothing: a matrix times a number. The number keeps a tile from going straight through;
-someone has to touch it.
+What it computes is almost nothing: a matrix times a number, [[tag: CP]]. The number keeps a tile from going straight
+through; someone has to touch it.
 
 **What it costs.** Every element is read once and written once, so memory decides. What the third kernel changes is how
 much is under way at a time: while one tile is being written, the next ones are already coming.
@@ -65,7 +65,8 @@ COLUMNS = gl.constexpr(64)
 
 # A vector of offsets along one dimension has the layout of the tile with the other dimension taken out, a
 # `SliceLayout`. `[:, None]` puts it back. So `rows` says: as the rows of this tile are spread over the threads, so are
-# these numbers. The rest is Triton: pointers, a mask, a load and a store.
+# these numbers. `gluon` has a decorator of its own, and `gl` takes the place of `tl`. The rest is Triton: pointers, a
+# mask, a load and a store.
 @gluon.jit
 def copy_lanes_kernel(x_ptr, y_ptr, scale, M, N, stride_xm, stride_ym, ROWS: gl.constexpr, WARPS: gl.constexpr):
     layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [WARPS, 1], [1, 0])
@@ -84,7 +85,7 @@ def copy_lanes_kernel(x_ptr, y_ptr, scale, M, N, stride_xm, stride_ym, ROWS: gl.
 # unit that does this alone, the *tensor memory accelerator*, TMA: one thread says *this tile, into that buffer*, and
 # goes on. A tail at the edge of the matrix is the unit's business too: it reads zeros there, and writes nothing.
 #
-# But how does anyone know that the tile has arrived? By an **mbarrier**, a counter in shared memory. It works in
+# But how does anyone know that the tile has arrived? `mbarrier` counts arrivals, in shared memory. It works in
 # *phases*, numbered from 0. A phase is complete when two things have happened: as many arrivals as `init` said, and all
 # the bytes that were announced. Then the next phase begins. `wait(bar, p)` returns once a phase of parity `p` is
 # complete. Only the parity, because that is all the hardware keeps.
@@ -100,7 +101,8 @@ def copy_tile_kernel(x_desc, y_desc, scale, WARPS: gl.constexpr):
     row = gl.program_id(0) * x_desc.block_type.shape[0]
     col = gl.program_id(1) * COLUMNS
 
-    # `expect` is the one arrival, and announces the bytes. Then the copy is started. It returns at once.
+    # `expect` is the one arrival, and announces the bytes. `tma` has the copy unit's functions; `tma_load` starts a
+    # copy and returns at once.
     mbarrier.expect(full, x_desc.block_type.nbytes)
     tma_load(x_desc, [row, col], full, x_s)
     # Phase 0 has parity 0. Without this line the next one reads what happens to lie in the buffer. That is the bug of
@@ -110,8 +112,8 @@ def copy_tile_kernel(x_desc, y_desc, scale, WARPS: gl.constexpr):
     y_s.store((x.to(gl.float32) * scale).to(y_desc.dtype))
 
     # The copy unit doesn't see shared memory through the same door as the threads. Its door is called the *async
-    # proxy*. What a thread has stored is certain to be seen there only after this fence. Leave it out, and on most days
-    # the result is right.
+    # proxy*. `fence_async_shared` makes what the threads have stored visible there. Leave it out, and on most days the
+    # result is right.
     fence_async_shared()
     tma_store(y_desc, [row, col], y_s)
     # Nobody else waits for the way out, so wait here until the unit has read the buffer: when the program ends, the
@@ -223,6 +225,8 @@ def copy_forward(x, scale=1.0, *, ROWS=64, STAGES=4, num_warps=4):
 
 
 # ## Joining autograd
+#
+# The gradient is a scaled copy too, [[tag: CP-X]].
 class Copy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, scale):
