@@ -15,6 +15,7 @@ LINES = (
     *(
         "path",
         "tracks",
+        "language",
         "verified",
         "code",
         "playground",

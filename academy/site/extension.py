@@ -4,6 +4,7 @@
     [[derivation: backprop_math/layernorm.md]]             a derivation
     [[kernels]]  [[derivations]]  [[reference]]            lists of all of them, and of their public functions
     [[path]]  [[tracks]]                                   the map of the learning path, and short ways through it
+    [[language]]                                           the index of triton.language
     [[exercise: exercises/rows/merge.py]]                  the page of an exercise
     [[exercises]]                                          the exercises of the page on which it stands
     [[verified]]                                           the table of all that is checked
@@ -35,7 +36,16 @@ from academy.book import front_matter, operations, syntax
 from academy.book.directives import fenced, on_line
 from academy.book.splitter import SourceError, split
 from academy.book.texts import read
-from academy.site import exercise_pages, kernel_page, lint, path_map, pictures, playground_page, project_parts
+from academy.site import (
+    exercise_pages,
+    kernel_page,
+    language_index,
+    lint,
+    path_map,
+    pictures,
+    playground_page,
+    project_parts,
+)
 from academy.site.addresses import NOWHERE
 from academy.site.citations import CitedEquation, Span
 from academy.site.conversion import Conversion, TreeStep
@@ -204,6 +214,12 @@ class Lines(Preprocessor):
     def tracks(self, _: str) -> list[str]:
         """The short tracks beside the whole path."""
         return path_map.tracks(self.index)
+
+    def language(self, _: str) -> list[str]:
+        """The index of `triton.language`."""
+        for problem in language_index.problems(self.index.root, self.index.docs):
+            self.conversion.problem(problem, "[[language]]")
+        return language_index.markdown(self.index)
 
     def exercise(self, name: str) -> list[str]:
         if not self.shown("exercise", name) or name not in self.index.exercises:

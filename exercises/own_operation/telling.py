@@ -91,7 +91,7 @@ def _side_by_side(dy):
     """What a kernel reads that takes the rows of dy to lie side by side; NaN past its last element."""
     M, N = dy.shape
     read = torch.full((M * N,), float("nan"), device=dy.device)
-    there = torch.as_strided(dy, (min(M * N, (M - 1) * dy.stride(0) + N),), (1,))
+    there = dy.as_strided((min(M * N, (M - 1) * dy.stride(0) + N),), (1,))
     read[: len(there)] = there
     return read.view(M, N)
 

@@ -159,3 +159,40 @@ each_step = (x - x.amax(-1, keepdim=True)).exp()
 each_step = each_step / each_step.sum(-1, keepdim=True)
 print(f"{accuracy.errors(once, exact).rms:.0e}, {accuracy.errors(each_step, exact).rms:.0e}")  # → 2e-03, 4e-03
 # --8<-- [end:once]
+
+
+# --8<-- [start:tf32x3]
+def three_products(x, y):
+    """What "tf32x3" does: a float32 is the sum of two tf32 numbers and a rest; of four products, three matter."""
+    high_x, high_y = to_tf32(x), to_tf32(y)
+    low_x, low_y = to_tf32(x - high_x), to_tf32(y - high_y)
+    return low_x @ high_y + high_x @ low_y + high_x @ high_y
+
+
+exact = a.double() @ b.double()
+print(f"tf32x3 {accuracy.errors(three_products(a, b), exact).rms:.0e}")  # → tf32x3 2e-07
+# --8<-- [end:tf32x3]
+
+
+# --8<-- [start:fp8]
+def to_fp8(x, scale):
+    """Divide by the scale, round to e4m3, multiply again."""
+    return (x / scale).clamp(-448, 448).to(torch.float8_e4m3fn).float() * scale
+
+
+print([round(x, 3) for x in to_fp8(torch.tensor([1.05, 17.0, 500.0]), 1.0).tolist()])  # → [1.0, 16.0, 448.0]
+gradients = 1e-4 * torch.randn(256, 256)
+print(f"scale 1: {accuracy.errors(to_fp8(gradients, 1.0), gradients.double()).rms:.0e}")  # → scale 1: 1e+00
+scale = gradients.abs().max() / 448
+print(
+    f"largest / 448: {accuracy.errors(to_fp8(gradients, scale), gradients.double()).rms:.0e}"
+)  # → largest / 448: 3e-02
+gradients[0, 0] = 100.0  # an outlier
+scale = gradients.abs().max() / 448
+rows = gradients.abs().amax(1, keepdim=True) / 448
+others = gradients[1:]
+for name, scales in (("one scale for all", scale), ("one for each row", rows[1:])):
+    print(f"{name}: {accuracy.errors(to_fp8(others, scales), others.double()).rms:.0e}")
+# → one scale for all: 1e+00
+# → one for each row: 3e-02
+# --8<-- [end:fp8]

@@ -1,0 +1,90 @@
+"""The index of `triton.language`: what is used is read from the code; what it does, where it is taught and what to mind
+from the page's front matter."""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+from pathlib import Path
+
+from academy.book import front_matter, layout
+from academy.book.texts import read
+from academy.site.library import Library, Page
+from academy.site.page_facts import title
+
+PAGE = "reference/triton-language.md"
+#: Modules whose attributes are listed, and functions that are imported from Triton by name.
+MODULES = ("tl", "libdevice", "triton")
+IMPORTED = ("gdc_wait", "gdc_launch_dependents")
+#: Of `triton` itself only what kernels and their launchers need.
+OF_TRITON = ("jit", "cdiv", "next_power_of_2", "autotune", "Config")
+#: Lessons that are named as users of a function.
+MOST = 3
+
+
+def entries(text: str) -> dict[str, dict[str, dict[str, str]]]:
+    """Group -> name -> `does`, `taught`, `mind`, from the page's front matter."""
+    return front_matter.values(text).get("language", {})
+
+
+def names(text: str, dtypes: frozenset[str] = frozenset()) -> set[str]:
+    """What a file uses of the language, as `tl.dot`. All dtypes but int64 go by the name of float32."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Name) and node.id in IMPORTED:
+            found.add(node.id)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in MODULES:
+            module, name = node.value.id, node.attr
+            if module != "triton" or name in OF_TRITON:
+                found.add(f"{module}.{'float32' if name in DTYPES else name}")
+    return found
+
+
+DTYPES = set("float16 bfloat16 float64 int8 int16 int32 uint8 uint16 uint32 uint64 float8e4nv float8e5 int1".split())
+
+
+@lru_cache(512)
+def _names(path: Path, _changed: int) -> frozenset[str]:
+    return frozenset(names(read(path)))
+
+
+def used(root: Path, docs: str = "docs") -> dict[str, list[str]]:
+    """Name -> the files that use it: kernels, chapters and the snippets of guides."""
+    files = [path for path in layout.kernels(root) if "gluon" not in path.parts]
+    files += sorted((root / docs / "learn").glob("*.py")) + sorted((root / docs / "guides/snippets").glob("*.py"))
+    found: dict[str, list[str]] = {}
+    for path in files:
+        for name in _names(path, path.stat().st_mtime_ns):
+            found.setdefault(name, []).append(path.relative_to(root).as_posix())
+    return found
+
+
+def problems(root: Path, docs: str = "docs") -> list[str]:
+    """Names that are used and not explained, or explained and not used."""
+    known = {name for group in entries(read(root / docs / PAGE)).values() for name in group}
+    users = set(used(root, docs))
+    missing = [f"{name} is used, and the index doesn't explain it" for name in sorted(users - known)]
+    return missing + [f"{name} is in the index, and nothing uses it" for name in sorted(known - users)]
+
+
+def markdown(index: Library) -> list[str]:
+    """The index, group by group."""
+    users = used(index.root, index.docs)
+    out: list[str] = []
+    for group, found in entries(read(index.root / index.docs / PAGE)).items():
+        out += ["", f"## {group}", ""]
+        for name, entry in found.items():
+            anchor = name.replace(".", "-").lower()
+            taught = f"Taught in [{title(index, entry['taught'])}](/{entry['taught']})."
+            parts = [entry["does"], entry.get("mind", ""), taught, _users(index, users.get(name, []))]
+            out += [f"`{name}` {{ #{anchor} }}", f":   {' '.join(filter(None, parts))}", ""]
+    return out
+
+
+def _users(index: Library, files: list[str]) -> str:
+    """Links to the first lessons and fast versions, along the path, that use it."""
+    steps = index.path.steps
+    pages: list[Page] = [page for file in files if (page := index.page_of(file)) and page.uri in steps]
+    pages.sort(key=lambda page: steps[page.uri])
+    links = ", ".join(f"[{page.name}](/{page.uri})" for page in pages[:MOST])
+    return f"Used by {links}{' and others' if len(pages) > MOST else ''}." if links else ""

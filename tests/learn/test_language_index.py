@@ -1,0 +1,87 @@
+"""The index of `triton.language`: complete, with the page that teaches each name, and true where it can be tried."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from academy.book.learning_path import LearningPath
+from academy.compiler import cards as compiled_for
+from academy.site import language_index
+from academy.site.library import Library
+from tests.learn import order
+
+PATH = LearningPath.read(order.ROOT / "docs").pages
+GROUPS = language_index.entries((order.ROOT / "docs" / language_index.PAGE).read_text("utf-8"))
+ENTRIES = {name: entry for group in GROUPS.values() for name, entry in group.items()}
+
+
+def test_what_is_used_is_there_and_nothing_else():
+    assert language_index.problems(order.ROOT) == []
+    assert len(ENTRIES) > 50 and sum(map(len, GROUPS.values())) == len(ENTRIES)
+
+
+def test_a_name_that_is_missing_is_noticed():
+    assert language_index.names("x = tl.flip(y, 0) + tl.bfloat16\ntriton.compile()") == {"tl.flip", "tl.float32"}
+
+
+def test_the_page_that_is_named_is_the_first_that_explains_and_uses_it():
+    reader, taught = order.Reader(), {}
+    for page in PATH:
+        reader.page(page)
+        for name in ENTRIES:
+            if name not in taught and name in reader.seen and order.explained(name, reader.said):
+                taught[name] = page
+    assert {name: entry["taught"] for name, entry in ENTRIES.items()} == taught
+
+
+def test_each_entry_is_a_sentence_and_leads_somewhere():
+    shown = "\n".join(language_index.markdown(Library.read(order.ROOT)))
+    for name, entry in ENTRIES.items():
+        assert entry["does"].endswith(".") and (not entry["mind"] or entry["mind"][-1] in ".*"), name
+        line = re.search(rf"^`{re.escape(name)}` \{{ #[\w-]+ \}}\n:   (.*)", shown, re.M)[1]
+        assert "Taught in [" in line and f"](/{entry['taught']})" in line
+
+
+TRIED = {
+    "tl.exp": "fp16 refused",
+    "tl.erf": "fp16 refused",
+    "tl.sqrt": "approx",
+    "tl.rsqrt": "approx",
+    "atomic bf16 80": "cas",
+    "atomic bf16 90": "add.noftz.bf16",
+    "tf32": 64,
+    "tf32x3": 192,
+    "ieee": 0,
+    # What the page on cards says of 16-bit products.
+    80: "mma.sync",
+    86: "mma.sync",
+    89: "mma.sync",
+    90: "wgmma",
+    100: "tcgen05.mma",
+    120: "mma.sync",
+    # Whether Hopper's fp8 instruction is used, and whether sums are moved into float32 registers between its runs.
+    "fp8, None": (True, False),
+    "fp8, 32": (True, True),
+    "fp8, 0": (False, False),
+}
+
+
+def test_dtypes_and_cards_are_as_the_compiler_has_them():
+    pytest.importorskip("triton")
+    script = order.ROOT / "tests/learn/language_without_gpu.py"
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr[-2000:]
+    found = eval(run.stdout.splitlines()[-1])
+    assert found == TRIED
+    cards = (order.ROOT / "docs/guides/cards.md").read_text("utf-8")
+    rows = {row[0]: row[1:] for row in (line.strip("| ").split(" | ") for line in cards.splitlines() if "|" in line)}
+    capabilities = [int(float(each) * 10) for each in rows["compute capability"]]
+    assert [each.strip("`") for each in rows["`tl.dot` in 16 bits becomes"]] == [
+        found[each].removesuffix(".sync") for each in capabilities
+    ]
+    known = [compiled_for.CARDS[each] for each in capabilities]
+    assert rows["shared memory of a program, at most"] == [f"{card.shared // 1024} KB" for card in known]
+    assert rows["SMs"] == [str(card.sms) for card in known]
+    assert rows["warps an SM can hold"] == [str(card.threads // 32) for card in known]
