@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from xml.etree.ElementTree import Element, fromstring
 
@@ -12,18 +13,21 @@ from markdown.treeprocessors import Treeprocessor
 from markupsafe import Markup
 
 from academy.book import front_matter
-from academy.book.directives import places
-from academy.book.splitter import Module
+from academy.book.directives import fenced, on_line, places
+from academy.book.splitter import Module, SourceError, split
 from academy.book.texts import read
 from academy.site import addresses
 from academy.site.library import Library, Page
 from academy.site.variables import Variables
 
+#: Directives that show a whole file.
+KINDS = ("kernel", "derivation", "exercise")
 log = logging.getLogger("mkdocs.academy.site")
 
 
 class Conversion:
-    """`page`: set on a page that is made from a file; `module`: on that of a kernel file."""
+    """`page`: what is shown, where it is made from a file of the repository. Filled by `begin`, before any step runs;
+    `sources` grows with the files whose text is put in."""
 
     def __init__(self, md: Markdown, settings: dict):
         self.md = md
@@ -34,7 +38,6 @@ class Conversion:
 
     def reset(self) -> None:
         self.page: Page | None = None
-        self.module: Module | None = None
         self._variables: Variables | None = None
         self.sources: list[tuple[str, list[tuple[int, str]]]] = []
         self.told: Counter[tuple[str, str]] = Counter()
@@ -43,7 +46,7 @@ class Conversion:
         self.index: Library = self.given or Library.read(self.root, self.docs)
         relpath = self.md.treeprocessors["relpath"] if "relpath" in self.md.treeprocessors else None
         self.uri = relpath.file.src_uri if relpath else ""
-        self.page = self.index.page_at(self.uri) if self.uri else None
+        self.page = self.index.page_at(self.uri) if self.uri else self._shown(lines)
         path = self.root / self.docs / self.uri
         if self.uri and path.is_file():
             text, cut = front_matter.below(read(path))
@@ -52,6 +55,20 @@ class Conversion:
         else:
             source = [(0, line) for line in lines]
         self.sources = [(f"{self.docs}/{self.uri}" if self.uri else "a docstring", source)]
+
+    def _shown(self, lines: list[str]) -> Page | None:
+        """What a text shows that is no page of the site."""
+        found = [directive for line, part in fenced(lines) if not part and (directive := on_line(line))]
+        return next((self.index.page_of(each.argument) for each in found if each.name in KINDS), None)
+
+    @property
+    def module(self) -> Module | None:
+        """The kernel file whose page this is; None on another page, or where the file can't be shown."""
+        if self.page is None or self.page.kind != "kernel":
+            return None
+        with suppress(SourceError):
+            return split(read(self.root / self.page.source), self.page.source)
+        return None
 
     @property
     def variables(self) -> Variables:

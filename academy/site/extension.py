@@ -73,14 +73,10 @@ class AcademyExtension(Extension):
         md.preprocessors.register(Lines(made), "academy_lines", 29)  # before fenced code and raw HTML
         md.parser.blockprocessors.register(CitedEquation(made), "academy_equation", 95)
         md.inlinePatterns.register(Span(made), "academy_spans", 185)  # after code in backticks
-        # After inline patterns (20), before the table of contents and MkDocs's links and anchors (5 and below).
-        md.treeprocessors.register(PageTree(made), "academy_tree", 7)
-        md.treeprocessors.register(VariableMarks(made), "academy_variables", 6)
-        md.treeprocessors.register(Contents(made), "academy_contents", 4)
-        md.treeprocessors.register(PageFacts(made), "academy_facts", 3)
-        md.treeprocessors.register(exercise_pages.ExerciseLinks(made), "academy_exercises", 3.5)
-        md.treeprocessors.register(Mentions(made), "academy_terms", 2)
-        md.treeprocessors.register(DeadLinks(made), "academy_addresses", 1)
+        # After inline patterns (20) and those for attributes (8); then the table of contents and anchors (5).
+        for first, steps in ((7, (PageTree, VariableMarks)), (4, AFTER_CONTENTS)):
+            for place, step in enumerate(steps):
+                md.treeprocessors.register(step(made), f"academy_{step.__name__}", first - place / len(steps))
 
     def reset(self):
         self.conversion.reset()
@@ -94,6 +90,10 @@ class DeadLinks(TreeStep):
             if element.get("href", "").startswith(NOWHERE):
                 element.tag = "span"
                 element.attrib.clear()
+
+
+#: Steps on a page's tree, in this order. MkDocs's links follow them.
+AFTER_CONTENTS = (Contents, exercise_pages.ExerciseLinks, PageFacts, Mentions, DeadLinks)
 
 
 class Lines(Preprocessor):
@@ -124,7 +124,7 @@ class Lines(Preprocessor):
         if not (file := self.shown("kernel", name)):
             return [f'!!! failure "{name} does not exist"']
         try:
-            module = self.conversion.module = split(read(file), name)
+            module = split(read(file), name)
         except SourceError as error:
             self.conversion.problem(error.problem.message, path=name, line=error.problem.line)
             place = textwrap.indent(f"```text\n{error.problem}\n```", "    ")
@@ -149,8 +149,6 @@ class Lines(Preprocessor):
         if not path.is_file():
             self.conversion.problem(f"{name} does not exist", f"[[{kind}: {name}]]")
             return None
-        if self.conversion.page is None:
-            self.conversion.page = self.index.page_of(name)
         return path
 
     def code(self, argument: str) -> list[str]:

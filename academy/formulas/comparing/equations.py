@@ -11,8 +11,8 @@ import torch
 
 from academy.book.problems import FormulaError, PageError
 from academy.formulas.meaning import names, positions
-from academy.formulas.meaning.environment import Environment, everywhere
-from academy.formulas.meaning.evaluate import case_weights, evaluate
+from academy.formulas.meaning.environment import Environment, evaluate, everywhere
+from academy.formulas.meaning.rules import case_weights
 from academy.formulas.meaning.values import DTYPE, wrong
 from academy.formulas.reading.page import Page, Step
 from academy.formulas.reading.tree import Equation, Node, as_derivative, free_indices, nodes

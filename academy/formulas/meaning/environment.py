@@ -11,9 +11,6 @@ import torch
 from academy.formulas.reading.page import Step
 from academy.formulas.reading.tree import Equation, Loss, Node, Range, free_indices
 
-#: Kind of node -> its value: filled in by `academy.formulas.meaning.evaluate`.
-RULES: dict[str, Callable[[Node, Environment], torch.Tensor]] = {}
-
 
 @dataclass
 class Environment:
@@ -53,6 +50,8 @@ def evaluate(node: Node, env: Environment) -> torch.Tensor:
     Raises:
         FormulaError: it has no meaning.
     """
+    from academy.formulas.meaning.rules import RULES  # lazy: a rule evaluates the parts of its node
+
     return RULES[node.op](node, env)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from academy.book.problems import FormulaError
-from academy.formulas.meaning import evaluate, names  # noqa: F401  `evaluate` says what each kind of node means
+from academy.formulas.meaning import names
 from academy.formulas.meaning.environment import Environment
 from academy.formulas.meaning.values import DTYPE
 from academy.formulas.reading.page import Page

@@ -1,7 +1,7 @@
 r"""Sums, products and stacks of tensors as formulas write them. A shape that gives them no meaning is a type error.
 
 All numbers are float64 tensors: scalars, vectors, matrices. A free index is no axis of them: what carries one is
-evaluated for a single element, and repeated for all (`environment.over`).
+evaluated for a single element, and repeated for all (`environment.everywhere`).
 """
 
 from __future__ import annotations

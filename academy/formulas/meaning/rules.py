@@ -1,13 +1,14 @@
-"""Syntax tree -> float64 value. Anything without a clear meaning (shapes, ranges, scopes) is a type error."""
+"""A rule for each kind of node: its float64 value. What has no clear meaning (shape, range, scope) is a type error."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 
 from academy.formulas.meaning import names, positions
-from academy.formulas.meaning.environment import RULES, Environment, evaluate
+from academy.formulas.meaning.environment import Environment, evaluate
 from academy.formulas.meaning.values import DTYPE, multiply, number, stacked, together, wrong
 from academy.formulas.reading.tree import Node
 
@@ -125,7 +126,8 @@ def _derivative(node: Node, env: Environment) -> torch.Tensor:
     return jacobian
 
 
-RULES |= {
+#: Kind of node -> its value.
+RULES: dict[str, Callable[[Node, Environment], torch.Tensor]] = {
     "num": lambda node, env: number(node.args[0]),
     "pi": lambda node, env: number(math.pi),
     "dim": lambda node, env: number(env.dims[node.args[0]]),
