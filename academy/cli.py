@@ -121,9 +121,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check(arguments: argparse.Namespace) -> int:
     from academy import practice
-    from academy.bench import ROOT, ladder, store
     from academy.book import problems
+    from academy.book.layout import ROOT
     from academy.formulas import verify
+    from academy.results import ladder, store
     from academy.traces import faults
 
     _existing(arguments.files)

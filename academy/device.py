@@ -184,7 +184,7 @@ def autotune(configs: list[triton.Config], key: list[str], **options):
 
 def _trial(kernel_call: Callable[[], object], quantiles: tuple[float, float, float]) -> list[float]:
     """Time of one config in ms, at the quantiles that the tuner asks for: the median, 20 % and 80 %."""
-    from academy.bench.measure import Gpu
+    from academy.timing import Gpu
 
     timing = Gpu(warmup_ms=5, measure_ms=20).milliseconds(lambda _: kernel_call())
     return [timing.median, timing.low, timing.high]

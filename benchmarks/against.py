@@ -75,10 +75,11 @@ def main() -> int:
     parser.add_argument("--shapes", type=int, default=6, help="how many shapes of each variant (default: 6)")
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT))
-    from academy.bench import measure, operation
+    from academy import timing
+    from academy.bench import operation
     from academy.book import benchmarks
 
-    gpu = measure.Gpu(warmup_ms=10, measure_ms=30)
+    gpu = timing.Gpu(warmup_ms=10, measure_ms=30)
     chosen = [o for o in operation.discover() if not arguments.only or o.name in arguments.only]
     names = {o.name: benchmarks.module_name(list(o.files.values())[-1]) for o in chosen}
     lessons = {o.name: benchmarks.module_name(o.files["lesson"]) for o in chosen}

@@ -23,7 +23,8 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 import torch  # noqa: E402
 
 from academy import device  # noqa: E402  before anything imports triton
-from academy.bench import experiment, store  # noqa: E402
+from academy.bench import experiment  # noqa: E402
+from academy.results import store  # noqa: E402
 from annotated_examples.capstone.gpt import GPT, GPT_124M, OURS, PLAIN, Operations, adamw, batches  # noqa: E402
 
 #: Sequences in a batch, each as long as the model's context.

@@ -27,7 +27,7 @@ import torch  # noqa: E402
 
 from academy import device, launch  # noqa: E402  before anything imports triton
 from academy.bench import experiment, operation, run  # noqa: E402
-from academy.bench.measure import Gpu  # noqa: E402
+from academy.timing import Gpu  # noqa: E402
 
 #: benchmark file -> the variants whose host time is measured.
 OPERATIONS = {

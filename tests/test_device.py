@@ -90,8 +90,7 @@ def test_autotune_keeps_one_config_in_the_interpreter():
 
 def test_autotune_times_with_the_clock_of_the_benchmark(monkeypatch):
     """Median, 20 % and 80 %, in the order in which the tuner asks for them. A clock of the caller's own goes first."""
-    from academy import device
-    from academy.bench import measure
+    from academy import device, timing
 
     class Gpu:
         def __init__(self, **durations):
@@ -99,10 +98,10 @@ def test_autotune_times_with_the_clock_of_the_benchmark(monkeypatch):
 
         def milliseconds(self, run):
             run(None)
-            return measure.Timing(median=2.0, low=1.0, high=3.0, repeats=10)
+            return timing.Timing(median=2.0, low=1.0, high=3.0, repeats=10)
 
     calls, options = [], []
-    monkeypatch.setattr(measure, "Gpu", Gpu)
+    monkeypatch.setattr(timing, "Gpu", Gpu)
     monkeypatch.setattr(device.triton, "autotune", lambda **given: options.append(given))
     device.autotune([], key=["n"])
     device.autotune([], key=["n"], do_bench=print)

@@ -21,13 +21,14 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from academy import cache, device, launch  # before anything imports triton
-from academy.bench import figures, measure, run, store
+from academy import cache, device, launch, timing  # before anything imports triton
+from academy.bench import run
 from academy.bench.operation import ROOT, Operation, Variant, discover
 from academy.bench.run import dtype_name
-from academy.bench.tables import Table
 from academy.book import benchmarks
 from academy.progress import bar
+from academy.results import figures, store
+from academy.results.tables import Table
 
 #: How long a quick look measures, about.
 QUICK_SECONDS = 15
@@ -87,7 +88,7 @@ def main(argv: list[str] | None = None) -> int:
             return 0
         if device.INTERPRET:
             raise ValueError("no CUDA device here; the interpreter's times would say nothing about a kernel")
-        gpu = measure.Gpu()
+        gpu = timing.Gpu()
         results = store.Results(gpu.name, folder=None if arguments.json else arguments.results, file=arguments.json)
         with only_one():
             return Session(operations, results, gpu, arguments.minutes, arguments.again).run()
@@ -241,7 +242,7 @@ def print_speed(kernel_file: Path) -> None:
     found = [path for path in benchmarks.files(ROOT) if name in benchmarks.kernels(path).values()]
     if not found:
         return
-    begin, gpu = time.monotonic(), measure.Gpu(warmup_ms=10, measure_ms=40)
+    begin, gpu = time.monotonic(), timing.Gpu(warmup_ms=10, measure_ms=40)
     quick = Operation.from_file(found[0])
     record: dict = {"cases": []}
     for variant, shape, dtype in quick.cases():

@@ -15,7 +15,8 @@ from pathlib import Path
 import torch
 import triton
 
-from academy.bench import ROOT, store
+from academy.book.layout import ROOT
+from academy.results import store
 
 
 def parser(description: str) -> argparse.ArgumentParser:

@@ -1,6 +1,6 @@
 """Measure the rungs of ladders in one run: each is checked against float64 before it is timed.
 
-See `academy.bench.ladder` for what a ladder is, and for the files.
+See `academy.results.ladder` for what a ladder is, and for the files.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from academy import device, launch
-from academy.bench import ROOT, experiment, figures, ladder, operation, run, store
+from academy.bench import experiment, operation, run
 from academy.bench.operation import Variant
-from academy.bench.tables import Table
 from academy.book import syntax
+from academy.book.layout import ROOT
+from academy.results import figures, ladder, store
+from academy.results.tables import Table
 
 #: What PyTorch's own operation is called in the records.
 PYTORCH = "pytorch"
@@ -44,7 +46,7 @@ def variant(name: str, root: Path = ROOT) -> Variant:
 
 
 def measure(name: str, gpu, progress=lambda case, provider: None) -> dict:
-    """The record of a ladder: every rung and PyTorch, in every case. `gpu`: an `academy.bench.measure.Gpu`.
+    """The record of a ladder: every rung and PyTorch, in every case. `gpu`: an `academy.timing.Gpu`.
 
     `progress(case, provider)` is called before each provider.
     """
@@ -88,7 +90,7 @@ def main(chosen: list[str], results: Path) -> int:
     counts = {name: len(v.shapes) * len(v.dtypes) * len(v.providers()) for name in wanted for v in [variant(name)]}
     if device.INTERPRET:
         raise ValueError("no CUDA device here; the interpreter's times would say nothing about a kernel")
-    from academy.bench import measure as measuring
+    from academy import timing as measuring
 
     gpu, console, failures = measuring.Gpu(), Console(width=None if sys.stdout.isatty() else 120), []
     console.print(f"{device.describe()}, launches {launch.describe()}")

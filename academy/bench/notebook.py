@@ -15,7 +15,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from academy.bench import ROOT, figures, pages, plots, store
+from academy.book.layout import ROOT
+from academy.results import figures, pages, plots, store
 
 #: The repository's benchmarks and results, inside the package: a link, which becomes a folder where that is installed.
 BROUGHT = Path(__file__).with_name("brought")
@@ -91,9 +92,9 @@ def _gpu():
 
     if device.INTERPRET:
         return None
-    from academy.bench import measure
+    from academy import timing
 
-    return measure.Gpu(warmup_ms=10, measure_ms=40)
+    return timing.Gpu(warmup_ms=10, measure_ms=40)
 
 
 def _measured_here(name: str, which: str, variants, live, seconds: float) -> dict | None:

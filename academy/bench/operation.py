@@ -45,10 +45,10 @@ from types import ModuleType
 
 import torch
 
-from academy.bench import store
 from academy.book import benchmarks, syntax
+from academy.book.layout import ROOT
+from academy.results import store
 
-ROOT = Path(__file__).resolve().parents[2]
 #: From the inputs to the callable that is measured.
 Provider = Callable[[dict], Callable]
 PASSES = ("forward", "backward", "forward+backward")

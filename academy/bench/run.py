@@ -14,8 +14,9 @@ from typing import TypeAlias
 import torch
 
 from academy import accuracy
-from academy.bench import experiment, figures
+from academy.bench import experiment
 from academy.bench.operation import Operation, Variant
+from academy.results import figures
 
 #: Larger results are checked at evenly spread elements: about this many.
 MOST_CHECKED = 1 << 26
@@ -149,7 +150,7 @@ def _is_float(value: object) -> bool:
 
 
 def measure_case(operation: Operation, variant: Variant, shape: tuple[int, ...], dtype: torch.dtype, gpu) -> dict:
-    """Measure all providers. `gpu` is an `academy.bench.measure.Gpu`.
+    """Measure all providers. `gpu` is an `academy.timing.Gpu`.
 
     Returns the record that is stored: see docs/benchmarks/index.md, "What is in the files".
     """

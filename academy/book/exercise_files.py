@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from academy.book import layout
+
 FOLDER = "exercises"
 #: The folder that holds `exercises` and the learning path: the repository, or what an installed package brings along.
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = layout.ROOT
 if not (ROOT / FOLDER / "first_kernel").is_dir():
     ROOT = ROOT / "academy/exercises/brought"
 KINDS = ("fill in", "find the bug", "predict a number", "read fewer bytes")

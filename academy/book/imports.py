@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 
 from academy.book import syntax
+from academy.book.layout import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "academy"
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+#: The repository; where `academy` is installed without one, the folder that holds it.
+ROOT = Path(__file__).resolve().parents[2]
 #: The package of the kernel files.
 KERNELS = "annotated_examples"
 DERIVATIONS = "backprop_math"

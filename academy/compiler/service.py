@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 
 from academy import cache
+from academy.book.layout import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 KIND = "compiled"
 #: For one file or one set of launches.
 SECONDS = 300

@@ -12,11 +12,11 @@ import json
 from functools import lru_cache
 from pathlib import Path
 
+from academy.book.layout import ROOT
 from academy.playground.vendor import FOLDER as VENDOR
 from academy.playground.vendor import zipped
 from academy.vendored import sha256
 
-ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = Path(__file__).parent / "runtime"
 #: Name in runtime.json -> vendored file.
 _VENDORED = {

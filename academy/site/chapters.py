@@ -25,13 +25,13 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from traitlets.config import Config
 
-from academy.bench import figures
 from academy.book.directives import EQUATION, fenced, pattern
+from academy.book.layout import ROOT
 from academy.book.texts import first_sentence
+from academy.results import figures
 from academy.site import addresses, exercise_pages, pictures
 from academy.site.library import Library
 
-ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = "mkdocs-jupyter"
 #: Seconds that one cell may take.
 TIMEOUT = 120

@@ -10,8 +10,8 @@ from markdown.blockprocessors import BlockProcessor
 from markdown.inlinepatterns import InlineProcessor
 from markdown.util import AtomicString
 
-from academy.bench import figures
 from academy.book.directives import SPANS, pattern
+from academy.results import figures
 from academy.site import project_parts
 from academy.site.conversion import Conversion
 

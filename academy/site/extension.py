@@ -31,11 +31,11 @@ from pathlib import Path
 from markdown import Extension
 from markdown.preprocessors import Preprocessor
 
-from academy.bench.pages import Html
 from academy.book import front_matter, operations, syntax
 from academy.book.directives import fenced, on_line
 from academy.book.splitter import SourceError, split
 from academy.book.texts import read
+from academy.results.pages import Html
 from academy.site import (
     exercise_pages,
     kernel_page,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from academy.bench import figures, ladder, pages, plots
-from academy.bench.tables import Html
+from academy.results import figures, ladder, pages, plots
+from academy.results.tables import Html
 from academy.site.rung_code import Line, code_of, difference
 
 #: A change of more lines than this is folded.

@@ -25,6 +25,7 @@ from mkdocs.structure.files import File
 
 from academy import vendored
 from academy.book import layout, operations, syntax
+from academy.book.layout import ROOT
 from academy.book.learning_path import WAY_IN, kind
 from academy.book.splitter import split
 from academy.book.texts import read, summary
@@ -43,7 +44,6 @@ from academy.site import (
 from academy.site.broken_links import LinkPlaces
 from academy.site.library import Library
 
-ROOT = Path(__file__).resolve().parents[2]
 ACADEMY = ROOT / "academy"
 EXTENSION = "academy.site"
 # Folder with files to publish -> its place on the site. A part of academy that has a static/ folder is published too.

@@ -10,15 +10,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from academy.book import benchmarks, syntax
+from academy.book.layout import ROOT
 from academy.book.texts import read
 from academy.cache import kept, made_by
 
-ROOT = Path(__file__).resolve().parents[2]
 #: What makes each kind of part, besides this file: see `academy.cache.made_by`.
 RECORDER = ["academy.traces.page", "academy.traces.worker"]
 CHECKER = ["academy.formulas.verify"]
-RESULTS = ["academy.bench.pages", "package:matplotlib"]
-LADDERS = ["academy.bench.ladder", "academy.site.ladder_page", "package:matplotlib"]
+RESULTS = ["academy.results.pages", "package:matplotlib"]
+LADDERS = ["academy.results.ladder", "academy.site.ladder_page", "package:matplotlib"]
 
 
 def no_run() -> str:
@@ -89,9 +89,9 @@ def _holds(pages: list[str]) -> bool:
 
 
 def results(operation: str) -> list[str]:
-    """An operation's committed results, or ("") all: Markdown, and finished HTML (`academy.bench.tables.Html`)."""
-    from academy.bench import pages
-    from academy.bench.tables import Html
+    """An operation's committed results, or ("") all: Markdown, and finished HTML (`academy.results.tables.Html`)."""
+    from academy.results import pages
+    from academy.results.tables import Html
 
     def made() -> list[list]:
         pieces = pages.operation(operation, ROOT) if operation else pages.summary(ROOT)
@@ -107,8 +107,8 @@ def results(operation: str) -> list[str]:
 
 def ladder(name: str) -> list[str]:
     """A ladder, rung by rung: `academy.site.ladder_page.pieces`. Raises ValueError if something is wrong with it."""
-    from academy.bench import ladder
-    from academy.bench.tables import Html
+    from academy.results import ladder
+    from academy.results.tables import Html
     from academy.site import ladder_page
 
     def made() -> list[list]:
@@ -123,8 +123,8 @@ def ladder(name: str) -> list[str]:
 
 
 def training(name: str) -> list[str]:
-    """What a script that trains models has committed: `academy.bench.training.pieces`."""
-    from academy.bench import training
+    """What a script that trains models has committed: `academy.results.training.pieces`."""
+    from academy.results import training
 
     return training.pieces(name, ROOT)
 

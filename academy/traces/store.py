@@ -19,9 +19,9 @@ from pathlib import Path
 
 from academy import cache
 from academy.book import imports, layout, syntax
+from academy.book.layout import ROOT
 from academy.traces.recording import Recording, failed
 
-ROOT = Path(__file__).resolve().parents[2]
 KIND = "recording"
 #: What records: with all that it imports, and all that the kernel files import, it decides what a recording says.
 _RECORDER = "academy.traces.worker"

@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 
 from academy.book import syntax
-from academy.bench import figures
+from academy.results import figures
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Data sheet and tuning guide of the NVIDIA H200; tests/site/test_pictures.py compares them with the guide's table.

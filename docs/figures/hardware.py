@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterable
 
-from academy.bench import figures, store
+from academy.results import figures
+from academy.results import store
 
 import card
 from draw import WIDTH, Axes, Control, Panel, Picture, bars, picture

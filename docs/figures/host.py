@@ -1,6 +1,6 @@
 """What a call costs before the GPU has anything to do, out of benchmarks/host_time.py's results."""
 
-from academy.bench import figures
+from academy.results import figures
 
 import card
 from draw import Axes, Panel, Picture, bars, picture

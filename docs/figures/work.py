@@ -2,7 +2,7 @@
 
 import re
 
-from academy.bench import figures
+from academy.results import figures
 
 import card
 from draw import Panel, Picture, bars, picture

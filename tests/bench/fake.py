@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from academy.bench.measure import Timing
 from academy.bench.operation import Operation, read
+from academy.timing import Timing
 
 
 class FakeGpu:

@@ -9,8 +9,8 @@ pytest.importorskip("matplotlib", reason="curves are drawn where matplotlib is i
 import torch
 
 from academy import device
-from academy.bench import figures, store, training
 from academy.judge.mutants import import_source
+from academy.results import figures, store, training
 from annotated_examples.capstone.gpt import OURS, PLAIN, SMALL
 from benchmarks import capstone
 from tests.kernels.harness import ROOT

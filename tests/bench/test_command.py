@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from academy import device
-from academy.bench import command, run, store
+from academy.bench import command, run
+from academy.results import store
 from tests.bench.fake import FakeGpu, operation
 from tests.bench.fake import inputs as fake_inputs
 

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from academy.bench import ROOT, command, figures, ladder, ladder_run, store
+from academy.bench import command, ladder_run
+from academy.book.layout import ROOT
+from academy.results import figures, ladder, store
 from tests.bench import fake
 
 RUNG = '''"""# {}

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from academy.bench import figures, operation, pages, store
+from academy.bench import operation
 from academy.book import benchmarks, layout
+from academy.results import figures, pages, store
 from tests.bench import fake
 from tests.kernels.harness import ROOT
 

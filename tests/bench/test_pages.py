@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("mkdocs", reason="pages are built where mkdocs is installed")
 pytest.importorskip("matplotlib", reason="plots are drawn where matplotlib is installed")
 
-from academy.bench import figures, pages, plots, store
+from academy.results import figures, pages, plots, store
 from tests.bench import fake
 from tests.kernels.harness import ROOT
 

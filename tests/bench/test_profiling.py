@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from academy.bench import figures
+from academy.results import figures
 from benchmarks import profiling
 from tests.kernels.harness import ROOT
 

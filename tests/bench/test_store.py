@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from academy.bench import store
+from academy.results import store
 from tests.bench import fake
 from tests.kernels.harness import ROOT
 

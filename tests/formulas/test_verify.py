@@ -163,9 +163,9 @@ def test_a_kernel_that_is_no_python(clone):
 
 def test_stale_results_are_told_of_the_whole_project_only(monkeypatch, capsys):
     from academy import practice
-    from academy.bench import ladder, store
     from academy.formulas import verify
     from academy.formulas.comparing.result import Result
+    from academy.results import ladder, store
 
     monkeypatch.chdir(PROJECT.root)
     monkeypatch.setattr(store, "stale_note", lambda root: "double is stale")

@@ -9,9 +9,11 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from academy import accuracy, compiler
-from academy.bench import ROOT, ladder, ladder_run
+from academy.bench import ladder_run
 from academy.bench.run import dtype_name
 from academy.book import syntax
+from academy.book.layout import ROOT
+from academy.results import ladder
 from tests.kernels import harness
 
 #: Ladder -> shapes that no block divides.

@@ -4,7 +4,8 @@ import difflib
 
 import pytest
 
-from academy.bench import ROOT, ladder, store
+from academy.book.layout import ROOT
+from academy.results import ladder, store
 from academy.site import ladder_page, markdown_copies, rung_code
 
 FIRST = '''"""# First

@@ -20,7 +20,9 @@ PARTS = """
 import importlib, pathlib
 from academy.site import plugin, extension, project_parts
 from academy.formulas import reports
-from academy.bench import figures, pages, plots
+from academy.results import pages
+from academy.results import plots
+from academy.results import figures
 for path in sorted(pathlib.Path("academy/site").glob("*.py")):
     importlib.import_module(f"academy.site.{path.stem}".removesuffix(".__init__"))
 assert "Triton, which is not installed" in project_parts.no_run()

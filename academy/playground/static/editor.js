@@ -138,9 +138,6 @@ class Editor {
     const problems = answer.state === "passed" ? [] : [{ line: answer.line, message: answer.message }] // it begins with its case
     this.show(answer.state, answer.state === "passed" ? answer.message : "", problems)
     this.mark(problems)
-    if (answer.state === "passed") {
-      this.root.dispatchEvent(new CustomEvent("academy:passed", { bubbles: true, detail: { name: this.name, message: answer.message } }))
-    }
   }
 
   ran(answer, source) {

@@ -25,8 +25,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from academy.bench import figures, store
 from academy.book import syntax
+from academy.results import figures, store
 
 FOLDER = f"{syntax.KERNELS}/ladders"
 BENCHMARKS = "benchmarks/ladders"

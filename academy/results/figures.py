@@ -16,7 +16,7 @@ A key is `<operation>[:<variant>]/<shape>[@<dtype>]/<pass>/<figure>`, for exampl
 Ours is the fast file, or the lesson where there is none.
 
 `ladders/<name>[@<shape>]/<word>/<field>` is the `ms`, the `share` of the limit or the `gain` over the rung before of a
-rung (`academy.bench.ladder`) or of `pytorch`, at the ladder's first shape if none is given.
+rung (`academy.results.ladder`) or of `pytorch`, at the ladder's first shape if none is given.
 `<operation>/ladder/<rung>/<field>` is a number that was measured while the kernel was written. `device/copy` and
 `device/matrix` are the card's rates; `<experiment>/<name>`, such as `measuring/<name>`, is a result of an experiment,
 `EXPERIMENTS` below (files of that name in `benchmarks/`).

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from academy.bench import plots
-from academy.bench.figures import NOT_YET, results
-from academy.bench.pages import figure
-from academy.bench.tables import Table
+from academy.results import plots
+from academy.results.figures import NOT_YET, results
+from academy.results.pages import figure
+from academy.results.tables import Table
 
 #: Column -> the value that stands in it.
 COLUMNS = {

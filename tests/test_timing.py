@@ -6,20 +6,19 @@ import time
 import pytest
 import torch
 
-from academy import device
-from academy.bench import measure
+from academy import device, timing
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_without_a_gpu_it_says_so():
     with pytest.raises(RuntimeError, match="needs a CUDA device"):
-        measure.Gpu()
+        timing.Gpu()
 
 
 def test_quantiles():
-    timing = measure._timing([float(i) for i in range(1, 101)])
-    assert (timing.median, timing.repeats) == (50.5, 100)
-    assert timing.low == pytest.approx(20, abs=1) and timing.high == pytest.approx(80, abs=1)
+    found = timing._timing([float(i) for i in range(1, 101)])
+    assert (found.median, found.repeats) == (50.5, 100)
+    assert found.low == pytest.approx(20, abs=1) and found.high == pytest.approx(80, abs=1)
 
 
 def test_compiling_is_in_no_time(monkeypatch):
@@ -41,10 +40,10 @@ def test_compiling_is_in_no_time(monkeypatch):
         calls += 1
         now += 1000.0 if calls == 1 else 1.0
 
-    monkeypatch.setattr(measure, "_events", lambda count: [Event() for _ in range(count)])
-    monkeypatch.setattr(measure, "_timing", lambda times: times)
+    monkeypatch.setattr(timing, "_events", lambda count: [Event() for _ in range(count)])
+    monkeypatch.setattr(timing, "_timing", lambda times: times)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    gpu = object.__new__(measure.Gpu)
+    gpu = object.__new__(timing.Gpu)
     gpu.warmup_ms, gpu.measure_ms, gpu._flush_ms = 0.0, 0.0, 1.0
     gpu.clear_cache, gpu._enqueue_ms = (lambda: None), (lambda run, prepare: 0.1)
     assert set(gpu.milliseconds(run)) == {1.0}
@@ -54,7 +53,7 @@ def test_compiling_is_in_no_time(monkeypatch):
 def gpu():
     if device.INTERPRET:
         pytest.skip("needs a CUDA device")
-    return measure.Gpu()
+    return timing.Gpu()
 
 
 @pytest.mark.gpu

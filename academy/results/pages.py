@@ -11,11 +11,11 @@ from statistics import median
 
 from markupsafe import escape
 
-from academy.bench import ladder as runnable
-from academy.bench import plots, store
-from academy.bench.figures import OURS, Pass, between, label, memory, milliseconds, passes, percent, results
-from academy.bench.tables import Html, Table
 from academy.book import benchmarks
+from academy.results import ladder as runnable
+from academy.results import plots, store
+from academy.results.figures import OURS, Pass, between, label, memory, milliseconds, passes, percent, results
+from academy.results.tables import Html, Table
 
 PASS_NAMES = {"forward": "Forward", "backward": "Backward", "forward+backward": "Forward and backward"}
 #: From this many square sizes on, a line over the size says more than a row for each.
