@@ -126,15 +126,15 @@ def has_the_parts_of_a_lesson(file: KernelFile) -> Iterator[Found]:
     docstring = ast.get_docstring(file.tree) or ""
     costs = () if file.name.startswith("fast/") else ("What it costs", "Contract")
     wanted = {
-        "no EXAMPLE": "EXAMPLE" in names,
-        "no reference": any(name.endswith("_reference") for name in names),
-        "no contract": "contract(" in file.text,
-        "no script.main": bool(calls(file.tree, "script.main")),
-        **{f"the docstring lacks: {part}": part in docstring for part in costs},
+        "EXAMPLE": "EXAMPLE" in names,
+        "reference": any(name.endswith("_reference") for name in names),
+        "contract": "contract(" in file.text,
+        "script.main": bool(calls(file.tree, "script.main")),
+        **{part: part in docstring for part in costs},
     }
-    for message, there in wanted.items():
+    for part, there in wanted.items():
         if not there:
-            yield Found(1, message)
+            yield Found(1, f"the docstring lacks: {part}" if part in costs else f"no {part}", code=part)
 
 
 RULES = (
