@@ -1,0 +1,30 @@
+"""What is measured of the product below Triton, and against whom: cuBLAS, and our fast version in Triton."""
+
+import torch
+
+from benchmarks._products import matrices
+from benchmarks._products import product_cost as cost
+
+LESSON = "gluon.matmul"
+FAST = None
+FUNCTION = "matmul"
+
+
+def in_triton():
+    from annotated_examples.fast.matmul import matmul
+
+    return matmul
+
+
+EXAMPLES: dict = {}
+BENCH = dict(
+    shapes=[(2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192)],
+    dtypes=[torch.bfloat16],
+    inputs=matrices("a", "b"),
+    eager=lambda a, b: a @ b,
+    eager_name="cuBLAS",
+    compile=False,
+    differentiable=["a", "b"],
+    peers={"Triton": in_triton},
+    host_shape=(64, 64, 64),
+)
