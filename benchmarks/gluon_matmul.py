@@ -2,12 +2,12 @@
 
 import torch
 
-from benchmarks._products import matrices
-from benchmarks._products import product_cost as cost
+from benchmarks._products import matrices, product_cost
 
 LESSON = "gluon.matmul"
 FAST = None
 FUNCTION = "matmul"
+cost = product_cost
 
 
 def in_triton():

@@ -1,4 +1,4 @@
-"""What is measured of the scaled copy below Triton: the ring, the kernel without it, and one that needs no copy unit."""
+"""What is measured of the scaled copy below Triton: the ring, one tile a program, and one without the copy unit."""
 
 import torch
 
