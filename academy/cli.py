@@ -121,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check(arguments: argparse.Namespace) -> int:
     from academy import practice
-    from academy.book import problems
+    from academy.book import operations, problems
     from academy.book.layout import ROOT
     from academy.formulas import verify
     from academy.results import ladder, store
@@ -140,6 +140,7 @@ def _check(arguments: argparse.Namespace) -> int:
         if not wrong:
             result = verify.run(files)
             wrong = [*result.problems, *faults.in_files(files), *practice.lint(project.root, files)]
+            wrong += project.among(files, operations.incomplete(project.root))
             summary = result.summary()
         found += wrong
     status = problems.report(found)

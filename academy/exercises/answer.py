@@ -10,6 +10,7 @@ import inspect
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ class Answer:
         self._rewritten: dict = {}  # its kernels, as the first call has rewritten them
         self._before = _snapshot()
         with self._told():
-            self._module = rounds.load(path)
+            self._rounds = rounds.Rounds()
+            self._module = self._rounds.load(path)
 
     def close(self) -> None:
         sys.modules.pop(self.path.stem, None)
@@ -61,20 +63,21 @@ class Answer:
         given = [value for value in arguments if isinstance(value, torch.Tensor)]
         with self._told():
             call = getattr(self._module, function)
-            run = watch.run(str(self.path), lambda: call(*arguments), given, self._rewritten, lanes)
+            counted = partial(self._rounds.counted, partial(call, *arguments))
+            run = watch.run(str(self.path), counted, given, self._rewritten, lanes)
         run.result = plain(run.result, function)
         return run
 
     def call(self, function: str, arguments: tuple) -> Any:
         """Call a function that is Python, and nothing else."""
         with self._told():
-            result = rounds.counted(lambda: getattr(self._module, function)(*arguments))
+            result = self._rounds.counted(lambda: getattr(self._module, function)(*arguments))
         return plain(result, function)
 
     def evaluate(self, expression: str, names: dict[str, Any]) -> Any:
         """The value of an expression in the text's module, for what a call gives that isn't plain data."""
         with self._told():
-            result = rounds.counted(lambda: eval(expression, {**vars(self._module), **names}))
+            result = self._rounds.counted(lambda: eval(expression, {**vars(self._module), **names}))
         return plain(result, expression)
 
     @contextmanager

@@ -18,10 +18,6 @@ from typing import Any
 LIMIT = 10_000
 _COUNT, _EACH = "__academy_round__", "__academy_each__"
 
-_rounds = 0
-#: The first `Endless` of a call, which the text may have caught.
-_ended: Endless | None = None
-
 
 class Endless(Exception):
     """A loop that doesn't end, with the line at which it was stopped."""
@@ -29,43 +25,45 @@ class Endless(Exception):
     line = 1
 
 
-def load(path: Path) -> ModuleType:
-    """Import a file by its path, with counting loops. Raises SyntaxError, and what the file raises."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec, f"{path} can't be imported"
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    vars(module).update({_COUNT: _count, _EACH: _each})
-    tree = ast.parse(path.read_text("utf-8"), str(path))
-    code = compile(ast.fix_missing_locations(_Counting().visit(tree)), str(path), "exec")
-    counted(lambda: exec(code, vars(module)))
-    return module
+class Rounds:
+    """The rounds of the loops of one text, in one call. ended: the first `Endless`, which the text may have caught."""
 
+    def __init__(self) -> None:
+        self.count = 0
+        self.ended: Endless | None = None
 
-def counted(call: Callable[[], Any]) -> Any:
-    """Call a function of a loaded file, and end it with `Endless` after `LIMIT` rounds."""
-    global _rounds, _ended
-    _rounds, _ended = 0, None
-    result = call()
-    if _ended is not None:
-        raise _ended
-    return result
+    def load(self, path: Path) -> ModuleType:
+        """Import a file by its path, with counting loops. Raises SyntaxError, and what the file raises."""
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec, f"{path} can't be imported"
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        vars(module).update({_COUNT: self._round, _EACH: self._each})
+        tree = ast.parse(path.read_text("utf-8"), str(path))
+        code = compile(ast.fix_missing_locations(_Counting().visit(tree)), str(path), "exec")
+        self.counted(lambda: exec(code, vars(module)))
+        return module
 
+    def counted(self, call: Callable[[], Any]) -> Any:
+        """Call a function of the loaded file, and end it with `Endless` after `LIMIT` rounds."""
+        self.count, self.ended = 0, None
+        result = call()
+        if self.ended is not None:
+            raise self.ended
+        return result
 
-def _count(function: str, line: int) -> None:
-    global _rounds, _ended
-    _rounds += 1
-    if _rounds > LIMIT:
-        error = Endless(f"{function} has gone round {LIMIT} times: does a loop never end?")
-        error.line = line
-        _ended = _ended or error
-        raise error
+    def _round(self, function: str, line: int) -> None:
+        self.count += 1
+        if self.count > LIMIT:
+            error = Endless(f"{function} has gone round {LIMIT} times: does a loop never end?")
+            error.line = line
+            self.ended = self.ended or error
+            raise error
 
-
-def _each(items: Iterable, function: str, line: int) -> Iterator:
-    for item in items:
-        _count(function, line)
-        yield item
+    def _each(self, items: Iterable, function: str, line: int) -> Iterator:
+        for item in items:
+            self._round(function, line)
+            yield item
 
 
 class _Counting(ast.NodeTransformer):

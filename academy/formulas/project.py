@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 from academy.book import layout
-from academy.book.problems import PageError
+from academy.book.problems import PageError, Problem
 from academy.formulas.reading.page import Page
 from academy.textfiles import read_text
 
@@ -56,6 +57,11 @@ class Project:
     def checked_files(self) -> list[Path]:
         """All of these: what `academy check` takes."""
         return [*self.derivations(), *self.kernels(), *self.case_files(), *self.documents()]
+
+    def among(self, files: Iterable[Path] | None, problems: Iterable[Problem]) -> list[Problem]:
+        """Those of some files; all of them for None."""
+        shown = None if files is None else {str(self.shown(path)) for path in files}
+        return [problem for problem in problems if shown is None or problem.path in shown]
 
     def page(self, path: Path) -> Page:
         """A derivation whose errors show its path relative to the project."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from academy.book import operations, syntax
+from academy.book import syntax
 from academy.book.problems import Problem
 from academy.formulas.cases import Comparison
 from academy.formulas.comparing import case_reader, citations, coverage, equations, kernels
@@ -37,7 +37,7 @@ def run(files: Iterable[Path] | None = None) -> Result:
     found, faults = declared(project, pages)
     wanted = [page for page in pages if chosen is None or _touches(page, found, chosen, project)]
     shown = None if chosen is None else {str(page.path) for page in wanted} | {str(project.shown(p)) for p in chosen}
-    wrong = [error.problem for error in errors] + faults + operations.incomplete(project.root)
+    wrong = [error.problem for error in errors] + faults
     result = Result([problem for problem in wrong if shown is None or problem.path in shown])
     everything = [comparison for comparisons in found.values() for comparison in comparisons]
     for path in project.kernels():

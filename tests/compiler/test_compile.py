@@ -54,7 +54,7 @@ def file(tmp_path):
 
 
 def seen_in_the_interpreter(path, call):
-    module = rounds.load(path)
+    module = rounds.Rounds().load(path)
     with launches.noted() as seen:
         call(module)
     return seen
