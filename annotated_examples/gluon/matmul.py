@@ -12,6 +12,14 @@ warps, which is called *warp specialisation*: one warp fetches, two groups multi
 half a microsecond; in that time 48 KiB must arrive. So the art is to keep them supplied, and never to make them wait
 for a thread that is busy with something else, such as writing a finished tile.
 
+At 8192 in each direction the second kernel takes [[bench: gluon_matmul/8192x8192x8192/forward/ms]], cuBLAS
+[[bench: gluon_matmul/8192x8192x8192/forward/cuBLAS.ms]], and [our fast version](../fast/matmul.py), written in Triton,
+[[bench: gluon_matmul/8192x8192x8192/forward/Triton.ms]].
+
+**Where it falls behind.** At 2048 every multiprocessor gets a single tile, so nothing overlaps with the next one:
+[[bench: gluon_matmul/2048x2048x2048/forward/ms]], and cuBLAS takes
+[[bench: gluon_matmul/2048x2048x2048/forward/cuBLAS.ms]].
+
 **Without a GPU** it runs in a simulator, which names a missing wait; on another GPU than Hopper it refuses to start.
 
 **Contract.** `a`: (M, K), `b`: (K, N), float16 or bfloat16, any strides, may be empty. The sums are float32, rounded
