@@ -143,36 +143,11 @@ def turn_heads(
 # token.
 @triton.jit
 def rope_kernel(
-    q_ptr,
-    k_ptr,
-    cos_ptr,
-    sin_ptr,
-    q_out_ptr,
-    k_out_ptr,
-    T,
-    H,
-    Hk,
-    stride_qb,
-    stride_qh,
-    stride_qt,
-    stride_kb,
-    stride_kh,
-    stride_kt,
-    stride_qob,
-    stride_qoh,
-    stride_qot,
-    stride_kob,
-    stride_koh,
-    stride_kot,
-    stride_cb,
-    R: tl.constexpr,
-    D: tl.constexpr,
-    BLOCK_H: tl.constexpr,
-    BLOCK_R: tl.constexpr,
-    BLOCK_REST: tl.constexpr,
-    INTERLEAVED: tl.constexpr,
-    INVERSE: tl.constexpr,
-):
+    q, k, q_out, k_out,  # (pointer, stride_b, stride_h, stride_t): (B, H, T, D), and (B, Hk, T, D) of k
+    cos_ptr, sin_ptr, stride_cb,  # (T, R/2), contiguous; of each sequence, or the same for all: then stride_cb is 0
+    T, H, Hk, R: tl.constexpr, D: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_R: tl.constexpr,
+    BLOCK_REST: tl.constexpr, INTERLEAVED: tl.constexpr, INVERSE: tl.constexpr,
+):  # fmt: skip
     # Which token is mine, and which block of its heads? Three query heads are two blocks, the key head is a third one.
     # So program 3 has the first block of the second token: `pid=3: token = 1`, `pid_h = 0`, `b = 0` and `t = 1`.
     blocks_of_q = tl.cdiv(H, BLOCK_H)
@@ -195,18 +170,12 @@ def rope_kernel(
 
     # Block 2 is the first one of `k`: `pid=2: pid_h - blocks_of_q = 0`.
     if pid_h < blocks_of_q:
-        q_ptr += b * stride_qb + t * stride_qt
-        q_out_ptr += b * stride_qob + t * stride_qot
         turn_heads(
-            q_ptr, q_out_ptr, cos, sin, pid_h, H, stride_qh, stride_qoh,
-            R, D, BLOCK_H, BLOCK_R, BLOCK_REST, INTERLEAVED,
+            q, q_out, b, t, cos, sin, pid_h, H, R, D, BLOCK_H, BLOCK_R, BLOCK_REST, INTERLEAVED
         )  # fmt: skip
     else:
-        k_ptr += b * stride_kb + t * stride_kt
-        k_out_ptr += b * stride_kob + t * stride_kot
         turn_heads(
-            k_ptr, k_out_ptr, cos, sin, pid_h - blocks_of_q, Hk, stride_kh, stride_koh,
-            R, D, BLOCK_H, BLOCK_R, BLOCK_REST, INTERLEAVED,
+            k, k_out, b, t, cos, sin, pid_h - blocks_of_q, Hk, R, D, BLOCK_H, BLOCK_R, BLOCK_REST, INTERLEAVED
         )  # fmt: skip
 
 

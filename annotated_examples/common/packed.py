@@ -8,16 +8,42 @@ that takes such a weight.
 
 from academy import checks
 
+from typing import NamedTuple
+
 import torch
 
 W_NBITS = (16, 8, 4, 2, 1)
 METADATA_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
+# What may change the speed of a product and never its result: the order of tiles, where in the loop A is loaded, what
+# the cache is told about metadata, and whether the compiler is promised that columns are neighbours.
+class Hints(NamedTuple):
+    swizzled: bool
+    A_load_order: int
+    meta_evict_policy: str
+    contiguous: bool
+
+
 # Metadata is `(K // group_size, N)`, or `(1, N)` for one per column.
-def group_stride(metadata):
-    """How many elements one group's row of metadata is from the next: 0 if one row serves all groups."""
-    return 0 if metadata.shape[0] == 1 else metadata.stride(0)
+def per_group(metadata):
+    """Metadata as kernels take it: `(pointer, stride from group to group, stride from column to column)`.
+
+    The first stride is 0 if one row serves all groups. The pointer is None if there is no metadata, or one number.
+    """
+    if not isinstance(metadata, torch.Tensor):
+        return None, 0, 0
+    stride_g, stride_n = metadata.stride()
+    return metadata, 0 if metadata.shape[0] == 1 else stride_g, stride_n
+
+
+def used(scales, zeros, scales_a, W_group_mode, channel_scale_mode):
+    """`(scales, zeros, scales_a)`, with None for what these modes don't use."""
+    return (
+        scales if W_group_mode >= 2 or channel_scale_mode in (1, 3) else None,
+        zeros if W_group_mode in (1, 3, 4) else None,
+        scales_a if channel_scale_mode >= 2 else None,
+    )
 
 
 def integer_matrix(name, value, allowed=(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)):

@@ -35,7 +35,8 @@ import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.common.packed import W_NBITS, contract, group_rule, group_stride, integer_matrix
+from annotated_examples.common.opaque import opaque_product
+from annotated_examples.common.packed import Hints, W_NBITS, contract, group_rule, integer_matrix, per_group, used
 from annotated_examples.common.tile_order import grouped_order
 
 
@@ -212,9 +213,8 @@ def dequantize_block(q, scales, zeros, W_GROUP_MODE: tl.constexpr, dtype: tl.con
 # `META_ROWS` is 1; otherwise each row looks up its own. `eviction_policy` is a hint to the cache: within a group, a
 # program reads the same metadata again and again, but each word in only one step.
 @triton.jit
-def load_metadata(
-    metadata_ptr, k0, offs_n, N, K, group_size, stride_g, stride_n, META_ROWS: tl.constexpr, EVICT: tl.constexpr
-):
+def load_metadata(metadata, k0, offs_n, N, K, group_size, META_ROWS: tl.constexpr, EVICT: tl.constexpr):
+    metadata_ptr, stride_g, stride_n = metadata
     rows = k0 + tl.arange(0, META_ROWS)
     groups = (rows // group_size).to(tl.int64)
     metadata_ptrs = metadata_ptr + groups[:, None] * stride_g + offs_n[None, :].to(tl.int64) * stride_n
@@ -223,7 +223,8 @@ def load_metadata(
 
 
 @triton.jit
-def load_a(a_ptr, offs_m, offs_k, M, K, stride_am, stride_ak):
+def load_a(a, offs_m, offs_k, M, K):
+    a_ptr, stride_am, stride_ak = a
     offsets = offs_m[:, None].to(tl.int64) * stride_am + offs_k[None, :].to(tl.int64) * stride_ak
     return tl.load(a_ptr + offsets, mask=(offs_m[:, None] < M) & (offs_k[None, :] < K), other=0.0)
 
@@ -233,16 +234,16 @@ def load_a(a_ptr, offs_m, offs_k, M, K, stride_am, stride_ak):
 # A tiled product like any other, except that its right-hand tile is computed on the spot.
 @triton.jit
 def add_block(
-    acc, k0, offs_m, offs_n, a_ptr, words_ptr, scales_ptr, zeros_ptr, M, N, K, group_size,
-    stride_am, stride_ak, stride_wk, stride_wn, stride_sg, stride_sn, stride_zg, stride_zn,
-    W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, A_LOAD_ORDER: tl.constexpr, EVICT: tl.constexpr,
-    META_ROWS: tl.constexpr, BLOCK_K: tl.constexpr,
+    acc, k0, offs_m, offs_n, a, words, scales, zeros, M, N, K, group_size,
+    W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, HINTS: tl.constexpr, META_ROWS: tl.constexpr,
+    BLOCK_K: tl.constexpr,
 ):  # fmt: skip
+    words_ptr, stride_wk, stride_wn = words
     offs_k = k0 + tl.arange(0, BLOCK_K)
     # **When to load A.** Its tile depends on nothing else, so it can be loaded before the words, after them, after the
     # metadata, or last of all. The order decides what waits for what; `A_load_order` 0 to 3 selects one of the four.
-    if A_LOAD_ORDER == 0:
-        a = load_a(a_ptr, offs_m, offs_k, M, K, stride_am, stride_ak)
+    if HINTS.A_load_order == 0:
+        a_tile = load_a(a, offs_m, offs_k, M, K)
 
     # **The words.** Row `k` finds its number in word row `k // per_word`. With four bits, the rows of the first block
     # are in `pid=0: word_rows = [0, 0, 0, 0, 0, 0, 0, 0, 1, ...]`: eight rows load the **same** word. One of the loads
@@ -250,26 +251,27 @@ def add_block(
     word_rows = offs_k // (32 // W_NBITS) if W_NBITS < 16 else offs_k
     words_ptrs = words_ptr + word_rows[:, None].to(tl.int64) * stride_wk + offs_n[None, :].to(tl.int64) * stride_wn
     # The mask excludes what is beyond K (half of the second block) and beyond N.
-    words = tl.load(words_ptrs, mask=(offs_k[:, None] < K) & (offs_n[None, :] < N), other=0)
-    if A_LOAD_ORDER == 1:
-        a = load_a(a_ptr, offs_m, offs_k, M, K, stride_am, stride_ak)
+    packed = tl.load(words_ptrs, mask=(offs_k[:, None] < K) & (offs_n[None, :] < N), other=0)
+    if HINTS.A_load_order == 1:
+        a_tile = load_a(a, offs_m, offs_k, M, K)
 
     # **Scales and zeros.** They are loaded only if the mode uses them.
-    scales = 1.0
-    zeros = 0.0
+    scale = 1.0
+    zero = 0.0
+    EVICT: tl.constexpr = HINTS.meta_evict_policy
     if W_GROUP_MODE >= 2:
-        scales = load_metadata(scales_ptr, k0, offs_n, N, K, group_size, stride_sg, stride_sn, META_ROWS, EVICT)
+        scale = load_metadata(scales, k0, offs_n, N, K, group_size, META_ROWS, EVICT)
     if W_GROUP_MODE == 1 or W_GROUP_MODE >= 3:
-        zeros = load_metadata(zeros_ptr, k0, offs_n, N, K, group_size, stride_zg, stride_zn, META_ROWS, EVICT)
-    if A_LOAD_ORDER == 2:
-        a = load_a(a_ptr, offs_m, offs_k, M, K, stride_am, stride_ak)
+        zero = load_metadata(zeros, k0, offs_n, N, K, group_size, META_ROWS, EVICT)
+    if HINTS.A_load_order == 2:
+        a_tile = load_a(a, offs_m, offs_k, M, K)
 
     # **Integers, weights, product.**
-    q = unpack_block(words, offs_k, W_NBITS) if W_NBITS < 16 else words
-    weight = dequantize_block(q, scales, zeros, W_GROUP_MODE, a_ptr.dtype.element_ty)
-    if A_LOAD_ORDER == 3:
-        a = load_a(a_ptr, offs_m, offs_k, M, K, stride_am, stride_ak)
-    return tl.dot(a, weight, acc)
+    q = unpack_block(packed, offs_k, W_NBITS) if W_NBITS < 16 else packed
+    weight = dequantize_block(q, scale, zero, W_GROUP_MODE, a[0].dtype.element_ty)
+    if HINTS.A_load_order == 3:
+        a_tile = load_a(a, offs_m, offs_k, M, K)
+    return tl.dot(a_tile, weight, acc)
 
 
 # ## Which tile is mine
@@ -278,12 +280,11 @@ def add_block(
 # tiles before it moves right, so that programs which run at the same time share tiles of both inputs in L2.
 @triton.jit
 def tile_offsets(
-    pid, M, N, SWIZZLED: tl.constexpr, CONTIGUOUS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    GROUP_M: tl.constexpr,
-):  # fmt: skip
+    pid, M, N, HINTS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr
+):
     num_pid_m = tl.cdiv(M, BLOCK_M)
     num_pid_n = tl.cdiv(N, BLOCK_N)
-    if SWIZZLED:
+    if HINTS.swizzled:
         pid_m, pid_n = grouped_order(pid, num_pid_m, num_pid_n, GROUP_M)
     else:
         pid_m, pid_n = pid // num_pid_n, pid % num_pid_n
@@ -291,7 +292,7 @@ def tile_offsets(
     offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
     # A hint for wide loads: `tl.multiple_of` promises a first column that is a multiple of `BLOCK_N`, and
     # `tl.max_contiguous` promises that as many are neighbours. The compiler sees this itself unless columns wrap.
-    if CONTIGUOUS:
+    if HINTS.contiguous:
         offs_n = tl.max_contiguous(tl.multiple_of(offs_n, BLOCK_N), BLOCK_N)
     return offs_m, offs_n
 
@@ -303,25 +304,25 @@ def tile_offsets(
 # [[bench: gemm/16x8192x8192/forward/cuBLAS.ms]].
 @triton.jit
 def gemm_kernel(
-    a_ptr, words_ptr, scales_ptr, zeros_ptr, scales_a_ptr, c_ptr, M, N, K, group_size,
-    stride_am, stride_ak, stride_wk, stride_wn, stride_sg, stride_sn, stride_zg, stride_zn,
-    W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, CHANNEL_SCALE_MODE: tl.constexpr,
-    A_LOAD_ORDER: tl.constexpr, EVICT: tl.constexpr, META_ROWS: tl.constexpr, SWIZZLED: tl.constexpr,
-    CONTIGUOUS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    a, words,  # (pointer, stride, stride): (M, K); (K // per_word, N)
+    scales, zeros,  # (pointer, stride, stride): (K // group_size, N); a first stride of 0 repeats one row
+    scales_a_ptr, c_ptr,  # (M,) and (M, N), contiguous
+    M, N, K, group_size, W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, CHANNEL_SCALE_MODE: tl.constexpr,
+    HINTS: tl.constexpr, META_ROWS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr,
 ):  # fmt: skip
     # In the example C is 3 x 7 in tiles of 2 x 4, four programs. The last one is at the corner: of its columns,
     # `pid=3: offs_n = [4, 5, 6, 7]`, and rows, `offs_m = [2, 3]`, the last of each is outside.
-    offs_m, offs_n = tile_offsets(tl.program_id(0), M, N, SWIZZLED, CONTIGUOUS, BLOCK_M, BLOCK_N, GROUP_M)
+    offs_m, offs_n = tile_offsets(tl.program_id(0), M, N, HINTS, BLOCK_M, BLOCK_N, GROUP_M)
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k0 in range(0, K, BLOCK_K):
         acc = add_block(
-            acc, k0, offs_m, offs_n, a_ptr, words_ptr, scales_ptr, zeros_ptr, M, N, K, group_size,
-            stride_am, stride_ak, stride_wk, stride_wn, stride_sg, stride_sn, stride_zg, stride_zn,
-            W_NBITS, W_GROUP_MODE, A_LOAD_ORDER, EVICT, META_ROWS, BLOCK_K,
+            acc, k0, offs_m, offs_n, a, words, scales, zeros, M, N, K, group_size,
+            W_NBITS, W_GROUP_MODE, HINTS, META_ROWS, BLOCK_K,
         )  # fmt: skip
     # **Scales of whole rows and columns**, [[tag: QM-channel]], while the sum is still float32. Then one rounding.
     if CHANNEL_SCALE_MODE == 1 or CHANNEL_SCALE_MODE == 3:
+        scales_ptr, _, stride_sn = scales
         columns = tl.load(scales_ptr + offs_n.to(tl.int64) * stride_sn, mask=offs_n < N, other=0.0)
         acc = acc * columns.to(tl.float32)[None, :]
     if CHANNEL_SCALE_MODE >= 2:
@@ -333,33 +334,24 @@ def gemm_kernel(
 
 # ## Launcher
 #
-# What this kernel and that of [split-K](gemm_splitK.py) both take. An argument that the mode doesn't use must still be
-# a tensor, so `a` is passed. If the zero point is a number, it is a tensor with one element, expanded to a row of N.
-def kernel_arguments(
-    a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, tile_order, A_load_order,
-    meta_evict_policy, data_contiguous, BLOCK_M, BLOCK_K, GROUP_M,
-):  # fmt: skip
-    N = words.shape[1]
-    if W_group_mode < 2 and channel_scale_mode in (0, 2):
-        scales = a
-    if W_group_mode in (0, 2):
-        zeros = a
-    elif not isinstance(zeros, torch.Tensor):
-        zeros = torch.full((1, 1), float(zeros), dtype=torch.float32, device=a.device).expand(1, N)
+# What this kernel and that of [split-K](gemm_splitK.py) both take. A matrix goes in as a tuple, its pointer and its
+# strides, and metadata that the mode doesn't use as None. If the zero point is a number, it is a tensor with one
+# element, expanded to a row of N. The four hints change the speed and never the result, so they are one tuple, too.
+def kernel_arguments(a, words, scales, zeros, W_nbits, group_size, W_group_mode, hints, BLOCK_M, BLOCK_K, GROUP_M):
+    if zeros is not None and not isinstance(zeros, torch.Tensor):
+        zeros = torch.full((1, 1), float(zeros), dtype=torch.float32, device=a.device).expand(1, words.shape[1])
     return dict(
-        a_ptr=a, words_ptr=words, scales_ptr=scales, zeros_ptr=zeros,
-        M=a.shape[0], N=N, K=a.shape[1], group_size=group_size, stride_am=a.stride(0), stride_ak=a.stride(1),
-        stride_wk=words.stride(0), stride_wn=words.stride(1), stride_sg=group_stride(scales),
-        stride_sn=scales.stride(1), stride_zg=group_stride(zeros), stride_zn=zeros.stride(1),
-        W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode, A_LOAD_ORDER=A_load_order, EVICT=meta_evict_policy,
-        META_ROWS=1 if group_size % BLOCK_K == 0 else BLOCK_K, SWIZZLED=tile_order == "swizzled",
-        CONTIGUOUS=data_contiguous, BLOCK_M=BLOCK_M, BLOCK_K=BLOCK_K, GROUP_M=GROUP_M,
+        a=(a, *a.stride()), words=(words, *words.stride()), scales=per_group(scales), zeros=per_group(zeros),
+        M=a.shape[0], N=words.shape[1], K=a.shape[1], group_size=group_size, W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode,
+        HINTS=hints, META_ROWS=1 if group_size % BLOCK_K == 0 else BLOCK_K, BLOCK_M=BLOCK_M, BLOCK_K=BLOCK_K,
+        GROUP_M=GROUP_M,
     )  # fmt: skip
 
 
 # Tensor cores take at least 16 rows of their left factor at a time, so a single row runs in a tile of 16, the others
 # masked. Tiles grow with `M`, and are half as deep on cards with less shared memory. Where each row has its own
 # metadata, float32 scales and zeros take more of it than the words, which leaves room for one fewer pipeline stage.
+@opaque_product()
 def gemm_forward(
     a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,
     out_dtype=None, tile_order="swizzled", A_load_order=2, meta_evict_policy="evict_last", data_contiguous=True,
@@ -372,12 +364,12 @@ def gemm_forward(
     BLOCK_K = BLOCK_K or (128 if BLOCK_M <= 64 else 64) // (1 if device.shared_memory(a.device.index) > 2**17 else 2)
     c = torch.empty(M, N, dtype=out_dtype or a.dtype, device=a.device)
     if c.numel():
+        hints = Hints(tile_order == "swizzled", A_load_order, meta_evict_policy, data_contiguous)
         arguments = kernel_arguments(
-            a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, tile_order, A_load_order,
-            meta_evict_policy, data_contiguous, BLOCK_M, BLOCK_K, GROUP_M,
-        )  # fmt: skip
+            a, words, scales, zeros, W_nbits, group_size, W_group_mode, hints, BLOCK_M, BLOCK_K, GROUP_M
+        )
         gemm_kernel[(triton.cdiv(M, BLOCK_M) * triton.cdiv(N, BLOCK_N),)](
-            **arguments, scales_a_ptr=scales_a.contiguous() if channel_scale_mode >= 2 else a, c_ptr=c,
+            **arguments, scales_a_ptr=scales_a.contiguous() if channel_scale_mode >= 2 else None, c_ptr=c,
             CHANNEL_SCALE_MODE=channel_scale_mode, BLOCK_N=BLOCK_N, num_warps=8 if BLOCK_M == 128 else 4,
             num_stages=3 if arguments["META_ROWS"] == 1 else 2,
         )  # fmt: skip
@@ -386,8 +378,8 @@ def gemm_forward(
 
 # ## The public function
 #
-# `contract` reports mistakes in the arguments before anything is launched. Metadata that a mode doesn't use is ignored,
-# whatever it is.
+# `contract` reports mistakes in the arguments before anything is launched. `used` drops metadata that the mode doesn't
+# use, whatever it is.
 def gemm(
     a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,
     out_dtype=None, tile_order="swizzled", A_load_order=2, meta_evict_policy="evict_last", data_contiguous=True,
@@ -420,6 +412,7 @@ def gemm(
     options |= dict(channel_scale_mode=channel_scale_mode, out_dtype=out_dtype, data_contiguous=data_contiguous)
     options |= dict(tile_order=tile_order, A_load_order=A_load_order, meta_evict_policy=meta_evict_policy)
     contract(a, words, scales, zeros, **options)
+    scales, zeros, options["scales_a"] = used(scales, zeros, scales_a, W_group_mode, channel_scale_mode)
     return gemm_forward(a, words, scales, zeros, **options)
 
 

@@ -30,7 +30,8 @@ import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.common.packed import contract
+from annotated_examples.common.opaque import opaque_product
+from annotated_examples.common.packed import Hints, contract, used
 from annotated_examples.gemlite.gemm import (
     add_block,
     gemm_forward,
@@ -51,13 +52,13 @@ from annotated_examples.gemlite.gemm import (
 # step along K is the same function, `add_block`.
 @triton.jit
 def gemm_splitK_kernel(
-    a_ptr, words_ptr, scales_ptr, zeros_ptr, c_ptr, M, N, K, group_size,
-    stride_am, stride_ak, stride_wk, stride_wn, stride_sg, stride_sn, stride_zg, stride_zn,
-    W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, A_LOAD_ORDER: tl.constexpr, EVICT: tl.constexpr,
-    META_ROWS: tl.constexpr, SWIZZLED: tl.constexpr, CONTIGUOUS: tl.constexpr, ATOMIC: tl.constexpr,
-    SPLIT_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+    a, words, scales, zeros,  # tuples of a pointer and two strides, as in `gemm_kernel`
+    c_ptr,  # (M, N) in float32, contiguous, all zeros
+    M, N, K, group_size, W_NBITS: tl.constexpr, W_GROUP_MODE: tl.constexpr, HINTS: tl.constexpr,
+    META_ROWS: tl.constexpr, ATOMIC: tl.constexpr, SPLIT_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
-    offs_m, offs_n = tile_offsets(tl.program_id(0), M, N, SWIZZLED, CONTIGUOUS, BLOCK_M, BLOCK_N, GROUP_M)
+    offs_m, offs_n = tile_offsets(tl.program_id(0), M, N, HINTS, BLOCK_M, BLOCK_N, GROUP_M)
     # **My part of the sum.** K is cut between blocks, as evenly as whole blocks allow. The number of parts doesn't have
     # to divide the number of blocks: with three blocks and two parts the first program takes one block,
     # `pid=(1, 0): first = 0`, `last = 1`, and the second two, `pid=(1, 1): first = 1`, `last = 3`. With more parts than
@@ -70,9 +71,8 @@ def gemm_splitK_kernel(
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k0 in range(first * BLOCK_K, last * BLOCK_K, BLOCK_K):
         acc = add_block(
-            acc, k0, offs_m, offs_n, a_ptr, words_ptr, scales_ptr, zeros_ptr, M, N, K, group_size,
-            stride_am, stride_ak, stride_wk, stride_wn, stride_sg, stride_sn, stride_zg, stride_zn,
-            W_NBITS, W_GROUP_MODE, A_LOAD_ORDER, EVICT, META_ROWS, BLOCK_K,
+            acc, k0, offs_m, offs_n, a, words, scales, zeros, M, N, K, group_size,
+            W_NBITS, W_GROUP_MODE, HINTS, META_ROWS, BLOCK_K,
         )  # fmt: skip
 
     # **Add it.** All parts of a tile go to the same elements of C, so with a plain store only one of them would
@@ -100,6 +100,7 @@ gemm_splitK_tuned = device.autotune(CONFIGS, ["N", "K", "W_NBITS", "BLOCK_M"], r
 )
 
 
+@opaque_product(", int? split_k, str atomic_mode")
 def gemm_splitK_forward(
     a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,
     out_dtype=None, tile_order="swizzled", A_load_order=2, meta_evict_policy="evict_last", data_contiguous=True,
@@ -110,10 +111,10 @@ def gemm_splitK_forward(
     BLOCK_M = BLOCK_M or min(64, max(16, triton.next_power_of_2(M)))
     c = torch.zeros(M, N, dtype=torch.float32, device=a.device)
     if c.numel():
+        hints = Hints(tile_order == "swizzled", A_load_order, meta_evict_policy, data_contiguous)
         arguments = kernel_arguments(
-            a, words, scales, zeros, W_nbits, group_size, W_group_mode, channel_scale_mode, tile_order, A_load_order,
-            meta_evict_policy, data_contiguous, BLOCK_M, BLOCK_K, GROUP_M,
-        )  # fmt: skip
+            a, words, scales, zeros, W_nbits, group_size, W_group_mode, hints, BLOCK_M, BLOCK_K, GROUP_M
+        )
         arguments |= dict(c_ptr=c, ATOMIC=atomic_mode)
         tiles_m = triton.cdiv(M, BLOCK_M)
         if split_k is None and BLOCK_N is None:
@@ -160,6 +161,7 @@ def gemm_splitK(
     if split_k is not None:  # the grid has a program for each part on its second axis
         checks.whole_number("split_k", split_k, at_least=1, at_most=65_535)
     options |= dict(split_k=split_k, atomic_mode=atomic_mode)
+    scales, zeros, modes["scales_a"] = used(scales, zeros, scales_a, W_group_mode, channel_scale_mode)
     return gemm_splitK_forward(a, words, scales, zeros, **modes, **options)
 
 
@@ -186,8 +188,10 @@ def low_bit_matmul(
     options = dict(tile_order=tile_order, A_load_order=A_load_order, meta_evict_policy=meta_evict_policy)
     options |= dict(data_contiguous=data_contiguous)
     contract(a, words, scales, zeros, **modes, **options)
-    launch = gemm_splitK_forward if a.shape[0] <= 64 else gemm_forward
-    return launch(a, words, scales, zeros, **modes, **options)
+    scales, zeros, modes["scales_a"] = used(scales, zeros, scales_a, W_group_mode, channel_scale_mode)
+    if a.shape[0] <= 64:
+        return gemm_splitK_forward(a, words, scales, zeros, **modes, **options, split_k=None, atomic_mode="relaxed")
+    return gemm_forward(a, words, scales, zeros, **modes, **options)
 
 
 # ## A run small enough to watch

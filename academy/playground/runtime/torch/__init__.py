@@ -219,7 +219,7 @@ class _Operator:
     register_fake = register_autograd = lambda self, *args, **_: args[0] if args else lambda decorated: decorated
 
 
-def _custom_op(name, function=None, *, mutates_args=()):
+def _custom_op(name, function=None, *, mutates_args=(), schema=None):
     return _Operator(function) if function else _Operator
 
 

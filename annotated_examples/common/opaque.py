@@ -1,0 +1,77 @@
+r"""
+# Launchers that `torch.compile` doesn't look into
+
+The compiler can trace the launch of a kernel, but not one whose arguments are tuples or tensor descriptors. So inside
+`torch.compile` such a launcher is a custom operator, of which the compiler knows the arguments and the shapes of the
+results. Elsewhere it is called directly.
+"""
+
+from academy import device  # noqa: F401  before anything imports triton
+
+import functools
+import re
+
+import torch
+
+
+def opaque(schema, empty):
+    """Decorate a launcher: inside `torch.compile` it is a custom operator.
+
+    Args:
+        schema: of the operator, such as `"(Tensor x, *, bool inverse) -> Tensor"`. A compiled call drops keyword
+            arguments that it doesn't name, which are the sizes of tiles.
+        empty: takes the same arguments and returns empty tensors like the results.
+    """
+
+    def decorate(launch):
+        named = set(re.findall(r"(\w+)(?=[,)])", schema.partition("->")[0]))
+        name = f"{launch.__module__.replace('.', '_')}::{launch.__name__}"
+        operator = torch.library.custom_op(name, launch, mutates_args=(), schema=schema)
+        operator.register_fake(empty)
+
+        @functools.wraps(launch)
+        def launcher(*tensors, **options):
+            if torch.compiler.is_compiling():
+                return operator(*tensors, **{name: value for name, value in options.items() if name in named})
+            return launch(*tensors, **options)
+
+        return launcher
+
+    return decorate
+
+
+# ## Low-bit products
+#
+# In the products with packed weights the zero point may be a number, which an operator can't take in the place of a
+# tensor.
+PRODUCT = (
+    "(Tensor a, Tensor words, Tensor? scales, Tensor? zeros, float zero, Tensor? scales_a, *, int W_nbits, "
+    "int group_size, int W_group_mode, int channel_scale_mode, ScalarType? out_dtype{}) -> Tensor"
+)
+HINTS = ", str tile_order, int A_load_order, str meta_evict_policy, bool data_contiguous"
+
+
+def opaque_product(more="", hints=HINTS):
+    """As `opaque`, for a launcher of a low-bit product. more: what its schema has besides."""
+
+    def empty(a, words, scales, zeros, zero, scales_a, *, out_dtype, **options):
+        return a.new_empty(a.shape[0], words.shape[1], dtype=out_dtype or a.dtype)
+
+    def decorate(launch):
+        def product(a, words, scales, zeros, zero, scales_a, **options):
+            return launch(a, words, scales, zero if zeros is None else zeros, scales_a=scales_a, **options)
+
+        product.__module__, product.__name__ = launch.__module__, launch.__name__
+        compiled = opaque(PRODUCT.format(hints + more), empty)(product)
+
+        @functools.wraps(launch)
+        def launcher(a, words, scales, zeros, *, scales_a=None, **options):
+            if not torch.compiler.is_compiling():
+                return launch(a, words, scales, zeros, scales_a=scales_a, **options)
+            is_tensor = isinstance(zeros, torch.Tensor)
+            number = 0.0 if is_tensor or zeros is None else float(zeros)
+            return compiled(a, words, scales, zeros if is_tensor else None, number, scales_a, **options)
+
+        return launcher
+
+    return decorate
