@@ -37,11 +37,11 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 
 from academy import autograd, checks, device, script
 
-import operator
-
 import torch
 import triton
 import triton.language as tl
+
+from annotated_examples.common.opaque import opaque
 
 
 # ## Reference
@@ -75,27 +75,21 @@ def rope_reference(q, k, cos, sin, *, interleaved=False):
 # pairs. A program takes two heads. The first head of the first query is 1, 2, 3, 4, 5, 6, 7, 8.
 @triton.jit
 def turn_heads(
-    x_ptr,
-    out_ptr,
-    cos,
-    sin,
-    pid_h,
-    H,
-    stride_xh,
-    stride_oh,
-    R: tl.constexpr,
-    D: tl.constexpr,
-    BLOCK_H: tl.constexpr,
-    BLOCK_R: tl.constexpr,
-    BLOCK_REST: tl.constexpr,
-    INTERLEAVED: tl.constexpr,
-):
+    x, out,  # (pointer, stride_b, stride_h, stride_t): (B, H, T, D)
+    batch, t, cos, sin, pid_h, H, R: tl.constexpr, D: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_R: tl.constexpr,
+    BLOCK_REST: tl.constexpr, INTERLEAVED: tl.constexpr,
+):  # fmt: skip
+    # Each tensor comes with three strides, in elements: from one sequence to the next, from head to head, and from
+    # token to token. To keep the list of arguments short, a pointer and its strides are passed as one tuple. It is
+    # taken apart as in Python.
+    x_ptr, stride_xb, stride_xh, stride_xt = x
+    out_ptr, stride_ob, stride_oh, stride_ot = out
     # The heads of this program. Their strides may be as long as a whole sequence, so the offsets are int64. Three heads
     # in blocks of two: the second block has one that doesn't exist, `pid=1: mask_h = [1, 0]`.
     offs_h = (pid_h * BLOCK_H + tl.arange(0, BLOCK_H)).to(tl.int64)
     mask_h = offs_h < H
-    x_rows = x_ptr + (offs_h * stride_xh)[:, None]
-    out_rows = out_ptr + (offs_h * stride_oh)[:, None]
+    x_rows = x_ptr + batch * stride_xb + t * stride_xt + (offs_h * stride_xh)[:, None]
+    out_rows = out_ptr + batch * stride_ob + t * stride_ot + (offs_h * stride_oh)[:, None]
 
     if INTERLEAVED:
         # Neighbours make a pair. Loading every other feature would be two loads that each skip half of what they fetch.
@@ -139,8 +133,7 @@ def turn_heads(
 #
 # One launch serves both tensors. Each token has as many programs as there are blocks of heads: first those of `q`, then
 # those of `k`. They are numbered consecutively, so programs that run at the same time read memory that lies together,
-# and the same angles. The strides are in elements: from one sequence to the next, from head to head, and from token to
-# token.
+# and the same angles.
 @triton.jit
 def rope_kernel(
     q, k, q_out, k_out,  # (pointer, stride_b, stride_h, stride_t): (B, H, T, D), and (B, Hk, T, D) of k
@@ -168,15 +161,12 @@ def rope_kernel(
         sin = -sin
     cos, sin = cos[None, :], sin[None, :]
 
-    # Block 2 is the first one of `k`: `pid=2: pid_h - blocks_of_q = 0`.
+    # Block 2 of a token is the first one of `k`.
     if pid_h < blocks_of_q:
-        turn_heads(
-            q, q_out, b, t, cos, sin, pid_h, H, R, D, BLOCK_H, BLOCK_R, BLOCK_REST, INTERLEAVED
-        )  # fmt: skip
+        turn_heads(q, q_out, b, t, cos, sin, pid_h, H, R, D, BLOCK_H, BLOCK_R, BLOCK_REST, INTERLEAVED)
     else:
-        turn_heads(
-            k, k_out, b, t, cos, sin, pid_h - blocks_of_q, Hk, R, D, BLOCK_H, BLOCK_R, BLOCK_REST, INTERLEAVED
-        )  # fmt: skip
+        pid_h -= blocks_of_q
+        turn_heads(k, k_out, b, t, cos, sin, pid_h, Hk, R, D, BLOCK_H, BLOCK_R, BLOCK_REST, INTERLEAVED)
 
 
 # ## Launchers
@@ -195,24 +185,33 @@ def like(x):
 # A tile of 1024 pairs is 8 for each of 128 threads: 16 bytes of each half, in bfloat16, the most that one instruction
 # loads. Fewer heads than that make a smaller tile, with a warp for every 256 pairs. A tile holds only a few wide heads,
 # and the last tile is rarely full, so their programs have one warp, which leaves less idle. `R` and `D` are constants
-# of the kernel: a model has one head size, and the compiler learns which loads are aligned. (Inside `torch.compile` a
-# size may be a symbol; `operator.index` makes it a number.)
+# of the kernel: a model has one head size, and the compiler learns which loads are aligned.
+#
+# `torch.compile` can trace a launch, but not one with tuples. So inside it `turn` is an operator of its own, of which
+# the compiler knows the shapes of the results.
+def same_layouts(q, k, cos, sin, **options):
+    return like(neighbours(q)), like(neighbours(k))
+
+
+@opaque(
+    "(Tensor q, Tensor k, Tensor cos, Tensor sin, *, bool interleaved, bool inverse) -> (Tensor, Tensor)", same_layouts
+)
 def turn(q, k, cos, sin, *, interleaved=False, inverse=False, BLOCK_H=None, num_warps=None):
     """New tensors like `q` and `k`, turned by the angles of the tables, or with `inverse` by the opposite angles."""
     checks.power_of_two(BLOCK_H=BLOCK_H, num_warps=num_warps)
     q, k, cos, sin = neighbours(q), neighbours(k), cos.contiguous(), sin.contiguous()
     q_out, k_out = like(q), like(k)
     B, H, T, D = q.shape
-    Hk, R, D = k.shape[1], 2 * operator.index(cos.shape[-1]), operator.index(D)
+    Hk, R = k.shape[1], 2 * cos.shape[-1]
     if q.numel() + k.numel() == 0:
         return q_out, k_out
     BLOCK_R = triton.next_power_of_2(max(R // 2, 1))
     BLOCK_H = BLOCK_H or min(triton.next_power_of_2(max(H, Hk)), max(1024 // BLOCK_R, 1))
     num_warps = num_warps or (min(max(BLOCK_H * BLOCK_R // 256, 1), 4) if BLOCK_R < 128 else 1)
     grid = (B * T * (triton.cdiv(H, BLOCK_H) + triton.cdiv(Hk, BLOCK_H)),)
-    strides = [stride for x in (q, k, q_out, k_out) for stride in x.stride()[:3]]
+    tensors = [(x, *x.stride()[:3]) for x in (q, k, q_out, k_out)]
     rope_kernel[grid](
-        q, k, cos, sin, q_out, k_out, T, H, Hk, *strides, T * R // 2 if cos.dim() == 3 else 0,
+        *tensors, cos, sin, T * R // 2 if cos.dim() == 3 else 0, T, H, Hk,
         R=R, D=D, BLOCK_H=BLOCK_H, BLOCK_R=BLOCK_R, BLOCK_REST=triton.next_power_of_2(max(D - R, 1)),
         INTERLEAVED=interleaved, INVERSE=inverse, num_warps=num_warps,
     )  # fmt: skip
@@ -221,7 +220,7 @@ def turn(q, k, cos, sin, *, interleaved=False, inverse=False, BLOCK_H=None, num_
 
 def rope_forward(q, k, cos, sin, interleaved=False, *, BLOCK_H=None, num_warps=None):
     """Returns `q` and `k`, turned."""
-    return turn(q, k, cos, sin, interleaved=interleaved, BLOCK_H=BLOCK_H, num_warps=num_warps)
+    return turn(q, k, cos, sin, interleaved=interleaved, inverse=False, BLOCK_H=BLOCK_H, num_warps=num_warps)
 
 
 # The transpose of a rotation is the rotation by the opposite angle, so backward is the same launch.

@@ -279,9 +279,7 @@ def add_block(
 # Two orders of visiting the tiles of C. The linear one walks along a row of them. The swizzled one walks down `GROUP_M`
 # tiles before it moves right, so that programs which run at the same time share tiles of both inputs in L2.
 @triton.jit
-def tile_offsets(
-    pid, M, N, HINTS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr
-):
+def tile_offsets(pid, M, N, HINTS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
     num_pid_m = tl.cdiv(M, BLOCK_M)
     num_pid_n = tl.cdiv(N, BLOCK_N)
     if HINTS.swizzled:
