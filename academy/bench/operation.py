@@ -139,7 +139,7 @@ class Operation:
         module = load(path)
         files = benchmarks.kernels(path)
         functions = {
-            provider: getattr(importlib.import_module(file.removesuffix(".py").replace("/", ".")), module.FUNCTION)
+            provider: getattr(importlib.import_module(layout.dotted(file)), module.FUNCTION)
             for provider, file in files.items()
         }
         variants = read(module.BENCH, module.cost, functions, f"benchmarks/{path.name}")

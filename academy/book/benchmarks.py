@@ -16,15 +16,22 @@ def files(root: Path) -> list[Path]:
 def kernels(benchmark: Path) -> dict[str, str]:
     """Provider ("lesson", "fast") -> the kernel file that a benchmark file names."""
     named = re.findall(r'^(LESSON|FAST) = "([\w.]+)"', benchmark.read_text("utf-8"), re.M)
-    return {provider.lower(): f"{layout.KERNELS}/{name.replace('.', '/')}.py" for provider, name in named}
+    return {provider.lower(): _file(benchmark, name) for provider, name in named}
 
 
 def shown(benchmark: Path) -> list[str]:
-    """Those, and the file that `BACKWARD` names: the half of a version that stands in a file of its own."""
-    half = re.findall(r'^BACKWARD = "([\w.]+)"', benchmark.read_text("utf-8"), re.M)
-    return [*kernels(benchmark).values(), *(f"{layout.KERNELS}/{name.replace('.', '/')}.py" for name in half)]
+    """Those, the file that `BACKWARD` names, and those in `PARTS`: parts of a version that have files of their own."""
+    text = benchmark.read_text("utf-8")
+    lines = re.findall(r"^(?:BACKWARD = |PARTS = \[)(.*)$", text, re.M)
+    parts = [_file(benchmark, name) for line in lines for name in re.findall(r'"([\w.]+)"', line)]
+    return [*kernels(benchmark).values(), *parts]
+
+
+def _file(benchmark: Path, name: str) -> str:
+    root = benchmark.resolve().parents[1]
+    return layout.module_path(root, name).relative_to(root).as_posix()
 
 
 def module_name(kernel_file: str) -> str:
     """`classics.layernorm` of `annotated_examples/classics/layernorm.py`."""
-    return kernel_file.removeprefix(f"{layout.KERNELS}/").removesuffix(".py").replace("/", ".")
+    return layout.dotted(kernel_file.removeprefix(f"{layout.KERNELS}/"))

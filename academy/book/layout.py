@@ -29,8 +29,12 @@ NO_LESSONS = frozenset({*WITHOUT_PAGES, "fast", "gluon"})
 
 
 def kernels(root: Path) -> list[Path]:
-    """Every module with kernels: lessons, fast versions, rungs of ladders and what they share."""
-    return [path for path in sorted((root / KERNELS).rglob("*.py")) if path.name != "__init__.py"]
+    """Every module with kernels: lessons, fast versions, rungs of ladders and what they share.
+
+    A package, such as fast/low_bit, is itself a module, in its `__init__.py`; where that is empty it is only a folder.
+    """
+    found = sorted((root / KERNELS).rglob("*.py"))
+    return [path for path in found if path.name != "__init__.py" or path.stat().st_size]
 
 
 def pages(root: Path) -> list[Path]:
@@ -51,12 +55,18 @@ def group(root: Path, kernel: Path) -> str:
 
 def module_name(root: Path, kernel: Path) -> str:
     """`classics.layernorm` of annotated_examples/classics/layernorm.py."""
-    return ".".join(kernel.relative_to(root / KERNELS).with_suffix("").parts)
+    return dotted(kernel.relative_to(root / KERNELS).as_posix())
 
 
 def module_path(root: Path, name: str) -> Path:
     """The file of a kernel module: the other way round."""
-    return root.joinpath(KERNELS, *name.split(".")).with_suffix(".py")
+    path = root.joinpath(KERNELS, *name.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def dotted(path: str) -> str:
+    """`fast.matmul` of fast/matmul.py, and `fast.low_bit` of fast/low_bit/__init__.py."""
+    return path.removesuffix(".py").removesuffix("/__init__").strip("/").replace("/", ".")
 
 
 def derivations(root: Path) -> list[Path]:

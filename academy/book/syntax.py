@@ -117,8 +117,9 @@ def built_on(files: Iterable[Path], root: Path) -> list[Path]:
 
 def imported_kernels(text: str, root: Path) -> list[Path]:
     """The kernel files under `root` that a text imports, such as gemm for gemm_splitK, in the order of the text."""
-    files = [root / (name.replace(".", "/") + ".py") for name in _imports(text)] if KERNELS in text else []
-    return [file for file in files if file.is_file()]
+    places = [root / name.replace(".", "/") for name in _imports(text)] if KERNELS in text else []
+    files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")]
+    return [file for file in files if file.is_file() and file.stat().st_size]
 
 
 @lru_cache(maxsize=256)
@@ -202,7 +203,7 @@ def import_path(path: Path, name: str = "") -> ModuleType:
 def import_file(path: Path, root: Path) -> ModuleType:
     """Import a kernel file: as part of the project at `root` where it is one, else of its own package, or by itself."""
     if path.is_relative_to(root):
-        return importlib.import_module(".".join(path.relative_to(root).with_suffix("").parts))
+        return importlib.import_module(".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"))
     package = path.parent
     while (package / "__init__.py").exists():
         package = package.parent

@@ -31,7 +31,7 @@ from pathlib import Path
 from markdown import Extension
 from markdown.preprocessors import Preprocessor
 
-from academy.book import front_matter, operations, syntax
+from academy.book import front_matter, layout, operations, syntax
 from academy.book.directives import fenced, on_line
 from academy.book.splitter import SourceError, split
 from academy.book.texts import read
@@ -200,7 +200,7 @@ class Lines(Preprocessor):
             out += ["", f"## {group}", ""] if any(names for _, names in named) else []
             for page, names in named:
                 out += ["", f"### [{page.title}]({page.href})", ""] if names else []
-                module = page.source.removesuffix(".py").replace("/", ".")
+                module = layout.dotted(page.source)
                 for name in names:
                     out += ["", f"::: {module}.{name}", "    options: {heading_level: 4}", ""]
         return out

@@ -52,7 +52,7 @@ def recorded_number(key: str) -> tuple[str, str, int, str] | None:
 
         return list(page.number(key))
 
-    path = f"annotated_examples/{key.partition(':')[0].strip().removesuffix('.py')}.py"
+    path = layout.module_path(ROOT, layout.dotted(key.partition(":")[0].strip())).relative_to(ROOT).as_posix()
     return tuple(_kept("number", [key], _built_on(path), RECORDER, made))
 
 

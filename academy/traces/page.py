@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from academy.book import syntax
+from academy.book import layout, syntax
 from academy.traces import quotes, store
 from academy.traces.recording import Pointer, Program, Recording, in_digits, places, program_name, without_end
 
@@ -38,7 +38,7 @@ def run(path: str) -> list[str]:
     recording = _recording(path)
     if recording is None or not recording.launches:
         return []
-    name = path.removeprefix("annotated_examples/").removesuffix(".py").replace("/", ".")
+    name = layout.dotted(path.removeprefix(f"{layout.KERNELS}/"))
     data = json.dumps(viewer_data(store.ROOT / path, recording), separators=(",", ":"))
     panel = f'<div class="t-view" data-run="{escape(name)}">{_static(store.ROOT / path, recording)}</div>'
     return [panel, f"academyRun({json.dumps(name)},{data})", f"data/{name}.js"]
@@ -82,7 +82,7 @@ def number(key: str) -> tuple[str, str, int, str]:
     left side of a claim. Raises ValueError with a sentence if there is no such number.
     """
     file, _, asked = key.partition(":")
-    path = f"annotated_examples/{file.strip().removesuffix('.py')}.py"
+    path = store.shorten(layout.module_path(store.ROOT, layout.dotted(file.strip())))
     recording = _recording(path) if (store.ROOT / path).is_file() else None
     if recording is None:
         raise ValueError(f"{path} has no recorded run")

@@ -94,7 +94,7 @@ def shorten(path: str | Path) -> str:
 
 def name(path: Path) -> str:
     """Dotted: `annotated_examples.classics.layernorm`."""
-    return shorten(path).removesuffix(".py").strip("/").replace("/", ".")
+    return layout.dotted(shorten(path))
 
 
 def statement_lines(path: Path) -> list[int]:
