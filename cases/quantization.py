@@ -7,7 +7,9 @@ from academy.formulas.cases import case
 
 GEMM = "gemlite.gemm"
 SPLIT_K = "gemlite.gemm_splitK"
-FAST = "fast.low_bit"
+PLANES = "fast.low_bit.planes"
+DESCRIPTORS = "fast.low_bit.descriptors"
+MANY_ROWS = "fast.low_bit.many_rows"
 LOW_BIT = ("gemlite.gemm_splitK", "fast.low_bit")
 HALF = ("float16", "bfloat16")
 SMALL = {"M": 5, "N": 19, "G": 3, "W": 2, "P": 8}
@@ -318,9 +320,9 @@ def split_with_nothing_packed(module, A, Q, t, W, P):
     return module.gemm_splitK(rows(A), columns(Q), t[None], None, **modes, **options)
 
 
-# ---------------------------------------------------------------- the fast file: planes, which take every format
+# ---------------------------------------------------------------- the fast package: planes, which take every format
 @case(
-    modules=FAST,
+    modules=PLANES,
     returns="QM-regroup",
     pytorch=by_definition,
     sizes={"M": 5, "N": 19, "G": 3, "W": 16, "P": 8},
@@ -328,12 +330,12 @@ def split_with_nothing_packed(module, A, Q, t, W, P):
     forward_only=True,
 )
 def by_group(module, A, Q, S, Z, W, P):
-    words, modes = packed(module, Q), (4, W * P, 3, 0, A.dtype)
-    return module.planes_forward(rows(A), words, S, Z, 0.0, None, *modes, split_k=2)
+    words, modes = packed(module, Q), dict(W_nbits=4, group_size=W * P)
+    return module.planes_forward(rows(A), words, S, Z, **modes, split_k=2)
 
 
 @case(
-    modules=FAST,
+    modules=PLANES,
     returns="QM-planes(B = QM-mode3)",
     pytorch=by_definition,
     sizes={"M": 5, "N": 69, "G": 9, "W": 2, "P": 8},
@@ -341,12 +343,12 @@ def by_group(module, A, Q, S, Z, W, P):
     forward_only=True,
 )
 def by_plane(module, A, Q, S, Z, W, P):
-    words, modes = packed(module, Q), (4, W * P, 3, 0, A.dtype)
-    return module.planes_forward(column_major(rows(A)), words, S, Z, 0.0, None, *modes, split_k=2, BLOCK_N=32)
+    words, modes = packed(module, Q), dict(W_nbits=4, group_size=W * P)
+    return module.planes_forward(column_major(rows(A)), words, S, Z, **modes, split_k=2, BLOCK_N=32)
 
 
 @case(
-    modules=FAST,
+    modules=PLANES,
     returns="QM-C(B = QM-mode4)",
     pytorch="gemm_reference",
     values=float32_metadata,
@@ -356,11 +358,11 @@ def by_plane(module, A, Q, S, Z, W, P):
 )
 def planes_in_mode4(module, A, Q, S, Z, W, P, at_end):
     words = at_end(packed(module, Q))
-    return module.low_bit_matmul(rows(A), words, S, Z, W_nbits=4, group_size=W * P, W_group_mode=4)
+    return module.planes_forward(rows(A), words, S, Z, W_nbits=4, group_size=W * P, W_group_mode=4)
 
 
 @case(
-    modules=FAST,
+    modules=PLANES,
     returns="QM-C(B = QM-mode2)",
     pytorch="gemm_reference",
     sizes={"M": 5, "N": 19, "G": 3, "W": 4, "P": 8},
@@ -368,7 +370,7 @@ def planes_in_mode4(module, A, Q, S, Z, W, P, at_end):
     forward_only=True,
 )
 def planes_with_nothing_packed(module, A, Q, S, W, P):
-    return module.low_bit_matmul(rows(A), columns(Q), S, None, W_nbits=16, group_size=W * P, W_group_mode=2)
+    return module.planes_forward(rows(A), columns(Q), S, None, W_nbits=16, group_size=W * P, W_group_mode=2)
 
 
 # ---------------------------------------------------------------- low_bit_matmul: the kernel by the shape
@@ -385,7 +387,7 @@ def few_rows(module, A, Q, S, Z, W, P):
 
 
 @case(
-    modules=FAST,
+    modules=DESCRIPTORS,
     returns="QM-channel(B = QM-mode1)",
     pytorch="gemm_reference",
     values=zeros_and_ones,
@@ -394,7 +396,7 @@ def few_rows(module, A, Q, S, Z, W, P):
     forward_only=True,
 )
 def few_rows_of_one_bit(module, A, Q, Z, s, t, W, P):
-    return module.low_bit_matmul(
+    return module.descriptor_forward(
         rows(A),
         packed(module, Q, 1),
         t[None],
@@ -408,7 +410,7 @@ def few_rows_of_one_bit(module, A, Q, Z, s, t, W, P):
 
 
 @case(
-    modules=FAST,
+    modules=MANY_ROWS,
     returns="QM-channel(B = QM-mode1)",
     pytorch="gemm_reference",
     values=zeros_and_ones,
@@ -417,7 +419,7 @@ def few_rows_of_one_bit(module, A, Q, Z, s, t, W, P):
     forward_only=True,
 )
 def more_rows_of_one_bit(module, A, Q, Z, s, t, W, P):
-    return module.low_bit_matmul(
+    return module.plane_order_forward(
         rows(A),
         packed(module, Q, 1),
         t[None],
@@ -431,7 +433,7 @@ def more_rows_of_one_bit(module, A, Q, Z, s, t, W, P):
 
 
 @case(
-    modules=FAST,
+    modules=MANY_ROWS,
     returns="QM-C(B = QM-mode4)",
     pytorch="gemm_reference",
     sizes={"M": 18, "N": 24, "G": 2, "W": 8, "P": 8},
@@ -440,11 +442,11 @@ def more_rows_of_one_bit(module, A, Q, Z, s, t, W, P):
 )
 def more_rows_in_mode4(module, A, Q, S, Z, W, P):
     words = packed(module, Q)
-    return module.low_bit_matmul(rows(A), words, S.contiguous(), Z, W_nbits=4, group_size=W * P, W_group_mode=4)
+    return module.plane_order_forward(rows(A), words, S.contiguous(), Z, W_nbits=4, group_size=W * P, W_group_mode=4)
 
 
 @case(
-    modules=FAST,
+    modules=MANY_ROWS,
     returns="QM-C(B = QM-mode2)",
     pytorch="gemm_reference",
     sizes={"M": 18, "N": 24, "G": 2, "W": 8, "P": 8},
@@ -453,12 +455,12 @@ def more_rows_in_mode4(module, A, Q, S, Z, W, P):
 )
 def more_rows_in_mode2(module, A, Q, S, W, P):
     words = packed(module, Q)
-    return module.low_bit_matmul(rows(A), words, S.contiguous(), None, W_nbits=4, group_size=W * P, W_group_mode=2)
+    return module.plane_order_forward(rows(A), words, S.contiguous(), None, W_nbits=4, group_size=W * P, W_group_mode=2)
 
 
 # More than one tile of rows and of columns, three parts.
 @case(
-    modules=FAST,
+    modules=DESCRIPTORS,
     returns="QM-split(B = QM-mode2)",
     pytorch="gemm_reference",
     sizes={"M": 20, "N": 68, "G": 7, "W": 8, "P": 8},
@@ -466,12 +468,12 @@ def more_rows_in_mode2(module, A, Q, S, W, P):
     forward_only=True,
 )
 def three_parts(module, A, Q, S, W, P):
-    return module.low_bit_matmul(rows(A), packed(module, Q), S, None, W_nbits=4, group_size=W * P, W_group_mode=2)
+    return module.descriptor_forward(rows(A), packed(module, Q), S, None, W_nbits=4, group_size=W * P, W_group_mode=2)
 
 
 # More than one chunk of blocks to a part.
 @case(
-    modules=FAST,
+    modules=MANY_ROWS,
     returns="QM-zeros",
     pytorch="gemm_reference",
     sizes={"M": 20, "N": 24, "G": 36, "W": 8, "P": 8},
@@ -479,12 +481,12 @@ def three_parts(module, A, Q, S, W, P):
     forward_only=True,
 )
 def many_groups(module, A, Q, S, Z, W, P):
-    return module.low_bit_matmul(rows(A), packed(module, Q), S.contiguous(), Z, W_nbits=4, group_size=W * P)
+    return module.plane_order_forward(rows(A), packed(module, Q), S.contiguous(), Z, W_nbits=4, group_size=W * P)
 
 
 # More than one tile of rows and of columns.
 @case(
-    modules=FAST,
+    modules=MANY_ROWS,
     returns="QM-split(B = QM-mode3)",
     pytorch="gemm_reference",
     sizes={"M": 68, "N": 136, "G": 3, "W": 8, "P": 8},
@@ -492,7 +494,7 @@ def many_groups(module, A, Q, S, Z, W, P):
     forward_only=True,
 )
 def tiles_both_ways(module, A, Q, S, Z, W, P):
-    return module.low_bit_matmul(rows(A), packed(module, Q), S, Z, W_nbits=4, group_size=W * P)
+    return module.plane_order_forward(rows(A), packed(module, Q), S.contiguous(), Z, W_nbits=4, group_size=W * P)
 
 
 @case(
@@ -508,7 +510,7 @@ def many_rows(module, A, Q, S, Z, W, P, at_end):
 
 
 @case(
-    modules=FAST,
+    modules=MANY_ROWS,
     returns="QM-C(B = QM-mode1)",
     pytorch="gemm_reference",
     sizes={"M": 65, "N": 19, "G": 3, "W": 8, "P": 8},
@@ -516,11 +518,11 @@ def many_rows(module, A, Q, S, Z, W, P, at_end):
     forward_only=True,
 )
 def many_rows_in_mode1(module, A, Q, Z, W, P):
-    return module.low_bit_matmul(rows(A), packed(module, Q), None, Z, W_nbits=4, group_size=W * P, W_group_mode=1)
+    return module.dequantized_forward(rows(A), packed(module, Q), None, Z, W_nbits=4, group_size=W * P, W_group_mode=1)
 
 
 @case(
-    modules=FAST,
+    modules=MANY_ROWS,
     returns="QM-C(B = QM-mode2)",
     pytorch="gemm_reference",
     sizes={"M": 65, "N": 19, "G": 3, "W": 4, "P": 8},
@@ -529,4 +531,4 @@ def many_rows_in_mode1(module, A, Q, Z, W, P):
 )
 def many_rows_with_nothing_packed(module, A, Q, S, W, P):
     words = column_major(columns(Q))
-    return module.low_bit_matmul(rows(A), words, S, None, W_nbits=16, group_size=W * P, W_group_mode=2)
+    return module.dequantized_forward(rows(A), words, S, None, W_nbits=16, group_size=W * P, W_group_mode=2)

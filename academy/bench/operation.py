@@ -45,7 +45,7 @@ from types import ModuleType
 
 import torch
 
-from academy.book import benchmarks, syntax
+from academy.book import benchmarks, layout, syntax
 from academy.book.layout import ROOT
 from academy.results import store
 

@@ -28,7 +28,7 @@ def incomplete(root: Path) -> list[Problem]:
         tested = f"test_{operation}.py" in tests or any(re.search(imported, test) for test in tests.values())
         if not tested and (root / layout.TESTS).is_dir():
             problems.append((path, f"{name} has no test: write tests/kernels/test_{operation}.py"))
-        lesson = group not in layout.NO_LESSONS
+        lesson = layout.group(root, path) not in layout.NO_LESSONS
         if lesson and (root / FIGURES).is_dir() and not re.search(r"^(?:# )?\[\[figure: ", text, re.M):
             message = f"{name} shows no picture: put [[figure: script/name]] on a line of a note; {FIGURES} draws them"
             problems.append((path, message))

@@ -60,11 +60,12 @@ class Operation:
     derivation: str
     benchmark: str
     tests: str
-    backward: str = ""  # of the fast version, where it has a file of its own
+    parts: tuple[str, ...] = ()  # of the fast version, where they have files of their own
 
     @property
     def files(self) -> list[str]:
-        return [path for path in (self.lesson, self.fast, self.backward, self.derivation, self.benchmark) if path]
+        files = self.lesson, self.fast, *self.parts, self.derivation, self.benchmark
+        return [path for path in files if path]
 
 
 @dataclass
@@ -200,18 +201,18 @@ class Library:
                 title = f"{self.pages[lesson].name}: benchmark"
                 about = f"How fast {file.stem} is on each device that was measured, beside its peers and the limit."
                 self.pages[name] = Page(f"benchmarks/{file.stem}.md", "benchmark", name, title, about)
-                halves = [path for path in benchmarks.shown(file) if path not in kernels.values()]
-                self._add_operation(lesson, kernels.get("fast", ""), name, *halves)
-                known |= {*kernels.values(), *halves}
+                parts = [path for path in benchmarks.shown(file) if path not in kernels.values()]
+                self._add_operation(lesson, kernels.get("fast", ""), name, *parts)
+                known |= {*kernels.values(), *parts}
         for page in self.shown("kernel"):
             if page.source not in known:
                 self._add_operation(page.source, "", "")
 
-    def _add_operation(self, lesson: str, fast: str, benchmark: str, backward: str = "") -> None:
+    def _add_operation(self, lesson: str, fast: str, benchmark: str, *parts: str) -> None:
         tests = f"tests/kernels/test_{Path(lesson).stem}.py"
         tests = tests if (self.root / tests).is_file() else ""
         fast = fast if fast in self.pages else ""
-        self.operations.append(Operation(lesson, fast, self.main_derivation(lesson), benchmark, tests, backward))
+        self.operations.append(Operation(lesson, fast, self.main_derivation(lesson), benchmark, tests, parts))
 
 
 @lru_cache(8)

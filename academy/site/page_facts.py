@@ -84,7 +84,7 @@ def links(index: Library, source: str) -> list[tuple[str, list[str]]]:
     operations = index.operations_of(source)
     kinds = ["lesson", "fast", "derivation", "benchmark", *(["tests"] if len(operations) == 1 else [])]
     found = {kind: [getattr(operation, kind) for operation in operations] for kind in kinds}
-    found["fast"] += [operation.backward for operation in operations]
+    found["fast"] += [part for operation in operations for part in operation.parts]
     return [
         (kind.capitalize(), list(dict.fromkeys(filter(None, paths)))) for kind, paths in found.items() if any(paths)
     ]

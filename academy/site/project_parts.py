@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from academy.book import benchmarks, syntax
+from academy.book import benchmarks, layout, syntax
 from academy.book.layout import ROOT
 from academy.book.texts import read
 from academy.cache import kept, made_by

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from academy.book import syntax
+from academy.book import layout, syntax
 from academy.book.problems import Problem
 from academy.traces import quotes, store
 from academy.traces.recording import Recording, row_major
@@ -20,9 +20,7 @@ _UNSEEN = (
 
 #: A fast file quotes at least one number of its run for this many lines of its kernels, as lessons do.
 LINES_FOR_A_NUMBER = 10
-FAST = "annotated_examples/fast"
-#: Fast files that don't yet.
-TOO_FEW = {"decode.py", "flash_attention.py", "flash_attention_backward.py", "low_bit.py"}
+FAST = "fast"
 
 #: What a run on contiguous tensors leaves open.
 HIDDEN = (
@@ -130,7 +128,7 @@ def stale_numbers(path: Path, recording: Recording, quoted: bool = True) -> list
 
 def _too_few(path: Path) -> list[Problem]:
     """Whether a fast file's notes have hardly any numbers of its run."""
-    if path.parent != store.ROOT / FAST or path.name in TOO_FEW:
+    if path not in layout.kernels(store.ROOT) or layout.group(store.ROOT, path) != FAST:
         return []
     text = path.read_text("utf-8")
     message = too_few_numbers(text)

@@ -419,7 +419,7 @@ def gemm(
 # Everywhere. With 16 rows it takes [[bench: gemm/16x8192x8192/forward/ms]], cuBLAS with the same weight in sixteen bits
 # [[bench: gemm/16x8192x8192/forward/cuBLAS.ms]]. It loads each word once for every value in it, and unpacks all words
 # again for each tile of rows. [Split-K](gemm_splitK.py) keeps more of the GPU busy, and the
-# [fast version](../fast/low_bit.py) loads a word once.
+# [fast version](../fast/low_bit/__init__.py) loads a word once.
 
 
 # ## A run small enough to watch

@@ -12,7 +12,8 @@ What changes in [the kernel](gemm.py)? Two lines say which part of K is mine, an
 **What it costs.** The words are read once, as before. In addition each part is added to C, `4 * M * N` bytes, which has
 to be set to zero first. So it pays off while `M` is small. With 16 rows and `N = K = 8192` the plain kernel takes
 [[bench: gemm/16x8192x8192/forward/ms]], this one [[bench: gemm_splitK/16x8192x8192/forward/lesson.ms]].
-[The fast version](../fast/low_bit.py) takes [[bench: gemm_splitK/16x8192x8192/forward/ms]]: it loads each word once.
+[The fast version](../fast/low_bit/__init__.py) loads each word once, and takes
+[[bench: gemm_splitK/16x8192x8192/forward/ms]].
 
 **Contract.** As [gemm](gemm.py). Atomic additions arrive in no fixed order, so the last bits of two equal calls may
 differ.

@@ -200,3 +200,93 @@ def halves():
         f"Two sums of ones. In float32 the sum grows along a straight line to 4000; in float16 it stays at {total:g}.",
         [panel],
     )
+
+
+def _word():
+    """The first word of the example of fast/low_bit/planes.py, unsigned, and the numbers in it."""
+    import torch
+
+    from annotated_examples.gemlite.gemm import pack, unpack
+
+    words = pack(torch.arange(336).view(48, 7) * 5 % 16, 4)
+    return int(words[0, 0]) & 0xFFFFFFFF, unpack(words[:1, :1], 4).flatten().tolist()
+
+
+def _bits(panel, y, value, kind):
+    """32 bits in a row, the highest on the left; kind(bit) is the colour of one."""
+    panel.cells(0, y, 1, 32, (11, 26), lambda r, c: kind(31 - c), lambda r, c: value >> (31 - c) & 1)
+
+
+def _as_float16(half):
+    """What sixteen bits are, read as float16, in steps of 2⁻²⁴."""
+    return struct.unpack("<e", struct.pack("<H", half))[0] * 2**24
+
+
+def _places(panel, y, values, shown):
+    """The numbers under a word's bits, four bits each, those that are not `shown` dimmed."""
+    for k, value in enumerate(values):
+        panel.text((7 - k) * 44 + 22, y, value, "small" if k in shown else "small dim", "middle")
+
+
+@picture
+def word():
+    value, numbers = _word()
+    both = value >> 4 & 0x000F000F
+    low, high = _as_float16(both & 0xFFFF), _as_float16(both >> 16)
+    assert [low, high] == [numbers[1], numbers[5]]
+    colour = lambda bit: "a" if bit // 4 == 1 else "b" if bit // 4 == 5 else "off"  # noqa: E731
+    left = Panel(176, "One word: eight numbers of four bits")
+    _bits(left, 28, value, lambda bit: "abgp"[bit // 4 % 4])
+    _places(left, 72, numbers, range(8))
+    left.text(0, 92, "number 7 is on the left, number 0 on the right", "small")
+    left.text(0, 126, "word >> 4, and a mask of 2 x 4 bits:", "small")
+    _bits(left, 136, both, lambda bit: colour(bit + 4))
+    right = Panel(176, "The same bits, as two float16")
+    for x, half, k in ((0, both >> 16, 5), (190, both & 0xFFFF, 1)):
+        kind = lambda bit, k=k: ("b" if k == 5 else "a") if bit < 4 else "off"  # noqa: E731
+        right.cells(
+            x, 28, 1, 16, (10.5, 26), lambda r, c, kind=kind: kind(15 - c), lambda r, c, half=half: half >> (15 - c) & 1
+        )
+        right.text(x, 76, "sign 0, exponent 0:", "small")
+        right.text(x, 94, f"{_as_float16(half):g} · 2⁻²⁴", "bold")
+        right.text(x, 112, f"number {k} is {numbers[k]}", "small")
+    right.text(0, 148, "No conversion. The sum is multiplied by 2²⁴.", "small")
+    return Picture(
+        "One shift and one mask take two numbers out of a word. With a zero exponent, their bits are already the floats "
+        "that the tensor cores multiply.",
+        f"The 32 bits of a word that holds the numbers {', '.join(map(str, numbers))}, the first in the lowest four bits. "
+        f"Shifted right by 4 and masked, numbers 1 and 5 are left, {numbers[1]} and {numbers[5]}, one in each half. Read as "
+        f"float16, with sign and exponent 0, the halves are {low:g} and {high:g} times 2⁻²⁴.",
+        [left, right],
+    )
+
+
+@picture
+def half_words():
+    value, numbers = _word()
+    panel = Panel(300, "A word is two half-words")
+    _bits(panel, 28, value, lambda bit: "abgp"[bit // 4 % 4])
+    _places(panel, 72, numbers, range(8))
+    panel.line([(176, 22), (176, 78)], "strong")
+    words, drawn = [], [(0, 0x000F000F, "a", 0, 108), (1, 0x00F000F0, "b", 4, 204)]
+    for plane, mask, kind, lift, y in drawn:
+        left = value & mask
+        low, high = _as_float16(left & 0xFFFF), _as_float16(left >> 16)
+        assert [low, high] == [numbers[plane] * 2**lift, numbers[plane + 4] * 2**lift]
+        panel.text(0, y, f"plane {plane}: word & 0x{mask:08X}", "mono small")
+        _bits(panel, y + 8, left, lambda bit, plane=plane, kind=kind: kind if bit // 4 % 4 == plane else "off")
+        times = f"16 · {numbers[plane + 4]}", f"16 · {numbers[plane]}"
+        high_text, low_text = times if lift else (numbers[plane + 4], numbers[plane])
+        panel.text(88, y + 52, f"{high_text} · 2⁻²⁴", "small", "middle")
+        panel.text(264, y + 52, f"{low_text} · 2⁻²⁴", "small", "middle")
+        if lift:
+            panel.text(0, y + 74, "not shifted: 16 times as large, corrected in the sum", "small")
+        words.append(
+            f"Masked with {mask:08X}, numbers {plane} and {plane + 4} are left, as {low:g} and {high:g} times 2⁻²⁴"
+        )
+    return Picture(
+        "Masked, a word is the register that the tensor cores read: two neighbours along K. Plane 1 isn't even shifted.",
+        f"The 32 bits of a word with the numbers {', '.join(map(str, numbers))}, in two halves of sixteen. "
+        f"{'. '.join(words)}: {numbers[1]} and {numbers[5]} counted 16 times.",
+        [panel],
+    )

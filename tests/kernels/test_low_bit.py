@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from annotated_examples.fast import low_bit as fast
+from annotated_examples.fast.low_bit import descriptors, many_rows, planes
 from annotated_examples.gemlite import gemm as plain
 from annotated_examples.gemlite import gemm_splitK as lesson
 from tests.kernels import harness
@@ -29,48 +30,67 @@ from tests.kernels.test_gemm import (
 
 module = harness.modules(lesson, fast)
 
-MUTANTS = [
-    Mutant(
-        "SPLIT_K that doesn't divide the blocks",
-        "last = (pid_k + 1) * blocks // SPLIT_K",
-        "last = first + blocks // SPLIT_K",
-    ),
-    Mutant(
-        "-1 read as 15: the mask too wide", "(((1 << W_NBITS) - 1) * 0x00010001)", "(((2 << W_NBITS) - 1) * 0x00010001)"
-    ),
-    Mutant(
-        "even blocks assumed", "EVEN=N % BLOCK_N == 0 and K // per_word % BLOCK_KW == 0, SPLIT_K", "EVEN=True, SPLIT_K"
-    ),
-    Mutant("last part forgotten", "mask=(parts[:, None] < PARTS)", "mask=(parts[:, None] < PARTS - 1)"),
-    Mutant(
-        "dequantized rows in the order of words",
-        "word_rows.to(tl.int64) * PER_WORD + j",
-        "word_rows.to(tl.int64) + j * K_WORDS",
-    ),
-    Mutant("library rounds before the scale", "channel_scale_mode == 0 and out_dtype == a.dtype else", "True else"),
-    Mutant(
-        "last blocks dropped",
-        "(pid_k + 1) * blocks // split_k, num_stages",
-        "(pid_k + 1) * (blocks // split_k), num_stages",
-    ),
-    Mutant("numbers further up counted as if at the bottom", "* (1.0 / (1 << LIFT))", "* 1.0"),
-    Mutant(
-        "A ordered as it lies",
-        "(BLOCK_M, BLOCK_K // PLANES, PLANES)), (0, 2, 1))",
-        "(BLOCK_M, PLANES, BLOCK_K // PLANES)), (0, 1, 2))",
-    ),
-    Mutant(
-        "sums of A of another block", "a_sums_ptr + chunk * stride_sums", "a_sums_ptr + (chunk - first) * stride_sums"
-    ),
-    Mutant(
-        "zero points of one block for a whole chunk",
-        "groups = (chunk // GROUP_BLOCKS)",
-        "groups = (chunk * 0 + start // GROUP_BLOCKS)",
-    ),
-    Mutant("a chunk that runs into the next part", "tl.minimum(start + CHUNK, last)", "start + CHUNK"),
-    Mutant("scales described that have one row for all groups", "scales.shape[0] * group_size == K and ", ""),
-    Mutant("rows that are no multiple of 16 bytes described", "return aligned and", "return True and"),
-]
+#: The file in which each stands.
+MUTANTS = {
+    planes: [
+        Mutant(
+            "SPLIT_K that doesn't divide the blocks",
+            "last = (pid_k + 1) * blocks // SPLIT_K",
+            "last = first + blocks // SPLIT_K",
+        ),
+        Mutant(
+            "-1 read as 15: the mask too wide",
+            "(((1 << W_NBITS) - 1) * 0x00010001)",
+            "(((2 << W_NBITS) - 1) * 0x00010001)",
+        ),
+        Mutant(
+            "even blocks assumed",
+            "EVEN=N % BLOCK_N == 0 and K // per_word % BLOCK_KW == 0, SPLIT_K",
+            "EVEN=True, SPLIT_K",
+        ),
+        Mutant("last part forgotten", "mask=(parts[:, None] < PARTS)", "mask=(parts[:, None] < PARTS - 1)"),
+    ],
+    descriptors: [
+        Mutant(
+            "last blocks dropped",
+            "(pid_k + 1) * blocks // split_k, num_stages",
+            "(pid_k + 1) * (blocks // split_k), num_stages",
+        ),
+        Mutant("numbers further up counted as if at the bottom", "* (1.0 / (1 << LIFT))", "* 1.0"),
+    ],
+    many_rows: [
+        Mutant(
+            "dequantized rows in the order of words",
+            "word_rows.to(tl.int64) * PER_WORD + j",
+            "word_rows.to(tl.int64) + j * K_WORDS",
+        ),
+        Mutant(
+            "A ordered as it lies",
+            "(BLOCK_M, BLOCK_K // PLANES, PLANES)), (0, 2, 1))",
+            "(BLOCK_M, PLANES, BLOCK_K // PLANES)), (0, 1, 2))",
+        ),
+        Mutant(
+            "sums of A of another block",
+            "a_sums_ptr + chunk * stride_sums",
+            "a_sums_ptr + (chunk - first) * stride_sums",
+        ),
+        Mutant(
+            "zero points of one block for a whole chunk",
+            "groups = (chunk // GROUP_BLOCKS)",
+            "groups = (chunk * 0 + start // GROUP_BLOCKS)",
+        ),
+        Mutant("a chunk that runs into the next part", "tl.minimum(start + CHUNK, last)", "start + CHUNK"),
+    ],
+    fast: [
+        Mutant(
+            "library rounds before the scale",
+            "channel_scale_mode == 0 and out_dtype in (None, a.dtype) else",
+            "True else",
+        ),
+        Mutant("scales described that have one row for all groups", "scales.shape[0] * group_size == K and ", ""),
+        Mutant("rows that are no multiple of 16 bytes described", "return aligned and", "return True and"),
+    ],
+}
 
 
 def check(module):
@@ -185,9 +205,12 @@ def test_check_passes():
     check(fast)
 
 
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
+@pytest.mark.parametrize("mutant", harness.mutant_parameters([each for found in MUTANTS.values() for each in found]))
 def test_mutant_is_caught(mutant, tmp_path):
-    harness.assert_caught(fast, mutant, check, tmp_path)
+    """Of the file itself, or of a part of the package: then the function is imported once more, upon that part."""
+    file = next(file for file, mutants in MUTANTS.items() if mutant in mutants)
+    whole = lambda broken: broken if file is fast else harness.upon(file, broken, fast, tmp_path)  # noqa: E731
+    harness.assert_caught(file, mutant, lambda broken: check(whole(broken)), tmp_path)
 
 
 @pytest.mark.parametrize("M", [1, 18])
@@ -239,12 +262,8 @@ def test_any_number_of_parts(split_k):
     """50 parts for three blocks: most programs have nothing to add."""
     (a, words, scales, zeros), options = problem(4, 3, M=18, N=24, K=384, group_size=128)
     exact = plain.gemm_reference(a, words, scales, zeros, **options, dtype=torch.float64)
-    arguments = (a, words, scales, zeros, 0.0, None, 4, 128, 3, 0, FP32)
-    for c in (
-        fast.planes_forward(*arguments, split_k=split_k),
-        fast.descriptor_forward(*arguments, plane_ordered=True, split_k=split_k),
-        fast.descriptor_forward(*arguments, plane_ordered=False, split_k=split_k),
-    ):
+    for run in (planes.planes_forward, descriptors.descriptor_forward, many_rows.plane_order_forward):
+        c = run(a, words, scales, zeros, **options, out_dtype=FP32, split_k=split_k)
         torch.testing.assert_close(c.double(), exact, rtol=1e-4, atol=1e-3)
 
 
@@ -289,34 +308,39 @@ def test_the_same_bits_each_time(M):
 @pytest.mark.parametrize(
     ("M", "N", "group_size", "expected"),
     [
-        (1, 20, 128, "descriptors"),
-        (17, 24, 64, "plane order"),
-        (256, 24, 64, "plane order"),
-        (64, 20, 64, "descriptors"),  # rows of scales that are no multiple of 16 bytes
-        (1, 21, 128, "planes"),  # rows of words that are no multiple of 16 bytes
-        (64, 20, 32, "planes"),  # a group of four words
-        (65, 20, 128, "dequantized"),
-        (257, 24, 64, "dequantized"),
+        (1, 20, 128, "descriptor_forward"),
+        (17, 24, 64, "plane_order_forward"),
+        (256, 24, 64, "plane_order_forward"),
+        (64, 20, 64, "descriptor_forward"),  # rows of scales that are no multiple of 16 bytes
+        (1, 21, 128, "planes_forward"),  # rows of words that are no multiple of 16 bytes
+        (64, 20, 32, "planes_forward"),  # a group of four words
+        (65, 20, 128, "dequantized_forward"),
+        (257, 24, 64, "dequantized_forward"),
     ],
 )
 def test_which_kernel(M, N, group_size, expected):
     (a, words, scales, _), _ = problem(4, 3, M=M, N=N, K=128, group_size=group_size)
-    assert fast.kernel_for(a, words, scales, 4, group_size, 3, 0, FP16) == expected
-    if expected in ("descriptors", "plane order"):
+    assert fast.kernel_for(a, words, scales, 4, group_size, 3, 0, FP16) is getattr(fast, expected)
+    if expected in ("descriptor_forward", "plane_order_forward"):
         without = fast.kernel_for(a, words, scales, 4, group_size, 3, 0, FP16, tma=False)
-        assert without == ("planes" if M <= 64 else "dequantized")
+        assert without is (fast.planes_forward if M <= 64 else fast.dequantized_forward)
 
 
 def test_which_kernel_for_other_formats():
     (a, words, scales, _), _ = problem(8, 3, M=5, N=24, K=128, group_size=64)
-    assert fast.kernel_for(a, words, scales, 8, 64, 3, 0, FP16) == "descriptors"
-    assert fast.kernel_for(a.bfloat16(), words, scales, 8, 64, 3, 0, BF16) == "planes"  # seven bits for the integer
+    assert fast.kernel_for(a, words, scales, 8, 64, 3, 0, FP16) is fast.descriptor_forward
+    assert (
+        fast.kernel_for(a.bfloat16(), words, scales, 8, 64, 3, 0, BF16) is fast.planes_forward
+    )  # seven bits for the integer
     (a, words, scales, _), _ = problem(4, 3, M=300, N=24, K=128, group_size=64)
-    assert fast.kernel_for(a, words, scales, 4, 64, 3, 2, FP16) == "gemm"  # the library would round before the scale
-    assert fast.kernel_for(a, words, scales, 4, 64, 3, 0, FP32) == "gemm"
+    assert (
+        fast.kernel_for(a, words, scales, 4, 64, 3, 2, FP16) is fast.gemm_forward
+    )  # the library would round before the scale
+    assert fast.kernel_for(a, words, scales, 4, 64, 3, 0, FP32) is fast.gemm_forward
 
 
-def test_example_runs():
+@pytest.mark.parametrize("file", MUTANTS, ids=lambda file: file.__name__.rpartition(".")[2])
+def test_example_runs(file):
     if DEVICE.type == "cuda":
         pytest.skip("tiles of 4 x 16 run in the interpreter only")
-    fast.EXAMPLE()
+    file.EXAMPLE()
