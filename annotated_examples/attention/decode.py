@@ -39,6 +39,7 @@ from annotated_examples.common.attention import (
     group_contract, load_tile, options_contract, same_device, scale_and_cap, store_tile, tile_offsets,
     window_bounds,
 )  # fmt: skip
+from annotated_examples.common.constants import LOWEST
 from annotated_examples.common.opaque_attention import opaque_decode
 from annotated_examples.common.products import input_precision, multiply_add
 
@@ -119,9 +120,6 @@ def part_of_keys(length, capacity, left, split, num_splits, BLOCK_N: tl.constexp
 #
 # The tile of queries has a row for each head of a group, though all of them are at the same position. Rows are padded
 # to 16, the fewest that `tl.dot` takes.
-LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
-
-
 @triton.jit
 def queries_of_group(q_tensor, b, h):
     # Pointer and strides of a matrix whose rows are heads, from head `h` on.

@@ -45,6 +45,7 @@ from annotated_examples.common.attention import (
     batches, contract, dot_rows, empty_like, head, load_numbers, load_tile, new_rows, scale_and_cap, sequence,
     sink_gradient, store_numbers, store_tile, strided, varlen_contract, window_bounds,
 )  # fmt: skip
+from annotated_examples.common.constants import LOWEST
 from annotated_examples.common.opaque_attention import opaque_attention
 from annotated_examples.common.products import input_precision, multiply_add
 
@@ -98,9 +99,6 @@ def keys_seen(offs_m, T, S, window):
 #
 # Numbers that belong together arrive as a tuple, too. `lengths` says where the sequences lie, and `window` which keys a
 # query sees.
-LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
-
-
 @triton.jit
 def attention_forward_kernel(
     q_tensor, k_tensor, v_tensor, o_tensor,  # (pointer, four strides): (B, H, T, D), or Hk and S for k and v

@@ -46,14 +46,12 @@ import triton.language as tl
 
 from annotated_examples.attention import decode as lesson
 from annotated_examples.attention.decode import (
-    LOWEST, SHORTEST_PART, contract, decode_attention_reference, load_rows, part_of_keys,
+    SHORTEST_PART, contract, decode_attention_reference, load_rows, part_of_keys,
     queries_of_group, rows_of_cache,
 )  # fmt: skip
 from annotated_examples.common.attention import load_tile, scale_and_cap, store_tile
+from annotated_examples.common.constants import LN2, LOG2E, LOWEST
 from annotated_examples.common.opaque_attention import opaque_decode
-
-LOG2E = tl.constexpr(1.4426950408889634)
-LN2 = tl.constexpr(0.6931471805599453)
 
 
 # ## A stretch of keys

@@ -68,7 +68,7 @@ import triton.language as tl
 
 from annotated_examples.attention import flash_attention as lesson
 from annotated_examples.attention.flash_attention import (
-    LOWEST, attention, attention_varlen, flash_attention_reference, keys_seen,
+    attention, attention_varlen, flash_attention_reference, keys_seen,
 )  # fmt: skip
 from annotated_examples.common.attention import (
     batches, contract, empty_like, head, new_rows, scale_and_cap, sequence, store_numbers, store_tile, strided,
@@ -77,12 +77,10 @@ from annotated_examples.common.attention import (
 from annotated_examples.common.attention_tiles import (
     TileSizes, can_describe, constants, describe, key_ranges, load_rows, seen,
 )  # fmt: skip
+from annotated_examples.common.constants import LN2, LOG2E, LOWEST
 from annotated_examples.common.opaque_attention import opaque_attention
 from annotated_examples.common.tile_order import grouped_order
 from annotated_examples.fast.flash_attention_backward import attention_backward
-
-LOG2E = tl.constexpr(1.4426950408889634)
-LN2 = tl.constexpr(0.6931471805599453)
 
 
 # ## One tile of scores, without a mask
@@ -136,12 +134,13 @@ def attend_range(
     states, queries,  # (state of a half, state of the other), and their queries
     k_desc, v_desc, place, begin, end,  # place: (b, hk, start_k) of the keys
     start_m, T, S, window, scale, softcap: tl.constexpr, WINDOW: tl.constexpr, MASKED: tl.constexpr,
-    VARLEN: tl.constexpr, HALVES: tl.constexpr, ROWS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
-    STAGES: tl.constexpr,
+    VARLEN: tl.constexpr, HALVES: tl.constexpr, BLOCK_N: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     state0, state1 = states
     q0, q1 = queries
     b, hk, start_k = place
+    ROWS: tl.constexpr = q0.shape[0]
+    BLOCK_D: tl.constexpr = q0.shape[1]
     factor = scale * LOG2E
     first0, last0 = keys_seen(start_m + tl.arange(0, ROWS), T, S, window)
     first1, last1 = keys_seen(start_m + ROWS + tl.arange(0, ROWS), T, S, window)
@@ -229,7 +228,7 @@ def attention_forward_kernel(
         if PART > 0 or WINDOW:
             states = attend_range(
                 states, (q0, q1), k_desc, v_desc, (entry, h // group, start_k), edges[PART], edges[PART + 1],
-                start_m, T, S, window, scale, softcap, WINDOW, PART != 1, VARLEN, HALVES, ROWS, BLOCK_N, BLOCK_D,
+                start_m, T, S, window, scale, softcap, WINDOW, PART != 1, VARLEN, HALVES, BLOCK_N,
                 STAGES if PART == 1 else FEW,
             )  # fmt: skip
 

@@ -58,9 +58,8 @@ from annotated_examples.common.attention import (
 from annotated_examples.common.attention_tiles import (
     TileSizes, can_describe, constants, describe, fits, key_ranges, load_rows, seen,
 )  # fmt: skip
+from annotated_examples.common.constants import LOG2E
 from annotated_examples.common.tile_order import grouped_order
-
-LOG2E = tl.constexpr(1.4426950408889634)
 
 
 # ## One tile of probabilities, and of their gradients
@@ -146,13 +145,15 @@ def query_gradient_range(
 @triton.jit
 def attention_backward_queries_kernel(
     do_desc, q_desc, o_desc, k_desc, v_desc,  # descriptors of (B, H, T, D) and (B, Hk, S, D)
-    dlse_tensor, lse_tensor, delta_tensor, dq_tensor,  # (pointer, four strides): (B, H, T) and (B, H, T, D)
+    numbers,  # of each query: those of dlse, lse and delta, each (pointer, four strides) of (B, H, T)
+    dq_tensor,  # (pointer, four strides): (B, H, T, D)
     lengths,  # (cu_q_ptr, cu_k_ptr, T, S, longest)
     heads,  # (B, H, group)
     window,  # (left, right)
     scale, softcap: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr, HEADS: tl.constexpr, BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
+    dlse_tensor, lse_tensor, delta_tensor = numbers
     cu_q_ptr, cu_k_ptr, T, S, longest = lengths
     B, H, group = heads
     tiles = tl.cdiv(longest, BLOCK_M)
@@ -217,10 +218,11 @@ def key_gradient_range(
     place, begin, end,  # place: (b, h, start_q, row) of the queries
     bounds,  # (first, last): the queries that see each key
     T, scale, softcap: tl.constexpr, MASKED: tl.constexpr, VARLEN: tl.constexpr, BY_DESCRIPTOR: tl.constexpr,
-    BLOCK_M: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
+    BLOCK_M: tl.constexpr, D: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     dk, dv = sums
     k, v = keys
+    BLOCK_D: tl.constexpr = k.shape[1]
     b, h, start_q, row = place
     first, last = bounds
     CLEAR: tl.constexpr = MASKED and VARLEN
@@ -258,12 +260,13 @@ def key_gradient_range(
 def attention_backward_keys_kernel(
     do_desc, q_desc, k_desc, v_desc,  # descriptors of (B, H, T, D) and (B, Hk, S, D)
     lse_rows, delta_rows,  # B · H · T numbers, one after the other: descriptors, or pointers
-    dq_ptr,  # (B, H, T, D) in float32, contiguous: sums of the pass with atomics, else None
-    dk_tensor, dv_tensor,  # (pointer, four strides): (B, Hk, S, D)
+    gradients,  # dk and dv, (pointer, four strides) of (B, Hk, S, D); the sums of the pass with atomics, else None:
+    # a pointer to (B, H, T, D) in float32, contiguous
     lengths, heads, window, scale,  # as above, with heads: (B, Hk, group)
     softcap: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr, HEADS: tl.constexpr, BY_DESCRIPTOR: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
+    dk_tensor, dv_tensor, dq_ptr = gradients
     cu_q_ptr, cu_k_ptr, T, S, longest = lengths
     B, Hk, group = heads
     # The first keys are seen by the most queries: their tiles come first.
@@ -297,7 +300,7 @@ def attention_backward_keys_kernel(
             sums = key_gradient_range(
                 sums, (k, v), q_desc, do_desc, lse_rows, delta_rows, dq_ptr, (entry, h, start_q, row),
                 edges[PART], edges[PART + 1], bounds, T, scale, softcap, PART != 1, VARLEN, BY_DESCRIPTOR,
-                BLOCK_M, D, BLOCK_D, STAGES if PART == 1 else 2,
+                BLOCK_M, D, STAGES if PART == 1 else 2,
             )  # fmt: skip
     # [[tag: AT-dK]] and [[tag: AT-dV]]
     dk, dv = sums
@@ -365,7 +368,7 @@ def attention_backward(
     if grid[0] and deterministic:
         tensors = (
             *(describe(x, M, BLOCK_D) for x in (do, q, o)), *(describe(x, N, BLOCK_D) for x in (k, v)),
-            *numbers, strided(dq, cu_seqlens_q), (*packed, options.max_seqlen_q), (B, H, H // Hk), window,
+            tuple(numbers), strided(dq, cu_seqlens_q), (*packed, options.max_seqlen_q), (B, H, H // Hk), window,
         )  # fmt: skip
         launch(attention_backward_queries_kernel, grid, tensors, (options.scale,), **known)
     elif grid[0]:
@@ -383,7 +386,7 @@ def attention_backward(
         rows = [Tiles(x, (x.numel(),), (1,), (M,)) if by_descriptor else x for x in (lse, delta)]
         tensors = (
             *(describe(x, M, BLOCK_D) for x in (do, q)), *(describe(x, N, BLOCK_D) for x in (k, v)),
-            *rows, sums, strided(dk, cu_seqlens_k), strided(dv, cu_seqlens_k),
+            *rows, (strided(dk, cu_seqlens_k), strided(dv, cu_seqlens_k), sums),
             (*packed, options.max_seqlen_k), (B, Hk, H // Hk), window,
         )  # fmt: skip
         launch(attention_backward_keys_kernel, grid, tensors, (options.scale,), BY_DESCRIPTOR=by_descriptor, **known)

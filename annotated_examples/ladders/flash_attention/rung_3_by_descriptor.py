@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-LOG2E = tl.constexpr(1.4426950408889634)
+from annotated_examples.common.constants import LOG2E
 
 
 @triton.jit
