@@ -127,8 +127,9 @@ def decode_split_kernel(
     row_max = tl.full((BLOCK_G,), LOWEST, tl.float32)
     row_sum = tl.zeros((BLOCK_G,), tl.float32)
     state = (tl.zeros((BLOCK_G, BLOCK_D), tl.float32), row_max, row_sum)
-    # The second part of the example's first sequence is short, `pid=(0, 1): edges = (8, 8, 11)`: no whole tile, and
-    # three keys. A part may also be empty.
+    # The first part of the example's first sequence is two whole tiles of keys, `pid=(0, 0): edges = (0, 8, 8)`. The
+    # second is short, `pid=(0, 1): edges = (8, 8, 11)`: no whole tile, and three keys. A part may also be empty, as the
+    # second one of a sequence with one key: `pid=(1, 1): edges = (4, 4, 1)`.
     whole = begin + tl.maximum(end - begin, 0) // BLOCK_N * BLOCK_N
     edges = (begin, whole, end)
     for PART in tl.static_range(2):
@@ -168,6 +169,8 @@ def decode_merge_kernel(
         sink = tl.load(sinks_ptr + row % H).to(tl.float32)
         largest = tl.maximum(largest, sink)
         total = tl.exp(sink - largest)
+    # The two parts of the first head weigh `pid=0: weights = [1, 0.4509]`. Of the second sequence the second part is
+    # empty: `pid=2: lse = [1, -inf]`, `weights = [1, 0]`.
     weights = tl.exp(lse - largest)
     total += tl.sum(weights, axis=0)
     o = tl.sum(weights[:, None] * parts, axis=0) / tl.where(total == 0.0, 1.0, total)

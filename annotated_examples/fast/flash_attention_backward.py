@@ -75,6 +75,8 @@ def probabilities(s, lse, mask, scale, softcap: tl.constexpr, MASKED: tl.constex
     if softcap != 0.0:
         s, slope = scale_and_cap(s, scale, softcap)
         factor = LOG2E
+    # The example's first program has queries 8 to 11. To query 8 the first two keys have the probabilities
+    # `pid=0: p[0, :2] = [0.0385, 0.06348]`.
     p = tl.exp2(s * factor - lse * LOG2E)
     if MASKED:
         p = tl.where(mask, p, 0.0)
@@ -85,6 +87,7 @@ def probabilities(s, lse, mask, scale, softcap: tl.constexpr, MASKED: tl.constex
 # pair, zero times a NaN would still be NaN, so the gradient is masked once more.
 @triton.jit
 def score_gradients(p, dp, delta, slope, mask, MASKED: tl.constexpr):
+    # For the first of them that is 0.0385 · (17 − 5.976), `pid=0: ds[0, 0] = 0.4244`.
     ds = p * (dp - delta) * slope
     if MASKED:
         ds = tl.where(mask, ds, 0.0)
@@ -132,6 +135,8 @@ def query_gradient_range(
     for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
         k = load_rows(k_desc, b, hk, start_k, start, S, CLEAR, BLOCK_N, BLOCK_D)
         v = load_rows(v_desc, b, hk, start_k, start, S, CLEAR, BLOCK_N, BLOCK_D)
+        # The tile on the diagonal begins at key 8, the only one of it that query 8 sees: `pid=0, start=8: mask[0] =
+        # [1, 0, 0, 0]`. What the other three would give is masked away, `pid=0, start=8: ds[0] = [-0.9506, 0, 0, 0]`.
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = seen(offs_n[None, :], first[:, None], last[:, None], WINDOW)
         s = tl.dot(q, tl.trans(k), input_precision="ieee")
@@ -176,6 +181,8 @@ def attention_backward_queries_kernel(
     dq = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
 
     # As forward: the keys at the left edge of a window, then the full tiles without a mask, then those on the diagonal.
+    # For queries 8 to 11, `pid=0: start_m = 8`, these are no keys at all, keys 0 to 7, and 8 to 11:
+    # `pid=0: edges = (0, 0, 8, 12)`.
     bounds = keys_seen(offs_m, T, S, window)
     low, high = start_m + (S - T), tl.minimum(start_m + BLOCK_M, T) - 1 + (S - T)
     edges = key_ranges(low, high, S, window, BLOCK_N)
@@ -202,6 +209,8 @@ def load_by_column(rows, row, start, length, BY_DESCRIPTOR: tl.constexpr, ROWS: 
     else:
         offs = start + tl.arange(0, ROWS)
         numbers = tl.load(rows + row + offs, mask=offs < length, other=0.0)
+    # The last ones that the example's second program loads are those of queries 8 to 11, the same D as above:
+    # `pid=1: numbers = [5.976, 4.018, 12.08, 6.643]`.
     return numbers
 
 
@@ -236,6 +245,8 @@ def key_gradient_range(
         s = tl.dot(k, tl.trans(q), input_precision="ieee")
         if not DV_FIRST:
             dp = tl.dot(v, tl.trans(do), input_precision="ieee")
+        # A column is a query now, and a row is a key. Key 4 is seen by queries 4 to 7, `pid=1, start=4: mask[0] =
+        # [1, 1, 1, 1]`, key 7 by the last of them only: `pid=1, start=4: mask[3] = [0, 0, 0, 1]`.
         mask = seen(offs_m[None, :], first[:, None], last[:, None], True)
         p, slope = probabilities(s, lse[None, :], mask, scale, softcap, MASKED)
         if DV_FIRST:
@@ -285,8 +296,8 @@ def attention_backward_keys_kernel(
     v = load_rows(v_desc, entry, hk, start_k, start_n, S, CLEAR, BLOCK_N, BLOCK_D)
     sums = (tl.zeros((BLOCK_N, BLOCK_D), tl.float32), tl.zeros((BLOCK_N, BLOCK_D), tl.float32))
 
-    # Keys 4 to 7 of the example are seen by all queries from `pid=1: full_begin = 8` on, and by some from `pid=1: begin
-    # = 4` on: one masked tile, then a full one.
+    # Keys 4 to 7 of the example, `pid=1: start_n = 4`, are seen by all queries from `pid=1: full_begin = 8` on, and by
+    # some from `pid=1: begin = 4` on: one masked tile, then a full one.
     left, right = window
     bounds = keys_seen(offs_n, S, T, (right, left))
     low, high = start_n - (S - T), tl.minimum(start_n + BLOCK_N, S) - 1 - (S - T)
@@ -302,7 +313,8 @@ def attention_backward_keys_kernel(
                 edges[PART], edges[PART + 1], bounds, T, scale, softcap, PART != 1, VARLEN, BY_DESCRIPTOR,
                 BLOCK_M, D, STAGES if PART == 1 else 2,
             )  # fmt: skip
-    # [[tag: AT-dK]] and [[tag: AT-dV]]
+    # [[tag: AT-dK]] and [[tag: AT-dV]]. Of key 4 they begin with `pid=1: dk[0, 0] = 1.978`, not yet scaled, and
+    # `pid=1: dv[0, 0] = 1.689`.
     dk, dv = sums
     store_tile(head(dk_tensor, b, hk, start_k), dk * scale, offs_n, S, D, BLOCK_D)
     store_tile(head(dv_tensor, b, hk, start_k), dv, offs_n, S, D, BLOCK_D)
