@@ -2,13 +2,11 @@
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
 
-import inspect
-
 import pytest
 import torch
 
 from annotated_examples.attention import causal_attention as module
-from annotated_examples.attention import decode, flash_attention
+from annotated_examples.attention import flash_attention
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
 
@@ -34,17 +32,6 @@ MUTANTS = [
     Mutant("strides of the upstream gradient ignored", "inputs, numbers = [strided(x) for x in (do, q, k, v)]", "inputs, numbers = [(do, *strided(q)[1:]), *(strided(x) for x in (q, k, v))]"),
     Mutant("second derivative loses its term", "    @autograd.once_differentiable\n", ""),
 ]  # fmt: skip
-
-
-LESSONS = {
-    module: ("causal_attention_kernel", "causal_attention_queries_kernel", "causal_attention_keys_kernel"),
-    flash_attention: (
-        "attention_forward_kernel",
-        "attention_backward_queries_kernel",
-        "attention_backward_keys_kernel",
-    ),
-    decode: ("decode_split_kernel", "decode_merge_kernel"),
-}
 
 
 def qkv(B=1, H=2, T=70, D=16, dtype=torch.float32, layout=lambda values: values):
@@ -199,13 +186,3 @@ def test_errors(changes, error, message):
     with pytest.raises(error) as raised:
         module.causal_attention(**arguments)
     assert message in str(raised.value)
-
-
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.__name__.rpartition(".")[2])
-def test_signatures_can_be_read(lesson):
-    """A tensor with its strides is one name: 14 in the first lesson, 20 in the others."""
-    most = 14 if lesson is module else 20
-    for name in LESSONS[lesson]:
-        kernel = getattr(lesson, name)
-        names = inspect.signature(kernel.fn).parameters
-        assert len(names) <= most, f"{name} has {len(names)} parameters"

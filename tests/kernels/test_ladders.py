@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from academy import accuracy, compiler
 from academy.bench import ladder_run
 from academy.bench.run import dtype_name
-from academy.book import syntax
+from academy.book import layout, syntax
 from academy.book.layout import ROOT
 from academy.results import ladder
 from tests.kernels import harness
@@ -152,7 +152,7 @@ def test_a_rung_is_short_and_says_why(name, rung):
 
 
 def test_a_lesson_or_a_fast_file_knows_no_ladder():
-    for path in (ROOT / syntax.KERNELS).glob("*/*.py"):
+    for path in [each for each in layout.kernels(ROOT) if layout.group(ROOT, each) != "ladders"]:
         imported = syntax.imported_kernels(path.read_text("utf-8"), ROOT)
         assert not [each for each in imported if each.is_relative_to(ROOT / ladder.FOLDER)], path
 
@@ -172,7 +172,7 @@ def test_committed_results_are_those_of_the_rungs(path):
 def test_no_code_is_copied_from_the_fast_version():
     """What the fast version has is imported from it: no kernel of a ladder equals one of its fast file."""
     for name, rung in RUNGS:
-        fast = ROOT / f"annotated_examples/{FAST[name].partition(':')[0].replace('.', '/')}.py"
+        fast = layout.module_path(ROOT, FAST[name].partition(":")[0])
         theirs = {ast.dump(f) for f in ast.walk(syntax.bare(fast.read_text("utf-8"))) if isinstance(f, ast.FunctionDef)}
         mine = ast.walk(syntax.bare((ROOT / rung.path).read_text("utf-8")))
         assert not [f.name for f in mine if isinstance(f, ast.FunctionDef) and ast.dump(f) in theirs], rung.path

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from academy.book import exercise_files, syntax
+from academy.book import exercise_files, layout, syntax
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Modules whose names belong to Triton.
@@ -131,7 +131,7 @@ class Reader:
     def page(self, uri: str) -> None:
         """A page of the path, named as in the table of docs/learn/index.md."""
         if uri.startswith("kernels/"):
-            file = ROOT / "annotated_examples" / Path(uri).relative_to("kernels").with_suffix(".py")
+            file = layout.module_path(ROOT, layout.dotted(uri.removeprefix("kernels/").removesuffix(".md")))
         else:
             file = ROOT / "docs" / uri
             file = ROOT / "backprop_math" / file.name if uri.startswith("derivations/") else file

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("triton")
+from academy.book import layout
 from academy.book.splitter import split
 from academy.playground import run
 from academy.site.playground_page import starter
@@ -123,9 +124,7 @@ def test_after_an_unchanged_run_the_original_is_ready(tmp_path):
 
 @pytest.mark.parametrize(
     "path",
-    sorted(
-        str(p.relative_to(ROOT)) for p in (ROOT / "annotated_examples").glob("*/*.py") if "def EXAMPLE" in p.read_text()
-    ),
+    sorted(str(p.relative_to(ROOT)) for p in layout.kernels(ROOT) if "def EXAMPLE" in p.read_text()),
 )
 def test_the_text_to_edit_is_the_code(path):
     """Without notes and docstrings, with nothing lost."""

@@ -75,7 +75,10 @@ def test_every_page_is_edited_where_its_text_comes_from(site):
             continue
         path = found[0].removeprefix(f"{config.repo_url}/edit/main/")
         name = page.rstrip("/").rpartition("/")[2]
-        expected = {"kernels": rf"annotated_examples/\w+/{name}\.py", "derivations": rf"backprop_math/{name}\.md"}
+        expected = {
+            "kernels": rf"annotated_examples/(?:\w+/)+{name}(?:/__init__)?\.py",
+            "derivations": rf"backprop_math/{name}\.md",
+        }
         expected["exercises"] = rf"exercises/\w+/{name}\.py"
         if (ROOT / f"docs/learn/{name}.py").is_file() and page.startswith("learn/"):
             assert path == f"docs/learn/{name}.py"

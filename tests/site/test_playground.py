@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from academy.book import layout
 from tests.site.browser import Browser
 from tests.site.conftest import ROOT
 
@@ -283,9 +284,9 @@ def test_every_exercise_is_judged_as_natively(address):
 @pytest.mark.site_check
 def test_every_page_with_an_editor_opens_it(browser, address, site):
     """The text of each lesson's editor is the one that the site made for it."""
-    for path in sorted((ROOT / "annotated_examples").glob("*/*.py")):
-        name = path.relative_to(ROOT / "annotated_examples").with_suffix("").as_posix()
-        starter = site / "assets/playground/starters/annotated_examples" / f"{name}.py"
+    for path in layout.pages(ROOT):
+        name = layout.module_name(ROOT, path).replace(".", "/")
+        starter = site / "assets/playground/starters" / path.relative_to(ROOT)
         if starter.exists():
             browser.open(f"{address}kernels/{name}/")
             click(browser, "edit")
