@@ -174,7 +174,7 @@ def gemm_descriptor_kernel(
             sums = tl.dot(odd_planes, odd, tl.dot(even_planes, even)) - BIAS * a_sums
         acc = add_group(acc, sums, a_sums, scale, zero_point, W_GROUP_MODE)
     if PDL:
-        # The next kernel may start: [section 4](many_rows.py) says why.
+        # `gdc_launch_dependents` lets the next kernel start. [Section 4](many_rows.py) says why.
         gdc_launch_dependents()
     parts_desc.store([pid_k, start_m, start_n], tl.reshape(tl.trans(acc * UNIT), (1, BLOCK_M, BLOCK_N)))
 
