@@ -18,7 +18,7 @@ line, the reason, and what to do instead.
 
 Where no compiler is installed (`available()`), `refused.problems(text)` still finds Python that no kernel can have.
 
-Names: `available`, `compile_file`, `compile_source`, `problems`, `Compiled`, `Report`.
+Names: `available`, `compile_code`, `compile_file`, `compile_source`, `problems`, `Compiled`, `Report`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from academy.book.problems import Problem
 from academy.compiler.cards import CARDS, DEFAULT, card
 from academy.compiler.service import ROOT, Crashed, Worker, ask, available
 
-__all__ = ["CARDS", "Compiled", "Report", "available", "compile_file", "compile_source", "problems"]
+__all__ = ["CARDS", "Compiled", "Report", "available", "compile_code", "compile_file", "compile_source", "problems"]
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,25 @@ def compile_source(text: str, launches: Sequence[dict], arch: int = DEFAULT, det
                 launch["file"] = str(path)
         answer = ask(dict(launches=seen, path=str(path), arch=arch, detail=detail), key)
         return _report(answer, path, text)
+
+
+def compile_code(code: str, arch: int = DEFAULT, detail: bool = True) -> Report:
+    """Compile what some lines of Python launch; for tests of what the compiler makes of a kernel.
+
+    Args:
+        code: imports what it calls, and makes its tensors on "cuda". Kept by this text and the kernel files that it
+            imports.
+        arch: a key of `cards.CARDS`.
+        detail: as `compile_source`.
+
+    Raises:
+        ValueError: an `arch` that isn't in the table.
+        RuntimeError: the code raises, or Triton's compiler crashes.
+    """
+    card(arch)
+    files = syntax.built_on(syntax.imported_kernels(code, ROOT), ROOT)
+    key = ["code", code, arch, detail, *(_digest(file.read_text("utf-8")) for file in files)]
+    return _report(ask(dict(code=code, arch=arch, detail=detail), key), Path("code"), code)
 
 
 def problems(text: str, launches: Sequence[dict], arch: int = DEFAULT) -> list[Problem]:

@@ -1,7 +1,8 @@
 """Compile kernels in a process that neither interprets them nor needs a card: `python -m academy.compiler.worker`.
 
 Reads jobs from standard input and answers each with one line; started by `academy.compiler.service`. A job is a file to
-run, `{"run": path}`, or launches of its kernels that were seen elsewhere, `{"launches": [...], "path": path}`.
+run, `{"run": path}`, lines to run, `{"code": text}`, or launches of a file's kernels that were seen elsewhere,
+`{"launches": [...], "path": path}`.
 """
 
 # ruff: noqa: I001  academy.device must come before triton
@@ -71,9 +72,19 @@ def compile_launches(path: Path, seen: list[dict], arch: int, detail: bool = Tru
     return dict(found=catcher.found, stopped=None)
 
 
+def run_code(code: str, arch: int, detail: bool = True) -> dict:
+    """Run some lines, and compile what they launch."""
+    catcher = catching.Catcher(card(arch), detail=detail)
+    with catcher.catching(), contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(code, "code", "exec"), {"__name__": "code"})  # of this project's own tests
+    return dict(found=catcher.found, stopped=None)
+
+
 def answer(job: dict) -> dict:
     """What one job gives, or what went wrong with it."""
     try:
+        if "code" in job:
+            return run_code(job["code"], job["arch"], job["detail"])
         if "launches" in job:
             return compile_launches(Path(job["path"]), job["launches"], job["arch"], job.get("detail", True))
         return run(Path(job["run"]), job["arch"], job["only"], job["all_configs"], job.get("detail", True))

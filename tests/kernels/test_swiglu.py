@@ -5,6 +5,7 @@ Most tests come from `GatedUnitTests`.
 import pytest
 import torch
 
+from academy import compiler
 from annotated_examples.classics import swiglu as lesson
 from annotated_examples.common import gated
 from tests.kernels import gated_units, harness
@@ -115,10 +116,33 @@ def test_mutant_of_the_parts_is_caught(mutant, tmp_path):
 
 def test_wide_loads():
     """16 bytes at a time wherever the layout allows it, seen in the code for a GPU; 2 bytes where it doesn't."""
-    wide = ["pair,64,4096", "pair,1001,4097", "packed,64,4096", "packed,64,1000", "sliced,64,1000"]
-    counts = harness.without_gpu("gated_without_gpu.py", *wide, "packed,64,1001")
-    narrow = counts.pop("packed,64,1001")
-    for case, (forward, backward) in counts.items():
-        assert forward == dict(wide_loads=2, loads=2, wide_stores=1, stores=1), case
-        assert backward == dict(wide_loads=3, loads=3, wide_stores=2, stores=2), case
-    assert not any(kernel["wide_loads"] or kernel["wide_stores"] for kernel in narrow)
+    pair = """
+import torch
+from annotated_examples.classics import swiglu
+gate = torch.empty({rows}, {columns} + {more}, dtype=torch.bfloat16, device="cuda")[:, :{columns}]
+up = torch.empty({rows}, {columns}, dtype=torch.bfloat16, device="cuda")
+swiglu.swiglu_forward(gate, up)
+swiglu.swiglu_backward(up, gate, up)
+"""
+    packed = """
+import torch
+from annotated_examples.classics import swiglu
+x = torch.empty({rows}, 2 * {columns}, dtype=torch.bfloat16, device="cuda")
+swiglu.swiglu_forward(*x.chunk(2, dim=-1))
+swiglu.swiglu_packed_backward(x[:, :{columns}].contiguous(), x)
+"""
+    load, store = "global load, 16 bytes", "global store, 16 bytes"
+    for code, rows, columns, more in (
+        (pair, 64, 4096, 0), (pair, 1001, 4097, 0), (packed, 64, 4096, 0), (packed, 64, 1000, 0), (pair, 64, 1000, 8)
+    ):  # fmt: skip
+        kernels = compiler.compile_code(code.format(rows=rows, columns=columns, more=more)).kernels
+        found = {kernel.name: moved(kernel) for kernel in kernels}  # of a launch in parts, the last
+        assert found["swiglu_forward_kernel"] == {load: 2, store: 1}, (rows, columns)
+        assert found["swiglu_backward_kernel"] == {load: 3, store: 2}, (rows, columns)
+    kernels = compiler.compile_code(packed.format(rows=64, columns=1001)).kernels
+    assert len(kernels) > 1 and not any({load, store} & set(moved(kernel)) for kernel in kernels)
+
+
+def moved(kernel):
+    """How often a compiled kernel loads and stores so many bytes."""
+    return {kind: count for kind, count in kernel.ptx.items() if kind.startswith("global ")}

@@ -2,37 +2,44 @@
 
 import pytest
 
-from tests.kernels import harness
+from academy import compiler
 
 PASSES = "forward", "backward"
+CODE = """
+import torch
+from annotated_examples.{module} import softmax
+rows = torch.empty(2, {stride}, dtype=torch.{dtype}, device="cuda")[:, :{N}]
+y = torch.empty(2, {N}, dtype=torch.{dtype}, device="cuda")
+softmax.softmax_{which}({arguments})
+"""
 
 
-@pytest.fixture(scope="module")
-def counts():
-    """Instructions of the kernels for `MODULE,PASS,DTYPE,N,stride`."""
-    fast = [f"fast,{which},bf16,{rows}" for which in PASSES for rows in ("50257,50257", "128256,128256")]
-    lesson = [f"lesson,{which},{dtype},32000,32000" for which in PASSES for dtype in ("fp32", "bf16")]
-    return harness.without_gpu("compile_without_gpu.py", *fast, "fast,forward,bf16,50257,50304", *lesson)
+def moved(module, which, dtype, N, stride):
+    """How many bytes are loaded and stored at a time: width -> how often, for loads and for stores."""
+    arguments = "rows" if which == "forward" else "rows, y"
+    code = CODE.format(module=module, which=which, dtype=dtype, N=N, stride=stride, arguments=arguments)
+    (kernel,) = compiler.compile_code(code).kernels
+    width = lambda kind: int(kind.split()[2])  # noqa: E731
+    of = lambda what: {width(kind): n for kind, n in kernel.ptx.items() if kind.startswith(f"global {what}")}  # noqa: E731
+    return of("load"), of("store")
 
 
-@pytest.mark.parametrize("rows", ["50257,50257", "128256,128256"])
+@pytest.mark.parametrize("N", [50257, 128256])
 @pytest.mark.parametrize("which", PASSES)
-def test_long_rows_that_begin_anywhere(counts, which, rows):
+def test_long_rows_that_begin_anywhere(which, N):
     """16 bytes at a time; narrow loads only for the edges, one a thread and tensor."""
-    seen = counts[f"fast,{which},bf16,{rows}"]
-    tensors_read = 2 if which == "backward" else 1
-    assert seen["ld.global.v4"] and seen["st.global.v4"], seen
-    assert (seen["ld.global.b16"], seen["st.global.b16"]) == (tensors_read, 1), seen
+    loads, stores = moved("fast", which, "bfloat16", N, N)
+    assert loads[16] and stores[16], (loads, stores)
+    assert (loads[2], stores[2]) == (2 if which == "backward" else 1, 1), (loads, stores)
 
 
-def test_rows_that_begin_differently(counts):
-    assert not counts["fast,forward,bf16,50257,50304"]["st.global.v4"], "then the note at `alignment` is wrong"
+def test_rows_that_begin_differently():
+    assert 16 not in moved("fast", "forward", "bfloat16", 50257, 50304)[1], "then the note at `alignment` is wrong"
 
 
-@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("which", PASSES)
-def test_the_lesson(counts, which, dtype):
+def test_the_lesson(which, dtype):
     """Rows of a multiple of 16 elements: all loads and stores are wide, although the width is an argument."""
-    seen = counts[f"lesson,{which},{dtype},32000,32000"]
-    assert seen["ld.global.v4"] and seen["st.global.v4"], seen
-    assert not seen["ld.global.b16"] and not seen["st.global.b16"], seen
+    loads, stores = moved("tutorials", which, dtype, 32000, 32000)
+    assert loads[16] and stores[16] and 2 not in loads and 2 not in stores, (loads, stores)
