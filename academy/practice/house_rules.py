@@ -12,7 +12,10 @@ from academy.practice.kernel_file import Found, KernelFile, calls, code_lines, k
 #: Lines of code of the longest kernel, lines of code of the file, and all its lines with notes. `[[size]]` entries of
 #: practice.toml give others.
 LESSON_SIZE = (35, 200, 450)
-FAST_SIZE = (60, 400, 850)
+FAST_SIZE = (60, 400, 600)
+#: Names in the signature of a jitted function; in dense attention, which comes first in a reader's life, fewer.
+MOST_NAMES = 20
+MOST_NAMES_OF = {"attention/causal_attention.py": 14}
 #: Lines of code of the example run, the script's last lines and the path set-up together.
 FRAME_LINES = 25
 #: What tells the compiler or the cache more than the idea needs.
@@ -69,6 +72,15 @@ def files_are_short(file: KernelFile) -> Iterator[Found]:
         yield Found(1, f"{len(code)} lines of code, {code_most} at most")
     if (lines := len(file.text.splitlines())) > lines_most:
         yield Found(1, f"{lines} lines, {lines_most} at most")
+
+
+def signatures_can_be_read(file: KernelFile) -> Iterator[Found]:
+    """A tuple is one name, so a tensor and its strides are one."""
+    for function in file.jitted:
+        count, most = len(function.args.args), MOST_NAMES_OF.get(file.name, MOST_NAMES)
+        if count > most:
+            message = f"{function.name} takes {count} arguments, {most} at most"
+            yield Found(function.lineno, message, function.name)
 
 
 def lessons_have_no_hints(file: KernelFile) -> Iterator[Found]:
@@ -141,6 +153,7 @@ RULES = (
     academy_device_comes_first,
     imports_point_one_way,
     files_are_short,
+    signatures_can_be_read,
     lessons_have_no_hints,
     public_functions_say_what_they_take,
     the_frame_is_short,

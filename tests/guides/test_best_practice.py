@@ -6,7 +6,7 @@ import pytest
 
 from academy import cli, practice
 from academy.book import layout
-from academy.practice.house_rules import FRAME_LINES, LESSON_SIZE
+from academy.practice.house_rules import FRAME_LINES, LESSON_SIZE, MOST_NAMES
 from academy.practice.kernel_file import KernelFile
 from tests.kernels.harness import ROOT
 
@@ -66,6 +66,10 @@ FAULTS = {
     "files are short": (
         "@triton.jit\ndef f(a):\n" + "    a += 1\n" * (LESSON_SIZE[0] + 1),
         "@triton.jit\ndef f(a):\n" + "    a += 1\n    # why\n" * LESSON_SIZE[0],
+    ),
+    "signatures can be read": (
+        f"@triton.jit\ndef f({', '.join(f'a{n}' for n in range(MOST_NAMES + 1))}): pass",
+        "@triton.jit\ndef f(x, y, N, BLOCK: tl.constexpr):  # x, y: (pointer, stride, stride)\n    pass",
     ),
     "lessons have no hints": (
         "@triton.jit\ndef f(p, m):\n    x = tl.load(p, mask=m, other=0.0, eviction_policy='evict_first')",

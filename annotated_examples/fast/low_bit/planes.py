@@ -249,8 +249,8 @@ def reduce_parts_kernel(
 ):  # fmt: skip
     offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     parts = tl.arange(0, BLOCK_PARTS).to(tl.int64)
-    # Where the launch allows it, these programs begin before the product has ended ([section 4](many_rows.py) says why).
-    # `gdc_wait` waits for its end.
+    # Where the launch allows it, these programs begin before the product has ended, and `gdc_wait` waits for its end.
+    # [Section 4](many_rows.py) says why.
     if PDL:
         gdc_wait()
     c = tl.sum(tl.load(
