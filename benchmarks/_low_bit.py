@@ -6,11 +6,12 @@ OPTIONS = dict(W_nbits=4, group_size=128)
 
 
 # The words weigh `W_nbits / 8` bytes a value, the metadata two numbers a group.
-def cost(shape, dtype, W_nbits=4, group_size=128, c_bytes=None, metadata=2):
+def cost(shape, dtype, W_nbits=4, group_size=128, c_bytes=None):
     M, N, K = shape
-    written = M * N * (c_bytes or dtype.itemsize)
-    read = M * K * dtype.itemsize + K * N * W_nbits // 8 + metadata * (K // group_size) * N * dtype.itemsize
-    return {"forward": dict(bytes_read=read, bytes_written=written, operations=2 * M * N * K)}
+    c_bytes = c_bytes or dtype.itemsize
+    metadata = 2 * (K // group_size) * N * dtype.itemsize
+    read = M * K * dtype.itemsize + K * N * W_nbits // 8 + metadata
+    return {"forward": dict(bytes_read=read, bytes_written=M * N * c_bytes, operations=2 * M * N * K)}
 
 
 # The library gets the same weight in sixteen bits, `w`, and so four times the bytes. What is right is the product

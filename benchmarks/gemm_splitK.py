@@ -36,7 +36,6 @@ def gemlite(inputs):
 EXAMPLES = {
     # Split-K adds into float32, and PyTorch rounds the sums afterwards.
     "gemlite.gemm_splitK": cost((3, 7, 40), torch.float16, group_size=8, c_bytes=4),
-    "fast.low_bit": cost((3, 24, 192), torch.bfloat16, group_size=64, metadata=1),
     "fast.low_bit.planes": cost((3, 7, 48), torch.float16, group_size=16),
     "fast.low_bit.descriptors": cost((3, 24, 192), torch.float16, group_size=64),
     "fast.low_bit.many_rows": cost((5, 24, 192), torch.float16, group_size=64),

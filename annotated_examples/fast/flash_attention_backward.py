@@ -271,8 +271,7 @@ def key_gradient_range(
 def attention_backward_keys_kernel(
     do_desc, q_desc, k_desc, v_desc,  # descriptors of (B, H, T, D) and (B, Hk, S, D)
     lse_rows, delta_rows,  # B · H · T numbers, one after the other: descriptors, or pointers
-    gradients,  # dk and dv, (pointer, four strides) of (B, Hk, S, D); the sums of the pass with atomics, else None:
-    # a pointer to (B, H, T, D) in float32, contiguous
+    gradients,  # dk and dv, (pointer, four strides) of (B, Hk, S, D); sums for dq (B, H, T, D), contiguous, or None
     lengths, heads, window, scale,  # as above, with heads: (B, Hk, group)
     softcap: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr, HEADS: tl.constexpr, BY_DESCRIPTOR: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,

@@ -59,7 +59,7 @@ from annotated_examples.common.packed import contract, used
 from annotated_examples.fast.low_bit.descriptors import descriptor_forward, words_in_block
 from annotated_examples.fast.low_bit.many_rows import dequantized_forward, plane_order_forward
 from annotated_examples.fast.low_bit.planes import planes_forward
-from annotated_examples.gemlite.gemm import gemm_forward, gemm_reference, pack, quantize
+from annotated_examples.gemlite.gemm import gemm_forward, gemm_reference, quantize
 
 
 # ## What a descriptor can describe
@@ -153,19 +153,6 @@ def low_bit_matmul(
         return torch.zeros(a.shape[0], words.shape[1], dtype=out_dtype or a.dtype, device=a.device)
     scales, zeros, options["scales_a"] = used(scales, zeros, scales_a, W_group_mode, channel_scale_mode)
     return low_bit_forward(a, words, scales, zeros, **options)
-
-
-# ## A run small enough to watch
-#
-# Three rows of bfloat16, and one number as the zero point of all groups. The kernel that suits them is the one with
-# descriptors, here in tiles small enough to see.
-def EXAMPLE():
-    where = device.DEVICE
-    a = (torch.arange(576, device=where).view(3, 192) * 5 % 7 - 3).bfloat16()
-    words = pack(torch.arange(4608, device=where).view(192, 24) * 5 % 16, 4)
-    scales = (torch.arange(72, device=where).view(3, 24) % 5 + 1).bfloat16() / 4
-    modes = dict(W_nbits=4, group_size=64, W_group_mode=3, channel_scale_mode=0, out_dtype=None)
-    kernel_for(a, words, scales, **modes)(a, words, scales, 8.0, **modes, split_k=2, BLOCK_M=4, BLOCK_N=16)
 
 
 if __name__ == "__main__":
