@@ -31,10 +31,14 @@ NO_LESSONS = frozenset({*WITHOUT_PAGES, "fast", "gluon"})
 def kernels(root: Path) -> list[Path]:
     """Every module with kernels: lessons, fast versions, rungs of ladders and what they share.
 
-    A package, such as fast/low_bit, is itself a module, in its `__init__.py`; where that is empty it is only a folder.
+    A package, such as fast/low_bit, is itself a module if its `__init__.py` has functions; others are only folders.
     """
-    found = sorted((root / KERNELS).rglob("*.py"))
-    return [path for path in found if path.name != "__init__.py" or path.stat().st_size]
+    return [path for path in sorted((root / KERNELS).rglob("*.py")) if is_module(path)]
+
+
+def is_module(path: Path) -> bool:
+    """Whether a file of kernels is more than the mark of a folder."""
+    return path.name != "__init__.py" or "\ndef " in path.read_text("utf-8")
 
 
 def pages(root: Path) -> list[Path]:

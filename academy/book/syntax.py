@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from academy.book import layout
 from academy.book.problems import Problem
 
 #: The package of the kernel files.
@@ -119,7 +120,7 @@ def imported_kernels(text: str, root: Path) -> list[Path]:
     """The kernel files under `root` that a text imports, such as gemm for gemm_splitK, in the order of the text."""
     places = [root / name.replace(".", "/") for name in _imports(text)] if KERNELS in text else []
     files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")]
-    return [file for file in files if file.is_file() and (file.name != "__init__.py" or file.stat().st_size)]
+    return [file for file in files if file.is_file() and layout.is_module(file)]
 
 
 @lru_cache(maxsize=256)
