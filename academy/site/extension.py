@@ -215,8 +215,8 @@ class Lines(Preprocessor):
 
     def language(self, _: str) -> list[str]:
         """The index of `triton.language`."""
-        for problem in language_index.problems(self.index.root, self.index.docs):
-            self.conversion.problem(problem, "[[language]]")
+        for name in language_index.unexplained(self.index.root, self.index.docs):
+            self.conversion.problem(f"{name} is used, and the index doesn't explain it", "[[language]]")
         return language_index.markdown(self.index)
 
     def exercise(self, name: str) -> list[str]:

@@ -59,21 +59,21 @@ def used(root: Path, docs: str = "docs") -> dict[str, list[str]]:
     return found
 
 
-def problems(root: Path, docs: str = "docs") -> list[str]:
-    """Names that are used and not explained, or explained and not used."""
+def unexplained(root: Path, docs: str = "docs") -> list[str]:
+    """Names that are used, and that the index doesn't have."""
     known = {name for group in entries(read(root / docs / PAGE)).values() for name in group}
-    users = set(used(root, docs))
-    missing = [f"{name} is used, and the index doesn't explain it" for name in sorted(users - known)]
-    return missing + [f"{name} is in the index, and nothing uses it" for name in sorted(known - users)]
+    return sorted(set(used(root, docs)) - known)
 
 
 def markdown(index: Library) -> list[str]:
-    """The index, group by group."""
+    """The index, group by group: of what is explained, what is used."""
     users = used(index.root, index.docs)
     out: list[str] = []
     for group, found in entries(read(index.root / index.docs / PAGE)).items():
         out += ["", f"## {group}", ""]
         for name, entry in found.items():
+            if name not in users:
+                continue
             anchor = name.replace(".", "-").lower()
             taught = f"Taught in [{title(index, entry['taught'])}](/{entry['taught']})."
             parts = [entry["does"], entry.get("mind", ""), taught, _users(index, users.get(name, []))]

@@ -15,9 +15,34 @@ INLINE = re.compile(r'<a\b[^>]*\sclass="headerlink".*?</a>|</?(?:a|span|em|stron
 #: A word of the glossary, which the search shall find as it finds a section.
 DEFINED = re.compile(r'<dt id="([^"]+)">(.*?)</dt>', re.S)
 #: How much an entry counts, by the beginning of its page's address: what explains comes before what shows, and that
-#: before what lists.
-BOOST = {"guides/": 4, "learn/": 4, "getting-started": 4, "differences": 4, "kernels/fast/": 0.5, "benchmarks/": 0.4}
-BOOST |= {"reference/": 0.1, "derivations/": 0.7, "contributing": 0.5}
+#: before what lists. The index of the language is the first for its names: it says where each is taught, whereas any kernel
+#: may use it. An exercise comes last: whoever searches hasn't come to practise.
+BOOST = {
+    "reference/triton-language": 6,
+    "guides/what-is": 0.5,
+    "guides/": 4,
+    "learn/": 4,
+    "faq": 4,
+    "getting-started": 4,
+    "differences": 4,
+}
+BOOST |= {"compatibility": 2, "derivations/": 0.7, "kernels/fast/": 0.5, "contributing": 0.5, "benchmarks/": 0.4}
+BOOST |= {"exercises/": 0.2, "reference/": 0.1}
+#: What readers call what a page names differently: other spellings, plurals and long forms. The search has no stems,
+#: since it completes words while one types.
+ALIASES = {
+    "faq/": "license BibTeX FSDP multi-GPU multiple GPUs distributed data parallel ROCm HIP WSL Colab nondeterministic",
+    "guides/cards/": "ROCm HIP Radeon Instinct GeForce Ampere Ada Hopper Blackwell sm_80 sm_86 sm_89 sm_90 sm_100 sm_120",
+    "guides/numerics/": "float8 e4m3fn mixed precision underflow rounding error",
+    "guides/debugging/": "segfault segmentation fault crash wrong result print breakpoint",
+    "guides/from-pytorch/": "gradient backward torch.library autocast vmap",
+    "guides/huggingface/": "transformers Llama Qwen",
+    "learn/l2_reuse/": "swizzle swizzling swizzled",
+    "learn/tiles_and_pointers/": "gemm matmul matrix multiplication",
+    "learn/own_operation/": "custom operator op torch.autograd.Function",
+    "learn/attention/": "FlashAttention scaled dot product attention SDPA",
+    "kernels/gemlite/gemm/": "GPTQ AWQ int4 int8 W4A16 quantized weights",
+}
 UNREAD = re.compile(r'<div class="k-panel".*?(?=<div class="k-row)|<svg\b.*?</svg>', re.S)
 
 
@@ -28,6 +53,8 @@ def searched(html: str, address: str) -> str:
     """
     if address.startswith("kernels/") and address != "kernels/":
         html = html.replace("</h1>", f" · {address.rstrip('/').rpartition('/')[2]}</h1>", 1)
+    if address in ALIASES:
+        html = html.replace("</h1>", f"</h1>\n<p>Also searched as: {ALIASES[address]}.</p>", 1)
     words = lighter(html, lambda formula, display: "" if display else TAG.sub("", formula.rpartition("</math>")[2]))
     return INLINE.sub("", DEFINED.sub(r'<h3 id="\1">\2</h3>', words))
 

@@ -7,18 +7,62 @@ import pytest
 PAGE = "kernels/classics/layernorm/"
 #: What a reader types, and the pages of which one must be among the first three.
 SEARCHES = {
+    # what goes wrong
     "nan": ["guides/debugging/", "guides/numerics/"],
-    "why is my kernel slow": ["guides/profiling/", "guides/measuring/"],
+    "why is my kernel slow": ["guides/profiling/", "guides/measuring/", "faq/"],
+    "slower than torch.compile": ["faq/", "guides/should-you-write-a-kernel/"],
+    "race condition": ["guides/debugging/"],
+    "illegal memory access": ["guides/debugging/"],
+    "out of resource": ["guides/debugging/", "guides/cards/"],
+    "deterministic": ["faq/", "guides/numerics/"],
+    "loss scaling": ["guides/numerics/"],
+    "gradient check": ["learn/own_operation/", "guides/test-your-own-kernel/", "guides/debugging/"],
+    # words
     "bank conflict": ["guides/glossary/"],
+    "occupancy": ["guides/glossary/", "guides/keep-the-card-busy/"],
+    "coalescing": ["guides/glossary/", "guides/how-a-gpu-runs-triton/"],
+    "shared memory": ["guides/glossary/", "guides/keep-the-card-busy/"],
+    "swizzling": ["guides/glossary/", "learn/l2_reuse/", "faq/"],
+    "swizzle": ["guides/glossary/", "learn/l2_reuse/", "faq/"],
+    "atomics": ["guides/glossary/", "guides/numerics/", "faq/"],
+    "num_warps": ["guides/glossary/", "learn/first_kernel/", "faq/"],
+    "num_stages": ["guides/glossary/", "learn/autotuning/", "faq/"],
+    "tf32": ["guides/numerics/"],
+    "fp8": ["guides/numerics/", "faq/"],
+    "float8": ["guides/numerics/", "reference/triton-language/"],
+    "int4": ["faq/", "kernels/gemlite/gemm/"],
+    "quantization": ["derivations/quantization/", "guides/glossary/", "kernels/gemlite/gemm/"],
+    "online softmax": ["learn/softmax/", "guides/glossary/"],
+    # names
+    "tl.dot": ["learn/tiles_and_pointers/", "reference/triton-language/"],
+    "tl.load": ["learn/first_kernel/", "reference/triton-language/"],
+    "tl.sum": ["learn/softmax/", "reference/triton-language/"],
+    "erf": ["reference/triton-language/"],
+    "torch.compile": ["guides/from-pytorch/", "guides/should-you-write-a-kernel/"],
+    "FlexAttention": ["guides/should-you-write-a-kernel/"],
+    "CUTLASS": ["guides/should-you-write-a-kernel/"],
     "layernom": ["kernels/classics/layernorm/", "kernels/fast/layernorm/"],  # a letter is missing
     "layernorm": ["kernels/classics/layernorm/"],
-    "occupancy": ["guides/glossary/", "guides/how-a-gpu-runs-triton/"],
-    "coalescing": ["guides/glossary/", "guides/how-a-gpu-runs-triton/"],
-    "tf32": ["guides/numerics/"],
+    "flash attention": [
+        "learn/attention/",
+        "kernels/attention/flash_attention/",
+        "kernels/attention/causal_attention/",
+    ],
+    "matrix multiplication": ["learn/tiles_and_pointers/", "kernels/tutorials/matmul_blocked/"],
+    # machines
+    "AMD": ["guides/cards/", "faq/", "compatibility/"],
+    "RTX 4090": ["guides/cards/", "compatibility/"],
+    "DDP": ["faq/"],
+    "multi-GPU": ["faq/"],
+    "CUDA graphs": ["guides/what-a-call-costs/", "faq/"],
     "autotune cache": ["guides/autotuning/"],
-    "race condition": ["guides/debugging/"],
-    "online softmax": ["learn/softmax/", "guides/glossary/"],
+    "interpreter": ["guides/debugging/", "guides/glossary/"],
+    # this site
     "how do I install it": ["getting-started/"],
+    "write my own kernel": ["learn/own_operation/", "learn/your_own_kernel/", "guides/should-you-write-a-kernel/"],
+    "custom autograd function": ["guides/from-pytorch/", "learn/own_operation/"],
+    "citation": ["faq/"],
+    "license": ["faq/"],
 }
 
 
