@@ -15,8 +15,8 @@ INLINE = re.compile(r'<a\b[^>]*\sclass="headerlink".*?</a>|</?(?:a|span|em|stron
 #: A word of the glossary, which the search shall find as it finds a section.
 DEFINED = re.compile(r'<dt id="([^"]+)">(.*?)</dt>', re.S)
 #: How much an entry counts, by the beginning of its page's address: what explains comes before what shows, and that
-#: before what lists. The index of the language is the first for its names: it says where each is taught, whereas any kernel
-#: may use it. An exercise comes last: whoever searches hasn't come to practise.
+#: before what lists. The index of the language is the first for its names: it says where each is taught, whereas any
+#: kernel may use it. An exercise comes last: whoever searches hasn't come to practise.
 BOOST = {
     "reference/triton-language": 6,
     "guides/what-is": 0.5,
@@ -32,7 +32,7 @@ BOOST |= {"exercises/": 0.2, "reference/": 0.1}
 #: since it completes words while one types.
 ALIASES = {
     "faq/": "license BibTeX FSDP multi-GPU multiple GPUs distributed data parallel ROCm HIP WSL Colab nondeterministic",
-    "guides/cards/": "ROCm HIP Radeon Instinct GeForce Ampere Ada Hopper Blackwell sm_80 sm_86 sm_89 sm_90 sm_100 sm_120",
+    "guides/cards/": "ROCm HIP Radeon Instinct GeForce Ampere Ada Hopper sm_80 sm_86 sm_89 sm_90 sm_100 sm_120",
     "guides/numerics/": "float8 e4m3fn mixed precision underflow rounding error",
     "guides/debugging/": "segfault segmentation fault crash wrong result print breakpoint",
     "guides/from-pytorch/": "gradient backward torch.library autocast vmap",

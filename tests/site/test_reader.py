@@ -73,7 +73,7 @@ def test_the_footer_follows_the_path(site):
 
 
 def test_the_map_shows_every_step_in_order(site):
-    page = at(site, "learn/index.md")
+    page = at(site, "learn/index.md").partition('id="three-short-tracks"')[0]
     stops = re.findall(r'<li>\s*<a href="([^"]+)">(.*?)</a>\s*<span class="path-kind">(.*?)</span>', page)
     assert [urljoin("/learn/", href) for href, _, _ in stops] == [
         "/" + re.sub(r"\.(?:md|py)$", "/", uri) for uri in PATH.pages
