@@ -179,5 +179,5 @@ def test_a_provider_that_overwrites_the_upstream_gradient_does_so_to_its_own():
         def backward(ctx, dout):
             return dout.mul_(2)
 
-    case = measure(peers={"rude": lambda: Overwrites.apply, "polite": lambda: lambda x: x * 2})
+    case = measure(peers={"rude": lambda: lambda x: Overwrites.apply(x), "polite": lambda: lambda x: x * 2})
     assert case["notes"] == {}
