@@ -65,15 +65,16 @@ def kinds(values: torch.Tensor) -> torch.Tensor:
 
 
 def results(function: Callable, inputs: dict[str, torch.Tensor], upstream: torch.Tensor | None) -> dict:
-    """`out`, and with an upstream gradient also `d<name>` for each floating-point input."""
+    """`out`, and with an upstream gradient also `d<name>` for each floating-point input that gets one."""
     if upstream is None:
         with torch.no_grad():
             return {"out": function(**inputs)}
     leaves = {n: v.detach().requires_grad_() if v.is_floating_point() else v for n, v in inputs.items()}
     wanted = {name: value for name, value in leaves.items() if value.requires_grad}
     out = function(**leaves)
-    found = torch.autograd.grad(out, list(wanted.values()), upstream.to(out.dtype).expand(out.shape))
-    return {"out": out.detach(), **{f"d{name}": gradient for name, gradient in zip(wanted, found)}}
+    upstream = upstream.to(out.dtype).expand(out.shape)
+    found = dict(zip(wanted, torch.autograd.grad(out, list(wanted.values()), upstream, allow_unused=True)))
+    return {"out": out.detach(), **{f"d{name}": grad for name, grad in found.items() if grad is not None}}
 
 
 def walk(
