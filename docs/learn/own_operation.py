@@ -254,8 +254,10 @@ notebook.speed("vector_add", live=[(1 << 24,), (1 << 28,)])
 # academy exercise check log_softmax.py
 # ```
 #
-# For an operation that isn't an exercise, [`academy judge`](../guides/test-your-own-kernel.md) tries a file of yours on
-# inputs like the ones above, and on many more.
+# For an operation that isn't an exercise, put two functions into a file of your own: `relu_squared` with its kernels, and
+# beside it `relu_squared_reference`, in plain PyTorch. Then `academy judge my_file.py` tries both on inputs like the ones
+# above and on many more, gradients included, and names the first wrong element. ([Test your own
+# kernel](../guides/test-your-own-kernel.md) shows its reports.)
 #
 # ## Exercises
 #

@@ -23,6 +23,10 @@ def unary_kernel(x_ptr, y_ptr, OPERATION: tl.constexpr):
         tl.store(y_ptr + lanes, tl.sqrt(x))
     if OPERATION == "tl.rsqrt":
         tl.store(y_ptr + lanes, tl.rsqrt(x))
+    if OPERATION == "tl.log":
+        tl.store(y_ptr + lanes, tl.log(x))
+    if OPERATION == "tl.log2":
+        tl.store(y_ptr + lanes, tl.log2(x))
 
 
 @triton.jit
@@ -65,6 +69,9 @@ for operation in ("tl.exp", "tl.erf"):
 for operation in ("tl.sqrt", "tl.rsqrt"):
     text = ptx(unary_kernel, "fp32", OPERATION=operation)
     found[operation] = "approx" if f"{operation[3:]}.approx" in text else text
+for operation in ("tl.exp", "tl.log", "tl.log2"):
+    text = ptx(unary_kernel, "fp32", OPERATION=operation)
+    found[f"{operation}, in PTX"] = "one instruction" if re.search(r"(ex2|lg2)\.approx", text) else "a polynomial"
 for arch, wanted in ((80, "cas"), (90, "add.noftz.bf16")):
     atomics = re.findall(r"atom\.\S+", ptx(add_kernel, "bf16", arch))
     found[f"atomic bf16 {arch}"] = wanted if atomics and all(wanted in each for each in atomics) else atomics
