@@ -11,9 +11,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from academy.traces.memory import Argument
-from academy.traces.proof import Finding, explanation, launches_of_a_call
+from academy.traces.proof import Finding, explanation, launches_of_a_call, steps, strange_steps
 from academy.traces.recorder import Launch, Touch
-from academy.traces.recording import places, program_name, row_major
+from academy.traces.recording import row_major
 
 
 def findings(launches: list[Launch]) -> list[Finding]:
@@ -85,18 +85,7 @@ def suspicious_loads(launches: list[Launch]) -> list[Finding]:
     As in `proof.suspicious_stores`, a step from lane to lane is right if it leads to the next element along an axis.
     Any other may be meant, too, so it counts only if some elements of the tensor are read by nobody.
     """
-    found: dict[tuple, Finding] = {}
-    for launch in launches:
-        for touch in launch.touches:
-            if touch.operation == "load" and (touch.file, touch.line) not in found:
-                reason = _wrong_step(launch, touch)
-                if reason:
-                    tensor, name = touch.argument.tensor, touch.argument.name
-                    where = f"{name}{places(touch.elements, tensor.shape)}"
-                    message = f"program {program_name(touch.program)} of {launch.kernel} loads {where}: {reason}, but "
-                    message += f"{name} has shape {tuple(tensor.shape)} and strides {tensor.stride()}"
-                    found[touch.file, touch.line] = Finding(touch.file, touch.line, message)
-    return list(found.values())
+    return strange_steps(launches, "load", "loads", _wrong_step)
 
 
 def _wrong_step(launch: Launch, touch: Touch) -> str | None:
@@ -104,10 +93,7 @@ def _wrong_step(launch: Launch, touch: Touch) -> str | None:
     expected = row_major([size for size in argument.tensor.shape if size > 1])
     if len(expected) < 2 or argument.fresh or 0 in argument.tensor.stride():
         return None
-    for axis in range(touch.elements.ndim):
-        elements, bytes_ = (np.moveaxis(lanes, axis, -1) for lanes in (touch.elements, touch.addresses))
-        both = (elements[..., 1:] >= 0) & (elements[..., :-1] >= 0)
-        apart, numbers = (np.unique(np.diff(lanes)[both]) for lanes in (bytes_, elements))
+    for elements, _, both, apart, numbers in steps(touch):
         if elements.ndim > 1 and both.any() and _runs_over(elements, both, argument.tensor.shape[-1]):
             if _leaves_out(launch.touches, argument):
                 return "its lanes run from the end of a row on into the next, as if two strides were swapped"

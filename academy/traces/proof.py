@@ -8,7 +8,7 @@ and distinct (every element once a launch).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,27 +70,40 @@ def suspicious_stores(launch: Launch) -> list[Finding]:
     tensor of the same layout is read, element by element in the order of memory; and where the wrong stride equals a
     right one, as in a square matrix: give EXAMPLE sizes that differ.
     """
+    return strange_steps([launch], "store", "stores in", _wrong_step)
+
+
+def strange_steps(
+    launches: Iterable[Launch], operation: str, verb: str, wrong_step: Callable[[Launch, Touch], str | None]
+) -> list[Finding]:
+    """One finding for each line whose accesses of this kind go through a tensor as `wrong_step` says, in words."""
     found = dict[tuple[str, int], Finding]()
-    for touch in launch.touches:
-        if touch.operation == "store" and (touch.file, touch.line) not in found:
-            reason = _wrong_step(launch, touch)
-            if reason:
-                tensor, name = touch.argument.tensor, touch.argument.name
-                where = f"{name}{places(touch.elements, tensor.shape)}"
-                message = f"program {program_name(touch.program)} of {launch.kernel} stores in {where}: {reason}, "
-                message += f"but {name} has shape {tuple(tensor.shape)} and strides {tensor.stride()}"
-                found[touch.file, touch.line] = Finding(touch.file, touch.line, message)
+    for launch, touch in [(each, touch) for each in launches for touch in each.touches]:
+        place = touch.file, touch.line
+        if touch.operation == operation and place not in found and (reason := wrong_step(launch, touch)):
+            tensor, name = touch.argument.tensor, touch.argument.name
+            where = f"{name}{places(touch.elements, tensor.shape)}"
+            message = f"program {program_name(touch.program)} of {launch.kernel} {verb} {where}: {reason}, but {name} "
+            message += f"has shape {tuple(tensor.shape)} and strides {tensor.stride()}"
+            found[place] = Finding(*place, message)
     return list(found.values())
+
+
+def steps(touch: Touch) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    """Along each axis of a block: numbers and addresses of its elements, that axis last; which neighbours are both in
+    use; and the distances between those, in bytes and in elements."""
+    for axis in range(touch.elements.ndim):
+        elements, addresses = (np.moveaxis(lanes, axis, -1) for lanes in (touch.elements, touch.addresses))
+        both = (elements[..., 1:] >= 0) & (elements[..., :-1] >= 0)
+        apart, numbers = (np.unique(np.diff(lanes)[both]) for lanes in (addresses, elements))
+        yield elements, addresses, both, apart, numbers
 
 
 def _wrong_step(launch: Launch, touch: Touch) -> str | None:
     """Which layout the lanes of a store follow instead of their tensor's; None if there is nothing to say."""
     argument = touch.argument
     expected = row_major([size for size in argument.tensor.shape if size > 1])
-    for axis in range(touch.elements.ndim if len(expected) > 1 else 0):
-        elements, bytes_ = (np.moveaxis(lanes, axis, -1) for lanes in (touch.elements, touch.addresses))
-        both = (elements[..., 1:] >= 0) & (elements[..., :-1] >= 0)
-        apart, numbers = (np.unique(np.diff(lanes)[both]) for lanes in (bytes_, elements))
+    for _, bytes_, both, apart, numbers in steps(touch) if len(expected) > 1 else ():
         if apart.size != 1 or apart[0] == 0 or numbers.size == 1 and abs(numbers[0]) in expected:
             continue  # one lane, or a scatter; a broadcast; the next element along an axis
         step = int(apart[0]) // argument.itemsize

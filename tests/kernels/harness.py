@@ -11,6 +11,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -55,6 +56,14 @@ def randn(*shape: int, dtype: torch.dtype = torch.float32, scale: float = 1.0) -
     return (torch.randn(shape, device=DEVICE) * scale).to(dtype)
 
 
+def random_layer(kind: type, *arguments, **options):
+    """A module of PyTorch, such as `torch.nn.LayerNorm`, whose parameters are random numbers."""
+    layer = kind(*arguments, device=DEVICE, **options)
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter)
+    return layer
+
+
 def expanded(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """One row shown many times: stride 0 in every dimension but the last."""
     return randn(shape[-1], dtype=dtype).expand(shape)
@@ -87,8 +96,25 @@ needs_torchs_own_triton = pytest.mark.skipif(
 )
 
 
-def mutant_parameters(mutants: list[Mutant]) -> list:
-    """For `pytest.mark.parametrize("mutant", …)`: those that only a GPU shows are marked so, and skipped by name."""
+def mutant_parameters(mutants: list, check: Callable | None = None) -> list:
+    """For `pytest.mark.parametrize("mutant", …)`; with a check for `(("check", "mutant"), …)`, where an entry may be a
+    pair of both. What only a GPU shows is marked so, and skipped by name."""
     unseen = pytest.mark.skipif(not device.INTERPRET, reason="only the interpreter shows it")
+    pairs = [each if isinstance(each, tuple) else (check, each) for each in mutants]
     marks = lambda m: [pytest.mark.gpu] * m.gpu + [unseen] * m.interpreted  # noqa: E731
-    return [pytest.param(m, id=str(m), marks=marks(m)) for m in mutants]
+    return [pytest.param(*((c, m) if c else (m,)), id=str(m), marks=marks(m)) for c, m in pairs]
+
+
+def mutant_test(module: ModuleType, mutants: list, check: Callable | None = None, within: ModuleType | None = None):
+    """A test: each mutant of a module's source is caught by a check, which is handed the changed module.
+
+    mutants: or pairs of a check and a mutant. within: the lesson that a shared module is part of; the check is handed
+    that, with the changed module in it.
+    """
+
+    @pytest.mark.parametrize(("check", "mutant"), mutant_parameters(mutants, check))
+    def test(check, mutant, tmp_path):
+        of_lesson = lambda broken: check(upon(module, broken, within, tmp_path))  # noqa: E731
+        assert_caught(module, mutant, of_lesson if within else check, tmp_path)
+
+    return test

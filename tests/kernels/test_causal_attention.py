@@ -84,9 +84,7 @@ def test_check_passes():
     check(module)
 
 
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
-def test_mutant_is_caught(mutant, tmp_path):
-    harness.assert_caught(module, mutant, check, tmp_path)
+test_mutant_is_caught = harness.mutant_test(module, MUTANTS, check)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())

@@ -173,9 +173,7 @@ def test_check_passes(module):
     check(module)
 
 
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
-def test_mutant_of_the_lesson_is_caught(mutant, tmp_path):
-    harness.assert_caught(lesson, mutant, check, tmp_path)
+test_mutant_of_the_lesson_is_caught = harness.mutant_test(lesson, MUTANTS, check)
 
 
 # ---------------------------------------------------------------- values

@@ -208,9 +208,7 @@ MUTANTS = [
 ]
 
 
-@pytest.mark.parametrize(("check", "mutant"), [pytest.param(c, m, id=str(m)) for c, m in MUTANTS])
-def test_mutant_is_caught(check, mutant, tmp_path):
-    harness.assert_caught(lesson, mutant, check, tmp_path)
+test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
 
 
 # ---------------------------------------------------------------- values and layouts

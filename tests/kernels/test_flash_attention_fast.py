@@ -179,9 +179,7 @@ def test_check_passes():
     check(fast)
 
 
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
-def test_mutant_is_caught(mutant, tmp_path):
-    harness.assert_caught(fast, mutant, check, tmp_path)
+test_mutant_is_caught = harness.mutant_test(fast, MUTANTS, check)
 
 
 def on_backward(check, folder):

@@ -67,9 +67,7 @@ def test_check_passes():
     check(lesson)
 
 
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
-def test_mutant_is_caught(mutant, tmp_path):
-    harness.assert_caught(lesson, mutant, check, tmp_path)
+test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS, check)
 
 
 @pytest.mark.parametrize(("W_nbits", "mode"), list(itertools.product(plain.W_NBITS, range(5))))

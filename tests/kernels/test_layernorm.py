@@ -122,7 +122,7 @@ def check(module):
     harness.assert_right(module.layernorm, pytorch, mixed, randn(3, 20, dtype=torch.bfloat16))
     harness.assert_right(module.layernorm, pytorch, {**inputs, "x": harness.transposed(inputs["x"])})
     harness.assert_gradient_penalty_raises(module.layernorm, rows_and_parameters(2, 5))
-    layer = nn_layernorm((4, 3), eps=0.3)
+    layer = harness.random_layer(torch.nn.LayerNorm, (4, 3), eps=0.3)
     x = randn(2, 4, 3)
     accuracy.check("module", module.apply_layernorm(layer, x), layer(x), layer.double()(x.double()))
 
@@ -146,26 +146,13 @@ def accuracy_far_from_zero(module):
             assert accuracy.errors(y, exact).largest < 1e-6
 
 
-def nn_layernorm(shape, **options):
-    layer = torch.nn.LayerNorm(shape, device=DEVICE, **options)
-    for parameter in layer.parameters():
-        torch.nn.init.normal_(parameter)
-    return layer
-
-
 def test_check_passes():
     check(lesson)
     check_fast(fast)
 
 
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(LESSON_MUTANTS))
-def test_mutant_of_the_lesson_is_caught(mutant, tmp_path):
-    harness.assert_caught(lesson, mutant, check, tmp_path)
-
-
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(FAST_MUTANTS))
-def test_mutant_of_the_fast_version_is_caught(mutant, tmp_path):
-    harness.assert_caught(fast, mutant, check_fast, tmp_path)
+test_mutant_of_the_lesson_is_caught = harness.mutant_test(lesson, LESSON_MUTANTS, check)
+test_mutant_of_the_fast_version_is_caught = harness.mutant_test(fast, FAST_MUTANTS, check_fast)
 
 
 def test_reference_is_pytorchs_operation():
@@ -365,7 +352,7 @@ def test_worked_example_has_a_gradient(module, monkeypatch):
 @pytest.mark.parametrize("options", [{}, dict(elementwise_affine=False), dict(bias=False), dict(eps=0.1)], ids=str)
 @pytest.mark.parametrize("shape", [(12,), (2, 3, 2)], ids=str)
 def test_apply_to_a_module(module, shape, options):
-    layer = nn_layernorm(shape, **options)
+    layer = harness.random_layer(torch.nn.LayerNorm, shape, **options)
     x, dy = randn(5, *shape), randn(5, *shape)
     harness.assert_right(lambda x: module.apply_layernorm(layer, x), layer_like(layer), dict(x=x), dy)
     parameters = list(layer.parameters())
@@ -396,7 +383,7 @@ def test_module_without_parameters_or_shape(module):
 
 
 def test_apply_to_a_transposed_tensor(module):
-    layer = nn_layernorm((6, 5))
+    layer = harness.random_layer(torch.nn.LayerNorm, (6, 5))
     x = randn(5, 6, 3).transpose(0, 2)
     harness.assert_right(lambda x: module.apply_layernorm(layer, x), layer_like(layer), dict(x=x), randn(3, 6, 5))
 
@@ -434,7 +421,7 @@ def test_bad_modules(module):
     with pytest.raises(
         ValueError, match=r"x must end in the module's normalized_shape, \(4, 3\), got shape \(2, 3, 4\)"
     ):
-        module.apply_layernorm(nn_layernorm((4, 3)), randn(2, 3, 4))
+        module.apply_layernorm(harness.random_layer(torch.nn.LayerNorm, (4, 3)), randn(2, 3, 4))
     with pytest.raises(TypeError, match="module must have eps or variance_epsilon, and Linear has neither"):
         module.apply_layernorm(torch.nn.Linear(3, 3), randn(2, 3))
 

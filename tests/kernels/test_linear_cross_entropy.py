@@ -353,24 +353,9 @@ SHARED_MUTANTS = [
 ]
 
 
-def with_checks(mutants):
-    return [pytest.param(check, mutant, id=str(mutant)) for check, mutant in mutants]
-
-
-@pytest.mark.parametrize(("check", "mutant"), with_checks(LESSON_MUTANTS))
-def test_mutant_of_the_lesson_is_caught(check, mutant, tmp_path):
-    harness.assert_caught(lesson, mutant, check, tmp_path)
-
-
-@pytest.mark.parametrize(("check", "mutant"), with_checks(FAST_MUTANTS))
-def test_mutant_of_fast_is_caught(check, mutant, tmp_path):
-    harness.assert_caught(fast, mutant, check, tmp_path)
-
-
-@pytest.mark.parametrize(("check", "mutant"), with_checks(SHARED_MUTANTS))
-def test_mutant_of_the_shared_file_is_caught(check, mutant, tmp_path):
-    check_upon = lambda broken: check(harness.upon(shared, broken, lesson, tmp_path))  # noqa: E731
-    harness.assert_caught(shared, mutant, check_upon, tmp_path)
+test_mutant_of_the_lesson_is_caught = harness.mutant_test(lesson, LESSON_MUTANTS)
+test_mutant_of_fast_is_caught = harness.mutant_test(fast, FAST_MUTANTS)
+test_mutant_of_the_shared_file_is_caught = harness.mutant_test(shared, SHARED_MUTANTS, within=lesson)
 
 
 # ---------------------------------------------------------------- values

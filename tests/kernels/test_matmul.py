@@ -3,8 +3,6 @@
 import inspect
 import re
 
-import pytest
-
 from academy import device
 from annotated_examples.classics import matmul as lesson
 from annotated_examples.common.tile_order import grouped_order
@@ -38,9 +36,7 @@ if device.INTERPRET:  # out-of-bounds reads change no result: only the interpret
     ]
 
 
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
-def test_mutant_is_caught(mutant, tmp_path):
-    harness.assert_caught(lesson, mutant, matmul_cases.check_product, tmp_path)
+test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS, matmul_cases.check_product)
 
 
 def test_swizzle_picture():

@@ -132,19 +132,9 @@ if device.INTERPRET:
     ]
 
 
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(LESSON_MUTANTS))
-def test_mutant_of_the_lesson_is_caught(mutant, tmp_path):
-    harness.assert_caught(lesson, mutant, check_lesson, tmp_path)
-
-
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(DESCRIPTOR_MUTANTS))
-def test_mutant_of_the_descriptors_is_caught(mutant, tmp_path):
-    harness.assert_caught(fast, mutant, check_descriptors, tmp_path)
-
-
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(INTERLEAVED_MUTANTS))
-def test_mutant_of_the_interleaving_is_caught(mutant, tmp_path):
-    harness.assert_caught(fast, mutant, check_interleaved, tmp_path)
+test_mutant_of_the_lesson_is_caught = harness.mutant_test(lesson, LESSON_MUTANTS, check_lesson)
+test_mutant_of_the_descriptors_is_caught = harness.mutant_test(fast, DESCRIPTOR_MUTANTS, check_descriptors)
+test_mutant_of_the_interleaving_is_caught = harness.mutant_test(fast, INTERLEAVED_MUTANTS, check_interleaved)
 
 
 # ---------------------------------------------------------------- lesson and fast

@@ -86,9 +86,7 @@ def test_float32_sums_of_many_terms(K):
     long_sums_right(lesson.matmul, K)
 
 
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
-def test_mutant_is_caught(mutant, tmp_path):
-    harness.assert_caught(lesson, mutant, check, tmp_path)
+test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS, check)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)

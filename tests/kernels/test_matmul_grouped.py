@@ -108,15 +108,8 @@ def test_float32_sums_of_many_terms(K):
     long_sums_right(lesson.matmul, K)
 
 
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
-def test_mutant_is_caught(mutant, tmp_path):
-    harness.assert_caught(lesson, mutant, check, tmp_path)
-
-
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS_OF_THE_LOOP))
-def test_mutant_of_the_loop_is_caught(mutant, tmp_path):
-    check_upon = lambda broken: check(harness.upon(products, broken, lesson, tmp_path))  # noqa: E731
-    harness.assert_caught(products, mutant, check_upon, tmp_path)
+test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS, check)
+test_mutant_of_the_loop_is_caught = harness.mutant_test(products, MUTANTS_OF_THE_LOOP, check, within=lesson)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)

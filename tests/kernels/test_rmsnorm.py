@@ -177,17 +177,10 @@ def check(module):
     harness.assert_right(stacked(module), pytorch_sum, {n: harness.transposed(v) for n, v in added.items()})
     harness.assert_gradient_penalty_raises(stacked(module), rows_and_weight(2, 5, residual=True))
     for eps in (0.3, None):
-        layer = nn_rmsnorm((4, 3), eps=eps)
+        layer = harness.random_layer(torch.nn.RMSNorm, (4, 3), eps=eps)
         x = randn(2, 4, 3, scale=0.01)
         exact = F.rms_norm(x.double(), (4, 3), layer.weight.double(), eps or torch.finfo(x.dtype).eps)
         accuracy.check("module", module.apply_rmsnorm(layer, x), exact.float(), exact)
-
-
-def nn_rmsnorm(shape, **options):
-    layer = torch.nn.RMSNorm(shape, device=DEVICE, **options)
-    for parameter in layer.parameters():
-        torch.nn.init.normal_(parameter)
-    return layer
 
 
 def test_check_passes():
@@ -195,14 +188,8 @@ def test_check_passes():
     check(fast)
 
 
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(LESSON_MUTANTS))
-def test_mutant_of_the_lesson_is_caught(mutant, tmp_path):
-    harness.assert_caught(lesson, mutant, check, tmp_path)
-
-
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(FAST_MUTANTS))
-def test_mutant_of_the_fast_version_is_caught(mutant, tmp_path):
-    harness.assert_caught(fast, mutant, check, tmp_path)
+test_mutant_of_the_lesson_is_caught = harness.mutant_test(lesson, LESSON_MUTANTS, check)
+test_mutant_of_the_fast_version_is_caught = harness.mutant_test(fast, FAST_MUTANTS, check)
 
 
 def check_partial_sums(module):
@@ -433,7 +420,7 @@ def test_second_derivative_raises(module):
 @pytest.mark.parametrize("options", [{}, dict(elementwise_affine=False), dict(eps=0.1)], ids=str)
 @pytest.mark.parametrize("shape", [(12,), (2, 3, 2)], ids=str)
 def test_apply_to_a_module(module, shape, options):
-    layer = nn_rmsnorm(shape, **options)
+    layer = harness.random_layer(torch.nn.RMSNorm, shape, **options)
     x, dy = randn(5, *shape), randn(5, *shape)
     eps = torch.finfo(torch.float32).eps if layer.eps is None else layer.eps
     weight = lambda x: None if layer.weight is None else layer.weight.to(x.dtype)  # noqa: E731
@@ -491,7 +478,7 @@ def test_bad_modules(module):
     with pytest.raises(
         ValueError, match=r"x must end in the module's normalized_shape, \(4, 3\), got shape \(2, 3, 4\)"
     ):
-        module.apply_rmsnorm(nn_rmsnorm((4, 3)), randn(2, 3, 4))
+        module.apply_rmsnorm(harness.random_layer(torch.nn.RMSNorm, (4, 3)), randn(2, 3, 4))
     with pytest.raises(TypeError, match="module must have eps or variance_epsilon, and Linear has neither"):
         module.apply_rmsnorm(torch.nn.Linear(3, 3), randn(2, 3))
 

@@ -147,14 +147,8 @@ def test_one_probability_is_nearly_one(module, tiles):
     assert_right_with_tiles(module, torch.arange(37.0, device=DEVICE) * steps, randn(24, 37), **tiles)
 
 
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(LESSON_MUTANTS))
-def test_mutant_of_the_lesson_is_caught(mutant, tmp_path):
-    harness.assert_caught(lesson, mutant, check, tmp_path)
-
-
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(FAST_MUTANTS))
-def test_mutant_of_the_fast_version_is_caught(mutant, tmp_path):
-    harness.assert_caught(fast, mutant, check, tmp_path)
+test_mutant_of_the_lesson_is_caught = harness.mutant_test(lesson, LESSON_MUTANTS, check)
+test_mutant_of_the_fast_version_is_caught = harness.mutant_test(fast, FAST_MUTANTS, check)
 
 
 def test_reference_is_pytorchs_operation():

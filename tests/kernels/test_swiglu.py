@@ -68,9 +68,7 @@ def test_check_passes():
     check(lesson)
 
 
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(MUTANTS))
-def test_mutant_is_caught(mutant, tmp_path):
-    harness.assert_caught(lesson, mutant, check, tmp_path)
+test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS, check)
 
 
 @pytest.mark.parametrize("mutant", harness.mutant_parameters(SHARED_MUTANTS))
@@ -109,9 +107,7 @@ def test_launched_in_parts():
     check_parts(gated)
 
 
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(PARTS_MUTANTS))
-def test_mutant_of_the_parts_is_caught(mutant, tmp_path):
-    harness.assert_caught(gated, mutant, check_parts, tmp_path)
+test_mutant_of_the_parts_is_caught = harness.mutant_test(gated, PARTS_MUTANTS, check_parts)
 
 
 def test_wide_loads():
