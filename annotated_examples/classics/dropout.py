@@ -163,7 +163,7 @@ def dropout_kernel(
         tl.store(y_ptr + offs, keep, mask=mask)
     else:
         # [[tag: DO-y]] forward, [[tag: DO-x]] backward. Where half is dropped, the rest is doubled,
-        # `pid=0: y = [2, 4, 0, 8, 10, 12, 0, 16]`. A choice, not a product with zero: zero times infinity is NaN.
+        # `pid=0: y = [2, 4, 0, 8, 10, 12, 0, 16]`. Select; don't multiply by zero: zero times infinity is NaN.
         # Inside `torch.compile` a Python float arrives as float64.
         y = tl.where(keep, x * tl.cast(scale, tl.float32), 0.0)
         tl.store(y_ptr + offs, y, mask=mask)

@@ -110,11 +110,11 @@ owners(n=10, BLOCK=4)
 # %% [markdown]
 # Three programs: two with four elements and one with the two that are left.
 #
-# What does the work on the GPU are **threads**: each executes one instruction after another and keeps a few numbers of
-# its own. 32 threads that execute the same instruction together are a **warp**. A program runs on four warps, 128
-# threads, and the compiler deals the lanes out to them: with 1024 lanes each thread gets eight. In a launch,
-# `num_warps=8` gives each program twice as many threads. That pays for large blocks: each thread then holds fewer
-# lanes. Four warps are right to begin with.
+# The work is done by **threads**: each executes one instruction after another and keeps a few numbers of its own. 32
+# threads that execute the same instruction together are a **warp**. A program runs on four warps, 128 threads, and the
+# compiler deals the lanes out to them: with 1024 lanes each thread gets eight. In a launch, `num_warps=8` gives each
+# program twice as many threads. That pays for large blocks: each thread then holds fewer lanes. Four warps are right to
+# begin with.
 #
 # If you know CUDA, note that the words mean different things. There you write what one thread does, and a block is a
 # group of threads. Here a block is a piece of data, and no thread is ever named.
