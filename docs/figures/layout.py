@@ -234,7 +234,7 @@ def word():
     both = value >> 4 & 0x000F000F
     low, high = _as_float16(both & 0xFFFF), _as_float16(both >> 16)
     assert [low, high] == [numbers[1], numbers[5]]
-    colour = lambda bit: "a" if bit // 4 == 1 else "b" if bit // 4 == 5 else "off"  # noqa: E731
+    colour = lambda bit: "b" if bit // 4 in (1, 5) else "off"  # noqa: E731
     left = Panel(176, "One word: eight numbers of four bits")
     _bits(left, 28, value, lambda bit: "abgp"[bit // 4 % 4])
     _places(left, 72, numbers, range(8))
@@ -243,10 +243,8 @@ def word():
     _bits(left, 136, both, lambda bit: colour(bit + 4))
     right = Panel(176, "The same bits, as two float16")
     for x, half, k in ((0, both >> 16, 5), (190, both & 0xFFFF, 1)):
-        kind = lambda bit, k=k: ("b" if k == 5 else "a") if bit < 4 else "off"  # noqa: E731
-        right.cells(
-            x, 28, 1, 16, (10.5, 26), lambda r, c, kind=kind: kind(15 - c), lambda r, c, half=half: half >> (15 - c) & 1
-        )
+        bits = lambda r, c, half=half: half >> (15 - c) & 1  # noqa: E731
+        right.cells(x, 28, 1, 16, (10.5, 26), lambda r, c: "b" if c > 11 else "off", bits)
         right.text(x, 76, "sign 0, exponent 0:", "small")
         right.text(x, 94, f"{_as_float16(half):g} · 2⁻²⁴", "bold")
         right.text(x, 112, f"number {k} is {numbers[k]}", "small")
