@@ -190,3 +190,19 @@ def test_instructions_are_counted_by_kind_and_width():
     assert machine_code.ptx_counts(ptx) == {
         "TMA": 1, "global load, 16 bytes": 1, "global store, 2 bytes": 1, "wgmma": 1,
     }  # fmt: skip
+
+
+def test_lines_of_python():
+    """What they launch on "cuda" is compiled; what they raise is told."""
+    code = """
+import torch
+from annotated_examples.tutorials import vector_add
+x = torch.empty(4096, device="cuda")
+vector_add.vector_add(x, x)
+"""
+    (kernel,) = compiler.compile_code(code).kernels
+    assert kernel.name == "vector_add_kernel" and kernel.ptx["global load, 16 bytes"] > 0 and kernel.fits
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        compiler.compile_code("1 / 0")
+    with pytest.raises(ValueError, match="arch must be one of"):
+        compiler.compile_code("", arch=1)

@@ -1,0 +1,67 @@
+"""Launchers that are operators inside `torch.compile`: schema, shapes of the results, and the very same results."""
+
+import pytest
+import torch
+
+from annotated_examples.classics import rope
+from annotated_examples.common import opaque
+from annotated_examples.fast import low_bit
+from annotated_examples.gemlite import gemm, gemm_splitK
+from tests.kernels.harness import DEVICE, randn
+from tests.kernels.test_gemm import problem
+
+CHECKS = ("test_schema", "test_faketensor")
+HINTS = dict(tile_order="linear", A_load_order=1, meta_evict_policy="", data_contiguous=True)
+
+
+def operator(module: object, name: str):
+    return getattr(getattr(torch.ops, module.__name__.replace(".", "_")), name).default
+
+
+@pytest.mark.parametrize("inverse", [False, True])
+def test_rope(inverse):
+    q, k = randn(2, 5, 4, 6).transpose(1, 2), randn(2, 1, 5, 6)
+    cos, sin = randn(5, 2), randn(5, 2)
+    options = dict(interleaved=True, inverse=inverse)
+    run = operator(rope, "turn")
+    torch.library.opcheck(run, (q, k, cos, sin), options, test_utils=CHECKS)
+    for mine, theirs in zip(run(q, k, cos, sin, **options), rope.turn(q, k, cos, sin, **options)):
+        assert torch.equal(mine, theirs) and mine.stride() == theirs.stride()
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "options"),
+    [
+        (gemm, "gemm_forward", HINTS),
+        (gemm_splitK, "gemm_splitK_forward", dict(**HINTS, split_k=2, atomic_mode="relaxed")),
+        (low_bit, "low_bit_forward", {}),
+    ],
+    ids=["gemm", "gemm_splitK", "low_bit"],
+)
+@pytest.mark.parametrize("zeros_are", ["a tensor", "a number"])
+def test_products(module, name, options, zeros_are):
+    (a, words, scales, zeros), _ = problem(4, 3, M=3, N=24, K=64, group_size=32)
+    number = 0.0 if zeros_are == "a tensor" else 7.5
+    modes = dict(W_nbits=4, group_size=32, W_group_mode=3, channel_scale_mode=0, out_dtype=torch.float32)
+    options = modes | options
+    arguments = a, words, scales, zeros if zeros_are == "a tensor" else None, number, None
+    run = operator(module, name)
+    torch.library.opcheck(run, arguments, options, test_utils=CHECKS)
+    expected = getattr(module, name)(a, words, scales, zeros if zeros_are == "a tensor" else number, **options)
+    torch.testing.assert_close(run(*arguments, **options), expected, rtol=1e-6, atol=1e-5)
+
+
+def test_a_compiled_call_goes_through_the_operator(monkeypatch):
+    """With what its schema names; sizes of tiles, which it doesn't name, are left out."""
+    seen = []
+
+    def launch(x, *, scale, BLOCK=None):
+        seen.append((scale, BLOCK))
+        return x * scale
+
+    launch.__module__ = "tests_kernels_test_opaque"
+    double = opaque.opaque("(Tensor x, *, float scale) -> Tensor", lambda x, scale: torch.empty_like(x))(launch)
+    x = torch.ones(3, device=DEVICE)
+    assert torch.equal(double(x, scale=2.0, BLOCK=16), 2 * x) and seen == [(2.0, 16)]
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert torch.equal(double(x, scale=3.0, BLOCK=16), 3 * x) and seen[1:] == [(3.0, None)]
