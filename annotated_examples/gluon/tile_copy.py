@@ -12,10 +12,10 @@ through; someone has to touch it.
 **What it costs.** Every element is read once and written once, so memory decides. What the third kernel changes is how
 much is under way at a time: while one tile is being written, the next ones are already coming.
 
-**Where it falls behind.** A copy is where one learns this, not where it pays: each thread has so little to do that
+**Where it falls behind.** A copy is where one learns this, not where it pays: each thread has so little to do that the
 hardware hides the waiting by itself, with many small programs on each multiprocessor. For 16384 rows of 8192 the ring
-takes [[bench: tile_copy/16384x8192/forward/ms]], PyTorch's plain kernel [[bench:
-tile_copy/16384x8192/forward/eager.ms]]. In a [matrix product](matmul.py) the same ring is what makes the difference.
+takes [[bench: tile_copy/16384x8192/forward/ms]], PyTorch's plain kernel
+[[bench: tile_copy/16384x8192/forward/eager.ms]]. In a [matrix product](matmul.py) there is more to hide.
 
 **Try it without a GPU.** Run this file anywhere: without a Hopper GPU the kernels run in a simulator (`academy.gluon`).
 It knows what orders two accesses of shared memory. Delete a wait, and it names the two lines that race, even if the

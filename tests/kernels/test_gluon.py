@@ -210,3 +210,13 @@ def test_numbers_in_the_notes():
     accumulator = layouts.linear(gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 256, 16]), (64, 256))
     assert {accumulator.element(r, lane, 1)[0] for r in range(128) for lane in range(32)} == set(range(16, 32))
     assert 2 ** len(accumulator.registers) * 2 == 256  # registers a thread, were all 128 rows its warpgroup's
+
+
+@SIMULATED
+def test_what_the_guide_quotes():
+    """The guide "What the compiler undoes" says what the simulator says of a turn that is left out."""
+    (turn,) = [m for of, m in MUTANTS if of is matmul and m.operator == "delete" and "wait(turn" in m.name]
+    said = waits.caught(matmul, turn, lambda module: check_products(module, (0,), (TURNS,)))
+    guide = " ".join((ROOT / "docs/guides/what-the-compiler-undoes.md").read_text("utf-8").split())
+    assert said.startswith("WrongUse: wgmma at line ") and "reads a_s[1][0:64], and nothing has been written" in said
+    assert said[said.index(" reads a_s") :].split("?")[0] in guide
