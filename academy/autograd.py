@@ -1,6 +1,6 @@
 """Integration with autograd: when a call needs its `Function`, and backward passes that raise if differentiated.
 
-Names: `needs_frame`, `once_differentiable`, `dependence`.
+Names: `needs_frame`, `forward_mode`, `once_differentiable`, `dependence`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,14 @@ def needs_frame(*inputs: torch.Tensor | None) -> bool:
             if value is not None and value.requires_grad:
                 return True
     # No tangent exists outside of `dual_level`, which is nearly always. (Dynamo traces no forward-mode levels.)
-    if torch.compiler.is_compiling() or forward_ad._current_level < 0:
+    if torch.compiler.is_compiling() or not forward_mode():
         return False
     return any(value is not None and forward_ad.unpack_dual(value).tangent is not None for value in inputs)
+
+
+def forward_mode() -> bool:
+    """Whether tensors may carry tangents at the moment."""
+    return forward_ad._current_level >= 0
 
 
 def once_differentiable(backward: Callable) -> Callable:
@@ -56,7 +61,7 @@ def once_differentiable(backward: Callable) -> Callable:
         if torch.compiler.is_compiling():
             return gradients
         results = gradients if isinstance(gradients, tuple) else (gradients,)
-        sources = [*upstream, *ctx.saved_tensors, getattr(ctx, "dependence", None)]
+        sources = [*upstream, *ctx.saved_tensors, *getattr(ctx, "dependence", ())]
         marked = _Raises.apply(len(results), *results, *sources)
         return marked if isinstance(gradients, tuple) else marked[0]
 
@@ -75,11 +80,19 @@ class _Raises(torch.autograd.Function):
         raise RuntimeError("this kernel's gradients can't be differentiated again: its backward is once_differentiable")
 
 
-def dependence(*inputs: torch.Tensor | None) -> torch.Tensor | None:
-    """An empty tensor that depends on `inputs` as far as autograd can tell, and keeps none of their memory. None in
-    Dynamo."""
+def dependence(*inputs: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+    """Empty tensors that depend on `inputs` as far as autograd can tell, and keep none of their memory. None of them in
+    Dynamo.
+
+    Args: tensors of at least one dimension.
+    """
     if torch.compiler.is_compiling():  # Dynamo raises for a second derivative by itself
-        return None
-    with torch.enable_grad():
-        parts = [x.narrow(0, 0, 0) * 1 for x in inputs if x is not None]  # no view, no memory
-        return parts[0] if len(parts) == 1 else torch.cat([part.flatten() for part in parts])
+        return ()
+    with torch.enable_grad():  # one operation, and no view
+        return tuple(x.index_select(0, _no_rows(x.device)) for x in inputs if x is not None)
+
+
+@functools.cache
+def _no_rows(device: torch.device) -> torch.Tensor:
+    with torch.inference_mode(False):  # autograd saves it
+        return torch.empty(0, dtype=torch.int64, device=device)

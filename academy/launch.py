@@ -39,20 +39,16 @@ import triton  # isort: skip
 import triton.language as tl  # isort: skip
 
 #: Versions whose insides this file was compared with, and with which the tests of the fast kernels passed on a GPU.
-VERIFIED = ("3.6.0",)
-REMEMBERS = (
-    not INTERPRET
-    and torch.cuda.is_available()
-    and hasattr(torch._C, "_cuda_getDevice")  # not where a GPU is only pretended, to compile for it
-    and not torch.version.hip
-    and triton.__version__ in VERIFIED
-)
+VERIFIED = ("3.6.0", "3.7.1")
+#: Whether kernels run on a GPU here. (One that is only pretended, to compile for it, has no `_cuda_getDevice`.)
+COMPILED = not INTERPRET and torch.cuda.is_available() and hasattr(torch._C, "_cuda_getDevice")
+REMEMBERS = COMPILED and not torch.version.hip and triton.__version__ in VERIFIED
 #: Triton 3.6 compiles a launcher for each signature, which takes the kernel's arguments one by one. From 3.7 on there
 #: is a single launcher: it takes them as one tuple, after two descriptions of the signature.
 ONE_LAUNCHER = not triton.__version__.startswith("3.6.")
 #: As Triton's driver asks for them.
-_current_device: Any = torch._C._cuda_getDevice if REMEMBERS else None
-_current_stream: Any = torch._C._cuda_getCurrentRawStream if REMEMBERS else None
+current_device: Any = torch._C._cuda_getDevice if COMPILED else None
+_current_stream: Any = torch._C._cuda_getCurrentRawStream if COMPILED else None
 #: When one of the dictionaries is this large, it is emptied: a program has few kinds of calls, or too many to remember.
 MOST = 4096
 NUMBERS = (int, float, bool)
@@ -111,7 +107,7 @@ def launch(kernel: Any, grid: Any, tensors: Sequence, numbers: tuple = (), **con
         return _by_triton(kernel, grid, tensors, numbers, constants)
     if prepared is None:
         prepared = Launch(kernel, grid, numbers, **constants)
-        _keep(_LAUNCHES, key, prepared)
+        keep(_LAUNCHES, key, prepared)
     return prepared(*tensors)
 
 
@@ -126,10 +122,10 @@ class Launch:
         self.three = None if callable(grid) else (*grid, 1, 1)[:3]
 
     def __call__(self, *tensors: Any) -> Any:
-        if torch.compiler.is_compiling() or not REMEMBERS or _watched():
+        if torch.compiler.is_compiling() or not REMEMBERS or watched():
             return self.by_triton(tensors)
         try:
-            device = _current_device()
+            device = current_device()
             seen, sizes, values = look(tensors)
         except (AttributeError, TypeError, RuntimeError):  # another kind of argument: no address, no memory
             return self.by_triton(tensors)
@@ -140,12 +136,13 @@ class Launch:
             return self.by_triton(tensors)
         if known.encoders:
             values = known.with_descriptors(tensors, values)
-        x, y, z = self.three or known.grid
-        if ONE_LAUNCHER:
-            known.driver(x, y, z, _current_stream(device), *known.fixed, (*values, *self.numbers, *known.rest))
-        else:
-            known.driver(x, y, z, _current_stream(device), *known.fixed, *values, *self.numbers, *known.rest)
+        known.run(self.three or known.grid, device, [*values, *self.numbers, *known.rest])
         return known.compiled
+
+    def known(self, tensors: Sequence) -> _Remembered | None:
+        """What a call with these tensors led to, if that is remembered."""
+        seen, sizes, _ = look(tensors)
+        return _CALLS.get((self, current_device(), *seen, *sizes))
 
     def by_triton(self, tensors: Sequence) -> Any:
         return _by_triton(self.kernel, self.grid, tensors, self.numbers, self.constants)
@@ -155,7 +152,7 @@ class Launch:
         kernel, numbers, call = self.kernel, self.numbers, (self, device, *seen, *sizes)
         kind = self._kind(len(tensors), seen, sizes, device)
         if kind in _KINDS:
-            _keep(_CALLS, call, _KINDS[kind])
+            keep(_CALLS, call, _KINDS[kind])
             return self(*tensors)
         grid, used = self.grid, self.three
 
@@ -168,9 +165,9 @@ class Launch:
         jitted = kernel.fn if hasattr(kernel, "configs") else kernel
         if _understood(jitted, compiled, tensors, numbers, device):
             remembered = _Remembered(kernel, jitted, compiled, (*(used or ()), 1, 1)[:3], tensors, numbers)
-            _keep(_CALLS, call, remembered)
+            keep(_CALLS, call, remembered)
             if kind is not None:
-                _keep(_KINDS, kind, remembered)
+                keep(_KINDS, kind, remembered)
         return compiled
 
     def _kind(self, count: int, seen: list, sizes: list, device: int) -> tuple | None:
@@ -243,9 +240,8 @@ def specialised(number: float) -> object:
 
 def forget() -> None:
     """Forget all calls, for instance so that an autotuner chooses again."""
-    _CALLS.clear()
-    _KINDS.clear()
-    _LAUNCHES.clear()
+    for cache in CACHES:
+        cache.clear()
 
 
 #: By everything but the tensors.
@@ -253,9 +249,11 @@ _LAUNCHES: dict[tuple, Launch] = {}
 #: By the tensors of a `Launch`: what the same call led to. By the kind of every number: the same kernel, another size.
 _CALLS: dict[tuple, _Remembered] = {}
 _KINDS: dict[tuple | None, _Remembered] = {}
+#: These, and what `academy.geometry` remembers.
+CACHES: list[dict] = [_LAUNCHES, _CALLS, _KINDS]
 
 
-def _watched() -> bool:
+def watched() -> bool:
     """Whether a hook watches launches, or a setting asks for an unusual compilation."""
     runtime, compilation = triton.knobs.runtime, triton.knobs.compilation
     return bool(
@@ -279,7 +277,8 @@ def _by_triton(kernel: Any, grid: Any, tensors: Sequence, numbers: tuple, consta
     return kernel[grid](*arguments, *numbers, **constants)
 
 
-def _keep(cache: dict, key: tuple, value: Any) -> None:
+def keep(cache: dict, key: tuple, value: Any) -> None:
+    """Remember one thing more."""
     if len(cache) >= MOST:
         cache.clear()
     cache[key] = value
@@ -342,6 +341,14 @@ class _Remembered:
             self.driver = inspect.getclosurevars(runner.launch).nonlocals["launcher"]
             forms = iter(_maps(runner.launch))
             self.encoders = [_encoder(next(forms)) if type(x) is Tiles else None for x in tensors]
+
+    def run(self, grid: tuple, device: int, values: list) -> None:
+        """Hand the driver the grid and all values."""
+        x, y, z = grid
+        if ONE_LAUNCHER:
+            self.driver(x, y, z, _current_stream(device), *self.fixed, tuple(values))
+        else:
+            self.driver(x, y, z, _current_stream(device), *self.fixed, *values)
 
     def with_descriptors(self, tensors: Sequence, addresses: list) -> list:
         """Instead of a descriptor, the driver expects the tensor map, all sizes and all strides."""

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from academy import autograd
 from academy.autograd import dependence, needs_frame, once_differentiable
 
 
@@ -50,7 +51,7 @@ class SquareThatSavesItsGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, kept):
         ctx.save_for_backward(2 * x)
-        ctx.dependence = dependence(x) if kept else None
+        ctx.dependence = dependence(x) if kept else ()
         return (x**2).sum()
 
     @staticmethod
@@ -76,8 +77,17 @@ def test_a_function_that_saves_its_gradient_keeps_the_dependence():
 
 def test_a_dependence_keeps_no_memory():
     x = torch.randn(1000, requires_grad=True) * 1
-    kept = dependence(x)
+    (kept,) = dependence(x)
     assert kept.grad_fn is not None and kept.numel() == 0 and kept.untyped_storage().nbytes() == 0
+
+
+def test_a_dependence_made_in_inference_mode_serves_later():
+    """What is kept for a device may be made anywhere, and autograd has to be able to save it."""
+    autograd._no_rows.cache_clear()
+    with torch.inference_mode():
+        dependence(torch.ones(2))
+    (kept,) = dependence(torch.ones(2, requires_grad=True))
+    assert kept.requires_grad
 
 
 def test_when_a_frame_is_needed():

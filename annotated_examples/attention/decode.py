@@ -267,7 +267,7 @@ def capacity_of(k_cache, block_table):
 
 # ## Arguments
 def contract(q, k_cache, v_cache, lengths, block_table, scale, window, softcap, sinks, num_splits):
-    """Checks the arguments, and returns those of `decode_forward` from `scale` on."""
+    """Checks the arguments, and returns `(scale, left, softcap)`."""
     checks.tensors(q=q, k_cache=k_cache, v_cache=v_cache, lengths=lengths)
     checks.optional_tensors(block_table=block_table)
     checks.no_gradient("decode_attention", q=q, k_cache=k_cache, v_cache=v_cache)
@@ -295,7 +295,7 @@ def contract(q, k_cache, v_cache, lengths, block_table, scale, window, softcap, 
         checks.whole_number("num_splits", num_splits, at_least=1, at_most=65_535)  # the grid's second axis ends there
     if (device.INTERPRET or os.environ.get("ACADEMY_DEBUG") == "1") and not torch.compiler.is_compiling():
         check_values(k_cache, lengths, block_table)
-    return scale, left, float(softcap), sinks, num_splits
+    return scale, left, float(softcap)
 
 
 # Looking at lengths and pages means waiting for the GPU. So this check runs on the CPU, and on a GPU on request.
@@ -340,7 +340,7 @@ def decode_attention(
     Source: "Flash-Decoding" of Dao, Haziza, Massa and Sizov; paged caches: Kwon et al. (arXiv 2309.06180).
     """
     options = contract(q, k_cache, v_cache, lengths, block_table, scale, window, softcap, sinks, num_splits)
-    return decode_forward(q, k_cache, v_cache, lengths, block_table, *options)
+    return decode_forward(q, k_cache, v_cache, lengths, block_table, *options, sinks, num_splits)
 
 
 # ## A run small enough to watch
@@ -353,7 +353,7 @@ def EXAMPLE():
     lengths = torch.tensor([8, 1], dtype=torch.int32, device=device.DEVICE)
     table = torch.tensor([[4, 0, 2], [1, -1, -1]], dtype=torch.int32, device=device.DEVICE)
     options = contract(q, k_cache, v_cache, lengths, table, 0.5, None, 0.0, None, 2)
-    decode_forward(q, k_cache, v_cache, lengths, table, *options, BLOCK_N=4, BLOCK_S=2)
+    decode_forward(q, k_cache, v_cache, lengths, table, *options, None, 2, BLOCK_N=4, BLOCK_S=2)
 
 
 if __name__ == "__main__":

@@ -115,12 +115,14 @@ def partial_sums_kernel(
         tl.store(dbias_ptr + offs_n, dbias_sum, mask=mask_n)
 
 
+def sums_launch(P, N, BLOCK_N=32):
+    """Grid, numbers and blocks of `partial_sums_kernel` for P rows of N partial sums."""
+    return (cdiv(N, BLOCK_N),), (P, N), dict(BLOCK_P=power_of_2_up_to(32, P), BLOCK_N=BLOCK_N)
+
+
 def add_partial_sums(partial_dweight, partial_dbias, dweight, dbias, BLOCK_N=32):
     """Fills `dweight` and `dbias` with the column sums of their partial sums; what is None is left out."""
     given = partial_dbias if partial_dweight is None else partial_dweight
     if given is not None:
-        P, N = given.shape
-        launch(
-            partial_sums_kernel, (cdiv(N, BLOCK_N),), (partial_dweight, partial_dbias, dweight, dbias), (P, N),
-            BLOCK_P=power_of_2_up_to(32, P), BLOCK_N=BLOCK_N,
-        )  # fmt: skip
+        grid, sizes, blocks = sums_launch(*given.shape, BLOCK_N)
+        launch(partial_sums_kernel, grid, (partial_dweight, partial_dbias, dweight, dbias), sizes, **blocks)

@@ -29,6 +29,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import autograd, checks, device, script
+from academy.geometry import Prepared, knowing, remembered
 from academy.launch import cdiv, launch
 
 import functools
@@ -47,19 +48,31 @@ from annotated_examples.common.logits import items, scale_and_cap
 #
 # The lesson lets PyTorch count: one kernel compares the labels, another one adds. Here one small program does both. Its
 # result is needed before the first row is finished.
+#
+# With few rows even that launch takes longer than it is worth: it would be most of the time that the whole call takes.
+# Up to `FEW` labels each row's program counts all of them itself. They are a few kilobytes, and come from the cache.
+FEW = 1024
+
+
+@triton.jit
+def labels_that_count(labels_ptr, start, rows, ignore_index, BLOCK: tl.constexpr):
+    # 1 for each label of a block that counts, 0 for the others.
+    offs = start + tl.arange(0, BLOCK)
+    mask = offs < rows
+    # Labels come in any integer dtype. Widened to int64, all can be compared with `ignore_index`:
+    # `labels = [4, 1, 20, 7]`.
+    labels = tl.load(labels_ptr + offs, mask=mask, other=0).to(tl.int64)
+    return (mask & (labels != ignore_index)).to(tl.int32)
+
+
 @triton.jit
 def count_labels_forward_kernel(labels_ptr, count_ptr, rows, ignore_index, BLOCK: tl.constexpr):
     # One program of 32 warps, the maximum, loops over all labels, which are tiny compared with the logits. Here there
     # are `rows = 4`.
     count = tl.zeros((BLOCK,), tl.int32)
     for start in tl.range(0, rows, BLOCK):
-        offs = start + tl.arange(0, BLOCK)
-        mask = offs < rows
-        # Labels come in any integer dtype. Widened to int64, all can be compared with `ignore_index`:
-        # `labels = [4, 1, 20, 7]`.
-        labels = tl.load(labels_ptr + offs, mask=mask, other=0).to(tl.int64)
         # All of them count: `count = [1, 1, 1, 1]`.
-        count += (mask & (labels != ignore_index)).to(tl.int32)
+        count += labels_that_count(labels_ptr, start, rows, ignore_index, BLOCK)
     tl.store(count_ptr, tl.sum(count, 0))
 
 
@@ -181,7 +194,8 @@ def second_sweep(
 def cross_entropy_forward_kernel(
     logits_ptr, labels_ptr, n_items_ptr, dloss_ptr, losses_ptr, dlogits_ptr,
     stride_xb, stride_xs, stride_db, stride_ds, seq_len, vocab, weight, ignore_index,
-    scaling: tl.constexpr, softcapping: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr, STRIP: tl.constexpr,
+    scaling: tl.constexpr, softcapping: tl.constexpr, ALIGNED: tl.constexpr, COUNT: tl.constexpr,
+    BLOCK: tl.constexpr, STRIP: tl.constexpr,
 ):  # fmt: skip
     # Which row is mine? It is found by batch and position, so `logits[:, :-1]` needs no copy. In the example the rows
     # of 21 are contiguous: `pid=3: batch = 1`, `pid=3: position = 1`. The division is in 32 bits: in 64 bits it would
@@ -239,7 +253,10 @@ def cross_entropy_forward_kernel(
     row_shift = tl.maximum(tl.max(shift, 0), tl.max(z_edge, 0))
     row_total = tl.sum(total * exp_shifted(shift, row_shift), 0) + tl.sum(exp_shifted(z_edge, row_shift), 0)
 
-    # This row's weight in the mean over four labels: `pid=0: weight = 0.25`.
+    # This row's weight in the mean over four labels: `pid=0: weight = 0.25`. `COUNT` is 0, or room for all labels.
+    if COUNT:
+        count = labels_that_count(labels_ptr, 0, tl.num_programs(0), ignore_index, COUNT)
+        weight = 1.0 / tl.sum(count, 0).to(tl.float32)
     if n_items_ptr is not None:
         weight = 1.0 / tl.load(n_items_ptr).to(tl.float32)
     weight = tl.where(in_range, weight, float("nan")).to(tl.float32)
@@ -331,71 +348,105 @@ def count_labels(labels, ignore_index, *, BLOCK=None):
     return count
 
 
+def counted(n_items, labels, ignore_index):
+    """`n_items`, or a count of the labels. None if the programs of the rows count for themselves."""
+    return count_labels(labels, ignore_index) if n_items is None and labels.numel() > FEW else n_items
+
+
 # Accesses are as wide as a strip only if strips are aligned in the logits *and* in the gradient. That is so if both
 # have the same strides, or if all rows of both begin at a multiple of a strip.
-def launch_rows(
-    logits, labels, n_items, softcapping, scaling, ignore_index, *, losses=None, dlogits=None, dloss=None,
-    BLOCK=None, num_warps=None,
-):  # fmt: skip
-    """One program per row. Without `losses` no loss is stored, without `dlogits` no gradient is computed."""
+def row_launch(logits, labels, n_items, dloss, losses, dlogits, softcapping, scaling, ignore_index, BLOCK, num_warps):
+    """Grid, arguments, numbers and constants of the launch for tensors like these."""
     checks.power_of_two(BLOCK=BLOCK, num_warps=num_warps)
-    labels, rows = labels.contiguous(), labels.numel()
-    vocab, itemsize = logits.shape[-1], logits.element_size()
-    if rows == 0:
-        return
+    rows, vocab, itemsize = labels.numel(), logits.shape[-1], logits.element_size()
     tuned_block, tuned_warps = tiles(vocab, itemsize)
     BLOCK, strip = BLOCK or tuned_block, 16 // itemsize
-    if isinstance(n_items, torch.Tensor):
-        n_items_ptr, weight = n_items.to(logits.device), 1.0
-    else:  # as the GPU divides: one over zero is infinite
-        n_items_ptr, weight = None, 1.0 / n_items if n_items else float("inf")
     x_strides = row_strides(logits)
     d_strides = x_strides if dlogits is None else row_strides(dlogits)
-    aligned = x_strides == d_strides or not any(stride % strip for stride in (*x_strides, *d_strides))
-    launch(
-        cross_entropy_forward_kernel, (rows,), (logits, labels, n_items_ptr, dloss, losses, dlogits),
-        (*x_strides, *d_strides, logits.shape[-2], vocab, weight, ignore_index),
-        scaling=float(scaling), softcapping=float(softcapping), ALIGNED=aligned, BLOCK=BLOCK, STRIP=min(BLOCK, strip),
-        num_warps=num_warps or tuned_warps,
+    weight = 1.0
+    if not isinstance(n_items, torch.Tensor) and n_items is not None:
+        weight = 1.0 / n_items if n_items else float("inf")  # as the GPU divides: one over zero is infinite
+
+    def arguments(logits, labels, n_items, dloss, losses, dlogits):
+        return logits, labels.contiguous(), n_items, dloss, losses, dlogits
+
+    numbers = *x_strides, *d_strides, logits.shape[-2], vocab, weight, ignore_index
+    room = 32 if rows <= 32 else FEW  # two kernels are compiled at most
+    return (rows,), arguments, numbers, dict(
+        scaling=float(scaling), softcapping=float(softcapping), COUNT=room if n_items is None else 0,
+        ALIGNED=x_strides == d_strides or not any(stride % strip for stride in (*x_strides, *d_strides)),
+        BLOCK=BLOCK, STRIP=min(BLOCK, strip), num_warps=num_warps or tuned_warps,
     )  # fmt: skip
 
 
+# What the geometry of a call decides is worked out once: [a guide](../../docs/guides/what-a-call-costs.md) says why. A
+# number of items may be another one in each call, and decides nothing.
+@remembered
+def row_plan(*tensors_and_options):
+    grid, arguments, numbers, constants = row_launch(*tensors_and_options)
+    return Prepared(cross_entropy_forward_kernel, grid, arguments, numbers, **constants)
+
+
+def launch_rows(
+    logits, labels, n_items, softcapping, scaling, ignore_index, *, losses=None, dlogits=None, dloss=None,
+    BLOCK=None, num_warps=None, known=None,
+):  # fmt: skip
+    """One program per row. Without `losses` no loss is stored, without `dlogits` no gradient is computed.
+
+    n_items: as `cross_entropy_loss` takes it. None: the labels are counted, `FEW` at most.
+    """
+    options = softcapping, scaling, ignore_index, BLOCK, num_warps
+    if isinstance(n_items, torch.Tensor):
+        n_items = n_items.to(logits.device)
+    elif n_items is not None:
+        grid, arguments, numbers, constants = row_launch(logits, labels, n_items, dloss, losses, dlogits, *options)
+        if labels.numel():
+            tensors = arguments(logits, labels, None, dloss, losses, dlogits)
+            launch(cross_entropy_forward_kernel, grid, tensors, numbers, **constants)
+        return
+    tensors = logits, labels, n_items, dloss, losses, dlogits
+    row_plan(*tensors, *options, known=known, besides=(losses is None, dlogits is None, dloss))(*tensors)
+
+
 def cross_entropy_forward(
-    logits, labels, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=None, num_warps=None
-):
+    logits, labels, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100, *,
+    BLOCK=None, num_warps=None, known=None,
+):  # fmt: skip
     """The loss, and a tuple with its gradient with respect to the logits, which is a new tensor."""
     logits = rows_in_place(logits)
-    dlogits = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
-    n_items = count_labels(labels, ignore_index) if n_items is None else n_items
-    return _forward(logits, labels, n_items, softcapping, scaling, ignore_index, dlogits, BLOCK, num_warps), (dlogits,)
+    dlogits = torch.empty_like(logits, memory_format=torch.contiguous_format)
+    items, options = counted(n_items, labels, ignore_index), (softcapping, scaling, ignore_index)
+    return _forward(logits, labels, items, *options, dlogits, BLOCK, num_warps, known), (dlogits,)
 
 
 # Autograd is told that the logits are overwritten: an operation that saved them for its own gradient raises an error.
 def cross_entropy_forward_(
-    logits, labels, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=None, num_warps=None
-):
+    logits, labels, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100, *,
+    BLOCK=None, num_warps=None, known=None,
+):  # fmt: skip
     """As `cross_entropy_forward`, but the gradient is written over the logits, which must be contiguous."""
     torch.autograd.graph.increment_version(logits)
-    n_items = count_labels(labels, ignore_index) if n_items is None else n_items
-    return _forward(logits, labels, n_items, softcapping, scaling, ignore_index, logits, BLOCK, num_warps), (logits,)
+    items, options = counted(n_items, labels, ignore_index), (softcapping, scaling, ignore_index)
+    return _forward(logits, labels, items, *options, logits, BLOCK, num_warps, known), (logits,)
 
 
 def cross_entropy_loss_forward(
-    logits, labels, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=None, num_warps=None
-):
+    logits, labels, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100, *,
+    BLOCK=None, num_warps=None, known=None,
+):  # fmt: skip
     """The loss alone, and what the gradient can be computed from later: logits, labels, number of items."""
-    n_items = count_labels(labels, ignore_index) if n_items is None else n_items
+    n_items = counted(n_items, labels, ignore_index)
     rows = rows_in_place(logits)
-    loss = _forward(rows, labels, n_items, softcapping, scaling, ignore_index, None, BLOCK, num_warps)
+    loss = _forward(rows, labels, n_items, softcapping, scaling, ignore_index, None, BLOCK, num_warps, known)
     return loss, (logits, labels, n_items)
 
 
 # The sum over the rows is left to PyTorch: it is one small kernel, and adds in the same order every time.
-def _forward(logits, labels, n_items, softcapping, scaling, ignore_index, dlogits, BLOCK, num_warps):
+def _forward(logits, labels, n_items, softcapping, scaling, ignore_index, dlogits, BLOCK, num_warps, known):
     losses = torch.empty(labels.numel(), dtype=torch.float32, device=logits.device)
     launch_rows(
         logits, labels, n_items, softcapping, scaling, ignore_index,
-        losses=losses, dlogits=dlogits, BLOCK=BLOCK, num_warps=num_warps,
+        losses=losses, dlogits=dlogits, BLOCK=BLOCK, num_warps=num_warps, known=known,
     )  # fmt: skip
     return losses.sum()
 
@@ -408,26 +459,32 @@ def backward_programs(index):
 
 # The gradient already accounts for scale, cap and ignored rows. So the options, which every backward launcher is given,
 # go unused.
-def cross_entropy_backward(dloss, gradient, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=4096):
+def cross_entropy_backward(dloss, gradient, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=4096, known=None):
     """`dloss * gradient` in a new tensor."""
-    return _scale(dloss, gradient, torch.empty_like(gradient), BLOCK)
+    return _scale(dloss, gradient, torch.empty_like(gradient), BLOCK, known)
 
 
-def cross_entropy_backward_(dloss, gradient, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=4096):
+def cross_entropy_backward_(
+    dloss, gradient, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=4096, known=None
+):
     """`dloss * gradient`, written over `gradient`; where `dloss` is 1, nothing is read or written."""
     gradient = gradient.detach()
-    return _scale(dloss, gradient, gradient, BLOCK)
+    return _scale(dloss, gradient, gradient, BLOCK, known)
 
 
-def _scale(dloss, gradient, dlogits, BLOCK):
+@remembered
+def scale_plan(dloss, gradient, IN_PLACE, BLOCK):
     checks.power_of_two(BLOCK=BLOCK)
     n = gradient.numel()
-    if n:
-        programs = min(cdiv(n, BLOCK), backward_programs(gradient.device.index))
-        launch(
-            cross_entropy_backward_kernel, (programs,), (dloss, gradient, dlogits), (n,),
-            IN_PLACE=gradient is dlogits, BLOCK=BLOCK, num_warps=8,
-        )  # fmt: skip
+    programs = min(cdiv(n, BLOCK), backward_programs(gradient.device.index))
+    constants = dict(IN_PLACE=IN_PLACE, BLOCK=BLOCK, num_warps=8)
+    return Prepared(cross_entropy_backward_kernel, (programs,), lambda *tensors: tensors, (n,), **constants)
+
+
+def _scale(dloss, gradient, dlogits, BLOCK, known):
+    in_place = gradient is dlogits
+    plan = scale_plan(dloss, gradient, in_place, BLOCK, known=known, besides=(dloss, in_place))
+    plan(dloss, gradient, dlogits)
     return dlogits
 
 
@@ -459,16 +516,28 @@ def cross_entropy_loss_backward(
 #   smaller. Training in float16 therefore multiplies the loss by a large number. That factor arrives as the upstream
 #   gradient, and has to be multiplied in *before* the rounding.
 # - Inside `torch.compile`, where nothing may be decided by how autograd was called.
-def _loss(logits, labels, n_items, softcapping, scaling, ignore_index, launch_forward):
+def _loss(logits, labels, n_items, softcapping, scaling, ignore_index, in_place):
+    count = n_items
+    if n_items is not None and not isinstance(n_items, torch.Tensor):  # a number may be another one in each call
+        checks.number("n_items", n_items, at_least=0)
+        count = 1
+    known = checked(logits, labels, softcapping, scaling, count, ignore_index)
     options = softcapping, scaling, ignore_index
     if not autograd.needs_frame(logits):
-        return cross_entropy_loss_forward(logits, labels, n_items, *options)[0]
-    launchers = launch_forward, cross_entropy_backward, cross_entropy_backward_
+        return cross_entropy_loss_forward(logits, labels, n_items, *options, known=known)[0]
     if logits.dtype == torch.float16 or torch.compiler.is_compiling():
-        launchers = cross_entropy_loss_forward, cross_entropy_loss_backward, cross_entropy_loss_backward
+        forward, backward, last = cross_entropy_loss_forward, cross_entropy_loss_backward, cross_entropy_loss_backward
         # Only tensors can be saved for the backward pass.
         n_items = n_items if n_items is None else items(n_items, labels, ignore_index)
-    return CrossEntropyLoss.apply(logits, labels, n_items, *options, *launchers)
+    else:
+        over = in_place and logits.is_contiguous()
+        forward = cross_entropy_forward_ if over else cross_entropy_forward
+        backward, last = known.bind(cross_entropy_backward), known.bind(cross_entropy_backward_)
+    return CrossEntropyLoss.apply(logits, labels, n_items, *options, known.bind(forward), backward, last)
+
+
+# The check of the arguments has looked at all tensors. `known` saves the launchers a second look.
+checked = knowing(contract, values=True)
 
 
 def cross_entropy_loss(logits, labels, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100):
@@ -486,8 +555,7 @@ def cross_entropy_loss(logits, labels, logit_softcapping=0.0, logit_scaling=0.0,
 
     Source: as the lesson; liger-kernel showed how to compute the gradient in the forward pass.
     """
-    contract(logits, labels, logit_softcapping, logit_scaling, n_items, ignore_index)
-    return _loss(logits, labels, n_items, logit_softcapping, logit_scaling, ignore_index, cross_entropy_forward)
+    return _loss(logits, labels, n_items, logit_softcapping, logit_scaling, ignore_index, False)
 
 
 def cross_entropy_loss_(logits, labels, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100):
@@ -507,9 +575,7 @@ def cross_entropy_loss_(logits, labels, logit_softcapping=0.0, logit_scaling=0.0
 
     Source: as `cross_entropy_loss`.
     """
-    contract(logits, labels, logit_softcapping, logit_scaling, n_items, ignore_index)
-    launch_forward = cross_entropy_forward_ if logits.is_contiguous() else cross_entropy_forward
-    return _loss(logits, labels, n_items, logit_softcapping, logit_scaling, ignore_index, launch_forward)
+    return _loss(logits, labels, n_items, logit_softcapping, logit_scaling, ignore_index, True)
 
 
 # ## A run small enough to watch
@@ -519,7 +585,7 @@ def EXAMPLE():
     at = torch.arange(2 * 2 * 21, dtype=torch.float32, device=device.DEVICE)
     logits = (at * 5 % 13 % 7 - 3).view(2, 2, 21)
     labels = torch.tensor([[4, 1], [20, 7]], device=device.DEVICE)
-    _, (gradient,) = cross_entropy_forward(logits, labels, BLOCK=8)
+    _, (gradient,) = cross_entropy_forward(logits, labels, count_labels(labels, -100), BLOCK=8)
     cross_entropy_backward(torch.tensor(0.5, device=device.DEVICE), gradient, BLOCK=32)
 
 

@@ -36,9 +36,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import checks, device, script
-from academy.launch import Launch
-
-import functools
+from academy.geometry import Prepared, remembered
 
 import torch
 import triton
@@ -46,7 +44,7 @@ import triton.language as tl
 
 from annotated_examples.attention import decode as lesson
 from annotated_examples.attention.decode import (
-    SHORTEST_PART, contract, decode_attention_reference, load_rows, part_of_keys,
+    SHORTEST_PART, capacity_of, contract, decode_attention_reference, load_rows, part_of_keys,
     queries_of_group, rows_of_cache,
 )  # fmt: skip
 from annotated_examples.common.attention import load_tile, scale_and_cap, store_tile
@@ -191,25 +189,39 @@ def default_splits(programs, capacity):
     return max(1, min(wanted, triton.cdiv(capacity, SHORTEST_PART)))
 
 
-# One query for each sequence is little work for the card, so Python's share of the time is large. What depends only on
-# sizes is worked out once for each of them, and so are both launches but for their tensors.
-@functools.lru_cache(maxsize=256, typed=True)
-def plan(shape, cache_shape, pages_of_a_sequence, dtype, scale, left, softcap, num_splits, BLOCK_N):
-    """How many parts, and the launches of both kernels."""
+# One query for each sequence is little work for the card, so Python's share of the time is large. What the geometry of
+# a call decides is worked out once: [a guide](../../docs/guides/what-a-call-costs.md) says why.
+@remembered
+def plan(q, k_cache, v_cache, lengths, block_table, sinks, scale, left, softcap, num_splits, BLOCK_N):
+    """How many parts, and the launches of both kernels. They are None if the lesson's have to do it."""
     checks.power_of_two(BLOCK_N=BLOCK_N)
-    (B, H, D), (_, page_size, Hk, _) = shape, cache_shape
-    group, capacity = H // Hk, page_size * pages_of_a_sequence
+    (B, H, D), (_, _, Hk, _) = q.shape, k_cache.shape
+    group, capacity = H // Hk, capacity_of(k_cache, block_table)
     BLOCK_G, BLOCK_D = (max(16, triton.next_power_of_2(size)) for size in (min(group, 64), D))
     programs = B * Hk * triton.cdiv(group, BLOCK_G)
     num_splits = default_splits(programs, capacity) if num_splits is None else num_splits
+    if q.dtype == torch.float32 or scale <= 0 or num_splits > MOST_PARTS:
+        return num_splits, None, None
     STAGES = 3 if D <= 128 else 2
-    split = Launch(
-        decode_split_kernel, (programs, num_splits), (Hk, group, capacity, scale, left),
-        softcap=softcap, D=D, BLOCK_G=BLOCK_G, BLOCK_N=BLOCK_N or lesson.default_block(D, dtype),
+    beginning_of_lse = B * H * num_splits * D
+
+    def of_split(q, k_cache, v_cache, lengths, block_table, parts):
+        return (
+            (q, *q.stride()), (k_cache, *k_cache.stride()), (v_cache, *v_cache.stride()), (lengths, lengths.stride(0)),
+            (None, 0, 0) if block_table is None else (block_table, *block_table.stride()),
+            parts, parts[beginning_of_lse:], tuple(k_cache.shape[:2]),
+        )  # fmt: skip
+
+    def of_merge(parts, sinks, o):
+        return parts, parts[beginning_of_lse:], None if sinks is None else sinks.contiguous(), o
+
+    split = Prepared(
+        decode_split_kernel, (programs, num_splits), of_split, (Hk, group, capacity, scale, left),
+        softcap=softcap, D=D, BLOCK_G=BLOCK_G, BLOCK_N=BLOCK_N or lesson.default_block(D, q.dtype),
         BLOCK_D=BLOCK_D, STAGES=STAGES, num_warps=4, num_stages=STAGES,
     )  # fmt: skip
-    merge = Launch(
-        decode_merge_kernel, (B * H,), (H, num_splits),
+    merge = Prepared(
+        decode_merge_kernel, (B * H,), of_merge, (H, num_splits),
         D=D, BLOCK_S=triton.next_power_of_2(num_splits), BLOCK_D=BLOCK_D, num_warps=4,
     )  # fmt: skip
     return num_splits, split, merge
@@ -220,26 +232,20 @@ def decode_forward(
     q, k_cache, v_cache, lengths, block_table, scale, left, softcap, sinks, num_splits=None, *, BLOCK_N=None
 ):
     """`o`, (B, H, D). A tile has BLOCK_N keys."""
-    B, H, D = shape = q.shape
-    pages = 1 if block_table is None else block_table.shape[1]
-    sizes = shape, k_cache.shape, pages, q.dtype, scale, left, softcap, num_splits, BLOCK_N
-    num_splits, split, merge = plan(*sizes)
-    if q.dtype == torch.float32 or scale <= 0 or num_splits > MOST_PARTS:
-        return lesson.decode_forward(
-            q, k_cache, v_cache, lengths, block_table, scale, left, softcap, sinks, num_splits, BLOCK_N=BLOCK_N
-        )
-    o, rows = torch.empty(shape, dtype=q.dtype, device=q.device), B * H * num_splits
+    tensors = q, k_cache, v_cache, lengths, block_table
+    num_splits, split, merge = plan(*tensors, sinks, scale, left, softcap, num_splits, BLOCK_N)
+    if split is None:
+        return lesson.decode_forward(*tensors, scale, left, softcap, sinks, num_splits, BLOCK_N=BLOCK_N)
+    B, H, D = q.shape
+    o = torch.empty_like(q, memory_format=torch.contiguous_format)
     # The parts and their log-sum-exps, (B, H, num_splits, D) and (B, H, num_splits), one behind the other.
-    both = torch.empty(rows * (D + 1), dtype=torch.float32, device=q.device)
-    parts, lse = both, both[rows * D :]
-    if rows and D:
-        split(
-            (q, *q.stride()), (k_cache, *k_cache.stride()), (v_cache, *v_cache.stride()), (lengths, lengths.stride(0)),
-            (None, 0, 0) if block_table is None else (block_table, *block_table.stride()), parts, lse,
-            tuple(k_cache.shape[:2]),
-        )  # fmt: skip
-        merge(parts, lse, None if sinks is None else sinks.contiguous(), o)
+    parts = torch.empty(B * H * num_splits * (D + 1), dtype=torch.float32, device=q.device)
+    split(*tensors, parts)
+    merge(parts, sinks, o)
     return o
+
+
+checked = remembered(contract, values=True)
 
 
 def decode_attention(
@@ -257,8 +263,8 @@ def decode_attention(
 
     Source: "Flash-Decoding" of Dao, Haziza, Massa and Sizov; paged caches: Kwon et al. (arXiv 2309.06180).
     """
-    options = contract(q, k_cache, v_cache, lengths, block_table, scale, window, softcap, sinks, num_splits)
-    return decode_forward(q, k_cache, v_cache, lengths, block_table, *options)
+    options = checked(q, k_cache, v_cache, lengths, block_table, scale, window, softcap, sinks, num_splits)
+    return decode_forward(q, k_cache, v_cache, lengths, block_table, *options, sinks, num_splits)
 
 
 # ## A run small enough to watch
@@ -271,7 +277,7 @@ def EXAMPLE():
     lengths = torch.tensor([11, 1], dtype=torch.int32, device=device.DEVICE)
     table = torch.tensor([[4, 0, 2, 3], [1, -1, -1, -1]], dtype=torch.int32, device=device.DEVICE)
     options = contract(q, k_cache, v_cache, lengths, table, 0.5, None, 0.0, None, 2)
-    decode_forward(q, k_cache, v_cache, lengths, table, *options, BLOCK_N=4)
+    decode_forward(q, k_cache, v_cache, lengths, table, *options, None, 2, BLOCK_N=4)
 
 
 if __name__ == "__main__":

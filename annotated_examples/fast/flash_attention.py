@@ -60,7 +60,8 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import device, script
-from academy.launch import cdiv, launch
+from academy.geometry import Prepared, remembered
+from academy.launch import cdiv
 
 import torch
 import triton
@@ -249,29 +250,41 @@ def attention_forward_kernel(
 FORWARD = {64: TileSizes(128, 128, 3, 4), 128: TileSizes(64, 64, 3, 4)}
 
 
+# What the geometry of a call decides is worked out once for each geometry, and so are the checks of its arguments:
+# [a guide](../../docs/guides/what-a-call-costs.md) says why.
+@remembered
+def forward_plan(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, BLOCK_M, BLOCK_N, HALVES):
+    """The launch for tensors like these, or None where no descriptor fits."""
+    if not can_describe(options, q, k, v):
+        return None
+    known = constants(FORWARD, q, options, BLOCK_M, BLOCK_N, options.max_seqlen_k)
+    known["HALVES"] = HALVES or (2 if known["BLOCK_M"] > 64 else 1)
+    (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
+    B = batches(q, cu_seqlens_q)
+    rows, columns, BLOCK_D = known["BLOCK_M"] // known["HALVES"], known["BLOCK_N"], known["BLOCK_D"]
+
+    def arguments(q, k, v, o, lse, sinks, cu_seqlens_q, cu_seqlens_k):
+        return (
+            describe(q, rows, BLOCK_D), describe(k, columns, BLOCK_D), describe(v, columns, BLOCK_D),
+            strided(o, cu_seqlens_q), strided(lse, cu_seqlens_q), sinks,
+            (cu_seqlens_q, cu_seqlens_k, T, S, options.max_seqlen_q), (B, H, H // Hk), (options.left, options.right),
+        )  # fmt: skip
+
+    grid = (cdiv(options.max_seqlen_q, known["BLOCK_M"]) * B * H,)
+    return Prepared(attention_forward_kernel, grid, arguments, (options.scale,), **known)
+
+
 def attention_forward(
     q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *, BLOCK_M=None, BLOCK_N=None, HALVES=None
 ):  # fmt: skip
     """`(o, lse)`, as the lesson's launcher."""
-    if not can_describe(options, q, k, v):
+    plan = forward_plan(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, BLOCK_M, BLOCK_N, HALVES)
+    if plan is None:
         return lesson.attention_forward(
             q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N
         )  # fmt: skip
-    known = constants(FORWARD, q, options, BLOCK_M, BLOCK_N, options.max_seqlen_k)
-    known["HALVES"] = HALVES or (2 if known["BLOCK_M"] > 64 else 1)
-    (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
-    o = empty_like(q, cu_seqlens_q)
-    lse = new_rows(q, q.shape[:3], cu_seqlens_q)
-    B = batches(q, cu_seqlens_q)
-    grid = (cdiv(options.max_seqlen_q, known["BLOCK_M"]) * B * H,)
-    if grid[0]:
-        rows, BLOCK_D = known["BLOCK_M"] // known["HALVES"], known["BLOCK_D"]
-        tensors = (
-            describe(q, rows, BLOCK_D), describe(k, known["BLOCK_N"], BLOCK_D), describe(v, known["BLOCK_N"], BLOCK_D),
-            strided(o, cu_seqlens_q), strided(lse, cu_seqlens_q), sinks,
-            (cu_seqlens_q, cu_seqlens_k, T, S, options.max_seqlen_q), (B, H, H // Hk), (options.left, options.right),
-        )  # fmt: skip
-        launch(attention_forward_kernel, grid, tensors, (options.scale,), **known)
+    o, lse = empty_like(q, cu_seqlens_q), new_rows(q, q.shape[:3], cu_seqlens_q)
+    plan(q, k, v, o, lse, sinks, cu_seqlens_q, cu_seqlens_k)
     return o, lse
 
 
@@ -280,6 +293,7 @@ def attention_forward(
 # The frame is the lesson's, with these launchers. Inside `torch.compile` both are operators: the compiler can't look
 # into a launch with descriptors.
 launchers = opaque_attention(attention_forward, attention_backward)
+checked = remembered(contract)
 
 
 def flash_attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, sinks=None, return_lse=False):
@@ -295,7 +309,7 @@ def flash_attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0
 
     Source: Dao, "FlashAttention-2" (arXiv 2307.08691). Longest tiles first: "FlashAttention-3" (2407.08608).
     """
-    options = contract(q, k, v, causal, scale, window, softcap, sinks, return_lse)
+    options = checked(q, k, v, causal, scale, window, softcap, sinks, return_lse)
     o, lse = attention(q, k, v, sinks, None, None, options, *launchers)
     return (o, lse) if return_lse else o
 

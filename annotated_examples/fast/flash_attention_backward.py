@@ -43,7 +43,10 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import device, script
-from academy.launch import Tiles, cdiv, launch
+from academy.geometry import Prepared, remembered
+from academy.launch import Tiles, cdiv
+
+from typing import NamedTuple
 
 import torch
 import triton
@@ -355,52 +358,110 @@ KEYS = {64: TileSizes(64, 64, 3, 4), 128: TileSizes(64, 64, 2, 4)}
 ONE_PASS = {64: TileSizes(128, 128, 2, 8), 128: TileSizes(64, 128, 2, 8)}
 
 
+# The launches are prepared for one geometry, as forward. All get the same tensors, `Tensors`.
+class Tensors(NamedTuple):
+    do: torch.Tensor
+    dlse: torch.Tensor
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    o: torch.Tensor
+    lse: torch.Tensor
+    cu_seqlens_q: torch.Tensor | None
+    cu_seqlens_k: torch.Tensor | None
+    dq: torch.Tensor
+    dk: torch.Tensor
+    dv: torch.Tensor
+    delta: torch.Tensor
+    sums: torch.Tensor | None  # of the pass with atomics
+
+
+@remembered
+def backward_plan(
+    do, dlse, q, k, v, o, lse, cu_seqlens_q, cu_seqlens_k, options, BLOCK_M, BLOCK_N, deterministic
+):  # fmt: skip
+    """Both launches for tensors like these, and whether `do` has to be copied. None where no descriptor fits."""
+    if not can_describe(options, q, k, v, o):
+        return None
+    B = batches(q, cu_seqlens_q)
+    sizes = constants(QUERIES, q, options, BLOCK_M, BLOCK_N, options.max_seqlen_k)
+    first = launch_queries(q, k, B, options, sizes) if deterministic else launch_delta(q, B, options, sizes)
+    table = KEYS if deterministic else ONE_PASS
+    sizes = constants(table, q, options, BLOCK_M, BLOCK_N, options.max_seqlen_q)
+    by_descriptor = cu_seqlens_q is None and q.shape[2] % 4 == 0
+    return first, launch_keys(q, k, B, options, by_descriptor, sizes), do is not None and not fits(do)
+
+
+def launch_queries(q, k, B, options, sizes):
+    (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
+    M, N, BLOCK_D = sizes["BLOCK_M"], sizes["BLOCK_N"], sizes["BLOCK_D"]
+
+    def arguments(*tensors):
+        t = Tensors(*tensors)
+        return (
+            *(describe(x, M, BLOCK_D) for x in (t.do, t.q, t.o)), *(describe(x, N, BLOCK_D) for x in (t.k, t.v)),
+            tuple(strided(x, t.cu_seqlens_q) for x in (t.dlse, t.lse, t.delta)), strided(t.dq, t.cu_seqlens_q),
+            (t.cu_seqlens_q, t.cu_seqlens_k, T, S, options.max_seqlen_q), (B, H, H // Hk),
+            (options.left, options.right),
+        )  # fmt: skip
+
+    grid = (cdiv(options.max_seqlen_q, M) * B * H,)
+    return Prepared(attention_backward_queries_kernel, grid, arguments, (options.scale,), **sizes)
+
+
+def launch_delta(q, B, options, sizes):
+    H, T, D = q.shape[1:]
+    M, BLOCK_D = sizes["BLOCK_M"], sizes["BLOCK_D"]
+
+    def arguments(*tensors):
+        t = Tensors(*tensors)
+        return (
+            describe(t.do, M, BLOCK_D), describe(t.o, M, BLOCK_D), strided(t.dlse, t.cu_seqlens_q),
+            strided(t.delta, t.cu_seqlens_q), t.sums, (t.cu_seqlens_q, T, options.max_seqlen_q),
+        )  # fmt: skip
+
+    grid = (cdiv(options.max_seqlen_q, M) * B * H,)
+    return Prepared(attention_delta_kernel, grid, arguments, (H,), D=D, BLOCK_M=M, BLOCK_D=BLOCK_D)
+
+
+def launch_keys(q, k, B, options, by_descriptor, sizes):
+    (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
+    M, N, BLOCK_D = sizes["BLOCK_M"], sizes["BLOCK_N"], sizes["BLOCK_D"]
+
+    def arguments(*tensors):
+        t = Tensors(*tensors)
+        rows = [Tiles(x, (x.numel(),), (1,), (M,)) if by_descriptor else x for x in (t.lse, t.delta)]
+        return (
+            *(describe(x, M, BLOCK_D) for x in (t.do, t.q)), *(describe(x, N, BLOCK_D) for x in (t.k, t.v)),
+            *rows, (strided(t.dk, t.cu_seqlens_k), strided(t.dv, t.cu_seqlens_k), t.sums),
+            (t.cu_seqlens_q, t.cu_seqlens_k, T, S, options.max_seqlen_k), (B, Hk, H // Hk),
+            (options.left, options.right),
+        )  # fmt: skip
+
+    grid = (cdiv(options.max_seqlen_k, N) * B * Hk,)
+    constants_of_both = dict(BY_DESCRIPTOR=by_descriptor, **sizes)
+    return Prepared(attention_backward_keys_kernel, grid, arguments, (options.scale,), **constants_of_both)
+
+
 def attention_backward(
     do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options, *, BLOCK_M=None, BLOCK_N=None,
     deterministic=True,
 ):  # fmt: skip
     """`(dq, dk, dv, dsinks)`, as the lesson's launcher. An upstream gradient that no descriptor fits is copied."""
-    if not can_describe(options, q, k, v, o):
+    tensors = q, k, v, o, lse, cu_seqlens_q, cu_seqlens_k
+    plan = backward_plan(do, dlse, *tensors, options, BLOCK_M, BLOCK_N, deterministic)
+    if plan is None:
         return lesson.attention_backward(
             do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N
         )  # fmt: skip
-    do = torch.zeros_like(o) if do is None else do if fits(do) else do.clone(memory_format=torch.contiguous_format)
+    first, keys, copied = plan
+    do = torch.zeros_like(o) if do is None else do.clone(memory_format=torch.contiguous_format) if copied else do
     dlse = lse.new_zeros(()).expand(lse.shape) if dlse is None else dlse
     dq, dk, dv = empty_like(o, cu_seqlens_q), empty_like(k, cu_seqlens_k), empty_like(k, cu_seqlens_k)
     delta = empty_like(lse, cu_seqlens_q)
-    (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
-    B = batches(q, cu_seqlens_q)
-    packed, window = (cu_seqlens_q, cu_seqlens_k, T, S), (options.left, options.right)
-    known = constants(QUERIES, q, options, BLOCK_M, BLOCK_N, options.max_seqlen_k)
-    M, N, BLOCK_D = known["BLOCK_M"], known["BLOCK_N"], known["BLOCK_D"]
-    grid = (cdiv(options.max_seqlen_q, M) * B * H,)
-    numbers = [strided(x, cu_seqlens_q) for x in (dlse, lse, delta)]
     sums = None if deterministic else new_rows(q, q.shape, cu_seqlens_q)
-    if grid[0] and deterministic:
-        tensors = (
-            *(describe(x, M, BLOCK_D) for x in (do, q, o)), *(describe(x, N, BLOCK_D) for x in (k, v)),
-            tuple(numbers), strided(dq, cu_seqlens_q), (*packed, options.max_seqlen_q), (B, H, H // Hk), window,
-        )  # fmt: skip
-        launch(attention_backward_queries_kernel, grid, tensors, (options.scale,), **known)
-    elif grid[0]:
-        dlse, _, delta_tensor = numbers
-        tensors = (
-            describe(do, M, BLOCK_D), describe(o, M, BLOCK_D), dlse, delta_tensor, sums,
-            (cu_seqlens_q, T, options.max_seqlen_q),
-        )  # fmt: skip
-        launch(attention_delta_kernel, grid, tensors, (H,), D=q.shape[-1], BLOCK_M=M, BLOCK_D=BLOCK_D)
-    known = constants(KEYS if deterministic else ONE_PASS, q, options, BLOCK_M, BLOCK_N, options.max_seqlen_q)
-    M, N = known["BLOCK_M"], known["BLOCK_N"]
-    grid = (cdiv(options.max_seqlen_k, N) * B * Hk,)
-    if grid[0]:
-        by_descriptor = cu_seqlens_q is None and T % 4 == 0
-        rows = [Tiles(x, (x.numel(),), (1,), (M,)) if by_descriptor else x for x in (lse, delta)]
-        tensors = (
-            *(describe(x, M, BLOCK_D) for x in (do, q)), *(describe(x, N, BLOCK_D) for x in (k, v)),
-            *rows, (strided(dk, cu_seqlens_k), strided(dv, cu_seqlens_k), sums),
-            (*packed, options.max_seqlen_k), (B, Hk, H // Hk), window,
-        )  # fmt: skip
-        launch(attention_backward_keys_kernel, grid, tensors, (options.scale,), BY_DESCRIPTOR=by_descriptor, **known)
+    for launch in first, keys:
+        launch(do, dlse, *tensors, dq, dk, dv, delta, sums)
     if not deterministic:
         torch.mul(sums, options.scale, out=dq)
     return dq, dk, dv, sink_gradient(sinks, lse, delta)

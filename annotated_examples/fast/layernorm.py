@@ -34,10 +34,12 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import autograd, checks, device, script
-from academy.launch import cdiv, launch
+from academy.geometry import Prepared, knowing, remembered
+from academy.launch import cdiv
 
 import functools
 import operator
+from typing import NamedTuple
 
 import torch
 import triton
@@ -45,12 +47,8 @@ import triton.language as tl
 
 from annotated_examples.classics.layernorm import LayerNorm, contract, layernorm_reference
 from annotated_examples.common.norms import (
-    add_partial_sums,
-    backward_schedule,
-    forward_tiles,
-    module_arguments,
-    register_limit,
-)
+    backward_schedule, forward_tiles, module_arguments, partial_sums_kernel, register_limit, sums_launch,
+)  # fmt: skip
 from annotated_examples.common.rows import as_rows, row_stride
 
 
@@ -66,19 +64,9 @@ from annotated_examples.common.rows import as_rows, row_stride
 # elements one instruction may load.
 @triton.jit
 def layernorm_forward_kernel(
-    x_ptr,
-    weight_ptr,
-    bias_ptr,
-    y_ptr,
-    mean_ptr,
-    rstd_ptr,
-    M,
-    N: tl.constexpr,
-    stride_xm: tl.constexpr,
-    eps: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-):
+    x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, M, N: tl.constexpr, stride_xm: tl.constexpr,
+    eps: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
     # In the example there are seven rows and `BLOCK_M = 2`: the last program owns `pid=3: offs_m = [6, 7]`, the second
     # of which doesn't exist: `pid=3: mask_m = [1, 0]`.
     offs_m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -145,17 +133,9 @@ def layernorm_forward_kernel(
 # mean ([[tag: LN-shift]] allows any): the mean of the first chunk.
 @triton.jit
 def layernorm_forward_chunked_kernel(
-    x_ptr,
-    weight_ptr,
-    bias_ptr,
-    y_ptr,
-    mean_ptr,
-    rstd_ptr,
-    N: tl.constexpr,
-    stride_xm: tl.constexpr,
-    eps: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-):
+    x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, N: tl.constexpr, stride_xm: tl.constexpr,
+    eps: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride_xm
     y_ptr += row * N
@@ -221,22 +201,10 @@ def layernorm_forward_chunked_kernel(
 # processed, the next `NUM_STAGES` − 1 are already in flight.
 @triton.jit
 def layernorm_backward_kernel(
-    dy_ptr,
-    x_ptr,
-    weight_ptr,
-    mean_ptr,
-    rstd_ptr,
-    dx_ptr,
-    partial_dweight_ptr,
-    partial_dbias_ptr,
-    M,
-    N: tl.constexpr,
-    stride_dym: tl.constexpr,
-    stride_xm: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    NUM_STAGES: tl.constexpr,
-):
+    dy_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, dx_ptr, partial_dweight_ptr, partial_dbias_ptr, M,
+    N: tl.constexpr, stride_dym: tl.constexpr, stride_xm: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr, NUM_STAGES: tl.constexpr,
+):  # fmt: skip
     pid = tl.program_id(0).to(tl.int64)
     offs_n = tl.arange(0, BLOCK_N)
     mask_n = offs_n < N
@@ -328,17 +296,9 @@ def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
 # [[bench: layernorm/16384x12288/backward/share]] of the limit.
 @triton.jit
 def layernorm_backward_chunked_kernel(
-    dy_ptr,
-    x_ptr,
-    weight_ptr,
-    mean_ptr,
-    rstd_ptr,
-    dx_ptr,
-    N: tl.constexpr,
-    stride_dym: tl.constexpr,
-    stride_xm: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-):
+    dy_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, dx_ptr, N: tl.constexpr, stride_dym: tl.constexpr,
+    stride_xm: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     dy_ptr += row * stride_dym
     x_ptr += row * stride_xm
@@ -381,19 +341,9 @@ def layernorm_backward_chunked_kernel(
 # the card.
 @triton.jit
 def layernorm_backward_columns_kernel(
-    dy_ptr,
-    x_ptr,
-    mean_ptr,
-    rstd_ptr,
-    partial_dweight_ptr,
-    partial_dbias_ptr,
-    M,
-    N: tl.constexpr,
-    stride_dym: tl.constexpr,
-    stride_xm: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-):
+    dy_ptr, x_ptr, mean_ptr, rstd_ptr, partial_dweight_ptr, partial_dbias_ptr, M, N: tl.constexpr,
+    stride_dym: tl.constexpr, stride_xm: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
     # The second block of columns is half empty: `pid=(1, 0): mask_n = [1, 1, 0, 0]`.
     offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     mask_n = offs_n < N
@@ -424,110 +374,171 @@ def layernorm_backward_columns_kernel(
 # Inside `torch.compile`, after a second width, a size of `x` may be a symbol that stands for any number. The number of
 # warps, which is computed from it here, can't be a symbol: `operator.index` turns the size into a number, and a new
 # width triggers a compilation.
-def layernorm_forward(
-    x, weight=None, bias=None, eps=1e-5, *, save=True, BLOCK_M=None, BLOCK_N=None, num_warps=None
-):  # fmt: skip
-    """Returns `y` in the shape of `x`, and `mean` and `rstd` in float32, one number per row; None if not `save`."""
+@remembered
+def forward_plan(x, weight, bias, eps, save, BLOCK_M, BLOCK_N, num_warps):
+    """The launch for tensors like these, or None if there is nothing to do."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
-    y = torch.empty_like(x, memory_format=torch.contiguous_format)
-    N = operator.index(x.shape[-1])
-    M = x.numel() // max(N, 1)
-    mean = torch.empty(M, dtype=torch.float32, device=x.device) if save else None
-    rstd = torch.empty(M, dtype=torch.float32, device=x.device) if save else None
     if x.numel() == 0:
-        return y, mean, rstd
-    x = as_rows(x)
-    weight = weight if weight is None else weight.contiguous()
-    bias = bias if bias is None else bias.contiguous()
+        return None
+    N = operator.index(x.shape[-1])
+    M = x.numel() // N
     BLOCK_M, BLOCK_N, num_warps = forward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
+
+    def arguments(x, weight, bias, *results):
+        return as_rows(x), *(p if p is None else p.contiguous() for p in (weight, bias)), *results
+
+    sizes = N, row_stride(as_rows(x), N), eps
     if N <= BLOCK_N:
-        launch(
-            layernorm_forward_kernel, (cdiv(M, BLOCK_M),),
-            (x, weight, bias, y, mean, rstd), (M, N, row_stride(x, N), eps),
+        return Prepared(
+            layernorm_forward_kernel, (cdiv(M, BLOCK_M),), arguments, (M, *sizes),
             BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps, **register_limit(N),
         )  # fmt: skip
-    else:
-        launch(
-            layernorm_forward_chunked_kernel, (M,), (x, weight, bias, y, mean, rstd), (N, row_stride(x, N), eps),
-            BLOCK_N=BLOCK_N, num_warps=num_warps,
-        )  # fmt: skip
+    return Prepared(
+        layernorm_forward_chunked_kernel, (M,), arguments, sizes, BLOCK_N=BLOCK_N, num_warps=num_warps
+    )  # fmt: skip
+
+
+def layernorm_forward(
+    x, weight=None, bias=None, eps=1e-5, *, save=True, BLOCK_M=None, BLOCK_N=None, num_warps=None, known=None
+):  # fmt: skip
+    """Returns `y` in the shape of `x`, and `mean` and `rstd` in float32, one number per row; None if not `save`."""
+    plan = forward_plan(x, weight, bias, eps, save, BLOCK_M, BLOCK_N, num_warps, known=known, besides=(save,))
+    y, mean, rstd = torch.empty_like(x, memory_format=torch.contiguous_format), None, None
+    if save:
+        M = x.numel() // max(x.shape[-1], 1)
+        mean = torch.empty(M, dtype=torch.float32, device=x.device)
+        rstd = torch.empty_like(mean)
+    if plan is not None:
+        plan(x, weight, bias, y, mean, rstd)
     return y, mean, rstd
+
+
+# Going back, a call is a few launches: one trip or two directions, and then the partial sums. Those are a matrix for
+# `dweight` and one for `dbias`, with a row for each program that shares the rows, in one piece of memory. A single
+# program has nothing to share: it stores `dweight` and `dbias` themselves, and the second launch is saved. So where
+# there are few tiles, one program takes them all. All launches are prepared for the same tensors, `Tensors`, and take
+# what they need. What is None isn't computed.
+FEW_TILES = 8
+
+
+class Tensors(NamedTuple):
+    dy: torch.Tensor
+    x: torch.Tensor
+    weight: torch.Tensor | None
+    mean: torch.Tensor
+    rstd: torch.Tensor
+    dx: torch.Tensor | None
+    dweight: torch.Tensor | None
+    dbias: torch.Tensor | None
+    partial_sums: torch.Tensor | None
+
+    def sums_of_columns(self):
+        if self.partial_sums is None:
+            return self.dweight, self.dbias
+        first, last = self.partial_sums[0], self.partial_sums[-1]
+        return None if self.dweight is None else first, None if self.dbias is None else last
+
+
+def one_trip(*tensors):
+    t = Tensors(*tensors)
+    weight = t.weight if t.weight is None else t.weight.contiguous()
+    return as_rows(t.dy), as_rows(t.x), weight, t.mean, t.rstd, t.dx, *t.sums_of_columns()
+
+
+def along_the_rows(*tensors):
+    return one_trip(*tensors)[:6]
+
+
+def down_the_columns(*tensors):
+    dy, x, _, mean, rstd, _, *partial_sums = one_trip(*tensors)
+    return dy, x, mean, rstd, *partial_sums
+
+
+def to_add_up(*tensors):
+    t = Tensors(*tensors)
+    return *t.sums_of_columns(), t.dweight, t.dbias
+
+
+@remembered
+def backward_plan(
+    dy, x, weight, bias, mean, rstd, needs, BLOCK_M, BLOCK_N, COLUMNS, num_warps, num_programs, num_stages
+):  # fmt: skip
+    """Which of the three gradients are wanted, the shape of the partial sums, and the launches, one after the other."""
+    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, COLUMNS=COLUMNS, num_warps=num_warps)
+    N = operator.index(x.shape[-1])
+    M, wanted = x.numel() // max(N, 1), (needs[0], needs[1] and weight is not None, needs[2] and bias is not None)
+    if x.numel() == 0:
+        return wanted, None, ()
+    strides = row_stride(as_rows(dy), N), row_stride(as_rows(x), N)
+    BLOCK_M, BLOCK_N, num_warps = backward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
+    if N <= BLOCK_N:
+        programs, stages = backward_schedule(x.device.index, x.element_size(), N, BLOCK_M, BLOCK_N, num_warps)
+        tiles = cdiv(M, BLOCK_M)
+        P = min(num_programs or (1 if tiles <= FEW_TILES else programs), tiles)
+        launches = launch_one_trip(M, N, P, strides, BLOCK_M, BLOCK_N, num_stages or stages, num_warps)
+    else:
+        columns_M = 32 if BLOCK_N >= 128 else BLOCK_M  # fewer where a caller asks for small blocks
+        P = min(num_programs or 16, cdiv(M, columns_M))
+        launches = launch_two_directions(
+            M, N, P, strides, columns_M, BLOCK_N, COLUMNS or min(BLOCK_N, 128), num_warps, wanted
+        )  # fmt: skip
+    if P == 1 or not any(wanted[1:]):
+        return wanted, None, launches
+    grid, sizes, blocks = sums_launch(P, N, min(BLOCK_N, 32))
+    return wanted, (sum(wanted[1:]), P, N), (*launches, Prepared(partial_sums_kernel, grid, to_add_up, sizes, **blocks))
+
+
+def launch_one_trip(M, N, P, strides, BLOCK_M, BLOCK_N, NUM_STAGES, num_warps):
+    """Rows that fit in a block: all three gradients by one kernel."""
+    return (
+        Prepared(
+            layernorm_backward_kernel, (P,), one_trip, (M, N, *strides),
+            BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=NUM_STAGES, num_warps=num_warps,
+        ),
+    )  # fmt: skip
+
+
+def launch_two_directions(M, N, P, strides, BLOCK_M, BLOCK_N, COLUMNS, num_warps, wanted):
+    """Longer rows: `dx` along the rows, then `dweight` and `dbias` down the columns."""
+    rows = Prepared(
+        layernorm_backward_chunked_kernel, (M,), along_the_rows, (N, *strides), BLOCK_N=BLOCK_N, num_warps=num_warps
+    )
+    columns = Prepared(
+        layernorm_backward_columns_kernel, (cdiv(N, COLUMNS), P), down_the_columns, (M, N, *strides),
+        BLOCK_M=BLOCK_M, BLOCK_N=COLUMNS, num_warps=4,
+    )  # fmt: skip
+    return *[rows] * wanted[0], *[columns] * any(wanted[1:])
 
 
 def layernorm_backward(
     dy, x, weight, bias, mean, rstd, *, needs=(True, True, True),
-    BLOCK_M=None, BLOCK_N=None, COLUMNS=None, num_warps=None, num_programs=None, num_stages=None,
+    BLOCK_M=None, BLOCK_N=None, COLUMNS=None, num_warps=None, num_programs=None, num_stages=None, known=None,
 ):  # fmt: skip
     """Returns `(dx, dweight, dbias)`, None for what isn't in `needs` or has no parameter.
 
     Args: as the lesson's. num_programs: how many programs share the rows, at most. num_stages: how many tiles each of
     them has in flight, if rows fit in one block.
     """
-    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, COLUMNS=COLUMNS, num_warps=num_warps)
-    N = operator.index(x.shape[-1])
-    dx = torch.empty_like(x, memory_format=torch.contiguous_format) if needs[0] else None
-    dweight = torch.empty(N, dtype=weight.dtype, device=x.device) if needs[1] and weight is not None else None
-    dbias = torch.empty(N, dtype=bias.dtype, device=x.device) if needs[2] and bias is not None else None
-    if x.numel() == 0:
-        return dx, *(g if g is None else g.zero_() for g in (dweight, dbias))
-    BLOCK_M, BLOCK_N, num_warps = backward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
-    tensors = as_rows(dy), as_rows(x), weight if weight is None else weight.contiguous(), mean, rstd
-    sizes = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
-    if N <= BLOCK_N:
-        partial_sums = launch_one_trip(*tensors, dx, dweight, dbias, num_programs, num_stages, **sizes)
-    else:
-        partial_sums = launch_two_directions(*tensors, dx, dweight, dbias, num_programs, COLUMNS, **sizes)
-    add_partial_sums(*partial_sums, dweight, dbias, BLOCK_N=min(BLOCK_N, 32))
+    sizes = BLOCK_M, BLOCK_N, COLUMNS, num_warps, num_programs, num_stages
+    tensors, needs = (dy, x, weight, bias, mean, rstd), tuple(needs)
+    wanted, partial_sums, launches = backward_plan(*tensors, needs, *sizes, known=known, besides=(dy, needs))
+    dx = torch.empty_like(x, memory_format=torch.contiguous_format) if wanted[0] else None
+    like = torch.empty_like if launches else torch.zeros_like
+    dweight = like(weight, memory_format=torch.contiguous_format) if wanted[1] else None
+    dbias = like(bias, memory_format=torch.contiguous_format) if wanted[2] else None
+    if partial_sums is not None:
+        partial_sums = torch.empty(partial_sums, dtype=torch.float32, device=x.device)
+    for launch in launches:
+        launch(dy, x, weight, mean, rstd, dx, dweight, dbias, partial_sums)
     return dx, dweight, dbias
 
 
-# Both launchers fill `dx` and return the partial sums of `dweight` and `dbias`, a row of them for each program that
-# shares the rows. What is None isn't computed.
-def partial_sums_of(P, N, *gradients):
-    return [g if g is None else torch.empty((P, N), dtype=torch.float32, device=g.device) for g in gradients]
-
-
-def launch_one_trip(
-    dy, x, weight, mean, rstd, dx, dweight, dbias, num_programs, num_stages, *, BLOCK_M, BLOCK_N, num_warps
-):  # fmt: skip
-    """Rows that fit in a block: all three gradients by one kernel."""
-    M, N = x.shape
-    programs, stages = backward_schedule(x.device.index, x.element_size(), N, BLOCK_M, BLOCK_N, num_warps)
-    P = min(num_programs or programs, cdiv(M, BLOCK_M))
-    partial_sums = partial_sums_of(P, N, dweight, dbias)
-    launch(
-        layernorm_backward_kernel, (P,),
-        (dy, x, weight, mean, rstd, dx, *partial_sums), (M, N, row_stride(dy, N), row_stride(x, N)),
-        BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=num_stages or stages, num_warps=num_warps,
-    )  # fmt: skip
-    return partial_sums
-
-
-def launch_two_directions(
-    dy, x, weight, mean, rstd, dx, dweight, dbias, num_programs, COLUMNS, *, BLOCK_M, BLOCK_N, num_warps
-):  # fmt: skip
-    """Longer rows: `dx` along the rows, then `dweight` and `dbias` down the columns."""
-    M, N = x.shape
-    strides = row_stride(dy, N), row_stride(x, N)
-    if dx is not None:
-        launch(
-            layernorm_backward_chunked_kernel, (M,), (dy, x, weight, mean, rstd, dx), (N, *strides),
-            BLOCK_N=BLOCK_N, num_warps=num_warps,
-        )  # fmt: skip
-    BLOCK_M = 32 if BLOCK_N >= 128 else BLOCK_M  # fewer where a caller asks for small blocks
-    COLUMNS = COLUMNS or min(BLOCK_N, 128)
-    P = min(num_programs or 16, cdiv(M, BLOCK_M))
-    partial_sums = partial_sums_of(P, N, dweight, dbias)
-    if dweight is not None or dbias is not None:
-        launch(
-            layernorm_backward_columns_kernel, (cdiv(N, COLUMNS), P),
-            (dy, x, mean, rstd, *partial_sums), (M, N, *strides),
-            BLOCK_M=BLOCK_M, BLOCK_N=COLUMNS, num_warps=4,
-        )  # fmt: skip
-    return partial_sums
-
-
 # ## Public functions
+#
+# The check of the arguments has looked at all of their tensors. `known` saves the launchers a second look.
+checked = knowing(contract)
+
+
 def layernorm(x, weight=None, bias=None, eps=1e-5):
     """The same as `annotated_examples.classics.layernorm.layernorm`, but faster.
 
@@ -544,10 +555,10 @@ def layernorm(x, weight=None, bias=None, eps=1e-5):
     Sources: Ba, Kiros and Hinton, "Layer Normalization" (2016); for the merging of means and sums of squares, Chan,
     Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979).
     """
-    contract(x, weight, bias, eps)
+    known = checked(x, weight, bias, eps)
     if not autograd.needs_frame(x, weight, bias):
-        return layernorm_forward(x, weight, bias, eps, save=False)[0]
-    return LayerNorm.apply(x, weight, bias, eps, layernorm_forward, layernorm_backward)
+        return layernorm_forward(x, weight, bias, eps, save=False, known=known)[0]
+    return LayerNorm.apply(x, weight, bias, eps, known.bind(layernorm_forward), known.bind(layernorm_backward))
 
 
 def apply_layernorm(module, x):

@@ -6,7 +6,7 @@ import card
 from draw import Axes, Panel, Picture, bars, picture
 
 PARTS = {
-    "checks": "checks of the arguments",
+    "checks remembered": "are the arguments known?",
     "gradient": "does anything need a gradient?",
     "outputs": "memory for the output",
     "rest": "rows, tile sizes, and so on",
@@ -20,22 +20,24 @@ def _rows(found: dict, names: dict[str, str]) -> list[tuple[str, float, str]]:
 @picture
 def layernorm_call():
     found = dict(figures.first(card.ROOT, "experiments/host_time")["breakdown"])
-    found["rest"] = found["call"] - found["launch"] - sum(found[name] for name in PARTS if name != "rest")
+    found["rest"] = found["call"] - found["prepared launch"] - sum(found[name] for name in PARTS if name != "rest")
     whole = {
         "call by Triton": "ours, launched by kernel[grid](…)",
-        "call": "ours, the launch remembered",
+        "call": "ours, everything remembered",
         "torch": "PyTorch's layer_norm",
     }
     parts = PARTS | {
-        "launch by Triton": "kernel[grid](…)",
-        "launch": "or, remembered",
+        "prepared launch": "the launch, prepared",
         "driver": "of this, the driver's call",
+        "checks": "without memory: all checks",
+        "launch": "a launch found by its arguments",
+        "launch by Triton": "kernel[grid](…)",
     }
     larger = max(found[name] for name in whole) / max(found[name] for name in parts)
     left = Panel(36 + 40 * len(whole) + 4, "One call")
     right = Panel(36 + 40 * len(parts) + 4, f"Its parts, drawn {larger:.2g} times as long")
     bars(left, 42, _rows(found, whole), ["a", "b", "off"])
-    bars(right, 42, _rows(found, parts), ["b", "b", "b", "b", "a", "b", "off"])
+    bars(right, 42, _rows(found, parts), ["b", "b", "b", "b", "b", "off", "a", "a", "a"])
     said = ", ".join(f"{words} {found[name]:.3g} µs" for name, words in (whole | parts).items())
     return Picture(
         "A layernorm of 128 x 128, without a gradient: what the CPU does before the GPU has anything to do.",

@@ -188,7 +188,7 @@ def wrong_descriptors():
 
 def main():
     triton.JITFunction.run = lambda self, *arguments, grid, warmup, **named: variant(arguments, named)
-    launch.REMEMBERS, launch._current_device, launch._current_stream = True, lambda: -1, lambda device: 5
+    launch.REMEMBERS, launch.current_device, launch._current_stream = True, lambda: -1, lambda device: 5
     launch.ONE_LAUNCHER = False
     right, remembered = wrong_calls(0)
     launch.ONE_LAUNCHER = True

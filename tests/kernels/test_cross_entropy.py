@@ -246,6 +246,25 @@ def test_check(module, check):
     check(module)
 
 
+def test_many_labels_are_counted_by_a_kernel_of_their_own(monkeypatch):
+    """With few, every row's program counts them all: the same loss and the same gradient, bit by bit."""
+    x, labels = randn(5, 20), random_labels(5, vocab=20)
+
+    def results():
+        logits = harness.leaf(x)
+        loss = fast.cross_entropy_loss(logits, labels)
+        return loss.detach(), *torch.autograd.grad(loss, logits), fast.cross_entropy_loss(x.half(), labels)
+
+    counted, count = [], fast.count_labels
+    monkeypatch.setattr(fast, "count_labels", lambda *a, **k: counted.append(1) or count(*a, **k))
+    few = results()
+    assert not counted
+    monkeypatch.setattr(fast, "FEW", 4)
+    for a, b in zip(few, results()):
+        assert torch.equal(a, b)
+    assert len(counted) == 2
+
+
 # ---------------------------------------------------------------- mutants, each with the check that must notice it
 
 
@@ -333,8 +352,8 @@ FAST_MUTANTS = [
         sliced_rows,
         Mutant(
             "gradient over the logits",
-            "    " + NEW_TENSOR + "\n    n_items",
-            "    dlogits = logits.detach()\n    n_items",
+            "dlogits = torch.empty_like(logits, memory_format=torch.contiguous_format)",
+            "dlogits = logits.detach()",
         ),
     ),
     (second_backward, Mutant("second backward differs", "torch.empty_like(gradient)", "gradient.detach()")),
@@ -367,7 +386,9 @@ FAST_MUTANTS = [
     ),
     (sliced_rows, Mutant("tail of a row forgotten", EDGES, "edge_mask = (lane < STRIP) & (edge < head)")),
     (sliced_rows, Mutant("edges not in the sum", " + tl.sum(exp_shifted(z_edge, row_shift), 0)", "")),
-    (count_is_exact, Mutant("only the last labels counted", "count += (mask", "count = (mask")),
+    (count_is_exact, Mutant("only the last labels counted", "count += labels_that", "count = labels_that")),
+    (sliced_rows, Mutant("ignored labels counted by the rows", "(mask & (labels != ignore_index))", "mask")),
+    (sliced_rows, Mutant("labels counted past the last row", "(mask & (labels", "(mask | (labels")),
     (sliced_rows, Mutant("rows assumed side by side", "batch * stride_xb", "batch * seq_len * stride_xs")),
     (sliced_rows, Mutant("upstream gradient dropped", "end = tl.where(dloss == 1.0, 0, n)", "end = tl.minimum(n, 0)")),
     (loss_scale_in_float16, Mutant("float16 rounds before the loss scale", "logits.dtype == torch.float16 or ", "")),

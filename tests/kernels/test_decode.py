@@ -93,7 +93,9 @@ def with_tiles(module, BLOCK_N=16, BLOCK_S=2):
 
     def decode_attention(q, k_cache, v_cache, lengths, *, block_table=None, sinks=None, **options):
         defaults = dict(scale=None, window=None, softcap=0.0, num_splits=3)
-        arguments = module.contract(q, k_cache, v_cache, lengths, block_table, sinks=sinks, **defaults | options)
+        options = defaults | options
+        numbers = module.contract(q, k_cache, v_cache, lengths, block_table, sinks=sinks, **options)
+        arguments = *numbers, sinks, options["num_splits"]
         tiles = dict(BLOCK_N=BLOCK_N) | ({} if hasattr(module, "lesson") else dict(BLOCK_S=BLOCK_S))
         return module.decode_forward(q, k_cache, v_cache, lengths, block_table, *arguments, **tiles)
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from academy import device, launch
-from annotated_examples.fast import layernorm, low_bit, matmul, softmax
+from annotated_examples.fast import cross_entropy, decode, flash_attention, layernorm, low_bit, matmul, softmax
 from annotated_examples.gemlite.gemm import quantize
 from tests.kernels import harness
 
@@ -30,6 +30,15 @@ def test_the_key_is_never_coarser_than_triton():
     assert found["descriptors"] == [], "a tensor map that Triton would make in another way"
     missed = [name for name, wrong in found["mutants"].items() if not wrong]
     assert not missed, f"no sequence noticed {missed}"
+
+
+def test_prepared_launches_are_the_same_launches():
+    """Random calls of fast functions, each made again with nothing prepared; see the script."""
+    found = harness.without_gpu("prepared_without_gpu.py")
+    for form in (False, True):
+        assert found[f"right {form}"] == [] and found[f"ready {form}"] > 100
+    missed = [name for name, wrong in found["mutants"].items() if not wrong]
+    assert not missed, f"no call noticed {missed}"
 
 
 def test_interpreted_launches_are_plain():
@@ -225,6 +234,43 @@ def test_a_remembered_launch_in_a_cuda_graph():
 
 
 @gpu
+def test_a_prepared_launch_in_a_cuda_graph():
+    x, labels = torch.randn(64, 256, device="cuda"), torch.randint(256, (64,), device="cuda")
+    run = lambda: cross_entropy.cross_entropy_loss(layernorm.layernorm(x), labels)  # noqa: E731
+    run(), run(), run()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = run()
+    x.copy_(torch.randn(64, 256, device="cuda"))
+    graph.replay()
+    assert torch.equal(captured, run())
+
+
+@gpu
+def test_prepared_launches_of_two_threads_on_two_streams():
+    failed, shared = [], [torch.randn(n, 256, device="cuda") for n in (3, 64, 65)]
+
+    def work(seed):
+        try:
+            choose = random.Random(seed)
+            with torch.cuda.stream(torch.cuda.Stream()):
+                for _ in range(300):
+                    x = choose.choice(shared)
+                    got, expected = layernorm.layernorm(x), torch.nn.functional.layer_norm(x, (256,))
+                    torch.cuda.current_stream().synchronize()
+                    if not torch.allclose(got, expected, atol=1e-4):
+                        failed.append(tuple(x.shape))
+        except BaseException as error:
+            failed.append(error)
+
+    torch.cuda.synchronize()
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in (1, 2)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not failed
+
+
+@gpu
 def test_hooks_see_every_launch():
     seen, x = [], torch.randn(64, device="cuda")
     run = lambda: launch.launch(scaled_kernel, (1,), (x, None, x), (64, 1, 1.0), BLOCK=64, NEGATE=True)  # noqa: E731
@@ -236,6 +282,13 @@ def test_hooks_see_every_launch():
     finally:
         triton.knobs.runtime.launch_enter_hook.remove(hook)
     assert seen == ["scaled_kernel"] * 2
+    seen.clear(), layernorm.layernorm(x[None]), layernorm.layernorm(x[None])
+    triton.knobs.runtime.launch_enter_hook.add(hook)
+    try:
+        layernorm.layernorm(x[None])
+    finally:
+        triton.knobs.runtime.launch_enter_hook.remove(hook)
+    assert seen == ["layernorm_forward_kernel"]
     count = []
     scaled_kernel.pre_run_hooks.append(lambda *_, **__: count.append(1))
     try:
@@ -256,17 +309,48 @@ def test_what_triton_refuses_is_refused():
             launch.launch(scaled_kernel, (1,), (x, None, out), (64, 1, 1.0), BLOCK=64)
 
 
+def attention_call(choose, dtype, which):
+    T, D, begin = choose.choice([1, 33, 64, 200]), choose.choice([64, 128]), choose.choice([0, 0, 1, 8])
+    q, k, v = (torch.randn(2, heads, T, D + begin, device="cuda").to(dtype)[..., begin:] for heads in (4, 2, 2))
+    if which == "attention":
+        return lambda: flash_attention.flash_attention(q, k, v, causal=T > 33)
+    lengths = torch.tensor([T, 1], dtype=torch.int32, device="cuda")
+    sinks = torch.randn(4, device="cuda") if choose.random() < 0.3 else None
+    caches = k.transpose(1, 2), v.transpose(1, 2)
+    return lambda: decode.decode_attention(q[:, :, 0], *caches, lengths, sinks=sinks)
+
+
 def fast_calls(choose: random.Random):
     """A call of a fast function with random tensors: `call()` returns all its results."""
     dtype, M, N = choose.choice(DTYPES[1:]), choose.choice([1, 16, 33, 128]), choose.choice([64, 104, 256, 2048])
     wide = torch.randn(M, N + choose.choice([0, 1, 8]), device="cuda").to(dtype)
     x = wide[:, :N]
-    which = choose.choice(["softmax", "layernorm", "matmul", "matmul", "low_bit"])
+    which = choose.choice(
+        ["softmax", "layernorm", "matmul", "matmul", "low_bit", "attention", "decode", "cross entropy"]
+    )
+    if which in ("attention", "decode"):
+        return attention_call(choose, dtype, which)
+    if which == "cross entropy":
+        labels = torch.randint(N, (2 * M,), device="cuda")[:: choose.choice([1, 2])][:M]
+        options = choose.choice([{}, {}, dict(n_items=7), dict(n_items=torch.tensor(7, device="cuda"))])
+        leaf = x.detach().requires_grad_()
+        if choose.random() < 0.5:
+            return lambda: cross_entropy.cross_entropy_loss(x, labels, **options)
+        scale = choose.choice([1.0, 2.0])
+        return lambda: torch.autograd.grad(scale * cross_entropy.cross_entropy_loss(leaf, labels, **options), leaf)[0]
     if which == "softmax":
         return lambda: softmax.softmax(x)
     if which == "layernorm":
         weight = torch.randn(N, device="cuda").to(choose.choice(DTYPES)) if choose.random() < 0.8 else None
         eps = choose.choice([0, 1, 1e-5])
+        if weight is not None and choose.random() < 0.5:
+            leaves, dy = [x.detach().requires_grad_(), weight.requires_grad_()], torch.randn_like(x)
+            return lambda: torch.cat(
+                [
+                    g.float().flatten()
+                    for g in torch.autograd.grad(layernorm.layernorm(*leaves, weight, eps), leaves, dy)
+                ]
+            )
         return lambda: layernorm.layernorm(x, weight, weight, eps)
     if which == "matmul":
         b = torch.randn(N, 64, device="cuda").to(dtype)
@@ -286,26 +370,31 @@ def fast_calls(choose: random.Random):
 def test_fast_functions_return_the_same_bits(seed, monkeypatch):
     """With tensor descriptors and an autotuner's choice among them."""
     choose = random.Random(seed)
-    for _ in range(120):
+    for _ in range(160):
         call = fast_calls(choose)
-        first, second = call(), call()
+        remembered = [call() for _ in range(3)]
         with monkeypatch.context() as patch:
             patch.setattr(launch, "REMEMBERS", False)
+            patch.setattr(launch, "COMPILED", False)
             plain = call()
-        assert torch.equal(first, plain) and torch.equal(second, plain)
+        assert all(torch.equal(each, plain) for each in remembered)
 
 
 @gpu
 def test_a_second_call_asks_triton_for_nothing(monkeypatch):
     x, weight = torch.randn(64, 256, device="cuda", requires_grad=True), torch.randn(256, device="cuda")
-    a = torch.randn(64, 64, device="cuda").half()
+    a, heads = torch.randn(64, 64, device="cuda").half(), torch.randn(1, 2, 64, 64, device="cuda").half()
+    labels, lengths = torch.zeros(64, dtype=torch.int64, device="cuda"), torch.ones(1, dtype=torch.int32, device="cuda")
 
     def calls():
         layernorm.layernorm(x, weight).sum().backward()
+        cross_entropy.cross_entropy_loss(x, labels).backward()
+        flash_attention.flash_attention(heads, heads, heads)
+        decode.decode_attention(heads[:, :, 0], heads.transpose(1, 2), heads.transpose(1, 2), lengths)
         softmax.softmax(x.detach())
         matmul.matmul(a, a)
 
-    calls(), calls()
+    calls(), calls(), calls()
     asked, run = [], triton.JITFunction.run
     monkeypatch.setattr(triton.JITFunction, "run", lambda self, *a, **k: (asked.append(self), run(self, *a, **k))[1])
     calls()

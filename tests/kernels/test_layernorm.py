@@ -341,6 +341,7 @@ def test_worked_example_has_a_gradient(module, monkeypatch):
     results, empty_like = [], torch.empty_like
     monkeypatch.setattr(torch, "empty_like", lambda *a, **k: results.append(empty_like(*a, **k)) or results[-1])
     module.EXAMPLE()
+    results = [result for result in results if result.dim() > 1]
     assert len(results) in (2, 4)
     for dx in results[1::2]:
         assert (dx.abs() > 1e-3).float().mean() > 0.5
