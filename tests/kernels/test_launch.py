@@ -37,6 +37,7 @@ def test_prepared_launches_are_the_same_launches():
     found = harness.without_gpu("prepared_without_gpu.py")
     for form in (False, True):
         assert found[f"right {form}"] == [] and found[f"ready {form}"] > 100
+    assert found["kept alive"] == [], "a plan holds tensors of its first call"
     missed = [name for name, wrong in found["mutants"].items() if not wrong]
     assert not missed, f"no call noticed {missed}"
 
