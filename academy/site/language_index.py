@@ -1,5 +1,5 @@
-"""The index of `triton.language`: what is used is read from the code; what it does, where it is taught and what to mind
-from the page's front matter."""
+"""The index of `triton.language`: what is used, and by whom, is read from the code; where it is taught, from the path;
+what it does and what to mind, from the page's front matter."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from academy.book import front_matter, layout
 from academy.book.texts import read
+from academy.site import explained
 from academy.site.library import Library, Page
 from academy.site.page_facts import title
 
@@ -23,11 +24,11 @@ MOST = 3
 
 
 def entries(text: str) -> dict[str, dict[str, dict[str, str]]]:
-    """Group -> name -> `does`, `taught`, `mind`, from the page's front matter."""
+    """Group -> name -> `does` and `mind`, from the page's front matter."""
     return front_matter.values(text).get("language", {})
 
 
-def names(text: str, dtypes: frozenset[str] = frozenset()) -> set[str]:
+def names(text: str) -> set[str]:
     """What a file uses of the language, as `tl.dot`. All dtypes but int64 go by the name of float32."""
     found = set()
     for node in ast.walk(ast.parse(text)):
@@ -36,11 +37,8 @@ def names(text: str, dtypes: frozenset[str] = frozenset()) -> set[str]:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in MODULES:
             module, name = node.value.id, node.attr
             if module != "triton" or name in OF_TRITON:
-                found.add(f"{module}.{'float32' if name in DTYPES else name}")
+                found.add(f"{module}.{'float32' if name in explained.DTYPES else name}")
     return found
-
-
-DTYPES = set("float16 bfloat16 float64 int8 int16 int32 uint8 uint16 uint32 uint64 float8e4nv float8e5 int1".split())
 
 
 @lru_cache(512)
@@ -68,15 +66,18 @@ def unexplained(root: Path, docs: str = "docs") -> list[str]:
 def markdown(index: Library) -> list[str]:
     """The index, group by group: of what is explained, what is used."""
     users = used(index.root, index.docs)
+    groups = entries(read(index.root / index.docs / PAGE))
+    taught = explained.taught(index.root, index.path.pages, {name for group in groups.values() for name in group})
     out: list[str] = []
-    for group, found in entries(read(index.root / index.docs / PAGE)).items():
+    for group, found in groups.items():
         out += ["", f"## {group}", ""]
         for name, entry in found.items():
             if name not in users:
                 continue
             anchor = name.replace(".", "-").lower()
-            taught = f"Taught in [{title(index, entry['taught'])}](/{entry['taught']})."
-            parts = [entry["does"], entry.get("mind", ""), taught, _users(index, users.get(name, []))]
+            page = taught.get(name, "")
+            lesson = f"Taught in [{title(index, page)}](/{page})." if page else ""
+            parts = [entry["does"], entry.get("mind", ""), lesson, _users(index, users.get(name, []))]
             out += [f"`{name}` {{ #{anchor} }}", f":   {' '.join(filter(None, parts))}", ""]
     return out
 

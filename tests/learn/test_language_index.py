@@ -8,18 +8,18 @@ import pytest
 
 from academy.book.learning_path import LearningPath
 from academy.compiler import cards as compiled_for
-from academy.site import language_index
+from academy.site import explained, language_index
 from academy.site.library import Library
-from tests.learn import order
 
-PATH = LearningPath.read(order.ROOT / "docs").pages
-GROUPS = language_index.entries((order.ROOT / "docs" / language_index.PAGE).read_text("utf-8"))
+ROOT = explained.ROOT
+PATH = LearningPath.read(ROOT / "docs").pages
+GROUPS = language_index.entries((ROOT / "docs" / language_index.PAGE).read_text("utf-8"))
 ENTRIES = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
 
 def test_what_is_used_is_there_and_nothing_else():
-    assert language_index.unexplained(order.ROOT) == []
-    assert set(ENTRIES) <= set(language_index.used(order.ROOT)), "in the index, and nothing uses it"
+    assert language_index.unexplained(ROOT) == []
+    assert set(ENTRIES) <= set(language_index.used(ROOT)), "in the index, and nothing uses it"
     assert len(ENTRIES) > 50 and sum(map(len, GROUPS.values())) == len(ENTRIES)
 
 
@@ -27,22 +27,20 @@ def test_a_name_that_is_missing_is_noticed():
     assert language_index.names("x = tl.flip(y, 0) + tl.bfloat16\ntriton.compile()") == {"tl.flip", "tl.float32"}
 
 
-def test_the_page_that_is_named_is_the_first_that_explains_and_uses_it():
-    reader, taught = order.Reader(), {}
-    for page in PATH:
-        reader.page(page)
-        for name in ENTRIES:
-            if name not in taught and name in reader.seen and order.explained(name, reader.said):
-                taught[name] = page
-    assert {name: entry["taught"] for name, entry in ENTRIES.items()} == taught
+def test_the_page_that_is_named_explains_it_and_none_before_does():
+    taught = explained.taught(ROOT, PATH, set(ENTRIES))
+    assert set(taught) == set(ENTRIES)
+    assert taught["tl.dot"] == "learn/tiles_and_pointers.py" and taught["tl.load"] == "learn/first_kernel.py"
+    assert taught["tl.erf"] == "kernels/classics/matmul.md" and taught["tl.log"] == "learn/softmax.py"
+    assert explained.taught(ROOT, PATH[:1], {"tl.dot", "tl.store"}) == {"tl.store": PATH[0]}
 
 
 def test_each_entry_is_a_sentence_and_leads_somewhere():
-    shown = "\n".join(language_index.markdown(Library.read(order.ROOT)))
+    shown = "\n".join(language_index.markdown(Library.read(ROOT)))
     for name, entry in ENTRIES.items():
         assert entry["does"].endswith(".") and (not entry["mind"] or entry["mind"][-1] in ".*"), name
         line = re.search(rf"^`{re.escape(name)}` \{{ #[\w-]+ \}}\n:   (.*)", shown, re.M)[1]
-        assert "Taught in [" in line and f"](/{entry['taught']})" in line
+        assert "Taught in [" in line
 
 
 TRIED = {
@@ -74,12 +72,12 @@ TRIED = {
 
 def test_dtypes_and_cards_are_as_the_compiler_has_them():
     pytest.importorskip("triton")
-    script = order.ROOT / "tests/learn/language_without_gpu.py"
+    script = ROOT / "tests/learn/language_without_gpu.py"
     run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr[-2000:]
     found = eval(run.stdout.splitlines()[-1])
     assert found == TRIED
-    cards = (order.ROOT / "docs/guides/cards.md").read_text("utf-8")
+    cards = (ROOT / "docs/guides/cards.md").read_text("utf-8")
     rows = {row[0]: row[1:] for row in (line.strip("| ").split(" | ") for line in cards.splitlines() if "|" in line)}
     capabilities = [int(float(each) * 10) for each in rows["compute capability"]]
     assert [each.strip("`") for each in rows["`tl.dot` in 16 bits becomes"]] == [

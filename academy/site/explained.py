@@ -14,9 +14,8 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-
-import torch
 
 from academy.book import exercise_files, layout, syntax
 
@@ -29,6 +28,10 @@ NO_VERBS = (
     "arguments bits blocks bytes columns elements lanes names numbers pointers programs rows stages threads tiles warps"
 )
 VERB = rf"(?!(?:{NO_VERBS.replace(' ', '|')})\b)(?:[a-z]+s|can|may|must|need)\b"
+#: Dtypes, which all go by the name of one. (int64 has a lesson of its own.)
+DTYPES = frozenset(
+    """float16 bfloat16 float32 float64 float8e4nv float8e5 int1 int8 int16 int32 uint8 uint16 uint32 uint64""".split()
+)
 FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", re.M | re.S)
 SNIPPET = re.compile(r'--8<-- "(?P<file>[^":]+)(?::(?P<section>\w+))?"')
 
@@ -57,6 +60,10 @@ def _in_launch(node: ast.AST) -> bool:
 
 def _memory(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func) in ("tl.load", "tl.store")
+
+
+def _pointer_block(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and _memory(node) and isinstance(node.args[0], ast.BinOp)
 
 
 def _new_axis(node: ast.AST) -> bool:
@@ -96,8 +103,8 @@ def _both_masks(node: ast.AST) -> bool:
 
 def _called(node: ast.AST) -> bool:
     """A call of a function that the file defines or imports, none of Python's own."""
-    own = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    return own and node.func.id not in ("range", "min", "max", "len", "print", "float", "int")
+    builtins = ("range", "min", "max", "len", "print", "float", "int")
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id not in builtins
 
 
 #: In jitted functions (the launch: everywhere).
@@ -105,7 +112,7 @@ CONSTRUCTS = (
     Construct("the launch, `kernel[grid](…)`", _in_launch, r"⟨kernel\[grid\]\("),
     Construct("a tensor arrives as a pointer", lambda node: isinstance(node, ast.arg) and node.arg.endswith("_ptr"),
               r"\bpointer\b[^.]*\baddress of its first element"),
-    Construct("a block of pointers", lambda node: _memory(node) and isinstance(node.args[0], ast.BinOp),
+    Construct("a block of pointers", _pointer_block,
               r"\bblock of pointers"),
     Construct("a column and a row, `[:, None]`", _new_axis, r"⟨[\w.]*\[:, None\]⟩[^.]* column"),
     Construct("a loop, `range`", _loop, r"⟨range⟩[^.]*\bloop|\bloop\b[^.]*⟨range⟩"),
@@ -126,17 +133,18 @@ class Reader:
     said: str = ""
     missing: list[Use] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
+    root: Path = ROOT
     _helpers: set[str] = field(default_factory=set)
 
     def page(self, uri: str) -> None:
         """A page of the path, named as in the table of docs/learn/index.md."""
         if uri.startswith("kernels/"):
-            file = layout.module_path(ROOT, layout.dotted(uri.removeprefix("kernels/").removesuffix(".md")))
+            file = layout.module_path(self.root, layout.dotted(uri.removeprefix("kernels/").removesuffix(".md")))
         else:
-            file = ROOT / "docs" / uri
-            file = ROOT / "backprop_math" / file.name if uri.startswith("derivations/") else file
+            file = self.root / "docs" / uri
+            file = self.root / "backprop_math" / file.name if uri.startswith("derivations/") else file
         text = file.read_text("utf-8")
-        name = file.relative_to(ROOT).as_posix()
+        name = file.relative_to(self.root).as_posix()
         self.python(text, name) if file.suffix == ".py" else self.markdown(text, name)
         for exercise in exercise_files.every():
             if exercise.page == uri:
@@ -144,7 +152,7 @@ class Reader:
 
     def exercise(self, exercise: exercise_files.Exercise) -> None:
         """An exercise is done after its page: the question with its hints, then the solution and the starter."""
-        name = exercise.path.relative_to(ROOT).as_posix()
+        name = exercise.path.relative_to(self.root).as_posix()
         first = exercise.path.read_text("utf-8").partition("# %% solution\n")[0].count("\n") + 2
         self.prose(f"{exercise.question} {' '.join(exercise.hints)}")
         self.python(exercise.text, name, first)
@@ -162,7 +170,7 @@ class Reader:
 
     def _fenced(self, code: str, file: str, line: int) -> None:
         for snippet in SNIPPET.finditer(code):
-            whole = (ROOT / snippet["file"]).read_text("utf-8")
+            whole = (self.root / snippet["file"]).read_text("utf-8")
             start = end = 0
             if snippet["section"]:
                 start = whole.index(f"[start:{snippet['section']}]") + len(f"[start:{snippet['section']}]")
@@ -180,11 +188,11 @@ class Reader:
         """Code with its comments, docstrings and notebook cells, in the order of the lines."""
         events: list[tuple[int, int, Callable[[], None]]] = []
         for line, prose in noted(text):
-            events.append((line, 0, lambda prose=prose, line=line: self.markdown(prose, file, first + line - 1)))
+            events.append((line, 0, partial(self.markdown, prose, file, first + line - 1)))
         for line, what in uses(text):
-            events.append((line, 1, lambda what=what, line=line: self.use(Use(what, file, first + line - 1))))
+            events.append((line, 1, partial(self.use, Use(what, file, first + line - 1))))
         for line, helper in shared_functions(text):
-            events.append((line, 2, lambda helper=helper: self.helper(*helper)))
+            events.append((line, 2, partial(self.helper, *helper)))
         for _, _, happens in sorted(events, key=lambda event: event[:2]):
             happens()
 
@@ -193,7 +201,7 @@ class Reader:
         if (key := f"{file}:{name}") in self._helpers:
             return
         self._helpers.add(key)
-        lines = (text := (ROOT / file).read_text("utf-8")).split("\n")
+        lines = (text := (self.root / file).read_text("utf-8")).split("\n")
         named = {part: node for node in syntax.tree(text).body for part in _defines(node)}
         if name not in named:  # imported there from elsewhere
             return
@@ -239,7 +247,7 @@ def hint(what: str) -> str:
 def noted(text: str) -> Iterator[tuple[int, str]]:
     """(first line, text) of each block of comments and each docstring, blank lines inside of one included."""
     notes = syntax.notes(text).split("\n")
-    quoted = {line for node in syntax.docstrings(text) for line in range(node.lineno, node.end_lineno + 1)}
+    quoted = {line for node in syntax.docstrings(text) for line in range(node.lineno, (node.end_lineno or 0) + 1)}
     block: list[str] = []
     for number, (note, line) in enumerate(zip([*notes, ""], [*text.split("\n"), "code"]), 1):
         if line.strip().startswith("#") or number in quoted:
@@ -284,7 +292,7 @@ def _dotted(node: ast.AST) -> str:
     if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or node.value.id not in TRITON:
         return ""
     name = node.attr
-    if isinstance(getattr(torch, name, None), torch.dtype) and name != "int64":
+    if name in DTYPES:
         return "tl.float32"
     return f"{node.value.id}.{name}"
 
@@ -299,7 +307,7 @@ def _defines(node: ast.stmt) -> list[str]:
 def shared_functions(text: str) -> Iterator[tuple[int, tuple[str, str]]]:
     """(line, (file, name)) where a text names a function of `annotated_examples.common`, or a table of them."""
     homes = {
-        alias.asname or alias.name: (node.module.replace(".", "/") + ".py", alias.name)
+        alias.asname or alias.name: ((node.module or "").replace(".", "/") + ".py", alias.name)
         for node in ast.walk(syntax.tree(text))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("annotated_examples.common.")
         for alias in node.names
@@ -307,3 +315,23 @@ def shared_functions(text: str) -> Iterator[tuple[int, tuple[str, str]]]:
     for node in ast.walk(syntax.tree(text)):
         if isinstance(node, ast.Name) and node.id in homes:
             yield node.lineno, homes[node.id]
+
+
+def taught(root: Path, pages: list[str], names: set[str]) -> dict[str, str]:
+    """Name -> the first of these pages by which it was both used and explained."""
+    reader = Reader(root=root)
+    used: dict[str, str] = {}
+    said: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for page in pages:
+        before = len(reader.said)
+        reader.page(page)
+        new = reader.said[before:]
+        for name in names - set(found):
+            if name in reader.seen:
+                used.setdefault(name, page)
+            if name not in said and explained(name, new):
+                said[name] = page
+            if name in used and name in said:
+                found[name] = page
+    return found
