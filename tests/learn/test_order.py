@@ -1,4 +1,4 @@
-"""Along the learning path nothing of Triton is used before a sentence says what it does: see `academy.site.explained`."""
+"""Along the learning path nothing of Triton is used before a sentence says what it does (`academy.site.explained`)."""
 
 import re
 
