@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from academy.traces.memory import Argument
-from academy.traces.recorder import Launch
+from academy.traces.observer import Launch
 
 #: What may stand in an element before something is added to it, or a larger or smaller number replaces it.
 _NEUTRAL = (0.0, float("inf"), -float("inf"))

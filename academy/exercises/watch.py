@@ -25,8 +25,8 @@ from academy.exercises.provenance import Provenance
 from academy.exercises.rounds import Endless
 from academy.traces import proof
 from academy.traces.memory import Backend
-from academy.traces.recorder import Launch as Recorded
-from academy.traces.recorder import OutOfBounds, Recorder, Touch
+from academy.traces.observer import Launch as Observed
+from academy.traces.observer import Observer, OutOfBounds, Touch
 from academy.traces.watched_memory import WatchedMemory
 
 #: Statements of one program after which a loop counts as endless.
@@ -43,10 +43,10 @@ class Retyped(Exception):
 STOPPED = (OutOfBounds, Endless, Retyped)
 
 
-class Watcher(Recorder):
-    """A recorder of accesses. It keeps no values, and it ends a program that never ends.
+class Watcher(Observer):
+    """An observer that ends a program that never ends.
 
-    rewritten: as `Recorder.rewritten`. lanes: what a load without `other` leaves in the lanes that it masks off; None:
+    rewritten: as `Observer.rewritten`. lanes: what a load without `other` leaves in the lanes that it masks off; None:
     what the interpreter puts there. stopped_by: the first error that ends a run; a text may have caught it.
     """
 
@@ -101,14 +101,6 @@ class Watcher(Recorder):
                 )
                 error.line = line
                 raise self._stop(error)
-
-    def _end(self, frame, variables, everything=False):
-        pass
-
-    def _keep(self, touches, values):
-        for touch in touches:
-            touch.values = values.copy()
-            self._launch.touches.append(touch)
 
 
 def undefined(shape: tuple[int, ...], dtype: tl.dtype, number: float) -> interpreter.TensorHandle:
@@ -248,7 +240,7 @@ def _noted() -> contextlib.AbstractContextManager[list[dict]]:
     return launches.noted()
 
 
-def _plain(launch: Recorded) -> Launch:
+def _plain(launch: Observed) -> Launch:
     def access(touch: Touch) -> Access:
         argument = touch.argument
         shape = tuple(argument.tensor.shape)

@@ -23,7 +23,8 @@ from academy import interpreter
 from academy.book import syntax
 from academy.traces import page, store, worker
 from academy.traces.memory import Argument
-from academy.traces.recorder import Launch, Recorder
+from academy.traces.observer import Launch
+from academy.traces.recorder import Recorder
 from academy.traces.recording import Recording
 from academy.traces.watched_memory import WatchedMemory
 

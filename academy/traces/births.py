@@ -12,8 +12,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from academy.traces.observer import Launch, Touch
 from academy.traces.proof import Finding
-from academy.traces.recorder import Launch, Recorder, Touch
+from academy.traces.recorder import Recorder
 from academy.traces.recording import program_name
 
 

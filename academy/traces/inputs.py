@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from academy.traces.memory import Argument
+from academy.traces.observer import Launch, Touch
 from academy.traces.proof import Finding, explanation, launches_of_a_call, steps, strange_steps
-from academy.traces.recorder import Launch, Touch
 from academy.traces.recording import row_major
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from academy.traces.memory import Argument, unwritten
-from academy.traces.recorder import Launch, Touch
+from academy.traces.observer import Launch, Touch
 from academy.traces.recording import Program, places, program_name, row_major
 
 

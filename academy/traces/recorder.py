@@ -1,48 +1,25 @@
-"""Run kernels in Triton's interpreter, unchanged, and record every statement.
-
-The interpreter rewrites a kernel's syntax tree before it runs it. `Recorder` adds calls to that tree: one before and
-one after each statement, with the local variables. Loads, stores and atomics are recorded where the interpreter
-performs them. Line numbers are those of the file.
-
-Lanes of a load that are masked off without `other` are undefined on a GPU. `academy.interpreter` poisons them; here
-they are marked too.
-"""
+"""Record a run: every statement, with what each local variable is after it."""
 
 from __future__ import annotations
 
 import ast
-import contextlib
-import functools
-import inspect
 import math
-import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from types import CodeType
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import torch
 import triton.language as tl
-from triton.runtime import interpreter as triton_interpreter
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from academy import interpreter
-from academy.traces.instrument import HOOK, assigned, instrument
-from academy.traces.memory import Argument, Backend, Memory, unwritten
-from academy.traces.recording import Converted, Pointer, Pool, Program, program_name
+from academy.traces.instrument import assigned
+from academy.traces.memory import Argument, Backend
+from academy.traces.observer import Frame, Observer, Touch
+from academy.traces.recording import Converted, Pointer, Pool
 
 #: Programs of one launch whose values are kept. Accesses of the others are still checked and counted.
 MAX_PROGRAMS = 256
 _LARGEST = float(np.finfo(np.float32).max)
-_PATCHED = [
-    *((triton_interpreter.GridExecutor, name) for name in ("__call__", "_init_args_hst")),
-    (triton_interpreter.FunctionRewriter, "_transform_ast"),
-    *((triton_interpreter.InterpreterBuilder, name) for name in ("set_grid_dim", "set_grid_idx")),
-    *((triton_interpreter.InterpreterBuilder, f"create_{name}") for name in ("masked_load", "masked_store")),
-    *((triton_interpreter.InterpreterBuilder, f"create_{name}") for name in ("atomic_rmw", "atomic_cas")),
-]
 
 
 class Endless(RuntimeError):
@@ -53,221 +30,24 @@ class Endless(RuntimeError):
         self.file, self.line = file, line
 
 
-@dataclass
-class Touch:
-    """What one load, store or atomic of one program did to one tensor.
+class Recorder(Observer):
+    """An observer that keeps the steps of each program.
 
-    operation: load, store, atomic_add, ... elements: row-major number of the element for each lane, -1 where the lane
-    is masked off. addresses: byte offsets in the storage, -1 where masked off. values: what was read or written.
-    undefined: the load has masked lanes and no `other`. unwritten: element that was read and that nobody has written.
-    """
-
-    program: Program
-    argument: Argument
-    operation: str
-    elements: np.ndarray
-    addresses: np.ndarray
-    file: str
-    line: int
-    values: np.ndarray | None = None
-    undefined: bool = False
-    unwritten: int | None = None
-
-
-class OutOfBounds(IndexError):
-    """A lane that is not masked off points outside its tensor, in a statement of a file."""
-
-    file, line = "", 1
-    touch: Touch  #: the access
-
-
-@dataclass
-class Launch:
-    """One launch of one kernel. direction: forward or backward. call: number of the call in EXAMPLE that led to it.
-
-    programs: per program the steps as a recording holds them. touches: every access, in the order of the run.
-    """
-
-    kernel: str
-    file: str
-    line: int
-    direction: str
-    call: int
-    memory: Memory
-    grid: tuple[int, ...] = ()
-    programs: dict[Program, list[list]] = field(default_factory=dict)
-    touches: list[Touch] = field(default_factory=list)
-    repairs: list[str] = field(default_factory=list)
-
-    @property
-    def arguments(self) -> list[Argument]:
-        return self.memory.arguments
-
-
-@dataclass
-class _Frame:
-    """A call of a jitted function that is running, and its current step."""
-
-    function: str
-    file: str
-    line: int = 0
-    step: list = field(default_factory=list)
-    loops: list[list[int]] = field(default_factory=list)
-    previous: dict = field(default_factory=dict)
-
-
-class Recorder:
-    """Records every launch inside `with recorder.running():`.
-
-    files: paths whose statements are recorded. backend: watches memory. pool, places: what the steps of all launches
-    refer to, see `recording`. max_steps: of all launches together, before `Endless` is raised. stopped: number of the
-    launch, and program, in which the last launch failed; None if it came to its end. rewritten: functions of the files
-    -> what this recorder runs in their place; a recorder of the same files may take it over.
+    pool, places: what the steps of all launches refer to, see `recording`. max_steps: of all launches together, before
+    `Endless` is raised.
     """
 
     def __init__(self, files: Iterable[str], backend: Backend, max_steps: int | None = None):
-        self.backend, self._steps_left = backend, max_steps or sys.maxsize
-        self.files = {os.path.realpath(file) for file in files}
-        self.launches: list[Launch] = []
+        super().__init__(files, backend)
         self.pool, self.places = Pool(), dict[tuple, int]()
-        self.stopped: tuple[int, Program] | None = None
-        self._launch: Any = None  # the one that runs
-        self._program: Program = (0, 0, 0)
-        self._frames: list[_Frame] = []
-        self._hooked: list[dict] = []
-        self._calls: list = []  # frames, kept so that no two calls get one number
-        self.rewritten: dict[Callable, Callable] = {}
+        self._steps_left = max_steps or sys.maxsize
         self._targets: dict[tuple[str, int], set[str]] = {}
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[Recorder]:
-        """Raises UnknownInterpreter where Triton's internals are not the ones known."""
-        function = triton_interpreter.InterpretedFunction
-        interpreter.require("academy.traces", [*_PATCHED, (function, "rewritten_fn")])
-        own = self._taken_from(function.rewritten_fn)
-        function.rewritten_fn.update(self.rewritten)
-        for kernel in self.rewritten:
-            self._give_hook(kernel)
-        with contextlib.ExitStack() as stack:
-            for owner, name in _PATCHED:
-                original = getattr(owner, name)
-                stack.callback(setattr, owner, name, original)
-                setattr(owner, name, _around(original, getattr(self, "_around_" + name.strip("_"))))
-            try:
-                yield self
-            finally:
-                self.rewritten.update(self._taken_from(function.rewritten_fn))
-                function.rewritten_fn.update(own)
-                self._calls.clear()
-                for namespace in self._hooked:
-                    namespace.pop(HOOK, None)
-
-    def _taken_from(self, rewritten: dict) -> dict:
-        """The entries for functions of the files; others are the same for every recorder, and stay."""
-        return {kernel: rewritten.pop(kernel) for kernel in list(rewritten) if _path(kernel.__code__) in self.files}
-
-    def _give_hook(self, kernel: Callable) -> None:
-        kernel.__globals__[HOOK] = self._hook
-        self._hooked.append(kernel.__globals__)
-
-    # ---- launches and programs: each method stands around the interpreter's own
-
-    def _around_call(self, original: Callable, executor, *args, **kwargs):
-        interpreter.used(reset=True)
-        self._frames.clear()
-        self.stopped = None
-        try:
-            return original(executor, *args, **kwargs)
-        except Exception:
-            if self._launch is not None and self._launch.programs:
-                self.stopped = len(self.launches) - 1, next(reversed(self._launch.programs))
-            raise
-        finally:
-            launch, self._launch = self._launch, None
-            if launch is not None:  # else the arguments were refused
-                launch.repairs = [interpreter.REPAIRS[name] for name in interpreter.used(reset=True)]
-                for argument in launch.arguments:
-                    argument.after = argument.tensor.detach().clone()
-                self.backend.launched()
-
-    def _around_init_args_hst(self, original: Callable, executor, args, kwargs):
-        memory = Memory(self.backend)
-        args, kwargs = original(executor, args, kwargs)
-        placed = [_place(memory, name, value) for name, value in zip(executor.arg_names, args)]
-        named = {name: _place(memory, name, value) for name, value in kwargs.items()}
-        code = inspect.unwrap(executor.fn).__code__
-        file, line = _path(code), code.co_firstlineno
-        self._launch = Launch(code.co_name, file, line, *self._caller(), memory)
-        self.launches.append(self._launch)
-        return placed, named
-
-    def _around_set_grid_dim(self, original: Callable, builder, *sizes):
-        self._launch.grid = sizes
-        return original(builder, *sizes)
-
-    def _around_set_grid_idx(self, original: Callable, builder, *index):
-        self._frames.clear()
-        self._program = index
-        self._launch.programs[index] = []
-        return original(builder, *index)
-
-    def _caller(self) -> tuple[str, int]:
-        """Direction and number of the call: backward where a recorded function with "backward" in its name runs."""
-        frame: Any = sys._getframe(2)
-        called, direction = None, "forward"
-        while frame is not None:
-            name = frame.f_code.co_name
-            if _path(frame.f_code) in self.files:
-                if name == "EXAMPLE":
-                    break
-                if "backward" in name or "bwd" in name:
-                    direction = "backward"
-            frame, called = frame.f_back, frame
-        if called not in self._calls:
-            self._calls.append(called)
-        return direction, self._calls.index(called)
-
-    # ---- statements
-
-    def _around_transform_ast(self, original: Callable, rewriter, source):
-        module = original(rewriter, source)
-        path = _real(rewriter.filename)
-        if path in self.files:
-            definition = module.body[0]
-            for node in ast.walk(definition):
-                if isinstance(node, ast.stmt):
-                    self._targets[path, node.lineno] = assigned(node)
-            instrument(definition, path)
-            ast.fix_missing_locations(module)
-            self._give_hook(rewriter.fn)
-        return module
-
-    def _hook(self, event: str, function: str, file: str, line: int, variables: dict, value=None):
-        """Called by the instrumented kernel; see `instrument` for the events."""
-        if event == "enter":
-            self._frames.append(_Frame(function, file))
-            self._begin(line)
-            self._end(self._frames[-1], variables, everything=True)
-            return None
-        frame = self._frames[-1]
-        if event == "loop":
-            frame.loops.append([line, -1])
-        elif event == "iteration":
-            while frame.loops[-1][0] != line:  # an inner loop was left by `break`
-                frame.loops.pop()
-            frame.loops[-1][1] += 1
-        elif event == "endloop":
-            while frame.loops.pop()[0] != line:
-                pass
-        if event in ("begin", "iteration"):
-            self._begin(line)
-        if event in ("end", "iteration", "return"):
-            self._end(frame, variables)
-        if event == "return":
-            if value is not None:
-                frame.step[1]["return"] = self.pool.add(self._value(value))
-            self._frames.pop()
-        return value
+    def _instrument(self, definition: ast.FunctionDef, path: str) -> None:
+        for node in ast.walk(definition):
+            if isinstance(node, ast.stmt):
+                self._targets[path, node.lineno] = assigned(node)
+        super()._instrument(definition, path)
 
     def _begin(self, line: int) -> None:
         """A new step of the innermost frame."""
@@ -278,16 +58,21 @@ class Recorder:
             line = frame.loops[-1][0] if frame.loops else line
             raise Endless(f"this ran too long and was stopped{rounds}: does it ever end?", frame.file, line)
         place = frame.function, frame.file, line, len(self._frames) - 1, tuple(map(tuple, frame.loops))
-        frame.line, frame.step = line, [self.places.setdefault(place, len(self.places)), {}, []]
+        super()._begin(line)
+        frame.step = [self.places.setdefault(place, len(self.places)), {}, []]
         self._launch.programs[self._program].append(frame.step)
 
-    def _end(self, frame: _Frame, variables: dict, everything: bool = False) -> None:
+    def _end(self, frame: Frame, variables: dict, everything: bool = False) -> None:
         targets = self._targets.get((frame.file, frame.line), ())
         previous, frame.previous = frame.previous, variables
         if len(self._launch.programs) <= MAX_PROGRAMS:
             for name, value in variables.items():
                 if everything or name in targets or previous.get(name) is not value:
                     frame.step[1][name] = self.pool.add(self._value(value))
+
+    def _returns(self, frame: Frame, value: Any) -> None:
+        if value is not None:
+            frame.step[1]["return"] = self.pool.add(self._value(value))
 
     def _value(self, value: Any) -> Any:
         """A local variable as plain data: numpy arrays, numbers, `Pointer`, text, tuples of these."""
@@ -317,96 +102,9 @@ class Recorder:
     def _owner(self, addresses: np.ndarray) -> Argument:
         return self._launch.arguments[int(self._launch.memory.owners(addresses.reshape(-1)[:1])[0])]
 
-    # ---- memory
-
-    def _around_create_masked_load(self, original: Callable, builder, pointers, mask, other, *args, **kwargs):
-        active = _active(mask, pointers)
-        touches = self._touches("load", pointers, active)
-        result = original(builder, pointers, mask, other, *args, **kwargs)
-        for touch in touches:
-            touch.undefined = other is None and not active.all()
-            if touch.argument.fresh:
-                holes = unwritten(result.data) & (touch.elements >= 0)
-                touch.unwritten = int(touch.elements[holes][0]) if holes.any() else None
-        self._keep(touches, interpreter.decode(result.data, result.dtype))
-        return result
-
-    def _around_create_masked_store(self, original: Callable, builder, pointers, value, mask, *args, **kwargs):
-        self._written("store", pointers, _active(mask, pointers), value)
-        return original(builder, pointers, value, mask, *args, **kwargs)
-
-    def _around_create_atomic_rmw(self, original: Callable, builder, operation, pointer, value, mask, *args, **kwargs):
-        name = "atomic_" + operation.name.lower().removeprefix("f").removeprefix("u")
-        self._written(name, pointer, _active(mask, pointer), value)
-        return original(builder, operation, pointer, value, mask, *args, **kwargs)
-
-    def _around_create_atomic_cas(self, original: Callable, builder, pointer, compare, value, *args, **kwargs):
-        self._written("atomic_cas", pointer, np.ones(np.shape(pointer.data), dtype=bool), value)
-        return original(builder, pointer, compare, value, *args, **kwargs)
-
-    def _written(self, operation: str, pointers, active: np.ndarray, value) -> None:
-        values = interpreter.decode(np.asarray(value.data), value.dtype)
-        self._keep(self._touches(operation, pointers, active), np.broadcast_to(values, np.shape(pointers.data)))
-
-    def _touches(self, operation: str, pointers, active: np.ndarray) -> list[Touch]:
-        """An access, one entry for each tensor that it touches (one, except for blocks of mixed pointers)."""
-        addresses = np.asarray(pointers.data).astype(np.int64)
-        owners = self._launch.memory.owners(addresses)
-        result = []
-        for index in np.unique(owners[active]) if active.any() else owners.reshape(-1)[:1]:
-            argument = self._launch.arguments[index]
-            mine = active & (owners == index)
-            elements = np.full(addresses.shape, -1, dtype=np.int64)
-            elements[mine] = argument.elements(addresses[mine])
-            offsets = np.where(mine, argument.storage_offset(addresses), -1)
-            place = self._frames[-1] if self._frames else self._launch
-            touch = Touch(self._program, argument, operation, elements, offsets, place.file, place.line)
-            if (elements[mine] < 0).any():
-                self._out_of_bounds(touch, addresses[mine][elements[mine] < 0])
-            result.append(touch)
-        return result
-
     def _keep(self, touches: list[Touch], values: np.ndarray) -> None:
-        """An access that was allowed becomes part of its step and of the launch."""
+        """It becomes part of its step, too; without a step it is left out."""
+        super()._keep(touches if self._frames else [], values)
         for touch in touches if self._frames else []:
-            touch.values = values.copy()
-            self._launch.touches.append(touch)
             pooled = self.pool.add(touch.elements), self.pool.add(touch.values)
             self._frames[-1].step[2].append([touch.operation, touch.argument.number, *pooled, int(touch.undefined)])
-
-    def _out_of_bounds(self, touch: Touch, outside: np.ndarray) -> None:
-        """outside: the addresses that are not in the tensor."""
-        message = f"program {program_name(self._program)} of {self._launch.kernel} does a {touch.operation} "
-        message += f"outside a tensor: {touch.argument.describe(int(outside[0]))}"
-        lanes = touch.elements.size
-        error = OutOfBounds(message + (f" ({outside.size} of {lanes} lanes are outside)" if lanes > 1 else ""))
-        error.file, error.line, error.touch = touch.file, touch.line, touch
-        raise error
-
-
-def _path(code: CodeType) -> str:
-    return _real(code.co_filename)
-
-
-#: A path is asked for at every launch, once for each caller.
-_real = functools.lru_cache(maxsize=512)(os.path.realpath)
-
-
-def _around(original: Callable, method: Callable) -> Callable:
-    return functools.wraps(original)(lambda *args, **kwargs: method(original, *args, **kwargs))
-
-
-def _place(memory: Memory, name: str, value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return memory.place(name, value)
-    if isinstance(value, TensorDescriptor):
-        return TensorDescriptor(**{**vars(value), "base": memory.place(name, value.base)})
-    if type(value) is tuple:
-        return tuple(_place(memory, f"{name}[{i}]", item) for i, item in enumerate(value))
-    return value
-
-
-def _active(mask, pointers) -> np.ndarray:
-    # Triton 3.6 and 3.7 pass a tensor descriptor's mask as a bare array.
-    data = mask.data if isinstance(mask, triton_interpreter.TensorHandle) else mask
-    return np.broadcast_to(np.asarray(data, dtype=bool), np.shape(pointers.data))

@@ -271,7 +271,7 @@ def failed(file: str, message: str) -> dict:
 
 
 def launch_data(launch, pool: Pool, places: list[tuple], file: str, traffic: dict[str, int]) -> dict:
-    """A `recorder.Launch` as a recording holds it. file: of the kernel, as recordings name it."""
+    """A `observer.Launch` as a recording holds it. file: of the kernel, as recordings name it."""
     storages = list(dict.fromkeys(argument.identity for argument in launch.arguments))
 
     def tensor(argument) -> dict:

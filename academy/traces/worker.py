@@ -17,7 +17,8 @@ from types import ModuleType
 from academy import device, interpreter
 from academy.book.syntax import import_file
 from academy.traces import births, inputs, proof, store
-from academy.traces.recorder import Endless, OutOfBounds, Recorder
+from academy.traces.observer import OutOfBounds
+from academy.traces.recorder import Endless, Recorder
 from academy.traces.recording import launch_data
 from academy.traces.watched_memory import WatchedMemory
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from academy.book import syntax
-from academy.traces import recorder, worker
+from academy.traces import observer, recorder, worker
 from academy.traces.faults import of_recording
 from academy.traces.recording import Pointer
 
@@ -274,12 +274,12 @@ def test_example_that_fails_is_a_problem_with_its_line(record):
 
 
 def test_nothing_is_left_behind(kernel_file):
-    before = [getattr(owner, name) for owner, name in recorder._PATCHED]
+    before = [getattr(owner, name) for owner, name in observer._PATCHED]
     path = kernel_file(COPY + FORWARD.format(dtype="float32"))
     worker.record(path, [path])
-    assert [getattr(owner, name) for owner, name in recorder._PATCHED] == before
+    assert [getattr(owner, name) for owner, name in observer._PATCHED] == before
     module = worker.sys.modules[path.stem]
-    assert recorder.HOOK not in vars(module)
+    assert observer.HOOK not in vars(module)
     x, y = torch.ones(4), torch.empty(4)
     module.copy_kernel[(1,)](x, y, 4, BLOCK=4)
     assert y.tolist() == [7.0] * 4
@@ -298,7 +298,7 @@ def test_recording_changes_the_callers_tensors_as_a_launch_does(kernel_file):
 
 
 def test_unknown_internals_are_named(monkeypatch):
-    monkeypatch.delattr(recorder.triton_interpreter.GridExecutor, "_init_args_hst")
+    monkeypatch.delattr(observer.triton_interpreter.GridExecutor, "_init_args_hst")
     with pytest.raises(RuntimeError, match=r"GridExecutor\._init_args_hst.*checked versions: 3\.6\.0"):
         with recorder.Recorder([], ()).running():
             pass
