@@ -43,7 +43,7 @@ MUTANTS = [
     ),
     Mutant("last K block dropped", "range(0, K, BLOCK_K)", "range(0, K // BLOCK_K * BLOCK_K, BLOCK_K)"),
     Mutant("column scales forgotten", "acc = acc * columns.to(tl.float32)[None, :]", "acc = acc"),
-    Mutant("fp16 sum", "return tl.dot(a, weight, acc)", "return tl.dot(a, weight, acc).to(tl.float16).to(tl.float32)"),
+    Mutant("fp16 sum", "tl.dot(a_tile, weight, acc)", "tl.dot(a_tile, weight, acc).to(tl.float16).to(tl.float32)"),
     Mutant("scale rounded down", "scales = torch.where(scales.double() < exact, next_up, scales)", "scales = scales"),
     Mutant("signed packing not refused", "if q.numel() and not (0", "if False and not (0"),
 ]  # fmt: skip
