@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 
@@ -102,8 +103,13 @@ def _found(path: Path, root: Path | None) -> list[tuple[KernelFile, str, Found]]
     name = path.relative_to(root / layout.KERNELS).as_posix() if root else path.name
     size = sizes(_list(path)).get(name)
     file = KernelFile(read(path), name, (size["kernel"], size["code"], size["lines"]) if size else None)
-    rules: tuple[Rule, ...] = (*kernel_rules.RULES, *(house_rules.RULES if root else ()))
-    return [(file, _name(rule), found) for rule in rules for found in rule(file)]
+    return [(file, *each) for each in _broken(file, root is not None)]
+
+
+@lru_cache(maxsize=256)
+def _broken(file: KernelFile, house: bool) -> list[tuple[str, Found]]:
+    rules: tuple[Rule, ...] = (*kernel_rules.RULES, *(house_rules.RULES if house else ()))
+    return [(_name(rule), found) for rule in rules for found in rule(file)]
 
 
 def _named(entry: dict) -> str:
