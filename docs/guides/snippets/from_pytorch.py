@@ -90,6 +90,30 @@ with forward_ad.dual_level():
 # --8<-- [end:frame]
 
 
+# --8<-- [start:autocast]
+kind = device.DEVICE.type  # "cuda", or "cpu" in the interpreter
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type=kind, cast_inputs=torch.bfloat16)
+    def forward(ctx, x):
+        return x * 2  # a launch stands here
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type=kind)
+    def backward(ctx, dy):
+        return dy * 2
+
+
+weights = torch.ones(3, device=device.DEVICE, requires_grad=True)
+with torch.autocast(kind, dtype=torch.bfloat16):
+    y = Doubled.apply(weights)
+y.sum().backward()
+print(y.dtype, weights.grad.dtype, Doubled.apply(weights).dtype)  # → torch.bfloat16 torch.float32 torch.float32
+# --8<-- [end:autocast]
+
+
 # --8<-- [start:upstream]
 class Spy(torch.autograd.Function):
     @staticmethod
