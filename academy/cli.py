@@ -25,6 +25,7 @@ _PASSED_ON = {
     "compile": "academy.compiler.command",
     "exercise": "academy.exercises.command",
     "judge": "academy.judge.command",
+    "simulate": "academy.simulate",
     "trace": "academy.traces.command",
 }
 #: What is not lost when a subcommand is stopped.
@@ -115,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("compile", help="compile a file's kernels without a GPU, and say what they use", add_help=False)
     commands.add_parser("exercise", help="list, start and check the exercises of the learning path", add_help=False)
     commands.add_parser("judge", help="try a kernel of your own on hostile inputs", add_help=False)
+    commands.add_parser("simulate", help="run Gluon kernels in a simulator that names a missing wait", add_help=False)
     commands.add_parser("trace", help="record a kernel's example and show its run", add_help=False)
     return parser
 

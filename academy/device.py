@@ -68,7 +68,7 @@ if INTERPRET:
 
     def _simulated(kernel, *args, **kwargs):
         """What a Gluon kernel does without a GPU. Only these get here: other kernels are `InterpretedFunction`s."""
-        from academy import gluon
+        from academy import gluon  # lazy: only Gluon kernels need it, and it needs this module
 
         return gluon.launched(kernel, *args, **kwargs)
 

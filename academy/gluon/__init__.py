@@ -1,3 +1,5 @@
+# ruff: noqa: I001  academy.device must come before triton
+
 """A simulator of Gluon kernels for Hopper, which names a missing wait.
 
 Gluon is Triton's lower level: layouts, barriers and asynchronous copies are written by hand. `simulate` runs a
@@ -23,6 +25,8 @@ Names: `simulate`, `schedule`, `GluonError` and its kinds.
 """
 
 from __future__ import annotations
+
+from academy import device  # noqa: F401  before anything imports triton
 
 import contextlib
 import os
@@ -87,7 +91,7 @@ def simulate(
         args, kwargs: as for a launch. Tensors are CPU tensors.
         num_warps: of the first partition.
         seed: chooses the schedule; the same seed gives the same one.
-        events: a list that gets what happened, in order: {"step", "lane", "kind", "line", …}.
+        events: a list that gets what happens in the first program, in order, for `academy.gluon.lanes`.
 
     Raises:
         GluonError: something is wrong with the kernel. `str(error)` says which seed repeats the schedule.
@@ -100,7 +104,7 @@ def simulate(
     constants = {parameter.name for parameter in kernel.params if parameter.is_constexpr}
     for program in np.ndindex(*sizes):
         machine = Machine(seed, program, sizes)
-        machine.events = events
+        machine.events = events if program == (0, 0, 0) else None
         values = {name: unwrap(v) if name in constants else _argument(v, name) for name, v in given.items()}
         main = Agent("kernel", warps=num_warps)
         with running(machine):

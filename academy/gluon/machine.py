@@ -37,6 +37,7 @@ class Agent:
         self.code: Generator | None = None
         self.blocked: tuple[Callable[[], bool], Place | None, Callable[[], str]] | None = None
         self.issued: Place | None = None
+        self.number: int | None = None  # of an asynchronous operation, counted from 0
         self.finished = False
         self.last_wait: str = parent.last_wait if partition and parent else ""
         self.products: list[Any] = []  # issued and not waited for: wgmma, copies to global memory, groups of cp.async
@@ -45,6 +46,16 @@ class Agent:
         self.groups: list[list[Agent]] = []
         self.priority = 0.0
         self.tick()
+
+    @property
+    def lane(self) -> str:
+        """What executes it: a partition, the copy unit or the tensor cores."""
+        return self.what if self.number is None else "tensor cores" if self.what == "wgmma" else "copy unit"
+
+    def end(self) -> None:
+        """An asynchronous operation is complete."""
+        self.finished = True
+        machine().note(self.lane, "end", operation=self.number)
 
     def tick(self) -> None:
         self.clock[self] = self.clock.get(self, 0) + 1
@@ -152,7 +163,7 @@ class Machine:
     def start(self, what: str) -> Agent:
         """An asynchronous operation, issued by the partition that is running, after all that this one knows."""
         agent = Agent(what, self.now, self.now.partition)
-        agent.issued = place()
+        agent.issued, agent.number = place(), len(self.started)
         self.now.tick()
         self.started.append(agent)
         return agent
@@ -191,7 +202,8 @@ class Machine:
         if write and high - low == new.view.nbytes:
             log[:] = [old for old in log if not _inside(old.view, low, high)]
         log.append(new)
-        self.note(agent.what, "write" if write else "read", buffer=buffer.name, of=agent.partition.what)
+        kind = "write" if write else "read"
+        self.note(agent.lane, kind, what=what, buffer=buffer.name, of=agent.partition.what, operation=agent.number)
 
     def _race(self, name: str, new: Access, old: Access) -> Race:
         verbs = {True: "writes", False: "reads"}

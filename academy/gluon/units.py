@@ -79,7 +79,7 @@ def tma_load(tensor_desc: Descriptor, coord: Any, barrier: Shared, result: Share
         result.array[...] = np.nan if tensor_desc.nan else 0
         part = tensor_desc.tensor[outer]
         result.array[inner] = (part.float() if tensor_desc.dtype.is_floating() else part).numpy()
-        state.note("copy unit", "loaded", buffer=result.name, barrier=there.name)
+        agent.end()
         there.update(agent, bytes_=-tensor_desc.block_type.nbytes, what="TMA load")
 
     state.pending.append(complete)
@@ -113,8 +113,7 @@ def _store(descriptor: Descriptor, coord: Any, src: Shared, what: str, combine: 
         target = descriptor.tensor[outer]
         new = torch.from_numpy(np.ascontiguousarray(src.array[inner])).to(target.dtype)
         target.copy_(combine(target.clone(), new))
-        agent.finished = True
-        state.note("copy unit", "stored", buffer=src.name)
+        agent.end()
 
     state.pending.append(complete)
     state.now.stores.append(agent)
@@ -141,8 +140,7 @@ def copy_elements(smem: Shared, pointer: Pointer, mask: Any = None, *_: Any, **_
 
     def complete() -> None:
         smem.array[...] = values
-        agent.finished = True
-        state.note("copy unit", "copied", buffer=smem.name)
+        agent.end()
 
     state.pending.append(complete)
     state.now.copies.append(agent)
@@ -252,7 +250,7 @@ def product(
         factor = (a.array if left is None else left).astype(np.float64)
         result.array = rounded(factor @ b.array.astype(np.float64) + start, gl.float32)
         result.done = True
-        state.note("tensor core", "product", buffer=getattr(b, "name", ""), of=now.partition.what)
+        agent.end()
 
     now.products.append((agent, complete))
     return result if bool(unwrap(is_async)) else (yield from product_wait(0, (result,)))

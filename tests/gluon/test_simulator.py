@@ -61,7 +61,7 @@ def test_a_seed_repeats_a_schedule():
         return found
 
     assert events(3) == events(3)
-    assert {event["kind"] for event in events(3)} >= {"expect", "wait", "go on", "loaded", "fence", "stored"}
+    assert {event["kind"] for event in events(3)} >= {"expect", "wait", "go on", "read", "write", "fence", "end"}
 
 
 def test_a_launch_without_a_gpu_is_simulated():

@@ -1,0 +1,63 @@
+"""A reader's own Gluon file: `academy simulate`, `academy judge`, and the lanes of a run."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from academy import device
+
+if not device.INTERPRET:
+    pytest.skip("the simulator runs where kernels are interpreted", allow_module_level=True)
+
+from academy import simulate
+
+MINE = Path(__file__).with_name("mine.py")
+
+
+@pytest.fixture
+def broken(tmp_path):
+    """The same file without its fence."""
+    text = MINE.read_text("utf-8")
+    assert text.count("    fence_async_shared()\n") == 1
+    file = tmp_path / "broken.py"
+    file.write_text(text.replace("    fence_async_shared()\n", "    pass\n"), "utf-8")
+    return file
+
+
+def test_simulate_draws_lanes(tmp_path, capsys):
+    file = tmp_path / "lanes.json"
+    assert simulate.main([str(MINE), "--seeds", "3", "--lanes", "--json", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "nothing is wrong with double_kernel in 3 schedules" in said
+    assert "copy unit" in said and "not a measurement" in said
+    drawn = json.loads(file.read_text("utf-8"))
+    assert drawn["lanes"] == ["kernel", "copy unit"]
+    assert drawn["phases"] == [dict(barrier="full", phase=0, step=drawn["phases"][0]["step"])]
+    load, store = (span for span in drawn["spans"] if span["lane"] == "copy unit")
+    assert load["what"] == "TMA load" and load["buffer"] == "x_s" and store["what"] == "TMA store"
+    (wait,) = (span for span in drawn["spans"] if span["what"] == "waits")
+    assert wait["barrier"] == "full" and load["from"] < load["to"] <= wait["to"] < store["from"] <= store["to"]
+    lines = MINE.read_text("utf-8").splitlines()
+    assert "mbarrier.wait(full, 0)" in lines[wait["line"] - 1] and "tma_store" in lines[store["line"] - 1]
+
+
+def test_simulate_names_what_is_missing(broken, capsys):
+    assert simulate.main([str(broken)]) == 1
+    said = capsys.readouterr().out
+    assert "missing fence on y_s: TMA store at line" in said and "--seed 0 --lanes" in said
+    broken.write_text("x = 1\n", "utf-8")
+    assert simulate.main([str(broken)]) == 2 and simulate.main([str(broken.with_name("nowhere.py"))]) == 2
+    said = capsys.readouterr().err
+    assert "launches no Gluon kernel" in said and "no such file" in said
+
+
+@pytest.mark.parametrize("fault", [True, pytest.param(False, marks=pytest.mark.nightly)])
+def test_judge_takes_gluon_files(broken, fault):
+    words = [str(broken if fault else MINE), "--only", "sizes", "--mutants", "0"]
+    command = [sys.executable, "-m", "academy.cli", "judge", *words]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert run.returncode == int(fault), run.stdout
+    assert ("MissingFence: missing fence on y_s" in run.stdout) == fault
