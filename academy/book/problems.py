@@ -34,7 +34,8 @@ class Problem:
     @classmethod
     def on(cls, path: str | Path, text: str, line: int, message: str) -> Problem:
         """The problem with a whole line of a file's text."""
-        return cls(str(path), line, 1, message, text.split("\n")[line - 1])
+        source = text.split("\n")[line - 1]
+        return cls(str(path), line, len(source) - len(source.lstrip()) + 1, message, source)
 
     def __str__(self) -> str:
         first = f"{self.path}:{self.line}:{self.col}: {self.message}"

@@ -120,7 +120,7 @@ def test_a_kernel_file_of_ones_own(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["check", "mine.py"]) == 1
     said = capsys.readouterr().out
-    assert said.startswith("mine.py:7:1: a load with a mask but without other=") and "1 problem" in said
+    assert said.startswith("mine.py:7:5: a load with a mask but without other=") and "1 problem" in said
     exempt = "[[exempt]]\nrule = 'masked loads have other'\nfunction = 'f'\nreason = 'nothing adds them up'\n"
     (tmp_path / "practice.toml").write_text(exempt)
     assert cli.main(["check", "mine.py"]) == 0
