@@ -48,7 +48,7 @@ def reference_of_one_token(module, x, c, s, t):
 def capped_in_chunks(module, x, c, s, t):
     import torch
 
-    options = dict(softcapping=t, scaling=s, BLOCK_N=16)
+    options = dict(softcap=t, scaling=s, BLOCK_N=16)
     loss, saved = module.cross_entropy_forward(x[None], c[None], **options)
     return loss, {"x": module.cross_entropy_backward(x.new_ones((), dtype=torch.float32), *saved, **options)[0]}
 
@@ -62,7 +62,7 @@ def capped_in_chunks(module, x, c, s, t):
     upstream=1.0,
 )
 def capped_in_blocks(module, x, c, s, t):
-    loss, (dx,) = module.cross_entropy_forward(x[None], c[None], softcapping=t, scaling=s, BLOCK=16, num_warps=1)
+    loss, (dx,) = module.cross_entropy_forward(x[None], c[None], softcap=t, scaling=s, BLOCK=16, num_warps=1)
     return loss, {"x": dx[0]}
 
 

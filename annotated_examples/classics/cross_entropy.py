@@ -88,7 +88,7 @@ def cross_entropy_forward_kernel(
     N,
     ignore_index,
     scaling: tl.constexpr,
-    softcapping: tl.constexpr,
+    softcap: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
     # My row, in 64 bits: past 2³¹ logits a 32-bit offset would wrap around. The example has rows of `N = 11`, so the
@@ -113,7 +113,7 @@ def cross_entropy_forward_kernel(
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N
         x = tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
-        z, _ = scale_and_cap(x, scaling, softcapping)
+        z, _ = scale_and_cap(x, scaling, softcap)
         # Lanes past the row mustn't count. As −∞ they are never the largest, and their exponential is zero. This has to
         # happen after the cap, which would turn −∞ into a finite number.
         z = tl.where(mask, z, -float("inf"))
@@ -127,7 +127,7 @@ def cross_entropy_forward_kernel(
     # [[tag: CE]], divided by the number of items. The parentheses matter. Logits around 10000 give a log-sum-exp around
     # 10000, which has at most three digits after the decimal point in float32. `row_max - z_label` cancels the large
     # numbers before anything is rounded: `loss = 3.372`.
-    z_label, _ = scale_and_cap(x_label.to(tl.float32), scaling, softcapping)
+    z_label, _ = scale_and_cap(x_label.to(tl.float32), scaling, softcap)
     loss = (tl.log(row_sum) + (row_max - z_label)) / tl.load(n_items_ptr).to(tl.float32)
     # A label out of range turns its row into NaN, and an ignored row (number 1) contributes nothing:
     # `pid=1: ignored = 1`. This is selected with `where`, not by multiplying with zero: zero times NaN is NaN.
@@ -158,7 +158,7 @@ def cross_entropy_backward_kernel(
     N,
     ignore_index,
     scaling: tl.constexpr,
-    softcapping: tl.constexpr,
+    softcap: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
     # Three rows of two chunks make six programs. The second chunk of row 2: `pid=(2, 1): offs_n[:3] = [8, 9, 10]`.
@@ -166,7 +166,7 @@ def cross_entropy_backward_kernel(
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     mask = offs_n < N
     x = tl.load(logits_ptr + row * stride_xm + offs_n, mask=mask, other=0.0).to(tl.float32)
-    z, slope = scale_and_cap(x, scaling, softcapping)
+    z, slope = scale_and_cap(x, scaling, softcap)
 
     # [[tag: CE-x-stable]], with the log-sum-exp in its two parts.
     p = tl.exp(z - tl.load(row_max_ptr + row)) / tl.load(row_sum_ptr + row)
@@ -187,9 +187,7 @@ def cross_entropy_backward_kernel(
 #
 # The kernel stores a loss for each row, already divided. PyTorch adds them up: that is one small kernel, which adds in
 # the same order every time. If no row counts, it is a sum of zeros: there is no 0 / 0, and so no NaN.
-def cross_entropy_forward(
-    logits, labels, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK_N=4096
-):
+def cross_entropy_forward(logits, labels, n_items=None, softcap=0.0, scaling=0.0, ignore_index=-100, *, BLOCK_N=4096):
     """The loss, and what the backward pass needs: logits, labels, n_items, largest logit and sum of each row."""
     checks.power_of_two(BLOCK_N=BLOCK_N)
     rows, N, labels = as_rows(logits), logits.shape[-1], labels.reshape(-1).contiguous()
@@ -198,43 +196,43 @@ def cross_entropy_forward(
     if len(labels):
         cross_entropy_forward_kernel[(len(labels),)](
             rows, labels, n_items, losses, row_max, row_sum, row_stride(rows, N), N, ignore_index,
-            scaling=float(scaling), softcapping=float(softcapping), BLOCK_N=BLOCK_N, num_warps=8,
+            scaling=float(scaling), softcap=float(softcap), BLOCK_N=BLOCK_N, num_warps=8,
         )  # fmt: skip
     return losses.sum(), (logits, labels, n_items, row_max, row_sum)
 
 
 def cross_entropy_backward(
-    dloss, logits, labels, n_items, row_max, row_sum, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK_N=4096
+    dloss, logits, labels, n_items, row_max, row_sum, softcap=0.0, scaling=0.0, ignore_index=-100, *, BLOCK_N=4096
 ):
     """The gradient in a new tensor; `logits` to `row_sum` are what the forward pass returned."""
     dlogits = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
     saved = logits, labels, n_items, row_max, row_sum
-    return _backward(dloss, *saved, softcapping, scaling, ignore_index, dlogits, BLOCK_N)
+    return _backward(dloss, *saved, softcap, scaling, ignore_index, dlogits, BLOCK_N)
 
 
 # Each program reads its chunk before it writes there, and no other program reads it, so the gradient may overwrite the
 # logits. Any other operation that saved the logits for its own gradient must not use them any more. Autograd detects
 # that by counting how often a tensor was written to, so this write has to be counted.
 def cross_entropy_backward_(
-    dloss, logits, labels, n_items, row_max, row_sum, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK_N=4096
+    dloss, logits, labels, n_items, row_max, row_sum, softcap=0.0, scaling=0.0, ignore_index=-100, *, BLOCK_N=4096
 ):
     """The gradient, written over `logits` if they are contiguous."""
     saved = logits, labels, n_items, row_max, row_sum
     if not logits.is_contiguous():
-        return cross_entropy_backward(dloss, *saved, softcapping, scaling, ignore_index, BLOCK_N=BLOCK_N)
+        return cross_entropy_backward(dloss, *saved, softcap, scaling, ignore_index, BLOCK_N=BLOCK_N)
     torch.autograd.graph.increment_version(logits)
-    return _backward(dloss, *saved, softcapping, scaling, ignore_index, logits.detach(), BLOCK_N)
+    return _backward(dloss, *saved, softcap, scaling, ignore_index, logits.detach(), BLOCK_N)
 
 
 def _backward(
-    dloss, logits, labels, n_items, row_max, row_sum, softcapping, scaling, ignore_index, dlogits, BLOCK_N
+    dloss, logits, labels, n_items, row_max, row_sum, softcap, scaling, ignore_index, dlogits, BLOCK_N
 ):  # fmt: skip
     checks.power_of_two(BLOCK_N=BLOCK_N)
     rows, N = as_rows(logits), logits.shape[-1]
     if len(labels):
         cross_entropy_backward_kernel[(len(labels), triton.cdiv(N, BLOCK_N))](
             dloss, rows, labels, n_items, row_max, row_sum, dlogits, row_stride(rows, N), N, ignore_index,
-            scaling=float(scaling), softcapping=float(softcapping), BLOCK_N=BLOCK_N, num_warps=8,
+            scaling=float(scaling), softcap=float(softcap), BLOCK_N=BLOCK_N, num_warps=8,
         )  # fmt: skip
     return dlogits
 
@@ -261,12 +259,12 @@ def contract(logits, labels, logit_softcapping, logit_scaling, n_items, ignore_i
 class CrossEntropyLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx, logits, labels, n_items, softcapping, scaling, ignore_index,
+        ctx, logits, labels, n_items, softcap, scaling, ignore_index,
         launch_forward, launch_backward, launch_last_backward,
     ):  # fmt: skip
-        loss, saved = launch_forward(logits, labels, n_items, softcapping, scaling, ignore_index)
+        loss, saved = launch_forward(logits, labels, n_items, softcap, scaling, ignore_index)
         ctx.save_for_backward(*saved)
-        ctx.options = softcapping, scaling, ignore_index
+        ctx.options = softcap, scaling, ignore_index
         ctx.launch_backward, ctx.launch_last_backward = launch_backward, launch_last_backward
         ctx.dependence = autograd.dependence(logits)  # for launchers that save no logits
         return loss

@@ -81,25 +81,25 @@ def linear_cross_entropy_reference(
 # A logit as the loss sees it: plus the bias, then scaled and capped. The product left them in `x`'s dtype; from here on
 # everything is float32.
 @triton.jit
-def load_logits(logits_ptr, bias_ptr, offs, mask, scaling: tl.constexpr, softcapping: tl.constexpr):
+def load_logits(logits_ptr, bias_ptr, offs, mask, scaling: tl.constexpr, softcap: tl.constexpr):
     u = tl.load(logits_ptr + offs, mask=mask, other=0.0).to(tl.float32)
     if bias_ptr is not None:
         u += tl.load(bias_ptr + offs, mask=mask, other=0.0).to(tl.float32)
-    return scale_and_cap(u, scaling, softcapping)
+    return scale_and_cap(u, scaling, softcap)
 
 
 # From the sum to the loss of the row.
 @triton.jit
 def store_loss(
     logits_ptr, bias_ptr, labels_ptr, n_items_ptr, losses_ptr, z_label_ptr, row, row_max, row_sum,
-    start, width, vocab, ignore_index, scaling: tl.constexpr, softcapping: tl.constexpr,
+    start, width, vocab, ignore_index, scaling: tl.constexpr, softcap: tl.constexpr,
 ):  # fmt: skip
     # Is the label in this piece? Then its logit is loaded, and kept as well: `pid=0: here = 4`. A label of another
     # piece, or outside of the vocabulary, must not become an address.
     label = tl.load(labels_ptr + row).to(tl.int64)
     here = label - start
     in_piece = (here >= 0) & (here < width)
-    z_here, _ = load_logits(logits_ptr, bias_ptr, here, in_piece, scaling, softcapping)
+    z_here, _ = load_logits(logits_ptr, bias_ptr, here, in_piece, scaling, softcap)
     z_label = tl.where(in_piece, z_here, tl.load(z_label_ptr + row))
     tl.store(z_label_ptr + row, z_label)
 
@@ -130,7 +130,7 @@ def linear_cross_entropy_forward_kernel(
     vocab,
     ignore_index,
     scaling: tl.constexpr,
-    softcapping: tl.constexpr,
+    softcap: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
     # In the example the vocabulary has 11 entries and a piece 8 columns: `width = 8`, and it starts at `start = 0`.
@@ -142,7 +142,7 @@ def linear_cross_entropy_forward_kernel(
         offs_n = first + tl.arange(0, BLOCK_N)
         mask = offs_n < width
         # The first four logits of row 0: `pid=0, first=0: z = [0, 1, 2, 3]`.
-        z, _ = load_logits(logits_ptr, bias_ptr, offs_n, mask, scaling, softcapping)
+        z, _ = load_logits(logits_ptr, bias_ptr, offs_n, mask, scaling, softcap)
         z = tl.where(mask, z, -float("inf"))
         new_max = tl.maximum(row_max, tl.max(z, axis=0))
         # [[tag: SM-online]]: what came before is scaled down as if the new maximum had been known.
@@ -153,7 +153,7 @@ def linear_cross_entropy_forward_kernel(
 
     store_loss(
         logits_ptr, bias_ptr, labels_ptr, n_items_ptr, losses_ptr, z_label_ptr, row, row_max, row_sum,
-        start, width, vocab, ignore_index, scaling, softcapping,
+        start, width, vocab, ignore_index, scaling, softcap,
     )  # fmt: skip
 
 
@@ -176,14 +176,14 @@ def linear_cross_entropy_backward_kernel(
     vocab,
     ignore_index,
     scaling: tl.constexpr,
-    softcapping: tl.constexpr,
+    softcap: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     mask = offs_n < width
     logits_ptr += row * stride_um
-    z, slope = load_logits(logits_ptr, bias_ptr, offs_n, mask, scaling, softcapping)
+    z, slope = load_logits(logits_ptr, bias_ptr, offs_n, mask, scaling, softcap)
 
     # The probability, and minus one at the label, in float32. In bfloat16 the probability of a label that the model is
     # sure of is rounded to one, and nothing would be left of the difference.
@@ -223,19 +223,19 @@ def product_into(out, a, b, *, add=False):
 #
 # The first two handle one piece: `logits` holds some columns, beginning at column `start` of the vocabulary.
 def sum_piece(logits, bias, labels, n_items, state, start, vocab, options, BLOCK_N):
-    softcapping, scaling, ignore_index = options
+    softcap, scaling, ignore_index = options
     linear_cross_entropy_forward_kernel[(len(labels),)](
         logits, bias, labels, n_items, *state, logits.stride(0), start, logits.shape[1], vocab, ignore_index,
-        scaling=float(scaling), softcapping=float(softcapping), BLOCK_N=BLOCK_N, num_warps=8,
+        scaling=float(scaling), softcap=float(softcap), BLOCK_N=BLOCK_N, num_warps=8,
     )  # fmt: skip
 
 
 def differentiate_piece_(logits, bias, labels, n_items, state, start, vocab, options, BLOCK_N, dloss=None):
     """Overwrites `logits` with their gradient. Without `dloss` the upstream gradient is 1."""
-    softcapping, scaling, ignore_index = options
+    softcap, scaling, ignore_index = options
     linear_cross_entropy_backward_kernel[(len(labels), triton.cdiv(logits.shape[1], BLOCK_N))](
         dloss, logits, bias, labels, n_items, *state, logits.stride(0), start, logits.shape[1], vocab, ignore_index,
-        scaling=float(scaling), softcapping=float(softcapping), BLOCK_N=BLOCK_N, num_warps=8,
+        scaling=float(scaling), softcap=float(softcap), BLOCK_N=BLOCK_N, num_warps=8,
     )  # fmt: skip
 
 
@@ -256,7 +256,7 @@ def part_of(bias, start, end):
 
 # The logits of one piece at a time: `COLUMNS` of them, 0.13 GB for 8192 rows.
 def linear_cross_entropy_forward(
-    x, weight, labels, bias=None, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100,
+    x, weight, labels, bias=None, n_items=None, softcap=0.0, scaling=0.0, ignore_index=-100,
     *, COLUMNS=8192, BLOCK_N=4096,
 ):  # fmt: skip
     """The loss, and what the backward pass needs: the arguments, largest logit and sum of each row."""
@@ -268,7 +268,7 @@ def linear_cross_entropy_forward(
     for start in range(0, vocab if len(flat) else 0, COLUMNS):
         end = min(start + COLUMNS, vocab)
         logits = product_into(piece[:, : end - start], rows, weight[start:end].to(x.dtype).T)
-        options = softcapping, scaling, ignore_index
+        options = softcap, scaling, ignore_index
         sum_piece(logits, part_of(bias, start, end), flat, n_items, state, start, vocab, options, BLOCK_N)
     losses, row_max, row_sum, _ = state
     return losses.sum(), (x, weight, labels, bias, n_items, row_max, row_sum)
@@ -277,7 +277,7 @@ def linear_cross_entropy_forward(
 # Each piece of the vocabulary gives its rows of `dweight`, [[tag: LCE-W]], and its entries of `dbias`, [[tag: LCE-b]],
 # and adds to `dx`, [[tag: LCE-X]].
 def linear_cross_entropy_backward(
-    dloss, x, weight, labels, bias, n_items, row_max, row_sum, softcapping=0.0, scaling=0.0, ignore_index=-100,
+    dloss, x, weight, labels, bias, n_items, row_max, row_sum, softcap=0.0, scaling=0.0, ignore_index=-100,
     *, needs=(True, True, True), COLUMNS=8192, BLOCK_N=4096,
 ):  # fmt: skip
     """`(dx, dweight, dbias)`; `needs` says which are wanted, the others are None."""
@@ -290,7 +290,7 @@ def linear_cross_entropy_backward(
         end = min(start + COLUMNS, vocab)
         part = weight[start:end].to(x.dtype)
         logits = product_into(piece[:, : end - start], rows, part.T)
-        options = softcapping, scaling, ignore_index
+        options = softcap, scaling, ignore_index
         differentiate_piece_(
             logits, part_of(bias, start, end), flat, n_items, (row_max, row_sum), start, vocab, options, BLOCK_N, dloss
         )
@@ -354,12 +354,12 @@ def contract(x, weight, labels, bias, logit_softcapping, logit_scaling, n_items,
 class LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx, x, weight, bias, labels, n_items, softcapping, scaling, ignore_index,
+        ctx, x, weight, bias, labels, n_items, softcap, scaling, ignore_index,
         launch_forward, launch_backward, launch_last_backward,
     ):  # fmt: skip
-        loss, saved = launch_forward(x, weight, labels, bias, n_items, softcapping, scaling, ignore_index)
+        loss, saved = launch_forward(x, weight, labels, bias, n_items, softcap, scaling, ignore_index)
         ctx.save_for_backward(*saved)
-        ctx.options = softcapping, scaling, ignore_index
+        ctx.options = softcap, scaling, ignore_index
         ctx.launch_backward, ctx.launch_last_backward = launch_backward, launch_last_backward
         ctx.dependence = autograd.dependence(x, weight, bias)  # for launchers that save none of them
         return loss
@@ -376,12 +376,12 @@ compiled_forward, compiled_backward = opaque_loss(linear_cross_entropy_forward, 
 
 
 # Here the gradients are computed in the backward pass. In a compiled model the launchers are operators.
-def loss_with_late_gradients(x, weight, bias, labels, n_items, softcapping, scaling, ignore_index):
+def loss_with_late_gradients(x, weight, bias, labels, n_items, softcap, scaling, ignore_index):
     launch_forward, launch_backward = linear_cross_entropy_forward, linear_cross_entropy_backward
     if torch.compiler.is_compiling():
         launch_forward, launch_backward = compiled_forward, compiled_backward
         n_items = items(n_items, labels, ignore_index)
-    arguments = n_items, softcapping, scaling, ignore_index, launch_forward, launch_backward, launch_backward
+    arguments = n_items, softcap, scaling, ignore_index, launch_forward, launch_backward, launch_backward
     if not autograd.needs_frame(x, weight, bias):
         return launch_forward(x, weight, labels, bias, *arguments[:4])[0]
     return LinearCrossEntropy.apply(x, weight, bias, labels, *arguments)

@@ -25,7 +25,7 @@ INTEGERS = tuple(getattr(torch, name) for name in "int64 int32 int16 int8 uint8 
 # instructions. The scale comes first. A scale above 1 **sharpens** the distribution: differences between logits grow,
 # and the largest one takes more of the probability. Below 1 it flattens. (A temperature is one over the scale.)
 @triton.jit
-def scale_and_cap(x, scaling: tl.constexpr, softcapping: tl.constexpr):
+def scale_and_cap(x, scaling: tl.constexpr, softcap: tl.constexpr):
     # Returns the logits that the loss sees, and their slope: the factor that the chain rule puts on the gradient.
     # `tl.full` makes a block of one value.
     slope = tl.full(x.shape, 1.0, tl.float32)
@@ -38,9 +38,9 @@ def scale_and_cap(x, scaling: tl.constexpr, softcapping: tl.constexpr):
     # [[tag: CE-cap]], and the slope in [[tag: CE-capped-x]]. `libdevice` is a library of maths functions that comes
     # with the compiler. `libdevice.tanh` makes an exact tanh. The shortcut, twice a sigmoid minus one, is faster and
     # loses digits around zero, where most logits are.
-    if softcapping != 0.0:
-        tanh = libdevice.tanh(x / softcapping)
-        x = softcapping * tanh
+    if softcap != 0.0:
+        tanh = libdevice.tanh(x / softcap)
+        x = softcap * tanh
         slope = slope * (1.0 - tanh * tanh)
     return x, slope
 

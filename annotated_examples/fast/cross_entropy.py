@@ -96,8 +96,8 @@ def strip_sums(z, shift):
 # The gradient [[tag: CE-mean-X]] of all entries but the label's: the probability, [[tag: CE-x-stable]], times the
 # weight of the row, and times the slope where logits are scaled or capped. `scale` is the weight over the sum.
 @triton.jit
-def weighted_softmax(x, shift, scale, scaling: tl.constexpr, softcapping: tl.constexpr):
-    z, slope = scale_and_cap(x.to(tl.float32), scaling, softcapping)
+def weighted_softmax(x, shift, scale, scaling: tl.constexpr, softcap: tl.constexpr):
+    z, slope = scale_and_cap(x.to(tl.float32), scaling, softcap)
     return exp_shifted(z, shift) * scale * slope
 
 
@@ -125,7 +125,7 @@ def weighted_softmax(x, shift, scale, scaling: tl.constexpr, softcapping: tl.con
 @triton.jit
 def first_sweep(
     body_ptr, strips, offs, whole, needed,
-    scaling: tl.constexpr, softcapping: tl.constexpr, BLOCK: tl.constexpr, STRIP: tl.constexpr,
+    scaling: tl.constexpr, softcap: tl.constexpr, BLOCK: tl.constexpr, STRIP: tl.constexpr,
 ):  # fmt: skip
     # The shifts start at the lowest finite number. With −∞, a strip that has only masked entries would subtract −∞ from
     # −∞, which is NaN.
@@ -138,8 +138,8 @@ def first_sweep(
         # `pid=0, start=0: x0 = [[-3, 2, 0, -1], [-3, 2, 1, -1]]`
         x0 = tl.load(body_ptr + start + offs, eviction_policy="evict_last").to(tl.float32)
         x1 = tl.load(body_ptr + start + BLOCK + offs, eviction_policy="evict_last").to(tl.float32)
-        z0, _ = scale_and_cap(x0, scaling, softcapping)
-        z1, _ = scale_and_cap(x1, scaling, softcapping)
+        z0, _ = scale_and_cap(x0, scaling, softcap)
+        z1, _ = scale_and_cap(x1, scaling, softcap)
         # The largest of each strip in both blocks: `start=0: new_shift = [3, 2]`.
         new_shift = tl.maximum(shift, tl.maximum(tl.max(z0, 1), tl.max(z1, 1)))
         # [[tag: SM-online]] for each strip: `start=0: total = [1.6303, 2.5848]`.
@@ -151,7 +151,7 @@ def first_sweep(
         # One strip is left: `pid=0, start=16: mask = [[1], [0]]`.
         mask = (start + strips < needed)[:, None]
         x = tl.load(body_ptr + start + offs, mask=mask, other=0.0, eviction_policy="evict_last")
-        z, _ = scale_and_cap(x.to(tl.float32), scaling, softcapping)
+        z, _ = scale_and_cap(x.to(tl.float32), scaling, softcap)
         z = tl.where(mask, z, -float("inf"))
         new_shift = tl.maximum(shift, tl.max(z, 1))
         total = total * exp_shifted(shift, new_shift) + strip_sums(z, new_shift)
@@ -165,12 +165,12 @@ def first_sweep(
 @triton.jit
 def second_sweep(
     body_ptr, dbody_ptr, strips, offs, whole, needed, body, shift, scale,
-    scaling: tl.constexpr, softcapping: tl.constexpr, BLOCK: tl.constexpr,
+    scaling: tl.constexpr, softcap: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     for start in tl.range(whole, needed, BLOCK):
         mask = (start + strips < needed)[:, None]
         x = tl.load(body_ptr + start + offs, mask=mask, other=0.0, eviction_policy="evict_first")
-        dx = weighted_softmax(x, shift, scale, scaling, softcapping)
+        dx = weighted_softmax(x, shift, scale, scaling, softcap)
         tl.store(dbody_ptr + start + offs, dx, mask=mask, cache_modifier=".cs")
     # Two blocks at a time. Both are loaded before one is stored: the compiler can't do that by itself, because for all
     # it knows a store might change what is loaded next.
@@ -178,9 +178,9 @@ def second_sweep(
         pair = whole - done + offs
         x0 = tl.load(body_ptr + pair, eviction_policy="evict_first")
         x1 = tl.load(body_ptr + pair + BLOCK, eviction_policy="evict_first")
-        dx0 = weighted_softmax(x0, shift, scale, scaling, softcapping)
+        dx0 = weighted_softmax(x0, shift, scale, scaling, softcap)
         tl.store(dbody_ptr + pair, dx0, cache_modifier=".cs")
-        dx1 = weighted_softmax(x1, shift, scale, scaling, softcapping)
+        dx1 = weighted_softmax(x1, shift, scale, scaling, softcap)
         tl.store(dbody_ptr + pair + BLOCK, dx1, cache_modifier=".cs")
     # In an ignored row `needed` is zero, and the whole body is handled here: it is filled with zeros. `tl.zeros_like`
     # makes a block of them in the shape of another block.
@@ -194,7 +194,7 @@ def second_sweep(
 def cross_entropy_forward_kernel(
     logits_ptr, labels_ptr, n_items_ptr, dloss_ptr, losses_ptr, dlogits_ptr,
     stride_xb, stride_xs, stride_db, stride_ds, seq_len, vocab, weight, ignore_index,
-    scaling: tl.constexpr, softcapping: tl.constexpr, ALIGNED: tl.constexpr, COUNT: tl.constexpr,
+    scaling: tl.constexpr, softcap: tl.constexpr, ALIGNED: tl.constexpr, COUNT: tl.constexpr,
     BLOCK: tl.constexpr, STRIP: tl.constexpr,
 ):  # fmt: skip
     # Which row is mine? It is found by batch and position, so `logits[:, :-1]` needs no copy. In the example the rows
@@ -236,7 +236,7 @@ def cross_entropy_forward_kernel(
     needed = tl.where(ignored, 0, body)
     whole = needed // (2 * BLOCK) * (2 * BLOCK)
     shift, total = first_sweep(
-        logits_ptr + x_body, strips, offs, whole, needed, scaling, softcapping, BLOCK, STRIP
+        logits_ptr + x_body, strips, offs, whole, needed, scaling, softcap, BLOCK, STRIP
     )  # fmt: skip
 
     # Head and tail, less than a strip each. In row 1 three entries come before the body and two after it:
@@ -245,7 +245,7 @@ def cross_entropy_forward_kernel(
     edge = tl.where(lane < STRIP, lane, head + body + lane - STRIP)
     edge_mask = edge < tl.where(lane < STRIP, head, vocab)
     x_edge = tl.load(logits_ptr + x_start + edge, mask=edge_mask, other=0.0)
-    z_edge, slope_edge = scale_and_cap(x_edge.to(tl.float32), scaling, softcapping)
+    z_edge, slope_edge = scale_and_cap(x_edge.to(tl.float32), scaling, softcap)
     z_edge = tl.where(edge_mask, z_edge, -float("inf"))
 
     # All strips become one row. The largest logit of all is `pid=0: row_shift = 3`, and relative to it the sum is
@@ -261,7 +261,7 @@ def cross_entropy_forward_kernel(
         weight = 1.0 / tl.load(n_items_ptr).to(tl.float32)
     weight = tl.where(in_range, weight, float("nan")).to(tl.float32)
 
-    z_label, slope_label = scale_and_cap(x_label.to(tl.float32), scaling, softcapping)
+    z_label, slope_label = scale_and_cap(x_label.to(tl.float32), scaling, softcap)
     # [[tag: CE]] times the weight. The large numbers cancel first: `row_shift - z_label` is exact or nearly so.
     if losses_ptr is not None:
         # The label of row 0 was unlikely, `pid=0: loss = 1.7847`, that of row 1 less so, `pid=1: loss = 0.3324`.
@@ -273,11 +273,11 @@ def cross_entropy_forward_kernel(
         if dloss_ptr is not None:
             weight *= tl.load(dloss_ptr)
         scale = weight / row_total
-        dx_edge = weighted_softmax(x_edge, row_shift, scale, scaling, softcapping)
+        dx_edge = weighted_softmax(x_edge, row_shift, scale, scaling, softcap)
         tl.store(dlogits_ptr + d_start + edge, tl.where(ignored, 0.0, dx_edge), mask=edge_mask)
         second_sweep(
             logits_ptr + x_body, dlogits_ptr + d_body, strips, offs, whole, needed, body, row_shift, scale,
-            scaling, softcapping, BLOCK,
+            scaling, softcap, BLOCK,
         )  # fmt: skip
 
         # **Rung 5: the label last.** One entry is still wrong: the label's, from which 1 has yet to be subtracted,
@@ -355,7 +355,7 @@ def counted(n_items, labels, ignore_index):
 
 # Accesses are as wide as a strip only if strips are aligned in the logits *and* in the gradient. That is so if both
 # have the same strides, or if all rows of both begin at a multiple of a strip.
-def row_launch(logits, labels, n_items, dloss, losses, dlogits, softcapping, scaling, ignore_index, BLOCK, num_warps):
+def row_launch(logits, labels, n_items, dloss, losses, dlogits, softcap, scaling, ignore_index, BLOCK, num_warps):
     """Grid, arguments, numbers and constants of the launch for tensors like these."""
     checks.power_of_two(BLOCK=BLOCK, num_warps=num_warps)
     rows, vocab, itemsize = labels.numel(), logits.shape[-1], logits.element_size()
@@ -373,7 +373,7 @@ def row_launch(logits, labels, n_items, dloss, losses, dlogits, softcapping, sca
     numbers = *x_strides, *d_strides, logits.shape[-2], vocab, weight, ignore_index
     room = 32 if rows <= 32 else FEW  # two kernels are compiled at most
     return (rows,), arguments, numbers, dict(
-        scaling=float(scaling), softcapping=float(softcapping), COUNT=room if n_items is None else 0,
+        scaling=float(scaling), softcap=float(softcap), COUNT=room if n_items is None else 0,
         ALIGNED=x_strides == d_strides or not any(stride % strip for stride in (*x_strides, *d_strides)),
         BLOCK=BLOCK, STRIP=min(BLOCK, strip), num_warps=num_warps or tuned_warps,
     )  # fmt: skip
@@ -388,14 +388,14 @@ def row_plan(*tensors_and_options):
 
 
 def launch_rows(
-    logits, labels, n_items, softcapping, scaling, ignore_index, *, losses=None, dlogits=None, dloss=None,
+    logits, labels, n_items, softcap, scaling, ignore_index, *, losses=None, dlogits=None, dloss=None,
     BLOCK=None, num_warps=None, known=None,
 ):  # fmt: skip
     """One program per row. Without `losses` no loss is stored, without `dlogits` no gradient is computed.
 
     n_items: as `cross_entropy_loss` takes it. None: the labels are counted, `FEW` at most.
     """
-    options = softcapping, scaling, ignore_index, BLOCK, num_warps
+    options = softcap, scaling, ignore_index, BLOCK, num_warps
     if isinstance(n_items, torch.Tensor):
         n_items = n_items.to(logits.device)
     elif n_items is not None:
@@ -409,43 +409,43 @@ def launch_rows(
 
 
 def cross_entropy_forward(
-    logits, labels, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100, *,
+    logits, labels, n_items=None, softcap=0.0, scaling=0.0, ignore_index=-100, *,
     BLOCK=None, num_warps=None, known=None,
 ):  # fmt: skip
     """The loss, and a tuple with its gradient with respect to the logits, which is a new tensor."""
     logits = rows_in_place(logits)
     dlogits = torch.empty_like(logits, memory_format=torch.contiguous_format)
-    items, options = counted(n_items, labels, ignore_index), (softcapping, scaling, ignore_index)
+    items, options = counted(n_items, labels, ignore_index), (softcap, scaling, ignore_index)
     return _forward(logits, labels, items, *options, dlogits, BLOCK, num_warps, known), (dlogits,)
 
 
 # Autograd is told that the logits are overwritten: an operation that saved them for its own gradient raises an error.
 def cross_entropy_forward_(
-    logits, labels, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100, *,
+    logits, labels, n_items=None, softcap=0.0, scaling=0.0, ignore_index=-100, *,
     BLOCK=None, num_warps=None, known=None,
 ):  # fmt: skip
     """As `cross_entropy_forward`, but the gradient is written over the logits, which must be contiguous."""
     torch.autograd.graph.increment_version(logits)
-    items, options = counted(n_items, labels, ignore_index), (softcapping, scaling, ignore_index)
+    items, options = counted(n_items, labels, ignore_index), (softcap, scaling, ignore_index)
     return _forward(logits, labels, items, *options, logits, BLOCK, num_warps, known), (logits,)
 
 
 def cross_entropy_loss_forward(
-    logits, labels, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100, *,
+    logits, labels, n_items=None, softcap=0.0, scaling=0.0, ignore_index=-100, *,
     BLOCK=None, num_warps=None, known=None,
 ):  # fmt: skip
     """The loss alone, and what the gradient can be computed from later: logits, labels, number of items."""
     n_items = counted(n_items, labels, ignore_index)
     rows = rows_in_place(logits)
-    loss = _forward(rows, labels, n_items, softcapping, scaling, ignore_index, None, BLOCK, num_warps, known)
+    loss = _forward(rows, labels, n_items, softcap, scaling, ignore_index, None, BLOCK, num_warps, known)
     return loss, (logits, labels, n_items)
 
 
 # The sum over the rows is left to PyTorch: it is one small kernel, and adds in the same order every time.
-def _forward(logits, labels, n_items, softcapping, scaling, ignore_index, dlogits, BLOCK, num_warps, known):
+def _forward(logits, labels, n_items, softcap, scaling, ignore_index, dlogits, BLOCK, num_warps, known):
     losses = torch.empty(labels.numel(), dtype=torch.float32, device=logits.device)
     launch_rows(
-        logits, labels, n_items, softcapping, scaling, ignore_index,
+        logits, labels, n_items, softcap, scaling, ignore_index,
         losses=losses, dlogits=dlogits, BLOCK=BLOCK, num_warps=num_warps, known=known,
     )  # fmt: skip
     return losses.sum()
@@ -459,14 +459,12 @@ def backward_programs(index):
 
 # The gradient already accounts for scale, cap and ignored rows. So the options, which every backward launcher is given,
 # go unused.
-def cross_entropy_backward(dloss, gradient, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=4096, known=None):
+def cross_entropy_backward(dloss, gradient, softcap=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=4096, known=None):
     """`dloss * gradient` in a new tensor."""
     return _scale(dloss, gradient, torch.empty_like(gradient), BLOCK, known)
 
 
-def cross_entropy_backward_(
-    dloss, gradient, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=4096, known=None
-):
+def cross_entropy_backward_(dloss, gradient, softcap=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=4096, known=None):
     """`dloss * gradient`, written over `gradient`; where `dloss` is 1, nothing is read or written."""
     gradient = gradient.detach()
     return _scale(dloss, gradient, gradient, BLOCK, known)
@@ -489,13 +487,13 @@ def _scale(dloss, gradient, dlogits, BLOCK, known):
 
 
 def cross_entropy_loss_backward(
-    dloss, logits, labels, n_items, softcapping=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=None, num_warps=None
+    dloss, logits, labels, n_items, softcap=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=None, num_warps=None
 ):
     """The gradient, computed from the logits when the upstream gradient is known. No loss is stored."""
     logits = rows_in_place(logits)
     dlogits = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
     launch_rows(
-        logits, labels, n_items, softcapping, scaling, ignore_index,
+        logits, labels, n_items, softcap, scaling, ignore_index,
         dlogits=dlogits, dloss=dloss, BLOCK=BLOCK, num_warps=num_warps,
     )  # fmt: skip
     return dlogits
@@ -516,13 +514,13 @@ def cross_entropy_loss_backward(
 #   smaller. Training in float16 therefore multiplies the loss by a large number. That factor arrives as the upstream
 #   gradient, and has to be multiplied in *before* the rounding.
 # - Inside `torch.compile`, where nothing may be decided by how autograd was called.
-def _loss(logits, labels, n_items, softcapping, scaling, ignore_index, in_place):
+def _loss(logits, labels, n_items, softcap, scaling, ignore_index, in_place):
     count = n_items
     if n_items is not None and not isinstance(n_items, torch.Tensor):  # a number may be another one in each call
         checks.number("n_items", n_items, at_least=0)
         count = 1
-    known = checked(logits, labels, softcapping, scaling, count, ignore_index)
-    options = softcapping, scaling, ignore_index
+    known = checked(logits, labels, softcap, scaling, count, ignore_index)
+    options = softcap, scaling, ignore_index
     if not autograd.needs_frame(logits):
         return cross_entropy_loss_forward(logits, labels, n_items, *options, known=known)[0]
     if logits.dtype == torch.float16 or torch.compiler.is_compiling():

@@ -87,7 +87,7 @@ def linear_cross_entropy_forward_kernel(
     vocab,
     ignore_index,
     scaling: tl.constexpr,
-    softcapping: tl.constexpr,
+    softcap: tl.constexpr,
     BLOCK: tl.constexpr,
     STRIP: tl.constexpr,
 ):
@@ -100,7 +100,7 @@ def linear_cross_entropy_forward_kernel(
     total = tl.zeros((BLOCK // STRIP,), tl.float32)
     for first in tl.range(0, width, BLOCK):
         mask = first + offs < width
-        z, _ = load_logits(logits_ptr, bias_ptr, first + offs, mask, scaling, softcapping)
+        z, _ = load_logits(logits_ptr, bias_ptr, first + offs, mask, scaling, softcap)
         z = tl.where(mask, z, -float("inf"))
         # [[tag: SM-online]] for each strip.
         new_shift = tl.maximum(shift, tl.max(z, 1))
@@ -116,16 +116,16 @@ def linear_cross_entropy_forward_kernel(
     tl.store(row_sum_ptr + row, row_sum)
     store_loss(
         logits_ptr, bias_ptr, labels_ptr, n_items_ptr, losses_ptr, z_label_ptr, row, row_max, row_sum,
-        start, width, vocab, ignore_index, scaling, softcapping,
+        start, width, vocab, ignore_index, scaling, softcap,
     )  # fmt: skip
 
 
 def sum_piece(logits, bias, labels, n_items, state, start, vocab, options, BLOCK, num_warps):
-    softcapping, scaling, ignore_index = options
+    softcap, scaling, ignore_index = options
     launch(
         linear_cross_entropy_forward_kernel, (len(labels),), (logits, bias, labels, n_items, *state),
         (logits.stride(0), start, logits.shape[1], vocab, ignore_index),
-        scaling=float(scaling), softcapping=float(softcapping), BLOCK=BLOCK,
+        scaling=float(scaling), softcap=float(softcap), BLOCK=BLOCK,
         STRIP=min(BLOCK, 16 // logits.element_size()), num_warps=num_warps,
     )  # fmt: skip
 
@@ -193,7 +193,7 @@ def two_rounds(x, weight, bias, labels, n_items, state, gradients, options, INSI
 # Forward gives the loss and the gradients, as if the upstream gradient were 1. The memory of the logits is free again
 # before the gradient of `x` is rounded.
 def linear_cross_entropy_forward(
-    x, weight, labels, bias=None, n_items=None, softcapping=0.0, scaling=0.0, ignore_index=-100,
+    x, weight, labels, bias=None, n_items=None, softcap=0.0, scaling=0.0, ignore_index=-100,
     *, needs=(True, True, True), INSIDE=True, KEPT=0.67, STEP=128, BLOCK=4096, num_warps=8,
 ):  # fmt: skip
     """The loss, and the gradients of `x`, `weight` and `bias`; `needs` says which are wanted, the others are None.
@@ -206,7 +206,7 @@ def linear_cross_entropy_forward(
     n_items, state = items(n_items, flat, ignore_index), empty_state(len(flat), x.device)
     gradients = empty_gradients(rows, weight, bias, needs)
     if len(flat):
-        options = softcapping, scaling, ignore_index
+        options = softcap, scaling, ignore_index
         two_rounds(rows, weight, bias, flat, n_items, state, gradients, options, INSIDE, KEPT, STEP, (BLOCK, num_warps))
     return state[0].sum(), finished(gradients, x)
 
@@ -222,8 +222,8 @@ def scaled(scale, dloss, *gradients_and_options, needs):
 #
 # As for cross entropy, the gradient has to wait for the backward pass in two cases: in float16, whose small range needs
 # the upstream gradient before the rounding, and under `torch.compile`. Then the lesson's launchers compute it.
-def _loss(x, weight, labels, bias, n_items, softcapping, scaling, ignore_index, KEPT):
-    options = n_items, softcapping, scaling, ignore_index
+def _loss(x, weight, labels, bias, n_items, softcap, scaling, ignore_index, KEPT):
+    options = n_items, softcap, scaling, ignore_index
     late = x.dtype == torch.float16 or torch.compiler.is_compiling()
     if late or not autograd.needs_frame(x, weight, bias):
         return loss_with_late_gradients(x, weight, bias, labels, *options)

@@ -226,10 +226,10 @@ def attention_back(do, dlse, q, k, causal, sides, deterministic):
     return flash_attention.attention_backward(do, dlse, *tensors, options, deterministic=deterministic)
 
 
-def loss(logits, labels, n_items, softcapping, ignore_index, gradient):
-    cross_entropy.checked(logits, labels, softcapping, 0.0, n_items, ignore_index)
+def loss(logits, labels, n_items, softcap, ignore_index, gradient):
+    cross_entropy.checked(logits, labels, softcap, 0.0, n_items, ignore_index)
     forward = cross_entropy.cross_entropy_forward if gradient else cross_entropy.cross_entropy_loss_forward
-    return forward(logits, labels, n_items, softcapping, 0.0, ignore_index)
+    return forward(logits, labels, n_items, softcap, 0.0, ignore_index)
 
 
 def gradient_of_loss(dloss, gradient, in_place):
@@ -261,11 +261,11 @@ def whole_layernorm(x, weight, bias, eps, dy, x_needs, weight_needs):
             y.sum().backward(inputs=leaves) if dy is None else torch.autograd.grad(y, leaves, dy)
 
 
-def whole_loss(logits, labels, n_items, softcapping, ignore_index, needs, in_place, factor):
+def whole_loss(logits, labels, n_items, softcap, ignore_index, needs, in_place, factor):
     leaf = logits.detach().requires_grad_(needs)
     function = cross_entropy.cross_entropy_loss_ if in_place and not needs else cross_entropy.cross_entropy_loss
     with torch.enable_grad():
-        value = function(leaf, labels, softcapping, 0.0, n_items, ignore_index)
+        value = function(leaf, labels, softcap, 0.0, n_items, ignore_index)
         if needs:
             torch.autograd.grad(value * factor, leaf)
 

@@ -18,7 +18,7 @@ module = harness.modules(lesson, fast)
 OPTIONS = {
     "plain": {},
     "scaling": dict(logit_scaling=1.7),
-    "softcapping": dict(logit_softcapping=3.0),
+    "softcap": dict(logit_softcapping=3.0),
     "both": dict(logit_softcapping=5.0, logit_scaling=0.4),
     "n_items": dict(n_items=11),
 }
@@ -327,7 +327,7 @@ SHARED_MUTANTS = [
     (capped, Mutant("slope of tanh forgotten", "slope = slope * (1.0 - tanh * tanh)", "slope = slope * 1.0")),
     (
         capped_near_zero,
-        Mutant("tanh from a sigmoid", "libdevice.tanh(x / softcapping)", "2 * tl.sigmoid(2 * (x / softcapping)) - 1"),
+        Mutant("tanh from a sigmoid", "libdevice.tanh(x / softcap)", "2 * tl.sigmoid(2 * (x / softcap)) - 1"),
     ),
     (
         masked_entries,

@@ -20,7 +20,7 @@ DEVICE = harness.DEVICE
 OPTIONS = {
     "plain": {},
     "scaling": dict(logit_scaling=1.7),
-    "softcapping": dict(logit_softcapping=3.0),
+    "softcap": dict(logit_softcapping=3.0),
     "both": dict(logit_softcapping=5.0, logit_scaling=0.4),
     "n_items": dict(n_items=11),
 }

@@ -74,7 +74,7 @@ def cross_entropy_forward_kernel(
 def launch_rows(kernel, logits, labels):
     """The mean loss, whose gradient the kernel computes too. One program a row."""
 
-    def forward(logits, labels, n_items, softcapping, scaling, ignore_index):
+    def forward(logits, labels, n_items, softcap, scaling, ignore_index):
         rows, N = logits.shape
         dlogits = torch.empty(rows, N, dtype=logits.dtype, device=logits.device)
         losses = torch.empty(rows, dtype=torch.float32, device=logits.device)
