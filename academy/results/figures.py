@@ -35,8 +35,8 @@ from pathlib import Path
 #: Prose quotes this device; without results of it, the first one that has any.
 PROSE_DEVICE = "nvidia-h200"
 NOT_YET = "not measured yet"
-#: Scripts in `benchmarks/` whose results are no operation's, in `experiments/`.
-EXPERIMENTS = ("measuring", "profiling", "huggingface", "host_time", "capstone")
+#: Files in `experiments/`, results of scripts in `benchmarks/` that are no operation's.
+EXPERIMENTS = ("measuring", "profiling", "huggingface", "host_time", "host_time_triton_3_7_1", "capstone")
 #: Our own providers, the one that is meant by "ours" first.
 OURS = ("fast", "lesson")
 #: Operations per byte from which a rate is quoted in TFLOP/s.
