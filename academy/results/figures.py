@@ -19,7 +19,7 @@ Ours is the fast file, or the lesson where there is none.
 rung (`academy.results.ladder`) or of `pytorch`, at the ladder's first shape if none is given.
 `<operation>/ladder/<rung>/<field>` is a number that was measured while the kernel was written. `device/copy` and
 `device/matrix` are the card's rates; `<experiment>/<name>`, such as `measuring/<name>`, is a result of an experiment,
-`EXPERIMENTS` below (files of that name in `benchmarks/`).
+`EXPERIMENTS` below (files of that name in `benchmarks/results/<device>/experiments`).
 Nothing here needs torch.
 """
 
