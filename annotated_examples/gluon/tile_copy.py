@@ -19,7 +19,8 @@ takes [[bench: tile_copy/16384x8192/forward/ms]], PyTorch's plain kernel
 
 **Try it without a GPU.** Run this file anywhere: without a Hopper GPU the kernels run in a simulator (`academy.gluon`).
 It knows what orders two accesses of shared memory. Delete a wait, and it names the two lines that race, even if the
-result happened to be right. On another GPU than Hopper the functions refuse to start.
+result happened to be right. `academy simulate` tries a file of your own in several orders, and with `--lanes` it
+draws what overlapped. On another GPU than Hopper the functions refuse to start.
 
 **Contract.** `x`: (M, N), float32, float16 or bfloat16, any strides, may be empty. Rows that don't begin at multiples
 of 16 bytes are copied first. The result has the dtype of `x`; the product is computed in float32. No input is written
@@ -132,6 +133,8 @@ def copy_tile_kernel(x_desc, y_desc, scale, WARPS: gl.constexpr):
 # ask early: `STAGES` buffers, one barrier each, and the loads run `STAGES` tiles ahead. Tile `i` uses buffer `i %
 # STAGES`, and it is that buffer's use number `i // STAGES`: that is its phase. So the parity to wait for is `(i //
 # STAGES) & 1`.
+#
+# [[figure: below/ring]]
 #
 # | tile | 0 | 1 | 2 | 3 | 4 | 5 | 6 |
 # |---|---|---|---|---|---|---|---|
