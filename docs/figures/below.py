@@ -40,3 +40,30 @@ def ring():
         f"A ring of three buffers: the copies overlap, {ends[1]} units.",
         panels,
     )
+
+
+@picture
+def moved_wait():
+    panels = []
+    for title, order in (
+        ("As written, and in the PTX", ("wait", "maxima", "exponentials", "WAIT")),
+        ("In the machine code", ("wait", "maxima", "WAIT", "exponentials")),
+    ):
+        panel = Panel(130, title)
+        left, wide = 0, {"wait": 44, "WAIT": 44, "maxima": 92, "exponentials": 150}
+        for part in order:
+            kind = "p" if part.lower() == "wait" else "a"
+            panel.box(left, 72, wide[part] - 4, 28, kind)
+            panel.text(left + (wide[part] - 4) / 2, 91, part.lower(), "small", "middle")
+            left += wide[part]
+            if part == "WAIT":
+                panel.box(0, 32, left - 4, 28, "b")
+                panel.text((left - 4) / 2, 51, "the second product", "small", "middle")
+        panel.text(0, 122, "threads below, tensor cores above", "small")
+        panels.append(panel)
+    return Picture(
+        "The second wait should come after the exponentials, so that they run beside the product. ptxas moves it up.",
+        "As written: wait, maxima, exponentials, wait; the second product runs beside all of it. In the machine code: wait, "
+        "maxima, wait, exponentials; the product is over before the exponentials begin.",
+        panels,
+    )
