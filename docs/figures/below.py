@@ -63,7 +63,7 @@ def moved_wait():
         panels.append(panel)
     return Picture(
         "The second wait should come after the exponentials, so that they run beside the product. ptxas moves it up.",
-        "As written: wait, maxima, exponentials, wait; the second product runs beside all of it. In the machine code: wait, "
-        "maxima, wait, exponentials; the product is over before the exponentials begin.",
+        "As written: wait, maxima, 64 exponentials, wait; the second product runs beside all of it. In the machine code: "
+        "wait, maxima, wait, 64 exponentials; the product is over before the first of them.",
         panels,
     )
