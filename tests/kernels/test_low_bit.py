@@ -119,6 +119,12 @@ def check(module):
 # ---------------------------------------------------------------- both
 
 
+def test_the_package_has_the_names_of_the_lesson():
+    """Who makes a weight with them needs no other module."""
+    assert fast.pack is plain.pack and fast.quantize is plain.quantize
+    assert fast.low_bit_matmul.__module__ == "annotated_examples.fast.low_bit"
+
+
 def test_same_arguments():
     names = lambda function: list(inspect.signature(function).parameters)  # noqa: E731
     hints = ["tile_order", "A_load_order", "meta_evict_policy", "data_contiguous"]

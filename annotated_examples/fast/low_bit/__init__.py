@@ -59,7 +59,7 @@ from annotated_examples.common.packed import contract, used
 from annotated_examples.fast.low_bit.descriptors import descriptor_forward, words_in_block
 from annotated_examples.fast.low_bit.many_rows import dequantized_forward, plane_order_forward
 from annotated_examples.fast.low_bit.planes import planes_forward
-from annotated_examples.gemlite.gemm import gemm_forward, gemm_reference, quantize
+from annotated_examples.gemlite.gemm import gemm_forward, gemm_reference, pack, quantize  # noqa: F401  for callers: pack
 
 
 # ## What a descriptor can describe
