@@ -1,4 +1,4 @@
-"""academy/syntax: one tree for all that ask, and every statement of it."""
+"""academy/book/syntax: one tree for all that ask, and every statement of it."""
 
 import ast
 
