@@ -348,7 +348,7 @@ class Pointer:
         values = np.broadcast_to(rounded(given.values, self.dtype.element_ty), self.offset.shape)
         index = torch.from_numpy(np.ascontiguousarray(self.offset[on] if self.offset.shape else self.offset[None]))
         if on.any():
-            chosen = np.ascontiguousarray(values[on] if values.shape else values[None])
+            chosen = np.array(values[on] if values.shape else values[None])
             self.memory[index] = torch.from_numpy(chosen).to(self.memory.dtype)
 
 
