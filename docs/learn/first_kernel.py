@@ -18,7 +18,9 @@
 # which elements go wrong.
 #
 # You need Python and a little PyTorch. You don't need a GPU: without one, Triton's interpreter runs the same kernels on
-# the CPU, slowly and one program after another. Output below a cell is what a real run printed.
+# the CPU, slowly and one program after another. Output below a cell is what a real run printed. To run the cells yourself,
+# [open the chapter as a notebook](index.md#how-to-run-the-chapters). If you don't want to install anything, change [the
+# kernel on the home page](../index.md#a-first-kernel); the exercises run in the browser too.
 
 # %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
 # In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
@@ -202,7 +204,9 @@ torch.equal(lesson.vector_add(x, y), x + y)
 # ## How fast it is
 #
 # For each float32 sum 12 bytes move: two numbers are read, one is written. The arithmetic is one addition. So memory
-# sets the pace, and the limit is the time that the card needs to copy the same number of bytes.
+# sets the pace, and the limit is the time that the card needs to copy the same number of bytes. A share above 100 % isn't
+# a mistake: the limit is a copy that was measured, not a law of physics. Half of what a copy moves is written, here only a
+# third is, and a kernel that reads more than it writes can be a little faster.
 
 # %%
 notebook.speed("vector_add", live=[(1 << 24,), (1 << 28,)])
@@ -218,4 +222,5 @@ notebook.speed("vector_add", live=[(1 << 24,), (1 << 28,)])
 #
 # Next comes the file of [the lesson's kernel](../kernels/tutorials/vector_add.md), with launcher, gradient and a run to
 # watch. The guide on [how a GPU runs a Triton program](../guides/how-a-gpu-runs-triton.md) says more about programs,
-# warps and memory.
+# warps and memory. How a kernel gets a gradient, and how you test that, comes later on the path, in [Build an operation of
+# your own](own_operation.py).

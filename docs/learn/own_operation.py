@@ -256,7 +256,8 @@ notebook.speed("vector_add", live=[(1 << 24,), (1 << 28,)])
 #
 # For an operation that isn't an exercise, put two functions into a file of your own: `relu_squared` with its kernels, and
 # beside it `relu_squared_reference`, in plain PyTorch. Then `academy judge my_file.py` tries both on inputs like the ones
-# above and on many more, gradients included, and names the first wrong element. ([Test your own
+# above and on many more, gradients included, and names the first wrong element. With more than one tensor it also tries
+# shapes that don't fit: refuse them before the launch, with `checks.same_shape(x=x, y=y)` for example. ([Test your own
 # kernel](../guides/test-your-own-kernel.md) shows its reports.)
 #
 # ## Exercises

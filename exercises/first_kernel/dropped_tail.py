@@ -1,7 +1,8 @@
 """# The tail that nobody owns
 
 `double(x)` should double every element. With a length that the block divides it does. With others, the last
-elements come out as 0, and there is no error. Find the bug.
+elements come out as 0, and there is no error. Find the bug. (You can [watch it
+run](../../docs/guides/debugging.md#a-museum-of-classic-bugs), if you like.)
 """
 
 # %% solution

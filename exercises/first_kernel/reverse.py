@@ -1,7 +1,7 @@
-"""# Backwards
+"""# In reverse order
 
-Write `reverse(x)`, which returns the vector `x` backwards. Which of the two offsets changes, and which mask
-do you need?
+Write `reverse(x)`, which returns the vector `x` from its last element to its first. Which of the two offsets changes,
+and which mask do you need?
 """
 
 # %% solution

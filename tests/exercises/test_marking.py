@@ -217,6 +217,14 @@ def test_messages_say_what_would_help(name, edit, message):
     assert fnmatch.fnmatchcase(outcome.message, "*" + message.replace("[", "[[]") + "*"), outcome.message
 
 
+@pytest.mark.skipif(not device.INTERPRET, reason="compiled, a kernel is not watched")
+def test_a_load_without_other_is_blamed_only_where_its_lanes_count():
+    text = exercise_files.named("first_kernel/scale_and_add").solution.replace(", other=0.0", "")
+    assert marking.mark("scale_and_add", text, 1).state == "passed", "the store's mask leaves these lanes out"
+    outcome = marking.mark("scale_and_add", text.replace("alpha * x + y", "alpha * x - y"), 1)
+    assert outcome.state == "failed" and "out[0] is" in outcome.message and "masked off" not in outcome.message
+
+
 def test_values_are_drawn_anew_and_again_with_their_seed(tmp_path):
     text = exercise_files.named("scale_and_add").solution.replace("alpha * x + y", "alpha * x - y")
     first = marking.mark("scale_and_add", text)

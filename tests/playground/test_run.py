@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("triton")
-from academy.book import layout
+from academy.book import exercise_files, layout
 from academy.book.splitter import split
 from academy.playground import run
 from academy.site.playground_page import starter
@@ -90,6 +90,19 @@ def test_unchanged_and_harmless_edits_pass(tmp_path):
     assert same["state"] == "passed"
     larger = outcome(tmp_path, VECTOR, ("torch.arange(10,", "torch.arange(7,"), ("BLOCK=4)", "BLOCK=2)"))
     assert larger["state"] == "passed" and larger["data"]["launches"][0]["grid"] == [4, 1, 1]
+
+
+def test_another_file_can_take_the_place_of_the_lesson(tmp_path):
+    """As the home page and the guide Debugging say: an exercise and its EXAMPLE are watched like a kernel of the site."""
+    exercise = exercise_files.named("first_kernel/dropped_tail")
+    example = "\n\ndef EXAMPLE(): double(torch.arange(10.0, device=device.DEVICE))\n"
+    assert example.strip() in (ROOT / "docs/guides/debugging.md").read_text("utf-8")
+    wrong = run.run(tmp_path / "kernel.py", exercise.starter + example, text_of(VECTOR))
+    assert (
+        wrong["state"] == "failed" and "no program of double_kernel reads x_ptr[8]" in wrong["problems"][0]["message"]
+    )
+    right = run.run(tmp_path / "kernel.py", exercise.solution + example, text_of(VECTOR))
+    assert right["state"] == "passed" and right["data"]["launches"][0]["kernel"] == "double_kernel"
 
 
 def test_a_run_that_stops_is_shown_up_to_there(tmp_path):

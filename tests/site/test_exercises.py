@@ -40,8 +40,8 @@ def test_what_is_solved_is_marked_on_the_path(site, browser, address):
     browser.open(urljoin(address, "learn/"))
     marks = "[...document.querySelectorAll('{} .exercise-done')].map(mark => mark.{}.textContent.trim())"
     marked = marks.format(".md-content", "previousElementSibling")
-    assert browser.run(marked) == ["Backwards"]
-    assert set(browser.run(marks.format(".md-nav--primary", "parentElement"))) <= {"Backwards"}
+    assert browser.run(marked) == ["In reverse order"]
+    assert set(browser.run(marks.format(".md-nav--primary", "parentElement"))) <= {"In reverse order"}
     browser.run("localStorage.clear()")
 
 

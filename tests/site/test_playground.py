@@ -133,7 +133,7 @@ def test_run_shows_the_run_and_an_edit_is_run(page, address):
             "x = tl.load",
             "program 2 of vector_add_kernel does a load",
         ),
-        ("out = x + y", "out = x * y", "failed", "tl.store", "should be 11"),
+        ("out = x + y", "out = x * y", "failed", "tl.store", "out_ptr[1] is 10, should be 11"),
         ("pid * BLOCK +", "pid * (BLOCK - 1) +", "failed", "tl.store", "out_ptr[3]"),
     ],
 )
