@@ -222,7 +222,7 @@ class Lines(Preprocessor):
     def exercise(self, name: str) -> list[str]:
         if not self.shown("exercise", name) or name not in self.index.exercises:
             return [f'!!! failure "{name} is not an exercise"']
-        return exercise_pages.markdown(self.index, self.index.exercises[name])
+        return self.expanded(exercise_pages.markdown(self.index, self.index.exercises[name]))
 
     def exercises(self, _: str) -> list[str]:
         found = exercise_pages.listed(self.index, self.conversion.uri)

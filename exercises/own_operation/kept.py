@@ -1,6 +1,6 @@
 """# What was kept
 
-`sigmoid(x)` is right. Its gradient isn't: for large scores it explodes, although the slope of a sigmoid is never
+`sigmoid(x)` is right, but its gradient isn't: for large scores it explodes, although the slope of a sigmoid is never
 above a quarter. The backward kernel is right, too: it computes `dy · y · (1 - y)`. Find the bug.
 """
 

@@ -202,3 +202,9 @@ FORWARD_ONLY = {"tutorials.matmul_blocked", "attention.decode", "fast.decode"}
 FORWARD_ONLY |= {"gemlite.gemm", "gemlite.gemm_splitK", "fast.low_bit"}
 #: They run before a model is compiled, or show what another function does.
 HELPERS = {"classics.dropout.dropout_mask", "gemlite.gemm.pack", "gemlite.gemm.unpack", "gemlite.gemm.quantize"}
+
+#: In the simulator they take a second a call, and 16-bit products only: what walks these names them.
+GLUON = [
+    case("gluon.tile_copy", "copy", lambda: dict(x=randn(20, 70))),
+    case("gluon.matmul", "matmul", lambda: dict(a=randn(20, 40, dtype=FP16), b=randn(40, 24, dtype=FP16))),
+]

@@ -4,6 +4,7 @@ JavaScript."""
 import markdown
 import pytest
 
+from academy.book import layout
 from academy.site import project_parts
 from academy.traces import store
 from tests.site.conftest import ROOT
@@ -36,11 +37,9 @@ def test_data_loads_only_when_the_reader_asks(browser, address):
 
 
 def test_every_kernel_page_carries_its_run(site):
-    lacking = [
-        store.shorten(path)
-        for path in store.kernel_files()
-        if 'class="t-view"' not in (site / "kernels" / path.parent.name / path.stem / "index.html").read_text("utf-8")
-    ]
+    pages = {path: layout.module_name(layout.ROOT, path).replace(".", "/") for path in store.kernel_files()}
+    has_run = lambda page: 'class="t-view"' in (site / "kernels" / page / "index.html").read_text("utf-8")  # noqa: E731
+    lacking = [store.shorten(path) for path, page in pages.items() if not has_run(page)]
     assert not lacking, f"no recorded run on the page of {', '.join(lacking)}"
 
 
