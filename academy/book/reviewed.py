@@ -21,3 +21,8 @@ def entries(path: Path, kind: str) -> list[dict[str, Any]]:
         raise ValueError(f"{path}: {error}") from None
     heads = re.finditer(rf"^\[\[{kind}\]\]", text, re.M)
     return [{**table, "line": text.count("\n", 0, head.start()) + 1} for table, head in zip(tables, heads)]
+
+
+def says(path: Path, key: str) -> bool:
+    """Whether a list switches something on: `key = true` before its first table."""
+    return path.is_file() and tomllib.loads(path.read_text("utf-8")).get(key) is True

@@ -23,6 +23,7 @@ from academy.traces.recording import Recording
 
 _GRADIENTS = {
     "gradients": "output and gradients are judged",
+    "unknown": "the first call ended the process, so nothing is known of its gradients",
     "refuses": "forward only: an input that requires a gradient is refused",
     "none": "forward only, in silence: if an input requires a gradient, the result has none. Raise an error, "
     "or write an autograd.Function",

@@ -167,8 +167,11 @@ class Session:
 
     def _walk(self, planned: Callable[[int], object]) -> Iterator[Outcome | Fate]:
         process.warm_up()
-        for _, found in process.stream(_plan, [(self.source, self.groups, self.seed)], self.limits, self.here):
-            if isinstance(found, process.Death):
+        jobs = [(self.source, self.groups, self.seed, True)]
+        for job, found in process.stream(_plan, jobs, self.limits, self.here):
+            if isinstance(found, process.Death) and job[-1]:
+                jobs.append((*job[:-1], False))  # a call of a function may have been its end: the trials will show it
+            elif isinstance(found, process.Death):
                 self.report.broken = f"the file {found.message}, while it was imported or its inputs were made"
             elif isinstance(found, str):
                 self.report.broken = found
@@ -221,12 +224,15 @@ class Session:
 
 
 # ---------------------------------------------------------------- in a process of its own
-def _plan(job: tuple[Source, list[str] | None, int]) -> Iterator[Judged | str]:
-    """The functions and their trials; or, as text, why there are none."""
-    source, groups, seed = job
+def _plan(job: tuple[Source, list[str] | None, int, bool]) -> Iterator[Judged | str]:
+    """The functions and their trials; or, as text, why there are none.
+
+    The last of the job is whether each function is called once, to see whether it gives gradients.
+    """
+    source, groups, seed, call = job
     try:
         subjects = source.load()
-        plans = [_planned(subject, seed) for subject in subjects]
+        plans = [_planned(subject, seed, call) for subject in subjects]
     except Unusable as error:
         yield str(error)
         return
@@ -237,11 +243,11 @@ def _plan(job: tuple[Source, list[str] | None, int]) -> Iterator[Judged | str]:
         yield Judged(subject.name, mode, plan.trials(groups))
 
 
-def _planned(subject: Subject, seed: int) -> tuple[str, Plan]:
+def _planned(subject: Subject, seed: int, call: bool) -> tuple[str, Plan]:
     plan = Plan(subject, seed, device.INTERPRET)
     trial = plan.trial("odd sizes", options=tuple(subject.combinations()[0].items()))
     try:
-        mode = gradient_mode(subject, trial)
+        mode = gradient_mode(subject, trial, call)
     except Unusable:
         raise
     except Exception as error:

@@ -375,20 +375,23 @@ class _Attempt:
         raise Wrong(f"{what}: the reference refuses it, and the function returns a result")
 
 
-def gradient_mode(subject: Subject, trial: Trial) -> str:
+def gradient_mode(subject: Subject, trial: Trial, call: bool = True) -> str:
     """gradients: results carry them. refuses: an input that requires one is refused. none: results have none, in
-    silence. reference: the reference gives none either."""
-    inputs = subject.make(dict(trial.sizes), getattr(torch, trial.dtype), trial.seed)
-    leaves = {n: v.requires_grad_() if torch.is_tensor(v) and v.is_floating_point() else v for n, v in inputs.items()}
+    silence. reference: the reference gives none either. unknown: without a call of the function."""
 
     def attached(function: Callable) -> bool:
-        outputs = _named(function(**leaves, **dict(trial.options))).values()
+        with fences.Fences():  # what writes beside a tensor must not end the process
+            inputs = subject.make(dict(trial.sizes), getattr(torch, trial.dtype), trial.seed)
+            for value in inputs.values():
+                if torch.is_tensor(value) and value.is_floating_point():
+                    value.requires_grad_()
+            outputs = _named(function(**inputs, **dict(trial.options))).values()
         return any(torch.is_tensor(out) and out.requires_grad for out in outputs)
 
     if not attached(subject.reference):
         return "reference"
     try:
-        return "gradients" if attached(subject.function) else "none"
+        return "unknown" if not call else "gradients" if attached(subject.function) else "none"
     except Exception as error:
         return "refuses" if is_refusal(error) or isinstance(error, RuntimeError) else "none"
 

@@ -50,7 +50,7 @@ def lint(root: Path | None, chosen: Iterable[Path] | None, own: Iterable[Path] =
 
 
 def problems(path: Path, root: Path | None = None) -> list[Problem]:
-    """What breaks a rule in a file; root: the project whose rules it has to keep too."""
+    """What breaks a rule in a file; root: its project, which `house_rules = true` in the list gives rules of its own."""
     text = read(path)
     shown = path.relative_to(root) if root else path
     if problem := syntax.problem(text, str(shown)):
@@ -101,9 +101,10 @@ def _list(path: Path) -> Path:
 def _found(path: Path, root: Path | None) -> list[tuple[KernelFile, str, Found]]:
     """Everything in a file that breaks a rule, exceptions too."""
     name = path.relative_to(root / layout.KERNELS).as_posix() if root else path.name
-    size = sizes(_list(path)).get(name)
+    list_ = _list(path)
+    size = sizes(list_).get(name)
     file = KernelFile(read(path), name, (size["kernel"], size["code"], size["lines"]) if size else None)
-    return [(file, *each) for each in _broken(file, root is not None)]
+    return [(file, *each) for each in _broken(file, bool(root) and reviewed.says(list_, "house_rules"))]
 
 
 @lru_cache(maxsize=256)

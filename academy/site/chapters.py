@@ -161,7 +161,7 @@ def portable(path: Path, uri: str, library: Library, config) -> str:
 
     def link(found: re.Match) -> str:
         place = found[1].lstrip("/") if found[1].startswith("/") else normpath(join(dirname(uri), found[1]))
-        page = re.sub(r"(?:index)?\.(?:md|py)$", "/", place).replace("//", "/")
+        page = re.sub(r"(?:(?:^|/)index)?\.(?:md|py)$", "/", place).lstrip("/")  # home's address is the site's own
         return f"]({addresses.page_address(config.site_url, page)}{found[2] or ''})"
 
     def equation(found: re.Match) -> str:

@@ -56,9 +56,7 @@ relu_squared_reference(torch.tensor([-2.0, 1.0, 3.0]))
 # %% [markdown]
 # Each result depends on one number only, so the derivative is simple: 0 on the left, $2x$ on the right, which is $2
 # \max(x, 0)$ in both cases. A backward pass doesn't compute derivatives, though. It gets the **upstream gradient** `dy`:
-# how much the loss changes with each element of `y`. By the chain rule it returns
-#
-# $$dx = dy \cdot 2 \max(x, 0)$$
+# how much the loss changes with each element of `y`. By the chain rule it returns `dx = dy * 2 * max(x, 0)`.
 #
 # What does it need, then? `dy` arrives. `x` has to be kept from the forward pass.
 #

@@ -107,6 +107,16 @@ def test_each_rule_finds_its_fault(rule):
     assert not list(RULES[rule](KernelFile(mended)))
 
 
+@pytest.mark.parametrize("said, broken", [("", False), ("house_rules = true\n", True)])
+def test_a_project_says_whether_its_files_are_lessons(tmp_path, said, broken):
+    kernels = tmp_path / "annotated_examples"
+    (kernels / "own").mkdir(parents=True)
+    (kernels / "practice.toml").write_text(said)
+    (kernels / "own/kernel.py").write_text("import triton\n\n\n@triton.jit\ndef f(x_ptr):\n    pass\n")
+    found = [str(problem) for problem in practice.lint(tmp_path, None)]
+    assert any("has the parts of a lesson" in problem for problem in found) == broken
+
+
 def test_the_guide_names_every_rule():
     rows = re.findall(r"^\|[^|]+\|([^|]+)\|[^|]+\|$", GUIDE.read_text("utf-8"), re.M)
     named = [cell.strip() for cell in rows if cell.strip() not in ("name", "---")]

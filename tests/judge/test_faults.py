@@ -88,6 +88,16 @@ def test_it_survives(line, message, tmp_path):
     assert all(re.search(message, outcome.message) for outcome in report.wrong), str(report)
 
 
+def test_the_first_call_may_be_the_end(tmp_path):
+    """The one that shows whether there are gradients: each trial is made all the same, and says what became of it."""
+    path = tmp_path / "kernel.py"
+    body = "    x, y = x.contiguous(), y.contiguous()\n"
+    path.write_text((KERNELS / "scaled.py").read_text().replace(body, "    import ctypes\n    ctypes.string_at(8)\n"))
+    report = Session(File(path), ["sizes"], 0, limits=Limits(1, 1024)).run()
+    assert not report.broken and report.complete and report.judged[0].gradients == "unknown"
+    assert {outcome.message for outcome in report.wrong} == {"the process died with SIGSEGV"}
+
+
 #: Exercise, edit of its solution that is one of its wrong ones (none: the starter), function, reference, inputs, the
 #: group that finds it.
 EXERCISES = [
