@@ -50,7 +50,7 @@ def lint(root: Path | None, chosen: Iterable[Path] | None, own: Iterable[Path] =
 
 
 def problems(path: Path, root: Path | None = None) -> list[Problem]:
-    """What breaks a rule in a file; root: its project, which `house_rules = true` in the list gives rules of its own."""
+    """What breaks a rule in a file; root: its project, whose list may hold its files to the rules of a lesson."""
     text = read(path)
     shown = path.relative_to(root) if root else path
     if problem := syntax.problem(text, str(shown)):
