@@ -26,10 +26,13 @@ KIND = "pictures"
 FIGURE = re.compile(pattern("figure"))
 CODE = ["academy.site.pictures"]
 
-RANGE = '<input type="range" name="{name}" min="{low:g}" max="{high:g}" step="{step:g}" value="{value:g}">'
-NUMBER = '<input type="number" name="{name}" min="{low:g}" max="{high:g}" step="any" value="{value:g}">'
+#: What explorables are drawn with and by; docs/figures/moving.py runs it for their stills.
+MODULES = "academy/site/static/explore"
+SLIDER = '<input type="range" name="{name}" min="{low:g}" max="{high:g}" step="{step:g}" value="{value:g}"{more}>'
+TYPED = '<input type="number" name="{name}" min="{low:g}" max="{high:g}" step="any" value="{value:g}" required>'
 #: A range of more values than these is typed, not dragged.
 DRAGGED = 1000
+BUTTONS = (("start", "To the start", "⏮"), ("back", "Step back", "◀"), ("play", "", "Play"), ("next", "Step", "▶"))
 
 
 class NoPicture(ValueError):
@@ -37,7 +40,7 @@ class NoPicture(ValueError):
 
 
 def found(root: Path, key: str) -> dict | None:
-    """A picture: `caption`, `alt`, `panels` as SVG, `moves`, `controls`, `facts`. None: it can't be drawn here."""
+    """A picture: the fields of `Picture` in docs/figures/draw.py, panels as SVG. None: it can't be drawn here."""
     scripts = {path.stem: read(path) for path in sorted((root / FOLDER).glob("*.py"))}
     script, _, name = key.partition("/")
     if not re.search(rf"^@picture\ndef {name}\(", scripts.get(script, ""), re.M):
@@ -60,6 +63,7 @@ def _key(root: Path, script: str) -> list:
     for path in files:  # grows while it is walked
         files += [other for other in syntax.imported_kernels(read(path), root) if other not in files]
     files += [*sorted((root / "docs/guides/snippets").glob("*.py")), *sorted((root / "benchmarks").rglob("*.json"))]
+    files += sorted((root / MODULES).glob("*.js"))
     texts = [(path.relative_to(root).as_posix(), read(path)) for path in files if path.is_file()]
     used = {module for name, text in texts if name.endswith(".py") for module in imports.of_academy(text)}
     code = cache.made_by(*CODE, *sorted(used))
@@ -84,27 +88,60 @@ def html(root: Path, key: str) -> str:
     panels = Markup('<div class="panels" role="img" aria-label="{}">{}</div>').format(
         drawn["alt"], Markup("".join(drawn["panels"]))
     )
-    data = Markup(' class="drawn single"' if len(drawn["panels"]) == 1 else ' class="drawn"')
-    if drawn["moves"]:
-        data += Markup(' data-moves="{}" data-facts="{}"').format(drawn["moves"], json.dumps(drawn["facts"]))
-    controls = Markup("").join(map(_control, drawn["controls"]))
-    form = Markup('<form class="moves" hidden>{}</form>').format(controls) if controls else ""
     caption = Markup("<figcaption>{}</figcaption>").format(drawn["caption"])
-    return Markup("<figure{}>{}{}{}</figure>").format(data, form, panels, caption)
+    single = " single" if len(drawn["panels"]) == 1 else ""
+    if not drawn["moves"]:
+        return Markup('<figure class="drawn{}">{}{}</figure>').format(single, panels, caption)
+    return Markup(
+        '<figure class="drawn explore{}" data-moves="{}" data-facts="{}">'
+        '<p class="asked"><strong>{}</strong> {}</p>{}'
+        '<div class="beside"><p class="state" role="status" aria-live="polite">{}</p><form hidden>{}</form></div>'
+        "{}</figure>"
+    ).format(
+        single,
+        drawn["moves"],
+        json.dumps(drawn["facts"]),
+        drawn["question"],
+        drawn["hint"],
+        panels,
+        drawn["state"],
+        Markup("").join(map(_control, drawn["controls"])),
+        caption,
+    )
 
 
 def _control(control: dict) -> Markup:
+    label = Markup("<span>{}</span>").format(control["label"])
+    if control["ticks"]:
+        checked = Markup(" checked") if control["value"] else ""
+        return Markup('<label class="tick"><input type="checkbox" name="{}"{}> {}</label>').format(
+            control["name"], checked, label
+        )
     if control["choices"]:
         chosen = Markup("").join(
             Markup("<option{}>{}</option>").format(Markup(" selected") if each == control["value"] else "", each)
             for each in control["choices"]
         )
         field = Markup('<select name="{}">{}</select>').format(control["name"], chosen)
-    else:
-        is_dragged = control["high"] - control["low"] <= DRAGGED
-        field = Markup(RANGE if is_dragged else NUMBER).format(**control)
-        field += Markup("<output>{}</output>").format(control["value"]) if is_dragged else ""
-    return Markup("<label><span>{}</span> {}</label>").format(control["label"], field)
+        return Markup("<label>{} {}</label>").format(label, field)
+    stops = control["stops"]
+    if not stops and control["high"] - control["low"] > DRAGGED:
+        return Markup("<label>{} {}</label>").format(label, Markup(TYPED).format(**control))
+    places = dict(low=0, high=len(stops) - 1, step=1, value=stops.index(control["value"])) if stops else {}
+    more = Markup(' data-stops="{}"').format(json.dumps(stops)) if stops else ""
+    if control["plays"]:
+        more += Markup(' data-plays="{}"').format(control["plays"])
+    field = Markup(SLIDER).format(**control | places, more=more)
+    made = Markup("<label>{} {}<output>{}</output></label>").format(label, field, control["value"])
+    if not control["plays"]:
+        return made
+    buttons = Markup("").join(
+        Markup('<button type="button" data-do="{}"{}>{}</button>').format(
+            what, Markup(' aria-label="{}"').format(name) if name else "", sign
+        )
+        for what, name, sign in BUTTONS
+    )
+    return Markup('<div class="time">{}{}</div>').format(buttons, made)
 
 
 def alternative(root: Path, key: str) -> str:

@@ -24,7 +24,7 @@ def drawn(name: str) -> dict | None:
         if missing.name in ("torch", "triton"):
             return None
         raise
-    return asdict(found) | {"panels": [panel.svg() for panel in found.panels]}
+    return asdict(found) | {"panels": [panel if isinstance(panel, str) else panel.svg() for panel in found.panels]}
 
 
 for script in sys.argv[1:]:

@@ -20,28 +20,41 @@ PICTURES: dict[str, Callable[[], Picture]] = {}
 
 @dataclass(frozen=True)
 class Control:
-    """An input of a picture that can be moved: a range (`low` to `high`) or a list of `choices`."""
+    """An input of an explorable: a slider (`low` to `high`, or over the listed `stops`), a list of `choices`, or a box to
+    tick (`ticks`; its value is 0 or 1). A slider of more than a thousand values is a field to type in.
+
+    `plays`: time passes along this slider, a step in so many milliseconds; it gets buttons to play, pause and step.
+    """
 
     name: str
     label: str
-    value: float
+    value: float | str
     low: float = 0
     high: float = 0
     step: float = 1
-    choices: tuple[float, ...] = ()
+    choices: tuple[float | str, ...] = ()
+    stops: tuple[float | str, ...] = ()
+    ticks: bool = False
+    plays: int = 0
 
 
 @dataclass(frozen=True)
 class Picture:
-    """`alt` says in words what is drawn, with its numbers; `caption` what to see in it. `moves`: the function of
-    movable.js that redraws it; `facts` is what that one has to know."""
+    """`alt` says in words what is drawn, with its numbers; `caption` what to see in it.
+
+    The others are those of explorables: the module that redraws it, its inputs, what it has to know, the question that it
+    answers, what to try, and what is seen at first. `moving.moving` makes one.
+    """
 
     caption: str
     alt: str
-    panels: Sequence[Panel]
+    panels: Sequence[Panel | str]
     moves: str = ""
     controls: tuple[Control, ...] = ()
     facts: dict = field(default_factory=dict)
+    question: str = ""
+    hint: str = ""
+    state: str = ""
 
 
 def picture(draw: Callable[[], Picture]) -> Callable[[], Picture]:

@@ -8,6 +8,7 @@ from academy.results import store
 
 import card
 from draw import WIDTH, Axes, Control, Panel, Picture, bars, picture
+from moving import moving
 
 
 @picture
@@ -102,52 +103,14 @@ def waves():
     )
 
 
-SECTORS, COLUMNS = 128, 16
-
-
-def _touched(guide, stride: int, size: int) -> list[int]:
-    """How many threads of a warp ask for each sector."""
-    found = [0] * SECTORS
-    for lane in range(32):
-        found[lane * stride * size // 32] += 1
-    assert sum(map(bool, found)) == guide.sectors(stride, size)
-    return found
-
-
-def _warp_load(guide, stride: int, size: int, part: str = "") -> Panel:
-    lanes = _touched(guide, stride, size)
-    panel = Panel(262, "" if part else f"Stride {stride}, {size} bytes each")
-    if part:
-        panel.text(0, 15, f"Stride {stride}, {size} bytes each", "bold", part="title")
-    panel.cells(
-        0,
-        26,
-        SECTORS // COLUMNS,
-        COLUMNS,
-        22.5,
-        lambda r, c: "a" if lanes[r * COLUMNS + c] else "off",
-        lambda r, c: lanes[r * COLUMNS + c] or "",
-        part and "sector",
-    )
-    count = guide.sectors(stride, size)
-    panel.text(0, 230, f"{count} sectors = {count * 32} bytes fetched", part=part and "fetched")
-    panel.text(
-        0, 251, f"{32 * size} bytes wanted: {100 * guide.useful(stride, size):.4g}% useful", part=part and "useful"
-    )
-    return panel
-
-
 @picture
 def coalescing():
-    guide = card.guide()
-    return Picture(
+    return moving(
+        "coalescing",
+        "How much of what memory sends does a warp get to use?",
+        "Drag the stride from 1 to 32: which stride is the first that fetches 32 sectors?",
         "A square is a sector of 32 bytes, the number in it how many of a warp's 32 threads asked for it. Every sector that "
         "anybody asked for is fetched whole.",
-        f"A warp loads 32 float32 numbers. Neighbours touch {guide.sectors(1, 4)} sectors of 32 bytes, 8 threads each: all "
-        f"that is fetched is used. With a stride of 8 every thread touches a sector of its own: {guide.sectors(8, 4)} "
-        f"sectors, {guide.useful(8, 4):.1%} useful.",
-        [_warp_load(guide, 1, 4), _warp_load(guide, 8, 4, "moved")],
-        "coalescing",
         (
             Control("stride", "Stride, in elements", 8, 1, 32),
             Control("size", "Bytes of an element", 4, choices=(1, 2, 4)),
@@ -157,30 +120,16 @@ def coalescing():
 
 @picture
 def occupancy():
-    guide = card.guide("busy")
-    warps, registers, shared = 4, 64, 32
-    limits = guide.limits(warps, registers, shared * 1024)
-    fit, tightest = guide.programs_per_sm(warps, registers, shared * 1024)
-    panel = Panel(236, "Programs that each resource has room for")
-    for row, (name, room) in enumerate(limits.items()):
-        y = 32 + row * 34
-        panel.text(0, y + 16, name, "small")
-        panel.box(110, y, 200, 22, "off")
-        panel.box(110, y, 200 * min(room, 32) / 32, 22, "a" if name == tightest else "b", part=f"bar-{row}")
-        panel.text(318, y + 16, room, part=f"room-{row}")
-    panel.text(0, 190, f"{fit} programs fit, limit: {tightest}", "bold", part="fit")
-    panel.text(0, 213, f"{fit * warps} of 64 warps: occupancy {100 * fit * warps / 64:g}%", part="occupancy")
-    return Picture(
+    shared = 32
+    return moving(
+        "occupancy",
+        "How many programs fit on a multiprocessor, and what stops the next one?",
+        "Raise the registers until one program less fits. Then make the shared memory decide.",
         "The shortest bar decides. An SM takes at most 32 programs, 64 warps, 65,536 registers and 228 KB of shared memory. The "
         f"system keeps 1 KB for each program: 228 KB hold {228 // (shared + 1)} programs of {shared} KB, not {228 // shared}.",
-        f"Four bars. With {warps} warps, {registers} registers a thread and {shared} KB of shared memory a program, an SM "
-        f"has room for {', '.join(f'{room} by {name}' for name, room in limits.items())}. So {fit} programs fit, the "
-        f"limit is {tightest}, and {fit * warps} of 64 warps are there.",
-        [panel],
-        "occupancy",
         (
-            Control("warps", "Warps a program (num_warps)", warps, choices=(1, 2, 4, 8, 16, 32)),
-            Control("registers", "Registers a thread", registers, 16, 255),
+            Control("warps", "Warps a program (num_warps)", 4, choices=(1, 2, 4, 8, 16, 32)),
+            Control("registers", "Registers a thread", 64, 16, 255),
             Control("shared", "Shared memory a program, KB", shared, 0, 227),
         ),
     )
@@ -218,10 +167,10 @@ def _decades(values: Iterable[float]) -> list[float]:
     return [10.0**power for power in range(low, high + 1)]
 
 
-def _labelled(plot: Panel, dots: list[tuple[float, float, int]]) -> None:
-    """A number beside each dot, inside the panel, at the first place around it where none stands yet."""
-    taken = [(x, y) for x, y, _ in dots]
-    for x, y, number in dots:
+def _labelled(dots: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Where the number of each dot stands: inside the panel, at the first place around it where none stands yet."""
+    taken, found = list(dots), []
+    for x, y in dots:
         around = [
             (x + far * math.cos(turn * math.pi / 8), y + far * math.sin(turn * math.pi / 8))
             for far in (13, 20, 28, 38)
@@ -229,55 +178,41 @@ def _labelled(plot: Panel, dots: list[tuple[float, float, int]]) -> None:
         ]
         around = [at for at in around if 52 <= at[0] <= WIDTH - 12]
         free = [at for at in around if all(abs(at[0] - x) > 15 or abs(at[1] - y) > 12 for x, y in taken)]
-        at = free[0] if free else around[0]
-        taken.append(at)
-        plot.text(at[0], at[1] + 4, number, "tiny", "middle")
+        found.append(free[0] if free else around[0])
+        taken.append(found[-1])
+    return found
 
 
 @picture
 def roofline():
-    speeds, found = rates(), _measured()
-    operations, moved = 1074, 537  # LayerNorm's, 32768 rows of 4096
+    speeds, measured = rates(), _measured()
     dots = [
-        (each.entry["operations"] / each.entry["bytes"], each.entry["operations"] / each.ms() / 1e9)
-        for _, each in found
+        {
+            "name": name,
+            "x": each.entry["operations"] / each.entry["bytes"],
+            "y": each.entry["operations"] / each.ms() / 1e9,
+        }
+        for name, each in measured
     ]
-    plot = Panel(352, "TFLOP/s against operations per byte")
-    place = (44, 42, 306, 236)
-    intensities, heights = _decades(x for x, _ in dots), _decades([y for _, y in dots] + [speeds["operations"]])
-    axes = Axes(plot, place, intensities, heights, ("operations per byte", ""), (True, True))
+    xs, ys = _decades(dot["x"] for dot in dots), _decades([dot["y"] for dot in dots] + [speeds["operations"]])
+    at = Axes(Panel(352), (44, 42, 306, 236), xs, ys, log=(True, True))
+    labels = _labelled([at(dot["x"], dot["y"]) for dot in dots])
     ridge = speeds["operations"] / speeds["bytes"]
-    first = max(intensities[0], heights[0] / speeds["bytes"])
-    corners = (first, ridge, intensities[-1])
-    plot.line([axes(x, min(x * speeds["bytes"], speeds["operations"])) for x in corners], "curve p")
-    legend = Panel(32 + 24 * len(found), "Kernels of this site, measured")
-    words, labels = [], []
-    for row, ((name, _), (intensity, rate)) in enumerate(zip(found, dots), 1):
-        x, y = axes(intensity, rate)
-        plot.dot(x, y, "b")
-        labels.append((x, y, row))
-        legend.text(0, 16 + 24 * row, f"{row}  {name}", "small")
-        legend.text(255, 16 + 24 * row, f"{intensity:{'.0f' if intensity >= 100 else '.3g'}} op/byte", "small", "end")
-        legend.text(360, 16 + 24 * row, f"{rate:.3g} TFLOP/s", "small", "end")
-        words.append(f"{name} at {intensity:.3g} operations per byte and {rate:.3g} TFLOP/s")
-    _labelled(plot, labels)
-    intensity, bound, least = limit(operations, moved)
-    x, y = axes(intensity, min(speeds["operations"], intensity * speeds["bytes"]))
-    plot.dot(x, y, "a", 6, part="dot")
-    plot.text(0, 346, f"{intensity:.3g} operations per byte: {bound}, at least {least:.3g} µs", "small", part="limit")
-    return Picture(
+    return moving(
+        "roofline",
+        "Which limit does a calculation meet, memory or arithmetic?",
+        "LayerNorm of 32768 rows of 4096 stands here. How many operations would make arithmetic its limit?",
         f"The slope is the memory's {speeds['bytes']:g} TB/s, the flat part the tensor cores' {speeds['operations']:g} TFLOP/s, "
         f"both the median of many measurements; they meet at {ridge:.0f} operations per byte. The amber dot is the calculation "
         "below the plot.",
-        f"A roofline with logarithmic axes. Memory allows {speeds['bytes']:g} TB/s, the tensor cores "
-        f"{speeds['operations']:g} TFLOP/s; the two meet at {ridge:.0f} operations per byte. Dots: {'; '.join(words)}.",
-        [plot, legend],
-        "roofline",
         (
-            Control("operations", "Operations, millions", operations, 1, 2e6),
-            Control("moved", "Bytes that must move, millions", moved, 1, 1e5),
+            Control("operations", "Operations, millions", 1074, 1, 2e6),
+            Control("moved", "Bytes that must move, millions", 537, 1, 1e5),
         ),
-        {**speeds, "ends": [axes.ends[0], axes.ends[1]], "place": place},
+        {**speeds, "xs": xs, "ys": ys, "dots": [dot | {"label": place} for dot, place in zip(dots, labels)]},
+        "Measured: "
+        + "; ".join(f"{dot['name']} at {dot['x']:.3g} operations per byte and {dot['y']:.3g} TFLOP/s" for dot in dots)
+        + ".",
     )
 
 

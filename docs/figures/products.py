@@ -2,6 +2,7 @@
 
 import card
 from draw import Control, Panel, Picture, picture
+from moving import moving
 
 
 @picture
@@ -38,51 +39,16 @@ def k_loop():
     )
 
 
-BLOCKS = 9
-
-
 @picture
 def l2_order():
-    from academy.site import l2_picture
-    from annotated_examples.tutorials.matmul_grouped import program_order
-
-    side, left, top = 18.5, 190, 205
-    panels, words = [], []
-    for group, part in ((1, ""), (3, "moved")):
-        order = program_order(BLOCKS, BLOCKS, group)
-        loads = l2_picture.count(order, BLOCKS, BLOCKS)
-        number, first = {block: pid for pid, block in enumerate(order)}, order[:BLOCKS]
-        rows, columns = {r for r, _ in first}, {c for _, c in first}
-        panel = Panel(374)
-        name = lambda words, part=part: part and words  # noqa: E731
-        panel.text(0, 15, f"GROUP_M = {group}", "bold", part=name("title"))
-        panel.text(0, 40, "The first 9 programs load", "small")
-        panel.text(0, 60, f"{loads.left} tiles of x", part=name("left"))
-        panel.text(0, 80, f"{loads.right} tiles of y", part=name("right"))
-        panel.text(0, 104, f"together {loads.total}", "bold", part=name("total"))
-        panel.cells(left, 24, BLOCKS, BLOCKS, side, lambda r, c, k=columns: "b" if c in k else "", part=name("y"))
-        panel.text(left - 8, 40, "y", "", "end")
-        panel.cells(0, top, BLOCKS, BLOCKS, side, lambda r, c, k=rows: "a" if r in k else "", part=name("x"))
-        panel.text(0, top - 6, "x")
-        for row in range(BLOCKS):
-            for column in range(BLOCKS):
-                x, y, pid = left + column * side, top + row * side, number[row, column]
-                panel.add(
-                    "rect", "g" if pid < BLOCKS else "", name(f"z-{row}-{column}"), x=x, y=y, width=side, height=side
-                )
-                panel.text(x + side / 2, y + 13.5, pid, "tiny", "middle", part=name(f"pid-{row}-{column}"))
-        panels.append(panel)
-        words.append(
-            f"With GROUP_M = {group} the first {BLOCKS} programs load {loads.left} tiles of x and {loads.right} of y, {loads.total} together"
-        )
-    return Picture(
+    return moving(
+        "l2_order",
+        "Nine programs run at a time. In which order do they share the most tiles?",
+        "Drag GROUP_M from 1 to 9, and find the smallest sum.",
         "The result, lower right, has 9 x 9 tiles. Numbers are program ids; green ones run at the same time. A tile needs all "
         "of its row of x (amber) and of its column of y (blue).",
-        ". ".join(words) + ".",
-        panels,
-        "l2_order",
-        (Control("group", "GROUP_M: rows in a group", 3, 1, BLOCKS),),
-        {"blocks": BLOCKS},
+        (Control("group", "GROUP_M: rows in a group", 3, 1, 9),),
+        {"blocks": 9},
     )
 
 

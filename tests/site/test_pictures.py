@@ -114,12 +114,10 @@ def test_the_marked_points_of_the_curves_are_where_the_slopes_vanish(figures):
 
 def test_measurements_stay_inside_the_roofline(figures):
     roofline = figures("hardware").roofline()
-    left, top, width, height = roofline.facts["place"]
-    dots = [ElementTree.fromstring(drawn) for drawn in roofline.panels[0].drawn if drawn.startswith("<circle")]
-    assert len(dots) > 15
-    for dot in dots:
-        x, y = float(dot.get("cx")), float(dot.get("cy"))
-        assert left + 4 < x < left + width - 4 and top + 4 < y < top + height - 4
+    dots = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="4.5"', roofline.panels[0])
+    assert len(dots) == len(roofline.facts["dots"]) > 15
+    for x, y in dots:
+        assert 44 + 4 < float(x) < 350 - 4 and 42 + 4 < float(y) < 278 - 4
 
 
 #: Text that sticks out of its drawing, or is smaller than 11 pixels, or lies on another one.
@@ -155,121 +153,6 @@ def test_copies_have_the_words(site):
     assert pictures.found(ROOT, "hardware/memory")["alt"] in copy.replace("\n", " ")
     notebook = json.loads((site / "learn/reductions.ipynb").read_text("utf-8"))
     assert "[[figure" not in json.dumps(notebook)
-
-
-# ---------------------------------------------------------------- pictures that can be moved
-
-
-class Moved:
-    """A movable picture on a page, worked by keyboard."""
-
-    def __init__(self, browser, url: str, name: str):
-        self.browser, self.figure = browser, f"document.querySelector('figure[data-moves={name}]')"
-        browser.errors.clear()
-        browser.open(url)
-        browser.wait(f"!{self.figure}.querySelector('form').hidden")
-
-    def focus(self, field: str) -> None:
-        self.browser.run(f"{self.figure}.querySelector('[name={field}]').focus()")
-
-    def press(self, field: str, key: str, times: int = 1) -> float:
-        self.focus(field)
-        for _ in range(times):
-            self.browser.press(key)
-        return float(self.browser.run(f"{self.figure}.querySelector('[name={field}]').value"))
-
-    def type(self, field: str, value: str) -> None:
-        self.focus(field)
-        self.browser.press("Control+a")
-        for digit in value:
-            self.browser.press(digit)
-
-    def text(self, part: str) -> str:
-        assert self.browser.errors == []
-        return self.browser.run(f"{self.figure}.querySelector('[data-part=\"{part}\"]').textContent")
-
-    def texts(self, parts: str) -> list[str]:
-        found = f"{self.figure}.querySelectorAll('[data-part^={parts}]')"
-        return self.browser.run(f"[...{found}].map(text => text.textContent)")
-
-    def count(self, selector: str) -> int:
-        return self.browser.run(f"{self.figure}.querySelectorAll('{selector}').length")
-
-
-GUIDE = "guides/how-a-gpu-runs-triton/"
-
-
-def test_l2_order_moves(browser, address):
-    from academy.site import l2_picture
-    from annotated_examples.tutorials.matmul_grouped import program_order
-
-    moved = Moved(browser, urljoin(address, "learn/l2_reuse/"), "l2_order")
-    for key in ("ArrowRight", "End", "Home"):
-        group = int(moved.press("group", key))
-        order = program_order(9, 9, group)
-        loads = l2_picture.count(order, 9, 9)
-        assert [moved.text(name) for name in ("left", "right", "total")] == [
-            f"{loads.left} tiles of x",
-            f"{loads.right} tiles of y",
-            f"together {loads.total}",
-        ]
-        shown = {block: pid for pid, block in enumerate(order)}
-        assert moved.texts("pid-") == [str(shown[row, column]) for row in range(9) for column in range(9)]
-        assert moved.count("[data-part^=z-].g") == 9
-        assert moved.count("[data-part^=x-].a") == loads.left and moved.count("[data-part^=y-].b") == loads.right
-
-
-def test_occupancy_moves(browser, address, figures):
-    guide = figures("card").guide("busy")
-    moved = Moved(browser, urljoin(address, "guides/keep-the-card-busy/"), "occupancy")
-    values = {"warps": 4, "registers": 64, "shared": 32}
-    for field, key, times in (
-        ("registers", "ArrowRight", 40),
-        ("warps", "ArrowDown", 2),
-        ("shared", "End", 1),
-        ("shared", "Home", 1),
-        ("registers", "End", 1),
-    ):
-        values[field] = int(moved.press(field, key, times))
-        arguments = values["warps"], values["registers"], values["shared"] * 1024
-        fit, tightest = guide.programs_per_sm(*arguments)
-        rooms = list(guide.limits(*arguments).values())
-        assert [int(moved.text(f"room-{row}")) for row in range(4)] == rooms
-        assert moved.text("fit") == f"{fit} programs fit, limit: {tightest}"
-        warps = fit * values["warps"]
-        assert moved.text("occupancy") == f"{warps} of 64 warps: occupancy {100 * warps / 64:g}%"
-    assert values == {"warps": 16, "registers": 255, "shared": 0}
-
-
-def test_roofline_moves(browser, address, figures):
-    moved = Moved(browser, urljoin(address, "guides/measuring/"), "roofline")
-    for operations, bytes_, bound in (("137439", "100", "arithmetic"), ("500", "250", "memory")):
-        moved.type("operations", operations)
-        moved.type("moved", bytes_)
-        intensity, expected, least = figures("hardware").limit(float(operations), float(bytes_))
-        assert expected == bound
-        found = re.fullmatch(r"([\d.]+) operations per byte: (\w+), at least ([\d.]+) µs", moved.text("limit"))
-        assert found[2] == bound
-        assert [float(found[1]), float(found[3])] == pytest.approx([intensity, least], rel=0.005)
-
-
-def test_coalescing_moves(browser, address, figures):
-    guide = figures("card").guide()
-    moved = Moved(browser, urljoin(address, GUIDE), "coalescing")
-    stride, size = 8, 4
-    for field, key, times in (
-        ("stride", "ArrowLeft", 5),
-        ("size", "ArrowUp", 1),
-        ("stride", "End", 1),
-        ("stride", "Home", 1),
-    ):
-        value = int(moved.press(field, key, times))
-        stride, size = (value, size) if field == "stride" else (stride, value)
-        sectors = guide.sectors(stride, size)
-        assert moved.text("fetched") == f"{sectors} sectors = {sectors * 32} bytes fetched"
-        assert moved.text("useful") == f"{32 * size} bytes wanted: {100 * guide.useful(stride, size):.4g}% useful"
-        assert moved.count("[data-part^=sector].a") == sectors
-    assert (stride, size) == (1, 2)
 
 
 if __name__ == "__main__":
