@@ -92,7 +92,7 @@ class Answer:
             if isinstance(error, KeyboardInterrupt) and line is None:
                 raise
             stopped = isinstance(error, watch.STOPPED)
-            message = str(error) if stopped else watch.in_words(error)
+            message = getattr(error, "message", str(error)) if stopped else watch.in_words(error)
             if isinstance(error, (SystemExit, KeyboardInterrupt)):
                 message = f"{message}: an answer returns its result, it doesn't end the program"
             if isinstance(error, MemoryError):

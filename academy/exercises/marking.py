@@ -18,7 +18,7 @@ from academy.book import exercise_files
 from academy.book.exercise_files import Exercise
 from academy.book.syntax import import_path
 from academy.compiler import refused
-from academy.exercises import allowed
+from academy.exercises import allowed, watch
 from academy.exercises.allowed import Raised
 from academy.exercises.answer import Answer
 from academy.exercises.questions import Asked, Failed, Questions
@@ -78,6 +78,7 @@ def _outcome(
     compiled: bool,
 ) -> tuple[str, str, int | None, str | None]:
     answer, where = None, "in Triton's interpreter" if device.INTERPRET else "compiled, on the GPU"
+    simulated = f"in the simulator, each in {watch.SCHEDULES} orders"
     try:
         allowed.check(source, exercise.solution)
         for problem in refused.problems(source):
@@ -85,6 +86,7 @@ def _outcome(
         answer = start(path)
         checks = Questions(answer, source, seed)
         _checks_of(exercise.path, exercise.path.stat().st_mtime_ns).check(checks)
+        where = simulated if checks.simulated else where
         if compiled and device.INTERPRET and _compile(source, path, checks):
             where += "; its kernels compile for an H100"
     except SyntaxError as error:

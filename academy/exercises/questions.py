@@ -59,6 +59,8 @@ class Questions:
         self.cases = 0
         #: All launches, as `academy.compiler.launches` describes them.
         self.launched: list[dict] = []
+        #: Whether a kernel was one of Gluon's, and has run in the simulator.
+        self.simulated = False
         #: Draws options and sizes: `t.random.randint(2, 9)`.
         self.random = random.Random(seed)
 
@@ -118,6 +120,7 @@ class Questions:
         before = [value.clone() for value in inputs]
         run = self._run(case, function, arguments, None)
         self.launched += run.noted
+        self.simulated |= run.simulated
         for number, (value, old) in enumerate(zip(run.after, before), 1):
             if (place := elements.first(~elements.same(value, old))) is not None:
                 raise Failed(f"{function} changes its argument {number}: {elements.at('it', place, value, old)}", case)

@@ -28,6 +28,7 @@ from academy.traces.memory import Backend
 from academy.traces.observer import Launch as Observed
 from academy.traces.observer import Observer, OutOfBounds, Touch
 from academy.traces.watched_memory import WatchedMemory
+from academy.watching import GluonError
 
 #: Statements of one program after which a loop counts as endless.
 STATEMENTS = 1000
@@ -39,8 +40,10 @@ class Retyped(Exception):
     line = 1
 
 
+#: Orders in which a Gluon kernel is simulated. A race is found in any that reaches it; a deadlock may need its own.
+SCHEDULES = 4
 #: What ends a run of kernels that are wrong; the others are errors of the text.
-STOPPED = (OutOfBounds, Endless, Retyped)
+STOPPED = (OutOfBounds, Endless, Retyped, GluonError)
 
 
 class Watcher(Observer):
@@ -69,13 +72,18 @@ class Watcher(Observer):
         except OutOfBounds as error:
             raise self._stop(error) from None
 
+    def ends(self, error):
+        if isinstance(error, GluonError):
+            self._stop(error)
+        super().ends(error)
+
     def _stop(self, error):
         self.stopped_by = self.stopped_by or error
         return error
 
-    def _around_set_grid_idx(self, original, builder, *index):
+    def _begins(self, program):
         self.steps, self.carried = 0, {}
-        return super()._around_set_grid_idx(original, builder, *index)
+        super()._begins(program)
 
     def _hook(self, event, function, file, line, variables, value=None):
         self.steps += 1
@@ -163,7 +171,7 @@ class Run:
     after: the tensors it was called with, as it left them. findings: message and line of races, reads of memory that
     nobody wrote, elements of outputs that nobody writes. host: what PyTorch did in a kernel's place. undefined:
     whether a load left lanes undefined. stored: what each tensor that a kernel wrote holds at the end, by its name.
-    noted: the launches, as `academy.compiler.launches` describes them.
+    noted: the launches, as `academy.compiler.launches` describes them. simulated: whether there were Gluon kernels.
     """
 
     result: Any
@@ -174,6 +182,7 @@ class Run:
     undefined: bool = False
     stored: dict[str, torch.Tensor] = field(default_factory=dict)
     noted: list[dict] = field(default_factory=list)
+    simulated: bool = False
 
     @property
     def accesses(self) -> list[Access]:
@@ -204,17 +213,35 @@ class Run:
 
 
 def run(file: str, call: Callable[[], Any], given: list[torch.Tensor], rewritten: dict, lanes: float | None) -> Run:
-    """Call a function whose kernels stand in `file`. What it raises is raised. rewritten, lanes: see `Watcher`."""
+    """Call a function whose kernels stand in `file`. What it raises is raised. rewritten, lanes: see `Watcher`.
+
+    Gluon kernels run in the simulator, in `SCHEDULES` orders, and what it finds is raised. The result is that of the
+    first one.
+    """
     if not device.INTERPRET:
         result = call()
         torch.cuda.synchronize()
         return Run(result, given)
+    first = _watched(file, call, given, rewritten, lanes)
+    if simulated := sys.modules.get("academy.gluon") if first[1].generators else None:
+        for seed in range(1, SCHEDULES):
+            with simulated.schedule(seed):
+                _watched(file, call, given, rewritten, lanes)
+    return _described(file, given, *first)
+
+
+def _watched(file: str, call: Callable[[], Any], given: list[torch.Tensor], rewritten: dict, lanes: float | None):
+    """What a call gives, who has watched it, and its launches as `academy.compiler.launches` describes them."""
     with WatchedMemory() as watched:
         watcher = Watcher(file, watched, rewritten, lanes)
         with watcher.running(), _noted() as noted:
             result = call()
         if watcher.stopped_by is not None:
             raise watcher.stopped_by
+    return result, watcher, noted
+
+
+def _described(file: str, given: list[torch.Tensor], result: Any, watcher: Watcher, noted: list[dict]) -> Run:
     found = [finding for launch in watcher.launches for finding in proof.findings(launch)]
     found += proof.unwritten_outputs(watcher.launches)
     provenance = Provenance(given)
@@ -229,6 +256,7 @@ def run(file: str, call: Callable[[], Any], given: list[torch.Tensor], rewritten
         any(touch.undefined for launch in watcher.launches for touch in launch.touches),
         provenance.stored,
         noted,
+        bool(watcher.generators),
     )
 
 
@@ -259,7 +287,7 @@ def cause_of(error: BaseException, file: str) -> tuple[BaseException, int | None
         places = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
         line = places[-1] if places else line
         if isinstance(error, STOPPED):
-            return error, error.line if getattr(error, "file", file) == file else line
+            return error, error.line if error.line and getattr(error, "file", file) == file else line
         if error.__cause__ is None:
             return error, line
         error = error.__cause__

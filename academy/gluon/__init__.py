@@ -38,6 +38,7 @@ import torch
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.runtime.jit import JITFunction
 
+from academy import watching
 from academy.gluon import functions as _functions  # noqa: F401  fills the table that `call` looks into
 from academy.gluon.errors import (
     Deadlock,
@@ -102,18 +103,28 @@ def simulate(
     if "num_warps" in names:
         given["num_warps"] = num_warps
     constants = {parameter.name for parameter in kernel.params if parameter.is_constexpr}
-    for program in np.ndindex(*sizes):
-        machine = Machine(seed, program, sizes)
-        machine.events = events if program == (0, 0, 0) else None
-        values = {name: unwrap(v) if name in constants else _argument(v, name) for name, v in given.items()}
-        main = Agent("kernel", warps=num_warps)
-        with running(machine):
-            machine.add(main, call(kernel, **values))
-            try:
+    watcher, failed = watching.watcher, None
+    if watcher is not None:
+        given = watcher.simulates(kernel, given, sizes)
+    try:
+        for program in np.ndindex(*sizes):
+            machine = Machine(seed, program, sizes)
+            machine.events, machine.watcher = events if program == (0, 0, 0) else None, watcher
+            if watcher is not None:
+                watcher.runs(machine)
+            values = {name: unwrap(v) if name in constants else _argument(v, name) for name, v in given.items()}
+            main = Agent("kernel", warps=num_warps)
+            with running(machine):
+                machine.add(main, call(kernel, **values))
                 machine.run(main)
-            except GluonError as error:
-                error.seed, error.program = seed, program
-                raise
+    except BaseException as error:
+        failed = error
+        if isinstance(error, GluonError):
+            error.seed, error.program = seed, program
+        raise
+    finally:
+        if watcher is not None:
+            watcher.ends(failed)
 
 
 def _argument(value: Any, name: str) -> Any:

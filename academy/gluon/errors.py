@@ -6,46 +6,13 @@ Names: `GluonError` and its kinds `Race`, `MissingFence`, `Deadlock`, `Miscount`
 
 from __future__ import annotations
 
-import linecache
 import sys
-from dataclasses import dataclass
 from types import FrameType
 
+from academy.watching import GluonError, Place
 
-@dataclass(frozen=True)
-class Place:
-    """A line of a kernel. function: the jitted function that it is in."""
-
-    file: str
-    line: int
-    function: str
-
-    @property
-    def source(self) -> str:
-        return linecache.getline(self.file, self.line).strip()
-
-    def __str__(self) -> str:
-        return f"line {self.line}, `{self.source}`" if self.source else f"line {self.line}"
-
-
-class GluonError(Exception):
-    """Something that is wrong whatever the numbers: the message says what, where, and what to do.
-
-    places: the lines concerned, the one that was reached last first. seed, program: the schedule that showed it and the
-    program; `simulate(…, seed=seed)` repeats it. They are set when the error leaves the simulator.
-    """
-
-    def __init__(self, message: str, *places: Place | None):
-        super().__init__(message)
-        self.message = message
-        self.places = [each for each in places if each is not None]
-        self.seed: int | None = None
-        self.program: tuple[int, ...] = ()
-
-    def __str__(self) -> str:
-        if self.seed is None:
-            return self.message
-        return f"{self.message}\n[program {self.program}; seed={self.seed} repeats this schedule]"
+__all__ = ["Deadlock", "GluonError", "InFlight", "MissingFence", "Miscount", "NotModelled", "Place", "Race"]
+__all__ += ["WrongLayout", "WrongUse", "kernel_frame", "need", "place"]
 
 
 class Race(GluonError):

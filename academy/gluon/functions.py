@@ -136,7 +136,7 @@ def _save(pointer: Pointer, value: Any, mask: Any = None, **_: Any) -> None:
     pointer.store(value, mask)
 
 
-def _atomic(function: Callable) -> Callable:
+def _atomic(name: str, function: Callable) -> Callable:
     def atomic(pointer: Pointer, value: Any, mask: Any = None, **_: Any) -> Steps:
         yield
         on = (
@@ -145,13 +145,14 @@ def _atomic(function: Callable) -> Callable:
             else np.broadcast_to(tensor_of(mask).values, pointer.offset.shape)
         )
         given = np.broadcast_to(tensor_of(value).values, pointer.offset.shape)
+        pointer.told(name, mask, given)
         old: np.ndarray = np.zeros(pointer.offset.shape, shared.numpy_type(pointer.dtype.element_ty))
         for index in np.ndindex(*pointer.offset.shape):  # lanes that share an address come one after another
             if on[index]:
                 lane = Pointer(pointer.memory, pointer.offset[index], name=pointer.name)
-                before = lane.load()
+                before = lane.read()
                 old[index] = before.values
-                lane.store(before.combine(scalar(given[index], pointer.dtype.element_ty), function))
+                lane.write(before.combine(scalar(given[index], pointer.dtype.element_ty), function))
         return Tensor(old, pointer.dtype.element_ty, pointer.layout if pointer.offset.shape else None)
 
     return atomic
@@ -243,15 +244,18 @@ def _table() -> dict[str, Callable]:
         sum=along_axis.reduction(np.sum), max=along_axis.reduction(np.max), min=along_axis.reduction(np.min),
         maximum=_pair(np.fmax), minimum=_pair(np.fmin), add=_pair(np.add),
         sub=_pair(np.subtract), mul=_pair(np.multiply),
-        fma=_fma, abs=_absolute, atomic_add=_atomic(np.add), atomic_max=_atomic(np.maximum),
-        atomic_min=_atomic(np.minimum),
-        atomic_and=_atomic(np.bitwise_and), atomic_or=_atomic(np.bitwise_or), atomic_xchg=_atomic(lambda old, new: new),
+        fma=_fma, abs=_absolute,
         exp=_single(np.exp), exp2=_single(np.exp2), log=_single(np.log), log2=_single(np.log2), sqrt=_single(np.sqrt),
         rsqrt=_single(lambda x: 1 / np.sqrt(x)), sin=_single(np.sin), cos=_single(np.cos), floor=_single(np.floor),
         ceil=_single(np.ceil), sqrt_rn=_single(np.sqrt), fdiv=lambda x, y, *_, **__: x / y, div_rn=lambda x, y: x / y,
         multiple_of=lambda x, *_: x, max_contiguous=lambda x, *_: x, max_constancy=lambda x, *_: x,
         set_auto_layout=convert_layout,
     )  # fmt: skip
+    atomics: dict[str, Callable] = dict(
+        add=np.add, max=np.maximum, min=np.minimum, xchg=lambda old, new: new,
+        **{"and": np.bitwise_and, "or": np.bitwise_or},
+    )  # fmt: skip
+    table |= {f"atomic_{name}": _atomic(f"atomic_{name}", function) for name, function in atomics.items()}
     for name in ("reshape", "permute", "split", "join", "expand_dims"):
         table[name] = lambda x, *args, _name=name: getattr(x, _name)(*args)
     table["broadcast"] = lambda x, y: tuple(

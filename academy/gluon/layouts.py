@@ -137,6 +137,9 @@ def check(layout: Any, shape: tuple[int, ...], warps: int) -> None:
     while hasattr(parent, "parent"):
         parent = parent.parent
     if isinstance(parent, gl.BlockedLayout):
+        for numbers in (parent.size_per_thread, parent.threads_per_warp, parent.warps_per_cta):
+            powers = all(number > 0 and number & (number - 1) == 0 for number in numbers)
+            need(powers, f"{short(parent)}: {list(numbers)} must be powers of two", WrongLayout)
         threads = math.prod(parent.threads_per_warp)
         need(threads == forms.LANES, f"{short(parent)} has {threads} threads a warp, not 32", WrongLayout)
     try:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from academy.gluon.errors import Deadlock, GluonError, InFlight, MissingFence, Place, Race, WrongUse, place
+from academy.watching import Watcher
 
 Clock = dict["Agent", int]
 
@@ -109,6 +110,7 @@ class Machine:
         self.now: Agent
         self.named_barriers: dict[str, Any] = {}
         self.events: list[dict] | None = None
+        self.watcher: Watcher | None = None
 
     def note(self, lane: str, kind: str, **more: Any) -> None:
         """One step for whoever draws the run."""

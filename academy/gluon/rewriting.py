@@ -17,7 +17,9 @@ from typing import Any
 from triton.runtime.jit import JITFunction
 
 from academy.gluon.errors import NotModelled, place
+from academy.gluon.machine import machine
 from academy.gluon.values import unwrap
+from academy.watching import HOOK
 
 #: id of a function of Gluon -> what stands for it. By identity: to hash a jitted function would walk through everything
 #: that it uses. `academy.gluon.functions` fills it in.
@@ -55,8 +57,12 @@ class _Calls(ast.NodeTransformer):
 
 def generator(jitted: JITFunction) -> Callable[..., Steps]:
     """The function of a `@gluon.jit` function, as one that yields."""
-    function = jitted.fn
-    if function not in _CACHE:
+    function, watcher = jitted.fn, machine().watcher
+    file = function.__code__.co_filename
+    if watcher is not None and not watcher.follows(file):
+        watcher = None
+    made = _CACHE if watcher is None else watcher.generators
+    if function not in made:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
         ast.increment_lineno(tree, function.__code__.co_firstlineno - 1)
         definition = tree.body[0]
@@ -67,13 +73,22 @@ def generator(jitted: JITFunction) -> Callable[..., Steps]:
             if isinstance(argument, ast.arg):
                 argument.annotation = None
         _Calls().visit(definition)
+        if watcher is not None:
+            watcher.instruments(definition, file)
         definition.body.append(ast.parse("if False: yield").body[0])
         found = inspect.getclosurevars(function).nonlocals
         scope = {name: unwrap(value) for name, value in {**function.__globals__, **found}.items()}
-        scope |= {"__call__": call, "__call_at_once__": _call_at_once, "__gluon__": True}
-        exec(compile(ast.fix_missing_locations(tree), function.__code__.co_filename, "exec"), scope)
-        _CACHE[function] = scope[function.__name__]
-    return _CACHE[function]
+        scope |= {"__call__": call, "__call_at_once__": _call_at_once, "__gluon__": True, HOOK: _hook}
+        exec(compile(ast.fix_missing_locations(tree), file, "exec"), scope)
+        made[function] = scope[function.__name__]
+    return made[function]
+
+
+def _hook(*args: Any) -> Any:
+    """What an instrumented function calls around its statements."""
+    watcher = machine().watcher
+    assert watcher is not None
+    return watcher.hook(*args)
 
 
 def call(function: Any, *args: Any, **kwargs: Any) -> Steps:

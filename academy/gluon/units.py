@@ -19,7 +19,7 @@ from academy.gluon.errors import WrongLayout, need, place
 from academy.gluon.machine import Agent, machine
 from academy.gluon.rewriting import Steps
 from academy.gluon.shared import Shared, barrier_of
-from academy.gluon.values import Pointer, Tensor, dtype_of, rounded, unwrap
+from academy.gluon.values import Pointer, Tensor, dtype_of, numpy_type, rounded, unwrap
 
 
 class Descriptor:
@@ -34,6 +34,27 @@ class Descriptor:
         nbytes = math.prod(self.block_shape) * base.element_size()
         self.block_type = SimpleNamespace(shape=self.block_shape, nbytes=nbytes, element_ty=self.dtype)
         self.nbytes_per_cta = nbytes
+
+    def told(self, operation: str, at: Any, values: np.ndarray) -> None:
+        """Tell whoever watches which elements a copy is about to read, to write or to change. values: of the tile."""
+        watcher = machine().watcher
+        if watcher is None:
+            return
+        addresses: np.ndarray = np.asarray(self.tensor.data_ptr(), np.int64)
+        active: np.ndarray = np.ones((), bool)
+        for first, size, limit, stride in zip(at, self.block_shape, self.tensor.shape, self.tensor.stride()):
+            index = int(unwrap(first)) + np.arange(size)
+            addresses = addresses[..., None] + index * stride * self.tensor.element_size()
+            active = active[..., None] & (index >= 0) & (index < limit)
+        watcher.accesses(operation, addresses, active, values)
+
+    def tile(self, at: Any) -> np.ndarray:
+        """What a load brings: zeros or NaN outside of the tensor."""
+        outer, inner = self.box(at)
+        tile: np.ndarray = np.full(self.block_shape, np.nan if self.nan else 0, numpy_type(self.dtype))
+        part = self.tensor[outer]
+        tile[inner] = (part.float() if self.dtype.is_floating() else part).numpy()
+        return tile
 
     def box(self, at: Any) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """The part of the tensor, and the part of the tile, where a tile at these coordinates lies inside."""
@@ -69,16 +90,14 @@ def tma_load(tensor_desc: Descriptor, coord: Any, barrier: Shared, result: Share
     if not bool(unwrap(pred)):
         return
     tensor_desc.fits(result)
-    outer, inner = tensor_desc.box(coord)
     state = machine()
     agent, there = state.start("TMA load"), barrier_of(barrier)
     there.known_to(agent, "TMA load")
+    tensor_desc.told("load", coord, tensor_desc.tile(coord))
     state.access(agent, result, write=True, ordinary=False, what="TMA load")
 
     def complete() -> None:
-        result.array[...] = np.nan if tensor_desc.nan else 0
-        part = tensor_desc.tensor[outer]
-        result.array[inner] = (part.float() if tensor_desc.dtype.is_floating() else part).numpy()
+        result.array[...] = tensor_desc.tile(coord)
         agent.end()
         there.update(agent, bytes_=-tensor_desc.block_type.nbytes, what="TMA load")
 
@@ -87,7 +106,7 @@ def tma_load(tensor_desc: Descriptor, coord: Any, barrier: Shared, result: Share
 
 def tma_store(tensor_desc: Descriptor, coord: Any, src: Shared) -> Steps:
     """A tile from shared to global memory."""
-    return _store(tensor_desc, coord, src, "TMA store", lambda old, new: new)
+    return _store(tensor_desc, coord, src, "TMA store", "store", lambda old, new: new)
 
 
 def tma_reduce(name: str) -> Any:
@@ -96,18 +115,19 @@ def tma_reduce(name: str) -> Any:
     combine |= {"and": torch.bitwise_and, "or": torch.bitwise_or}
 
     def reduce(tensor_desc: Descriptor, coord: Any, src: Shared, **_: Any) -> Steps:
-        return _store(tensor_desc, coord, src, f"TMA {name}", combine[name])
+        return _store(tensor_desc, coord, src, f"TMA {name}", f"atomic_{name}", combine[name])
 
     return reduce
 
 
-def _store(descriptor: Descriptor, coord: Any, src: Shared, what: str, combine: Any) -> Steps:
+def _store(descriptor: Descriptor, coord: Any, src: Shared, what: str, operation: str, combine: Any) -> Steps:
     yield
     descriptor.fits(src)
     outer, inner = descriptor.box(coord)
     state = machine()
     agent = state.start(what)
     state.access(agent, src, write=False, ordinary=False, what=what)
+    descriptor.told(operation, coord, src.array)
 
     def complete() -> None:
         target = descriptor.tensor[outer]

@@ -20,6 +20,7 @@ from triton.experimental.gluon import language as gl
 from academy.gluon import layouts
 from academy.gluon.errors import WrongLayout, need
 from academy.gluon.linear import NoLinearForm
+from academy.gluon.machine import machine
 
 #: Gluon's dtypes -> torch's and numpy's. What numpy lacks is kept as float32.
 _SMALL_FLOATS = {gl.bfloat16: torch.bfloat16, gl.float16: torch.float16}
@@ -327,7 +328,22 @@ class Pointer:
             need(False, f"{what} element {first} of {self.name}, whose memory has {self.memory.numel()} elements")
         return on
 
+    def told(self, operation: str, mask: Any, values: Any, other: Any = 0) -> None:
+        """Tell whoever watches of an access that comes next. other: of a load."""
+        watcher = machine().watcher
+        if watcher is not None:
+            on = self._lanes(mask, operation)
+            addresses = self.memory.data_ptr() + self.offset * self.memory.element_size()
+            undefined = unwrap(other) is None and not bool(on.all())
+            watcher.accesses(operation, addresses, on, np.broadcast_to(values, on.shape), undefined)
+
     def load(self, mask: Any = None, other: Any = None) -> Tensor:
+        """What `gl.load` returns."""
+        result = self.read(mask, other)
+        self.told("load", mask, result.values, other)
+        return result
+
+    def read(self, mask: Any = None, other: Any = None) -> Tensor:
         on = self._lanes(mask, "loads")
         kind = self.dtype.element_ty
         nothing = np.nan if kind.is_floating() else np.iinfo(numpy_type(kind)).max if kind != gl.int1 else False
@@ -341,6 +357,11 @@ class Pointer:
         return Tensor(values, kind, self.layout)
 
     def store(self, value: Any, mask: Any = None) -> None:
+        """What `gl.store` does."""
+        self.told("store", mask, rounded(tensor_of(value).values, self.dtype.element_ty))
+        self.write(value, mask)
+
+    def write(self, value: Any, mask: Any = None) -> None:
         on = self._lanes(mask, "stores to")
         given = tensor_of(value)
         if given.shape and self.offset.shape:

@@ -36,5 +36,8 @@ class BrowserMemory:
         storage = UntypedStorage(tensor.untyped_storage().data)
         return torch.Tensor(storage, tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
 
+    def give_back(self, placed: torch.Tensor) -> None:
+        """A window is a second range for the same bytes."""
+
     def launched(self) -> None:
         """A launch is over."""

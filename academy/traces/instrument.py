@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 
-#: Name of the hook among the kernel's globals.
-HOOK = "__academy_trace__"
+from academy.watching import HOOK
 
 
 def assigned(statement: ast.stmt) -> set[str]:

@@ -2,7 +2,7 @@
 
 How tensors get addresses that tell them apart is the business of a backend, and nothing else here or in the recorder
 depends on it: `native_memory.NativeMemory` on Linux, `browser_memory.BrowserMemory` in a browser. A backend has
-`window(tensor)`, `is_fresh(tensor)` and `launched()`.
+`window(tensor)`, `is_fresh(tensor)`, `give_back(window)` and `launched()`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ class Backend(Protocol):
     def is_fresh(self, tensor: torch.Tensor) -> bool: ...
 
     def window(self, tensor: torch.Tensor) -> torch.Tensor: ...
+
+    def give_back(self, placed: torch.Tensor) -> None: ...
 
     def launched(self) -> None: ...
 

@@ -31,6 +31,7 @@ class NativeMemory(TorchDispatchMode):
         super().__init__()
         self._fresh: dict[int, torch.Tensor] = {}  # kept alive, so that no address is used twice
         self._files: dict[int, int] = {}  # address of a storage -> descriptor of its memory file
+        self._behind: dict[int, torch.UntypedStorage] = {}  # address of a window -> the storage that it stands for
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -58,15 +59,22 @@ class NativeMemory(TorchDispatchMode):
             os.ftruncate(self._files[storage.data_ptr()], storage.nbytes() + 2 * GUARD)
             if storage.nbytes():
                 self._mapping(storage).copy_(storage)
+        mapping = self._mapping(storage)
+        self._behind[mapping.data_ptr()] = storage
         placed = torch.empty(0, dtype=tensor.dtype)
-        return placed.set_(self._mapping(storage), tensor.storage_offset(), tensor.size(), tensor.stride())
+        return placed.set_(mapping, tensor.storage_offset(), tensor.size(), tensor.stride())
 
     def _mapping(self, storage: torch.UntypedStorage) -> torch.UntypedStorage:
         mapping = mmap.mmap(self._files[storage.data_ptr()], storage.nbytes() + 2 * GUARD)
         content = np.frombuffer(mapping, dtype=np.uint8)[GUARD : GUARD + storage.nbytes()]
         return torch.from_numpy(content).untyped_storage()
 
+    def give_back(self, placed: torch.Tensor) -> None:
+        """What a window holds now, its tensor holds too: for who doesn't copy it himself."""
+        self._behind[placed.untyped_storage().data_ptr()].copy_(placed.untyped_storage())
+
     def launched(self) -> None:
         """A launch is over: the next one begins with copies of its own."""
+        self._behind.clear()
         while self._files:
             os.close(self._files.popitem()[1])

@@ -16,20 +16,19 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Self
 
 import numpy as np
-import torch
 from triton.runtime import interpreter as triton_interpreter
-from triton.tools.tensor_descriptor import TensorDescriptor
 
-from academy import interpreter
-from academy.traces.instrument import HOOK, instrument
+from academy import interpreter, watching
 from academy.traces.memory import Argument, Backend, Memory, unwritten
 from academy.traces.recording import Program, program_name
+from academy.traces.simulated import Simulated, placed_in
+from academy.watching import HOOK
 
 _PATCHED = [
     *((triton_interpreter.GridExecutor, name) for name in ("__call__", "_init_args_hst")),
@@ -103,7 +102,7 @@ class Frame:
     previous: dict = field(default_factory=dict)
 
 
-class Observer:
+class Observer(Simulated):
     """Sees every launch inside `with observer.running():`.
 
     files: paths whose statements are followed. backend: watches memory. stopped: number of the launch, and program, in
@@ -122,6 +121,7 @@ class Observer:
         self._hooked: list[dict] = []
         self._calls: list = []  # frames, kept so that no two calls get one number
         self.rewritten: dict[Callable, Callable] = {}
+        self.generators: MutableMapping[Callable, Callable] = {}
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Self]:
@@ -137,6 +137,8 @@ class Observer:
                 original = getattr(owner, name)
                 stack.callback(setattr, owner, name, original)
                 setattr(owner, name, _around(original, getattr(self, "_around_" + name.strip("_"))))
+            stack.callback(setattr, watching, "watcher", watching.watcher)
+            watching.watcher = self
             try:
                 yield self
             finally:
@@ -158,31 +160,40 @@ class Observer:
 
     def _around_call(self, original: Callable, executor, *args, **kwargs):
         interpreter.used(reset=True)
-        self._frames.clear()
-        self.stopped = None
+        self.stopped, failed = None, True
         try:
-            return original(executor, *args, **kwargs)
-        except Exception:
-            if self._launch is not None and self._launch.programs:
-                self.stopped = len(self.launches) - 1, next(reversed(self._launch.programs))
-            raise
+            result = original(executor, *args, **kwargs)
+            failed = False
+            return result
         finally:
-            launch, self._launch = self._launch, None
-            if launch is not None:  # else the arguments were refused
-                launch.repairs = [interpreter.REPAIRS[name] for name in interpreter.used(reset=True)]
-                for argument in launch.arguments:
-                    argument.after = argument.tensor.detach().clone()
-                self.backend.launched()
+            self._ended(failed)
+
+    def _launched(self, function: Callable, memory: Memory) -> None:
+        """A launch begins."""
+        self.stopped = None
+        code = inspect.unwrap(function).__code__
+        file, line = _path(code), code.co_firstlineno
+        self._launch = Launch(code.co_name, file, line, *self._caller(), memory)
+        self.launches.append(self._launch)
+
+    def _ended(self, failed: bool) -> None:
+        """It is over."""
+        launch, self._launch = self._launch, None
+        if launch is None:  # its arguments were refused
+            return
+        if failed and launch.programs:
+            self.stopped = len(self.launches) - 1, next(reversed(launch.programs))
+        launch.repairs = [interpreter.REPAIRS[name] for name in interpreter.used(reset=True)]
+        for argument in launch.arguments:
+            argument.after = argument.tensor.detach().clone()
+        self.backend.launched()
 
     def _around_init_args_hst(self, original: Callable, executor, args, kwargs):
         memory = Memory(self.backend)
         args, kwargs = original(executor, args, kwargs)
-        placed = [_place(memory, name, value) for name, value in zip(executor.arg_names, args)]
-        named = {name: _place(memory, name, value) for name, value in kwargs.items()}
-        code = inspect.unwrap(executor.fn).__code__
-        file, line = _path(code), code.co_firstlineno
-        self._launch = Launch(code.co_name, file, line, *self._caller(), memory)
-        self.launches.append(self._launch)
+        placed = [placed_in(memory, name, value) for name, value in zip(executor.arg_names, args)]
+        named = {name: placed_in(memory, name, value) for name, value in kwargs.items()}
+        self._launched(executor.fn, memory)
         return placed, named
 
     def _around_set_grid_dim(self, original: Callable, builder, *sizes):
@@ -190,10 +201,14 @@ class Observer:
         return original(builder, *sizes)
 
     def _around_set_grid_idx(self, original: Callable, builder, *index):
-        self._frames.clear()
-        self._program = index
-        self._launch.programs[index] = []
+        self._begins(index)
         return original(builder, *index)
+
+    def _begins(self, program: Program) -> None:
+        """A program begins."""
+        self._frames = []
+        self._program = program
+        self._launch.programs[program] = []
 
     def _caller(self) -> tuple[str, int]:
         """Direction and number of the call: backward where a recorded function with "backward" in its name runs."""
@@ -221,9 +236,6 @@ class Observer:
             ast.fix_missing_locations(module)
             self._give_hook(rewriter.fn)
         return module
-
-    def _instrument(self, definition: ast.FunctionDef, path: str) -> None:
-        instrument(definition, path)
 
     def _hook(self, event: str, function: str, file: str, line: int, variables: dict, value=None):
         """Called by the instrumented kernel; see `instrument` for the events."""
@@ -336,16 +348,6 @@ _real = functools.lru_cache(maxsize=512)(os.path.realpath)
 
 def _around(original: Callable, method: Callable) -> Callable:
     return functools.wraps(original)(lambda *args, **kwargs: method(original, *args, **kwargs))
-
-
-def _place(memory: Memory, name: str, value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return memory.place(name, value)
-    if isinstance(value, TensorDescriptor):
-        return TensorDescriptor(**{**vars(value), "base": memory.place(name, value.base)})
-    if type(value) is tuple:
-        return tuple(_place(memory, f"{name}[{i}]", item) for i, item in enumerate(value))
-    return value
 
 
 def _active(mask, pointers) -> np.ndarray:

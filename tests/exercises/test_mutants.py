@@ -25,7 +25,8 @@ def test_no_entry_of_the_list_is_left_over():
 @pytest.mark.parametrize("name", EXERCISES)
 def test_a_changed_solution_is_refused(name):
     solution = EXERCISES[name].solution
-    mutants = sample(kernel_mutants.of_source(solution, every_function=True), COUNT)
+    mutants = kernel_mutants.of_source(solution, every_function=True)
+    mutants = sample([mutant for mutant in mutants if "Layout(" not in mutant.name], COUNT)  # any that fits is right
     assert mutants  # a short solution has fewer
     for mutant in mutants:
         outcome = marking.mark(name, mutant.apply(solution), SEED, compiled=False)

@@ -1,0 +1,114 @@
+"""Gluon kernels: what an observer is told by the simulator (`academy.gluon`), instead of by Triton's interpreter.
+
+The partitions of a program go on in turns, so each has calls of its own, and the steps of a program come in the order
+in which the simulator has run them. A copy of the copy unit is an access of the statement that asks for it.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Callable, MutableMapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from academy.traces.instrument import instrument
+from academy.traces.memory import Backend, Memory, unwritten
+from academy.traces.recording import Program
+
+if TYPE_CHECKING:
+    from academy.traces.observer import Frame, Touch
+
+
+class Simulated:
+    """The part of an observer that is `academy.watching.Watcher`."""
+
+    files: set[str]
+    backend: Backend
+    generators: MutableMapping[Callable, Callable]
+    _launch: Any
+    _program: Program
+    _frames: list[Frame]
+
+    def _launched(self, function: Callable, memory: Memory) -> None:
+        raise NotImplementedError
+
+    def _ended(self, failed: bool) -> None:
+        raise NotImplementedError
+
+    def _begins(self, program: Program) -> None:
+        raise NotImplementedError
+
+    def _hook(self, event: str, function: str, file: str, line: int, variables: dict, value: Any = None) -> Any:
+        raise NotImplementedError
+
+    def _touches(self, operation: str, pointers: Any, active: np.ndarray) -> list[Touch]:
+        raise NotImplementedError
+
+    def _keep(self, touches: list[Touch], values: np.ndarray) -> None:
+        raise NotImplementedError
+
+    # ---- what the simulator calls
+
+    def simulates(self, kernel: Any, arguments: dict[str, Any], grid: tuple[int, ...]) -> dict[str, Any]:
+        memory = Memory(self.backend)
+        placed = {name: placed_in(memory, name, value) for name, value in arguments.items()}
+        self._launched(kernel.fn, memory)
+        self._launch.grid = grid
+        return placed
+
+    def runs(self, machine: Any) -> None:
+        self._machine = machine
+        self._stacks: dict[Any, list[Frame]] = {}
+        self._begins(machine.program)
+
+    def follows(self, file: str) -> bool:
+        return os.path.realpath(file) in self.files
+
+    def instruments(self, definition: ast.FunctionDef, file: str) -> None:
+        self._instrument(definition, os.path.realpath(file))
+
+    def _instrument(self, definition: ast.FunctionDef, path: str) -> None:
+        instrument(definition, path)
+
+    def hook(self, event: str, function: str, file: str, line: int, variables: dict, value: Any = None) -> Any:
+        self._frames = self._stacks.setdefault(self._machine.now, [])
+        return self._hook(event, function, file, line, variables, value)
+
+    def accesses(
+        self, operation: str, addresses: np.ndarray, active: np.ndarray, values: np.ndarray, undefined: bool = False
+    ) -> None:
+        self._frames = self._stacks.setdefault(self._machine.now, [])
+        touches = self._touches(operation, SimpleNamespace(data=addresses), np.asarray(active))
+        for touch in touches if operation == "load" else []:
+            touch.undefined = undefined
+            if touch.argument.fresh:
+                touch.unwritten = _first_unwritten(touch)
+        self._keep(touches, np.asarray(values))
+
+    def ends(self, error: BaseException | None) -> None:
+        for argument in self._launch.arguments:
+            self.backend.give_back(argument.tensor)
+        self._ended(error is not None)
+
+
+def _first_unwritten(touch: Touch) -> int | None:
+    """The element that is read and that nobody has written."""
+    elements = touch.elements[touch.elements >= 0]
+    content = touch.argument.tensor.reshape(-1)[torch.from_numpy(np.ascontiguousarray(elements))]
+    holes = elements[unwritten(content)]
+    return int(holes[0]) if holes.size else None
+
+
+def placed_in(memory: Memory, name: str, value: Any) -> Any:
+    """An argument whose tensors, those inside of it too, are in windows of their own."""
+    if isinstance(value, torch.Tensor):
+        return memory.place(name, value)
+    if type(value) is tuple:
+        return tuple(placed_in(memory, f"{name}[{i}]", item) for i, item in enumerate(value))
+    if isinstance(getattr(value, "base", None), torch.Tensor):  # a tensor descriptor, Triton's or Gluon's
+        return type(value)(**{**vars(value), "base": memory.place(name, value.base)})
+    return value
