@@ -10,7 +10,7 @@ import ast
 import os
 from collections.abc import Callable, MutableMapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ class Simulated:
     generators: MutableMapping[Callable, Callable]
     _launch: Any
     _program: Program
-    _frames: list[Frame]
+    _frames: list[Any]
 
     def _launched(self, function: Callable, memory: Memory) -> None:
         raise NotImplementedError
@@ -45,10 +45,10 @@ class Simulated:
     def _hook(self, event: str, function: str, file: str, line: int, variables: dict, value: Any = None) -> Any:
         raise NotImplementedError
 
-    def _touches(self, operation: str, pointers: Any, active: np.ndarray) -> list[Touch]:
+    def _touches(self, operation: str, pointers: Any, active: np.ndarray) -> list[Any]:
         raise NotImplementedError
 
-    def _keep(self, touches: list[Touch], values: np.ndarray) -> None:
+    def _keep(self, touches: list[Any], values: np.ndarray) -> None:
         raise NotImplementedError
 
     # ---- what the simulator calls
@@ -62,7 +62,7 @@ class Simulated:
 
     def runs(self, machine: Any) -> None:
         self._machine = machine
-        self._stacks: dict[Any, list[Frame]] = {}
+        self._stacks: dict[Any, list[Any]] = {}
         self._begins(machine.program)
 
     def follows(self, file: str) -> bool:
@@ -95,7 +95,7 @@ class Simulated:
         self._ended(error is not None)
 
 
-def _first_unwritten(touch: Touch) -> int | None:
+def _first_unwritten(touch: Any) -> int | None:
     """The element that is read and that nobody has written."""
     elements = touch.elements[touch.elements >= 0]
     content = touch.argument.tensor.reshape(-1)[torch.from_numpy(np.ascontiguousarray(elements))]
