@@ -19,9 +19,6 @@ from academy.traces.instrument import instrument
 from academy.traces.memory import Backend, Memory, unwritten
 from academy.traces.recording import Program
 
-if TYPE_CHECKING:
-    from academy.traces.observer import Frame, Touch
-
 
 class Simulated:
     """The part of an observer that is `academy.watching.Watcher`."""
