@@ -19,6 +19,7 @@ LINES = (
         "verified",
         "code",
         "playground",
+        "player",
         "benchmark",
         "benchmarks",
         "ladder",

@@ -11,7 +11,7 @@ import linecache
 import math
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ import torch
 import triton.language as tl
 from triton.runtime import interpreter
 
-from academy import device
+from academy import device, misspelt
 from academy.exercises.provenance import Provenance
 from academy.exercises.rounds import Endless
 from academy.traces import proof
@@ -295,24 +295,5 @@ def cause_of(error: BaseException, file: str) -> tuple[BaseException, int | None
 
 def in_words(error: BaseException) -> str:
     """`NameError: name 'mas' is not defined. Did you mean: 'mask'?`"""
-    if isinstance(error, (NameError, AttributeError)) and sys.version_info >= (3, 12):
-        return "".join(traceback.format_exception_only(error)).strip()
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"{text}{_suggestion(error)}"
-
-
-def _suggestion(error: BaseException) -> str:
-    """What Python itself suggests from version 3.12 on."""
-    known: Iterable[str] = ()
-    if isinstance(error, AttributeError):
-        known = dir(error.obj)
-    elif isinstance(error, NameError):
-        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-        known = [*frames[-1].f_locals, *frames[-1].f_globals] if frames else ()
-    if not known:
-        return ""
-    import difflib  # a browser has none, and there Python is newer
-
-    name = getattr(error, "name", None) or ""
-    near = difflib.get_close_matches(name, [each for each in known if not each.startswith("_")], n=1)
-    return f". Did you mean: {near[0]!r}?" if near else ""
+    return f"{text}{misspelt.suggestion(error)}"

@@ -43,7 +43,9 @@ def run(path: Path, source: str, original: str | None = None) -> dict:
     compared with those of the original code in the edited EXAMPLE.
 
     Returns:
-        state: "passed"; "failed" if something was proven wrong; "error" if the run did not come to its end.
+        state: "passed"; "differs" if nothing is wrong, but a tensor has other values than the original gives; "failed" if
+            something was proven wrong; "error" if the run did not come to its end.
+        same: whether the code differs from the original, and its results don't.
         problems: of each the line of the edited file (None if it is elsewhere), and a message.
         data: what the viewer shows, None if nothing ran. stopped: launch and program in which the run ended early.
         printed, seconds.
@@ -63,11 +65,14 @@ def run(path: Path, source: str, original: str | None = None) -> dict:
     problems = [_problem(each["line"] if each["file"] == shown else None, _located(each, shown)) for each in found]
     state = "error" if error else "failed" if data["findings"] else "passed"
     recording = Recording(data)
+    same = False
     if state == "passed" and original is not None and not _same_code(source, original):
-        difference = _difference(recording, reference(path, original, _example(source)), shown)
-        state, problems = ("failed", [*problems, difference]) if difference else (state, problems)
+        wanted = reference(path, original, _example(source))
+        difference = _difference(recording, wanted, shown)
+        state, problems = ("differs", [*problems, difference]) if difference else (state, problems)
+        same = bool(wanted) and difference is None
     outcome = _outcome(state, problems, begun, data["printed"], recording.stopped)
-    return outcome | {"data": page.viewer_data(path, recording) if data["launches"] else None}
+    return outcome | {"same": same, "data": page.viewer_data(path, recording) if data["launches"] else None}
 
 
 def _same_code(one: str, other: str) -> bool:
@@ -165,10 +170,10 @@ def _first_wrong(got: np.ndarray | None, argument: Argument) -> int | None:
 
 
 def _told(argument: Argument, element: int, got: float) -> str:
-    text = f"{argument.element_name(element)} is {got:.6g}, should be {_after(argument).reshape(-1)[element]:.6g}"
+    text = f"`{argument.element_name(element)}` is {got:.6g}, in the original {_after(argument).reshape(-1)[element]:.6g}"
     if argument.tensor.dim() > 1:
-        text += f"; row {np.unravel_index(element, tuple(argument.tensor.shape))[0]} is the first that is wrong"
-    return text + ". (Compared with the original code, run on your EXAMPLE.)"
+        text += f"; row {np.unravel_index(element, tuple(argument.tensor.shape))[0]} is the first that differs"
+    return text + ". (The original code was run on your EXAMPLE, too.)"
 
 
 def _stored_at(recording: Recording, launch: dict, tensor: int, element: int, shown: str) -> int | None:

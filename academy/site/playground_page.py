@@ -4,17 +4,66 @@ from __future__ import annotations
 
 import re
 from html import escape
+from itertools import groupby
 
+from academy.book import layout
 from academy.book.splitter import Module
+from academy.site.highlighting import highlighted
 
 # What makes a script of a file of the repository.
 _SET_UP = re.compile(r"if __name__ == .*# run as a script.*\n(?:(?:    .*)?\n)+")
 _DEFINITION = re.compile(r"@|def |class |if __name__")
 
 
+#: A kernel that plays its recorded run as soon as the page is there: the panel, and the lines of one function.
+PLAYER = """<div class="p-player" data-academy="player" {facts} data-change="{change}">
+<div class="k-file k-running"><div class="k-panel"><div class="t-view"></div></div>
+<div class="k-row k-bare"><div class="k-code highlight"><pre><span class="k-pre"><code>{lines}</code></span></pre></div></div>
+</div></div>"""
+
+
 def placed(module: Module) -> str:
     """The HTML in which the playground's script puts an editor."""
-    return f'<div data-academy="editor" data-path="{module.path}"><pre>{escape(starter(module))}</pre></div>'
+    return f'<div data-academy="editor" {facts(module)}><pre>{escape(starter(module))}</pre></div>'
+
+
+def player(module: Module, name: str, changed: str) -> str:
+    """The HTML of a player: a function of a file, whose line with the text `changed` can be changed and run.
+
+    The page plays the recorded run at once. Raises ValueError where the function has no such line, or more than one.
+    """
+    numbers = [number for number in module.lines_of(name) if module.lines[number - 1].strip()]
+    found = [number for number in numbers if module.lines[number - 1].strip() == changed]
+    if len(found) != 1:
+        raise ValueError(f"{module.path}: {name} has the line {changed!r} {len(found)} times, not once")
+    code = highlighted(module.text)
+    lines = [
+        f'<span class="k-l"><span class="k-n" data-n="{number}"></span><span class="k-c">{code[number - 1]}\n</span></span>'
+        for number in numbers
+    ]
+    return PLAYER.format(facts=facts(module), change=found[0], lines="".join(lines))
+
+
+def facts(module: Module) -> str:
+    """What the scripts have to know of a file: its path, the name of its recorded run, and for each line of its
+    `starter` the line of the file: `3-5 0 9`, where 0 stands for an empty one."""
+    run = layout.dotted(module.path.removeprefix(f"{layout.KERNELS}/"))
+    return f'data-path="{module.path}" data-recorded="{run}" data-lines="{_ranges(numbers(module))}"'
+
+
+def numbers(module: Module) -> list[int]:
+    """The line of the file for each line of the starter, 0 for empty ones."""
+    code = (number for row in module.rows for number in row.code)
+    lines = starter(module).rstrip("\n").split("\n")
+    return [next(number for number in code if module.lines[number - 1] == line) if line.strip() else 0 for line in lines]
+
+
+def _ranges(lines: list[int]) -> str:
+    out = []
+    for _, group in groupby(enumerate(lines), key=lambda pair: (pair[1] and pair[1] - pair[0], pair[1] == 0 and pair[0])):
+        run = [line for _, line in group]
+        out.append(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]))
+    return " ".join(out)
 
 
 def starter(module: Module) -> str:

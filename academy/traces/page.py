@@ -23,7 +23,7 @@ log = logging.getLogger("mkdocs.academy.site")
 
 STATIC = Path(__file__).parent / "static"
 #: In the order in which a page loads them; site/theme/main.html has the same list.
-SCRIPTS = ("recording", "memory", "viewer", "start")
+SCRIPTS = ("recording", "memory", "listing", "controls", "viewer", "start")
 #: Largest size of one kernel's data, compressed.
 MAX_BYTES = 40 * 1024
 _MAX_ROWS = 60

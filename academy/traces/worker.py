@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-from academy import device, interpreter
+from academy import device, interpreter, misspelt
 from academy.book.syntax import import_file
 from academy.traces import births, inputs, proof, store
 from academy.traces.observer import OutOfBounds
@@ -90,7 +90,8 @@ def _where(error: BaseException, path: Path, files: list[Path]) -> dict:
             if frame.filename in names:
                 file, line = frame.filename, frame.lineno or 1
         error, cause = cause, cause.__cause__
-    message = "EXAMPLE fails: " + "".join(traceback.format_exception_only(error))
+    message = "EXAMPLE fails: " + "".join(traceback.format_exception_only(error)).strip()
+    message += "" if "Did you mean" in message else misspelt.suggestion(error)
     if isinstance(error, (OutOfBounds, Endless)):
         file, line, message = error.file, error.line, str(error)
     return {"file": store.shorten(file), "line": line, "message": " ".join(message.split())}

@@ -138,8 +138,8 @@ def test_the_line_that_called_a_function_of_another_file_is_marked(matmul):
 
 
 def test_what_the_reader_knows_is_not_said_again(matmul):
-    matmul.run("document.querySelector('.t-stepper input').value = 0")
-    matmul.run("document.querySelector('.t-stepper input').dispatchEvent(new Event('input'))")
+    matmul.run("document.querySelector('.t-track input').value = 0")
+    matmul.run("document.querySelector('.t-track input').dispatchEvent(new Event('input'))")
     arguments = matmul.run("[...document.querySelectorAll('.t-args .t-var code')].map(code => code.textContent)")
     assert "M" in arguments and "BLOCK_K" in arguments and "a_ptr" not in arguments
     assert matmul.run("document.querySelector('.t-now .t-later').textContent") == "still to come"
@@ -265,7 +265,7 @@ def test_every_kernel_runs_without_errors(browser, pages, name, width, dark):
         reuse = browser.run("document.querySelector('.t-reuse')?.textContent ?? ''")
         assert not re.search(r"(\b\d+) blocks instead of \1\.", reuse), reuse
         click(browser, "[data-t-key=wfalse]")
-        slider = "document.querySelector('.t-stepper input')"
+        slider = "document.querySelector('.t-track input')"
         browser.run(f"{slider}.value = {slider}.max; {slider}.dispatchEvent(new Event('input'))")
     text = browser.run("document.querySelector('.t-view').textContent")
     assert not browser.errors and "undefined " not in text and "NaN" not in text and "[object" not in text

@@ -5,6 +5,7 @@ import {
   HighlightStyle, history, historyKeymap, indentOnInput, indentUnit, indentWithTab, keymap, lineNumbers, lintGutter, python,
   search, searchKeymap, setDiagnostics, syntaxHighlighting, tags,
 } from "./codemirror.js"
+import { SAID, tell } from "./outcome.js"
 import { ask, stop } from "./runtime.js"
 
 const { make } = academyViewer // its scripts are on every page that has an editor
@@ -142,8 +143,7 @@ class Editor {
 
   ran(answer, source) {
     const { state, problems, data } = answer
-    const said = { passed: "It ran. Every step is below.", failed: "It ran, and something is wrong:", error: "It did not come to its end:" }
-    this.show(state === "passed" && this.name ? "idle" : state, said[state], problems, answer.printed) // only a check passes an exercise
+    this.show(state === "passed" && this.name ? "idle" : state, SAID[answer.same ? "same" : state], problems, answer.printed) // only a check passes an exercise
     this.mark(problems)
     this.viewer?.remove()
     this.viewer = null
@@ -213,15 +213,7 @@ class Editor {
   }
 
   show(state, said, problems = [], printed = "") {
-    const { outcome } = this
-    outcome.dataset.state = state
-    const parts = said ? [make("p", {}, said)] : []
-    if (problems.length) {
-      parts.push(make("ul", {}, ...problems.map(({ line, message }) => make("li", {},
-        line ? make("button", { type: "button", class: "p-line", onclick: () => this.to(line) }, `line ${line}`) : null, line ? " " : null, message))))
-    }
-    if (printed) parts.push(make("pre", { class: "p-printed", tabindex: 0, role: "group", "aria-label": "Printed" }, printed))
-    outcome.replaceChildren(...parts)
+    tell(this.outcome, { state, said, problems, printed }, line => this.to(line))
   }
 
   mark(problems) {

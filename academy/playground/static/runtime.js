@@ -73,7 +73,7 @@ export async function ask(question, tell, foreign = false) {
 function read(text) {
   try {
     const answer = JSON.parse(text)
-    if (["passed", "failed", "error"].includes(answer.state)) return { problems: [], printed: "", ...answer }
+    if (["passed", "differs", "failed", "error"].includes(answer.state)) return { problems: [], printed: "", ...answer }
   } catch { /* no JSON */ }
   const message = "The text broke the Python that runs it, so there is no answer."
   return { state: "error", message, problems: [{ line: null, message }], printed: "", data: null, spent: true }

@@ -1,5 +1,5 @@
-// `academyViewer.mount` shows a recording anywhere. On a kernel's page the viewer fills the Run side of the switch; there the
-// data comes as a script, data/NAME.js, when the reader first points at the file, switches to Run or follows a link into it.
+// `academyViewer.mount` shows a recording anywhere. On a kernel's page the viewer is what Watch shows; there the
+// data comes as a script, data/NAME.js, when the reader first points at the file, switches to Watch or follows a link into it.
 ;(viewer => {
   const { make } = viewer, here = document.currentScript.src
   const arrived = {}
@@ -7,15 +7,17 @@
   window.academyRun = (name, data) => { arrived[name] = data }
 
   // Show a recording in `element`. `data` is what `academy.traces.page.viewer_data` gives. Returns the viewer: `go({ launch,
-  // pid, step })` leads it somewhere, `focus()` gives it the keys, `remove()` ends it.
+  // pid, step })` leads it somewhere, `play()` plays it, `focus()` gives it the keys, `remove()` ends it.
   //
   // source: text of the recorded file; the viewer draws the panel and, beside it, these lines.
   // file: instead of `source`, an element whose lines (`.k-l` with `.k-n[data-n]`) get the values; `element` becomes the panel.
   //     Values show while it has the class `k-running`.
+  // listing: instead of both, what has the methods of `viewer.Listing`, such as an editor's text.
   // address: whether the page's address follows the viewer, and leads it. At most one viewer of a page can have that.
-  viewer.mount = (element, data, { source, file, address = false } = {}) => {
+  // still: whether the page stays where it is, wherever the viewer goes.
+  viewer.mount = (element, data, { source, file, listing, address = false, still = false } = {}) => {
     if (source != null) [element, file] = drawn(element, source)
-    return new viewer.Viewer(element, file, data, address)
+    return new viewer.Viewer(element, listing ?? new viewer.Listing(file, element.parentElement, { still }), data, address)
   }
 
   function drawn(element, source) {
@@ -28,23 +30,26 @@
     return [view, file]
   }
 
+  // The recorded run that the site has kept under this name.
+  viewer.recorded = name => new Promise((resolve, reject) => {
+    const script = make("script", { src: new URL(`data/${name}.js`, here).href })
+    script.onload = () => resolve(arrived[name])
+    script.onerror = () => reject(new Error(`${script.src} did not load`))
+    arrived[name] ? resolve(arrived[name]) : document.head.append(script)
+  })
+
   function boot(view) {
     const file = view.closest(".k-file"), name = view.dataset.run
     let asked = null
-    const load = () => asked ??= new Promise((resolve, reject) => {
-      const script = make("script", { src: new URL(`data/${name}.js`, here).href })
-      script.onload = () => resolve(viewer.mount(view, arrived[name], { file, address: true }))
-      script.onerror = () => {
-        view.prepend(make("p", { role: "alert" }, "The recorded run could not be loaded."))
-        asked = null
-        reject(new Error(`${script.src} did not load`))
-      }
-      document.head.append(script)
+    const load = () => asked ??= viewer.recorded(name).then(data => viewer.mount(view, data, { file, address: true }), error => {
+      view.prepend(make("p", { role: "alert" }, "The recorded run could not be loaded."))
+      asked = null
+      throw error
     })
-    // The reader pressed Read or Run. (The viewer asks for Run by the same event, from inside, when it follows a link.)
+    // The reader pressed Read or Watch. (The viewer asks for Watch by the same event, from inside, when it follows a link.)
     file.addEventListener("academy:mode", async event => {
       const moment = /[#&](pid|line|launch)=/.test(location.hash) // an edit in the address stays, for a reload
-      if (event.detail !== "run" && moment) history.replaceState(null, "", location.pathname + location.search)
+      if (event.detail !== "run" && moment) history.replaceState(history.state, "", location.pathname + location.search)
       if (event.detail !== "run" || event.target !== file) return
       const mounted = await load()
       mounted.toTop()

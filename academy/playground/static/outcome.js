@@ -1,0 +1,46 @@
+// What a run or a check says: for the editor, and for the player of the home page.
+const { make } = academyViewer // its scripts are on every page that has either
+
+//: What stands above the problems. A changed result may be what was meant: it isn't called wrong.
+export const SAID = {
+  passed: "It ran.",
+  same: "It ran, and gives what the original gives.",
+  differs: "It ran, and its result differs from the original, which may be what you meant:",
+  failed: "It ran, and something is wrong:",
+  error: "It did not come to its end:",
+}
+
+// Code between backticks and Markdown's links, in a message that was written for a terminal, too.
+export function rich(text, base = "") {
+  return text.split(/(`[^`]+`|\[[^\]]+\]\([^()\s]+\))/).map(part => {
+    if (/^`[^`]+`$/.test(part)) return make("code", {}, part.slice(1, -1))
+    const link = /^\[([^\]]+)\]\(([^()\s]+)\)$/.exec(part)
+    return link ? make("a", { href: place(link[2], base) }, ...rich(link[1], base)) : part
+  })
+}
+
+// A link to a page's source, `../../docs/guides/debugging.md#x`, on the site. Others are left alone.
+function place(href, base) {
+  const source = /^(?:\.\.\/)*(?:docs\/)?([\w/-]+)\.(?:md|py)(#[\w-]*)?$/.exec(href)
+  return source ? new URL(`${source[1].replace(/(^|\/)index$/, "$1")}/${source[2] ?? ""}`.replace(/^\//, ""), base || document.baseURI).href : href
+}
+
+// Fill the element of an outcome. to(line): leads to a line that a problem names.
+export function tell(outcome, { state, said = "", problems = [], printed = "", base = "" }, to) {
+  outcome.dataset.state = state
+  const parts = said ? [make("p", {}, ...rich(said, base))] : []
+  if (problems.length) {
+    parts.push(make("ul", {}, ...problems.map(({ line, message }) => make("li", {},
+      line ? make("button", { type: "button", class: "p-line", onclick: () => to(line) }, `line ${line}`) : null, line ? " " : null, ...rich(message, base)))))
+  }
+  if (printed) parts.push(make("pre", { class: "p-printed", tabindex: 0, role: "group", "aria-label": "Printed" }, printed))
+  outcome.replaceChildren(...parts)
+}
+
+//: `3-5 0 9` of `data-lines`: for each line of the editor's text, from 1 on, the line of the file.
+export function lineNumbers(text) {
+  return text.split(" ").flatMap(range => {
+    const [first, last = first] = range.split("-").map(Number)
+    return Array.from({ length: last - first + 1 }, (_, i) => first + i)
+  })
+}
