@@ -43,8 +43,8 @@ def run(path: Path, source: str, original: str | None = None) -> dict:
     compared with those of the original code in the edited EXAMPLE.
 
     Returns:
-        state: "passed"; "differs" if nothing is wrong, but a tensor has other values than the original gives; "failed" if
-            something was proven wrong; "error" if the run did not come to its end.
+        state: "passed"; "differs" if nothing is wrong, but a tensor has other values than the original gives; "failed"
+            if something was proven wrong; "error" if the run did not come to its end.
         same: whether the code differs from the original, and its results don't.
         problems: of each the line of the edited file (None if it is elsewhere), and a message.
         data: what the viewer shows, None if nothing ran. stopped: launch and program in which the run ended early.
@@ -170,7 +170,9 @@ def _first_wrong(got: np.ndarray | None, argument: Argument) -> int | None:
 
 
 def _told(argument: Argument, element: int, got: float) -> str:
-    text = f"`{argument.element_name(element)}` is {got:.6g}, in the original {_after(argument).reshape(-1)[element]:.6g}"
+    text = (
+        f"`{argument.element_name(element)}` is {got:.6g}, in the original {_after(argument).reshape(-1)[element]:.6g}"
+    )
     if argument.tensor.dim() > 1:
         text += f"; row {np.unravel_index(element, tuple(argument.tensor.shape))[0]} is the first that differs"
     return text + ". (The original code was run on your EXAMPLE, too.)"

@@ -10,8 +10,8 @@
     [[verified]]                                           the table of all that is checked
     [[code: PATH NAME]]                                    a function of a kernel file, without its notes
     [[playground: PATH]]                                   a kernel file without its notes, to be run and edited
-    [[player: PATH FUNCTION: LINE]]                        a function that plays its recorded run at once; that line of it
-                                                           can be changed, and the result run
+    [[player: PATH FUNCTION: LINE]]                        a function that plays its recorded run at once; that
+                                                           line of it can be changed, and the result run
     [[benchmark: layernorm]]  [[benchmarks]]               committed results of an operation, of all operations
     [[ladder: softmax]]                                    a ladder, rung by rung: change, reason and gain
     [[figure: hardware/memory]]                            a picture, drawn by docs/figures/hardware.py

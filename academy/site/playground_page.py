@@ -18,8 +18,9 @@ _DEFINITION = re.compile(r"@|def |class |if __name__")
 #: A kernel that plays its recorded run as soon as the page is there: the panel, and the lines of one function.
 PLAYER = """<div class="p-player" data-academy="player" {facts} data-change="{change}">
 <div class="k-file k-running"><div class="k-panel"><div class="t-view"></div></div>
-<div class="k-row k-bare"><div class="k-code highlight"><pre><span class="k-pre"><code>{lines}</code></span></pre></div></div>
-</div></div>"""
+<div class="k-row k-bare"><div class="k-code highlight"><pre><span class="k-pre"><code>{lines}</code></span></pre></div>
+</div></div></div>"""
+LINE = '<span class="k-l"><span class="k-n" data-n="{number}"></span><span class="k-c">{code}\n</span></span>'
 
 
 def placed(module: Module) -> str:
@@ -37,10 +38,7 @@ def player(module: Module, name: str, changed: str) -> str:
     if len(found) != 1:
         raise ValueError(f"{module.path}: {name} has the line {changed!r} {len(found)} times, not once")
     code = highlighted(module.text)
-    lines = [
-        f'<span class="k-l"><span class="k-n" data-n="{number}"></span><span class="k-c">{code[number - 1]}\n</span></span>'
-        for number in numbers
-    ]
+    lines = [LINE.format(number=number, code=code[number - 1]) for number in numbers]
     return PLAYER.format(facts=facts(module), change=found[0], lines="".join(lines))
 
 
@@ -55,12 +53,16 @@ def numbers(module: Module) -> list[int]:
     """The line of the file for each line of the starter, 0 for empty ones."""
     code = (number for row in module.rows for number in row.code)
     lines = starter(module).rstrip("\n").split("\n")
-    return [next(number for number in code if module.lines[number - 1] == line) if line.strip() else 0 for line in lines]
+    return [
+        next(number for number in code if module.lines[number - 1] == line) if line.strip() else 0 for line in lines
+    ]
 
 
 def _ranges(lines: list[int]) -> str:
     out = []
-    for _, group in groupby(enumerate(lines), key=lambda pair: (pair[1] and pair[1] - pair[0], pair[1] == 0 and pair[0])):
+    for _, group in groupby(
+        enumerate(lines), key=lambda pair: (pair[1] and pair[1] - pair[0], pair[1] == 0 and pair[0])
+    ):
         run = [line for _, line in group]
         out.append(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]))
     return " ".join(out)

@@ -1,11 +1,14 @@
 """The recorded run on a built page: the switch, data that loads when it is needed, links into the run, no
 JavaScript."""
 
+import re
+
 import markdown
 import pytest
 
 from academy.book import layout
-from academy.site import project_parts
+from academy.book.splitter import split
+from academy.site import playground_page, project_parts
 from academy.traces import store
 from tests.site.conftest import ROOT
 
@@ -158,3 +161,20 @@ def test_links_into_a_run_lead_to_the_line(caplog):
     html, _ = convert("[a](#pid=13&line=79&k=1) and [b](#launch=1&whole=9)", caplog)
     assert 'href="#L79"' in html and 'data-run="pid=13&amp;line=79&amp;k=1"' in html
     assert 'href="#EXAMPLE"' in html and 'data-run="launch=1&amp;whole=9"' in html
+
+
+def test_a_player_has_its_lines_and_the_one_to_change(caplog):
+    """The numbers of `data-lines` are where the starter's lines stand in the file."""
+    path = "annotated_examples/tutorials/vector_add.py"
+    html = convert(f"[[player: {path} vector_add_kernel: out = x + y]]", caplog)[0]
+    assert 'data-academy="player"' in html and 'data-recorded="tutorials.vector_add"' in html
+    change = re.search(r'data-change="(\d+)"', html)[1]
+    lines = (ROOT / path).read_text().split("\n")
+    assert lines[int(change) - 1].strip() == "out = x + y" and f'data-n="{change}"' in html
+    numbers = []
+    for part in re.search(r'data-lines="([^"]+)"', html)[1].split():
+        first, _, last = part.partition("-")
+        numbers += range(int(first), int(last or first) + 1)
+    starter = playground_page.starter(split("\n".join(lines), path)).rstrip("\n").split("\n")
+    assert [lines[number - 1] if number else "" for number in numbers] == starter
+    assert "has the line 'out = x' 0 times" in convert(f"[[player: {path} vector_add_kernel: out = x]]", caplog)[1][0]

@@ -22,7 +22,7 @@ export async function play(root) {
   const outcome = make("div", { class: "p-outcome", role: "status", "data-academy": "outcome", "data-state": "idle" })
   const run = make("button", { type: "button", class: "p-button", "data-action": "run", onclick: () => go() }, "Run")
   const reset = make("button", { type: "button", class: "p-button", "data-action": "reset", onclick: () => back() }, "Reset")
-  root.append(make("div", { class: "p-actions", role: "toolbar", "aria-label": "Player" }, run, reset), outcome)
+  file.querySelector(".k-row").append(make("div", { class: "p-actions", role: "toolbar", "aria-label": "Player" }, run, reset), outcome)
   line.addEventListener("keydown", event => { if (event.key === "Enter") go() })
   line.addEventListener("input", () => academyDrafts.keep(draft, line.value.trim() === original.trim() ? null : line.value))
   const draft = `${path}:${change}`
