@@ -5,12 +5,14 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import torch
 
 from academy import device
 from academy.book import exercise_files
 from academy.judge.mutants import Mutant
 from academy.judge.process import Limits
-from academy.judge.session import File, Session
+from academy.judge.session import File, Given, Session
+from academy.judge.subject import of_functions
 from academy.judge.trials import GROUPS
 
 KERNELS = Path(__file__).with_name("kernels")
@@ -130,3 +132,24 @@ def test_a_function_that_refuses_everything_is_not_right(tmp_path):
     assert str(report) == "softmax takes none of the inputs"
     half = (KERNELS / "rows.py").read_text().replace("if x.requires_grad:", "if x.dtype != torch.float16:")
     assert judged(tmp_path, half + 'DTYPES = ("float16",)\n', ["sizes"]).right
+
+
+def rounded(x, dtype, times=1.0):
+    return x if x.dtype == torch.float64 else (x * times).to(dtype).to(x.dtype) / times
+
+
+def loss_reference(x):
+    return rounded(x, torch.float16).sum()
+
+
+@interpreted
+@pytest.mark.parametrize("dtype, right", [(torch.float16, True), (torch.bfloat16, False)])
+def test_the_error_of_a_single_number_is_not_left_to_luck(dtype, right):
+    """Other roundings, as large as the reference's: by chance many times as large. Coarser ones are found."""
+
+    def loss(x):
+        return rounded(x, dtype, times=3.0).sum()
+
+    subject = of_functions(loss, loss_reference, {"x": "n"}, name="loss", dtypes=("float32",))
+    report = Session(Given((subject,)), ["sizes"], 0).run()
+    assert report.right == right, str(report)
