@@ -2,6 +2,8 @@
 
 import torch
 
+#: The axes of `shape`.
+AXES = ("M (rows)", "N (columns)", "K (summed)")
 OPTIONS = dict(W_nbits=4, group_size=128)
 
 

@@ -2,6 +2,9 @@
 
 import torch
 
+#: The axes of `shape`.
+AXES = ("M (rows)", "N (columns)", "K (summed)")
+
 
 def product_cost(shape, dtype, saved=0, saved_apart=0):
     """Every matrix moves once. saved: matrices of the result's size that backward reads beside the upstream gradient.

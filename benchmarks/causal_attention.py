@@ -10,6 +10,7 @@ from benchmarks.flash_attention import reference as of_heads
 LESSON = "attention.causal_attention"
 FAST = None
 FUNCTION = "causal_attention"
+AXES = ("batch", "heads", "tokens", "head dimension")
 
 
 def cost(shape, dtype):

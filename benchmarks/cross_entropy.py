@@ -5,6 +5,7 @@ import torch
 LESSON = "classics.cross_entropy"
 FAST = "fast.cross_entropy"
 FUNCTION = "cross_entropy_loss"
+AXES = ("rows", "vocabulary")
 
 
 # A training step must read logits and labels and write the gradient and a loss for each row; that is all, because the

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 LESSON = "attention.decode"
 FAST = "fast.decode"
 FUNCTION = "decode_attention"
+AXES = ("batch", "heads", "key heads", "cached tokens", "head dimension")
 
 
 # Every key and value is read once, and one length a sequence; the queries and the output are a handful of rows.

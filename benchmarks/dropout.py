@@ -5,6 +5,7 @@ import torch
 LESSON = "classics.dropout"
 FAST = None
 FUNCTION = "dropout"
+AXES = ("rows", "columns")
 
 
 # Each pass reads an element and writes one, and reads the seed. A word of random bits takes about 15 operations.

@@ -12,6 +12,7 @@ LESSON = "attention.flash_attention"
 FAST = "fast.flash_attention"
 BACKWARD = "fast.flash_attention_backward"
 FUNCTION = "flash_attention"
+AXES = ("batch", "heads", "key heads", "tokens", "head dimension")
 
 
 # Queries, keys and values are read once, the output and a log-sum-exp a row are written. Two products of 2·T·S·D

@@ -5,6 +5,7 @@ import torch
 LESSON = "classics.layernorm"
 FAST = "fast.layernorm"
 FUNCTION = "layernorm"
+AXES = ("rows", "columns")
 
 
 # With weight and bias of the dtype of `x`. Mean and rstd are 4 bytes each a row. The partial sums of the backward pass

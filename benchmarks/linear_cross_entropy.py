@@ -6,6 +6,7 @@ import torch.nn.functional as F
 LESSON = "classics.linear_cross_entropy"
 FAST = "fast.linear_cross_entropy"
 FUNCTION = "linear_cross_entropy"
+AXES = ("rows", "hidden", "vocabulary")
 
 
 # A training step must read x, weight and labels, write both gradients, and form three products.

@@ -7,6 +7,7 @@ import torch
 LESSON = "classics.rmsnorm"
 FAST = "fast.rmsnorm"
 FUNCTION = "rmsnorm"
+AXES = ("rows", "columns")
 
 
 # With a weight of the dtype of `x`; rstd is 4 bytes a row. The partial sums of the backward pass are scratch and not

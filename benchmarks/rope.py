@@ -7,6 +7,7 @@ from annotated_examples.classics.rope import rope_reference
 LESSON = "classics.rope"
 FAST = None
 FUNCTION = "rope"
+AXES = ("batch", "heads", "key heads", "tokens", "head dimension")
 
 
 # Tables in float32, one for all sequences. Each element of q and k is read and written; backward does the same.

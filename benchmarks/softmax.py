@@ -5,6 +5,7 @@ import torch
 LESSON = "tutorials.softmax"
 FAST = "fast.softmax"
 FUNCTION = "softmax"
+AXES = ("rows", "columns")
 
 
 def cost(shape, dtype):

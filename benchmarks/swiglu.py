@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from benchmarks._gated import SHAPES, inputs, unit_cost
+from benchmarks._gated import AXES, SHAPES, inputs, unit_cost  # noqa: F401  academy reads AXES
 
 LESSON = "classics.swiglu"
 FAST = None

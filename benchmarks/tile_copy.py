@@ -5,6 +5,7 @@ import torch
 LESSON = "gluon.tile_copy"
 FAST = None
 FUNCTION = "copy"
+AXES = ("rows", "columns")
 
 
 # The backward pass is the same kernel.

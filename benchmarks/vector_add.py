@@ -5,6 +5,7 @@ import torch
 LESSON = "tutorials.vector_add"
 FAST = None
 FUNCTION = "vector_add"
+AXES = ("elements",)
 
 
 # The backward pass launches nothing.

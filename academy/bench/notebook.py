@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from academy.book import benchmarks
 from academy.book.layout import ROOT
 from academy.results import figures, pages, plots, store
 
@@ -57,8 +58,10 @@ def speed(name: str, which: str = "forward", variants=("",), live=(), seconds: f
     where = f"{record['device']}, {found[0].case['date']}. {pages.sentence(found)}"
     if "operation" in record and store.stale(record, ROOT):
         where = f"Stale: the kernel has changed since this was measured. {where}"
-    drawn = pages.plots_of_pass(found, f"notebook-{name}")
-    return Shown([*drawn, pages.table(found).html(), f"<p>{html.escape(where)}</p>"], where)
+    file = _file(name)
+    axes = benchmarks.axes(file) if file else ()
+    drawn = pages.plots_of_pass(found, f"notebook-{name}", axes)
+    return Shown([*drawn, pages.table(found, axes).html(), f"<p>{html.escape(where)}</p>"], where)
 
 
 def ladder(name: str, live: dict[str, Callable[[], Callable]] | None = None, title: str = "Ladder: ms") -> Shown:
@@ -86,6 +89,11 @@ def ladder(name: str, live: dict[str, Callable[[], Callable]] | None = None, tit
     return Shown([*pages.ladder_pieces(steps, f"notebook-{name}"), f"<p>{html.escape(where)}</p>"], where)
 
 
+def _file(name: str) -> Path | None:
+    """What says how an operation is measured."""
+    return next((f for root in (ROOT, BROUGHT) if (f := root / "benchmarks" / f"{name}.py").is_file()), None)
+
+
 def _gpu():
     """The GPU, for a quick look; None where there is none."""
     from academy import device
@@ -98,7 +106,7 @@ def _gpu():
 
 
 def _measured_here(name: str, which: str, variants, live, seconds: float) -> dict | None:
-    file = next((f for root in (ROOT, BROUGHT) if (f := root / "benchmarks" / f"{name}.py").is_file()), None)
+    file = _file(name)
     gpu = _gpu() if live and file else None
     if gpu is None or file is None:
         return None

@@ -7,6 +7,7 @@ Such a file has these names:
 | `LESSON`, `FAST` | the kernel files, as `"classics.layernorm"` and `"fast.layernorm"` (or None) |
 | `BACKWARD` | the file with the backward pass of `FAST`, where that has one of its own |
 | `FUNCTION` | the public function of both |
+| `AXES` | the names of a shape's axes, a tuple of strings; may be imported from another file of `benchmarks/` |
 | `cost(shape, dtype)` | pass -> `bytes_read`, `bytes_written`, `operations` that the operation needs at least |
 | `EXAMPLES` | kernel file -> what its `EXAMPLE` must move, as `cost` gives it; the recording is compared |
 | `BENCH` | what is measured, a dictionary |

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -17,6 +18,20 @@ def kernels(benchmark: Path) -> dict[str, str]:
     """Provider ("lesson", "fast") -> the kernel file that a benchmark file names."""
     named = re.findall(r'^(LESSON|FAST) = "([\w.]+)"', benchmark.read_text("utf-8"), re.M)
     return {provider.lower(): _file(benchmark, name) for provider, name in named}
+
+
+def axes(benchmark: Path) -> tuple[str, ...]:
+    """The names of a shape's axes: `AXES`, here or in the file that it is imported from. None: an empty tuple."""
+    text = axes_home(benchmark).read_text("utf-8") if benchmark.is_file() else ""
+    said = re.search(r"^AXES = (\(.*?\))$", text, re.M | re.S)
+    return ast.literal_eval(said[1]) if said else ()
+
+
+def axes_home(benchmark: Path) -> Path:
+    """The file of `benchmarks/` that says what the axes of its shapes are."""
+    taken = re.search(r"^from benchmarks\.(\w+) import [^#\n]*\bAXES\b", benchmark.read_text("utf-8"), re.M)
+    folder = benchmark.parent if benchmark.parent.name == "benchmarks" else benchmark.parents[1]
+    return folder / f"{taken[1]}.py" if taken else benchmark
 
 
 def shown(benchmark: Path) -> list[str]:

@@ -77,6 +77,11 @@ class Pass:
     def ms(self, provider: str = "") -> float:
         return self.providers[provider or self.ours]["ms"]
 
+    @property
+    def waits_for_memory(self) -> bool:
+        """Whether moving the bytes takes longer than the arithmetic."""
+        return self.entry["limit_ms"] <= self.entry["copy_ms"]
+
     def share(self, provider: str = "") -> float:
         return self.entry["limit_ms"] / self.ms(provider)
 
@@ -111,6 +116,12 @@ def passes(cases: Iterable[dict], which: str = "", measured: bool = True) -> lis
     """The passes of cases, or those of one kind. measured: only those in which a provider of ours was right."""
     found = [Pass(case, name) for case in cases for name in case["passes"] if which in ("", name)]
     return [each for each in found if each.ours or not measured]
+
+
+def yardstick(found: Iterable[Pass]) -> str:
+    """What 100 % is in these passes."""
+    kinds = {each.waits_for_memory for each in found}
+    return "the limit" if len(kinds) > 1 else "copy speed" if kinds == {True} else "the matrix rate"
 
 
 # ---------------------------------------------------------------- files

@@ -1,4 +1,4 @@
-"""Pages of results: for one operation and for all, made from the committed JSON while the site is built.
+"""The page of an operation's results, made from the committed JSON while the site is built.
 
 Each function returns a page's pieces in order: lines of Markdown (`str`) and finished HTML (`Html`).
 """
@@ -6,14 +6,14 @@ Each function returns a page's pieces in order: lines of Markdown (`str`) and fi
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 
 from markupsafe import escape
 
 from academy.book import benchmarks
+from academy.results import figures, plots, store
 from academy.results import ladder as runnable
-from academy.results import plots, store
 from academy.results.figures import OURS, Pass, between, label, memory, milliseconds, passes, percent, results
 from academy.results.tables import Html, Table
 
@@ -24,6 +24,8 @@ ENOUGH_FOR_A_LINE = 8
 MEMORY_ROWS = 10
 #: A peer that takes at least this part of our time isn't ahead: two runs of one kernel differ as much.
 LEVEL = 0.99
+#: A share from here on is shown as more than 100 %.
+ABOVE = 1.005
 #: What is said of a provider beside its times.
 NOTES = {
     "missing": "was not installed: {}",
@@ -43,7 +45,7 @@ def operation(name: str, root: Path) -> list[str]:
     if not found:
         out += ['!!! note "Not measured yet"', "", f"    No results of `{name}` are committed.", ""]
         for device, steps in results(root, f"ladder/{name}"):
-            out += ladder(steps, f"{device}-{name}", "##")
+            out += ladder(steps, f"{device}-{name}", "##", benchmarks.axes(root / "benchmarks" / f"{name}.py"))
     files = list(benchmarks.kernels(root / "benchmarks" / f"{name}.py").values())
     out += ["", "## Measure it yourself", ""]
     if files:
@@ -53,20 +55,21 @@ def operation(name: str, root: Path) -> list[str]:
 
 
 def _device(name: str, device: str, record: dict, level: str, root: Path) -> list[str]:
+    axes = benchmarks.axes(root / "benchmarks" / f"{name}.py")
     out = [_provenance(record), ""]
     if old := store.stale(record, root):
         out += ['!!! warning "Stale"', "", f"    {_stale(record, old)}", ""]
-    for which in _kinds(record):
+    for which in kinds(record):
         out += ["", f"{level} {PASS_NAMES[which]}", ""]
-        out += _pass(passes(record["cases"], which), f"{device}-{name}")
+        out += _pass(passes(record["cases"], which), f"{device}-{name}", axes)
     out += ["", f"{level} Memory", "", "The most memory that a pass held beyond its inputs, outputs included.", ""]
-    out += [memory_plot(record, f"{device}-{name}"), "", _memory_table(record).html(), ""]
+    out += [memory_plot(record, f"{device}-{name}", axes), "", _memory_table(record).html(), ""]
     out += _host(record, level)
     if name in runnable.names(root):
         out += _runnable_ladder(name, level, root)
     else:
         for other, steps in results(root, f"ladder/{name}"):
-            out += ladder(steps, f"{device}-{name}", level) if other == device else []
+            out += ladder(steps, f"{device}-{name}", level, axes) if other == device else []
     return out + _notes(record, level)
 
 
@@ -97,7 +100,7 @@ def _name(case: dict) -> str:
     return f"{label(case['shape'])} {case['variant']}".rstrip()
 
 
-def _kinds(record: dict) -> list[str]:
+def kinds(record: dict) -> list[str]:
     return [which for which in PASS_NAMES if passes(record["cases"], which, measured=False)]
 
 
@@ -115,39 +118,79 @@ def _provenance(record: dict) -> str:
 # ---------------------------------------------------------------- one pass
 
 
-def _pass(found: list[Pass], name: str) -> list[str]:
+def _pass(found: list[Pass], name: str, axes: Sequence[str]) -> list[str]:
     if not found:
         return ["None of our kernels gave a right result here; see the notes below.", ""]
     found = sorted(found, key=lambda each: each.case["shape"])
-    plotted = [line for plot in plots_of_pass(found, name) for line in (plot, "")]
-    return [sentence(found), "", *plotted, table(found).html(), "", *called_from_python(found)]
+    plotted = [line for plot in plots_of_pass(found, name, axes) for line in (plot, "")]
+    above = above_the_limit(found)
+    return [sentence(found), "", *plotted, *above, table(found, axes).html(), "", *called_from_python(found)]
 
 
-def plots_of_pass(found: list[Pass], name: str) -> list[Html]:
-    """Rates of squares over their size where there are many, shares of the limit of everything else."""
+def plots_of_pass(found: list[Pass], name: str, axes: Sequence[str] = ()) -> list[Html]:
+    """Rates of squares over their size where there are many, shares of the limit of everything else.
+
+    axes: the names of a shape's axes.
+    """
     which = found[0].which
     squares = [each for each in found if len(each.case["shape"]) > 1 and len(set(each.case["shape"])) == 1]
     if len({tuple(each.case["shape"]) for each in squares}) < ENOUGH_FOR_A_LINE:
         squares = []
     drawn = [_lines(squares, f"{name}-{which}-lines")] if squares else []
-    for variant, some in _by_variant([each for each in found if each not in squares]).items():
-        series = [
-            plots.Series(p, [100 * each.share(p) if p in each.providers else None for each in some])
-            for p in _providers(some)
-        ]
+    for variant, some in by_variant([each for each in found if each not in squares]).items():
+        yardstick = figures.yardstick(some)
+        limit = plots.Limit(100, f"{yardstick}, 100 %")
         title = f"{pass_name(which, variant)}: share of the limit"
-        dots = plots.dots(f"{name}-{which}-{variant}", title, _rows(some), series, "% of the limit", 100)
-        drawn.append(figure(title, dots))
+        rows, words = _rows(some), in_words(some, axes)
+        if len({each.waits_for_memory for each in some}) > 1:
+            words = [f"{text}; the limit: {figures.yardstick([each])}" for text, each in zip(words, some)]
+        dots = plots.dots(f"{name}-{which}-{variant}", title, rows, _shares(some), f"% of {yardstick}", limit, words)
+        drawn.append(figure(title, dots, rows_are(some, axes)))
     return drawn
+
+
+def _shares(found: list[Pass]) -> list[plots.Series]:
+    """Each provider's share of the limit in percent, with its time and rate for the readout."""
+    return [
+        plots.Series(
+            provider,
+            [100 * each.share(provider) if provider in each.providers else None for each in found],
+            [
+                f"{milliseconds(each.ms(provider))}, {each.rate(provider)}" if provider in each.providers else ""
+                for each in found
+            ],
+        )
+        for provider in providers_of(found)
+    ]
+
+
+def above_the_limit(found: list[Pass]) -> list[str]:
+    """Why some values stand above 100 %, where some do."""
+    over = [each for each in found if any(each.share(provider) >= ABOVE for provider in each.providers)]
+    return why_above({each.waits_for_memory for each in over})
+
+
+def why_above(kinds: set[bool]) -> list[str]:
+    """The same, of passes that wait for memory (True) or for the arithmetic (False) and are faster than their limit."""
+    why = {
+        True: "A value above 100 % beats copy speed: a plain copy of as many bytes, measured in the same run. That is "
+        "less than the memory's bandwidth. Half of what a copy moves is written; a pass that writes less, or keeps "
+        "more bytes in flight, can be faster.",
+        False: "A value above 100 % beats the matrix rate: that of one large cuBLAS product, measured in the same run. "
+        "At another size, or on a cooler card, a product can be faster.",
+    }
+    said = " ".join(why[kind] for kind in (True, False) if kind in kinds)
+    more = "[More about the yardsticks](/guides/measuring.md#the-cards-own-limits-measured)."
+    return [f"{said} {more}", ""] if kinds else []
 
 
 def _lines(squares: list[Pass], name: str) -> Html:
     """Rate over the size of a square, one line per provider and variant."""
     sizes = sorted({each.case["shape"][0] for each in squares})
     series = []
-    for variant, some in _by_variant(sorted(squares, key=lambda each: each.case["shape"][0])).items():
+    for variant, some in by_variant(sorted(squares, key=lambda each: each.case["shape"][0])).items():
         suffix = "" if variant in ("", "none") else f" + {variant}"
-        for provider in _providers(some):
+        for provider in providers_of(some):
             known = [each for each in some if provider in each.providers]
             rates = {each.case["shape"][0]: each.entry["operations"] / each.ms(provider) / 1e9 for each in known}
             series.append(plots.Series(provider.removesuffix(suffix) + suffix, [rates.get(size) for size in sizes]))
@@ -155,14 +198,14 @@ def _lines(squares: list[Pass], name: str) -> Html:
     return figure(title, plots.lines(name, title, sizes, "size", series, "TFLOP/s"))
 
 
-def _by_variant(found: list[Pass]) -> dict[str, list[Pass]]:
+def by_variant(found: list[Pass]) -> dict[str, list[Pass]]:
     groups: dict[str, list[Pass]] = {}
     for each in found:
         groups.setdefault(each.case["variant"], []).append(each)
     return groups
 
 
-def _providers(found: list[Pass]) -> list[str]:
+def providers_of(found: list[Pass]) -> list[str]:
     return list(dict.fromkeys(name for each in found for name in each.providers))
 
 
@@ -172,19 +215,40 @@ def _rows(found: list[Pass]) -> list[str]:
     return [label(each.case["shape"]) + (f" {each.case['dtype']}" if several else "") for each in found]
 
 
+def in_words(found: list[Pass], axes: Sequence[str]) -> list[str]:
+    """The cases with the names of their axes: `rows 4096, columns 1000`, and the dtype where there are several."""
+    several = len({each.case["dtype"] for each in found}) > 1
+    return [shape_in_words(each.case["shape"], axes) + (f", {each.case['dtype']}" if several else "") for each in found]
+
+
+def shape_in_words(shape: Sequence[int], axes: Sequence[str]) -> str:
+    """`batch 4, heads 32`; the shape alone if its axes have no names."""
+    return ", ".join(f"{name} {size:,}" for name, size in zip(axes, shape)) if len(axes) == len(shape) else label(shape)
+
+
+def rows_are(found: list[Pass], axes: Sequence[str]) -> str:
+    """What the numbers of a row's label are."""
+    several = len({each.case["dtype"] for each in found}) > 1
+    return f"Rows: {' x '.join(axes)}{' and dtype' if several else ''}." if axes else ""
+
+
 def pass_name(which: str, variant: str) -> str:
     """`Forward, leaky_relu`; a variant that is there for this pass alone, and named like it, adds nothing."""
     return PASS_NAMES[which] + (f", {variant}" if variant not in ("", which) else "")
 
 
-def figure(title: str, svg: str) -> Html:
-    drawn = Html('<div class="bench-plot" tabindex="0" role="group" aria-label="{}">{}</div>').format(title, Html(svg))
-    return Html('<figure class="bench"><figcaption>{}</figcaption>{}</figure>').format(title, drawn)
+def figure(title: str, plot: plots.Plot, key: str = "") -> Html:
+    """A plot under its title, and under what its rows are."""
+    said = Html('<span class="bench-key">{}</span>').format(key) if key else ""
+    return Html('<figure class="bench"><figcaption>{}{}</figcaption>{}</figure>').format(
+        title, said, Html(plot.html(title))
+    )
 
 
 def sentence(found: list[Pass]) -> str:
     """What the numbers say, in words: range of shares, and where a peer is ahead."""
-    text = f"The kernel reaches {between((100 * each.share() for each in found), '{:.0f}')} % of the limit"
+    shares = between((100 * each.share() for each in found), "{:.0f}")
+    text = f"The kernel reaches {shares} % of {figures.yardstick(found)}"
     compared = [(each, each.against_best) for each in found if each.against_best]
     if not compared:
         return f"{text}."
@@ -201,16 +265,17 @@ def sentence(found: list[Pass]) -> str:
     )
 
 
-def table(found: list[Pass]) -> Table:
+def table(found: list[Pass], axes: Sequence[str] = ()) -> Table:
     """The numbers behind a pass's plots: time and share of the limit of every provider."""
-    providers = _providers(found)
+    providers = providers_of(found)
     columns = ["variant"] if any(each.case["variant"] for each in found) else []
     rows = []
     for each in found:
         facts = [label(each.case["shape"]), *(each.case[name] for name in columns), each.case["dtype"]]
         rows.append([*facts, milliseconds(each.entry["limit_ms"]), *(_timed(each, name) for name in providers)])
     title = f"Data: {PASS_NAMES[found[0].which].lower()}, time and share of the limit"
-    return Table(title, ["shape", *columns, "dtype", "limit", *providers], rows)
+    shape = f"shape: {' x '.join(axes)}" if axes else "shape"
+    return Table(title, [shape, *columns, "dtype", "limit", *providers], rows)
 
 
 def _timed(each: Pass, provider: str) -> str:
@@ -227,7 +292,7 @@ def called_from_python(found: list[Pass]) -> list[str]:
     timed = [each for each in found if "wall_ms" in each.providers.get(each.ours, {})]
     if not timed:
         return []
-    providers, behind, rows = _providers(timed), [], []
+    providers, behind, rows = providers_of(timed), [], []
     for each in timed:
         walls = {name: entry["wall_ms"] for name, entry in each.providers.items() if "wall_ms" in entry}
         peers = [name for name in walls if name not in OURS]
@@ -246,26 +311,27 @@ def called_from_python(found: list[Pass]) -> list[str]:
 # ---------------------------------------------------------------- memory, host time, ladder, notes
 
 
-def memory_plot(record: dict, name: str) -> Html:
+def memory_plot(record: dict, name: str, axes: Sequence[str] = ()) -> Html:
     """Memory of the last pass, per shape and provider: the first variant that has it, its largest shapes."""
-    which = _kinds(record)[-1]
-    variant, found = next(iter(_by_variant(passes(record["cases"], which, measured=False)).items()))
+    which = kinds(record)[-1]
+    variant, found = next(iter(by_variant(passes(record["cases"], which, measured=False)).items()))
     largest = sorted(found, key=lambda each: each.entry["bytes"])[-MEMORY_ROWS:]
     found = sorted((each for each in found if each in largest), key=lambda each: each.case["shape"])
     series = [
         plots.Series(
             p, [each.providers[p]["peak_bytes"] / (1 << 20) if p in each.providers else None for each in found]
         )
-        for p in _providers(found)
+        for p in providers_of(found)
     ]
     title = f"Peak memory, {pass_name(which, variant).lower()}"
-    return figure(title, plots.dots(f"{name}-memory", title, _rows(found), series, "MiB"))
+    drawn = plots.dots(f"{name}-memory", title, _rows(found), series, "MiB", words=in_words(found, axes))
+    return figure(title, drawn, rows_are(found, axes))
 
 
 def _memory_table(record: dict) -> Table:
     found = passes(record["cases"], measured=False)
     providers = list(
-        dict.fromkeys(p for which in _kinds(record) for p in _providers(passes(record["cases"], which, False)))
+        dict.fromkeys(p for which in kinds(record) for p in providers_of(passes(record["cases"], which, False)))
     )
     rows = [
         [_name(each.case), each.case["dtype"], PASS_NAMES[each.which].lower()]
@@ -291,9 +357,9 @@ def _host(record: dict, level: str) -> list[str]:
     return ["", f"{level} Host time of a small call", "", text, "", drawn.html(is_open=True), ""]
 
 
-def ladder(steps: dict, name: str, level: str) -> list[str]:
+def ladder(steps: dict, name: str, level: str, axes: Sequence[str]) -> list[str]:
     """The steps from the naive kernel to the final one, as they were measured while it was written."""
-    return ["", f"{level} The ladder", "", ladder_source(steps), "", *ladder_pieces(steps, f"{name}-ladder"), ""]
+    return ["", f"{level} The ladder", "", ladder_source(steps), "", *ladder_pieces(steps, f"{name}-ladder", axes), ""]
 
 
 def ladder_source(steps: dict) -> str:
@@ -305,7 +371,7 @@ def ladder_source(steps: dict) -> str:
     )
 
 
-def ladder_pieces(steps: dict, name: str) -> list[str]:
+def ladder_pieces(steps: dict, name: str, axes: Sequence[str] = ()) -> list[str]:
     """Its figures, and the table of what each rung changed.
 
     One figure if every rung has every time, otherwise one for each time, with the rungs that have it. `shape_<time>`
@@ -322,7 +388,8 @@ def ladder_pieces(steps: dict, name: str) -> list[str]:
         place = f" at {label(shape)} {steps.get('dtype', '')}".rstrip() if shape else ""
         title = f"Ladder: ms{place}" if complete else f"Ladder, {fields[shown[0]]}: ms{place}"
         stem = name if complete else f"{name}-{fields[shown[0]].replace(' ', '-')}"
-        out += [figure(title, plots.bars(stem, title, [rung["name"] for rung in some], series, "ms")), ""]
+        drawn = plots.bars(stem, title, [rung["name"] for rung in some], series, "ms")
+        out += [figure(title, drawn, shape_in_words(shape, axes) if shape else ""), ""]
     rows = [
         [rung["name"], _words(rung.get("what", "")), *(_rung_time(rung.get(k), steps.get(f"copy_{k}")) for k in fields)]
         for rung in rungs
@@ -357,72 +424,3 @@ def _notes(record: dict, level: str) -> list[str]:
         for text, places in said.items()
     ]
     return ["", f"{level} Notes", "", *lines, ""] if lines else []
-
-
-# ---------------------------------------------------------------- all operations
-
-
-def summary(root: Path) -> list[str]:
-    """A table of all operations per device: share of the limit and standing against the best peer."""
-    found = results(root, "*")
-    out: list[str] = []
-    for device in dict.fromkeys(device for device, _ in found):
-        records = [record for other, record in found if other == device]
-        rows = [row for record in records for row in _summary_rows(record, root)]
-        head = ["operation", "pass", "cases", "share of the limit", "against the best peer"]
-        out += ["", f"## {records[0]['device']}", "", _rates(records), "", *overview(records, device)]
-        out += ["", *Table("", head, rows).markdown(), ""]
-    if not out:
-        out = ['!!! note "Not measured yet"', "", "    No results are committed.", ""]
-    have = {record["operation"] for _, record in found}
-    waiting = [path.stem for path in benchmarks.files(root) if path.stem not in have]
-    if waiting:
-        out += ["", f"Not measured yet: {', '.join(f'`{name}`' for name in waiting)}.", ""]
-    return out
-
-
-def overview(records: list[dict], device: str) -> list[str]:
-    """A picture for each pass: a row an operation, ours and each peer as dots, the middle one of its cases."""
-    out: list[str] = []
-    drawn: dict[str, tuple[list[str], dict[str, dict[str, float]]]] = {}
-    for which in PASS_NAMES:
-        found = {each["operation"]: passes(each["cases"], which) for each in records}
-        found = {name: next(iter(_by_variant(some).values())) for name, some in found.items() if some}
-        shares: dict[str, dict[str, float]] = {}
-        for name, some in found.items():
-            for provider in _providers(some):
-                known = [100 * each.share(provider) for each in some if provider in each.providers]
-                ours = provider == some[0].ours
-                if ours or provider not in OURS:
-                    shares.setdefault("ours" if ours else provider, {})[name] = median(known)
-        if shares:
-            drawn[which] = list(found), shares
-    # A provider that a pass lacks keeps its place: the same mark means the same provider in every picture.
-    names = list(dict.fromkeys(name for _, shares in drawn.values() for name in shares))[: len(plots.SERIES)]
-    for which, (rows, shares) in drawn.items():
-        series = [plots.Series(name, [shares.get(name, {}).get(row) for row in rows]) for name in names]
-        text = f"{PASS_NAMES[which]}: share of the limit, each operation's middle case"
-        out += [figure(text, plots.dots(f"{device}-{which}", text, rows, series, "% of the limit", 100)), ""]
-    return out
-
-
-def _rates(records: list[dict]) -> str:
-    cases = [case for record in records for case in record["cases"]]
-    rates = [case["matrix_tflop_s"] for case in cases if case["dtype"] == "bfloat16"]
-    multiplied = f" and multiplied bf16 matrices at {between(rates, '{:.0f}')} TFLOP/s" if rates else ""
-    return f"In these runs the card copied {between((c['copy_tb_s'] for c in cases), '{:.2f}')} TB/s{multiplied}."
-
-
-def _summary_rows(record: dict, root: Path) -> list[list[str]]:
-    stale = " (stale)" if store.stale(record, root) else ""
-    rows = []
-    for variant in dict.fromkeys(case["variant"] for case in record["cases"]):
-        cases = [case for case in record["cases"] if case["variant"] == variant]
-        for which in _kinds(record):
-            if found := passes(cases, which):
-                shares = between((100 * each.share() for each in found), "{:.0f}")
-                ratios = [each.against_best for each in found if each.against_best]
-                name = f"[{record['operation']}]({record['operation']}.md) {variant}".rstrip()
-                against = f"{between(ratios, '{:.2f}')}x" if ratios else "–"
-                rows.append([name, PASS_NAMES[which].lower(), str(len(found)), f"{shares} %", against + stale])
-    return rows

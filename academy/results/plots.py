@@ -2,7 +2,8 @@
 
 matplotlib draws with placeholder colours; they are exchanged for CSS variables (`--bench-0` … in the site's style
 sheet), so one SVG serves both schemes. Text stays text. A plot is drawn twice, for a wide window and for a phone; the
-style sheet shows one of them. Every point says what it stands for. A table with the numbers follows each plot.
+style sheet shows one of them. Every point says what it stands for; `bench.js` shows it beside all others of its row,
+and shows a series alone when its entry of the legend is pressed. A table with the numbers follows each plot.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import html
 import io
 import itertools
+import json
+import math
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +23,8 @@ from typing import Any
 INK, GRID = "#010101", "#020202"
 SERIES = [f"#0303{i:02x}" for i in range(8)]
 MARKERS = "osD^vPX*"
-#: Inches of a character in a label.
-CHARACTER = 0.085
+#: Inches of a character in a label, of a line of it, and of a mark.
+CHARACTER, LINE, MARK = 0.085, 0.175, 0.1
 #: Bars that differ by more than this have a logarithmic axis: the short ones would not be seen.
 MOST_LINEAR = 50
 
@@ -40,46 +43,143 @@ SIZES = Size("wide", 7.2, 60), Size("narrow", 3.6, 18)
 
 @dataclass(frozen=True)
 class Series:
-    """A provider's values: one per x, None where it has none."""
+    """A provider's values: one per x, None where it has none. `notes`: what the readout adds to each of them."""
 
     name: str
     values: list[float | None]
+    notes: Sequence[str] = ()
+
+    def known(self) -> list[tuple[int, float]]:
+        """(row, value) of what was measured."""
+        return [(row, value) for row, value in enumerate(self.values) if value is not None]
+
+    def note(self, row: int) -> str:
+        """More about a value, behind a comma."""
+        return f", {self.notes[row]}" if self.notes and self.notes[row] else ""
 
 
-def dots(name: str, title: str, labels: list[str], series: list[Series], unit: str, limit: float | None = None) -> str:
-    """One row per label, one mark per series: for shapes that have no common scale. The limit is a named line."""
+@dataclass(frozen=True)
+class Limit:
+    """A named line across the rows of `dots`: copy speed, at 100 %."""
+
+    value: float
+    name: str
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A drawn plot. `svg`: for a wide window and for a phone. `legend`: (series, its mark as SVG), none for one series.
+    `rows`: what the readout says of a row: a heading, then for each series its value, "" where it has none."""
+
+    svg: str
+    legend: list[tuple[str, str]]
+    rows: list[list[str]]
+
+    def html(self, title: str) -> str:
+        """What stands in a plot's frame. The legend's entries show their series alone, where the script is loaded."""
+        entries = "".join(
+            f'<button type="button" aria-pressed="false" data-series="{place}">{mark}{html.escape(name)}</button>'
+            for place, (name, mark) in enumerate(self.legend)
+            if name
+        )
+        legend = f'<div class="bench-legend" role="group" aria-label="Show only">{entries}</div>' if entries else ""
+        data = html.escape(json.dumps(self.rows, ensure_ascii=False)) if self.rows else ""
+        kind = f'class="bench-plot" role="group" aria-label="{html.escape(title)}"'
+        told = f' tabindex="0" data-rows="{data}"' if data else ""
+        return f"{legend}<div {kind}{told}>{self.svg}</div>"
+
+
+def _plot(drawn: Callable[[Size], tuple[Any, Any]], name: str, title: str, series: list[Series], rows=()) -> Plot:
+    """Both sizes; `rows`: (heading of the readout, what a value's unit is) of each row."""
     said = [
-        [f"{line.name}, {label}: {value:.3g} {unit}" for label, value in zip(labels, line.values) if value is not None]
-        for line in series
+        [(row, f"{line.name}, {rows[row][0]}: {value:.3g} {rows[row][1]}") for row, value in line.known()]
+        for line in (series if rows else ())
     ]
-    return "".join(_svg(_dots(size, labels, series, unit, limit), name, title, size, said) for size in SIZES)
+    svgs = [_svg(drawn(size), name, title, size, said) for size in SIZES]
+    told = [
+        [heading, *(f"{s.values[row]:.3g} {unit}{s.note(row)}" if s.values[row] is not None else "" for s in series)]
+        for row, (heading, unit) in enumerate(rows)
+    ]
+    names = [line.name if line.known() else "" for line in series]
+    bar = '<i style="background:var(--bench-{})"></i>'
+    marks = [_mark(index) if rows else bar.format(index) for index in range(len(names))]
+    return Plot("".join(svgs), list(zip(names, marks)) if sum(map(bool, names)) > 1 else [], told)
 
 
-def _dots(size: Size, labels: list[str], series: list[Series], unit: str, limit: float | None) -> tuple[Any, Any]:
+def dots(
+    name: str,
+    title: str,
+    labels: list[str],
+    series: list[Series],
+    unit: str,
+    limit: Limit | None = None,
+    words: Sequence[str] = (),
+) -> Plot:
+    """One row per label, one mark per series: for shapes that have no common scale. `words`: the labels in words."""
+    rows = [(text, unit) for text in words or labels]
+    return _plot(lambda size: _dots(size, labels, series, unit, limit), name, title, series, rows)
+
+
+def _dots(size: Size, labels: list[str], series: list[Series], unit: str, limit: Limit | None) -> tuple[Any, Any]:
     labels = _wrapped(labels, size)
-    figure, axes = _axes(1.1 + 0.34 * len(labels), size, labels)
+    most = max([v for s in series for v in s.values if v is not None] + [limit.value if limit else 0]) * 1.04 or 1
+    room = size.width - _left(labels) - RIGHT
+    lanes = [_lanes([_inches(s.values[row], room / most) for s in series]) for row in range(len(labels))]
+    heights = [
+        max(0.3, LINE * (label.count("\n") + 1), MARK * (max(of_row) - min(of_row) + 1) + 0.06)
+        for label, of_row in zip(labels, lanes)
+    ]
+    tops = [0.0, *itertools.accumulate(heights)]
+    middles = [top + height / 2 for top, height in zip(tops, heights)]
+    figure, axes = _axes(0.62 + tops[-1] + (0.2 if limit else 0), size, labels, named=bool(limit))
     for index, line in enumerate(series):
-        known = [(value, row) for row, value in enumerate(line.values) if value is not None]
-        if known:
-            axes.plot(*zip(*known), **_style(index), linestyle="", label=line.name, zorder=10 - index)
-    axes.set_yticks(range(len(labels)), labels)
-    axes.set_ylim(len(labels) - 0.5, -0.5)
+        if known := [(value, middles[row] + MARK * lanes[row][index]) for row, value in line.known()]:
+            axes.plot(*zip(*known), **_style(index), linestyle="", zorder=10 - index, clip_on=False)
+    axes.set_yticks(middles, labels)
+    axes.set_ylim(tops[-1], 0)
     axes.set_xlabel(unit)
-    axes.set_xlim(0, max([v for s in series for v in s.values if v is not None] + [limit or 0]) * 1.04)
+    axes.set_xlim(0, most)
     axes.grid(True, axis="both", color=GRID, linewidth=0.8)
-    if limit is not None:
-        axes.axvline(limit, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-        axes.text(limit, -0.55, f"limit, {limit:.0f} %", ha="right", va="bottom", color=INK, fontsize=8.5)
+    if limit:
+        axes.axvline(limit.value, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        side = "right" if limit.value > most / 2 else "left"
+        axes.text(limit.value, -0.03, limit.name, ha=side, va="bottom", color=INK, fontsize=8.5)
     return figure, axes
 
 
-def lines(name: str, title: str, xs: list[float], x_name: str, series: list[Series], unit: str) -> str:
+def _inches(value: float | None, scale: float) -> float | None:
+    return None if value is None else value * scale
+
+
+def _lanes(places: list[float | None]) -> list[float]:
+    """How many marks above or below the middle of its row each one stands, so that none hides another.
+
+    places: of the marks along the row, in inches; None for one that isn't there.
+    """
+    found: list[float] = [0.0] * len(places)
+    groups: list[list[tuple[float, int]]] = []
+    last = -math.inf
+    for place, index in sorted((place, index) for index, place in enumerate(places) if place is not None):
+        if place - last >= MARK:
+            groups.append([])
+        groups[-1].append((place, index))
+        last = place
+    for group in groups:
+        ends: list[float] = []  # of the last mark in each lane
+        lanes = []
+        for place, _ in group:
+            lane = next((n for n, end in enumerate(ends) if place - end >= MARK), len(ends))
+            ends[lane : lane + 1] = [place]
+            lanes.append(lane)
+        for (_, index), lane in zip(group, lanes):
+            found[index] = lane - (len(ends) - 1) / 2
+    return found
+
+
+def lines(name: str, title: str, xs: list[float], x_name: str, series: list[Series], unit: str) -> Plot:
     """Lines over a size."""
-    said = [
-        [f"{line.name}, {x_name} {x:g}: {value:.3g} {unit}" for x, value in zip(xs, line.values) if value is not None]
-        for line in series
-    ]
-    return "".join(_svg(_lines(size, xs, x_name, series, unit), name, title, size, said) for size in SIZES)
+    rows = [(f"{x_name} {x:g}", unit) for x in xs]
+    return _plot(lambda size: _lines(size, xs, x_name, series, unit), name, title, series, rows)
 
 
 def _lines(size: Size, xs: list[float], x_name: str, series: list[Series], unit: str) -> tuple[Any, Any]:
@@ -87,7 +187,7 @@ def _lines(size: Size, xs: list[float], x_name: str, series: list[Series], unit:
     for index, line in enumerate(series):
         known = [(x, value) for x, value in zip(xs, line.values) if value is not None]
         if known:
-            axes.plot(*zip(*known), **_style(index, size=4), linewidth=1.6, label=line.name, zorder=10 - index)
+            axes.plot(*zip(*known), **_style(index, size=4), linewidth=1.6, zorder=10 - index)
     axes.set_xlabel(x_name)
     axes.set_ylabel(unit)
     axes.set_ylim(bottom=0)
@@ -95,33 +195,48 @@ def _lines(size: Size, xs: list[float], x_name: str, series: list[Series], unit:
     return figure, axes
 
 
-def bars(name: str, title: str, labels: list[str], series: list[Series], unit: str) -> str:
-    """Horizontal bars, a group per label: for ladders."""
-    return "".join(_svg(_bars(size, labels, series, unit), name, title, size) for size in SIZES)
+def bars(name: str, title: str, labels: list[str], series: list[Series], unit: str) -> Plot:
+    """Horizontal bars, a group per label, with their numbers: for ladders."""
+    return _plot(lambda size: _bars(size, labels, series, unit), name, title, series)
 
 
 def _bars(size: Size, labels: list[str], series: list[Series], unit: str) -> tuple[Any, Any]:
-    labels, height = _wrapped(labels, size), 0.8 / max(len(series), 1)
-    of_label = 0.18 * max((label.count("\n") + 1 for label in labels), default=1)
-    figure, axes = _axes(0.9 + max(0.3 * max(len(series), 1), of_label) * len(labels), size, labels)
-    for index, line in enumerate(series):
-        rows = [row + (index - (len(series) - 1) / 2) * height for row in range(len(labels))]
-        found = axes.barh(
-            rows, [v or 0 for v in line.values], height * 0.9, color=SERIES[index], label=line.name, zorder=2
-        )
-        axes.bar_label(found, [f"{v:.3g}" if v else "" for v in line.values], padding=4, color=INK)
-    axes.set_yticks(range(len(labels)), labels)
-    axes.set_ylim(len(labels) - 0.5, -0.5)
+    labels, count = _wrapped(labels, size), max(len(series), 1)
+    heights = [max(0.3 * count, LINE * (label.count("\n") + 1) + 0.1) for label in labels]
+    tops = [0.0, *itertools.accumulate(heights)]
+    middles = [top + height / 2 for top, height in zip(tops, heights)]
+    figure, axes = _axes(0.62 + tops[-1], size, labels)
+    values = [value for line in series for value in line.values if value]
     axes.set_xlabel(unit)
-    known = [value for line in series for value in line.values if value]
-    if known and max(known) > MOST_LINEAR * min(known):
+    if values and max(values) > MOST_LINEAR * min(values):
         axes.set_xscale("log")
-        axes.set_xlim(min(known) / 3, max(known) * (4 if size.width > 5 else 20))
+        axes.set_xlim(*_ends(values, size.width - _left(labels) - RIGHT, log=True))
         axes.set_xlabel(f"{unit}, logarithmic")
-    else:
-        axes.margins(x=0.12 if size.width > 5 else 0.25)
+    elif values:
+        axes.set_xlim(*_ends(values, size.width - _left(labels) - RIGHT, log=False))
+    for index, line in enumerate(series):
+        rows = [middle + 0.27 * (index - (count - 1) / 2) for middle in middles]
+        found = axes.barh(rows, [value or 0 for value in line.values], 0.24, color=SERIES[index], zorder=2)
+        told = axes.bar_label(found, [_barred(value) for value in line.values], padding=4, color=INK)
+        for drawn in (*found.patches, *told):
+            drawn.set_gid(f"points-{index}")
+    axes.set_yticks(middles, labels)
+    axes.set_ylim(tops[-1], 0)
     axes.grid(True, axis="x", color=GRID, linewidth=0.8)
     return figure, axes
+
+
+def _barred(value: float | None) -> str:
+    return f"{value:.3g}" if value else ""
+
+
+def _ends(values: list[float], room: float, log: bool) -> tuple[float, float]:
+    """Ends of an axis this many inches long, so that each bar has room for its number behind it."""
+    first = min(values) / 3 if log else 0.0
+    scale = math.log if log else float
+    start = scale(first) if log else 0.0
+    lengths = [(scale(v) - start) * room / (room - CHARACTER * len(_barred(v)) - 0.15) for v in values]
+    return first, (math.exp(start + max(lengths)) if log else max(lengths))
 
 
 def _wrapped(labels: list[str], size: Size) -> list[str]:
@@ -134,18 +249,6 @@ def _wrapped(labels: list[str], size: Size) -> list[str]:
     ]
 
 
-def _legend_columns(names: Sequence[str], size: Size) -> int:
-    """The most columns whose names stand inside the figure; matplotlib fills one column after the other."""
-    around = 0.65 if size.name == "wide" else 0.45  # mark and gaps
-    for columns in range(min(5, len(names)), 1, -1):
-        rows, longer = divmod(len(names), columns)
-        starts = [n * rows + min(n, longer) for n in range(columns + 1)]
-        widths = [around + CHARACTER * max(map(len, names[a:b])) for a, b in itertools.pairwise(starts)]
-        if sum(widths) <= size.width:
-            return columns
-    return 1
-
-
 def _style(index: int, size: float = 6.5) -> dict:
     colour = SERIES[index % len(SERIES)]
     return dict(
@@ -153,8 +256,32 @@ def _style(index: int, size: float = 6.5) -> dict:
     )
 
 
-def _axes(height: float, size: Size, labels: Sequence[str] = ()):
-    """A figure of this height with axes that leave room for these labels of rows (for numbers if there are none).
+#: Inches to the right of the axes: half a tick's label.
+RIGHT = 0.24
+
+
+def _left(labels: Sequence[str]) -> float:
+    """Inches for the labels of rows, for numbers if there are none."""
+    return 0.15 + CHARACTER * max(len(line) for label in labels for line in label.split("\n")) if labels else 0.7
+
+
+def _mark(index: int) -> str:
+    """A series' mark, for the legend."""
+    from matplotlib.markers import MarkerStyle
+
+    style = MarkerStyle(MARKERS[index % len(MARKERS)])
+    path = style.get_path().transformed(style.get_transform())
+    drawn = []
+    for points, code in path.iter_segments(curves=True, simplify=False):
+        letter = {1: "M", 2: "L", 3: "Q", 4: "C", 79: "Z"}[int(code)]
+        places = [] if letter == "Z" else [(-10 if n % 2 else 10) * place for n, place in enumerate(points)]
+        drawn.append(letter + " ".join(f"{place:.4g}" for place in places))
+    shape = f'<path fill="var(--bench-{index % len(SERIES)})" d="{"".join(drawn)}"/>'
+    return f'<svg width="12" height="12" viewBox="-6 -6 12 12" aria-hidden="true">{shape}</svg>'
+
+
+def _axes(height: float, size: Size, labels: Sequence[str] = (), named: bool = False):
+    """A figure of this height with axes that leave room for these labels of rows, and for the name of a line above.
 
     The margins come from the number of characters: matplotlib's own layout draws everything twice to measure it, and in
     another font than the page's.
@@ -165,9 +292,11 @@ def _axes(height: float, size: Size, labels: Sequence[str] = ()):
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(size.width, height))
-    left = 0.15 + CHARACTER * max(len(line) for label in labels for line in label.split("\n")) if labels else 0.7
     figure.subplots_adjust(
-        left=left / size.width, right=1 - 0.15 / size.width, bottom=0.5 / height, top=1 - 0.1 / height
+        left=_left(labels) / size.width,
+        right=1 - RIGHT / size.width,
+        bottom=0.52 / height,
+        top=1 - (0.3 if named else 0.1) / height,
     )
     axes = figure.add_subplot()
     for side, spine in axes.spines.items():
@@ -180,23 +309,14 @@ def _axes(height: float, size: Size, labels: Sequence[str] = ()):
     return figure, axes
 
 
-def _svg(drawn, name: str, title: str, size: Size, said: Sequence[Sequence[str]] = ()) -> str:
+def _svg(drawn, name: str, title: str, size: Size, said: Sequence[Sequence[tuple[int, str]]]) -> str:
     """The finished figure as an `<svg>` element: ids unique to `name` and size, colours and font from the page.
 
-    said: what each point of each series stands for.
+    said: (row, what it stands for) of each point of each series.
     """
     import matplotlib
 
-    figure, axes = drawn
-
-    _, names = axes.get_legend_handles_labels()
-    if names:
-        columns = _legend_columns(names, size)
-        rows = -(-len(names) // columns)
-        named = 0.2 if axes.texts else 0  # the name of the limit stands above the axes
-        figure.subplots_adjust(top=1 - (0.12 + named + 0.24 * rows) / figure.get_figheight())
-        legend = dict(columnspacing=1, handletextpad=0.2) if size.name == "narrow" else {}
-        figure.legend(loc="upper left", ncols=columns, frameon=False, labelcolor=INK, borderaxespad=0, **legend)
+    figure, _ = drawn
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 10}):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
@@ -210,6 +330,7 @@ def _svg(drawn, name: str, title: str, size: Size, said: Sequence[Sequence[str]]
     text = start + text[text.index(">") + 1 :]
     for index, sentences in enumerate(said):
         text = _told(text, f'id="points-{index}"', sentences)
+    text = re.sub(r'id="points-(\d+)"', r'data-series="\1"', text)
     prefix = re.sub(r"\W+", "-", f"{name}-{size.name}")
     text = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', text)
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", text)
@@ -221,13 +342,13 @@ def _svg(drawn, name: str, title: str, size: Size, said: Sequence[Sequence[str]]
     return re.sub(r"\n\s*", "\n", text).replace("\n\n", "\n")
 
 
-def _told(text: str, group: str, sentences: Sequence[str]) -> str:
-    """The points of a series with what they stand for, as their titles."""
+def _told(text: str, group: str, sentences: Sequence[tuple[int, str]]) -> str:
+    """The points of a series with what they stand for, as their titles, and their rows."""
     before, found, points = text.partition(group)
-    for sentence in sentences:
+    for row, sentence in sentences:
         point = re.search(r"<use ([^>]*)/>", points)
         if not point:
             break
-        title = f'<use class="bench-point" {point[1]}><title>{html.escape(sentence)}</title></use>'
+        title = f'<use class="bench-point" data-row="{row}" {point[1]}><title>{html.escape(sentence)}</title></use>'
         before, found, points = before + found + points[: point.start()] + title, "", points[point.end() :]
     return before + found + points

@@ -5,10 +5,12 @@ Code and reasons come from the rungs' files, numbers from the committed results:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from markupsafe import Markup
 
+from academy.book import benchmarks
 from academy.results import figures, ladder, pages, plots
 from academy.results.tables import Html
 from academy.site.rung_code import Line, code_of, difference
@@ -26,7 +28,8 @@ def pieces(name: str, root: Path) -> list[str]:
     results = figures.results(root, f"ladders/{name}")
     device, record = results[0] if results else ("", None)
     out: list[str] = [_where(name, record, root)]
-    out += _charts(record, found, f"{device}-{name}") if record else []
+    axes = benchmarks.axes(root / ladder.BENCHMARKS / f"{name}.py")
+    out += _charts(record, found, f"{device}-{name}", axes) if record else []
     before: list[Line] = []
     for rung in found:
         if not rung.number:
@@ -54,9 +57,10 @@ def _where(name: str, record: dict | None, root: Path) -> str:
     return text
 
 
-def _charts(record: dict, found: list[ladder.Rung], name: str) -> list[str]:
-    """A picture for each shape: the rungs, what was tried, and PyTorch."""
+def _charts(record: dict, found: list[ladder.Rung], name: str, axes: Sequence[str]) -> list[str]:
+    """A picture for each shape: the rungs, what was tried, and PyTorch. Why some are above 100 %, if some are."""
     out: list[str] = []
+    above: set[bool] = set()
     for case in record["cases"]:
         times = figures.ladder_times(record, case)
         names = [f"{r.number}. {r.name}" if r.number else f"tried: {r.name}" for r in found] + ["PyTorch"]
@@ -65,8 +69,11 @@ def _charts(record: dict, found: list[ladder.Rung], name: str) -> list[str]:
         series = [plots.Series("_", ms)]  # no legend: there is one
         place = figures.label(case["shape"])
         title = f"Ladder: ms at {place} {case['dtype']}"
-        out += ["", pages.figure(title, plots.bars(f"{name}-ladder-{place}", title, names, series, "ms")), ""]
-    return out
+        drawn = plots.bars(f"{name}-ladder-{place}", title, names, series, "ms")
+        out += ["", pages.figure(title, drawn, pages.shape_in_words(case["shape"], axes)), ""]
+        if any(time.share and time.share >= pages.ABOVE for time in times.values()):
+            above.add(case["limit_ms"] <= case["copy_ms"])
+    return out + pages.why_above(above)
 
 
 def _gain(record: dict | None, rung: ladder.Rung) -> str:

@@ -90,17 +90,17 @@ def _holds(pages: list[str]) -> bool:
 
 def results(operation: str) -> list[str]:
     """An operation's committed results, or ("") all: Markdown, and finished HTML (`academy.results.tables.Html`)."""
-    from academy.results import pages
+    from academy.results import overview, pages
     from academy.results.tables import Html
 
     def made() -> list[list]:
-        pieces = pages.operation(operation, ROOT) if operation else pages.summary(ROOT)
+        pieces = pages.operation(operation, ROOT) if operation else overview.summary(ROOT)
         return [[isinstance(piece, Html), piece] for piece in pieces]
 
     files = sorted((ROOT / "benchmarks/results").rglob(f"{operation or '*'}.json"))
     measuring = [file for file in benchmarks.files(ROOT) if operation in ("", file.stem)]
     kernels = [path for file in measuring for path in benchmarks.kernels(file).values()]
-    shown = [*files, *measuring, *_built_on(*kernels)]
+    shown = [*files, *measuring, *map(benchmarks.axes_home, measuring), *_built_on(*kernels)]
     found = _kept("results", [operation, [str(file) for file in files]], shown, RESULTS, made)
     return [Html(piece) if finished else piece for finished, piece in found]
 
@@ -116,7 +116,8 @@ def ladder(name: str) -> list[str]:
 
     files = sorted((ROOT / "benchmarks/results").glob("*/ladder/*.json"))
     files += sorted((ROOT / "benchmarks/results").glob(f"*/ladders/{name}.json"))
-    files.append(ROOT / ladder.BENCHMARKS / f"{name}.py")
+    file = ROOT / ladder.BENCHMARKS / f"{name}.py"
+    files += [file, benchmarks.axes_home(file)] if file.is_file() else [file]
     shown = [*files, *_built_on(*(rung.path for rung in ladder.rungs(name, ROOT)))]
     found = _kept("ladder", [name, [str(file) for file in files]], shown, LADDERS, made)
     return [Html(piece) if finished else piece for finished, piece in found]

@@ -19,7 +19,7 @@ is 4 and 6 bytes an element, for 8 and 13 operations. A GPU could do many times 
 to move these bytes, so memory sets the limit: no version is faster than `bytes / bandwidth`. In the forward kernel
 here, one program takes one row. It goes over its row three times; for rows that fit in the cache only the first trip
 goes to memory. At 32768 rows of 4096, on an H200, that reaches [[bench: layernorm/32768x4096/forward/lesson.share]] of
-the limit. The backward pass reads `dy` and `x` along the rows for `dx`, and once more down the columns for the
+copy speed. The backward pass reads `dy` and `x` along the rows for `dx`, and once more down the columns for the
 parameters: 10 bytes an element (4 + 4 read, 2 written) instead of 6. It reaches
 [[bench: layernorm/32768x4096/backward/lesson.share]]. How to move every byte once is the subject of
 [the fast version](../fast/layernorm.py).

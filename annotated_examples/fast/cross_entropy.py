@@ -6,10 +6,11 @@ read the logits once and write the gradient once. This file climbs from the less
 
 **What it costs.** When the forward pass computes the gradient, it lacks only the upstream gradient: a single number,
 and almost always 1. So a training step reads the logits once and writes the gradient once, and the
-backward pass reads one number. An H200 copies [[bench: device/copy]], and no version can be faster than its bytes at
-that rate. At 8192 x 128256 both passes take [[bench: cross_entropy/8192x128256/forward+backward/ms]], which is
-[[bench: cross_entropy/8192x128256/forward+backward/share]] of the limit. The two exponentials that each logit takes are
-not free either: rungs 3 to 5 are about them, not about memory.
+backward pass reads one number. The yardstick is a copy of as many bytes, which an H200 moves at
+[[bench: device/copy]]. At 8192 x 128256 both passes take
+[[bench: cross_entropy/8192x128256/forward+backward/ms]], which is
+[[bench: cross_entropy/8192x128256/forward+backward/share]] of copy speed. The two exponentials that each logit takes
+are not free either: rungs 3 to 5 are about them, not about memory.
 
 **Contract.** That of the lesson. In addition, rows may begin anywhere: those of `logits[:, :-1]` are read in place.
 Only if the entries of a row aren't contiguous are the logits copied first.

@@ -1,5 +1,7 @@
 """What the site says about speed is what the files say."""
 
+import itertools
+import math
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -8,7 +10,8 @@ import pytest
 pytest.importorskip("mkdocs", reason="pages are built where mkdocs is installed")
 pytest.importorskip("matplotlib", reason="plots are drawn where matplotlib is installed")
 
-from academy.results import figures, pages, plots, store
+from academy.book import benchmarks
+from academy.results import figures, overview, pages, plots, store
 from tests.bench import fake
 from tests.kernels.harness import ROOT
 
@@ -259,18 +262,19 @@ def test_a_name_from_a_file_cannot_become_html(root):
 # ---------------------------------------------------------------- plots
 
 
-def svg(kind):
-    series = [plots.Series("ours", [1.0, 2.0]), plots.Series("a < b", [2.0, None])]
+def plot(kind):
+    series = [plots.Series("ours", [1.0, 2.0], ["1 ms", ""]), plots.Series("a < b", [2.0, None])]
     if kind == "lines":
         return plots.lines("p", "a & b", [1, 2], "size", series, "TFLOP/s")
     if kind == "bars":
         return plots.bars("p", "a & b", ["x", "y"], series, "ms")
-    return plots.dots("p", "a & b", ["x", "y"], series, "%", 100)
+    limit = plots.Limit(100, "copy speed, 100 %")
+    return plots.dots("p", "a & b", ["x", "y"], series, "%", limit, ["rows 3", "rows 4"])
 
 
 @pytest.mark.parametrize("kind", ["lines", "bars", "dots"])
 def test_a_plot_follows_the_page(kind):
-    text = svg(kind)
+    text = plot(kind).svg
     tree = ElementTree.fromstring(f"<div>{text}</div>")
     wide, narrow = tree
     assert all(each.get("role") == "img" and each.get("aria-label") == "a & b" for each in tree)
@@ -278,28 +282,77 @@ def test_a_plot_follows_the_page(kind):
     assert not re.findall(r"#[0-9a-f]{6}", text), "a colour that no scheme can change"
     assert "var(--bench-0)" in text and "var(--bench-1)" in text and "currentColor" in text
     words = "".join(tree.itertext())
-    assert "ours" in words and "a < b" in words, "labels must stay text"
+    assert "y" in words if kind != "lines" else "size" in words, "labels must stay text"
+    assert [name for name, _ in plot(kind).legend] == ["ours", "a < b"]
+    series = {element.get("data-series") for element in tree.iter()} - {None}
+    assert series == {"0", "1"}, "what the legend's entries show alone"
     assert "font-family: inherit" in text and "DejaVu" not in text
     ids = [element.get("id") for element in tree.iter() if element.get("id")]
     assert len(ids) == len(set(ids)) and all(i.startswith("p-") for i in ids)
     targets = re.findall(r'(?:href="#|url\(#)([^")]+)', text)
     assert set(targets) <= set(ids)
-    assert svg(kind) == text, "the same every time"
+    assert plot(kind).svg == text, "the same every time"
     for each in tree if kind != "bars" else ():  # whose numbers stand beside them
         told = ["".join(point.itertext()) for point in each.iter("use") if len(point)]
         assert [name.partition(",")[0] for name in sorted(told)] == ["a < b", "ours", "ours"]
 
 
 def test_the_limit_is_named_and_shapes_are_in_order(root):
-    assert "limit, 100 %" in svg("dots")
+    assert "copy speed, 100 %" in plot("dots").svg
+    assert plot("dots").rows == [["rows 3", "1 %, 1 ms", "2 %"], ["rows 4", "2 %", ""]]
     put(root, case((64, 4)), case((4, 8)), case((4, 2)))
     words = re.sub("<[^>]+>", "|", "".join(p for p in pages.operation("double", root) if "share of the limit" in p))
     assert re.findall(r"lesson, (\d+x\d+)", words)[:3] == ["4x2", "4x8", "64x4"]
 
 
+def test_a_shape_is_decoded_and_values_above_the_limit_are_explained(root):
+    path = root / "benchmarks" / "double.py"
+    path.write_text(path.read_text("utf-8") + 'AXES = ("rows", "columns")\n', "utf-8")
+    put(root, case(forward=entry(ours=0.8), backward=entry()), case((3, 5), forward=entry(), backward=entry()))
+    page = text(pages.operation("double", root))
+    assert "Rows: rows x columns." in page and "rows 4, columns 8" in page and "<th>shape: rows x columns</th>" in page
+    assert "The kernel reaches 90 to 112 % of copy speed" in page
+    above = page.index("A value above 100 % beats copy speed")
+    assert page.index("## Forward") < above < page.index("## Backward") and page.count("A value above 100 %") == 1
+    assert "A value above 100 % beats copy speed" in text(overview.summary(root))
+
+
+def test_every_benchmark_names_the_axes_of_its_shapes():
+    for path in [*benchmarks.files(ROOT), *(ROOT / "benchmarks/ladders").glob("*.py")]:
+        axes = benchmarks.axes(path)
+        results = figures.results(ROOT, path.stem if path.parent.name == "benchmarks" else f"ladders/{path.stem}")
+        shapes = [case["shape"] for _, record in results for case in record["cases"]]
+        assert axes and all(len(shape) == len(axes) for shape in shapes), path.name
+
+
+def test_no_mark_hides_another_and_no_label_leaves_the_plot():
+    """Places in inches; text is measured as wide as matplotlib's own font, which is wider than the site's."""
+    names = ["a", "b", "c", "d"]
+    values = [[100.0, 100.0, 50.0], [100.5, 30.0, None], [99.5, 100.0, 51.0], [1000.0, 1.0, 50.5]]
+    series = [plots.Series(name, some) for name, some in zip(names, values)]
+    labels = ["4x32x8x4096x128", "a name of a rung that is so long that it takes lines", "two planes at once, unrolled"]
+    for size in plots.SIZES:
+        for figure, axes in (
+            plots._dots(size, labels, series, "MiB", plots.Limit(100, "copy speed, 100 %")),
+            plots._bars(size, labels, series[:1], "ms"),
+            plots._bars(size, labels, series[3:], "ms"),
+        ):
+            marks = [line for line in axes.lines if line.get_linestyle() == "None"]
+            places = [tuple(axes.transData.transform(p) / figure.dpi) for m in marks for p in m.get_xydata()]
+            near = [(a, b) for i, a in enumerate(places) for b in places[:i] if math.dist(a, b) < 0.9 * plots.MARK]
+            assert not near
+            figure.draw_without_rendering()
+            rows = sorted((label.get_window_extent() for label in axes.get_yticklabels()), key=lambda box: box.y0)
+            assert all(below.y1 <= above.y0 for below, above in itertools.pairwise(rows)), "labels of rows overlap"
+            ticks = [t for at, t in zip(axes.get_xticks(), axes.get_xticklabels()) if at <= axes.get_xlim()[1]]
+            for drawn in filter(lambda drawn: drawn.get_text(), [*axes.texts, *ticks]):
+                box = drawn.get_window_extent()
+                assert box.x0 >= -1 and box.x1 <= figure.bbox.x1 + 1, drawn.get_text()
+
+
 def test_the_overview_has_a_row_for_each_operation(root):
     put(root, case(), case((3, 5), forward=entry(ours=0.9)), case((3, 6), forward=entry(ours=1.8)))
-    drawn = "".join(piece for piece in pages.summary(root) if isinstance(piece, pages.Html))
+    drawn = "".join(piece for piece in overview.summary(root) if isinstance(piece, pages.Html))
     told = re.findall(r"<title>([^<]+)</title>", drawn)
     assert "ours, double: 90 % of the limit" in told  # the middle one of 50, 90 and 100
     assert "eager, double: 45 % of the limit" in told
@@ -318,14 +371,14 @@ def test_every_colour_has_a_light_and_a_dark_version():
 def test_the_summary_has_every_operation(root):
     put(root, case(), case((3, 5)))
     (root / "benchmarks" / "triple.py").write_text("x = 1\nBENCH = {}\n", "utf-8")
-    page = "\n".join(pages.summary(root))
+    page = "\n".join(overview.summary(root))
     assert "| [double](double.md) | forward | 2 | 90 % | 2.00x (stale) |" in page
     assert "| [double](double.md) | backward | 2 | 90 % | 0.50x (stale) |" in page
     assert "Not measured yet: `triple`." in page
 
 
 def test_an_empty_summary(root):
-    assert "No results are committed." in "\n".join(pages.summary(root))
+    assert "No results are committed." in "\n".join(overview.summary(root))
 
 
 def test_a_pass_that_only_a_later_variant_has(tmp_path):

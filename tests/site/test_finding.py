@@ -199,7 +199,12 @@ def test_what_was_checked_covers_neither_formula_nor_neighbour(browser, address)
         assert moved == 0 and below >= -1 and left >= 0 and right >= 0
 
 
-@pytest.mark.parametrize("page", ["benchmarks/layernorm/", "benchmarks/matmul_autotuned/", "benchmarks/"])
+#: What stands in the row that the readout is at.
+SHOWN = """[...document.querySelectorAll('.bench-at')]"""
+PLOTTED = ["benchmarks/flash_attention/", "benchmarks/gemm_splitK/", "benchmarks/matmul_autotuned/", "benchmarks/"]
+
+
+@pytest.mark.parametrize("page", PLOTTED)
 def test_plots_fit_a_phone_and_tell_their_values(browser, address, page):
     browser.open(urljoin(address, page), width=390, height=844)
     points = "[...document.querySelectorAll('.bench-point')].map(p => p.getBoundingClientRect()).filter(b => b.width)"
@@ -210,18 +215,49 @@ def test_plots_fit_a_phone_and_tell_their_values(browser, address, page):
       const box = text.getBoundingClientRect(), plot = text.closest('svg').getBoundingClientRect()
       return box.width && (box.left < plot.left - 1 || box.right > plot.right + 1)
     }).map(text => text.textContent)"""
-    assert browser.run(outside) == [], "names of the legend and of the rows"
+    assert browser.run(outside) == [], "names of rows, ticks and values"
+    overlapping = """[...document.querySelectorAll('.bench-narrow')].flatMap(svg => {
+      const boxes = [...svg.querySelectorAll('text')].map(text => [text, text.getBoundingClientRect()])
+      const beside = (a, b) => a.right < b.left + 1 || b.right < a.left + 1
+      const meet = (a, b) => !beside(a, b) && a.top < b.bottom - 3 && b.top < a.bottom - 3
+      return boxes.filter(([, a], i) => a.width && boxes.some(([, b], j) => j > i && meet(a, b)))
+    }).map(([text]) => text.textContent)"""
+    assert browser.run(overlapping) == []
+    empty = """[...document.querySelectorAll('figure.bench')].flatMap(figure => [...figure.querySelectorAll('button')]
+      .filter(entry => !figure.querySelector(`svg [data-series="${entry.dataset.series}"] :is(use, path)`)))
+      .map(entry => entry.textContent)"""
+    assert browser.run(empty) == [], "entries of a legend without a mark"
+    assert browser.run("[...document.querySelectorAll('.bench-legend button')].every(b => b.offsetHeight >= 44)")
+
+    # The keyboard goes from row to row; a tap shows the row under the finger, and it stays when the finger is lifted.
+    tip = "document.querySelector('.bench-tip')?.innerText"
     browser.run("document.querySelector('.bench-plot').focus()")
     browser.press("ArrowRight")
-    first = browser.run("document.querySelector('.bench-tip').textContent")
+    first = browser.run(tip)
     browser.press("ArrowRight")
-    second = browser.run("document.querySelector('.bench-tip').textContent")
-    assert first != second and ":" in second
-    browser.run(
-        "document.querySelector('.bench-narrow .bench-point:last-of-type')"
-        ".dispatchEvent(new PointerEvent('pointerover', {bubbles: true}))"
-    )
-    assert ":" in browser.run("document.querySelector('.bench-tip').textContent")
+    assert browser.run(tip) != first and browser.run(tip).count("\n") == browser.run(f"{SHOWN}.length")
+    tap = """[...document.querySelectorAll('.bench-point')].filter(p => p.getBoundingClientRect().width).at(-1)"""
+    browser.run(f"({tap}).scrollIntoView({{block: 'center'}})")
+    x, y = browser.run(f"(b => [b.x + b.width / 2, b.y + b.height / 2])(({tap}).getBoundingClientRect())")
+    browser.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+    browser.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    assert ":" in browser.wait(tip) and browser.run("document.querySelectorAll('.bench-tip').length") == 1
+    last = "[...document.querySelectorAll('.bench-tip')].at(-1).getBoundingClientRect()"
+    assert browser.run(f"{last}.left >= 0 && {last}.right <= innerWidth")
+
+    # An entry of the legend shows its series alone, in the plot and in the readout.
+    alone = """(legend => {
+      const plot = legend.nextElementSibling
+      legend.children[1].click()
+      plot.blur()
+      const dim = [...plot.querySelectorAll('.bench-dim')].map(each => each.dataset.series)
+      return [legend.children[1].dataset.series, [...new Set(dim)].join(), legend.children.length]
+    })(document.querySelector('.bench-legend'))"""
+    series, dimmed, count = browser.run(alone)
+    assert series not in dimmed and len(dimmed.split(",")) == count - 1
+    browser.run("document.querySelector('.bench-plot').focus()")
+    browser.press("ArrowRight")
+    assert browser.run(tip).count("\n") == 1
 
 
 @pytest.mark.parametrize(
