@@ -9,8 +9,8 @@
 
 Each file begins with a docstring: a heading with the rung's name, then what was slow, what changes, and what to expect.
 It has, or imports, the function that `FUNCTION` of `benchmarks/ladders/<name>.py` names. That file also says what is
-measured: `AXES`, `cost`, and `LADDER` with the keys of `BENCH` (see `academy.bench.operation`), of which the first shape is the
-one that gains are quoted for.
+measured: `AXES`, `cost`, and `LADDER` with the keys of `BENCH` (see `academy.bench.operation`), of which the first
+shape is the one that gains are quoted for.
 
 `academy bench --ladder <name>` writes `benchmarks/results/<device>/ladders/<name>.json`. What was tried before rungs
 could be run is in `benchmarks/results/<device>/ladder/`, in entries with `"tried": "<name>"` of any file.
