@@ -197,19 +197,21 @@ def roofline():
     xs, ys = _decades(dot["x"] for dot in dots), _decades([dot["y"] for dot in dots] + [speeds["operations"]])
     at = Axes(Panel(352), (44, 42, 306, 236), xs, ys, log=(True, True))
     labels = _labelled([at(dot["x"], dot["y"]) for dot in dots])
-    ridge = speeds["operations"] / speeds["bytes"]
+    ridge, sheet = speeds["operations"] / speeds["bytes"], card.MATRIX_TFLOP_S / card.BANDWIDTH_TB_S
     return moving(
         "roofline",
         "Which limit does a calculation meet, memory or arithmetic?",
         "LayerNorm of 32768 rows of 4096 stands here. How many operations would make arithmetic its limit?",
-        f"The slope is the memory's {speeds['bytes']:g} TB/s, the flat part the tensor cores' {speeds['operations']:g} TFLOP/s, "
-        f"both the median of many measurements; they meet at {ridge:.0f} operations per byte. The amber dot is the calculation "
-        "below the plot.",
+        f"Solid: what was measured, the median of many runs. The slope is copy speed, {speeds['bytes']:g} TB/s, the flat part a "
+        f"large product's {speeds['operations']:g} TFLOP/s; they meet at {ridge:.0f} operations per byte. Dashed: the data sheet, "
+        f"{card.BANDWIDTH_TB_S} TB/s and {card.MATRIX_TFLOP_S} TFLOP/s, which meet at {sheet:.0f}. A kernel between the two lines "
+        "beats the copy or the product that it is compared with: those are good code, not laws. The amber dot is the calculation "
+        "that the two fields describe.",
         (
             Control("operations", "Operations, millions", 1074, 1, 2e6),
             Control("moved", "Bytes that must move, millions", 537, 1, 1e5),
         ),
-        {**speeds, "xs": xs, "ys": ys, "dots": [dot | {"label": place} for dot, place in zip(dots, labels)]},
+        {**speeds, "sheet": [card.BANDWIDTH_TB_S, card.MATRIX_TFLOP_S], "xs": xs, "ys": ys, "dots": [dot | {"label": place} for dot, place in zip(dots, labels)]},
         "Measured: "
         + "; ".join(f"{dot['name']} at {dot['x']:.3g} operations per byte and {dot['y']:.3g} TFLOP/s" for dot in dots)
         + ".",

@@ -151,6 +151,9 @@ def test_explorables_are_worked_by_keyboard(browser, address, run):
     worked = Worked(browser, urljoin(address, "guides/measuring/"), "roofline")
     worked.press("moved", "Control+a", "0")
     assert worked.state() == "Bytes that must move, millions: a number from 1 to 100,000, please."
+    paled = f"Number(getComputedStyle({worked.figure}.querySelector('.panels')).opacity) < 0.5"
+    assert browser.run(paled), "the old answer doesn't stand beside the refusal"
     worked.press("moved", "Control+a", "2", "0", "0")
+    assert not browser.run(paled)
     facts = pictures.found(ROOT, "hardware/roofline")["facts"]
     assert worked.state() == run("roofline", facts, operations=1074, moved=200)["words"]

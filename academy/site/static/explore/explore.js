@@ -63,7 +63,7 @@
 
     draw() {
       const problem = this.problem()
-      this.state.classList.toggle("wrong", Boolean(problem))
+      for (const each of [this.state, this.panels]) each.classList.toggle("wrong", Boolean(problem))
       if (problem) return this.say(problem)
       let values = this.values()
       if (this.time && this.module.last) {
