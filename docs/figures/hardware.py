@@ -211,7 +211,13 @@ def roofline():
             Control("operations", "Operations, millions", 1074, 1, 2e6),
             Control("moved", "Bytes that must move, millions", 537, 1, 1e5),
         ),
-        {**speeds, "sheet": [card.BANDWIDTH_TB_S, card.MATRIX_TFLOP_S], "xs": xs, "ys": ys, "dots": [dot | {"label": place} for dot, place in zip(dots, labels)]},
+        {
+            **speeds,
+            "sheet": [card.BANDWIDTH_TB_S, card.MATRIX_TFLOP_S],
+            "xs": xs,
+            "ys": ys,
+            "dots": [dot | {"label": place} for dot, place in zip(dots, labels)],
+        },
         "Measured: "
         + "; ".join(f"{dot['name']} at {dot['x']:.3g} operations per byte and {dot['y']:.3g} TFLOP/s" for dot in dots)
         + ".",
