@@ -31,8 +31,8 @@ MODULES = "academy/site/static/explore"
 SLIDER = '<input type="range" name="{name}" min="{low:g}" max="{high:g}" step="{step:g}" value="{value:g}"{more}>'
 TYPED = '<input type="number" name="{name}" min="{low:g}" max="{high:g}" step="any" value="{value:g}" required>'
 #: A range of more values than these is typed, not dragged.
-DRAGGED = 1000
-BUTTONS = (("start", "To the start", "⏮"), ("back", "Step back", "◀"), ("play", "", "Play"), ("next", "Step", "▶"))
+DRAGGED = 1024
+BUTTONS = (("start", "To the start", "|◀"), ("back", "Step back", "◀"), ("play", "", "Play"), ("next", "Step", "▶"))
 
 
 class NoPicture(ValueError):

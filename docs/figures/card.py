@@ -19,6 +19,11 @@ def measured(key: str) -> float:
     return float(figures.measured(key, ROOT).split()[0])
 
 
+def speeds() -> dict[str, float]:
+    """What was measured on the card: bytes and matrix operations a second, in units of 10¹²."""
+    return {"bytes": measured("device/copy"), "operations": measured("device/matrix")}
+
+
 def guide(name: str = "gpu"):
     """The functions of that guide's snippets, or with "busy" of its second part. Importing them prints what the guide shows."""
     with contextlib.redirect_stdout(io.StringIO()):

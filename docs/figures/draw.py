@@ -21,7 +21,7 @@ PICTURES: dict[str, Callable[[], Picture]] = {}
 @dataclass(frozen=True)
 class Control:
     """An input of an explorable: a slider (`low` to `high`, or over the listed `stops`), a list of `choices`, or a box to
-    tick (`ticks`; its value is 0 or 1). A slider of more than a thousand values is a field to type in.
+    tick (`ticks`; its value is 0 or 1). A slider of more than 1024 values is a field to type in.
 
     `plays`: time passes along this slider, a step in so many milliseconds; it gets buttons to play, pause and step.
     """

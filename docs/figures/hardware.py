@@ -135,14 +135,9 @@ def occupancy():
     )
 
 
-def rates() -> dict[str, float]:
-    """What was measured on the card: bytes and matrix operations a second, in units of 10¹²."""
-    return {"bytes": card.measured("device/copy"), "operations": card.measured("device/matrix")}
-
-
 def limit(operations: float, moved: float) -> tuple[float, str, float]:
     """Of so many millions of operations and of bytes: operations a byte, what bounds them, least time in µs."""
-    found = rates()
+    found = card.speeds()
     times = {"memory": moved / found["bytes"], "arithmetic": operations / found["operations"]}
     bound = max(times, key=lambda name: times[name])
     return operations / moved, bound, times[bound]
@@ -185,7 +180,7 @@ def _labelled(dots: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 @picture
 def roofline():
-    speeds, measured = rates(), _measured()
+    speeds, measured = card.speeds(), _measured()
     dots = [
         {
             "name": name,

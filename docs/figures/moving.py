@@ -8,7 +8,7 @@ fields' values by name and `facts` what the picture's function here gave it:
 - `draw(model, values, facts)`: a list of panels. They should keep their heights, or the page moves.
 - `words(model, values, facts)`: what is seen, in a sentence or two with its numbers. It stands below the picture, is read out when
   something changes, and replaces the picture where there is none.
-- `last(values, facts)`, if a control plays: the highest value of that control now.
+- `highest(values, facts)`, if the end of a slider depends on the others: {field: highest value now}.
 - `names`, if a value is shown otherwise than as a number: {field: (value, values) => text}.
 - `touch(part, point, values, facts, model)`, if the drawing itself can be pressed or dragged: the fields that change,
   as {name: value}, or nothing. `part` is the name that the pressed shape was drawn with; `point` has x, y in the panel's units, and

@@ -40,6 +40,28 @@ def k_loop():
 
 
 @picture
+def tiled():
+    sizes, speeds = (16, 32, 64, 128, 256), card.speeds()
+    return moving(
+        "tiled",
+        "Why do larger tiles make a product faster, and why not larger still?",
+        "Play one program. Then double BLOCK_M and BLOCK_N in turn, and follow the large dot.",
+        "A program loads a tile of x (amber) and one of y (blue) in each step and adds their product to its sums (green). "
+        "Numbers are bfloat16, sums float32. The roofline is that of measured copies and products; it counts what programs load, as if "
+        "all of it came from memory. Blue dots are square tiles. Between the largest tile that fits and the corner of the roof "
+        "the L2 cache has to help: it holds what another program has just loaded.",
+        (
+            Control("block_m", "BLOCK_M", 64, stops=sizes),
+            Control("block_n", "BLOCK_N", 64, stops=sizes),
+            Control("block_k", "BLOCK_K", 64, stops=(32, 64, 128)),
+            Control("pid", "Program", 9, 0, 1023),
+            Control("step", "Steps along K done", 5, 0, 8, plays=600),
+        ),
+        {"side": 512, "size": 2, "bandwidth": speeds["bytes"], "operations": speeds["operations"], "registers": card.REGISTERS},
+    )
+
+
+@picture
 def l2_order():
     return moving(
         "l2_order",

@@ -3,6 +3,7 @@
 The modules run in QuickJS, as they do for the stills; one browser test works them as a reader does.
 """
 
+import functools
 import re
 import sys
 from pathlib import Path
@@ -113,6 +114,68 @@ def test_coalescing_touches_the_guides_sectors(run, scripts):
             found = run("coalescing", stride=stride, size=size)["model"]
             assert found["sectors"] == guide.sectors(stride, size)
             assert found["useful"] == pytest.approx(guide.useful(stride, size))
+
+
+def recorded(module, call):
+    """What a call's first launch did: bytes loaded and stored, and values(program, name), all that a name was given in
+    the kernel itself."""
+    from academy.judge.interpreted import jitted_files
+    from academy.traces.recorder import Recorder
+    from academy.traces.recording import Recording
+    from academy.traces.watched_memory import WatchedMemory
+
+    with WatchedMemory() as watched:
+        recorder = Recorder(jitted_files(module), watched)
+        with recorder.running():
+            call()
+    launch, places = recorder.launches[0], list(recorder.places)
+    pool = Recording({"pool": recorder.pool.entries})
+
+    def values(program, name):
+        steps = launch.programs[program]
+        return [pool.value(step[1][name]) for step in steps if name in step[1] and places[step[0]][0] == launch.kernel]
+
+    moved = {"load": 0, "store": 0}
+    for touch in launch.touches:
+        moved[touch.operation] += int((touch.elements >= 0).sum()) * touch.argument.itemsize
+    return moved, values
+
+
+@pytest.mark.parametrize(
+    "block_m, block_n, causal, window",
+    [(16, 16, 1, "all"), (32, 8, 0, "all"), (16, 32, 1, 16), (32, 16, 0, 8)],
+)
+def test_the_walk_is_the_recorded_run_of_flash_attention(run, block_m, block_n, causal, window):
+    import numpy as np
+    import torch
+
+    from annotated_examples.attention import flash_attention as lesson
+
+    # Scores of 1.6 sin(0.7 j + 0.35 i) + 0.05 j from sixteen features; the scale is a quarter.
+    i = torch.arange(64.0)
+    q, k, v = torch.zeros(3, 1, 1, 64, 16)
+    q[0, 0, :, 0], q[0, 0, :, 1], q[0, 0, :, 2] = 6.4 * torch.cos(0.35 * i), 6.4 * torch.sin(0.35 * i), 0.2
+    k[0, 0, :, 0], k[0, 0, :, 1], k[0, 0, :, 2] = torch.sin(0.7 * i), torch.cos(0.7 * i), i
+    v[0, 0, :, 0] = torch.cos(0.4 * i)
+    far = -1 if window == "all" else window - 1
+    options = lesson.contract(q, k, v, bool(causal), 0.25, (far, 0 if causal else far), 0.0, None, True)
+    tiles = dict(BLOCK_M=block_m, BLOCK_N=block_n)
+    moved, values = recorded(lesson, lambda: lesson.attention_forward(q, k, v, None, None, None, options, **tiles))
+    found = run("walk", block_m=block_m, block_n=block_n, causal=causal, window=window, step=0)["model"]
+    assert found["bytes"] == moved["load"] + moved["store"]
+    for program in range(64 // block_m):
+        tiles = [tile for tile in found["tiles"] if tile["row"] == program * block_m]
+        here = functools.partial(values, (program, 0, 0))
+        assert [int(start) for start in here("start")] == [tile["start"] for tile in tiles]
+        seen = [np.isfinite(s).all() for s in here("s")[1::2]]  # the scores, and then the scores under their mask
+        assert ["full" if each else "masked" for each in seen] == [tile["kind"] for tile in tiles]
+        for name, shown in (("row_max", "m"), ("row_sum", "l"), ("acc", "acc")):
+            after = [np.atleast_2d(each.T)[0, -1] for each in here(name)][-len(tiles) :]
+            expected = [tile["after"][shown] for tile in tiles]
+            expected = [x for x in expected if x is not None]
+            assert after[-len(expected) :] == pytest.approx(expected, abs=2e-5), (program, name)
+        alpha = [float(each[-1]) for each in here("alpha")]
+        assert alpha[1:] == pytest.approx([tile["alpha"] for tile in tiles][1:], abs=1e-5)
 
 
 # ---------------------------------------------------------------- a reader's hands

@@ -66,10 +66,9 @@
       for (const each of [this.state, this.panels]) each.classList.toggle("wrong", Boolean(problem))
       if (problem) return this.say(problem)
       let values = this.values()
-      if (this.time && this.module.last) {
-        this.time.max = this.module.last(values, this.facts)
-        values = this.values()  // a browser keeps the value below the maximum
-      }
+      const highest = this.module.highest?.(values, this.facts) ?? {}
+      for (const field of this.fields()) if (field.name in highest) field.max = highest[field.name]
+      values = this.values()  // a browser keeps a value below its maximum
       for (const field of this.fields()) {
         const output = field.parentElement.querySelector("output")
         if (!output) continue
