@@ -125,7 +125,7 @@ def _control(control: dict) -> Markup:
         field = Markup('<select name="{}">{}</select>').format(control["name"], chosen)
         return Markup("<label>{} {}</label>").format(label, field)
     stops = control["stops"]
-    if not stops and control["high"] - control["low"] > DRAGGED:
+    if not stops and control["high"] - control["low"] > DRAGGED * control["step"]:
         return Markup("<label>{} {}</label>").format(label, Markup(TYPED).format(**control))
     places = dict(low=0, high=len(stops) - 1, step=1, value=stops.index(control["value"])) if stops else {}
     more = Markup(' data-stops="{}"').format(json.dumps(stops)) if stops else ""

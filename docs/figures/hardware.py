@@ -77,29 +77,47 @@ def launch():
 
 @picture
 def waves():
-    guide = card.guide()
-    tiles = (4096 // 128) * (4096 // 256)
-    panel = Panel(330)
-    top, described = 0, []
-    for programs in (132, 133, tiles):
-        rounds, busy = guide.waves(programs)
-        panel.text(0, top + 15, f"{programs} programs", "bold")
-        panel.text(360, top + 15, f"{rounds} wave{'s' * (rounds > 1)}, {busy:.0%} of places busy", "small", "end")
-        for wave in range(rounds):
-            here = min(guide.SMS, programs - wave * guide.SMS)
-            y = top + 24 + wave * 26
-            panel.box(0, y, 360, 22, "off")
-            words = f"{here} of {guide.SMS}"
-            panel.box(0, y, max(360 * here / guide.SMS, 3), 22, "a" if here == guide.SMS else "b")
-            panel.text(180, y + 16, words, "small", "middle")
-        top += 24 + rounds * 26 + 24
-        described.append(f"{programs} programs take {rounds} waves and keep {busy:.0%} of the places busy")
-    panel.height = top - 12
-    return Picture(
-        "Each row is a wave: time runs downwards, and the 132 SMs are side by side. The places that the last wave leaves empty "
-        "are called the tail.",
-        "; ".join(described) + ".",
-        [panel],
+    return moving(
+        "waves",
+        "Why can one program more cost as much as 132, and what helps?",
+        "Go from 132 programs to 133. Then try uneven programs, smaller pieces, and a persistent kernel.",
+        "Each column is a multiprocessor, time runs downwards. A model: a program takes 1, more or less by the jitter, and its start, in red, comes "
+        "on top. The next program goes to the first place that is free. The places that the last wave leaves empty are called the "
+        f"tail. A persistent kernel launches {card.SMS} programs, which start once; each takes every {card.SMS}nd tile, whoever is free.",
+        (
+            Control("programs", "Programs", 133, 1, 528),
+            Control("jitter", "Programs differ by", 0, 0, 60, 5),
+            Control("start", "Start, in parts of the work", 0, 0, 40, 5),
+            Control("split", "Each cut into pieces", 1, stops=(1, 2, 4)),
+            Control("persistent", "persistent", 0, ticks=True),
+            Control("time", "Time", 200, 0, 200, 5, plays=60),
+        ),
+        {"sms": card.SMS},
+    )
+
+
+@picture
+def latency():
+    guide = card.guide("busy")
+    rate = card.BANDWIDTH_TB_S * 1000 / card.SMS  # bytes in a nanosecond
+    wanted = guide.in_flight(card.BANDWIDTH_TB_S * 1e12, 0.5e-6)[1]
+    return moving(
+        "latency",
+        "How can a multiprocessor with few warps use all of the memory's bandwidth?",
+        "Raise the warps until memory never pauses. Then get there with eight warps.",
+        f"A model of one multiprocessor: its share of {card.BANDWIDTH_TB_S} TB/s is {rate:.1f} bytes in a nanosecond. A warp asks for its loads at once, "
+        "waits until all have come, works, and begins again. With W warps, L loads of b bytes a thread and s = 32 b / "
+        f"{rate:.1f} ns for each, memory is busy for W L s of (latency + (L - 1) s + work) ns. In flight must be bandwidth "
+        f"times latency: {wanted / 1024:.1f} KiB for half a microsecond.",
+        (
+            Control("warps", "Warps on the multiprocessor", 12, 1, 64),
+            Control("loads", "Independent loads of a thread", 1, stops=(1, 2, 4, 8)),
+            Control("size", "Bytes of a load, per thread", 16, stops=(4, 8, 16)),
+            Control("latency", "Latency", 500, 300, 900, 50),
+            Control("work", "Work after each round", 50, 0, 400, 25),
+            Control("time", "Time", 2000, 0, 2000, 25, plays=60),
+        ),
+        {"rate": rate},
     )
 
 

@@ -57,7 +57,13 @@ def tiled():
             Control("pid", "Program", 9, 0, 1023),
             Control("step", "Steps along K done", 5, 0, 8, plays=600),
         ),
-        {"side": 512, "size": 2, "bandwidth": speeds["bytes"], "operations": speeds["operations"], "registers": card.REGISTERS},
+        {
+            "side": 512,
+            "size": 2,
+            "bandwidth": speeds["bytes"],
+            "operations": speeds["operations"],
+            "registers": card.REGISTERS,
+        },
     )
 
 
@@ -71,6 +77,28 @@ def l2_order():
         "of its row of x (amber) and of its column of y (blue).",
         (Control("group", "GROUP_M: rows in a group", 3, 1, 9),),
         {"blocks": 9},
+    )
+
+
+@picture
+def l2():
+    tiles, places = 16, 16
+    held = {size: 2 * tiles**2 * card.L2_MB * 1e6 / (2 * size**2 * 2) for size in (4096, 8192)}
+    return moving(
+        "l2",
+        "When does the order of programs decide how much comes from memory?",
+        "Compare GROUP_M = 1 and 4 with a small L2. Then let L2 grow, or programs lag behind each other.",
+        f"A model: {places} programs run at a time. In each step every one loads its next tile of x and of y. L2 keeps as many tiles as "
+        "the slider says and drops the one that was used longest ago. Real cards are bigger and less orderly, but shares "
+        f"carry over: the {card.L2_MB} MB of an H200 hold {held[8192] / (2 * tiles**2):.0%} of two bfloat16 matrices of 8192 x 8192, which is "
+        f"{held[8192]:.0f} tiles here, and {held[4096] / (2 * tiles**2):.0%} of two of 4096 x 4096, {held[4096]:.0f} tiles.",
+        (
+            Control("group", "GROUP_M: rows in a group", 4, 1, tiles),
+            Control("capacity", "L2: tiles that it holds", 120, 8, 512, 4),
+            Control("lag", "Lag behind the neighbour", 0, stops=(0, 1, 2, 4)),
+            Control("step", "Steps done", 40, 0, 256, plays=120),
+        ),
+        {"tiles": tiles, "places": places},
     )
 
 
@@ -100,39 +128,15 @@ def last_group():
 def split_k():
     from annotated_examples.gemlite import gemm_splitK
 
-    guide = card.guide()
     tuned = gemm_splitK.CONFIGS[1].kwargs  # 128 columns a tile
-    columns, K, block = 8192, 8192, tuned["BLOCK_N"]
-    panels, words = [], []
-    for split in (1, tuned["SPLIT_K"]):
-        programs = columns // block * split
-        rounds, busy = guide.waves(programs)
-        panel = Panel(232, f"SPLIT_K = {split}: {programs} programs")
-        for part in range(split):
-            x = part * (150 / split)
-            panel.box(x, 34, 150 / split - 2, 64, "abgp"[part % 4], "" if split > 1 else f"K = {K}")
-            panel.arrow(x + 75 / split, 102, 75 if split == 1 else 30 + part * 12, 132)
-        panel.box(20, 136, 110, 30, "b", "one tile of C")
-        panel.text(180, 60, f"{K // split} of K each", "small")
-        panel.text(180, 82, f"{split} atomic add{'s' * (split > 1)}" if split > 1 else "one store", "small")
-        filled = min(programs / guide.SMS, 1)
-        panel.box(0, 186, 360, 22, "off")
-        panel.box(
-            0,
-            186,
-            360 * filled,
-            22,
-            "a",
-            f"{min(programs, guide.SMS)} of {guide.SMS} SMs in the first wave" if filled > 0.7 else "",
-        )
-        if filled <= 0.7:
-            panel.text(180 + 90 * filled, 202, f"{guide.SMS - programs} of {guide.SMS} SMs idle", "small")
-        panels.append(panel)
-        words.append(
-            f"SPLIT_K = {split}: {programs} programs with {K // split} of K each, {rounds} wave{'s' * (rounds > 1)}, {busy:.0%} of places busy"
-        )
-    return Picture(
-        "A thin product has few tiles and a long K. Splitting K makes more programs; they add into the same tile.",
-        f"{columns} columns in tiles of {block}, one tile of rows. " + ". ".join(words) + ".",
-        panels,
+    facts = {"columns": 8192, "K": 8192, "block": tuned["BLOCK_N"], "sms": card.SMS}
+    return moving(
+        "split_k",
+        "How far should K be split?",
+        "Start at 1 and go up. Which is the first that gains nothing?",
+        f"{facts['columns']} columns in tiles of {facts['block']}, one tile of rows: few programs with a long way along K, downwards. A colour is a "
+        "part of K; the parts of a tile are added into the same place. The model: every step along K takes the same time, and the "
+        "additions take none. They do, so the smallest split that fills the card is the best.",
+        (Control("split", "SPLIT_K", tuned["SPLIT_K"], stops=(1, 2, 4, 8, 16)),),
+        facts,
     )

@@ -178,6 +178,114 @@ def test_the_walk_is_the_recorded_run_of_flash_attention(run, block_m, block_n, 
         assert alpha[1:] == pytest.approx([tile["alpha"] for tile in tiles][1:], abs=1e-5)
 
 
+@pytest.mark.parametrize("block_m, block_n, block_k", [(16, 16, 16), (8, 32, 16), (32, 8, 32)])
+def test_the_tiled_product_loads_what_the_recorded_run_loads(run, scripts, block_m, block_n, block_k):
+    import torch
+
+    from annotated_examples.tutorials import matmul_blocked as lesson
+
+    x, y = torch.arange(32.0 * 32).view(32, 32) % 7, torch.arange(32.0 * 32).view(32, 32) % 5
+    tiles = dict(BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k)
+    moved, values = recorded(lesson, lambda: lesson.matmul_forward(x, y, **tiles))
+    facts = {"side": 32, "size": 4, "bandwidth": 4, "operations": 700, "registers": 65536}
+    found = run("tiled", facts, block_m=block_m, block_n=block_n, block_k=block_k, pid=1, step=1)["model"]
+    assert (found["loaded"], found["stored"]) == (moved["load"], moved["store"])
+    assert len(values((0, 0, 0), "acc")) - 1 == found["rounds"]
+    assert found["perByte"] == pytest.approx(2 * 32**3 / moved["load"])
+    assert found["perByte"] == pytest.approx(scripts("card").guide("busy").operations_per_byte(block_m, block_n, 4))
+
+
+@pytest.mark.parametrize("group, capacity, lag", [(1, 120, 0), (4, 120, 0), (4, 8, 1), (5, 300, 0), (16, 272, 4)])
+def test_l2_keeps_and_drops_what_a_cache_keeps_and_drops(run, group, capacity, lag):
+    from collections import OrderedDict
+
+    from academy.site import l2_picture
+    from annotated_examples.tutorials.matmul_grouped import program_order
+
+    tiles, order = 16, program_order(16, 16, group)
+    facts = {"tiles": tiles, "places": 16}
+    cache, hits, count, first = OrderedDict(), 0, 0, set()
+    for step in range(16 * 16 + 15 * lag):
+        for place in range(16):
+            own = step - place * lag
+            pid = own // tiles * 16 + place
+            if own < 0 or pid >= tiles * tiles:
+                continue
+            (row, column), k = order[pid], own % tiles
+            for tile in (("x", row, k), ("y", k, column)):
+                if step < tiles and pid < 16:
+                    first.add(tile)
+                hits += tile in cache
+                count += 1
+                cache[tile] = cache.pop(tile, None)
+                if len(cache) > capacity:
+                    cache.popitem(last=False)
+    found = run("l2", facts, group=group, capacity=capacity, lag=lag, step=10**6)["model"]
+    assert (found["whole"], found["all"]) == (hits, count) == (found["hit"], found["loads"])
+    assert len(found["cached"]) == len(cache)
+    if not lag:
+        wave = run("l2", facts, group=group, capacity=512, lag=0, step=tiles)["model"]
+        assert len(wave["cached"]) == len(first) == l2_picture.count(order, 16, 16).total
+
+
+def test_waves_are_the_guides_where_programs_are_even(run, scripts):
+    guide = scripts("card").guide()
+    even = dict(jitter=0, start=0, split=1, persistent=0, time=0)
+    for programs in (1, 132, 133, 264, 500):
+        found = run("waves", {"sms": guide.SMS}, programs=programs, **even)["model"]
+        assert (found["rounds"], round(found["busy"], 2)) == guide.waves(programs)
+        assert found["end"] == pytest.approx(found["rounds"])
+        kept = run("waves", {"sms": guide.SMS}, programs=programs, **even | {"persistent": 1, "start": 20})["model"]
+        assert kept["end"] == pytest.approx(found["rounds"] + 0.2), "it starts once"
+
+
+def test_uneven_programs_go_where_a_place_is_free(run):
+    import heapq
+
+    found = run("waves", {"sms": 132}, programs=400, jitter=50, start=10, split=2, persistent=0, time=0)["model"]
+    free = [0.0] * 132
+    for piece in found["pieces"]:
+        assert piece["from"] == pytest.approx(heapq.heappop(free))
+        heapq.heappush(free, piece["until"])
+    assert len(found["pieces"]) == 800 and found["end"] == pytest.approx(max(free))
+    assert (
+        0.93 < found["work"] / 400 < 1.07 and len({piece["until"] - piece["from"] for piece in found["pieces"]}) > 390
+    )
+
+
+def test_latency_is_hidden_as_the_formula_says(run, scripts):
+    hardware, guide = scripts("hardware"), scripts("card").guide("busy")
+    rate = hardware.latency().facts["rate"]
+    assert rate * 500 == pytest.approx(guide.in_flight(4.8e12, 0.5e-6)[1])
+    for values in (
+        dict(warps=12, loads=1, size=16, latency=500, work=50),
+        dict(warps=5, loads=4, size=8, latency=300, work=0),
+        dict(warps=8, loads=8, size=16, latency=500, work=0),
+        dict(warps=64, loads=1, size=4, latency=900, work=400),
+    ):
+        found = run("latency", {"rate": rate}, time=2000, **values)["model"]
+        service = 32 * values["size"] / rate
+        round_ns = values["latency"] + (values["loads"] - 1) * service + values["work"]
+        assert found["share"] == pytest.approx(min(1, values["warps"] * values["loads"] * service / round_ns))
+        # The simulation agrees with it, once the first round is over.
+        ends = sorted(end for each in found["rounds"] for end in each["sent"])
+        rounds = [end for end in ends if end > 1000 and end <= 1000 + round_ns]
+        assert len(rounds) * service / round_ns == pytest.approx(found["share"], abs=1.01 * service / round_ns)
+        assert all(b - a > service - 1e-6 for a, b in zip(ends, ends[1:])), "memory sends one after the other"
+
+
+def test_splits_of_k_add_up(run, scripts):
+    from annotated_examples.gemlite import gemm_splitK
+
+    facts, guide = scripts("products").split_k().facts, scripts("card").guide()
+    assert facts["block"] == gemm_splitK.CONFIGS[1].kwargs["BLOCK_N"]
+    for split in (1, 2, 4, 8, 16):
+        found = run("split_k", facts, split=split)["model"]
+        assert found["programs"] == facts["columns"] // facts["block"] * split and found["each"] * split == facts["K"]
+        rounds, busy = guide.waves(found["programs"])
+        assert (found["rounds"], round(found["busy"], 2), found["time"]) == (rounds, busy, rounds / split)
+
+
 # ---------------------------------------------------------------- a reader's hands
 
 

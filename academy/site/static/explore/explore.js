@@ -67,7 +67,12 @@
       if (problem) return this.say(problem)
       let values = this.values()
       const highest = this.module.highest?.(values, this.facts) ?? {}
-      for (const field of this.fields()) if (field.name in highest) field.max = highest[field.name]
+      for (const field of this.fields()) {
+        if (!(field.name in highest)) continue
+        const isLast = field === this.time && !this.timer && field.value === field.max
+        field.max = highest[field.name]
+        if (isLast) field.value = field.max  // who was looking at the end still does
+      }
       values = this.values()  // a browser keeps a value below its maximum
       for (const field of this.fields()) {
         const output = field.parentElement.querySelector("output")
@@ -92,7 +97,7 @@
     }
 
     move(steps) {
-      this.time.value = clamp(Number(this.time.value) + steps, Number(this.time.min), Number(this.time.max))
+      this.time.value = clamp(Number(this.time.value) + steps * Number(this.time.step), Number(this.time.min), Number(this.time.max))
       this.draw()
     }
 
