@@ -150,8 +150,8 @@ def _in_turn(programs: int, steps) -> list[tuple[int, str, int, int]]:
 @picture
 def softmax_and_tensor_cores():
     queries, keys, D = 64, 64, 128
-    # A multiprocessor's share of the data sheet's product rate, at the clock for which that is given (1830 MHz).
-    rate = card.MATRIX_TFLOP_S * 1e12 / card.SMS / 1.83e9
+    # A multiprocessor's share of the data sheet's product rate, at the clock for which that is given.
+    rate = card.MATRIX_TFLOP_S * 1e12 / card.SMS / (card.CLOCK_GHZ * 1e9)
     product = round(2 * queries * keys * D / rate)
     exponentials = queries * keys // 16  # 16 of them per cycle and multiprocessor
     # Nearly as many instructions of every warp in the compiled loop; each of four warps has a scheduler of its own, which

@@ -11,7 +11,11 @@ from academy.results import figures
 ROOT = Path(__file__).resolve().parents[2]
 #: Data sheet and tuning guide of the NVIDIA H200; tests/site/test_pictures.py compares them with the guide's table.
 SMS, WARPS, REGISTERS, SHARED_KB, L2_MB, MEMORY_GB = 132, 64, 65_536, 228, 62.9, 141
-BANDWIDTH_TB_S, MATRIX_TFLOP_S = 4.8, 989
+BANDWIDTH_TB_S, MATRIX_TFLOP_S, FLOAT32_TFLOP_S = 4.8, 989, 67
+#: The clock for which the data sheet's rates are given.
+CLOCK_GHZ = 1.83
+#: Cycles until a load returns, rounded, as published for an H100: arXiv 2402.13499, table of latencies.
+LATENCY = {"shared memory": 30, "L2 cache": 260, "memory": 480}
 
 
 def measured(key: str) -> float:

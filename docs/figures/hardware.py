@@ -1,7 +1,7 @@
 """How a GPU runs a Triton program: memory, programs, waves, coalescing, occupancy, the roofline."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from academy.results import figures
 from academy.results import store
@@ -11,32 +11,64 @@ from draw import WIDTH, Axes, Control, Panel, Picture, bars, picture
 from moving import moving
 
 
+def _log_bars(panel: Panel, top: float, ends: tuple[float, float], rows: Sequence[tuple[str, float, str, str]]) -> None:
+    """Bars on a logarithmic scale, a line for each power of ten: (name, value, its words, kind)."""
+    low, high = (math.log10(end) for end in ends)
+    at = lambda value: 300 * (math.log10(value) - low) / (high - low)  # noqa: E731
+    for power in range(round(low), round(high) + 1):
+        panel.line([(at(10.0**power), top), (at(10.0**power), top + 40 * len(rows))], "rule")
+    for place, (name, value, words, kind) in enumerate(rows):
+        y = top + place * 40
+        panel.text(0, y + 12, name, "small")
+        panel.box(0, y + 17, at(value), 15, kind)
+        panel.text(at(value) + 6, y + 29, words, "small")
+
+
 @picture
 def memory():
     copy = card.measured("device/copy")
     registers_kb = card.REGISTERS * 4 // 1024
-    sm = Panel(236, "One multiprocessor (SM)")
-    sm.box(60, 30, 240, 48, "a", f"registers: {registers_kb} KB\n{card.REGISTERS:,} of 32 bits")
-    sm.box(30, 100, 300, 48, "b", f"shared memory: {card.SHARED_KB} KB\nin a block of 256 KB with the L1 cache")
-    sm.box(0, 170, 360, 48, "off", f"room for {card.WARPS} warps of 32 threads:\n{card.WARPS * 32:,} threads")
-    sm.arrow(180, 98, 180, 80)
-    whole = Panel(236, f"The card: {card.SMS} of them")
-    whole.box(
-        60, 30, 240, 48, "a", f"{card.SMS} x {registers_kb} KB of registers:\n{card.SMS * registers_kb / 1024:.0f} MB"
+    of_all = card.SMS * registers_kb * 1024
+    size = Panel(270, "Size: each line is ten times as much")
+    sizes = (
+        ("registers of a thread", 255 * 4, "1 KB", "a"),
+        ("shared memory of a multiprocessor (SM)", card.SHARED_KB * 1024, f"{card.SHARED_KB} KB", "b"),
+        ("registers of an SM", registers_kb * 1024, f"{registers_kb} KB", "a"),
+        (f"registers of all {card.SMS}", of_all, f"{of_all / 1e6:.0f} MB", "a"),
+        ("L2 cache, for all SMs", card.L2_MB * 1e6, f"{card.L2_MB} MB", "g"),
+        ("memory", card.MEMORY_GB * 1e9, f"{card.MEMORY_GB} GB", "p"),
     )
-    whole.box(30, 100, 300, 48, "b", f"L2 cache, for all SMs:\n{card.L2_MB} MB")
-    whole.box(0, 188, 360, 46, "off", f"memory: {card.MEMORY_GB} GB")
-    whole.arrow(180, 98, 180, 80)
-    whole.arrow(60, 186, 60, 150)
-    whole.text(70, 166, f"{card.BANDWIDTH_TB_S} TB/s by the data sheet,", "small")
-    whole.text(70, 181, f"{copy:g} TB/s in a measured copy", "small")
+    _log_bars(size, 24, (100, 1e12), sizes)
+    # A multiply-add reads three numbers of four bytes; shared memory has 32 banks of four bytes, each read once a cycle.
+    operands = card.FLOAT32_TFLOP_S / 2 * 3 * 4
+    banks = card.SMS * 32 * 4 * card.CLOCK_GHZ / 1000
+    speed = Panel(270, "Bytes a second: each line is ten times as much")
+    speeds = (
+        ("registers, for float32 arithmetic", operands, f"{operands:.0f} TB/s", "a"),
+        ("shared memory of all SMs", banks, f"{banks:.0f} TB/s", "b"),
+        ("memory", card.BANDWIDTH_TB_S, f"{card.BANDWIDTH_TB_S} TB/s, {copy:g} in a copy", "p"),
+    )
+    _log_bars(speed, 24, (0.1, 10000), speeds)
+    speed.text(0, 168, "Cycles until a load returns", "bold")
+    longest = max(card.LATENCY.values())
+    for place, ((name, cycles), kind) in enumerate(zip(card.LATENCY.items(), "bgp")):
+        y = 180 + place * 30
+        speed.text(0, y + 15, name, "small")
+        speed.box(100, y + 2, 170 * cycles / longest, 18, kind)
+        speed.text(106 + 170 * cycles / longest, y + 16, f"about {cycles}", "small")
     return Picture(
-        "The closer a memory is to the arithmetic units, the smaller it is. All data has to come through the lowest arrow.",
-        f"Two stacks. One SM: {registers_kb} KB of registers above {card.SHARED_KB} KB of shared memory, and room for "
-        f"{card.WARPS} warps. The card: the registers of {card.SMS} SMs, {card.SMS * registers_kb / 1024:.0f} MB in all; "
-        f"below them {card.L2_MB} MB of L2 cache; below that {card.MEMORY_GB} GB of memory, connected at "
-        f"{card.BANDWIDTH_TB_S} TB/s, {copy:g} TB/s when measured.",
-        [sm, whole],
+        "The farther from the arithmetic, the larger, the slower and the later. Sizes and the memory's speed are the data sheet's; the "
+        f"speed of registers is what {card.FLOAT32_TFLOP_S} TFLOP/s of multiply-adds read, that of shared memory 32 banks of 4 bytes "
+        f"at {card.CLOCK_GHZ} GHz. No data sheet gives one for L2. Cycles are rounded from published measurements of an H100 "
+        "(Luo and others, arXiv 2402.13499); a card under load takes longer.",
+        "Sizes: "
+        + "; ".join(f"{name} {words}" for name, _, words, _ in sizes)
+        + ". Bytes a second: "
+        + "; ".join(f"{name} {words}" for name, _, words, _ in speeds)
+        + ". Cycles until a load returns: "
+        + "; ".join(f"{name} about {cycles}" for name, cycles in card.LATENCY.items())
+        + ".",
+        [size, speed],
     )
 
 

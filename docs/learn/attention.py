@@ -147,6 +147,10 @@ def in_one_trip(q, k, v, BLOCK_M, BLOCK_N):
 print(f"largest difference:  {(in_one_trip(q, k, v, 32, 16) - expected).abs().max():.1e}")
 
 # %% [markdown]
+# Here is the same loop, a tile at a time, with what one query carries along. It also has the masks that come below.
+#
+# [[figure: attention/walk]]
+#
 # In a kernel only the inner loop is left, because the outer one becomes the grid. `tl.dot` multiplies two tiles,
 # `tl.trans` transposes one. `tl.full` makes a block of one value. Masked keys have to end up with a weight of zero: their scores are set to minus infinity.
 

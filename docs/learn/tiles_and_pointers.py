@@ -247,10 +247,11 @@ print(f"TF32:    {relative_error(to_tf32(a).double() @ to_tf32(b).double()):.1e}
 #
 # ## Why tiles
 #
-# [[figure: hardware/tiles]]
-#
 # A tile of `x` that is loaded once is used for `BLOCK_N` columns of the result, a tile of `y` for `BLOCK_M` rows. So
-# the larger its tile, the more operations a program does for each byte that it loads:
+# the larger its tile, the more operations a program does for each byte that it loads. What the card makes of that is
+# the purple line: up to its corner memory sets the pace, beyond it the tensor cores do.
+#
+# [[figure: products/tiled]]
 
 # %%
 for BLOCK_M, BLOCK_N in ((1, 1), (16, 16), (64, 64), (128, 128), (128, 256)):

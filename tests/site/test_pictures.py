@@ -93,6 +93,7 @@ def test_the_card_is_the_one_of_the_guide(figures):
     assert rows["shared memory of an SM"].startswith(f"{card.SHARED_KB} KB")
     assert rows["L2 cache"].startswith(f"{card.L2_MB} MB")
     assert rows["memory"].startswith(f"{card.MEMORY_GB} GB at {card.BANDWIDTH_TB_S} TB/s")
+    assert rows["float32"].startswith(f"{card.FLOAT32_TFLOP_S} TFLOP/s")
     assert rows["bfloat16"].startswith(f"{card.MATRIX_TFLOP_S} TFLOP/s")
 
 
