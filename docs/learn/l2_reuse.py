@@ -166,13 +166,11 @@ for size in (8192, 4096):
 #
 # ## While the programs run
 #
-# So far you counted what the first programs need. What the later ones find depends on how much the cache holds, and
-# on whether programs that share a tile want it at about the same time. Here a cache is followed through a whole product.
+# The count is of the first 132 programs only, and it assumes that all of them are at about the same step along K. A tile
+# that one program has loaded helps another only while it is still in the cache. So what later programs find depends on
+# how much the cache holds, and on how far the programs drift apart. Here is a cache, followed through a whole product:
 #
 # [[figure: products/l2]]
-#
-# The count is of the first 132 programs only, and it assumes that all of them are at about the same step along K. A tile
-# that one program has loaded helps another only while it is still in the cache.
 #
 # ## What it gains
 #
