@@ -100,6 +100,7 @@ def unpack(words, W_nbits):
 # scale is one. The scale is rounded to the dtype in which it is stored *before* the integers are chosen, since the
 # kernel multiplies by the rounded one. And it is rounded **up**: rounded down, the last integer wouldn't reach the end
 # of the range.
+# [[figure: layout/integers]]
 def quantize(w, W_nbits, group_size):
     """Quantize a weight for `W_group_mode=3`: `(q - zeros) * scales` is near `w`.
 

@@ -3,7 +3,8 @@
 from academy.compiler.cards import CARDS
 
 import card
-from draw import Panel, Picture, bars, picture
+from draw import Control, Panel, Picture, bars, picture
+from moving import moving
 
 #: A stage of a product's pipeline: 128 x 64 numbers of one matrix and 64 x 256 of the other, in bfloat16.
 TILES = "128 x 256 x 64"
@@ -50,4 +51,28 @@ def gains():
         "Measured on an H200, in bfloat16. Where the compiler has reached the limit, a kernel of one's own gains nothing.",
         "; ".join(words) + ".",
         panels,
+    )
+
+
+#: Operations of a multiprocessor in a cycle, bfloat16 on the tensor cores: the data sheet's rate at 1.83 GHz.
+OPERATIONS, CLOCK_GHZ = 4096, 1.83
+#: What one program may have of an SM's shared memory.
+SHARED = (card.SHARED_KB - 1) * 1024
+
+
+@picture
+def pipeline():
+    return moving(
+        "pipeline",
+        "How many stages does a loop need until nobody waits, and what stops you from taking more?",
+        "Add stages until the red is gone. Then take another tile, or a longer latency.",
+        "Each step of the loop needs its tiles of both inputs, BLOCK_K = 64, in bfloat16. A model: a load takes the same time "
+        f"however many are under way, and the tensor cores do {OPERATIONS:,} operations in a cycle. So nobody waits when "
+        "(stages − 1) x the cycles of a step reach the latency. Each stage is a buffer.",
+        (
+            Control("stages", "num_stages", 2, 1, 6),
+            Control("latency", "Latency of a load", 900, stops=tuple(range(200, 1601, 100))),
+            Control("tile", "Tile", "128 x 128", stops=("64 x 64", "128 x 64", "128 x 128", "128 x 256", "256 x 256")),
+        ),
+        {"operations": OPERATIONS, "shared": SHARED, "block_k": 64},
     )

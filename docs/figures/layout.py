@@ -1,9 +1,9 @@
 """Where numbers lie: strides, masks, packed words, float formats."""
 
-import math
 import struct
 
-from draw import Axes, Panel, Picture, picture
+from draw import Axes, Control, Panel, Picture, picture
+from moving import moving
 
 ROWS, COLUMNS = 3, 4
 
@@ -148,30 +148,67 @@ def packed():
     )
 
 
+#: Exponent and fraction bits, has it infinities, has it NaN?
+FORMATS = {
+    "float32": (8, 23, True, True),
+    "bfloat16": (8, 7, True, True),
+    "float16": (5, 10, True, True),
+    "fp8 e5m2": (5, 2, True, True),
+    "fp8 e4m3": (4, 3, False, True),
+    "fp4 e2m1": (2, 1, False, False),
+}
+
+
+def _format(exponent: int, fraction: int, infinities: bool, nan: bool) -> dict:
+    """What floats.js knows of a format. With infinities the whole last exponent stands for no number, else one pattern."""
+    taken = 2**fraction if infinities else int(nan)
+    power, rest = divmod(2 ** (exponent + fraction) - 1 - taken, 2**fraction)
+    largest = (1 + rest / 2**fraction) * 2.0 ** (power - 2 ** (exponent - 1) + 1)
+    return dict(exponent=exponent, fraction=fraction, infinities=infinities, nan=nan, largest=largest)
+
+
 @picture
 def formats():
-    import torch
-
-    panel, words = Panel(320, "Sign, exponent, fraction"), []
-    kinds = (torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2)
-    for row, dtype in enumerate(kinds):
-        info, y = torch.finfo(dtype), 44 + row * 56
-        fraction = round(-math.log2(info.eps))
-        exponent = info.bits - 1 - fraction
-        panel.text(0, y, str(dtype).removeprefix("torch."), "bold")
-        panel.text(360, y, f"largest {info.max:.3g}, next to 1: 1 + {info.eps:.2g}", "small", "end")
-        unit = 360 / 32
-        panel.box(0, y + 8, unit, 24, "off")
-        panel.box(unit, y + 8, exponent * unit, 24, "a", exponent)
-        panel.box(unit * (1 + exponent), y + 8, fraction * unit, 24, "b", fraction)
-        words.append(
-            f"{str(dtype).removeprefix('torch.')}: {exponent} bits of exponent, {fraction} of fraction, largest {info.max:.3g}, spacing at one {info.eps:.2g}"
+    made = {name: _format(*bits) for name, bits in FORMATS.items()}
+    return moving(
+        "floats",
+        "Which numbers can 4, 8, 16 or 32 bits be, and what happens to those in between?",
+        "Type 0.1, 70000 or 1e-8, change the format, or press a bit.",
+        "Exponent bits (amber) buy range, fraction bits (blue) steps within each power of two. What lies between two numbers is "
+        "rounded to the nearer one, and of two equally near ones to the one whose last bit is 0. bfloat16 is float32 cut short.",
+        (
+            Control("format", "Format", "bfloat16", choices=tuple(made)),
+            Control("kind", "x is", "a number", choices=("a number", "infinity", "NaN")),
+            Control("x", "x", 0.1, -3.5e38, 3.5e38),
+        ),
+        {"formats": made},
+        "; ".join(
+            f"{name}: {each['exponent']} bits of exponent, {each['fraction']} of fraction, largest {each['largest']:.6g}"
+            for name, each in made.items()
         )
-    return Picture(
-        "Exponent bits (amber) buy range, fraction bits (blue) precision. bfloat16 is float32 cut short; float16 is finer and "
-        "ends at 65504.",
-        "; ".join(words) + ".",
-        [panel],
+        + ".",
+    )
+
+
+#: Seven of the eight weights of a group; the eighth is moved by itself.
+WEIGHTS = (-0.7, 0.15, 0.9, -0.25, 0.5, -1.1, 0.35)
+
+
+@picture
+def integers():
+    return moving(
+        "integers",
+        "How do eight weights become integers in one word, and what does one outlier cost the others?",
+        "Drag the large dot: the outlier. Then give the weights another middle, or more bits.",
+        "The range of the group, widened to contain 0, is cut into equal steps: a step is the scale. The zero point is the integer "
+        "that stands for 0. Each weight becomes the nearest integer (the red line is what it is off by), the first in the lowest "
+        "bits of the word.",
+        (
+            Control("outlier", "Outlier", 1.4, -4, 4, 0.1),
+            Control("shift", "Middle of the others", 0.0, -2, 2, 0.1),
+            Control("bits", "Bits", 4, choices=(8, 4, 2)),
+        ),
+        {"weights": WEIGHTS},
     )
 
 
@@ -287,4 +324,23 @@ def half_words():
         f"The 32 bits of a word with the numbers {', '.join(map(str, numbers))}, in two halves of sixteen. "
         f"{'. '.join(words)}: {numbers[1]} and {numbers[5]} counted 16 times.",
         [panel],
+    )
+
+
+@picture
+def banks():
+    return moving(
+        "banks",
+        "Why can a column of a tile take thirty-two trips to shared memory, and what do padding or a swizzle change?",
+        "Read a column of a tile 32 wide. Then pad its rows by one element, or swizzle them.",
+        "A square in row i is where lane i finds its element. Word w of 4 bytes lies in bank w mod 32, and a bank hands out one "
+        "word in a trip; lanes that want the same word share it. Padding makes rows longer; a swizzle stores column c of row r "
+        "at c xor r, and needs no more room.",
+        (
+            Control("access", "A warp reads", "a column", choices=("a row", "a column")),
+            Control("width", "Columns of the tile", 32, stops=(8, 16, 32, 64, 128)),
+            Control("padding", "Padding of a row, elements", 0, 0, 8),
+            Control("size", "Bytes of an element", 4, choices=(2, 4)),
+            Control("swizzle", "Swizzled", 0, ticks=True),
+        ),
     )

@@ -2,7 +2,8 @@
 
 import math
 
-from draw import Panel, Picture, picture
+from draw import Control, Panel, Picture, picture
+from moving import moving
 
 #: The first row of the softmax lesson's example, in its chunks.
 ROW, CHUNK = (1, 3, 2, 0, 4, 1), 4
@@ -10,32 +11,19 @@ ROW, CHUNK = (1, 3, 2, 0, 4, 1), 4
 
 @picture
 def online():
-    chunks = [ROW[start : start + CHUNK] for start in range(0, len(ROW), CHUNK)]
-    panels, words = [], []
-    row_max, row_sum, seen = -math.inf, 0.0, []
-    for step, chunk in enumerate(chunks):
-        new_max = max(row_max, *chunk)
-        factor = math.exp(row_max - new_max)
-        row_sum, row_max, seen = row_sum * factor + sum(math.exp(x - new_max) for x in chunk), new_max, [*seen, *chunk]
-        panel = Panel(292, f"After chunk {step + 1}: {', '.join(map(str, chunk))}")
-        for place, x in enumerate(ROW):
-            high = math.exp(x - row_max) * 130 if place < len(seen) else 0
-            kind = "off dashed" if place >= len(seen) else "a" if place >= len(seen) - len(chunk) else "b"
-            panel.box(place * 60 + 6, 186 - (high or 12), 48, high or 12, kind)
-            panel.text(place * 60 + 30, 204, f"x = {x}", "small", "middle")
-            if high:
-                panel.text(place * 60 + 30, 180 - high, f"{math.exp(x - row_max):.3g}", "small", "middle")
-        old = f"old sum x e^({max(chunks[0])} − {row_max}) = x {factor:.3f}" if step else "nothing came before"
-        panel.text(0, 232, f"max = {row_max}", "bold")
-        panel.text(0, 254, old)
-        panel.text(0, 276, f"sum = {row_sum:.3f}", "bold")
-        panels.append(panel)
-        words.append(f"After chunk {step + 1} the maximum is {row_max} and the sum of exponentials {row_sum:.3f}")
-    return Picture(
-        "Bars are e^(x − max). The second chunk brings a larger maximum, so what was summed before (blue) shrinks by one "
-        "common factor. Nothing is read again.",
-        ". ".join(words) + f". The old sum was multiplied by {factor:.3f}.",
-        panels,
+    scores = tuple(Control(f"x{place}", f"x{place}", float(x), -4, 8, 0.5) for place, x in enumerate(ROW))
+    return moving(
+        "online",
+        "How can one trip over a row give the exact softmax, when its largest number may come last?",
+        "Step through the chunks. Then drag the last score up, and drag where the chunks end: the sum at the end is always right.",
+        "Left the row, right e^(x − m) of what has been seen: the new chunk amber, what was there before blue. When a chunk brings a "
+        "larger score, everything before shrinks by one common factor. Nothing is read again.",
+        (
+            Control("step", "Chunks seen", 2, 0, 3, plays=1200),
+            *scores,
+            Control("first", "First chunk ends after", CHUNK, 1, len(ROW)),
+            Control("second", "Second chunk ends after", len(ROW), 1, len(ROW)),
+        ),
     )
 
 

@@ -5,7 +5,8 @@ import re
 from academy.results import figures
 
 import card
-from draw import Panel, Picture, bars, picture
+from draw import Control, Panel, Picture, bars, picture
+from moving import moving
 
 
 def _texts(pattern: str) -> list[str]:
@@ -116,29 +117,27 @@ def loads():
 @picture
 def fusion():
     content = figures.first(card.ROOT, "ladder/softmax")
-    times = {rung["name"]: rung["forward_ms"] for rung in content["rungs"] if rung.get("forward_ms")}
-    steps = (("max", 1, 0), ("x − max", 1, 1), ("exp", 1, 1), ("sum", 1, 0), ("divide", 1, 1))
-    trips = sum(reads + writes for _, reads, writes in steps)
-    shape = " x ".join(map(str, content["shape"]))
-    left = Panel(280, f"Five operations: {trips} trips over memory")
-    for row, (name, _, writes) in enumerate(steps):
-        y = 30 + row * 44
-        left.box(130, y, 110, 32, "b", name)
-        left.arrow(40, y + 16, 126, y + 16)
-        if writes:
-            left.arrow(244, y + 16, 330, y + 16)
-    left.text(0, 266, f"{figures.milliseconds(times['elementwise'])} at {shape}", "bold")
-    right = Panel(280, "One kernel: 2 trips")
-    right.box(130, 30, 110, 208, "g", "max\nx − max\nexp\nsum\ndivide")
-    right.arrow(40, 134, 126, 134)
-    right.arrow(244, 134, 330, 134)
-    right.text(0, 266, f"{figures.milliseconds(times['one trip'])}: the whole row in registers", "bold")
-    return Picture(
-        "An arrow to the left of a box is a read of the whole matrix, one to its right a write. Inside a kernel values stay in "
-        "registers.",
-        f"Softmax as five operations makes {trips} trips over memory and takes {figures.milliseconds(times['elementwise'])} at "
-        f"{shape}; as one kernel it makes 2 and takes {figures.milliseconds(times['one trip'])}.",
-        [left, right],
+    times = {rung["name"]: f"{rung['forward_ms']:.3g}" for rung in content["rungs"] if rung.get("forward_ms")}
+    rows, width = content["shape"]
+    joined = ("x − maximum joins maximum", "exp joins x − maximum", "sum joins exp", "divide joins sum")
+    return moving(
+        "fusion",
+        "What does it save to put operations into one kernel, and where does it stop saving?",
+        "Press an operation to join it to the one before, or drag it over the others. Then take longer rows, or fewer warps.",
+        "Softmax of rows in bfloat16. An arrow to the left of a kernel (green) is a read of the whole matrix, one to its right a "
+        "write. A model: a kernel that goes on behind a reduction holds its row in registers as float32; what doesn't fit beside "
+        "32 others is written out and read again, 8 bytes a value, and all bytes move at copy speed.",
+        (
+            *(Control(f"join{place}", label, 0, ticks=True) for place, label in enumerate(joined, 1)),
+            Control("width", "Length of a row", width, stops=(1024, 4096, 16384, width, 65536, 128256)),
+            Control("warps", "num_warps", 8, stops=(2, 4, 8, 16, 32)),
+        ),
+        {
+            "itemsize": 2,
+            "rows": rows,
+            "copy": card.measured("device/copy") * 1e12,
+            "measured": {"width": width, "apart": times["elementwise"], "together": times["one trip"]},
+        },
     )
 
 

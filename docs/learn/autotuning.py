@@ -67,6 +67,10 @@ for config in lesson.CONFIGURATIONS:
     print(f"{tile}, {config.num_warps} warps, {config.num_stages} stages: {kib:3.0f} KiB of shared memory")
 
 # %% [markdown]
+# How many stages are enough? That depends on how long a load takes, and how long a tile keeps the tensor cores busy:
+#
+# [[figure: choices/pipeline]]
+#
 # ## An autotuner in twenty lines
 #
 # At the first call for a **key** an autotuner runs the kernel once with each configuration, takes the time and

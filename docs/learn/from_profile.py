@@ -84,7 +84,7 @@ print(f"{moved.calls} calls, {moved.bytes / size([y]):.0f} times the bytes of y"
 # %% [markdown]
 # The sum of a product takes three calls. The first reads `y` twice, but it is one tensor and the second read is served
 # by the cache, so it counts once. One kernel for all of it would read `y` once, and write a single number. The picture
-# counts in the same way for softmax, and shows the times on an H200:
+# counts in the same way for softmax, with the times measured on an H200:
 #
 # [[figure: work/fusion]]
 #

@@ -1,0 +1,222 @@
+"""What explorables of loops, rows, fusion, banks and formats count: the same as the kernels, their runs, or torch."""
+
+import itertools
+import math
+
+import pytest
+
+from academy.site import pictures
+from tests.site.test_explorables import ROOT, run, scripts  # noqa: F401  fixtures
+
+torch = pytest.importorskip("torch")
+
+
+def facts(key: str) -> dict:
+    return pictures.found(ROOT, key)["facts"]
+
+
+# ---------------------------------------------------------------- a pipelined loop
+
+
+def simulated(stages: int, latency: float, compute: float, steps: int) -> float:
+    """The end of a loop, from its events: loads go out in order when a buffer is free and the step before has begun."""
+    asked = [0.0] * min(steps, stages - 1) if stages > 1 else []
+    now = 0.0
+    for k in range(steps):
+        if len(asked) < steps:
+            asked.append(now)  # stages == 1: this step's own tile; otherwise one that is `stages - 1` steps ahead
+        arrives = asked[k] + latency
+        begun = max(now, arrives)
+        if stages > 1 and k + stages - 1 < len(asked):
+            asked[k + stages - 1] = begun
+        now = begun + compute
+    return now
+
+
+def test_a_pipeline_waits_as_its_events_say(run):  # noqa: F811
+    given = facts("choices/pipeline")
+    tiles = ("64 x 64", "128 x 256", "256 x 256")
+    for stages, latency, tile in itertools.product(range(1, 7), (200, 900, 1600), tiles):
+        found = run("pipeline", given, stages=stages, latency=latency, tile=tile)["model"]
+        m, n = map(int, tile.split(" x "))
+        compute = 2 * m * n * 64 / 4096
+        assert found["compute"] == compute and found["total"] == simulated(stages, latency, compute, 8)
+        assert found["waits"] == found["total"] - 8 * compute
+        assert found["bytes"] == stages * (m + n) * 64 * 2 and found["fits"] == (found["bytes"] <= 227 * 1024)
+        # The caption's formula: nobody waits behind the first tile if (stages - 1) steps cover the latency.
+        assert (found["waits"] == latency) == ((stages - 1) * compute >= latency) == (stages >= found["needed"])
+
+
+def test_the_pipelines_card_and_memory_are_the_guides(run, scripts):  # noqa: F811
+    card, choices = scripts("card"), scripts("choices")
+    rate = choices.OPERATIONS * card.SMS * choices.CLOCK_GHZ * 1e9 / 1e12
+    assert rate == pytest.approx(card.MATRIX_TFLOP_S, rel=0.001)
+    from annotated_examples.tutorials.matmul_autotuned import CONFIGURATIONS
+
+    for config in CONFIGURATIONS:
+        tiles = config.kwargs
+        given = facts("choices/pipeline") | {"block_k": tiles["BLOCK_K"]}
+        tile = f"{tiles['BLOCK_M']} x {tiles['BLOCK_N']}"
+        found = run("pipeline", given, stages=config.num_stages, latency=900, tile=tile)["model"]
+        one = (tiles["BLOCK_M"] + tiles["BLOCK_N"]) * tiles["BLOCK_K"] * 2  # as the chapter's `shared_memory` has it
+        assert found["bytes"] == config.num_stages * one and found["fits"]
+
+
+# ---------------------------------------------------------------- softmax
+
+
+def row(values, **more) -> dict:
+    return {f"x{place}": value for place, value in enumerate(values)} | more
+
+
+def test_online_softmax_is_the_recorded_run(run, scripts):  # noqa: F811
+    from academy.site import project_parts
+
+    rows = scripts("rows")
+
+    if project_parts.no_run():
+        pytest.skip("triton is missing: nothing is recorded")
+    found = run("online", {}, **row(rows.ROW, first=rows.CHUNK, second=6, step=2))["model"]["steps"]
+    for step, start in zip(found, (0, rows.CHUNK)):
+        for name, key in (("max", "row_max"), ("sum", "row_sum")):
+            told = project_parts.recorded_number(
+                f"tutorials/softmax: softmax_forward_kernel, launch=0, pid=0, start={start}: {key}"
+            )[0]
+            assert step[name] == pytest.approx(float(told.rpartition(" = ")[2]), rel=1e-3)
+
+
+def test_online_softmax_ends_right_for_any_scores_and_chunks(run):  # noqa: F811
+    generator = torch.Generator().manual_seed(0)
+    for first, second in ((1, 2), (4, 6), (6, 6), (5, 2), (3, 3)):
+        scores = (torch.randint(-8, 17, (6,), generator=generator) / 2).double()
+        found = run("online", {}, **row(scores.tolist(), first=first, second=second, step=3))["model"]
+        largest, total = scores.max(), (scores - scores.max()).exp().sum()
+        last = found["steps"][-1]
+        assert [last["max"], last["sum"]] == pytest.approx([float(largest), float(total)])
+        assert found["chunks"][-1][1] == 6 and [a for a, _ in found["chunks"][1:]] == [
+            b for _, b in found["chunks"][:-1]
+        ]
+
+
+def counted_trips(kernels: list[list[int]]) -> int:
+    """Matrices that softmax's steps read and write in these kernels, from torch's own calls: tensors as large as x."""
+    names = ["max", "difference", "exp", "sum", "quotient"]
+    uses = {"max": ["x"], "difference": ["x"], "exp": ["difference"], "sum": ["exp"], "quotient": ["exp"]}
+    made = {"difference": "difference", "exp": "exp", "quotient": "quotient"}
+    home = {names[step]: place for place, kernel in enumerate(kernels) for step in kernel}
+    read = {(place, tensor) for name, place in home.items() for tensor in uses[name] if home.get(tensor) != place}
+    written = {"quotient"} | {tensor for _, tensor in read if tensor in made}
+    return len(read) + len(written)
+
+
+def test_fusion_counts_the_trips_of_every_way_to_cut_softmax(run):  # noqa: F811
+    given = facts("work/fusion")
+    for joins in itertools.product((0, 1), repeat=4):
+        kernels = [[0]]
+        for place, join in enumerate(joins, 1):
+            if join:
+                kernels[-1].append(place)
+            else:
+                kernels.append([place])
+        fields = {f"join{place}": join for place, join in enumerate(joins, 1)}
+        found = run("fusion", given, **fields, width=4096, warps=8)["model"]
+        assert found["trips"] == counted_trips(kernels)
+        assert found["moved"] == found["trips"] * given["rows"] * 4096 * 2 and found["spills"] == 0
+        assert found["ms"] == pytest.approx(found["moved"] / given["copy"] * 1e3)
+    assert found["trips"] == 2 and found["moved"] == found["least"]
+    separate = run("fusion", given, **dict.fromkeys(fields, 0), width=4096, warps=8)["model"]
+    assert separate["trips"] == 8, "the text beside it says so"
+
+
+def test_fusion_spills_where_registers_end(run):  # noqa: F811
+    given, together = facts("work/fusion"), dict(join1=1, join2=1, join3=1, join4=1)
+    for warps, registers in ((2, 255), (8, 255), (16, 128), (32, 64)):
+        for width in (1024, 16384, 65536, 128256):
+            found = run("fusion", given, **together, width=width, warps=warps)["model"]
+            held = math.ceil(width / (32 * warps))
+            lost = max(0, held + 32 - registers) * 32 * warps
+            assert (found["wanted"], found["allowed"]) == (held + 32, registers)
+            assert found["spills"] == given["rows"] * min(lost, width) * 8
+            apart = run("fusion", given, join1=0, join2=1, join3=1, join4=0, width=width, warps=warps)["model"]
+            assert apart["spills"] == 0, "nothing there goes on behind a reduction"
+
+
+# ---------------------------------------------------------------- formats
+
+DTYPES = {"float32": "float32", "bfloat16": "bfloat16", "float16": "float16"}
+DTYPES |= {"fp8 e5m2": "float8_e5m2", "fp8 e4m3": "float8_e4m3fn"}
+#: All numbers of fp4 (OCP Microscaling, table 5).
+FP4 = (0, 0.5, 1, 1.5, 2, 3, 4, 6)
+
+
+def number(text) -> float:
+    return {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}.get(text, text)
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_a_format_rounds_as_torch_does(name, run):  # noqa: F811
+    dtype, given = getattr(torch, DTYPES[name]), facts("layout/formats")
+    info = torch.finfo(dtype)
+    assert given["formats"][name]["largest"] == info.max
+    tiny = info.smallest_normal * info.eps
+    special = [0.1, -0.3, 1.0, 300.0, 70000.0, 1e-8, 464.0, 465.0, 65519.0, 65520.0, 3.4e38]
+    special += [1 + info.eps / 2, 1 + 1.5 * info.eps]
+    special += [info.max, tiny, tiny / 2, 1.5 * tiny, -2.5 * tiny, info.smallest_normal * 0.9]
+    for x in torch.tensor(special, dtype=torch.float32).tolist():
+        found = run("floats", given, format=name, kind="a number", x=x)["model"]
+        cast = torch.tensor([x]).to(dtype)
+        # Beyond the end of e4m3 older versions of torch give NaN.
+        expected = math.copysign(info.max, x) if name == "fp8 e4m3" and abs(x) > info.max else float(cast)
+        assert number(found["number"]) == expected, x
+        bits = int.from_bytes(cast.view(torch.uint8).numpy().tobytes(), "little")
+        if float(cast) == expected:
+            assert found["bits"] == [int(bit) for bit in f"{bits:0{info.bits}b}"], x
+        assert number(found["decoded"]) == expected, x
+    assert run("floats", given, format=name, kind="NaN", x=1)["model"]["decoded"] == "NaN"
+
+
+def test_fp4_has_its_fifteen_numbers(run):  # noqa: F811
+    given = facts("layout/formats")
+    for x in [value / 16 for value in range(0, 112)]:
+        found = run("floats", given, format="fp4 e2m1", kind="a number", x=x)["model"]
+        nearest = min(abs(x - value) for value in FP4)
+        assert found["number"] in FP4 and abs(x - found["number"]) == nearest and found["decoded"] == found["number"]
+        if sum(abs(x - value) == nearest for value in FP4) == 2:
+            assert found["bits"][-1] == 0, "of two equally near ones the even one"
+    assert "no pattern" in run("floats", given, format="fp4 e2m1", kind="NaN", x=1)["words"]
+
+
+def test_integers_are_those_of_the_lesson(run):  # noqa: F811
+    from annotated_examples.gemlite.gemm import dequantize_reference, quantize
+
+    given = facts("layout/integers")
+    for bits, outlier, shift in itertools.product((8, 4), (-3.3, 0.0, 1.4, 3.9), (-1.7, 0.0, 1.1)):
+        found = run("integers", given, bits=bits, outlier=outlier, shift=shift)["model"]
+        w = torch.tensor(found["w"], dtype=torch.float32)[:, None]
+        words, scales, zeros = quantize(w, bits, 8)
+        assert found["scale"] == pytest.approx(float(scales), rel=1e-6) and found["zero"] == float(zeros)
+        assert found["word"] == int(words[0, 0]) & 0xFFFFFFFF
+        back = dequantize_reference(words, scales, zeros, W_nbits=bits, group_size=8)[:, 0]
+        assert found["back"] == pytest.approx(back.tolist(), abs=1e-5)
+        assert found["error"] <= 0.5 * found["scale"] * (1 + 1e-9), "as the sentence below it says"
+
+
+# ---------------------------------------------------------------- banks
+
+
+def test_banks_count_the_words_that_meet(run):  # noqa: F811
+    fields = itertools.product(("a row", "a column"), (8, 16, 32, 64, 128), (0, 1, 3, 8), (2, 4), (0, 1))
+    for access, width, padding, size, swizzle in fields:
+        values = dict(access=access, width=width, padding=padding, size=size, swizzle=swizzle)
+        found = run("banks", {}, **values)["model"]
+        wanted = []
+        for lane in range(32):
+            r, c = (lane, 0) if access == "a column" else divmod(lane, width)
+            if swizzle:
+                c ^= r % min(width, 32)
+            wanted.append((r * (width + padding) + c) * size // 4)
+        banks = [len({word for word in wanted if word % 32 == bank}) for bank in range(32)]
+        assert found["words"] == wanted and found["count"] == max(banks) and found["used"] == sum(map(bool, banks))
+    start = dict(access="a column", width=32, size=4)
+    counts = [run("banks", {}, **start, padding=p, swizzle=s)["model"]["count"] for p, s in ((0, 0), (1, 0), (0, 1))]
+    assert counts == [32, 1, 1], "the question's answer"
