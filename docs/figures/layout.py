@@ -178,7 +178,7 @@ def formats():
         "rounded to the nearer one, and of two equally near ones to the one whose last bit is 0. bfloat16 is float32 cut short.",
         (
             Control("format", "Format", "bfloat16", choices=tuple(made)),
-            Control("kind", "x is", "a number", choices=("a number", "infinity", "NaN")),
+            Control("kind", "x is", "a number", choices=("a number", "infinity", "not a number")),
             Control("x", "x", 0.1, -3.5e38, 3.5e38),
         ),
         {"formats": made},

@@ -172,7 +172,7 @@ def test_a_format_rounds_as_torch_does(name, run):  # noqa: F811
         if float(cast) == expected:
             assert found["bits"] == [int(bit) for bit in f"{bits:0{info.bits}b}"], x
         assert number(found["decoded"]) == expected, x
-    assert run("floats", given, format=name, kind="NaN", x=1)["model"]["decoded"] == "NaN"
+    assert run("floats", given, format=name, kind="not a number", x=1)["model"]["decoded"] == "NaN"
 
 
 def test_fp4_has_its_fifteen_numbers(run):  # noqa: F811
@@ -183,7 +183,7 @@ def test_fp4_has_its_fifteen_numbers(run):  # noqa: F811
         assert found["number"] in FP4 and abs(x - found["number"]) == nearest and found["decoded"] == found["number"]
         if sum(abs(x - value) == nearest for value in FP4) == 2:
             assert found["bits"][-1] == 0, "of two equally near ones the even one"
-    assert "no pattern" in run("floats", given, format="fp4 e2m1", kind="NaN", x=1)["words"]
+    assert "no pattern" in run("floats", given, format="fp4 e2m1", kind="not a number", x=1)["words"]
 
 
 def test_integers_are_those_of_the_lesson(run):  # noqa: F811

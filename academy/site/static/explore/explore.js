@@ -58,7 +58,8 @@
       const field = this.fields().find(each => !each.checkValidity())
       if (!field) return ""
       const name = field.closest("label").querySelector("span").textContent
-      return `${name}: a number from ${Number(field.min).toLocaleString("en")} to ${Number(field.max).toLocaleString("en")}, please.`
+      const [low, high] = [field.min, field.max].map(end => Math.abs(end) < 1e15 ? Number(end).toLocaleString("en") : end)
+      return `${name}: a number from ${low} to ${high}, please.`
     }
 
     draw() {

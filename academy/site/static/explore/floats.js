@@ -1,7 +1,10 @@
 // Floating-point formats: sign, exponent, fraction. `facts.formats`: name -> {exponent, fraction, infinities, nan, largest}.
 // What lies beyond the largest number becomes infinity, or that number where there is no infinity. `nan`: is there one?
 explorables.define("floats", ({ Panel, clamp, range }) => {
-  const special = { infinity: Infinity, NaN }
+  const special = { infinity: Infinity, "not a number": NaN }
+  /** A number that may be none, in words. */
+  const told = number => Number.isFinite(number) ? String(Number(number.toPrecision(12)))
+    : Number.isNaN(number) ? "not a number" : number < 0 ? "−infinity" : "infinity"
   const value_of = ({ kind, x }) => kind === "a number" ? x : kind === "infinity" && x < 0 ? -Infinity : special[kind]
   const bias = ({ exponent }) => 2 ** (exponent - 1) - 1
 
@@ -54,8 +57,7 @@ explorables.define("floats", ({ Panel, clamp, range }) => {
     const has = !Number.isNaN(number) || format.nan
     const bits = has ? encode(number, format) : range(0, 1 + format.exponent + format.fraction).map(() => "–")
     const decoded = has ? decode(bits, format) : NaN
-    const shown = Number.isFinite(number) ? Number(number.toPrecision(12)) : String(number)
-    return { bits, has, decoded: Number.isFinite(decoded) ? decoded : String(decoded), step, shown,
+    return { bits, has, decoded: Number.isFinite(decoded) ? decoded : String(decoded), step, shown: told(number),
       number: Number.isFinite(number) ? number : String(number),
       error: Number.isFinite(number) && x ? Math.abs(number - x) / Math.abs(x) : 0 }
   }
@@ -105,11 +107,12 @@ explorables.define("floats", ({ Panel, clamp, range }) => {
     draw: (found, values, facts) => [bitsPanel(found, values, facts), line(found, values, facts)],
     words({ has, number, shown, step, error }, values, { formats }) {
       const format = formats[values.format], x = value_of(values)
-      const what = `${Number.isFinite(x) ? x : String(x)} in ${values.format}`
+      const what = `${Number.isFinite(x) ? x : told(x)} in ${values.format}`
       if (!has) return `${what}: there is no pattern for it. All ${2 ** (1 + format.exponent + format.fraction)} stand for numbers.`
       if (typeof number === "string") {
-        const why = Number.isFinite(x) ? ` The largest number is ${Number(format.largest.toPrecision(6))}.` : ""
-        return `${what} becomes ${number}.${why} It takes 1 bit of sign, ${format.exponent} of exponent and ${format.fraction} of fraction.`
+        if (Number.isFinite(x)) return `${what} becomes ${shown}: the largest number is ${Number(format.largest.toPrecision(6))}.`
+        const fraction = format.infinities ? Number.isNaN(x) ? "a fraction that isn't 0" : "a fraction of 0" : "a fraction of ones"
+        return `${what} has a pattern: an exponent of ones, ${format.exponent} of them, and ${fraction}.`
       }
       if (Math.abs(x) > format.largest) return `${what} is ${shown}, the largest number: this format has no infinity.`
       if (number === 0) return `${what} is 0: the smallest number above 0 is ${Number((2 ** (1 - bias(format) - format.fraction)).toPrecision(3))}.`
@@ -122,7 +125,7 @@ explorables.define("floats", ({ Panel, clamp, range }) => {
       if (!start || !has) return undefined
       const place = Number(part.split("-")[1])
       const number = decode(bits.map((bit, i) => i === place ? 1 - bit : bit), formats[values.format])
-      if (Number.isNaN(number)) return { kind: "NaN" }
+      if (Number.isNaN(number)) return { kind: "not a number" }
       if (!Number.isFinite(number)) return { kind: "infinity", x: Math.sign(number) }
       return { kind: "a number", x: number }
     },
