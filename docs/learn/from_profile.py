@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # 9. Find the kernel worth writing
+# # 10. Find the kernel worth writing
 #
 # You have a model in plain PyTorch, and it trains too slowly. Which kernel do you write first, and what will it gain? Here
 # the answer is predicted from bytes and operations, before anything is measured. Then a profile says whether that was

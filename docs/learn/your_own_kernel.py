@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # 10. Take a kernel from formula to benchmark
+# # 11. Take a kernel from formula to benchmark
 #
 # Somebody needs rows of length one, for cosine similarities, and asks you for a kernel. Where do you begin, and when
 # are you done? Here you take every step yourself, with an operation that this site doesn't have: formula, derivation,

@@ -31,6 +31,7 @@ CHAPTERS = [
     "reductions",
     "random_numbers",
     "attention",
+    "overlap",
     "from_profile",
     "your_own_kernel",
 ]
@@ -144,6 +145,17 @@ EXPECTED = {
         "rotary embedding     624   20.0 GB     1.9 GB   4.7 ms   0.4 ms",
         "products                                         7.3 Tflop10.2 ms  10.2 ms",
         "loss                                             4.9 Tflop19.6 ms   6.9 ms",
+    ],
+    "overlap": [
+        "kernel        e  .....   e  .....   e  .....   e  .....   e   ....   e  .....   wf\n"
+        "copy unit      =====      =====      =====      =====      =====      =====       ==\n"
+        "tensor cores          ===        ===        ===        ===        ===        ===\n",
+        "1 buffers: copies and products overlap in 0 of 20 orders",
+        "   6  full[0]         2       0\n",
+        "Race\nrace on a_s[0]: wgmma at line",
+        "{'Deadlock': 9, 'Race': 31}",
+        "4 buffers: 6 steps take 18 units of time, the tensor cores work for 12 of them",
+        "MissingFence\nmissing fence on c_s: TMA store at line",
     ],
     "attention": ["scores held at once: 40000", "scores held at once: 6400", "scores held at once: 512", "8192 MiB"],
 }

@@ -3,6 +3,7 @@
 The modules run in QuickJS, as they do for the stills; one browser test works them as a reader does.
 """
 
+import ast
 import functools
 import re
 import sys
@@ -284,6 +285,39 @@ def test_splits_of_k_add_up(run, scripts):
         assert found["programs"] == facts["columns"] // facts["block"] * split and found["each"] * split == facts["K"]
         rounds, busy = guide.waves(found["programs"])
         assert (found["rounds"], round(found["busy"], 2), found["time"]) == (rounds, busy, rounds / split)
+
+
+def test_the_timeline_follows_the_model_on_its_page(run):
+    """`schedule` stands in the chapter, and so does the formula for a long run."""
+    tree = ast.parse((ROOT / "docs/learn/overlap.py").read_text("utf-8"))
+    (function,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "schedule"]
+    exec(compile(ast.Module([function], []), "overlap.py", "exec"), names := {})
+    for buffers, copy, latency, compute in (
+        (1, 2, 4, 2),
+        (2, 2, 4, 2),
+        (4, 2, 4, 2),
+        (3, 1, 16, 8),
+        (5, 8, 0, 1),
+        (2, 3, 5, 7),
+    ):
+        values = dict(copy=copy, latency=latency, compute=compute)
+        want = names["schedule"](buffers, **values, steps=6)
+        end = want[-1][3]
+        for time in (0, end // 2, end):
+            found = run("overlap", {"steps": 6}, buffers=buffers, **values, time=time)["model"]
+            assert [(t["begins"], t["there"], t["starts"], t["done"]) for t in found["times"]] == want
+            assert found["now"]["multiplied"] == [
+                k for k, (_, _, first, last) in enumerate(want) if first <= time < last
+            ]
+            assert found["now"]["waiting"] == [k for k, (_, first, last, _) in enumerate(want) if first <= time < last]
+        assert found["end"] == end and found["busy"] == 6 * compute
+        assert found["alone"] == names["schedule"](1, **values, steps=6)[-1][3]
+        long = names["schedule"](buffers, **values, steps=600)
+        assert (
+            found["each"]
+            == pytest.approx((long[599][3] - long[299][3]) / 300)
+            == max(copy, compute, (copy + latency + compute) / buffers)
+        )
 
 
 # ---------------------------------------------------------------- a reader's hands
