@@ -17,7 +17,7 @@ from triton.runtime.jit import JITFunction
 
 from academy.gluon import along_axis, layouts, rewriting, shared, units
 from academy.gluon.errors import WrongLayout, WrongUse, need, place
-from academy.gluon.machine import Agent, machine
+from academy.gluon.machine import PARTITIONS, Agent, machine
 from academy.gluon.rewriting import Steps
 from academy.gluon.values import Pointer, Range, Tensor, of_number, rounded, scalar, tensor_of, unwrap
 
@@ -190,7 +190,7 @@ def warp_specialize(functions_and_args: Any, worker_num_warps: Any, worker_num_r
         state.add(child, code)
     agents = [child for child, _ in children]
     here = place()
-    yield (lambda: all(child.finished for child in agents)), here, lambda: "its partitions"
+    yield (lambda: all(child.finished for child in agents)), here, lambda: PARTITIONS
     for child in agents:
         parent.join(child.clock, child.fenced)
     parent.stores += agents[0].stores  # the same threads: they may still wait for these

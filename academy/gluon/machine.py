@@ -25,6 +25,8 @@ from academy.gluon.errors import Deadlock, GluonError, InFlight, MissingFence, P
 from academy.watching import Watcher
 
 Clock = dict["Agent", int]
+#: What the partition that started others waits for in the end.
+PARTITIONS = "its partitions"
 
 
 class Agent:
@@ -70,6 +72,7 @@ class Agent:
 
     def fence(self) -> None:
         self.fenced = dict(self.clock)
+        self.tick()  # what comes after the fence isn't covered by it
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,7 @@ class Machine:
 
     def _deadlock(self) -> GluonError:
         waits = [(agent.what, agent.blocked[1], agent.blocked[2]()) for agent in self.agents if agent.blocked]
+        waits.sort(key=lambda each: each[2] == PARTITIONS)  # who waits for a barrier comes first: there the fault is
         lines = [f"  {who} waits at {here}: for {what}" for who, here, what in waits]
         return Deadlock("deadlock: no partition can go on.\n" + "\n".join(lines), *(here for _, here, _ in waits))
 

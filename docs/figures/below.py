@@ -61,6 +61,113 @@ def overlap():
 
 
 @picture
+def phases():
+    buffers, tiles, bytes_ = 3, 8, 64 * 64 * 2
+    ring = Panel(176, f"A ring of {buffers}: which tile, which phase")
+    uses = -(-tiles // buffers)
+    wide = 86
+    for use in range(uses):
+        ring.text(96 + use * wide + wide / 2, 44, f"phase {use}", "small", "middle")
+        ring.text(96 + use * wide + wide / 2, 62, f"parity {use & 1}", "small", "middle")
+    for buffer in range(buffers):
+        ring.text(0, 90 + 32 * buffer, f"full[{buffer}]", "mono small")
+        for use in range(uses):
+            tile = use * buffers + buffer
+            shown = f"tile {tile}" if tile < tiles else ""
+            ring.box(
+                96 + use * wide, 72 + 32 * buffer, wide - 4, 28, ("b" if use & 1 else "a") if shown else "off", shown
+            )
+    one = Panel(176, "What completes a phase")
+    rows = (
+        ("init, count 1", "0 of 1 arrivals", ""),
+        (f"expect {2 * bytes_:,} bytes", "1 of 1 arrivals", f"{2 * bytes_:,} to come"),
+        ("tile of a arrives", "1 of 1 arrivals", f"{bytes_:,} to come"),
+        ("tile of b arrives", "complete", "next phase: 0 of 1"),
+    )
+    for row, (what, arrivals, bytes_left) in enumerate(rows):
+        y, last = 30 + 34 * row, row == len(rows) - 1
+        one.text(0, y + 19, what, "small")
+        one.box(150, y, 104, 28, "g" if last else "a" if row else "off", arrivals)
+        one.text(262, y + 19, bytes_left, "tiny")
+    return Picture(
+        "Each buffer has a barrier, and each use of a buffer is a phase of it. Amber: parity 0. Blue: parity 1. A phase is complete "
+        "when all arrivals have come and all bytes.",
+        f"A ring of {buffers} buffers: tile i uses buffer i modulo {buffers}, in phase i divided by {buffers}; phases 0, 1 and 2 "
+        f"have parity 0, 1 and 0. A barrier with count 1 and {2 * bytes_:,} bytes expected: each of two tiles brings {bytes_:,}, "
+        "and with the second one the phase is complete.",
+        [ring, one],
+    )
+
+
+@picture
+def doors():
+    panel = Panel(252, "Two doors to shared memory")
+    panel.box(0, 34, 108, 56, "a", "threads")
+    panel.box(126, 34, 108, 196, "off", "buffer")
+    panel.box(252, 34, 108, 56, "b", "copy unit,\ntensor cores")
+    panel.arrow(108, 62, 126, 62, "a")
+    panel.arrow(234, 62, 252, 62, "b")
+    for row, (left, right) in enumerate((("1 store", ""), ("2 fence", ""), ("", "3 read"))):
+        y = 108 + 42 * row
+        if left:
+            panel.box(0, y, 108, 32, "a" if row == 0 else "g", left)
+        if right:
+            panel.box(252, y, 108, 32, "b", right)
+    panel.arrow(108, 124, 126, 124, "a")
+    panel.arrow(108, 166, 252, 166, "g")
+    panel.arrow(234, 208, 252, 208, "b")
+    return Picture(
+        "Threads use the ordinary door, the copy unit and the tensor cores the async proxy. A fence between a store and the read "
+        "makes the store visible behind the other door. An order alone, by a barrier for example, doesn't.",
+        "Shared memory has two doors: one for the threads, one for the copy unit and the tensor cores. The order that is right: "
+        "1. the threads store, 2. they execute fence_async_shared, 3. the copy unit or the tensor cores read.",
+        [panel],
+    )
+
+
+@picture
+def handshake():
+    buffers = 3
+    panel = Panel(236, "Two partitions, two barriers a buffer")
+    panel.box(0, 32, 96, 190, "b", "fetch")
+    panel.box(264, 32, 96, 190, "a", "multiply")
+    for buffer in range(buffers):
+        y = 32 + 66 * buffer
+        panel.box(130, y, 100, 58, "off", f"buffer {buffer}")
+        panel.arrow(96, y + 14, 130, y + 14, "b")
+        panel.arrow(230, y + 14, 264, y + 14, "b")
+        panel.arrow(264, y + 46, 230, y + 46, "a")
+        panel.arrow(130, y + 46, 96, y + 46, "a")
+    return Picture(
+        "Blue, to the right: the tile is there, full. Amber, to the left: it has been used, empty. Each side waits for the other's "
+        "barrier of the same buffer.",
+        f"A ring of {buffers} buffers between two partitions. For each buffer there are two barriers: full, which the copy completes and "
+        "multiply waits for, and empty, at which multiply arrives and for which fetch waits.",
+        [panel],
+    )
+
+
+@picture
+def turns():
+    tiles, each, wide = 8, 2, 44
+    panel = Panel(150, "Two partitions take turns")
+    for tile in range(tiles):
+        w = tile // each % 2
+        panel.box(tile * wide, 32 + 52 * w, wide - 4, 30, "b" if w else "a", f"tile {tile}")
+    for turn in range(1, tiles // each):
+        x, down = turn * each * wide, turn % 2
+        panel.arrow(x - 8, 66 if down else 80, x + 2, 80 if down else 66)
+    panel.text(0, 140, "arrows: the baton, an arrival at the other's turn[W]", "small")
+    mine = [[t for t in range(tiles) if t // each % 2 == w] for w in (0, 1)]
+    return Picture(
+        "Above partition 0, below partition 1. Who has the baton reads from the ring; the other one waits, or writes what it has computed.",
+        f"{tiles} tiles. Partition 0 has {', '.join(map(str, mine[0]))}, partition 1 has {', '.join(map(str, mine[1]))}. After each "
+        f"{each} tiles the baton goes to the other one.",
+        [panel],
+    )
+
+
+@picture
 def moved_wait():
     panels = []
     for title, order in (

@@ -183,6 +183,8 @@ for BUFFERS in (1, 2, 3):
 #
 # ## Which phase is it?
 #
+# [[figure: below/phases]]
+#
 # Here is what each step of a ring of three waited for, noted by the simulator:
 
 # %%
@@ -254,6 +256,8 @@ for buffers in range(1, 6):
 #
 # ## The way out, and a fence
 #
+# [[figure: below/doors]]
+#
 # At its end the kernel stores the sums in shared memory, and the copy unit takes them from there. The two don't see shared
 # memory through the same door. Threads have the ordinary one. Copy unit and tensor cores have another, the **async
 # proxy**. What has been stored through one door may not have reached the other yet, even if it happened before.
@@ -263,6 +267,8 @@ for buffers in range(1, 6):
 # memory.
 #
 # ## One job, one partition
+#
+# [[figure: below/handshake]]
 #
 # Look at the lane `kernel` again. One group of warps asks, waits, asks for a product, waits for that, and only then asks for
 # the next tiles. While it waits for a product it can't ask for a copy, and while it writes the result nothing is multiplied.

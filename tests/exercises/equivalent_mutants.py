@@ -5,6 +5,7 @@ _NAN = "a maximum swallows the NaN of its masked lanes, on a GPU too"
 _NOTHING = "it is multiplied by the exponential of minus infinity, or stands where nothing finite was seen"
 _AXIS = "a matrix has two axes: its last one is axis 1"
 _EXACT = "float16 holds these whole numbers exactly"
+_BIT = "a wait looks at the lowest bit of the phase alone"
 _SIZES = "other sizes, and more room behind, show the same mistakes"
 
 _LISTED = {
@@ -97,6 +98,35 @@ _LISTED = {
     "fast/persistent": {
         "a grid-stride loop is right for any number of programs": [
             "double_rows: double_rows_kernel[(4,)](x, out, M, N, BLOCK_N=triton.next_power_of_2(N)) @20: 4 -> 5"
+        ]
+    },
+    **{
+        f"below/{name}": {
+            _BIT: [
+                f"{kernel}: mbarrier.wait(full.index({index}), ({use} // BUFFERS) & 1) @{column}: "
+                f"({use} // BUFFERS) & 1 -> {use} // BUFFERS"
+            ]
+        }
+        for name, kernel, use, index, column in (
+            ("ring_phase", "double_kernel", "i", "i % BUFFERS", 39),
+            ("store_wait", "double_kernel", "i", "i % BUFFERS", 39),
+            ("in_flight", "double_kernel", "i", "i % BUFFERS", 39),
+            ("asked_too_early", "product_kernel", "k", "buffer", 34),
+            ("first_wait", "multiply", "k", "buffer", 34),
+            ("given_back", "multiply", "k", "buffer", 34),
+            ("arrive_count", "consume", "i", "buffer", 34),
+        )
+    },
+    "below/most_buffers": {
+        _ORDER: [
+            "most_buffers: return max(0, (LIMIT - result) // each) @11: "
+            "0, (LIMIT - result) // each -> (LIMIT - result) // each, 0"
+        ]
+    },
+    "below/which_layout": {
+        "the quotients are rounded down to the same numbers": [
+            "layout: across = 64 // wide @9: 64 -> 65",
+            "layout: return [1, wide], [32 // across, across], [4, 1], [1, 0] @19: 32 -> 33",
         ]
     },
     "own_kernel/stays_inside": {

@@ -76,7 +76,7 @@ def test_there_are_enough_of_each_stage_and_of_each_kind():
     stages = PATH.stages
     assert sorted(stage.exercises for stage in stages) == sorted({exercise.stage for exercise in EXERCISES.values()})
     for stage in stages:
-        least = 1 if stage.exercises == "below" else 5
+        least = 10 if stage.exercises == "below" else 5
         assert len([each for each in EXERCISES.values() if each.stage == stage.exercises]) >= least, stage.title
     assert {each.kind for each in EXERCISES.values()} == set(exercise_files.KINDS)
 

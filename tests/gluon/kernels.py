@@ -31,8 +31,10 @@ def tile_copy(x_desc, y_desc, WAIT: gl.constexpr, FENCE: gl.constexpr, DONE: gl.
     if WAIT:
         mbarrier.wait(ready, 0)
     value = tile.load(layout)
+    if FENCE == "too early":
+        fence_async_shared()
     out.store((value.to(gl.float32) + 1).to(y_desc.dtype))
-    if FENCE:
+    if FENCE == True:  # noqa: E712
         fence_async_shared()
     tma_store(y_desc, [row, 0], out)
     if DONE:

@@ -40,6 +40,7 @@ def test_a_tile_goes_in_and_out_with_a_tail(seed):
     [
         (dict(WAIT=False), gluon.Race, "race on tile: load at line .*value = tile.load"),
         (dict(FENCE=False), gluon.MissingFence, "missing fence on out: TMA store at line .*store at line"),
+        (dict(FENCE="too early"), gluon.MissingFence, "missing fence on out: TMA store at line .*store at line"),
         (dict(DONE=False), gluon.InFlight, "nothing has waited for the TMA store"),
         (dict(BYTES=16), gluon.Deadlock, "ready, phase 0 .*1 of 1 arrivals.*16 bytes still to come"),
         (dict(BYTES=-16), gluon.Deadlock, "16 bytes more than expected"),
@@ -151,6 +152,7 @@ def test_a_deadlock_says_who_waits_for_what():
     with pytest.raises(gluon.Deadlock) as caught:
         gluon.simulate(kernels.stuck, (1,))
     text = str(caught.value)
+    assert text.splitlines()[1].split()[0] in ("waits_for", "arrives_late"), "not the one that waits for its partitions"
     assert "waits_for waits at line" in text and "bars[0], phase 0 (parity 0); it has 0 of 2 arrivals" in text
     assert "arrives_late waits at line" in text and "bars[1], phase 0 (parity 0); it has 0 of 1 arrivals" in text
 
