@@ -15,8 +15,9 @@ from itertools import product
 SIDE, GAP, LINE = 22, 34, 20
 FILLS = {
     "": 'fill="none"',
-    "loaded": 'fill="var(--l2-loaded, #e0993f)" fill-opacity="0.55"',
-    "computed": 'fill="var(--l2-computed, #5b9bd5)" fill-opacity="0.55"',
+    "x": 'fill="var(--fig-a, #e0993f)" fill-opacity="0.8"',
+    "y": 'fill="var(--fig-b, #5b9bd5)" fill-opacity="0.8"',
+    "computed": 'fill="var(--fig-g, #3f9b6d)" fill-opacity="0.8"',
 }
 
 
@@ -48,8 +49,8 @@ def count(order: Sequence[tuple[int, int]], programs: int, blocks_k: int) -> Loa
 def draw(order: Sequence[tuple[int, int]], programs: int, blocks_k: int, title: str) -> str:
     """An SVG of X, Y and the result: filled what the first `programs` load and compute, numbered as they run.
 
-    The text takes the colour of the page around it. `--l2-loaded` and `--l2-computed` set the two fills; without them
-    it draws in colours that can be told apart on a light and on a dark ground.
+    The text takes the colour of the page around it, the fills are those of this site's pictures; elsewhere they are
+    colours that can be told apart on a light and on a dark ground.
     """
     running = _running(order, programs, blocks_k)
     loads = count(order, programs, blocks_k)
@@ -59,10 +60,8 @@ def draw(order: Sequence[tuple[int, int]], programs: int, blocks_k: int, title: 
     # X stands left of the result, Y above it: a block of the result is where its row and its column meet.
     left, top = 1 + blocks_k * SIDE + GAP, 3 * LINE + blocks_k * SIDE + GAP
     drawing = [
-        *_matrix("X", 1, top, rows, blocks_k, lambda row, _: "loaded" if row in loaded_rows else ""),
-        *_matrix(
-            "Y", left, 3 * LINE, blocks_k, columns, lambda _, column: "loaded" if column in loaded_columns else ""
-        ),
+        *_matrix("X", 1, top, rows, blocks_k, lambda row, _: "x" if row in loaded_rows else ""),
+        *_matrix("Y", left, 3 * LINE, blocks_k, columns, lambda _, column: "y" if column in loaded_columns else ""),
         *_matrix("result", left, top, rows, columns, lambda *block: "computed" if block in running else ""),
     ]
     for (row, column), number in sorted((block, number) for number, block in enumerate(order)):

@@ -222,7 +222,7 @@ def kinds_of_tiles(T, S, left, right, BLOCK_M, BLOCK_N):
 class Picture:
     """An SVG that a notebook shows."""
 
-    COLOURS = dict(full="#3f9b6d", masked="#d98a29", skipped="none")
+    COLOURS = dict(full="var(--fig-g, #3f9b6d)", masked="var(--fig-a, #d98a29)", skipped="none")
 
     def __init__(self, kinds, side=26):
         counts = {kind: sum(row.count(kind) for row in kinds) for kind in self.COLOURS}

@@ -85,8 +85,9 @@ def test_the_drawing_shows_what_was_counted(rows, columns, group, programs, bloc
     squares = drawing.findall(f"{space}rect")
     assert len(squares) == rows * blocks_k + blocks_k * columns + rows * columns
     filled = [square.get("fill") for square in squares]
-    assert sum("loaded" in fill for fill in filled) == counted.total
-    assert sum("computed" in fill for fill in filled) == programs
+    assert sum("--fig-a" in fill for fill in filled) == counted.left
+    assert sum("--fig-b" in fill for fill in filled) == counted.right
+    assert sum("--fig-g" in fill for fill in filled) == programs
     texts = [text.text for text in drawing.findall(f"{space}text")]
     assert "Grouped <order>" in texts and f"{counted.left} + {counted.right} = {counted.total} tiles loaded" in texts
     assert [int(text) for text in texts if text.isdigit()] == [
@@ -100,7 +101,7 @@ def test_the_drawing_shows_what_was_counted(rows, columns, group, programs, bloc
 
 def test_colours_follow_the_page():
     drawing = l2_picture.draw(lesson.program_order(2, 2, 1), 2, 2, "Row by row")
-    assert 'fill="currentColor"' in drawing and "var(--l2-loaded" in drawing and "#000" not in drawing
+    assert 'fill="currentColor"' in drawing and "var(--fig-a" in drawing and "#000" not in drawing
 
 
 def test_bad_arguments():

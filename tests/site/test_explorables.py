@@ -326,11 +326,11 @@ def test_the_timeline_follows_the_model_on_its_page(run):
 class Worked:
     """An explorable on a page, worked by keyboard."""
 
-    def __init__(self, browser, url: str, name: str):
+    def __init__(self, browser, url: str, name: str, width: int = 1440):
         self.browser, self.figure = browser, f"document.querySelector('figure[data-moves={name}]')"
         browser.errors.clear()
         browser.requests.clear()
-        browser.open(url)
+        browser.open(url, width=width)
         browser.run(f"{self.figure}.scrollIntoView()")
         browser.wait(f"{self.figure}.explorable")
 
@@ -362,3 +362,39 @@ def test_explorables_are_worked_by_keyboard(browser, address, run):
     assert not browser.run(paled)
     facts = pictures.found(ROOT, "hardware/roofline")["facts"]
     assert worked.state() == run("roofline", facts, operations=1074, moved=200)["words"]
+
+
+def test_an_explorable_plays_on_a_phone_and_can_be_touched(browser, address, run):
+    worked = Worked(browser, urljoin(address, "learn/tiles_and_pointers/"), "tiled", width=390)
+    facts = pictures.found(ROOT, "products/tiled")["facts"]
+    small = (
+        "[...{0}.querySelectorAll('button, select, input[type=range]')]"
+        ".filter(e => e.getBoundingClientRect().height < 44)"
+    )
+    assert browser.run(f"{small.format(worked.figure)}.length") == 0
+
+    def button(what):
+        browser.run(f"{worked.figure}.querySelector('[data-do={what}]').click()")
+
+    button("start")
+    button("next")
+    start = dict(block_m=64, block_n=64, block_k=64, pid=9)
+    assert worked.state() == run("tiled", facts, **start, step=1)["words"]
+    button("play")
+    assert browser.run(f"{worked.figure}.querySelector('.state').getAttribute('aria-live')") == "off"
+    browser.wait(f"{worked.figure}.querySelector('[name=step]').value === '3'")
+    button("play")
+    assert browser.run(f"{worked.figure}.querySelector('.state').getAttribute('aria-live')") == "polite"
+
+    shape = f"{worked.figure}.querySelector('[data-part=result]')"
+    browser.run(f"{shape}.scrollIntoView({{block: 'center'}})")
+    box = browser.run(f"(({{x, y, width, height}}) => [x, y, width, height])({shape}.getBoundingClientRect())")
+    at = {"x": box[0] + box[2] * 0.95, "y": box[1] + box[3] * 0.3, "button": "left", "clickCount": 1}
+    for kind in ("mousePressed", "mouseReleased"):
+        browser.call("Input.dispatchMouseEvent", type=kind, **at)
+    assert browser.run(f"{worked.figure}.querySelector('[name=pid]').value") == str(2 * 8 + 7)
+
+    browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
+    play = f"getComputedStyle({worked.figure}.querySelector('[data-do=play]')).display"
+    assert browser.run(play) == "none"
+    browser.call("Emulation.setEmulatedMedia", features=[])

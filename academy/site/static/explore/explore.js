@@ -84,6 +84,7 @@
       const now = shown(this.name, values, this.facts)
       this.model = now.model
       this.panels.innerHTML = now.panels.join("")
+      this.panels.setAttribute("aria-label", now.words)
       this.say(now.words)
     }
 

@@ -104,7 +104,7 @@ explorables.define("walk", ({ Panel, bytes, clamp, percent, range, short }) => {
     const panel = new Panel(BOTTOM + 148, now ? `What query ${now.query} carries` : "What a query carries")
     const before = now?.before ?? { m: -Infinity, l: 0, acc: 0 }, after = now?.after ?? before
     const rows = [
-      ["m", "largest score so far", 150, 40], ["l", "sum of exp(score − m)", 60, 18], ["acc", "the same sum, of weighted values", 150, 18],
+      ["m", "largest score so far", 150, 33], ["l", "sum of exp(score − m)", 60, 18], ["acc", "the same sum, of weighted values", 150, 18],
     ]
     rows.forEach(([name, what, zero, unit], row) => {
       const y = 34 + row * 62, bar = x => x === -Infinity ? [zero, 0] : [zero + Math.min(x * unit, 0), Math.abs(x * unit)]
