@@ -125,7 +125,7 @@ def walk():
         (
             Control("block_m", "BLOCK_M: queries in a tile", 16, stops=sizes),
             Control("block_n", "BLOCK_N: keys in a tile", 16, stops=sizes),
-            Control("window", "Window: keys that a query looks back", "all", stops=("all", 32, 16, 8)),
+            Control("window", "Window, in keys", "all", stops=("all", 32, 16, 8)),
             Control("causal", "causal: no key after the query", 1, ticks=True),
             Control("step", "Tiles done", 9, 0, 10, plays=700),
         ),
