@@ -21,6 +21,8 @@ Only if the entries of a row aren't contiguous are the logits copied first.
 #
 # Loss and gradient together.
 #
+# [[figure: fast/loss_and_gradient]]
+#
 # [[ladder: cross_entropy]]
 
 if __name__ == "__main__":  # run as a script: make the repository importable

@@ -102,6 +102,8 @@ def attend_range(
 
 # ## One part of the keys
 #
+# [[figure: attention/decode]]
+#
 # A program takes one part of one sequence's keys, and the query heads that share a head of the cache, as in the lesson.
 # It goes over its part in two stretches with the same loop: whole tiles, then what is left. `tl.static_range` repeats
 # its body while compiling, so `PART` is a constant in each copy.

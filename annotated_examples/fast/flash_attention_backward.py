@@ -12,6 +12,8 @@ The backward pass of [fast flash attention](flash_attention.py), with the result
 
 [[eq: AT-dV]]
 
+[[figure: fast/backward_walks]]
+
 Forward keeps one sum in registers. Here the kernel for the keys keeps two, dK and dV, beside two tiles of scores, P and
 dS. Registers decide what is possible: a thread has 255 of them.
 

@@ -146,6 +146,8 @@ def sum_piece(logits, bias, labels, n_items, state, start, vocab, options, BLOCK
 #
 # Widths are multiples of `STEP`, so that rows begin at aligned addresses, and so does the piece inside `dweight`. The
 # last few columns of an odd vocabulary are left over, and pass through, too.
+#
+# [[figure: fast/kept_logits]]
 def plan(rows, weight, itemsize, inside, KEPT, STEP):
     """How many columns of logits are kept in the gradient of the weights (if `inside`), and how many elsewhere."""
     vocab, row_bytes = len(weight), weight.shape[1] * weight.element_size()

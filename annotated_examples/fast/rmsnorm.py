@@ -111,6 +111,8 @@ def rmsnorm_forward_kernel(
 
 # ## Rung 2: both gradients in one trip
 #
+# [[figure: rows/directions]]
+#
 # The lesson reads `dy` and `x` once along the rows and once more down the columns. One trip will do if a program takes
 # many rows and keeps its column sums. So there are only as many programs as fit on the card, and each walks over the
 # rows. Its share of `dweight` stays in registers until the end; then it goes into a row of **partial sums**, which a

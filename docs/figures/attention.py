@@ -1,7 +1,5 @@
 """Attention's tiles, decoding in parts, rotated pairs, dropout's counters."""
 
-import math
-
 import card
 from draw import Control, Panel, Picture, picture
 from moving import moving
@@ -231,58 +229,24 @@ def decode():
     )
 
 
+#: A head of 16 features, all turned, with the usual base.
+ROPE = {"base": 10000, "D": 16}
+
+
 @picture
 def rope():
-    import torch
-
-    from annotated_examples.classics.rope import rope as rotate
-
-    cos, sin = 0.6, 0.8
-    pair = torch.tensor([2.0, 1.0])
-    turned = (
-        rotate(pair.view(1, 1, 1, 2), pair.view(1, 1, 1, 2), torch.tensor([[cos]]), torch.tensor([[sin]]))[0]
-        .flatten()
-        .tolist()
-    )
-    left = Panel(236, "Eight features, the first six turned")
-    for row, (name, partner) in enumerate((("interleaved", lambda d: d // 2), ("half-split", lambda d: d % 3))):
-        y = 46 + row * 100
-        left.text(0, y, name, "bold")
-        left.cells(0, y + 12, 1, 8, (44, 32), lambda r, c, f=partner: "abg"[f(c)] if c < 6 else "off", lambda r, c: c)
-        left.text(
-            0,
-            y + 64,
-            "pairs "
-            + ", ".join(
-                f"({d}, {next(e for e in range(6) if e != d and partner(e) == partner(d))})"
-                for d in range(6)
-                if next(e for e in range(6) if e != d and partner(e) == partner(d)) > d
-            ),
-            "small",
-        )
-    right = Panel(236, f"One pair, cos = {cos}, sin = {sin}")
-    centre, unit = (150, 190), 62
-    radius = math.hypot(*pair.tolist()) * unit
-    arc = [(centre[0] + radius * math.cos(a / 50), centre[1] - radius * math.sin(a / 50)) for a in range(0, 90)]
-    right.line([p for p in arc if p[1] > 22], "rule")
-    right.line([(20, centre[1]), (340, centre[1])], "rule")
-    right.line([(centre[0], 30), (centre[0], 210)], "rule")
-    right.arrow(*centre, centre[0] + pair[0].item() * unit, centre[1] - pair[1].item() * unit, "curve b")
-    right.arrow(*centre, centre[0] + turned[0] * unit, centre[1] - turned[1] * unit, "curve a")
-    right.text(centre[0] + 128, centre[1] - 70, f"({pair[0]:g}, {pair[1]:g})", "small")
-    right.text(
-        centre[0] + turned[0] * unit + 10,
-        centre[1] - turned[1] * unit + 4,
-        f"({turned[0]:.3g}, {turned[1]:.3g})",
-        "small",
-    )
-    right.text(20, 226, f"turned by {math.degrees(math.acos(cos)):.0f}°, as long as before", "small")
-    return Picture(
-        "Which features make a pair is a convention, but every pair is rotated. The gradient is rotated back by the same angle.",
-        f"Of eight features six are turned. Interleaved, the pairs are neighbours; half-split, feature 0 goes with feature 3. A "
-        f"pair ({pair[0]:g}, {pair[1]:g}) turned with cosine {cos} and sine {sin} becomes ({turned[0]:.3g}, {turned[1]:.3g}), "
-        "of the same length.",
-        [left, right],
+    return moving(
+        "rope",
+        "What does a position turn, and what does the score of two tokens still know of it?",
+        "Move the query: all dials turn, and the score stays. Then change the distance.",
+        "A head of 16 features, eight pairs, each with its own frequency. Amber is the query, blue the key, before turning both point "
+        "to the right in every pair. Which features make a pair is a convention. The gradient is turned back by the same angle.",
+        (
+            Control("m", "Position of the query", 20, 0, 64),
+            Control("distance", "Tokens between key and query", 3, 0, 64),
+            Control("order", "Pairs", "interleaved", choices=("interleaved", "half-split")),
+        ),
+        ROPE,
     )
 
 

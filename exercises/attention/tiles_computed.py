@@ -2,6 +2,8 @@
 
 A causal mask covers `N` queries and as many keys, in square tiles whose side `BLOCK` divides `N`. Write
 `tiles_computed(N, BLOCK)`: how many tiles of scores are not skipped? Do it without loops.
+
+[[figure: attention/tiles]]
 """
 
 

@@ -2,6 +2,8 @@
 
 A product has 144 tiles, and a card has 132 multiprocessors with room for one program each. All tiles take
 equally long. How many places stay empty in the last wave? Put the number into `answer`.
+
+[[figure: hardware/waves]]
 """
 
 # %% solution

@@ -2,6 +2,8 @@
 
 Write the kernel of `unpack(words)`: each int32 word holds eight 4-bit weights, the first in the lowest bits.
 The result has one int32 number for each weight.
+
+[[figure: layout/packed]]
 """
 
 # %% solution

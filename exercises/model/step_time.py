@@ -4,6 +4,8 @@ A step makes `launches` launches. Each takes Python `launch_us` microseconds, an
 GPU `gpu_ms` milliseconds. Write `step_time(launches, launch_us, gpu_ms)`: the milliseconds that a step takes without a
 CUDA graph, and with one. Python doesn't wait for the kernels that it launches, the GPU never waits for anything but
 Python, and a graph costs nothing to launch.
+
+[[figure: host/short_kernels]]
 """
 
 

@@ -2,6 +2,8 @@
 
 Write the kernel of `column_sums_of_squares(x)`: the sum of the squares of each column, by partial sums. `P` programs
 share the rows of each block of columns, and each stores its sums in its own row of `partial`.
+
+[[figure: rows/directions]]
 """
 
 # %% solution

@@ -2,6 +2,8 @@
 
 `launch(x, y)` writes its result for `x` into `y`. Write `stays_inside(launch)`, which says whether it leaves alone what
 lies past the end of `y`. Which sizes must you try?
+
+[[figure: judge/hostile]]
 """
 
 # %% solution

@@ -2,6 +2,8 @@
 
 `gate(a, b)` is `a · b²`, and both kernels are there: the backward one gives the gradients of both inputs. What is
 missing is the `Function` between them. What has to be saved, and in which order does `backward` return the gradients?
+
+[[figure: work/joined]]
 """
 
 # %% solution

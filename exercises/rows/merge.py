@@ -3,6 +3,8 @@
 Two programs have each seen one half of a row and know the maximum of their half, and the sum of the
 exponentials relative to it. Write `merge(max_a, sum_a, max_b, sum_b)`, which returns both for the whole row.
 A half may be empty: maximum minus infinity, sum 0.
+
+[[figure: rows/online]]
 """
 
 # %% solution

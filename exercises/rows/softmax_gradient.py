@@ -2,6 +2,8 @@
 
 Write `softmax_gradient(dy, y)` in PyTorch, from the formula of the chapter, without autograd: `y` holds the
 probabilities, `dy` the upstream gradient. What does it give for `dy = torch.ones_like(y)`, and why?
+
+[[figure: rows/softmax]]
 """
 
 # %% solution

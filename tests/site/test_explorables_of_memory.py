@@ -220,3 +220,27 @@ def test_banks_count_the_words_that_meet(run):  # noqa: F811
     start = dict(access="a column", width=32, size=4)
     counts = [run("banks", {}, **start, padding=p, swizzle=s)["model"]["count"] for p, s in ((0, 0), (1, 0), (0, 1))]
     assert counts == [32, 1, 1], "the question's answer"
+
+
+# ---------------------------------------------------------------- rotary embedding
+
+
+def test_rope_turns_as_the_kernel_does(run):  # noqa: F811
+    from annotated_examples.classics.rope import rope
+
+    given = facts("attention/rope")
+    D, half = given["D"], given["D"] // 2
+    frequencies = given["base"] ** (-2 * torch.arange(half).double() / D)
+    scores = set()
+    for (m, distance), order in itertools.product(((0, 0), (20, 3), (64, 3), (5, 64)), ("interleaved", "half-split")):
+        found = run("rope", given, m=m, distance=distance, order=order)["model"]
+        start = torch.zeros(1, 1, 2, D)
+        start[..., :: 2 if order == "interleaved" else 1][..., :half] = 1
+        angles = torch.tensor([m, m - distance])[:, None] * frequencies
+        turned, _ = rope(start, start, angles.cos().float(), angles.sin().float(), interleaved=order == "interleaved")
+        assert found["query"] == pytest.approx(turned[0, 0, 0].tolist(), abs=1e-6)
+        assert found["key"] == pytest.approx(turned[0, 0, 1].tolist(), abs=1e-6)
+        assert found["dot"] == pytest.approx(float(turned[0, 0, 0] @ turned[0, 0, 1]) / half, abs=1e-6)
+        assert found["curve"][distance] == pytest.approx(found["dot"])
+        scores.add((distance, round(found["dot"], 9)))
+    assert len(scores) == 3, "the score depends on the distance alone"

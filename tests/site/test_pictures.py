@@ -49,6 +49,17 @@ def test_no_lesson_chapter_or_guide_is_without_a_picture():
     assert not without, f"put [[figure: script/name]] on a line of {', '.join(without)}"
 
 
+def test_no_fast_version_and_no_family_of_exercises_is_without_a_picture():
+    kernels = ROOT / "annotated_examples"
+    fast = [path for folder in ("fast", "gluon") for path in (kernels / folder).rglob("*.py")]
+    fast = [path for path in fast if path.name != "__init__.py" or path.parent.parent != kernels]
+    without = [str(path.relative_to(ROOT)) for path in fast if "[[figure: " not in path.read_text("utf-8")]
+    for family in sorted(path for path in (ROOT / "exercises").iterdir() if path.is_dir()):
+        files = [path.read_text("utf-8") for path in family.glob("*.py")]
+        without += [f"exercises/{family.name}"] if files and not any("[[figure: " in text for text in files) else []
+    assert not without, f"put [[figure: script/name]] on a line of {', '.join(without)}"
+
+
 def test_the_built_pages_show_them(site):
     for page, shown in pages().items():
         folder, _, name = page.rpartition(".")[0].replace("annotated_examples/", "docs/kernels/").rpartition("/")

@@ -45,6 +45,8 @@ from annotated_examples.gemlite.gemm import dequantize_block, gemm_reference, pa
 # more rows that is more work, and a second tile of columns does all of it again. So a kernel of its own does both,
 # once, before the product begins.
 #
+# [[figure: fast/plane_order]]
+#
 # **Started before the previous kernel ends.** Two kernels instead of one leave a gap: normally a kernel starts when the
 # one before it has finished, and the GPU idles in between. With *programmatic dependent launch*, the option
 # `launch_pdl`, it may start as soon as every program of the previous kernel has called `gdc_launch_dependents`, or has
