@@ -45,6 +45,7 @@ def run(path: Path, source: str, original: str | None = None) -> dict:
     Returns:
         state: "passed"; "differs" if nothing is wrong, but a tensor has other values than the original gives; "failed"
             if something was proven wrong; "error" if the run did not come to its end.
+        at: launch, program and step that wrote the first element that differs.
         same: whether the code differs from the original, and its results don't.
         problems: of each the line of the edited file (None if it is elsewhere), and a message.
         data: what the viewer shows, None if nothing ran. stopped: launch and program in which the run ended early.
@@ -65,14 +66,14 @@ def run(path: Path, source: str, original: str | None = None) -> dict:
     problems = [_problem(each["line"] if each["file"] == shown else None, _located(each, shown)) for each in found]
     state = "error" if error else "failed" if data["findings"] else "passed"
     recording = Recording(data)
-    same = False
+    same, at = False, None
     if state == "passed" and original is not None and not _same_code(source, original):
         wanted = reference(path, original, _example(source))
         difference = _difference(recording, wanted, shown)
         state, problems = ("differs", [*problems, difference]) if difference else (state, problems)
-        same = bool(wanted) and difference is None
+        same, at = bool(wanted) and difference is None, difference and difference.pop("at")
     outcome = _outcome(state, problems, begun, data["printed"], recording.stopped)
-    return outcome | {"same": same, "data": page.viewer_data(path, recording) if data["launches"] else None}
+    return outcome | {"same": same, "at": at, "data": page.viewer_data(path, recording) if data["launches"] else None}
 
 
 def _same_code(one: str, other: str) -> bool:
@@ -135,8 +136,9 @@ def reference(path: Path, original: str, example: str) -> list[Launch]:
 
 def _difference(recording: Recording, wanted: list[Launch], shown: str) -> dict | None:
     """The first element that the original code leaves with another value."""
-    launches = recording.launches
+    launches, skipped = recording.launches, 0
     if [launch["kernel"] for launch in launches] != [launch.kernel for launch in wanted]:
+        skipped = len(launches) - 1
         launches, wanted = launches[-1:], wanted[-1:]  # other kernels on the way: what the last one leaves behind
     for launch, other in zip(launches, wanted):
         arguments = {argument.name: argument for argument in other.arguments}
@@ -147,8 +149,11 @@ def _difference(recording: Recording, wanted: list[Launch], shown: str) -> dict 
             element = _first_wrong(recording.value(tensor["after"]), argument)
             if element is not None:
                 got = float(np.reshape(recording.value(tensor["after"]), -1)[element])
-                line = _stored_at(recording, launch, number, element, shown)
-                return _problem(line, _told(argument, element, got))
+                place = recording.writer(launch, number, element)
+                step = (recording.steps(launch, place[0]) or [])[place[1]] if place else None
+                line = step.line if step and step.file == shown else None
+                at = place and {"launch": launches.index(launch) + skipped, "pid": list(place[0]), "step": place[1]}
+                return _problem(line, _told(argument, element, got)) | {"at": at}
     return None
 
 
@@ -178,25 +183,13 @@ def _told(argument: Argument, element: int, got: float) -> str:
     return text + ". (The original code was run on your EXAMPLE, too.)"
 
 
-def _stored_at(recording: Recording, launch: dict, tensor: int, element: int, shown: str) -> int | None:
-    """The line of the edited file that stored this element last."""
-    found = None
-    for pid, _ in launch["programs"]:
-        for step in recording.steps(launch, tuple(pid)) or []:
-            for operation, number, elements, *_ in step.accesses:
-                if operation != "load" and number == tensor and step.file == shown:
-                    touched = recording.value(elements)
-                    found = step.line if touched is not None and (np.asarray(touched) == element).any() else found
-    return found
-
-
 # ---- questions of the page
 
 
 def answer(question: str) -> str:
     """What the worker hands on, as JSON: `{"action": "run", "path", "source", "original"}`, with a path under the
     repository's root, or `{"action": "check", "name", "source"}`, with a
-    `seed` if values are to be drawn again.
+    `seed` if values are to be drawn again, or `{"action": "watch", …}`, the same for the case that a check ends with.
 
     `spent` in the answer says that Python has to be started anew.
     """
@@ -207,6 +200,10 @@ def answer(question: str) -> str:
             from academy.exercises import marking
 
             outcome = marking.mark(asked["name"], asked["source"], asked.get("seed")).as_json()
+        elif asked["action"] == "watch":
+            from academy.exercises import shown
+
+            outcome = shown.watched(asked["name"], asked["source"], asked.get("seed"))
         else:
             path = store.ROOT / asked["path"]
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -19,13 +19,20 @@ def markdown(library: Library, exercise: exercise_files.Exercise) -> list[str]:
     file = f"{exercise.path.stem}.py"
     out = [f"# {exercise.title}", "", f"{exercise.kind.capitalize()} · an exercise of {lesson}", "{ .page-facts }", ""]
     out += [*exercise.question.split("\n"), ""]
-    out += [f'<div data-academy="editor" data-exercise="{exercise.name}" markdown="1">', ""]
+    out += [f'<div data-academy="editor" data-exercise="{exercise.name}"{_kind(exercise)} markdown="1">', ""]
     out += ["```python", *exercise.starter.rstrip().split("\n"), "```", "", "</div>", ""]
     out += [f"In the terminal: `academy exercise start {exercise.name}`, then `academy exercise check {file}`.", ""]
     for number, hint in enumerate(exercise.hints, 1):
         out += _folded("tip", f"Hint {number} of {len(exercise.hints)}", hint)
     out += _folded("success", "Solution", f"```python\n{exercise.solution.rstrip()}\n```\n\n{exercise.why}")
     return [*out, f"{_next(library, exercise)}Back to {lesson}.", ""]
+
+
+def _kind(exercise: exercise_files.Exercise) -> str:
+    """What the editor's script has to know: whether there are kernels to watch, whether only a number is asked for."""
+    if exercise.starter.strip() == "answer = None":
+        return ' data-number=""'
+    return ' data-watch=""' if "@triton.jit" in exercise.solution else ""
 
 
 def _of_stage(library: Library, stage: str) -> list[Page]:
@@ -37,7 +44,7 @@ def _next(library: Library, exercise: exercise_files.Exercise) -> str:
     """A link to the next exercise of the stage."""
     stage = _of_stage(library, exercise.stage)
     after = stage[[page.uri for page in stage].index(exercise.uri) + 1 :]
-    return f"Next: [{after[0].title}](/{after[0].uri}). " if after else ""
+    return f"Next: [{after[0].title}](/{after[0].uri}){{ .exercise-next }}. " if after else ""
 
 
 def _folded(kind: str, summary: str, text: str) -> list[str]:

@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from academy.book.directives import pattern
 from academy.book.splitter import Module, Row, Text
-from academy.site import project_parts
+from academy.site import playground_page, project_parts
 from academy.site.conversion import Conversion, element
 from academy.site.helpers import Helper, first_uses
 from academy.site.highlighting import highlighted
@@ -47,7 +47,7 @@ BAR = """<div class="k-bar" role="toolbar" aria-label="This file"><span class="k
 <a href="/{path}" download="" class="k-download">Download</a></div>"""
 MODES = """<span class="k-modes" role="group" aria-label="View">
 <button type="button" data-k-mode="read" aria-pressed="true">Read</button>
-<button type="button" data-k-mode="run" aria-pressed="false">Run</button>
+<button type="button" data-k-mode="run" aria-pressed="false">Watch</button>
 <button type="button" data-k-mode="edit" data-action="edit" aria-pressed="false">Edit</button></span>"""
 
 
@@ -113,13 +113,14 @@ class KernelPage:
         bar = element(BAR, path=module.path, where=project_parts.no_run() or module.path)
         file = Element("div", {"class": "k-file", "data-path": module.path})
         if panel := project_parts.recorded_run(module.path)[0]:
+            file.set("data-lines", playground_page.ranges(playground_page.numbers(module)))
             bar.insert(0, element(MODES))
             SubElement(file, "div", {"class": "k-panel", "hidden": "hidden"}).text = self.store(panel)
         parts = parts_of(module)
         file.extend([self.row(row, group, part) for row, group, part in zip(module.rows, groups[1:], parts)])
         for child in list(root):
             root.remove(child)
-        root.extend([*before, top, bar, file, *after])
+        root.extend([*before, bar, top, file, *after])
 
     def row(self, row: Row, note: list[Element], part: str) -> Element:
         kind = " k-wide" if row.wide else "" if note else " k-bare"

@@ -46,7 +46,7 @@ def facts(module: Module) -> str:
     """What the scripts have to know of a file: its path, the name of its recorded run, and for each line of its
     `starter` the line of the file: `3-5 0 9`, where 0 stands for an empty one."""
     run = layout.dotted(module.path.removeprefix(f"{layout.KERNELS}/"))
-    return f'data-path="{module.path}" data-recorded="{run}" data-lines="{_ranges(numbers(module))}"'
+    return f'data-path="{module.path}" data-recorded="{run}" data-lines="{ranges(numbers(module))}"'
 
 
 def numbers(module: Module) -> list[int]:
@@ -58,7 +58,8 @@ def numbers(module: Module) -> list[int]:
     ]
 
 
-def _ranges(lines: list[int]) -> str:
+def ranges(lines: list[int]) -> str:
+    """`3-5 0 9` for [3, 4, 5, 0, 9]."""
     out = []
     for _, group in groupby(
         enumerate(lines), key=lambda pair: (pair[1] and pair[1] - pair[0], pair[1] == 0 and pair[0])

@@ -191,6 +191,18 @@ class Recording:
             self._steps[key] = [Step(*self.places[row[0]], *row[1:]) for row in rows]
         return self._steps[key]
 
+    def writer(self, launch: dict, tensor: int, element: int) -> tuple[Program, int] | None:
+        """The program and the number of its step that wrote this element of a tensor last; None where none did."""
+        found = None
+        for pid, _ in launch["programs"]:
+            for at, step in enumerate(self.steps(launch, tuple(pid)) or []):
+                for operation, number, elements, *_ in step.accesses:
+                    if operation != "load" and number == tensor:
+                        touched = self.value(elements)
+                        if touched is not None and (np.asarray(touched) == element).any():
+                            found = tuple(pid), at
+        return found
+
     def offsets(self, launch: dict, access: list) -> np.ndarray:
         """Of each lane of an access that isn't masked off: how many elements it is after the first one of its
         tensor."""

@@ -17,7 +17,7 @@ def page_of(site, uri):
 def test_a_page_has_the_starter_the_hints_and_the_solution(site):
     for exercise in exercise_files.every():
         page = page_of(site, exercise.uri)
-        editor = re.search(rf'<div data-academy="editor" data-exercise="{exercise.name}">(.*?)</pre>', page, re.S)
+        editor = re.search(rf'<div data-academy="editor" data-exercise="{exercise.name}"[^>]*>(.*?)</pre>', page, re.S)
         code = unescape(re.sub(r"<[^>]+>", "", editor[1]))
         assert code.strip() == exercise.starter.strip(), exercise.name
         assert f"academy exercise start {exercise.name}" in page
@@ -68,5 +68,5 @@ def test_an_exercise_leads_to_the_next_of_its_stage(site):
     every = exercise_files.every()
     for one, other in zip(every, every[1:]):
         page = page_of(site, one.uri)
-        following = re.search(r'Next: <a href="[./]*/([\w/]+)/">', page)
+        following = re.search(r'Next: <a class="exercise-next" href="[./]*/([\w/]+)/">', page)
         assert (following and following[1]) == (other.path.stem if one.stage == other.stage else None), one.name

@@ -5,11 +5,14 @@ import {
   HighlightStyle, history, historyKeymap, indentOnInput, indentUnit, indentWithTab, keymap, lineNumbers, lintGutter, python,
   search, searchKeymap, setDiagnostics, syntaxHighlighting, tags,
 } from "./codemirror.js"
-import { SAID, tell } from "./outcome.js"
+import { Beside } from "./beside.js"
+import { packed, unpacked } from "./link.js"
+import { fileLines, SAID, tell } from "./outcome.js"
 import { ask, stop } from "./runtime.js"
 
-const { make } = academyViewer // its scripts are on every page that has an editor
-const LABELS = { run: "Run", check: "Check", reset: "Reset", stop: "Stop", download: "Download", share: "Copy link" }
+const { make, mount, recorded, relined } = academyViewer // its scripts are on every page that has an editor
+const LAST = 1e6 // whatever the last step is
+const LABELS = { run: "Run", check: "Check", watch: "Watch", reset: "Reset", stop: "Stop", download: "Download", share: "Copy link" }
 const COLOURS = HighlightStyle.define([
   { tag: tags.keyword, color: "var(--md-code-hl-keyword-color)" },
   { tag: [tags.comment, tags.meta], color: "var(--md-default-fg-color--light)" },
@@ -19,27 +22,14 @@ const COLOURS = HighlightStyle.define([
   { tag: tags.operator, color: "var(--md-code-hl-operator-color)" },
 ])
 
-// ---- the link to an edit: its text, deflated, in the fragment. The server never sees it.
-
-async function through(stream, bytes) {
-  return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer())
-}
-async function packed(text) {
-  const bytes = await through(new CompressionStream("deflate-raw"), new TextEncoder().encode(text))
-  return btoa(Array.from(bytes, byte => String.fromCharCode(byte)).join("")).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "")
-}
-async function unpacked(text) {
-  const bytes = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), character => character.charCodeAt())
-  return new TextDecoder().decode(await through(new DecompressionStream("deflate-raw"), bytes))
-}
-
 // ---- an editor
 
 class Editor {
   // root: has data-academy="editor". path: the file that is run. name: of an exercise. draft: what the text is kept under while
-  // it is being changed. foreign: the text came with a link, from somebody else.
+  // it is being changed. foreign: the text came with a link, from somebody else. base: what links in messages start from.
   constructor(root, { text, original = text, path, name, draft = name ?? path, foreign = false, label, actions, about }) {
-    Object.assign(this, { root, path, name, original, draft, foreign, asked: false, busy: false, viewer: null })
+    const base = new URL("../../", import.meta.url).href
+    Object.assign(this, { root, path, name, original, draft, foreign, base, asked: false, busy: false, viewer: null })
     this.outcome = root.querySelector("[data-academy=outcome]") ?? make("div", { "data-academy": "outcome" })
     this.outcome.setAttribute("role", "status")
     this.outcome.classList.add("p-outcome")
@@ -57,11 +47,13 @@ class Editor {
     const help = make("p", { class: "p-about", id: `p-about-${path ?? name}`.replace(/\W/g, "-") }, about)
     this.code = make("div", { class: "p-code" })
     this.run = make("div", { class: "p-run", tabindex: -1, role: "group", "aria-label": "The recorded run" })
+    this.work = make("div", { class: "p-work" }, this.code, this.run)
     const pre = root.querySelector("pre")
     ;(pre?.closest(".highlight") ?? pre)?.remove()
     bar.after(this.outcome)
-    root.append(help, this.code, this.run)
+    root.append(this.work, help)
     this.view = new EditorView({ parent: this.code, state: this.state(text, label, help.id) })
+    this.listing = new Beside(this.view)
     Object.defineProperty(root, "academyText", { configurable: true, get: () => this.text, set: value => { this.text = value } })
     this.show("idle", "")
     this.enable()
@@ -73,7 +65,7 @@ class Editor {
       extensions: [
         lineNumbers(), lintGutter(), history(), drawSelection(), indentOnInput(), bracketMatching(), highlightActiveLine(),
         highlightSelectionMatches(), search({ top: true }), python(), indentUnit.of("    "), syntaxHighlighting(COLOURS),
-        EditorState.tabSize.of(4),
+        EditorState.tabSize.of(4), Beside.extension,
         keymap.of([
           { key: "Mod-Enter", run: () => { this.act(this.buttons.check ? "check" : "run"); return true } },
           indentWithTab, ...defaultKeymap, ...historyKeymap, ...searchKeymap,
@@ -89,6 +81,8 @@ class Editor {
 
   changed() {
     academyDrafts.keep(this.draft, this.text === this.original ? null : this.text)
+    this.viewer?.pause()
+    this.root.classList.add("p-stale") // the run beside it is of the text before
     if (!this.busy && this.outcome.dataset.state !== "idle") this.show("idle", "")
   }
 
@@ -96,7 +90,7 @@ class Editor {
 
   act(action) {
     if (this.buttons[action]?.disabled) return
-    if (action === "run" || action === "check") return this.foreign && !this.asked ? this.warn(action) : this.ask(action)
+    if (["run", "check", "watch"].includes(action)) return this.foreign && !this.asked ? this.warn(action) : this.ask(action)
     if (action === "reset") return this.reset()
     if (action === "stop") return this.stop()
     if (action === "download") return this.download()
@@ -119,7 +113,8 @@ class Editor {
     this.enable()
     this.mark([])
     this.show("loading", "Loading Python and Triton…")
-    const question = action === "check" ? { action, name: this.name, source } : { action, path: this.path, source, original: this.original }
+    const { name, path, original } = this, seed = this.seed ?? undefined
+    const question = action === "check" ? { action, name, source } : action === "watch" ? { action, name, source, seed } : { action, path, source, original }
     let answer
     try {
       const begun = performance.now()
@@ -132,49 +127,68 @@ class Editor {
     this.enable()
     if (answer.state === "stopped") return
     if (action === "check") this.checked(answer)
-    else this.ran(answer, source)
+    else this.ran(answer, action)
   }
 
+  // What comes next stands in the outcome: the run of the case that failed, the exercise after this one.
   checked(answer) {
-    const problems = answer.state === "passed" ? [] : [{ line: answer.line, message: answer.message }] // it begins with its case
-    this.show(answer.state, answer.state === "passed" ? answer.message : "", problems)
+    const passed = answer.state === "passed"
+    const problems = passed ? [] : [{ line: answer.line, message: answer.message }] // it begins with its case
+    this.show(answer.state, passed ? answer.message : "", problems)
     this.mark(problems)
+    this.seed = answer.seed // the values that this check has drawn
+    const next = document.querySelector("a.exercise-next")
+    const show = this.buttons.watch ? make("button", { type: "button", class: "p-button", "data-next": "watch", onclick: () => this.act("watch") }, "Show the run") : null
+    const on = passed && next ? make("a", { class: "p-button", "data-next": "exercise", href: next.href }, `Next exercise: ${next.textContent}`) : null
+    if (show || on) this.outcome.append(make("p", { class: "p-next" }, ...[show, on].filter(Boolean)))
   }
 
-  ran(answer, source) {
-    const { state, problems, data } = answer
-    this.show(state === "passed" && this.name ? "idle" : state, SAID[answer.same ? "same" : state], problems, answer.printed) // only a check passes an exercise
-    this.mark(problems)
+  ran(answer, action = "run") {
+    const { state, problems, printed } = answer
+    if (action === "watch") {
+      this.seed = null
+      this.show("idle", answer.message, problems, printed)
+    } else {
+      this.show(state === "passed" && this.name ? "idle" : state, SAID[answer.same ? "same" : state], problems, printed) // only a check passes an exercise
+    }
+    this.mark(problems, state === "differs" ? "info" : "error")
+    const still = this.view.hasFocus // who types goes on typing
+    if (!this.record(answer.data, action === "watch")) return
+    if (answer.at?.whole) this.viewer.showWhole(answer.at.launch)
+    else if (answer.at) this.viewer.go(answer.at)
+    else if (answer.stopped) this.viewer.go({ launch: answer.stopped[0], pid: answer.stopped[1], step: LAST })
+    if (!still) this.watch()
+  }
+
+  // A run of the text as it is now: its values beside the lines, its memory beside the editor. lead: to its first line.
+  record(data, lead = true) {
     this.viewer?.remove()
     this.viewer = null
-    this.run.replaceChildren()
-    if (!data?.launches.length) return
-    this.viewer = academyViewer.mount(this.run, data, { source })
-    const shown = make("button", { type: "button", class: "p-line", onclick: () => this.watch() }, "Show the run")
-    this.outcome.append(shown)
-    if (state === "passed" && !this.view.hasFocus) this.watch() // who types goes on typing
-    if (answer.stopped) {
-      const [launch, pid] = answer.stopped
-      const program = data.launches[launch].programs.find(each => each[0].every((n, i) => n === pid[i]))
-      this.viewer.go({ launch, pid, step: program[1].length - 1 })
-    }
+    this.root.classList.remove("p-stale")
+    this.root.classList.toggle("p-ran", Boolean(data?.launches.length))
+    if (!data?.launches.length) return this.run.replaceChildren()
+    this.listing.ran()
+    const view = make("div", { class: "t-view" })
+    this.run.replaceChildren(make("p", { class: "p-old" }, "The run before your change. Press Run again."), make("div", { class: "p-panel" }, view))
+    this.viewer = mount(view, data, { listing: this.listing })
+    if (lead) this.viewer.toTop()
+    return this.viewer
   }
 
-  // The recorded run is below the listing, out of sight.
+  // What is beside the editor on a desktop is below it on a phone.
   watch() {
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches
-    this.run.scrollIntoView({ behavior: still ? "auto" : "smooth", block: "start" })
-    this.run.focus({ preventScroll: true })
+    const { top } = this.work.getBoundingClientRect()
+    if (top < 0 || top > innerHeight * 0.6) this.work.scrollIntoView({ behavior: still ? "auto" : "smooth", block: "start" })
+    this.viewer?.focus()
   }
 
   reset() {
     this.text = this.original
     this.foreign = false
     academyDrafts.keep(this.draft, null)
-    if (location.hash.startsWith("#edit=")) window.history.replaceState(null, "", location.pathname + location.search)
-    this.viewer?.remove()
-    this.viewer = null
-    this.run.replaceChildren()
+    if (location.hash.startsWith("#edit=")) window.history.replaceState(window.history.state, "", location.pathname + location.search)
+    this.record(this.first)
     this.mark([])
     this.show("idle", "As it was.")
   }
@@ -194,7 +208,7 @@ class Editor {
 
   async share() {
     const link = new URL(`#edit=${await packed(this.text)}`, location.href)
-    window.history.replaceState(null, "", link)
+    window.history.replaceState(window.history.state, "", link)
     try {
       await navigator.clipboard.writeText(link.href)
       this.show("idle", "The link is copied. It holds your text, and opens it without running it.")
@@ -208,21 +222,29 @@ class Editor {
   enable() {
     const { busy } = this
     for (const [action, button] of Object.entries(this.buttons)) {
-      button.disabled = action === "stop" ? !busy : busy && ["run", "check", "reset"].includes(action)
+      button.disabled = action === "stop" ? !busy : busy && ["run", "check", "watch", "reset"].includes(action)
     }
   }
 
   show(state, said, problems = [], printed = "") {
-    tell(this.outcome, { state, said, problems, printed }, line => this.to(line))
+    tell(this.outcome, { state, said, problems, printed, base: this.base }, line => this.to(line))
   }
 
-  mark(problems) {
+  mark(problems, severity = "error") {
     const { doc } = this.view.state
     const diagnostics = problems.filter(({ line }) => line && line <= doc.lines).map(({ line, message }) => {
       const { from, to, text } = doc.line(line)
-      return { from: from + text.length - text.trimStart().length, to, severity: "error", message }
+      return { from: from + text.length - text.trimStart().length, to, severity, message: message.replaceAll("`", "") }
     })
     this.view.dispatch(setDiagnostics(this.view.state, diagnostics))
+  }
+
+  // The run that the site has kept of this file, with its lines where the editor has them: nobody has to wait for Python.
+  async begin(name, lines) {
+    if (!name || !lines) return
+    const data = relined(await recorded(name), new Map(fileLines(lines).map((line, i) => [line, i + 1]).filter(([line]) => line)))
+    this.first = data
+    if (this.text === this.original && !this.viewer && !this.busy) this.record(data, false)
   }
 
   // Past the imports, to the first kernel's decorators.
@@ -271,6 +293,7 @@ export async function lesson(file, shared) {
   })
   editor.toKernel()
   if (said) editor.show("idle", said)
+  editor.begin(file.querySelector(".t-view[data-run]")?.dataset.run, file.dataset.lines)
   return editor
 }
 
@@ -283,5 +306,6 @@ export function placed(root, original, text) {
     about: name ? about("check", "checks") : about("run", "runs"),
   })
   if (!name) editor.toKernel() // a whole file, as a kernel's page has it
+  editor.begin(root.dataset.recorded, root.dataset.lines)
   return editor
 }

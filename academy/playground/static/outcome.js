@@ -38,7 +38,7 @@ export function tell(outcome, { state, said = "", problems = [], printed = "", b
 }
 
 //: `3-5 0 9` of `data-lines`: for each line of the editor's text, from 1 on, the line of the file.
-export function lineNumbers(text) {
+export function fileLines(text) {
   return text.split(" ").flatMap(range => {
     const [first, last = first] = range.split("-").map(Number)
     return Array.from({ length: last - first + 1 }, (_, i) => first + i)

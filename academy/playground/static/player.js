@@ -5,7 +5,7 @@
 //
 // data-still beside these: it waits for Play. The element says what it is doing in data-state: "playing" after the recording
 // has come, then what the outcome says ("loading", "running", "passed", "differs", "failed", "error").
-import { lineNumbers, SAID, tell } from "./outcome.js"
+import { fileLines, SAID, tell } from "./outcome.js"
 import { ask } from "./runtime.js"
 
 const LAST = 1e6 // whatever the last step is
@@ -14,7 +14,7 @@ const { make, mount, recorded, relined } = academyViewer
 export async function play(root) {
   const { path, lines, change, recorded: name } = root.dataset
   const file = root.querySelector(".k-file"), view = root.querySelector(".t-view")
-  const toFile = lineNumbers(lines) // line of the starter - 1 -> line of the file
+  const toFile = fileLines(lines) // line of the starter - 1 -> line of the file
   const place = file.querySelector(`.k-n[data-n="${change}"]`).nextElementSibling
   const original = place.textContent.replace(/\n$/, ""), indent = /^ */.exec(original)[0]
   const line = make("input", { type: "text", class: "p-change", value: original.trim(), "aria-label": "The line to change", spellcheck: "false", autocapitalize: "off", autocomplete: "off" })

@@ -28,27 +28,29 @@
   }
 
   // A kernel's page: the third mode beside Read and Run.
-  function lesson(button) {
+  function lesson() {
     const file = document.querySelector(".k-file")
     let opened = null
     const open = text => opened ??= editor().then(module => module.lesson(file, text))
     // While the editor loads the page is short, so the browser scrolls up; on a phone the editor would open below the screen.
-    button.addEventListener("click", () => open().then(() => file.querySelector(".p-editor").scrollIntoView()))
+    const edit = () => open().then(() => file.querySelector(".p-editor").scrollIntoView())
+    file.addEventListener("academy:mode", event => { if (event.detail === "edit") edit() })
+    if (file.classList.contains("k-editing")) edit() // the page was left, or loaded again, while it was being edited
     const shared = () => {
       const text = /^#edit=([\w-]+)$/.exec(location.hash)?.[1]
       if (!text) return
-      file.dispatchEvent(new CustomEvent("academy:mode", { detail: "edit" }))
       open(text)
+      file.dispatchEvent(new CustomEvent("academy:mode", { detail: "edit" }))
     }
     addEventListener("hashchange", shared)
     shared()
   }
 
   // An element that is an editor from the start: its text is in a <pre>, and can be read and set before CodeMirror is here.
-  // With `data-exercise` it is checked, with `data-example` or `data-path` it can be run and watched.
+  // With `data-exercise` it is checked (`data-watch`: and watched; `data-number`: it asks for a number), with `data-example` or `data-path` it can be run and watched.
   function placed(element) {
     const { exercise, example, path } = element.dataset
-    const actions = [exercise && "check", (path ?? example) != null && "run", "reset", "stop"].filter(Boolean)
+    const actions = [exercise && "check", "watch" in element.dataset && "watch", (path ?? example) != null && "run", "reset", "stop"].filter(Boolean)
     const bar = document.createElement("div")
     bar.className = "p-actions"
     for (const action of actions) {
@@ -63,6 +65,11 @@
     Object.assign(hint, { className: "p-about", textContent: `Click into the code to change it, then press ${exercise ? "Check" : "Run"}.` })
     element.prepend(bar, outcome, hint)
     const pre = element.querySelector("pre")
+    if ("number" in element.dataset) {
+      hint.remove()
+      import(new URL("number.js", here).href).then(module => module.field(element, pre.textContent))
+      return
+    }
     pre.tabIndex = 0
     pre.setAttribute("role", "group")
     pre.setAttribute("aria-label", "Code")

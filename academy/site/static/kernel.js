@@ -1,4 +1,4 @@
-// The page of a kernel file: its bar, folded parts, Read and Run. All of it reads without this script.
+// The page of a kernel file: its bar, folded parts, Read, Watch and Edit. All of it reads without this script.
 
 // A button beside each piece of a kernel file, as the theme adds to other code; the theme's script does the copying.
 function copyButtons(file) {
@@ -114,10 +114,13 @@ function kernelPage(file, bar) {
   sections(file, bar)
   unfold(file)
 
-  // Read, Run and Edit. The viewer listens to "academy:mode" on .k-file; it can also ask for a mode by that event.
+  // Read, Watch and Edit. The viewer listens to "academy:mode" on .k-file; it can also ask for a mode by that event.
   const modes = [...bar.querySelectorAll("[data-k-mode]")]
-  const panel = file.querySelector(":scope > .k-panel")
+  const panel = file.querySelector(":scope > .k-panel"), introduction = document.querySelector(".k-top")
+  let now = "read"
   const setMode = mode => keepPlace(() => {
+    now = mode
+    introduction.hidden = mode !== "read" // what is watched or edited comes right under the bar
     file.classList.toggle("k-running", mode === "run")
     file.classList.toggle("k-editing", mode === "edit")
     panel.hidden = mode !== "run"
@@ -126,10 +129,26 @@ function kernelPage(file, bar) {
     }
     for (const button of modes) button.setAttribute("aria-pressed", button.dataset.kMode === mode)
   })
+  const go = mode => file.dispatchEvent(new CustomEvent("academy:mode", { detail: mode }))
   for (const button of modes) {
-    button.addEventListener("click", () => file.dispatchEvent(new CustomEvent("academy:mode", { detail: button.dataset.kMode })))
+    button.addEventListener("click", () => {
+      const mode = button.dataset.kMode
+      if (now === "read" && mode !== "read" && !history.state?.academyEntered) history.pushState({ academyEntered: true }, "")
+      go(mode)
+    })
   }
-  if (panel) file.addEventListener("academy:mode", event => setMode(event.detail))
+  // Back leads from Watch and Edit to Read. Each entry of the history knows its mode; a link within the page keeps it.
+  const stamp = () => history.replaceState({ ...history.state, academy: now }, "")
+  if (panel) {
+    file.addEventListener("academy:mode", event => { setMode(event.detail); stamp() })
+    addEventListener("popstate", () => {
+      const mode = history.state?.academy
+      if (!mode) stamp()
+      else if (mode !== now) go(mode)
+    })
+    if (history.state?.academy && history.state.academy !== "read" && !/[#&](edit|pid|line|launch)=/.test(location.hash)) go(history.state.academy)
+    else stamp()
+  }
 
   const copy = bar.querySelector("[data-k-copy]")
   copy.addEventListener("click", async () => {

@@ -31,6 +31,14 @@
       this.parts.memory.replaceChildren(...(this.whole ? this.footprint() : this.seen()).filter(Boolean))
     }
 
+    // The memory of a launch after all of its programs.
+    showWhole(launch) {
+      this.go({ launch })
+      this.whole = true
+      this.after = this.launch.programs.length
+      this.draw()
+    }
+
     // Memory as this program has seen it up to the current step.
     seen() {
       const { launch, step } = this, before = this.steps().slice(0, this.stepNumber)

@@ -1,0 +1,49 @@
+// An exercise that asks for a number: a field in the place of `answer = None`. What is checked is the same text.
+import { rich, tell } from "./outcome.js"
+import { ask, stop } from "./runtime.js"
+
+const { make } = academyViewer
+
+export function field(root, original) {
+  const { exercise: name } = root.dataset, given = academyDrafts.get(name) ?? root.academyText ?? original
+  const value = text => /^answer = (.*)$/m.exec(text)?.[1] ?? "None"
+  const base = new URL("../../", import.meta.url).href
+  const outcome = root.querySelector("[data-academy=outcome]"), pre = root.querySelector("pre")
+  outcome.setAttribute("role", "status")
+  outcome.classList.add("p-outcome")
+  const input = make("input", { type: "text", inputmode: "decimal", class: "p-number", autocomplete: "off", spellcheck: "false", "aria-describedby": "p-number-about" })
+  const label = make("label", {}, "Your answer ", input)
+  const about = make("p", { class: "p-about", id: "p-number-about" }, "A number, such as 8000 or 8e3, or an expression, such as 2 * 3 * 4000. Enter checks it. " +
+    "The first check loads Python and Triton into this page, once.")
+  const text = () => `answer = ${input.value.trim().replaceAll("×", "*").replace(/(?<=\d)[, ](?=\d{3}\b)/g, "") || "None"}\n`
+  const put = given => { const known = value(given); input.value = known === "None" ? "" : known }
+  put(given)
+  Object.defineProperty(root, "academyText", { configurable: true, get: text, set: given => { put(given); kept() } })
+  const kept = () => academyDrafts.keep(name, input.value.trim() ? text() : null)
+  const buttons = Object.fromEntries([...root.querySelectorAll("[data-action]")].map(button => [button.dataset.action, button]))
+  let busy = false
+  const enable = on => { busy = on; buttons.check.disabled = on; buttons.stop.disabled = !on }
+
+  async function check() {
+    if (busy) return
+    enable(true)
+    tell(outcome, { state: "loading", said: "Loading Python and Triton…" })
+    const answer = await ask({ action: "check", name, source: text() }, told => tell(outcome, { state: told ? "loading" : "running", said: told ?? "Checking…" }))
+      .catch(error => ({ state: "error", message: `Python could not be loaded: ${error.message}` }))
+    enable(false)
+    if (answer.state === "stopped") return
+    tell(outcome, { state: answer.state, said: answer.message, base })
+    const next = document.querySelector("a.exercise-next")
+    if (answer.state === "passed" && next) outcome.append(make("p", { class: "p-next" }, make("a", { class: "p-button", "data-next": "exercise", href: next.href }, ...rich(`Next exercise: ${next.textContent}`))))
+  }
+
+  buttons.check.onclick = check
+  buttons.stop.onclick = () => { stop(); enable(false); tell(outcome, { state: "idle", said: "Stopped." }) }
+  buttons.reset.onclick = () => { input.value = ""; academyDrafts.keep(name, null); tell(outcome, { state: "idle" }) }
+  input.addEventListener("input", () => { kept(); if (outcome.dataset.state !== "idle") tell(outcome, { state: "idle" }) })
+  input.addEventListener("keydown", event => { if (event.key === "Enter") check() })
+  ;(pre.closest(".highlight") ?? pre).remove()
+  root.classList.add("p-editor", "p-asks")
+  root.prepend(label)
+  root.append(about)
+}
