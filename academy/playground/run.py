@@ -11,6 +11,7 @@ import ast
 import importlib
 import json
 import linecache
+import re
 import sys
 import time
 from functools import lru_cache
@@ -49,7 +50,7 @@ def run(path: Path, source: str, original: str | None = None) -> dict:
         same: whether the code differs from the original, and its results don't.
         problems: of each the line of the edited file (None if it is elsewhere), and a message.
         data: what the viewer shows, None if nothing ran. stopped: launch and program in which the run ended early.
-        printed, seconds.
+        printed, seconds. picture: SVG that EXAMPLE returned, if it did; another value is printed.
     """
     begun = time.perf_counter()
     path.write_text(source)
@@ -60,7 +61,9 @@ def run(path: Path, source: str, original: str | None = None) -> dict:
     if not store.has_example(path):
         message = "There is no function EXAMPLE(): it makes small inputs and calls a launcher. Reset brings it back."
         return _outcome("error", [_problem(None, message)], begun)
-    data = worker.record(path, store.built_on(path), MAX_STEPS)
+    returned: list[object] = []
+    example = lambda module: returned.append(module.EXAMPLE())  # noqa: E731
+    data = worker.record(path, store.built_on(path), MAX_STEPS, example)
     shown, error = store.shorten(path), data["error"]
     found = [error] if error else data["findings"] + data["warnings"]
     problems = [_problem(each["line"] if each["file"] == shown else None, _located(each, shown)) for each in found]
@@ -72,8 +75,16 @@ def run(path: Path, source: str, original: str | None = None) -> dict:
         difference = _difference(recording, wanted, shown)
         state, problems = ("differs", [*problems, difference]) if difference else (state, problems)
         same, at = bool(wanted) and difference is None, difference and difference.pop("at")
-    outcome = _outcome(state, problems, begun, data["printed"], recording.stopped)
+    said, picture = _value(returned[0]) if returned else ("", None)
+    outcome = _outcome(state, problems, begun, data["printed"] + said, recording.stopped) | {"picture": picture}
     return outcome | {"same": same, "at": at, "data": page.viewer_data(path, recording) if data["launches"] else None}
+
+
+def _value(value: object) -> tuple[str, str | None]:
+    """What EXAMPLE returned, as a notebook would show it: text, or an SVG."""
+    shown = getattr(value, "_repr_html_", None)
+    found = re.search(r"<svg.*</svg>", str(shown()), re.S) if callable(shown) else None
+    return ("", found[0]) if found else ("" if value is None else f"{value}\n", None)
 
 
 def _same_code(one: str, other: str) -> bool:

@@ -29,7 +29,7 @@ from academy.book.directives import EQUATION, fenced, pattern
 from academy.book.layout import ROOT
 from academy.book.texts import first_sentence
 from academy.results import figures
-from academy.site import addresses, exercise_pages, pictures
+from academy.site import addresses, change_it, exercise_pages, pictures
 from academy.site.library import Library
 
 PLUGIN = "mkdocs-jupyter"
@@ -39,6 +39,12 @@ TIMEOUT = 120
 NOT_EXECUTED = """!!! warning "No output: this site was built without running the cells"
 
     `make site` runs every chapter and builds the site with what they print, into the folder `site`."""
+#: A chapter's cells to change. Without the playground's script the code is shown.
+EDITOR = """<div data-academy="editor" data-path="chapters/{name}.py" data-sliders="" markdown="1">
+
+{code}
+
+</div>"""
 SPAN = re.compile(pattern("tag", "bench"), re.S)
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(#[^)\s]*)?\)")
 
@@ -60,7 +66,7 @@ def page_text(page, config) -> str:
     if options["execute"]:
         execute(notebook, f"docs/{page.file.src_uri}", options["allow_errors"])
     page.drawings = []
-    text = as_markdown(notebook, page.drawings)
+    text = as_markdown(notebook, page.drawings, Path(page.file.src_uri).stem)
     prose = re.sub(r"[*`]", "", first_sentence(notebook.cells[0].source))
     page.meta.setdefault("description", prose)
     return introduced(text, page.file.src_uri, options["execute"], config.repo_url)
@@ -92,14 +98,24 @@ def execute(notebook, path: str, allow_errors: bool) -> None:
             raise PluginError(f"{path}: a cell failed\n{message}") from error
 
 
-def as_markdown(notebook, figures: list[str]) -> str:
-    """The notebook as Markdown. Drawings are added to `figures`; a placeholder holds their place."""
-    parts = []
-    for cell in CoalesceStreamsPreprocessor().preprocess(notebook, {})[0].cells:
+def as_markdown(notebook, figures: list[str], name: str) -> str:
+    """The notebook as Markdown. Drawings are added to `figures`; a placeholder holds their place.
+
+    A live cell and the one after it are an editor, under the chapter's name; what they printed stands below.
+    """
+    parts, live = [], False
+    cells = CoalesceStreamsPreprocessor().preprocess(notebook, {})[0].cells
+    for place, cell in enumerate(cells):
         if cell.cell_type == "markdown":
             parts.append(cell.source)
+        elif change_it.is_live(cell):
+            parts.append(EDITOR.format(name=name, code=_fence(change_it.text(cells, place), "python")))
+            live = True
         elif cell.source.strip():
-            parts.append(_folded(cell) if "setup" in cell.metadata.get("tags", ()) else _fence(cell.source, "python"))
+            if not live:  # the editor has its code
+                setup = "setup" in cell.metadata.get("tags", ())
+                parts.append(_folded(cell) if setup else _fence(cell.source, "python"))
+            live = False
             parts += [part for output in cell.get("outputs", ()) if (part := _output(output, figures))]
     return "\n\n".join(parts) + "\n"
 

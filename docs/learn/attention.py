@@ -251,10 +251,12 @@ class Picture:
 # position a query sees; the last query is aligned with the last key. Try `right = 0` with `left = 20`, then a cache of
 # older keys with `S = 100`, then smaller tiles. Which tiles need a mask at all?
 
-# %% tags=["parameters"]
+# %% tags=["parameters", "live"]
 T, S = 64, 64
-left, right = 1000, 0
-BLOCK_M, BLOCK_N = 8, 8
+left = 1000  # 4, 8, 20, 1000
+right = 0  # 0 to 64
+BLOCK_M = 8  # 4, 8, 16, 32
+BLOCK_N = 8  # 4, 8, 16, 32
 
 # %%
 Picture(kinds_of_tiles(T, S, left, right, BLOCK_M, BLOCK_N))

@@ -167,9 +167,9 @@ print("its neighbour's data:", memory[10:].tolist())
 # Set `n` to anything you like, `BLOCK` to a power of two, and run the cell. With `masked` set to `False` you get the mistake
 # back.
 
-# %% tags=["parameters"]
-n = 23
-BLOCK = 8
+# %% tags=["parameters", "live"]
+n = 23  # 1 to 64
+BLOCK = 8  # 1, 2, 4, 8, 16, 32
 masked = True
 
 # %%

@@ -190,9 +190,9 @@ for M, N in ((1, 1), (33, 129), (100, 70)):
 # which have to be written, read and added up. Try `P = 1`, 8, 64, 1024 with the 4096 columns of a language model, then
 # with 128 columns.
 
-# %% tags=["parameters"]
+# %% tags=["parameters", "live"]
 M, N = 32768, 4096
-P = 8
+P = 8  # 1, 8, 64, 1024
 
 # %%
 programs = triton.cdiv(N, 128) * min(P, triton.cdiv(M, 32))

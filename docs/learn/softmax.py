@@ -144,9 +144,9 @@ print("in 64 bits:", starts[1].item())
 # `row` is any row of scores, `other` what masked lanes read. Try `other = -math.inf`, then `0.0` again with a row of six
 # positive scores, then with eight scores of any sign. When does the mistake show?
 
-# %% tags=["parameters"]
+# %% tags=["parameters", "live"]
 row = [-3.0, -1.0, -2.0, -4.0, -1.0, -3.0]
-other = 0.0
+other = 0.0  # 0.0, -1.0, -math.inf
 
 # %%
 x = torch.tensor([row], device=device.DEVICE)

@@ -102,9 +102,10 @@ read_tile(x, row=4, column=0)
 # Move the tile, and try the strides `(1, 8)`. The same lines then read the transposed matrix, and nothing was copied. What
 # would `(8, 0)` give? And `(9, 0)`? Stay inside the matrix: this little kernel has no mask.
 
-# %% tags=["parameters"]
-row, column = 4, 0
-strides = (1, 8)
+# %% tags=["parameters", "live"]
+row = 4  # 0 to 4
+column = 0  # 0 to 4
+strides = (1, 8)  # (8, 1), (1, 8), (8, 0), (9, 0)
 
 # %%
 read_tile(x, row, column, strides)

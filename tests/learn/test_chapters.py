@@ -69,7 +69,7 @@ def test_a_chapter_has_its_parts(chapter):
     assert "?" in re.search(r"^# # (?:\d+\. )?\w.*?(?=^# %%)", text, re.M | re.S)[0].split("\n#\n")[1], (
         "opens with a question"
     )
-    assert '# %% tags=["parameters"]' in text, "a cell for the reader to change"
+    assert re.search(r'# %% tags=\["parameters"(, "live")?\]', text), "a cell for the reader to change"
     assert re.search(r"^notebook\.(speed|ladder)\(", text, re.M), "a measured gain"
     assert re.search(r"^# \[\[exercises\]\]$", text, re.M)
     marks = re.findall(r"^# %%.*$", text, re.M)

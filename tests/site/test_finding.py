@@ -150,7 +150,7 @@ def test_the_kernel_alone(browser, address):
 def test_the_kernel_alone_stays_in_sight(browser, address):
     switch = "document.querySelector('[data-k-toggle=kernels]').click()"
     browser.open(urljoin(address, PAGE))
-    browser.run("scrollTo({ top: 600, behavior: 'instant' })")
+    browser.run("scrollTo({ top: 40, behavior: 'instant' })")
     bar = "document.querySelector('.k-bar').getBoundingClientRect().top"
     before = browser.run(bar)
     browser.run(switch)

@@ -22,6 +22,12 @@ const COLOURS = HighlightStyle.define([
   { tag: tags.operator, color: "var(--md-code-hl-operator-color)" },
 ])
 
+// An SVG that a text has drawn. As an image it runs nothing and loads nothing; it doesn't know the page's colours.
+function picture(svg) {
+  const text = svg.replaceAll("currentColor", "#7d8c92")
+  return make("img", { class: "p-picture", alt: /<title>([^<]*)/.exec(svg)?.[1] ?? "", src: `data:image/svg+xml,${encodeURIComponent(text)}` })
+}
+
 // ---- an editor
 
 class Editor {
@@ -80,6 +86,7 @@ class Editor {
   set text(value) { this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: value } }) }
 
   changed() {
+    this.root.dispatchEvent(new Event("academy:text"))
     academyDrafts.keep(this.draft, this.text === this.original ? null : this.text)
     this.viewer?.pause()
     this.root.classList.add("p-stale") // the run beside it is of the text before
@@ -113,7 +120,8 @@ class Editor {
     this.enable()
     this.mark([])
     this.show("loading", "Loading Python and Triton…")
-    const { name, path, original } = this, seed = this.seed ?? undefined
+    const { name, path } = this, seed = this.seed ?? undefined
+    const original = "sliders" in this.root.dataset ? null : this.original // there a change is asked for
     const question = action === "check" ? { action, name, source } : action === "watch" ? { action, name, source, seed } : { action, path, source, original }
     let answer
     try {
@@ -145,12 +153,14 @@ class Editor {
 
   ran(answer, action = "run") {
     const { state, problems, printed } = answer
+    this.root.classList.add("p-warm")
     if (action === "watch") {
       this.seed = null
       this.show("idle", answer.message, problems, printed)
     } else {
       this.show(state === "passed" && this.name ? "idle" : state, SAID[answer.same ? "same" : state], problems, printed) // only a check passes an exercise
     }
+    if (answer.picture) this.outcome.append(picture(answer.picture))
     this.mark(problems, state === "differs" ? "info" : "error")
     const still = this.view.hasFocus // who types goes on typing
     if (!this.record(answer.data, action === "watch")) return

@@ -82,6 +82,7 @@
       if (!ready && action) open().then(made => made.act(action))
     })
     pre.addEventListener("focusin", open, { once: true }) // a <code> that can be scrolled takes the focus itself
+    if ("sliders" in element.dataset) import(new URL("sliders.js", here).href).then(module => module.sliders(element, () => open().then(made => made.act("run"))))
     const draft = academyDrafts.get(exercise ?? path ?? example)
     if (draft != null) element.academyText = draft
   }
