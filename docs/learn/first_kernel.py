@@ -19,8 +19,8 @@
 #
 # You need Python and a little PyTorch. You don't need a GPU: without one, Triton's interpreter runs the same kernels on
 # the CPU, slowly and one program after another. Output below a cell is what a real run printed. To run the cells yourself,
-# [open the chapter as a notebook](index.md#how-to-run-the-chapters). If you don't want to install anything, change [the
-# kernel on the home page](../index.md#a-first-kernel); the exercises run in the browser too.
+# [open the chapter as a notebook](index.md#how-to-run-the-chapters). If you don't want to install anything: the cell under
+# [Change it](#change-it) runs in the browser, and so do the exercises.
 
 # %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
 # In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
@@ -182,8 +182,8 @@ print(f"{programs * BLOCK - n} lanes too many; written past the end: {int(memory
 # %% [markdown]
 # ## The real kernel
 #
-# [The lesson's kernel](../kernels/tutorials/vector_add.md) is these few lines with two loads and a sum. Press **Run**
-# on its page to watch it: choose a program, then step through its lines with the arrow keys. It computes [[tag: VA]]
+# [The lesson's kernel](../kernels/tutorials/vector_add.md) is these few lines with two loads and a sum. Press
+# **Watch** on its page to watch it: choose a program, then step through its lines with the arrow keys. It computes [[tag: VA]]
 # for any length, and two things in it are new.
 #
 # `tl.load(pointers, mask=…, other=…)` reads a value through each of the pointers and returns them as a block. Lanes that

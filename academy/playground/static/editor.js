@@ -1,12 +1,11 @@
-// An editor with what stands around it: buttons, outcome, the recorded run. `lesson` makes one on a kernel's page, `placed`
-// fills an element that waits for one (an exercise, the home page).
+// An editor with what stands around it: buttons, outcome, and the recorded run beside it. places.js says where they are.
 import {
   bracketMatching, defaultKeymap, drawSelection, EditorState, EditorView, highlightActiveLine, highlightSelectionMatches,
   HighlightStyle, history, historyKeymap, indentOnInput, indentUnit, indentWithTab, keymap, lineNumbers, lintGutter, python,
   search, searchKeymap, setDiagnostics, syntaxHighlighting, tags,
 } from "./codemirror.js"
 import { Beside } from "./beside.js"
-import { packed, unpacked } from "./link.js"
+import { packed } from "./link.js"
 import { fileLines, SAID, tell } from "./outcome.js"
 import { ask, stop } from "./runtime.js"
 
@@ -22,15 +21,9 @@ const COLOURS = HighlightStyle.define([
   { tag: tags.operator, color: "var(--md-code-hl-operator-color)" },
 ])
 
-// An SVG that a text has drawn. As an image it runs nothing and loads nothing; it doesn't know the page's colours.
-function picture(svg) {
-  const text = svg.replaceAll("currentColor", "#7d8c92")
-  return make("img", { class: "p-picture", alt: /<title>([^<]*)/.exec(svg)?.[1] ?? "", src: `data:image/svg+xml,${encodeURIComponent(text)}` })
-}
-
 // ---- an editor
 
-class Editor {
+export class Editor {
   // root: has data-academy="editor". path: the file that is run. name: of an exercise. draft: what the text is kept under while
   // it is being changed. foreign: the text came with a link, from somebody else. base: what links in messages start from.
   constructor(root, { text, original = text, path, name, draft = name ?? path, foreign = false, label, actions, about }) {
@@ -145,8 +138,12 @@ class Editor {
     this.show(answer.state, passed ? answer.message : "", problems)
     this.mark(problems)
     this.seed = answer.seed // the values that this check has drawn
+    this.goOn(passed)
+  }
+
+  goOn(passed, watched = false) {
     const next = document.querySelector("a.exercise-next")
-    const show = this.buttons.watch ? make("button", { type: "button", class: "p-button", "data-next": "watch", onclick: () => this.act("watch") }, "Show the run") : null
+    const show = this.buttons.watch && !watched ? make("button", { type: "button", class: "p-button", "data-next": "watch", onclick: () => this.act("watch") }, "Show the run") : null
     const on = passed && next ? make("a", { class: "p-button", "data-next": "exercise", href: next.href }, `Next exercise: ${next.textContent}`) : null
     if (show || on) this.outcome.append(make("p", { class: "p-next" }, ...[show, on].filter(Boolean)))
   }
@@ -156,18 +153,18 @@ class Editor {
     this.root.classList.add("p-warm")
     if (action === "watch") {
       this.seed = null
-      this.show("idle", answer.message, problems, printed)
+      this.show(state === "passed" ? "idle" : state, answer.message, problems)
+      this.goOn(state === "passed", true)
     } else {
-      this.show(state === "passed" && this.name ? "idle" : state, SAID[answer.same ? "same" : state], problems, printed) // only a check passes an exercise
+      this.show(state === "passed" && this.name ? "idle" : state, SAID[answer.same ? "same" : state], problems, printed, answer.picture) // only a check passes an exercise
     }
-    if (answer.picture) this.outcome.append(picture(answer.picture))
     this.mark(problems, state === "differs" ? "info" : "error")
     const still = this.view.hasFocus // who types goes on typing
     if (!this.record(answer.data, action === "watch")) return
     if (answer.at?.whole) this.viewer.showWhole(answer.at.launch)
     else if (answer.at) this.viewer.go(answer.at)
     else if (answer.stopped) this.viewer.go({ launch: answer.stopped[0], pid: answer.stopped[1], step: LAST })
-    if (!still) this.watch()
+    if (!still && !("sliders" in this.root.dataset)) this.watch()
   }
 
   // A run of the text as it is now: its values beside the lines, its memory beside the editor. lead: to its first line.
@@ -236,8 +233,8 @@ class Editor {
     }
   }
 
-  show(state, said, problems = [], printed = "") {
-    tell(this.outcome, { state, said, problems, printed, base: this.base }, line => this.to(line))
+  show(state, said, problems = [], printed = "", picture = null) {
+    tell(this.outcome, { state, said, problems, printed, picture, base: this.base }, line => this.to(line))
   }
 
   mark(problems, severity = "error") {
@@ -269,53 +266,4 @@ class Editor {
     this.view.dispatch({ selection: { anchor: from }, effects: EditorView.scrollIntoView(from, { y: "center" }) })
     this.view.focus()
   }
-}
-
-// ---- where editors are
-
-const megabytes = document.querySelector("script[data-megabytes]").dataset.megabytes
-const about = (run, runs) => `The first ${run} loads Python and Triton into this page: about ${megabytes} MB, once. Ctrl+Enter ${runs}; ` +
-  "Tab indents, Escape and then Tab leaves the editor. Triton's interpreter runs here, one program after the other: it shows what a kernel does, " +
-  "not how fast it is, and it does not see what only the GPU's compiler would reject."
-
-export async function lesson(file, shared) {
-  const path = file.dataset.path
-  const original = await (await fetch(new URL(`starters/${path}`, import.meta.url))).text()
-  let text = null
-  let said = ""
-  if (shared) {
-    said = "This text came with the link. It runs when you press Run."
-    text = await unpacked(shared).catch(() => {
-      said = "The link is damaged, so this is the code as it was."
-      return original
-    })
-  }
-  // One's own edit and the edit of a link are drafts of their own: opening a link loses nothing.
-  const foreign = text != null && text !== original && text !== academyDrafts.get(path)
-  const draft = foreign ? `${path}#${[...text].reduce((sum, character) => (31 * sum + character.codePointAt()) >>> 0, 0)}` : path
-  const kept = academyDrafts.get(draft)
-  if (kept != null && (foreign || text == null)) [text, said] = [kept, "This is your edit from before. Reset shows the code as it was."]
-  text ??= original
-  const root = make("section", { class: "p-editor", "data-academy": "editor", "aria-label": `Edit ${path.split("/").pop()}` })
-  file.append(root)
-  const editor = new Editor(root, {
-    text, original, path, draft, foreign, label: `Code of ${path}`, actions: ["run", "reset", "stop", "download", "share"], about: about("run", "runs"),
-  })
-  editor.toKernel()
-  if (said) editor.show("idle", said)
-  editor.begin(file.querySelector(".t-view[data-run]")?.dataset.run, file.dataset.lines)
-  return editor
-}
-
-export function placed(root, original, text) {
-  const { exercise: name, path } = root.dataset
-  const actions = [...root.querySelectorAll("[data-action]")].map(button => button.dataset.action)
-  root.classList.add("p-editor")
-  const editor = new Editor(root, {
-    text: text(), original, path: path ?? `edited/${name}.py`, name, label: name ? `Your solution of ${name}` : `Code of ${path}`, actions,
-    about: name ? about("check", "checks") : about("run", "runs"),
-  })
-  if (!name) editor.toKernel() // a whole file, as a kernel's page has it
-  editor.begin(root.dataset.recorded, root.dataset.lines)
-  return editor
 }

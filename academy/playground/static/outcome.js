@@ -25,8 +25,14 @@ function place(href, base) {
   return source ? new URL(`${source[1].replace(/(^|\/)index$/, "$1")}/${source[2] ?? ""}`.replace(/^\//, ""), base || document.baseURI).href : href
 }
 
+// An SVG that a text has drawn. As an image it runs nothing and loads nothing; it doesn't know the page's colours.
+function picture(svg) {
+  const text = svg.replaceAll("currentColor", "#7d8c92")
+  return make("img", { class: "p-picture", alt: /<title>([^<]*)/.exec(svg)?.[1] ?? "", src: `data:image/svg+xml,${encodeURIComponent(text)}` })
+}
+
 // Fill the element of an outcome. to(line): leads to a line that a problem names.
-export function tell(outcome, { state, said = "", problems = [], printed = "", base = "" }, to) {
+export function tell(outcome, { state, said = "", problems = [], printed = "", picture: svg = null, base = "" }, to) {
   outcome.dataset.state = state
   const parts = said ? [make("p", {}, ...rich(said, base))] : []
   if (problems.length) {
@@ -34,6 +40,7 @@ export function tell(outcome, { state, said = "", problems = [], printed = "", b
       line ? make("button", { type: "button", class: "p-line", onclick: () => to(line) }, `line ${line}`) : null, line ? " " : null, ...rich(message, base)))))
   }
   if (printed) parts.push(make("pre", { class: "p-printed", tabindex: 0, role: "group", "aria-label": "Printed" }, printed))
+  if (svg) parts.push(picture(svg))
   outcome.replaceChildren(...parts)
 }
 

@@ -3,7 +3,7 @@
 (() => {
   const here = document.currentScript.src
   const able = location.protocol.startsWith("http") && typeof WebAssembly === "object" && "DecompressionStream" in window
-  const editor = () => import(new URL("editor.js", here).href)
+  const editor = () => import(new URL("places.js", here).href)
 
   // What a reader has typed and not finished, by file or exercise: kept in this browser at every key, until Reset.
   const DRAFTS = "academy.drafts", MOST = 50
