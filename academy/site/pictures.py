@@ -95,7 +95,7 @@ def html(root: Path, key: str) -> str:
     return Markup(
         '<figure class="drawn explore{}" data-moves="{}" data-facts="{}">'
         '<p class="asked"><strong>{}</strong> {}</p>{}'
-        '<div class="beside"><p class="state" role="status" aria-live="polite">{}</p><form hidden>{}</form></div>'
+        '<div class="beside"><form hidden>{}</form><p class="state" role="status" aria-live="polite">{}</p></div>'
         "{}</figure>"
     ).format(
         single,
@@ -104,8 +104,8 @@ def html(root: Path, key: str) -> str:
         drawn["question"],
         drawn["hint"],
         panels,
-        drawn["state"],
         Markup("").join(map(_control, drawn["controls"])),
+        drawn["state"],
         caption,
     )
 

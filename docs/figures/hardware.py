@@ -115,7 +115,7 @@ def waves():
         "Go from 132 programs to 133. Then try uneven programs, smaller pieces, and a persistent kernel.",
         "Each column is a multiprocessor, time runs downwards. A model: a program takes 1, more or less by the jitter, and its start, in red, comes "
         "on top. The next program goes to the first place that is free. The places that the last wave leaves empty are called the "
-        f"tail. A persistent kernel launches {card.SMS} programs, which start once; each takes every {card.SMS}nd tile, whoever is free.",
+        f"tail. A persistent kernel launches {card.SMS} programs, which start once; each takes every {card.SMS}nd tile, even where another is free sooner.",
         (
             Control("programs", "Programs", 133, 1, 528),
             Control("jitter", "Programs differ by", 0, 0, 60, 5),

@@ -5,6 +5,7 @@ The modules run in QuickJS, as they do for the stills; one browser test works th
 
 import ast
 import functools
+import json
 import re
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from urllib.parse import urljoin
 import pytest
 
 from academy.site import pictures
+from tests.site.test_pictures import FAULTS
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES = ROOT / "docs/figures"
@@ -63,16 +65,32 @@ def test_the_ends_of_every_control_are_drawn(key, run):
     drawn = pictures.found(ROOT, key)
     assert drawn["question"].endswith("?") and drawn["hint"].rstrip()[-1] in ".?"
     assert drawn["state"] in drawn["alt"] and drawn["question"] in drawn["alt"]
-    start = {control["name"]: control["value"] for control in drawn["controls"]}
     heights = {re.findall(r'<svg viewBox="0 0 360 ([\d.]+)"', "".join(drawn["panels"]))[0]}
+    for place, found in states(drawn, run):
+        shown = "".join(found["panels"]) + found["words"]
+        assert not re.search(r"NaN|undefined|Infinity|\[object", shown), place
+        assert found["words"].endswith((".", "?")) and re.search(r"\d", found["words"])
+        heights.add(re.findall(r'<svg viewBox="0 0 360 ([\d.]+)"', found["panels"][0])[0])
+    assert len(heights) == 1, "a picture that grows moves the page"
+
+
+def states(drawn: dict, run):
+    """An explorable with one control at a time at each of its ends: which it is, and what is shown."""
+    start = {control["name"]: control["value"] for control in drawn["controls"]}
     for control in drawn["controls"]:
         for value in values_of(control):
-            found = run(drawn["moves"], drawn["facts"], **start | {control["name"]: value})
-            shown = "".join(found["panels"]) + found["words"]
-            assert not re.search(r"NaN|undefined|Infinity|\[object", shown), (control["name"], value)
-            assert found["words"].endswith((".", "?")) and re.search(r"\d", found["words"])
-            heights.add(re.findall(r'<svg viewBox="0 0 360 ([\d.]+)"', found["panels"][0])[0])
-    assert len(heights) == 1, "a picture that grows moves the page"
+            yield (control["name"], value), run(drawn["moves"], drawn["facts"], **start | {control["name"]: value})
+
+
+def test_their_texts_can_be_read_at_the_ends_too(browser, address, run):
+    browser.open(urljoin(address, "guides/numerics/"), width=390)
+    for key in keys():
+        for place, found in states(pictures.found(ROOT, key), run):
+            html = json.dumps(
+                f'<figure class="drawn explore"><div class="panels">{"".join(found["panels"])}</div></figure>'
+            )
+            browser.run(f"document.querySelector('article').innerHTML = {html}")
+            assert browser.run(FAULTS) == [], (key, place)
 
 
 # ---------------------------------------------------------------- what they count

@@ -41,6 +41,7 @@
       this.form.addEventListener("reset", () => { this.pause(); setTimeout(() => this.draw()) })
       this.form.querySelectorAll("[data-do]").forEach(button => button.addEventListener("click", () => this.press(button.dataset.do)))
       if (this.module.touch) this.touchable()
+      addEventListener("resize", () => { this.state.style.minHeight = "" })
       this.draw()
     }
 
@@ -88,7 +89,12 @@
       this.say(now.words)
     }
 
-    say(words) { if (this.state.textContent !== words) this.state.textContent = words }
+    /** Its room only grows, so that nothing below it jumps. */
+    say(words) {
+      if (this.state.textContent === words) return
+      this.state.textContent = words
+      this.state.style.minHeight = `${this.state.offsetHeight}px`
+    }
 
     // ---- time
 

@@ -76,7 +76,7 @@ explorables.define("latency", ({ Panel, axes, bytes, clamp, percent, range }) =>
     }
     for (const loads of [1, 2, 4, 8]) {
       const full = range(1, SLOTS + 1).find(warps => share({ ...values, loads, warps }, rate) === 1)
-      if (full) panel.text(at(full, 1)[0], 37, loads === 1 ? "1 load" : loads, "tiny", loads === 1 ? "" : "middle")
+      if (full) panel.text(at(full, 1)[0], 37, loads === 1 ? "1 load" : loads, "tiny", loads > 1 ? "middle" : full > 48 ? "end" : "")
     }
     panel.dot(...at(values.warps, used), "a", 7)
     panel.text(0, 300, `asked for at once: ${bytes(inFlight)}`, "small")

@@ -32,7 +32,7 @@ explorables.define("split_k", ({ Panel, grouped, percent, plural, range }) => {
     draw: (found, values, facts) => [panel(found, values, facts)],
     words: ({ programs, rounds, each, busy, time }, { split }) =>
       `With SPLIT_K = ${split} there are ${plural(programs, "program")} with ${grouped(each)} of K each. They need ${plural(rounds, "wave")}, ` +
-      `${percent(busy)} of the places are busy, and the loop takes ${time.toFixed(2)} of the time without a split. ` +
+      `${percent(busy)} of the places are busy, and the loop takes ${percent(time)} of the time without a split. ` +
       (split > 1 ? `Every number of the result is added to ${split} times.` : "Every number of the result is stored once."),
   }
 })

@@ -55,7 +55,7 @@ explorables.define("tiled", ({ Panel, axes, bytes, clamp, grouped, percent, rang
       panel.text(at(x, 1)[0], at(1, limit(x))[1] - 9, square, "tiny", "end")
     }
     panel.dot(...at(perByte, limit(perByte)), fits ? "a" : "r", 7, "dot")
-    panel.text(0, 292, `${short(perByte)} operations per byte: ${short(limit(perByte))} TFLOP/s from memory alone`, "small")
+    panel.text(0, 292, `${short(perByte)} operations per byte: ${short(limit(perByte))} TFLOP/s`, "small")
     panel.text(0, 324, `Sums: ${grouped(M * N)} of ${grouped(registers)} registers`, "small bold")
     panel.box(0, 332, 300, 18, "off")
     panel.box(0, 332, 300 * Math.min(1, sums / 4 / registers), 18, fits ? "g" : "r")

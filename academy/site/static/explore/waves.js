@@ -1,7 +1,7 @@
 // Programs on 132 multiprocessors, one on each at a time. Model: a program takes its start and its work; the work is 1, more or less by
 // the jitter. The next program goes where a place becomes free. A persistent kernel starts once on each multiprocessor, and takes
 // every 132nd piece of the work.
-explorables.define("waves", ({ Panel, grouped, percent, plural, range }) => {
+explorables.define("waves", ({ Panel, percent, plural, range }) => {
   /** Between 0 and 1, the same for every reader. */
   function chance(number) {
     let x = Math.imul(number + 1, 0x9E3779B1) >>> 0
@@ -27,9 +27,9 @@ explorables.define("waves", ({ Panel, grouped, percent, plural, range }) => {
   const SCALES = [2.6, 5, 7.5, 12]  // the time that the drawing holds
 
   function panel({ pieces, end, busy, rounds }, { programs, split, time }, { sms }) {
-    const drawn = new Panel(372, `${grouped(programs)} programs${split > 1 ? `, each cut in ${split}` : ""}, ${sms} multiprocessors`)
+    const drawn = new Panel(372, `${plural(programs, "program")}${split > 1 ? `, each cut in ${split}` : ""}`)
     const wide = 330 / sms, left = 30, top = 42, longest = SCALES.find(scale => end <= scale), high = 300 / longest, now = Math.min(time / 100, end)
-    drawn.text(left, 36, "multiprocessors, side by side", "tiny")
+    drawn.text(left, 36, `${sms} multiprocessors, side by side`, "tiny")
     drawn.box(left, top, 330, high * end, "off")
     const kinds = ["a", "b", "g", "p"], turn = Array(sms).fill(0)
     for (const { place, from, begins, until } of pieces) {
