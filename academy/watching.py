@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
-from collections.abc import Callable, MutableMapping
+import os
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -30,17 +32,28 @@ class Place:
         return f"line {self.line}, `{self.source}`" if self.source else f"line {self.line}"
 
 
+@dataclass(frozen=True)
+class Party:
+    """Who did what at a line that is part of a mistake. waited: for which phase the partition had waited before."""
+
+    at: Place | None
+    partition: str = ""
+    what: str = ""
+    waited: str = ""
+
+
 class GluonError(Exception):
     """Something that is wrong whatever the numbers: the message says what, where, and what to do.
 
-    places: the lines concerned, the one that was reached last first. seed, program: the schedule that showed it and the
-    program; `simulate(…, seed=seed)` repeats it. They are set when the error leaves the simulator.
+    parties: who is concerned, the one that came last first; places: their lines. seed, program: the schedule that
+    showed it and the program; `simulate(…, seed=seed)` repeats it. They are set when the error leaves the simulator.
     """
 
-    def __init__(self, message: str, *places: Place | None):
+    def __init__(self, message: str, *parties: Place | Party | None):
         super().__init__(message)
         self.message = message
-        self.places = [each for each in places if each is not None]
+        self.parties = [each if isinstance(each, Party) else Party(each) for each in parties if each is not None]
+        self.places = [each.at for each in self.parties if each.at is not None]
         self.seed: int | None = None
         self.program: tuple[int, ...] = ()
 
@@ -102,3 +115,17 @@ class Watcher(Protocol):
 HOOK = "__academy_trace__"
 #: The one that watches; None if nobody does.
 watcher: Watcher | None = None
+#: Chooses the order in which Gluon kernels that are launched as `kernel[grid](…)` run: of the environment, so that a
+#: failing run can be repeated.
+seed = int(os.environ.get("ACADEMY_GLUON_SEED", "0"))
+
+
+@contextlib.contextmanager
+def schedule(number: int) -> Iterator[None]:
+    """Launches inside of this follow another order: that of this seed."""
+    global seed
+    before, seed = seed, number
+    try:
+        yield
+    finally:
+        seed = before

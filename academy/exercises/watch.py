@@ -28,7 +28,7 @@ from academy.traces.memory import Backend
 from academy.traces.observer import Launch as Observed
 from academy.traces.observer import Observer, OutOfBounds, Touch
 from academy.traces.watched_memory import WatchedMemory
-from academy.watching import GluonError
+from academy.watching import GluonError, schedule
 
 #: Statements of one program after which a loop counts as endless.
 STATEMENTS = 1000
@@ -223,10 +223,9 @@ def run(file: str, call: Callable[[], Any], given: list[torch.Tensor], rewritten
         torch.cuda.synchronize()
         return Run(result, given)
     first = _watched(file, call, given, rewritten, lanes)
-    if simulated := sys.modules.get("academy.gluon") if first[1].generators else None:
-        for seed in range(1, SCHEDULES):
-            with simulated.schedule(seed):
-                _watched(file, call, given, rewritten, lanes)
+    for seed in range(1, SCHEDULES) if first[1].generators else ():
+        with schedule(seed):
+            _watched(file, call, given, rewritten, lanes)
     return _described(file, given, *first)
 
 

@@ -28,9 +28,7 @@ from __future__ import annotations
 
 from academy import device  # noqa: F401  before anything imports triton
 
-import contextlib
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -56,24 +54,10 @@ from academy.gluon.machine import Agent, Machine, running
 from academy.gluon.rewriting import call
 from academy.gluon.units import Descriptor
 from academy.gluon.values import Pointer, scalar, unwrap
+from academy.watching import schedule
 
 __all__ = ["Deadlock", "GluonError", "InFlight", "MissingFence", "Miscount", "NotModelled", "Place", "Race"]
 __all__ += ["WrongLayout", "WrongUse", "launched", "schedule", "simulate"]
-
-#: A seed for kernels that are launched as `kernel[grid](…)`: of the environment, so that a failing run can be repeated.
-_seed = int(os.environ.get("ACADEMY_GLUON_SEED", "0"))
-
-
-@contextlib.contextmanager
-def schedule(seed: int) -> Iterator[None]:
-    """Launches inside of this follow another order."""
-    global _seed
-    before, _seed = _seed, seed
-    try:
-        yield
-    finally:
-        _seed = before
-
 
 def simulate(
     kernel: JITFunction,
@@ -149,4 +133,4 @@ def launched(kernel: JITFunction, *args: Any, grid: Any, warmup: bool = False, *
     options = {name: kwargs.pop(name) for name in ("num_ctas", "num_stages", "maxnreg") if name in kwargs}
     if options.get("num_ctas", 1) != 1:
         raise NotModelled("the simulator has no clusters: num_ctas must be 1")
-    simulate(kernel, grid, *args, seed=_seed, **kwargs)
+    simulate(kernel, grid, *args, seed=watching.seed, **kwargs)

@@ -129,10 +129,12 @@ def _absolute(x: Any) -> Tensor:
 
 # ---- global memory, the program, partitions ----
 def _load(pointer: Pointer, mask: Any = None, other: Any = None, **_: Any) -> Tensor:
+    machine().note(machine().now.what, "load", memory=pointer.name)
     return pointer.load(mask, other)
 
 
 def _save(pointer: Pointer, value: Any, mask: Any = None, **_: Any) -> None:
+    machine().note(machine().now.what, "store", memory=pointer.name)
     pointer.store(value, mask)
 
 
@@ -145,6 +147,7 @@ def _atomic(name: str, function: Callable) -> Callable:
             else np.broadcast_to(tensor_of(mask).values, pointer.offset.shape)
         )
         given = np.broadcast_to(tensor_of(value).values, pointer.offset.shape)
+        machine().note(machine().now.what, name, memory=pointer.name)
         pointer.told(name, mask, given)
         old: np.ndarray = np.zeros(pointer.offset.shape, shared.numpy_type(pointer.dtype.element_ty))
         for index in np.ndindex(*pointer.offset.shape):  # lanes that share an address come one after another
@@ -190,7 +193,9 @@ def warp_specialize(functions_and_args: Any, worker_num_warps: Any, worker_num_r
         state.add(child, code)
     agents = [child for child, _ in children]
     here = place()
+    state.note(parent.what, "wait", awaits=PARTITIONS)
     yield (lambda: all(child.finished for child in agents)), here, lambda: PARTITIONS
+    state.note(parent.what, "go on")
     for child in agents:
         parent.join(child.clock, child.fenced)
     parent.stores += agents[0].stores  # the same threads: they may still wait for these

@@ -2,58 +2,142 @@
 
 Time is the number of the step: an order that the rules allow. It is no measurement, and another seed gives another one.
 
-Names: `timeline()`, `text()`.
+Names: `timeline()`, `told()`, `text()`.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from academy.watching import GluonError
+
 ABOUT = "an order that the rules allow, not a measurement"
+#: Lanes that aren't partitions.
+UNITS = ("copy unit", "tensor cores")
 #: What stands for what in `text`.
-_MARKS = {"waits": ".", "expect": "e", "arrive": "a", "fence": "f", "read": "r", "write": "w"}
-LEGEND = "= under way   . waits   r reads   w writes   a arrives   e expects bytes   f fence"
+_MARKS = {"waits": ".", "expect": "e", "arrive": "a", "fence": "f", "init": "i", "read": "r", "write": "w"}
+LEGEND = "= under way   . waits   r reads   w writes   i initialises   a arrives   e expects bytes   f fence"
+_KEPT = ("line", "buffer", "barrier", "phase", "of", "memory", "awaits")
 
 
-def timeline(events: list[dict]) -> dict[str, Any]:
-    """Lanes, spans and phases of one program, as plain data.
+def timeline(events: list[dict], file: str | None = None) -> dict[str, Any]:
+    """Lanes, spans, phases and barriers of one program, as plain data.
 
-    events: what `simulate(…, events=[])` collected.
+    events: what `simulate(…, events=[])` collected. file: of the kernel; lines of other files are left out.
 
-    Returns {"about", "steps", "lanes": names, "spans": […], "phases": […]}. A span has `lane`, `from`, `to` (steps),
-    `what`, `line`, and where they apply `buffer` (that it holds), `barrier`, `phase`, `of` (the partition that issued
-    it). A phase has `barrier`, `phase` and the `step` at which it was complete.
+    Returns {"about", "steps", "lanes": names, "spans", "phases", "barriers", "told"}. A span has `lane`, `from`, `to`
+    (steps), `what`, `line`, and where they apply `buffer` (that it holds), `writes` (the buffer), `barrier`, `phase`,
+    `of` (the partition that issued it). A phase has `barrier`, `phase` and the `step` at which it was complete.
+    barriers: of each name the states, [step, phase, arrived, count, bytes still to come]. told: of each step the lane,
+    the line, and what happens, in words.
     """
-    lanes = list(dict.fromkeys(event["lane"] for event in events if event["kind"] != "phase"))
-    units = [lane for lane in ("copy unit", "tensor cores") if lane in lanes]
+    lanes = list(dict.fromkeys(event["lane"] for event in events if event["kind"] not in ("phase", "barrier")))
+    units = [lane for lane in UNITS if lane in lanes]
     spans: list[dict] = []
     phases: list[dict] = []
+    barriers: dict[str, list[list[int]]] = {}
     waiting: dict[str, dict] = {}  # by lane
     under_way: dict[int, list[dict]] = {}  # by number of the operation
+    words: list[list] = []
+    last = max((event["step"] for event in events), default=-1)
     for event in events:
         step, lane, kind = event["step"], event["lane"], event["kind"]
-        kept = {
-            name: event[name] for name in ("line", "buffer", "barrier", "phase", "of") if event.get(name) is not None
-        }
-        span = {"lane": lane, "from": step, "to": step, "what": event.get("what", kind), **kept}
+        if kind == "barrier":
+            state = [step, event["phase"], event["arrived"], event["count"], event["bytes"]]
+            states = barriers.setdefault(event["barrier"], [])
+            if states and states[-1][0] == step:
+                states.pop()
+            states.append(state)
+            continue
         if kind == "phase":
             phases.append(dict(barrier=event["barrier"], phase=event["phase"], step=step))
-        elif kind == "wait":
+            continue
+        span = {"lane": lane, "from": step, "to": step, "what": event.get("what", kind)}
+        span |= {name: event[name] for name in _KEPT if event.get(name) is not None}
+        if file is not None and event.get("file") != file:
+            span.pop("line", None)
+        line = span.get("line")
+        if kind == "wait":
             waiting[lane] = {**span, "what": "waits"}
             spans.append(waiting[lane])
         elif kind == "go on":
-            waiting.pop(lane)["to"] = step
+            waited = waiting.pop(lane)
+            waited["to"] = step
+            line = waited.get("line")
         elif kind == "end":
-            for each in under_way.pop(event["operation"], []):
+            ended = under_way.pop(event["operation"], [])
+            for each in ended:
                 each["to"] = step
+            event = {**event, "ended": ended}
+            line = ended[0].get("line") if ended else None
         else:
+            if kind == "write":
+                span["writes"] = True
             if event.get("operation") is not None:
                 under_way.setdefault(event["operation"], []).append(span)
             spans.append(span)
-    for span in waiting.values():  # for ever, in a run that ended with an error
-        span["to"] = len(events) - 1
+        words.append([lane, line, told(event)])
+    for span in [*waiting.values(), *(each for some in under_way.values() for each in some)]:
+        span["to"] = last  # for ever, in a run that ended with an error
     partitions = [lane for lane in lanes if lane not in units]
-    return dict(about=ABOUT, steps=len(events), lanes=[*partitions, *units], spans=spans, phases=phases)
+    drawn = dict(about=ABOUT, steps=last + 1, lanes=[*partitions, *units], spans=spans, phases=phases)
+    return drawn | dict(barriers=barriers, told=words)
+
+
+def told(event: dict) -> str:
+    """What happens in one step, in words that follow the name of its lane."""
+    kind, buffer, barrier = event["kind"], event.get("buffer"), event.get("barrier")
+    if kind in ("wait", "go on"):
+        what = event.get("awaits") or (f"{barrier}, phase {event['phase']}" if barrier else "")
+        if barrier and event["phase"] < 0:
+            what = f"{barrier}, the phase before the first"
+        return f"waits for {what}" if kind == "wait" else f"goes on: {what} is complete" if what else "goes on"
+    if kind == "end":
+        ended = event.get("ended") or [{"what": "operation"}]
+        buffers = list(dict.fromkeys(each["buffer"] for each in ended if "buffer" in each))
+        named = " and ".join(buffers) + (" are" if len(buffers) > 1 else " is")
+        if any(each.get("writes") for each in ended):
+            return f"the {ended[0]['what']} is complete: {named} there"
+        return f"the {ended[0]['what']} is complete" + (f": {named} no longer read by it" if buffers else "")
+    if event.get("operation") is not None:
+        begins = f"a {event['what']} of {event['of']} begins: it"
+        return f"{begins} {'writes' if kind == 'write' else 'reads'} {buffer}"
+    if buffer:
+        return f"{'stores to' if kind == 'write' else 'loads'} {buffer}"
+    simple = {
+        "init": f"initialises {barrier}: a phase needs {event.get('count')} arrivals",
+        "expect": f"arrives at {barrier}, phase {event.get('phase')}, and announces {event.get('bytes', 0):,} bytes",
+        "arrive": f"arrives at {barrier}, phase {event.get('phase')}",
+        "fence": "fence: what it has done so far, the async proxy sees from now on",
+        "load": f"loads from global memory, {event.get('memory')}",
+        "store": f"stores to global memory, {event.get('memory')}",
+    }
+    return simple.get(kind) or f"{kind.replace('_', ' ')} of global memory, {event.get('memory')}"
+
+
+def fault(error: GluonError, drawn: dict[str, Any] | None) -> dict[str, Any]:
+    """What the simulator found, for a viewer: kind, message, seed, and of each party line, source, partition, what it
+    did, what it had waited for, and the last step at that line."""
+    steps = [] if drawn is None else drawn["told"]
+
+    def step(line: int) -> int | None:
+        return next((number for number in range(len(steps) - 1, -1, -1) if steps[number][1] == line), None)
+
+    parties = [
+        dict(
+            line=each.at.line, file=each.at.file, source=each.at.source, partition=each.partition, what=each.what,
+            waited=each.waited, step=step(each.at.line),
+        )
+        for each in error.parties
+        if each.at is not None
+    ]  # fmt: skip
+    return dict(kind=type(error).__name__, message=error.message, seed=error.seed, parties=parties)
+
+
+def buffer_of(name: str) -> str:
+    """`a_s[1]` for `a_s[1][0:64]`: the buffer that a part lies in."""
+    return re.sub(r"\[[^\]]*[:,][^\]]*\]", "", name)
 
 
 def text(drawn: dict[str, Any], width: int = 110) -> str:
@@ -62,8 +146,8 @@ def text(drawn: dict[str, Any], width: int = 110) -> str:
     rows = {lane: [" "] * drawn["steps"] for lane in drawn["lanes"]}
     for span in drawn["spans"]:
         row = rows[span["lane"]]
-        operation = span["lane"] in ("copy unit", "tensor cores")
-        mark = "=" if operation else _MARKS.get(span["what"], _MARKS["write" if span["what"] == "store" else "read"])
+        stores = span.get("writes") or span["what"] == "store"
+        mark = "=" if span["lane"] in UNITS else _MARKS.get(span["what"], _MARKS["write" if stores else "read"])
         row[span["from"] : span["to"] + 1] = [mark] * (span["to"] + 1 - span["from"])
     columns = max(20, width - names - 2)
     out = [f"{LEGEND}   ({ABOUT})"]

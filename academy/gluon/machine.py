@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from academy.gluon.errors import Deadlock, GluonError, InFlight, MissingFence, Place, Race, WrongUse, place
-from academy.watching import Watcher
+from academy.watching import Party, Watcher
 
 Clock = dict["Agent", int]
 #: What the partition that started others waits for in the end.
@@ -88,6 +88,10 @@ class Access:
     view: np.ndarray
     waited: str
 
+    @property
+    def party(self) -> Party:
+        return Party(self.at, self.agent.partition.what, self.what, self.waited)
+
     def __str__(self) -> str:
         who = self.agent.partition.what
         after = f", after waiting for {self.waited}" if self.waited else ""
@@ -113,13 +117,16 @@ class Machine:
         self.now: Agent
         self.named_barriers: dict[str, Any] = {}
         self.events: list[dict] | None = None
+        self.moment = -1
         self.watcher: Watcher | None = None
 
     def note(self, lane: str, kind: str, **more: Any) -> None:
-        """One step for whoever draws the run."""
+        """One step for whoever draws the run; what becomes of a barrier belongs to the step that did it."""
         if self.events is not None:
             here = place()
-            self.events.append(dict(step=len(self.events), lane=lane, kind=kind, line=here and here.line, **more))
+            self.moment += kind not in ("phase", "barrier")
+            event = dict(step=max(0, self.moment), lane=lane, kind=kind, line=here and here.line, **more)
+            self.events.append(event if here is None else {**event, "file": here.file})
 
     def add(self, agent: Agent, code: Generator) -> None:
         agent.code, agent.priority = code, self.random.random()
@@ -137,7 +144,7 @@ class Machine:
                     f"the kernel ends, and nothing has waited for the {agent.what} that partition "
                     f"{agent.partition.what} issued at {agent.issued}. The next program gets the same shared memory. "
                     "Wait for it before the end",
-                    agent.issued,
+                    Party(agent.issued, agent.partition.what, agent.what, agent.last_wait),
                 )
 
     def _step(self, able: list[Agent]) -> None:
@@ -164,7 +171,8 @@ class Machine:
         waits = [(agent.what, agent.blocked[1], agent.blocked[2]()) for agent in self.agents if agent.blocked]
         waits.sort(key=lambda each: each[2] == PARTITIONS)  # who waits for a barrier comes first: there the fault is
         lines = [f"  {who} waits at {here}: for {what}" for who, here, what in waits]
-        return Deadlock("deadlock: no partition can go on.\n" + "\n".join(lines), *(here for _, here, _ in waits))
+        parties = [Party(here, who, f"waits for {what}") for who, here, what in waits]
+        return Deadlock("deadlock: no partition can go on.\n" + "\n".join(lines), *parties)
 
     def start(self, what: str) -> Agent:
         """An asynchronous operation, issued by the partition that is running, after all that this one knows."""
@@ -196,13 +204,13 @@ class Machine:
                     "are ordered, but without fence_async_shared() between them the copy unit and the tensor cores may "
                     "not see it. Put the fence after the ordinary access, before the arrival or the call that leads "
                     "here",
-                    new.at, old.at,
+                    new.party, old.party,
                 )  # fmt: skip
         if not write and not filled:
             raise WrongUse(
                 f"{new} reads {buffer.name}, and nothing has been written there yet. Is a wait missing, or does it "
                 "wait for the wrong phase?",
-                new.at,
+                new.party,
             )
         low, high = np.lib.array_utils.byte_bounds(new.view)
         if write and high - low == new.view.nbytes:
@@ -220,7 +228,7 @@ class Machine:
             else f"{old.agent.partition.what} must wait for the {old.agent.what} before this line"
         )
         return Race(
-            f"race on {name}: {new}\n  {verbs[new.write]} what {old}\n  {verbs[old.write]}. {advice}.", new.at, old.at
+            f"race on {name}: {new}\n  {verbs[new.write]} what {old}\n  {verbs[old.write]}. {advice}.", new.party, old.party
         )
 
 

@@ -19,6 +19,7 @@ from academy.gluon.errors import Miscount, NotModelled, Place, Race, WrongLayout
 from academy.gluon.machine import Agent, machine
 from academy.gluon.rewriting import Steps
 from academy.gluon.values import Tensor, numpy_type, size_in_bytes, tensor_of, unwrap
+from academy.watching import Party
 
 #: Bytes of shared memory that one program may have on Hopper.
 LIMIT = 227 << 10
@@ -94,6 +95,11 @@ class Shared:
         machine().access(machine().now, self, write=True, ordinary=True, what="store")
         self.array[...] = value.values
 
+    def standing(self) -> str | None:
+        """Of one barrier: its phase and what it lacks, in words; None of several, or before `init`."""
+        barrier = self.barriers.get(_key(self)) if self.barriers and self.numel == 1 else None
+        return barrier and f"barrier in phase {barrier.phase}, {barrier.lacks(places=False)}"
+
     def _keep_alive(self) -> None: ...
 
     def _reinterpret(self, *_: Any) -> None:
@@ -152,7 +158,7 @@ class Barrier:
             raise Race(
                 f"race on {self.name}: the {what} at {here} (partition {agent.partition.what}) isn't ordered after "
                 f"mbarrier.init at {self.made[2]}. Initialise barriers before warp_specialize",
-                here, self.made[2],
+                Party(here, agent.partition.what, what), Party(self.made[2], self.made[0].what, "mbarrier.init"),
             )  # fmt: skip
 
     def update(self, agent: Agent, arrivals: int = 0, bytes_: int = 0, what: str = "arrive") -> None:
@@ -165,6 +171,7 @@ class Barrier:
             self.arrivals.append((agent.partition.what, place()))
         self.missing -= arrivals
         self.bytes += bytes_
+        self.note()
         if self.missing < 0:
             earlier = "; ".join(f"{who} at {at}" for who, at in self.arrivals[:-1]) or "none"
             here = place()
@@ -172,16 +179,22 @@ class Barrier:
                 f"too many arrivals at {self.name} in phase {self.phase}: its count is {self.count}, and {here} "
                 f"(partition {agent.partition.what}) is one too many. Earlier in this phase: {earlier}. Correct the "
                 "count in mbarrier.init, or arrive once for each wait of the other side",
-                here, *(at for _, at in self.arrivals[:-1]),
+                Party(here, agent.partition.what, what), *(Party(at, who, "arrive") for who, at in self.arrivals[:-1]),
             )  # fmt: skip
         if self.missing == 0 and self.bytes == 0:
             machine().note(agent.partition.what, "phase", barrier=self.name, phase=self.phase)
             self.phase, self.missing, self.arrivals = self.phase + 1, self.count, []
             self.seen = dict(self.ahead[0]), dict(self.ahead[1])
+            self.note()
 
-    def lacks(self) -> str:
+    def note(self) -> None:
+        """Where it stands, for whoever draws the run."""
+        state = dict(phase=self.phase, arrived=self.count - self.missing, count=self.count, bytes=self.bytes)
+        machine().note("", "barrier", barrier=self.name, **state)
+
+    def lacks(self, places: bool = True) -> str:
         came = self.count - self.missing
-        arrived = "; ".join(f"{who} at {at}" for who, at in self.arrivals)
+        arrived = "; ".join(f"{who} at {at}" for who, at in self.arrivals) if places else ""
         text = f"{came} of {self.count} arrivals" + (f" ({arrived})" if arrived else "")
         if self.bytes > 0:
             text += f", {self.bytes:,} bytes still to come"
@@ -216,6 +229,8 @@ def init(mbarrier: Shared, count: Any) -> Steps:
     barrier.made = (now, now.clock[now], place())
     assert mbarrier.barriers is not None
     mbarrier.barriers[_key(mbarrier)] = barrier
+    machine().note(now.what, "init", barrier=barrier.name, count=number)
+    barrier.note()
     now.tick()
 
 
@@ -232,8 +247,9 @@ def expect(mbarrier: Shared, bytes_: Any = None, pred: Any = True, **given: Any)
     number = int(unwrap(next(iter(given.values())) if bytes_ is None and given else bytes_))
     if bool(unwrap(pred)):
         now = machine().now
-        machine().note(now.what, "expect", barrier=mbarrier.name, bytes=number)
-        barrier_of(mbarrier).update(now, 1, number, "expect")
+        barrier = barrier_of(mbarrier)
+        machine().note(now.what, "expect", barrier=mbarrier.name, bytes=number, phase=barrier.phase)
+        barrier.update(now, 1, number, "expect")
         now.tick()
 
 
@@ -241,8 +257,9 @@ def arrive(mbarrier: Shared, *, count: Any = 1, pred: Any = True, **_: Any) -> S
     yield
     if bool(unwrap(pred)):
         now = machine().now
-        machine().note(now.what, "arrive", barrier=mbarrier.name)
-        barrier_of(mbarrier).update(now, int(unwrap(count)))
+        barrier = barrier_of(mbarrier)
+        machine().note(now.what, "arrive", barrier=mbarrier.name, phase=barrier.phase)
+        barrier.update(now, int(unwrap(count)))
         now.tick()
 
 
@@ -258,7 +275,8 @@ def wait(mbarrier: Shared, phase: Any, pred: Any = True, deps: Any = (), **_: An
     def why() -> str:
         return f"{barrier.name}, phase {barrier.phase} (parity {parity}); it has {barrier.lacks()}"
 
-    machine().note(now.what, "wait", barrier=barrier.name, phase=barrier.phase, parity=parity)
+    phase = barrier.phase - (barrier.phase & 1 != parity)  # the last one, if that is what is waited for
+    machine().note(now.what, "wait", barrier=barrier.name, phase=phase, parity=parity)
     yield (lambda: barrier.phase & 1 != parity), here, why
     now.join(*barrier.seen)
     now.last_wait = f"{barrier.name}, phase {barrier.phase - 1}" if barrier.phase else f"{barrier.name} before phase 0"

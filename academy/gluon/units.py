@@ -141,9 +141,11 @@ def _store(descriptor: Descriptor, coord: Any, src: Shared, what: str, operation
 
 def store_wait(pendings: Any) -> Steps:
     """Until at most so many of this partition's copies to global memory still read shared memory."""
-    now, here = machine().now, place()
+    state, now, here = machine(), machine().now, place()
     waited = now.stores[: max(0, len(now.stores) - int(unwrap(pendings)))]
+    state.note(now.what, "wait", awaits=f"all but {int(unwrap(pendings))} of its copies to global memory")
     yield (lambda: all(store.finished for store in waited)), here, lambda: "its copies to global memory"
+    state.note(now.what, "go on")
     for store in waited:
         now.stores.remove(store)
         now.join(store.clock, {})
@@ -174,10 +176,12 @@ def commit_group() -> None:
 
 def wait_group(num_outstanding: Any = 0) -> Steps:
     """Until at most so many committed groups of cp.async are under way. Copies that aren't committed don't count."""
-    now, here = machine().now, place()
+    state, now, here = machine(), machine().now, place()
     left = len(now.groups) - int(unwrap(num_outstanding))
     waited = [copy for group in now.groups[: max(0, left)] for copy in group]
+    state.note(now.what, "wait", awaits=f"all but {int(unwrap(num_outstanding))} of its groups of cp.async")
     yield (lambda: all(copy.finished for copy in waited)), here, lambda: "its groups of cp.async"
+    state.note(now.what, "go on")
     now.groups = now.groups[max(0, left) :]
     for copy in waited:
         now.join(copy.clock, {})
@@ -330,11 +334,13 @@ def product_wait(num_outstanding: Any = 0, deps: Any = None) -> Steps:
     """Until at most so many of this partition's products are being computed; the oldest are done first."""
     yield
     need(deps is not None, "warpgroup_mma_wait needs deps: the products whose results are used after it")
-    now = machine().now
+    state, now = machine(), machine().now
+    state.note(now.what, "wait", awaits=f"all but {int(unwrap(num_outstanding))} of its products")
     while len(now.products) > int(unwrap(num_outstanding)):
         agent, complete = now.products.pop(0)
         complete()
         now.join(agent.clock, {})
+    state.note(now.what, "go on")
     results = tuple(Awaited(each) if isinstance(each, Product) else each for each in deps)
     return results[0] if len(results) == 1 else results
 

@@ -71,7 +71,8 @@ class OutOfBounds(IndexError):
 class Launch:
     """One launch of one kernel. direction: forward or backward. call: number of the call in EXAMPLE that led to it.
 
-    programs: per program the steps as a recording holds them. touches: every access, in the order of the run.
+    programs: per program the steps as a recording holds them. touches: every access, in the order of the run. events:
+    of the first program of a Gluon kernel, or of the one that failed, what `academy.gluon.lanes` draws.
     """
 
     kernel: str
@@ -84,6 +85,7 @@ class Launch:
     programs: dict[Program, list[list]] = field(default_factory=dict)
     touches: list[Touch] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
+    events: list[dict] = field(default_factory=list)
 
     @property
     def arguments(self) -> list[Argument]:

@@ -28,6 +28,8 @@ SCRIPTS = ("recording", "memory", "listing", "controls", "viewer", "start")
 MAX_BYTES = 40 * 1024
 _MAX_ROWS = 60
 _MAX_CELLS = 512
+#: Shorter lists of numbers are kept as they are.
+_MIN_BOX = 32
 
 
 def run(path: str) -> list[str]:
@@ -124,7 +126,7 @@ def viewer_data(path: Path, recording: Recording) -> dict:
         "launches": launches,
         "main": _main(path, recording),
         "places": places,
-        "pool": [_rounded(entry) for entry in recording.data["pool"]],
+        "pool": [_short(entry) for entry in recording.data["pool"]],
         "loops": {str(node.lineno): ast.unparse(node.target) for node in syntax.loops(text)},
         "claims": _claims(text, shown, recording),
     }
@@ -136,10 +138,29 @@ def _main(path: Path, recording: Recording) -> int:
     return next((i for i, name in enumerate(kernels) if name.startswith(path.stem)), 0)
 
 
-def _rounded(entry: dict) -> dict:
+def _short(entry: dict) -> dict:
+    """Floats to four digits; numbers of the elements of a box as that box."""
+    if "d" in entry and entry["t"] == "i8" and len(entry["d"]) >= _MIN_BOX:
+        return _box(entry) or entry
     if not entry["t"].startswith("f") or "d" not in entry:
         return entry
     return {**entry, "d": [d if isinstance(d, str) or d == int(d) else float(f"{d:.4g}") for d in entry["d"]]}
+
+
+def _box(entry: dict) -> dict | None:
+    """`x: [first, strides, sizes]` for `d`, if that counts evenly along each axis up to a size, and is -1 beyond it."""
+    array = np.array(entry["d"]).reshape(entry["s"])
+    if array.flat[0] < 0:
+        return None
+    lines = [np.moveaxis(array, axis, 0)[(slice(None), *[0] * (array.ndim - 1))] for axis in range(array.ndim)]
+    sizes = [int((line >= 0).sum()) for line in lines]
+    strides = [int(line[1] - line[0]) if size > 1 else 0 for line, size in zip(lines, sizes)]
+    index = np.indices(array.shape)
+    inside = np.logical_and.reduce([axis < size for axis, size in zip(index, sizes)])
+    made = np.where(inside, array.flat[0] + sum(axis * stride for axis, stride in zip(index, strides)), -1)
+    if (made != array).any():
+        return None
+    return {name: value for name, value in entry.items() if name != "d"} | {"x": [entry["d"][0], strides, sizes]}
 
 
 def _claims(text: str, shown: str, recording: Recording) -> list[list]:

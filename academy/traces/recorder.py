@@ -12,6 +12,7 @@ import numpy as np
 import triton.language as tl
 
 from academy import interpreter
+from academy.traces import simulated
 from academy.traces.instrument import assigned
 from academy.traces.memory import Argument, Backend
 from academy.traces.observer import Frame, Observer, Touch
@@ -76,8 +77,12 @@ class Recorder(Observer):
 
     def _value(self, value: Any) -> Any:
         """A local variable as plain data: numpy arrays, numbers, `Pointer`, text, tuples of these."""
-        if isinstance(value, tl.constexpr):
-            value = value.value
+        value = simulated.plain(value.value if isinstance(value, tl.constexpr) else value)
+        if isinstance(value, Pointer):
+            argument = self._owner(value.offsets)
+            return Pointer(argument.name, (value.offsets - argument.start) // argument.itemsize)
+        if isinstance(value, (Converted, np.ndarray)):
+            return value
         if isinstance(value, tl.tensor):
             data, shape = np.asarray(value.handle.data), tuple(int(size) for size in value.shape)
             if value.type.scalar.is_ptr():

@@ -17,7 +17,7 @@ import torch
 
 from academy.traces.instrument import instrument
 from academy.traces.memory import Backend, Memory, unwritten
-from academy.traces.recording import Program
+from academy.traces.recording import Converted, Pointer, Program
 
 
 class Simulated:
@@ -48,10 +48,13 @@ class Simulated:
     def _keep(self, touches: list[Any], values: np.ndarray) -> None:
         raise NotImplementedError
 
+    #: The program that runs.
+    _machine: Any = None
+
     # ---- what the simulator calls
 
     def simulates(self, kernel: Any, arguments: dict[str, Any], grid: tuple[int, ...]) -> dict[str, Any]:
-        memory = Memory(self.backend)
+        self._machine, memory = None, Memory(self.backend)
         placed = {name: placed_in(memory, name, value) for name, value in arguments.items()}
         self._launched(kernel.fn, memory)
         self._launch.grid = grid
@@ -59,6 +62,8 @@ class Simulated:
 
     def runs(self, machine: Any) -> None:
         self._machine = machine
+        machine.events = [] if machine.events is None else machine.events
+        self._launch.events = self._launch.events or machine.events
         self._stacks: dict[Any, list[Any]] = {}
         self._begins(machine.program)
 
@@ -89,7 +94,41 @@ class Simulated:
     def ends(self, error: BaseException | None) -> None:
         for argument in self._launch.arguments:
             self.backend.give_back(argument.tensor)
+        if error is not None and self._machine is not None:
+            self._launch.events = self._machine.events
         self._ended(error is not None)
+
+
+def plain(value: Any) -> Any:
+    """What a kernel's variable is, as the recorder knows it: an array, text, or a tensor's `Pointer` with addresses.
+
+    Only of the simulator's own values; any other comes back as it is.
+    """
+    if not type(value).__module__.startswith(("academy.gluon", "triton.experimental.gluon")):
+        return value
+    from academy.gluon import layouts, shared, units, values
+
+    if isinstance(value, units.Product) and not (value.product if isinstance(value, units.Awaited) else value).done:
+        return "a product under way"
+    if isinstance(value, values.Tensor):
+        array = value.values
+        if value.dtype == values.gl.float16:
+            return array.astype(np.float16)
+        narrow = value.dtype.is_floating() and value.dtype.primitive_bitwidth < 32
+        return Converted({"bf16": "bfloat16"}.get(value.dtype.name, value.dtype.name), array) if narrow else array
+    if isinstance(value, values.Pointer):
+        return Pointer(value.name, value.memory.data_ptr() + value.offset * value.memory.element_size())
+    if isinstance(value, units.Descriptor):
+        return f"descriptor of {value.name}, block {'×'.join(map(str, value.block_shape))}"
+    if isinstance(value, shared.Shared):
+        sizes = "×".join(map(str, value.shape))
+        if value.barriers is None:
+            return f"{value.name}: {value.dtype} {sizes} in shared memory"
+        barrier = value.standing()
+        return f"{value.name}: {sizes} barriers" if barrier is None else f"{value.name}: {barrier}"
+    if isinstance(value, values.gl._layouts.DistributedLayout | values.gl._layouts.SharedLayout):
+        return layouts.short(value)
+    return f"<{type(value).__name__}>"
 
 
 def _first_unwritten(touch: Any) -> int | None:

@@ -10,20 +10,25 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
 from academy import device, interpreter, misspelt
 from academy.book.syntax import import_file
 from academy.traces import births, inputs, proof, store
-from academy.traces.observer import OutOfBounds
+from academy.traces.observer import Launch, Observer, OutOfBounds
 from academy.traces.recorder import Endless, Recorder
 from academy.traces.recording import launch_data
 from academy.traces.watched_memory import WatchedMemory
+from academy.watching import GluonError, schedule
 
 import torch
 import triton
+
+
+#: Seeds of the orders in which Gluon kernels are simulated.
+ORDERS = (0, 1, 2, 3, 4)
 
 
 def record(
@@ -31,29 +36,35 @@ def record(
     files: list[Path],
     max_steps: int | None = None,
     example: Callable[[ModuleType], object] = lambda module: module.EXAMPLE(),
+    seeds: Sequence[int] = ORDERS,
 ) -> dict:
     """The data of one file's recording. What goes wrong in it is an entry of the data, not an exception.
 
     max_steps: how many statements may run before a loop is taken for one that never ends. example: what is recorded of
-    the imported file.
+    the imported file. seeds: of the orders in which Gluon kernels are simulated; the first one is recorded, of the
+    others only what overlaps.
 
     Raises:
         RuntimeError: kernels are compiled here, not interpreted; or triton's internals are not the known ones.
     """
     if not device.INTERPRET:
         raise RuntimeError("recording needs Triton's interpreter: set TRITON_INTERPRET=1")
-    error, printed = None, io.StringIO()
+    error, failed, printed, others = None, None, io.StringIO(), list[list[Launch]]()
     with WatchedMemory() as watched, contextlib.redirect_stdout(printed):
         recorder = Recorder(map(str, files), watched, max_steps)
         try:
             module = import_file(path, store.ROOT)
             torch.manual_seed(0)
-            with recorder.running():
+            with recorder.running(), schedule(seeds[0]):
                 example(module)
+            if any(launch.events for launch in recorder.launches):
+                others = _others(watched, lambda: example(module), seeds[1:])
         except interpreter.UnknownInterpreter:
             raise
         except Exception as raised:
-            error = _where(raised, path, files)
+            if isinstance(raised, GluonError) and raised.seed not in (None, seeds[0]):
+                return record(path, files, max_steps, example, (raised.seed,))
+            error, failed = _where(raised, path, files), raised
             error["message"] += _cause(raised, recorder)
             error.update(zip(("launch", "program"), recorder.stopped or ()))
     whole = [] if error else recorder.launches  # what part of a run leaves out proves nothing
@@ -63,6 +74,11 @@ def record(
         undefined, made = births.births(recorder)
         findings += inputs.findings(whole) + undefined
         warnings += made
+    orders = [_orders(launch, [other[n] for other in others], seeds) for n, launch in enumerate(recorder.launches)]
+    if error and isinstance(failed, GluonError) and recorder.stopped:
+        from academy.gluon import lanes
+
+        error["fault"] = lanes.fault(failed, orders[recorder.stopped[0]][0])
     places = [(function, store.shorten(file), *where) for function, file, *where in recorder.places]
     return {
         "triton": triton.__version__,
@@ -74,11 +90,33 @@ def record(
         "printed": printed.getvalue(),
         "launches": [
             launch_data(launch, recorder.pool, places, store.shorten(launch.file), proof.traffic([launch]))
-            for launch in recorder.launches
+            | ({"orders": drawn} if drawn else {})
+            for launch, drawn in zip(recorder.launches, orders)
         ],
         "places": places,
         "pool": recorder.pool.entries,
     }
+
+
+def _others(watched: WatchedMemory, example: Callable[[], object], seeds: Sequence[int]) -> list[list[Launch]]:
+    """The launches of Gluon kernels in other orders, one list for each seed."""
+    found = []
+    for seed in seeds:
+        observer = Observer([], watched)
+        with observer.running(), schedule(seed):
+            example()
+        found.append(observer.launches)
+    return found
+
+
+def _orders(launch: Launch, others: list[Launch], seeds: Sequence[int]) -> list[dict]:
+    """What overlaps in the first program of a Gluon kernel, or in the one that failed, in each order."""
+    if not launch.events:
+        return []
+    from academy.gluon import lanes  # what it imports is there, since the simulator has run
+
+    drawn = [lanes.timeline(each.events, launch.file) for each in (launch, *others)]
+    return [dict(seed=seed, **order) for seed, order in zip(seeds, drawn)]
 
 
 def _where(error: BaseException, path: Path, files: list[Path]) -> dict:
@@ -92,6 +130,9 @@ def _where(error: BaseException, path: Path, files: list[Path]) -> dict:
         error, cause = cause, cause.__cause__
     message = "EXAMPLE fails: " + "".join(traceback.format_exception_only(error)).strip()
     message += "" if "Did you mean" in message else misspelt.suggestion(error)
+    if isinstance(error, GluonError):
+        message = error.message
+        file, line = (error.file, error.line) if error.file in names else (file, line)
     if isinstance(error, (OutOfBounds, Endless)):
         file, line, message = error.file, error.line, str(error)
     return {"file": store.shorten(file), "line": line, "message": " ".join(message.split())}

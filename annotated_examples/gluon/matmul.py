@@ -399,6 +399,15 @@ def matmul(a, b):
     return Product.apply(a, b, None, matmul_forward, matmul_backward)
 
 
+def EXAMPLE():
+    rows, columns = torch.arange(70, device=device.DEVICE), torch.arange(72, device=device.DEVICE)
+    a = ((rows[:, None] + columns[:40]) % 3 - 1).half()
+    b = ((columns[:40, None] * columns) % 3 - 1).half()
+    matmul_forward(a, b, BLOCK_N=16, BLOCK_K=16, STAGES=2, GROUP_M=2)
+    matmul_forward(a[:64], b[:, :56], BLOCK_M=64, BLOCK_N=8, BLOCK_K=16, STAGES=2, HALVES=1, PINGPONG=True)
+    matmul_tile(a[:64], b[:, :24], BLOCK_M=64, BLOCK_N=16, BLOCK_K=16, STAGES=2, num_warps=4)
+
+
 if __name__ == "__main__":
     shapes = ((128, 64), (64, 256)), ((200, 304), (304, 312)), ((77, 130), (130, 50))
     script.main(matmul, matmul_reference, *(dict(a=a, b=b) for a, b in shapes), dtypes=(torch.float16, torch.bfloat16))

@@ -273,5 +273,12 @@ def copy(x, scale=1.0):
     return Copy.apply(x, scale)
 
 
+def EXAMPLE():
+    x = (torch.arange(30 * 144, device=device.DEVICE) % 96).reshape(30, 144).half()[:, :136]
+    copy_forward(x, 0.5, ROWS=8, STAGES=2, num_warps=1)
+    copy_tile(x[:10, :72], 2.0, ROWS=8, num_warps=1)
+    copy_lanes(x[:10, :72], 2.0, ROWS=8, num_warps=1)
+
+
 if __name__ == "__main__":
     script.main(copy, copy_reference, dict(x=(16, 64)), dict(x=(40, 200)), dict(x=(70, 33)))

@@ -6,6 +6,11 @@ window.academyViewer = {}
   const number = (x, type) => typeof x !== "number" ? x : type === "b1" ? (x ? "1" : "0") : String(+x.toPrecision(4))
   const programName = pid => pid[2] ? `(${pid.join(", ")})` : pid[1] ? `(${pid[0]}, ${pid[1]})` : `${pid[0]}`
   const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`
+  // Numbers that count evenly along each axis up to a size, and are -1 beyond it: the elements of a box of a tensor.
+  const box = (shape, first, strides, sizes) => Array.from({ length: product(shape) }, (_, i) => {
+    const index = indexOf(i, shape)
+    return index.every((at, axis) => at < sizes[axis]) ? index.reduce((sum, at, axis) => sum + at * strides[axis], first) : -1
+  })
   const sameLoops = (a, b) => b.every(([line, n]) => { const mine = a.find(loop => loop[0] === line); return !mine || mine[1] === n })
 
   // What lines of code do that a reader looks for.
@@ -32,7 +37,11 @@ window.academyViewer = {}
 
     get step() { return this.steps()[this.stepNumber] }
 
-    value(n) { return this.data.pool[n] }
+    value(n) {
+      const value = this.data.pool[n]
+      if (value.x) value.d ??= box(value.s, ...value.x)
+      return value
+    }
 
     // ---- steps and loops
 
