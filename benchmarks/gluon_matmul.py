@@ -16,7 +16,7 @@ def in_triton():
     return matmul
 
 
-EXAMPLES: dict = {}
+EXAMPLES = {"gluon.matmul": {"forward": cost((70, 72, 40), torch.float16)["forward"]}}
 BENCH = dict(
     shapes=[(2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192)],
     dtypes=[torch.bfloat16],

@@ -28,7 +28,7 @@ def kernel(name):
     return factory
 
 
-EXAMPLES: dict = {}
+EXAMPLES = {"gluon.tile_copy": {"forward": cost((30, 136), torch.float16)["forward"]}}
 BENCH = dict(
     shapes=[(1024, 8192), (16384, 8192)],
     dtypes=[torch.bfloat16],

@@ -8,6 +8,7 @@ its dtype and how its address lies to multiples of 16, since no more of it reach
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import inspect
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typing import Any
 from academy import device  # before triton
 
 import torch  # isort: skip
+import triton  # isort: skip
 import triton.language as tl  # isort: skip
 from triton.runtime import interpreter  # isort: skip
 from triton.tools.tensor_descriptor import TensorDescriptor  # isort: skip
@@ -54,6 +56,11 @@ def _data(name: str, value: Any) -> Any:
         value = value.value
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    if _is_layout(value):
+        return {"layout": type(value).__name__, "fields": {n: _data(n, v) for n, v in _fields(value).items()}}
+    if _is_gluons(value):
+        fields = dict(block=list(value.block_shape), padding=getattr(value, "padding", "zero"))
+        return {"tiles": _dtype(value.base.dtype), **fields, "of": _data(name, value.layout)}
     if isinstance(value, TensorDescriptor):
         return {"descriptor": _dtype(value.base.dtype), "block": list(value.block_shape), "padding": value.padding}
     if hasattr(value, "data_ptr"):
@@ -66,6 +73,30 @@ def _data(name: str, value: Any) -> Any:
     if callable(function) and hasattr(function, "__qualname__"):
         return {"function": function.__qualname__, "module": function.__module__}
     raise TypeError(f"{name}: a kernel can't take {type(value).__name__} as an argument")
+
+
+def _is_layout(value: Any) -> bool:
+    return type(value).__module__.endswith("gluon.language._layouts")
+
+
+def _fields(layout: Any) -> dict[str, Any]:
+    return {field.name: getattr(layout, field.name) for field in dataclasses.fields(layout) if field.init}
+
+
+def _is_gluons(value: Any) -> bool:
+    """A tensor descriptor with a layout."""
+    return type(value).__name__ == "TensorDescriptor" and hasattr(value, "layout")
+
+
+def _gluon() -> Any:
+    return importlib.import_module("triton.experimental.gluon.language")
+
+
+def _field(data: Any, namespace: dict) -> Any:
+    """Of a layout: its lists are lists, not tuples."""
+    if isinstance(data, dict) and "tuple" in data:
+        return [_field(item, namespace) for item in data["tuple"]]
+    return _value(data, namespace)
 
 
 def _dtype(dtype: torch.dtype) -> str:
@@ -87,6 +118,16 @@ def _value(data: Any, namespace: dict) -> Any:
         block = data["block"]
         base = torch.empty([max(size, 16) for size in block], dtype=getattr(torch, data["descriptor"]))
         return TensorDescriptor(base, list(base.shape), list(base.stride()), block, data["padding"])
+    if "layout" in data:
+        return getattr(_gluon(), data["layout"])(**{n: _field(v, namespace) for n, v in data["fields"].items()})
+    if "tiles" in data:
+        from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as Tiles
+
+        base = torch.empty([max(size, 16) for size in data["block"]], dtype=getattr(torch, data["tiles"]))
+        made = Tiles(base, list(base.shape), list(base.stride()), data["block"], _value(data["of"], namespace))
+        if data["padding"] != "zero":
+            made = dataclasses.replace(made, padding=data["padding"])
+        return made
     if "tensor" in data:
         dtype = getattr(torch, data["tensor"])
         return torch.empty(64, dtype=dtype)[data["offset"] // dtype.itemsize :]
@@ -100,23 +141,25 @@ def _value(data: Any, namespace: dict) -> Any:
 
 @contextlib.contextmanager
 def noted() -> Iterator[list[dict]]:
-    """The launches of kernels that are interpreted inside, described, each kind once.
+    """The launches of kernels that are interpreted or simulated inside, described, each kind once.
 
     Raises RuntimeError where kernels are compiled anyway.
     """
     if not device.INTERPRET:
         raise RuntimeError("kernels are compiled here, not interpreted: there is nothing to note")
     found: list[dict] = []
-    original = interpreter.InterpretedFunction.run
 
-    def run(kernel, *args, grid, warmup, **kwargs):
-        launch = described(kernel, args, kwargs)
-        if launch not in found:
-            found.append(launch)
-        return original(kernel, *args, grid=grid, warmup=warmup, **kwargs)
+    def around(original):
+        def run(kernel, *args, grid, warmup, **kwargs):
+            launch = described(kernel, args, kwargs)
+            if launch not in found:
+                found.append(launch)
+            return original(kernel, *args, grid=grid, warmup=warmup, **kwargs)
 
-    interpreter.InterpretedFunction.run = run
-    try:
+        return run
+
+    with contextlib.ExitStack() as stack:
+        for kind in (interpreter.InterpretedFunction, triton.JITFunction):  # the second: Gluon's
+            stack.callback(setattr, kind, "run", kind.run)
+            kind.run = around(kind.run)
         yield found
-    finally:
-        interpreter.InterpretedFunction.run = original

@@ -292,7 +292,7 @@ class Pointer:
     def to_tensor(cls, tensor: torch.Tensor, name: str) -> Pointer:
         """All of the tensor's storage can be reached through the pointer, and nothing else."""
         storage = tensor.untyped_storage()
-        memory = torch.empty(0, dtype=tensor.dtype).set_(storage, 0, (storage.nbytes() // tensor.element_size(),))
+        memory = torch.empty(0, dtype=tensor.dtype).set_(storage, 0, (storage.nbytes() // tensor.element_size(),), (1,))
         return cls(memory, tensor.storage_offset(), name=name)
 
     def __add__(self, other: Any) -> Pointer:

@@ -37,11 +37,12 @@ _ACADEMY = [
     "academy/interpreter/*.py",
     "academy/traces/*.py",
     "academy/exercises/*.py",
+    "academy/gluon/*.py",
     "academy/playground/run.py",
 ]
 _ACADEMY += [f"academy/judge/{name}.py" for name in ("__init__", "layouts", "elements")]
 _ACADEMY += ["academy/compiler/refused.py"]
-_LEFT_OUT = ["academy/traces/native_memory.py", "academy/cli.py", "academy/progress.py"]
+_LEFT_OUT = ["academy/traces/native_memory.py", "academy/cli.py", "academy/progress.py", "academy/simulate.py"]
 _LEFT_OUT += ["academy/setup_environment.py", "academy/vendored.py", "academy/exercises/apart.py"]
 _KERNELS = ["annotated_examples/**/*.py", "exercises/**/*.py"]
 

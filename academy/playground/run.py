@@ -37,9 +37,10 @@ _ULPS = 256
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
-def run(path: Path, source: str, original: str | None = None) -> dict:
+def run(path: Path, source: str, original: str | None = None, seed: int = 0) -> dict:
     """Record EXAMPLE of an edited file, which is written to `path` first.
 
+    seed: of the order in which Gluon kernels are simulated; the next one is tried, too.
     original: the text that it was edited from. If the code differs, the tensors that the launches leave behind are
     compared with those of the original code in the edited EXAMPLE.
 
@@ -63,7 +64,7 @@ def run(path: Path, source: str, original: str | None = None) -> dict:
         return _outcome("error", [_problem(None, message)], begun)
     returned: list[object] = []
     example = lambda module: returned.append(module.EXAMPLE())  # noqa: E731
-    data = worker.record(path, store.built_on(path), MAX_STEPS, example)
+    data = worker.record(path, store.built_on(path), MAX_STEPS, example, (seed, seed + 1))
     shown, error = store.shorten(path), data["error"]
     found = [error] if error else data["findings"] + data["warnings"]
     problems = [_problem(each["line"] if each["file"] == shown else None, _located(each, shown)) for each in found]

@@ -44,7 +44,7 @@ _STDLIB_LEFT_OUT = """pydoc pydoc_data pdb doctest unittest mailbox imaplib smtp
 _ENCODINGS = "__init__ aliases ascii cp437 idna latin_1 punycode unicode_escape utf_16 utf_8 utf_8_sig".split()
 _NUMPY_LEFT_OUT = """tests f2py include distutils _pyinstaller testing polynomial typing fft random ctypeslib char rec
     strings""".split()
-_TRITON_LEFT_OUT = """backends/amd backends/nvidia experimental profiler _filecheck tools/triton_to_gluon tools/ragged
+_TRITON_LEFT_OUT = """backends/amd backends/nvidia profiler _filecheck tools/triton_to_gluon tools/ragged
     language/extra/hip instrumentation tools/compile tools/link tools/build tools/mxfp _C""".split()
 
 

@@ -91,9 +91,15 @@ def _array(array: np.ndarray) -> dict:
     entry: dict = {"t": f"{array.dtype.kind}{array.dtype.itemsize}", "s": list(array.shape)}
     if array.size <= MAX_VALUES:
         flat = array.reshape(-1)
-        whole = array.dtype.kind in "iub"
+        whole = array.dtype.kind in "iub" or _whole(flat)
         entry["d"] = list(map(int, flat.tolist())) if whole else [_number(item, array.dtype) for item in flat]
     return entry
+
+
+def _whole(flat: np.ndarray) -> bool:
+    """Whether all are whole numbers, none of them -0, which is far quicker to tell than of each by itself."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return bool(((flat == np.trunc(flat)) & (np.abs(flat) < 1e15) & ~((flat == 0) & np.signbit(flat))).all())
 
 
 def _number(item: Any, dtype: np.dtype) -> int | float | str:

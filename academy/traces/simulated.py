@@ -7,6 +7,7 @@ in which the simulator has run them. A copy of the copy unit is an access of the
 from __future__ import annotations
 
 import ast
+import functools
 import os
 from collections.abc import Callable, MutableMapping
 from types import SimpleNamespace
@@ -18,6 +19,10 @@ import torch
 from academy.traces.instrument import instrument
 from academy.traces.memory import Backend, Memory, unwritten
 from academy.traces.recording import Converted, Pointer, Program
+
+
+#: Asked for at every call in a kernel.
+_real = functools.lru_cache(maxsize=512)(os.path.realpath)
 
 
 class Simulated:
@@ -68,10 +73,10 @@ class Simulated:
         self._begins(machine.program)
 
     def follows(self, file: str) -> bool:
-        return os.path.realpath(file) in self.files
+        return _real(file) in self.files
 
     def instruments(self, definition: ast.FunctionDef, file: str) -> None:
-        self._instrument(definition, os.path.realpath(file))
+        self._instrument(definition, _real(file))
 
     def _instrument(self, definition: ast.FunctionDef, path: str) -> None:
         instrument(definition, path)
@@ -99,6 +104,14 @@ class Simulated:
         self._ended(error is not None)
 
 
+@functools.cache
+def _simulator() -> tuple[Any, Any, Any, Any]:
+    """Imported only where there are Gluon kernels."""
+    from academy.gluon import layouts, shared, units, values
+
+    return layouts, shared, units, values
+
+
 def plain(value: Any) -> Any:
     """What a kernel's variable is, as the recorder knows it: an array, text, or a tensor's `Pointer` with addresses.
 
@@ -106,8 +119,7 @@ def plain(value: Any) -> Any:
     """
     if not type(value).__module__.startswith(("academy.gluon", "triton.experimental.gluon")):
         return value
-    from academy.gluon import layouts, shared, units, values
-
+    layouts, shared, units, values = _simulator()
     if isinstance(value, units.Product) and not (value.product if isinstance(value, units.Awaited) else value).done:
         return "a product under way"
     if isinstance(value, values.Tensor):

@@ -151,7 +151,9 @@ def load_partition(
     a_s, b_s, c_s = bufs
     full, empty, turn = bars
     # `i` counts steps over all tiles of this program. It never starts again: buffer and phase follow from it. So the
-    # first steps of the next tile are fetched while this one is still being multiplied or written.
+    # first steps of the next tile are fetched while this one is still being multiplied or written. (In the example a
+    # tile has `pid=0: steps = 3` steps and there are two buffers, so this program's next tile begins in the other
+    # buffer: `t=4, k=0: stage = 1`.)
     i = 0
     for t in range(gl.program_id(0), tiles_m * tiles_n, gl.num_programs(0)):
         m, n = place(t, tiles_m, tiles_n, GROUP_M)
@@ -167,6 +169,7 @@ def load_partition(
 # read. It is the order of [matmul_grouped](../tutorials/matmul_grouped.py).
 @gluon.jit
 def place(t, tiles_m, tiles_n, GROUP_M: gl.constexpr):
+    # In the example one row of tiles is all there is: `tiles_m = 1`, so `rows = 1`.
     per_group = GROUP_M * tiles_n
     group = t // per_group
     rows = gl.minimum(tiles_m - group * GROUP_M, GROUP_M)
@@ -203,7 +206,7 @@ def multiply(
 
 # ## Writing
 #
-# A tile leaves through a buffer in shared memory. With `HALVES=2` it leaves in two halves of its columns, one after
+# A tile leaves through a buffer in shared memory. With `HALVES` at two it leaves in two halves of its columns, one after
 # the other through the same buffer. That costs a wait in the middle, and makes room for one more stage of the ring.
 @gluon.jit
 def write(c_desc, acc, c_buf, row, col, HALVES: gl.constexpr):

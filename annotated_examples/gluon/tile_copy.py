@@ -78,6 +78,8 @@ def copy_lanes_kernel(x_ptr, y_ptr, scale, M, N, stride_xm, stride_ym, ROWS: gl.
     layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [WARPS, 1], [1, 0])
     rows = gl.program_id(0) * ROWS + gl.arange(0, ROWS, gl.SliceLayout(1, layout))
     cols = gl.program_id(1) * COLUMNS + gl.arange(0, COLUMNS, gl.SliceLayout(0, layout))
+    # The example's matrix has 10 rows and 72 columns, so the last program is mostly outside of it. Its tile begins at
+    # `pid=(1, 1): rows[0] = 8` and `cols[0] = 64`, and `mask[1, 6:9] = [1, 1, 0]`: that row's eighth lane is the last.
     mask = (rows[:, None] < M) & (cols[None, :] < N)
     x_ptrs = x_ptr + rows.to(gl.int64)[:, None] * stride_xm + cols[None, :]
     y_ptrs = y_ptr + rows.to(gl.int64)[:, None] * stride_ym + cols[None, :]
@@ -114,6 +116,8 @@ def copy_tile_kernel(x_desc, y_desc, scale, WARPS: gl.constexpr):
     # Phase 0 has parity 0. Without this line the next one reads what happens to lie in the buffer. That is the bug of
     # asynchronous code: most of the time the tile *is* there already.
     mbarrier.wait(full, 0)
+    # The same tile as above has arrived whole, `pid=(1, 1): x.shape = [8, 64]`, with zeros where there is no matrix:
+    # `x[1, 5:10] = [21, 22, 23, 0, 0]`.
     x = x_s.load(layout)
     y_s.store((x.to(gl.float32) * scale).to(y_desc.dtype))
 
@@ -156,7 +160,8 @@ def copy_ring_kernel(
     for s in gl.static_range(STAGES):
         mbarrier.init(full.index(s), count=1)
     first = gl.program_id(0)
-    count = gl.cdiv(tiles - first, gl.num_programs(0))  # my tiles
+    # My tiles. In the example there are `tiles = 12` of them for four programs, so each has `count = 3`.
+    count = gl.cdiv(tiles - first, gl.num_programs(0))
 
     # Fill the ring. `pred` is a switch: where it is false nothing happens, and no bytes are announced either. Both
     # lines need it. An announcement without its copy is a wait that never ends.
@@ -168,6 +173,7 @@ def copy_ring_kernel(
         )
 
     for i in range(count):
+        # With two buffers the third tile, `i=2: tile = 8`, is in the first one again, `i=2: stage = 0`.
         tile = first + i * gl.num_programs(0)
         stage = i % STAGES
         mbarrier.wait(full.index(stage), (i // STAGES) & 1)
@@ -181,6 +187,7 @@ def copy_ring_kernel(
         fence_async_shared()
         tma_store(y_desc, [tile // tiles_n * ROWS, tile % tiles_n * COLUMNS], y_s.index(i % 2))
         # This buffer is free: ask for the tile that will use it next, `STAGES` further on.
+        # Only the first has one: `i=0: more = True`, `i=1: more = False`.
         more = i + STAGES < count
         tile += STAGES * gl.num_programs(0)
         mbarrier.expect(full.index(stage), x_desc.block_type.nbytes, pred=more)

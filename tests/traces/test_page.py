@@ -37,6 +37,16 @@ def test_viewer_is_small():
     assert len(gzip.compress((STATIC / "viewer.css").read_bytes())) < 5_000
 
 
+def numbers_of(entry):
+    """As recording.js reads them: the elements of a box are written as its first one, strides and sizes."""
+    if "x" not in entry:
+        return entry["d"]
+    first, strides, sizes = entry["x"]
+    index = np.indices(entry["s"])
+    inside = np.logical_and.reduce([axis < size for axis, size in zip(index, sizes)])
+    return np.where(inside, first + sum(axis * stride for axis, stride in zip(index, strides)), -1).reshape(-1)
+
+
 def test_data_says_what_the_recording_says(kernel):
     path, recording = kernel
     _, script, place = page.run(store.shorten(path))
@@ -49,7 +59,7 @@ def test_data_says_what_the_recording_says(kernel):
         if entry["t"] in ("tuple", "text") or value is None:
             continue
         value = getattr(value, "offsets", value)
-        shown = np.array([float(x) for x in entry["d"]], dtype=float).reshape(entry["s"])
+        shown = np.array([float(x) for x in numbers_of(entry)], dtype=float).reshape(entry["s"])
         half_a_unit = 5e-4 if entry["t"].startswith("f") else 0  # of the fourth digit, which floats are rounded to
         np.testing.assert_allclose(shown, np.asarray(value, dtype=float), rtol=half_a_unit)
     lines = path.read_text().split("\n")

@@ -70,6 +70,8 @@ for _name, _members in _ENUMS.items():
     setattr(_ir, _name, enum.Enum(_name, _members))
 for _name in "value type builder block_type pointer_type context module make_attr".split():
     setattr(_ir, _name, type(_name, (), {}))
+for _name in "GluonOpBuilder compute_tmem_reg_layout get_amd_mfma_scale_layout get_amd_wmma_scale_layout".split():
+    setattr(sys.modules[f"{__name__}.gluon_ir"], _name, type(_name, (), {}))  # imported, and never called
 _interpreter.MEM_SEMANTIC = _ir.MEM_SEMANTIC
 _interpreter.RMW_OP = enum.Enum("RMW_OP", _ENUMS["ATOMIC_OP"])
 sys.modules[f"{__name__}.linear_layout"].LinearLayout = type("LinearLayout", (), {})
