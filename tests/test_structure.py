@@ -99,7 +99,7 @@ ARROWS: dict[str, set[str]] = {
     "practice": {"book"},
     "gluon": set(),
     "interpreter": set(),
-    "traces": {"bench", "book", "compiler", "interpreter"},
+    "traces": {"bench", "book", "compiler", "gluon", "interpreter"},
     "judge": {"book", "gluon", "interpreter", "traces"},
     "formulas": {"book", "judge"},
     "exercises": {"book", "compiler", "interpreter", "judge", "traces"},

@@ -38,7 +38,8 @@ def test_simulate_draws_lanes(tmp_path, capsys):
     assert drawn["phases"] == [dict(barrier="full", phase=0, step=drawn["phases"][0]["step"])]
     load, store = (span for span in drawn["spans"] if span["lane"] == "copy unit")
     assert load["what"] == "TMA load" and load["buffer"] == "x_s" and store["what"] == "TMA store"
-    (wait,) = (span for span in drawn["spans"] if span["what"] == "waits")
+    wait, last = (span for span in drawn["spans"] if span["what"] == "waits")
+    assert last["awaits"] == "all but 0 of its copies to global memory" and last["to"] > store["to"]
     assert wait["barrier"] == "full" and load["from"] < load["to"] <= wait["to"] < store["from"] <= store["to"]
     lines = MINE.read_text("utf-8").splitlines()
     assert "mbarrier.wait(full, 0)" in lines[wait["line"] - 1] and "tma_store" in lines[store["line"] - 1]
