@@ -59,6 +59,7 @@ from academy.watching import schedule
 __all__ = ["Deadlock", "GluonError", "InFlight", "MissingFence", "Miscount", "NotModelled", "Place", "Race"]
 __all__ += ["WrongLayout", "WrongUse", "launched", "schedule", "simulate"]
 
+
 def simulate(
     kernel: JITFunction,
     grid: Sequence[int],

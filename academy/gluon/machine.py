@@ -228,7 +228,9 @@ class Machine:
             else f"{old.agent.partition.what} must wait for the {old.agent.what} before this line"
         )
         return Race(
-            f"race on {name}: {new}\n  {verbs[new.write]} what {old}\n  {verbs[old.write]}. {advice}.", new.party, old.party
+            f"race on {name}: {new}\n  {verbs[new.write]} what {old}\n  {verbs[old.write]}. {advice}.",
+            new.party,
+            old.party,
         )
 
 

@@ -152,7 +152,7 @@ def _box(entry: dict) -> dict | None:
     array = np.array(entry["d"]).reshape(entry["s"])
     if array.flat[0] < 0:
         return None
-    lines = [np.moveaxis(array, axis, 0)[(slice(None), *[0] * (array.ndim - 1))] for axis in range(array.ndim)]
+    lines = [np.moveaxis(array, axis, -1).reshape(-1, size)[0] for axis, size in enumerate(array.shape)]
     sizes = [int((line >= 0).sum()) for line in lines]
     strides = [int(line[1] - line[0]) if size > 1 else 0 for line, size in zip(lines, sizes)]
     index = np.indices(array.shape)

@@ -20,7 +20,6 @@ from academy.traces.instrument import instrument
 from academy.traces.memory import Backend, Memory, unwritten
 from academy.traces.recording import Converted, Pointer, Program
 
-
 #: Asked for at every call in a kernel.
 _real = functools.lru_cache(maxsize=512)(os.path.realpath)
 

@@ -206,8 +206,8 @@ def multiply(
 
 # ## Writing
 #
-# A tile leaves through a buffer in shared memory. With `HALVES` at two it leaves in two halves of its columns, one after
-# the other through the same buffer. That costs a wait in the middle, and makes room for one more stage of the ring.
+# A tile leaves through a buffer in shared memory. With two `HALVES` it leaves in halves of its columns, one after the
+# other through the same buffer. That costs a wait in the middle, and makes room for one more stage of the ring.
 @gluon.jit
 def write(c_desc, acc, c_buf, row, col, HALVES: gl.constexpr):
     if HALVES == 2:
