@@ -162,6 +162,22 @@ PUBLIC = [
         HIDDEN | {"n_items": 4},
     ),
     Public(
+        "distributed.vocab_parallel_cross_entropy", "vocab_parallel_cross_entropy",
+        "distributed.vocab_parallel_cross_entropy.vocab_parallel_cross_entropy_reference",
+        LOGITS | CAPPED | {"label_smoothing": 0.1, "z_loss": 0.01},
+    ),
+    Public(
+        "distributed.vocab_parallel_cross_entropy", "vocab_parallel_linear_cross_entropy",
+        "classics.linear_cross_entropy.linear_cross_entropy_reference",
+        HIDDEN,
+    ),
+    Public(
+        "distributed.vocab_parallel_entropy", "vocab_parallel_entropy",
+        "distributed.vocab_parallel_entropy.vocab_parallel_entropy_reference",
+        {"logits": "batch 3 classes"}, dtypes=("float32",),
+        without=("magnitudes",),  # where one logit towers above all, PyTorch's gradient is float64's rounding, or 0
+    ),
+    Public(
         "attention.causal_attention", "causal_attention", "attention.causal_attention.causal_attention_reference",
         {name: "batch 3 tokens width" for name in "qkv"}, {"width": (16, 64)},
     ),

@@ -182,6 +182,19 @@ CASES = [
         *LINEAR_CROSS_ENTROPY, "linear_cross_entropy", hidden_states(True), logit_softcapping=30.0, logit_scaling=0.5
     ),
     case("fast.linear_cross_entropy", "linear_cross_entropy_lean", hidden_states(), n_items=4),
+    case("distributed.vocab_parallel_cross_entropy", "vocab_parallel_cross_entropy", logits),
+    case(
+        "distributed.vocab_parallel_cross_entropy",
+        "vocab_parallel_cross_entropy",
+        logits,
+        label_smoothing=0.1,
+        z_loss=0.01,
+        logit_softcapping=30.0,
+    ),
+    case("distributed.vocab_parallel_cross_entropy", "vocab_parallel_linear_cross_entropy", hidden_states()),
+    case(
+        "distributed.vocab_parallel_entropy", "vocab_parallel_entropy", lambda: dict(logits=randn(6, 1000, dtype=BF16))
+    ),
     case("classics.geglu", "geglu", gate_and_up),
     case("classics.geglu", "geglu", gate_and_up, approximate="tanh"),
     case("classics.geglu", "geglu_packed", lambda: dict(x=randn(5, 600, dtype=BF16))),
