@@ -233,3 +233,19 @@ def in_turns(module, X, Y):
 )
 def one_group_of_warps(module, X, Y):
     return module.matmul_tile(X, Y, BLOCK_M=64, BLOCK_N=32, BLOCK_K=16, STAGES=2, num_warps=4)
+
+
+# ---------------------------------------------------------------- the rows of all ranks; here there is one
+@case(
+    modules="distributed.all_gather_matmul",
+    returns="MM-Z",
+    forward_only=True,
+    dtypes=("float32", "float16"),
+)
+def gathered(module, X, Y):
+    return module.all_gather_matmul(X, Y, module.symmetric_memory(max(1, X.numel()), X.dtype, programs=1), group=None)
+
+
+@gathered.pytorch
+def _(X, Y):
+    return X @ Y

@@ -53,3 +53,71 @@ def row():
         f"{'; '.join(words)}. Merged, the largest logit is {largest}, the sum {total:.4g} and the loss {loss:.4g}.",
         [panel],
     )
+
+
+@picture
+def meeting():
+    """Two ranks over time: write, meet, read everything, meet again."""
+    panel = Panel(300, "Two ranks meet twice")
+    steps = (
+        ("write mine", "b", (20, 60), (20, 90)),
+        ("read all, add", "g", (96, 176), (96, 150)),
+    )
+    for rank, left in enumerate((10, 200)):
+        panel.text(left, 40, f"rank {rank}", "bold")
+        for name, kind, *spans in steps:
+            start, end = spans[rank]
+            panel.box(left, 30 + start, 150, end - start, kind, name)
+        panel.box(left, 30 + (60, 90)[rank], 150, 96 - (60, 90)[rank], "off", "wait" if rank == 0 else None)
+        panel.box(left, 30 + (176, 150)[rank], 150, 182 - (176, 150)[rank], "off", "wait" if rank == 1 else None)
+        panel.box(left, 212, 150, 40, "b", "write the next")
+    for y in (126, 212):
+        panel.line([(0, y), (360, y)], "strong")
+    panel.arrow(160, 122, 198, 122)
+    panel.arrow(198, 122, 162, 122)
+    panel.text(0, 276, "Line 1: nobody reads what isn't written yet.", "small")
+    panel.text(0, 294, "Line 2: nobody overwrites what is still being read.", "small")
+    return Picture(
+        "Time runs down. A rank that is early waits (grey) at each line until the other has come. Both lines are needed.",
+        "Two ranks over time. Each writes its own buffer, waits at the first meeting until the other has written, reads all "
+        "buffers and adds, and waits at the second meeting until the other has read, before it writes the next tensor.",
+        [panel],
+    )
+
+
+@picture
+def overlap():
+    """Four ranks: gather, then multiply; and both at once, seen by rank 1."""
+    world, mine, copy, product = 4, 1, 50, 44
+    panel = Panel(270, f"Rank {mine} of {world}")
+    order = [(mine + step) % world for step in range(world)]
+    top = 34
+    panel.text(0, top, "gather, then multiply", "small")
+    end = copy * (world - 1)
+    for place, rank in enumerate(order[1:]):
+        panel.box(place * copy, top + 8, copy, 26, "b", rank)
+    for place, rank in enumerate(sorted(order)):
+        panel.box(end + place * product, top + 42, product, 26, "g", rank)
+    after = end + world * product
+    panel.text(0, top + 100, "at once, own rows first", "small")
+    clock, free = 0, 0
+    for place, rank in enumerate(order):
+        arrives = place * copy
+        if place:
+            panel.box((place - 1) * copy, top + 108, copy, 26, "b", rank)
+        start = max(free, arrives)
+        if start > free:
+            panel.box(free, top + 142, start - free, 26, "off")
+        panel.box(start, top + 142, product, 26, "g", rank)
+        free = start + product
+    clock = free
+    panel.text(0, top + 196, "blue: a rank's rows travel; green: they are multiplied;", "small")
+    panel.text(0, top + 214, "grey: the product waits for a flag", "small")
+    return Picture(
+        f"Time runs to the right. One after the other takes {after} units, at once {clock}: what is left of the links' time is "
+        "where the product has to wait.",
+        f"Two time lines of rank {mine} of {world}, which needs {copy} units to copy another rank's rows and {product} to multiply "
+        f"one rank's rows. If it first gathers and then multiplies, it is done after {after} units. If it starts with its own rows "
+        f"and multiplies each rank's rows as they arrive, after {clock}.",
+        [panel],
+    )

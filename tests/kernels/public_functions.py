@@ -137,6 +137,17 @@ def on_a_copy(loss: Callable) -> Callable:
     return lambda logits, labels: loss(logits * 1.0, labels)
 
 
+def with_memory(function: Callable) -> Callable:
+    """Memory that all ranks see, of which there is one."""
+
+    def call(x, *rest, **options):
+        from annotated_examples.common.symmetric import symmetric_memory
+
+        return function(x, *rest, *options.values(), symmetric_memory(96 * 160, x.dtype, programs=4))
+
+    return call
+
+
 def both(lesson: str, fast: str, function: str, inputs, wrap=as_it_is, **options) -> list[Case]:
     """The lesson's function and the fast file's."""
     return [case(module, function, inputs, wrap, **options) for module in (lesson, fast)]
@@ -195,6 +206,8 @@ CASES = [
     case(
         "distributed.vocab_parallel_entropy", "vocab_parallel_entropy", lambda: dict(logits=randn(6, 1000, dtype=BF16))
     ),
+    case("distributed.all_reduce", "all_reduce", lambda: dict(x=randn(5, 300, dtype=BF16)), with_memory),
+    case("distributed.all_gather_matmul", "all_gather_matmul", matrices("x", "w"), with_memory),
     case("classics.geglu", "geglu", gate_and_up),
     case("classics.geglu", "geglu", gate_and_up, approximate="tanh"),
     case("classics.geglu", "geglu_packed", lambda: dict(x=randn(5, 600, dtype=BF16))),
@@ -212,6 +225,7 @@ CASES = [
     *both(*LOW_BIT, "low_bit_matmul", lambda: quantized(64), W_nbits=4, group_size=128),
 ]
 FORWARD_ONLY = {"tutorials.matmul_blocked", "attention.decode", "fast.decode"}
+FORWARD_ONLY |= {"distributed.all_reduce", "distributed.all_gather_matmul"}
 FORWARD_ONLY |= {"gemlite.gemm", "gemlite.gemm_splitK", "fast.low_bit"}
 #: They run before a model is compiled, or show what another function does.
 HELPERS = {"classics.dropout.dropout_mask", "gemlite.gemm.pack", "gemlite.gemm.unpack", "gemlite.gemm.quantize"}

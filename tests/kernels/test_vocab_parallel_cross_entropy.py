@@ -216,7 +216,7 @@ MUTANTS = [
     ),
     (smoothed, Mutant("gradient by the local vocabulary", "+ smoothing / vocab\n", "+ smoothing / N\n")),
     (common_offset, Mutant("columns before not moved", "total += moved + ", "total += ")),
-    (squared, Mutant("z-loss has no gradient", "p * (1.0 + 2.0 * z_loss * ", "p * (1.0 + 0.0 * z_loss * ")),
+    (squared, Mutant("z-loss has no gradient", "p * (2.0 * z_loss * ", "p * (0.0 * z_loss * ")),
     (
         labels_on_the_edges,
         Mutant(
