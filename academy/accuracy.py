@@ -4,7 +4,7 @@ The reference is computed in float64 from the very same (already rounded) inputs
 it: the relative RMS error ‖actual − reference‖ / ‖reference‖, and the largest error over the largest reference value.
 Neither may be more than **twice** that of PyTorch's own operation in the kernel's dtype. Where PyTorch happens to be
 exact, a floor still allows ordinary rounding: 4 eps for the RMS, 8 eps for the largest. Infinities and NaNs must be at
-the same positions as PyTorch's.
+the same positions as PyTorch's. Integers, such as the bytes of a code, must be equal.
 """
 
 from __future__ import annotations
@@ -59,6 +59,13 @@ def problem(
         return f"shape {tuple(actual.shape)} instead of {tuple(reference.shape)}"
     if actual.dtype != pytorch.dtype:
         return f"dtype {actual.dtype} instead of {pytorch.dtype}"
+    if not actual.is_floating_point():
+        wrong = (actual != pytorch).flatten().nonzero().flatten()
+        if not len(wrong):
+            return None
+        first = wrong[0].item()
+        ours, theirs = actual.flatten()[first].item(), pytorch.flatten()[first].item()
+        return f"{len(wrong)} of {actual.numel()} integers differ; first: element {first}: {ours} instead of {theirs}"
     finite = pytorch.isfinite()
     if not torch.equal(_kinds(actual), _kinds(pytorch)):
         wrong = (_kinds(actual) != _kinds(pytorch)).flatten().nonzero().flatten()

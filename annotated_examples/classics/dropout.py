@@ -33,6 +33,8 @@ import torch
 import triton
 import triton.language as tl
 
+from annotated_examples.common.seeds import seed_contract, seed_tensor
+
 
 # ## Reference
 #
@@ -177,12 +179,12 @@ def threshold(p):
 
 
 # Where `p` is 1 nothing is kept, and there is nothing to compute. (The largest threshold would still keep one element
-# of 2³².) An int becomes a tensor, so that there is one way for both; that starts a tiny kernel, and nobody waits.
+# of 2³².)
 def launch(x, out, p, seed, BLOCK, ROUNDS):
     checks.power_of_two(BLOCK=BLOCK)
     if p == 1:
         return out.zero_()
-    seed = seed if isinstance(seed, torch.Tensor) else torch.full((), seed, dtype=torch.int64, device=out.device)
+    seed = seed_tensor(seed, out.device)
     if n := out.numel():
         num_warps = max(1, min(BLOCK, 2048) // 512)
         dropout_kernel[(triton.cdiv(n, BLOCK),)](
@@ -207,22 +209,11 @@ def dropout_mask_forward(shape, p, seed, device, *, BLOCK=2048, ROUNDS=10):
 
 
 # ## Arguments
-#
-# The value of a seed on the GPU isn't looked at. A negative one there is taken for the unsigned number with its bits.
 def contract(p, seed, on):
     checks.number("p", p, at_least=0)
     if p > 1:
         raise ValueError(f"p must be at most 1, got {p}")
-    if isinstance(seed, torch.Tensor):
-        if seed.dim() or seed.dtype != torch.int64:
-            got = f"{seed.dtype} of shape {tuple(seed.shape)}"
-            raise ValueError(f"seed must be an int or a 0-d int64 tensor, got {got}")
-        if seed.device != on:
-            raise ValueError(f"seed must be on {on}, got {seed.device}")
-    elif isinstance(seed, bool) or not isinstance(seed, int):
-        raise TypeError(f"seed must be an int or a 0-d int64 tensor, got {type(seed).__name__}")
-    elif not 0 <= seed < 2**63:
-        raise ValueError(f"seed must be from 0 to 2**63 - 1, got {seed}")
+    seed_contract(seed, on)
 
 
 # ## Joining autograd

@@ -109,6 +109,25 @@ def packed(rows: int, columns: int) -> dict[str, Any]:
     return dict(a=torch.randn(rows, 128), words=words, scales=scales, zeros=zeros)
 
 
+def decoded(quantize: Callable) -> Callable:
+    """Codes times scales. A scale holds for whole groups, wherever they lie."""
+
+    def call(x: torch.Tensor, granularity: str) -> torch.Tensor:
+        from annotated_examples.fp8.quantize import dequantize_fp8_reference
+
+        return dequantize_fp8_reference(*quantize(x, granularity))
+
+    return call
+
+
+def codes_and_largest(quantize: Callable) -> Callable:
+    def call(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        q, amax = quantize(x, torch.full((), 0.01, device=x.device))
+        return q.float(), amax
+
+    return call
+
+
 def four_bits(function: Callable) -> Callable:
     return functools.partial(function, W_nbits=4, group_size=64)
 
@@ -211,6 +230,14 @@ PUBLIC = [
     *both(
         ("attention.decode", "fast.decode"), "decode_attention", "attention.decode.decode_attention_reference", cache,
         WIDTH,
+    ),
+    Public(
+        "fp8.quantize", "quantize_fp8", "fp8.quantize.quantize_fp8_reference",
+        {"x": "rows cols", "granularity": ("tensor", "row", "1x128", "128x128")}, wrap=decoded,
+    ),
+    Public(
+        "fp8.quantize", "quantize_fp8_delayed", "fp8.quantize.quantize_fp8_delayed_reference", {"x": "rows cols"},
+        wrap=codes_and_largest,
     ),
     *[
         Public(module, name, "gemlite.gemm.gemm_reference", packed, {"columns": (32, 96)}, four_bits, HALVES)

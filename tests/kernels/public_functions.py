@@ -124,6 +124,11 @@ def stacked(function: Callable) -> Callable:
     return lambda *tensors, **options: torch.stack(function(*tensors, **options))
 
 
+def codes(quantize: Callable) -> Callable:
+    """The numbers that codes of eight bits stand for, under a scale of 1."""
+    return lambda *tensors, **options: quantize(*tensors, **options)[0].float()
+
+
 def hidden_states(bias: bool = False) -> Callable[[], dict]:
     def inputs():
         tensors = dict(x=randn(6, 64, dtype=BF16), weight=randn(1000, 64, dtype=BF16) / 8, labels=labels(6, 1000))
@@ -223,12 +228,18 @@ CASES = [
     case("gemlite.gemm_splitK", "gemm_splitK", lambda: quantized(4), W_nbits=4, group_size=128),
     *both(*LOW_BIT, "low_bit_matmul", lambda: quantized(1), W_nbits=4, group_size=128),
     *both(*LOW_BIT, "low_bit_matmul", lambda: quantized(64), W_nbits=4, group_size=128),
+    *[
+        case("fp8.quantize", "quantize_fp8", lambda: dict(x=randn(6, 300, dtype=BF16)), codes, granularity=granularity)
+        for granularity in ("tensor", "row", "1x128", "128x128")
+    ],
+    case("fp8.quantize", "quantize_fp8_delayed", lambda: dict(x=randn(6, 300), scale=randn().abs()), codes),
 ]
 FORWARD_ONLY = {"tutorials.matmul_blocked", "attention.decode", "fast.decode"}
 FORWARD_ONLY |= {"distributed.all_reduce", "distributed.all_gather_matmul"}
-FORWARD_ONLY |= {"gemlite.gemm", "gemlite.gemm_splitK", "fast.low_bit"}
+FORWARD_ONLY |= {"fp8.quantize", "gemlite.gemm", "gemlite.gemm_splitK", "fast.low_bit"}
 #: They run before a model is compiled, or show what another function does.
 HELPERS = {"classics.dropout.dropout_mask", "gemlite.gemm.pack", "gemlite.gemm.unpack", "gemlite.gemm.quantize"}
+HELPERS |= {"fp8.quantize.dequantize_fp8"}
 
 #: In the simulator they take a second a call, and 16-bit products only: what walks these names them.
 GLUON = [

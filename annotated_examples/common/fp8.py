@@ -1,0 +1,96 @@
+r"""
+# Eight-bit floats: one scale, one rounding
+
+What every kernel does that writes eight-bit floats: find the largest magnitude of a group, turn it into a scale, and
+round. There are two formats. `float8_e4m3fn` has four bits of exponent and three of mantissa, and ends at 448.
+`float8_e5m2` has five and two, and ends at 57344. Both have sixteen times fewer digits than bfloat16 has, so where the
+numbers lie decides what survives.
+
+Decisions are made on the *bits* of a float32. Without its sign bit, a float32 read as an integer keeps its order: a
+larger number has larger bits, infinity has larger ones than any number, and NaN larger ones still. An integer maximum
+therefore loses nothing, and a sum in any order gives the same.
+"""
+
+from academy import checks, device  # noqa: F401  before anything imports triton
+
+import torch
+import triton
+import triton.language as tl
+
+# The two formats, and their largest numbers. AMD's variants (`float8_e4m3fnuz`) end at 240 and have another bias: they
+# aren't taken for these.
+LARGEST = {torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344.0}
+
+
+# `dtype` is one of the two formats.
+def format_contract(dtype):
+    checks.choice("dtype", dtype, tuple(LARGEST))
+
+
+# A magnitude as an integer. `tl.max(tl.abs(x))` would do for ordinary numbers, but a floating-point maximum drops a
+# NaN, and then a group with a NaN in it gets a scale as if nothing had happened.
+@triton.jit
+def magnitude_bits(x):
+    return x.to(tl.int32, bitcast=True) & 0x7FFFFFFF
+
+
+# The **scale** of a group is what its codes are multiplied by to get the numbers back: `x ≈ code · scale`. It puts the
+# group's largest magnitude, `bits`, at the largest code, [[tag: F8-scale]].
+#
+# - `tl.div_rn` divides as IEEE says. A plain `/` compiles to an approximation on a GPU, and every second scale would be
+#   off by its last bit.
+# - A group of zeros would divide zero by zero later on: its scale is 1.
+# - With a NaN or an infinity in the group, nothing sensible can be stored: its scale is NaN, and so is all of it.
+# - A scale below $2^{-126}$ would have fewer digits, and its reciprocal might be infinite.
+#
+# A **power of two** for a scale costs up to one bit of range, and multiplying by it rounds nothing. [[tag: F8-pow2]] is
+# a logarithm rounded up, and `tl.log2` isn't exact next to a power of two. In the bits the logarithm stands as it is:
+# the exponent of the largest magnitude, and one more if its mantissa is beyond that of the largest code. In both
+# formats the largest code has the mantissa 1.75, which is `0x600000`.
+@triton.jit
+def scale_of(bits, E4M3: tl.constexpr, POWER_OF_TWO: tl.constexpr):
+    if POWER_OF_TWO:
+        exponent = (bits >> 23) - 127 - (8 if E4M3 else 15)
+        exponent += ((bits & 0x7FFFFF) > 0x600000).to(tl.int32)
+        scale = ((tl.maximum(exponent, -126) + 127) << 23).to(tl.float32, bitcast=True)
+    else:
+        scale = tl.div_rn(bits.to(tl.float32, bitcast=True), 448.0 if E4M3 else 57344.0)
+        scale = tl.maximum(scale, 1.1754943508222875e-38)
+    scale = tl.where(bits == 0, 1.0, scale)
+    return tl.where(bits >= 0x7F800000, float("nan"), scale)
+
+
+# Rounding to nearest makes the same mistake each time: a gradient a hundred times smaller than a step never moves a
+# weight. **Stochastic rounding** goes up with the probability that is the distance from the code below, in steps, so
+# that the average is right, [[tag: F8-sr]]. Add a random number of as many bits as will be cut off, then cut them off:
+# a carry is the step up.
+#
+# Below the smallest normal number steps no longer shrink. There the number is counted in steps, and the fraction
+# decides. A code that is exact has nothing to cut off and stays. What ends beyond the largest code saturates later.
+#
+# The random number belongs to the element's index, so neither block size nor layout changes it, and NaN stays NaN.
+@triton.jit
+def stochastic(v, seed, index, E4M3: tl.constexpr):
+    CUT: tl.constexpr = 20 if E4M3 else 21  # bits of a float32 mantissa that the format lacks
+    STEPS: tl.constexpr = 512.0 if E4M3 else 65536.0  # in one, below the smallest normal number
+    low, high = index.to(tl.uint32), (index >> 32).to(tl.uint32)
+    none = tl.zeros_like(low)
+    word, _, _, _ = tl.philox(seed, low, high, none, none)
+    random = (word >> (32 - CUT)).to(tl.int32)
+    bits = magnitude_bits(v)
+    normal = ((bits + random) >> CUT << CUT).to(tl.float32, bitcast=True)
+    count = tl.floor(bits.to(tl.float32, bitcast=True) * STEPS + random.to(tl.float32) / (1 << CUT))
+    magnitude = tl.where(bits < ((121 if E4M3 else 113) << 23), count / STEPS, normal)
+    sign = v.to(tl.int32, bitcast=True) & -0x80000000
+    return tl.where(v != v, v, (magnitude.to(tl.int32, bitcast=True) | sign).to(tl.float32, bitcast=True))
+
+
+# A float32 becomes a code, [[tag: F8-q]]: the nearest one, ties to the one with an even last bit. The conversion
+# *saturates*: whatever lies beyond the largest code becomes that code, infinities too. (PyTorch's own conversion makes
+# some of these NaN or infinite, depending on version and device, so a reference has to clamp first.) With a seed it is
+# rounded before, and the conversion is exact.
+@triton.jit
+def to_fp8(v, seed_ptr, index, FP8: tl.constexpr):
+    if seed_ptr is not None:
+        v = stochastic(v, tl.load(seed_ptr), index, FP8 == tl.float8e4nv)
+    return v.to(FP8)

@@ -1,0 +1,164 @@
+"""Which calls of the eight-bit kernels are compared with the formulas of backprop_math/fp8.md.
+
+Codes are compared as the numbers that they stand for. What rounding did is given to the formulas: it is computed here,
+in PyTorch, from the same numbers.
+"""
+
+from academy.formulas.cases import case
+
+MODULE = "fp8.quantize"
+ALL = ("float32", "float16", "bfloat16")
+SIZES = {"G": 5, "n": 37}
+LARGEST = 448.0
+
+
+def rounded(X, granularity="row", **options):
+    """rho, r: what rounding did to each code, and to the logarithm of each scale."""
+    import torch
+
+    from annotated_examples.fp8 import quantize
+
+    codes, scale = quantize.quantize_fp8_reference(X, granularity, **options)
+    exact = X.double() / X.double().abs().amax(1, keepdim=True).clamp(min=1e-300) * LARGEST
+    rho = torch.where(exact == 0, 0.0, codes.double() / torch.where(exact == 0, 1.0, exact) - 1)
+    logarithm = (X.double().abs().amax(1) / LARGEST).log2()
+    return {"L": LARGEST, "rho": rho, "r": logarithm.ceil() - logarithm}
+
+
+def given_codes(X):
+    return rounded(X)
+
+
+@case(modules=MODULE, returns=("F8-q", "F8-scale"), values=given_codes, sizes=SIZES, dtypes=ALL, forward_only=True)
+def rows(module, X):
+    q, scale = module.quantize_fp8(X)
+    return q.float(), scale[:, 0]
+
+
+@rows.pytorch
+def _(module, X):
+    q, scale = module.quantize_fp8_reference(X)
+    return q.float(), scale[:, 0]
+
+
+@case(modules=MODULE, returns=("F8-q", "F8-scale"), values=given_codes, sizes=SIZES, dtypes=ALL, forward_only=True)
+def rows_in_small_chunks(module, X):
+    import torch
+
+    q, scale = module.quantize_rows_forward(X, torch.float8_e4m3fn, False, BLOCK_K=16)
+    return q.float(), scale[:, 0]
+
+
+rows_in_small_chunks.pytorch(rows.said["pytorch"])
+
+
+@case(modules=MODULE, returns=("F8-q", "F8-scale"), values=given_codes, sizes=SIZES, dtypes=ALL, forward_only=True)
+def blocks(module, X):
+    q, scale = module.quantize_fp8(X, "1x128")
+    return q.float(), scale[:, 0]
+
+
+blocks.pytorch(rows.said["pytorch"])
+
+
+@case(
+    modules=MODULE, returns=("F8-q", "F8-scale"), values=given_codes, sizes={"G": 1, "n": 301}, dtypes=ALL,
+    forward_only=True,
+)  # fmt: skip
+def one_scale(module, X):
+    q, scale = module.quantize_fp8(X, "tensor")
+    return q.float(), scale[None]
+
+
+@case(
+    modules=MODULE, returns=("F8-q", "F8-scale"), values=given_codes, sizes={"G": 1, "n": 101}, dtypes=ALL,
+    forward_only=True,
+)  # fmt: skip
+def one_square(module, X):
+    q, scale = module.quantize_fp8(X, "128x128")
+    return q.float(), scale[:, 0]
+
+
+one_square.pytorch(rows.said["pytorch"])
+
+
+@one_scale.pytorch
+def _(module, X):
+    q, scale = module.quantize_fp8_reference(X, "tensor")
+    return q.float(), scale[None]
+
+
+@case(modules=MODULE, returns="F8-pow2", values=given_codes, sizes=SIZES, dtypes=ALL, forward_only=True)
+def powers_of_two(module, X):
+    return module.quantize_fp8(X, power_of_two=True)[1][:, 0]
+
+
+@powers_of_two.pytorch
+def _(module, X):
+    return module.quantize_fp8_reference(X, power_of_two=True)[1][:, 0]
+
+
+@case(modules=MODULE, returns="F8-decode", values=given_codes, sizes=SIZES, dtypes=ALL, forward_only=True)
+def there_and_back(module, X):
+    q, scale = module.quantize_fp8(X, granularity="row")
+    return module.dequantize_fp8(q=q, scale=scale, dtype=X.dtype)
+
+
+@there_and_back.pytorch
+def _(module, X):
+    return module.dequantize_fp8_reference(*module.quantize_fp8_reference(X), X.dtype)
+
+
+@case(modules=MODULE, returns="F8-decode", values=given_codes, sizes=SIZES, dtypes=ALL, forward_only=True)
+def blocks_there_and_back(module, X):
+    q, scale = module.quantize_fp8(X, "1x128")
+    return module.dequantize_fp8(q, scale, X.dtype)
+
+
+blocks_there_and_back.pytorch(there_and_back.said["pytorch"])
+
+
+@case(modules=MODULE, returns="F8-amax", sizes={"G": 1, "n": 301}, dtypes=ALL, forward_only=True)
+def delayed(module, X):
+    import torch
+
+    return module.quantize_fp8_delayed(X, torch.ones((), device=X.device))[1][None]
+
+
+@delayed.pytorch
+def _(module, X):
+    import torch
+
+    return module.quantize_fp8_delayed_reference(X, torch.ones((), device=X.device))[1][None]
+
+
+SEED = 2**33 + 5
+
+
+def drawn(X):
+    """How far each number is from the code below, in steps, and the random number that decides."""
+    import torch
+
+    from annotated_examples.classics import dropout
+
+    scale = (X.float().abs().amax(1) / LARGEST).clamp(min=2.0**-126)
+    v = X.float() * (1 / scale)[:, None]
+    exponent = torch.frexp(v.abs().clamp(min=2.0**-6))[1] - 1
+    step = torch.ldexp(torch.ones_like(v), exponent - 3).double()
+    steps = v.abs().double() / step
+    words = dropout.random_words_reference(torch.tensor(SEED), torch.arange(X.numel()))[:, 0].view(X.shape)
+    w = (words >> 12).double() / 2**20
+    # Beyond the largest code there is none.
+    k, f = steps.floor(), steps - steps.floor()
+    return {"L": LARGEST, "k": k, "f": torch.where(v.abs() >= LARGEST, 0.0, f), "d": step * v.sign().double(), "w": w}
+
+
+@case(modules=MODULE, returns="F8-sr", values=drawn, sizes=SIZES, dtypes=("float32", "bfloat16"), forward_only=True)
+def stochastic(module, X):
+    return module.quantize_fp8(X, seed=SEED)[0].float()
+
+
+@stochastic.pytorch
+def _(X):
+    given = drawn(X)
+    return (given["d"] * (given["k"] + (given["f"] + given["w"] >= 1))).float()
