@@ -13,13 +13,13 @@ def _numbers():
 
     sizes = torch.logspace(0, -6, ROWS)[:, None]
     numbers = sizes * torch.tensor([[math.sin(3.0 * r + 1.7 * c + 0.4) for c in range(COLUMNS)] for r in range(ROWS)])
-    numbers[2, 9] = 40.0
+    numbers[2, 9] = 10_000.0
     return numbers
 
 
 @picture
 def granularity():
-    from annotated_examples.fp8.quantize import dequantize_fp8_reference, quantize_fp8_reference
+    from annotated_examples.fp8.quantize import quantize_fp8_reference
 
     numbers, panels, words = _numbers(), [], []
     for name in ("tensor", "row", "1x128", "128x128"):
@@ -40,7 +40,7 @@ def granularity():
         panels.append(panel)
         words.append(f"{name.replace('128', str(GROUP))}: {scale.numel()} scales, {total} of {lost.numel()} become 0")
     return Picture(
-        "Rows from 1 at the top to a millionth at the bottom, and an outlier of 40 in the third. Each frame has one scale, in "
+        "Rows from 1 at the top to a millionth at the bottom, and an outlier of 10000 in the third. Each frame has one scale, in "
         f"e4m3; blocks are drawn {GROUP} wide. Amber became zero.",
         f"A matrix of {ROWS} x {COLUMNS} whose rows are smaller from top to bottom, with one outlier, quantized to e4m3. "
         + "; ".join(words) + ".",

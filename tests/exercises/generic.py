@@ -40,7 +40,8 @@ EXEMPT: dict[tuple[str, str], str] = {
         first_kernel/unwritten_output matmul/diagonal matmul/hard_swish matmul/safe_accumulate matmul/turn_tile
         own_operation/soft_sign own_operation/two_inputs own_operation/kept
         operations/zero_stride_upstream operations/overwritten_upstream operations/swiglu_bytes attention/grouped_heads
-        low_bit/unpack low_bit/signed low_bit/group_of eight_bits/rounded_logarithm fast/persistent fast/words_once model/momentum_step""".split()
+        low_bit/unpack low_bit/signed low_bit/group_of fast/persistent fast/words_once model/momentum_step
+        eight_bits/rounded_logarithm""".split()
     },
     **{
         ("load without other", name): _NO_LOAD
