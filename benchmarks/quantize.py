@@ -7,6 +7,7 @@ import torch
 LESSON = "fp8.quantize"
 FAST = None
 FUNCTION = "quantize_fp8"
+AXES = ("rows", "columns")
 
 
 # An element is read and its code is written, a byte; a row or a block writes a scale of 4 bytes. With one scale for the

@@ -11,7 +11,7 @@ larger number has larger bits, infinity has larger ones than any number, and NaN
 therefore loses nothing, and a sum in any order gives the same.
 """
 
-from academy import checks, device  # noqa: F401  before anything imports triton
+from academy import checks, device  # before anything imports triton
 
 import torch
 import triton
@@ -22,9 +22,11 @@ import triton.language as tl
 LARGEST = {torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344.0}
 
 
-# `dtype` is one of the two formats.
-def format_contract(dtype):
+# `dtype` is one of the two formats. Cards before Ada convert to the second only.
+def format_contract(dtype, function, on):
     checks.choice("dtype", dtype, tuple(LARGEST))
+    if dtype == torch.float8_e4m3fn:
+        device.require("fp8", function, on.index)
 
 
 # A magnitude as an integer. `tl.max(tl.abs(x))` would do for ordinary numbers, but a floating-point maximum drops a
@@ -65,10 +67,12 @@ def scale_of(bits, E4M3: tl.constexpr, POWER_OF_TWO: tl.constexpr):
 # that the average is right, [[tag: F8-sr]]. Add a random number of as many bits as will be cut off, then cut them off:
 # a carry is the step up.
 #
-# Below the smallest normal number steps no longer shrink. There the number is counted in steps, and the fraction
-# decides. A code that is exact has nothing to cut off and stays. What ends beyond the largest code saturates later.
+# Below the smallest normal number steps no longer shrink. There the number is counted in steps, the fraction decides,
+# and `tl.floor` rounds down. A code that is exact has nothing to cut off and stays. What ends beyond the largest code
+# saturates later.
 #
-# The random number belongs to the element's index, so neither block size nor layout changes it, and NaN stays NaN.
+# `tl.philox` makes four random words from a seed and a counter of four words. The counter is the element's index, so
+# neither block size nor layout changes the result. Three of the words aren't used. NaN stays NaN.
 @triton.jit
 def stochastic(v, seed, index, E4M3: tl.constexpr):
     CUT: tl.constexpr = 20 if E4M3 else 21  # bits of a float32 mantissa that the format lacks

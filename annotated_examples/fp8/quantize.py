@@ -190,8 +190,8 @@ def quantize_tiles_kernel(
 # ## One scale for the tensor
 #
 # No program sees all of the tensor, so a kernel of its own finds the largest magnitude. Each program walks over its
-# share, a block here and a block there, and then asks memory for one maximum. An atomic maximum of *integers* gives the
-# same result in any order, and knows no NaN.
+# share, a block here and a block there, and then asks memory for one maximum: `tl.atomic_max` keeps the larger of what
+# is there and its own. Of *integers* the result is the same in any order, and no NaN is lost.
 @triton.jit
 def amax_kernel(x_ptr, amax_ptr, n, BLOCK: tl.constexpr):
     bits = tl.zeros((BLOCK,), tl.int32)
@@ -347,7 +347,7 @@ def contract(x, granularity, dtype, power_of_two, seed):
         checks.dimensions("x", x, range(1, 65) if granularity == "row" else 2, f"granularity={granularity!r}")
     if x.dim() and x.shape[-1] >= LONGEST_ROW:
         raise ValueError(f"x must have rows of fewer than {LONGEST_ROW} elements, got shape {tuple(x.shape)}")
-    format_contract(dtype)
+    format_contract(dtype, "quantize_fp8", x.device)
     checks.choice("power_of_two", power_of_two, (False, True))
     if seed is not None:
         seed_contract(seed, x.device)
@@ -373,6 +373,7 @@ def quantize_fp8(x, granularity="row", *, dtype=torch.float8_e4m3fn, power_of_tw
         TypeError: `x` isn't a tensor or has another dtype; `seed` has a wrong type.
         ValueError: another granularity, dtype or power_of_two; `x` has the wrong number of dimensions, is on the wrong
             device or requires a gradient; `seed` is out of range.
+        RuntimeError: `dtype` is e4m3, and the card is older than compute capability 8.9.
 
     Source: Micikevicius et al., "FP8 Formats for Deep Learning" (2022). Blocks: DeepSeek-AI, "DeepSeek-V3 Technical
     Report" (2024).
@@ -408,7 +409,7 @@ def quantize_fp8_delayed(x, scale, *, dtype=torch.float8_e4m3fn):
     checks.dtypes(x=x)
     checks.dtypes((torch.float32,), scale=scale)
     checks.shape("scale", scale, ())
-    format_contract(dtype)
+    format_contract(dtype, "quantize_fp8_delayed", x.device)
     checks.no_gradient("quantize_fp8_delayed", x=x, scale=scale)
     q, _, amax = quantize_tensor_forward(x, dtype, False, scale=scale)
     return q, amax.view(torch.float32)
@@ -435,6 +436,7 @@ def dequantize_fp8(q, scale, dtype=torch.float32):
     checks.dtypes(tuple(LARGEST), q=q)
     checks.dtypes((torch.float32,), scale=scale)
     checks.choice("dtype", dtype, checks.FLOATS)
+    format_contract(q.dtype, "dequantize_fp8", q.device)
     shapes = [()] + ([(*q.shape[:-1], 1)] if q.dim() else [])
     if q.dim() == 2:
         M, K = q.shape

@@ -2,6 +2,8 @@
 
 The group 3, −20, 7 and 840 is quantized to `float8_e4m3fn` with one scale, and turned back. What has become of −20? Put
 the number into `answer`.
+
+[[figure: fp8/codes]]
 """
 
 # %% solution

@@ -1,8 +1,8 @@
 """# A logarithm that rounds
 
 `exponents(largest)` gives, for each group's largest magnitude, the smallest whole number `e` for which `largest` is at
-most 448 · 2ᵉ: the scale as a power of two. Next to powers of two it is sometimes one too small, and then codes
-saturate. Find the bug.
+most 448 · 2ᵉ: the scale as a power of two. (`tl.log2` takes the binary logarithm, and `tl.ceil` rounds up.) Next to
+powers of two it is sometimes one too small, and then codes saturate. Find the bug.
 
 All magnitudes are normal numbers, and 448 is 1.75 · 2⁸.
 """

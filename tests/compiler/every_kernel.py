@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 
-from academy import device  # noqa: F401  before triton
+from academy import device  # before triton
 from academy.compiler import catching, messages
 from academy.compiler.cards import card
 from tests.kernels.harness import randn
@@ -36,7 +36,7 @@ def run(case: Case, dtype: torch.dtype | None) -> None:
 def main() -> None:
     on, every = card(int(sys.argv[1])), "all" in sys.argv
     catcher = catching.Catcher(on, all_configs=every, once=not every, detail=False)
-    failed = []
+    failed, refused = [], []
     with catcher.catching(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for case in CASES:
@@ -45,9 +45,11 @@ def main() -> None:
                 try:
                     run(case, dtype)
                 except Exception as error:
-                    if dtype is None:
+                    if any(text in str(error) for _, _, text in device.FEATURES.values()):
+                        refused.append(str(case))
+                    elif dtype is None:
                         failed.append([str(case), *messages.cause_of(error, __file__)])
-    print(json.dumps(dict(found=catcher.found, failed=failed)))
+    print(json.dumps(dict(found=catcher.found, failed=failed, refused=refused)))
 
 
 main()

@@ -54,6 +54,13 @@ def test_every_kernel_fits(common, arch):
     assert_fits(arch, common[arch])
 
 
+def test_what_a_card_lacks_is_refused_by_name(common):
+    """Not by the compiler, in the middle of a launch."""
+    refused = {arch: {name.split("(")[0] for name in found["refused"]} for arch, found in common.items()}
+    assert refused[80] == {"fp8.quantize.quantize_fp8", "fp8.quantize.quantize_fp8_delayed"}
+    assert refused[90] == refused[120] == set()
+
+
 def test_every_public_function_launched_something(common):
     """Else the test above would say nothing about it. Fast files may launch what other files define."""
     launched = {Path(entry["file"]) for found in common.values() for entry in found["found"]}
