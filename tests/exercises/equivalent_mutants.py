@@ -27,6 +27,12 @@ _LISTED = {
             "as_stored_kernel: scale = tl.where(largest == 0, 1.0, tl.div_rn(largest, 448.0)) @31: 1.0 -> 2.0"
         ],
     },
+    "eight_bits/scales_past_the_end": {
+        _NAN: [
+            "row_scales_kernel: x = tl.load(x_ptrs, mask=(offs_m < M)[:, None] & (offs_n < N)[None, :], other=0.0) @78: "
+            '0.0 -> float("nan")'
+        ]
+    },
     "own_operation/telling": {
         _AXIS: [
             "inputs: y = torch.log_softmax(torch.arange(6.0, device=device.DEVICE).view(2, 3), -1) @74: -1 -> 1",
