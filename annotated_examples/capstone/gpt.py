@@ -220,13 +220,16 @@ class GPT(torch.nn.Module):
         def drop(x):
             return ops.drop(x, p, next(seeds)) if self.training and p else x
 
-        x = F.embedding(tokens.flatten(), self.embedding).to(self.dtype)
+        x = self.embed(tokens.flatten()).to(self.dtype)
         delta = torch.zeros_like(x)
         x = drop(x)
         for block in self.blocks:
             x, delta = block(x, delta, ops, B, self.cos[:T], self.sin[:T], drop)
         y, _ = ops.add_norm(x, delta, self.norm)
         return ops.loss(y, self.embedding, labels.flatten())
+
+    def embed(self, tokens):
+        return F.embedding(tokens, self.embedding)
 
 
 # Both models start from the same weights: with different ones their losses couldn't be compared.

@@ -39,7 +39,9 @@ def gathered(values, group=None):
         return values[None]
     # gloo wants the ranks' parts one below the other, and no dimension of their own.
     everyones = values.new_empty(world * values.numel())
-    torch.distributed.all_gather_into_tensor(everyones, values.contiguous().view(-1), group=group)
+    distributed = torch.distributed
+    gather = getattr(distributed, "all_gather_single", distributed.all_gather_into_tensor)  # its name from 2.13 on
+    gather(everyones, values.contiguous().view(-1), group=group)
     return everyones.view(world, *values.shape)
 
 

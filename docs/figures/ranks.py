@@ -2,7 +2,8 @@
 
 import math
 
-from draw import Panel, Picture, picture
+from draw import Control, Panel, Picture, picture
+from moving import moving
 
 #: A row of logits, its label, and the four ranks that it is cut over.
 ROW, LABEL, WORLD = (2, 0, 1, -1, 3, 1, 0, 2, -2, 1, 0, 1), 6, 4
@@ -31,7 +32,7 @@ def row():
             width,
             (cell, 30),
             lambda r, c, j=columns: "a" if j[c] == LABEL else "b",
-            lambda r, c, z=logits: z[c],
+            lambda r, c, z=logits: str(z[c]).replace("-", "−"),
         )
         panel.arrow(left + 40, top + 34, left + 40, top + 58)
         for place, (name, value) in enumerate((("m", m), ("s", s), ("a", a), ("b", b))):
@@ -120,4 +121,46 @@ def overlap():
         f"one rank's rows. If it first gathers and then multiplies, it is done after {after} units. If it starts with its own rows "
         f"and multiplies each rank's rows as they arrive, after {clock}.",
         [panel],
+    )
+
+
+@picture
+def layer():
+    """Two products in a row, cut over two ranks."""
+    panel = Panel(330, "A pair of products on two ranks")
+    panel.box(105, 30, 150, 30, "", "x, the same on both")
+    for rank, (left, kind) in enumerate(((0, "a"), (190, "b"))):
+        middle = left + 85
+        panel.arrow(180, 60, middle, 84)
+        panel.box(left, 86, 170, 44, kind, f"rank {rank}: half of the\noutputs of weight 1")
+        panel.arrow(middle, 130, middle, 148)
+        panel.box(left, 150, 170, 30, kind, "its heads, alone")
+        panel.arrow(middle, 180, middle, 198)
+        panel.box(left, 200, 170, 44, kind, "the same half of the\ninputs of weight 2")
+        panel.arrow(middle, 244, 180, 268)
+    panel.box(90, 270, 180, 30, "g", "all-reduce: the sum")
+    panel.text(180, 320, "backward, the other all-reduce is at x", "small", "middle")
+    return Picture(
+        "The first weight is cut by its outputs, the second by its inputs. Between the two nothing travels.",
+        "Two ranks have the same input x. Each has half of the outputs of the first weight, so half of the heads or hidden "
+        "units, works on these alone, and multiplies them with the same half of the inputs of the second weight. An all-reduce "
+        "sums the two results. In the backward pass, the gradient of x is the sum of both ranks' parts.",
+        [panel],
+    )
+
+
+@picture
+def algorithms():
+    facts = {"latency": 1.0, "bandwidth": 300e3}  # microseconds, bytes a microsecond: those of the guide's snippet
+    return moving(
+        "all_reduce",
+        "When is it better to send more, in fewer steps?",
+        "Make the tensor small, then large; then add ranks.",
+        "Time runs to the right; red is the latency of a step, the rest its bytes. A calculation, with a latency of 1 µs and "
+        "300 GB/s in one direction; nothing here was measured.",
+        (
+            Control("size", "tensor", 256, stops=(1, 16, 64, 256, 1024, 4096, 65536)),
+            Control("ranks", "ranks", 8, stops=(2, 4, 8, 16, 64)),
+        ),
+        facts,
     )
