@@ -27,8 +27,9 @@ const shown = StateField.define({
 export class Beside {
   static extension = shown
 
-  constructor(view) {
-    this.view = view
+  // panel: the element of the run, which may be a sheet over the end of the code.
+  constructor(view, panel) {
+    Object.assign(this, { view, panel })
     this.of = null // the text that the run is of
   }
 
@@ -64,19 +65,36 @@ export class Beside {
     this.view.dispatch({ effects: put.of(Decoration.none) })
   }
 
-  // Within the editor: the page stays where it is.
-  lead(line, part, behavior) {
-    const { view } = this, { doc } = view.state
-    if (!line || line > doc.lines || !this.running()) return
-    const scroller = view.scrollDOM, { top, height } = view.lineBlockAt(doc.line(line).from)
-    scroller.scrollTo({ top: top + height / 2 - part * scroller.clientHeight, behavior })
+  // Where in the editor its code can be seen: how far below the editor's top that begins, and how high it is.
+  sight() {
+    const code = this.view.scrollDOM.getBoundingClientRect(), run = this.panel.getBoundingClientRect()
+    const covered = run.left < code.right && run.height > 0 // stacked, not side by side
+    const top = Math.max(code.top, 0), bottom = Math.min(code.bottom, innerHeight, covered ? run.top : Infinity)
+    return bottom - top > 60 ? [top - code.top, bottom - top] : [0, code.height]
   }
 
-  centre(line, behavior) {
+  // Where a line stands in that: 0 at its top, 1 at its bottom. Null for a line that is not there.
+  place(line) {
     const { view } = this, { doc } = view.state
-    if (!line || line > doc.lines || !this.running()) return
-    const scroller = view.scrollDOM, { top, height } = view.lineBlockAt(doc.line(line).from)
-    const place = (top + height / 2 - scroller.scrollTop) / scroller.clientHeight
-    if (place < 0.2 || place > 0.75) this.lead(line, 0.45, behavior)
+    if (!line || line > doc.lines || !this.running()) return null
+    const [begin, size] = this.sight(), { top, height } = view.lineBlockAt(doc.line(line).from)
+    return (top + height / 2 - view.scrollDOM.scrollTop - begin) / size
+  }
+
+  // Within the editor: the page stays where it is. Heights of lines out of sight are estimates, so it may take some tries.
+  lead(line, part) {
+    const aim = this.aim = {}
+    const move = tries => {
+      const place = this.aim === aim ? this.place(line) : null
+      if (place === null) return
+      if (Math.abs(place - part) > 0.05) this.view.scrollDOM.scrollTop += (place - part) * this.sight()[1]
+      if (tries) requestAnimationFrame(() => move(tries - 1))
+    }
+    move(4)
+  }
+
+  centre(line) {
+    const place = this.place(line)
+    if (place !== null && (place < 0.2 || place > 0.75)) this.lead(line, 0.45)
   }
 }

@@ -52,7 +52,7 @@ export class Editor {
     bar.after(this.outcome)
     root.append(this.work, help)
     this.view = new EditorView({ parent: this.code, state: this.state(text, label, help.id) })
-    this.listing = new Beside(this.view)
+    this.listing = new Beside(this.view, this.run)
     Object.defineProperty(root, "academyText", { configurable: true, get: () => this.text, set: value => { this.text = value } })
     this.show("idle", "")
     this.enable()
@@ -159,12 +159,12 @@ export class Editor {
       this.show(state === "passed" && this.name ? "idle" : state, SAID[answer.same ? "same" : state], problems, printed, answer.picture) // only a check passes an exercise
     }
     this.mark(problems, state === "differs" ? "info" : "error")
-    const still = this.view.hasFocus // who types goes on typing
     if (!this.record(answer.data, action === "watch")) return
+    const still = this.view.hasFocus // who types goes on typing
+    if (!still && !("sliders" in this.root.dataset)) this.watch()
     if (answer.at?.whole) this.viewer.showWhole(answer.at.launch)
     else if (answer.at) this.viewer.go(answer.at)
     else if (answer.stopped) this.viewer.go({ launch: answer.stopped[0], pid: answer.stopped[1], step: LAST })
-    if (!still && !("sliders" in this.root.dataset)) this.watch()
   }
 
   // A run of the text as it is now: its values beside the lines, its memory beside the editor. lead: to its first line.
@@ -182,11 +182,10 @@ export class Editor {
     return this.viewer
   }
 
-  // What is beside the editor on a desktop is below it on a phone.
+  // Bring the outcome and the code into sight, so that what the run leads to is; on a phone the run covers the lower half.
   watch() {
-    const still = matchMedia("(prefers-reduced-motion: reduce)").matches
-    const { top } = this.work.getBoundingClientRect()
-    if (top < 0 || top > innerHeight * 0.6) this.work.scrollIntoView({ behavior: still ? "auto" : "smooth", block: "start" })
+    const { top } = this.work.getBoundingClientRect(), stacked = this.run.offsetLeft <= this.code.offsetLeft
+    if (top < 0 || top > innerHeight * (stacked ? 0.25 : 0.6)) this.outcome.scrollIntoView({ behavior: "instant", block: "start" })
     this.viewer?.focus()
   }
 
