@@ -81,20 +81,20 @@ export class Beside {
     return (top + height / 2 - view.scrollDOM.scrollTop - begin) / size
   }
 
-  // Within the editor: the page stays where it is. Heights of lines out of sight are estimates, so it may take some tries.
-  lead(line, part) {
+  // Scroll within the editor, while the page stays where it is, until a line stands between `low` and `high`: heights of
+  // lines out of sight are estimates, so that may take some tries.
+  seek(line, part, low, high) {
     const aim = this.aim = {}
     const move = tries => {
       const place = this.aim === aim ? this.place(line) : null
       if (place === null) return
-      if (Math.abs(place - part) > 0.05) this.view.scrollDOM.scrollTop += (place - part) * this.sight()[1]
+      if (place < low || place > high) this.view.scrollDOM.scrollTop += (place - part) * this.sight()[1]
       if (tries) requestAnimationFrame(() => move(tries - 1))
     }
     move(4)
   }
 
-  centre(line) {
-    const place = this.place(line)
-    if (place !== null && (place < 0.2 || place > 0.75)) this.lead(line, 0.45)
-  }
+  lead(line, part) { this.seek(line, part, part - 0.05, part + 0.05) }
+
+  centre(line) { this.seek(line, 0.45, 0.2, 0.75) }
 }
