@@ -19,7 +19,6 @@ LINES = (
         "verified",
         "code",
         "playground",
-        "player",
         "benchmark",
         "benchmarks",
         "ladder",

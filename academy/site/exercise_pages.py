@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from xml.etree.ElementTree import Element
 
@@ -32,7 +33,7 @@ def _kind(exercise: exercise_files.Exercise) -> str:
     """What the editor's script has to know: whether there are kernels to watch, whether only a number is asked for."""
     if exercise.starter.strip() == "answer = None":
         return ' data-number=""'
-    return ' data-watch=""' if "@triton.jit" in exercise.solution else ""
+    return ' data-watch=""' if re.search(r"@(triton|gluon)\.jit", exercise.solution) else ""
 
 
 def _of_stage(library: Library, stage: str) -> list[Page]:

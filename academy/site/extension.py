@@ -10,8 +10,6 @@
     [[verified]]                                           the table of all that is checked
     [[code: PATH NAME]]                                    a function of a kernel file, without its notes
     [[playground: PATH]]                                   a kernel file without its notes, to be run and edited
-    [[player: PATH FUNCTION: LINE]]                        a function that plays its recorded run at once; that
-                                                           line of it can be changed, and the result run
     [[benchmark: layernorm]]  [[benchmarks]]               committed results of an operation, of all operations
     [[ladder: softmax]]                                    a ladder, rung by rung: change, reason and gain
     [[figure: hardware/memory]]                            a picture, drawn by docs/figures/hardware.py
@@ -171,17 +169,6 @@ class Lines(Preprocessor):
             return [f"no {path}"]
         made = playground_page.placed(split(read(file), path))
         return ["", self.md.htmlStash.store(made), ""]
-
-    def player(self, argument: str) -> list[str]:
-        where, _, line = argument.partition(": ")
-        path, _, name = where.partition(" ")
-        file = self.conversion.root / path
-        try:
-            made = playground_page.player(split(read(file), path), name, line) if file.is_file() else ""
-        except ValueError as error:
-            self.conversion.problem(str(error), f"[[player: {argument}]]")
-            made = ""
-        return ["", self.md.htmlStash.store(made) if made else f"no {where}", ""]
 
     # Lists that are made from the files
 

@@ -8,38 +8,15 @@ from itertools import groupby
 
 from academy.book import layout
 from academy.book.splitter import Module
-from academy.site.highlighting import highlighted
 
 # What makes a script of a file of the repository.
 _SET_UP = re.compile(r"if __name__ == .*# run as a script.*\n(?:(?:    .*)?\n)+")
 _DEFINITION = re.compile(r"@|def |class |if __name__")
 
 
-#: A kernel that plays its recorded run as soon as the page is there: the panel, and the lines of one function.
-PLAYER = """<div class="p-player" data-academy="player" {facts} data-change="{change}">
-<div class="k-file k-running"><div class="k-panel"><div class="t-view"></div></div>
-<div class="k-row k-bare"><div class="k-code highlight"><pre><span class="k-pre"><code>{lines}</code></span></pre></div>
-</div></div></div>"""
-LINE = '<span class="k-l"><span class="k-n" data-n="{number}"></span><span class="k-c">{code}\n</span></span>'
-
-
 def placed(module: Module) -> str:
     """The HTML in which the playground's script puts an editor."""
     return f'<div data-academy="editor" {facts(module)}><pre>{escape(starter(module))}</pre></div>'
-
-
-def player(module: Module, name: str, changed: str) -> str:
-    """The HTML of a player: a function of a file, whose line with the text `changed` can be changed and run.
-
-    The page plays the recorded run at once. Raises ValueError where the function has no such line, or more than one.
-    """
-    numbers = [number for number in module.lines_of(name) if module.lines[number - 1].strip()]
-    found = [number for number in numbers if module.lines[number - 1].strip() == changed]
-    if len(found) != 1:
-        raise ValueError(f"{module.path}: {name} has the line {changed!r} {len(found)} times, not once")
-    code = highlighted(module.text)
-    lines = [LINE.format(number=number, code=code[number - 1]) for number in numbers]
-    return PLAYER.format(facts=facts(module), change=found[0], lines="".join(lines))
 
 
 def facts(module: Module) -> str:

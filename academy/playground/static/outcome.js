@@ -1,4 +1,4 @@
-// What a run or a check says: for the editor, and for the player of the home page.
+// What a run or a check says: of a text, or of a number.
 const { make } = academyViewer // its scripts are on every page that has either
 
 //: What stands above the problems. A changed result may be what was meant: it isn't called wrong.

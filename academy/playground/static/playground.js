@@ -95,7 +95,6 @@
     }
     buttons.forEach(lesson)
     editors.forEach(placed)
-    for (const element of document.querySelectorAll("[data-academy=player]")) import(new URL("player.js", here).href).then(module => module.play(element))
   }
   document.addEventListener("DOMContentLoaded", begin) // after the page's own script, which this one talks to
 })()

@@ -81,7 +81,7 @@
     // Makes the parts once: `parts` holds their elements.
     makeFold() {
       const { parts } = this
-      const roomy = matchMedia("(min-width: 60em) and (min-height: 60em)").matches && !this.view.closest(".p-player")
+      const roomy = matchMedia("(min-width: 60em) and (min-height: 60em)").matches
       parts.where = make("summary", { class: "t-where" })
       for (const part of ["head", "programs", "landmarks", "loops"]) parts[part] = make("div", { class: `t-${part}` })
       const keys = make("p", { class: "t-keys" }, make("kbd", {}, "←"), make("kbd", {}, "→"), " step ", make("kbd", {}, "Shift"), make("kbd", {}, "←"), make("kbd", {}, "→"), " round ", make("kbd", {}, "Space"), " play")

@@ -4,9 +4,9 @@
   const phone = () => matchMedia("(max-width: 59.984375em)").matches
 
   viewer.Listing = class {
-    // file: an element whose lines are `.k-l` with `.k-n[data-n]`. still: the page never scrolls to a line.
-    constructor(file, panel, { still = false } = {}) {
-      Object.assign(this, { file, panel, still })
+    // file: an element whose lines are `.k-l` with `.k-n[data-n]`; panel: the element of the viewer, which may cover some.
+    constructor(file, panel) {
+      Object.assign(this, { file, panel })
       this.lines = new Map([...file.querySelectorAll(".k-l > .k-n[data-n]")].map(number => [+number.dataset.n, number.parentElement]))
     }
 
@@ -49,7 +49,7 @@
     // Scroll so that a line stands at this part of the sight.
     lead(line, part, behavior) {
       const element = this.lines.get(line)
-      if (!element || this.still) return
+      if (!element) return
       const [top, height] = this.sight(), box = element.getBoundingClientRect()
       scrollBy({ top: (box.top + box.bottom) / 2 - top - part * height, behavior })
     }
@@ -57,7 +57,7 @@
     // The current line belongs near the middle: what comes before and after it is in sight too.
     centre(line, behavior) {
       const element = this.lines.get(line)
-      if (!element || this.still) return
+      if (!element) return
       const [top, height] = this.sight(), box = element.getBoundingClientRect(), place = ((box.top + box.bottom) / 2 - top) / height
       if (place < 0.4 || place > 0.6) this.lead(line, 0.5, behavior)
     }

@@ -14,10 +14,9 @@
   //     Values show while it has the class `k-running`.
   // listing: instead of both, what has the methods of `viewer.Listing`, such as an editor's text.
   // address: whether the page's address follows the viewer, and leads it. At most one viewer of a page can have that.
-  // still: whether the page stays where it is, wherever the viewer goes.
-  viewer.mount = (element, data, { source, file, listing, address = false, still = false } = {}) => {
+  viewer.mount = (element, data, { source, file, listing, address = false } = {}) => {
     if (source != null) [element, file] = drawn(element, source)
-    return new viewer.Viewer(element, listing ?? new viewer.Listing(file, element.parentElement, { still }), data, address)
+    return new viewer.Viewer(element, listing ?? new viewer.Listing(file, element.parentElement), data, address)
   }
 
   function drawn(element, source) {
