@@ -4,13 +4,12 @@ import { ask, stop } from "./runtime.js"
 
 const { make } = academyViewer
 
-export function field(root, original) {
-  const { exercise: name } = root.dataset, given = academyDrafts.get(name) ?? root.academyText ?? original
+export function field(root) {
+  const { exercise: name } = root.dataset, pre = root.querySelector("pre")
+  const given = academyDrafts.get(name) ?? root.academyText ?? pre.textContent
   const value = text => /^answer = (.*)$/m.exec(text)?.[1] ?? "None"
   const base = new URL("../../", import.meta.url).href
-  const outcome = root.querySelector("[data-academy=outcome]"), pre = root.querySelector("pre")
-  outcome.setAttribute("role", "status")
-  outcome.classList.add("p-outcome")
+  const outcome = make("div", { class: "p-outcome", role: "status", "data-academy": "outcome", "data-state": "idle" })
   const input = make("input", { type: "text", inputmode: "decimal", class: "p-number", autocomplete: "off", spellcheck: "false", "aria-describedby": "p-number-about" })
   const label = make("label", {}, "Your answer ", input)
   const about = make("p", { class: "p-about", id: "p-number-about" }, "A number, such as 8000 or 8e3, or an expression, such as 2 * 3 * 4000. Enter checks it. " +
@@ -20,7 +19,12 @@ export function field(root, original) {
   put(given)
   Object.defineProperty(root, "academyText", { configurable: true, get: text, set: given => { put(given); kept() } })
   const kept = () => academyDrafts.keep(name, input.value.trim() ? text() : null)
-  const buttons = Object.fromEntries([...root.querySelectorAll("[data-action]")].map(button => [button.dataset.action, button]))
+  const button = (action, text, act) => make("button", { type: "button", class: "p-button", "data-action": action, disabled: action === "stop", onclick: act }, text)
+  const buttons = {
+    check: button("check", "Check", () => check()),
+    reset: button("reset", "Reset", () => { input.value = ""; academyDrafts.keep(name, null); tell(outcome, { state: "idle" }) }),
+    stop: button("stop", "Stop", () => { stop(); enable(false); tell(outcome, { state: "idle", said: "Stopped." }) }),
+  }
   let busy = false
   const enable = on => { busy = on; buttons.check.disabled = on; buttons.stop.disabled = !on }
 
@@ -37,13 +41,10 @@ export function field(root, original) {
     if (answer.state === "passed" && next) outcome.append(make("p", { class: "p-next" }, make("a", { class: "p-button", "data-next": "exercise", href: next.href }, ...rich(`Next exercise: ${next.textContent}`))))
   }
 
-  buttons.check.onclick = check
-  buttons.stop.onclick = () => { stop(); enable(false); tell(outcome, { state: "idle", said: "Stopped." }) }
-  buttons.reset.onclick = () => { input.value = ""; academyDrafts.keep(name, null); tell(outcome, { state: "idle" }) }
   input.addEventListener("input", () => { kept(); if (outcome.dataset.state !== "idle") tell(outcome, { state: "idle" }) })
   input.addEventListener("keydown", event => { if (event.key === "Enter") check() })
   ;(pre.closest(".highlight") ?? pre).remove()
   root.classList.add("p-editor", "p-asks")
-  root.prepend(label)
+  root.prepend(label, make("div", { class: "p-actions", role: "toolbar", "aria-label": "Answer" }, ...Object.values(buttons)), outcome)
   root.append(about)
 }

@@ -50,6 +50,7 @@
   // With `data-exercise` it is checked (`data-watch`: and watched; `data-number`: it asks for a number), with `data-example` or `data-path` it can be run and watched.
   function placed(element) {
     const { exercise, example, path } = element.dataset
+    if ("number" in element.dataset) return import(new URL("number.js", here).href).then(module => module.field(element))
     const actions = [exercise && "check", "watch" in element.dataset && "watch", (path ?? example) != null && "run", "reset", "stop"].filter(Boolean)
     const bar = document.createElement("div")
     bar.className = "p-actions"
@@ -65,11 +66,6 @@
     Object.assign(hint, { className: "p-about", textContent: `Click into the code to change it, then press ${exercise ? "Check" : "Run"}.` })
     element.prepend(bar, outcome, hint)
     const pre = element.querySelector("pre")
-    if ("number" in element.dataset) {
-      hint.remove()
-      import(new URL("number.js", here).href).then(module => module.field(element, pre.textContent))
-      return
-    }
     pre.tabIndex = 0
     pre.setAttribute("role", "group")
     pre.setAttribute("aria-label", "Code")
