@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from academy import device
 from tests.kernels.harness import ROOT
@@ -31,6 +32,15 @@ def test_prints_what_the_comments_promise(path, capsys):
         printed = capsys.readouterr().out
     assert printed.splitlines() == promised
     assert len(promised) >= 5
+
+
+@pytest.mark.nightly
+def test_an_exported_model_is_packaged(tmp_path):
+    """As the guide shows it; Inductor's C++ compiler takes half a minute."""
+    shipping = runpy.run_path(str(GUIDES / "snippets/shipping.py"))
+    model = shipping["packaged"](shipping["exported"], tmp_path)
+    arguments = shipping["x"], shipping["scale"]
+    assert torch.equal(model(*arguments), shipping["Model"]()(*arguments))
 
 
 def test_every_section_is_shown_in_exactly_one_guide():
