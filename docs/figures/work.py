@@ -25,54 +25,6 @@ def _flow(panel: Panel, steps, top: float = 26, high: float = 44, gap: float = 2
 
 
 @picture
-def verified():
-    tags = sum(len(re.findall(r"\\tag\{", text)) for text in _texts("backprop_math/*.md"))
-    files = sum("def EXAMPLE" in text for text in _texts("annotated_examples/*/*.py"))
-    cases = len(list((card.ROOT / "cases").glob("[!_]*.py")))
-    measured = sum(len(record["cases"]) for _, record in figures.results(card.ROOT, "*") if "cases" in record)
-    panel = Panel(0, "What holds what")
-    _flow(
-        panel,
-        (
-            ("a", f"definitions, and {tags} tagged formulas\nin backprop_math", ""),
-            ("b", "each formula as a function in float64", "autograd of the definitions"),
-            ("g", f"{files} kernel files, forward and backward", f"{cases} files of cases"),
-            ("p", "numbers in their comments", "the recorded run"),
-            ("off", f"times of {measured} measured cases", "hash of the code that was timed"),
-        ),
-    )
-    return Picture(
-        "Beside each arrow stands what compares the two boxes. Change one of them alone, and a test fails.",
-        f"A chain: definitions and {tags} tagged formulas, compared by autograd with functions in float64; those by {cases} "
-        f"files of cases with {files} kernel files; those by the recorded run with the numbers in comments; the code's hash "
-        f"ties it to {measured} measured cases.",
-        [panel],
-    )
-
-
-@picture
-def derivation():
-    text = (card.ROOT / "backprop_math/softmax.md").read_text("utf-8")
-    defined, claimed = text.count(":="), len(re.findall(r"\\tag\{", text))
-    panel = Panel(0, "From a line of LaTeX to a kernel's test")
-    _flow(
-        panel,
-        (
-            ("a", "y := x²   defines", ""),
-            ("a", "dy/dx = 2 x   claims \\tag{SQ-x}", "every link of a chain is compared"),
-            ("b", "a function of x in float64", "the grammar reads it"),
-            ("g", "the kernel that cites SQ-x", "a case names call and tag"),
-        ),
-    )
-    return Picture(
-        "What := says is taken as given; what = says is checked with numbers. A tag ties a kernel to its formula.",
-        f"Four boxes: a definition, a claim with a tag, the claim as a function, and the kernel that cites the tag. In the "
-        f"derivation of softmax there are {defined} definitions and {claimed} tags.",
-        [panel],
-    )
-
-
-@picture
 def timeline():
     found = {
         name: value["value"] for name, value in figures.first(card.ROOT, "experiments/measuring")["values"].items()

@@ -2,11 +2,16 @@
 
 import itertools
 import math
+import os
+import shutil
+import subprocess
+import sys
+from urllib.parse import urljoin
 
 import pytest
 
 from academy.site import pictures
-from tests.site.test_explorables import ROOT, run, scripts  # noqa: F401  fixtures
+from tests.site.test_explorables import ROOT, Worked, run, scripts  # noqa: F401  fixtures
 
 torch = pytest.importorskip("torch")
 
@@ -244,3 +249,78 @@ def test_rope_turns_as_the_kernel_does(run):  # noqa: F811
         assert found["curve"][distance] == pytest.approx(found["dot"])
         scores.add((distance, round(found["dot"], 9)))
     assert len(scores) == 3, "the score depends on the distance alone"
+
+
+# ---------------------------------------------------------------- from an equation to its line
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ("the formula's sign", "the case's tag", "the kernel's sign", "the quoted number"))
+def test_what_fails_when_a_line_of_the_chain_changes(name, scripts, tmp_path):  # noqa: F811
+    chain = scripts("chain")
+    for part in ("academy", "annotated_examples", "backprop_math", "benchmarks", "cases", "docs", "exercises"):
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"), symlinks=True)
+    line, fails, said = chain.BREAKS[name]
+    file, _, text = chain.changed(line)
+    (tmp_path / file).write_text(text, "utf-8")
+    command = [sys.executable, "-m", "academy.cli", "check", str(file)]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    told = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    told = told.stdout + told.stderr
+    assert said in told
+    marks = {"autograd": "does not hold", "case": "prints", "run": "the kernel computes"}
+    assert [check for check, words in marks.items() if words in told] == fails
+
+
+# ---------------------------------------------------------------- a reader's hands
+
+
+class Hand(Worked):
+    """Presses and drags shapes of the drawing, with the mouse."""
+
+    def drag(self, part: str, x: float = 0, y: float = 0) -> None:
+        """From the middle of a shape by so many pixels; (0, 0) presses it."""
+        shape = f"{self.figure}.querySelector('[data-part=\"{part}\"]')"
+        self.browser.run(f"{shape}.scrollIntoView({{block: 'center'}})")
+        left, top = self.browser.run(f"(b => [b.x + b.width / 2, b.y + b.height / 2])({shape}.getBoundingClientRect())")
+        for kind, share in (("mousePressed", 0), ("mouseMoved", 0.5), ("mouseMoved", 1), ("mouseReleased", 1)):
+            if (x or y) or kind != "mouseMoved":
+                at = {"x": left + share * x, "y": top + share * y, "button": "left", "buttons": 1, "clickCount": 1}
+                self.browser.call("Input.dispatchMouseEvent", type=kind, **at)
+
+    def values(self) -> dict:
+        return self.browser.run(f"{self.figure}.explorable.values()")
+
+    def scale(self) -> float:
+        """Pixels of a unit of the drawing."""
+        return self.browser.run(f"{self.figure}.querySelector('svg').getBoundingClientRect().width / 360")
+
+
+def test_shapes_are_pressed_and_dragged(browser, address, run):  # noqa: F811
+    """After every gesture the words are those of the fields' values."""
+    hand = Hand(browser, urljoin(address, "guides/numerics/"), "floats")
+    given = facts("layout/formats")
+    hand.drag("bit-0")
+    assert hand.values() == {"format": "bfloat16", "kind": "a number", "x": -0.10009765625}
+    assert hand.state() == run("floats", given, **hand.values())["words"]
+    for bit in (1, 6):  # the exponent 01111011 becomes all ones, and the fraction isn't zero
+        hand.drag(f"bit-{bit}")
+    assert hand.values()["kind"] == "not a number" and "has a pattern" in hand.state()
+
+    hand = Hand(browser, urljoin(address, "learn/softmax/"), "online")
+    hand.drag("x-5", y=-36 * hand.scale())
+    hand.drag("first", x=-120 * hand.scale())
+    assert (hand.values()["x5"], hand.values()["first"]) == (4, 2)
+    assert hand.state() == run("online", {}, **hand.values())["words"]
+
+    hand = Hand(browser, urljoin(address, "learn/from_profile/"), "fusion")
+    hand.drag("op-0", y=4 * 54 * hand.scale())
+    joins = [hand.values()[f"join{place}"] for place in range(1, 5)]
+    assert joins == [1, 1, 1, 1] and hand.state().startswith("1 kernel (")
+    hand.drag("op-3")
+    assert hand.values()["join3"] == 0 and hand.state() == run("fusion", facts("work/fusion"), **hand.values())["words"]
+
+    hand = Hand(browser, urljoin(address, "kernels/gemlite/gemm/"), "integers", width=390)
+    hand.drag("outlier", x=84 * hand.scale())
+    assert hand.values()["outlier"] == 2, "the middle of the strip is 0"
+    assert hand.state() == run("integers", facts("layout/integers"), **hand.values())["words"]

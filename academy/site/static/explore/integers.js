@@ -36,7 +36,7 @@ explorables.define("integers", ({ Panel, clamp, range, short }) => {
       panel.dot(at(back[i]), y, "b", 3.5)
       panel.dot(at(each), y, "a", i === 7 ? 8 : 4.5)
     })
-    panel.box(0, 156, 360, 44, "bare hit", "", "outlier")
+    panel.box(0, 156, 360, 44, "bare", "", "outlier")
     panel.line([[0, 204], [360, 204]])
     for (const value of range(LOW, HIGH + 1)) panel.text(at(value), 222, value, "small", "middle")
     panel.dot(6, 240, "a")

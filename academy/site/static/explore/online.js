@@ -37,13 +37,13 @@ explorables.define("online", ({ Panel, clamp, plural, range, short }) => {
       panel.box(place * CELL + 8, Math.min(y, ZERO), 44, Math.abs(x) * PER_UNIT, kind)
       panel.text(place * CELL + 30, 196, x, "small", "middle")
       panel.box(place * CELL + 4, y - 4, 52, 8, "p")
-      panel.box(place * CELL, 24, CELL, 160, "bare hit", "", `x-${place}`)
+      panel.box(place * CELL, y - 22, CELL, 44, "bare", "", `x-${place}`)
     })
     for (const [, end] of found.slice(0, -1)) panel.line([[end * CELL, 26], [end * CELL, 212]], "dashed")
     for (const name of ["second", "first"]) {
       const x = clamp(values[name] * CELL, 8, 352)
       panel.box(x - 8, 212, 16, 16, "a")
-      panel.box(x - 22, 192, 44, 44, "bare hit", "", name)
+      panel.box(x - 22, 192, 44, 44, "bare", "", name)
     }
     return panel
   }
