@@ -74,7 +74,7 @@ def memory():
 
 @picture
 def launch():
-    n, block, warps, threads, wide = 10, 4, 4, 32, 4
+    n, block = 10, 4
     programs = -(-n // block)
     grid = Panel(214, f"{n} elements, BLOCK = {block}: {programs} programs")
     kinds = "abg"
@@ -82,12 +82,23 @@ def launch():
         pid, inside = place // block, place < n
         x = place * 30
         grid.box(x, 132, 28, 28, kinds[pid] if inside else "off", place if inside else "–")
-        grid.text(x + 14, 178, place if inside else "", "small", "middle")
+        grid.text(x + 14, 178, place % block, "small dim", "middle")
     for pid in range(programs):
         grid.box(pid * 120, 34, 118, 44, kinds[pid], f"program {pid}\n{pid}·{block} + [0, {block})")
         grid.arrow(pid * 120 + 59, 82, pid * 120 + 59, 126)
+    grid.text(0, 202, "below: lanes", "small dim")
     grid.text(360, 202, f"{programs * block - n} lanes past the end: masked", "small", "end")
-    elements = 1024
+    return Picture(
+        "A launch is a grid of programs. Each works out from its number which elements are its own.",
+        f"{programs} programs cover {n} elements, {block} each; the last has {programs * block - n} lanes past the end, which are "
+        "masked.",
+        [grid],
+    )
+
+
+@picture
+def threads():
+    elements, warps, threads, wide = 1024, 4, 32, 4
     one = Panel(214, f"A program of {elements} elements, {warps} warps")
     for warp in range(warps):
         one.box(warp * 90, 30, 88, 30, "b" if warp else "a", f"warp {warp}")
@@ -98,12 +109,11 @@ def launch():
     for place, element in enumerate(held):
         one.box(place * 45, 174, 43, 28, "p", element)
     return Picture(
-        "A launch is a grid of programs; a program is some warps; a warp is 32 threads; a thread holds some elements.",
-        f"Left: {programs} programs cover {n} elements, {block} each; the last has {programs * block - n} lanes past the "
-        f"end, which are masked. Right: a program of {elements} elements has {warps} warps of {threads} threads. The "
-        f"threads take {wide} neighbouring elements each, {warps * threads * wide} in all, and then the next {warps * threads * wide}: "
+        "A program is some warps; a warp is 32 threads; a thread holds some elements.",
+        f"A program of {elements} elements has {warps} warps of {threads} threads. The threads take {wide} neighbouring elements "
+        f"each, {warps * threads * wide} in all, and then the next {warps * threads * wide}: "
         f"thread 0 of warp 0 holds the elements {', '.join(map(str, held))}.",
-        [grid, one],
+        [one],
     )
 
 

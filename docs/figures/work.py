@@ -93,32 +93,39 @@ def fusion():
     )
 
 
+#: Parts of a decoder layer and what follows the last one: the word in the module's table, the name in the capstone's profile.
+LAYER = (
+    ("two norms, with the residual", "RMSNorm", "add_norm"),
+    ("projections", "", "linear"),
+    ("turn q and k", "rotary", "rotate"),
+    ("attention", "attention", "attend"),
+    ("gated unit", "gate", "gate"),
+    ("last projection and loss", "last", "loss"),
+)
+
+
 @picture
 def layer():
-    """What `patch` replaces, from the table in the module itself."""
+    """What `patch` replaces, from the table in the module itself, and how long each part took before."""
     text = (card.ROOT / "annotated_examples/integrations/huggingface.py").read_text("utf-8")
     rows = dict(re.findall(r"^\| ([^|]+?) \| (`[^|]+?) \| [^|]+ \|$", text, re.M))
-    short = {name: re.sub(r"`", "", by) for name, by in rows.items()}
-    pick = lambda word: next(by for name, by in short.items() if word in name)  # noqa: E731
-    panel = Panel(0, "A decoder layer, patched")
-    _flow(
-        panel,
-        (
-            ("g", f"norm: {pick('RMSNorm')}", ""),
-            ("off", "q, k, v projections: as they were", ""),
-            ("g", f"turn q, k: {pick('rotary')}", ""),
-            ("g", f"attention: {pick('attention')}", ""),
-            ("off", "projection and residual: as they were", ""),
-            ("g", f"norm: {pick('RMSNorm')}", ""),
-            ("g", f"gate: {pick('gate').replace('classics/', '')}", ""),
-            ("g", f"last: {pick('last')}", "after the last layer, in training"),
-        ),
-        high=28,
-    )
+    values = figures.first(card.ROOT, "experiments/capstone")["values"]
+    ms = {part: sum(values[f"profile/{part}/{way}"]["value"] for way in ("forward", "backward")) for *_, part in LAYER}
+    panel = Panel(24 + 58 * len(LAYER), "Where the time of a step went, and what replaces it")
+    words = []
+    for place, (name, key, part) in enumerate(LAYER):
+        y = 40 + 58 * place
+        by = next((replaced.replace("`", "") for what, replaced in rows.items() if key in what), "") if key else ""
+        panel.text(0, y, name, "bold small")
+        panel.text(360, y, by or "as it was", "small" if by else "small dim", "end")
+        panel.box(0, y + 7, 270 * ms[part] / max(ms.values()), 24, "g" if by else "off")
+        panel.text(270 * ms[part] / max(ms.values()) + 8, y + 24, f"{ms[part]:.3g} ms", "small")
+        words.append(f"{name} {ms[part]:.3g} ms, {f'replaced by {by}' if by else 'left as it was'}")
     return Picture(
-        "Green parts are computed by this site's kernels, the others stay as transformers built them.",
-        "A decoder layer from top to bottom. Replaced: "
-        + "; ".join(f"{name} by {by}" for name, by in short.items())
+        "Green parts are computed by this site's kernels, the others stay as transformers built them. The times are those of plain "
+        "PyTorch in the capstone's model, forward and backward of all its layers together.",
+        "A decoder layer from top to bottom, and the milliseconds of each part in a training step: "
+        + "; ".join(words)
         + ".",
         [panel],
     )
