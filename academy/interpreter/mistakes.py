@@ -95,6 +95,9 @@ def _refuse_blocks_in_conditions() -> None:
         plain = tensor.__bool__
 
         def as_condition(self):
+            # There a tensor is an object, and `if other` asks whether one was given: a single 0.0 counts, too.
+            if sys._getframe(1).f_code.co_filename == semantic.__file__:
+                return True
             if self.handle.data.size > 1 and not sys._getframe(1).f_code.co_filename.startswith(_TRITON):
                 raise ValueError(
                     "a condition is one truth value, and this is a block of them: tl.where(condition, a, b) chooses "
