@@ -51,9 +51,9 @@ def all_reduce_reference(x):
 # 0 by its receiver. Then it is ready for the next time, without anyone counting rounds.
 #
 # `tl.atomic_cas(pointer, old, new)` writes `new` if it finds `old`, and returns what it found; nobody can come between.
-# So the loop around it is all the waiting there is. `scope="sys"`: seen by other cards as well, and not only by other
-# programs of this one. `sem="release"`: whoever sees the signal sees everything that was written before it. And
-# `sem="acquire"`: what is read after it isn't older than the signal.
+# So the loop around it is all the waiting there is. `scope` says who sees it: with "sys" other cards do, and not only
+# other programs of this one. `sem` says what else is in order: with "release", whoever sees the signal sees everything
+# that was written before it; with "acquire", what is read after it isn't older than the signal.
 @triton.jit
 def meet(pads, place, RANK: tl.constexpr, WORLD: tl.constexpr):
     # One thread signals for all the threads of the program, so all have to have finished what they wrote.
