@@ -19,7 +19,8 @@ same.
 element. According to its data sheet an H200 does 84 operations in float32 in the time it takes to move 6 bytes. That
 counts a multiply-add as two, so it is 42 instructions, some of which go into addresses and conversions. With a
 library's `erf`, the exact form needs more than that. So this file has an error function of its own. With it the exact
-form runs at [[bench: geglu:exact/8192x14336/forward/share]] of the speed of a copy at 8192 x 14336.
+form runs at [[bench: geglu:exact/8192x14336/forward/share]] of the speed of a copy at 8192 x 14336: it reads more than
+it writes, and a copy doesn't.
 
 **Contract.** `gate` and `up` have the same shape, with any number of dimensions, and the same dtype: float32, float16
 or bfloat16. `geglu_packed` takes both as the halves of one tensor, which is what a fused projection produces. Any

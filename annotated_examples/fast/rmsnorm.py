@@ -15,7 +15,7 @@ The lesson goes over a row twice, and in the backward pass once more down the co
    adds the sum's gradient before it stores `dx`. Neither costs a trip.
 
 **What it costs.** [The lesson](../classics/rmsnorm.py) counts the bytes that have to move. This file moves few others,
-and reaches [[bench: rmsnorm/32768x4096/forward/share]] of the limit forward and
+and reaches [[bench: rmsnorm/32768x4096/forward/share]] of the speed of a copy forward and
 [[bench: rmsnorm/32768x4096/backward/share]] backward. Rows that registers can't hold are left to the lesson's kernels:
 above 20480 elements forward, above 16384 backward.
 
