@@ -65,7 +65,8 @@ def kinds(values: torch.Tensor) -> torch.Tensor:
 
 
 def results(function: Callable, inputs: dict[str, torch.Tensor], upstream: torch.Tensor | None) -> dict:
-    """`out`, and with an upstream gradient also `d<name>` for each floating-point input that gets one."""
+    """`out`, and with an upstream gradient also `d<name>` for each floating-point input: zeros if the result doesn't
+    depend on it."""
     if upstream is None:
         with torch.no_grad():
             return {"out": function(**inputs)}
@@ -73,8 +74,8 @@ def results(function: Callable, inputs: dict[str, torch.Tensor], upstream: torch
     wanted = {name: value for name, value in leaves.items() if value.requires_grad}
     out = function(**leaves)
     upstream = upstream.to(out.dtype).expand(out.shape)
-    found = dict(zip(wanted, torch.autograd.grad(out, list(wanted.values()), upstream, allow_unused=True)))
-    return {"out": out.detach(), **{f"d{name}": grad for name, grad in found.items() if grad is not None}}
+    gradients = torch.autograd.grad(out, list(wanted.values()), upstream, allow_unused=True, materialize_grads=True)
+    return {"out": out.detach(), **{f"d{name}": gradient for name, gradient in zip(wanted, gradients)}}
 
 
 def walk(
