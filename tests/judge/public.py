@@ -221,13 +221,16 @@ PUBLIC = [
     ),
     Public(
         "attention.causal_attention", "causal_attention", "attention.causal_attention.causal_attention_reference",
-        {name: "batch 3 tokens width" for name in "qkv"}, {"width": (16, 64)},
+        {name: "batch 3 tokens width" for name in "qkv"}, {"width": (16, 64)}, without=("non-finite",),
     ),
     *both(
         ATTENTION, "flash_attention", "attention.flash_attention.flash_attention_reference",
-        HEADS | {"causal": (False, True)}, WIDTH,
+        HEADS | {"causal": (False, True)}, WIDTH, without=("non-finite",),
     ),
-    *both(ATTENTION, "flash_attention_varlen", references.attention_of_sequences, sequences, WIDTH),
+    *both(
+        ATTENTION, "flash_attention_varlen", references.attention_of_sequences, sequences, WIDTH,
+        without=("non-finite",),
+    ),
     *both(
         ("attention.decode", "fast.decode"), "decode_attention", "attention.decode.decode_attention_reference", cache,
         WIDTH,

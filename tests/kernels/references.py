@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 
@@ -97,6 +98,7 @@ def early(loss):
 
 
 _SPARSE = {
+    "causal_attention": functools.partial(attention_of_seen_keys, causal=True),
     "flash_attention": attention_of_seen_keys,
     "flash_attention_varlen": sequences_of_seen_keys,
     "cross_entropy_loss": loss_of_counted_rows,
