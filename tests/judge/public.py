@@ -35,8 +35,8 @@ class Public:
     sizes: dict[str, Any] = field(default_factory=dict)
     wrap: Callable[[Callable], Callable] = lambda function: function
     dtypes: tuple[str, ...] = ("float32", "float16", "bfloat16")
-    #: PyTorch's dense products make NaN where terms of weight 0 are left out, and in a product plane by plane infinities
-    #: meet that cancel; tests/kernels/test_non_finite.py knows.
+    #: PyTorch's dense products make NaN where terms of weight 0 are left out, and in a product plane by plane
+    #: infinities meet that cancel; tests/kernels/test_non_finite.py knows.
     without: tuple[str, ...] = ()
 
     @property
