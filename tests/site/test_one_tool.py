@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.site.browser import Browser
+from tests.site.test_change_it import LIVE
 
 pytest.importorskip("triton", reason="the pages have no recorded run without triton")
 KERNEL, LARGE = "kernels/tutorials/softmax/", "kernels/gemlite/gemm/"
@@ -196,11 +197,23 @@ def test_a_prediction_is_a_field_for_a_number(page, address):
     page.run("localStorage.clear()")
 
 
+@pytest.mark.site_check
+def test_every_live_cell_runs_in_the_page(page, address):
+    """With what the browser has of PyTorch."""
+    for name in LIVE:
+        fresh(page, f"{address}learn/{name}/")
+        click(page, f"{EDITOR} [data-action=run]")
+        assert ended(page) == "passed", (name, page.run(f"document.querySelector('{OUTCOME}').innerText"))
+        assert page.run(f"!!document.querySelector('{OUTCOME} :is(.p-printed, .p-picture)')"), name
+
+
 def test_the_cells_to_change_run_in_the_chapter(page, address):
     fresh(page, address + "learn/first_kernel/")
     page.wait("document.querySelectorAll('.p-sliders label').length === 3")
+    page.run("document.querySelector('.p-sliders').scrollIntoView({ block: 'center', behavior: 'instant' })")
     click(page, f"{EDITOR} [data-action=run]")
     assert ended(page) == "passed"
+    assert 0 < box(page, ".p-sliders")[1] < 700, "the page stays where the reader moves the sliders"
     printed = f"document.querySelector('{OUTCOME} .p-printed').textContent"
     assert page.run(printed).startswith("3 programs of 8 lanes for 23 elements")
     move = "(field => {{ {}; field.dispatchEvent(new Event('input')) }})(document.querySelector('.p-sliders {}'))"

@@ -256,7 +256,9 @@ export class Editor {
   // Past the imports, to the first kernel's decorators.
   toKernel() {
     const from = /^@triton\./m.exec(this.text)?.index
-    if (from != null) this.view.dispatch({ selection: { anchor: from }, effects: EditorView.scrollIntoView(from, { y: "start", yMargin: 0 }) })
+    if (from == null) return
+    this.view.dispatch({ selection: { anchor: from } })
+    this.view.requestMeasure({ read: view => view.lineBlockAt(from).top, write: (top, view) => { view.scrollDOM.scrollTop = top } }) // not the page
   }
 
   to(line) {
