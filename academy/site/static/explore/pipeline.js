@@ -74,7 +74,7 @@ explorables.define("pipeline", ({ Panel, plural, percent, range }) => {
     words({ compute, bytes, fits, waits, needed, share }, { stages, tile, latency }, { shared }) {
       const busy = share >= 1 ? "always have a tile to work on" : `compute ${percent(share)} of the time`
       const enough = `A step computes for ${plural(compute, "cycle")}, a load takes ${latency}, so ` +
-        `${plural(needed, "stage")} would hide the wait.`
+        `${plural(needed, "stage")} ${stages < needed ? "would hide" : needed === 1 ? "hides" : "hide"} the wait.`
       const memory = fits
         ? `${Math.round(bytes / 1024)} KB of shared memory fit.`
         : `But ${Math.round(bytes / 1024)} KB of shared memory are more than the ${Math.round(shared / 1024)} KB of a program.`
