@@ -5,6 +5,7 @@ import torch
 LESSON = "distributed.all_gather_matmul"
 FAST = None
 FUNCTION = "all_gather_matmul"
+AXES = ("M (rows)", "K (summed)", "N (columns)")
 
 
 # The rows are copied into the buffer and from there behind one another, and read by the product.

@@ -8,6 +8,7 @@ import torch
 LESSON = "distributed.all_reduce"
 FAST = None
 FUNCTION = "all_reduce"
+AXES = ("elements",)
 
 
 # x goes into the buffer, every rank's buffer is read, and the sum is written.

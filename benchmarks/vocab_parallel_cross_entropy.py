@@ -8,6 +8,7 @@ import torch
 LESSON = "distributed.vocab_parallel_cross_entropy"
 FAST = None
 FUNCTION = "vocab_parallel_cross_entropy"
+AXES = ("rows", "columns of a rank")
 
 
 # The logits are read by both passes. Four numbers a row are written, gathered and read.

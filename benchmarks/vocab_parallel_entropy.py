@@ -5,6 +5,7 @@ import torch
 LESSON = "distributed.vocab_parallel_entropy"
 FAST = None
 FUNCTION = "vocab_parallel_entropy"
+AXES = ("rows", "columns of a rank")
 
 
 def cost(shape, dtype):

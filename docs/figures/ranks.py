@@ -80,7 +80,7 @@ def meeting():
     panel.text(0, 294, "Line 2: nobody overwrites what is still being read.", "small")
     return Picture(
         "Time runs down. A rank that is early waits (grey) at each line until the other has come. Both lines are needed.",
-        "Two ranks over time. Each writes its own buffer, waits at the first meeting until the other has written, reads all "
+        "2 ranks over time. Each writes its own buffer, waits at the first meeting until the other has written, reads all "
         "buffers and adds, and waits at the second meeting until the other has read, before it writes the next tensor.",
         [panel],
     )
@@ -142,7 +142,7 @@ def layer():
     panel.text(180, 320, "backward, the other all-reduce is at x", "small", "middle")
     return Picture(
         "The first weight is cut by its outputs, the second by its inputs. Between the two nothing travels.",
-        "Two ranks have the same input x. Each has half of the outputs of the first weight, so half of the heads or hidden "
+        "2 ranks have the same input x. Each has half of the outputs of the first weight, so half of the heads or hidden "
         "units, works on these alone, and multiplies them with the same half of the inputs of the second weight. An all-reduce "
         "sums the two results. In the backward pass, the gradient of x is the sum of both ranks' parts.",
         [panel],

@@ -3,6 +3,8 @@
 A row of logits is cut over some ranks. Each has sent three numbers: the largest of its logits, the sum of the
 exponentials relative to it, and the label's logit, or 0.0 if the label isn't among its columns. A rank without columns
 sends minus infinity, 0.0 and 0.0. Write `loss(sent)`, where `sent` is a list with one such triple for each rank.
+
+[[figure: ranks/row]]
 """
 
 # %% solution
