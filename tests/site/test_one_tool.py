@@ -96,13 +96,17 @@ def test_a_large_value_leaves_memory_in_sight_on_a_desktop(page, address):
     assert page.run("!document.querySelector('.t-more').open"), "controls are folded, memory comes first"
     left, _, right, _ = box(page, ".t-bar input[type=range]")
     assert right - left > 400
+    hidden = """[...document.querySelectorAll('.t-memory .t-scroll')].filter(box => {
+        const { top, bottom } = box.getBoundingClientRect()
+        const cell = box.querySelector('td.t-r, td.t-w')?.getBoundingClientRect()
+        return cell && (cell.top < top - 1 || cell.bottom > bottom + 1) }).length"""
     largest = "Math.max(0, ...[...document.querySelectorAll('.t-now table')].map(table => table.rows.length))"
     rows = 0
     for _ in range(45):
         click(page, "[data-t-key=next]")
         rows = max(rows, page.run(largest))
         _, top, _, bottom = box(page, ".t-memory td")
-        assert 0 < top < bottom < 900
+        assert 0 < top < bottom < 900 and page.run(hidden) == 0, "what is read or written now is in sight"
     assert rows >= 16, "a value of 16 rows has been shown"
 
 

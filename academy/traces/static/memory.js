@@ -27,8 +27,19 @@
       this.parts.tabs.replaceChildren(make("span", { role: "group", "aria-label": "Memory" }, tab(false, "This program"), tab(true, "Whole launch")), heat)
     }
 
+    // A large tensor stays scrolled to where the reader is, and then to what is read or written now.
     drawMemory() {
-      this.parts.memory.replaceChildren(...(this.whole ? this.footprint() : this.seen()).filter(Boolean))
+      const { memory } = this.parts, boxes = () => [...memory.querySelectorAll(".t-scroll")]
+      const places = boxes().map(box => [box.scrollLeft, box.scrollTop])
+      memory.replaceChildren(...(this.whole ? this.footprint() : this.seen()).filter(Boolean))
+      boxes().forEach((box, i) => {
+        if (box.scrollHeight <= box.clientHeight && box.scrollWidth <= box.clientWidth) return
+        ;[box.scrollLeft, box.scrollTop] = places[i] ?? [0, 0]
+        const outer = box.getBoundingClientRect(), cell = box.querySelector("td.t-r, td.t-w")?.getBoundingClientRect()
+        if (!cell) return
+        if (cell.top < outer.top || cell.bottom > outer.bottom) box.scrollTop += cell.top - outer.top - outer.height / 4
+        if (cell.left < outer.left || cell.right > outer.right) box.scrollLeft += cell.left - outer.left - outer.width / 8
+      })
     }
 
     // The memory of a launch after all of its programs.
