@@ -368,11 +368,15 @@ notebook.speed("gluon_matmul")
 # ## What the simulator can't see
 #
 # It runs what you wrote. Two compilers come after you, and they may undo it. The guide [What the compiler
-# undoes](../guides/what-the-compiler-undoes.md) shows each trap, without a GPU: [a wait that moves
-# up](../guides/what-the-compiler-undoes.md#a-wait-that-moves-up), so that nothing overlaps any more; [a name that changes
-# its type](../guides/what-the-compiler-undoes.md#a-name-that-changes-its-type); [barriers that you didn't
-# write](../guides/what-the-compiler-undoes.md#barriers-that-you-didnt-write); [a turn that looks like a matter of
-# speed](../guides/what-the-compiler-undoes.md#a-turn-that-looks-like-a-matter-of-speed).
+# undoes](../guides/what-the-compiler-undoes.md) shows each trap, without a GPU:
+#
+# - [a wait that moves up](../guides/what-the-compiler-undoes.md#a-wait-that-moves-up), so that nothing overlaps any more
+# - [products that run one at a time](../guides/what-the-compiler-undoes.md#products-that-run-one-at-a-time)
+# - [a name that changes its type](../guides/what-the-compiler-undoes.md#a-name-that-changes-its-type)
+# - [barriers that you didn't write](../guides/what-the-compiler-undoes.md#barriers-that-you-didnt-write)
+# - [a copy that nobody waits for](../guides/what-the-compiler-undoes.md#a-copy-that-nobody-waits-for)
+# - [a turn that looks like a matter of speed](../guides/what-the-compiler-undoes.md#a-turn-that-looks-like-a-matter-of-speed)
+# - [names that come and go](../guides/what-the-compiler-undoes.md#names-that-come-and-go)
 #
 # ## Exercises
 #

@@ -10,11 +10,14 @@ from academy import device
 from academy.compiler import cards, machine_code, stand_in
 
 import torch
+import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier, warpgroup_mma, warpgroup_mma_wait
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_init, warpgroup_mma_wait,
+)  # fmt: skip
 
-from annotated_examples.common.hopper import described, tma_load
+from annotated_examples.common.hopper import described, tma_load, tma_store
 
 
 def compiled(kernel, *args, **options):
@@ -75,6 +78,47 @@ print(left_before_the_wait(PIN=True))  # → 64 exponentials asked for, nearly a
 
 
 # --8<-- [end:overlap]
+# --8<-- [start:serial]
+@gluon.jit
+def product_by_steps(a_desc, b_desc, c_desc, K):
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 128, 16])
+    a_s = gl.allocate_shared_memory(a_desc.dtype, [2, 64, 64], a_desc.layout)
+    b_s = gl.allocate_shared_memory(b_desc.dtype, [2, 64, 128], b_desc.layout)
+    c_s = gl.allocate_shared_memory(c_desc.dtype, [64, 128], c_desc.layout)
+    full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    mbarrier.init(full, count=1)
+    # As if it were the result of a product, so that its type stays the same.
+    acc = warpgroup_mma_init(gl.zeros([64, 128], gl.float32, layout))
+    buffer = 0
+    phase = 0
+    for k in range(0, K, 64):
+        mbarrier.expect(full, a_desc.block_type.nbytes + b_desc.block_type.nbytes)
+        tma_load(a_desc, [0, k], full, a_s.index(buffer))
+        tma_load(b_desc, [k, 0], full, b_s.index(buffer))
+        mbarrier.wait(full, phase)
+        acc = warpgroup_mma_wait(0, deps=(acc,))  # the product of the round before
+        acc = warpgroup_mma(a_s.index(buffer), b_s.index(buffer), acc, is_async=True)
+        buffer ^= 1
+        phase ^= 1
+    acc = warpgroup_mma_wait(0, deps=(acc,))
+    c_s.store(acc.to(c_desc.dtype))
+    fence_async_shared()
+    tma_store(c_desc, [0, 0], c_s)
+    tma.store_wait(0)
+
+
+def starts():
+    """How often the machine code begins a batch of instructions for the tensor cores. One step has four of them."""
+    tiles = [described(matrix(*shape), block) for shape, block in (
+        ((64, 512), [64, 64]), ((512, 128), [64, 128]), ((64, 128), [64, 128]),
+    )]  # fmt: skip
+    return compiled(product_by_steps, *tiles, 512)[1].count("WARPGROUP.ARRIVE")
+
+
+print(starts() == (4 if triton.__version__.startswith("3.6.") else 1))  # → True
+
+
+# --8<-- [end:serial]
 # --8<-- [start:names]
 @gluon.jit
 def a_name_used_twice(n):
@@ -128,4 +172,37 @@ def arrivals(x_ptr, N: gl.constexpr):
 
 barriers = [compiled(arrivals, matrix(1, 128), count)[0].count("bar.sync") for count in (1, 4)]
 print(barriers[1] - barriers[0] >= 3)  # → True
+
+
 # --8<-- [end:arrivals]
+# --8<-- [start:in_flight]
+@gluon.jit
+def asks_for_two(x_desc, tiles, PRED: gl.constexpr):
+    buffers = gl.allocate_shared_memory(x_desc.dtype, [2, 8, 64], x_desc.layout)
+    full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    for s in gl.static_range(2):
+        mbarrier.init(full.index(s), count=1)
+        mbarrier.expect(full.index(s), x_desc.block_type.nbytes, pred=s < tiles or not PRED)
+        tma_load(x_desc, [s * 8, 0], full.index(s), buffers.index(s), pred=s < tiles or not PRED)
+    for i in range(tiles):
+        mbarrier.wait(full.index(i), 0)
+
+
+def simulated(tiles, PRED):
+    from academy import gluon as simulator
+
+    try:
+        simulator.simulate(asks_for_two, (1,), described(torch.ones(8 * tiles, 64), [8, 64]), tiles, PRED)
+    except simulator.GluonError as error:
+        return type(error).__name__
+    return "nothing is wrong"
+
+
+print(simulated(tiles=2, PRED=False))  # → nothing is wrong
+print(simulated(tiles=1, PRED=False))  # → InFlight
+print(simulated(tiles=1, PRED=True))  # → nothing is wrong
+# --8<-- [end:in_flight]
+# --8<-- [start:versions]
+print(hasattr(tma, "async_load") == (triton.__version__ >= "3.9"))  # → True
+print(hasattr(gl, "barrier") or hasattr(gl, "thread_barrier"))  # → True
+# --8<-- [end:versions]
