@@ -46,7 +46,7 @@ def resident(wanted):
     """At most one program for each multiprocessor, so that all are running at once."""
     if device.INTERPRET:
         return max(1, min(wanted, 4))
-    return max(1, min(wanted, torch.cuda.get_device_properties(device.DEVICE).multi_processor_count))
+    return max(1, min(wanted, torch.cuda.get_device_properties(device.DEVICE.index).multi_processor_count))
 
 
 def symmetric_memory(numel, dtype=torch.float32, group=None, programs=None):

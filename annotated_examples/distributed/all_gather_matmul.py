@@ -115,6 +115,9 @@ def start_copies(memory, gathered, arrived, rows):
             gathered[source].view(-1).copy_(memory.buffers[source][: gathered[source].numel()], non_blocking=True)
             arrived[source].fill_(1)
 
+    if memory.world == 1:  # nothing travels
+        copy()
+        return lambda: None
     if device.INTERPRET:
         thread = threading.Thread(target=copy)
         thread.start()
