@@ -122,6 +122,15 @@ def common_offset(module):
         assert_right(module, randn(6, 21) + offset, random_labels(cuts=UNEVEN), **OPTIONS["smoothing"])
 
 
+def enormous(module):
+    """The lowest number, with which a maximum starts, minus these is minus infinity."""
+    assert_right(module, randn(6, 21).abs() * 1e33, random_labels(cuts=UNEVEN), **OPTIONS["smoothing"])
+
+
+def capped(module):
+    assert_right(module, randn(6, 21, scale=3), random_labels(cuts=UNEVEN), **OPTIONS["capped"])
+
+
 def labels_on_the_edges(module):
     """Every column of every shard is some row's label once; -100 and a label inside of the vocabulary are ignored."""
     labels = torch.arange(21, device=DEVICE)
@@ -188,6 +197,8 @@ CHECKS = [
     smoothed,
     squared,
     common_offset,
+    enormous,
+    capped,
     labels_on_the_edges,
     nothing_but_minus_infinity,
     padded,
@@ -216,6 +227,15 @@ MUTANTS = [
     ),
     (smoothed, Mutant("gradient by the local vocabulary", "+ smoothing / vocab\n", "+ smoothing / N\n")),
     (common_offset, Mutant("columns before not moved", "total += moved + ", "total += ")),
+    (
+        enormous,
+        Mutant(
+            "nothing is zero times infinity",
+            "tl.where(start > 0, start * (row_max - new_max), 0.0)",
+            "start * (row_max - new_max)",
+        ),
+    ),
+    (capped, Mutant("slope forgotten", "dz * weight * slope", "dz * weight")),
     (squared, Mutant("z-loss has no gradient", "p * (2.0 * z_loss * ", "p * (0.0 * z_loss * ")),
     (
         labels_on_the_edges,
