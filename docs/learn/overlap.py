@@ -175,7 +175,7 @@ def together(events):
 
 for BUFFERS in (1, 2, 3):
     overlapped = [together(run(ring_kernel, seed=seed, BUFFERS=BUFFERS)[0]) > 0 for seed in range(20)]
-    print(f"{BUFFERS} buffers: copies and products overlap in {sum(overlapped)} of 20 orders")
+    print(f"BUFFERS={BUFFERS}: copies and products overlap in {sum(overlapped)} of 20 orders")
 
 # %% [markdown]
 # Two buffers are enough for an overlap. In the orders without one, every copy happened to be done before the product was
@@ -190,7 +190,7 @@ for BUFFERS in (1, 2, 3):
 # %%
 events, _ = run(ring_kernel, steps=8, BUFFERS=3)
 print("step  waited for  phase  parity")
-for step, event in enumerate(event for event in events if event["kind"] == "go on"):
+for step, event in enumerate(event for event in events if event["kind"] == "go on" and event.get("barrier")):
     print(f"{step:4}  {event['barrier']:10}  {event['phase']:5}  {event['phase'] % 2:6}")
 
 # %% [markdown]
@@ -239,7 +239,7 @@ def schedule(buffers, copy, latency, compute, steps):
 
 for buffers in range(1, 6):
     end = schedule(buffers, copy=2, latency=4, compute=2, steps=6)[-1][3]
-    print(f"{buffers} buffers: 6 steps take {end} units of time, the tensor cores work for {6 * 2} of them")
+    print(f"buffers = {buffers}: 6 steps take {end} units of time, the tensor cores work for {6 * 2} of them")
 
 # %% [markdown]
 # [[figure: below/overlap]]
@@ -247,7 +247,9 @@ for buffers in range(1, 6):
 # Before you move anything: how many buffers does it take until the tensor cores never wait, once they have begun? In the
 # long run a step takes
 #
-# $$\max\left(\text{copy},\ \text{compute},\ \frac{\text{copy} + \text{latency} + \text{compute}}{\text{buffers}}\right)$$
+# ```text
+# max(copy, compute, (copy + latency + compute) / buffers)
+# ```
 #
 # because each of the two units needs its time for every step, and a buffer is taken from the moment its copy begins until
 # its product is done. More buffers make the last of the three smaller. When it is the smallest, another buffer gains

@@ -147,14 +147,11 @@ EXPECTED = {
         "loss                                             4.9 Tflop19.6 ms   6.9 ms",
     ],
     "overlap": [
-        "kernel        e  .....   e  .....   e  .....   e  .....   e   ....   e  .....   wf\n"
-        "copy unit      =====      =====      =====      =====      =====      =====       ==\n"
-        "tensor cores          ===        ===        ===        ===        ===        ===\n",
-        "1 buffers: copies and products overlap in 0 of 20 orders",
+        "BUFFERS=1: copies and products overlap in 0 of 20 orders",
         "   6  full[0]         2       0\n",
         "Race\nrace on a_s[0]: wgmma at line",
         "{'Deadlock': 9, 'Race': 31}",
-        "4 buffers: 6 steps take 18 units of time, the tensor cores work for 12 of them",
+        "buffers = 4: 6 steps take 18 units of time, the tensor cores work for 12 of them",
         "MissingFence\nmissing fence on c_s: TMA store at line",
     ],
     "attention": ["scores held at once: 40000", "scores held at once: 6400", "scores held at once: 512", "8192 MiB"],
@@ -176,7 +173,32 @@ def test_the_tolerance_hides_the_wrong_gradient_and_the_relative_error_shows_it(
     assert right < 1e-6 and wrong > 0.5
 
 
+def test_with_one_buffer_a_copy_is_never_beside_a_product():
+    """What the chapter says of its first drawing. In the second one there are some."""
+    drawings = re.findall(r"^copy unit    (.*)\ntensor cores (.*)$", run("overlap")[1], re.M)
+    beside = [sum(a == b == "=" for a, b in zip(copies, products)) for copies, products in drawings[:2]]
+    assert beside[0] == 0 < beside[1]
+
+
 # The experiments that a chapter asks its reader to try
+
+
+@pytest.mark.parametrize(
+    ("left_out", "buffers", "kinds"),
+    [
+        ("nothing", 3, set()),
+        ("nothing", 1, {"Deadlock"}),
+        ("fence", 2, {"MissingFence"}),
+        ("arrival", 3, {"Deadlock"}),
+        ("wait for empty", 3, {"Race", "Miscount"}),
+        ("wait for full", 3, {"Race", "WrongUse"}),
+    ],
+)
+def test_what_is_left_out_of_the_partitions_is_named_in_every_order(left_out, buffers, kinds):
+    names = run("overlap")[0]
+    for seed in range(8):
+        wrong = names["run"](names["partitions_kernel"], seed=seed, BUFFERS=buffers, LEFT_OUT=left_out)[1]
+        assert (type(wrong).__name__ in kinds) if kinds else wrong is None
 
 
 @pytest.mark.parametrize(("masked", "written"), [(True, 0), (False, 1)])
