@@ -4,12 +4,12 @@ import {
   HighlightStyle, history, historyKeymap, indentOnInput, indentUnit, indentWithTab, keymap, lineNumbers, lintGutter, python,
   search, searchKeymap, setDiagnostics, syntaxHighlighting, tags,
 } from "./codemirror.js"
-import { Beside } from "./beside.js"
+import { Beside, relined } from "./beside.js"
 import { packed } from "./link.js"
 import { fileLines, SAID, tell } from "./outcome.js"
 import { ask, stop } from "./runtime.js"
 
-const { make, mount, recorded, relined } = academyViewer // its scripts are on every page that has an editor
+const { make, mount, recorded } = academyViewer // its scripts are on every page that has an editor
 const LAST = 1e6 // whatever the last step is
 const LABELS = { run: "Run", check: "Check", watch: "Watch", reset: "Reset", stop: "Stop", download: "Download", share: "Copy link" }
 const COLOURS = HighlightStyle.define([

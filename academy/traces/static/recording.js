@@ -209,17 +209,6 @@ window.academyViewer = {}
     }
   }
 
-  // The same run of a text whose lines stand elsewhere. lines: new number by old one; a line without one is in no text.
-  viewer.relined = (data, lines) => {
-    const to = line => lines.get(+line) ?? 0
-    return {
-      ...data, claims: [],
-      launches: data.launches.map(launch => ({ ...launch, line: to(launch.line), programs: launch.programs.map(program => program.slice(0, 2)) })),
-      places: data.places.map(([func, line, depth, loops, elsewhere]) => [func, to(line), depth, loops.map(([header, n]) => [to(header), n]), elsewhere]),
-      loops: Object.fromEntries(Object.entries(data.loops).map(([header, name]) => [to(header), name])),
-    }
-  }
-
   // A choice of the reader's that other pages know, too.
   viewer.kept = key => { try { return localStorage.getItem(key) } catch { return null } }
   viewer.keep = (key, value) => { try { localStorage.setItem(key, value) } catch { /* storage is switched off */ } }
