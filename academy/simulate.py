@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import io
 import json
+import math
 import os
 import runpy
 import sys
@@ -86,6 +87,11 @@ def _collecting(launches: list[str], events: list[dict], keep: bool):
 
     def noted(kernel, grid, *args, **kwargs):
         first = keep and not launches and not events
+        if first and math.prod(grid) > 1:
+            print(
+                f"The lanes are those of the first of {math.prod(grid)} programs of {kernel.fn.__name__}.",
+                file=sys.stderr,
+            )
         launches.append(kernel.fn.__name__)
         simulate(kernel, grid, *args, events=events if first else None, **kwargs)
 

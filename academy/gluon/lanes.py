@@ -17,7 +17,10 @@ ABOUT = "an order that the rules allow, not a measurement"
 UNITS = ("copy unit", "tensor cores")
 #: What stands for what in `text`.
 _MARKS = {"waits": ".", "expect": "e", "arrive": "a", "fence": "f", "init": "i", "read": "r", "write": "w"}
-LEGEND = "= under way   . waits   r reads   w writes   i initialises   a arrives   e expects bytes   f fence"
+LEGEND = (
+    "= under way   - on its way out   . waits   r reads   w writes   i initialises"
+    "   a arrives   e expects bytes   f fence"
+)
 _KEPT = ("line", "buffer", "barrier", "phase", "of", "memory", "awaits")
 
 
@@ -147,7 +150,8 @@ def text(drawn: dict[str, Any], width: int = 110) -> str:
     for span in drawn["spans"]:
         row = rows[span["lane"]]
         stores = span.get("writes") or span["what"] == "store"
-        mark = "=" if span["lane"] in UNITS else _MARKS.get(span["what"], _MARKS["write" if stores else "read"])
+        under_way = "-" if span["what"].startswith("TMA") and not stores else "="
+        mark = under_way if span["lane"] in UNITS else _MARKS.get(span["what"], _MARKS["write" if stores else "read"])
         row[span["from"] : span["to"] + 1] = [mark] * (span["to"] + 1 - span["from"])
     columns = max(20, width - names - 2)
     out = [f"{LEGEND}   ({ABOUT})"]

@@ -356,7 +356,8 @@ seed = 1
 show(partitions_kernel, seed=seed, BUFFERS=buffers, LEFT_OUT=left_out)
 
 # %% [markdown]
-# The same for a file of your own, in ten orders and with a drawing of the lanes: `academy simulate FILE --lanes`.
+# The same for a file of your own, in ten orders and with a drawing of the lanes: `academy simulate FILE --lanes`. The file
+# has a function `EXAMPLE()` that calls your kernel, or is a script. `-` in the copy unit's lane is a tile on its way out.
 #
 # ## How fast it is
 #

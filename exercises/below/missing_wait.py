@@ -3,6 +3,8 @@
 `double(x)` lets the copy unit bring a tile of 16 x 64 into shared memory, doubles it, and sends it on its way out. In
 most orders of events the result is right. Find the bug.
 
+[[figure: below/phases]]
+
 [[figure: below/ring]]
 """
 

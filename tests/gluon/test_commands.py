@@ -1,6 +1,7 @@
 """A reader's own Gluon file: `academy simulate`, `academy judge`, and the lanes of a run."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,8 @@ def test_simulate_draws_lanes(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "nothing is wrong with double_kernel in 3 schedules" in said
     assert "copy unit" in said and "not a measurement" in said
+    (units,) = re.findall(r"^copy unit +(\S.*)$", said, re.M)
+    assert re.fullmatch(r"=+ +-+", units), "the load, then the store"
     drawn = json.loads(file.read_text("utf-8"))
     assert drawn["lanes"] == ["kernel", "copy unit"]
     assert drawn["phases"] == [dict(barrier="full", phase=0, step=drawn["phases"][0]["step"])]
