@@ -20,7 +20,7 @@
 # You need Python and a little PyTorch. You don't need a GPU: without one, Triton's interpreter runs the same kernels on
 # the CPU, slowly and one program after another. Output below a cell is what a real run printed. To run the cells yourself,
 # [open the chapter as a notebook](index.md#how-to-run-the-chapters). If you don't want to install anything: the cell under
-# [Change it](#change-it) runs in the browser, and so do the exercises.
+# [Change it](first_kernel.py#change-it) runs in the browser, and so do the exercises.
 
 # %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
 # In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.

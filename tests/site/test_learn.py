@@ -115,7 +115,7 @@ def test_nothing_is_left_where_the_build_was_started(tmp_path, monkeypatch):
     chapters.execute(notebook, "docs/learn/small.py", allow_errors=False)
     assert notebook.cells[0].outputs[0].text == "42\n"
     shown = "```python\nprint(6 * 7)\n```\n\n```{ .text .nb-output }\n42\n```\n"
-    assert chapters.as_markdown(notebook, []) == shown
+    assert chapters.as_markdown(notebook, [], "small") == shown
     left = [path for path in (*here.rglob("*"), *scratch.rglob("*"))]
     assert left == []
 
