@@ -1,4 +1,4 @@
-"""# Whose turn is it?
+"""# Which part goes next?
 
 In a ring a tensor is cut into as many parts as there are ranks. In every step each rank sends one part to the next
 rank, `(rank + 1) % world`, which adds its own numbers to it. In step 0, rank `r` sends part `r`. Write
