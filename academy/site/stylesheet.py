@@ -13,6 +13,8 @@ from posixpath import dirname, normpath, relpath
 
 URL = re.compile(r"""url\(\s*(["']?)(?!data:|[a-z]+:|/|\#)([^"')]+)\1\s*\)""")
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
+#: Spaces that mean nothing: around braces and semicolons, after a colon or a comma. Texts in quotes are left alone.
+SPACES = re.compile(r"""("[^"\n]*"|'[^'\n]*')|\s*([{};])\s*|([:,])[ \t]+""")
 FOLDER = "assets"
 
 
@@ -47,5 +49,8 @@ def combined(uri: str, text: str) -> str:
     def moved(found: re.Match) -> str:
         return f"url({relpath(normpath(f'{dirname(uri)}/{found[2]}'), FOLDER)})"
 
-    lines = (line.strip() for line in URL.sub(moved, text).split("\n"))
+    text = URL.sub(moved, text)
+    if not uri.endswith(".min.css"):
+        text = SPACES.sub(lambda found: found[1] or found[2] or found[3], text).replace(";}", "}")
+    lines = (line.strip() for line in text.split("\n"))
     return "\n".join(line for line in lines if line) + "\n"
