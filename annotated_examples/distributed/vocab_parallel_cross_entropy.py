@@ -1,10 +1,10 @@
 r"""
 # Cross entropy over many ranks: 16 bytes a row
 
-A vocabulary of 128256 entries is too wide for one card, or only in the way there. So the last layer is cut: each rank
-has some of its columns, and computes the logits of these alone. But a softmax needs the sum over *all* columns. What
-has to travel? Not the logits. Of its columns a rank sends four numbers for each row: the largest logit $m$,
-[[tag: VP-m]], the sum $s$ of the exponentials relative to it, [[tag: VP-s]], the sum $a$ of the logits under the
+With a vocabulary of 128256 entries, the last layer and its logits may be too large for one card. So the layer is cut:
+each rank has some of its columns, and computes the logits of these alone. But a softmax needs the sum over *all*
+columns. What has to travel? Not the logits. Of its columns a rank sends four numbers for each row: the largest logit
+$m$, [[tag: VP-m]], the sum $s$ of the exponentials relative to it, [[tag: VP-s]], the sum $a$ of the logits under the
 target, [[tag: VP-a]], and how much of the target lies here, $b$, [[tag: VP-b]]. That is one gather of 16 bytes a row
 and rank, and then every rank knows the loss:
 
