@@ -96,6 +96,8 @@ def shard_of(name, x, group=None, vocab=None, cuts=None):
         if vocab is None and world > 1:
             raise ValueError(f"vocab or cuts must be given: {name} holds the columns of one of {world} ranks only")
         cuts = even_cuts(x.shape[-1] if vocab is None else vocab, world)
+    if not isinstance(cuts, tuple | list):
+        raise TypeError(f"cuts must be a tuple of ints, got {type(cuts).__name__}")
     cuts = tuple(cuts)
     for cut in cuts:
         checks.whole_number("cuts", cut, at_least=0, at_most=2**31 - 1)

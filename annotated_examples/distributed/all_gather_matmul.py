@@ -170,22 +170,26 @@ def contract(x, w, memory, group):
     checks.dimensions("x", x, 2, "(rows, K)")
     checks.shape("w", w, (x.shape[1], *w.shape[1:2]), "(K, N), with the K of x")
     checks.no_gradient("all_gather_matmul", x=x, w=w)
+    place = place_in(group)
+    if memory is None:
+        return
     if not isinstance(memory, Symmetric) or memory.buffers[0].dtype != x.dtype:
         raise TypeError(f"memory must come from symmetric_memory, with the dtype of x, {x.dtype}")
     if memory.buffers[0].numel() < x.numel():
         raise ValueError(f"memory must hold {x.numel()} elements for x, got {memory.buffers[0].numel()}")
-    if place_in(group) != (memory.rank, memory.world):
+    if place != (memory.rank, memory.world):
         raise ValueError("group must be the one that memory was made for")
 
 
-def all_gather_matmul(x, w, memory, group=None):
+def all_gather_matmul(x, w, memory=None, group=None):
     """The rows of all ranks, one below the other, times this rank's `w`.
 
     Args:
         x: (rows, K), this rank's, float32, float16 or bfloat16; the same shape and dtype on every rank.
         w: (K, N), this rank's own, of the dtype of x, any strides.
-        memory: `symmetric_memory(numel, x.dtype)` with room for x.
-        group: the process group that `memory` was made for.
+        memory: `symmetric_memory(numel, x.dtype)` with room for x. Default: made for this call, which takes
+            milliseconds.
+        group: the process group that `memory` was made for. Default: the default group.
 
     Returns:
         (world * rows, N) in the dtype of x.
@@ -196,6 +200,7 @@ def all_gather_matmul(x, w, memory, group=None):
     Source: PyTorch's `torch.ops.symm_mem.fused_all_gather_matmul` and its kernels in pytorch-labs/kraken.
     """
     contract(x, w, memory, group)
+    memory = symmetric_memory(max(1, x.numel()), x.dtype, group) if memory is None else memory
     return all_gather_matmul_forward(x, w, memory, group)
 
 

@@ -131,6 +131,9 @@ def all_reduce_forward(x, memory, *, BLOCK=1024):
 def contract(x, memory):
     checks.tensors(x=x)
     checks.dtypes(x=x)
+    checks.no_gradient("all_reduce", x=x)
+    if memory is None:
+        return
     if not isinstance(memory, Symmetric):
         raise TypeError(f"memory must come from symmetric_memory, got {type(memory).__name__}")
     buffer = memory.buffers[memory.rank]
@@ -138,15 +141,15 @@ def contract(x, memory):
         raise TypeError(f"memory must have the dtype of x, {x.dtype}, got {buffer.dtype}")
     if buffer.numel() < x.numel():
         raise ValueError(f"memory must hold {x.numel()} elements for x, got {buffer.numel()}")
-    checks.no_gradient("all_reduce", x=x)
 
 
-def all_reduce(x, memory):
+def all_reduce(x, memory=None):
     """The sum of all ranks' `x`, through memory that all of them see; the same bits on every rank.
 
     Args:
         x: float32, float16 or bfloat16, any shape, the same shape and dtype on every rank.
-        memory: `symmetric_memory(numel, x.dtype)` with room for x. A second stream needs memory of its own.
+        memory: `symmetric_memory(numel, x.dtype)` with room for x. A second stream needs memory of its own. Default:
+            made for this call, among all ranks of the default group, which takes milliseconds.
 
     Returns:
         A new tensor of the shape and dtype of x.
@@ -158,7 +161,7 @@ def all_reduce(x, memory):
     Source: the one-shot all-reduce of TensorRT-LLM and of PyTorch's `torch.ops.symm_mem.one_shot_all_reduce`.
     """
     contract(x, memory)
-    return all_reduce_forward(x, memory)
+    return all_reduce_forward(x, symmetric_memory(max(1, x.numel()), x.dtype) if memory is None else memory)
 
 
 # ## A run small enough to watch

@@ -77,19 +77,6 @@ def on_a_copy(loss: Callable) -> Callable:
     return lambda logits, labels, **options: loss(logits * 1.0, labels, **options)
 
 
-def with_memory(function: Callable) -> Callable:
-    """Memory that all ranks see, of which there is one; the reference needs none."""
-    if function.__name__.endswith("_reference"):
-        return function
-
-    def call(x, *rest):
-        from annotated_examples.common.symmetric import symmetric_memory
-
-        return function(x, *rest, symmetric_memory(max(1, x.numel()), x.dtype, programs=2))
-
-    return call
-
-
 def sequences(tokens: int, width: int) -> dict[str, torch.Tensor]:
     """Three sequences in one, the second without tokens."""
     ends = torch.tensor([0, tokens // 3, tokens // 3, tokens], dtype=torch.int32)
@@ -212,12 +199,11 @@ PUBLIC = [
     ),
     Public(
         "distributed.all_reduce", "all_reduce", "distributed.all_reduce.all_reduce_reference", {"x": "batch 3 classes"},
-        wrap=with_memory,
     ),
     Public(
         "distributed.all_gather_matmul", "all_gather_matmul",
         "distributed.all_gather_matmul.all_gather_matmul_reference",
-        {"x": "M K", "w": "K N"}, wrap=with_memory,
+        {"x": "M K", "w": "K N"},
     ),
     Public(
         "attention.causal_attention", "causal_attention", "attention.causal_attention.causal_attention_reference",

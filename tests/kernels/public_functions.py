@@ -146,17 +146,6 @@ def on_a_copy(loss: Callable) -> Callable:
     return lambda logits, labels: loss(logits * 1.0, labels)
 
 
-def with_memory(function: Callable) -> Callable:
-    """Memory that all ranks see, of which there is one."""
-
-    def call(x, *rest, **options):
-        from annotated_examples.common.symmetric import symmetric_memory
-
-        return function(x, *rest, *options.values(), symmetric_memory(96 * 160, x.dtype, programs=4))
-
-    return call
-
-
 def both(lesson: str, fast: str, function: str, inputs, wrap=as_it_is, **options) -> list[Case]:
     """The lesson's function and the fast file's."""
     return [case(module, function, inputs, wrap, **options) for module in (lesson, fast)]
@@ -215,8 +204,8 @@ CASES = [
     case(
         "distributed.vocab_parallel_entropy", "vocab_parallel_entropy", lambda: dict(logits=randn(6, 1000, dtype=BF16))
     ),
-    case("distributed.all_reduce", "all_reduce", lambda: dict(x=randn(5, 300, dtype=BF16)), with_memory),
-    case("distributed.all_gather_matmul", "all_gather_matmul", matrices("x", "w"), with_memory),
+    case("distributed.all_reduce", "all_reduce", lambda: dict(x=randn(5, 300, dtype=BF16))),
+    case("distributed.all_gather_matmul", "all_gather_matmul", matrices("x", "w")),
     case("classics.geglu", "geglu", gate_and_up),
     case("classics.geglu", "geglu", gate_and_up, approximate="tanh"),
     case("classics.geglu", "geglu_packed", lambda: dict(x=randn(5, 600, dtype=BF16))),

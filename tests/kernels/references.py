@@ -65,6 +65,12 @@ def loss_of_counted_rows(logits, labels, **options):
     return whole(logits, labels, **options | dict(n_items=n_items))
 
 
+def parallel_loss_of_counted_rows(logits, labels, **options):
+    logits, labels, n_items = counted(logits, labels, options)
+    lesson = importlib.import_module("annotated_examples.distributed.vocab_parallel_cross_entropy")
+    return lesson.vocab_parallel_cross_entropy_reference(logits, labels, **options | dict(n_items=n_items))
+
+
 def linear_loss_of_counted_rows(x, weight, labels, bias=None, **options):
     x, labels, n_items = counted(x, labels, options)
     whole = importlib.import_module("annotated_examples.classics.linear_cross_entropy").linear_cross_entropy_reference
@@ -105,6 +111,8 @@ _SPARSE = {
     "cross_entropy_loss_": loss_of_counted_rows,
     "linear_cross_entropy": linear_loss_of_counted_rows,
     "linear_cross_entropy_lean": linear_loss_of_counted_rows,
+    "vocab_parallel_cross_entropy": parallel_loss_of_counted_rows,
+    "vocab_parallel_linear_cross_entropy": linear_loss_of_counted_rows,
 }
 
 #: Functions whose reference isn't the lesson's `<name>_reference`.
@@ -114,6 +122,7 @@ _OTHER = {
     "flash_attention_varlen": attention_of_sequences,
     "cross_entropy_loss_": ("classics.cross_entropy", "cross_entropy_loss_reference"),
     "linear_cross_entropy_lean": ("classics.linear_cross_entropy", "linear_cross_entropy_reference"),
+    "vocab_parallel_linear_cross_entropy": ("classics.linear_cross_entropy", "linear_cross_entropy_reference"),
     "gemm_splitK": ("gemlite.gemm", "gemm_reference"),
     "low_bit_matmul": ("gemlite.gemm", "gemm_reference"),
 }

@@ -131,14 +131,14 @@ gathered_matmul_kernel[(4,)](
     [
         ([1.0], None, TypeError, "x must be a torch.Tensor, got list"),
         (torch.ones(4).double(), None, TypeError, "x must be one of float32"),
-        (torch.ones(4), None, TypeError, "memory must come from symmetric_memory, got NoneType"),
+        (torch.ones(4), "wrong", TypeError, "memory must come from symmetric_memory, got str"),
         (torch.ones(4).half(), "ok", TypeError, "memory must have the dtype of x, torch.float16, got torch.float32"),
         (torch.ones(9), "ok", ValueError, "memory must hold 9 elements for x, got 8"),
         (torch.ones(4, requires_grad=True), "ok", ValueError, "all_reduce has no backward pass"),
     ],
 )
 def test_bad_arguments(x, memory, error, words):
-    memory = symmetric.symmetric_memory(8, programs=1) if memory else None
+    memory = symmetric.symmetric_memory(8, programs=1) if memory == "ok" else memory
     x = x.detach().to(DEVICE).requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x
     with pytest.raises(error, match=words):
         lesson.all_reduce(x, memory)
