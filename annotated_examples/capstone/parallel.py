@@ -190,11 +190,7 @@ def whole_tensor(gradient):
 
 
 def train_in_parallel(options):
-    """Losses and first gradients, as `trained`, by the way of `options`; every rank calls this.
-
-    Raises:
-        ValueError: the model or the batch can't be cut for this many ranks.
-    """
+    """Losses and first gradients, as `trained`, by the way of `options`; every rank calls this. ValueError: see `check`."""
     rank, world = place_in()
     options.check(world)
     model = WAYS[options.way](whole_model(options))
