@@ -190,7 +190,7 @@ def whole_tensor(gradient):
 
 
 def train_in_parallel(options):
-    """Losses and first gradients, as `trained`, by the way of `options`; every rank calls this. ValueError: see `check`."""
+    """Losses and first gradients, as `trained`, by the way of `options`; every rank calls this."""
     rank, world = place_in()
     options.check(world)
     model = WAYS[options.way](whole_model(options))
