@@ -50,6 +50,8 @@ TENSORS: dict[str, Callable[[torch.Tensor], object]] = {
     "a string": lambda x: "x",
     "a number": lambda x: 3.0,
 }
+#: They need a dimension, which a number hasn't.
+OF_DIMENSIONS = {"nested", "one row less"}
 
 
 def attempts(function: Callable, inputs: dict, options: dict) -> Iterator[tuple[str, str, dict]]:
@@ -60,7 +62,8 @@ def attempts(function: Callable, inputs: dict, options: dict) -> Iterator[tuple[
             continue
         if isinstance(given.get(name), torch.Tensor):
             for what, change in TENSORS.items():
-                yield name, what, {**given, name: change(given[name])}
+                if given[name].dim() or what not in OF_DIMENSIONS:
+                    yield name, what, {**given, name: change(given[name])}
             continue
         for value in NUMBERS:
             yield name, repr(value), {**given, name: value}

@@ -129,8 +129,8 @@ def codes(quantize: Callable) -> Callable:
     return lambda *tensors, **options: quantize(*tensors, **options)[0].float()
 
 
-def with_a_scale(quantize: Callable) -> Callable:
-    return lambda x: quantize(x, torch.full((), 0.01, device=x.device))[0].float()
+def with_a_scale() -> dict:
+    return dict(x=randn(6, 300, dtype=BF16), scale=torch.full((), 0.01, device=DEVICE))
 
 
 def hidden_states(bias: bool = False) -> Callable[[], dict]:
@@ -225,7 +225,7 @@ CASES = [
         case("fp8.quantize", "quantize_fp8", lambda: dict(x=randn(6, 300, dtype=BF16)), codes, granularity=granularity)
         for granularity in ("tensor", "row", "1x128", "128x128")
     ],
-    case("fp8.quantize", "quantize_fp8_delayed", lambda: dict(x=randn(6, 300, dtype=BF16)), with_a_scale),
+    case("fp8.quantize", "quantize_fp8_delayed", with_a_scale, codes),
 ]
 FORWARD_ONLY = {"tutorials.matmul_blocked", "attention.decode", "fast.decode"}
 FORWARD_ONLY |= {"distributed.all_reduce", "distributed.all_gather_matmul"}

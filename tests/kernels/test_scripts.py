@@ -86,6 +86,17 @@ def test_a_process_of_its_own_in_another_folder(name, tmp_path):
     assert "none wrong" in done.stdout
 
 
+#: Numbers of eight bits have no arithmetic of their own.
+OFF_BY_ONE = """
+
+@triton.jit
+def off_by_one(value):
+    value = tl.to_tensor(value)
+    return 1 + (value.to(tl.float32) if value.dtype.is_fp8() else value)
+
+"""
+
+
 def with_stores_broken(source):
     """The same module with one added to every value that a kernel stores or adds (a sign could cancel another)."""
     lines = source.splitlines(keepends=True)
@@ -97,10 +108,11 @@ def with_stores_broken(source):
     for value in values:
         for row, column, text in (
             (value.end_lineno - 1, value.end_col_offset, ")"),
-            (value.lineno - 1, value.col_offset, "1 + ("),
+            (value.lineno - 1, value.col_offset, "off_by_one("),
         ):
             line = lines[row].encode()
             lines[row] = (line[:column] + text.encode() + line[column:]).decode()
+    lines.insert(lines.index("import triton.language as tl\n") + 1, OFF_BY_ONE)
     return "".join(lines)
 
 
