@@ -111,6 +111,9 @@ def _against_reference(page: Page, step: Step, env: Environment) -> None:
     """The definition evaluates, and agrees with the second source that the front matter names for it."""
     key, definition = step.keys[0], step.equation.definition
     got = evaluate(Node("bare" if definition.formals else "sym", (key,), definition.pos), env)
+    if not definition.formals and names.recursive(key, env) and not names.settles(key, env):
+        message = f"this definition never settles: an element of {key} depends on itself"
+        raise FormulaError(message, definition.pos, "type")
     source = page.front.reference.get(key)
     if source is None:
         return

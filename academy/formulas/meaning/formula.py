@@ -70,7 +70,7 @@ class Formula:
         env = Environment(lengths, front.index_ranges(lengths), values, integers, loss=front.loss, origin=front.origin)
         env.defined = self._scope.defined
         try:
-            return names.assembled([_line(step.equation) for step in self.steps], env)
+            return names.assembled([_line(step.equation, len(self.steps) > 1) for step in self.steps], env)
         except FormulaError as error:
             raise ValueError(f"{self.tag} ({self.page.path}): {error.message}") from None
 
@@ -93,10 +93,11 @@ class Formula:
         return lengths
 
 
-def _line(equation: Equation) -> tuple[tuple[Node, ...], Node]:
-    """(subscripts of the left side, right side)"""
+def _line(equation: Equation, several: bool) -> tuple[tuple[Node, ...], Node]:
+    """(subscripts of the left side, right side). several: whether each line of a claim states some elements only."""
     written = pieces(equation)
-    if not equation.definition and not any(index.op == "affine" for index in written):
+    by_elements = several or any(index.op == "affine" for index in written)
+    if not equation.definition and not by_elements:
         left = equation.sides[0]
         written = tuple(Node("index", (name,), left.pos) for name in free_indices(left))
     return written, equation.sides[-1]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 import torch
 
 from academy.formulas.meaning import positions
 from academy.formulas.meaning.environment import Environment, evaluate, every_position, everywhere
-from academy.formulas.meaning.values import number, together, wrong
-from academy.formulas.reading.tree import Equation, Node, free_indices, pieces
+from academy.formulas.meaning.values import DTYPE, number, together, wrong
+from academy.formulas.reading.tree import Equation, Node, free_indices, mentioned, nodes, pieces
 
 
 def symbol(key: str, env: Environment, node: Node) -> torch.Tensor:
@@ -25,8 +26,48 @@ def symbol(key: str, env: Environment, node: Node) -> torch.Tensor:
     if key not in env.defined or _formals(env.defined[key]):
         wrong(f"{key} has no value here", node)
     if key not in env.memo:
-        env.memo[key] = close(env.defined[key], env)
+        env.memo[key] = iterated(key, env) if recursive(key, env) else close(env.defined[key], env)
     return env.memo[key]
+
+
+def recursive(key: str, env: Environment) -> bool:
+    """Whether the definition of a name mentions that name."""
+    return key in mentioned([line.sides[0] for line in env.defined[key]])
+
+
+def iterated(key: str, env: Environment, start: float = 0.0) -> torch.Tensor:
+    """The value of a recursive definition: its right side, evaluated again and again, at first with `start` everywhere.
+
+    Each round settles the elements that are made of settled ones, so there are as many rounds as a chain of different
+    elements can have links. A fixed number, and not "until nothing changes": so it can be differentiated and batched.
+    """
+    lines = env.defined[key]
+    places = zip(*(_places(pieces(line), env) for line in lines))
+    shape = [max(int(where.max()) for where in axis) + 1 for axis in places]
+    value = torch.full(shape, start, dtype=DTYPE)
+    for _ in range(math.prod(size for size, moves in zip(shape, _moving(key, lines)) if moves)):
+        # What else the lines mention was defined before this name and can't depend on it: the memo stays.
+        value = close(lines, env.child(memo=env.memo, values={**env.values, key: value}))
+    return value
+
+
+def settles(key: str, env: Environment) -> bool:
+    """Whether a recursive definition determines every element, wherever its iteration starts."""
+    return torch.equal(symbol(key, env, env.defined[key][0].sides[0]), iterated(key, env, start=1.7))
+
+
+def _moving(key: str, lines: list[Equation]) -> list[bool]:
+    """For each axis: whether an element is made of elements at other places of this axis."""
+    moves = [False] * len(pieces(lines[0]))
+    for line in lines:
+        inner = [node.args[0] for node in nodes(line.sides[0]) if node.op == "idx"]
+        for node in nodes(line.sides[0]):
+            if node.op == "idx" and node.args[0].op == "sym" and node.args[0].args[0] == key:
+                same = [repr(a) == repr(b) for a, b in zip(node.args[1], pieces(line))]
+                moves = [moved or not stays for moved, stays in zip(moves, same)]
+            elif node.op == "sym" and node.args[0] == key and not any(node is part for part in inner):
+                return [True] * len(moves)  # the whole of it is used
+    return moves
 
 
 def _formals(lines: list[Equation]) -> tuple[str, ...]:
@@ -49,15 +90,24 @@ def assembled(lines: list[tuple[tuple[Node, ...], Node]], env: Environment) -> t
     env, parts = env.child(memo=env.memo, positions={}, bound=frozenset()), []
     for indices, body in lines:
         names = [name for index in indices for name in free_indices(index)]
-        if len(set(names)) != len(indices) or len(names) != len(indices):
+        if len(set(names)) != len(names) or any(len(free_indices(index)) > 1 for index in indices):
             wrong("left of ':=' each subscript needs one index of its own", body)
         for name in free_indices(body):
             if name not in names:
                 wrong(f"free index {name} on the right of a definition is missing on its left", body)
-        every = env.child(positions={name: every_position(name, env) for name in names})
-        where = [positions.position(index, every) - env.origin for index in indices]
-        parts.append((where, everywhere(body, env, names)))
+        value, where = everywhere(body, env, names), _places(indices, env)
+        for axis, at in enumerate(where):
+            value = value if free_indices(indices[axis]) else value.unsqueeze(axis)
+            where[axis] = at.reshape(-1)
+        parts.append((where, value))
     return positions.scatter(parts, env, lines[0][1]) if lines[0][0] else parts[0][1]
+
+
+def _places(indices: Sequence[Node], env: Environment) -> list[torch.Tensor]:
+    """Which elements, counted from 0, each subscript on the left names: one for each value of its index, or one."""
+    names = [name for index in indices for name in free_indices(index)]
+    every = env.child(positions={name: every_position(name, env) for name in names})
+    return [positions.position(index, every) - env.origin for index in indices]
 
 
 # ---------------------------------------------------------------- functions

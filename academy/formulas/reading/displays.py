@@ -2,7 +2,8 @@ r"""Grammar of a whole display: chains of relations, definitions (`:=`), conditi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 
 from academy.book.problems import FormulaError
@@ -10,6 +11,8 @@ from academy.book.tex import lex
 from academy.formulas.reading.expressions import ExpressionGrammar
 from academy.formulas.reading.tree import Definition, Equation, Node, bound_indices, free_indices, mentioned
 
+#: Subscripts on the left of a definition: which elements it defines.
+_ELEMENTS = ("index", "affine", "intlit", "dim")
 RELATIONS = ("=", ":=", "<", ">", r"\le", r"\ge", r"\approx")
 
 
@@ -42,12 +45,25 @@ class Parser(ExpressionGrammar):
     def equation(self) -> Equation:
         definition = self.definition()
         equation = Equation([], [":="] if definition else [], definition=definition, pos=self.peek().pos)
-        self.side(equation)
-        self.more_sides(equation)
+        with self.known(definition):
+            self.side(equation)
+            self.more_sides(equation)
         if not equation.relations:
             self.fail("a display formula must contain a relation (=, :=, <, ...): nothing to check")
         self.trailer(equation)
         return equation
+
+    @contextmanager
+    def known(self, definition: Definition | None) -> Iterator[None]:
+        """A definition of elements may mention the name that it defines: it is recursive then."""
+        if definition is None or not definition.indices or definition.formals:
+            yield
+            return
+        own = (len(definition.raw), definition.raw, definition.name, "value")
+        with_this_start = self.first.setdefault(definition.raw[0], [])
+        with_this_start.append(own)
+        yield
+        with_this_start.remove(own)
 
     def side(self, equation: Equation) -> list[str]:
         """One side; returns how it is written."""
@@ -102,7 +118,7 @@ class Parser(ExpressionGrammar):
         formals = self.enclosed("(", lambda: self.listed(self.formal), ")") if self.at("(") else []
         indices = self.indices() if self.take_if("_") else []
         plain = [index.args[0] for index in indices if index.op == "index"]
-        if len(set(plain)) != len(plain) or any(index.op not in ("index", "affine") for index in indices):
+        if len(set(plain)) != len(plain) or any(index.op not in _ELEMENTS for index in indices):
             self.fail("left of ':=' each subscript must be an index of its own", head)
         self.take(":=")
         return Definition(name, key or "".join(name), tuple(formals), tuple(indices), head.pos)
