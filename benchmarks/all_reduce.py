@@ -11,10 +11,11 @@ FUNCTION = "all_reduce"
 AXES = ("elements",)
 
 
-# x goes into the buffer, every rank's buffer is read, and the sum is written.
+# x goes into the buffer, every rank's is read and added to a sum that begins with zero, and the sum is written.
 def cost(shape, dtype, world=1, signals=0):
-    size = torch.Size(shape).numel() * dtype.itemsize
-    return {"forward": dict(bytes_read=size * (1 + world), bytes_written=2 * size + 4 * signals, operations=0)}
+    n = torch.Size(shape).numel()
+    read, written = n * dtype.itemsize * (1 + world), 2 * n * dtype.itemsize + 4 * signals
+    return {"forward": dict(bytes_read=read, bytes_written=written, operations=world * n)}
 
 
 def inputs(shape, dtype, device):

@@ -295,7 +295,8 @@ def test_what_lessons_share_is_compared_through_them(small):
     project, _, _ = small("module.f(x, s)")
     shared = project.root / "annotated_examples/common/pieces.py"
     shared.parent.mkdir()
-    shared.write_text("def _kernel():\n    pass\n")
+    shared.write_text("def _kernel():\n    pass\n" + MODULE)
+    assert syntax.public_functions(shared.read_text()) == ["f"]
     assert not coverage.uncovered_module(project, shared, [])
     elsewhere = shared.rename(project.root / "annotated_examples/tutorials/pieces.py")
     assert coverage.uncovered_module(project, elsewhere, [])

@@ -40,10 +40,11 @@ def uncovered_module(project: Project, path: Path, comparisons: Iterable[Compari
     """What is missing for one module of annotated_examples: a case, a public function in one, an argument of one."""
     text, shown, name = path.read_text("utf-8"), project.shown(path), project.module_name(path)
     functions = {node.name: node for node in syntax.tree(text).body if isinstance(node, ast.FunctionDef)}
-    group = layout.group(project.root, path)
-    public = syntax.public_functions(text) if group != "integrations" else []
+    # What lessons share is compared through the lessons: a function there may raise errors and still be a part.
+    is_part = layout.group(project.root, path) in layout.WITHOUT_PAGES
+    public = [] if is_part else syntax.public_functions(text)
     here = [comparison for comparison in comparisons if comparison.module == name]
-    kernels = any(function.endswith("_kernel") for function in functions) and group not in layout.WITHOUT_PAGES
+    kernels = not is_part and any(function.endswith("_kernel") for function in functions)
     if not here and (public or kernels):
         message = f"no case names {name}: nothing compares it with a printed formula; a case stands in "
         return [Problem.at(shown, text, 0, message + "cases/<derivation>.py")]
