@@ -226,7 +226,7 @@ def layernorm_backward_columns_kernel(
     # A grid of two dimensions: a program has two numbers. `tl.program_id(0)` says which block of columns is mine. In
     # the example there are two, and the last one is half full: `pid=(1, 0): mask_n = [1, 1, 0, 0]`. `tl.program_id(1)`
     # says which share of the rows. Neither has to be int64. Columns end below 2³¹, and so does `pid_m * N`, unless the
-    # tensor has `BLOCK_M` · 2³¹ elements or more. With 32 rows in a tile that is 2³⁶ elements, more than a card holds.
+    # tensor has `BLOCK_M` · 2³¹ elements or more. With 32 rows in a tile that is 2³⁶: `x` and `dy` would take 275 GB.
     offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     mask_n = offs_n < N
     pid_m = tl.program_id(1)

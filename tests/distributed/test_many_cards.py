@@ -45,9 +45,26 @@ def test_the_picture_has_the_guide_s_times():
             payload = 1024 * size
             assert ways["ring"]["time"] == pytest.approx(guide().ring_time(payload, world) * 1e6)
             assert ways["one-shot"]["time"] == pytest.approx(guide().one_shot_time(payload, world) * 1e6)
-            assert ways["ring"]["sent"] * ways["ring"]["steps"] == pytest.approx(
-                ring_bytes("all_reduce", payload, world)
-            )
+            assert ways["ring"]["most"] == pytest.approx(ring_bytes("all_reduce", payload, world))
+            assert ways["ring"]["sent"] * ways["ring"]["steps"] == pytest.approx(ways["ring"]["most"])
+            steps, most = tree_all_reduce(world)
+            assert (ways["tree"]["steps"], ways["tree"]["most"]) == (steps, most * payload)
+
+
+def tree_all_reduce(world):
+    """(steps, tensors that the busiest rank sends) of a sum up a binomial tree, and of its way back down."""
+    values, sent, steps = list(range(world)), [0] * world, []
+    for bit in range((world - 1).bit_length()):
+        steps.append([(child, child - 2**bit) for child in range(2**bit, world, 2 ** (bit + 1))])
+        for child, parent in steps[-1]:
+            values[parent] += values[child]
+            sent[child] += 1
+    for pairs in reversed(steps):
+        for child, parent in pairs:
+            values[child] = values[parent]
+            sent[parent] += 1
+    assert values == [sum(range(world))] * world
+    return 2 * len(steps), max(sent)
 
 
 def test_every_trap_is_held_by_something_that_exists():

@@ -95,15 +95,26 @@ print(*(f"{world} ranks: {crossing(world) // 1024} KB" for world in (4, 8)))  # 
 OPERATIONS = 400e12  # assumed: operations a second that the products really reach
 
 
-def tokens_to_hide(world):
-    """Tokens a rank and step from which on the gradients of `ddp` travel while the backward pass computes.
+TRAVELS = {
+    "ddp": {"backward": ["all_reduce"]},
+    "fsdp": {"forward": ["all_gather"], "backward": ["all_gather", "reduce_scatter"]},
+}
 
-    A weight's gradient is 2 bytes, and its backward pass 4 operations a token. So the number of weights cancels.
+
+def tokens_to_hide(way, world):
+    """Tokens a rank and step from which on what travels in each pass takes no longer than the pass computes.
+
+    A weight takes 2 bytes, as does its gradient, and a token 2 operations forward and 4 backward for each weight. So the
+    number of weights cancels.
     """
-    return ring_bytes("all_reduce", 2, world) / BANDWIDTH / (4 / OPERATIONS)
+    found = []
+    for direction, kinds in TRAVELS[way].items():
+        seconds = sum(ring_bytes(kind, 2, world) for kind in kinds) / BANDWIDTH
+        found.append(seconds / ({"forward": 2, "backward": 4}[direction] / OPERATIONS))
+    return max(found)
 
 
-print(round(tokens_to_hide(8)))  # → 1167
+print(*(f"{way} {tokens_to_hide(way, world=8):.0f}" for way in TRAVELS))  # → ddp 1167 fsdp 1167
 # --8<-- [end:binds]
 
 

@@ -1,13 +1,14 @@
 // A sum over ranks in three ways, over time. Model: a step takes a latency, and its bytes over the bandwidth of one link in one
 // direction. A ring sends a part to the neighbour in each of 2 (R - 1) steps; a tree sends the whole tensor, log2 R steps up and as
-// many down; one-shot sends the whole to all the others, in one step, over the same link.
+// many down, where the root sends in each step down and nobody in more; one-shot sends the whole to all the others, in one step,
+// over the same link. `sent` is what travels over one link in a step, `most` what the busiest rank sends in all.
 explorables.define("all_reduce", ({ Panel, bytes, plural, range }) => {
   function model({ size, ranks }, { latency, bandwidth }) {
     const payload = size * 1024, levels = Math.ceil(Math.log2(ranks))
     const ways = [
-      { name: "ring", kind: "b", steps: 2 * (ranks - 1), sent: payload / ranks },
-      { name: "tree", kind: "g", steps: 2 * levels, sent: payload },
-      { name: "one-shot", kind: "p", steps: 1, sent: payload * (ranks - 1) },
+      { name: "ring", kind: "b", steps: 2 * (ranks - 1), sent: payload / ranks, most: 2 * (ranks - 1) * payload / ranks },
+      { name: "tree", kind: "g", steps: 2 * levels, sent: payload, most: levels * payload },
+      { name: "one-shot", kind: "p", steps: 1, sent: payload * (ranks - 1), most: payload * (ranks - 1) },
     ].map(way => ({ ...way, step: latency + way.sent / bandwidth, wait: latency }))
     for (const way of ways) way.time = way.steps * way.step
     return { ways, fastest: ways.reduce((a, b) => b.time < a.time ? b : a).name }
@@ -18,7 +19,7 @@ explorables.define("all_reduce", ({ Panel, bytes, plural, range }) => {
   function panel({ ways, fastest }, { size, ranks }) {
     const drawn = new Panel(264, `${bytes(size * 1024)} on ${ranks} ranks`)
     const longest = Math.max(...ways.map(way => way.time)), wide = 356 / longest
-    ways.forEach(({ name, kind, steps, step, wait, time, sent }, place) => {
+    ways.forEach(({ name, kind, steps, step, wait, time, most }, place) => {
       const y = 44 + place * 72
       drawn.text(0, y, `${name}: ${plural(steps, "step")}, ${micros(time)} µs`, name === fastest ? "bold" : "")
       for (const at of range(0, steps)) {
@@ -26,7 +27,8 @@ explorables.define("all_reduce", ({ Panel, bytes, plural, range }) => {
         drawn.box((at * step + wait) * wide, y + 8, (step - wait) * wide, 26, `${kind} bare`)
       }
       for (const at of range(1, steps)) drawn.line([[at * step * wide, y + 8], [at * step * wide, y + 34]])
-      drawn.text(0, y + 50, `each rank sends ${bytes(Math.round(sent * steps))}`, "small")
+      const who = name === "tree" ? "the root, the busiest rank," : "each rank"
+      drawn.text(0, y + 50, `${who} sends ${bytes(Math.round(most))}`, "small")
     })
     return drawn
   }
