@@ -272,7 +272,8 @@ def product(
     def complete() -> None:
         start = acc.array if add else 0.0  # products are completed in order, so an accumulator in flight is there
         factor = (a.array if left is None else left).astype(np.float64)
-        result.array = rounded(factor @ b.array.astype(np.float64) + start, gl.float32)
+        with np.errstate(all="ignore"):  # infinities and NaN go through a product without a word, as on the card
+            result.array = rounded(factor @ b.array.astype(np.float64) + start, gl.float32)
         result.done = True
         agent.end()
 

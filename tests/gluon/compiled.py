@@ -19,7 +19,7 @@ import torch
 from academy import device
 from academy.compiler import catching
 from academy.compiler.cards import card
-from annotated_examples.gluon import matmul, tile_copy
+from annotated_examples.gluon import flash_attention, matmul, tile_copy
 
 #: What one can ask of `matmul_forward`: the default first.
 MATMULS = [
@@ -28,6 +28,7 @@ MATMULS = [
     dict(PINGPONG=True, BLOCK_M=64, STAGES=4, HALVES=1), dict(PINGPONG=True, BLOCK_M=64, STAGES=4, HALVES=2),
 ]  # fmt: skip
 TILES = [{}, dict(BLOCK_N=256, STAGES=3), dict(BLOCK_M=64, num_warps=4)]
+ATTENTIONS = [{}, dict(BLOCK_N=64, STAGES=3), dict(BLOCK_N=64, STAGES=4), dict(HEADS=1)]
 
 
 def main() -> None:
@@ -46,6 +47,11 @@ def main() -> None:
                     matmul.matmul_forward(x, right, **options)
                 for options in TILES if every else TILES[:1]:
                     matmul.matmul_tile(x, right, **options)
+            for D, causal in ((64, True), (64, False), (128, True), (128, False)) if every else ((128, True),):
+                q = torch.empty(2, 4, 512, D, dtype=dtype, device=device.DEVICE)
+                asked = flash_attention.contract(q, q, q, causal, None, None, 0.0, None, True)
+                for options in ATTENTIONS if every else ATTENTIONS[:1]:
+                    flash_attention.attention_forward(q, q, q, None, None, None, asked, **options)
     print(json.dumps(catcher.found))
 
 

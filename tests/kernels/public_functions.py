@@ -238,4 +238,5 @@ HELPERS |= {"fp8.quantize.dequantize_fp8"}
 GLUON = [
     case("gluon.tile_copy", "copy", lambda: dict(x=randn(20, 70))),
     case("gluon.matmul", "matmul", lambda: dict(a=randn(20, 40, dtype=FP16), b=randn(40, 24, dtype=FP16))),
+    case("gluon.flash_attention", "flash_attention", lambda: {n: randn(1, 1, 20, 64, dtype=FP16) for n in "qkv"}),
 ]

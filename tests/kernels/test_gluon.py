@@ -12,7 +12,7 @@ import torch
 from academy import accuracy, compiler, device
 from academy.gluon import layouts, schedule
 from academy.judge import mutants, waits
-from annotated_examples.gluon import matmul, tile_copy  # first: academy.device comes before triton
+from annotated_examples.gluon import flash_attention, matmul, tile_copy  # first: academy.device comes before triton
 from tests.kernels import harness
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,9 +49,25 @@ def check_products(module, seeds=(0, 1), options=(TOGETHER, TURNS, {**TURNS, "HA
             accuracy.check("c", module.matmul_tile(a, b, **TILE), a @ b, a.double() @ b.double())
 
 
-def test_copies_and_products_are_right_in_two_schedules():
+def check_attention(module, seeds=(0, 1), BLOCK_N=32):
+    """Six tiles of queries for four programs: the first one takes three. Tails, heads that share keys, both masks."""
+    for seed in seeds:
+        with schedule(seed):
+            for T, S, causal in (136, 136, True), (150, 70, False):
+                q, k, v = drawn(1, 3, T, 16), drawn(1, 1, S, 16), drawn(1, 1, S, 16)
+                options = module.contract(q, k, v, causal, 0.3, None, 0.0, None, True)
+                o, lse = module.attention_forward(q, k, v, None, None, None, options, BLOCK_N=BLOCK_N)
+                same = dict(causal=causal, scale=0.3, return_lse=True)
+                theirs = flash_attention.flash_attention_reference(q, k, v, **same)
+                exact = flash_attention.flash_attention_reference(q.double(), k.double(), v.double(), **same)
+                accuracy.check("o", o, theirs[0], exact[0])
+                accuracy.check("lse", lse, theirs[1], exact[1])
+
+
+def test_copies_products_and_attention_are_right_in_two_schedules():
     check_copies(tile_copy)
     check_products(matmul)
+    check_attention(flash_attention)
 
 
 @pytest.mark.nightly
@@ -61,20 +77,14 @@ def test_no_false_alarm_in_fifty_schedules(part):
     seeds = range(10 * part, 10 * part + 10)
     check_copies(tile_copy, seeds)
     check_products(matmul, seeds)
+    check_attention(flash_attention, seeds)
 
 
 #: What only costs time if it is wrong would stand here, with the reason.
 ONLY_SPEED: dict[str, str] = {}
-MUTANTS = [
-    (module, mutant)
-    for module in (tile_copy, matmul)
-    for mutant in waits.mutants(Path(module.__file__).read_text("utf-8"))
-]
-FEW = {
-    mutant.name
-    for module in (tile_copy, matmul)
-    for mutant in mutants.sample([m for o, m in MUTANTS if o is module], 4)
-}
+CHECKS = {tile_copy: check_copies, matmul: check_products, flash_attention: check_attention}
+MUTANTS = [(module, mutant) for module in CHECKS for mutant in waits.mutants(Path(module.__file__).read_text("utf-8"))]
+FEW = {mutant.name for module in CHECKS for mutant in mutants.sample([m for o, m in MUTANTS if o is module], 4)}
 
 
 @SIMULATED
@@ -86,7 +96,7 @@ FEW = {
     ],
 )
 def test_every_missing_wait_is_named(module, mutant):
-    found = waits.caught(module, mutant, check_copies if module is tile_copy else check_products)
+    found = waits.caught(module, mutant, CHECKS[module])
     assert found or mutant.name in ONLY_SPEED, f"nothing noticed: {mutant.name}"
 
 
@@ -123,6 +133,46 @@ def test_matmul_and_its_gradients(sizes, dtype):
         harness.assert_right(matmul.matmul, matmul.matmul_reference, dict(a=left, b=right), drawn(M, N, dtype=dtype))
 
 
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize(
+    ("T", "S", "causal"), [(1, 1, True), (70, 70, True), (40, 90, False), (0, 8, False), (8, 0, False)]
+)
+def test_attention_and_its_gradients(T, S, causal, dtype):
+    q, k, v = drawn(2, 2, T, 64, dtype=dtype), drawn(2, 1, S, 64, dtype=dtype), drawn(2, 1, S, 64, dtype=dtype)
+    harness.assert_right(
+        lambda q, k, v: flash_attention.flash_attention(q, k, v, causal=causal),
+        lambda q, k, v: flash_attention.flash_attention_reference(q, k, v, causal=causal),
+        dict(q=q, k=k, v=v), drawn(2, 2, T, 64, dtype=dtype),
+    )  # fmt: skip
+
+
+def test_attention_of_tokens_before_heads_and_of_rows_that_no_descriptor_fits():
+    wanted = dict(causal=True, scale=0.2, return_lse=True)
+    for q, k, v in (
+        [drawn(1, 40, 2, 64).transpose(1, 2) for _ in "qkv"],
+        [drawn(1, 2, 40, 65)[..., 1:] for _ in "qkv"],
+        [drawn(1, 2, 64, 40).transpose(2, 3) for _ in "qkv"],
+        [harness.nan_fenced(drawn(1, 2, 40, 64)) for _ in "qkv"],
+    ):
+        o, lse = flash_attention.flash_attention(q, k, v, **wanted)
+        theirs = flash_attention.flash_attention_reference(q, k, v, **wanted)
+        exact = flash_attention.flash_attention_reference(q.double(), k.double(), v.double(), **wanted)
+        accuracy.check("o", o, theirs[0], exact[0])
+        accuracy.check("lse", lse, theirs[1], exact[1])
+
+
+def test_what_attention_makes_of_numbers_that_are_none():
+    """A row that sees NaN or infinity is NaN; a key that is hidden changes nothing."""
+    q, k, v = drawn(1, 1, 40, 64), drawn(1, 1, 40, 64), drawn(1, 1, 40, 64)
+    clean = flash_attention.flash_attention(q, k, v, causal=True)
+    for bad in (float("nan"), float("inf")):
+        touched = k.clone()
+        touched[0, 0, 30] = bad
+        o = flash_attention.flash_attention(q, touched, v, causal=True)
+        seen = o.isnan().any(-1)[0, 0]
+        assert torch.equal(o[:, :, :30], clean[:, :, :30]) and (seen[30:].all() if bad != bad else seen[30:].any())
+
+
 def test_the_gradient_of_a_copy_is_a_copy():
     x, up = drawn(20, 70), drawn(20, 1).expand(20, 70)
     harness.assert_right(lambda x: tile_copy.copy(x, 3.0), lambda x: x * 3, dict(x=x), up)
@@ -133,6 +183,11 @@ def test_nothing_is_read_or_written_outside():
     assert torch.equal(tile_copy.copy(x, 2.0), x * 2)
     a, b = harness.nan_fenced(drawn(70, 40)), harness.nan_fenced(drawn(40, 50))
     accuracy.check("c", matmul.matmul(a, b), a @ b, a.double() @ b.double())
+
+
+def attend(S=4, D=64, dtype=torch.float16, **options):
+    q, k = drawn(1, 1, 4, D, dtype=dtype), drawn(1, 1, S, D, dtype=dtype)
+    return flash_attention.flash_attention(q, k, k, **options)
 
 
 @pytest.mark.parametrize(
@@ -152,6 +207,10 @@ def test_nothing_is_read_or_written_outside():
             "b must have the dtype of a",
         ),
         (lambda: matmul.matmul(drawn(4, 5), drawn(4, 5)), ValueError, "b must have as many rows"),
+        (lambda: attend(dtype=torch.float32), TypeError, "q must be"),
+        (lambda: attend(D=32), ValueError, "q must have a head dimension of 64 or 128, got shape"),
+        (lambda: attend(S=5, causal=True), ValueError, "k must have the length of q with causal=True, 4, got 5"),
+        (lambda: attend(scale=-1.0), ValueError, "scale must be more than 0, got -1.0"),
     ],
 )
 def test_wrong_arguments(call, error, said):
@@ -169,6 +228,8 @@ def test_another_card_is_refused(monkeypatch):
     ):  # fmt: skip
         with pytest.raises(RuntimeError, match=r"(copy|matmul) needs Hopper's wgmma and copy unit.*some card has 8\.9"):
             launch(*[torch.ones(8, 8, dtype=torch.float16)] * arguments)
+    with pytest.raises(RuntimeError, match=r"flash_attention needs Hopper's wgmma and copy unit.*some card has 8\.9"):
+        attend()
 
 
 def compiled(*words):
@@ -180,7 +241,8 @@ def compiled(*words):
     problems = [(entry["kernel"], entry["constants"], entry["problems"]) for entry in found if entry["problems"]]
     assert not problems
     assert {entry["kernel"] for entry in found} == {
-        "copy_lanes_kernel", "copy_tile_kernel", "copy_ring_kernel", "matmul_tile_kernel", "matmul_kernel"
+        "copy_lanes_kernel", "copy_tile_kernel", "copy_ring_kernel", "matmul_tile_kernel", "matmul_kernel",
+        "attention_kernel",
     }  # fmt: skip
     return found
 

@@ -1,0 +1,40 @@
+"""What is measured of attention below Triton, and against whom. `shape` is as in flash_attention.py."""
+
+import functools
+
+import torch
+
+from benchmarks import flash_attention as dense
+from benchmarks.flash_attention import AXES, cost, inputs  # noqa: F401  academy reads AXES
+
+LESSON = "gluon.flash_attention"
+FAST = None
+FUNCTION = "flash_attention"
+
+
+def in_triton(causal):
+    from annotated_examples.fast.flash_attention import flash_attention
+
+    return functools.partial(flash_attention, causal=causal)
+
+
+def variant(causal):
+    return dense.variant(causal) | dict(
+        eager=dense.sdpa("CUDNN_ATTENTION", causal),
+        peers={"Triton": functools.partial(in_triton, causal)},
+    )
+
+
+# 136 tokens of 16 numbers; query i sees i + 1 keys. The number of the next tile is written, too.
+FORWARD = dense.attention_cost(136, 136, 16, 2, pairs=136 * 137 // 2)["forward"]
+EXAMPLES = {"gluon.flash_attention": {"forward": FORWARD | {"bytes_written": FORWARD["bytes_written"] + 4}}}
+BENCH = dict(
+    shapes=[(4, 16, 16, 4096, 128), (4, 32, 8, 4096, 128), (1, 16, 16, 16384, 128), (4, 32, 32, 4096, 64)],
+    dtypes=[torch.bfloat16],
+    inputs=inputs,
+    eager_name="cuDNN (SDPA)",
+    compile=False,
+    differentiable=["q", "k", "v"],
+    host_shape=(1, 2, 1, 128, 64),
+    variants={"causal": variant(True), "full": variant(False)},
+)
