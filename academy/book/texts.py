@@ -25,8 +25,9 @@ def heading(text: str) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of the first paragraph of prose, without links and without a colon at its end."""
+    """The first sentence of the first paragraph of prose, without links, cited formulas and a colon at its end."""
     text = re.sub(r"\[([^\[\]]+)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r",?\s*\[\[tag: [^\]]*\]\]", "", text)
     for paragraph in re.split(r"\n\s*\n", text):
         paragraph = " ".join(paragraph.split())
         if paragraph and paragraph[0] not in "#$|!<[":

@@ -1,7 +1,7 @@
 r"""
 # An all-reduce in one kernel
 
-Every rank has a tensor, and every rank needs the sum, [[tag: AR]]:
+Every rank has a tensor, and every rank needs the sum of all of them.
 
 [[eq: AR]]
 

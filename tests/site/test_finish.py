@@ -159,7 +159,7 @@ def test_the_markdown_of_other_pages_has_what_they_are_about(site):
     assert "\\operatorname{rstd}_r := \\frac{1}{\\sigma_r}" in copy_of(site, "derivations/layernorm/")
     chapter = copy_of(site, "learn/first_kernel/")
     assert "```python" in chapter
-    assert "| shape | dtype | limit | lesson | fast | eager |" in copy_of(site, "benchmarks/layernorm/")
+    assert "| shape: rows x columns | dtype | limit | lesson | fast | eager |" in copy_of(site, "benchmarks/layernorm/")
     reference = copy_of(site, "reference/annotated_examples/")
     assert re.search(r"```python\nlayernorm\(\s*x,", reference), "the signature of layernorm is missing"
     assert "tensors(**named)\n```" in copy_of(site, "reference/academy/")

@@ -139,7 +139,7 @@ def test_a_helper_is_shown_where_it_is_first_used():
 def test_all_helpers_of_a_kernel_are_folded_on_its_page(site, page):
     text = (ROOT / page.source).read_text("utf-8")
     shown = (site / page.uri.removesuffix(".md") / "index.html").read_text("utf-8")
-    folded = re.findall(r'<details class="k-helper"[^>]*><summary><code>(\w+)</code>', shown)
+    folded = re.findall(r'<details class="k-helper"[^>]*><summary><code[^>]*>(\w+)</code>', shown)
     assert folded == [helper.name for found in first_uses(text, ROOT).values() for helper in found]
     if f"{syntax.KERNELS}.common" in text:
         assert folded
