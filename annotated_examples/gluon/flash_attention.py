@@ -16,13 +16,15 @@ gap. Here the gap is closed by hand, in two ways:
 - **Within a group.** The scores of the *next* tile of keys and the output of *this* one are issued together. The
   softmax begins as soon as the scores are there, while the product with the values is still being computed.
 
+[[figure: below/attention_step]]
+
 It is the schedule of FlashAttention-3. [A copy](tile_copy.py) explains layouts, barriers and phases, and
 [the product](matmul.py) partitions and `warpgroup_mma`; both come first.
 
 **What it costs.** A tile of 128 queries and 128 keys, with heads of 128 numbers, keeps the tensor cores busy for 2048
 cycles. Meanwhile each of the two groups exponentiates 8192 scores, and a multiprocessor computes 16 exponentials in a
-cycle: 1024 cycles for both. So the exponentials fit behind the products, if they overlap, and add half again if they
-don't.
+cycle: 1024 cycles for both. So the exponentials fit behind the products, if they overlap. If they don't, they make the
+step half as long again.
 
 **Not measured yet.** The kernel compiles for Hopper and runs in the simulator, in any order. A sketch of it ran on a
 card, right and without a hang. This file has not, so there is no speed here, and the fast version doesn't use it.

@@ -1,5 +1,6 @@
 """Below Triton: what overlaps in a ring of buffers, by the model that the chapter "What overlaps with what" states."""
 
+import card
 from draw import Control, Panel, Picture, picture
 from moving import moving, run
 
@@ -190,5 +191,73 @@ def moved_wait():
         "The second wait should come after the exponentials, so that they run beside the product. ptxas moves it up.",
         "As written: wait, maxima, 64 exponentials, wait; the second product runs beside all of it. In the machine code: "
         "wait, maxima, wait, 64 exponentials; the product is over before the first of them.",
+        panels,
+    )
+
+
+def _steps(together: bool, groups: int, product: int, softmax: int, steps: int) -> list[tuple[int, str, int, int, int]]:
+    """(group, what, tile, start, stop). The tensor cores do one product at a time, in the order in which they are issued.
+
+    together: the scores of the next tile are issued before the output of this one, and the softmax waits for the scores
+    only. Otherwise each product is waited for.
+    """
+    free, spans, issued = 0, [], [0] * groups
+    weights = [-1] * groups  # when the weights of the last tile were ready; -1: there are none
+    for tile in range(steps + 1):
+        for group in range(groups):
+            now, scored = issued[group], issued[group]
+            if tile < steps:
+                start = max(now, free)
+                scored = free = start + product
+                spans.append((group, "S", tile, start, free))
+                spans.append((group, "softmax", tile, scored, scored + softmax))
+            if together and weights[group] >= 0:
+                start = max(now, free)
+                free = start + product
+                spans.append((group, "O", tile - 1, start, free))
+                issued[group] = max(scored + softmax if tile < steps else scored, free)
+            elif not together and tile < steps:
+                start = max(scored + softmax, free)
+                free = issued[group] = start + product
+                spans.append((group, "O", tile, start, free))
+            else:
+                issued[group] = scored + softmax
+            weights[group] = scored + softmax
+    return spans
+
+
+@picture
+def attention_step():
+    queries, keys, D, steps = 64, 128, 128, 3
+    product = round(2 * queries * keys * D / (card.MATRIX_TFLOP_S * 1e12 / card.SMS / (card.CLOCK_GHZ * 1e9)))
+    softmax = 537  # instructions of a warp in the compiled step; a scheduler starts one in a cycle
+    cases = (
+        ("Each product waited for", False, 1),
+        ("Two products issued together", True, 1),
+        ("The same, two groups", True, 2),
+    )
+    drawn = [(title, groups, _steps(together, groups, product, softmax, steps)) for title, together, groups in cases]
+    longest = max(stop for *_, spans in drawn for *_, stop in spans)
+    panels, busy = [], []
+    for title, groups, spans in drawn:
+        end, scale = max(stop for *_, stop in spans), 356 / longest
+        panel = Panel(60 + groups * 28 + 50, title)
+        cores = 36 + groups * 28
+        for group, what, tile, start, stop in spans:
+            top = 34 + 28 * group if what == "softmax" else cores
+            role = "a" if what == "softmax" else "b" if what == "S" else "g"
+            panel.box(
+                start * scale, top, (stop - start) * scale, 22, role, f"{what[0] if what != 'softmax' else 'p'}{tile}"
+            )
+        busy.append(round(100 * sum(stop - start for _, what, _, start, stop in spans if what != "softmax") / end))
+        panel.text(0, cores + 40, f"tensor cores busy {busy[-1]} % of {end:,} cycles", "small")
+        panels.append(panel)
+    return Picture(
+        f"{steps} tiles of {keys} keys and a group's {queries} queries, heads of {D} numbers. Below: the tensor cores, blue for "
+        "scores (S), green for outputs (O). Above: each group's softmax (p). Times from the data sheet and from the number of "
+        "compiled instructions, not measured.",
+        f"Three timelines of {steps} tiles of keys. A product takes {product} cycles, a softmax about {softmax}. Where each product "
+        f"is waited for, the tensor cores are busy {busy[0]} % of the time. Where the scores of the next tile and the output of "
+        f"this one are issued together, {busy[1]} %. With a second group beside it, {busy[2]} %.",
         panels,
     )
