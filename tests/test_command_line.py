@@ -143,3 +143,10 @@ def test_progress_counts(capsys, monkeypatch):
     with progress.bar(console, threads=False) as shown:
         shown.update(shown.add_task("checking", total=3), advance=1, refresh=True)
     assert "checking" in (said := capsys.readouterr().out) and "1/3" in said
+
+
+def test_security_names_every_command_that_executes_a_file():
+    """`academy bench` measures files of the project only."""
+    said = (ROOT / "SECURITY.md").read_text("utf-8")
+    commands = {*cli._PASSED_ON, "check", "mutate"} - {"bench"}
+    assert not [command for command in commands if f"`academy {command}" not in said]

@@ -7,7 +7,6 @@ Names: `timeline()`, `told()`, `text()`.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from academy.watching import GluonError
@@ -136,11 +135,6 @@ def fault(error: GluonError, drawn: dict[str, Any] | None) -> dict[str, Any]:
         if each.at is not None
     ]  # fmt: skip
     return dict(kind=type(error).__name__, message=error.message, seed=error.seed, parties=parties)
-
-
-def buffer_of(name: str) -> str:
-    """`a_s[1]` for `a_s[1][0:64]`: the buffer that a part lies in."""
-    return re.sub(r"\[[^\]]*[:,][^\]]*\]", "", name)
 
 
 def text(drawn: dict[str, Any], width: int = 110) -> str:

@@ -158,7 +158,7 @@ def test_large_scores_and_the_same_bits_twice():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("D", [16, 64, 128, 256])
+@pytest.mark.parametrize("D", module.HEAD_DIMENSIONS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
 def test_lengths_of_a_real_call(dtype, D):
     right(module, qkv(B=2, H=4, T=1000, D=D, dtype=dtype))

@@ -208,17 +208,29 @@ def test_every_rung_compiles_for_an_h100(name, tmp_path):
     assert_compiled([(name, COMPILED[name], [rung.word for rung in ladder.rungs(name, ROOT)])], tmp_path)
 
 
-@pytest.mark.parametrize(
-    "mutant",
-    [
-        harness.Mutant("gate does not move on", "gate_ptrs += BLOCK_K *", "gate_ptrs += 0 *"),
-        harness.Mutant("gate's strides ignored", "* stride_gm + offs_k[None, :] * stride_gk", "* K + offs_k[None, :]"),
-        harness.Mutant("gate forgotten", "tl.where(gate > 0, a, 0.0).to(b.dtype)", "a"),
-    ],
-    ids=str,
-)
-def test_mutant_of_the_gate_is_caught(variants, mutant, tmp_path):
+#: File of a ladder of the product's gradients, and faults of its own.
+MUTANTS = [
+    (file, harness.Mutant(*edit))
+    for file, edits in {
+        "rung_1_gate_in_the_loads": [
+            ("gate does not move on", "gate_ptrs += BLOCK_K *", "gate_ptrs += 0 *"),
+            ("gate's strides ignored", "* stride_gm + offs_k[None, :] * stride_gk", "* K + offs_k[None, :]"),
+            ("gate forgotten", "tl.where(gate > 0, a, 0.0).to(b.dtype)", "a"),
+        ],
+        "tried_one_launch": [
+            ("programs of db counted from 0", "tl.program_id(0) - programs_da", "tl.program_id(0)"),
+            ("strides of b not exchanged", "1, stride_bn, stride_bk", "1, stride_bk, stride_bn"),
+            ("strides of a not exchanged", "K, N, M, stride_ak, stride_am", "K, N, M, stride_am, stride_ak"),
+        ],
+    }.items()
+    for edit in edits
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "mutant"), MUTANTS, ids=str)
+def test_mutant_of_a_gradient_is_caught(variants, file, mutant, tmp_path):
     variant = variants["matmul_backward"]
-    module = importlib.import_module("annotated_examples.ladders.matmul_backward.rung_1_gate_in_the_loads")
+    module = importlib.import_module(f"annotated_examples.ladders.matmul_backward.{file}")
     check = lambda broken: assert_right(variant, broken.matmul_backward, (37, 70, 19), torch.float32)  # noqa: E731
+    check(module)
     harness.assert_caught(module, mutant, check, tmp_path)
