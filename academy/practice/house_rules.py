@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from academy.book.comments import comments
 from academy.book.layout import KERNELS
 from academy.practice.kernel_file import Found, KernelFile, calls, code_lines, keywords
 
@@ -16,6 +17,8 @@ FAST_SIZE = (60, 400, 600)
 #: Names in the signature of a jitted function; in dense attention, which comes first in a reader's life, fewer.
 MOST_NAMES = 20
 MOST_NAMES_OF = {"attention/causal_attention.py": 14}
+#: How a kernel's arguments end that are a tensor's address.
+POINTERS = ("_ptr", "_tensor", "_desc")
 #: Lines of code of the example run, the script's last lines and the path set-up together.
 FRAME_LINES = 25
 #: What tells the compiler or the cache more than the idea needs.
@@ -81,6 +84,16 @@ def signatures_can_be_read(file: KernelFile) -> Iterator[Found]:
         if count > most:
             message = f"{function.name} takes {count} arguments, {most} at most"
             yield Found(function.lineno, message, function.name)
+
+
+def pointers_say_their_shape(file: KernelFile) -> Iterator[Found]:
+    """In a comment on the line where they stand. What a helper points to, the kernel says that calls it."""
+    commented = {comment.line for comment in comments(file.text) if not comment.for_tools}
+    for function in file.kernels:
+        for argument in function.args.args:
+            if argument.arg.endswith(POINTERS) and argument.lineno not in commented:
+                message = f"{function.name}: no comment says the shape of what {argument.arg} points to"
+                yield Found(argument.lineno, message, function.name, argument.arg)
 
 
 def lessons_have_no_hints(file: KernelFile) -> Iterator[Found]:
@@ -154,6 +167,7 @@ RULES = (
     imports_point_one_way,
     files_are_short,
     signatures_can_be_read,
+    pointers_say_their_shape,
     lessons_have_no_hints,
     public_functions_say_what_they_take,
     the_frame_is_short,

@@ -78,12 +78,12 @@ def cross_entropy_loss_reference(
 # start: [[tag: SM-online]].
 @triton.jit
 def cross_entropy_forward_kernel(
-    logits_ptr,
-    labels_ptr,
-    n_items_ptr,
-    losses_ptr,
-    row_max_ptr,
-    row_sum_ptr,
+    logits_ptr,  # (M, N), rows stride_xm apart
+    labels_ptr,  # (M,)
+    n_items_ptr,  # one number
+    losses_ptr,  # (M,) in float32
+    row_max_ptr,  # (M,) in float32
+    row_sum_ptr,  # (M,) in float32
     stride_xm,
     N,
     ignore_index,
@@ -147,13 +147,13 @@ def cross_entropy_forward_kernel(
 # grid has two axes, rows and chunks, and each program takes one chunk of one row.
 @triton.jit
 def cross_entropy_backward_kernel(
-    dloss_ptr,
-    logits_ptr,
-    labels_ptr,
-    n_items_ptr,
-    row_max_ptr,
-    row_sum_ptr,
-    dlogits_ptr,
+    dloss_ptr,  # one number
+    logits_ptr,  # (M, N), rows stride_xm apart
+    labels_ptr,  # (M,)
+    n_items_ptr,  # one number
+    row_max_ptr,  # (M,)
+    row_sum_ptr,  # (M,)
+    dlogits_ptr,  # (M, N), contiguous
     stride_xm,
     N,
     ignore_index,

@@ -123,9 +123,9 @@ def philox(seed, counter, high, ROUNDS: tl.constexpr):
 # every fourth element each.
 @triton.jit
 def dropout_kernel(
-    x_ptr,
-    y_ptr,
-    seed_ptr,
+    x_ptr,  # (n,)
+    y_ptr,  # (n,)
+    seed_ptr,  # one number
     n,
     threshold,
     scale,

@@ -164,9 +164,9 @@ def weight_and_slope(x, TANH: tl.constexpr):
 # starts 10 elements further on. A block has 4.
 @triton.jit
 def geglu_forward_kernel(
-    gate_ptr,
-    up_ptr,
-    out_ptr,
+    gate_ptr,  # (M, N), rows stride_gate_m apart
+    up_ptr,  # (M, N), rows stride_up_m apart
+    out_ptr,  # (M, N), rows stride_out_m apart
     stride_gate_m,
     stride_up_m,
     stride_out_m,
@@ -199,11 +199,11 @@ def geglu_forward_kernel(
 # two more bytes to read per element.
 @triton.jit
 def geglu_backward_kernel(
-    dout_ptr,
-    gate_ptr,
-    up_ptr,
-    dgate_ptr,
-    dup_ptr,
+    dout_ptr,  # (M, N)
+    gate_ptr,  # (M, N)
+    up_ptr,  # (M, N)
+    dgate_ptr,  # (M, N)
+    dup_ptr,  # (M, N)
     stride_dout_m,
     stride_gate_m,
     stride_up_m,

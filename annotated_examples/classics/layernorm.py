@@ -74,8 +74,10 @@ def layernorm_reference(x, weight=None, bias=None, eps=1e-5):
 # first row is 2, 4, 2, 4, 8, 4.
 @triton.jit
 def layernorm_forward_kernel(
-    x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, N, stride_xm, eps: tl.constexpr, BLOCK_N: tl.constexpr
-):
+    x_ptr, weight_ptr, bias_ptr,  # (M, N), rows stride_xm apart; (N,), or None; (N,), or None
+    y_ptr, mean_ptr, rstd_ptr,  # (M, N), contiguous; (M,) and (M,) in float32
+    N, stride_xm, eps: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
     # Which row is mine? One program runs for each row, so my program's number is also my row's. It becomes int64 before
     # it is multiplied: in a large tensor the product doesn't fit in 32 bits.
     row = tl.program_id(0).to(tl.int64)
@@ -153,8 +155,10 @@ def layernorm_forward_kernel(
 # averages, one for the result.
 @triton.jit
 def layernorm_backward_kernel(
-    dy_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, dx_ptr, N, stride_dym, stride_xm, BLOCK_N: tl.constexpr
-):
+    dy_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr,  # (M, N), (M, N), (N,) or None, (M,), (M,)
+    dx_ptr,  # (M, N), contiguous
+    N, stride_dym, stride_xm, BLOCK_N: tl.constexpr,
+):  # fmt: skip
     # My row, as above. The upstream gradient has a stride of its own: it may be a slice of something wider, or one row
     # shown many times, with stride zero. `mean` and `rstd` are the two numbers that forward stored for my row.
     row = tl.program_id(0).to(tl.int64)
@@ -220,8 +224,9 @@ def layernorm_backward_kernel(
 # is the launcher's `COLUMNS` here.
 @triton.jit
 def layernorm_backward_columns_kernel(
-    dy_ptr, x_ptr, mean_ptr, rstd_ptr, partial_dweight_ptr, partial_dbias_ptr, M, N, stride_dym, stride_xm,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    dy_ptr, x_ptr, mean_ptr, rstd_ptr,  # (M, N), (M, N), (M,), (M,)
+    partial_dweight_ptr, partial_dbias_ptr,  # (programs along the rows, N) in float32, or None
+    M, N, stride_dym, stride_xm, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     # A grid of two dimensions: a program has two numbers. `tl.program_id(0)` says which block of columns is mine. In
     # the example there are two, and the last one is half full: `pid=(1, 0): mask_n = [1, 1, 0, 0]`. `tl.program_id(1)`

@@ -116,14 +116,14 @@ def store_loss(
 # is relative to the largest logit so far. What is new: both are kept in memory from piece to piece.
 @triton.jit
 def linear_cross_entropy_forward_kernel(
-    logits_ptr,
-    bias_ptr,
-    labels_ptr,
-    n_items_ptr,
-    losses_ptr,
-    row_max_ptr,
-    row_sum_ptr,
-    z_label_ptr,
+    logits_ptr,  # (M, width), rows stride_um apart: a piece of the vocabulary
+    bias_ptr,  # (vocab,), or None
+    labels_ptr,  # (M,)
+    n_items_ptr,  # one number
+    losses_ptr,  # (M,) in float32
+    row_max_ptr,  # (M,) in float32
+    row_sum_ptr,  # (M,) in float32
+    z_label_ptr,  # (M,) in float32
     stride_um,
     start,
     width,
@@ -163,13 +163,13 @@ def linear_cross_entropy_forward_kernel(
 # depends on another, so the grid has two dimensions: rows, and blocks of a row.
 @triton.jit
 def linear_cross_entropy_backward_kernel(
-    dloss_ptr,
-    logits_ptr,
-    bias_ptr,
-    labels_ptr,
-    n_items_ptr,
-    row_max_ptr,
-    row_sum_ptr,
+    dloss_ptr,  # one number, or None
+    logits_ptr,  # (M, width), rows stride_um apart; becomes its gradient
+    bias_ptr,  # (vocab,), or None
+    labels_ptr,  # (M,)
+    n_items_ptr,  # one number
+    row_max_ptr,  # (M,)
+    row_sum_ptr,  # (M,)
     stride_um,
     start,
     width,

@@ -96,10 +96,10 @@ def matmul_reference(a, b, activation=None):
 # next. Triton multiplies by the size of an element, because `a_ptr` knows its dtype.
 @triton.jit
 def matmul_kernel(
-    a_ptr,
-    b_ptr,
-    c_ptr,
-    z_ptr,
+    a_ptr,  # (M, K)
+    b_ptr,  # (K, N)
+    c_ptr,  # (M, N)
+    z_ptr,  # (M, N), with the strides of c
     M,
     N,
     K,

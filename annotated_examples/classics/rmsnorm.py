@@ -86,8 +86,9 @@ def add_rmsnorm_reference(x, residual, weight=None, eps=1e-6, *, offset=0.0):
 # 5, 1, −1.
 @triton.jit
 def rmsnorm_forward_kernel(
-    x_ptr, residual_ptr, weight_ptr, y_ptr, s_ptr, rstd_ptr, N, stride_xm, stride_rm,
-    eps: tl.constexpr, offset: tl.constexpr, BLOCK_N: tl.constexpr,
+    x_ptr, residual_ptr, weight_ptr,  # (M, N); (M, N), or None; (N,), or None
+    y_ptr, s_ptr, rstd_ptr,  # (M, N) and (M, N) or None, contiguous; (M,) in float32
+    N, stride_xm, stride_rm, eps: tl.constexpr, offset: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     # My row. Its number times a row stride may exceed 2³¹, so it becomes int64 first.
     row = tl.program_id(0).to(tl.int64)
@@ -145,8 +146,9 @@ def rmsnorm_forward_kernel(
 # summands, `x` and `residual`.
 @triton.jit
 def rmsnorm_backward_kernel(
-    dy_ptr, ds_ptr, x_ptr, weight_ptr, rstd_ptr, dx_ptr, N, stride_dym, stride_dsm, stride_xm,
-    eps: tl.constexpr, offset: tl.constexpr, BLOCK_N: tl.constexpr,
+    dy_ptr, ds_ptr, x_ptr, weight_ptr, rstd_ptr,  # (M, N), (M, N) or None, (M, N), (N,) or None, (M,)
+    dx_ptr,  # (M, N), contiguous
+    N, stride_dym, stride_dsm, stride_xm, eps: tl.constexpr, offset: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     # Each upstream gradient has a row stride of its own: it may be a slice of something wider, or a single row expanded
     # to many, with stride zero.
@@ -200,8 +202,8 @@ def rmsnorm_backward_kernel(
 # the same bits. `BLOCK_N` is the launcher's `COLUMNS` here.
 @triton.jit
 def rmsnorm_backward_columns_kernel(
-    dy_ptr, x_ptr, rstd_ptr, partial_dweight_ptr, M, N, stride_dym, stride_xm,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    dy_ptr, x_ptr, rstd_ptr, partial_dweight_ptr,  # (M, N), (M, N), (M,), (programs along the rows, N) in float32
+    M, N, stride_dym, stride_xm, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     # The second block of columns is half full: `pid=(1, 0): mask_n = [1, 1, 0, 0]`.
     offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)

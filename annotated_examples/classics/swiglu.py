@@ -71,9 +71,9 @@ def swiglu_packed_reference(x):
 # contiguous: then each is treated as one long row, and no row offsets have to be computed. Neither changes the result.
 @triton.jit
 def swiglu_forward_kernel(
-    gate_ptr,
-    up_ptr,
-    out_ptr,
+    gate_ptr,  # (M, N), rows stride_gate_m apart
+    up_ptr,  # (M, N), rows stride_up_m apart
+    out_ptr,  # (M, N), rows stride_out_m apart
     stride_gate_m,
     stride_up_m,
     stride_out_m,
@@ -111,11 +111,11 @@ def swiglu_forward_kernel(
 # [[figure: curves/silu]]
 @triton.jit
 def swiglu_backward_kernel(
-    dout_ptr,
-    gate_ptr,
-    up_ptr,
-    dgate_ptr,
-    dup_ptr,
+    dout_ptr,  # (M, N)
+    gate_ptr,  # (M, N)
+    up_ptr,  # (M, N)
+    dgate_ptr,  # (M, N)
+    dup_ptr,  # (M, N)
     stride_dout_m,
     stride_gate_m,
     stride_up_m,

@@ -115,9 +115,9 @@ def activation_reference(z, activation):
 # that, and is slower.
 @triton.jit
 def activation_backward_kernel(
-    dc_ptr,
-    saved_ptr,
-    dz_ptr,
+    dc_ptr,  # (M, N)
+    saved_ptr,  # (M, N), contiguous
+    dz_ptr,  # (M, N), contiguous
     M,
     N,
     stride_dcm,

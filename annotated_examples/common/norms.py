@@ -85,10 +85,10 @@ def backward_schedule(device_index, element_size, N, BLOCK_M, BLOCK_N, num_warps
 # programs, about one for each SM. RMSNorm has no bias: it passes `None` instead of the bias pointers.
 @triton.jit
 def partial_sums_kernel(
-    partial_dweight_ptr,
-    partial_dbias_ptr,
-    dweight_ptr,
-    dbias_ptr,
+    partial_dweight_ptr,  # (P, N), or None
+    partial_dbias_ptr,  # (P, N), or None
+    dweight_ptr,  # (N,), or None
+    dbias_ptr,  # (N,), or None
     P,
     N: tl.constexpr,
     BLOCK_P: tl.constexpr,

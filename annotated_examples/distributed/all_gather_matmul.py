@@ -54,10 +54,10 @@ def all_gather_matmul_reference(x, w):
 # programs that wait, a flag that a kernel sets could never be set.
 @triton.jit
 def gathered_matmul_kernel(
-    gathered_ptr,
-    w_ptr,
-    out_ptr,
-    arrived_ptr,
+    gathered_ptr,  # (WORLD, rows, K), contiguous
+    w_ptr,  # (K, N)
+    out_ptr,  # (WORLD · rows, N), contiguous
+    arrived_ptr,  # (WORLD,)
     N,
     K,
     rows,

@@ -78,8 +78,8 @@ def meet(pads, place, RANK: tl.constexpr, WORLD: tl.constexpr):
 # again. The interpreter, which runs one program after the other, would never show it.
 @triton.jit
 def one_shot_all_reduce_kernel(
-    x_ptr,
-    out_ptr,
+    x_ptr,  # (N,)
+    out_ptr,  # (N,)
     buffers,
     pads,
     N,

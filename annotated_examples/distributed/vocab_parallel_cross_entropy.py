@@ -87,9 +87,9 @@ def mean(losses, labels, n_items, ignore_index):
 # that mean, $a$, and, since everything is relative to its own largest logit, its part of the target, $b$.
 @triton.jit
 def shard_statistics_kernel(
-    logits_ptr,
-    labels_ptr,
-    stats_ptr,
+    logits_ptr,  # (M, columns of this rank), rows stride_xm apart
+    labels_ptr,  # (M,)
+    stats_ptr,  # (M, 4) in float32
     stride_xm,
     first,
     width,
@@ -152,11 +152,11 @@ def shard_statistics_kernel(
 # disagree in the last digit, weights that should be copies of each other drift apart.
 @triton.jit
 def merge_kernel(
-    stats_ptr,
-    labels_ptr,
-    losses_ptr,
-    row_max_ptr,
-    row_sum_ptr,
+    stats_ptr,  # (world, M, 4)
+    labels_ptr,  # (M,)
+    losses_ptr,  # (M,) in float32
+    row_max_ptr,  # (M,) in float32
+    row_sum_ptr,  # (M,) in float32
     world,
     M,
     vocab,
@@ -201,12 +201,12 @@ def merge_kernel(
 # Each entry of the gradient needs its own logit and the log-sum-exp, which every rank has by now.
 @triton.jit
 def shard_backward_kernel(
-    dlosses_ptr,
-    logits_ptr,
-    labels_ptr,
-    row_max_ptr,
-    row_sum_ptr,
-    dlogits_ptr,
+    dlosses_ptr,  # (M,)
+    logits_ptr,  # (M, N), rows stride_xm apart
+    labels_ptr,  # (M,)
+    row_max_ptr,  # (M,)
+    row_sum_ptr,  # (M,)
+    dlogits_ptr,  # (M, N), contiguous
     stride_xm,
     first,
     width,

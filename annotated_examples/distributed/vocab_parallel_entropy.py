@@ -63,8 +63,8 @@ def rebase(row_sum, weighted, shift):
 
 @triton.jit
 def shard_moments_kernel(
-    logits_ptr,
-    moments_ptr,
+    logits_ptr,  # (M, columns of this rank), rows stride_xm apart
+    moments_ptr,  # (M, 3) in float32
     stride_xm,
     width,
     scaling: tl.constexpr,
@@ -97,7 +97,8 @@ def shard_moments_kernel(
 # The merge, by every rank in the same order.
 @triton.jit
 def merge_moments_kernel(
-    moments_ptr, entropies_ptr, row_max_ptr, row_sum_ptr, mean_ptr, world, M, BLOCK_M: tl.constexpr,
+    moments_ptr, entropies_ptr, row_max_ptr, row_sum_ptr, mean_ptr,  # (world, M, 3); the others (M,)
+    world, M, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     mask = rows < M
@@ -124,8 +125,9 @@ def merge_moments_kernel(
 # ## Backward
 @triton.jit
 def entropy_backward_kernel(
-    dentropies_ptr, logits_ptr, row_max_ptr, row_sum_ptr, mean_ptr, dlogits_ptr, stride_xm, width, N,
-    scaling: tl.constexpr, BLOCK_N: tl.constexpr,
+    dentropies_ptr, logits_ptr, row_max_ptr, row_sum_ptr, mean_ptr,  # (M,), (M, N), (M,), (M,), (M,)
+    dlogits_ptr,  # (M, N), contiguous
+    stride_xm, width, N, scaling: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)

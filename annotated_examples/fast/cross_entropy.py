@@ -68,7 +68,7 @@ def labels_that_count(labels_ptr, start, rows, ignore_index, BLOCK: tl.constexpr
 
 
 @triton.jit
-def count_labels_forward_kernel(labels_ptr, count_ptr, rows, ignore_index, BLOCK: tl.constexpr):
+def count_labels_forward_kernel(labels_ptr, count_ptr, rows, ignore_index, BLOCK: tl.constexpr):  # (rows,), one number
     # One program of 32 warps, the maximum, loops over all labels, which are tiny compared with the logits. Here there
     # are `rows = 4`.
     count = tl.zeros((BLOCK,), tl.int32)
@@ -194,10 +194,10 @@ def second_sweep(
 # ## The kernel: loss and gradient of one row
 @triton.jit
 def cross_entropy_forward_kernel(
-    logits_ptr, labels_ptr, n_items_ptr, dloss_ptr, losses_ptr, dlogits_ptr,
-    stride_xb, stride_xs, stride_db, stride_ds, seq_len, vocab, weight, ignore_index,
-    scaling: tl.constexpr, softcap: tl.constexpr, ALIGNED: tl.constexpr, COUNT: tl.constexpr,
-    BLOCK: tl.constexpr, STRIP: tl.constexpr,
+    logits_ptr, labels_ptr,  # (batch, seq_len, vocab) with columns side by side; one number per row
+    n_items_ptr, dloss_ptr, losses_ptr, dlogits_ptr,  # one number each; one per row; as the logits; each may be None
+    stride_xb, stride_xs, stride_db, stride_ds, seq_len, vocab, weight, ignore_index, scaling: tl.constexpr,
+    softcap: tl.constexpr, ALIGNED: tl.constexpr, COUNT: tl.constexpr, BLOCK: tl.constexpr, STRIP: tl.constexpr,
 ):  # fmt: skip
     # Which row is mine? It is found by batch and position, so `logits[:, :-1]` needs no copy. In the example the rows
     # of 21 are contiguous: `pid=3: batch = 1`, `pid=3: position = 1`. The division is in 32 bits: in 64 bits it would
@@ -300,7 +300,10 @@ def cross_entropy_forward_kernel(
 # and the result may be stored where the gradient is (`IN_PLACE`), every program stops at once, and the backward pass
 # costs one empty launch.
 @triton.jit
-def cross_entropy_backward_kernel(dloss_ptr, gradient_ptr, dlogits_ptr, n, IN_PLACE: tl.constexpr, BLOCK: tl.constexpr):
+def cross_entropy_backward_kernel(
+    dloss_ptr, gradient_ptr, dlogits_ptr,  # one number, (n,), (n,)
+    n, IN_PLACE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     # In the example it is another number: `pid=0: dloss = 0.5`.
     dloss = tl.load(dloss_ptr)
     # The gradient has `pid=0: end = 84` entries.

@@ -156,8 +156,9 @@ def decode_split_kernel(
 # one more weight, in the sum only.
 @triton.jit
 def decode_merge_kernel(
-    parts_ptr, lse_ptr, sinks_ptr, o_ptr, H, num_splits,
-    D: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr,
+    parts_ptr, lse_ptr,  # (B, H, num_splits, D) and (B, H, num_splits)
+    sinks_ptr, o_ptr,  # (H,), or None; (B, H, D)
+    H, num_splits, D: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     offs_s, offs_d = tl.arange(0, BLOCK_S), tl.arange(0, BLOCK_D)

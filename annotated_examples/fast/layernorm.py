@@ -64,8 +64,8 @@ from annotated_examples.common.rows import as_rows, row_stride
 # elements one instruction may load.
 @triton.jit
 def layernorm_forward_kernel(
-    x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, M, N: tl.constexpr, stride_xm: tl.constexpr,
-    eps: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr,  # as in the lesson: (M, N), (N,), (N,), (M, N), (M,), (M,)
+    M, N: tl.constexpr, stride_xm: tl.constexpr, eps: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     # In the example there are seven rows and `BLOCK_M = 2`: the last program owns `pid=3: offs_m = [6, 7]`, the second
     # of which doesn't exist: `pid=3: mask_m = [1, 0]`.
@@ -133,8 +133,8 @@ def layernorm_forward_kernel(
 # mean ([[tag: LN-shift]] allows any): the mean of the first chunk.
 @triton.jit
 def layernorm_forward_chunked_kernel(
-    x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, N: tl.constexpr, stride_xm: tl.constexpr,
-    eps: tl.constexpr, BLOCK_N: tl.constexpr,
+    x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr,  # as above: (M, N), (N,), (N,), (M, N), (M,), (M,)
+    N: tl.constexpr, stride_xm: tl.constexpr, eps: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride_xm
@@ -201,8 +201,9 @@ def layernorm_forward_chunked_kernel(
 # processed, the next `NUM_STAGES` − 1 are already in flight.
 @triton.jit
 def layernorm_backward_kernel(
-    dy_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, dx_ptr, partial_dweight_ptr, partial_dbias_ptr, M,
-    N: tl.constexpr, stride_dym: tl.constexpr, stride_xm: tl.constexpr, BLOCK_M: tl.constexpr,
+    dy_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, dx_ptr,  # (M, N), (M, N), (N,) or None, (M,), (M,), (M, N)
+    partial_dweight_ptr, partial_dbias_ptr,  # (programs, N) in float32, or None
+    M, N: tl.constexpr, stride_dym: tl.constexpr, stride_xm: tl.constexpr, BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr, NUM_STAGES: tl.constexpr,
 ):  # fmt: skip
     pid = tl.program_id(0).to(tl.int64)
@@ -296,8 +297,8 @@ def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
 # [[bench: layernorm/16384x12288/backward/share]] of the limit.
 @triton.jit
 def layernorm_backward_chunked_kernel(
-    dy_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, dx_ptr, N: tl.constexpr, stride_dym: tl.constexpr,
-    stride_xm: tl.constexpr, BLOCK_N: tl.constexpr,
+    dy_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, dx_ptr,  # (M, N), (M, N), (N,) or None, (M,), (M,), (M, N)
+    N: tl.constexpr, stride_dym: tl.constexpr, stride_xm: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     dy_ptr += row * stride_dym
@@ -341,8 +342,8 @@ def layernorm_backward_chunked_kernel(
 # the card.
 @triton.jit
 def layernorm_backward_columns_kernel(
-    dy_ptr, x_ptr, mean_ptr, rstd_ptr, partial_dweight_ptr, partial_dbias_ptr, M, N: tl.constexpr,
-    stride_dym: tl.constexpr, stride_xm: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    dy_ptr, x_ptr, mean_ptr, rstd_ptr, partial_dweight_ptr, partial_dbias_ptr,  # (M, N), (M, N); (M,); (programs, N)
+    M, N: tl.constexpr, stride_dym: tl.constexpr, stride_xm: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     # The second block of columns is half empty: `pid=(1, 0): mask_n = [1, 1, 0, 0]`.
     offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)

@@ -73,14 +73,14 @@ from annotated_examples.fast.cross_entropy import (
 # are merged at the end of the row.
 @triton.jit
 def linear_cross_entropy_forward_kernel(
-    logits_ptr,
-    bias_ptr,
-    labels_ptr,
-    n_items_ptr,
-    losses_ptr,
-    row_max_ptr,
-    row_sum_ptr,
-    z_label_ptr,
+    logits_ptr,  # (M, width), rows stride_um apart: a piece of the vocabulary
+    bias_ptr,  # (vocab,), or None
+    labels_ptr,  # (M,)
+    n_items_ptr,  # one number
+    losses_ptr,  # (M,) in float32
+    row_max_ptr,  # (M,) in float32
+    row_sum_ptr,  # (M,) in float32
+    z_label_ptr,  # (M,) in float32
     stride_um,
     start,
     width,

@@ -100,10 +100,10 @@ def store_in_halves(desc, block, start_m, start_n):
 # In the example C is 6 x 24, in 2 x 2 tiles of 4 x 16, and there are two programs.
 @triton.jit
 def matmul_descriptor_kernel(
-    a_desc,
-    b_desc,
-    c_desc,
-    z_desc,
+    a_desc,  # of (M, K), or of its transpose (K, M)
+    b_desc,  # of (K, N), or of its transpose (N, K)
+    c_desc,  # of (M, N)
+    z_desc,  # of (M, N)
     M,
     N,
     K,
@@ -219,10 +219,10 @@ def store_three(desc, left, middle, right, phase, start_m, start_n):
 
 @triton.jit
 def matmul_interleaved_kernel(
-    a_desc,
-    b_desc,
-    c_desc,
-    z_desc,
+    a_desc,  # of (PHASES, M // PHASES, K)
+    b_desc,  # of (K, N), or of its transpose (N, K)
+    c_desc,  # of (PHASES, M // PHASES, N)
+    z_desc,  # of (PHASES, M // PHASES, N)
     M,
     N,
     K,

@@ -58,12 +58,12 @@ from annotated_examples.common.rows import as_rows, row_stride
 # so the compiler knows which masks are always true and how many neighbours one instruction may load.
 @triton.jit
 def rmsnorm_forward_kernel(
-    x_ptr,
-    residual_ptr,
-    weight_ptr,
-    y_ptr,
-    s_ptr,
-    rstd_ptr,
+    x_ptr,  # (M, N)
+    residual_ptr,  # (M, N), or None
+    weight_ptr,  # (N,), or None
+    y_ptr,  # (M, N), contiguous
+    s_ptr,  # (M, N), contiguous, or None
+    rstd_ptr,  # (M,) in float32
     M,
     N: tl.constexpr,
     stride_xm: tl.constexpr,
@@ -120,13 +120,13 @@ def rmsnorm_forward_kernel(
 # `NUM_STAGES` − 1 are in flight.
 @triton.jit
 def rmsnorm_backward_kernel(
-    dy_ptr,
-    ds_ptr,
-    x_ptr,
-    weight_ptr,
-    rstd_ptr,
-    dx_ptr,
-    partial_dweight_ptr,
+    dy_ptr,  # (M, N)
+    ds_ptr,  # (M, N), or None
+    x_ptr,  # (M, N)
+    weight_ptr,  # (N,), or None
+    rstd_ptr,  # (M,)
+    dx_ptr,  # (M, N), contiguous
+    partial_dweight_ptr,  # (programs, N) in float32, or None
     M,
     N: tl.constexpr,
     stride_dym: tl.constexpr,

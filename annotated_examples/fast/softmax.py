@@ -53,8 +53,8 @@ from annotated_examples.tutorials.softmax import Softmax, softmax_reference
 # vocabulary, a context.
 @triton.jit
 def softmax_forward_kernel(
-    x_ptr,
-    y_ptr,
+    x_ptr,  # (M, N), rows stride_xm apart
+    y_ptr,  # (M, N), contiguous
     M,
     N: tl.constexpr,
     stride_xm: tl.constexpr,
@@ -93,9 +93,9 @@ def softmax_forward_kernel(
 # Backward holds two rows: the upstream gradient and the probabilities. One sum over a row, then [[tag: SM-x]].
 @triton.jit
 def softmax_backward_kernel(
-    dy_ptr,
-    y_ptr,
-    dx_ptr,
+    dy_ptr,  # (M, N), rows stride_dym apart
+    y_ptr,  # (M, N), contiguous
+    dx_ptr,  # (M, N), contiguous
     M,
     N: tl.constexpr,
     stride_dym: tl.constexpr,
@@ -189,8 +189,8 @@ def columns_of_edges(edge, whole, N: tl.constexpr, VECTOR: tl.constexpr):
 # Sections 2 to 5 together, and a part of the sixth.
 @triton.jit
 def softmax_forward_chunked_kernel(
-    x_ptr,
-    y_ptr,
+    x_ptr,  # (M, N), rows stride_xm apart
+    y_ptr,  # (M, N), contiguous
     N: tl.constexpr,
     stride_xm: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -261,9 +261,9 @@ def softmax_forward_chunked_kernel(
 # Before it stores a chunk it has requested the next.
 @triton.jit
 def softmax_backward_chunked_kernel(
-    dy_ptr,
-    y_ptr,
-    dx_ptr,
+    dy_ptr,  # (M, N), rows stride_dym apart
+    y_ptr,  # (M, N), contiguous
+    dx_ptr,  # (M, N), contiguous
     N: tl.constexpr,
     stride_dym: tl.constexpr,
     BLOCK_N: tl.constexpr,

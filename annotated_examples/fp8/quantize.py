@@ -111,8 +111,8 @@ def dequantize_fp8_reference(q, scale, dtype=torch.float32):
 # 0.5, 448 and 1000.
 @triton.jit
 def quantize_rows_kernel(
-    x_ptr, q_ptr, scale_ptr, seed_ptr, K, stride_xm, stride_xk,
-    POWER_OF_TWO: tl.constexpr, BLOCK_K: tl.constexpr,
+    x_ptr, q_ptr, scale_ptr, seed_ptr,  # (M, K); (M, K), contiguous; (M,) in float32; one number, or None
+    K, stride_xm, stride_xk, POWER_OF_TWO: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     # My row, in 64 bits: its number times a stride may exceed 2³¹.
     E4M3: tl.constexpr = q_ptr.dtype.element_ty == tl.float8e4nv
@@ -153,8 +153,10 @@ def quantize_rows_kernel(
 # 1x128, for many rows at once. Otherwise the tile has one, which is 128x128.
 @triton.jit
 def quantize_tiles_kernel(
-    x_ptr, q_ptr, scale_ptr, seed_ptr, M, K, stride_xm, stride_xk, stride_sm, stride_sk,
-    POWER_OF_TWO: tl.constexpr, EACH_ROW: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
+    x_ptr, q_ptr,  # (M, K); (M, K), contiguous
+    scale_ptr, seed_ptr,  # (M, tiles along K) with EACH_ROW, else one for each tile; one number, or None
+    M, K, stride_xm, stride_xk, stride_sm, stride_sk, POWER_OF_TWO: tl.constexpr, EACH_ROW: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     # Neighbouring programs take neighbouring tiles of a row. One dimension of the grid is enough for both: the second
     # one ends at 65535.
@@ -193,7 +195,7 @@ def quantize_tiles_kernel(
 # share, a block here and a block there, and then asks memory for one maximum: `tl.atomic_max` keeps the larger of what
 # is there and its own. Of *integers* the result is the same in any order, and no NaN is lost.
 @triton.jit
-def amax_kernel(x_ptr, amax_ptr, n, BLOCK: tl.constexpr):
+def amax_kernel(x_ptr, amax_ptr, n, BLOCK: tl.constexpr):  # (n,), one number
     bits = tl.zeros((BLOCK,), tl.int32)
     for start in range(tl.program_id(0).to(tl.int64) * BLOCK, n, tl.num_programs(0) * BLOCK):
         offs = start + tl.arange(0, BLOCK)
@@ -208,8 +210,8 @@ def amax_kernel(x_ptr, amax_ptr, n, BLOCK: tl.constexpr):
 # With **delayed** scaling (`DELAYED`) the scale is there already, and it is the maximum that is new.
 @triton.jit
 def quantize_tensor_kernel(
-    x_ptr, q_ptr, scale_ptr, amax_ptr, seed_ptr, n,
-    POWER_OF_TWO: tl.constexpr, DELAYED: tl.constexpr, BLOCK: tl.constexpr,
+    x_ptr, q_ptr, scale_ptr, amax_ptr, seed_ptr,  # (n,), (n,), and one number each; seed_ptr may be None
+    n, POWER_OF_TWO: tl.constexpr, DELAYED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     E4M3: tl.constexpr = q_ptr.dtype.element_ty == tl.float8e4nv
     pid = tl.program_id(0).to(tl.int64)
@@ -244,8 +246,8 @@ def quantize_tensor_kernel(
 # scale is found by dividing its row and its column by the size of a group. A stride of zero makes one scale do for all.
 @triton.jit
 def dequantize_kernel(
-    q_ptr, scale_ptr, out_ptr, M, K, stride_qm, stride_qk, stride_sm, stride_sk, GROUP_M, GROUP_K,
-    BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
+    q_ptr, scale_ptr, out_ptr,  # (M, K); one for each group of GROUP_M rows and GROUP_K columns; (M, K), contiguous
+    M, K, stride_qm, stride_qk, stride_sm, stride_sk, GROUP_M, GROUP_K, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     tile_m = tl.program_id(0) // tl.cdiv(K, BLOCK_K)
     tile_k = tl.program_id(0) % tl.cdiv(K, BLOCK_K)

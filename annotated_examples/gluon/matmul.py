@@ -69,9 +69,9 @@ def matmul_reference(a, b):
 # [[figure: products/k_loop]]
 @gluon.jit
 def matmul_tile_kernel(
-    a_desc, b_desc, c_desc, steps,
-    BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr, B_NK: gl.constexpr,
-    WARPS: gl.constexpr,
+    a_desc, b_desc, c_desc,  # of (M, K); of (K, N), or with B_NK of (N, K); of (M, N)
+    steps, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr,
+    B_NK: gl.constexpr, WARPS: gl.constexpr,
 ):  # fmt: skip
     a_s = gl.allocate_shared_memory(a_desc.dtype, [STAGES] + a_desc.block_type.shape, a_desc.layout)
     b_s = gl.allocate_shared_memory(b_desc.dtype, [STAGES] + b_desc.block_type.shape, b_desc.layout)
@@ -296,9 +296,9 @@ def consumer_partition(
 # turns.
 @gluon.jit
 def matmul_kernel(
-    a_desc, b_desc, c_desc, tiles_m, tiles_n, steps,
-    BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr,
-    B_NK: gl.constexpr, PINGPONG: gl.constexpr, HALVES: gl.constexpr,
+    a_desc, b_desc, c_desc,  # of (M, K); of (K, N), or with B_NK of (N, K); of (M, N)
+    tiles_m, tiles_n, steps, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr,
+    GROUP_M: gl.constexpr, B_NK: gl.constexpr, PINGPONG: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
     a_s = gl.allocate_shared_memory(a_desc.dtype, [STAGES] + a_desc.block_type.shape, a_desc.layout)
     b_s = gl.allocate_shared_memory(b_desc.dtype, [STAGES] + b_desc.block_type.shape, b_desc.layout)

@@ -74,7 +74,10 @@ COLUMNS = gl.constexpr(64)
 # these numbers. `gluon` has a decorator of its own, and `gl` takes the place of `tl`. The rest is Triton: pointers, a
 # mask, a load and a store.
 @gluon.jit
-def copy_lanes_kernel(x_ptr, y_ptr, scale, M, N, stride_xm, stride_ym, ROWS: gl.constexpr, WARPS: gl.constexpr):
+def copy_lanes_kernel(
+    x_ptr, y_ptr,  # (M, N), rows stride_xm and stride_ym apart
+    scale, M, N, stride_xm, stride_ym, ROWS: gl.constexpr, WARPS: gl.constexpr,
+):  # fmt: skip
     layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [WARPS, 1], [1, 0])
     rows = gl.program_id(0) * ROWS + gl.arange(0, ROWS, gl.SliceLayout(1, layout))
     cols = gl.program_id(1) * COLUMNS + gl.arange(0, COLUMNS, gl.SliceLayout(0, layout))
@@ -98,7 +101,7 @@ def copy_lanes_kernel(x_ptr, y_ptr, scale, M, N, stride_xm, stride_ym, ROWS: gl.
 # the bytes that were announced. Then the next phase begins. `wait(bar, p)` returns once a phase of parity `p` is
 # complete. Only the parity, because that is all the hardware keeps.
 @gluon.jit
-def copy_tile_kernel(x_desc, y_desc, scale, WARPS: gl.constexpr):
+def copy_tile_kernel(x_desc, y_desc, scale, WARPS: gl.constexpr):  # of (M, N)
     layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [WARPS, 1], [1, 0])
     # Two buffers in shared memory, with the descriptors' layout, and a barrier, whose count is one: one thread will
     # arrive. Shared memory holds whatever the last program left there. (In the simulator: NaN.)
@@ -150,7 +153,8 @@ def copy_tile_kernel(x_desc, y_desc, scale, WARPS: gl.constexpr):
 # tile. Only so does a program have a next tile to ask for.
 @gluon.jit
 def copy_ring_kernel(
-    x_desc, y_desc, scale, tiles, tiles_n, STAGES: gl.constexpr, WARPS: gl.constexpr,
+    x_desc, y_desc,  # of (M, N)
+    scale, tiles, tiles_n, STAGES: gl.constexpr, WARPS: gl.constexpr,
 ):  # fmt: skip
     layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [WARPS, 1], [1, 0])
     ROWS: gl.constexpr = x_desc.block_type.shape[0]

@@ -75,10 +75,10 @@ def matmul_reference(a, b, activation=None):
 # number separately, in every step. Only the last step needs that mask.
 @triton.jit
 def matmul_kernel(
-    a_ptr,
-    b_ptr,
-    c_ptr,
-    z_ptr,
+    a_ptr,  # (M, K)
+    b_ptr,  # (K, N)
+    c_ptr,  # (M, N)
+    z_ptr,  # (M, N), with the strides of c
     M,
     N,
     K,

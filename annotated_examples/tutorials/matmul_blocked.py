@@ -75,9 +75,9 @@ def matmul_reference(x, y):
 # [[figure: products/k_loop]]
 @triton.jit
 def matmul_kernel(
-    x_ptr,
-    y_ptr,
-    z_ptr,
+    x_ptr,  # (M, K)
+    y_ptr,  # (K, N)
+    z_ptr,  # (M, N)
     M,
     N,
     K,

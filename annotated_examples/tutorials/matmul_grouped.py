@@ -81,7 +81,7 @@ def matmul_reference(x, y, activation="none"):
 # `grouped_order` does the arithmetic. The kernel below multiplies nothing: it stores the position of each program's
 # tile, so that the picture of the order is drawn from the very function that the other kernels use.
 @triton.jit
-def store_blocks_kernel(tiles_ptr, num_pid_m, num_pid_n, GROUP_M: tl.constexpr):
+def store_blocks_kernel(tiles_ptr, num_pid_m, num_pid_n, GROUP_M: tl.constexpr):  # tiles: (programs, 2)
     pid = tl.program_id(0)
     pid_m, pid_n = grouped_order(pid, num_pid_m, num_pid_n, GROUP_M)
     tl.store(tiles_ptr + 2 * pid, pid_m)
@@ -103,9 +103,9 @@ def program_order(num_pid_m, num_pid_n, GROUP_M):
 # every gradient is wrong.
 @triton.jit
 def matmul_kernel(
-    a_ptr,
-    b_ptr,
-    c_ptr,
+    a_ptr,  # (M, K)
+    b_ptr,  # (K, N)
+    c_ptr,  # (M, N)
     M,
     N,
     K,

@@ -83,7 +83,7 @@ def softmax_reference(x):
 # 1, 3, 2, 0, 4, 1. The second is four times $-\infty$, then 2, 2. A `start` in front picks the round of a loop:
 # `softmax_forward_kernel, pid=0, start=4: x[:2] = [4, 1]` is the second chunk of the first row.
 @triton.jit
-def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
+def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):  # (M, N), y contiguous
     # Which row is mine? One program runs for each row, so my program's number is also my row's. It becomes int64 before
     # it is multiplied: in a large tensor the product doesn't fit in 32 bits.
     row = tl.program_id(0).to(tl.int64)
@@ -154,7 +154,7 @@ def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
 # Again one program takes one row, in two trips. The first computes the dot product of the row of `dy` with the row of
 # `y`. The second computes [[tag: SM-x]].
 @triton.jit
-def softmax_backward_kernel(dy_ptr, y_ptr, dx_ptr, N, stride_dym, BLOCK_N: tl.constexpr):
+def softmax_backward_kernel(dy_ptr, y_ptr, dx_ptr, N, stride_dym, BLOCK_N: tl.constexpr):  # (M, N), y and dx contiguous
     # Which row is mine, and where does it begin? As above. The rows of `dy` may be any distance apart, even zero: if
     # the loss uses `y.sum(0)`, every row gets the same upstream gradient, and PyTorch stores it only once.
     row = tl.program_id(0).to(tl.int64)

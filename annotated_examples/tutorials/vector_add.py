@@ -64,7 +64,7 @@ def vector_add_reference(x, y):
 # first `pid` are from program 0. In a kernel with a loop, a value of the loop variable in front says which round is
 # quoted.
 @triton.jit
-def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):  # three vectors of n elements
     # Which program is this? `0` asks for its number along the first dimension of the grid, the only one here. With
     # `pid=0: n = 10` and `BLOCK = 4` three programs run. The number becomes int64 before it is multiplied: past 2³¹
     # elements a 32-bit offset would wrap around.

@@ -71,6 +71,10 @@ FAULTS = {
         f"@triton.jit\ndef f({', '.join(f'a{n}' for n in range(MOST_NAMES + 1))}): pass",
         "@triton.jit\ndef f(x, y, N, BLOCK: tl.constexpr):  # x, y: (pointer, stride, stride)\n    pass",
     ),
+    "pointers say their shape": (
+        "@triton.jit\ndef a_kernel(\n    x_ptr,\n    y_ptr, N,  # (N,)\n):\n    pass",
+        "@triton.jit\ndef a_kernel(\n    x_ptr, y_ptr,  # (M, N), (N,)\n    N,\n):\n    pass",
+    ),
     "lessons have no hints": (
         "@triton.jit\ndef f(p, m):\n    x = tl.load(p, mask=m, other=0.0, eviction_policy='evict_first')",
         "@triton.jit\ndef f(p, m):\n    x = tl.load(p, mask=m, other=0.0)",

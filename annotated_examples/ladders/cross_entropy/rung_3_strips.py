@@ -19,11 +19,11 @@ from annotated_examples.ladders.cross_entropy.rung_2_one_pass import launch_rows
 
 @triton.jit
 def cross_entropy_forward_kernel(
-    logits_ptr,
-    labels_ptr,
-    n_items_ptr,
-    losses_ptr,
-    dlogits_ptr,
+    logits_ptr,  # (M, N), rows stride_xm apart
+    labels_ptr,  # (M,)
+    n_items_ptr,  # one number
+    losses_ptr,  # (M,) in float32
+    dlogits_ptr,  # (M, N), contiguous
     stride_xm,
     N,
     ignore_index,

@@ -22,9 +22,9 @@ from annotated_examples.fast.matmul import store_in_halves
 
 @triton.jit
 def matmul_kernel(
-    a_desc,
-    b_desc,
-    c_desc,
+    a_desc,  # of (M, K)
+    b_desc,  # of (K, N)
+    c_desc,  # of (M, N)
     M,
     N,
     K,

@@ -21,10 +21,10 @@ from annotated_examples.tutorials.matmul_grouped import tile_sizes
 
 @triton.jit
 def gated_matmul_kernel(
-    a_ptr,
-    gate_ptr,
-    b_ptr,
-    c_ptr,
+    a_ptr,  # (M, K)
+    gate_ptr,  # (M, K)
+    b_ptr,  # (K, N)
+    c_ptr,  # (M, N)
     M,
     N,
     K,

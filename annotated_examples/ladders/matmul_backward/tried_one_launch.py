@@ -35,9 +35,9 @@ def product_of_program(
 
 @triton.jit
 def both_gradients_kernel(
-    dz_ptr, a_ptr, b_ptr, da_ptr, db_ptr, M, N, K, stride_dzm, stride_am, stride_ak, stride_bk, stride_bn,
-    INPUT_PRECISION: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
+    dz_ptr, a_ptr, b_ptr, da_ptr, db_ptr,  # (M, N), (M, K), (K, N); (M, K) and (K, N), contiguous
+    M, N, K, stride_dzm, stride_am, stride_ak, stride_bk, stride_bn, INPUT_PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
     programs_da = tl.cdiv(M, BLOCK_M) * tl.cdiv(K, BLOCK_N)
     if tl.program_id(0) < programs_da:

@@ -17,7 +17,7 @@ from annotated_examples.tutorials.softmax import block_size
 
 
 @triton.jit
-def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):
+def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):  # (M, N), y contiguous
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride_xm
     y_ptr += row * N

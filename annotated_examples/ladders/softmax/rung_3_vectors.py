@@ -23,8 +23,8 @@ from annotated_examples.fast.softmax import alignment, columns_of_edges, forward
 
 @triton.jit
 def softmax_forward_kernel(
-    x_ptr,
-    y_ptr,
+    x_ptr,  # (M, N), rows stride_xm apart
+    y_ptr,  # (M, N), contiguous
     N: tl.constexpr,
     stride_xm: tl.constexpr,
     BLOCK_N: tl.constexpr,

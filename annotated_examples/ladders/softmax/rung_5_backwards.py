@@ -19,8 +19,8 @@ from annotated_examples.ladders.softmax.rung_3_vectors import launch_in_vectors
 
 @triton.jit
 def softmax_forward_kernel(
-    x_ptr,
-    y_ptr,
+    x_ptr,  # (M, N), rows stride_xm apart
+    y_ptr,  # (M, N), contiguous
     N: tl.constexpr,
     stride_xm: tl.constexpr,
     BLOCK_N: tl.constexpr,
