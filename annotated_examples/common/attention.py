@@ -88,7 +88,7 @@ def dot_rows(a, b, INPUT_PRECISION: tl.constexpr):
 # holds where each sequence begins, and one more number: where the last one ends. Numbers that make no sense are
 # clamped: they must never become an address outside of the tensor.
 @triton.jit
-def sequence(cu_ptr, b, length):
+def sequence(cu_ptr, b, length):  # (sequences + 1,), or None
     start = 0
     if cu_ptr is not None:
         start = tl.minimum(tl.maximum(tl.load(cu_ptr + b), 0), length)

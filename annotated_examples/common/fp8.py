@@ -94,7 +94,7 @@ def stochastic(v, seed, index, E4M3: tl.constexpr):
 # some of these NaN or infinite, depending on version and device, so a reference has to clamp first.) With a seed it is
 # rounded before, and the conversion is exact.
 @triton.jit
-def to_fp8(v, seed_ptr, index, FP8: tl.constexpr):
+def to_fp8(v, seed_ptr, index, FP8: tl.constexpr):  # seed: one number, or None
     if seed_ptr is not None:
         v = stochastic(v, tl.load(seed_ptr), index, FP8 == tl.float8e4nv)
     return v.to(FP8)

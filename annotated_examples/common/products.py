@@ -57,7 +57,8 @@ def input_precision():
 # `offs_m` and the columns `offs_n`, in float32.
 @triton.jit
 def tile_of_product(
-    a_ptr, b_ptr, offs_m, offs_n, M, N, K, stride_am, stride_ak, stride_bk, stride_bn,
+    a_ptr, b_ptr,  # (M, K), (K, N)
+    offs_m, offs_n, M, N, K, stride_am, stride_ak, stride_bk, stride_bn,
     INPUT_PRECISION: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     offs_k = tl.arange(0, BLOCK_K).to(tl.int64)
