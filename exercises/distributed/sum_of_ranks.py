@@ -53,16 +53,33 @@ def check(t):
     note = "The sum must be made in float32, and be rounded once."
     ones = torch.full((8, 6), 1.0, device=device.DEVICE)
     t.compare("eight ones", "sum_ranks", want, ones.to(torch.float16), exact=True)
-    ones[0] = 2048.0
-    t.compare("2048 and seven ones", "sum_ranks", want, ones.to(torch.float16), exact=True, note=note)
+    for large in (0, t.random.randint(1, 6), 7):
+        rows = ones.clone()
+        rows[large] = 2048.0
+        case = f"2048 of rank {large} and seven ones"
+        t.compare(case, "sum_ranks", want, rows.to(torch.float16), exact=True, note=note)
     world = t.random.randint(2, 5)
     t.compare("rows cut out of wider ones", "sum_ranks", want, t.cut(world, 9, dtype=torch.float16), note=note)
     t.compare("one rank", "sum_ranks", want, t.cut(1, 3, dtype=torch.float16), exact=True)
 
 
 WRONG = (
-    ("2048 and seven ones: out[0] is 2048, should be 2056",),
-    ("2048 and seven ones", "tl.zeros((BLOCK,), tl.float32)", "tl.zeros((BLOCK,), tl.float16)"),
+    ("2048 of rank 0 and seven ones: out[0] is 2048, should be 2056",),
+    ("2048 of rank 0 and seven ones", "tl.zeros((BLOCK,), tl.float32)", "tl.zeros((BLOCK,), tl.float16)"),
+    (
+        "2048 of rank",
+        "acc = tl.load(buffers_ptr + offs, mask=mask, other=0.0).to(tl.float32)\n"
+        "rest = tl.zeros((BLOCK,), tl.float16)\n"
+        "for rank in tl.static_range(1, WORLD):\n"
+        "    rest += tl.load(buffers_ptr + rank * stride + offs, mask=mask, other=0.0)\n"
+        "acc += rest",
+    ),
+    (
+        "2048 of rank",
+        "acc = tl.zeros((BLOCK,), tl.float16)\n"
+        "for rank in tl.static_range(WORLD - 1, -1, -1):\n"
+        "    acc += tl.load(buffers_ptr + rank * stride + offs, mask=mask, other=0.0)",
+    ),
     ("eight ones: out[0] is 7, should be 8", "tl.static_range(WORLD)", "tl.static_range(1, WORLD)"),
     ("rows cut out of wider ones", "rank * stride", "rank * N"),
 )

@@ -72,6 +72,8 @@ def check(t):
     drawn = t.random.randint(30, 100)
     for exponent in (0, -20, drawn, -drawn):
         t.compare(f"beside 448 * 2**{exponent}", "exponents", want, numbers(beside(exponent)))
+    ends = [2.0**-126, 448 * 2.0**-126, 448 * 2.0**-126 * (1 + 2.0**-22), (2 - 2.0**-23) * 2.0**127]
+    t.compare("the smallest and the largest", "exponents", want, numbers(ends))
     values = [2.0 ** t.random.randint(-100, 100) * t.random.uniform(1, 2) for _ in range(t.random.randint(5, 9))]
     t.compare("drawn", "exponents", want, numbers(values))
 
@@ -80,6 +82,7 @@ WRONG = (
     ("beside 448 * 2**60: out[0] is",),
     ("448, 449, 1 and 1000: out[0] is", "> 0x600000", ">= 0x600000"),
     ("448, 449, 1 and 1000: out[0] is", "- 127 - 8", "- 127"),
+    ("the smallest and the largest: out[3] is", "- 127 - 8", "- 127 - 8 + (bits == 0x7F7FFFFF).to(tl.int32)"),
     ("448, 449, 1 and 1000: out[1] is", "((bits & 0x7FFFFF) > 0x600000).to(tl.int32)", "0"),
 )
 RIGHT = (

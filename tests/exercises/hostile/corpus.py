@@ -117,7 +117,7 @@ reverse("a grid of billions", "", "BLOCK = 1\nx = x.expand(2**33, 1)[:, 0] if x.
 merge(
     "replacing checks",
     IMPORT + " to import academy.exercises",
-    top="from academy.exercises import checks\nchecks.Questions.value = lambda *a, **k: None",
+    top="from academy.exercises import questions\nquestions.Questions.value = lambda *a, **k: None",
 )
 merge(
     "replacing the comparison",
@@ -127,7 +127,7 @@ merge(
 merge(
     "replacing the comparison through academy",
     "an answer may not replace academy.exercises.questions._equal",
-    top="import academy\nacademy.exercises.checks._equal = lambda *a: True",
+    top="import academy\nacademy.exercises.questions._equal = lambda *a: True",
 )
 merge(
     "importing the checker",
@@ -227,7 +227,7 @@ merge(
     "import pathlib",
 )
 merge("a star import", IMPORT, top="from os import *")
-merge("a relative import", IMPORT, top="from . import checks")
+merge("a relative import", IMPORT, top="from . import questions")
 merge("a hook for imports", IMPORT + " to import sys", top="import sys\nsys.meta_path.insert(0, None)")
 merge("a trace function", IMPORT + " to import sys", top="import sys\nsys.settrace(lambda *a: None)")
 reverse(
