@@ -20,30 +20,35 @@ os.environ["TRITON_INTERPRET"] = "1"  # also where there is a GPU
 from academy import device  # noqa: F401
 
 from academy import gluon
+from academy.compiler import messages
 from academy.gluon import lanes
+from academy.textfiles import in_words, read_python
 
 
 def main(arguments: list[str]) -> int:
     """Exit status: 0 if nothing is wrong in any schedule, 1 if something is, 2 for a file that can't be run."""
     options = _parser().parse_args(arguments)
     seeds = range(options.seeds) if options.seed is None else [options.seed]
-    if not options.file.is_file():
-        print(f"academy simulate: {options.file}: no such file", file=sys.stderr)
-        return 2
+    try:
+        text = read_python(options.file)
+    except (ValueError, OSError) as error:
+        return _wrong(in_words(error))
     launches: list[str] = []
     events: list[dict] = []
     for seed in seeds:
         try:
             with _collecting(launches, events, seed == seeds[0] and (options.lanes or options.json)):
-                _run(options.file, seed)
+                _run(options.file, text, seed)
         except gluon.GluonError as error:
             print(f"{options.file}: {type(error).__name__}\n{error}")
             print(f"To see it again: academy simulate {options.file} --seed {seed} --lanes")
             _show(events, options)
             return 1
+        except (Exception, SystemExit) as error:
+            message, line = messages.cause_of(error, str(options.file))
+            return _wrong(f"{options.file}:{line}: {message}")
         if not launches:
-            print(f"academy simulate: {options.file} launches no Gluon kernel", file=sys.stderr)
-            return 2
+            return _wrong(f"{options.file} launches no Gluon kernel")
     _show(events, options)
     kernels = ", ".join(dict.fromkeys(launches))
     print(f"{options.file}: nothing is wrong with {kernels} in {len(seeds)} schedule{'s' * (len(seeds) != 1)}")
@@ -66,12 +71,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(file: Path, seed: int) -> None:
+def _wrong(message: str) -> int:
+    print(f"academy simulate: {message}", file=sys.stderr)
+    return 2
+
+
+def _run(file: Path, text: str, seed: int) -> None:
     """EXAMPLE(), or the file as a script, whose own output and exit status don't matter here."""
     with gluon.schedule(seed), contextlib.redirect_stdout(io.StringIO()):
         sys.path.insert(0, str(file.resolve().parent))
         try:
-            if "\ndef EXAMPLE(" in file.read_text("utf-8"):
+            if "\ndef EXAMPLE(" in text:
                 runpy.run_path(str(file))["EXAMPLE"]()
             else:
                 with mock.patch.object(sys, "argv", [str(file)]), contextlib.suppress(SystemExit):

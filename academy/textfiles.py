@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import tempfile
 from contextlib import suppress
@@ -21,6 +22,26 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
         raise ValueError(f"{path}:{line}: this file isn't UTF-8 (byte 0x{byte:02x}); save it as UTF-8") from None
+
+
+def read_python(path: Path) -> str:
+    """The text of a Python file. Raises ValueError, with the place, if there is none or it isn't valid Python."""
+    if not path.is_file() or path.suffix != ".py":
+        raise ValueError(f"{path}: {'not a Python file' if path.exists() else 'no such file'}")
+    text = read_text(path)
+    try:
+        ast.parse(text, str(path))
+    except SyntaxError as error:
+        error.filename = str(path)  # Python leaves it out where a null byte is wrong
+        raise ValueError(in_words(error)) from None
+    return text
+
+
+def in_words(error: Exception) -> str:
+    """An error with a file, and its place: `mine.py: Is a directory`, `mine.py:3:7: invalid syntax`."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno or 1}:{error.offset or 1}: {error.msg}"
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
 
 
 def write_text(path: Path, text: str, replace: bool = True) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from academy import cli, progress
+from academy import cli, device, progress
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -128,6 +128,32 @@ def test_trace_names_a_file_that_is_no_utf_8(tmp_path, capsys):
     path.write_bytes(b"# \xe4\ndef EXAMPLE():\n    pass\n")
     assert cli.main(["trace", str(path)]) == 2
     assert f"{path}:1: this file isn't UTF-8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["trace", "compile", "simulate", "judge"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"# \xe4\n", ":1: this file isn't UTF-8"),
+        (b"\xef\xbb\xbfx = 1\ndef f(:\n", ":2:7: invalid syntax"),
+        (b"x = 1\x00\n", "null bytes"),
+        (None, "mine.py"),
+    ],
+    ids=["latin 1", "a syntax error", "null bytes", "a folder"],
+)
+def test_a_file_that_is_no_python_is_named_in_one_line(command, content, said, tmp_path, capsys):
+    if command == "simulate" and not device.INTERPRET:
+        pytest.skip("the simulator runs where kernels are interpreted")
+    path = tmp_path / "mine.py"
+    path.mkdir() if content is None else path.write_bytes(content)
+    assert cli.main([command, str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"academy {command}: ") and said in line and str(path) in line
+
+
+def test_an_exercise_that_is_not_there_is_named_in_words(capsys):
+    assert cli.main(["exercise", "check", "nowhere.py"]) == 2
+    assert capsys.readouterr().err == "academy exercise: nowhere.py: No such file or directory\n"
 
 
 def test_progress_is_for_a_terminal_and_leaves_nothing_in_a_file(capsys):

@@ -14,6 +14,7 @@ from rich.table import Table
 from academy import compiler
 from academy.book import problems, syntax
 from academy.compiler.cards import CARDS, DEFAULT, Card, card
+from academy.textfiles import in_words, read_python
 
 _LOADS = ("global load", "global store")
 
@@ -22,8 +23,10 @@ def main(arguments: list[str]) -> int:
     """Exit status: 0, 1 if a kernel doesn't compile or doesn't fit, 2 for wrong usage or a file that can't be run."""
     options = _parser().parse_args(arguments)
     path = options.file
-    if not path.is_file() or path.suffix != ".py":
-        return _wrong(f"{path}: {'no such file' if not path.exists() else 'not a Python file'}")
+    try:
+        read_python(path)
+    except (ValueError, OSError) as error:
+        return _wrong(in_words(error))
     if not compiler.available():
         return _wrong("Triton's compiler isn't installed here: it comes with triton, which has wheels for Linux only")
     reports = {}

@@ -50,7 +50,7 @@ def run(path: Path, arch: int, only: str | None, all_configs: bool, detail: bool
                 runpy.run_path(str(path), run_name="__main__")
         except SystemExit:
             pass
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             message, line = messages.cause_of(error, str(path))
             stopped = dict(message=message, line=line)
     return dict(found=catcher.found, stopped=stopped, example=example)

@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from academy.book import exercise_files
-from academy.textfiles import read_text, write_text
+from academy.textfiles import in_words, read_text, write_text
 
 #: The first line of a file that `start` writes: `check` reads from it which exercise the file is for.
 MARK = "# Exercise: "
@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
     except BrokenPipeError:
         raise  # nobody reads on: academy.cli knows what to do
     except (ValueError, OSError) as error:
-        print(f"academy exercise: {error}", file=sys.stderr)
+        print(f"academy exercise: {in_words(error)}", file=sys.stderr)
         return 2
 
 

@@ -16,7 +16,7 @@ from academy.judge.session import MEGABYTES, MUTANTS, SECONDS, File, Session
 from academy.judge.trials import GROUPS
 from academy.judge.trying import Outcome
 from academy.progress import bar
-from academy.textfiles import read_text
+from academy.textfiles import in_words, read_python
 
 _ABOUT = """Compare a function that launches a Triton kernel with its reference in plain PyTorch, on inputs made to find
 mistakes: odd sizes, strides, NaN around and between, every dtype, gradients, other orders of the programs.
@@ -33,12 +33,10 @@ Exit status: 0 if every trial is right, 1 if one is wrong, 2 if nothing could be
 def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     try:
-        if options.file.suffix != ".py" or not options.file.is_file():
-            raise ValueError(f"{options.file} is no Python file")
-        read_text(options.file)
+        read_python(options.file)
         groups = _groups(options.only)
     except (ValueError, OSError) as error:
-        print(f"academy judge: {error}", file=sys.stderr)
+        print(f"academy judge: {in_words(error)}", file=sys.stderr)
         return 2
     limits = Limits(options.seconds, options.memory)
     session = Session(File(options.file, tuple(options.name)), groups, options.mutants, options.seed, limits)

@@ -20,7 +20,7 @@ from academy import compiler
 from academy.book import syntax
 from academy.book.problems import report
 from academy.compiler.cards import CARDS, DEFAULT
-from academy.textfiles import read_text
+from academy.textfiles import in_words, read_text
 from academy.traces import faults, page, store
 from academy.traces.recording import Pointer, Program, Recording, Step, grid_name, program_name
 
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
     except BrokenPipeError:
         raise  # nobody reads on: academy.cli knows what to do
     except (SyntaxError, ValueError, OSError) as error:
-        print(f"academy trace: {_in_words(error)}", file=sys.stderr)
+        print(f"academy trace: {in_words(error)}", file=sys.stderr)
         return 2
     wrong = report(faults.wrong_in_the_run(path, recording))
     for warning in faults.warnings(recording):
@@ -86,12 +86,6 @@ def _compiled(path: Path, own: bool) -> int:
         which = CARDS[DEFAULT]
         print(f"compiles for {which}; `academy compile {store.shorten(path)}` says what it needs")
     return report(made.problems)
-
-
-def _in_words(error: Exception) -> str:
-    if isinstance(error, SyntaxError):
-        return f"{error.filename}:{error.lineno}:{error.offset}: {error.msg}"
-    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -161,6 +161,8 @@ def test_wrong_use_is_named(file, capsys):
     assert "launches no kernel. Give it a function EXAMPLE()" in capsys.readouterr().err
     assert command.main(["/nowhere.py"]) == 2
     assert "no such file" in capsys.readouterr().err
+    assert command.main([str(file("raise KeyboardInterrupt\n"))]) == 2
+    assert "stops before it launches a kernel: line 5: KeyboardInterrupt\n" in capsys.readouterr().err
     with pytest.raises(ValueError, match="arch must be one of 80, 86, 89, 90, 100, 120, got 75"):
         compiler.compile_source("", [], 75)
 

@@ -58,6 +58,17 @@ def test_simulate_names_what_is_missing(broken, capsys):
     assert "launches no Gluon kernel" in said and "no such file" in said
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("raise SystemExit(0)", "3: SystemExit: 0"), ("x = 1 / 0", "3: ZeroDivisionError: division by zero")],
+)
+def test_a_file_that_stops_was_not_simulated(line, said, tmp_path, capsys):
+    path = tmp_path / "stops.py"
+    path.write_text(f"\ndef EXAMPLE():\n    {line}\n")
+    assert simulate.main([str(path)]) == 2
+    assert capsys.readouterr().err == f"academy simulate: {path}:{said}\n"
+
+
 @pytest.mark.parametrize("fault", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_judge_takes_gluon_files(broken, fault):
     words = [str(broken if fault else MINE), "--only", "sizes", "--mutants", "0"]

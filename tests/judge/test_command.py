@@ -64,7 +64,7 @@ def test_what_it_can_not_judge(source, options, message, tmp_path, capsys):
 
 
 def test_no_such_file(capsys):
-    assert cli.main(["judge", "nowhere.py"]) == 2 and "nowhere.py is no Python file" in capsys.readouterr().err
+    assert cli.main(["judge", "nowhere.py"]) == 2 and "nowhere.py: no such file" in capsys.readouterr().err
 
 
 def test_help_says_that_the_file_is_executed(capsys):
