@@ -31,6 +31,25 @@ _LISTED = {
             "as_stored_kernel: scale = tl.where(largest == 0, 1.0, tl.div_rn(largest, 448.0)) @31: 1.0 -> 2.0"
         ],
     },
+    "experts/bias_in_the_weights": {
+        "masked lanes become minus infinity before they are compared": [
+            "best_kernel: score = tl.sigmoid(tl.load(logits_ptr + token * stride + e, mask=mask, other=0.0)) @77: "
+            "0.0 -> None",
+            "best_kernel: choice = tl.where(mask, score + tl.load(bias_ptr + e, mask=mask, other=0.0), "
+            'float("-inf")) @71: 0.0 -> float("nan")',
+            "best_kernel: choice = tl.where(mask, score + tl.load(bias_ptr + e, mask=mask, other=0.0), "
+            'float("-inf")) @71: 0.0 -> None',
+        ]
+    },
+    "experts/stable_rank": {
+        "a masked slot is behind all others, and counts for none of them": [
+            "ranks_kernel: expert = tl.load(experts_ptr + slot, mask=mask, other=EXPERTS) @54: EXPERTS -> None",
+            'ranks_kernel: expert = tl.load(experts_ptr + slot, mask=mask, other=EXPERTS) @54: EXPERTS -> float("nan")',
+        ],
+        "one lane of a row isn't zero, and it isn't negative": [
+            "ranks_kernel: rank = tl.sum(mine * (tl.cumsum(mine, 0) - mine), 1) @10: sum -> max",
+        ],
+    },
     "eight_bits/scales_past_the_end": {
         _NAN: [
             "row_scales_kernel: x = tl.load(x_ptrs, mask=(offs_m < M)[:, None] & (offs_n < N)[None, :], other=0.0) "

@@ -229,6 +229,16 @@ PUBLIC = [
         "fp8.quantize", "quantize_fp8_delayed", "fp8.quantize.quantize_fp8_delayed_reference", {"x": "rows cols"},
         wrap=codes_and_largest,
     ),
+    Public(
+        "moe.router", "route", "moe.router.route_reference",
+        {"logits": "tokens classes", "score": ("softmax", "sigmoid"), "renormalize": (True, False)},
+        wrap=lambda route: lambda logits, **options: route(logits, 1, **options)[0],
+    ),
+    Public("moe.router", "router_z_loss", "moe.router.router_z_loss_reference", {"logits": "tokens classes"}),
+    Public(
+        "moe.router", "load_balancing_loss", "moe.router.load_balancing_loss_reference",
+        {"logits": "tokens classes", "experts": "tokens 2: int32 below classes", "score": ("softmax", "sigmoid")},
+    ),
     *[
         Public(
             module, name, "gemlite.gemm.gemm_reference", packed, {"columns": (32, 96)}, four_bits, HALVES,

@@ -133,6 +133,30 @@ def with_a_scale() -> dict:
     return dict(x=randn(6, 300, dtype=BF16), scale=torch.full((), 0.01, device=DEVICE))
 
 
+def weights_alone(route: Callable) -> Callable:
+    """A router's weights, without its experts."""
+    return lambda logits, **options: route(logits, **options)[0]
+
+
+def weights_by_row(route: Callable) -> Callable:
+    """A router's weights in the order of experts."""
+
+    def call(logits, **options):
+        from annotated_examples.moe.router import sort_by_expert
+
+        weights, experts = route(logits, **options)
+        return weights.flatten()[sort_by_expert(experts, logits.shape[1]).order.long()]
+
+    return call
+
+
+def routed() -> dict:
+    """Experts of 5 tokens, one slot dropped."""
+    experts = torch.arange(10, dtype=torch.int32, device=DEVICE).view(5, 2) * 7 % 12
+    experts[3, 1] = -1
+    return dict(experts=experts)
+
+
 def hidden_states(bias: bool = False) -> Callable[[], dict]:
     def inputs():
         tensors = dict(x=randn(6, 64, dtype=BF16), weight=randn(1000, 64, dtype=BF16) / 8, labels=labels(6, 1000))
@@ -226,13 +250,18 @@ CASES = [
         for granularity in ("tensor", "row", "1x128", "128x128")
     ],
     case("fp8.quantize", "quantize_fp8_delayed", with_a_scale, codes),
+    case("moe.router", "route", lambda: dict(logits=randn(5, 12, dtype=BF16)), weights_by_row, top_k=2),
+    case("moe.router", "route", lambda: dict(logits=randn(5, 12, dtype=BF16)), weights_alone, top_k=2, score="sigmoid"),
+    case("moe.router", "load_balancing_loss", lambda: dict(logits=randn(5, 12, dtype=BF16)) | routed()),
+    case("moe.router", "router_z_loss", lambda: dict(logits=randn(5, 12, dtype=BF16))),
 ]
 FORWARD_ONLY = {"tutorials.matmul_blocked", "attention.decode", "fast.decode"}
 FORWARD_ONLY |= {"distributed.all_reduce", "distributed.all_gather_matmul"}
 FORWARD_ONLY |= {"fp8.quantize", "gemlite.gemm", "gemlite.gemm_splitK", "fast.low_bit"}
 #: They run before a model is compiled, or show what another function does.
 HELPERS = {"classics.dropout.dropout_mask", "gemlite.gemm.pack", "gemlite.gemm.unpack", "gemlite.gemm.quantize"}
-HELPERS |= {"fp8.quantize.dequantize_fp8"}
+#: Called by other cases.
+HELPERS |= {"fp8.quantize.dequantize_fp8", "moe.router.sort_by_expert"}
 
 #: In the simulator they take a second a call, and 16-bit products only: what walks these names them.
 GLUON = [

@@ -1,0 +1,53 @@
+"""Experts: tokens, the slots that their router gives them, and the rows of each expert."""
+
+from draw import Panel, Picture, picture
+
+#: The experts that the router's example gives to its seven tokens.
+KINDS = ("a", "b", "g", "p", "", "off")
+
+
+def _routed():
+    """The example of the router: experts of each token, and the plan."""
+    import torch
+
+    from annotated_examples.moe.router import route_reference, sort_by_expert_reference
+
+    rows = [[0, 4, 1, 4, 0, 0], [5, 1, 2, 0, 0, 0], [3, 0, 0, 0, float("nan"), 0], [0, 0, 7, 6, 0, 0]]
+    rows += [[2, 1, 0, 0, 0, -1], [1, 2, 0, 0, 0, 0], [0, 0, 3, 0, 3, 0]]
+    experts = route_reference(torch.tensor(rows, dtype=torch.float32), 2)[1]
+    return experts, sort_by_expert_reference(experts, 6)
+
+
+@picture
+def sorted_rows():
+    experts, plan = _routed()
+    tokens, k = experts.shape
+    flat, order, offsets = experts.flatten().tolist(), plan.order.tolist(), plan.offsets.tolist()
+    panel = Panel(60 + 22 * len(flat), "")
+    panel.text(0, 15, "slots, token by token", "bold")
+    panel.text(216, 15, "rows, sorted by expert", "bold")
+    top = 34
+    for slot, expert in enumerate(flat):
+        y = top + 22 * slot
+        if slot % k == 0:
+            panel.text(0, y + 26, f"token {slot // k}", "small")
+        panel.box(62, y, 40, 20, KINDS[expert], f"{expert}")
+    for row, slot in enumerate(order):
+        y = top + 22 * row
+        panel.line([(104, top + 22 * slot + 10), (230, y + 10)], "rule")
+        panel.box(232, y, 40, 20, KINDS[flat[slot]], f"{slot}")
+    begin = 0
+    for expert, end in enumerate(offsets):
+        if end > begin:
+            panel.line([(278, top + 22 * begin + 2), (278, top + 22 * end - 4)])
+            panel.text(284, top + 11 * (begin + end) + 4, f"expert {expert}", "small")
+        begin = end
+    empty = [str(expert) for expert in range(len(offsets)) if expert not in flat]
+    words = ", ".join(f"token {t} has experts {a} and {b}" for t, (a, b) in enumerate(experts.tolist()))
+    return Picture(
+        "Left the expert of each slot, two slots a token. Right the slots in the order of their experts: `order` names the slot "
+        "of each row, `position` the row of each slot. Rows of one expert keep their order.",
+        f"{words}. Sorted by expert the slots are {', '.join(map(str, order))}; the rows of the experts end at "
+        f"{', '.join(map(str, offsets))}, and expert {' and '.join(empty)} has none.",
+        [panel],
+    )

@@ -1,0 +1,501 @@
+"""moe/router: experts and rows exactly, weights, gradients and losses by the 2x rule; hostile rows, errors, mutants.
+
+The traps are those of routers in use: each has a check of its name or a mutant.
+"""
+
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
+import ast
+import functools
+import inspect
+
+import pytest
+import torch
+
+from academy import accuracy
+from academy.judge.fences import Fences
+from annotated_examples.common import experts as common
+from annotated_examples.moe import router as lesson
+from tests.kernels import harness
+from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
+
+INF, NAN = float("inf"), float("nan")
+WAYS = [(score, renormalize) for score in lesson.SCORES for renormalize in (True, False)]
+
+
+def make(rows, dtype=torch.float32):
+    return torch.tensor(rows, dtype=dtype, device=DEVICE)
+
+
+def weights_of(route, top_k, **options):
+    return lambda logits: route(logits, top_k, **options)[0]
+
+
+def assert_routed(module, logits, top_k, **options):
+    """Experts exactly, weights and gradients by the 2x rule."""
+    experts = module.route(logits, top_k, **options)[1]
+    assert torch.equal(experts, lesson.route_reference(logits, top_k, **options)[1]), (top_k, options)
+    upstream = torch.randn(len(logits), top_k, device=DEVICE)
+    harness.assert_right(
+        weights_of(module.route, top_k, **options),
+        weights_of(lesson.route_reference, top_k, **options),
+        dict(logits=logits),
+        upstream,
+    )
+
+
+def random_experts(tokens, k, E):
+    return torch.randint(-1, E, (tokens, k), device=DEVICE, dtype=torch.int32)
+
+
+def assert_sorted(module, experts, E, **tiles):
+    wanted = lesson.sort_by_expert_reference(experts, E)
+    with harness.fenced_allocations():
+        plan = module.sorted_by_expert(experts, E, **tiles) if tiles else module.sort_by_expert(experts, E)
+    for name, ours, theirs in zip(plan._fields, plan, wanted):
+        assert ours.dtype == torch.int32 and torch.equal(ours, theirs), (name, ours, theirs)
+
+
+# ---------------------------------------------------------------- checks, which mutants have to fail
+
+
+def every_way(module):
+    """Both scores, renormalised or not, scaled or not, in all dtypes; tokens that fill no block."""
+    for score, renormalize in WAYS:
+        for dtype in DTYPES:
+            assert_routed(module, randn(13, 12, dtype=dtype), 3, score=score, renormalize=renormalize, scale=2.5)
+
+
+def sizes(module):
+    """One expert, all of them, numbers that are no powers of two; no token, one, and one more than a block has."""
+    for number, (tokens, E, k) in enumerate(
+        ((3, 1, 1), (4, 8, 8), (5, 96, 6), (1, 160, 8), (129, 17, 1), (0, 5, 2), (3, 256, 8), (2, 1, 1), (2, 7, 7))
+    ):
+        for score, renormalize in (WAYS[number % 4], WAYS[(number + 1) % 4]):
+            assert_routed(module, randn(tokens, E), k, score=score, renormalize=renormalize)
+
+
+def not_a_number_in_a_row(module):
+    """k different experts, NaN first; NaN where it belongs, and no other row notices."""
+    clean = randn(6, 12)
+    for bad in ([4], [0, 11], list(range(12))):
+        logits = clean.clone()
+        logits[2, bad], logits[3, bad[0]] = NAN, -NAN
+        for score, renormalize in WAYS:
+            for k in (3, 6):
+                options = dict(score=score, renormalize=renormalize)
+                weights, experts = module.route(logits, k, **options)
+                assert torch.equal(experts, lesson.route_reference(logits, k, **options)[1])
+                assert all(len(set(row)) == k and 0 <= min(row) <= max(row) < 12 for row in experts.tolist())
+                others = [0, 1, 4, 5]
+                assert torch.equal(weights[others], module.route(clean[others], k, **options)[0])
+                assert bool(weights[2, 0].isnan()) and (not renormalize or bool(weights[2].isnan().all()))
+
+
+def ties(module):
+    """Equal logits in the order of experts; a zero is a zero; a row of minus infinity but for two."""
+    rows = [[0.0] * 8, [0.0, -0.0] * 4, [-INF] * 6 + [1, 1], [2, 3, 3, 3, 2, 2, 3, 1], [1e4, -1e4] * 4, [-1e4] * 8]
+    rows += [[-3.0, -1, -2, -1, -4, -0.5, -1, -9], [3e38, -3e38, 1e-45, -1e-45, 1e-38, -1e-38, 0, 1]]
+    for dtype in (torch.float32, torch.bfloat16):
+        for k in (2, 3, 8):
+            for score, renormalize in WAYS:
+                options = dict(score=score, renormalize=renormalize)
+                weights, experts = module.route(make(rows, dtype), k, **options)
+                wanted = lesson.route_reference(make(rows, dtype), k, **options)
+                assert torch.equal(experts, wanted[1]), (dtype, k, options)
+                exact = lesson.route_reference(make(rows, dtype).double(), k, **options)[0]
+                accuracy.check("weights", weights, wanted[0], exact)
+
+
+def no_tie_by_underflow(module):
+    """Probabilities of 0 on both sides, and yet one logit is larger."""
+    logits = make([[0.0, -300, -200, -250, -400], [0.0, -3e4, -1e4, -2e4, -4e4]])
+    for score in lesson.SCORES:
+        assert module.route(logits, 4, score=score)[1].tolist() == [[0, 2, 3, 1]] * 2
+
+
+def bias_selects_only(module):
+    """The bias moves the choice. Weights are made of the scores alone, and nothing is subtracted again."""
+    logits, bias = make([[2.0, 1.0, 0.0, -1.0]]), make([-5.0, 0.0, 1e8, 1.0])
+    for score, renormalize in WAYS:
+        weights, experts = module.route(logits, 2, score=score, renormalize=renormalize, bias=bias)
+        assert experts.tolist() == [[2, 3]]
+        p = torch.softmax(logits, 1) if score == "softmax" else torch.sigmoid(logits)
+        wanted = p[:, 2:] / p[:, 2:].sum() if renormalize else p[:, 2:]
+        torch.testing.assert_close(weights, wanted, rtol=1e-6, atol=0)
+    assert torch.equal(module.route(logits, 2, bias=harness.strided(bias))[1], make([[2, 3]], torch.int32))
+    below_zero = make([-3.0, -1.0, -2.0])  # below what the fourth lane has, which is no expert
+    assert module.route(randn(1, 3), 3, bias=below_zero)[1].tolist() == [[1, 2, 0]]
+
+
+def choice_in_float32(module):
+    """In bfloat16 a score and its bias would be equal to others; experts are those of float32."""
+    logits, bias = randn(40, 96, dtype=torch.bfloat16), 1 + randn(96) / 1000
+    for score in lesson.SCORES:
+        experts = module.route(logits, 6, score=score, bias=bias)[1].long()
+        p = torch.softmax(logits.double(), 1) if score == "softmax" else torch.sigmoid(logits.double())
+        choice = p + bias.double()
+        worst = choice.gather(1, experts).amin(1)
+        best = choice.scatter(1, experts, -INF).amax(1)
+        assert bool((worst >= best - 4 * 2.0**-23 * choice.amax(1)).all())
+
+
+def sigmoids_that_are_all_zero(module):
+    logits = make([[-1e4] * 6, [-200.0, -300, -150, -120, -900, -111], [1.0, 2, 3, 4, 5, 6]])
+    for k in (1, 3, 6):
+        weights, _ = module.route(logits, k, score="sigmoid")
+        assert bool(weights.isfinite().all()) and float(weights[0].abs().max()) == 0
+        assert_routed(module, logits, k, score="sigmoid")
+    x = harness.leaf(logits)
+    (gradient,) = torch.autograd.grad(module.load_balancing_loss(x, random_experts(3, 2, 6), score="sigmoid"), x)
+    assert bool(gradient.isfinite().all())
+
+
+def unselected_logits(module):
+    """Renormalised they have no gradient at all. Otherwise, with softmax, every logit has one."""
+    logits = harness.leaf(randn(9, 12))
+    for score, renormalize in WAYS:
+        weights, experts = module.route(logits, 3, score=score, renormalize=renormalize)
+        (gradient,) = torch.autograd.grad(weights[:, 0].sum(), logits)
+        zero = gradient == 0
+        some = score == "softmax" and not renormalize
+        assert not zero.any() if some else bool((zero.sum(1) >= 9).all()) and not zero.all()
+        if not some:
+            unselected = torch.ones_like(gradient, dtype=torch.bool).scatter(1, experts.long(), False)
+            assert bool(zero[unselected].all())
+
+
+def layouts(module):
+    for name, layout in LAYOUTS.items():
+        for score, renormalize in WAYS:
+            assert_routed(module, layout(randn(13, 12)), 3, score=score, renormalize=renormalize)
+        experts = random_experts(13, 3, 12)
+        assert_sorted(module, experts if name == "nan_fenced" else layout(experts), 12)
+        for loss, reference in both_losses(module, layout(experts))[:: 2 if name == "strided" else 1]:
+            harness.assert_right(loss, reference, dict(logits=layout(randn(13, 12))))
+    logits = harness.leaf(randn(5, 8))  # the upstream gradient has no strides, then strides of its own
+    for upstream in (torch.ones((), device=DEVICE).expand(5, 2), randn(2, 5).t()):
+        ours = torch.autograd.grad(module.route(logits, 2)[0], logits, upstream)[0]
+        theirs = torch.autograd.grad(lesson.route_reference(logits.double(), 2)[0], logits, upstream.double())[0]
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def both_losses(module, experts):
+    pairs = [
+        (functools.partial(of, experts=experts, score=score), functools.partial(lesson.load_balancing_loss_reference, experts=experts, score=score))
+        for of, score in ((module.load_balancing_loss, "softmax"), (module.load_balancing_loss, "sigmoid"))
+    ]  # fmt: skip
+    return [*pairs, (module.router_z_loss, lesson.router_z_loss_reference)]
+
+
+def losses(module):
+    """Values and gradients, in all dtypes, with dropped slots, for tokens that fill no block, or several."""
+    for tokens, E, k, dtypes in (
+        (13, 12, 3, DTYPES),
+        (1, 1, 1, DTYPES[:1]),
+        (70, 96, 6, DTYPES[2:]),
+        (5, 3, 2, DTYPES[:1]),
+    ):
+        experts = random_experts(tokens, k, E)
+        for loss, reference in both_losses(module, experts):
+            for dtype in dtypes:
+                harness.assert_right(loss, reference, dict(logits=randn(tokens, E, dtype=dtype, scale=3)))
+    logits, counts = randn(11, 5), torch.randint(0, 9, (5,), device=DEVICE, dtype=torch.int32)
+    for of_counts in (counts, None):
+        several = module.loss_forward(logits, of_counts, "softmax", BLOCK_T=2)
+        torch.testing.assert_close(several, module.loss_forward(logits, of_counts, "softmax", BLOCK_T=16))
+
+
+def balanced_is_one(module):
+    """Whatever the probabilities are; and with all tokens at one expert that each wants, E. Not k, not k times E."""
+    E, k = 6, 2
+    experts = torch.arange(12, device=DEVICE).view(6, 2) % E
+    for score in lesson.SCORES:
+        logits = randn(6, E)
+        torch.testing.assert_close(float(module.load_balancing_loss(logits, experts, score=score)), 1.0)
+        logits = torch.full((6, E), -30.0, device=DEVICE)
+        logits[:, 2] = 30
+        all_to_one = torch.full((6, k), 2, device=DEVICE)
+        torch.testing.assert_close(float(module.load_balancing_loss(logits, all_to_one, score=score)), float(E))
+
+
+def dropped_slots_count_nowhere(module):
+    """Neither among the slots of an expert, nor in what they are divided by. Without a slot the loss is 0."""
+    logits, experts = randn(6, 4), random_experts(6, 2, 4)
+    experts[1], experts[4, 0] = -1, -1
+    padded = torch.cat([experts, torch.full((6, 3), -1, dtype=torch.int32, device=DEVICE)], 1)
+    assert torch.equal(module.load_balancing_loss(logits, experts), module.load_balancing_loss(logits, padded))
+    nobody = torch.full((6, 2), -1, device=DEVICE)
+    x = harness.leaf(logits)
+    loss = module.load_balancing_loss(x, nobody)
+    assert float(loss.detach()) == 0 and not torch.autograd.grad(loss, x)[0].any()
+
+
+def no_tokens(module):
+    x = harness.leaf(randn(0, 5))
+    for loss in (module.load_balancing_loss(x, random_experts(0, 2, 5)), module.router_z_loss(x)):
+        assert float(loss.detach()) == 0 and torch.autograd.grad(loss, x)[0].shape == (0, 5)
+
+
+def large_logits(module):
+    """Around ten thousand: exponentials overflow, and the square has few digits left."""
+    experts = random_experts(9, 2, 12)
+    for loss, reference in both_losses(module, experts):
+        harness.assert_right(loss, reference, dict(logits=randn(9, 12, scale=1e4)))
+        harness.assert_right(loss, reference, dict(logits=randn(9, 12) + 1e4))
+
+
+def sorts(module):
+    """Exactly the stable sort, in one block and in many, with dropped slots and experts without any."""
+    for tokens, k, E in ((7, 2, 6), (1, 1, 1), (0, 2, 3), (5, 0, 3), (40, 6, 96), (9, 8, 256), (129, 1, 3)):
+        for dtype in (torch.int32, torch.int64):
+            assert_sorted(module, random_experts(tokens, k, E).to(dtype), E)
+        assert_sorted(module, random_experts(tokens, k, E), E, BLOCK=16, BLOCK_B=2)
+    assert_sorted(module, torch.full((9, 2), 3, device=DEVICE), 5)
+    assert_sorted(module, torch.full((9, 2), -1, device=DEVICE), 5)
+    assert_sorted(module, random_experts(40, 2, 2) + 2, 5, BLOCK=16, BLOCK_B=1)
+
+
+def more_than_sixteen_bits(module):
+    """Neither a slot nor a row fits into 16 bits; an expert doesn't fit into 8."""
+    assert_sorted(module, random_experts(34_000, 2, 3), 3, BLOCK=4096)
+    assert_sorted(module, random_experts(9, 3, 300), 300)
+
+
+def plans_fit(module):
+    """`order` and `position` undo each other, and are used the way the layer uses them."""
+    experts = random_experts(20, 3, 5)
+    plan = module.sort_by_expert(experts, 5)
+    slots = torch.arange(60, device=DEVICE, dtype=torch.int32)
+    assert torch.equal(plan.order[plan.position.flatten().long()], slots)
+    assert torch.equal(plan.position.flatten()[plan.order.long()], slots)
+    by_row = experts.flatten()[plan.order.long()]
+    begins = [0, *plan.offsets.tolist()]
+    for e, (begin, end) in enumerate(zip(begins, begins[1:])):
+        assert bool((by_row[begin:end] == e).all())
+    assert bool((by_row[begins[-1] :] == -1).all())
+
+
+def numbers_that_are_no_experts(module):
+    """A GPU can't refuse them without waiting: they are dropped, and nothing is read or written elsewhere."""
+    experts = torch.tensor([[0, 4], [3, 5], [-7, 2**31 + 1], [2**32 + 1, 1]], device=DEVICE)
+    with Fences() as fences:
+        plan = common.sorted_by_expert(experts, 4) if module is lesson else module.sorted_by_expert(experts, 4)
+    assert not fences.broken()
+    assert plan.offsets.tolist() == [1, 2, 2, 3] and plan.order.tolist() == [0, 7, 2, 1, 3, 4, 5, 6]
+
+
+def nothing_behind_the_end(module):
+    with Fences() as fences:
+        logits = harness.leaf(harness.nan_fenced(randn(5, 6)))
+        weights, experts = module.route(logits, 3, bias=harness.nan_fenced(randn(6)))
+        plan = module.sort_by_expert(harness.nan_fenced(experts), 6)
+        loss = module.load_balancing_loss(logits, experts) + module.router_z_loss(logits)
+        (gradient,) = torch.autograd.grad(weights.sum() + loss, logits)
+    assert not fences.broken() and bool(gradient.isfinite().all()) and bool(weights.isfinite().all())
+    assert int(plan.offsets[-1]) == 15
+
+
+CHECKS = [
+    every_way,
+    sizes,
+    not_a_number_in_a_row,
+    ties,
+    no_tie_by_underflow,
+    bias_selects_only,
+    choice_in_float32,
+    sigmoids_that_are_all_zero,
+    unselected_logits,
+    layouts,
+    losses,
+    balanced_is_one,
+    dropped_slots_count_nowhere,
+    no_tokens,
+    large_logits,
+    sorts,
+    more_than_sixteen_bits,
+    plans_fit,
+    numbers_that_are_no_experts,
+    nothing_behind_the_end,
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_check(check):
+    check(lesson)
+
+
+# ---------------------------------------------------------------- mutants, each with the check that must notice it
+
+LOWEST_KEY = "key = tl.where(mask, sort_key(choice, e[None, :], BLOCK_E), LOWEST)"
+MUTANTS = [
+    (ties, Mutant("the larger expert of equal ones", "| (BLOCK_E - 1 - expert).to(tl.int64)", "| expert.to(tl.int64)")),
+    (ties, Mutant("negative zero below zero", "tl.where(value == 0.0, 0.0, value).to(tl.int32, bitcast=True)", "value.to(tl.int32, bitcast=True)")),
+    (not_a_number_in_a_row, Mutant("NaN by its bits", "tl.where(value != value, 0x7FFFFFFF, ordered)", "ordered")),
+    (ties, Mutant("negative floats backwards", "bits ^ ((bits >> 31) & 0x7FFFFFFF)", "bits")),
+    (bias_selects_only, Mutant("lanes without an expert", LOWEST_KEY, "key = sort_key(choice, e[None, :], BLOCK_E)\n    key = tl.where(e[None, :] < E + 1, key, LOWEST)")),
+    (no_tie_by_underflow, Mutant("probabilities compared", "    choice = z\n", "    choice = softmax_rows(z)\n")),
+    (bias_selects_only, Mutant("bias in the weights", "value = tl.sum(tl.where(mine, z, 0.0), 1)", "value = tl.sum(tl.where(mine, choice, 0.0), 1)")),
+    (choice_in_float32, Mutant("choice in bfloat16", LOWEST_KEY, "choice = choice.to(tl.bfloat16).to(tl.float32)\n    " + LOWEST_KEY)),
+    (every_way, Mutant("sum over unselected ones", "weights = softmax_rows(selected)", "weights = tl.exp(selected - tl.max(z, 1)[:, None]) / tl.sum(tl.exp(z - tl.max(z, 1)[:, None]), 1)[:, None]")),
+    (every_way, Mutant("scale forgotten", "weights * scale, mask", "weights, mask")),
+    (every_way, Mutant("scale forgotten backward", "dz * scale", "dz")),
+    (sigmoids_that_are_all_zero, Mutant("zero divided by zero", "weights /= tl.sum(weights, 1)[:, None] + 1e-20", "weights /= tl.sum(weights, 1)[:, None]")),
+    (sigmoids_that_are_all_zero, Mutant("zero divided by zero backward", "share /= tl.sum(share, 1)[:, None] + 1e-20", "share /= tl.sum(share, 1)[:, None]")),
+    (every_way, Mutant("renormalisation not differentiated", "dz = p * (dweight - tl.sum(p * dweight, 1)[:, None])", "dz = p * dweight")),
+    (every_way, Mutant("renormalisation of sigmoids not differentiated", "(dweight - tl.sum(share * dweight, 1)[:, None])", "dweight")),
+    (unselected_logits, Mutant("gradient to unselected logits", 'tl.where(chosen, z, float("-inf")) if RENORMALIZE else z', "z")),
+    (unselected_logits, Mutant("no gradient to unselected logits", 'if RENORMALIZE else z)', 'if True else z)')),
+    (layouts, Mutant("stride of the experts", "e[None, :].to(tl.int64) * stride_e", "e[None, :].to(tl.int64)", count=3)),
+    (layouts, Mutant("strides of the upstream gradient", "token * stride_dt + j * stride_dk", "token * TOP_K + j")),
+    (balanced_is_one, Mutant("not divided by all slots", "(counts * (E / tl.maximum(tl.sum(counts, 0), 1).to(tl.float32)))", "(counts * (E / (T * 1.0)))")),
+    (dropped_slots_count_nowhere, Mutant("zero divided by zero slots", "tl.maximum(tl.sum(counts, 0), 1)", "tl.sum(counts, 0)")),
+    (losses, Mutant("softmax twice", "p = softmax_rows(z)\n            value = tl.sum(p * f, 1)", "p = softmax_rows(softmax_rows(z))\n            value = tl.sum(p * f, 1)")),
+    (losses, Mutant("no path through the sum of probabilities", "slope = p * (f - value[:, None])", "slope = p * f")),
+    (losses, Mutant("slope of a sigmoid", "p * (1.0 - s) * (f - value[:, None])", "p * (f - value[:, None])")),
+    (losses, Mutant("square not differentiated", "2.0 * value[:, None] * softmax_rows(z)", "value[:, None] * softmax_rows(z)")),
+    (losses, Mutant("tokens behind the last one", "tl.where(token < T, value, 0.0)", "tl.where(value == value, value, 0.0)")),
+    (large_logits, Mutant("exponentials that overflow", "shift + tl.log(tl.sum(tl.exp(z - shift[:, None]), 1))", "tl.log(tl.sum(tl.exp(z), 1))")),
+    (no_tokens, Mutant("a mean over no token", "partial.sum() / max(T, 1)", "partial.sum() * (1 / T)", error="ZeroDivisionError")),
+]  # fmt: skip
+HELPERS = [
+    (sorts, Mutant("offsets where experts begin", "tl.store(offsets_ptr + columns, ends,", "tl.store(offsets_ptr + columns, ends - total,")),
+    (sorts, Mutant("order and position exchanged", "tl.store(position_ptr + slot, row, mask=mask)\n    tl.store(order_ptr + row, slot, mask=mask)", "tl.store(order_ptr + slot, row, mask=mask)\n    tl.store(position_ptr + row, slot, mask=mask)")),
+    (sorts, Mutant("rank by number of all slots", "starts[None, :] + tl.cumsum(mine, 0) - mine", "starts[None, :] + tl.cumsum(mine, 0)")),
+    (sorts, Mutant("unstable", "starts[None, :] + tl.cumsum(mine, 0) - mine", "starts[None, :] + tl.sum(mine, 0)[None, :] - tl.cumsum(mine, 0)")),
+    (sorts, Mutant("blocks not added up", "        start += tl.sum(counts, 0)\n", "")),
+    (sorts, Mutant("counts of the block included", "tl.cumsum(counts, 0) - counts", "tl.cumsum(counts, 0)")),
+    (sorts, Mutant("dropped ones first", "(expert < 0) | (expert >= E), E, expert", "(expert < 0) | (expert >= E), 0, expert")),
+    (more_than_sixteen_bits, Mutant("rows of 16 bits", "row = tl.sum(mine * (starts", "row = 0xFFFF & tl.sum(mine * (starts")),
+    (numbers_that_are_no_experts, Mutant("cast before it is compared", "other=0)\n    expert = tl.where(", "other=0).to(tl.int32)\n    expert = tl.where(")),
+    (layouts, Mutant("experts as they lie", "experts = experts.reshape(-1).contiguous()", "experts = experts.as_strided((experts.numel(),), (1,))")),
+]  # fmt: skip
+
+
+test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
+test_mutant_of_helpers_is_caught = harness.mutant_test(common, HELPERS, within=lesson)
+
+
+# ---------------------------------------------------------------- structure, repeated calls, errors
+
+
+def test_every_place_is_written_once():
+    """No atomics, and no kernel that fills memory first and scatters into it afterwards: without a barrier between them
+    the threads of a program come in any order, and the interpreter never shows it."""
+    for module in (lesson, common):
+        tree = ast.parse(inspect.getsource(module))
+        for function in [node for node in tree.body if isinstance(node, ast.FunctionDef)]:
+            calls = [ast.unparse(node) for node in ast.walk(function) if isinstance(node, ast.Call)]
+            assert not [call for call in calls if call.startswith("tl.atomic")], function.name
+            written = [call.split("_ptr")[0] for call in calls if call.startswith("tl.store(")]
+            assert len(written) == len(set(written)), f"{function.name} stores twice into one tensor"
+
+
+def everything(logits):
+    weights, experts = lesson.route(logits, 3, score="sigmoid", bias=torch.ones(logits.shape[1], device=DEVICE))
+    loss = lesson.load_balancing_loss(logits, experts) + lesson.router_z_loss(logits)
+    (gradient,) = torch.autograd.grad(weights.square().sum() + loss, logits)
+    return [weights, experts, *lesson.sort_by_expert(experts, logits.shape[1]), loss, gradient]
+
+
+@pytest.mark.parametrize("times", [3, pytest.param(100, marks=pytest.mark.gpu)])
+def test_the_same_bits_every_time(times):
+    logits = harness.leaf(randn(70, 24) if times == 3 else randn(8192, 256))
+    first = everything(logits)
+    for _ in range(times - 1):
+        assert all(torch.equal(one, other) for one, other in zip(first, everything(logits)))
+
+
+def test_inputs_stay_as_they_are():
+    logits, experts, bias = randn(9, 6), random_experts(9, 2, 6), randn(6)
+    with harness.unchanged(logits=logits, experts=experts, bias=bias):
+        lesson.route(logits, 2, bias=bias)
+        lesson.sort_by_expert(experts, 6)
+        lesson.load_balancing_loss(logits, experts)
+
+
+@pytest.mark.gpu
+def test_nobody_waits():
+    """Python goes on while the GPU works: it never learns how many rows an expert has."""
+    logits = harness.leaf(randn(300, 24))
+    everything(logits)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        everything(logits)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.gpu
+def test_more_than_2_to_31_logits():
+    logits = torch.zeros(2**31 // 4096 + 5, 4096, dtype=torch.bfloat16, device=DEVICE)
+    logits[-1, -1] = 1
+    assert lesson.route(logits, 2)[1][-1].tolist() == [4095, 0]
+
+
+def test_second_derivative_raises():
+    for function in (lambda logits: lesson.route(logits, 2)[0], lesson.router_z_loss):
+        harness.assert_gradient_penalty_raises(function, dict(logits=randn(5, 6)))
+
+
+FINE = torch.ones(4, 6, device=DEVICE)
+BAD = [
+    (TypeError, "logits", dict(logits=[1.0])),
+    (TypeError, "logits", dict(logits=FINE.double())),
+    (ValueError, "logits", dict(logits=FINE[0])),
+    (ValueError, "logits", dict(logits=FINE[:, :0])),
+    (ValueError, "logits", dict(logits=torch.ones(1, 4097, device=DEVICE))),
+    (ValueError, "logits", dict(logits=FINE.to("meta"))),
+    (ValueError, "top_k", dict(top_k=0)),
+    (ValueError, "top_k", dict(top_k=7)),
+    (TypeError, "top_k", dict(top_k=2.0)),
+    (ValueError, "score", dict(score="relu")),
+    (ValueError, "renormalize", dict(renormalize=1)),
+    (TypeError, "bias", dict(bias=0.5)),
+    (TypeError, "bias", dict(bias=FINE[0].half())),
+    (ValueError, "bias", dict(bias=FINE[0, :5])),
+    (ValueError, "bias requires a gradient", dict(bias=torch.ones(6, device=DEVICE, requires_grad=True))),
+    (ValueError, "scale", dict(scale=INF)),
+]
+
+
+@pytest.mark.parametrize("error, name, change", BAD)
+def test_bad_arguments(error, name, change):
+    with pytest.raises(error, match=rf"^{name}\b"):
+        lesson.route(**dict(logits=FINE, top_k=2) | change)
+
+
+EXPERTS = torch.zeros(4, 2, dtype=torch.int32, device=DEVICE)
+BAD_EXPERTS = [
+    (TypeError, "experts", [[0]]),
+    (TypeError, "experts", EXPERTS.short()),
+    (TypeError, "experts", EXPERTS.float()),
+    (ValueError, "experts", EXPERTS[0]),
+    (ValueError, "experts", EXPERTS.to("meta")),
+]
+
+
+@pytest.mark.parametrize("error, name, experts", BAD_EXPERTS)
+def test_bad_experts(error, name, experts):
+    for call in (lambda: lesson.sort_by_expert(experts, 6), lambda: lesson.load_balancing_loss(FINE, experts)):
+        with pytest.raises(error, match=rf"^{name} "):
+            call()
+
+
+@pytest.mark.parametrize("number", [6, -2, 2**31])
+def test_an_expert_out_of_range(number, monkeypatch):
+    monkeypatch.setenv("ACADEMY_DEBUG", "1")
+    experts = EXPERTS.long()
+    experts[2, 1] = number
+    for call in (lambda: lesson.sort_by_expert(experts, 6), lambda: lesson.load_balancing_loss(FINE, experts)):
+        with pytest.raises(ValueError, match=rf"^experts must be in \[0, 6\), or -1 for a dropped slot, got {number}$"):
+            call()
+
+
+def test_a_row_of_experts_for_each_of_logits():
+    with pytest.raises(ValueError, match="^experts must have a row for each of logits, 4"):
+        lesson.load_balancing_loss(FINE, EXPERTS[:3])
+    for number in (0, 4097):
+        with pytest.raises(ValueError, match="^num_experts "):
+            lesson.sort_by_expert(EXPERTS, number)
