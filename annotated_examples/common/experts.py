@@ -54,7 +54,10 @@ class Plan(NamedTuple):
 # Dropped slots have the expert −1. They are counted as those of one more expert, E, and end behind all others. So does
 # a number that is no expert, which the CPU refuses, and a GPU can't without waiting.
 @triton.jit
-def one_hot(experts_ptr, first, slots, E, BLOCK: tl.constexpr, BLOCK_E: tl.constexpr):
+def one_hot(
+    experts_ptr,  # (slots,)
+    first, slots, E, BLOCK: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
     slot = first + tl.arange(0, BLOCK)
     expert = tl.load(experts_ptr + slot, mask=slot < slots, other=0)
     expert = tl.where((expert < 0) | (expert >= E), E, expert).to(tl.int32)
@@ -63,7 +66,10 @@ def one_hot(experts_ptr, first, slots, E, BLOCK: tl.constexpr, BLOCK_E: tl.const
 
 
 @triton.jit
-def count_kernel(experts_ptr, counts_ptr, slots, E, BLOCK: tl.constexpr, BLOCK_E: tl.constexpr):
+def count_kernel(
+    experts_ptr, counts_ptr,  # (slots,), (blocks, E + 1)
+    slots, E, BLOCK: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
     block = tl.program_id(0)
     _, mine = one_hot(experts_ptr, block * BLOCK, slots, E, BLOCK, BLOCK_E)
     columns = tl.arange(0, BLOCK_E)
@@ -75,7 +81,10 @@ def count_kernel(experts_ptr, counts_ptr, slots, E, BLOCK: tl.constexpr, BLOCK_E
 # where each expert ends; less its own, where it begins. Then it replaces each count by the first row of that block's
 # slots. `tl.cumsum` includes an element itself, hence the subtraction.
 @triton.jit
-def starts_kernel(counts_ptr, offsets_ptr, blocks, E, BLOCK_B: tl.constexpr, BLOCK_E: tl.constexpr):
+def starts_kernel(
+    counts_ptr, offsets_ptr,  # (blocks, E + 1), (E,)
+    blocks, E, BLOCK_B: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
     columns = tl.arange(0, BLOCK_E)
     total = tl.zeros((BLOCK_E,), tl.int32)
     for first in range(0, blocks, BLOCK_B):
@@ -100,8 +109,9 @@ def starts_kernel(counts_ptr, offsets_ptr, blocks, E, BLOCK_B: tl.constexpr, BLO
 # sum of a column of ones and zeros. So equal experts keep their order, which is what *stable* means.
 @triton.jit
 def place_kernel(
-    experts_ptr, starts_ptr, order_ptr, position_ptr, slots, E, BLOCK: tl.constexpr, BLOCK_E: tl.constexpr
-):
+    experts_ptr, starts_ptr, order_ptr, position_ptr,  # (slots,), (blocks, E + 1), (slots,), (slots,)
+    slots, E, BLOCK: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
     block = tl.program_id(0)
     slot, mine = one_hot(experts_ptr, block * BLOCK, slots, E, BLOCK, BLOCK_E)
     columns = tl.arange(0, BLOCK_E)

@@ -121,8 +121,9 @@ def softmax_rows(z):
 # each token, and a program has four tokens.
 @triton.jit
 def route_forward_kernel(
-    logits_ptr, bias_ptr, weights_ptr, experts_ptr, T, E, stride_t, stride_e, scale, SIGMOID: tl.constexpr,
-    RENORMALIZE: tl.constexpr, TOP_K: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr,
+    logits_ptr, bias_ptr, weights_ptr, experts_ptr,  # (T, E); (E,), or None; (T, k) in float32; (T, k) in int32
+    T, E, stride_t, stride_e, scale, SIGMOID: tl.constexpr, RENORMALIZE: tl.constexpr, TOP_K: tl.constexpr,
+    BLOCK_K: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     # Six experts in a block of eight lanes. The last two have no logit: minus infinity has the probability 0.
     token = tl.program_id(0).to(tl.int64) * BLOCK_T + tl.arange(0, BLOCK_T)
@@ -184,8 +185,9 @@ def route_forward_kernel(
 # ones would be two stores to the same place by different threads, in no particular order.
 @triton.jit
 def route_backward_kernel(
-    dweights_ptr, logits_ptr, experts_ptr, dlogits_ptr, T, E, stride_dt, stride_dk, stride_t, stride_e, scale,
-    SIGMOID: tl.constexpr, RENORMALIZE: tl.constexpr, TOP_K: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr,
+    dweights_ptr, logits_ptr, experts_ptr, dlogits_ptr,  # (T, k); (T, E); (T, k), contiguous; (T, E), contiguous
+    T, E, stride_dt, stride_dk, stride_t, stride_e, scale, SIGMOID: tl.constexpr, RENORMALIZE: tl.constexpr,
+    TOP_K: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     token = tl.program_id(0).to(tl.int64) * BLOCK_T + tl.arange(0, BLOCK_T)
     e = tl.arange(0, BLOCK_E)
@@ -227,7 +229,10 @@ def route_backward_kernel(
 #
 # Each program adds up its tokens and stores one number. With `counts_ptr` it is the first loss, without the second.
 @triton.jit
-def loss_terms(logits_ptr, counts_ptr, T, E, stride_t, stride_e, SIGMOID, BLOCK_T, BLOCK_E):
+def loss_terms(
+    logits_ptr, counts_ptr,  # (T, E); (E,), or None
+    T, E, stride_t, stride_e, SIGMOID, BLOCK_T, BLOCK_E,
+):  # fmt: skip
     token = tl.program_id(0).to(tl.int64) * BLOCK_T + tl.arange(0, BLOCK_T)
     e = tl.arange(0, BLOCK_E)
     mask = (token < T)[:, None] & (e < E)[None, :]
@@ -260,8 +265,8 @@ def loss_terms(logits_ptr, counts_ptr, T, E, stride_t, stride_e, SIGMOID, BLOCK_
 
 @triton.jit
 def loss_forward_kernel(
-    logits_ptr, counts_ptr, partial_ptr, T, E, stride_t, stride_e,
-    SIGMOID: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr,
+    logits_ptr, counts_ptr, partial_ptr,  # (T, E); (E,), or None; one number for each program
+    T, E, stride_t, stride_e, SIGMOID: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     token, _, _, value, _ = loss_terms(logits_ptr, counts_ptr, T, E, stride_t, stride_e, SIGMOID, BLOCK_T, BLOCK_E)
     tl.store(partial_ptr + tl.program_id(0), tl.sum(tl.where(token < T, value, 0.0), 0))
@@ -269,8 +274,8 @@ def loss_forward_kernel(
 
 @triton.jit
 def loss_backward_kernel(
-    dloss_ptr, logits_ptr, counts_ptr, dlogits_ptr, T, E, stride_t, stride_e,
-    SIGMOID: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr,
+    dloss_ptr, logits_ptr, counts_ptr, dlogits_ptr,  # one number; (T, E); (E,), or None; (T, E), contiguous
+    T, E, stride_t, stride_e, SIGMOID: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     token, e, mask, _, slope = loss_terms(logits_ptr, counts_ptr, T, E, stride_t, stride_e, SIGMOID, BLOCK_T, BLOCK_E)
     dz = tl.load(dloss_ptr) / T * slope
