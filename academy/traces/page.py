@@ -24,6 +24,8 @@ log = logging.getLogger("mkdocs.academy.site")
 STATIC = Path(__file__).parent / "static"
 #: In the order in which a page loads them; site/theme/main.html has the same list.
 SCRIPTS = ("recording", "memory", "listing", "controls", "viewer", "start")
+#: What overlaps in a Gluon kernel: loaded by a recording that has such lanes.
+LANES = "lanes"
 #: Largest size of one kernel's data, compressed.
 MAX_BYTES = 40 * 1024
 _MAX_ROWS = 60
@@ -48,9 +50,10 @@ def run(path: str) -> list[str]:
 
 def standalone(path: Path, recording: Recording, before: str = "") -> str:
     """One HTML file with the code and the viewer, for any kernel file; no request leaves it. before: HTML above it."""
-    style = (STATIC / "viewer.css").read_text()
-    code = "".join((STATIC / f"{name}.js").read_text() for name in SCRIPTS)
     data = {"data": viewer_data(path, recording), "source": path.read_text()}
+    lanes = [LANES] * any("orders" in launch for launch in data["data"]["launches"])
+    style = "".join((STATIC / f"{name}.css").read_text() for name in ["viewer", *lanes])
+    code = "".join((STATIC / f"{name}.js").read_text() for name in [*SCRIPTS, *lanes])
     shown = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(path.name)}, recorded</title>'
@@ -119,6 +122,7 @@ def viewer_data(path: Path, recording: Recording) -> dict:
     names = ("kernel", "direction", "grid", "traffic", "tensors", "programs", "repairs")
     launches = [
         {name: launch[name] for name in names}
+        | {name: launch[name] for name in ("orders",) if name in launch}
         | {"line": recording.line(launch["file"], launch["line"]) if launch["file"] == shown else 0}
         for launch in recording.launches
     ]

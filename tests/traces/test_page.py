@@ -32,9 +32,18 @@ def test_data_is_small(kernel):
 
 
 def test_viewer_is_small():
-    assert {f"{name}.js" for name in page.SCRIPTS} == {path.name for path in STATIC.glob("*.js")}
+    assert {f"{name}.js" for name in (*page.SCRIPTS, page.LANES)} == {path.name for path in STATIC.glob("*.js")}
     assert sum(len(gzip.compress((STATIC / f"{name}.js").read_bytes())) for name in page.SCRIPTS) < 19_000
     assert len(gzip.compress((STATIC / "viewer.css").read_bytes())) < 5_000
+    assert len(gzip.compress((STATIC / f"{page.LANES}.js").read_bytes())) < 3_500
+
+
+def test_only_recordings_with_lanes_bring_their_script(kernel):
+    path, recording = kernel
+    has = [bool(launch.get("orders")) for launch in recording.data["launches"]]
+    shown = page.viewer_data(path, recording)["launches"]
+    assert [bool(launch.get("orders")) for launch in shown] == has
+    assert any(has) == ("gluon" in path.parts) == ("viewer.Lanes = class" in page.standalone(path, recording))
 
 
 def numbers_of(entry):

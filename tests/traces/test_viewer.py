@@ -280,3 +280,81 @@ def test_accessibility(browser, pages, width, dark, whole):
     if whole:
         click(browser, "[data-t-key=wtrue]")
     assert browser.violations() == []
+
+
+RING = "gluon.tile_copy"
+
+
+def at_step(browser, step):
+    slider = "document.querySelector('.t-lanes input[type=range]')"
+    browser.run(f"{slider}.value = {step}; {slider}.dispatchEvent(new Event('input'))")
+    return browser.run("document.querySelector('.t-l-told').textContent")
+
+
+def lane_labels(browser):
+    return browser.run("[...document.querySelectorAll('.t-l-name')].map(name => name.textContent)")
+
+
+@pytest.fixture
+def ring(browser, pages):
+    open_page(browser, pages(RING), width=1440, height=900)
+    browser.wait("document.querySelector('.t-l-tracks') !== null")
+    return browser
+
+
+def test_lanes_show_what_overlaps(ring):
+    recording = store.load([FILES[RING]])[FILES[RING]]
+    orders = recording.data["launches"][0]["orders"]
+    first = orders[0]
+    (load, *_) = (span for span in first["spans"] if span["what"] == "TMA load")
+    told = at_step(ring, load["from"])
+    assert told == f"copy unit a TMA load of kernel begins: it writes x_s[0] line {load['line']}"
+    labels = lane_labels(ring)
+    assert labels[:2] == ["kernel", "copy unit"] and "x_s[0] TMA load of kernel" in labels and "y_s[0] nobody" in labels
+    assert "full[0] phase 0, 1 of 1 arrival, 1,024 bytes to come" in labels
+    at_step(ring, load["to"] + 1)
+    assert "x_s[0] nobody" in lane_labels(ring)
+    bars = "[...document.querySelector('.t-l-row:nth-child(3) .t-l-track').children]"
+    units = [span for span in first["spans"] if span["lane"] == "copy unit"]
+    assert ring.run(f"{bars}.map(bar => bar.title)") == [f"{span['what']}: {span['buffer']}" for span in units]
+    wide = ring.run(f"parseFloat({bars}[0].style.width) + 1") / (load["to"] - load["from"] + 1)
+    assert ring.run(f"{bars}.map(bar => parseFloat(bar.style.left))") == [span["from"] * wide for span in units]
+    assert "not a measurement" in ring.run("document.querySelector('.t-lanes').textContent") and not ring.errors
+
+
+def test_lanes_in_another_order_by_keyboard_and_by_line(ring):
+    recording = store.load([FILES[RING]])[FILES[RING]]
+    orders = recording.data["launches"][0]["orders"]
+    (number,) = [n for n, order in enumerate(orders) if order["told"] != orders[0]["told"]][:1]
+    picker = "document.querySelector('.t-lanes select')"
+    ring.run(f"{picker}.selectedIndex = {number}; {picker}.dispatchEvent(new Event('change'))")
+    for step, (lane, line, words) in enumerate(orders[number]["told"]):
+        assert at_step(ring, step) == f"{lane} {words} line {line}"
+    before = title(ring)
+    at_step(ring, 2)
+    ring.run("document.querySelector('.t-lanes input[type=range]').focus()")
+    key(ring, "ArrowRight")
+    assert ring.run("document.querySelector('.t-lanes .t-count').textContent") == f"4 of {orders[number]['steps']}"
+    assert title(ring) == before, "the slider's keys are its own"
+    line = orders[number]["told"][3][1]
+    click(ring, ".t-l-told button")
+    assert title(ring).startswith(f"After line {line}")
+    # A launch without lanes shows none; one with others shows its own.
+    pick_launch(ring, 1)
+    ring.wait("document.querySelector('.t-l-name')?.textContent === 'kernel'")
+    assert ring.run("document.querySelector('.t-lanes input[type=range]').max") == str(
+        recording.data["launches"][1]["orders"][0]["steps"] - 1
+    )
+
+
+@pytest.mark.parametrize("width, dark", [(1440, False), (390, True)])
+def test_lanes_are_accessible(browser, pages, width, dark):
+    open_page(browser, pages(RING), width=width, height=900, dark=dark)
+    browser.wait("document.querySelector('.t-l-tracks') !== null")
+    assert browser.violations() == []
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_no_lanes_where_nothing_is_asynchronous(matmul):
+    assert matmul.run("document.querySelectorAll('.t-l-tracks').length") == 0
+    assert "lanes.js" not in "".join(matmul.requests)

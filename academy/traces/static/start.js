@@ -37,6 +37,13 @@
     arrived[name] ? resolve(arrived[name]) : document.head.append(script)
   })
 
+  // What draws lanes, for a recording that has some: loaded once, unless it is on the page already.
+  let lanes = null
+  viewer.forLanes = () => viewer.Lanes ? Promise.resolve() : lanes ??= new Promise((resolve, reject) => {
+    const script = make("script", { src: new URL("lanes.js", here).href, onload: resolve, onerror: reject })
+    document.head.append(make("link", { rel: "stylesheet", href: new URL("lanes.css", here).href }), script)
+  })
+
   function boot(view) {
     const file = view.closest(".k-file"), name = view.dataset.run
     let asked = null

@@ -13,7 +13,7 @@
       view.setAttribute("aria-label", "Recorded run")
       view.replaceChildren()
       this.parts = {}
-      for (const part of ["bar", "fold", "tabs", "memory", "now"]) {
+      for (const part of ["bar", "fold", "tabs", "memory", "now", "lanes"]) {
         this.parts[part] = view.appendChild(part === "fold" ? this.makeFold() : make("div", { class: `t-${part}` }))
       }
       this.status = view.appendChild(make("p", { class: "t-status", role: "status" }))
@@ -100,7 +100,7 @@
 
     key(event) {
       const { target } = event
-      if (!this.listing.running() || event.ctrlKey || event.metaKey || event.altKey || target.closest("select, summary, [role=grid], .t-programs")) return
+      if (!this.listing.running() || event.ctrlKey || event.metaKey || event.altKey || target.closest("select, summary, [role=grid], .t-programs, .t-lanes")) return
       if (event.key === " " && !target.closest("button") && target !== document.body) {
         event.preventDefault()
         return this.playing ? this.pause() : this.play()
@@ -124,6 +124,7 @@
       this.drawTabs()
       this.drawMemory()
       this.drawNow()
+      this.drawLanes()
       if (focused && document.activeElement.dataset?.tKey !== focused) this.view.querySelector(`[data-t-key="${focused}"]`)?.focus()
     }
 
@@ -168,6 +169,15 @@
       const told = news.slice(0, 4).map(([name, n]) => `${name} ${this.brief(n, 60)}`)
       const touched = step.accesses.map(access => this.touched(access))
       this.status.textContent = `Program ${programName(this.program[0])}, ${title}. ${[...told, ...touched].join(". ")}`
+    }
+
+    // What overlapped in a Gluon kernel is a script of its own.
+    drawLanes() {
+      const { lanes } = this.parts, { orders } = this.launch, drawn = String(this.launchNumber)
+      if (lanes.dataset.drawn === drawn) return
+      lanes.dataset.drawn = drawn
+      lanes.replaceChildren()
+      if (orders) viewer.forLanes().then(() => { if (this.launch.orders === orders) new viewer.Lanes(lanes, orders, line => this.toLine(line)) }, () => {})
     }
 
     // ---- the address: #pid=13&line=79&k=1, or pid=(1, 0) as pid=1,0; launch=2 for another launch than the first that fits;
