@@ -50,11 +50,11 @@ def run(path: str) -> list[str]:
 
 def standalone(path: Path, recording: Recording, before: str = "") -> str:
     """One HTML file with the code and the viewer, for any kernel file; no request leaves it. before: HTML above it."""
-    data = {"data": viewer_data(path, recording), "source": path.read_text()}
-    lanes = [LANES] * any("orders" in launch for launch in data["data"]["launches"])
+    run = viewer_data(path, recording)
+    lanes = [LANES] if any("orders" in launch for launch in run["launches"]) else []
     style = "".join((STATIC / f"{name}.css").read_text() for name in ["viewer", *lanes])
     code = "".join((STATIC / f"{name}.js").read_text() for name in [*SCRIPTS, *lanes])
-    shown = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
+    shown = json.dumps({"data": run, "source": path.read_text()}, separators=(",", ":")).replace("</", "<\\/")
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(path.name)}, recorded</title>'
         f'<meta name="viewport" content="width=device-width,initial-scale=1"><style>{style}</style>'

@@ -20,7 +20,8 @@ takes [[bench: tile_copy/16384x8192/forward/ms]], PyTorch's plain kernel
 **Try it without a GPU.** Run this file anywhere: without a Hopper GPU the kernels run in a simulator (`academy.gluon`).
 It knows what orders two accesses of shared memory. Delete a wait, and it names the two lines that race, even if the
 result happened to be right. *Watch* draws what overlapped: who works when, the phases of each barrier, the use of each
-buffer. `academy simulate --lanes` does so for a file of your own, in a terminal. On another GPU than Hopper the functions refuse to start.
+buffer. `academy simulate --lanes` does so for a file of your own, in a terminal. On another GPU than Hopper the
+functions refuse to start.
 
 **Contract.** `x`: (M, N), float32, float16 or bfloat16, any strides, may be empty. Rows that don't begin at multiples
 of 16 bytes are copied first. The result has the dtype of `x`; the product is computed in float32. No input is written
