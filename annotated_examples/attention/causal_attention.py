@@ -102,7 +102,8 @@ def causal_attention_kernel(
     b, h, start_m = tl.program_id(0) // tiles, tl.program_id(1), tl.program_id(0) % tiles * BLOCK_M
     k_head, v_head = head(k_tensor, b, h, 0), head(v_tensor, b, h, 0)
     offs_m = start_m + tl.arange(0, BLOCK_M)
-    # The queries are loaded once and stay. A row past the last token is zeros.
+    # The queries are loaded once and stay. A row past the last token is zeros. The first `D` is the width of a head, the
+    # second that of the tile: `load_tile` also serves heads whose width is no power of two.
     q = load_tile(head(q_tensor, b, h, 0), offs_m, T, D, D)
 
     row_max = tl.full((BLOCK_M,), -float("inf"), tl.float32)
@@ -117,7 +118,8 @@ def causal_attention_kernel(
         # **S = Q Kᵀ**, [[tag: AT-S]]: a row for each query, a column for each key. `tl.trans` transposes a tile.
         s = tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION) * scale
         # A query sees no key after its own position. Those scores become −∞, and an exponential of −∞ is 0:
-        # `pid=(1, 0), start_n=2: s = [[2, -inf], [2, 4]]`.
+        # `pid=(1, 0), start_n=2: s = [[2, -inf], [2, 4]]`. Keys past the last token come after every query, so the same
+        # line hides them.
         s = tl.where(offs_n[None, :] <= offs_m[:, None], s, -float("inf"))
         new_max = tl.maximum(row_max, tl.max(s, axis=1))
         # **P**, not divided yet, and relative to the largest score so far.
@@ -229,7 +231,7 @@ def causal_attention_keys_kernel(
         q, do = load_tile(q_head, offs_m, T, D, D), load_tile(do_head, offs_m, T, D, D)
         lse, delta = load_numbers(lse_head, offs_m, T), load_numbers(delta_head, offs_m, T)
         # **Sᵀ = K Qᵀ**, and **Pᵀ**, with a zero wherever the query comes before the key. Queries past the end count for
-        # nothing, either.
+        # nothing, either: they are zeros, but zero times an infinite key is NaN.
         s = tl.dot(k, tl.trans(q), input_precision=INPUT_PRECISION) * scale
         mask = (offs_n[:, None] <= offs_m[None, :]) & (offs_m < T)[None, :]
         p = tl.where(mask, tl.exp(s - lse[None, :]), 0.0)

@@ -24,6 +24,7 @@ MUTANTS = [
     Mutant("no delta in dk", "p * (dp - delta[None, :])", "p * dp"),
     Mutant("no mask in dv", "p = tl.where(mask, tl.exp(s - lse[None, :]), 0.0)", "p = tl.exp(s - lse[None, :])"),
     Mutant("zero times the NaN of a hidden query", "ds = tl.where(mask, p * (dp - delta[None, :]), 0.0)", "ds = p * (dp - delta[None, :])"),
+    Mutant("queries past the end count", " & (offs_m < T)[None, :]", ""),
     Mutant("first tile of queries dropped", "tl.range(start_n // BLOCK_M * BLOCK_M, T, BLOCK_M)", "tl.range(start_n // BLOCK_M * BLOCK_M + BLOCK_M, T, BLOCK_M)"),
     Mutant("scale left out of dq", "dq * scale, offs_m", "dq, offs_m"),
     Mutant("scale left out of dk", "dk * scale, offs_n", "dk, offs_n"),
@@ -54,6 +55,7 @@ def check(module):
     inputs = qkv(B=2, layout=harness.strided)
     right(module, inputs, harness.transposed(randn(2, 2, 70, 16)), scale=0.7)
     nan_after_a_token(module)
+    infinite_key(module)
     lse_is_natural(module)
     harness.assert_gradient_penalty_raises(module.causal_attention, qkv(T=3))
 
@@ -69,6 +71,15 @@ def nan_after_a_token(module):
     do[..., 0, :] = float("nan")
     dk = gradients_in_tiles(module, qkv(H=1), do, 16, 16)[3]
     assert dk[0, 0, 0].isnan().all() and dk[:, :, 1:].isfinite().all()
+
+
+def infinite_key(module):
+    """Its scores are −∞, so its value has no gradient. Rows past the last query are zeros, and zero times it is NaN."""
+    inputs = qkv(H=1, T=20)
+    inputs["q"].abs_()
+    inputs["k"][..., 5, :] = -float("inf")
+    dv = gradients_in_tiles(module, inputs, randn(1, 1, 20, 16), 16, 16)[4]
+    assert dv.isfinite().all() and not dv[0, 0, 5].any()
 
 
 def lse_is_natural(module):
