@@ -102,8 +102,8 @@ def causal_attention_kernel(
     b, h, start_m = tl.program_id(0) // tiles, tl.program_id(1), tl.program_id(0) % tiles * BLOCK_M
     k_head, v_head = head(k_tensor, b, h, 0), head(v_tensor, b, h, 0)
     offs_m = start_m + tl.arange(0, BLOCK_M)
-    # The queries are loaded once and stay. A row past the last token is zeros. The first `D` is the width of a head, the
-    # second that of the tile: `load_tile` also serves heads whose width is no power of two.
+    # The queries are loaded once and stay. A row past the last token is zeros. The first `D` is the width of a head,
+    # the second that of the tile: `load_tile` also serves heads whose width is no power of two.
     q = load_tile(head(q_tensor, b, h, 0), offs_m, T, D, D)
 
     row_max = tl.full((BLOCK_M,), -float("inf"), tl.float32)
