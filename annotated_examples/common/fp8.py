@@ -43,7 +43,7 @@ def magnitude_bits(x):
 #   off by its last bit.
 # - A group of zeros would divide zero by zero later on: its scale is 1.
 # - With a NaN or an infinity in the group, nothing sensible can be stored: its scale is NaN, and so is all of it.
-# - A scale below $2^{-126}$ would have fewer digits, and its reciprocal might be infinite.
+# - A scale below 2⁻¹²⁶ would have fewer digits, and its reciprocal might be infinite.
 #
 # A **power of two** for a scale costs up to one bit of range, and multiplying by it rounds nothing. [[tag: F8-pow2]] is
 # a logarithm rounded up, and `tl.log2` isn't exact next to a power of two. In the bits the logarithm stands as it is:
