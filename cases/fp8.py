@@ -162,3 +162,110 @@ def stochastic(module, X):
 def _(X):
     given = drawn(X)
     return (given["d"] * (given["k"] + (given["f"] + given["w"] >= 1))).float()
+
+
+# ---------------------------------------------------------------- products of codes
+
+PRODUCT = "fp8.scaled_matmul"
+FEW = {"M": 5, "N": 9, "G": 3, "n": 8}
+
+
+def representable(M, G, n, N):
+    """a, b: numbers that are codes."""
+    import torch
+
+    return {
+        "a": torch.randn(M, G, n).to(torch.float8_e4m3fn).double(),
+        "b": torch.randn(G, n, N).to(torch.float8_e5m2).double(),
+    }
+
+
+def codes(a, b):
+    import torch
+
+    return a.flatten(1).to(torch.float8_e4m3fn), b.flatten(0, 1).to(torch.float8_e5m2)
+
+
+def decoded(module, a, b, scale_a, scale_b, bias, recipe, GROUP=128):
+    import torch
+
+    return module.scaled_matmul_reference(
+        *codes(a, b), scale_a, scale_b, recipe=recipe, bias=bias, out_dtype=torch.float32, precision=torch.float32,
+        GROUP=GROUP,
+    )  # fmt: skip
+
+
+@case(modules=PRODUCT, returns="SM-tensor", values=representable, sizes=FEW, dtypes=("float32",), forward_only=True)
+def one_scale_each(module, a, b, sigma, tau, beta):
+    import torch
+
+    left, right = codes(a, b)
+    scales = torch.tensor(sigma, device=a.device), torch.tensor(tau, device=a.device)
+    return module.scaled_matmul(
+        left, right, *scales, recipe="tensor", bias=beta, out_dtype=torch.float32, use_fast_accum=True
+    )
+
+
+@one_scale_each.pytorch
+def _(module, a, b, sigma, tau, beta):
+    import torch
+
+    scales = torch.tensor(sigma, device=a.device), torch.tensor(tau, device=a.device)
+    return decoded(module, a, b, *scales, beta, "tensor")
+
+
+@case(modules=PRODUCT, returns="SM-row", values=representable, sizes=FEW, dtypes=("float32",), forward_only=True)
+def a_scale_for_each_row(module, a, b, s, t, beta):
+    import torch
+
+    left, right = codes(a, b)
+    return module.scaled_matmul(
+        a=left, b=right, scale_a=s[:, None], scale_b=t[None], recipe="row", bias=beta, out_dtype=torch.float32
+    )
+
+
+@a_scale_for_each_row.pytorch
+def _(module, a, b, s, t, beta):
+    return decoded(module, a, b, s[:, None], t[None], beta, "row")
+
+
+@case(modules=PRODUCT, returns="SM-row", values=representable, sizes=FEW, dtypes=("float32",), forward_only=True)
+def rows_in_small_tiles(module, a, b, s, t, beta):
+    import torch
+
+    left, right = codes(a, b)
+    tiles = dict(BLOCK_M=4, BLOCK_N=4, BLOCK_K=8, GROUP_M=2)
+    return module.scaled_matmul_forward(left, right, s[:, None], t[None], beta, torch.float32, **tiles)
+
+
+rows_in_small_tiles.pytorch(a_scale_for_each_row.said["pytorch"])
+
+
+@case(
+    modules=PRODUCT, returns="SM-block", values=representable, sizes={"M": 5, "N": 9, "G": 2, "n": 128},
+    dtypes=("float32",), forward_only=True,
+)  # fmt: skip
+def a_scale_for_each_block(module, a, b, U, V, beta):
+    import torch
+
+    left, right = codes(a, b)
+    return module.scaled_matmul(left, right, U, V, recipe="block", bias=beta, out_dtype=torch.float32)
+
+
+@a_scale_for_each_block.pytorch
+def _(module, a, b, U, V, beta):
+    return decoded(module, a, b, U, V, beta, "block")
+
+
+@case(modules=PRODUCT, returns="SM-block", values=representable, sizes=FEW, dtypes=("float32",), forward_only=True)
+def blocks_in_small_tiles(module, a, b, U, V, beta):
+    import torch
+
+    left, right = codes(a, b)
+    tiles = dict(BLOCK_M=4, BLOCK_N=4, BLOCK_K=4, GROUP=8, GROUP_M=2)
+    return module.block_scaled_matmul_forward(left, right, U, V, beta, torch.float32, **tiles)
+
+
+@blocks_in_small_tiles.pytorch
+def _(module, a, b, U, V, beta):
+    return decoded(module, a, b, U, V, beta, "block", GROUP=8)

@@ -2,7 +2,7 @@
 
 import math
 
-from draw import Panel, Picture, picture
+from draw import Axes, Panel, Picture, picture
 
 ROWS, COLUMNS, GROUP = 8, 12, 4
 
@@ -78,4 +78,95 @@ def codes():
         "interval, and reaches a hundred times further.",
         "; ".join(words) + ".",
         panels,
+    )
+
+
+def _operand(panel, place, cells, cuts, scales, name):
+    """A matrix of codes with lines around the blocks that share a scale, and its scales beside it."""
+    x, y, rows, columns = place
+    panel.cells(x, y, rows, columns, 15)
+    for row, column in cuts:
+        height, width = cells
+        panel.box(x + 15 * column, y + 15 * row, 15 * width, 15 * height, "strong")
+    for sx, sy, many, wide, width, height in scales:
+        panel.cells(sx, sy, many, wide, (width, height), lambda r, c: "a")
+    panel.text(x + 15 * columns / 2, y + 15 * rows / 2 + 5, name, "bold", "middle")
+
+
+@picture
+def scales_of_a_product():
+    """The strips of scales beside two matrices, under two recipes. Blocks are drawn four wide."""
+    left, top = (64, 168, 6, 8), (224, 24, 8, 6)
+    size, panels = 4096, []
+    counts = {"row": 2 * size, "block": size * (size // 128) + (size // 128) ** 2}
+    for recipe, title in (("row", "a scale for each row and column"), ("block", "scales of blocks")):
+        panel = Panel(300, f"{recipe}: {title}")
+        if recipe == "row":
+            _operand(panel, left, (1, 8), [(row, 0) for row in range(6)], [(44, 168, 6, 1, 12, 15)], "a")
+            _operand(panel, top, (8, 1), [(0, column) for column in range(6)], [(224, 150, 1, 6, 15, 12)], "b")
+            lines = ("each element of c is", "scaled once, at the end")
+        else:
+            rows = [(row, column) for row in range(6) for column in (0, 4)]
+            _operand(panel, left, (1, 4), rows, [(36, 168, 6, 2, 12, 15)], "a")
+            blocks = [(row, column) for row in (0, 4) for column in (0, 4)]
+            _operand(panel, top, (4, 4), [b for b in blocks if b[1] == 0], [(326, 24, 2, 2, 15, 60)], "b")
+            for row in (0, 4):
+                panel.box(224 + 60, 24 + 15 * row, 30, 60, "strong")
+            lines = ("each element of c is", "scaled after each block of K")
+        panel.cells(224, 168, 6, 6, 15)
+        panel.text(224 + 45, 168 + 50, "c", "bold", "middle")
+        panel.text(0, 60, lines[0], "small")
+        panel.text(0, 78, lines[1], "small")
+        panel.text(0, 290, f"at {size} in each direction: {counts[recipe]:,} scales", "small")
+        panels.append(panel)
+    return Picture(
+        "Amber the scales, heavy lines around the codes that share one. Along K a scale can change only where the sum is taken "
+        "apart. Blocks are drawn 4 wide.",
+        "Two products of codes. With a scale for each row of a and each column of b, an element of c is scaled once, at the "
+        f"end: {counts['row']:,} scales at {size} in each direction. With scales of blocks it is scaled after each block of K: "
+        f"{counts['block']:,} scales, each of a's for 128 codes of a row, each of b's for a square of 128.",
+        panels,
+    )
+
+
+def _kept(value: float, bits: int) -> float:
+    """The leading bits of a number; the rest is cut off."""
+    step = 2.0 ** (math.frexp(value)[1] - bits)
+    return math.floor(value / step) * step
+
+
+@picture
+def promotion():
+    """A model: an accumulator of 14 bits that takes 32 products at a time, alone and promoted."""
+    products = [0.5 + (0.6180339887 * i) % 1.0 for i in range(1, 2**16 + 1)]
+    alone, partial, promoted, exact, lines = 0.0, 0.0, 0.0, 0.0, {"alone": [], "promoted": []}
+    for start in range(0, len(products), 32):
+        total = sum(products[start : start + 32])
+        exact += total
+        alone, partial = _kept(alone + total, 14), _kept(partial + total, 14)
+        if (start + 32) % 128 == 0:
+            promoted, partial = promoted + partial, 0.0
+            lines["alone"].append((start + 32, abs(alone - exact) / exact))
+            lines["promoted"].append((start + 32, abs(promoted - exact) / exact))
+    panel = Panel(286, "relative error of a sum of K products")
+    axes = Axes(
+        panel,
+        (46, 44, 300, 190),
+        (100, 1000, 10_000, 100_000),
+        (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1),
+        ("K", ""),
+        (True, True),
+    )
+    for name, kind in (("alone", "a"), ("promoted", "b")):
+        chosen = [lines[name][0]] + [point for point in lines[name] if math.log2(point[0]).is_integer()]
+        panel.line([axes(k, max(error, 1e-5)) for k, error in chosen], f"curve {kind}")
+    ends = {name: points[-1][1] for name, points in lines.items()}
+    panel.text(*axes(3000, 0.02), "never promoted", "small", "end")
+    panel.text(axes(100_000, 1)[0], axes(128, 3e-5)[1], "promoted every 128", "small", "end")
+    return Picture(
+        "A calculation, not a measurement: products between 0.5 and 1.5, 32 at a time into an accumulator that keeps 14 bits and "
+        "cuts off the rest. Amber alone, blue promoted after each 128 of K.",
+        f"At K = {len(products)} the sum of the accumulator alone is off by {ends['alone']:.2g} of itself, the promoted one by "
+        f"{ends['promoted']:.1g}.",
+        [panel],
     )

@@ -116,6 +116,20 @@ def codes_and_largest(quantize: Callable) -> Callable:
     return call
 
 
+def of_numbers(product: Callable) -> Callable:
+    """Any numbers as codes, under scales of 1."""
+
+    def call(x: torch.Tensor, y: torch.Tensor, recipe: str) -> torch.Tensor:
+        a, b = (tensor.float().clamp(-448, 448).to(torch.float8_e4m3fn) for tensor in (x, y))
+        (M, K), N = a.shape, b.shape[1]
+        shapes = {"tensor": ((), ()), "row": ((M, 1), (1, N)), "block": ((M, -(-K // 128)), (-(-K // 128), N))}[recipe]
+        scales = (torch.ones(shape, device=x.device) for shape in shapes)
+        out_dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+        return product(a, b, *scales, recipe=recipe, out_dtype=out_dtype)
+
+    return call
+
+
 def four_bits(function: Callable) -> Callable:
     return functools.partial(function, W_nbits=4, group_size=64)
 
@@ -228,6 +242,10 @@ PUBLIC = [
     Public(
         "fp8.quantize", "quantize_fp8_delayed", "fp8.quantize.quantize_fp8_delayed_reference", {"x": "rows cols"},
         wrap=codes_and_largest,
+    ),
+    Public(
+        "fp8.scaled_matmul", "scaled_matmul", "fp8.scaled_matmul.scaled_matmul_reference",
+        {"x": "rows inner", "y": "inner cols", "recipe": ("tensor", "row", "block")}, wrap=of_numbers,
     ),
     Public(
         "moe.router", "route", "moe.router.route_reference",

@@ -133,6 +133,18 @@ def with_a_scale() -> dict:
     return dict(x=randn(6, 300, dtype=BF16), scale=torch.full((), 0.01, device=DEVICE))
 
 
+def scaled_codes(recipe: str) -> Callable[[], dict]:
+    """Codes of 20 x 160 and 160 x 12, their scales, and a bias."""
+    shapes = {"tensor": ((), ()), "row": ((20, 1), (1, 12)), "block": ((20, 2), (2, 1))}[recipe]
+
+    def inputs():
+        scales = (torch.rand(shape, device=DEVICE) + 0.5 for shape in shapes)
+        codes = randn(20, 160).to(torch.float8_e4m3fn), randn(12, 160).to(torch.float8_e4m3fn).t()
+        return dict(zip(("a", "b", "scale_a", "scale_b", "bias"), (*codes, *scales, randn(12))))
+
+    return inputs
+
+
 def weights_alone(route: Callable) -> Callable:
     """A router's weights, without its experts."""
     return lambda logits, **options: route(logits, **options)[0]
@@ -250,6 +262,10 @@ CASES = [
         for granularity in ("tensor", "row", "1x128", "128x128")
     ],
     case("fp8.quantize", "quantize_fp8_delayed", with_a_scale, codes),
+    *[
+        case("fp8.scaled_matmul", "scaled_matmul", scaled_codes(recipe), recipe=recipe)
+        for recipe in ("tensor", "row", "block")
+    ],
     case("moe.router", "route", lambda: dict(logits=randn(5, 12, dtype=BF16)), weights_by_row, top_k=2),
     case("moe.router", "route", lambda: dict(logits=randn(5, 12, dtype=BF16)), weights_alone, top_k=2, score="sigmoid"),
     case("moe.router", "load_balancing_loss", lambda: dict(logits=randn(5, 12, dtype=BF16)) | routed()),
@@ -257,7 +273,7 @@ CASES = [
 ]
 FORWARD_ONLY = {"tutorials.matmul_blocked", "attention.decode", "fast.decode"}
 FORWARD_ONLY |= {"distributed.all_reduce", "distributed.all_gather_matmul"}
-FORWARD_ONLY |= {"fp8.quantize", "gemlite.gemm", "gemlite.gemm_splitK", "fast.low_bit"}
+FORWARD_ONLY |= {"fp8.quantize", "fp8.scaled_matmul", "gemlite.gemm", "gemlite.gemm_splitK", "fast.low_bit"}
 #: They run before a model is compiled, or show what another function does.
 HELPERS = {"classics.dropout.dropout_mask", "gemlite.gemm.pack", "gemlite.gemm.unpack", "gemlite.gemm.quantize"}
 #: Called by other cases.

@@ -1,0 +1,362 @@
+"""fp8/scaled_matmul: sums of codes against float64; scales where they belong, layouts, tails, NaN, errors, mutants.
+
+The traps are those of Triton kernels that multiply scaled codes: each has a test of its name or a mutant. Results are
+float32 wherever sums are judged: in bfloat16 the rounding of the result would hide what happens to the sum.
+"""
+
+import functools
+import re
+
+import pytest
+import torch
+
+from academy import accuracy, device
+from academy.judge.fences import Fences, far_apart
+from annotated_examples.fp8 import scaled_matmul as lesson
+from tests.kernels import harness
+from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
+
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+NAN = float("nan")
+TILES = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, GROUP_M=2)
+
+
+def as_codes(*shape, dtype=E4M3):
+    return randn(*shape, scale=20).to(dtype)
+
+
+def scales(recipe, M, K, N, GROUP=128, columns=False):
+    """Powers of three, another one for each row, column and block: any two that are exchanged give another result."""
+    blocks, few = -(-K // GROUP), -(-N // GROUP)
+    shapes = {"tensor": ((), ()), "row": ((M, 1), (1, N)), "block": ((M, blocks), (blocks, N if columns else few))}
+    powers = lambda shape: (3.0 ** torch.arange(torch.Size(shape).numel(), device=DEVICE).fmod(7) / 20).reshape(shape)  # noqa: E731
+    return [powers(shape).contiguous() for shape in shapes[recipe]]
+
+
+def launched(module, a, b, scale_a, scale_b, recipe, bias=None, out_dtype=torch.float32, GROUP=128, **tiles):
+    """The launchers with tiles of the test's size."""
+    if recipe == "block":
+        return module.block_scaled_matmul_forward(
+            a, b, scale_a, scale_b, bias, out_dtype, GROUP=GROUP, **TILES | dict(BLOCK_K=min(GROUP, 16)) | tiles
+        )
+    return module.scaled_matmul_forward(a, b, scale_a, scale_b, bias, out_dtype, **TILES | tiles)
+
+
+def assert_near(out, a, b, scale_a, scale_b, recipe, bias=None, GROUP=128):
+    """Twice the error of a product of the decoded matrices, both against float64."""
+    wanted = functools.partial(
+        lesson.scaled_matmul_reference, a, b, scale_a, scale_b, recipe=recipe, bias=bias, GROUP=GROUP
+    )
+    exact = wanted(out_dtype=torch.float64)
+    theirs = wanted(out_dtype=torch.float32, precision=torch.float32).to(out.dtype)
+    accuracy.check(f"{recipe} {tuple(a.shape)} {tuple(b.shape)}", out, theirs, exact)
+
+
+def assert_right(module, M, K, N, recipe, formats=(E4M3, E4M3), bias=None, columns=False, GROUP=128, **tiles):
+    a, b = as_codes(M, K, dtype=formats[0]), as_codes(N, K, dtype=formats[1]).t()
+    scale_a, scale_b = scales(recipe, M, K, N, GROUP, columns)
+    out = launched(module, a, b, scale_a, scale_b, recipe, bias, GROUP=GROUP, **tiles)
+    assert_near(out, a, b, scale_a, scale_b, recipe, bias, GROUP)
+
+
+# ---------------------------------------------------------------- checks, which mutants have to fail
+
+
+def odd_sizes(module):
+    for recipe in lesson.RECIPES:
+        assert_right(module, 37, 70, 41, recipe, GROUP=32)
+    assert_right(module, 37, 70, 41, "block", GROUP=32, columns=True)
+
+
+def formats_mixed(module):
+    for formats in ((E4M3, E5M2), (E5M2, E4M3), (E5M2, E5M2)):
+        for recipe in lesson.RECIPES:
+            assert_right(module, 5, 70, 9, recipe, formats, GROUP=32)
+
+
+def scales_belong_to_parts_of_k(module):
+    """Not to steps of the loop: a step of half a group, and of a quarter, and a K of 200 that ends within both."""
+    for BLOCK_K in (32, 64, 128):
+        assert_right(module, 5, 200, 9, "block", BLOCK_K=BLOCK_K)
+
+
+def tiles_wider_than_a_block(module):
+    """256 columns in a tile, and 128 in a block of b: two scales for one tile."""
+    assert_right(module, 5, 40, 200, "block", BLOCK_N=256, GROUP=64)
+
+
+def every_code(module):
+    """Each of the 256 codes of a format, times one: subnormal ones, zeros with a sign, infinities and NaN."""
+    for dtype in (E4M3, E5M2):
+        a = torch.arange(256, dtype=torch.uint8).view(dtype).to(DEVICE).view(256, 1)
+        one = torch.ones(1, 1, device=DEVICE)
+        out = launched(module, a, one.to(E4M3), one.expand(256, 1), one, "row")
+        assert torch.equal(out.nan_to_num(-7), a.float().nan_to_num(-7)), dtype
+
+
+def not_a_number_stays_in_its_row(module):
+    """Nor does one behind the tensors come in: 130 rows, whose scales end with the tile."""
+    M, K, N = 130, 40, 70
+    large = dict(BLOCK_M=64, BLOCK_N=64, BLOCK_K=32)
+    for recipe in lesson.RECIPES:
+        a, b = as_codes(M, K), as_codes(N, K).t()
+        scale_a, scale_b = scales(recipe, M, K, N, 32)
+        a[3, 5] = NAN
+        if recipe != "tensor":
+            scale_a[7, -1] = NAN
+        bad = torch.zeros(M, N, dtype=torch.bool, device=DEVICE)
+        bad[[3] if recipe == "tensor" else [3, 7]] = True
+        a, b, scale_a, scale_b = (harness.nan_fenced(x) if x.dim() else x for x in (a, b, scale_a, scale_b))
+        with Fences() as fences:
+            out = launched(module, a, b, scale_a, scale_b, recipe, GROUP=32, **large)
+        assert not fences.broken() and torch.equal(out.isnan(), bad), recipe
+        b = b.clone()
+        b[2, 4] = NAN
+        out = launched(module, as_codes(M, K), b, *scales(recipe, M, K, N, 32), recipe, GROUP=32, **large)
+        assert bool(out[:, 4].isnan().all()) and int(out.isnan().sum()) == M, recipe
+
+
+def strides_count(module):
+    a, b = as_codes(21, 40), as_codes(40, 23)
+    bias = randn(23)
+    for recipe in lesson.RECIPES:
+        scale_a, scale_b = scales(recipe, 21, 40, 23, 32)
+        wanted = launched(module, a, b, scale_a, scale_b, recipe, bias, GROUP=32)
+        for layout in LAYOUTS.values():
+            given = [layout(x) if x.dim() else x for x in (a, b, scale_a, scale_b)]
+            assert torch.equal(launched(module, *given, recipe, layout(bias), GROUP=32), wanted), recipe
+
+
+def rows_far_apart(module):
+    """Offsets beyond 2³¹ elements."""
+    a, b = as_codes(3, 40), as_codes(40, 5)
+    for recipe in ("row", "block"):
+        scale_a, scale_b = scales(recipe, 3, 40, 5, 32)
+        wanted = launched(module, a, b, scale_a, scale_b, recipe, GROUP=32)
+        far = [far_apart(a.view(torch.uint8)).view(E4M3), b, far_apart(scale_a), scale_b]
+        assert torch.equal(launched(module, *far, recipe, GROUP=32), wanted), recipe
+
+
+def bias_after_the_scales(module):
+    """Its own column's, not scaled."""
+    bias = randn(41, scale=1000)
+    for recipe in lesson.RECIPES:
+        assert_right(module, 37, 70, 41, recipe, bias=bias, GROUP=32)
+
+
+def rounded_once(module):
+    """2049 + 1 is a float16, and 2049 isn't: rounded before the bias is added, it would be 2048."""
+    a = torch.tensor([[448.0] * 4 + [256, 1]], device=DEVICE).to(E4M3)
+    one = torch.ones(1, 1, device=DEVICE)
+    for recipe in lesson.RECIPES:
+        scale = one[0, 0] if recipe == "tensor" else one
+        options = dict(recipe=recipe, bias=torch.ones(1, device=DEVICE), out_dtype=torch.float16)
+        assert float(module.scaled_matmul(a, one.expand(6, 1).to(E4M3), scale, scale, **options)) == 2050, recipe
+
+
+def extreme_scales(module):
+    """Rows of 1e±30 times columns of 1e∓30: neither overflow nor underflow on the way."""
+    a, b = as_codes(4, 40), as_codes(40, 4)
+    large = torch.tensor([1e30, 1e-30, 1.0, 1e4], device=DEVICE)
+    out = launched(module, a, b, large[:, None], 1 / large[None], "row")
+    wanted = lesson.scaled_matmul_reference(a, b, large[:, None], 1 / large[None], out_dtype=torch.float32)
+    torch.testing.assert_close(out, wanted, rtol=1e-5, atol=0)
+
+
+def inputs_unchanged(module):
+    a, b = as_codes(9, 20), as_codes(20, 11)
+    for recipe in lesson.RECIPES:
+        scale_a, scale_b = scales(recipe, 9, 20, 11)
+        bias = randn(11)
+        with harness.unchanged(a=a.view(torch.uint8), b=b.view(torch.uint8), s=scale_a, t=scale_b, bias=bias):
+            first = module.scaled_matmul(a, b, scale_a, scale_b, recipe=recipe, bias=bias)
+        assert torch.equal(first, module.scaled_matmul(a, b, scale_a, scale_b, recipe=recipe, bias=bias))
+
+
+CHECKS = [
+    odd_sizes,
+    formats_mixed,
+    scales_belong_to_parts_of_k,
+    tiles_wider_than_a_block,
+    every_code,
+    not_a_number_stays_in_its_row,
+    strides_count,
+    rows_far_apart,
+    bias_after_the_scales,
+    rounded_once,
+    extreme_scales,
+    inputs_unchanged,
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_check(check):
+    check(lesson)
+
+
+# ---------------------------------------------------------------- mutants, each with the check that must notice it
+
+SCALES = "(scale_a[:, None] * scale_b[None, :])"
+BIAS = "        c += tl.load(bias_ptr"
+MUTANTS = [
+    (scales_belong_to_parts_of_k, Mutant("scales of a step", "(k * BLOCK_K // GROUP).to", "(k + 0 * GROUP).to")),
+    (
+        tiles_wider_than_a_block,
+        Mutant("one scale for a tile's columns", "+ offs_n // GROUP_N * stride_bn", "+ offs_n // BLOCK_N * stride_bn"),
+    ),
+    (odd_sizes, Mutant("mask of the first step", "(offs_c < columns)[None, :]", "(offs_c % 16 < columns)[None, :]")),
+    (odd_sizes, Mutant("scales exchanged", f"c = acc * {SCALES}", "c = acc * (scale_b[:, None] * scale_a[None, :])")),
+    (odd_sizes, Mutant("encoded instead of decoded", f"c = acc * {SCALES}", f"c = acc / {SCALES}")),
+    (odd_sizes, Mutant("only the last step", "acc = tl.dot(a, b, acc, max", "acc = tl.dot(a, b, acc * 0.0, max")),
+    (odd_sizes, Mutant("scale of a only", f"acc += product * {SCALES}", "acc += product * scale_a[:, None]")),
+    (strides_count, Mutant("scales side by side", "offs_m * stride_scale_a", "offs_m * (stride_scale_a > 0)")),
+    (strides_count, Mutant("stride of a column", "offs_c[None, :] * stride_c", "offs_c[None, :]")),
+    (
+        rows_far_apart,
+        Mutant("offsets of 32 bits", "offs_r[:, None] * stride_r", "(offs_r[:, None] * stride_r).to(tl.int32)"),
+    ),
+    (
+        not_a_number_stays_in_its_row,
+        Mutant("rows past the end", "(offs_r < rows)[:, None]", "(offs_r < rows + 9)[:, None]"),
+    ),
+    (
+        not_a_number_stays_in_its_row,
+        Mutant(
+            "columns stored past the end", ", c, mask=m_mask[:, None] & n_mask", ", c, mask=m_mask[:, None] | n_mask"
+        ),
+    ),
+    (bias_after_the_scales, Mutant("bias scaled", BIAS, BIAS.replace("+=", "+= scale_b[None, :] *"))),
+    (
+        rounded_once,
+        Mutant("rounded before the bias", BIAS, BIAS.replace("c +=", "c = c.to(tl.float16).to(tl.float32) +")),
+    ),
+]
+ON_A_CARD = Mutant("never promoted", "IMPRECISE=None if use_fast_accum else BLOCK_K", "IMPRECISE=None", gpu=True)
+
+test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
+
+
+# ---------------------------------------------------------------- the sum on a card
+
+
+def positive_sums(module):
+    """A long sum of positive products: what is cut off is always cut off in the same direction."""
+    for K in (128, 8192):
+        a, b = as_codes(256, K).float().abs().to(E4M3), as_codes(256, K).float().abs().to(E4M3).t()
+        for recipe in lesson.RECIPES:
+            scale_a, scale_b = scales(recipe, 256, K, 256)
+            arguments = dict(recipe=recipe, out_dtype=torch.float32)
+            out = module.scaled_matmul(a, b, scale_a, scale_b, **arguments).double()
+            exact = lesson.scaled_matmul_reference(a, b, scale_a, scale_b, recipe=recipe, out_dtype=torch.float64)
+            error = float((out - exact).norm() / exact.norm())
+            assert error < 2e-3, f"{recipe}, K = {K}: {error:.1e}"
+
+
+@pytest.mark.gpu
+def test_sums_are_promoted():
+    positive_sums(lesson)
+
+
+test_mutant_of_a_card_is_caught = harness.mutant_test(lesson, [(positive_sums, ON_A_CARD)])
+
+
+def test_promotion_is_compiled():
+    """Without a card: Hopper's instructions are there, and additions of their sums only where they were asked for."""
+    found = harness.without_gpu("scaled_matmul_without_gpu.py")
+    per_thread = 64 * 64 // 128
+    wanted = {"row, fast": 0, "row": per_thread, "block": per_thread}
+    for kernel, (products, additions) in found.items():
+        assert products, f"{kernel}: no product of codes"
+        assert additions == wanted[kernel], f"{kernel}: {additions}"
+
+
+@pytest.mark.gpu
+def test_nobody_waits():
+    a, b = as_codes(64, 256), as_codes(48, 256).t()
+    calls = [
+        functools.partial(lesson.scaled_matmul, a, b, *scales(recipe, 64, 256, 48), recipe=recipe)
+        for recipe in lesson.RECIPES
+    ]
+    for call in calls:
+        call()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for call in calls:
+            call()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+# ---------------------------------------------------------------- shapes and errors
+
+
+@pytest.mark.parametrize("M, K, N", [(0, 4, 5), (4, 0, 5), (4, 5, 0), (1, 1, 1), (1, 200, 1), (129, 16, 129)])
+def test_sizes(M, K, N):
+    a, b, bias = as_codes(M, K), as_codes(K, N), randn(N)
+    for recipe in lesson.RECIPES:
+        scale_a, scale_b = scales(recipe, M, K, N)
+        for out_dtype in DTYPES:
+            out = lesson.scaled_matmul(a, b, scale_a, scale_b, recipe=recipe, bias=bias, out_dtype=out_dtype)
+            assert out.shape == (M, N) and out.dtype == out_dtype and out.is_contiguous()
+            if M * N * K == 0:
+                assert torch.equal(out, bias.to(out_dtype).expand(M, N))
+            else:
+                assert_near(out, a, b, scale_a, scale_b, recipe, bias)
+
+
+def test_fast_accumulation_is_the_same_in_the_interpreter():
+    a, b = as_codes(9, 200), as_codes(200, 11)
+    for recipe in ("tensor", "row"):
+        scale_a, scale_b = scales(recipe, 9, 200, 11)
+        out = lesson.scaled_matmul(a, b, scale_a, scale_b, recipe=recipe, out_dtype=torch.float32, use_fast_accum=True)
+        if not device.INTERPRET:
+            exact = lesson.scaled_matmul_reference(a, b, scale_a, scale_b, recipe=recipe, out_dtype=torch.float64)
+            assert float((out - exact).norm() / exact.norm()) < 1e-2
+        else:
+            assert_near(out, a, b, scale_a, scale_b, recipe)
+
+
+FINE = dict(a=as_codes(4, 200), b=as_codes(200, 6), scale_a=torch.ones(4, 1), scale_b=torch.ones(1, 6))
+FINE = {name: value.to(DEVICE) for name, value in FINE.items()}
+BLOCKS = dict(recipe="block", scale_a=torch.ones(4, 2, device=DEVICE), scale_b=torch.ones(2, 1, device=DEVICE))
+ONE = torch.ones((), device=DEVICE)
+BAD = [
+    (TypeError, "a", dict(a=[1.0])),
+    (TypeError, "a", dict(a=torch.ones(4, 200, device=DEVICE))),
+    (TypeError, "b", dict(b=torch.ones(200, 6, dtype=torch.uint8, device=DEVICE))),
+    (TypeError, "b", dict(b=torch.zeros(200, 6, dtype=torch.uint8, device=DEVICE).view(torch.float8_e4m3fnuz))),
+    (TypeError, "scale_a", dict(scale_a=torch.ones(4, 1, dtype=torch.float16, device=DEVICE))),
+    (TypeError, "scale_b", dict(scale_b=1.0)),
+    (ValueError, "a", dict(a=as_codes(4, 200)[0])),
+    (ValueError, "b", dict(b=as_codes(199, 6))),
+    (ValueError, "scale_a", dict(scale_a=torch.ones(4, device=DEVICE))),
+    (ValueError, "scale_a", dict(scale_a=torch.ones(1, 4, device=DEVICE))),
+    (ValueError, "scale_b", dict(scale_b=torch.ones(6, 1, device=DEVICE))),
+    (ValueError, "scale_a", dict(recipe="tensor", scale_a=torch.ones(1, 1, device=DEVICE), scale_b=ONE)),
+    (ValueError, "scale_b", dict(recipe="tensor", scale_a=ONE, scale_b=torch.ones(1, 1, device=DEVICE))),
+    (ValueError, "scale_a", BLOCKS | dict(scale_a=torch.ones(4, 1, device=DEVICE))),
+    (ValueError, "scale_b", BLOCKS | dict(scale_b=torch.ones(1, 2, device=DEVICE))),
+    (ValueError, "recipe", dict(recipe="column")),
+    (ValueError, "out_dtype", dict(out_dtype=E4M3)),
+    (ValueError, "bias", dict(bias=torch.ones(4, device=DEVICE))),
+    (TypeError, "bias", dict(bias=torch.ones(6, dtype=torch.float16, device=DEVICE))),
+    (ValueError, "use_fast_accum", dict(use_fast_accum=1)),
+    (ValueError, "use_fast_accum", BLOCKS | dict(use_fast_accum=True)),
+    (ValueError, "scale_a", dict(scale_a=torch.ones(4, 1, device=DEVICE).requires_grad_())),
+    (ValueError, "bias", dict(bias=torch.ones(6, device=DEVICE).requires_grad_())),
+    (ValueError, "a", dict(a=as_codes(4, 200).requires_grad_())),
+]
+
+
+@pytest.mark.parametrize("error, name, change", BAD)
+def test_bad_arguments(error, name, change):
+    with pytest.raises(error, match=rf"^{name} "):
+        lesson.scaled_matmul(**FINE | change)
+
+
+def test_a_message_says_what_came_and_what_is_allowed():
+    with pytest.raises(ValueError, match=re.escape("must have shape (2, 1) or (2, 6) (recipe='block'), got (1, 2)")):
+        lesson.scaled_matmul(**FINE | BLOCKS | dict(scale_b=torch.ones(1, 2, device=DEVICE)))
+    with pytest.raises(ValueError, match="BLOCK_K must divide GROUP = 128, got 256"):
+        launched(lesson, FINE["a"], FINE["b"], BLOCKS["scale_a"], BLOCKS["scale_b"], "block", BLOCK_K=256)
