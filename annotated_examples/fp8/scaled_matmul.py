@@ -21,10 +21,11 @@ costs next to nothing. Scaling each block takes a multiplication and an addition
 128 of K, and the ordinary cores have to do those between two products.
 
 **The sum.** "float32" isn't the whole truth about what a tensor core adds up in. On Hopper the accumulator of a product
-of eight-bit codes keeps about 14 bits (says the report named below), and cuts off the rest. So a sum over a long K stops growing, as one in 16 bits
-[does](../../docs/guides/numerics.md#a-sum-that-stops-growing). The way out is called **promotion**: after each 128 of K
-the tensor cores' sum is added to another one, in ordinary float32, and starts again from zero. Nothing of this shows in
-the interpreter, whose sums are exact. A calculation with such an accumulator does:
+of eight-bit codes keeps about 14 bits and cuts off the rest, says the report that the public function names. So a sum
+over a long K stops growing, as one in 16 bits [does](../../docs/guides/numerics.md#a-sum-that-stops-growing). The way
+out is called **promotion**: after each 128 of K the tensor cores' sum is added to another one, in ordinary float32, and
+starts again from zero. Nothing of this shows in the interpreter, whose sums are exact. A calculation with such an
+accumulator does:
 
 [[figure: fp8/promotion]]
 

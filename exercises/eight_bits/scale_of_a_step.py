@@ -43,8 +43,8 @@ HINTS = (
     "Which columns does step 1 take if `BLOCK` is 4? Which group are they in?",
     "A group is eight columns, whatever a step is. The first column of a step says which group it is in.",
 )
-WHY = """A scale belongs to a part of K. That its number is the number of the step is a coincidence of one size of tile, and
-the tile is what gets tuned."""
+WHY = """A scale belongs to a part of K. That its number is the number of the step is a coincidence of one size of tile,
+and the tile is what gets tuned."""
 
 
 def check(t):

@@ -21,8 +21,8 @@ HINTS = (
     "The sum grows by 32 until a step between two numbers of 14 bits is larger than 32.",
     "From 2¹⁹ to 2²⁰ a number of 14 bits is a multiple of 2¹⁹⁻¹³ = 64.",
 )
-WHY = """Up to 2¹⁹ = 524288 the numbers with 14 bits are at most 32 apart, so each instruction counts. From there on they
-are 64 apart, and 32 more is cut off each time. Half of the sum is lost. Promoted after each 128 products, the
+WHY = """Up to 2¹⁹ = 524288 the numbers with 14 bits are at most 32 apart, so each instruction counts. From there on
+they are 64 apart, and 32 more is cut off each time. Half of the sum is lost. Promoted after each 128 products, the
 accumulator never passes 128, and the sum is exact."""
 
 
