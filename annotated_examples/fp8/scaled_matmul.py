@@ -56,25 +56,23 @@ RECIPES = ("tensor", "row", "block")
 
 # ## Reference
 #
-# In PyTorch: decode, then multiply. In float64, the default, products of codes and their sums are exact enough to be
-# the truth. What a careful implementation gets in float32 is the same with `precision=torch.float32`.
-def spread(scale, rows, columns, GROUP=128):
-    """A scale for each element of a (rows, columns) matrix."""
-    if scale.dim() == 0:
-        return scale.expand(rows, columns)
-    for axis, length in enumerate((rows, columns)):
-        if scale.shape[axis] not in (1, length):
-            scale = scale.repeat_interleave(GROUP, axis).narrow(axis, 0, length)
-    return scale.expand(rows, columns)
-
-
+# In PyTorch, formula by formula: the codes of each part of K are multiplied, then scaled. In float64, the default,
+# the sums are exact enough to be the truth. What a careful implementation gets in float32 is the same with
+# `precision=torch.float32`.
 def scaled_matmul_reference(
     a, b, scale_a, scale_b, *, recipe="row", bias=None, out_dtype=torch.bfloat16, use_fast_accum=False,
     precision=torch.float64, GROUP=128,
 ):  # fmt: skip
-    left = a.to(precision) * spread(scale_a.to(precision), *a.shape, GROUP)
-    right = b.to(precision) * spread(scale_b.to(precision), *b.shape, GROUP)
-    c = left @ right
+    (M, K), N = a.shape, b.shape[1]
+    scale_a, scale_b = scale_a.to(precision), scale_b.to(precision)
+    if recipe == "block" and scale_b.shape[1] != N:
+        scale_b = scale_b.repeat_interleave(GROUP, 1)[:, :N]
+    c = torch.zeros((M, N), dtype=precision, device=a.device)
+    step = GROUP if recipe == "block" else max(K, 1)
+    for part, k in enumerate(range(0, K, step)):
+        product = a[:, k : k + step].to(precision) @ b[k : k + step].to(precision)
+        blocks = (scale_a[:, part, None], scale_b[part]) if recipe == "block" else (scale_a, scale_b)
+        c += product * (blocks[0] * blocks[1])
     return (c if bias is None else c + bias.to(precision)).to(out_dtype)
 
 
@@ -108,8 +106,8 @@ def scaled_matmul_kernel(
     offs_n = pid_n.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
     m_mask, n_mask = offs_m < M, offs_n < N
 
-    # The sum of products of codes. `IMPRECISE` says how many products a sum inside of the tensor cores may have before
-    # it is promoted. `None` leaves that to the compiler, which on Hopper never promotes.
+    # The sum of products of codes. `max_num_imprecise_acc` says how many products a sum inside of the tensor cores may
+    # have before it is promoted. `None` leaves that to the compiler, which on Hopper never promotes.
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for k in range(0, tl.cdiv(K, BLOCK_K)):
         offs_k = k * BLOCK_K + tl.arange(0, BLOCK_K).to(tl.int64)

@@ -19,21 +19,26 @@ def meta(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to("meta")
 
 
+def common(tensor: torch.Tensor) -> torch.Tensor:
+    """Of a dtype that can be anything: numbers of eight bits can't."""
+    return tensor.float() if tensor.is_floating_point() and tensor.element_size() == 1 else tensor
+
+
 def nested(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.nested.nested_tensor([tensor, tensor], layout=torch.jagged)
+    return torch.nested.nested_tensor([common(tensor)] * 2, layout=torch.jagged)
 
 
 def strided_nested(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.nested.nested_tensor([tensor, tensor])
+    return torch.nested.nested_tensor([common(tensor)] * 2)
 
 
 def sparse(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to_sparse()
+    return common(tensor).to_sparse()
 
 
 TENSORS: dict[str, Callable[[torch.Tensor], object]] = {
     "list": torch.Tensor.tolist,
-    "array": lambda x: (x.float() if x.dtype == torch.bfloat16 else x).cpu().numpy(),
+    "array": lambda x: (x.float() if x.dtype == torch.bfloat16 else common(x)).cpu().numpy(),
     "meta": meta,
     "nested": nested,
     "strided nested": strided_nested,
