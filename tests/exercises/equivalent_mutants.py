@@ -56,6 +56,11 @@ _LISTED = {
             '@78: 0.0 -> float("nan")'
         ]
     },
+    "recurrences/exclusive": {
+        "one lane past the end loads the last element, and isn't stored": [
+            "exclusive_kernel: x = tl.load(x_ptr + offs - 1, mask=(offs >= 1) & (offs < n), other=0.0) @55: < -> <="
+        ]
+    },
     "own_operation/telling": {
         _AXIS: [
             "inputs: y = torch.log_softmax(torch.arange(6.0, device=device.DEVICE).view(2, 3), -1) @74: -1 -> 1",

@@ -62,6 +62,13 @@ def test_as_a_function_it_is_the_loop_at_any_length():
     torch.testing.assert_close(Formula(Page("page.md", PAGE), "H")(a=a, x=x, **rest), loop(a, x))
 
 
+def test_of_one_element_the_first_line_is_left():
+    a, x = torch.randn(2, 1, 3, **DOUBLE)
+    given = dict(a=a, x=x, A=torch.zeros(1, 1), y=torch.zeros(1), b=torch.zeros(1), nabla_h=torch.ones(1, 3))
+    for tag, expected in (("H", x), ("L", torch.ones(1, 3)), ("H-a", torch.zeros(1, 3))):
+        torch.testing.assert_close(Formula(Page("page.md", PAGE), tag)(**given), expected.double())
+
+
 def test_autograd_goes_through_it():
     a, x, upstream = torch.randn(3, 11, 2, **DOUBLE)
     a.requires_grad_(), x.requires_grad_()

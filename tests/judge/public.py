@@ -84,6 +84,12 @@ def sequences(tokens: int, width: int) -> dict[str, torch.Tensor]:
     return heads | dict(cu_seqlens_q=ends, cu_seqlens_k=ends.clone())
 
 
+def packed_gates(tokens: int, width: int) -> dict[str, torch.Tensor]:
+    """Three sequences in one, the second without tokens."""
+    ends = torch.tensor([0, tokens // 3, tokens // 3, tokens], dtype=torch.int32)
+    return dict(a=torch.randn(tokens, width), x=torch.randn(tokens, width), cu_seqlens=ends)
+
+
 def cache(sequences: int, keys: int, width: int) -> dict[str, torch.Tensor]:
     lengths = torch.arange(sequences, dtype=torch.int32) * keys // max(sequences - 1, 1)
     caches = {name: torch.randn(sequences, keys, 2, width) for name in ("k_cache", "v_cache")}
@@ -170,6 +176,21 @@ PUBLIC = [
         {"x": "rows cols", "residual": "rows cols", "weight": "cols"},
     ),
     *both(RMSNORM, "apply_rmsnorm", norm_of_a_module, {"x": "rows cols"}, wrap=of_a_module(torch.nn.RMSNorm)),
+    Public(
+        "recurrences.cumsum", "cumsum", "recurrences.cumsum.cumsum_reference",
+        {"x": "rows cols", "dim": (-1, 0), "reverse": (False, True), "exclusive": (False, True)},
+    ),
+    Public(
+        "recurrences.linear_recurrence", "linear_recurrence",
+        "recurrences.linear_recurrence.linear_recurrence_reference",
+        {"a": "batch tokens width", "x": "batch tokens width"},
+        wrap=lambda recurrence: lambda a, x: recurrence(a.sin(), x),
+    ),
+    Public(
+        "recurrences.linear_recurrence", "linear_recurrence_varlen",
+        "recurrences.linear_recurrence.linear_recurrence_varlen_reference", packed_gates,
+        wrap=lambda recurrence: lambda a, x, cu_seqlens: recurrence(a.sin(), x, cu_seqlens),
+    ),
     Public(
         "classics.rope", "rope", "classics.rope.rope_reference",
         {"q": "batch 4 tokens width", "k": "batch 2 tokens width", "interleaved": (False, True)},

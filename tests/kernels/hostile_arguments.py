@@ -1,4 +1,4 @@
-"""Arguments that nobody should pass: each must work, or raise a TypeError or a ValueError that names the argument."""
+"""Arguments that nobody should pass: each must work, or raise an error that names the argument."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def complaint(function: Callable, name: str, arguments: dict) -> str | None:
     hostile one doesn't fit."""
     try:
         function(**arguments)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, IndexError) as error:  # a dimension out of range is an IndexError, as in PyTorch
         if not any(other in str(error) for other in arguments):
             return f"{type(error).__name__} names no argument: {error}"
     except Exception as error:

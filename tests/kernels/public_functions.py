@@ -124,6 +124,23 @@ def stacked(function: Callable) -> Callable:
     return lambda *tensors, **options: torch.stack(function(*tensors, **options))
 
 
+def in_one(function: Callable) -> Callable:
+    """All results in one vector of numbers."""
+    return lambda *tensors, **options: torch.cat([out.float().flatten() for out in function(*tensors, **options)])
+
+
+def gates_and_values() -> dict:
+    gates = randn(2, 20, 40, dtype=BF16).sigmoid()
+    return dict(a=gates, x=randn(2, 20, 40, dtype=BF16), initial_state=randn(2, 40))
+
+
+def packed_gates_and_values() -> dict:
+    """Two sequences, of 12 and 8 tokens."""
+    rows = {name: value[0] for name, value in gates_and_values().items() if name != "initial_state"}
+    ends = torch.tensor([0, 12, 20], dtype=torch.int32, device=DEVICE)
+    return rows | dict(cu_seqlens=ends, initial_state=randn(2, 40))
+
+
 def codes(quantize: Callable) -> Callable:
     """The numbers that codes of eight bits stand for, under a scale of 1."""
     return lambda *tensors, **options: quantize(*tensors, **options)[0].float()
@@ -253,6 +270,13 @@ CASES = [
     *both(*ATTENTION, "flash_attention", with_sinks, causal=True, window=9, softcap=5.0),
     *both(*ATTENTION, "flash_attention_varlen", sequences, causal=True),
     *both("attention.decode", "fast.decode", "decode_attention", cache),
+    case("recurrences.cumsum", "cumsum", lambda: dict(x=randn(6, 1000, dtype=BF16))),
+    case(
+        "recurrences.cumsum", "cumsum", lambda: dict(x=randn(3, 50, 4, dtype=BF16)), dim=1, reverse=True, exclusive=True
+    ),
+    case("recurrences.linear_recurrence", "linear_recurrence", gates_and_values),
+    case("recurrences.linear_recurrence", "linear_recurrence", gates_and_values, in_one, return_final_state=True),
+    case("recurrences.linear_recurrence", "linear_recurrence_varlen", packed_gates_and_values),
     case("gemlite.gemm", "gemm", lambda: quantized(24), W_nbits=4, group_size=128),
     case("gemlite.gemm_splitK", "gemm_splitK", lambda: quantized(4), W_nbits=4, group_size=128),
     *both(*LOW_BIT, "low_bit_matmul", lambda: quantized(1), W_nbits=4, group_size=128),

@@ -41,7 +41,7 @@ def iterated(key: str, env: Environment, start: float = 0.0) -> torch.Tensor:
     Each round settles the elements that are made of settled ones, so there are as many rounds as a chain of different
     elements can have links. A fixed number, and not "until nothing changes": so it can be differentiated and batched.
     """
-    lines = env.defined[key]
+    lines = _inhabited(env.defined[key], env, pieces)
     places = zip(*(_places(pieces(line), env) for line in lines))
     shape = [max(int(where.max()) for where in axis) + 1 for axis in places]
     value = torch.full(shape, start, dtype=DTYPE)
@@ -88,7 +88,7 @@ def assembled(lines: list[tuple[tuple[Node, ...], Node]], env: Environment) -> t
     if len({len(indices) for indices, _ in lines}) != 1:
         wrong("the lines of a definition have different numbers of subscripts", lines[-1][1])
     env, parts = env.child(memo=env.memo, positions={}, bound=frozenset()), []
-    for indices, body in lines:
+    for indices, body in _inhabited(lines, env, lambda line: line[0]):
         names = [name for index in indices for name in free_indices(index)]
         if len(set(names)) != len(names) or any(len(free_indices(index)) > 1 for index in indices):
             wrong("left of ':=' each subscript needs one index of its own", body)
@@ -101,6 +101,12 @@ def assembled(lines: list[tuple[tuple[Node, ...], Node]], env: Environment) -> t
             where[axis] = at.reshape(-1)
         parts.append((where, value))
     return positions.scatter(parts, env, lines[0][1]) if lines[0][0] else parts[0][1]
+
+
+def _inhabited(lines: list, env: Environment, subscripts: Callable) -> list:
+    """Without the lines that define nothing, because one of their indices is empty: `2..n` where n is 1."""
+    empty = {name for name, here in env.ranges.items() if here.count < 1}
+    return [line for line in lines if not any(name in empty for name in free_indices(subscripts(line)))]
 
 
 def _places(indices: Sequence[Node], env: Environment) -> list[torch.Tensor]:

@@ -1,0 +1,107 @@
+"""Recurrences: the rounds of a scan, a recurrence in chunks, and what each output of a short convolution sees."""
+
+from draw import Panel, Picture, picture
+
+#: A row of eight, as in the first exercise.
+ROW = (3, 1, 4, 1, 5, 9, 2, 6)
+
+
+@picture
+def tree():
+    rounds, distance = [list(ROW)], 1
+    while distance < len(ROW):
+        last = rounds[-1]
+        rounds.append([last[t] + (last[t - distance] if t >= distance else 0) for t in range(len(ROW))])
+        distance *= 2
+    size, gap, left = 36, 72, 36
+    panel = Panel(30 + gap * len(rounds), "Eight lanes, three rounds")
+    for number, row in enumerate(rounds):
+        y, reach = 34 + gap * number, 2 ** (number - 1)
+        if number:
+            for t in range(reach, len(ROW)):
+                panel.arrow(left + size * (t - reach) + 14, y - 36, left + size * t + 12, y - 3, "a")
+        panel.cells(
+            left,
+            y,
+            1,
+            len(ROW),
+            (size, 36),
+            lambda r, c, d=2**number: "b" if c < d else "",
+            lambda r, c, row=row: row[c],
+        )
+        panel.text(0, y + 22, "x" if number == 0 else f"+{reach}", "small")
+    chunks = ROW[:3], ROW[3:6], ROW[6:]
+    carried = [sum(ROW[: 3 * k]) for k in range(3)]
+    waits = Panel(30 + gap * len(rounds), "Three chunks, one carry")
+    for number, (chunk, carry) in enumerate(zip(chunks, carried)):
+        y = 40 + 88 * number
+        sums = [carry + sum(chunk[: t + 1]) for t in range(len(chunk))]
+        waits.text(0, y + 22, f"carry {carry}", "small")
+        waits.cells(76, y, 1, len(chunk), (size, 36), lambda r, c: "", lambda r, c, chunk=chunk: chunk[c])
+        waits.text(76 + size * 3 + 10, y + 22, "→", "")
+        waits.cells(216, y, 1, len(sums), (size, 36), lambda r, c: "b", lambda r, c, sums=sums: sums[c])
+        if number < 2:
+            waits.arrow(216 + size * len(sums) - 18, y + 38, 40, y + 94, "a")
+    shown = ". ".join(
+        f"after adding the lane {2**k} places before: {', '.join(map(str, row))}" for k, row in enumerate(rounds[1:])
+    )
+    return Picture(
+        "Left, a scan of eight lanes. In each round every lane adds the one 1, 2, then 4 places before it; blue sums are "
+        "finished. Right, the same row in chunks of three: a chunk waits for one number only.",
+        f"A scan of {', '.join(map(str, ROW))}: {shown}. In chunks of three the carries are "
+        f"{', '.join(map(str, carried))}: each is the last sum of the chunk before.",
+        [panel, waits],
+    )
+
+
+@picture
+def impulse():
+    """Two numbers and a first state through two tiles, from the kernel."""
+    import torch
+
+    from annotated_examples.recurrences.linear_recurrence import linear_recurrence_forward
+
+    tokens, tile, gate = 16, 8, 0.75
+    a = torch.full((1, tokens, 1), gate)
+    x, nothing = torch.zeros(1, tokens, 1), torch.zeros(1, tokens, 1)
+    x[0, 2], x[0, 9] = 4.0, 2.0
+    state = torch.tensor([[3.0]])
+    whole = linear_recurrence_forward(a, x, state, BLOCK_T=tile, BLOCK_D=1)[0].flatten().tolist()
+    carried = [3.0, whole[tile - 1]]
+    old = []
+    for number, first in enumerate(carried):
+        piece = slice(number * tile, (number + 1) * tile)
+        begun = linear_recurrence_forward(
+            a[:, piece], nothing[:, piece], torch.tensor([[first]]), BLOCK_T=tile, BLOCK_D=1
+        )
+        old += begun[0].flatten().tolist()
+    panel = Panel(196, f"Gates of {gate}: what is in the state")
+    left, width, base, high = 12, 21, 150, 24
+    for t in range(tokens):
+        panel.box(left + width * t, base - high * old[t], width - 3, max(high * old[t], 0.5), "a")
+        fresh = whole[t] - old[t]
+        if fresh > 1e-6:
+            panel.box(left + width * t, base - high * whole[t], width - 3, high * fresh, "b")
+    panel.line([(left + width * tile - 1.5, 30), (left + width * tile - 1.5, base + 6)], "strong")
+    for t, words in ((2, "+4"), (9, "+2")):
+        panel.text(left + width * t + 9, base + 18, words, "small", "middle")
+    panel.text(left, base + 38, "amber: from before the tile; blue: of the tile itself", "small")
+    back = Panel(196, "The gradient, from the end")
+    size = 40
+    for t in range(tile):
+        back.box(14 + size * t, 40, size - 6, 34, "b", f"λ{t + 1}")
+        back.text(14 + size * t + 17, 112, f"g{t + 1}", "small", "middle")
+        back.arrow(14 + size * t + 17, 98, 14 + size * t + 17, 77)
+        if t:
+            back.arrow(14 + size * t + 2, 57, 14 + size * (t - 1) + 35, 57, "a")
+            back.text(14 + size * t - 3, 34, f"a{t + 1}", "tiny", "middle")
+    back.text(0, 150, "Each λ is what arrives here, and the next gate", "small")
+    back.text(0, 168, "times the next λ: the gates come one place later.", "small")
+    return Picture(
+        f"Left, a recurrence in two tiles of {tile} tokens; the bars are the kernel's. In each tile, what was there before decays "
+        "(amber), what is added decays too (blue), and their sum is the state. Right, the arrows of the gradient.",
+        f"The state begins at 3 and every gate is {gate}. 4 is added at token 3 and 2 at token 10. It ends the first tile at "
+        f"{whole[tile - 1]:.3g} and the second at {whole[-1]:.3g}, of which {old[-1]:.3g} come from the first. Beside it eight "
+        "tokens with the gradients that arrive, and arrows from each λ to the one before, through the later token's gate.",
+        [panel, back],
+    )

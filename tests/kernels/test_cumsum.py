@@ -1,0 +1,215 @@
+"""recurrences/cumsum: values, gradients, the traps of running sums, hostile inputs, errors, mutants."""
+
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
+import pytest
+import torch
+
+from academy import accuracy
+from annotated_examples.recurrences import cumsum as lesson
+from tests.kernels import harness
+from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
+
+INF = float("inf")
+OPTIONS = [dict(reverse=r, exclusive=e) for r in (False, True) for e in (False, True)]
+
+MUTANTS = [
+    Mutant("no carry", "y = carry + tl.cumsum", "y = tl.cumsum"),
+    Mutant("carry of the last chunk only", "carry += tl.sum(x, axis=0)", "carry = tl.sum(x, axis=0) + 0.0 * carry"),
+    Mutant("carry in the dtype of x", "carry += tl.sum(x, axis=0)", "carry = (carry + tl.sum(x, axis=0)).to(x_ptr.dtype.element_ty).to(tl.float32)"),
+    Mutant("summed in the dtype of x", "other=0.0).to(tl.float32)", "other=0.0)"),
+    Mutant("masked lanes count", "other=0.0).to(tl.float32)", "other=1.0).to(tl.float32)"),
+    Mutant("reverse walks from the start", "(N - 1) // BLOCK_N * BLOCK_N - done if REVERSE else done", "done"),
+    Mutant("reverse as total minus prefix", "y = carry + tl.cumsum(x, axis=0, reverse=REVERSE)", "y = carry + (tl.sum(x, axis=0) - tl.cumsum(x, axis=0) + x if REVERSE else tl.cumsum(x, axis=0))"),
+    Mutant("exclusive by subtraction", """(offs_n + 1 if REVERSE else offs_n - 1) if EXCLUSIVE else offs_n
+        x = tl.load(x_ptr + taken, mask=(taken >= 0) & (taken < N), other=0.0).to(tl.float32)
+        y = carry + tl.cumsum(x, axis=0, reverse=REVERSE)""", """offs_n
+        x = tl.load(x_ptr + taken, mask=(taken >= 0) & (taken < N), other=0.0).to(tl.float32)
+        y = carry + tl.cumsum(x, axis=0, reverse=REVERSE) - (x if EXCLUSIVE else 0.0)"""),
+    Mutant("exclusive moved the wrong way", "offs_n + 1 if REVERSE else offs_n - 1", "offs_n - 1 if REVERSE else offs_n + 1"),
+    Mutant("strides ignored", "x_ptr += row * stride_xm", "x_ptr += row * N"),
+    Mutant("columns read as neighbours", "rows = as_rows(moved)", "rows = moved.reshape(-1, moved.shape[-1])"),
+    Mutant("last chunk dropped", "range(0, N, BLOCK_N)", "range(0, max(N - BLOCK_N + 1, 1), BLOCK_N)"),
+    Mutant("behind the end of the row", "tl.store(y_ptr + offs_n, y, mask=offs_n < N)", "tl.store(y_ptr + offs_n, y)"),
+    Mutant("gradient runs the same way", "dy, dim, not reverse, exclusive", "dy, dim, reverse, exclusive"),
+    Mutant("gradient is never exclusive", "dy, dim, not reverse, exclusive", "dy, dim, not reverse, False"),
+    Mutant("always along the last dimension", "moved = x.movedim(dim, -1)", "dim, moved = -1, x"),
+]  # fmt: skip
+
+
+def in_chunks(module, x, dy, BLOCK_N=16, **options):
+    """The launcher with small chunks, forward and back."""
+    with harness.unchanged(x=x, dy=dy), harness.fenced_allocations():
+        y = module.cumsum_forward(x, BLOCK_N=BLOCK_N, **options)
+        dx = module.cumsum_backward(dy, BLOCK_N=BLOCK_N, **options)
+    reference = lambda x: lesson.cumsum_reference(x, **options)  # noqa: E731
+    theirs = harness.gradients(reference, dict(x=x), dy)
+    exact = harness.gradients(reference, dict(x=x.double()), dy.double())
+    for name, value in dict(out=y, dx=dx).items():
+        accuracy.check(name, value, theirs[name], exact[name])
+
+
+def assert_right(module, x, dy=None, **options):
+    call = lambda x: module.cumsum(x, **options)  # noqa: E731
+    harness.assert_right(call, lambda x: lesson.cumsum_reference(x, **options), dict(x=x), dy)
+
+
+def check(module):
+    """Everything a mutant has to get past."""
+    for options in OPTIONS:
+        assert_right(module, harness.nan_fenced(randn(3, 37)), randn(3, 37), **options)
+        in_chunks(module, harness.sliced(randn(3, 37)), harness.sliced(randn(3, 37)), **options)
+        assert_right(module, randn(2, 5, 3), randn(2, 5, 3), dim=1, **options)
+        large_first(module, **options)
+    in_chunks(module, harness.transposed(randn(5, 33)), randn(5, 33))
+    sixteen_bits_are_too_few(module)
+
+
+def large_first(module, **options):
+    """Traps 1 and 5: a sum that is got by a difference has lost the digits that a large neighbour covers."""
+    x = randn(2, 50)
+    x[0, 0], x[1, -1] = 1e8, 1e8
+    y = module.cumsum_forward(x, BLOCK_N=16, **options)
+    exact = lesson.cumsum_reference(x.double(), **options)
+    small = exact.abs() < 1e6  # each sum on its own: the large ones would hide them
+    assert (y - exact)[small].abs().max() < 1e-5
+
+
+def sixteen_bits_are_too_few(module):
+    """Traps 2 and 4: neither sums nor the carry may be kept in 16 bits. 2049 has too many digits for them, and the 1
+    is all that is left once 2048 is subtracted in the next chunk."""
+    for dtype in (torch.float16, torch.bfloat16):
+        x = torch.zeros(1, 48, dtype=dtype, device=DEVICE)
+        x[0, 0], x[0, 1], x[0, 16] = 2048, 1, -2048
+        assert (module.cumsum_forward(x, BLOCK_N=16)[0, 16:] == 1).all()
+        assert (module.cumsum_forward(x.flip(1), reverse=True, BLOCK_N=16)[0, :32] == 1).all()
+
+
+def test_check_passes():
+    check(lesson)
+
+
+test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS, check)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_values_and_gradients(options, dtype):
+    for shape in ((1, 1), (3, 1), (2, 3, 65), (2, 1025), (1, 4097)):
+        assert_right(lesson, randn(*shape, dtype=dtype), randn(*shape, dtype=dtype), **options)
+
+
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 32, 33])
+def test_around_the_end_of_a_chunk(length):
+    """Trap 3: the carry is the chunk's sum, not its last lane, and lanes past the end add nothing."""
+    for options in OPTIONS:
+        in_chunks(lesson, harness.nan_fenced(randn(3, length)), randn(3, length), **options)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_infinities_and_nan_reach_the_sums_they_are_part_of(options):
+    """Trap 1 again: by a difference, an infinity would make everything NaN."""
+    x = randn(4, 40)
+    x[0, 20], x[1, 3], x[2, 39], x[3, 17], x[3, 30] = INF, float("nan"), -INF, INF, -INF
+    in_chunks(lesson, x, randn(4, 40), **options)
+    sums = lesson.cumsum_forward(x, BLOCK_N=16, **options)[0]
+    without = {(False, False): 20, (False, True): 21, (True, False): 19, (True, True): 20}[tuple(options.values())]
+    assert sums.isfinite().sum() == without and not sums.isnan().any()
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, -1, -2, -3])
+def test_any_dimension(dim):
+    """Trap 8: also of tensors that are transposed."""
+    for x in (randn(3, 4, 5), randn(5, 4, 3).transpose(0, 2), randn(4, 3, 5).transpose(0, 1)):
+        assert_right(lesson, x, randn(3, 4, 5), dim=dim)
+        assert lesson.cumsum(x, dim).is_contiguous()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_layouts(layout):
+    for dim in (0, 1):
+        assert_right(lesson, layout(randn(6, 10)), layout(randn(6, 10)), dim=dim)
+
+
+def test_an_upstream_gradient_of_stride_zero():
+    """Trap 8: `y.sum().backward()`."""
+    for options in OPTIONS:
+        assert_right(lesson, harness.expanded(4, 33), None, **options)
+
+
+@pytest.mark.parametrize("shape", [(0, 8), (4, 0), (2, 0, 8)], ids=str)
+def test_empty(shape):
+    for dim in range(len(shape)):
+        x = torch.empty(shape, device=DEVICE, requires_grad=True)
+        y = lesson.cumsum(x, dim, exclusive=True)
+        y.sum().backward()
+        assert y.shape == shape and x.grad.shape == shape
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e4])
+def test_large_and_small_values(scale):
+    assert_right(lesson, randn(3, 1500, scale=scale), randn(3, 1500))
+
+
+@pytest.mark.parametrize("sizes", [(1, 100_000), (9, 7)], ids=str)
+def test_the_second_call_gives_the_same_bits(sizes):
+    """Traps 6 and 7 are those of programs that hand each other sums: here a row has one program."""
+    call = lambda x: lesson.cumsum(x)  # noqa: E731
+    harness.assert_bitwise_repeatable(call, dict(x=randn(*sizes)), randn(*sizes))
+
+
+def test_second_derivative_raises():
+    harness.assert_gradient_penalty_raises(lesson.cumsum, dict(x=randn(3, 9)), constant=False)
+
+
+def test_reference_gradcheck():
+    for options in OPTIONS:
+        harness.assert_reference_gradcheck(lambda x, o=options: lesson.cumsum_reference(x, **o), randn(3, 5))
+
+
+def test_reference_is_pytorchs_operation():
+    x = randn(4, 9).double()
+    assert torch.equal(lesson.cumsum_reference(x), x.cumsum(-1))
+    torch.testing.assert_close(lesson.cumsum_reference(x, exclusive=True), x.cumsum(-1) - x)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        (dict(x=[1.0]), TypeError, "x must be a torch.Tensor, got list"),
+        (dict(x=torch.ones(3).long()), TypeError, "x must be one of float32, float16, bfloat16, got int64"),
+        (dict(x=torch.ones(())), ValueError, "x must have at least 1 dimensions"),
+        (dict(dim=2), IndexError, "dim must be from -2 to 1 for a tensor of 2 dimensions, got 2"),
+        (dict(dim=-3), IndexError, "got -3"),
+        (dict(dim=1.0), TypeError, "dim must be an int"),
+        (dict(reverse=1), ValueError, "reverse must be one of True, False, got 1"),
+        (dict(exclusive=None), ValueError, "exclusive must be one of True, False, got None"),
+        (dict(x=torch.ones(1).expand(2**31)), ValueError, "fewer than 2147467264 elements"),
+    ],
+    ids=str,
+)
+def test_bad_arguments(arguments, error, words):
+    given = dict(x=torch.ones(2, 3)) | arguments
+    given["x"] = given["x"].to(DEVICE) if isinstance(given["x"], torch.Tensor) else given["x"]
+    with pytest.raises(error, match=words):
+        lesson.cumsum(**given)
+
+
+def test_bad_tile_size():
+    with pytest.raises(ValueError, match="BLOCK_N must be a power of two"):
+        lesson.cumsum_forward(randn(2, 3), BLOCK_N=100)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("BLOCK_N", [16, 128, 1024, 4096])
+def test_both_directions_compile_right(options, BLOCK_N):
+    """H9 and trap 9: a scan and a sum in one kernel, either way, in blocks of several sizes."""
+    in_chunks(lesson, randn(64, 5000), randn(64, 5000), BLOCK_N=BLOCK_N, **options)
+
+
+@pytest.mark.gpu
+def test_row_offsets_past_32_bits():
+    x = torch.empty(2**19 + 8, 4096, device=DEVICE, dtype=torch.bfloat16).normal_()
+    y = lesson.cumsum(x)
+    accuracy.check("out", y[-3:], lesson.cumsum_reference(x[-3:]), lesson.cumsum_reference(x[-3:].double()))

@@ -1,0 +1,356 @@
+"""recurrences/linear_recurrence: values, gradients, states, packed sequences, the traps of recurrences, errors, mutants."""
+
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
+import pytest
+import torch
+
+from academy import accuracy
+from annotated_examples.recurrences import linear_recurrence as lesson
+from tests.kernels import harness
+from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
+
+NAN = float("nan")
+TILES = dict(BLOCK_T=16, BLOCK_D=4)
+
+MUTANTS = [
+    Mutant("arguments of join swapped", "return a * b, b * x + y", "return a * b, a * y + x"),
+    Mutant("join returns the pair the wrong way round", "return a * b, b * x + y", "return b * x + y, a * b"),
+    Mutant("state not handed on", "y = local + decay * h[None, :]", "y = local"),
+    Mutant("padding gate of 0", "b, start + offs_t, offs_d), mask=mask, other=1.0)", "b, start + offs_t, offs_d), mask=mask, other=0.0)"),
+    Mutant("carry read back from the rounded result", "h = tl.sum(tl.where(lanes[:, None] == BLOCK_T - 1, y, 0.0), axis=0)", "h = tl.sum(tl.where(lanes[:, None] == BLOCK_T - 1, y, 0.0), axis=0).to(h_tensor[0].dtype.element_ty).to(tl.float32)"),
+    Mutant("first lane carried", "lanes[:, None] == BLOCK_T - 1, y", "lanes[:, None] == 0, y"),
+    Mutant("initial state ignored", "h = tl.load(initial_ptr + b * D + offs_d, mask=mask_d, other=0.0)", "h = h"),
+    Mutant("sequences' states mixed up", "tl.store(final_ptr + b * D", "tl.store(final_ptr + 0 * b * D"),
+    Mutant("gates not moved on in backward", "start + offs_t + 1, offs_d), mask=below", "start + offs_t, offs_d), mask=below"),
+    Mutant("gate of the next sequence", "(offs_t + 1 < length)[:, None]", "(offs_t + 1 < length + 1)[:, None]"),
+    Mutant("gradient of the final state dropped", "carry = tl.load(dfinal_ptr + b * D + offs_d, mask=mask_d, other=0.0)", "carry = tl.zeros((BLOCK_D,), tl.float32)"),
+    Mutant("gradient not carried", "lam = local + decay * carry[None, :]", "lam = local"),
+    Mutant("state of the same token", "start + offs_t - 1, offs_d), mask=above", "start + offs_t, offs_d), mask=above"),
+    Mutant("initial state missing in da", "before = tl.where(offs_t[:, None] == 0, first[None, :], before)", ""),
+    Mutant("first gate missing in the state's gradient", "dinitial = carry * tl.sum(gate.to(tl.float32), axis=0)", "dinitial = carry"),
+    Mutant("gradient of the initial state dropped", "dinitial if ctx.needs_input_grad[2] else None", "torch.zeros_like(dinitial)"),
+    Mutant("gradients swapped", "return da, dx, dinitial", "return dx, da, dinitial"),
+    Mutant("a packed sequence begins at the first row", "start, length = sequence(cu_ptr, b, T)", "start, length = sequence(cu_ptr, b, T)\n    start = start * 0", count=2),
+]  # fmt: skip
+
+
+def gates(*shape, dtype=torch.float32):
+    """Any sign, no larger than 1, and no two alike."""
+    return randn(*shape).sin().to(dtype)
+
+
+def everything(B, T, D, dtype=torch.float32):
+    return dict(a=gates(B, T, D, dtype=dtype), x=randn(B, T, D, dtype=dtype), initial_state=randn(B, D))
+
+
+def results(function, inputs, upstream, wide):
+    """Result, final state and all gradients; `upstream`: of both results."""
+    leaves = {
+        n: harness.leaf(v.double() if wide and v.is_floating_point() else v) if v.is_floating_point() else v
+        for n, v in inputs.items()
+    }
+    outputs = function(**leaves, return_final_state=True)
+    wanted = {n: v for n, v in leaves.items() if v.requires_grad}
+    ups = [up.to(out.dtype) for up, out in zip(upstream, outputs)]
+    grads = torch.autograd.grad(outputs, list(wanted.values()), ups)
+    return dict(h=outputs[0].detach(), final=outputs[1].detach()) | {f"d{n}": g for n, g in zip(wanted, grads)}
+
+
+def assert_right(function, reference, inputs, upstream):
+    watched = dict(inputs, upstream=upstream[0], upstream_of_final=upstream[1])
+    with harness.unchanged(**watched), harness.fenced_allocations():
+        ours = results(function, inputs, upstream, wide=False)
+    theirs, exact = (results(reference, inputs, upstream, wide) for wide in (False, True))
+    dtype = inputs["x"].dtype
+    for name, value in ours.items():
+        # The states are saved in the dtype of x, so a float32 gate gets a gradient of that precision.
+        value, their = (v.to(dtype) if name == "da" else v for v in (value, theirs[name]))
+        accuracy.check(name, value, their, exact[name])
+
+
+def small_tiles(module):
+    """The public function, with small tiles."""
+
+    def forward(*tensors):
+        return module.linear_recurrence_forward(*tensors, **TILES)
+
+    class Small(module.LinearRecurrence):
+        @staticmethod
+        def backward(ctx, dh, dfinal):
+            dx, da, dinitial = module.linear_recurrence_backward(dh, dfinal, *ctx.saved_tensors, **TILES)
+            return da, dx, dinitial, None
+
+        @staticmethod
+        def forward(ctx, a, x, initial_state, cu_seqlens):
+            h, final = forward(a, x, initial_state, cu_seqlens)
+            ctx.save_for_backward(a, h, initial_state, cu_seqlens)
+            return h, final
+
+    def call(a, x, initial_state=None, cu_seqlens=None, *, return_final_state):
+        return Small.apply(a, x, initial_state, cu_seqlens)
+
+    return call
+
+
+def packed(*lengths, D=3, dtype=torch.float32, behind=0):
+    ends = torch.tensor([0, *lengths], dtype=torch.int32, device=DEVICE).cumsum(0, dtype=torch.int32)
+    total = sum(lengths) + behind
+    return dict(
+        a=gates(total, D, dtype=dtype),
+        x=randn(total, D, dtype=dtype),
+        cu_seqlens=ends,
+        initial_state=randn(len(lengths), D),
+    )
+
+
+def check(module):
+    """Everything a mutant has to get past."""
+    for T in (1, 15, 16, 17, 37):
+        inputs = everything(2, T, 5)
+        assert_right(small_tiles(module), lesson.linear_recurrence_reference, inputs, (randn(2, T, 5), randn(2, 5)))
+    inputs = everything(2, 20, 5) | dict(a=harness.strided(gates(2, 20, 5)), x=randn(2, 5, 20).transpose(1, 2))
+    upstream = randn(5, 20, 2).permute(2, 1, 0), randn(2, 5)
+    assert_right(module.linear_recurrence, lesson.linear_recurrence_reference, inputs, upstream)
+    inputs = packed(5, 0, 1, 18, behind=2)
+    reference = lesson.linear_recurrence_varlen_reference
+    assert_right(small_tiles(module), reference, inputs, (randn(26, 3), randn(4, 3)))
+    assert_right(module.linear_recurrence_varlen, reference, inputs, (randn(26, 3), randn(4, 3)))
+    the_state_is_float32(module)
+
+
+def the_state_is_float32(module):
+    """Trap 4: 1024 steps of 0.003, which bfloat16 can't add to 1."""
+    x = torch.full((1, 1024, 1), 0.003, dtype=torch.bfloat16, device=DEVICE)
+    _, final = module.linear_recurrence_forward(torch.ones_like(x), x, BLOCK_T=16, BLOCK_D=4)
+    torch.testing.assert_close(final.double(), x.double().sum(1), rtol=1e-5, atol=0)
+
+
+def test_check_passes():
+    check(lesson)
+
+
+test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS, check)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("shape", [(2, 70, 33), (1, 1, 1), (3, 64, 1)], ids=str)
+def test_values_and_gradients(shape, dtype):
+    """Trap 12, too: one token, one channel."""
+    B, _, D = shape
+    upstream = randn(*shape, dtype=dtype), randn(B, D)
+    for wide in (False, True):
+        inputs = everything(*shape, dtype=dtype)
+        inputs["a"] = inputs["a"].float() if wide else inputs["a"]
+        assert_right(lesson.linear_recurrence, lesson.linear_recurrence_reference, inputs, upstream)
+
+
+@pytest.mark.parametrize("T", [1, 15, 16, 17, 33])
+def test_gates_around_the_end_of_a_tile(T):
+    """Trap 1: in backward the gates are those of the next token, at the borders of tiles too. Trap 2: the final state."""
+    assert_right(
+        small_tiles(lesson), lesson.linear_recurrence_reference, everything(1, T, 3), (randn(1, T, 3), randn(1, 3))
+    )
+
+
+def test_small_gates_over_many_tokens():
+    """Trap 3: dividing by the product of the gates would be NaN from token 150 on. Trap 6: 0 and negative gates."""
+    inputs = everything(1, 400, 4)
+    inputs["a"][..., 0], inputs["a"][..., 1], inputs["a"][:, 100, 2], inputs["a"][..., 3] = 0.5, 0.0, 0.0, -0.9
+    assert_right(lesson.linear_recurrence, lesson.linear_recurrence_reference, inputs, (randn(1, 400, 4), randn(1, 4)))
+
+
+def test_a_reset_forgets():
+    """Trap 6: what is before a gate of 0 matters no more, forward or back, unless it is infinite."""
+    inputs = everything(1, 40, 2)
+    inputs["a"][:, 20] = 0
+    h = lesson.linear_recurrence(**inputs)
+    inputs["x"][:, :20] = 1e4
+    assert torch.equal(lesson.linear_recurrence(**inputs)[:, 20:], h[:, 20:])
+
+
+def test_a_sequence_in_pieces():
+    """Trap 7: through the state, the pieces give what the whole gives."""
+    inputs = everything(2, 50, 5)
+    whole, last = lesson.linear_recurrence(**inputs, return_final_state=True)
+    state, parts = inputs["initial_state"], []
+    for piece in (slice(0, 1), slice(1, 20), slice(20, 50)):
+        h, state = lesson.linear_recurrence(
+            inputs["a"][:, piece], inputs["x"][:, piece], state, return_final_state=True
+        )
+        parts.append(h)
+    torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(state, last, rtol=1e-5, atol=1e-6)
+
+
+def test_only_the_final_state_in_the_loss():
+    """Trap 9: h has no upstream gradient then. And the other way round."""
+    for chosen in (0, 1):
+        inputs = {n: harness.leaf(v) for n, v in everything(2, 20, 3).items()}
+        doubles = {n: harness.leaf(v.detach().double()) for n, v in inputs.items()}
+        pair = [
+            f(**i, return_final_state=True)[chosen]
+            for f, i in ((lesson.linear_recurrence, inputs), (lesson.linear_recurrence_reference, doubles))
+        ]
+        up = randn(*pair[0].shape)
+        ours = torch.autograd.grad((pair[0] * up).sum(), list(inputs.values()))
+        exact = torch.autograd.grad((pair[1] * up).sum(), list(doubles.values()))
+        for value, right in zip(ours, exact):
+            torch.testing.assert_close(value.double(), right, rtol=1e-5, atol=1e-5)
+
+
+def test_without_an_initial_state():
+    """Trap 8: then the first gate multiplies nothing, and its gradient is 0."""
+    a, x = harness.leaf(gates(2, 20, 3)), harness.leaf(randn(2, 20, 3))
+    lesson.linear_recurrence(a, x).sum().backward()
+    assert (a.grad[:, 0] == 0).all() and (a.grad[:, 1:] != 0).all()
+
+
+@pytest.mark.parametrize("lengths", [(5, 0, 1, 18), (0, 0), (70,), (1,) * 9], ids=str)
+def test_packed_sequences(lengths):
+    """Traps 1 and 10: empty sequences, sequences of one token, a state for each; rows behind the last are 0."""
+    for behind in (0, 3):
+        inputs = packed(*lengths, behind=behind)
+        upstream = randn(*inputs["x"].shape), randn(len(lengths), 3)
+        assert_right(lesson.linear_recurrence_varlen, lesson.linear_recurrence_varlen_reference, inputs, upstream)
+    inputs["a"][sum(lengths) :], inputs["x"][sum(lengths) :] = NAN, NAN
+    h, final = lesson.linear_recurrence_varlen(**inputs, return_final_state=True)
+    assert h[sum(lengths) :].eq(0).all() and final.isfinite().all()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_layouts(layout):
+    def three(rows):  # the layouts are of matrices
+        return layout(randn(6, 10).sin())[None]
+
+    inputs = dict(a=three(1), x=three(2), initial_state=randn(1, 10))
+    assert_right(lesson.linear_recurrence, lesson.linear_recurrence_reference, inputs, (three(3), randn(1, 10)))
+
+
+def test_gates_of_stride_zero():
+    """Trap 12: one gate for all tokens, one for all channels, and an upstream gradient of `h.sum()`."""
+    inputs = everything(2, 20, 5)
+    one = torch.ones((), device=DEVICE)
+    for a in (gates(5).expand(2, 20, 5), gates(2, 20, 1).expand(2, 20, 5)):
+        upstream = one.expand(2, 20, 5), one.expand(2, 5)
+        assert_right(lesson.linear_recurrence, lesson.linear_recurrence_reference, inputs | dict(a=a), upstream)
+
+
+@pytest.mark.parametrize("shape", [(2, 0, 3), (0, 5, 3), (2, 5, 0)], ids=str)
+def test_empty(shape):
+    """Trap 12: without tokens the final state is the initial one, and so is its gradient."""
+    B, _, D = shape
+    inputs = {n: harness.leaf(v) for n, v in everything(*shape).items()}
+    h, final = lesson.linear_recurrence(**inputs, return_final_state=True)
+    up = randn(B, D)
+    (h.sum() + (final * up).sum()).backward()
+    assert h.shape == shape and all(v.grad.shape == v.shape for v in inputs.values())
+    if shape[1] == 0:
+        assert torch.equal(final, inputs["initial_state"]) and torch.equal(inputs["initial_state"].grad, up)
+
+
+def test_inputs_stay_as_they_are():
+    """Trap 11: the scan isn't done in place. And the same call gives the same bits."""
+    inputs = everything(2, 40, 3)
+    call = lambda **i: torch.cat([out.flatten() for out in lesson.linear_recurrence(**i, return_final_state=True)])  # noqa: E731
+    with harness.unchanged(**inputs):
+        harness.assert_bitwise_repeatable(call, inputs, randn(2 * 40 * 3 + 6))
+
+
+def test_a_nan_stays_in_its_channel():
+    inputs = everything(2, 40, 3)
+    inputs["x"][0, 20, 1] = NAN
+    h = lesson.linear_recurrence(**inputs)
+    assert h[0, 20:, 1].isnan().all() and h.isnan().sum() == 20
+
+
+def test_second_derivative_raises():
+    harness.assert_gradient_penalty_raises(lesson.linear_recurrence, everything(1, 9, 2))
+
+
+def test_reference_gradcheck():
+    one = lambda a, x, s: lesson.linear_recurrence_reference(a, x, s, return_final_state=True)  # noqa: E731
+    harness.assert_reference_gradcheck(one, gates(1, 5, 2), randn(1, 5, 2), randn(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "words"),
+    [
+        (dict(x=[1.0]), TypeError, "x must be a torch.Tensor"),
+        (dict(x=torch.ones(2, 5, 3).double()), TypeError, "x must be one of float32"),
+        (
+            dict(a=torch.ones(2, 5, 3).half()),
+            TypeError,
+            "a must be one of float32, float32, got float16|a must be one of",
+        ),
+        (dict(a=torch.ones(2, 5, 4)), ValueError, "a must have the shape of x"),
+        (dict(x=torch.ones(5, 3)), ValueError, "x must have 3 dimensions"),
+        (dict(initial_state=torch.ones(2, 4)), ValueError, r"initial_state must have shape \(2, 3\)"),
+        (dict(initial_state=torch.ones(2, 3).half()), TypeError, "initial_state must be one of float32, got float16"),
+        (dict(return_final_state=1), ValueError, "return_final_state must be one of True, False"),
+    ],
+    ids=str,
+)
+def test_bad_arguments(changed, error, words):
+    given = dict(a=gates(2, 5, 3), x=randn(2, 5, 3)) | changed
+    with pytest.raises(error, match=words):
+        lesson.linear_recurrence(**{n: v.to(DEVICE) if torch.is_tensor(v) else v for n, v in given.items()})
+
+
+@pytest.mark.parametrize(
+    ("offsets", "error", "words"),
+    [
+        (torch.tensor([0, 3]), TypeError, "cu_seqlens must be one of int32"),
+        (torch.tensor([1, 3]), ValueError, "cu_seqlens must rise from 0"),
+        (torch.tensor([0, 3, 2]), ValueError, "cu_seqlens must rise from 0"),
+        (torch.tensor([0, 8]), ValueError, "cu_seqlens must rise from 0 to at most the number of rows, 7, got"),
+        (torch.tensor([]), ValueError, "cu_seqlens must have at least one element"),
+        (torch.tensor([[0, 7]]), ValueError, "cu_seqlens must have 1 dimensions"),
+    ],
+    ids=str,
+)
+def test_bad_offsets(offsets, error, words):
+    offsets = offsets if error is TypeError else offsets.int()
+    if error is ValueError and not harness.device.INTERPRET and "rise" in words:
+        pytest.skip("looked at on a CPU only")
+    with pytest.raises(error, match=words):
+        lesson.linear_recurrence_varlen(gates(7, 3), randn(7, 3), offsets.to(DEVICE))
+
+
+def test_bad_tile_size():
+    with pytest.raises(ValueError, match="BLOCK_T must be a power of two"):
+        lesson.linear_recurrence_forward(gates(1, 5, 2), randn(1, 5, 2), BLOCK_T=12)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("BLOCK_T", [16, 64, 256])
+@pytest.mark.parametrize("BLOCK_D", [16, 32, 64])
+def test_scans_of_both_directions_compile_right(BLOCK_T, BLOCK_D):
+    """H9: tuples, axis 0, forward and reverse."""
+    a, x, state, dh, dfinal = (
+        gates(3, 1000, 100),
+        randn(3, 1000, 100),
+        randn(3, 100),
+        randn(3, 1000, 100),
+        randn(3, 100),
+    )
+    size = dict(BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D)
+    h, final = lesson.linear_recurrence_forward(a, x, state, **size)
+    dx, da, dstate = lesson.linear_recurrence_backward(dh, dfinal, a, h, state, **size)
+    inputs = dict(a=a, x=x, initial_state=state)
+    theirs, exact = (results(lesson.linear_recurrence_reference, inputs, (dh, dfinal), wide) for wide in (False, True))
+    for name, value in dict(h=h, final=final, da=da, dx=dx, dinitial_state=dstate).items():
+        accuracy.check(name, value, theirs[name], exact[name])
+
+
+@pytest.mark.gpu
+def test_many_sequences_and_offsets_past_32_bits():
+    """H7: 70 000 sequences of one token. H8: more than 2^31 elements."""
+    x = randn(70_000, 40)
+    ends = torch.arange(70_001, dtype=torch.int32, device=DEVICE)
+    assert torch.equal(lesson.linear_recurrence_varlen(torch.ones_like(x), x, ends), x)
+    x = torch.empty(2, 2**15 + 8, 2**15, device=DEVICE, dtype=torch.bfloat16).normal_()
+    a = torch.full((), 0.5, device=DEVICE, dtype=torch.bfloat16).expand(x.shape)
+    h = lesson.linear_recurrence(a, x)
+    part = lesson.linear_recurrence_reference(a[1:, -60:, -8:].float(), x[1:, -60:, -8:].float())
+    torch.testing.assert_close(h[1:, -20:, -8:].float(), part[:, -20:], rtol=2e-2, atol=2e-2)
