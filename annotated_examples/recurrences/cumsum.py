@@ -68,7 +68,8 @@ def cumsum_reference(x, dim=-1, *, reverse=False, exclusive=False):
 # 5, 9. The first call is a plain sum.
 @triton.jit
 def cumsum_kernel(
-    x_ptr, y_ptr, N, stride_xm, REVERSE: tl.constexpr, EXCLUSIVE: tl.constexpr, BLOCK_N: tl.constexpr
+    x_ptr, y_ptr,  # (M, N)
+    N, stride_xm, REVERSE: tl.constexpr, EXCLUSIVE: tl.constexpr, BLOCK_N: tl.constexpr
 ):  # fmt: skip
     # My row, in 64 bits: its number times a stride may exceed 2³¹.
     row = tl.program_id(0).to(tl.int64)

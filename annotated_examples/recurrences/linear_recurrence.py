@@ -111,7 +111,8 @@ def tile(tensor, b, rows, offs_d):
 def linear_recurrence_forward_kernel(
     a_tensor, x_tensor, h_tensor,  # (pointer, three strides) of (B, T, D)
     initial_ptr, final_ptr,  # (B, D); the first may be None
-    cu_ptr, T, D, BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr,
+    cu_ptr,  # (sequences + 1,), or None
+    T, D, BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     blocks = tl.cdiv(D, BLOCK_D)
     b = (tl.program_id(0) // blocks).to(tl.int64)
@@ -160,7 +161,8 @@ def linear_recurrence_forward_kernel(
 def linear_recurrence_backward_kernel(
     dh_tensor, a_tensor, h_tensor, dx_tensor, da_tensor,  # (pointer, three strides) of (B, T, D)
     dfinal_ptr, initial_ptr, dinitial_ptr,  # (B, D); the second may be None
-    cu_ptr, T, D, BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr,
+    cu_ptr,  # (sequences + 1,), or None
+    T, D, BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     blocks = tl.cdiv(D, BLOCK_D)
     b = (tl.program_id(0) // blocks).to(tl.int64)

@@ -66,7 +66,7 @@ def check(t):
 
 WRONG = (
     ("2 tokens: out[0] is",),
-    ("2 tokens: out[0] is", "a_ptr + offs + 1, mask=offs + 1 < n", "a_ptr + offs - 1, mask=mask & (offs > 0)"),
+    ("one gate for all: out[0] is", "a_ptr + offs + 1, mask=offs + 1 < n", "a_ptr + offs - 1, mask=mask & (offs > 0)"),
     ("one gate for all: out[0] is", ", reverse=True", ""),
     ("one gate for all: out[", "a_ptr + offs + 1, mask=offs + 1 < n", "a_ptr + offs + 1, mask=offs + 2 < n"),
 )

@@ -41,7 +41,7 @@ EXEMPT: dict[tuple[str, str], str] = {
         own_operation/soft_sign own_operation/two_inputs own_operation/kept
         operations/zero_stride_upstream operations/overwritten_upstream operations/swiglu_bytes attention/grouped_heads
         low_bit/unpack low_bit/signed low_bit/group_of fast/persistent fast/words_once model/momentum_step
-        eight_bits/rounded_logarithm distributed/sum_of_ranks recurrences/segmented""".split()
+        eight_bits/rounded_logarithm distributed/sum_of_ranks recurrences/segmented recurrences/join_two""".split()
     },
     **{
         ("load without other", name): _NO_LOAD
