@@ -25,7 +25,7 @@ from academy import cache, device, launch, timing  # before anything imports tri
 from academy.bench import run
 from academy.bench.operation import ROOT, Operation, Variant, discover
 from academy.bench.run import dtype_name
-from academy.book import benchmarks
+from academy.book import benchmarks, layout
 from academy.progress import bar
 from academy.results import figures, store
 from academy.results.tables import Table
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--results",
         metavar="DIR",
         type=Path,
-        default=ROOT / "benchmarks" / "results",
+        default=ROOT / layout.RESULTS,
         help="folder of results, one folder per device inside (default: benchmarks/results)",
     )
     parser.add_argument(
@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.ladder and (arguments.only or arguments.json or arguments.list or arguments.minutes):
         parser.error("--ladder goes with --results only")
     try:
-        if not (ROOT / "benchmarks").is_dir():
+        if not (ROOT / layout.BENCHMARKS).is_dir():
             raise ValueError("benchmarks are part of the repository, not of the installed package: run it in a clone")
         if arguments.ladder:
             from academy.bench import ladder_run

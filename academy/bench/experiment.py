@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 import triton
 
+from academy.book import layout
 from academy.book.layout import ROOT
 from academy.results import store
 
@@ -22,7 +23,7 @@ from academy.results import store
 def parser(description: str) -> argparse.ArgumentParser:
     """The command line of an experiment."""
     found = argparse.ArgumentParser(description=description)
-    found.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    found.add_argument("--results", type=Path, default=ROOT / layout.RESULTS)
     return found
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from academy.book import benchmarks
+from academy.book import benchmarks, layout
 from academy.book.layout import ROOT
 from academy.results import figures, pages, plots, store
 
@@ -91,7 +91,7 @@ def ladder(name: str, live: dict[str, Callable[[], Callable]] | None = None, tit
 
 def _file(name: str) -> Path | None:
     """What says how an operation is measured."""
-    return next((f for root in (ROOT, BROUGHT) if (f := root / "benchmarks" / f"{name}.py").is_file()), None)
+    return next((f for root in (ROOT, BROUGHT) if (f := layout.benchmark(root, name)).is_file()), None)
 
 
 def _gpu():

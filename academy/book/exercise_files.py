@@ -11,10 +11,9 @@ from pathlib import Path
 
 from academy.book import layout
 
-FOLDER = "exercises"
 #: The folder that holds `exercises` and the learning path: the repository, or what an installed package brings along.
 ROOT = layout.ROOT
-if not (ROOT / FOLDER / "first_kernel").is_dir():
+if not (ROOT / layout.EXERCISES / "first_kernel").is_dir():
     ROOT = ROOT / "academy/exercises/brought"
 KINDS = ("fill in", "find the bug", "predict a number", "read fewer bytes")
 PARTS = re.compile(r"^# %% (\w+)\n", re.M)
@@ -48,7 +47,7 @@ class Exercise:
 
     @property
     def uri(self) -> str:
-        return f"{FOLDER}/{self.name}.md"
+        return f"{layout.EXERCISES}/{self.name}.md"
 
     @cached_property
     def solution(self) -> str:
@@ -120,23 +119,19 @@ def every() -> list[Exercise]:
     """All exercises, as the learning path takes them: by stage, page, order and name."""
     from academy.book.learning_path import LearningPath  # not in a browser, which checks one exercise at a time
 
-    path = LearningPath.read(ROOT / "docs")
+    path = LearningPath.read(ROOT / layout.DOCS)
     stages, steps = [stage.exercises for stage in path.stages], path.steps
 
     def place(exercise: Exercise) -> tuple[int, int, int, str]:
         stage = stages.index(exercise.stage) if exercise.stage in stages else len(stages)
         return stage, steps.get(exercise.page, len(steps) + 1), exercise.order, exercise.name
 
-    return sorted((read(file) for file in (ROOT / FOLDER).glob("*/*.py")), key=place)
+    return sorted((read(file) for file in layout.exercises(ROOT)), key=place)
 
 
 def named(name: str, root: Path = ROOT) -> Exercise:
     """`first_kernel/reverse`, or `reverse` alone. Raises ValueError where there is none, or more than one."""
-    found = [
-        path
-        for path in sorted((root / FOLDER).glob("*/*.py"))
-        if name in (path.stem, f"{path.parent.name}/{path.stem}")
-    ]
+    found = [path for path in layout.exercises(root) if name in (path.stem, f"{path.parent.name}/{path.stem}")]
     if len(found) != 1:
         stages = " or ".join(f"{path.parent.name}/{path.stem}" for path in found)
         raise ValueError(f"write {stages}" if found else f"there is no exercise {name!r}: academy exercise list")

@@ -102,6 +102,16 @@ def benchmarks(root: Path) -> list[Path]:
     return sorted((root / BENCHMARKS).glob("*.py"))
 
 
+def benchmark(root: Path, name: str) -> Path:
+    """What is measured of one operation (`softmax`) or ladder (`ladders/softmax`), whether it is there or not."""
+    return root / BENCHMARKS / f"{name}.py"
+
+
+def results(root: Path, name: str = "*") -> list[Path]:
+    """What was measured, on every device: of an operation, or below it, as in `ladders/softmax`."""
+    return sorted((root / RESULTS).glob(f"*/{name}.json"))
+
+
 def tests(root: Path) -> list[Path]:
     """The tests of kernels."""
     return sorted((root / TESTS).glob("test_*.py"))

@@ -50,7 +50,7 @@ def unfinished(root: Path) -> list[Problem]:
     problems = []
     for path, text, name in _shown(root):
         operation = path.stem
-        if not tags & set(cited(text)) and not (root / f"backprop_math/{operation}.md").is_file():
+        if not tags & set(cited(text)) and not (root / layout.DERIVATIONS / f"{operation}.md").is_file():
             problems.append((path, f"{name} cites no tag of a derivation: write backprop_math/{operation}.md"))
         if f'"{name}"' not in cases:
             problems.append((path, f"no case names {name}: write {CASES}/{operation}.py"))

@@ -19,8 +19,6 @@ from typing import Any
 from academy.book import layout
 from academy.book.problems import Problem
 
-#: The package of the kernel files.
-KERNELS = "annotated_examples"
 #: What a comment or a docstring begins with.
 _NOTE = re.compile(r"#|[rR]?(?P<quote>'''|\"\"\"|'|\")")
 #: The nodes of functions and classes.
@@ -118,7 +116,7 @@ def built_on(files: Iterable[Path], root: Path) -> list[Path]:
 
 def imported_kernels(text: str, root: Path) -> list[Path]:
     """The kernel files under `root` that a text imports, such as gemm for gemm_splitK, in the order of the text."""
-    places = [root / name.replace(".", "/") for name in _imports(text)] if KERNELS in text else []
+    places = [root / name.replace(".", "/") for name in _imports(text)] if layout.KERNELS in text else []
     files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")]
     return [file for file in files if file.is_file() and layout.is_module(file)]
 
@@ -132,7 +130,7 @@ def _imports(text: str) -> list[str]:
             names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
-    return [name for name in dict.fromkeys(names) if name.startswith(f"{KERNELS}.")]
+    return [name for name in dict.fromkeys(names) if name.startswith(f"{layout.KERNELS}.")]
 
 
 @lru_cache(maxsize=64)

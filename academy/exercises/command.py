@@ -11,7 +11,7 @@ import textwrap
 from itertools import groupby
 from pathlib import Path
 
-from academy.book import exercise_files
+from academy.book import exercise_files, layout
 from academy.textfiles import in_words, read_text, write_text
 
 #: The first line of a file that `start` writes: `check` reads from it which exercise the file is for.
@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
 def _list(_: argparse.Namespace) -> int:
     from academy.book.learning_path import LearningPath
 
-    stages = LearningPath.read(exercise_files.ROOT / "docs").stages
+    stages = LearningPath.read(exercise_files.ROOT / layout.DOCS).stages
     titles = {stage.exercises: f"{number}. {stage.title}" for number, stage in enumerate(stages, 1)}
     exercises = exercise_files.every()
     width = max(len(exercise.name) for exercise in exercises)

@@ -32,6 +32,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from academy.book import layout
+
 #: Prose quotes this device; without results of it, the first one that has any.
 PROSE_DEVICE = "nvidia-h200"
 NOT_YET = "not measured yet"
@@ -134,8 +136,8 @@ def _parsed(path: Path, modified: int) -> dict:
 
 def results(root: Path, name: str) -> list[tuple[str, dict]]:
     """(device, content) of `benchmarks/results/<device>/<name>.json`, the device that prose quotes first."""
-    found = sorted((root / "benchmarks/results").glob(f"*/{name}.json"))
-    named = [(path.relative_to(root / "benchmarks/results").parts[0], path) for path in found]
+    found = layout.results(root, name)
+    named = [(path.relative_to(root / layout.RESULTS).parts[0], path) for path in found]
     named.sort(key=lambda entry: entry[0] != PROSE_DEVICE)
     return [(device, _parsed(path, path.stat().st_mtime_ns)) for device, path in named]
 
@@ -158,7 +160,7 @@ def measured(key: str, root: Path) -> str | None:
     if parts[0] in EXPERIMENTS and parts[1:2] != ["ladder"]:
         return _experiment(root, parts[0], "/".join(parts[1:]))
     operation, _, variant = parts[0].partition(":")
-    if len(parts) != 4 or not (root / f"benchmarks/{operation}.py").is_file():
+    if len(parts) != 4 or not layout.benchmark(root, operation).is_file():
         return None
     if parts[1] == "ladder":
         return _rung(first(root, f"ladder/{operation}"), parts[2], parts[3])
@@ -221,7 +223,7 @@ def ladder_times(record: dict, case: dict) -> dict[str, Time]:
 
 def _of_ladder(parts: list[str], root: Path) -> str | None:
     name, _, shape = parts[0].partition("@")
-    if len(parts) != 3 or not (root / f"benchmarks/ladders/{name}.py").is_file():
+    if len(parts) != 3 or not layout.benchmark(root, f"ladders/{name}").is_file():
         return None
     forms = {"ms": milliseconds, "share": percent, "gain": "{:.2f}x".format}
     if (record := first(root, f"ladders/{name}")) is None:

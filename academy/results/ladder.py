@@ -25,10 +25,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from academy.book import syntax
+from academy.book import layout, syntax
 from academy.results import figures, store
 
-FOLDER = f"{syntax.KERNELS}/ladders"
+FOLDER = f"{layout.KERNELS}/ladders"
 BENCHMARKS = "benchmarks/ladders"
 FILE = re.compile(r"(?:rung_(?P<number>[1-9]\d*)|tried)_(?P<word>\w+)\.py")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from academy import textfiles
-from academy.book import benchmarks, syntax
+from academy.book import benchmarks, layout, syntax
 
 #: What may change in a kernel file without making its measurements stale.
 NOT_MEASURED = {"EXAMPLE"}
@@ -150,7 +150,7 @@ def put_case(record: dict, case: dict, order: Sequence[tuple] = ()) -> None:
 
 def committed(root: Path) -> Iterator[tuple[Path, dict]]:
     """(path, record) of every result under benchmarks/results, ladders left out."""
-    for path in sorted((root / "benchmarks" / "results").glob("*/*.json")):
+    for path in layout.results(root):
         yield path, json.loads(path.read_text("utf-8"))
 
 
@@ -158,7 +158,7 @@ def stale(record: dict, root: Path) -> list[dict]:
     """The cases and host times in which one of our providers was measured with other code than its file has now."""
     now = {}
     with suppress(FileNotFoundError, SyntaxError):  # then everything is stale
-        now = sources(benchmarks.kernels(root / "benchmarks" / f"{record['operation']}.py"), root)
+        now = sources(benchmarks.kernels(layout.benchmark(root, record["operation"])), root)
     return [entry for entry in [*record["cases"], *record.get("host", [])] if entry["sources"] != now]
 
 

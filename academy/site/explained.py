@@ -141,8 +141,8 @@ class Reader:
         if uri.startswith("kernels/"):
             file = layout.module_path(self.root, layout.dotted(uri.removeprefix("kernels/").removesuffix(".md")))
         else:
-            file = self.root / "docs" / uri
-            file = self.root / "backprop_math" / file.name if uri.startswith("derivations/") else file
+            file = self.root / layout.DOCS / uri
+            file = self.root / layout.DERIVATIONS / file.name if uri.startswith("derivations/") else file
         text = file.read_text("utf-8")
         name = file.relative_to(self.root).as_posix()
         self.python(text, name) if file.suffix == ".py" else self.markdown(text, name)

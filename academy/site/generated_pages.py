@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mkdocs.structure.files import File
 
-from academy.book import benchmarks, syntax
+from academy.book import benchmarks, layout, syntax
 from academy.book.texts import heading, read
 from academy.site.library import Library, Page
 
@@ -60,7 +60,7 @@ def _sources(library: Library, page: Page) -> list[str]:
         tags = [tag for tag, equation in library.equations.items() if equation.path == page.source]
         found += [path for tag in tags for path, _ in library.citations.get(tag, ())]
     if page.kind == "benchmark":
-        results = (library.root / "benchmarks/results").rglob(f"{Path(page.source).stem}.json")
+        results = (library.root / layout.RESULTS).rglob(f"{Path(page.source).stem}.json")
         found += [path.relative_to(library.root).as_posix() for path in results]
     return list(dict.fromkeys(found))
 

@@ -7,11 +7,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from academy.book import syntax
+from academy.book import layout, syntax
 from academy.book.texts import read
 
 HEADING = re.compile(r"#( #+ .*)?$")
-COMMON = f"{syntax.KERNELS}.common"
+COMMON = f"{layout.KERNELS}.common"
 
 
 @dataclass(frozen=True)

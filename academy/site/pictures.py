@@ -17,7 +17,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from academy import cache
-from academy.book import imports, syntax
+from academy.book import imports, layout, syntax
 from academy.book.directives import pattern
 from academy.book.texts import read
 
@@ -62,7 +62,10 @@ def _key(root: Path, script: str) -> list:
     files = [path for path in files if path.stem == script or "\n@picture\n" not in read(path)]
     for path in files:  # grows while it is walked
         files += [other for other in syntax.imported_kernels(read(path), root) if other not in files]
-    files += [*sorted((root / "docs/guides/snippets").glob("*.py")), *sorted((root / "benchmarks").rglob("*.json"))]
+    files += [
+        *sorted((root / layout.DOCS / "guides/snippets").glob("*.py")),
+        *sorted((root / layout.BENCHMARKS).rglob("*.json")),
+    ]
     files += sorted((root / MODULES).glob("*.js"))
     texts = [(path.relative_to(root).as_posix(), read(path)) for path in files if path.is_file()]
     used = {module for name, text in texts if name.endswith(".py") for module in imports.of_academy(text)}

@@ -71,7 +71,7 @@ def check_mark(path: str, tex: str, tag: str | None) -> str:
 
 def verified(home) -> list[str]:
     """Markdown for the table of all that is verified: `academy.formulas.reports.table`. `home(tag)` gives a link."""
-    pages = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "backprop_math").glob("*.md"))]
+    pages = [path.relative_to(ROOT).as_posix() for path in layout.derivations(ROOT)]
 
     def made() -> list[str]:
         from academy.formulas import reports
@@ -97,7 +97,7 @@ def results(operation: str) -> list[str]:
         pieces = pages.operation(operation, ROOT) if operation else overview.summary(ROOT)
         return [[isinstance(piece, Html), piece] for piece in pieces]
 
-    files = sorted((ROOT / "benchmarks/results").rglob(f"{operation or '*'}.json"))
+    files = sorted((ROOT / layout.RESULTS).rglob(f"{operation or '*'}.json"))
     measuring = [file for file in benchmarks.files(ROOT) if operation in ("", file.stem)]
     kernels = [path for file in measuring for path in benchmarks.kernels(file).values()]
     shown = [*files, *measuring, *map(benchmarks.axes_home, measuring), *_built_on(*kernels)]
@@ -114,8 +114,7 @@ def ladder(name: str) -> list[str]:
     def made() -> list[list]:
         return [[isinstance(piece, Html), piece] for piece in ladder_page.pieces(name, ROOT)]
 
-    files = sorted((ROOT / "benchmarks/results").glob("*/ladder/*.json"))
-    files += sorted((ROOT / "benchmarks/results").glob(f"*/ladders/{name}.json"))
+    files = [*layout.results(ROOT, "ladder/*"), *layout.results(ROOT, f"ladders/{name}")]
     file = ROOT / ladder.BENCHMARKS / f"{name}.py"
     files += [file, benchmarks.axes_home(file)] if file.is_file() else [file]
     shown = [*files, *_built_on(*(rung.path for rung in ladder.rungs(name, ROOT)))]
@@ -142,5 +141,5 @@ def _built_on(*paths: str) -> list[Path]:
 
 def _checked(pages: list[str]) -> list[Path]:
     """What the reports of derivations are made from: their texts and their case files."""
-    cases = [ROOT / "cases" / f"{Path(page).stem}.py" for page in pages]
+    cases = [ROOT / layout.CASES / f"{Path(page).stem}.py" for page in pages]
     return [file for file in (*(ROOT / page for page in pages), *cases) if file.is_file()]

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from academy.book import syntax
+from academy.book import layout, syntax
 from academy.book.comments import comments
 from academy.book.texts import read
 from academy.site.helpers import COMMON
@@ -80,7 +80,7 @@ def _names(text: str) -> tuple[dict[str, ast.stmt], dict[str, tuple[str, str]]]:
             defined[node.name] = node
         elif isinstance(node, ast.Assign):
             defined |= {target.id: node for target in node.targets if isinstance(target, ast.Name)}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{syntax.KERNELS}."):
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{layout.KERNELS}."):
             imported |= {alias.asname or alias.name: (node.module or "", alias.name) for alias in node.names}
     return defined, imported
 

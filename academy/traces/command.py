@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from academy import compiler
-from academy.book import syntax
+from academy.book import layout, syntax
 from academy.book.problems import report
 from academy.compiler.cards import CARDS, DEFAULT
 from academy.textfiles import in_words, read_text
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
     wrong = report(faults.wrong_in_the_run(path, recording))
     for warning in faults.warnings(recording):
         Console().print(f"warning: {warning}", style="yellow", highlight=False, markup=False, soft_wrap=True)
-    own = not path.is_relative_to(store.ROOT / "annotated_examples")
+    own = not path.is_relative_to(store.ROOT / layout.KERNELS)
     if own and not wrong and faults.hides_strides(recording):
         Console().print(f"note: {faults.HIDDEN}", style="yellow", highlight=False, markup=False, soft_wrap=True)
     sizes = faults.sizes_to_change(path, recording) if own and not wrong else []

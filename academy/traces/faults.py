@@ -153,7 +153,7 @@ def _contradicted_cost(path: Path, recording: Recording) -> list[Problem]:
     """Where the recorded bytes differ from what the operation's benchmark says this file's EXAMPLE moves."""
     from academy.bench import operation  # it imports torch
 
-    if not path.is_relative_to(store.ROOT / "annotated_examples") or not (store.ROOT / "benchmarks").is_dir():
+    if not path.is_relative_to(store.ROOT / layout.KERNELS) or not (store.ROOT / layout.BENCHMARKS).is_dir():
         return []  # a file of the reader's own, or an installed package without its repository
     shown = store.shorten(path)
     found = operation.example_costs(shown, store.ROOT)

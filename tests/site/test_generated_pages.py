@@ -8,7 +8,7 @@ from posixpath import join, normpath
 import pytest
 from mkdocs.config import load_config
 
-from academy.book import layout, syntax
+from academy.book import layout
 from academy.site import generated_pages
 from academy.site.helpers import first_uses
 from academy.site.library import Library
@@ -141,7 +141,7 @@ def test_all_helpers_of_a_kernel_are_folded_on_its_page(site, page):
     shown = (site / page.uri.removesuffix(".md") / "index.html").read_text("utf-8")
     folded = re.findall(r'<details class="k-helper"[^>]*><summary><code[^>]*>(\w+)</code>', shown)
     assert folded == [helper.name for found in first_uses(text, ROOT).values() for helper in found]
-    if f"{syntax.KERNELS}.common" in text:
+    if f"{layout.KERNELS}.common" in text:
         assert folded
     # The box shows the source: what is markup elsewhere would stand there as it is written.
     for box in re.findall(r'<details class="k-helper".*?</details>', shown, re.S):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from academy.book import syntax
+from academy.book import layout, syntax
 from academy.book.problems import Problem
 from academy.formulas import cases
 from academy.formulas.cases import KEYWORDS, Call, Case, Comparison, Target
@@ -147,7 +147,7 @@ class _Reader:
             _among(name, self.parameters, "the page gives no symbol {}; there are")
 
     def module(self, name: Any) -> str:
-        return name if self.exists(str(name)) else _wrong(f"there is no module {name!r} under {syntax.KERNELS}")
+        return name if self.exists(str(name)) else _wrong(f"there is no module {name!r} under {layout.KERNELS}")
 
     def symbol(self, name: Any) -> str:
         return _among(name, self.symbols, "the page gives no symbol {}; it gives")
