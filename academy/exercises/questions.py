@@ -21,7 +21,7 @@ AROUND = 16
 #: largest number.
 LANES = (1e30, -1e30)
 #: Arguments with at most so many numbers are shown in messages.
-_SHOWN = 6
+_SHOWN = 12
 
 
 class Failed(Exception):

@@ -25,6 +25,7 @@ def install() -> None:
     _refuse_pointers()
     _refuse_blocks_in_conditions()
     _refuse_dtypes_of_torch()
+    _refuse_functions_of_torch()
 
 
 def check_grid(kernel: str, grid) -> None:
@@ -127,3 +128,14 @@ def _with_own_dtype(original, place: int):
         return original(self, *args, **kwargs)
 
     return method
+
+
+def _refuse_functions_of_torch() -> None:
+    """`torch.add(x, y)` with blocks, of which PyTorch says that a tensor must be a Tensor, not a tensor."""
+
+    def refuse(cls, function, types, args=(), kwargs=None):
+        name = function.__name__
+        instead = f", as in tl.{name}" if hasattr(tl, name) else ""
+        raise TypeError(f"torch.{name} works on the host only: a kernel uses triton.language{instead}")
+
+    tl.tensor.__torch_function__ = classmethod(refuse)

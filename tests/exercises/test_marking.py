@@ -143,6 +143,8 @@ def test_messages_name_the_first_wrong_element(checks):
     assert told("same", lambda x: 2 * x, x[0]) == (
         "case: y[0] is 1, should be 2 (2 of 2 elements are wrong), for same(x=[1, 2])"
     )
+    assert told("same", lambda x: 2 * x, torch.arange(12.0) + 1).endswith("11, 12])"), "twelve numbers are shown"
+    assert "for same" not in told("same", lambda x: 2 * x, torch.arange(13.0) + 1)
     assert told("same", lambda x: x[0], x).startswith("case: y has shape (2, 2), should have (2,)")
     assert told("same", lambda x: x.half(), x[0]).startswith(
         "case: y has dtype torch.float32, should have torch.float16"

@@ -151,6 +151,23 @@ def test_an_index_that_the_language_does_not_have(kernel_file, capsys, index):
     assert f"{path}:{line}:1: EXAMPLE fails: IndexError: the brackets after a block take only `:` and `None`" in printed
 
 
+@pytest.mark.parametrize(
+    ("call", "instead"),
+    [
+        ("torch.abs(x)", ", as in tl.abs"),
+        ("torch.add(x, 1)", ", as in tl.add"),
+        ("torch.where(x > 0, x, 0)", ", as in tl.where"),
+        ("torch.nn.functional.relu(x)", ""),
+    ],
+)
+def test_a_function_of_torch_in_a_kernel(kernel_file, capsys, call, instead):
+    path = kernel_file(OWN.format(shift="").replace("    tl.store", f"    x += {call}\n    tl.store"))
+    assert cli.main(["trace", str(path)]) == 1
+    name = re.search(r"(\w+)\(", call)[1]
+    said = f"TypeError: torch.{name} works on the host only: a kernel uses triton.language{instead}\n"
+    assert said in capsys.readouterr().out
+
+
 def test_an_unusual_dtype_is_named(kernel_file, capsys):
     body = OWN.format(shift="").replace("2 * x,", "y,")
     for dtype, name in (("float16", "float16"), ("bfloat16", "bfloat16"), ("float8e5", "fp8e5")):
