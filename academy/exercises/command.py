@@ -74,13 +74,14 @@ def _list(_: argparse.Namespace) -> int:
 def _start(parsed: argparse.Namespace) -> int:
     exercise = exercise_files.named(parsed.name)
     path = parsed.to or Path(f"{exercise.path.stem}.py")
-    question = f"{exercise.title}\n\n{exercise.question}\n\nCheck it with `academy exercise check {path}`."
+    asked = re.sub(r"\n*^\[\[figure: .*\]\]$", "", exercise.question, flags=re.M).strip()  # the page shows pictures
+    question = f"{exercise.title}\n\n{asked}\n\nCheck it with `academy exercise check {path}`."
     comment = textwrap.indent(question, "# ", lambda line: True).replace("# \n", "#\n")
     try:
         write_text(path, f"{MARK}{exercise.name}\n#\n{comment}\n\n{exercise.starter}", replace=False)
     except FileExistsError:
         raise ValueError(f"{path} already exists, so nothing was written (to write elsewhere: --to FILE)") from None
-    print(f"{exercise.question}\n\nWrote {path}. Change it, then: academy exercise check {path}")
+    print(f"{asked}\n\nWrote {path}. Change it, then: academy exercise check {path}")
     return 0
 
 

@@ -31,7 +31,6 @@ def double_kernel(x_desc, out_desc):
     # <<<
     mbarrier.wait(full, 0)
     # ===
-    #
     # >>>
     out_s.store(x_s.load(layout) * 2)
     fence_async_shared()

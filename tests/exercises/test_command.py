@@ -52,6 +52,16 @@ def test_start_writes_a_file_that_check_knows_and_never_overwrites_one(capsys, t
     assert run(capsys, "check", path)[0] == 0
 
 
+def test_what_a_page_shows_is_not_written_into_a_file(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for exercise in exercise_files.every():
+        assert cli.main(["exercise", "start", exercise.name]) == 0
+        text = (tmp_path / f"{exercise.path.stem}.py").read_text("utf-8")
+        assert "[[" not in text.partition("\n\n")[0] and "[[figure" not in capsys.readouterr().out
+        assert not [line for line in text.split("\n") if line != line.rstrip()], "an empty line tells where the bug is"
+        (tmp_path / f"{exercise.path.stem}.py").unlink()
+
+
 def test_check_names_file_and_line(capsys, tmp_path):
     path = tmp_path / "bytes_saved.py"
     path.write_text("answer = \n")
