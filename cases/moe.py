@@ -163,3 +163,85 @@ def small_logits_of_few_tokens(module, z):
 
 
 small_logits_of_few_tokens.pytorch(small_logits.said["pytorch"])
+
+
+# ---------------------------------------------------------------- rows grouped by expert
+
+GROUPED = "moe.grouped_matmul"
+#: Of all rows: one expert without any, and the rest belong to nobody.
+SHARES = (0.3, 0.0, 0.45, 0.1, 0.05)
+
+
+def ends(rows, E):
+    found, share = [], 0.0
+    for each in SHARES[:E]:
+        share += each
+        found.append(int(rows * share))
+    return found if E > 1 else [rows]
+
+
+def membership(rows, E):
+    import torch
+
+    u, start = torch.zeros(rows, E, dtype=torch.float64), 0
+    for expert, end in enumerate(ends(rows, E)):
+        u[start:end, expert] = 1
+        start = end
+    return {"u": u}
+
+
+def of_rows(R, E):
+    return membership(R, E)
+
+
+def offsets(X, E):
+    import torch
+
+    return torch.tensor(ends(X.shape[0], E), dtype=torch.int32, device=X.device)
+
+
+def grouped(**sizes):
+    return dict(modules=GROUPED, values=of_rows, sizes={"R": 23, "E": 5, "K": 10, "N": 7} | sizes, dtypes=ALL)
+
+
+def of_product(V):
+    return V
+
+
+def of_sums(Q):
+    return Q
+
+
+ROWS = {"X": "GM-da", "W": "GM-db", "B": "GM-dbias"}
+
+
+@case(returns="GM-C", gradients=ROWS, upstream=of_product, **grouped())
+def grouped_rows(module, X, W, B, E):
+    return module.grouped_matmul(a=X, b=W, offsets=offsets(X, E), bias=B)
+
+
+@grouped_rows.pytorch
+def _(module, X, W, B, E):
+    return module.grouped_matmul_reference(X, W, offsets(X, E), bias=B)
+
+
+@case(returns="GM-C", gradients={"X": "GM-da", "W": "GM-db"}, upstream=of_product, **grouped())
+def grouped_rows_in_small_tiles(module, X, W, B, V, E):
+    at = offsets(X, E)
+    C = module.grouped_rows_forward(X, W, at, B, BLOCK_M=4, BLOCK_N=4, BLOCK_K=4)
+    dX = module.grouped_rows_forward(V, W.transpose(1, 2), at, BLOCK_M=4, BLOCK_N=4, BLOCK_K=4)
+    dW = module.grouped_sums_forward(X.t(), V, at, BLOCK_M=4, BLOCK_N=4, BLOCK_R=4)
+    return C, {"X": dX, "W": dW}
+
+
+grouped_rows_in_small_tiles.pytorch(grouped_rows.said["pytorch"])
+
+
+@case(returns="GM-D", gradients={"P": "GM-D-P", "Y": "GM-D-Y"}, upstream=of_sums, **grouped())
+def grouped_sums(module, P, Y, E):
+    return module.grouped_matmul(P.t(), Y, offsets(P, E), out_dtype=P.dtype)
+
+
+@grouped_sums.pytorch
+def _(module, P, Y, E):
+    return module.grouped_matmul_reference(P.t(), Y, offsets(P, E))

@@ -2,7 +2,7 @@ r"""
 # Rows of experts
 
 What the lessons on experts share: which expert gets which row, as a plan that stays on the device, and the three
-kernels that make it.
+kernels that make it; and how a program finds the expert of its tile.
 
 A token with `k` experts takes part in `k` products, so there are `T · k` *slots*, counted token by token: slot
 `t · k + j` is the j-th expert of token t. Sorted by expert, the rows of one expert are neighbours, and one product can
@@ -157,18 +157,70 @@ def sorted_by_expert(experts, num_experts, *, BLOCK=None, BLOCK_B=16):
     return Plan(offsets, order, position.view(experts.shape))
 
 
+# ## Which rows are mine?
+#
+# [[figure: experts/ragged_tiles]]
+#
+# Every expert's rows are cut into tiles, and the last tile of each is ragged. How many tiles there are depends on the
+# offsets, which Python doesn't know. It knows a bound: the tiles of all rows together, and one more for each expert
+# that ends in the middle of one. So many programs are launched. Each walks along the offsets until it comes to its
+# tile; a program that finds none has no rows, and ends at once.
+#
+# Behind the last expert's rows there may be more, which nobody's product fills. They are treated as the rows of one
+# more expert, number `E`, whose product is zero.
+#
+# Returned are the expert, the first row of the tile, and where the expert's rows end: a tile must not reach into those
+# of the next expert. Offsets that run backwards or past the last row, which a GPU can't refuse without waiting, are
+# clamped: then a result is wrong, but nothing outside is touched.
+@triton.jit
+def tile_of_expert(offsets_ptr, program, R, E, BLOCK_M: tl.constexpr):
+    expert = tl.cast(0, tl.int32)
+    start = tl.cast(0, tl.int64)
+    tile = program.to(tl.int64)
+    end = end_of_expert(offsets_ptr, expert, start, R, E)
+    while (expert < E) & (tile >= tl.cdiv(end - start, BLOCK_M)):
+        tile -= tl.cdiv(end - start, BLOCK_M)
+        expert += 1
+        start = end
+        end = end_of_expert(offsets_ptr, expert, start, R, E)
+    return expert, start + tile * BLOCK_M, end
+
+
+@triton.jit
+def end_of_expert(offsets_ptr, expert, start, R, E):
+    end = tl.load(offsets_ptr + expert, mask=expert < E, other=R).to(tl.int64)
+    return tl.minimum(tl.maximum(end, start), R)
+
+
 # ## Checks
 #
 # Whether a number is an expert is a question about values: looking at them means waiting for the GPU. So that check
 # runs on the CPU, and on a GPU on request.
+def values_are_checked():
+    asked = device.INTERPRET or os.environ.get("ACADEMY_DEBUG") == "1"
+    return asked and not torch.compiler.is_compiling()
+
+
 def experts_contract(experts, num_experts):
     checks.dtypes((torch.int32, torch.int64), experts=experts)
     checks.dimensions("experts", experts, 2, "tokens, slots of each")
     if experts.numel() >= 2**31 - 2**14:
         raise ValueError(f"experts must have fewer than 2**31 - 2**14 elements, got shape {tuple(experts.shape)}")
-    asked = device.INTERPRET or os.environ.get("ACADEMY_DEBUG") == "1"
-    if asked and not torch.compiler.is_compiling():
+    if values_are_checked():
         wrong = (experts < -1) | (experts >= num_experts)
         if wrong.any():
             number = int(experts[wrong][0])
             raise ValueError(f"experts must be in [0, {num_experts}), or -1 for a dropped slot, got {number}")
+
+
+def offsets_contract(offsets, num_experts, rows):
+    checks.dtypes((torch.int32, torch.int64), offsets=offsets)
+    checks.dimensions("offsets", offsets, 1, "one for each expert")
+    if num_experts is not None:
+        checks.shape("offsets", offsets, (num_experts,), "one for each matrix of b")
+    if not 1 <= len(offsets) <= MOST_EXPERTS:
+        raise ValueError(f"offsets must have 1 to {MOST_EXPERTS} elements, got shape {tuple(offsets.shape)}")
+    if values_are_checked():
+        ends = [0, *offsets.tolist(), rows]
+        if sorted(ends) != ends:
+            raise ValueError(f"offsets must not decrease, from 0 up to the number of rows, {rows}, got {ends[1:-1]}")

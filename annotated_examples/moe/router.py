@@ -15,8 +15,8 @@ Left alone, a router learns to send everything to a few experts: those get bette
 the loss keep it in order. One falls when load is balanced, [[tag: RO-aux]], the other keeps logits small,
 [[tag: RO-z]].
 
-Afterwards the slots of all tokens are **sorted by expert**, so that one product can take the rows of
-one expert together.
+Afterwards the slots of all tokens are **sorted by expert**, so that [one product](grouped_matmul.py) can take
+the rows of each expert together.
 
 [[figure: experts/sorted_rows]]
 

@@ -51,3 +51,31 @@ def sorted_rows():
         f"{', '.join(map(str, offsets))}, and expert {' and '.join(empty)} has none.",
         [panel],
     )
+
+
+@picture
+def ragged_tiles():
+    """The rows of the grouped product's example, in tiles of four."""
+    ends, rows, tile = (5, 5, 10, 11), 12, 4
+    panel, program, start, words = Panel(50 + 22 * rows), 0, 0, []
+    panel.text(0, 15, "rows", "bold")
+    panel.text(96, 15, "tiles of four, by program", "bold")
+    for expert, end in enumerate((*ends, rows)):
+        name = f"expert {expert}" if expert < len(ends) else "nobody"
+        for first in range(start, end, tile):
+            used, top = min(tile, end - first), 30 + 22 * first
+            for row in range(first, first + used):
+                panel.box(0, 30 + 22 * row, 76, 20, KINDS[expert], name)
+            panel.box(96, top, 60, 22 * used - 2, KINDS[expert], f"{program}")
+            wasted = f", {tile - used} of {tile} rows wasted" if used < tile else ""
+            panel.text(166, top + 11 * used + 3, f"rows {first} to {first + used - 1}{wasted}", "small")
+            words.append(f"program {program} has rows {first} to {first + used - 1} of {name}{wasted}")
+            program += 1
+        start = end
+    launched = -(-rows // tile) + len(ends)
+    return Picture(
+        f"Each expert's rows are cut into tiles of their own; expert 1 has none. {launched} programs are launched along this axis, "
+        f"and {launched - program} find nothing to do. The row behind the last expert's is filled with zeros.",
+        "; ".join(words) + f". {launched} programs are launched.",
+        [panel],
+    )

@@ -96,6 +96,12 @@ def cache(sequences: int, keys: int, width: int) -> dict[str, torch.Tensor]:
     return dict(q=torch.randn(sequences, 4, width), **caches, lengths=lengths)
 
 
+def rows_of_experts(rows: int, width: int) -> dict[str, Any]:
+    """Four experts, the second without rows, and a few rows of nobody."""
+    ends = torch.tensor([rows // 3, rows // 3, rows // 2, rows - rows // 8], dtype=torch.int32)
+    return dict(a=torch.randn(rows, width), b=torch.randn(4, width, 24), offsets=ends)
+
+
 def packed(rows: int, columns: int) -> dict[str, Any]:
     from annotated_examples.gemlite import gemm
 
@@ -272,6 +278,10 @@ PUBLIC = [
         "moe.router", "route", "moe.router.route_reference",
         {"logits": "tokens classes", "score": ("softmax", "sigmoid"), "renormalize": (True, False)},
         wrap=lambda route: lambda logits, **options: route(logits, 1, **options)[0],
+    ),
+    Public(
+        "moe.grouped_matmul", "grouped_matmul", "moe.grouped_matmul.grouped_matmul_reference", rows_of_experts,
+        {"width": (16, 40)}, without=("non-finite",),  # PyTorch's sum over rows multiplies zeros with them
     ),
     Public("moe.router", "router_z_loss", "moe.router.router_z_loss_reference", {"logits": "tokens classes"}),
     Public(

@@ -186,6 +186,18 @@ def routed() -> dict:
     return dict(experts=experts)
 
 
+def rows_of_experts() -> dict:
+    """Experts of 9, no and 20 rows, and three rows of nobody."""
+    ends = torch.tensor([9, 9, 29], dtype=torch.int32, device=DEVICE)
+    factors = dict(a=randn(32, 40, dtype=BF16), b=randn(3, 40, 24, dtype=BF16), bias=randn(3, 24, dtype=BF16))
+    return factors | dict(offsets=ends)
+
+
+def columns_of_experts() -> dict:
+    ends = torch.tensor([9, 9, 29], dtype=torch.int32, device=DEVICE)
+    return dict(a=randn(40, 32, dtype=BF16), b=randn(32, 24, dtype=BF16), offsets=ends)
+
+
 def hidden_states(bias: bool = False) -> Callable[[], dict]:
     def inputs():
         tensors = dict(x=randn(6, 64, dtype=BF16), weight=randn(1000, 64, dtype=BF16) / 8, labels=labels(6, 1000))
@@ -293,6 +305,8 @@ CASES = [
     case("moe.router", "route", lambda: dict(logits=randn(5, 12, dtype=BF16)), weights_by_row, top_k=2),
     case("moe.router", "route", lambda: dict(logits=randn(5, 12, dtype=BF16)), weights_alone, top_k=2, score="sigmoid"),
     case("moe.router", "load_balancing_loss", lambda: dict(logits=randn(5, 12, dtype=BF16)) | routed()),
+    case("moe.grouped_matmul", "grouped_matmul", rows_of_experts),
+    case("moe.grouped_matmul", "grouped_matmul", columns_of_experts),
     case("moe.router", "router_z_loss", lambda: dict(logits=randn(5, 12, dtype=BF16))),
 ]
 FORWARD_ONLY = {"tutorials.matmul_blocked", "attention.decode", "fast.decode"}

@@ -1,0 +1,299 @@
+"""moe/grouped_matmul: both kinds of products and their gradients, for any counts; what is in rows of nobody, errors, mutants.
+
+The traps are those of grouped products in use: each has a check of its name or a mutant.
+"""
+
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
+import pytest
+import torch
+
+from academy import accuracy
+from academy.device import INTERPRET
+from annotated_examples.common import experts as common
+from annotated_examples.moe import grouped_matmul as lesson
+from tests.kernels import harness
+from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
+
+NAN = float("nan")
+SMALL = dict(BLOCK_M=4, BLOCK_N=4, BLOCK_K=4)
+SMALL_SUMS = dict(BLOCK_M=4, BLOCK_N=4, BLOCK_R=4)
+#: Counts of rows: an expert without any, one with all, the first and the last empty, and what fills no tile.
+COUNTS = [(5, 0, 12, 1), (0, 0, 18, 0), (0, 17, 1, 0), (1, 15, 2, 0), (0, 0, 0, 0)]
+
+
+def ends(counts, dtype=torch.int32):
+    return torch.tensor(counts, device=DEVICE).cumsum(0).to(dtype)
+
+
+def rows_of(counts, behind=0, K=10, N=7, dtype=torch.float32, bias=True):
+    E, R = len(counts), sum(counts) + behind
+    factors = dict(a=randn(R, K, dtype=dtype), b=randn(E, K, N, dtype=dtype))
+    return factors | (dict(bias=randn(E, N, dtype=dtype)) if bias else {})
+
+
+def sums_of(counts, behind=0, M=9, N=7, dtype=torch.float32):
+    R = sum(counts) + behind
+    return dict(a=randn(M, R, dtype=dtype), b=randn(R, N, dtype=dtype))
+
+
+def assert_right(module, inputs, offsets, **options):
+    call = lambda a, b, bias=None: module.grouped_matmul(a, b, offsets, bias=bias, **options)  # noqa: E731
+    reference = lambda a, b, bias=None: lesson.grouped_matmul_reference(a, b, offsets, bias=bias, **options)  # noqa: E731
+    out = reference(**inputs)
+    harness.assert_right(call, reference, inputs, randn(*out.shape, dtype=out.dtype))
+
+
+# ---------------------------------------------------------------- checks, which mutants have to fail
+
+
+def both_kinds(module):
+    """Values and gradients in all dtypes, with rows behind the last expert's."""
+    for dtype in DTYPES:
+        assert_right(module, rows_of((5, 0, 12, 1), 3, dtype=dtype), ends((5, 0, 12, 1)))
+        assert_right(module, sums_of((5, 0, 12, 1), 3, dtype=dtype), ends((5, 0, 12, 1), torch.int64))
+
+
+def counts_of_any_kind(module):
+    """In tiles of 4 x 4, so that experts begin and end in the middle of tiles; the last offset may be the last row."""
+    for number, counts in enumerate(COUNTS):
+        offsets, behind = ends(counts), (0, 3)[number % 2]
+        rows, sums = rows_of(counts, behind), sums_of(counts, behind)
+        wanted = lesson.grouped_matmul_reference(**rows | {"offsets": offsets})
+        with harness.fenced_allocations():
+            c = module.grouped_rows_forward(rows["a"], rows["b"], offsets, rows["bias"], **SMALL)
+        torch.testing.assert_close(c, wanted, rtol=1e-5, atol=1e-5)
+        with harness.fenced_allocations():
+            c = module.grouped_sums_forward(sums["a"], sums["b"], offsets, **SMALL_SUMS)
+        torch.testing.assert_close(c, lesson.grouped_matmul_reference(**sums, offsets=offsets), rtol=1e-5, atol=1e-5)
+
+
+def groups_around_a_tile(module):
+    """1, 15, 17 and 129 rows in tiles of 64; one expert alone; no row at all."""
+    for counts in ((1, 15, 17, 129), (70,), (0,)):
+        assert_right(module, rows_of(counts, K=3, N=5), ends(counts))
+        assert_right(module, sums_of(counts, M=3, N=5), ends(counts))
+
+
+def rows_of_nobody(module):
+    """NaN behind the last expert's rows, in factors and in the upstream gradient: results and gradients are zero."""
+    offsets = ends((5, 0, 2))
+    inputs = rows_of((5, 0, 2), 9)
+    inputs["a"][7:] = NAN
+    upstream = randn(16, 7)
+    upstream[7:] = NAN
+    found = harness.gradients(lambda a, b, bias: module.grouped_matmul(a, b, offsets, bias=bias), inputs, upstream)
+    assert not found["out"][7:].any() and not found["da"][7:].any()
+    assert all(bool(value.isfinite().all()) for value in found.values())
+    assert not found["db"][1].any() and not found["dbias"][1].any()
+    sums = sums_of((5, 0, 2), 9)
+    sums["a"][:, 7:], sums["b"][7:] = NAN, NAN
+    found = harness.gradients(lambda a, b: module.grouped_matmul(a, b, offsets), sums, randn(3, 9, 7))
+    assert all(bool(value.isfinite().all()) for value in found.values())
+    assert not found["out"][1].any() and not found["da"][:, 7:].any() and not found["db"][7:].any()
+
+
+def experts_do_not_touch(module):
+    """A NaN in one expert's rows, or in its matrix, is in that expert's results alone. In tiles that reach beyond."""
+    counts, K, N = (5, 6, 3), 10, 7
+    offsets = ends(counts)
+    inputs = rows_of(counts, bias=False)
+    a, b = inputs["a"], inputs["b"]
+    for expert, span in enumerate((slice(0, 5), slice(5, 11), slice(11, 14))):
+        bad_a, bad_b = a.clone(), b.clone()
+        bad_a[span], bad_b[expert] = NAN, NAN
+        for first, second in ((bad_a, b), (a, bad_b)):
+            c = module.grouped_rows_forward(first, second, offsets, **SMALL)
+            assert bool(c[span].isnan().all()) and int(c.isnan().sum()) == c[span].numel()
+        upstream = randn(14, N)
+        bad_upstream = upstream.clone()
+        bad_upstream[span] = NAN
+        for first, second in ((bad_a, upstream), (a, bad_upstream)):
+            dw = module.grouped_sums_forward(first.t(), second, offsets, **SMALL_SUMS)
+            assert bool(dw[expert].isnan().all()) and int(dw.isnan().sum()) == K * N
+
+
+def stores_end_with_the_expert(module):
+    """The first two programs alone: expert 0 has rows 0 to 4, and nothing behind them is written. (In a whole launch of
+    the interpreter the next programs write there later, and hide it.)"""
+    a, b, offsets, c = randn(10, 3), randn(2, 3, 4), ends((5, 5)), torch.full((10, 4), NAN, device=DEVICE)
+    module.grouped_rows_kernel[(2, 1)](
+        a, b, None, c, offsets, 10, 3, 4, 2, *a.stride(), *b.stride(), 0, 0,
+        INPUT_PRECISION="ieee", BLOCK_M=4 if INTERPRET else 16, BLOCK_N=16, BLOCK_K=16,
+    )  # fmt: skip
+    assert bool(c[:5].isfinite().all()) and bool(c[10 if not INTERPRET else 5 :].isnan().all())
+
+
+def layouts(module):
+    """Any strides, weights of a linear layer among them; square ones, whose layout no shape tells."""
+    offsets = ends((5, 0, 12, 1))
+    for layout in LAYOUTS.values():
+        rows, sums = rows_of((5, 0, 12, 1), 2), sums_of((5, 0, 12, 1), 2)
+        assert_right(module, {n: layout(v) for n, v in rows.items()}, layout(offsets))
+        assert_right(module, {n: layout(v) for n, v in sums.items()}, layout(offsets))
+    square = rows_of((5, 0, 12, 1), K=8, N=8, bias=False)
+    assert_right(module, square | {"b": square["b"].transpose(1, 2)}, offsets)
+    ones = harness.gradients(lambda a, b: module.grouped_matmul(a, b, offsets), square)  # an upstream without strides
+    exact = harness.gradients(lambda a, b: lesson.grouped_matmul_reference(a, b, offsets), square)
+    for name, value in ones.items():
+        torch.testing.assert_close(value, exact[name], rtol=1e-5, atol=1e-5)
+
+
+def long_sums_in_float32(module):
+    """Thousands of terms: neither in 16 bits, nor in a single chain."""
+    counts = (3000, 1)
+    for dtype in (torch.bfloat16, torch.float32):
+        assert_right(module, sums_of(counts, M=2, N=3, dtype=dtype), ends(counts))
+    inputs = sums_of(counts, M=2, N=3, dtype=torch.bfloat16)
+    c = module.grouped_matmul(**inputs, offsets=ends(counts), out_dtype=torch.float32)
+    exact = lesson.grouped_matmul_reference(**{n: v.double() for n, v in inputs.items()}, offsets=ends(counts))
+    accuracy.check("float32", c, exact.float(), exact)
+
+
+def dtypes_of_results(module):
+    """One rounding, to the dtype that was asked for; a bias of another dtype is added before."""
+    counts, offsets = (5, 0, 3), ends((5, 0, 3))
+    inputs = rows_of(counts, dtype=torch.bfloat16)
+    inputs["bias"] = inputs["bias"].float() + 1 / 3
+    exact = {n: v.double() for n, v in inputs.items()}
+    wanted = lesson.grouped_matmul_reference(**exact, offsets=offsets)
+    for out_dtype in (None, *DTYPES):
+        c = module.grouped_matmul(**inputs, offsets=offsets, out_dtype=out_dtype)
+        assert c.dtype == (out_dtype or torch.bfloat16)
+        accuracy.check("c", c, wanted.to(c.dtype), wanted)
+    leaves = {n: harness.leaf(v) for n, v in inputs.items()}
+    c = module.grouped_matmul(**leaves, offsets=offsets, out_dtype=torch.float32)
+    upstream = randn(*c.shape, dtype=torch.bfloat16)
+    gradients = torch.autograd.grad(c, list(leaves.values()), upstream.float())
+    sums = torch.stack([upstream[:5].double().sum(0), upstream[:0].double().sum(0), upstream[5:].double().sum(0)])
+    accuracy.check("dbias", gradients[2], sums.float(), sums)
+    assert [g.dtype for g in gradients] == [v.dtype for v in inputs.values()]
+
+
+def offsets_that_make_no_sense(module):
+    """A GPU can't refuse them without waiting: results may be wrong, but nothing outside is touched."""
+    a, b = randn(9, 5), randn(3, 5, 6)
+    for numbers in ([5, 2, 9], [-4, 3, 9], [3, 6, 40], [99, 99, 99]):
+        offsets = torch.tensor(numbers, device=DEVICE)
+        with harness.fenced_allocations():
+            module.grouped_rows_forward(a, b, offsets, **SMALL)
+            module.grouped_sums_forward(a.t(), randn(9, 6), offsets, **SMALL_SUMS)
+
+
+CHECKS = [
+    both_kinds,
+    counts_of_any_kind,
+    groups_around_a_tile,
+    rows_of_nobody,
+    experts_do_not_touch,
+    stores_end_with_the_expert,
+    layouts,
+    long_sums_in_float32,
+    dtypes_of_results,
+    offsets_that_make_no_sense,
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_check(check):
+    check(lesson)
+
+
+MUTANTS = [
+    (stores_end_with_the_expert, Mutant("stored to the last row", "mask_m = offs_m < end", "mask_m = offs_m < R")),
+    (counts_of_any_kind, Mutant("empty experts not written", "    tiles = tl.cdiv(M, BLOCK_M)\n", "    tiles = tl.cdiv(M, BLOCK_M)\n    if tl.load(offsets_ptr + tl.program_id(0) // tiles) == (0 if tl.program_id(0) < tiles else tl.load(offsets_ptr + tl.program_id(0) // tiles - 1)):\n        return\n")),
+    (rows_of_nobody, Mutant("rows of nobody not written", "if first >= end:", "if (first >= end) | (expert == E):")),
+    (rows_of_nobody, Mutant("rows of nobody multiplied", "tl.where(expert < E, K, 0)", "K + 0 * expert")),
+    (counts_of_any_kind, Mutant("too few programs", "triton.cdiv(R, BLOCK_M) + E,", "triton.cdiv(R, BLOCK_M),")),
+    (counts_of_any_kind, Mutant("bias of the first expert", "bias_ptr + tl.cast(expert, tl.int64) * stride_bias_e", "bias_ptr")),
+    (rows_of_nobody, Mutant("bias for rows of nobody", "mask=(expert < E) & (offs_n < N)", "mask=offs_n < N")),
+    (counts_of_any_kind, Mutant("matrix of the expert before", "b_ptr += tl.cast(expert, tl.int64) * stride_be", "b_ptr += tl.cast(expert // 2, tl.int64) * stride_be")),
+    (experts_do_not_touch, Mutant("sum to the last row", "M, N, end - start,", "M, N, R - start,")),
+    (counts_of_any_kind, Mutant("sum from the first row", "a_ptr + start * stride_ar, b_ptr + start * stride_br", "a_ptr, b_ptr")),
+    (layouts, Mutant("stride of the bias", "*((0, 0) if bias is None else bias.stride()),", "*((0, 0) if bias is None else (N, 1)),")),
+    (layouts, Mutant("offsets as they lie", "b, bias, c, offsets.contiguous()", "b, bias, c, offsets")),
+    (dtypes_of_results, Mutant("gradient of the bias in another dtype", "grouped_sums_forward(ones, dc, offsets, bias.dtype)", "grouped_sums_forward(ones, dc, offsets)")),
+    (both_kinds, Mutant("gradient without transposing", "grouped_rows_forward(b, dc.transpose(1, 2), offsets).t()", "grouped_rows_forward(b, dc.transpose(1, 2), offsets).flip(0).t()")),
+]  # fmt: skip
+HELPERS = [
+    (counts_of_any_kind, Mutant("offsets where experts begin", "tl.load(offsets_ptr + expert, mask=expert < E, other=R)", "tl.load(offsets_ptr + expert - 1, mask=(expert > 0) & (expert < E), other=0)")),
+    (offsets_that_make_no_sense, Mutant("past the last row", "tl.minimum(tl.maximum(end, start), R)", "tl.maximum(end, start)")),
+    (counts_of_any_kind, Mutant("tiles from the beginning", "start + tile * BLOCK_M", "start")),
+]  # fmt: skip
+
+
+test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
+test_mutant_of_helpers_is_caught = harness.mutant_test(common, HELPERS, within=lesson)
+
+
+@pytest.mark.parametrize("times", [3, pytest.param(100, marks=pytest.mark.gpu)])
+def test_the_same_bits_every_time(times):
+    offsets, inputs = ends((40, 0, 25)), rows_of((40, 0, 25), 5, K=20, N=19, dtype=torch.bfloat16)
+    call = lambda a, b, bias: lesson.grouped_matmul(a, b, offsets, bias=bias)  # noqa: E731
+    upstream = randn(70, 19, dtype=torch.bfloat16)
+    first = harness.gradients(call, inputs, upstream)
+    for _ in range(times - 1):
+        again = harness.gradients(call, inputs, upstream)
+        assert all(torch.equal(first[name], again[name]) for name in first)
+
+
+@pytest.mark.gpu
+def test_nobody_waits():
+    offsets, inputs = ends((40, 0, 25)), rows_of((40, 0, 25), 5)
+    call = lambda a, b, bias: lesson.grouped_matmul(a, b, offsets, bias=bias)  # noqa: E731
+    harness.gradients(call, inputs)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        harness.gradients(call, inputs)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.gpu
+def test_more_than_2_to_31_elements():
+    """In front of an expert's matrix, and in front of a row."""
+    b = torch.zeros(33, 8192, 8192, dtype=torch.bfloat16, device=DEVICE)
+    b[-1, 0] = 2
+    a = torch.ones(4, 8192, dtype=torch.bfloat16, device=DEVICE)
+    assert bool((lesson.grouped_matmul(a, b, ends([0] * 32 + [4])) == 2).all())
+    a = torch.ones(2**20, 2049, dtype=torch.bfloat16, device=DEVICE)
+    a[:-1] = 0
+    c = lesson.grouped_matmul(a, torch.ones(1, 2049, 16, dtype=torch.bfloat16, device=DEVICE), ends((2**20,)))
+    assert bool((c[-1] == 2048).all()) and not c[:-1].any()
+
+
+def test_second_derivative_raises():
+    offsets = ends((3, 2))
+    call = lambda a, b, bias: lesson.grouped_matmul(a, b, offsets, bias=bias)  # noqa: E731
+    harness.assert_gradient_penalty_raises(call, rows_of((3, 2)))
+
+
+FINE = dict(a=torch.ones(6, 4, device=DEVICE), b=torch.ones(3, 4, 5, device=DEVICE), offsets=ends((2, 0, 3)))
+FLAT = dict(a=torch.ones(4, 6, device=DEVICE), b=torch.ones(6, 5, device=DEVICE))
+BAD = [
+    (TypeError, "a", dict(a=[1.0])),
+    (TypeError, "a", dict(a=FINE["a"].double())),
+    (TypeError, "b", dict(b=FINE["b"].half())),
+    (ValueError, "a", dict(a=FINE["a"][0])),
+    (ValueError, "b", dict(b=FINE["b"][0, 0])),
+    (ValueError, "b", dict(b=FINE["b"][:, :3])),
+    (TypeError, "offsets", dict(offsets=FINE["offsets"].float())),
+    (ValueError, "offsets", dict(offsets=FINE["offsets"][:2])),
+    (ValueError, "offsets", dict(offsets=FINE["offsets"][None])),
+    (ValueError, "offsets", dict(offsets=FINE["offsets"].to("meta"))),
+    (ValueError, "offsets must not decrease", dict(offsets=FINE["offsets"].flip(0))),
+    (ValueError, "offsets must not decrease", dict(offsets=FINE["offsets"] + 2)),
+    (ValueError, "offsets must not decrease", dict(offsets=FINE["offsets"] - 3)),
+    (ValueError, "offsets", FLAT | dict(offsets=FINE["offsets"][:0])),
+    (TypeError, "bias", dict(bias=1.0)),
+    (ValueError, "bias", dict(bias=torch.ones(3, 4, device=DEVICE))),
+    (ValueError, "bias must be None", FLAT | dict(bias=torch.ones(3, 5, device=DEVICE))),
+    (ValueError, "out_dtype", dict(out_dtype=torch.float64)),
+]
+
+
+@pytest.mark.parametrize("error, name, change", BAD)
+def test_bad_arguments(error, name, change):
+    with pytest.raises(error, match=rf"^{name}\b"):
+        lesson.grouped_matmul(**FINE | change)
