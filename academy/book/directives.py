@@ -19,6 +19,7 @@ LINES = (
         "verified",
         "code",
         "playground",
+        "live",
         "benchmark",
         "benchmarks",
         "ladder",

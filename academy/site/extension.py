@@ -3,13 +3,15 @@
     [[kernel: annotated_examples/classics/layernorm.py]]   the page of a kernel file
     [[derivation: backprop_math/layernorm.md]]             a derivation
     [[kernels]]  [[derivations]]  [[reference]]            lists of all of them, and of their public functions
-    [[path]]  [[tracks]]                                   the map of the learning path, and short ways through it
+    [[path]]  [[tracks]]  [[tracks: short]]                the map of the learning path, and short ways through it
     [[language]]                                           the index of triton.language
     [[exercise: exercises/rows/merge.py]]                  the page of an exercise
     [[exercises]]                                          the exercises of the page on which it stands
     [[verified]]                                           the table of all that is checked
     [[code: PATH NAME]]                                    a function of a kernel file, without its notes
     [[playground: PATH]]                                   a kernel file without its notes, to be run and edited
+    [[live: PATH NAME: LINE | LINE]]                       a kernel that plays its recorded run at once; that line
+                                                           of it can be changed, to the others or by typing, and run
     [[benchmark: layernorm]]  [[benchmarks]]               committed results of an operation, of all operations
     [[ladder: softmax]]                                    a ladder, rung by rung: change, reason and gain
     [[figure: hardware/memory]]                            a picture, drawn by docs/figures/hardware.py
@@ -170,6 +172,21 @@ class Lines(Preprocessor):
         made = playground_page.placed(split(read(file), path))
         return ["", self.md.htmlStash.store(made), ""]
 
+    def live(self, argument: str) -> list[str]:
+        where, _, lines = argument.partition(": ")
+        path, _, name = where.partition(" ")
+        file = self.conversion.root / path
+        try:
+            if not file.is_file():
+                raise ValueError(f"{path} does not exist")
+            made = playground_page.live(split(read(file), path), name, lines.split(" | "))
+            if not project_parts.recorded_run(path)[1]:  # without triton nothing is recorded
+                return self.code(where)
+        except ValueError as error:
+            self.conversion.problem(str(error), f"[[live: {argument}]]")
+            return [f"no {where}"]
+        return ["", self.md.htmlStash.store(made), ""]
+
     # Lists that are made from the files
 
     def kernels(self, _: str) -> list[str]:
@@ -209,9 +226,9 @@ class Lines(Preprocessor):
         """The map of the learning path, stage by stage."""
         return path_map.stages(self.index)
 
-    def tracks(self, _: str) -> list[str]:
-        """The short tracks beside the whole path."""
-        return path_map.tracks(self.index)
+    def tracks(self, form: str) -> list[str]:
+        """The short tracks beside the whole path; `short`: as three cards."""
+        return path_map.cards(self.index) if form == "short" else path_map.tracks(self.index)
 
     def language(self, _: str) -> list[str]:
         """The index of `triton.language`."""

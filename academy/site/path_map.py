@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from markdown.extensions.toc import slugify
+
 from academy.book.exercise_files import GAP, Exercise
-from academy.book.learning_path import Stage, Track, kind
+from academy.book.learning_path import HOME, Stage, Track, kind
 from academy.site import exercise_pages
 from academy.site.library import Library
 from academy.site.page_facts import title
@@ -100,6 +102,15 @@ def tracks(index: Library) -> list[str]:
             links = "\u00a0· ".join(f"[{exercise.title}](/{exercise.uri})" for exercise in exercises)
             out += [f"Exercises: {links}", "{ .exercise-links }", ""]
     return out
+
+
+def cards(index: Library) -> list[str]:
+    """The short tracks in a few words each, with links to the map."""
+    out = ["", '<div class="offers tracks" markdown="1">', ""]
+    for track in index.path.tracks:
+        link = f"**[{track.title}](/{HOME}#{slugify(track.title, '-')})**"
+        out += [f"- {link}", f"    {track.about}", f"    *{hours(time_of(index, track))}*", ""]
+    return [*out, "</div>", ""]
 
 
 def _has(index: Library, name: str) -> bool:

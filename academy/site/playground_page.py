@@ -8,15 +8,52 @@ from itertools import groupby
 
 from academy.book import layout
 from academy.book.splitter import Module
+from academy.site.highlighting import highlighted
 
 # What makes a script of a file of the repository.
 _SET_UP = re.compile(r"if __name__ == .*# run as a script.*\n(?:(?:    .*)?\n)+")
 _DEFINITION = re.compile(r"@|def |class |if __name__")
 
 
+#: A kernel that plays its recorded run: its code, the memory of the tensors that it points at, what can be done with it.
+LIVE = """<div class="p-live" data-academy="live" {facts} data-change="{change}">
+<p class="p-live-now">The kernel, and what is in memory when it has run:</p>
+<div class="highlight"><pre><span><code>{lines}</code></span></pre></div>
+<table class="p-strips"><tbody>{strips}</tbody></table>
+<div class="p-actions"><button type="button" class="p-button" data-action="run" disabled>Run</button>
+<button type="button" class="p-button" data-action="play" disabled>Pause</button>
+<button type="button" class="p-button" data-action="reset" disabled>Reset</button>
+<span class="p-try">or try {others}</span></div>
+<div class="p-outcome" role="status" data-academy="outcome" data-state="idle"></div></div>"""
+LINE = '<span class="p-l" data-n="{number}"><span class="p-c">{code}</span>\n</span>'
+OTHER = '<button type="button" class="p-button" data-line="{line}" disabled><code>{value}</code></button>'
+STRIP = '<tr><th scope="row">{name}</th><td></td></tr>'
+
+
 def placed(module: Module) -> str:
     """The HTML in which the playground's script puts an editor."""
     return f'<div data-academy="editor" {facts(module)}><pre>{escape(starter(module))}</pre></div>'
+
+
+def live(module: Module, name: str, lines: list[str]) -> str:
+    """The HTML of a kernel that plays its recorded run, and whose line `lines[0]` can be changed into the others, or by
+    typing, and run.
+
+    Raises ValueError where the kernel has no such line, or more than one.
+    """
+    numbers = [number for number in module.lines_of(name) if module.lines[number - 1].strip()]
+    found = [number for number in numbers if module.lines[number - 1].strip() == lines[0]]
+    if len(found) != 1:
+        raise ValueError(f"{module.path}: {name} has the line {lines[0]!r} {len(found)} times, not once")
+    code = highlighted(module.text)
+    tensors = re.findall(r"\b(\w+)_ptr\b", next(line for line in module.lines if f"def {name}(" in line))
+    return LIVE.format(
+        facts=facts(module),
+        change=found[0],
+        lines="".join(LINE.format(number=number, code=code[number - 1]) for number in numbers),
+        strips="".join(STRIP.format(name=tensor) for tensor in tensors),
+        others=" ".join(OTHER.format(line=escape(line), value=escape(line.partition(" = ")[2])) for line in lines[1:]),
+    )
 
 
 def facts(module: Module) -> str:

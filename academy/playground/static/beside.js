@@ -24,17 +24,6 @@ const shown = StateField.define({
   ],
 })
 
-// The same run of a text whose lines stand elsewhere. lines: new number by old one; a line without one is in no text.
-export function relined(data, lines) {
-  const to = line => lines.get(+line) ?? 0
-  return {
-    ...data, claims: [],
-    launches: data.launches.map(launch => ({ ...launch, line: to(launch.line), programs: launch.programs.map(program => program.slice(0, 2)) })),
-    places: data.places.map(([func, line, depth, loops, elsewhere]) => [func, to(line), depth, loops.map(([header, n]) => [to(header), n]), elsewhere]),
-    loops: Object.fromEntries(Object.entries(data.loops).map(([header, name]) => [to(header), name])),
-  }
-}
-
 export class Beside {
   static extension = shown
 

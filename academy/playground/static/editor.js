@@ -4,9 +4,9 @@ import {
   HighlightStyle, history, historyKeymap, indentOnInput, indentUnit, indentWithTab, keymap, lineNumbers, lintGutter, python,
   search, searchKeymap, setDiagnostics, syntaxHighlighting, tags,
 } from "./codemirror.js"
-import { Beside, relined } from "./beside.js"
+import { Beside } from "./beside.js"
 import { packed } from "./link.js"
-import { fileLines, SAID, tell } from "./outcome.js"
+import { fileLines, relined, SAID, tell } from "./outcome.js"
 import { ask, stop } from "./runtime.js"
 
 const { make, mount, recorded } = academyViewer // its scripts are on every page that has an editor

@@ -91,6 +91,7 @@
     }
     buttons.forEach(lesson)
     editors.forEach(placed)
+    for (const element of document.querySelectorAll("[data-academy=live]")) import(new URL("live.js", here).href).then(module => module.live(element))
   }
   document.addEventListener("DOMContentLoaded", begin) // after the page's own script, which this one talks to
 })()
