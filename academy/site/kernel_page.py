@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from xml.etree.ElementTree import Element, SubElement
 
+from markupsafe import Markup
+
 from academy.book.directives import pattern
 from academy.book.splitter import Module, Row, Text
 from academy.site import playground_page, project_parts
@@ -32,9 +34,10 @@ FOLDED = {"imports": "Imports", "launcher": "Launcher", "example": "Example"}
 #: The facts of the file, beside its introduction; a helper from a shared file; what stands above the code.
 CARD = """<aside class="k-card" aria-label="About this file"><dl>
 <dt>File</dt><dd><a href="{blob}"><code>{path}</code></a></dd>
-<dt>Run it</dt><dd><code>.venv/bin/python {path}</code></dd>
+{tests}<dt>Run it</dt><dd><code>.venv/bin/python {path}</code></dd>
 <dt>Download</dt><dd>A copy of the file runs where this package is installed: it imports <code>academy</code>.</dd>
 </dl></aside>"""
+TESTS = '<dt>Tests</dt><dd><a href="{blob}"><code>{path}</code></a></dd>'
 HELPER = """<details class="k-helper" data-search-exclude=""><summary><code>{name}</code> from {file}</summary>
 <pre><span class="k-pre"><code /></span></pre>
 <a href="{blob}#L{line}">{path}, line {line}</a></details>"""
@@ -109,7 +112,10 @@ class KernelPage:
         intro = SubElement(top, "div", {"class": "k-intro"})
         _anchors(intro, module.intro.numbers)
         intro.extend(groups[0])
-        top.append(element(CARD, path=module.path, blob=self.blob(module.path)))
+        operations = self.index.operations_of(module.path)
+        paths = dict.fromkeys(each.tests for each in operations if each.tests)
+        tests = Markup().join(Markup(TESTS).format(blob=self.blob(path), path=path) for path in paths)
+        top.append(element(CARD, path=module.path, blob=self.blob(module.path), tests=tests))
         bar = element(BAR, path=module.path, where=project_parts.no_run() or module.path)
         file = Element("div", {"class": "k-file", "data-path": module.path})
         if panel := project_parts.recorded_run(module.path)[0]:

@@ -1,10 +1,9 @@
-"""What stands under a page's title: reading time, step of the learning path, what to read before; and, on the pages of
-an operation, the row of links that ties them together: lesson, fast version, derivation, benchmark, tests."""
+"""What stands at a page's title: reading time, step of the learning path, what to read before; and, on the pages of an
+operation, the tabs that make them one place: lesson, fast version, derivation, benchmark, exercises."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
@@ -33,7 +32,7 @@ def named(index: Library, uri: str) -> str:
 
 
 class PageFacts(TreeStep):
-    """Puts both under the title."""
+    """Puts the line under the title, and the tabs above it."""
 
     def run(self, root: Element) -> None:
         found = (
@@ -42,49 +41,75 @@ class PageFacts(TreeStep):
         parent, place = next(found, (root, 0))
         if not place:
             return
-        for line in (self.operation(), self.reading()):
+        for line, where in ((self.reading(), place), (self.operation(), place - 1)):
             if line is not None:
-                parent.insert(place, line)
+                parent.insert(where, line)
 
     def reading(self) -> Element | None:
         index, uri = self.conversion.index, self.conversion.uri
         if uri not in index.path.before:
             return None
         facts = [Markup("{} min").format(minutes(index, uri))]
-        if step := index.path.steps.get(uri):
+        step = index.path.steps.get(uri)
+        if step:
             path = Markup('step {} of {} on the <a href="/{}">learning path</a>')
             facts.append(path.format(step, len(index.path.pages), HOME))
         if before := index.path.before[uri]:
             links = (Markup('<a href="/{}">{}</a>').format(page, named(index, page)) for page in before)
             facts.append(Markup("before this: ") + Markup(", ").join(links))
-        line = '<p class="page-facts" data-search-exclude="">{facts}</p>'
-        return element(line, facts=Markup(" · ").join(facts))
+        line = '<p class="page-facts" data-search-exclude="" data-step="{step}">{facts}</p>'
+        return element(line, step=step or "", facts=Markup(" · ").join(facts))
 
     def operation(self) -> Element | None:
-        """The row of links; None on pages that belong to no operation."""
+        """The tabs; None on pages that belong to no operation."""
         page, index = self.conversion.page, self.conversion.index
+        groups = links(index, page.source) if page else []
+        if not page or not groups:
+            return None
 
-        def link(path: str) -> str:
-            target = index.page_of(path)
-            words = target.name.removesuffix(": benchmark") if target else Path(path).name
-            here = Markup(' aria-current="page"') if page and path == page.source else ""
+        def link(path: str, words: str) -> Markup:
+            here = Markup(' aria-current="page"') if path == page.source else ""
             return Markup('<a href="{}"{}>{}</a>').format(self.conversion.link(path), here, words)
 
-        groups = [
-            Markup("<span>{} {}</span>").format(label, Markup(", ").join(map(link, paths)))
-            for label, paths in (links(index, page.source) if page else ())
-        ]
-        row = '<nav class="op-links" aria-label="Pages of this operation" data-search-exclude="">{groups}</nav>'
-        return element(row, groups=Markup().join(groups)) if groups else None
+        def menu(words: str, inside: Markup, style: str = "") -> Markup:
+            return Markup(MENU).format(style=style, words=words, inside=inside)
+
+        tabs = []
+        for label, paths in groups:
+            if len(paths) == 1:
+                tabs.append(link(paths[0], label))
+            else:
+                named = (link(path, index.pages[path].name.removesuffix(": benchmark")) for path in paths)
+                tabs.append(menu(label if label.endswith("s") else f"{label}s", Markup().join(named)))
+        if page.kind == "kernel":
+            others = Markup()
+            for group, pages in index.by_group().items():
+                listed = Markup().join(Markup('<a href="{}">{}</a>').format(each.href, each.name) for each in pages)
+                others += Markup('<span class="op-group">{}</span>{}').format(group, listed)
+            tabs.append(menu("All kernels", others, " op-all"))
+        row = '<nav class="op-links" aria-label="Pages of this operation" data-search-exclude="">{tabs}</nav>'
+        return element(row, tabs=Markup().join(tabs))
+
+
+#: A tab that leads to several pages.
+MENU = '<details class="op-menu{style}" name="op-menu"><summary>{words}</summary><div>{inside}</div></details>'
 
 
 def links(index: Library, source: str) -> list[tuple[str, list[str]]]:
-    """Label -> files, for the operations of this file. Tests have no page: links to them lead to the repository, where
-    they are those of one operation."""
-    operations = index.operations_of(source)
-    kinds = ["lesson", "fast", "derivation", "benchmark", *(["tests"] if len(operations) == 1 else [])]
-    found = {kind: [getattr(operation, kind) for operation in operations] for kind in kinds}
+    """Label -> files, for the operations of this file; for an exercise, those of the page that it belongs to."""
+    exercise = index.exercises.get(source)
+    page = index.page_at(exercise.page) if exercise else None
+    operations = index.operations_of(page.source if page else source)
+    found = {kind: [getattr(operation, kind) for operation in operations] for kind in KINDS}
     found["fast"] += [part for operation in operations for part in operation.parts]
+    uris = [index.pages[path].uri for operation in operations for path in operation.files]
+    tried = [path for path, each in index.exercises.items() if each.page in uris]
+    found["exercises"] = sorted(
+        tried, key=lambda path: (uris.index(index.exercises[path].page), index.exercises[path].order)
+    )
     return [
         (kind.capitalize(), list(dict.fromkeys(filter(None, paths)))) for kind, paths in found.items() if any(paths)
     ]
+
+
+KINDS = ("lesson", "fast", "derivation", "benchmark")

@@ -15,7 +15,7 @@ _SET_UP = re.compile(r"if __name__ == .*# run as a script.*\n(?:(?:    .*)?\n)+"
 _DEFINITION = re.compile(r"@|def |class |if __name__")
 
 
-#: A kernel that plays its recorded run: its code, the memory of the tensors that it points at, what can be done with it.
+#: A kernel that plays its recorded run: its code, the memory of the tensors that it points at, and its buttons.
 LIVE = """<div class="p-live" data-academy="live" {facts} data-change="{change}">
 <p class="p-live-now">The kernel, and what is in memory when it has run:</p>
 <div class="highlight"><pre><span><code>{lines}</code></span></pre></div>

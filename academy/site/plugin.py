@@ -7,6 +7,7 @@
 - Chapters, which are notebooks, are executed and go on as Markdown (`chapters`).
 - A page's title, description and "edit this page" come from the file that it shows.
 - A file with a syntax error ends the build with its place, before anything is made; so does a broken link.
+- A picture of every page for links to it (`social`), where the site's address is known.
 - One style sheet (`stylesheet`), less work for the search (`search_text`), and, but for `mkdocs serve`, a copy of every
   page as Markdown (`markdown_copies`).
 """
@@ -39,6 +40,7 @@ from academy.site import (
     project_parts,
     search_text,
     serving,
+    social,
     stylesheet,
 )
 from academy.site.broken_links import LinkPlaces
@@ -50,6 +52,8 @@ EXTENSION = "academy.site"
 VENDORED = {"site/vendor/katex": "katex", "site/vendor/plex": "plex"}
 PUBLISHED = {".css", ".js", ".woff2", ".svg", ".png"}
 LINK = re.compile(r'href="/([^"#?]+\.md)(#[^"]*)?"')
+#: Titles that say their section: unlike elsewhere, as in what the search finds, the sidebar has that above them.
+OF_SECTION = re.compile(r'(<span class="md-ellipsis">[^<>]*): (?:derivation|benchmark)(\s)')
 CAPITAL = {"kernel": "Kernel: ", "derivation": "Derivation: ", "chapter": "Chapter ", "guide": "Guide: "}
 
 log = logging.getLogger("mkdocs.academy.site")
@@ -80,6 +84,7 @@ class AcademyPlugin(BasePlugin):
             self.begins_to_serve = False  # after an edit, it is the server itself that has the port
             if problem := serving.problem(config.dev_addr.host, config.dev_addr.port):
                 raise PluginError(problem)
+        self.cards = {}
         self.library = Library.read(ROOT, Path(config.docs_dir).relative_to(ROOT).as_posix())
         config.mdx_configs.setdefault(EXTENSION, {})["index"] = self.library
         config.nav = generated_pages.completed(config.nav or [], self.library)
@@ -135,10 +140,27 @@ class AcademyPlugin(BasePlugin):
     def on_nav(self, nav, *, config, files):
         pages = {page.file.src_uri: page for page in nav.pages}
         steps = [pages[uri] for uri in [*WAY_IN, *self.library.path.pages] if uri in pages]
+        for page in nav.pages:
+            if page not in steps:
+                self._beside(page, pages)
         for before, page, after in zip([None, *steps], steps, [*steps[1:], None]):
             page.previous_page, page.next_page = self._neighbour(before), self._neighbour(after)
         self.nav = nav
         return nav
+
+    def _beside(self, page, pages) -> None:
+        """Previous and next of a page beside the path: within its own section. An exercise comes after the page that it
+        belongs to, or after another exercise of its stage, and the last one leads to the next stage."""
+        within = [each for each in (page.parent.children if page.parent else []) if each.is_page]
+        place = within.index(page) if page in within else 0
+        before = within[place - 1] if place else None
+        after = within[place + 1] if place + 1 < len(within) else None
+        if exercise := self.library.exercises.get(getattr(self.library.page_at(page.file.src_uri), "source", "")):
+            stages = self.library.path.stages
+            number = [stage.exercises for stage in stages].index(exercise.stage) + 1
+            first = next((stage.pages[0] for stage in stages[number:] if stage.pages), None)
+            before, after = before or pages.get(exercise.page), after or pages.get(first)
+        page.previous_page, page.next_page = self._neighbour(before), self._neighbour(after)
 
     def _neighbour(self, page) -> Neighbour | None:
         if page is None or page.title is None:  # the home page's title is known once it is read
@@ -178,6 +200,10 @@ class AcademyPlugin(BasePlugin):
         html = re.sub(r'(<li class="doc-section-item field-body">\s*)–\s*', r"\1", html)
         return chapters.with_drawings(LINK.sub(resolve, html), page)
 
+    def on_post_page(self, output, *, page, config):
+        """In the sidebar of their own section, derivations and benchmarks needn't say again what they are."""
+        return OF_SECTION.sub(r"\1\2", output)
+
     @event_priority(-100)  # after mkdocstrings has written its sheet
     def on_env(self, env, *, config, files):
         name, text = stylesheet.one_sheet(config, files)
@@ -187,6 +213,11 @@ class AcademyPlugin(BasePlugin):
 
     @event_priority(100)
     def _before_search(self, context, *, page, config, nav):
+        if config.site_url and self.copies and not page.is_homepage:
+            title, about = page.meta.get("title") or page.title, page.meta.get("description") or config.site_description
+            place = f"{social.FOLDER}/{social.name(page.url)}"
+            self.cards[place] = social.drawn(social.kind_of(page.url), title, about)
+            page.meta["social"] = place
         if self.copies:
             self.copies.add(page)
         self.content, page.content = page.content, search_text.searched(page.content, page.url)
@@ -199,6 +230,11 @@ class AcademyPlugin(BasePlugin):
     on_page_context = CombinedEvent(_before_search, _after_search)
 
     def on_post_build(self, *, config):
+        if config.site_url and self.copies:
+            for place, picture in self.cards.items():
+                path = Path(config.site_dir, place)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(picture)
         if self.copies:
             self.copies.write(self.nav, config)
 

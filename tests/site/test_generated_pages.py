@@ -99,8 +99,51 @@ def test_every_page_of_an_operation_leads_to_the_others(site):
             found = {normpath(join(here, href)) for href in re.findall(r'href="([^":]+)"', row)}
             assert {other.removesuffix(".md") for other in uris} <= found, (path, found)
             assert row.count('aria-current="page"') == 1
-            if len(INDEX.operations_of(path)) == 1 and operation.tests:
-                assert operation.tests in row
+            if path in (operation.lesson, operation.fast) and operation.tests:
+                assert operation.tests in page and operation.tests not in row
+            labels = [
+                text.strip()
+                for text in re.findall(r"<(?:a|summary)[^>]*>([^<]*)<", re.sub(r"<div>.*?</div>", "", row, flags=re.S))
+            ]
+            order = [label.rstrip("s") for label in labels if label != "All kernels"]
+            assert order == [
+                label for label in ("Lesson", "Fast", "Derivation", "Benchmark", "Exercise") if label in order
+            ]
+
+
+def test_an_exercise_is_a_tab_of_its_operation(site):
+    page = (site / "exercises/rows/logsumexp/index.html").read_text("utf-8")
+    uri = next(each.page for each in INDEX.exercises.values() if each.name == "rows/logsumexp")
+    (row,) = re.findall(r'<nav [^>]*class="op-links".*?</nav>', page, re.S) or [""]
+    assert bool(row) == bool(INDEX.page_at(uri)), uri
+    with_row = [each for each in INDEX.exercises.values() if INDEX.page_at(each.page)]
+    for exercise in with_row[:3]:
+        page = (site / exercise.uri.removesuffix(".md") / "index.html").read_text("utf-8")
+        (row,) = re.findall(r'<nav [^>]*class="op-links".*?</nav>', page, re.S)
+        lesson = exercise.page.removesuffix(".md")
+        assert f"{lesson}/" in row and row.count('aria-current="page"') == 1
+
+
+def test_previous_and_next_make_sense_beside_the_path(site):
+    """An exercise: the page that it belongs to or the one before, and the one after or the next stage's first page."""
+    for stage, after in zip(INDEX.path.stages, [*INDEX.path.stages[1:], None]):
+        pages = [page for page in INDEX.shown("exercise") if page.group == stage.exercises]
+        for number, page in enumerate(pages):
+            here = page.uri.removesuffix(".md") + "/"
+            html = (site / here / "index.html").read_text("utf-8")
+            found = re.findall(r'<a href="([^"]+)" class="md-footer__link md-footer__link--(?:prev|next)"', html)
+            before = pages[number - 1].uri if number else INDEX.exercises[page.source].page
+            following = pages[number + 1].uri if number + 1 < len(pages) else after.pages[0] if after else None
+            wanted = [re.sub(r"\.(md|py)$", "", uri) for uri in (before, following) if uri]
+            assert [normpath(join(here, href)) for href in found] == wanted, here
+
+
+def test_the_sidebar_of_a_section_does_not_repeat_what_it_is(site):
+    page = (site / "derivations/softmax/index.html").read_text("utf-8")
+    sidebar = page.partition("md-sidebar--primary")[2].partition("md-sidebar--secondary")[0]
+    assert not re.search(r"\w: (?:derivation|benchmark)\s*</span>", sidebar)
+    top = re.findall(r'md-tabs__link">\s*(.*?)\s*</a>', page, re.S)
+    assert top[-2:] == ["Glossary", "About"], top
 
 
 def test_a_derivation_leads_to_all_kernels_that_implement_it():

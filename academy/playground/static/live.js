@@ -125,7 +125,7 @@ export async function live(root) {
       record(relined(answer.data, new Map(numbers.map((line, i) => [i + 1, line]))))
       end()
     }
-    state(answer.state, { said: SAID[answer.same ? "same" : answer.state], problems: answer.problems.slice(0, 1).map(({ message }) => ({ line: null, message })) })
+    state(answer.state, { said: SAID[answer.same ? "same" : answer.state], problems: answer.problems.slice(0, 1).map(({ message }) => ({ line: null, message: message.replace(/ \(The original code was run .*\)$/, "") })) })
   }
 
   const typed = value => {

@@ -81,7 +81,20 @@ function variables() {
   })
 }
 
+// A menu among an operation's tabs closes when the reader goes elsewhere.
+function menus() {
+  const open = () => document.querySelector(".op-menu[open]")
+  addEventListener("pointerdown", event => { if (!event.target.closest?.(".op-menu")) open()?.removeAttribute("open") })
+  addEventListener("keydown", event => {
+    if (event.key !== "Escape" || !open()) return
+    const menu = open()
+    menu.removeAttribute("open")
+    menu.querySelector("summary").focus()
+  })
+}
+
 document.addEventListener("DOMContentLoaded", () => {
   definitions()
+  menus()
   if (document.querySelector("[data-v]")) variables()
 })
