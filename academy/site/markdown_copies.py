@@ -20,6 +20,7 @@ from academy.site.search_text import lighter
 
 #: What is there to be clicked, or repeats what other pages say.
 LEFT_OUT = "headerlink k-bar k-contents v-legend tabbed-labels page-facts op-links eq-foot terms v-bar".split()
+LEFT_OUT += ["p-live-now", "p-strips", "p-actions", "p-outcome"]
 #: Folded parts that a reader is asked not to look at yet, hints and solutions: they stay folded.
 ANSWERS = {"tip", "success", "example"}
 

@@ -18,14 +18,14 @@ _DEFINITION = re.compile(r"@|def |class |if __name__")
 #: A kernel that plays its recorded run: its code, the memory of the tensors that it points at, and its buttons.
 LIVE = """<div class="p-live" data-academy="live" {facts} data-change="{change}">
 <p class="p-live-now">The kernel, and what is in memory when it has run:</p>
-<div class="highlight"><pre><span><code>{lines}</code></span></pre></div>
+<div class="language-python highlight"><pre><span><code>{lines}</code></span></pre></div>
 <table class="p-strips"><tbody>{strips}</tbody></table>
 <div class="p-actions"><button type="button" class="p-button" data-action="run" disabled>Run</button>
 <button type="button" class="p-button" data-action="play" disabled>Pause</button>
 <button type="button" class="p-button" data-action="reset" disabled>Reset</button>
 <span class="p-try">or try {others}</span></div>
 <div class="p-outcome" role="status" data-academy="outcome" data-state="idle"></div></div>"""
-LINE = '<span class="p-l" data-n="{number}"><span class="p-c">{code}</span>\n</span>'
+LINE = '<span class="p-l{here}" data-n="{number}"><span class="p-c">{code}</span>\n</span>'
 OTHER = '<button type="button" class="p-button" data-line="{line}" disabled><code>{value}</code></button>'
 STRIP = '<tr><th scope="row">{name}</th><td></td></tr>'
 
@@ -50,7 +50,10 @@ def live(module: Module, name: str, lines: list[str]) -> str:
     return LIVE.format(
         facts=facts(module),
         change=found[0],
-        lines="".join(LINE.format(number=number, code=code[number - 1]) for number in numbers),
+        lines="".join(
+            LINE.format(number=number, code=code[number - 1], here=" p-here" * (number == found[0]))
+            for number in numbers
+        ),
         strips="".join(STRIP.format(name=tensor) for tensor in tensors),
         others=" ".join(OTHER.format(line=escape(line), value=escape(line.partition(" = ")[2])) for line in lines[1:]),
     )

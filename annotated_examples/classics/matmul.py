@@ -1,5 +1,5 @@
 r"""
-# Matrix multiplication
+# Matrix multiplication 3, with an activation
 
 Multiply a matrix `a` of shape (M, K) by a matrix `b` of shape (K, N), and apply an activation to the product:
 

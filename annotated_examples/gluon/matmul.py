@@ -1,5 +1,5 @@
 r"""
-# A matrix product, below Triton
+# Matrix multiplication, below Triton
 
 [[tag: MM-Z]] once more, this time with everything done by hand: the copy unit brings tiles into a ring of buffers,
 Hopper's tensor cores read them from shared memory, and two groups of warps take turns. [Tiles and

@@ -1,5 +1,5 @@
 r"""
-# Matrix multiplication, autotuned
+# Matrix multiplication 4, autotuned
 
 How large should a tile be, how many warps should share it, how many loads should be in flight? The answer depends on
 the shape, the dtype and the card, and no formula gives it. So `triton.autotune` measures: on the first call for a shape

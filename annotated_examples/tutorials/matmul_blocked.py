@@ -1,5 +1,5 @@
 r"""
-# Matrix multiplication in blocks
+# Matrix multiplication 1, in blocks
 
 Multiply a matrix `x` of shape (M, K) by a matrix `y` of shape (K, N):
 

@@ -1,5 +1,5 @@
 r"""
-# Matrix multiplication, grouped and differentiable
+# Matrix multiplication 2, in groups, with gradients
 
 The same product as in the [first lesson](matmul_blocked.py), of `x` (M, K) and `y` (K, N),
 

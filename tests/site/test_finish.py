@@ -269,6 +269,6 @@ def test_a_missing_page_leads_on(site, browser):
             browser.run("getComputedStyle(document.querySelector('.md-header')).backgroundColor") == "rgb(13, 47, 58)"
         )
         links = browser.run("[...document.querySelectorAll('.md-content li a')].map(a => a.href)")
-        assert len(links) == 7 and browser.errors == [] and violations(browser) == []
+        assert len(links) == 9 and browser.errors == [] and violations(browser) == []
         for link in links:
             assert (site / link.removeprefix(address) / "index.html").is_file(), link

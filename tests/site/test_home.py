@@ -3,7 +3,7 @@
 import pytest
 
 from tests.site.browser import Browser
-from tests.site.test_extension import convert
+from tests.site.test_recorded_run import convert
 from tests.site.test_site import ROOT, text
 
 LIVE = "[data-academy=live]"
