@@ -109,4 +109,4 @@ def test_a_line_that_is_not_there_is_a_mistake(caplog):
     change = int(made.partition('data-change="')[2].partition('"')[0])
     assert (ROOT / path).read_text().split("\n")[change - 1].strip() == "out = x + y" and not problems
     assert "has the line 'out = x' 0 times" in convert(f"[[live: {path} vector_add_kernel: out = x]]", caplog)[1][0]
-    assert "no.py does not exist" in convert("[[live: no.py f: out = x]]", caplog)[1][0]
+    assert "no.py does not exist" in convert("[[live: no.py f: out = x]]", caplog)[1][-1]
