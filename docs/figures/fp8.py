@@ -170,3 +170,43 @@ def promotion():
         f"{ends['promoted']:.1g}.",
         [panel],
     )
+
+
+@picture
+def operands():
+    """The three products of a linear layer, and along which dimension a scale of each operand may vary."""
+    panels = []
+    products = (
+        ("Y = X · Wᵀ", ("X", "m", "k"), ("Wᵀ", "k", "n"), ("Y", "m", "n")),
+        ("dX = dY · W", ("dY", "m", "n"), ("W", "n", "k"), ("dX", "m", "k")),
+        ("dW = dYᵀ · X", ("dYᵀ", "n", "m"), ("X", "m", "k"), ("dW", "n", "k")),
+    )
+    length = {"m": 66, "k": 96, "n": 54}
+    words = []
+    for title, left, right, result in products:
+        panel = Panel(236, f"{title}: summed over {left[2]}")
+        x, y = 210, 132
+        tall, deep, wide = length[left[1]], length[left[2]], length[right[2]]
+        for kind, (name, *_), place in (
+            ("b", left, (x - deep - 10, y, deep, tall)),
+            ("b", right, (x, y - deep - 4, wide, deep)),
+            ("g", result, (x, y, wide, tall)),
+        ):
+            panel.box(*place, kind, name)
+        panel.box(x - deep - 28, y, 10, tall, "a")
+        panel.text(x - deep - 34, y + tall / 2 + 4, left[1], "small", "end")
+        panel.text(x - 10 - deep / 2, y + tall + 18, left[2], "small", "middle")
+        panel.box(x, y + tall + 8, wide, 10, "a")
+        panel.text(x + wide + 8, y + tall + 18, right[2], "small")
+        panel.text(0, 40, "amber: a scale for each", "small")
+        panel.text(0, 58, f"{left[1]} of {left[0]}, {right[2]} of {right[0]}", "small")
+        panels.append(panel)
+        words.append(
+            f"{title} sums over {left[2]}: scales of {left[0]} may follow {left[1]}, those of {right[0]} {right[2]}"
+        )
+    return Picture(
+        "Tokens m, inputs k, outputs n. Each matrix is in two products, and the dimension that its scales may follow in one is "
+        "summed in the other.",
+        "; ".join(words) + ".",
+        panels,
+    )

@@ -271,6 +271,10 @@ PUBLIC = [
         wrap=codes_and_largest,
     ),
     Public(
+        "fp8.linear", "float8_linear", "fp8.linear.float8_linear_reference",
+        {"x": "rows inner", "weight": "cols inner", "bias": "cols", "recipe": ("tensor", "row", "block")},
+    ),
+    Public(
         "fp8.scaled_matmul", "scaled_matmul", "fp8.scaled_matmul.scaled_matmul_reference",
         {"x": "rows inner", "y": "inner cols", "recipe": ("tensor", "row", "block")}, wrap=of_numbers,
     ),

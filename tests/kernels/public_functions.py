@@ -302,6 +302,15 @@ CASES = [
         case("fp8.scaled_matmul", "scaled_matmul", scaled_codes(recipe), recipe=recipe)
         for recipe in ("tensor", "row", "block")
     ],
+    *[
+        case(
+            "fp8.linear",
+            "float8_linear",
+            lambda: dict(x=randn(6, 160, dtype=BF16), weight=randn(12, 160, dtype=BF16), bias=randn(12, dtype=BF16)),
+            recipe=recipe,
+        )
+        for recipe in ("tensor", "row", "block")
+    ],
     case("moe.router", "route", lambda: dict(logits=randn(5, 12, dtype=BF16)), weights_by_row, top_k=2),
     case("moe.router", "route", lambda: dict(logits=randn(5, 12, dtype=BF16)), weights_alone, top_k=2, score="sigmoid"),
     case("moe.router", "load_balancing_loss", lambda: dict(logits=randn(5, 12, dtype=BF16)) | routed()),

@@ -1,0 +1,313 @@
+r"""
+# A linear layer in eight bits, forward and backward
+
+Training a linear layer takes three products:
+
+[[eq: FL-Y]]
+
+[[eq: FL-dX]]
+
+[[eq: FL-dW]]
+
+The factors $1 + a$, $1 + b$ and so on are what rounding to eight bits does to each operand. All three products are of
+*quantized* operands, so the tensor cores may run at the rate of eight bits. The gradient of the bias, [[tag: FL-db]],
+is a sum of unquantized numbers.
+
+**Which scale for which operand?** [scaled_matmul](scaled_matmul.py) has the rule: a scale may vary along a dimension
+that the product keeps, or from block to block of the one that it sums. Each matrix takes part in two products, and what
+one keeps the other sums. So codes that are right for Y, with a scale for each row of `x`, can't be used for dW, which
+sums over these rows. They are made again, with a scale for each *column*, from the numbers themselves: from codes, they
+would be rounded twice.
+
+| recipe | `x` and `weight` in Y | dY and `weight` in dX | dY and `x` in dW |
+|---|---|---|---|
+| `"tensor"` | one scale each | one each | one each |
+| `"row"` | rows, rows | rows, columns | columns, columns |
+| `"row_gw_hp"` | rows, rows | rows, one | bfloat16: not quantized |
+| `"block"` | 1x128, 128x128 | 1x128, 128x128 | 128x1, 128x1 |
+
+[[figure: fp8/operands]]
+
+With `"tensor"`, dY is `e5m2`: gradients differ by many orders of magnitude, and one scale has to serve all of them.
+The other recipes have scales close by, and can afford `e4m3`, which has one more bit of precision. Scales of rows are
+powers of two, so that multiplying by them rounds nothing. The sums of Y may stay in the tensor cores; those of
+gradients are promoted, and in `"block"` all are.
+
+**What it costs.** `6 · M · N · K` operations, at the rate of eight bits, and six quantized operands.
+Each of those is a pass over memory: two bytes read and one written, in bfloat16. For a small layer that costs more than
+the products gain.
+
+**Contract.** `x` (…, K), `weight` (N, K) and `bias` (N,) have the same dtype, float32, float16 or bfloat16, and any
+strides. No size has to be a multiple of anything. What is kept for the backward pass is `x` and `weight`, as they are.
+The gradient is what the three formulas say: neither the derivative of rounding, which is zero, nor that of the scales
+plays a part. A NaN makes its group NaN, and with it every sum that the group is part of.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from academy import autograd, checks, device, script
+
+import torch
+import triton
+import triton.language as tl
+
+from annotated_examples.common.fp8 import format_contract, magnitude_bits, scale_of, to_fp8
+from annotated_examples.common.seeds import seed_contract, seed_tensor
+from annotated_examples.fp8.quantize import (
+    as_matrix,
+    dequantize_fp8_reference,
+    quantize_fp8_reference,
+    quantize_rows_forward,
+    quantize_tensor_forward,
+    quantize_tiles_forward,
+)
+from annotated_examples.fp8.scaled_matmul import block_scaled_matmul_forward, scaled_matmul_forward
+
+# The granularity of both operands of Y, of dX, and of dW. Each operand is a matrix whose rows the product keeps and
+# whose columns it sums: where it is used transposed, it is quantized transposed.
+RECIPES = {
+    "tensor": (("tensor", "tensor"), ("tensor", "tensor"), ("tensor", "tensor")),
+    "row": (("row", "row"), ("row", "row"), ("row", "row")),
+    "row_gw_hp": (("row", "row"), ("row", "tensor"), None),
+    "block": (("1x128", "128x128"), ("1x128", "128x128"), ("1x128", "1x128")),
+}
+
+
+# dY has a wider range than the others, and a format for it where there is one scale for all.
+def gradient_format(recipe):
+    return torch.float8_e5m2 if recipe == "tensor" else torch.float8_e4m3fn
+
+
+def scales_are_powers(recipe, power_of_two):
+    return recipe.startswith("row") if power_of_two is None else power_of_two
+
+
+# ## Reference
+#
+# The same composition from the reference of [quantize](quantize.py) and products of decoded matrices, in the precision
+# of `x` and at least in float32. Its gradients are defined as the kernels' are.
+class Reference(torch.autograd.Function):
+    @staticmethod
+    def product(left, right, kinds, formats, powers):
+        precision = torch.promote_types(left.dtype, torch.float32)
+        if kinds is None:
+            wide = precision if precision == torch.float64 else torch.bfloat16
+            return (left.bfloat16().to(wide) @ right.bfloat16().to(wide).t()).to(precision)
+        coded = [
+            dequantize_fp8_reference(*quantize_fp8_reference(x, kind, dtype=dtype, power_of_two=powers))
+            for x, kind, dtype in zip((left, right), kinds, formats)
+        ]
+        return coded[0].to(precision) @ coded[1].to(precision).t()
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, recipe, powers):
+        ctx.save_for_backward(x, weight)
+        ctx.recipe, ctx.powers = recipe, powers
+        e4m3 = torch.float8_e4m3fn
+        y = Reference.product(as_matrix(x), weight, RECIPES[recipe][0], (e4m3, e4m3), powers)
+        return (y if bias is None else y + bias).to(x.dtype).view(*x.shape[:-1], len(weight))
+
+    @staticmethod
+    @autograd.once_differentiable
+    def backward(ctx, dy):
+        x, weight = ctx.saved_tensors
+        matrix, upstream = as_matrix(x), as_matrix(dy)
+        formats = gradient_format(ctx.recipe), torch.float8_e4m3fn
+        _, of_dx, of_dw = RECIPES[ctx.recipe]
+        dx = Reference.product(upstream, weight.t(), of_dx, formats, ctx.powers).view(x.shape)
+        dw = Reference.product(upstream.t(), matrix.t(), of_dw, formats, ctx.powers)
+        db = upstream.to(torch.promote_types(dy.dtype, torch.float32)).sum(0).to(dy.dtype)
+        return dx.to(x.dtype), dw.to(weight.dtype), db if ctx.needs_input_grad[2] else None, None, None
+
+
+def float8_linear_reference(x, weight, bias=None, *, recipe="tensor", power_of_two=None):
+    return Reference.apply(x, weight, bias, recipe, scales_are_powers(recipe, power_of_two))
+
+
+# ## One read, two sets of codes
+#
+# In `"block"`, dY is needed along its rows and along its columns. A square of it fits into registers, so one read
+# serves both. (A square of `weight` has one scale, whichever way it is read.)
+#
+# In the recorded run dY is 6 x 7, in squares of 4. Its first row begins with 0, 1, 2 and 3.
+@triton.jit
+def quantize_both_ways_kernel(
+    x_tensor, q_ptr, scale_ptr, qt_ptr, scale_t_ptr, seed_ptr, M, N,  # x_tensor: (pointer, two strides)
+    POWER_OF_TWO: tl.constexpr, GROUP: tl.constexpr,
+):  # fmt: skip
+    E4M3: tl.constexpr = q_ptr.dtype.element_ty == tl.float8e4nv
+    x_ptr, stride_m, stride_n = x_tensor
+    tile_m = tl.program_id(0) // tl.cdiv(N, GROUP)
+    tile_n = tl.program_id(0) % tl.cdiv(N, GROUP)
+    offs_m = tile_m.to(tl.int64) * GROUP + tl.arange(0, GROUP)
+    offs_n = tile_n.to(tl.int64) * GROUP + tl.arange(0, GROUP)
+    mask_m, mask_n = offs_m < M, offs_n < N
+    mask = mask_m[:, None] & mask_n[None, :]
+    x_ptrs = x_ptr + offs_m[:, None] * stride_m + offs_n[None, :] * stride_n
+    x = tl.load(x_ptrs, mask=mask, other=0.0).to(tl.float32)
+    bits = magnitude_bits(x)
+
+    # Along the rows: one scale for each row of the square, stored column by column as `quantize_fp8` does. The first
+    # row's largest number is 3: `pid=0: scale[0] = 0.0067`, and three times its reciprocal is the largest code.
+    scale = scale_of(tl.max(bits, 1), E4M3, POWER_OF_TWO)
+    tl.store(scale_ptr + tile_n.to(tl.int64) * M + offs_m, scale, mask=mask_m)
+    index = offs_m[:, None] * N + offs_n[None, :]
+    q = to_fp8(x * tl.div_rn(1.0, scale)[:, None], seed_ptr, index, q_ptr.dtype.element_ty)
+    tl.store(q_ptr + index, q, mask=mask)
+
+    # Along the columns: from `x` again, not from `q`, which has been rounded. What is stored is the transposed matrix,
+    # so row and column change places in the index.
+    scale_t = scale_of(tl.max(bits, 0), E4M3, POWER_OF_TWO)
+    tl.store(scale_t_ptr + tile_m.to(tl.int64) * N + offs_n, scale_t, mask=mask_n)
+    index = offs_n[None, :] * M + offs_m[:, None]
+    qt = to_fp8(x * tl.div_rn(1.0, scale_t)[None, :], seed_ptr, index, q_ptr.dtype.element_ty)
+    tl.store(qt_ptr + index, qt, mask=mask)
+
+
+# ## Launchers
+def quantize_both_ways(x, dtype, power_of_two, seed=None, *, GROUP=128):
+    """`((q, scale), (qt, scale_t))`: 1x128 of `x`, and 1x128 of its transpose."""
+    checks.power_of_two(GROUP=GROUP)
+    (M, N), on = x.shape, x.device
+    blocks_m, blocks_n = triton.cdiv(M, GROUP), triton.cdiv(N, GROUP)
+    q, qt = torch.empty((M, N), dtype=dtype, device=on), torch.empty((N, M), dtype=dtype, device=on)
+    scale, scale_t = torch.empty((blocks_n, M), device=on), torch.empty((blocks_m, N), device=on)
+    if x.numel() > 0:
+        seed = None if seed is None else seed_tensor(seed, on)
+        quantize_both_ways_kernel[(blocks_m * blocks_n,)](
+            (x, *x.stride()), q, scale, qt, scale_t, seed, M, N, POWER_OF_TWO=power_of_two, GROUP=GROUP, num_warps=8
+        )
+    return (q, scale.t()), (qt, scale_t.t())
+
+
+# An operand: codes and scales of a matrix whose columns are summed.
+def encode(x, granularity, dtype, power_of_two, seed=None):
+    if granularity == "tensor":
+        return quantize_tensor_forward(x, dtype, power_of_two, seed)[:2]
+    if granularity == "row":
+        return quantize_rows_forward(x, dtype, power_of_two, seed)
+    return quantize_tiles_forward(x, dtype, power_of_two, seed, each_row=granularity == "1x128")
+
+
+# `left @ right.t()`. Both operands lie along the sum in memory, which is what Hopper wants.
+def product(left, right, kinds, out_dtype, bias=None, use_fast_accum=False):
+    (a, scale_a), (b, scale_b) = left, right
+    if kinds[0] == "1x128":
+        return block_scaled_matmul_forward(a, b.t(), scale_a, scale_b.t(), bias, out_dtype)
+    if kinds == ("row", "tensor"):
+        scale_b = scale_b.expand(len(b), 1)
+    return scaled_matmul_forward(a, b.t(), scale_a, scale_b.t(), bias, out_dtype, use_fast_accum)
+
+
+# [[tag: FL-Y]]
+def linear_forward(x, weight, bias, recipe, power_of_two):
+    kinds, e4m3 = RECIPES[recipe][0], torch.float8_e4m3fn
+    left, right = (encode(v, kind, e4m3, power_of_two) for v, kind in zip((x, weight), kinds))
+    return product(left, right, kinds, x.dtype, bias, use_fast_accum=recipe != "block")
+
+
+# [[tag: FL-dX]] and [[tag: FL-dW]], each only if it is wanted. For dW both matrices are transposed: then what is
+# summed, the rows of a batch, lies in the columns.
+def linear_backward(dy, x, weight, recipe, power_of_two, seed=None, needs=(True, True)):
+    """`(dx, dw)`, None for what isn't needed."""
+    _, of_dx, of_dw = RECIPES[recipe]
+    form, e4m3, dx, dw = gradient_format(recipe), torch.float8_e4m3fn, None, None
+    along, across = None, None
+    if recipe == "block" and all(needs):
+        along, across = quantize_both_ways(dy, form, power_of_two, seed)
+    if needs[0]:
+        along = along or encode(dy, of_dx[0], form, power_of_two, seed)
+        dx = product(along, encode(weight.t(), of_dx[1], e4m3, power_of_two), of_dx, x.dtype)
+    if needs[1] and of_dw is None:
+        dw = (dy.bfloat16().t() @ x.bfloat16()).to(weight.dtype)
+    elif needs[1]:
+        across = across or encode(dy.t(), of_dw[0], form, power_of_two, seed)
+        dw = product(across, encode(x.t(), of_dw[1], e4m3, power_of_two), of_dw, weight.dtype)
+    return dx, dw
+
+
+# ## Joining autograd
+#
+# `x` and `weight` are saved, not their codes. If either is changed before the backward pass, PyTorch notices.
+class Float8Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias, recipe, power_of_two, grad_seed):
+        ctx.save_for_backward(x, weight)
+        ctx.options = recipe, power_of_two, grad_seed
+        return linear_forward(as_matrix(x), weight, bias, recipe, power_of_two).view(*x.shape[:-1], len(weight))
+
+    @staticmethod
+    @autograd.once_differentiable
+    def backward(ctx, dy):
+        x, weight = ctx.saved_tensors
+        upstream, needs = as_matrix(dy), ctx.needs_input_grad
+        dx, dw = linear_backward(upstream, as_matrix(x), weight, *ctx.options, needs=needs[:2])
+        # [[tag: FL-db]]: a sum of what came in, in float32.
+        db = upstream.sum(0, dtype=torch.float32).to(dy.dtype) if needs[2] else None
+        return None if dx is None else dx.view(x.shape), dw, db, None, None, None
+
+
+# ## The public function
+def contract(x, weight, bias, recipe, power_of_two, grad_seed):
+    """Raises on bad arguments."""
+    checks.tensors(x=x, weight=weight)
+    checks.optional_tensors(bias=bias)
+    checks.dtypes(x=x)
+    checks.same_dtype(x=x, weight=weight, bias=bias)
+    checks.dimensions("x", x, range(1, 65))
+    checks.dimensions("weight", weight, 2, "N, K")
+    if weight.shape[1] != x.shape[-1]:
+        raise ValueError(f"weight must have as many columns as x, {x.shape[-1]}, got shape {tuple(weight.shape)}")
+    checks.shape("bias", bias, weight.shape[:1], "N")
+    checks.choice("recipe", recipe, tuple(RECIPES))
+    checks.choice("power_of_two", power_of_two, (None, False, True))
+    format_contract(torch.float8_e4m3fn, "float8_linear", x.device)
+    if grad_seed is not None:
+        seed_contract(grad_seed, x.device, "grad_seed")
+
+
+def float8_linear(x, weight, bias=None, *, recipe="tensor", power_of_two=None, grad_seed=None):
+    """`x @ weight.T + bias` of operands that are quantized to eight bits, differentiable in all three.
+
+    Args:
+        x: tensor of shape (..., K), float32, float16 or bfloat16, any strides.
+        weight: tensor of shape (N, K), same dtype, any strides.
+        bias: None, or a tensor of shape (N,), same dtype, any strides.
+        recipe: what shares a scale: "tensor", "row", "row_gw_hp" (rows, and the gradient of the weight in bfloat16) or
+            "block".
+        power_of_two: whether scales are rounded up to powers of two; None: with the recipes of rows they are.
+        grad_seed: None rounds the upstream gradient to nearest. An int from 0 to 2⁶³ − 1, or a 0-d int64 tensor on the
+            device of `x`, rounds it stochastically.
+
+    Returns:
+        A new contiguous tensor of shape (..., N) with the dtype of `x`.
+
+    Raises:
+        TypeError: an argument isn't a tensor, or the dtypes differ or are not allowed; `grad_seed` has a wrong type.
+        ValueError: shapes that don't fit, another recipe or power_of_two, a tensor on the wrong device, `grad_seed` out
+            of range.
+        RuntimeError: the card is older than compute capability 8.9.
+
+    Source: recipes as in torchao's float8 training ("tensor", "row", "row_gw_hp") and in DeepSeek-AI, "DeepSeek-V3
+    Technical Report" (2024), section 3.3 ("block").
+    """
+    contract(x, weight, bias, recipe, power_of_two, grad_seed)
+    powers = scales_are_powers(recipe, power_of_two)
+    if not autograd.needs_frame(x, weight, bias):
+        return linear_forward(as_matrix(x), weight, bias, recipe, powers).view(*x.shape[:-1], len(weight))
+    return Float8Linear.apply(x, weight, bias, recipe, powers, grad_seed)
+
+
+# ## A run small enough to watch
+def EXAMPLE():
+    dy = (torch.arange(6 * 7, device=device.DEVICE) % 9).view(6, 7).float()
+    quantize_both_ways(dy, torch.float8_e4m3fn, False, GROUP=4)
+
+
+if __name__ == "__main__":
+    cases = [dict(x=(130, 200), weight=(24, 200), bias=(24,), recipe=recipe) for recipe in RECIPES]
+    script.main(float8_linear, float8_linear_reference, *cases)

@@ -1,0 +1,281 @@
+"""fp8/linear: all gradients of all recipes against float64, exact ones, what is quantized how, errors, mutants.
+
+The traps are those of eight-bit training: each has a test of its name or a mutant.
+"""
+
+import pytest
+import torch
+
+from annotated_examples.fp8 import linear as lesson
+from annotated_examples.fp8 import quantize
+from tests.kernels import harness
+from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, leaf, randn
+
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+RECIPES = tuple(lesson.RECIPES)
+NAN = float("nan")
+
+
+def layer(M=13, K=21, N=9, dtype=torch.float32):
+    """Rows of very different sizes: an operand that is quantized along the wrong dimension loses the small ones."""
+    sizes = 10.0 ** torch.arange(M, device=DEVICE).fmod(4)[:, None]
+    x = randn(M, K) * sizes
+    return dict(x=x.to(dtype), weight=randn(N, K, dtype=dtype), bias=randn(N, dtype=dtype))
+
+
+def same(one, other):
+    """Codes and scales, bit for bit, but that any NaN is as good as another."""
+    (q, scale), (wanted, wanted_scale) = one, other
+    bits = (q.view(torch.uint8) == wanted.view(torch.uint8)) | (q.float().isnan() & wanted.float().isnan())
+    return (
+        q.shape == wanted.shape and bool(bits.all()) and torch.equal(scale.nan_to_num(-1), wanted_scale.nan_to_num(-1))
+    )
+
+
+def assert_right(module, inputs, upstream=None, **options):
+    harness.assert_right(
+        lambda **given: module.float8_linear(**given, **options),
+        lambda **given: lesson.float8_linear_reference(**given, **options),
+        inputs,
+        upstream,
+    )
+
+
+# ---------------------------------------------------------------- checks, which mutants have to fail
+
+
+def every_recipe(module):
+    for recipe in RECIPES:
+        inputs = layer()
+        upstream = randn(13, 9) * 10.0 ** torch.arange(13, device=DEVICE).fmod(3)[:, None]
+        assert_right(module, inputs, upstream, recipe=recipe)
+
+
+def small_rows_and_columns_survive(module):
+    """No scale is shared with what the product doesn't sum. Rows and columns smaller and smaller, to 1e-20."""
+    small = 10.0 ** -(4 * torch.arange(6, device=DEVICE))
+    weight = randn(9, 21)
+    near = lambda found, wanted, axis: (found - wanted).norm(dim=axis) < 0.1 * wanted.norm(dim=axis)  # noqa: E731
+    for recipe in ("row", "row_gw_hp", "block"):
+        linear = lambda **given: module.float8_linear(**given, recipe=recipe)  # noqa: E731, B023
+        x, dy = randn(6, 21) * small[:, None], randn(6, 9) * small[:, None]
+        found = harness.gradients(linear, dict(x=x, weight=weight), dy)
+        assert bool(near(found["out"], x @ weight.t(), 1).all()) and bool(near(found["dx"], dy @ weight, 1).all()), (
+            recipe
+        )
+        x, dy = randn(13, 21), randn(13, 6) * small
+        found = harness.gradients(linear, dict(x=x, weight=weight[:6]), dy)
+        assert bool(near(found["dweight"], dy.t() @ x, 1).all()), recipe
+
+
+def several_blocks(module):
+    assert_right(module, layer(130, 150, 140), recipe="block")
+
+
+def whole_numbers(module):
+    """Small ones are codes under a scale that is a power of two: nothing is rounded, so all is as in bfloat16."""
+    x, weight, dy = (torch.randint(-3, 4, shape, device=DEVICE).float() for shape in ((13, 21), (9, 21), (13, 9)))
+    bias = torch.arange(9.0, device=DEVICE)
+    wanted = harness.gradients(torch.nn.functional.linear, dict(input=x, weight=weight, bias=bias), dy)
+    for recipe in RECIPES:
+        linear = lambda **given: module.float8_linear(**given, recipe=recipe, power_of_two=True)  # noqa: E731, B023
+        found = harness.gradients(linear, dict(x=x, weight=weight, bias=bias), dy)
+        for (name, one), other in zip(found.items(), wanted.values()):
+            assert torch.equal(one, other), (recipe, name)
+
+
+def both_ways_as_apart(module):
+    """One read gives the codes and scales of two: zeros, NaN, infinities, tails, strides, random bits."""
+    x = randn(21, 13)
+    x[3], x[:, 4], x[9, 9], x[17, 2] = 0, 0, NAN, float("inf")
+    for dtype in (E4M3, E5M2):
+        for powers, seed in ((False, None), (True, None), (False, 2**40 + 3)):
+            for layout in LAYOUTS.values():
+                along, across = module.quantize_both_ways(layout(x), dtype, powers, seed, GROUP=8)
+                for found, matrix in ((along, x), (across, x.t())):
+                    apart = quantize.quantize_tiles_forward(matrix, dtype, powers, seed, each_row=True, GROUP=8)
+                    assert same(found, apart), (dtype, powers, seed)
+                    assert found[1].stride() == (1, len(matrix))
+
+
+def what_is_not_wanted_is_not_computed(module):
+    """A frozen input, a frozen weight: the product of its gradient and both casts are left out."""
+    encoded, multiplied = [], []
+    encode, product, both = module.encode, module.product, module.quantize_both_ways
+    module.encode = lambda *given: encoded.append(1) or encode(*given)
+    module.quantize_both_ways = lambda *given: encoded.extend((1, 1)) or both(*given)
+    module.product = lambda *given, **options: multiplied.append(1) or product(*given, **options)
+    try:
+        for recipe in ("tensor", "row", "block"):
+            for needs in ((True, True), (True, False), (False, True)):
+                encoded.clear(), multiplied.clear()
+                tensors = layer()
+                tensors = {n: leaf(v) if n == "bias" or needs[n == "weight"] else v for n, v in tensors.items()}
+                module.float8_linear(**tensors, recipe=recipe).sum().backward()
+                assert len(multiplied) == 1 + sum(needs) and len(encoded) == 2 + 2 * sum(needs), (recipe, needs)
+                assert [tensors[n].grad is not None for n in ("x", "weight")] == list(needs)
+    finally:
+        module.encode, module.product, module.quantize_both_ways = encode, product, both
+
+
+def gradients_of_zero_and_of_one(module):
+    """Nothing comes back but zeros, or one number shown many times with strides of zero; one row only."""
+    for recipe in RECIPES:
+        for M in (1, 5):
+            inputs = {name: leaf(value) for name, value in layer(M).items()}
+            y = module.float8_linear(**inputs, recipe=recipe)
+            for upstream in (torch.zeros_like(y), torch.ones((), device=DEVICE).expand(y.shape)):
+                found = torch.autograd.grad(y, list(inputs.values()), upstream, retain_graph=True)
+                copies = {n: leaf(v.detach()) for n, v in inputs.items()}
+                wanted = torch.autograd.grad(
+                    lesson.float8_linear_reference(**copies, recipe=recipe), list(copies.values()), upstream
+                )
+                for one, other in zip(found, wanted):
+                    torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4 * float(other.abs().max()))
+                    assert bool(one.isfinite().all()) and (bool(upstream.any()) or not one.any())
+
+
+def bias_gets_a_plain_sum(module):
+    """Of what came in, not of its codes, and in float32."""
+    inputs = {name: leaf(value) for name, value in layer(300, 8, 4, torch.bfloat16).items()}
+    upstream = (torch.ones(300, 4, device=DEVICE) * 1.0625).bfloat16()
+    module.float8_linear(**inputs).backward(upstream)
+    assert torch.equal(inputs["bias"].grad, torch.full((4,), 300 * 1.0625, device=DEVICE).bfloat16())
+
+
+CHECKS = [
+    every_recipe,
+    small_rows_and_columns_survive,
+    several_blocks,
+    whole_numbers,
+    both_ways_as_apart,
+    what_is_not_wanted_is_not_computed,
+    gradients_of_zero_and_of_one,
+    bias_gets_a_plain_sum,
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_check(check):
+    check(lesson)
+
+
+ROWS = '"row": (("row", "row"), ("row", "row"), ("row", "row"))'
+INDEX = "offs_n[None, :] * M + offs_m[:, None]"
+TWICE = "to_fp8(q.to(tl.float32) * scale[:, None] * tl.div_rn(1.0, scale_t)"
+CALL = "as_matrix(x), weight, *ctx.options"
+MUTANTS = [
+    (every_recipe, Mutant("gradients in e4m3", "return torch.float8_e5m2 if", "return torch.float8_e4m3fn if")),
+    (
+        small_rows_and_columns_survive,
+        Mutant("one scale for gradients", ROWS, '"row": (("row", "row"), ("tensor", "tensor"), ("row", "row"))'),
+    ),
+    (
+        every_recipe,
+        Mutant("x rounded twice", "encode(x.t(), of_dw[1]", "encode(x.to(e4m3).to(x.dtype).t(), of_dw[1]"),
+    ),
+    (every_recipe, Mutant("bias lost", "scale_b.t(), bias, out_dtype)", "scale_b.t(), None, out_dtype)")),
+    (both_ways_as_apart, Mutant("scales of rows for columns", "tl.max(bits, 0), E4M3", "tl.max(bits, 1), E4M3")),
+    (both_ways_as_apart, Mutant("codes quantized again", "to_fp8(x * tl.div_rn(1.0, scale_t)", TWICE)),
+    (both_ways_as_apart, Mutant("scales of a tile", "tile_m.to(tl.int64) * N + offs_n", "0 * N + offs_n")),
+    (both_ways_as_apart, Mutant("not transposed", INDEX, "offs_m[:, None] * N + offs_n[None, :]")),
+    (
+        bias_gets_a_plain_sum,
+        Mutant("bias from codes", "upstream.sum(0, dtype", "upstream.to(torch.float8_e5m2).float().sum(0, dtype"),
+    ),
+    (what_is_not_wanted_is_not_computed, Mutant("always both", f"{CALL}, needs=needs[:2])", f"{CALL})")),
+]
+
+test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
+
+
+# ---------------------------------------------------------------- autograd, shapes, errors
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+def test_dtypes(dtype, recipe):
+    assert_right(
+        lesson,
+        {n: v.to(dtype) for n, v in dict(x=randn(2, 5, 21), weight=randn(9, 21), bias=randn(9)).items()},
+        recipe=recipe,
+    )
+
+
+@pytest.mark.parametrize("shape", [(21,), (2, 3, 21), (0, 21), (4, 0)], ids=str)
+def test_shapes(shape):
+    for recipe in RECIPES:
+        x, weight = leaf(randn(*shape)), leaf(randn(9, shape[-1]))
+        y = lesson.float8_linear(x, weight, recipe=recipe)
+        assert y.shape == (*shape[:-1], 9)
+        y.sum().backward()
+        assert x.grad.shape == x.shape and weight.grad.shape == weight.shape
+        assert bool(weight.grad.any()) == bool(x.numel()) and not (0 in shape and y.any())
+
+
+def test_layouts():
+    inputs = layer()
+    for recipe in RECIPES:
+        wanted = lesson.float8_linear(**inputs, recipe=recipe)
+        for layout in LAYOUTS.values():
+            assert torch.equal(lesson.float8_linear(**{n: layout(v) for n, v in inputs.items()}, recipe=recipe), wanted)
+
+
+def test_a_weight_that_was_changed_is_noticed():
+    inputs = {name: leaf(value) for name, value in layer().items()}
+    y = lesson.float8_linear(**inputs)
+    with torch.no_grad():
+        inputs["weight"].mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_the_same_bits_twice_and_other_ones_with_another_seed():
+    def weight_gradient(seed):
+        torch.manual_seed(1)
+        inputs = {name: leaf(value) for name, value in layer().items()}
+        lesson.float8_linear(**inputs, grad_seed=seed).backward(randn(13, 9))
+        return inputs["weight"].grad
+
+    assert torch.equal(weight_gradient(3), weight_gradient(3))
+    assert torch.equal(weight_gradient(3), weight_gradient(torch.tensor(3, device=DEVICE)))
+    assert not torch.equal(weight_gradient(3), weight_gradient(4))
+
+
+def test_a_second_derivative_raises():
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        x = leaf(randn(4, 8))
+        (dx,) = torch.autograd.grad(lesson.float8_linear(x, randn(3, 8)).sum(), x, create_graph=True)
+        dx.sum().backward()
+
+
+def test_an_infinity_or_nan_stays_in_its_group():
+    inputs = layer()
+    inputs["x"][3, 5] = NAN
+    wrong = lesson.float8_linear(**inputs, recipe="row").isnan()
+    assert bool(wrong[3].all()) and int(wrong.sum()) == 9
+
+
+FINE = dict(x=torch.ones(4, 8, device=DEVICE), weight=torch.ones(3, 8, device=DEVICE))
+
+
+@pytest.mark.parametrize(
+    "error, name, change",
+    [
+        (TypeError, "x", dict(x=[1.0])),
+        (TypeError, "x", dict(x=torch.ones(4, 8, device=DEVICE).to(E4M3))),
+        (TypeError, "weight", dict(weight=torch.ones(3, 8, dtype=torch.bfloat16, device=DEVICE))),
+        (ValueError, "x", dict(x=torch.ones((), device=DEVICE))),
+        (ValueError, "weight", dict(weight=torch.ones(3, 7, device=DEVICE))),
+        (ValueError, "weight", dict(weight=torch.ones(8, device=DEVICE))),
+        (ValueError, "bias", dict(bias=torch.ones(4, device=DEVICE))),
+        (TypeError, "bias", dict(bias=torch.ones(3, dtype=torch.float16, device=DEVICE))),
+        (ValueError, "recipe", dict(recipe="rows")),
+        (ValueError, "power_of_two", dict(power_of_two=2)),
+        (TypeError, "grad_seed", dict(grad_seed=1.0)),
+        (ValueError, "grad_seed", dict(grad_seed=-1)),
+    ],
+)
+def test_bad_arguments(error, name, change):
+    with pytest.raises(error, match=rf"^{name} "):
+        lesson.float8_linear(**FINE | change)
