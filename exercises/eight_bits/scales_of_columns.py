@@ -64,7 +64,7 @@ def check(t):
 
 WRONG = (
     ("column_codes_kernel stores nothing yet",),
-    ("4 x 4: scale[", "axis=0)", "axis=1)"),
+    ("4 x 4: q[", "axis=0)", "axis=1)"),
     ("4 x 4: q[", "x * tl.div_rn(1.0, scale)[None, :]", "x * tl.div_rn(1.0, scale)[:, None]"),
     (
         "a column of zeros: scale[2]",

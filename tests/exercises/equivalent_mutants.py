@@ -50,6 +50,9 @@ _LISTED = {
             "ranks_kernel: rank = tl.sum(mine * (tl.cumsum(mine, 0) - mine), 1) @10: sum -> max",
         ],
     },
+    "eight_bits/scales_of_columns": {
+        _NAN: ['column_codes_kernel: x = tl.load(x_ptr + index, mask=mask, other=0.0) @44: 0.0 -> float("nan")'],
+    },
     "eight_bits/scales_past_the_end": {
         _NAN: [
             "row_scales_kernel: x = tl.load(x_ptrs, mask=(offs_m < M)[:, None] & (offs_n < N)[None, :], other=0.0) "
