@@ -67,7 +67,7 @@ WRONG = (
     ("4 x 4: q[", "axis=0)", "axis=1)"),
     ("4 x 4: q[", "x * tl.div_rn(1.0, scale)[None, :]", "x * tl.div_rn(1.0, scale)[:, None]"),
     (
-        "a column of zeros: scale[2]",
+        "a column of zeros: q[",
         "tl.where(largest == 0, 1.0, tl.div_rn(largest, 448.0))",
         "tl.div_rn(largest, 448.0)",
     ),
