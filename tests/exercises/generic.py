@@ -31,6 +31,7 @@ _NOT_STORED = "what masked lanes load is masked off again when it is stored"
 _NO_TENSOR = "no argument is a tensor"
 _LESSONS = "the kernel is a lesson's"
 _NO_LOAD = "nothing is loaded"
+_WHOLE = "a row is as wide as its block: no lane is masked off"
 _COPIED = "the copy unit masks tails by itself"
 #: Where a way isn't wrong, or there is nothing to change: (way, exercise) -> why. A test checks that it is so.
 EXEMPT: dict[tuple[str, str], str] = {
@@ -41,7 +42,8 @@ EXEMPT: dict[tuple[str, str], str] = {
         own_operation/soft_sign own_operation/two_inputs own_operation/kept
         operations/zero_stride_upstream operations/overwritten_upstream operations/swiglu_bytes attention/grouped_heads
         low_bit/unpack low_bit/signed low_bit/group_of fast/persistent fast/words_once model/momentum_step
-        eight_bits/rounded_logarithm distributed/sum_of_ranks recurrences/segmented recurrences/join_two""".split()
+        eight_bits/rounded_logarithm distributed/sum_of_ranks recurrences/segmented recurrences/join_two
+        recurrences/two_factors""".split()
     },
     **{
         ("load without other", name): _NO_LOAD
@@ -74,6 +76,8 @@ EXEMPT: dict[tuple[str, str], str] = {
     ("load without other", "experts/bias_in_the_weights"): "masked lanes become minus infinity afterwards",
     ("load without other", "experts/stable_rank"): "a masked slot is behind all others, and counts for none of them",
     ("rounded loads", "experts/stable_rank"): "16 bits hold these small whole numbers exactly",
+    ("load without other", "recurrences/normalised"): _WHOLE,
+    ("no mask", "recurrences/normalised"): _WHOLE,
     ("no mask", "rows/wrapped_offset"): "a program stores one number",
     ("no mask", "matmul/last_group"): "where every tile is visited once, no lane is masked off",
     ("made on the host", "operations/column_sums_of_squares"): "PyTorch may add up the partial sums, which are checked",

@@ -102,6 +102,22 @@ def rows_of_experts(rows: int, width: int) -> dict[str, Any]:
     return dict(a=torch.randn(rows, width), b=torch.randn(4, width, 24), offsets=ends)
 
 
+def gated_tokens(batch: int, tokens: int, width: int) -> dict[str, torch.Tensor]:
+    """Two heads of values to one of queries and keys."""
+    heads = {name: torch.randn(batch, tokens, count, width) / 4 for name, count in (("q", 1), ("k", 1), ("v", 2))}
+    return heads | dict(g=-torch.randn(batch, tokens, 2).abs() / 8)
+
+
+def gated_sequences(tokens: int, width: int) -> dict[str, torch.Tensor]:
+    """Three sequences in one, the second without tokens."""
+    ends = torch.tensor([0, tokens // 3, tokens // 3, tokens], dtype=torch.int32)
+    return {name: x[0] for name, x in gated_tokens(1, tokens, width).items()} | dict(cu_seqlens=ends)
+
+
+def with_the_state(function: Callable) -> Callable:
+    return functools.partial(function, return_final_state=True)
+
+
 def packed(rows: int, columns: int) -> dict[str, Any]:
     from annotated_examples.gemlite import gemm
 
@@ -261,6 +277,14 @@ PUBLIC = [
     *both(
         ("attention.decode", "fast.decode"), "decode_attention", "attention.decode.decode_attention_reference", cache,
         WIDTH,
+    ),
+    Public(
+        "recurrences.linear_attention", "linear_attention", "recurrences.linear_attention.linear_attention_reference",
+        gated_tokens, WIDTH, wrap=with_the_state, without=("non-finite", "magnitudes"),
+    ),
+    Public(
+        "recurrences.linear_attention", "linear_attention_varlen", references.linear_attention_of_sequences,
+        gated_sequences, WIDTH, wrap=with_the_state, without=("non-finite", "magnitudes"),
     ),
     Public(
         "fp8.quantize", "quantize_fp8", "fp8.quantize.quantize_fp8_reference",

@@ -115,6 +115,28 @@ def cache() -> dict:
     return dict(q=randn(2, 4, 64, dtype=BF16), **caches, lengths=lengths)
 
 
+def gated_tokens() -> dict:
+    """Forty tokens, two heads of values to one of queries and keys."""
+    tokens = {name: randn(1, 40, heads, 64, dtype=BF16) / 4 for name, heads in (("q", 1), ("k", 1), ("v", 2))}
+    return tokens | dict(g=-randn(1, 40, 2).abs() / 8)
+
+
+def with_a_state() -> dict:
+    return gated_tokens() | dict(initial_state=randn(1, 2, 64, 64))
+
+
+def packed_tokens() -> dict:
+    """Two sequences, of 30 and 10 tokens."""
+    ends = torch.tensor([0, 30, 40], dtype=torch.int32, device=DEVICE)
+    tokens = {name: x[0] for name, x in gated_tokens().items()}
+    return tokens | dict(cu_seqlens=ends, initial_state=randn(2, 2, 64, 64))
+
+
+def first(function: Callable) -> Callable:
+    """Of several results the first."""
+    return lambda **arguments: function(**arguments)[0]
+
+
 def of_a_module(kind: type) -> Callable[[Callable], Callable]:
     return lambda apply: functools.partial(apply, kind(1000, device=DEVICE, dtype=BF16))
 
@@ -289,6 +311,11 @@ CASES = [
     case("recurrences.linear_recurrence", "linear_recurrence", gates_and_values),
     case("recurrences.linear_recurrence", "linear_recurrence", gates_and_values, in_one, return_final_state=True),
     case("recurrences.linear_recurrence", "linear_recurrence_varlen", packed_gates_and_values),
+    case("recurrences.linear_attention", "linear_attention", gated_tokens),
+    case(
+        "recurrences.linear_attention", "linear_attention", with_a_state, scale=0.5, return_final_state=True, wrap=first
+    ),
+    case("recurrences.linear_attention", "linear_attention_varlen", packed_tokens),
     case("gemlite.gemm", "gemm", lambda: quantized(24), W_nbits=4, group_size=128),
     case("gemlite.gemm_splitK", "gemm_splitK", lambda: quantized(4), W_nbits=4, group_size=128),
     *both(*LOW_BIT, "low_bit_matmul", lambda: quantized(1), W_nbits=4, group_size=128),

@@ -27,6 +27,46 @@ def attention_of_sequences(q, k, v, cu_seqlens_q, cu_seqlens_k, whole=None, **op
     return torch.cat(parts)
 
 
+def linear_attention_by_steps(q, k, v, g=None, *, scale=None, initial_state=None, return_final_state=False):
+    """One token after the other, as the recurrence says it."""
+    (B, T, Hk, D), (H, E) = q.shape, v.shape[2:]
+    wide = torch.promote_types(q.dtype, torch.float32)
+    q, k = (x.to(wide).repeat_interleave(H // Hk, dim=2) for x in (q, k))
+    S, outs = q.new_zeros(B, H, D, E) if initial_state is None else initial_state.to(wide), []
+    for t in range(T):
+        S = S if g is None else S * g[:, t].to(wide).exp()[..., None, None]
+        S = S + k[:, t, :, :, None] * v[:, t, :, None]
+        outs.append((q[:, t, :, :, None] * S).sum(-2) * (D**-0.5 if scale is None else scale))
+    o = torch.stack(outs, 1).to(v.dtype) if T else torch.zeros_like(v)
+    return (o, S) if return_final_state else o
+
+
+def sequences_of(reference: Callable) -> Callable:
+    """A packed recurrence from one of a batch: one sequence after the other. Rows of no sequence are 0."""
+
+    def packed(cu_seqlens, *, initial_state=None, return_final_state=False, **inputs):
+        options = {name: x for name, x in inputs.items() if not torch.is_tensor(x)}
+        tokens = {name: x for name, x in inputs.items() if torch.is_tensor(x)}
+        ends, outs, states = cu_seqlens.tolist(), [], []
+        for i, (start, end) in enumerate(zip(ends, ends[1:])):
+            alone = {name: x[start:end][None] for name, x in tokens.items()}
+            state = None if initial_state is None else initial_state[i : i + 1]
+            o, state = reference(**alone, initial_state=state, return_final_state=True, **options)
+            outs.append(o[0])
+            states.append(state)
+        o = torch.cat([*outs, torch.zeros_like(tokens["v"][ends[-1] :])])
+        if not return_final_state:
+            return o
+        return o, torch.cat(states) if states else initial_state
+
+    return packed
+
+
+def linear_attention_of_sequences(*tensors, **inputs):
+    lesson = importlib.import_module("annotated_examples.recurrences.linear_attention")
+    return sequences_of(lesson.linear_attention_reference)(*tensors, **inputs)
+
+
 # ---- references that leave out what has no weight, where PyTorch's products compute 0 · NaN
 
 
@@ -107,6 +147,8 @@ _SPARSE = {
     "causal_attention": functools.partial(attention_of_seen_keys, causal=True),
     "flash_attention": attention_of_seen_keys,
     "flash_attention_varlen": sequences_of_seen_keys,
+    "linear_attention": linear_attention_by_steps,
+    "linear_attention_varlen": sequences_of(linear_attention_by_steps),
     "cross_entropy_loss": loss_of_counted_rows,
     "cross_entropy_loss_": loss_of_counted_rows,
     "linear_cross_entropy": linear_loss_of_counted_rows,
@@ -120,6 +162,7 @@ _OTHER = {
     "apply_layernorm": of_a_norm,
     "apply_rmsnorm": of_a_norm,
     "flash_attention_varlen": attention_of_sequences,
+    "linear_attention_varlen": linear_attention_of_sequences,
     "cross_entropy_loss_": ("classics.cross_entropy", "cross_entropy_loss_reference"),
     "linear_cross_entropy_lean": ("classics.linear_cross_entropy", "linear_cross_entropy_reference"),
     "vocab_parallel_linear_cross_entropy": ("classics.linear_cross_entropy", "linear_cross_entropy_reference"),

@@ -1,0 +1,285 @@
+r"""
+# Chunks of a sequence
+
+Linear attention and the delta rule cut a sequence into chunks of `BLOCK_T` tokens. Within a chunk every pair of tokens
+is compared, as in attention; from chunk to chunk only a state is handed on. Here is what both need for that: which
+sequence a chunk belongs to, tiles of a strided tensor, and how much of one token is left at another.
+"""
+
+from academy import checks, device
+
+import os
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from annotated_examples.common.attention import LARGEST_HEAD, head, same_device, sequence, strided
+
+
+# ## Tiles
+#
+# `head` of the attention kernels leaves a matrix: a pointer, the distance from row to row and from column to column.
+# A tile is some of its rows and some of its columns. What lies outside of the matrix is read as 0.
+@triton.jit
+def load_block(matrix, rows, length, columns, width):
+    ptr, stride_row, stride_column = matrix
+    at = rows.to(tl.int64)[:, None] * stride_row + columns.to(tl.int64)[None, :] * stride_column
+    return tl.load(ptr + at, mask=(rows < length)[:, None] & (columns < width)[None, :], other=0.0)
+
+
+@triton.jit
+def store_block(matrix, values, rows, length, columns, width):
+    ptr, stride_row, stride_column = matrix
+    at = rows.to(tl.int64)[:, None] * stride_row + columns.to(tl.int64)[None, :] * stride_column
+    tl.store(ptr + at, values, mask=(rows < length)[:, None] & (columns < width)[None, :])
+
+
+# A state that nobody gave is 0.
+@triton.jit
+def load_state(tensor, b, h, offs_d, D, offs_e, E):
+    ptr, _, _, _, _ = tensor
+    if ptr is None:
+        state = tl.zeros((offs_d.shape[0], offs_e.shape[0]), tl.float32)
+    else:
+        state = load_block(head(tensor, b, h, 0), offs_d, D, offs_e, E)
+    return state
+
+
+# ## Whose chunk is it?
+#
+# All chunks of all sequences are numbered in one row. In a batch every sequence has the same number of them. Packed
+# sequences have different lengths: then `first_ptr` holds the number of each sequence's first chunk, and `owner_ptr`
+# the sequence of each chunk.
+@triton.jit
+def chunk_at(sequences, c, BLOCK_T: tl.constexpr):
+    # The sequence of chunk `c`, its first row and its length, and where in it the chunk begins.
+    cu_ptr, first_ptr, owner_ptr, T = sequences
+    if cu_ptr is None:
+        chunks = tl.cdiv(T, BLOCK_T)
+        b, n = c // chunks, c % chunks
+    else:
+        b = tl.load(owner_ptr + c)
+        n = c - tl.load(first_ptr + b)
+    start, length = sequence(cu_ptr, b, T)
+    return b, start, length, n * BLOCK_T
+
+
+@triton.jit
+def chunks_of(sequences, b, BLOCK_T: tl.constexpr):
+    # The first row of sequence `b`, its length, and the number of its first chunk.
+    cu_ptr, first_ptr, _, T = sequences
+    start, length = sequence(cu_ptr, b, T)
+    if cu_ptr is None:
+        first = b * tl.cdiv(T, BLOCK_T)
+    else:
+        first = tl.load(first_ptr + b)
+    return start, length, first
+
+
+class Chunks(NamedTuple):
+    """Where the chunks are: what the kernels get, how many sequences there are, and how many chunks at most."""
+
+    sequences: tuple
+    batch: int
+    count: int
+
+
+# The lengths are on the GPU, and the host doesn't wait for them. It makes room for as many chunks as there can be: each
+# sequence has one that isn't full. Offsets that fall, or lead past the end, are moved to where they do no harm.
+def cut(x, cu_seqlens, BLOCK_T):
+    """`Chunks` of x (B, H, T, …); with `cu_seqlens` B is 1, and all sequences lie along T."""
+    T = x.shape[2]
+    if cu_seqlens is None:
+        return Chunks((None, None, None, T), x.shape[0], x.shape[0] * triton.cdiv(T, BLOCK_T))
+    batch = cu_seqlens.numel() - 1
+    count = T // BLOCK_T + batch
+    cu_seqlens = cu_seqlens.clamp(0, T).cummax(0).values
+    ends = ((cu_seqlens.diff() + (BLOCK_T - 1)) // BLOCK_T).cumsum(0, dtype=torch.int32)
+    first = torch.nn.functional.pad(ends, (1, 0))
+    owner = torch.searchsorted(ends, torch.arange(count, dtype=torch.int32, device=x.device), right=True)
+    owner = owner.clamp(max=max(batch - 1, 0)).to(torch.int32)
+    return Chunks((cu_seqlens, first, owner, T), batch, count)
+
+
+# A tensor as the kernels take it: with its strides, of which packed sequences have none from one to the next. It may be
+# missing.
+def tensor(x, cu_seqlens=None):
+    return (None, 0, 0, 0, 0) if x is None else strided(x, cu_seqlens)
+
+
+def new_state(q, v, cu_seqlens):
+    """A state for each sequence of q (B, H, T, D) and v (B, H, T, E), not filled."""
+    batch = v.shape[0] if cu_seqlens is None else cu_seqlens.numel() - 1
+    return v.new_empty(batch, v.shape[1], q.shape[3], v.shape[3], dtype=torch.float32)
+
+
+# No program writes rows that belong to no sequence. They are 0.
+def new_like(x, cu_seqlens, dtype=None):
+    make = torch.empty_like if cu_seqlens is None else torch.zeros_like
+    return make(x, dtype=dtype)
+
+
+# ## How much is left
+#
+# A gate $g_t \le 0$ is the logarithm of a decay. From token j to token i the gates after j, up to that of i, add up,
+# and the exponential of the sum is what is left. The textbook takes a difference of two sums from the chunk's start,
+# $e^{G_i - G_j}$, [[tag: LA-L]]. That loses digits where both are large, gives $\infty - \infty$ for a gate of −∞, and
+# in the upper triangle it overflows. Here only the gates *between* the two are added: nothing is subtracted, a sum is
+# never above 0, and a gate of −∞ leaves exactly nothing of what came before it.
+#
+# A lane past the end has a gate of 0, and so has a call without gates.
+@triton.jit
+def load_gates(
+    g_tensor,  # (pointer, strides) of (B, H, T); the pointer may be None
+    b, h, start, offs_t, length,
+):  # fmt: skip
+    ptr, _, _, _, _ = g_tensor
+    if ptr is None:
+        g = tl.zeros(offs_t.shape, tl.float32)
+    else:
+        ptr, stride_t, _ = head(g_tensor, b, h, start)
+        g = tl.load(ptr + offs_t.to(tl.int64) * stride_t, mask=offs_t < length, other=0.0).to(tl.float32)
+    return g
+
+
+# A row for each reading token i, a column for each token j that it reads. `tl.cumsum` adds up along an axis and keeps
+# all sums on the way.
+@triton.jit
+def decay_between(g):
+    place = tl.arange(0, g.shape[0])
+    sums = tl.cumsum(tl.where(place[:, None] > place[None, :], g[:, None], 0.0), axis=0)
+    return tl.where(place[:, None] >= place[None, :], tl.exp(sums), 0.0)
+
+
+# The same with rows and columns exchanged. Computing it anew is safer than transposing a tile that was computed: some
+# versions of the compiler get that wrong on Hopper.
+@triton.jit
+def decay_between_transposed(g):
+    place = tl.arange(0, g.shape[0])
+    sums = tl.cumsum(tl.where(place[None, :] > place[:, None], g[None, :], 0.0), axis=1)
+    return tl.where(place[None, :] >= place[:, None], tl.exp(sums), 0.0)
+
+
+# What is left of the state before the chunk at each token, [[tag: LA-G]]; of each token at the chunk's end; and of the
+# state at the chunk's end.
+@triton.jit
+def decay_from_start(g):
+    return tl.exp(tl.cumsum(g, axis=0))
+
+
+@triton.jit
+def decay_to_end(g):
+    place = tl.arange(0, g.shape[0])
+    return tl.exp(tl.sum(tl.where(place[None, :] > place[:, None], g[None, :], 0.0), axis=1))
+
+
+@triton.jit
+def decay_of_all(g):
+    return tl.exp(tl.sum(g, axis=0))
+
+
+# ## Products with a state
+#
+# A state is float32. Beside bfloat16 rows it is rounded to bfloat16, which has float32's range. float16 ends at 65504,
+# and a sum over a long sequence may be larger: so the rows become float32 instead. TF32 keeps as many digits as
+# float16.
+@triton.jit
+def state_product(rows, state, INPUT_PRECISION: tl.constexpr):
+    if rows.dtype == tl.float16:
+        product = tl.dot(rows.to(tl.float32), state, input_precision="tf32")
+    else:
+        product = tl.dot(rows, state.to(rows.dtype), input_precision=INPUT_PRECISION)
+    return product
+
+
+# ## The gradient of the gates
+#
+# Gate t stands between every token before it and every token from it on. Its gradient is a sum over all that passes it,
+# each already multiplied by what is left of it, [[tag: LA-dg]]:
+#
+# - `m`: from a token j before it to a token i not before it, both in this chunk, a row for each j;
+# - `out`: from the state before the chunk to token i;
+# - `into`: from token j to the state after the chunk;
+# - `through`: from the one state to the other.
+#
+# All terms are sums of products. The usual short cut takes the difference of two sums that share most of their terms;
+# under strong decay nothing but rounding is left of it.
+@triton.jit
+def gate_gradient(m, out, into, through):
+    place = tl.arange(0, out.shape[0])
+    from_t, before = place[:, None] >= place[None, :], place[:, None] < place[None, :]
+    m = tl.where(before, m, 0.0)
+    # A sum over i ≥ t is a product with a triangle of ones. Its zeros would make NaN of an infinity that has no part in
+    # the sum: what isn't finite is counted apart.
+    finite, triangle = tl.abs(m) < float("inf"), from_t.to(tl.float32)
+    inside = tl.dot(tl.where(finite, m, 0.0), triangle, input_precision="ieee")
+    spoilt = tl.dot(1.0 - finite.to(tl.float32), triangle, input_precision="ieee") > 0.0
+    inside = tl.where(spoilt, float("nan"), inside)
+    dg = through + tl.sum(tl.where(before, inside + into[:, None], 0.0), axis=0)
+    return dg + tl.sum(tl.where(from_t, out[:, None], 0.0), axis=0)
+
+
+# ## Contract
+#
+# Everything that can be checked without looking at values is checked before anything is launched. Looking at values
+# means waiting for the GPU: so that is done on the CPU, and on a GPU on request.
+def contract(q, k, v, g, scale, initial_state, return_final_state, cu_seqlens=None, packed=False, **more):
+    """Checks the arguments, and returns the scale as a float. more: tensors like g that must be there."""
+    layout, last = ("total, H, D", 2) if packed else ("B, T, H, D", 3)
+    checks.tensors(q=q, k=k, v=v, **more)
+    checks.optional_tensors(g=g, initial_state=initial_state)
+    checks.dtypes(q=q)
+    checks.same_dtype(q=q, k=k, v=v)
+    checks.dimensions("q", q, last + 1, layout)
+    checks.same_shape(q=q, k=k)
+    checks.dimensions("v", v, last + 1, layout)
+    if v.shape[:-2] != q.shape[:-2]:
+        raise ValueError(f"v must have the tokens of q, {tuple(q.shape[:-2])}, got shape {tuple(v.shape)}")
+    if q.shape[-2] == 0 or v.shape[-2] % q.shape[-2]:
+        raise ValueError(f"v must have a multiple of the heads of q, {q.shape[-2]}, got shape {tuple(v.shape)}")
+    for name, x in ("q", q), ("v", v):
+        if not 1 <= x.shape[-1] <= LARGEST_HEAD:
+            raise ValueError(f"{name} must have a head dimension of 1 to {LARGEST_HEAD}, got shape {tuple(x.shape)}")
+    for name, x in (("g", g), *more.items()):
+        if x is not None:
+            checks.dtypes((torch.float32, q.dtype), **{name: x})
+            checks.shape(name, x, tuple(v.shape[:-1]), "a number for each token and head of v")
+    if scale is not None:
+        checks.number("scale", scale)
+    checks.choice("return_final_state", return_final_state, (True, False))
+    batch = q.shape[0] if not packed else offsets_contract(q, cu_seqlens)
+    if initial_state is not None:
+        checks.dtypes((torch.float32,), initial_state=initial_state)
+        expected = (batch, v.shape[-2], q.shape[-1], v.shape[-1])
+        checks.shape("initial_state", initial_state, expected, "sequences, heads of v, D of q, D of v")
+    present = dict(k=k, v=v, g=g, initial_state=initial_state, cu_seqlens=cu_seqlens, **more)
+    same_device(q=q, **{name: x for name, x in present.items() if x is not None})
+    if looks_at_values():
+        for name, x in [("g", g)] * (g is not None):
+            if bool((x > 0).any()):
+                raise ValueError(f"{name} must be at most 0, the logarithm of a decay, got {x.max().item():.4g}")
+        if packed:
+            check_offsets(cu_seqlens, q.shape[0])
+    return q.shape[-1] ** -0.5 if scale is None else float(scale)
+
+
+def looks_at_values():
+    return (device.INTERPRET or os.environ.get("ACADEMY_DEBUG") == "1") and not torch.compiler.is_compiling()
+
+
+def offsets_contract(q, cu_seqlens):
+    """How many sequences there are."""
+    checks.tensors(cu_seqlens=cu_seqlens)
+    checks.dtypes((torch.int32,), cu_seqlens=cu_seqlens)
+    checks.dimensions("cu_seqlens", cu_seqlens, 1, "where each sequence begins, and where the last ends")
+    if cu_seqlens.numel() == 0:
+        raise ValueError("cu_seqlens must have at least one element, got none")
+    return cu_seqlens.numel() - 1
+
+
+def check_offsets(cu_seqlens, total):
+    offsets = cu_seqlens.tolist()
+    if offsets[0] != 0 or offsets[-1] > total or any(end < start for start, end in zip(offsets, offsets[1:])):
+        raise ValueError(f"cu_seqlens must rise from 0 to at most the number of rows, {total}, got {offsets}")

@@ -1,0 +1,57 @@
+"""Linear attention and the delta rule in chunks: which pairs of tokens are computed, what a state stands for."""
+
+from draw import Panel, Picture, picture
+
+TOKENS, CHUNK, SIDE = 12, 4, 25
+
+
+def _scores(decay: float) -> list[list[float]]:
+    """What each token reads of each earlier one, from the kernel: the identity for values leaves the scores."""
+    import torch
+
+    from annotated_examples.recurrences.linear_attention import linear_attention
+
+    ones = torch.ones(1, TOKENS, 1, 1)
+    g = torch.full((1, TOKENS, 1), decay)
+    return linear_attention(ones, ones, torch.eye(TOKENS)[None, :, None], g, scale=1.0)[0, :, 0].tolist()
+
+
+@picture
+def pairs():
+    left = _scores(-0.25)
+    last = [row[0] for row in left]
+    grid = Panel(34 + SIDE * TOKENS + 34, "what is left of token j (column) at token i (row)")
+    same = lambda r, c: r // CHUNK == c // CHUNK  # noqa: E731
+    grid.cells(
+        30, 34, TOKENS, TOKENS, (SIDE, SIDE),
+        lambda r, c: "off" if c > r else "b" if same(r, c) else "a",
+        lambda r, c: "" if c > r else f"{left[r][c]:.2f}".replace("0.", ".").replace("1.00", "1"),
+    )  # fmt: skip
+    for place in range(0, TOKENS, CHUNK):
+        grid.box(30 + SIDE * place, 34 + SIDE * place, SIDE * CHUNK, SIDE * CHUNK, "strong")
+    for place in range(CHUNK, TOKENS, CHUNK):
+        grid.box(30, 34 + SIDE * place, SIDE * place, SIDE * CHUNK, "strong")
+    for row in range(TOKENS):
+        grid.text(24, 34 + SIDE * row + 16, row, "tiny", "end")
+    walk = Panel(200, "what is computed")
+    chunks = TOKENS // CHUNK
+    for n in range(chunks):
+        x = 12 + 118 * n
+        walk.box(x, 44, 76, 34, "b", f"{n * CHUNK} to {n * CHUNK + CHUNK - 1}")
+        walk.text(x + 38, 36, f"chunk {n}", "small", "middle")
+        walk.box(x + 12, 116, 52, 30, "a", f"S{n}")
+        walk.arrow(x + 38, 114, x + 38, 82)
+        if n + 1 < chunks:
+            walk.arrow(x + 66, 131, x + 128, 131)
+            walk.arrow(x + 70, 80, x + 134, 114)
+    walk.text(12, 172, "S0 is given or 0. Each state is the one before it, faded,", "small")
+    walk.text(12, 190, "and what the tokens of the chunk have added.", "small")
+    computed = TOKENS * (CHUNK + 1) // 2
+    return Picture(
+        f"{TOKENS} tokens in chunks of {CHUNK}, each gate −0.25. Blue pairs are computed, as in attention. Each amber block is "
+        "one product of the chunk's queries with a state.",
+        f"A triangle of {TOKENS} by {TOKENS} numbers, cut into chunks of {CHUNK}. The {computed} pairs inside of a chunk are "
+        f"computed; the {TOKENS * (TOKENS + 1) // 2 - computed} pairs across chunks are read from {chunks - 1} states. The first "
+        f"token is worth {last[0]:.2f} at itself, {last[CHUNK]:.2f} at token {CHUNK} and {last[-1]:.2f} at the last.",
+        [grid, walk],
+    )  # fmt: skip

@@ -1,0 +1,72 @@
+"""What the tests of linear attention and of the delta rule share: inputs, results, and the rule that judges them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+
+from academy import accuracy
+from tests.kernels import harness
+from tests.kernels.harness import randn
+
+
+def tensors(B=1, T=40, Hk=1, H=2, D=5, E=6, *, dtype=torch.float32, decay=1.0, layout=lambda values: values):
+    """`q`, `k`, `v`, `g` in float32, and `initial_state`; `decay` multiplies the gates."""
+    return dict(
+        q=layout(randn(B, T, Hk, D, dtype=dtype)),
+        k=layout(randn(B, T, Hk, D, dtype=dtype)),
+        v=layout(randn(B, T, H, E, dtype=dtype)),
+        g=layout(F.logsigmoid(randn(B, T, H)) * decay),
+        initial_state=layout(randn(B, H, D, E)),
+    )
+
+
+def upstreams(inputs, layout: Callable = lambda values: values) -> dict:
+    """Gradients of the output and of the final state."""
+    v, state = inputs["v"], inputs["initial_state"]
+    return dict(o=layout(randn(*v.shape, dtype=v.dtype)), state=layout(randn(*state.shape)))
+
+
+def results(function, inputs, ups, **options) -> dict:
+    """Output, final state, and the gradient of every input; an upstream of None: nothing depends on that result."""
+    leaves = {n: harness.leaf(x) if torch.is_tensor(x) and x.is_floating_point() else x for n, x in inputs.items()}
+    o, state = function(**leaves, return_final_state=True, **options)
+    wanted = {n: x for n, x in leaves.items() if torch.is_tensor(x) and x.requires_grad}
+    pairs = [(out, ups[name].to(out.dtype)) for name, out in (("o", o), ("state", state)) if ups[name] is not None]
+    outs, upstream = zip(*pairs)
+    grads = torch.autograd.grad(outs, list(wanted.values()), upstream, allow_unused=True)
+    grads = [torch.zeros_like(x) if g is None else g for x, g in zip(wanted.values(), grads)]
+    return dict(o=o.detach(), state=state.detach()) | {f"d{n}": g for n, g in zip(wanted, grads)}
+
+
+def in_float64(inputs) -> dict:
+    return {n: x.double() if torch.is_tensor(x) and x.is_floating_point() else x for n, x in inputs.items()}
+
+
+def assert_right(function, reference, inputs, ups, *, truth=None, own: Callable | None = None, **options) -> dict:
+    """Output, state and all gradients obey the 2x rule. `reference` in the inputs' dtype is PyTorch's own; `truth`, or
+    else the same, is what it comes to in float64. `own` stands in for PyTorch's computation, where it is no measure.
+    """
+    __tracebackhide__ = True
+    watched = {n: x for n, x in inputs.items() if torch.is_tensor(x)} | {
+        f"d{n}": x for n, x in ups.items() if x is not None
+    }
+    with harness.unchanged(**watched), harness.fenced_allocations():
+        mine = results(function, inputs, ups, **options)
+    pytorch = results(own or reference, inputs, ups, **options)
+    exact = results(truth or reference, in_float64(inputs), ups, **options)
+    for name, value in mine.items():
+        accuracy.check(name, value, pytorch[name], exact[name])
+    return mine
+
+
+def packed(lengths, behind=0, layout=lambda values: values, **shape) -> dict:
+    """Inputs of a packed function; `behind`: rows that belong to no sequence."""
+    made = tensors(B=1, T=sum(lengths) + behind, **shape)
+    made = {n: x[0] for n, x in made.items() if n != "initial_state"}
+    H, D, E = made["v"].shape[1], made["q"].shape[2], made["v"].shape[2]
+    ends = torch.tensor([0, *lengths]).cumsum(0).to(made["q"].device, torch.int32)
+    state = randn(len(lengths), H, D, E)
+    return {n: layout(x) for n, x in made.items()} | dict(initial_state=layout(state), cu_seqlens=ends)

@@ -1,0 +1,512 @@
+"""linear_attention and linear_attention_varlen: values, states, all gradients, strong decay, borders, mutants.
+
+"Trap 3" and the like number the mistakes that others have made in such kernels.
+"""
+
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
+import functools
+import inspect
+import math
+
+import pytest
+import torch
+
+from academy import accuracy, device
+from academy.judge.fences import far_apart
+from annotated_examples.common import chunks as common
+from annotated_examples.recurrences import linear_attention as module
+from tests.kernels import chunk_cases, harness
+from tests.kernels.chunk_cases import packed, results, tensors, upstreams
+from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
+from tests.kernels.references import linear_attention_by_steps, sequences_of
+
+MUTANTS = [
+    Mutant("trap 8: no scale on the scores", "tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION) * scale * decay", "tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION) * decay"),
+    Mutant("trap 8: scale twice", "(decay_from_start(g) * scale)[:, None]\n    o =", "(decay_from_start(g) * scale * scale)[:, None]\n    o ="),
+    Mutant("trap 8: no scale on the state's gradient", "read = (do * (decay_from_start(g) * scale)[:, None])", "read = (do * decay_from_start(g)[:, None])"),
+    Mutant("trap 8: no scale in dq", "dp * decay * scale", "dp * decay"),
+    Mutant("trap 5: no term through both states", "tl.sum(through, axis=0) * decay_of_all(g)", "0.0"),
+    Mutant("trap 5: gradient of the final state dropped", "dstate = load_state(dfinal_tensor", "dstate = 0.0 * load_state(dfinal_tensor"),
+    Mutant("state doesn't decay", ".to(v.dtype), state * decay_of_all(g), INPUT", ".to(v.dtype), state, INPUT"),
+    Mutant("state's gradient doesn't decay", "dstate * decay_of_all(g), INPUT", "dstate, INPUT"),
+    Mutant("trap 10: not summed over the group", "tl.range(hk * group, hk * group + group)", "tl.range(hk * group, hk * group + 1)"),
+    Mutant("trap 10: wrong heads of the group", "tl.range(hk * group, hk * group + group)", "tl.range(hk, hk + group)"),
+    Mutant("keys of another head", "h // group", "0", count=4),
+    Mutant("trap 10: dk of the last tile of columns", "dk_state += state_product", "dk_state = state_product"),
+    Mutant("dq from the keys' side", "dp * decay * scale).to(k.dtype), k, dq_state", "dp_transposed * decay * scale).to(k.dtype), k, dq_state"),
+    Mutant("walk back begins at the first chunk", "n = chunks - 1 - passed", "n = passed"),
+    Mutant("gradient of the state before the chunk", "store_block(head(dstates_tensor, first + n, h, 0)", "store_block(head(dstates_tensor, first + tl.maximum(n - 1, 0), h, 0)"),
+    Mutant("trap 8: gates times the scale", "p * dp_transposed, tl.sum", "p * dp_transposed * scale, tl.sum"),
+    Mutant("fp32 products in tf32", "INPUT_PRECISION=input_precision()", 'INPUT_PRECISION="tf32"', gpu=True),
+    Mutant("second derivative loses its term", "    @autograd.once_differentiable\n", ""),
+]  # fmt: skip
+
+#: A decay from the sums G of the gates since the chunk's start.
+SUMS = "sums = tl.cumsum(tl.where(place[:, None] > place[None, :], g[:, None], 0.0), axis=0)\n"
+OF_SHARED = [
+    Mutant("trap 2: a difference of sums", SUMS, "G = tl.cumsum(g, axis=0)\n    sums = G[:, None] - G[None, :]\n"),
+    Mutant("trap 4: two factors", SUMS + "    return tl.where(place[:, None] >= place[None, :], tl.exp(sums), 0.0)", "G = tl.cumsum(g, axis=0)\n    return tl.where(place[:, None] >= place[None, :], tl.exp(G)[:, None] * tl.exp(-G)[None, :], 0.0)"),
+    Mutant("trap 1: mask by multiplication", "    return tl.where(place[:, None] >= place[None, :], tl.exp(sums), 0.0)", "    sums = sums - tl.cumsum(tl.where(place[:, None] < place[None, :], g[None, :], 0.0), axis=1)\n    return (place[:, None] >= place[None, :]).to(tl.float32) * tl.exp(sums)"),
+    Mutant("trap 9: the last lane's own gate", "place[None, :] > place[:, None], g[None, :], 0.0), axis=1))", "place[None, :] >= place[:, None], g[None, :], 0.0), axis=1))"),
+    Mutant("a token's own gate is left out", "tl.exp(tl.cumsum(g, axis=0))", "tl.exp(tl.cumsum(g, axis=0) - g)"),
+    Mutant("gates past the end aren't masked", "mask=offs_t < length, other=0.0", "mask=offs_t < length + 1, other=0.0"),
+    Mutant("trap 5: a gate gets its own token's share", ", place[:, None] < place[None, :]\n", ", place[:, None] <= place[None, :]\n"),
+    Mutant("gates after the reading token", "from_t, before = place[:, None] >= place[None, :]", "from_t, before = place[:, None] > place[None, :]"),
+    Mutant("trap 6: states in float16", "    if rows.dtype == tl.float16:\n        product = tl.dot(rows.to(tl.float32), state, input_precision=\"tf32\")\n    else:\n", "    if True:\n"),
+    Mutant("chunks are counted from the batch's start", "n = c - tl.load(first_ptr + b)", "n = c"),
+    Mutant("trap 13: rows of no sequence", "torch.empty_like if cu_seqlens is None else torch.zeros_like", "torch.empty_like"),
+    Mutant("no room for chunks that aren't full", "count = T // BLOCK_T + batch", "count = T // BLOCK_T + 1"),
+]  # fmt: skip
+
+right = functools.partial(chunk_cases.assert_right, module.linear_attention, module.linear_attention_reference)
+by_steps = functools.partial(right, truth=linear_attention_by_steps)
+reference_varlen = sequences_of(module.linear_attention_reference)
+
+
+def check(module):
+    """Everything a mutant has to get past."""
+    right = functools.partial(chunk_cases.assert_right, module.linear_attention, module.linear_attention_reference)
+    inputs = tensors(B=2, T=70, Hk=2, H=4, layout=harness.nan_fenced, E=40)
+    right(inputs, upstreams(inputs, harness.strided), scale=0.7)
+    strong_decay(module)
+    enormous_gates(module)
+    reset(module, 33)
+    large_states_in_float16(module)
+    sequences(module, [3, 0, 40, 5, 1], behind=4)
+    no_gradient_without_effect(module)
+    harness.assert_gradient_penalty_raises(
+        module.linear_attention, {n: x for n, x in tensors(T=3).items() if n != "initial_state"}
+    )
+
+
+def close_to_steps(module, inputs, ups):
+    """The results, compared with the recurrence in float64, where PyTorch's parallel form is no measure."""
+    mine = results(module.linear_attention, inputs, ups)
+    exact = results(linear_attention_by_steps, chunk_cases.in_float64(inputs), ups)
+    for name, value in mine.items():
+        representable = exact[name].float().double()  # what is left may be too little for float32
+        assert accuracy.errors(value, representable).rms < 2e-6, name
+    return mine
+
+
+def strong_decay(module):
+    """Trap 3: taken as a difference of two sums dg keeps one digit here. PyTorch's parallel form loses digits, too."""
+    inputs = tensors(T=64, D=64, E=64, Hk=1, H=1)
+    inputs["g"].fill_(-10.0)
+    inputs["initial_state"].zero_()
+    ups = upstreams(inputs) | dict(state=None)
+    mine = results(module.linear_attention, inputs, ups)
+    exact = results(linear_attention_by_steps, chunk_cases.in_float64(inputs), ups)
+    for name in ("o", "dg", "dq", "dk", "dv"):
+        assert accuracy.errors(mine[name], exact[name]).rms < 1e-6, name
+
+
+def enormous_gates(module):
+    """Traps 1, 2 and 4: sums of gates of 0 and -1e7 are rounded to a multiple of 8; e^{-G} is infinite."""
+    for size in (200.0, 1e7):
+        inputs = tensors(T=35, H=1)
+        inputs["g"].copy_(torch.where(randn(*inputs["g"].shape) > 0, -size, 0.0))
+        ups = upstreams(inputs)
+        close_to_steps(module, inputs, ups)
+
+
+def reset(module, at):
+    """Trap 11: a gate of -∞ forgets what came before, and nothing is NaN. (In sums -∞ - (-∞) would be.)"""
+    inputs = tensors(T=70)
+    inputs["g"][0, at, 0] = -math.inf
+    ups = upstreams(inputs)
+    assert (close_to_steps(module, inputs, ups)["dg"][0, at, 0] == 0.0).all()
+
+
+def large_states_in_float16(module):
+    """Trap 6: float16 ends at 65504 and begins at 2⁻²⁴; a state does neither."""
+    for size, inverse in ((2.0**17, 2.0**-12), (2.0**-30, 2.0**12)):
+        inputs = tensors(T=5, dtype=torch.float16)
+        inputs["initial_state"] *= size
+        inputs["q"] *= inverse
+        inputs["v"] *= min(inverse * size, 1.0)
+        ups = upstreams(inputs)
+        o = module.linear_attention(**inputs, scale=1.0)
+        exact = results(linear_attention_by_steps, chunk_cases.in_float64(inputs), ups, scale=1.0)["o"]
+        assert accuracy.errors(o, exact).rms < 4 * torch.finfo(torch.float16).eps
+
+
+def sequences(module, lengths, behind=0, **shape):
+    inputs = packed(lengths, behind, harness.nan_fenced, **shape)
+    ups = upstreams(inputs)
+    mine = chunk_cases.assert_right(module.linear_attention_varlen, reference_varlen, inputs, ups)
+    for name in ("o", "dq", "dk", "dv", "dg"):
+        assert (mine[name][sum(lengths) :] == 0).all(), name
+
+
+def no_gradient_without_effect(module):
+    """Trap 12: without an initial state there is nothing for the first gate to take away."""
+    inputs = {n: x for n, x in tensors(T=20).items() if n != "initial_state"}
+    leaves = {n: harness.leaf(x) for n, x in inputs.items()}
+    dg = torch.autograd.grad(module.linear_attention(**leaves), leaves["g"], randn(1, 20, 2, 6))[0]
+    assert (dg[:, 0] == 0).all() and (dg[:, 1:] != 0).all()
+
+
+def test_check_passes():
+    check(module)
+
+
+test_mutant_is_caught = harness.mutant_test(module, MUTANTS, check)
+test_shared_mutant_is_caught = harness.mutant_test(common, OF_SHARED, check, within=module)
+
+
+# ---------------------------------------------------------------- the definition
+
+
+@pytest.mark.parametrize("g", [True, False], ids=["gates", "no gates"])
+def test_reference_is_the_recurrence(g):
+    inputs = chunk_cases.in_float64(tensors(B=2, T=20, Hk=2, H=4))
+    inputs["g"] = inputs["g"] if g else None
+    o, state = module.linear_attention_reference(**inputs, return_final_state=True)
+    expected, expected_state = linear_attention_by_steps(**inputs, return_final_state=True)
+    torch.testing.assert_close(o, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(state, expected_state, rtol=1e-12, atol=1e-12)
+
+
+# ---------------------------------------------------------------- values
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+def test_layouts(layout, dtype):
+    inputs = tensors(T=37, dtype=dtype, layout=layout)
+    right(inputs, upstreams(inputs, layout))
+
+
+@pytest.mark.parametrize(("D", "E"), [(1, 1), (33, 20), (100, 130), (256, 16)])
+def test_widths(D, E):
+    """H4: an odd width of 16-bit numbers. D of 256 takes other tiles."""
+    inputs = tensors(T=40, D=D, E=E, dtype=torch.bfloat16)
+    right(inputs, upstreams(inputs))
+
+
+@pytest.mark.parametrize("T", [1, 31, 32, 33])
+def test_lengths_around_a_chunk(T):
+    """Trap 17, first half, and trap 9: the chunk's last token is not the tile's last lane."""
+    inputs = tensors(T=T)
+    by_steps(inputs, upstreams(inputs))
+
+
+@pytest.mark.parametrize("BLOCK_T", [32, 64])
+def test_chunks_of_all_sizes_agree(BLOCK_T):
+    """Trap 17."""
+    q, k, v, g, state = (x.transpose(1, 2) for x in tensors(T=70).values())
+    saved, ups = (q, k, v, g, state.transpose(1, 2), None), (randn(*v.shape), None)
+    in_tiles = lambda size: (  # noqa: E731
+        *module.linear_attention_forward(*saved, scale=0.3, BLOCK_T=size),
+        *module.linear_attention_backward(*ups, *saved, scale=0.3, BLOCK_T=size),
+    )
+    for mine, other in zip(in_tiles(BLOCK_T), in_tiles(16)):
+        torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=harness.dtype_name)
+def test_every_dtype_of_gates(dtype):
+    inputs = tensors(T=20, dtype=dtype)
+    inputs["g"] = inputs["g"].to(dtype)
+    right(inputs, upstreams(inputs))
+
+
+def test_a_gate_of_zero_is_no_gate():
+    """Trap 2: the same bits."""
+    inputs = tensors(B=2, T=40) | dict(g=torch.zeros(2, 40, 2, device=DEVICE))
+    ups = upstreams(inputs)
+    mine = results(module.linear_attention, inputs, ups)
+    without = results(module.linear_attention, {n: x for n, x in inputs.items() if n != "g"}, ups)
+    assert all(torch.equal(mine[name], value) for name, value in without.items())
+
+
+def test_one_number_per_head():
+    """RetNet's decay: strides of 0."""
+    rates = torch.tensor([-0.1, -0.7], device=DEVICE)
+    inputs = tensors(B=2, T=37)
+    ups = upstreams(inputs)
+    right(inputs | dict(g=rates.expand(2, 37, 2)), ups)
+    leaf = harness.leaf(rates)
+    o = module.linear_attention(**inputs | dict(g=leaf.expand(2, 37, 2)))
+    assert torch.autograd.grad(o.sum(), leaf)[0].shape == (2,)
+
+
+def test_small_gates_over_a_long_sequence():
+    """Trap 7: sums of the gates over the whole sequence, not a chunk, lose digits: 5e-5 in dg. PyTorch's parallel form
+    has them; so the measure is the loop."""
+    inputs = tensors(T=256, H=1, D=16, E=16)
+    inputs["g"].copy_(-6.5 + randn(1, 256, 1) / 10)
+    chunk_cases.assert_right(
+        module.linear_attention, linear_attention_by_steps, inputs, upstreams(inputs) | dict(state=None)
+    )
+
+
+@pytest.mark.parametrize("scale", [1, 1.0, -0.3, 0], ids=str)
+def test_scale(scale):
+    """Trap 8. H5: the int 1 is not compiled into the kernel."""
+    inputs = tensors(T=20)
+    right(inputs, upstreams(inputs), scale=scale)
+    assert isinstance(common.contract(*(inputs[n] for n in "qkvg"), scale, None, False), float)
+
+
+@pytest.mark.parametrize("missing", ["o", "state"])
+def test_loss_of_one_result(missing):
+    """Trap 5: a loss of the final state alone reaches every gate, of each head by itself."""
+    inputs = tensors(T=40, H=3)
+    mine = right(inputs, upstreams(inputs) | {missing: None})
+    assert (mine["dg"][..., 0] != mine["dg"][..., 1]).any() and mine["dg"].abs().sum() > 0
+
+
+@pytest.mark.parametrize("at", [0, 16, 31, 32])
+def test_reset(at):
+    """Trap 11: at a chunk's first token, in its middle, at its last token."""
+    reset(module, at)
+
+
+def test_reset_leaves_other_sequences_alone():
+    inputs = tensors(B=2, T=40)
+    before = module.linear_attention(**inputs)
+    inputs["g"][0, 7, 0] = -math.inf
+    after = module.linear_attention(**inputs)
+    assert torch.equal(before[1], after[1]) and torch.equal(before[0, :, 1], after[0, :, 1])
+
+
+def test_what_one_nan_reaches():
+    inputs = tensors(T=70, H=2)
+    inputs["v"][0, 40, 0, 2] = math.nan
+    o = module.linear_attention(**inputs)
+    assert o[0, :32].isfinite().all() and o[0, 40:, 0, 2].isnan().all() and o[0, :, 1].isfinite().all()
+
+
+def test_large_numbers_and_the_same_bits_twice():
+    inputs = {n: x * 100 for n, x in tensors(T=70).items()}
+    ups = upstreams(inputs)
+    first, second = (results(module.linear_attention, inputs, ups) for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) and first[name].isfinite().all() for name in first)
+
+
+def test_upstream_gradient_of_a_sum():
+    leaves = {n: harness.leaf(x) for n, x in tensors(T=20).items()}
+    o = module.linear_attention(**leaves)
+    one = torch.autograd.grad(o.sum(), list(leaves.values()), retain_graph=True)
+    two = torch.autograd.grad(o, list(leaves.values()), torch.ones_like(o))
+    assert all(torch.equal(a, b) for a, b in zip(one, two))
+
+
+# ---------------------------------------------------------------- states
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=harness.dtype_name)
+def test_in_pieces(dtype):
+    """A long sequence in one call is the same as in three, which hand on the state."""
+    inputs = tensors(T=100, dtype=dtype)
+    state, outs = inputs.pop("initial_state"), []
+    whole, final = module.linear_attention(**inputs, initial_state=state, return_final_state=True)
+    for start, end in ((0, 33), (33, 34), (34, 100)):
+        piece = {n: x[:, start:end] for n, x in inputs.items()}
+        o, state = module.linear_attention(**piece, initial_state=state, return_final_state=True)
+        outs.append(o)
+    eps = torch.finfo(dtype).eps
+    assert accuracy.errors(torch.cat(outs, 1), whole.double()).rms < 4 * eps
+    assert accuracy.errors(state, final.double()).rms < 4 * eps and state.dtype == torch.float32
+
+
+@pytest.mark.parametrize("shape", [dict(T=0), dict(B=0), dict(H=0)], ids=str)
+def test_empty(shape):
+    inputs = tensors(**shape)
+    leaves = {n: harness.leaf(x) for n, x in inputs.items()}
+    o, state = module.linear_attention(**leaves, return_final_state=True)
+    (o.sum() + state.sum()).backward()
+    assert o.shape == inputs["v"].shape and all(x.grad.shape == x.shape for x in leaves.values())
+    if shape == dict(T=0):
+        assert torch.equal(state, inputs["initial_state"])
+        assert (leaves["initial_state"].grad == 1).all()
+
+
+# ---------------------------------------------------------------- packed sequences
+
+
+@pytest.mark.parametrize("lengths", [[70], [32, 32], [5, 0, 33, 1, 0], [1] * 4], ids=str)
+def test_varlen(lengths):
+    """Trap 14: every sequence has its own end."""
+    sequences(module, lengths, Hk=2, H=4)
+
+
+def test_varlen_in_bfloat16():
+    sequences(module, [70, 3], behind=5, dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize("lengths", [[], [0], [0, 0, 0]], ids=str)
+def test_varlen_of_nothing(lengths):
+    """Trap 13: no tokens, or no sequences. Rows behind the last one are 0."""
+    inputs = packed(lengths, behind=7)
+    mine = results(module.linear_attention_varlen, inputs, upstreams(inputs))
+    assert (mine["o"] == 0).all() and torch.equal(mine["state"], inputs["initial_state"])
+    assert all((mine[name] == 0).all() for name in ("dq", "dk", "dv", "dg"))
+
+
+def test_a_sequence_of_nan_beside_others():
+    """Trap 15: tokens of two sequences never meet, and NaN behind the last sequence reaches nothing."""
+    inputs = packed([20, 20, 20], behind=3)
+    for name in "qkv":
+        inputs[name][20:40], inputs[name][60:] = math.nan, math.nan
+    mine = results(module.linear_attention_varlen, inputs, upstreams(inputs))
+    for name in ("o", "dq", "dk", "dv"):
+        bad = mine[name].isnan().flatten(1).all(1)
+        assert torch.equal(bad.nonzero().flatten(), torch.arange(20, 40, device=DEVICE)), name
+        assert mine[name][~bad].isfinite().all(), name
+
+
+@pytest.mark.parametrize("offsets", [[0, 30, 10], [-5, 10, 20], [0, 5, 10**6], [3, 10, 15]], ids=str)
+def test_offsets_that_make_no_sense(offsets):
+    """They raise on the CPU. Where nobody looks they read and write nothing outside."""
+    inputs = packed([20, 0])
+    wrong = torch.tensor(offsets, dtype=torch.int32, device=DEVICE)
+    if device.INTERPRET:
+        with pytest.raises(ValueError, match="cu_seqlens must rise from 0 to at most the number of rows, 20"):
+            module.linear_attention_varlen(**inputs | dict(cu_seqlens=wrong, initial_state=None))
+    q, k, v, g = (inputs[name].transpose(0, 1).unsqueeze(0) for name in "qkvg")
+    with harness.fenced_allocations():
+        o, state = module.linear_attention_forward(q, k, v, g, None, wrong, scale=1.0, BLOCK_T=16)
+        grads = module.linear_attention_backward(o, state, q, k, v, g, None, wrong, scale=1.0, BLOCK_T=16)
+    assert all(x.isfinite().all() for x in (o, state, *grads))
+
+
+def test_strided_offsets():
+    inputs = packed([5, 20])
+    expected = module.linear_attention_varlen(**inputs)
+    ends = inputs["cu_seqlens"]
+    assert torch.equal(
+        module.linear_attention_varlen(**inputs | dict(cu_seqlens=torch.stack([ends, ends + 99], 1)[:, 0])), expected
+    )
+
+
+# ---------------------------------------------------------------- large tensors
+
+
+def test_every_grid_has_one_axis(monkeypatch):
+    """H7: axes 1 and 2 end at 65,535, and there are more sequences of one token than that."""
+    grids = []
+
+    class Kernel:
+        def __getitem__(self, grid):
+            return lambda *arguments, **constants: grids.append(grid)
+
+    for name in [name for name in vars(module) if name.endswith("_kernel")]:
+        monkeypatch.setattr(module, name, Kernel())
+    q, v = (torch.empty(70_000, H, 1, 16, device=DEVICE) for H in (2, 4))
+    state = None
+    module.linear_attention_forward(q, q, v, None, state, None, scale=1.0)
+    module.linear_attention_backward(v, None, q, q, v, None, state, None, scale=1.0)
+    assert grids == [(280_000,), (280_000,), (280_000,), (280_000,), (140_000,)]
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="on a card the next test takes the memory")
+def test_offsets_beyond_32_bits():
+    """H8: token 2 begins 2³¹ elements behind token 0."""
+    inputs = {n: x.half() if n in "qkv" else x for n, x in tensors(T=3).items()}
+    ups = upstreams(inputs)
+    expected = results(module.linear_attention, inputs, ups)
+    far = {n: far_apart(inputs[n][0])[None] for n in "qkv"}
+    for name, value in results(module.linear_attention, inputs | far, ups).items():
+        assert torch.equal(value, expected[name]), name
+
+
+@pytest.mark.gpu
+def test_more_than_2_to_the_31_elements():
+    """H8: more elements than 32 bits count, in v and in the states, of which the last rows are compared."""
+    T = 2**18 + 64
+    q, k = (torch.randn(1, T, 1, 64, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
+    v = torch.randn(1, T, 64, 130, device=DEVICE, dtype=torch.bfloat16)
+    g = torch.full((1, T, 64), -1.0, device=DEVICE)
+    assert v.numel() > 2**31
+    o = module.linear_attention(q, k, v, g)
+    alone = module.linear_attention(*(x[:, -512:] for x in (q, k, v, g)))
+    torch.testing.assert_close(o[:, -128:], alone[:, -128:], rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.gpu
+def test_70_000_sequences_of_one_token():
+    q, k, v = (torch.randn(70_000, 1, 2, 16, device=DEVICE, dtype=torch.bfloat16) for _ in range(3))
+    o = module.linear_attention(q, k, v, scale=1.0)
+    torch.testing.assert_close(o, (q * k).sum(-1, keepdim=True) * v, rtol=2e-2, atol=5e-2)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize(("D", "E"), [(16, 16), (32, 32), (64, 64), (128, 128), (100, 33), (256, 256)])
+def test_lengths_of_a_real_call(D, E, dtype):
+    """H1 to H4, H6: where compilers are known to go wrong."""
+    inputs = tensors(B=2, T=500, Hk=2, H=4, D=D, E=E, dtype=dtype, decay=0.1)
+    right(inputs, upstreams(inputs))
+
+
+# ---------------------------------------------------------------- errors
+
+ONES = dict(q=(1, 3, 1, 8), k=(1, 3, 1, 8), v=(1, 3, 2, 9))
+
+
+@pytest.mark.parametrize(
+    "changes, error, message",
+    [
+        (dict(q=[1.0]), TypeError, "q must be a torch.Tensor, got list"),
+        (dict(q=torch.ones(2, 3)), ValueError, "q must have 4 dimensions (B, T, H, D)"),
+        (dict(q=torch.ones(1, 3, 1, 8).double()), TypeError, "q must be one of float32, float16, bfloat16, got float64"),
+        (dict(k=torch.ones(1, 3, 1, 8).half()), TypeError, "k must have the dtype of q, float32, got float16"),
+        (dict(k=torch.ones(1, 3, 1, 9)), ValueError, "k must have the shape of q, (1, 3, 1, 8), got (1, 3, 1, 9)"),
+        (dict(v=torch.ones(1, 4, 2, 9)), ValueError, "v must have the tokens of q, (1, 3), got shape (1, 4, 2, 9)"),
+        (dict(q=torch.ones(1, 3, 2, 8), k=torch.ones(1, 3, 2, 8), v=torch.ones(1, 3, 3, 8)), ValueError, "v must have a multiple of the heads of q, 2"),
+        (dict(q=torch.ones(1, 3, 1, 257), k=torch.ones(1, 3, 1, 257)), ValueError, "q must have a head dimension of 1 to 256"),
+        (dict(v=torch.ones(1, 3, 2, 257)), ValueError, "v must have a head dimension of 1 to 256"),
+        (dict(g=torch.zeros(1, 3, 1)), ValueError, "g must have shape (1, 3, 2)"),
+        (dict(g=torch.zeros(1, 3, 2).half()), TypeError, "g must be one of float32, float32, got float16"),
+        (dict(scale="1"), TypeError, "scale must be a number, got str"),
+        (dict(scale=math.inf), ValueError, "scale must be finite"),
+        (dict(return_final_state=1), ValueError, "return_final_state must be one of True, False, got 1"),
+        (dict(initial_state=torch.zeros(1, 2, 9, 8)), ValueError, "initial_state must have shape (1, 2, 8, 9)"),
+        (dict(initial_state=torch.zeros(1, 2, 8, 9).half()), TypeError, "initial_state must be one of float32, got float16"),
+    ],
+    ids=lambda value: None if isinstance(value, type) else str(value)[:40] if isinstance(value, str) else "",
+)  # fmt: skip
+def test_errors(changes, error, message):
+    arguments = {name: torch.ones(shape) for name, shape in ONES.items()} | changes
+    arguments = {n: x.to(DEVICE) if isinstance(x, torch.Tensor) else x for n, x in arguments.items()}
+    with pytest.raises(error) as raised:
+        module.linear_attention(**arguments)
+    assert message in str(raised.value)
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="a card is asked only with ACADEMY_DEBUG=1")
+def test_a_gate_above_zero():
+    arguments = {name: torch.ones(shape) for name, shape in ONES.items()}
+    with pytest.raises(ValueError, match="g must be at most 0, the logarithm of a decay, got 0.5"):
+        module.linear_attention(**arguments, g=torch.full((1, 3, 2), 0.5))
+
+
+@pytest.mark.parametrize(
+    "changes, error, message",
+    [
+        (dict(cu_seqlens=None), TypeError, "cu_seqlens must be a torch.Tensor, got NoneType"),
+        (dict(cu_seqlens=torch.tensor([0, 25])), TypeError, "cu_seqlens must be one of int32, got int64"),
+        (dict(cu_seqlens=torch.zeros(0, dtype=torch.int32)), ValueError, "cu_seqlens must have at least one element"),
+        (dict(q=torch.ones(1, 3, 1, 8)), ValueError, "q must have 3 dimensions (total, H, D)"),
+        (dict(initial_state=torch.zeros(3, 2, 5, 6)), ValueError, "initial_state must have shape (2, 2, 5, 6)"),
+    ],
+    ids=lambda value: None if isinstance(value, type) else str(value)[:40] if isinstance(value, str) else "",
+)  # fmt: skip
+def test_varlen_errors(changes, error, message):
+    arguments = packed([5, 20]) | changes
+    arguments = {n: x.to(DEVICE) if isinstance(x, torch.Tensor) else x for n, x in arguments.items()}
+    with pytest.raises(error) as raised:
+        module.linear_attention_varlen(**arguments)
+    assert message in str(raised.value)
+
+
+def test_signatures_are_alike():
+    """Packed or not: only where the sequences lie differs."""
+    one, other = (
+        list(inspect.signature(f).parameters) for f in (module.linear_attention, module.linear_attention_varlen)
+    )
+    assert [name for name in other if name != "cu_seqlens"] == one
