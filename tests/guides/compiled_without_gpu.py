@@ -24,12 +24,17 @@ from triton.compiler import ASTSource
 CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 
 
-def compiled(kernel, signature, constants, **options):
-    """A kernel for compute capability 9.0. signature: types, as in `*fp32 *fp32 i32`, of its other arguments."""
+def compiled(kernel, signature, constants, capability=90, aligned=False, **options):
+    """A kernel for a card, an H200 by default. signature: types, as in `*fp32 *fp32 i32`, of its other arguments.
+
+    aligned: whether pointers are multiples of 16, as those of PyTorch's memory are.
+    """
     names = [name for name in kernel.arg_names if name not in constants]
     types = dict(zip(names, signature.split())) | dict.fromkeys(constants, "constexpr")
-    source = ASTSource(kernel, {name: types[name] for name in kernel.arg_names}, constexprs=constants)
-    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    known = [[["tt.divisibility", 16]] if aligned and types[name][0] == "*" else [] for name in kernel.arg_names]
+    attributes = {(place,): facts for place, facts in enumerate(known) if facts}
+    source = ASTSource(kernel, {name: types[name] for name in kernel.arg_names}, constants, attributes)
+    return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
 
 
 def printed(path, part):
@@ -82,6 +87,17 @@ def product_kernel(x_ptr, y_ptr, z_ptr, PRECISION: tl.constexpr):
 
 
 @triton.jit
+def steps_kernel(x_ptr, y_ptr, z_ptr, K):
+    i, k = tl.arange(0, 64), tl.arange(0, 64)
+    acc = tl.zeros((64, 64), tl.float32)
+    for k0 in range(0, K, 64):
+        x = tl.load(x_ptr + i[:, None] * 4096 + k0 + k[None, :])
+        y = tl.load(y_ptr + (k0 + k[:, None]) * 64 + i[None, :])
+        acc = tl.dot(x, y, acc)
+    tl.store(z_ptr + i[:, None] * 64 + i[None, :], acc)
+
+
+@triton.jit
 def one_word_kernel(out_ptr, seed, N: tl.constexpr, WORK: tl.constexpr):
     offsets = tl.program_id(0) * N + tl.arange(0, N)
     tl.store(out_ptr + offsets, tl.randint(seed, offsets) if WORK else offsets)
@@ -116,6 +132,14 @@ def main():
     for precision in ("ieee", "tf32"):
         code = instructions(compiled(product_kernel, "*fp32 *fp32 *fp32", {"PRECISION": precision}, num_warps=4))
         result[precision] = sorted({name for name in code if "MMA" in name or name == "FFMA"})
+    # A step of the loop loads two tiles of 64 x 64 bfloat16 numbers, and keeps them in shared memory.
+    result["buffers of three and four stages"] = {
+        str(card): [
+            compiled(steps_kernel, "*bf16 *bf16 *fp32 i32", {}, card, True, num_stages=stages).metadata.shared / 16384
+            for stages in (3, 4)
+        ]
+        for card in (80, 89, 90, 120)
+    }
     print(json.dumps(result))
 
 
