@@ -20,10 +20,10 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from annotated_examples.common.hopper import described, tma_load, tma_store
 
 
-def compiled(kernel, *args, **options):
+def compiled(kernel, *args, num_warps=4, **options):
     """PTX, which is what was asked for, and machine code, which is what became of it: for a Hopper GPU."""
     with stand_in.on_card(cards.card(90)):
-        made = kernel.run(*args, grid=(1,), warmup=True, num_warps=4, **options)
+        made = kernel.run(*args, grid=(1,), warmup=True, num_warps=num_warps, **options)
     return made.asm["ptx"], machine_code.sass(made.asm["cubin"])[1]
 
 
@@ -175,6 +175,27 @@ print(barriers[1] - barriers[0] >= 3)  # → True
 
 
 # --8<-- [end:arrivals]
+# --8<-- [start:boxes]
+@gluon.jit
+def one_tile(x_desc):
+    tile = gl.allocate_shared_memory(x_desc.dtype, x_desc.block_type.shape, x_desc.layout)
+    full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    mbarrier.init(full, count=1)
+    mbarrier.expect(full, x_desc.block_type.nbytes)
+    tma_load(x_desc, [0, 0], full, tile)
+    mbarrier.wait(full, 0)
+
+
+def copies_of_a_tile(columns):
+    """Instructions for the copy unit, and announcements, of one warp that fetches 64 rows."""
+    ptx, _ = compiled(one_tile, described(matrix(64, 256), [64, columns]), num_warps=1)
+    return ptx.count("cp.async.bulk.tensor"), ptx.count("expect_tx")
+
+
+print(*map(copies_of_a_tile, (64, 128, 256)))  # → (1, 1) (2, 1) (4, 1)
+
+
+# --8<-- [end:boxes]
 # --8<-- [start:in_flight]
 @gluon.jit
 def asks_for_two(x_desc, tiles, PRED: gl.constexpr):
