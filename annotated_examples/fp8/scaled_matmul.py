@@ -98,7 +98,9 @@ def load_codes(tensor, offs_r, offs_c, rows, columns):
 @triton.jit
 def scaled_matmul_kernel(
     a_tensor, b_tensor,  # (pointer, two strides) of (M, K) and (K, N)
-    scale_a_ptr, scale_b_ptr, stride_scale_a, stride_scale_b, bias_ptr, c_ptr, M, N, K,
+    scale_a_ptr, scale_b_ptr, stride_scale_a, stride_scale_b,  # (M,) and (N,)
+    bias_ptr, c_ptr,  # (N,) or None, and (M, N), contiguous
+    M, N, K,
     IMPRECISE: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
     pid_m, pid_n = grouped_order(tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP_M)
@@ -134,7 +136,8 @@ def scaled_matmul_kernel(
 def block_scaled_matmul_kernel(
     a_tensor, b_tensor,  # (pointer, two strides) of (M, K) and (K, N)
     scale_a_tensor, scale_b_tensor,  # (pointer, two strides), a column or a row for each group of K
-    bias_ptr, c_ptr, M, N, K, GROUP, GROUP_N,
+    bias_ptr, c_ptr,  # (N,) or None, and (M, N), contiguous
+    M, N, K, GROUP, GROUP_N,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
     pid_m, pid_n = grouped_order(tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP_M)
