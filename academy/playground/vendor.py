@@ -48,12 +48,12 @@ _TRITON_LEFT_OUT = """backends/amd backends/nvidia profiler _filecheck tools/tri
     language/extra/hip instrumentation tools/compile tools/link tools/build tools/mxfp _C""".split()
 
 
-def zipped(entries: dict[str, bytes]) -> bytes:
-    """The same bytes for the same entries, on any day."""
+def zipped(entries: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """The same bytes for the same entries, on any day. method: how each is compressed, as `zipfile` names it."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as file:
         for name, data in sorted(entries.items()):
-            file.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED, 9)
+            file.writestr(zipfile.ZipInfo(name), data, method, 9)
     return out.getvalue()
 
 

@@ -103,7 +103,7 @@ def test_a_file_that_is_not_the_sites_is_not_run(site, tmp_path):
     """A host, or a proxy, hands out other bytes."""
     shutil.copytree(site / "assets", tmp_path / "assets")
     shutil.copytree(site / PAGE, tmp_path / PAGE)
-    (changed,) = (tmp_path / "assets/playground/runtime").glob("academy.*.zip")
+    (changed,) = (tmp_path / "assets/playground/runtime").glob("academy.*.zip.gz")
     changed.write_bytes(changed.read_bytes() + b"x")
     with served(tmp_path) as address:
         own = Browser()

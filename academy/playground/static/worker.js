@@ -66,10 +66,11 @@ async function inflated(blob, type) {
 
 // Bytes that are not the ones that the site's list names are not run: a cache, or a host, may have changed them.
 async function checked(name, blob, sha256) {
-  if (!crypto.subtle) return blob // a page without https: nothing is kept there, either
-  const bytes = await (await inflated(blob, "")).arrayBuffer()
+  const other = new Error(`${name} is not the file that this site was built with`)
+  const bytes = await inflated(blob, "").then(file => file.arrayBuffer()).catch(() => { throw other })
+  if (!crypto.subtle) return new Blob([bytes]) // a page without https: nothing is kept there, either
   const digest = Array.from(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)), byte => byte.toString(16).padStart(2, "0")).join("")
-  if (digest !== sha256) throw new Error(`${name} is not the file that this site was built with`)
+  if (digest !== sha256) throw other
   return new Blob([bytes])
 }
 
