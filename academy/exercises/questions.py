@@ -201,6 +201,7 @@ class Questions:
             "loads": "PyTorch computes what the kernel loads as {}",
             "copies": "PyTorch copies what the kernel loads as {}",
             "result": "PyTorch computes {}",
+            "numbers": "Python takes numbers out of a tensor, by {}",
         }
         for kind, what in run.host.items():
             if kind not in host and not (kind == "copies" and "loads" in host):

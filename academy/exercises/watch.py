@@ -21,7 +21,7 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 from academy import device, misspelt
-from academy.exercises.provenance import Provenance
+from academy.exercises import provenance
 from academy.exercises.rounds import Endless
 from academy.traces import proof
 from academy.traces.memory import Backend
@@ -222,38 +222,45 @@ def run(file: str, call: Callable[[], Any], given: list[torch.Tensor], rewritten
         result = call()
         torch.cuda.synchronize()
         return Run(result, given)
+    before = provenance.snapshot(given)
     first = _watched(file, call, given, rewritten, lanes)
     for seed in range(1, SCHEDULES) if first[1].generators else ():
         with schedule(seed):
             _watched(file, call, given, rewritten, lanes)
-    return _described(file, given, *first)
+    return _described(file, given, before, *first)
 
 
 def _watched(file: str, call: Callable[[], Any], given: list[torch.Tensor], rewritten: dict, lanes: float | None):
-    """What a call gives, who has watched it, and its launches as `academy.compiler.launches` describes them."""
+    """What a call gives, who has watched it, its launches as `academy.compiler.launches` describes them, and how
+    Python has read numbers of a tensor ("" if it hasn't)."""
     with WatchedMemory() as watched:
         watcher = Watcher(file, watched, rewritten, lanes)
-        with watcher.running(), _noted() as noted:
+        with watcher.running(), _noted() as noted, provenance.Reading(file) as reading:
             result = call()
         if watcher.stopped_by is not None:
             raise watcher.stopped_by
-    return result, watcher, noted
+    return result, watcher, noted, reading.found
 
 
-def _described(file: str, given: list[torch.Tensor], result: Any, watcher: Watcher, noted: list[dict]) -> Run:
+def _described(
+    file: str, given: list[torch.Tensor], before: list, result: Any, watcher: Watcher, noted: list[dict], read: str
+) -> Run:
     found = [finding for launch in watcher.launches for finding in proof.findings(launch)]
     found += proof.unwritten_outputs(watcher.launches)
-    provenance = Provenance(given)
+    origin = provenance.Provenance(given, before)
     for launch in watcher.launches:
-        provenance.launch(launch)
+        origin.launch(launch)
+    host = origin.of_host(result if isinstance(result, tuple) else (result,))
+    if read:
+        host.setdefault("numbers", read)
     return Run(
         result,
         given,
         [_plain(launch) for launch in watcher.launches],
         [(finding.message, finding.line if finding.file == file else None) for finding in found],
-        provenance.of_host(result if isinstance(result, tuple) else (result,)),
+        host,
         any(touch.undefined for launch in watcher.launches for touch in launch.touches),
-        provenance.stored,
+        origin.stored,
         noted,
         bool(watcher.generators),
     )

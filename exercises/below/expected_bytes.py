@@ -74,5 +74,5 @@ WRONG = (
 )  # fmt: skip
 RIGHT = (
     ("mbarrier.expect(full, 16 * 64 * 4 + 16 * 64 * 2)",),
-    ("both = y_desc.block_type.nbytes + x_desc.block_type.nbytes\nmbarrier.expect(full, both)",),
+    ("both: gl.constexpr = y_desc.block_type.nbytes + x_desc.block_type.nbytes\nmbarrier.expect(full, both)",),
 )

@@ -1,8 +1,8 @@
-"""Thirteen ways to be wrong that any exercise with a kernel can meet, made from its own solution.
+"""Fourteen ways to be wrong that any exercise with a kernel can meet, made from its own solution.
 
 Nine are in the kernel: a list, a dictionary, `try`, recursion, loads without `other`, no masks, a tail that nobody
-writes, a call of torch, and loads that are rounded. The others are around it: the result made on the host, the first
-result returned for ever, an argument that is written to, and a kernel that runs as a decoy.
+writes, a call of torch, and loads that are rounded. The others are around it: the result made on the host, its numbers
+read by Python, the first result returned for ever, an argument that is written to, and a kernel that runs as a decoy.
 """
 
 from __future__ import annotations
@@ -193,9 +193,10 @@ WAYS: dict[str, tuple[Callable[[Exercise], str], str]] = {
     "no mask": (_without("mask", "load", "store", "atomic_add"), "outside a tensor"),
     "torch in the kernel": (_first_line("torch.add(1, 2)"), "torch.add works on the host only"),
     "made on the host": (
-        _around(_EACH, "made = lambda out: torch.tensor(out.tolist(), dtype=out.dtype)"),
+        _around(_EACH, "made = lambda out: torch.stack(list(out.flatten())).view(out.shape)"),
         "PyTorch computes the result",
     ),
+    "read by Python": (_around(_EACH, "made = lambda out: (out.tolist(), out)[1]"), "Python takes numbers out"),
     "hard-coded": (
         _around("out = solved(*arguments)\nfirst.append(out)\nreturn first[0]", "first = []"),
         "should",

@@ -259,6 +259,53 @@ def test_a_lane_without_other_holds_large_numbers_of_both_signs(dtype, tmp_path)
         t.compare("5 of 8", "largest", lambda x: x.amax(0).view(1), t.values(5, dtype=dtype), exact=True)
 
 
+PUT = """@triton.jit
+def reverse_kernel(x_ptr, out_ptr, place, value):
+    tl.store(out_ptr + place, value)
+
+
+def reverse(x):
+    out = torch.empty_like(x)
+    for place, value in enumerate({numbers}):
+        reverse_kernel[(1,)](x, out, place, value)
+    return out
+"""
+CHANGED = """    old = x.clone()
+    x.copy_(old.flip(0))
+    reverse_kernel[(triton.cdiv(x.numel(), BLOCK),)](x, out, x.numel(), BLOCK=BLOCK)
+    x.copy_(old)
+"""
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="compiled, a kernel is not watched")
+@pytest.mark.parametrize(
+    ("numbers", "read"),
+    [
+        ("reversed(x.tolist())", "tolist()"),
+        ("[x[-1 - i].item() for i in range(len(x))]", "item()"),
+        ("map(float, x.flip(0))", "float()"),
+        ("np.asarray(x)[::-1].tolist()", "array()"),
+        ("[float(f'{one}') for one in x.flip(0)]", "format()"),
+        ("[math.fsum([one]) for one in x.flip(0)]", "float()"),
+        ("[statistics.fmean([one]) for one in x.flip(0)]", "float()"),
+    ],
+)
+def test_numbers_that_python_hands_to_a_kernel_are_no_work_of_the_kernel(numbers, read):
+    text = HEAD + "import math\nimport statistics\nimport numpy as np\n\n\n" + PUT.format(numbers=numbers)
+    outcome = marking.mark("reverse", text, 1, compiled=False)
+    assert outcome.state == "failed" and f"Python takes numbers out of a tensor, by {read}" in outcome.message, outcome
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="compiled, a kernel is not watched")
+def test_an_argument_that_pytorch_changes_for_the_launch_is_its_work():
+    launch = "    reverse_kernel[(triton.cdiv(x.numel(), BLOCK),)](x, out, x.numel(), BLOCK=BLOCK)\n"
+    text = exercise_files.named("reverse").solution.replace("n - 1 - offsets", "offsets")
+    assert text.count(launch) == 1
+    outcome = marking.mark("reverse", text.replace(launch, CHANGED), 1, compiled=False)
+    assert outcome.state == "failed" and "PyTorch copies what the kernel loads as x_ptr" in outcome.message, outcome
+    assert not any(name in vars(torch.Tensor) for name in ("item", "tolist", "__float__")), "put back"
+
+
 @pytest.mark.skipif(not device.INTERPRET or not compiler.available(), reason="needs Triton's compiler, uncalled so far")
 def test_what_is_right_in_the_interpreter_alone_is_refused():
     text = exercise_files.named("first_kernel/reverse").solution.replace(
