@@ -71,28 +71,22 @@ class PageFacts(TreeStep):
             here = Markup(' aria-current="page"') if path == page.source else ""
             return Markup('<a href="{}"{}>{}</a>').format(self.conversion.link(path), here, words)
 
-        def menu(words: str, inside: Markup, style: str = "") -> Markup:
-            return Markup(MENU).format(style=style, words=words, inside=inside)
-
         tabs = []
         for label, paths in groups:
             if len(paths) == 1:
                 tabs.append(link(paths[0], label))
             else:
                 named = (link(path, index.pages[path].name.removesuffix(": benchmark")) for path in paths)
-                tabs.append(menu(label if label.endswith("s") else f"{label}s", Markup().join(named)))
+                words = label if label.endswith("s") else f"{label}s"
+                tabs.append(Markup(MENU).format(words=words, inside=Markup().join(named)))
         if page.kind == "kernel":
-            others = Markup()
-            for group, pages in index.by_group().items():
-                listed = Markup().join(Markup('<a href="{}">{}</a>').format(each.href, each.name) for each in pages)
-                others += Markup('<span class="op-group">{}</span>{}').format(group, listed)
-            tabs.append(menu("All kernels", others, " op-all"))
+            tabs.append(Markup('<a class="op-all" href="/kernels/index.md">All kernels</a>'))
         row = '<nav class="op-links" aria-label="Pages of this operation" data-search-exclude="">{tabs}</nav>'
         return element(row, tabs=Markup().join(tabs))
 
 
 #: A tab that leads to several pages.
-MENU = '<details class="op-menu{style}" name="op-menu"><summary>{words}</summary><div>{inside}</div></details>'
+MENU = '<details class="op-menu" name="op-menu"><summary>{words}</summary><div>{inside}</div></details>'
 
 
 def links(index: Library, source: str) -> list[tuple[str, list[str]]]:

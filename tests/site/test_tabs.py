@@ -3,7 +3,7 @@
 import pytest
 
 PAGE = "kernels/classics/layernorm/"
-MENU = "document.querySelector('.op-menu:not(.op-all)')"
+MENU = "document.querySelector('.op-menu')"
 
 
 @pytest.mark.parametrize("width", [1440, 390])

@@ -1,9 +1,8 @@
-// What a reader has read, and where they were: kept in this browser. Pages of the learning path get a tick wherever a list
-// links to them, once their end has been in sight; home and the path lead back to the page that was open last.
+// What was read, and which page was open last: kept in this browser. See tests/site/test_progress.py.
 ;(() => {
   const READ = "academy.read", LAST = "academy.last", MOST = 1000
   const base = new URL("../../", document.currentScript.src)
-  const STAYED = 5000 // milliseconds on a page before its end counts: a glance is no reading
+  const STAYED = 5000 // milliseconds: a glance is no reading
 
   const kept = (key, otherwise) => {
     try {
