@@ -39,3 +39,11 @@ def new_rows(x, cu_seqlens=None, dtype=None):
     """A tensor like x, contiguous. Packed, it is 0: no program writes rows that belong to no sequence."""
     make = torch.empty if cu_seqlens is None else torch.zeros
     return make(x.shape, dtype=dtype or x.dtype, device=x.device)
+
+
+# A table for kernels whose tiles hold rows of several sequences.
+def owners(cu_seqlens, total):
+    """The sequence of each of `total` rows, int32; -1 for rows behind the last."""
+    rows = torch.arange(total, dtype=torch.int32, device=cu_seqlens.device)
+    found = torch.searchsorted(cu_seqlens[1:].contiguous(), rows, right=True, out_int32=True)
+    return torch.where(found < cu_seqlens.numel() - 1, found, -1)

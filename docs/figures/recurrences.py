@@ -105,3 +105,29 @@ def impulse():
         "tokens with the gradients that arrive, and arrows from each λ to the one before, through the later token's gate.",
         [panel, back],
     )
+
+
+@picture
+def taps():
+    """What each output of two packed sequences sees."""
+    W, lengths, size, left = 4, (5, 3), 27, 6
+    names = [f"s{i + 1}" for i in range(W - 1)] + [f"x{t + 1}" for t in range(lengths[0])]
+    panel = Panel(60 + 26 * lengths[0], "Five tokens behind a state")
+    panel.cells(left, 30, 1, len(names), (size + 8, 24), lambda r, c: "a" if c < W - 1 else "b", lambda r, c: names[c])
+    for t in range(lengths[0]):
+        panel.box(left + (size + 8) * t, 62 + 26 * t, (size + 8) * W, 20, "strong", f"y{t + 1}")
+    second = Panel(60 + 26 * lengths[0], "Packed beside it: three tokens, no state")
+    names2 = ["0"] * (W - 1) + [f"x{t + 1}" for t in range(lengths[1])]
+    second.cells(
+        left, 30, 1, len(names2), (size + 8, 24), lambda r, c: "off" if c < W - 1 else "g", lambda r, c: names2[c]
+    )
+    for t in range(lengths[1]):
+        second.box(left + (size + 8) * t, 62 + 26 * t, (size + 8) * W, 20, "strong", f"y{t + 1}")
+    second.text(left, 160, "Nothing of the sequence before is seen.", "small")
+    return Picture(
+        f"{W} taps slide over the state and the tokens. Each output sees its own token and the {W - 1} inputs before it; the last "
+        f"{W - 1} inputs are the next state.",
+        f"Left, {lengths[0]} tokens behind a state of {W - 1}: output t sees {W} inputs in a row, of which the last is token t. "
+        f"Right, a sequence of {lengths[1]} tokens without a state: zeros stand before it, although another sequence lies there.",
+        [panel, second],
+    )

@@ -84,6 +84,11 @@ def sequences(tokens: int, width: int) -> dict[str, torch.Tensor]:
     return heads | dict(cu_seqlens_q=ends, cu_seqlens_k=ends.clone())
 
 
+def packed_filter(tokens: int, width: int) -> dict[str, torch.Tensor]:
+    given = packed_gates(tokens, width)
+    return dict(x=given["x"], weight=torch.randn(width, 4), cu_seqlens=given["cu_seqlens"], bias=torch.randn(width))
+
+
 def packed_gates(tokens: int, width: int) -> dict[str, torch.Tensor]:
     """Three sequences in one, the second without tokens."""
     ends = torch.tensor([0, tokens // 3, tokens // 3, tokens], dtype=torch.int32)
@@ -201,6 +206,14 @@ PUBLIC = [
     Public(
         "recurrences.cumsum", "cumsum", "recurrences.cumsum.cumsum_reference",
         {"x": "rows cols", "dim": (-1, 0), "reverse": (False, True), "exclusive": (False, True)},
+    ),
+    Public(
+        "recurrences.causal_conv1d", "causal_conv1d", "recurrences.causal_conv1d.causal_conv1d_reference",
+        {"x": "batch tokens width", "weight": "width 4", "bias": "width", "activation": (None, "silu")},
+    ),
+    Public(
+        "recurrences.causal_conv1d", "causal_conv1d_varlen",
+        "recurrences.causal_conv1d.causal_conv1d_varlen_reference", packed_filter,
     ),
     Public(
         "recurrences.linear_recurrence", "linear_recurrence",

@@ -42,7 +42,7 @@ class Case:
 
     @property
     def differentiable(self) -> bool:
-        return self.module not in FORWARD_ONLY
+        return not {self.module, f"{self.module}.{self.function}"} & FORWARD_ONLY
 
     def load(self) -> Callable:
         """The function with its options."""
@@ -161,6 +161,26 @@ def packed_gates_and_values() -> dict:
     rows = {name: value[0] for name, value in gates_and_values().items() if name != "initial_state"}
     ends = torch.tensor([0, 12, 20], dtype=torch.int32, device=DEVICE)
     return rows | dict(cu_seqlens=ends, initial_state=randn(2, 40))
+
+
+def filtered() -> dict:
+    taps = dict(weight=randn(40, 4, dtype=BF16), bias=randn(40, dtype=BF16))
+    return dict(x=randn(2, 20, 40, dtype=BF16), **taps, initial_state=randn(2, 40, 3, dtype=BF16))
+
+
+def packed_filtered() -> dict:
+    ends = torch.tensor([0, 12, 20], dtype=torch.int32, device=DEVICE)
+    given = filtered()
+    return given | dict(x=given["x"][0], cu_seqlens=ends)
+
+
+def one_token() -> dict:
+    given = filtered()
+    return dict(state=given.pop("initial_state")) | given | dict(x=given["x"][:, 0])
+
+
+def with_a_copied_state(step: Callable) -> Callable:
+    return lambda state, **rest: step(state.clone() if isinstance(state, torch.Tensor) else state, **rest)
 
 
 def codes(quantize: Callable) -> Callable:
@@ -309,6 +329,10 @@ CASES = [
     case(
         "recurrences.cumsum", "cumsum", lambda: dict(x=randn(3, 50, 4, dtype=BF16)), dim=1, reverse=True, exclusive=True
     ),
+    case("recurrences.causal_conv1d", "causal_conv1d", filtered, activation="silu"),
+    case("recurrences.causal_conv1d", "causal_conv1d", filtered, in_one, return_final_state=True),
+    case("recurrences.causal_conv1d", "causal_conv1d_varlen", packed_filtered, activation="silu"),
+    case("recurrences.causal_conv1d", "causal_conv1d_step_", one_token, with_a_copied_state, activation="silu"),
     case("recurrences.linear_recurrence", "linear_recurrence", gates_and_values),
     case("recurrences.linear_recurrence", "linear_recurrence", gates_and_values, in_one, return_final_state=True),
     case("recurrences.linear_recurrence", "linear_recurrence_varlen", packed_gates_and_values),
@@ -347,7 +371,11 @@ CASES = [
     case("moe.router", "router_z_loss", lambda: dict(logits=randn(5, 12, dtype=BF16))),
 ]
 FORWARD_ONLY = {"tutorials.matmul_blocked", "attention.decode", "fast.decode"}
-FORWARD_ONLY |= {"distributed.all_reduce", "distributed.all_gather_matmul"}
+FORWARD_ONLY |= {
+    "distributed.all_reduce",
+    "distributed.all_gather_matmul",
+    "recurrences.causal_conv1d.causal_conv1d_step_",
+}
 FORWARD_ONLY |= {"fp8.quantize", "fp8.scaled_matmul", "gemlite.gemm", "gemlite.gemm_splitK", "fast.low_bit"}
 #: They run before a model is compiled, or show what another function does.
 HELPERS = {"classics.dropout.dropout_mask", "gemlite.gemm.pack", "gemlite.gemm.unpack", "gemlite.gemm.quantize"}

@@ -1,0 +1,212 @@
+"""recurrences/causal_conv1d: values, gradients, states, packed sequences, one token, traps, errors, mutants."""
+
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
+import pytest
+import torch
+
+from academy import accuracy
+from annotated_examples.recurrences import causal_conv1d as lesson
+from tests.kernels import harness
+from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
+
+NAN = float("nan")
+
+MUTANTS = [
+    Mutant("taps in the wrong order", "w = tl.load(weight_ptr + offs_d * W + j, mask=mask_d, other=0.0)", "w = tl.load(weight_ptr + offs_d * W + (W - 1 - j), mask=mask_d, other=0.0)"),
+    Mutant("looks one token ahead", "t - (W - 1 - j), row - (W - 1 - j), length, offs_d, D, W)\n        z", "t - (W - 2 - j), row - (W - 2 - j), length, offs_d, D, W)\n        z"),
+    Mutant("taps cross into the sequence before", "(t >= 0) & (t < length))[:, None] & mask_d, other=0.0).to(tl.float32)\n    if", "(row >= 0) & (t < length))[:, None] & mask_d, other=0.0).to(tl.float32)\n    if"),
+    Mutant("state ignored", "x += tl.load(columns, mask=before, other=0.0).to(tl.float32)", "x += 0.0"),
+    Mutant("product rounded before the sum", "z += w[None, :] * x", "z += (w[None, :] * x).to(weight_ptr.dtype.element_ty).to(tl.float32)"),
+    Mutant("slope from the result", "z = taps(x_tensor, state_ptr, weight_ptr, bias_ptr, b, t, row, length, offs_d, D, W)\n        sigmoid", "z = taps(x_tensor, state_ptr, weight_ptr, bias_ptr, b, t, row, length, offs_d, D, W)\n        z = z * tl.sigmoid(z)\n        sigmoid"),
+    Mutant("gradient with the filter not turned round", "offs_d * W + (W - 1 - k)", "offs_d * W + k"),
+    Mutant("gradient of the final state dropped", "dx += tl.load(columns, mask=kept, other=0.0).to(tl.float32)", "dx += 0.0"),
+    Mutant("gradient of the state from the state alone", "state_gradient_kernel[(batch", "dstate.zero_()\n        False and state_gradient_kernel[(batch"),
+    Mutant("final state of short sequences", "t = length - (W - 1) + column", "t = tl.maximum(length - (W - 1), 0) + column"),
+    Mutant("last tile's filter gradient lost", "dweight.sum(0)", "dweight[:-1].sum(0)"),
+    Mutant("step writes the new input nowhere", "tl.store(columns + (W - 2) * stride_sw, new, mask=mask)", ""),
+    Mutant("step doesn't move the columns", "(j - 1) * stride_sw, old", "j * stride_sw, old"),
+]  # fmt: skip
+
+
+def everything(B, T, D, W=4, dtype=torch.float32):
+    shapes = dict(x=(B, T, D), weight=(D, W), bias=(D,), initial_state=(B, D, W - 1))
+    return {name: randn(*shape, dtype=dtype) for name, shape in shapes.items()}
+
+
+def packed(*lengths, D=3, W=4, behind=0):
+    ends = torch.tensor([0, *lengths], dtype=torch.int32, device=DEVICE).cumsum(0, dtype=torch.int32)
+    given = everything(len(lengths), 1, D, W)
+    return given | dict(x=randn(sum(lengths) + behind, D), cu_seqlens=ends)
+
+
+def results(function, inputs, upstream, wide, **options):
+    """Result, final state and all gradients."""
+    leaves = {n: harness.leaf(v.double() if wide else v) if v.is_floating_point() else v for n, v in inputs.items()}
+    outputs = function(**leaves, return_final_state=True, **options)
+    wanted = {n: v for n, v in leaves.items() if v.requires_grad}
+    grads = torch.autograd.grad(outputs, list(wanted.values()), [u.to(o.dtype) for u, o in zip(upstream, outputs)])
+    return dict(y=outputs[0].detach(), final=outputs[1].detach()) | {f"d{n}": g for n, g in zip(wanted, grads)}
+
+
+def assert_right(function, reference, inputs, upstream=None, **options):
+    if upstream is None:
+        W, states = inputs["weight"].shape[1], inputs["initial_state"].shape
+        upstream = randn(*inputs["x"].shape), randn(*states[:2], W - 1)
+    with harness.unchanged(**inputs), harness.fenced_allocations():
+        ours = results(function, inputs, upstream, wide=False, **options)
+    theirs, exact = (results(reference, inputs, upstream, wide, **options) for wide in (False, True))
+    for name, value in ours.items():
+        accuracy.check(name, value, theirs[name], exact[name])
+
+
+def check(module):
+    """Everything a mutant has to get past."""
+    for T in (1, 2, 7):
+        for activation in (None, "silu"):
+            assert_right(
+                module.causal_conv1d, lesson.causal_conv1d_reference, everything(2, T, 5), activation=activation
+            )
+    assert_right(module.causal_conv1d, lesson.causal_conv1d_reference, everything(1, 70, 3), activation="silu")
+    inputs = packed(5, 0, 1, 8, behind=2)
+    assert_right(module.causal_conv1d_varlen, lesson.causal_conv1d_varlen_reference, inputs, activation="silu")
+    taps_that_cancel(module)
+    one_token_after_another(module)
+
+
+def taps_that_cancel(module):
+    """Trap 2: (1 + 2^-7)^2 - (1 + 2^-6) is 2^-14, and 0 if the product is rounded to bfloat16."""
+    x = torch.tensor([1 + 2.0**-6, 1 + 2.0**-7], device=DEVICE).bfloat16().view(1, 2, 1)
+    weight = torch.tensor([[-1.0, 1 + 2.0**-7]], device=DEVICE).bfloat16()
+    assert module.causal_conv1d(x, weight)[0, 1, 0] == 2.0**-14
+
+
+def one_token_after_another(module):
+    """Trap 9: five steps after a prefill give what the long call gives."""
+    inputs = everything(2, 9, 5)
+    y, final = lesson.causal_conv1d_reference(**inputs, activation="silu", return_final_state=True)
+    x, state = inputs.pop("x"), inputs.pop("initial_state")
+    _, state = module.causal_conv1d(x[:, :4], **inputs, initial_state=state, return_final_state=True)
+    for t in range(4, 9):
+        step = module.causal_conv1d_step_(state, x[:, t], **inputs, activation="silu")
+        torch.testing.assert_close(step, y[:, t], rtol=1e-5, atol=1e-5)
+    assert torch.equal(state, final)
+
+
+def test_check_passes():
+    check(lesson)
+
+
+test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS, check)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("W", [2, 4, 8])
+def test_values_and_gradients(W, dtype):
+    """Trap 1: also where a sequence is shorter than the state. Trap 8: no two taps are alike."""
+    for T in (1, W - 1, W, 20):
+        assert_right(
+            lesson.causal_conv1d, lesson.causal_conv1d_reference, everything(2, T, 3, W, dtype), activation="silu"
+        )
+
+
+def test_is_pytorchs_convolution():
+    inputs = {n: v.double() for n, v in everything(2, 9, 3).items()}
+    seen = torch.cat([inputs["initial_state"], inputs["x"].transpose(1, 2)], 2)
+    z = torch.nn.functional.conv1d(seen, inputs["weight"][:, None], inputs["bias"], groups=3)
+    torch.testing.assert_close(lesson.causal_conv1d_reference(**inputs), z.transpose(1, 2))
+
+
+def test_any_strides():
+    """Trap 3: neither the input nor the upstream gradient has to be contiguous."""
+    inputs = everything(2, 20, 5) | dict(x=randn(5, 20, 2).permute(2, 1, 0), weight=randn(4, 5).t())
+    inputs["initial_state"] = randn(2, 3, 5).transpose(1, 2)
+    upstream = randn(2, 5, 20).transpose(1, 2), torch.ones((), device=DEVICE).expand(2, 5, 3)
+    assert_right(lesson.causal_conv1d, lesson.causal_conv1d_reference, inputs, upstream, activation="silu")
+
+
+@pytest.mark.parametrize("lengths", [(5, 0, 1, 80), (0, 0), (1,) * 9], ids=str)
+def test_packed_sequences(lengths):
+    """Trap 5: no tap crosses a border. Trap 4: the state's gradient belongs to the first tokens of each."""
+    for behind in (0, 3):
+        inputs = packed(*lengths, behind=behind)
+        assert_right(lesson.causal_conv1d_varlen, lesson.causal_conv1d_varlen_reference, inputs, activation="silu")
+    inputs["x"][sum(lengths) :] = NAN
+    y, final = lesson.causal_conv1d_varlen(**inputs, return_final_state=True)
+    assert y[sum(lengths) :].eq(0).all() and y.isfinite().all() and final.isfinite().all()
+
+
+def test_without_a_state_zeros_are_seen():
+    """Trap 10: and whatever was in memory before isn't."""
+    inputs = everything(2, 6, 3)
+    state = inputs.pop("initial_state")
+    assert torch.equal(
+        lesson.causal_conv1d(**inputs), lesson.causal_conv1d(**inputs, initial_state=torch.zeros_like(state))
+    )
+
+
+def test_the_second_call_gives_the_same_bits():
+    """Trap 6: the filter's gradient isn't added up by atomics."""
+    call = lambda **inputs: lesson.causal_conv1d(**inputs, activation="swish")  # noqa: E731
+    harness.assert_bitwise_repeatable(call, everything(2, 150, 3), randn(2, 150, 3))
+
+
+def test_large_sums():
+    """Trap 7: the slope of the SiLU at sums around 10^4, and where it is largest."""
+    for scale in (1e4, 1.0):
+        inputs = everything(1, 30, 3)
+        inputs["x"] = inputs["x"] * scale
+        assert_right(lesson.causal_conv1d, lesson.causal_conv1d_reference, inputs, activation="silu")
+
+
+@pytest.mark.parametrize("shape", [(2, 0, 3), (0, 5, 3), (2, 5, 0)], ids=str)
+def test_empty(shape):
+    inputs = {n: harness.leaf(v) for n, v in everything(*shape).items()}
+    y, final = lesson.causal_conv1d(**inputs, activation="silu", return_final_state=True)
+    (y.sum() + final.sum()).backward()
+    assert y.shape == shape and all(v.grad.shape == v.shape for v in inputs.values())
+    if shape[1] == 0:
+        assert torch.equal(final, inputs["initial_state"]) and (inputs["initial_state"].grad == 1).all()
+
+
+def test_second_derivative_raises():
+    call = lambda **inputs: lesson.causal_conv1d(**inputs, activation="silu")  # noqa: E731
+    harness.assert_gradient_penalty_raises(call, everything(1, 5, 2))
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "words"),
+    [
+        (dict(x=torch.ones(5, 3)), ValueError, "x must have 3 dimensions"),
+        (dict(weight=torch.ones(3, 9)), ValueError, "weight must have from 2 to 8 taps"),
+        (dict(weight=torch.ones(4, 4)), ValueError, r"weight must have shape \(3, 4\)"),
+        (dict(weight=torch.ones(3, 4).half()), TypeError, "weight must have the dtype of x"),
+        (dict(bias=torch.ones(4)), ValueError, r"bias must have shape \(3,\)"),
+        (dict(activation="relu"), ValueError, "activation must be one of None, 'silu', 'swish', got 'relu'"),
+        (dict(initial_state=torch.ones(2, 3, 4)), ValueError, r"initial_state must have shape \(2, 3, 3\)"),
+    ],
+    ids=str,
+)
+def test_bad_arguments(changed, error, words):
+    given = dict(x=randn(2, 5, 3), weight=randn(3, 4)) | changed
+    with pytest.raises(error, match=words):
+        lesson.causal_conv1d(**{n: v.to(DEVICE) if torch.is_tensor(v) else v for n, v in given.items()})
+
+
+def test_bad_arguments_of_a_step():
+    x, weight = randn(2, 3), randn(3, 4)
+    with pytest.raises(ValueError, match="state must not be expanded"):
+        lesson.causal_conv1d_step_(randn(3, 3).expand(2, 3, 3), x, weight)
+    with pytest.raises(ValueError, match=r"state must have shape \(2, 3, 3\)"):
+        lesson.causal_conv1d_step_(randn(2, 3, 4), x, weight)
+    with pytest.raises(ValueError, match="weight requires a gradient, but causal_conv1d_step_ has no backward"):
+        lesson.causal_conv1d_step_(randn(2, 3, 3), x, weight.requires_grad_())
+
+
+@pytest.mark.gpu
+def test_offsets_past_32_bits():
+    """Trap 11."""
+    x = torch.empty(1, 2**16 + 8, 2**15, device=DEVICE, dtype=torch.bfloat16).normal_()
+    weight = randn(2**15, 4, dtype=torch.bfloat16)
+    part = lesson.causal_conv1d_reference(x[:, -20:, -8:], weight[-8:])
+    torch.testing.assert_close(lesson.causal_conv1d(x, weight)[:, -17:, -8:], part[:, 3:], rtol=2e-2, atol=2e-2)
