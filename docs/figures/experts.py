@@ -79,3 +79,41 @@ def ragged_tiles():
         "; ".join(words) + f". {launched} programs are launched.",
         [panel],
     )
+
+
+@picture
+def layer():
+    """What each step of the layer reads and writes, forward and backward, for one size."""
+    tokens, k, width, inner, size = 8192, 6, 2048, 1408, 2
+    rows = tokens * k
+    mega = lambda count: f"{count * size / 1e6:.0f} MB"  # noqa: E731
+    steps = (
+        ("forward", (
+            ("gather, gate and up, SwiGLU", f"x {mega(tokens * width)}", f"h {mega(rows * 2 * inner)}, a {mega(rows * inner)}"),
+            ("down", f"a {mega(rows * inner)}", f"y {mega(rows * width)}"),
+            ("collect", f"y {mega(rows * width)}", f"out {mega(tokens * width)}"),
+        )),
+        ("backward", (
+            ("u, weights, gate and up", f"dout {mega(tokens * width)}, h {mega(rows * 2 * inner)}",
+             f"dh {mega(rows * 2 * inner)}, wa {mega(rows * inner)}"),
+            ("back to rows of x, collect", f"dh {mega(rows * 2 * inner)}", f"dx {mega(tokens * width)}"),
+            ("both matrices", f"dh, x; dout, wa {mega(rows * inner)}", "dgate_up, ddown"),
+        )),
+    )  # fmt: skip
+    panels, words = [], []
+    for title, parts in steps:
+        panel = Panel(24 + 74 * len(parts), title)
+        for place, (name, read, written) in enumerate(parts):
+            top = 28 + 74 * place
+            panel.box(0, top, 340, 58, "b" if title == "forward" else "a")
+            panel.text(10, top + 17, name, "bold")
+            panel.text(10, top + 35, f"reads {read}", "small")
+            panel.text(10, top + 51, f"writes {written}", "small")
+            words.append(f"{title}, {name}: reads {read}, writes {written}")
+        panels.append(panel)
+    return Picture(
+        f"{tokens} tokens of {width} numbers with {k} slots each, inner width {inner}, two bytes a number; matrices not counted. "
+        f"Kept for the backward pass are x and h. y, {mega(rows * width)}, isn't.",
+        "; ".join(words) + ".",
+        panels,
+    )

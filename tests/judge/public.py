@@ -123,6 +123,14 @@ def with_the_state(function: Callable) -> Callable:
     return functools.partial(function, return_final_state=True)
 
 
+def tokens_of_experts(tokens: int, width: int) -> dict[str, Any]:
+    """Four experts, the second without tokens, and a dropped slot."""
+    experts = (torch.arange(2 * tokens).view(tokens, 2) * 2 % 4).int()
+    experts[0, 1] = -1
+    tensors = dict(x=torch.randn(tokens, width), experts=experts, weights=torch.rand(tokens, 2))
+    return tensors | dict(gate_up=torch.randn(4, 20, width) / 4, down=torch.randn(4, width, 10) / 4)
+
+
 def packed(rows: int, columns: int) -> dict[str, Any]:
     from annotated_examples.gemlite import gemm
 
@@ -323,6 +331,10 @@ PUBLIC = [
     Public(
         "moe.grouped_matmul", "grouped_matmul", "moe.grouped_matmul.grouped_matmul_reference", rows_of_experts,
         {"width": (16, 40)}, without=("non-finite",),  # PyTorch's sum over rows multiplies zeros with them
+    ),
+    Public(
+        "moe.moe_mlp", "moe_mlp", "moe.moe_mlp.moe_mlp_reference", tokens_of_experts, {"width": (16, 40)},
+        without=("non-finite",),  # PyTorch multiplies the zeros of dropped slots
     ),
     Public("moe.router", "router_z_loss", "moe.router.router_z_loss_reference", {"logits": "tokens classes"}),
     Public(

@@ -241,6 +241,11 @@ def columns_of_experts() -> dict:
     return dict(a=randn(40, 32, dtype=BF16), b=randn(32, 24, dtype=BF16), offsets=ends)
 
 
+def tokens_of_experts() -> dict:
+    tensors = dict(x=randn(5, 40, dtype=BF16), weights=randn(5, 2))
+    return tensors | routed() | dict(gate_up=randn(12, 48, 40, dtype=BF16), down=randn(12, 40, 24, dtype=BF16))
+
+
 def hidden_states(bias: bool = False) -> Callable[[], dict]:
     def inputs():
         tensors = dict(x=randn(6, 64, dtype=BF16), weight=randn(1000, 64, dtype=BF16) / 8, labels=labels(6, 1000))
@@ -368,6 +373,7 @@ CASES = [
     case("moe.router", "load_balancing_loss", lambda: dict(logits=randn(5, 12, dtype=BF16)) | routed()),
     case("moe.grouped_matmul", "grouped_matmul", rows_of_experts),
     case("moe.grouped_matmul", "grouped_matmul", columns_of_experts),
+    case("moe.moe_mlp", "moe_mlp", tokens_of_experts),
     case("moe.router", "router_z_loss", lambda: dict(logits=randn(5, 12, dtype=BF16))),
 ]
 FORWARD_ONLY = {"tutorials.matmul_blocked", "attention.decode", "fast.decode"}

@@ -1,0 +1,248 @@
+"""moe/moe_mlp: values and every gradient, for any experts, dropped slots among them; hostile rows, errors, mutants.
+
+The traps are those of such layers in use: each has a check of its name or a mutant.
+"""
+
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
+import pytest
+import torch
+
+from annotated_examples.moe import moe_mlp as lesson
+from annotated_examples.moe import router
+from tests.kernels import harness
+from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
+
+NAN = float("nan")
+SMALL = dict(BLOCK_M=4, BLOCK_N=4, BLOCK_K=4)
+NAMES = ("x", "weights", "gate_up", "down")
+
+
+def layer(T=11, k=2, E=4, H=9, N=7, dtype=torch.float32):
+    """Unit-size inputs, and weights of a size that keeps results at about one."""
+    tensors = dict(x=randn(T, H, dtype=dtype), weights=randn(T, k))
+    return tensors | dict(
+        gate_up=randn(E, 2 * N, H, dtype=dtype, scale=0.5), down=randn(E, H, N, dtype=dtype, scale=0.5)
+    )
+
+
+def chosen(T=11, k=2, E=4, empty=1):
+    """Experts of each token; one of them has nobody, and some slots are dropped."""
+    experts = torch.randint(0, E, (T, k), device=DEVICE)
+    experts[experts == empty] = -1
+    return experts
+
+
+def on(experts, function):
+    return lambda x, weights, gate_up, down: function(x, experts, weights, gate_up, down)
+
+
+def assert_right(module, inputs, experts):
+    upstream = randn(*inputs["x"].shape, dtype=inputs["x"].dtype)
+    harness.assert_right(on(experts, module.moe_mlp), on(experts, lesson.moe_mlp_reference), inputs, upstream)
+
+
+# ---------------------------------------------------------------- checks, which mutants have to fail
+
+
+def every_dtype(module):
+    for dtype in DTYPES:
+        assert_right(module, layer(dtype=dtype), chosen())
+    assert_right(module, layer(dtype=torch.bfloat16) | {"weights": randn(11, 2, dtype=torch.bfloat16)}, chosen())
+
+
+def experts_of_any_kind(module):
+    """One token, one slot, one expert; all at one expert; the same expert twice; everything dropped; no token."""
+    for T, k, E, experts in (
+        (1, 1, 1, [[0]]),
+        (5, 3, 6, chosen(5, 3, 6)),
+        (9, 2, 4, [[2, 2]] * 9),
+        (3, 2, 4, [[-1, -1]] * 3),
+        (0, 2, 3, torch.zeros(0, 2, dtype=torch.int32, device=DEVICE)),
+    ):
+        experts = torch.as_tensor(experts, device=DEVICE)
+        assert_right(module, layer(T, k, E), experts)
+
+
+def small_tiles(module):
+    """Several tiles in every direction, experts that begin in the middle of one."""
+    inputs, experts = layer(), chosen()
+    plan, upstream = module.sorted_by_expert(experts, 4), randn(11, 9)
+    with harness.unchanged(**inputs), harness.fenced_allocations():
+        out, h = module.mlp_forward(*(inputs[n] for n in NAMES), plan, **SMALL)
+        found = module.mlp_backward(upstream, *(inputs[n] for n in NAMES), h, plan, **SMALL)
+    wanted = harness.gradients(on(experts, lesson.moe_mlp_reference), inputs, upstream)
+    for name, value in zip(("out", *(f"d{n}" for n in NAMES)), (out, *found)):
+        torch.testing.assert_close(value, wanted[name], rtol=1e-4, atol=1e-5, msg=lambda m, name=name: f"{name}: {m}")
+
+
+def dropped_slots(module):
+    """NaN in the weight of a dropped slot, and in the matrices of an expert without rows, reach nothing."""
+    inputs, experts = layer(), chosen()
+    experts[0] = torch.tensor([2, -1])
+    clean = harness.gradients(on(experts, module.moe_mlp), inputs)
+    dirty = {n: v.clone() for n, v in inputs.items()}
+    dirty["weights"][experts < 0] = NAN
+    dirty["gate_up"][1], dirty["down"][1] = NAN, NAN
+    found = harness.gradients(on(experts, module.moe_mlp), dirty)
+    for name, value in found.items():
+        assert torch.equal(value, clean[name]), name
+    assert not found["dweights"][experts < 0].any() and found["dweights"][experts >= 0].any()
+    assert not found["dgate_up"][1].any() and not found["ddown"][1].any()
+
+
+def rows_of_others(module):
+    """A NaN in one token is in that token's result, and in the matrices of its experts."""
+    inputs, experts = layer(), torch.tensor([[0, 2]] * 3 + [[2, 3]] * 8, device=DEVICE)
+    inputs["x"][1] = NAN
+    found = harness.gradients(on(experts, module.moe_mlp), inputs, randn(11, 9))
+    assert bool(found["out"][1].isnan().all()) and int(found["out"].isnan().sum()) == 9
+    assert int(found["dx"].isnan().sum()) == 9 and not found["dgate_up"][[1, 3]].isnan().any()
+
+
+def layouts(module):
+    for name, layout in LAYOUTS.items():
+        experts = chosen()
+        assert_right(
+            module, {n: layout(v) for n, v in layer().items()}, experts if name == "nan_fenced" else layout(experts)
+        )
+    ones = harness.gradients(on(experts, module.moe_mlp), inputs := layer())  # an upstream without strides
+    for name, value in harness.gradients(on(experts, lesson.moe_mlp_reference), inputs).items():
+        torch.testing.assert_close(ones[name], value, rtol=1e-4, atol=1e-5)
+
+
+def weights_in_float32(module):
+    """The gradient of a weight is a sum over all columns, never rounded on the way."""
+    inputs, experts = layer(H=40, N=300, dtype=torch.bfloat16), chosen()
+    assert_right(module, inputs, experts)
+
+
+CHECKS = [every_dtype, experts_of_any_kind, small_tiles, dropped_slots, rows_of_others, layouts, weights_in_float32]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_check(check):
+    check(lesson)
+
+
+MUTANTS = [
+    Mutant("gathered by row", "mask=mask_m, other=0).to(tl.int64) // TOP_K\n    offs_n", "mask=mask_m, other=0).to(tl.int64) // 1 % 2\n    offs_n"),
+    Mutant("gate and up exchanged", "gate * tl.sigmoid(gate) * up, mask", "up * tl.sigmoid(up) * gate, mask"),
+    Mutant("up is the gate again", "w_ptrs + half", "w_ptrs"),
+    Mutant("without the last slot", "for j in range(TOP_K):", "for j in range(TOP_K - 1):"),
+    Mutant("weight not applied", "y *= tl.load(weights_ptr", "y *= 0 * token + 1 + 0 * tl.load(weights_ptr"),
+    Mutant("derivative of the activation", "sigmoid * (1.0 + gate * (1.0 - sigmoid))", "sigmoid * (1.0 + gate * sigmoid)"),
+    Mutant("weighted gradient of the weight", "tl.sum(u * a, 1)", "tl.sum(tl.load(weights_ptr + slot // TOP_K * strides[5] + slot % TOP_K * strides[6], mask=mask_m, other=0.0)[:, None] * u * a, 1)"),
+    Mutant("gradient of the last columns alone", "partial.sum(0)", "partial[-1]"),
+    Mutant("weight twice in the gate", "tl.store(dh_ptrs, weight * u", "tl.store(dh_ptrs, weight * weight * u"),
+    Mutant("weight missing in the matrix", "weight * a, mask=mask", "a, mask=mask"),
+    Mutant("both factors in order", "(token, row) if GATHER_LEFT else (row, token)", "(row, row) if GATHER_LEFT else (row, token)"),
+    Mutant("rows of the next expert", "mask = row < end\n", "mask = row < R\n"),
+    Mutant("offset of the half", "half = tl.cast(N, tl.int64) * w_strides[1]", "half = tl.cast(N, tl.int64) * H"),
+]  # fmt: skip
+OF_CHECK = {
+    "gradient of the last columns alone": small_tiles,
+    "rows of the next expert": small_tiles,
+    "offset of the half": layouts,
+}
+PAIRS = [(OF_CHECK.get(mutant.name, small_tiles), mutant) for mutant in MUTANTS]
+PAIRS += [
+    (dropped_slots, Mutant("dropped rows read", "mask=kept & (offs < H)", "mask=offs < H")),
+    (dropped_slots, Mutant("weights of dropped slots", "torch.where(plan.position < plan.offsets[-1], dw, 0.0)", "dw")),
+]
+
+
+test_mutant_is_caught = harness.mutant_test(lesson, PAIRS)
+
+
+def test_a_router_in_front():
+    """From the router's matrix to the result: its gradient is that of a dense model in float64."""
+    experts_count, k = 4, 2
+    inputs, matrix = layer(), randn(4, 9)
+    plain = {n: inputs[n] for n in ("gate_up", "down")}
+
+    def model(x, matrix, route, mlp, **others):
+        weights, experts = route(x @ matrix.T, k)
+        return mlp(x, experts, weights, **others)
+
+    leaves = [harness.leaf(inputs["x"]), harness.leaf(matrix)]
+    ours = model(*leaves, router.route, lesson.moe_mlp, **plain)
+    double = [harness.leaf(leaf.double()) for leaf in leaves]
+    wide = {n: v.double() for n, v in plain.items()}
+    theirs = model(*double, router.route_reference, lesson.moe_mlp_reference, **wide)
+    upstream = randn(11, 9)
+    for one, other in zip(
+        torch.autograd.grad(ours, leaves, upstream), torch.autograd.grad(theirs, double, upstream.double())
+    ):
+        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-4)
+    assert experts_count == len(plain["down"])
+
+
+@pytest.mark.parametrize("times", [3, pytest.param(100, marks=pytest.mark.gpu)])
+def test_the_same_bits_every_time(times):
+    inputs, experts = layer(40, 3, dtype=torch.bfloat16), chosen(40, 3)
+    upstream = randn(40, 9, dtype=torch.bfloat16)
+    first = harness.gradients(on(experts, lesson.moe_mlp), inputs, upstream)
+    for _ in range(times - 1):
+        again = harness.gradients(on(experts, lesson.moe_mlp), inputs, upstream)
+        assert all(torch.equal(first[name], again[name]) for name in first)
+
+
+def test_a_second_backward_pass_and_frozen_parameters():
+    inputs, experts = layer(), chosen()
+    leaves = {n: harness.leaf(v) for n, v in inputs.items()}
+    out = on(experts, lesson.moe_mlp)(**leaves)
+    once, twice = [torch.autograd.grad(out.sum(), list(leaves.values()), retain_graph=True) for _ in range(2)]
+    assert all(torch.equal(one, other) for one, other in zip(once, twice))
+    for place, name in enumerate(leaves):
+        alone = {n: v if n == name else inputs[n] for n, v in leaves.items()}
+        (gradient,) = torch.autograd.grad(on(experts, lesson.moe_mlp)(**alone).sum(), leaves[name])
+        assert torch.equal(gradient, once[place]), name
+
+
+def test_a_plan_that_is_there():
+    inputs, experts = layer(), chosen()
+    plan = router.sort_by_expert(experts, 4)
+    out = lesson.moe_mlp(inputs["x"], experts, inputs["weights"], inputs["gate_up"], inputs["down"], plan=plan)
+    assert torch.equal(out, on(experts, lesson.moe_mlp)(**inputs))
+
+
+@pytest.mark.gpu
+def test_nobody_waits():
+    inputs, experts = layer(), chosen()
+    harness.gradients(on(experts, lesson.moe_mlp), inputs)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        harness.gradients(on(experts, lesson.moe_mlp), inputs)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_second_derivative_raises():
+    harness.assert_gradient_penalty_raises(on(chosen(), lesson.moe_mlp), layer())
+
+
+FINE = layer() | dict(experts=torch.zeros(11, 2, dtype=torch.int32, device=DEVICE))
+BAD = [
+    (TypeError, "x", dict(x=[1.0])),
+    (TypeError, "x", dict(x=FINE["x"].double())),
+    (ValueError, "x", dict(x=FINE["x"][0])),
+    (TypeError, "experts", dict(experts=FINE["experts"].float())),
+    (ValueError, "experts", dict(experts=FINE["experts"][:5])),
+    (ValueError, "experts must be in", dict(experts=FINE["experts"] + 4)),
+    (TypeError, "weights", dict(weights=FINE["weights"].half())),
+    (ValueError, "weights", dict(weights=FINE["weights"][:, :1])),
+    (TypeError, "gate_up", dict(gate_up=FINE["gate_up"].half())),
+    (ValueError, "gate_up", dict(gate_up=FINE["gate_up"][:, :7])),
+    (ValueError, "down", dict(down=FINE["down"][:, :8])),
+    (ValueError, "down", dict(down=FINE["down"][0])),
+    (TypeError, "plan", dict(plan=(1, 2, 3))),
+    (ValueError, "plan", dict(plan=router.sort_by_expert(torch.zeros(11, 2, dtype=torch.int32, device=DEVICE), 5))),
+]
+
+
+@pytest.mark.parametrize("error, name, change", BAD)
+def test_bad_arguments(error, name, change):
+    with pytest.raises(error, match=rf"^{name}\b"):
+        lesson.moe_mlp(**FINE | change)
