@@ -9,8 +9,8 @@ AXES = ("tokens", "slots", "experts", "width", "inner width")
 
 
 # The matrices of all used experts and the tokens are read, the tokens are written, and the rows before the activation,
-# which the backward pass reads. A slot has a weight and two numbers of the plan. Forward there are three products (gate,
-# up, down), and each has two gradients.
+# which the backward pass reads. A slot has a weight and two numbers of the plan. Forward makes three products, of gate,
+# up and down, and each has two gradients.
 def cost(shape, dtype, used=None):
     tokens, slots, experts, width, inner = shape
     size, one, rows = dtype.itemsize, 3 * width * inner, tokens * slots
