@@ -53,6 +53,11 @@ _LISTED = {
             'float("-inf")) @71: 0.0 -> None',
         ]
     },
+    "experts/weight_without_result": {
+        "a product doesn't depend on the order of its factors": [
+            "weight_gradient: return sum(x * y for x, y in zip(u, a)) @33: u, a -> a, u",
+        ]
+    },
     "experts/stable_rank": {
         "a masked slot is behind all others, and counts for none of them": [
             "ranks_kernel: expert = tl.load(experts_ptr + slot, mask=mask, other=EXPERTS) @54: EXPERTS -> None",
