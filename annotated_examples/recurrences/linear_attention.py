@@ -272,10 +272,10 @@ def sizes(q, v, BLOCK_T, BLOCK_E):
         T, most = (32, 32) if max(D, E) <= 64 else (16, 16)
     else:
         T, most = (64, 64) if narrow else (32, 32)
+    # Several products of tiles 32 wide on four warps read past the end of shared memory in Triton 3.7.1.
     return dict(
         widths=(D, E), INPUT_PRECISION=input_precision(), BLOCK_T=BLOCK_T or T, BLOCK_D=BLOCK_D,
         BLOCK_E=BLOCK_E or min(most, max(16, triton.next_power_of_2(E))),
-        # Several products of tiles 32 wide on four warps read past the end of shared memory in Triton 3.7.1.
         num_warps=2 if BLOCK_D <= 32 and q.dtype != torch.float32 else 4 if narrow else 8,
     )  # fmt: skip
 

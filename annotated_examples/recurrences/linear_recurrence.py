@@ -27,7 +27,8 @@ the limit. One program walks along a sequence, for 32 channels: 64 programs for 
 which isn't enough to fill a large card.
 
 **Contract.** `a` and `x` are (B, T, D) with any strides, `x` float32, float16 or bfloat16, `a` of its dtype or float32.
-A gate may be any number, negative and 0 too; but the product of the gates of 64 tokens must fit into float32. A gate of
+A gate may be any number, negative and 0 too; but the product of the gates of 64 tokens must fit into float32. Where it
+doesn't, or a gate is infinite, the parts of a tile may be infinities that cancel: NaN instead of an infinity. A gate of
 0 resets the channel. States are float32, (B, D). All arithmetic is float32. The result is rounded to the dtype of `x`
 and the state isn't: a sequence in one call gives what its pieces give when the state is handed on, up to rounding. No
 input is written to, and the same call gives the same bits. In packed form, (total, D), rows behind the last sequence

@@ -21,6 +21,7 @@ from tests.kernels.public_functions import (
     LOW_BIT,
     MATMUL,
     RMSNORM,
+    with_a_copied_state,
 )
 
 
@@ -222,6 +223,12 @@ PUBLIC = [
     Public(
         "recurrences.causal_conv1d", "causal_conv1d_varlen",
         "recurrences.causal_conv1d.causal_conv1d_varlen_reference", packed_filter,
+    ),
+    Public(
+        "recurrences.causal_conv1d", "causal_conv1d_step_", references.filter_of_one_token,
+        {"state": "batch width 3", "x": "batch width", "weight": "width 4", "bias": "width"}
+        | {"activation": (None, "silu")},
+        wrap=with_a_copied_state,
     ),
     Public(
         "recurrences.linear_recurrence", "linear_recurrence",

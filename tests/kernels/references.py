@@ -117,6 +117,11 @@ def linear_loss_of_counted_rows(x, weight, labels, bias=None, **options):
     return whole(x, weight, labels, bias, **options | dict(n_items=n_items))
 
 
+def filter_of_one_token(state, x, weight, bias=None, **options):
+    filtered = importlib.import_module("annotated_examples.recurrences.causal_conv1d").causal_conv1d_reference
+    return filtered(x[:, None], weight, bias, initial_state=state, **options)[:, 0]
+
+
 def sequences_of_seen_keys(*tensors, **options):
     return attention_of_sequences(*tensors, whole=attention_of_seen_keys, **options)
 
@@ -163,6 +168,7 @@ _OTHER = {
     "apply_rmsnorm": of_a_norm,
     "flash_attention_varlen": attention_of_sequences,
     "linear_attention_varlen": linear_attention_of_sequences,
+    "causal_conv1d_step_": filter_of_one_token,
     "cross_entropy_loss_": ("classics.cross_entropy", "cross_entropy_loss_reference"),
     "linear_cross_entropy_lean": ("classics.linear_cross_entropy", "linear_cross_entropy_reference"),
     "vocab_parallel_linear_cross_entropy": ("classics.linear_cross_entropy", "linear_cross_entropy_reference"),

@@ -29,8 +29,9 @@ from tests.kernels.public_functions import (
 )
 from tests.kernels.references import references
 
-#: Words of weights with few bits, multiplied one plane at a time: sums of a plane meet infinities that cancel.
-PLANES = {"fast.low_bit"}
+#: Infinities that cancel may meet in the parts of a sum: of words of weights with few bits, multiplied one plane at a
+#: time; of a tile of a recurrence, scanned as if it began at 0, and what its first state becomes.
+IN_PARTS = {"fast.low_bit", "recurrences.linear_recurrence"}
 #: Programs that add to the same element, on a card in any order: the last bit varies from call to call.
 ATOMICS = {"gemlite.gemm_splitK"}
 
@@ -84,7 +85,7 @@ def problems(case, seed, places, dtype=None, few=None):
     if few:
         tried = tried[seed % (len(tried) // few) :: len(tried) // few][:few]
     return non_finite.walk(
-        function, references(case), inputs, upstream, tried, case.module in PLANES, case.module not in ATOMICS
+        function, references(case), inputs, upstream, tried, case.module in IN_PARTS, case.module not in ATOMICS
     )
 
 
