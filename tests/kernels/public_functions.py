@@ -216,8 +216,7 @@ def weights_by_row(route: Callable) -> Callable:
         from annotated_examples.moe.router import sort_by_expert
 
         weights, experts = route(logits, **options)
-        order = sort_by_expert(experts, logits.shape[1]).order.long()
-        return weights.flatten()[order.clamp(0, order.numel() - 1)]  # compiled only, it holds whatever was there
+        return weights.flatten()[sort_by_expert(experts, logits.shape[1]).order.long()]
 
     return call
 
