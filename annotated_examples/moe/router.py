@@ -218,9 +218,8 @@ def route_backward_kernel(
     else:
         p = softmax_rows(tl.where(chosen, z, float("-inf")) if RENORMALIZE else z)
         dz = p * (dweight - tl.sum(p * dweight, 1)[:, None])
-    if RENORMALIZE:
-        # The others have no part in it. Without this a NaN among the selected ones would reach them: 0 · NaN is NaN.
-        dz = tl.where(chosen, dz, 0.0)
+    # Then the others have no part in it, and a NaN among the selected ones doesn't reach them: 0 · NaN is NaN.
+    dz = tl.where(chosen, dz, 0.0) if RENORMALIZE else dz
     tl.store(dlogits_ptr + token[:, None] * E + e[None, :], dz * scale, mask=mask)
 
 
