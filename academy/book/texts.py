@@ -37,7 +37,7 @@ def first_sentence(text: str) -> str:
 
 def summary(title: str, description: str, kind: str) -> str:
     """The description for search engines and links: plain text that stands by itself, without the page's title."""
-    text = re.sub(r"\s*\(\$[^$]*\$\)|[*`$]", "", description)
+    text = re.sub(r"\s*\(\$[^$]*\$\)|[*`$]", "", description).replace('"', "'")  # it stands between such quotes
     if kind == "kernel":
         return f"{title.partition(':')[0]}: an annotated Triton kernel. {text}"
     return f"{title}: {text[:1].lower()}{text[1:]}" if len(text) < 60 else text
