@@ -123,11 +123,11 @@ def new_like(x, cu_seqlens, dtype=None):
 
 # ## How much is left
 #
-# A gate $g_t \le 0$ is the logarithm of a decay. From token j to token i the gates after j, up to that of i, add up,
+# A gate, at most 0, is the logarithm of a decay. From token j to token i the gates after j, up to that of i, add up,
 # and the exponential of the sum is what is left. The textbook takes a difference of two sums from the chunk's start,
-# $e^{G_i - G_j}$, [[tag: LA-L]]. That loses digits where both are large, gives $\infty - \infty$ for a gate of −∞, and
-# in the upper triangle it overflows. Here only the gates *between* the two are added: nothing is subtracted, a sum is
-# never above 0, and a gate of −∞ leaves exactly nothing of what came before it.
+# [[tag: LA-L]]. That loses digits where both are large, gives ∞ − ∞ for a gate of −∞, and in the upper triangle it
+# overflows. Here only the gates *between* the two are added: nothing is subtracted, a sum is never above 0, and a gate
+# of −∞ leaves exactly nothing of what came before it.
 #
 # A lane past the end has a gate of 0, and so has a call without gates.
 @triton.jit

@@ -41,8 +41,6 @@ class Plan(NamedTuple):
 
 # ## Sorting, in three launches
 #
-# [[figure: experts/sorted_rows]]
-#
 # There are few different keys, so nothing has to be compared: counting is enough. The first kernel counts the slots of
 # each expert, for each block of slots. The second adds up: before the first slot of expert e in block b lie all slots
 # of earlier experts, and those of e in earlier blocks. The third puts each slot where it belongs.
@@ -158,8 +156,6 @@ def sorted_by_expert(experts, num_experts, *, BLOCK=None, BLOCK_B=16):
 
 
 # ## Which rows are mine?
-#
-# [[figure: experts/ragged_tiles]]
 #
 # Every expert's rows are cut into tiles, and the last tile of each is ragged. How many tiles there are depends on the
 # offsets, which Python doesn't know. It knows a bound: the tiles of all rows together, and one more for each expert
