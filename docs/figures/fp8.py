@@ -76,7 +76,7 @@ def codes():
     return Picture(
         "All numbers of each format from 0 to 4. At each power of two the distance doubles. e5m2 has half as many in each "
         "interval, and reaches a hundred times further.",
-        "; ".join(words) + ".",
+        f"{len(words)} products of {2 * len(words)} factors. " + "; ".join(words) + ".",
         panels,
     )
 
