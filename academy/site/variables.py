@@ -122,6 +122,8 @@ class Variables:
 
 def _match(tokens: list, at: int, pattern: list[str]) -> int:
     """The end of the pattern, if it stands here. Subscripts within it are passed over, and braces around one token."""
+    if tokens[at][0] != pattern[0]:
+        return 0  # a subscript before it belongs to something else, a sum for example
     depth = 0
     for wanted in pattern:
         while at < len(tokens) and tokens[at][0] != wanted:

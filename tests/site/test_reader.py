@@ -236,6 +236,8 @@ def test_a_kernel_page_marks_names_in_code_notes_and_formulas(site, page):
         (r"\sum_{i=1}^n \frac1n n", r"\sum_{i=1}^n \frac1\htmlData{v=N}{n} \htmlData{v=N}{n}"),
         (r"\operatorname{nX} \text{X} \tilde{X}", r"\operatorname{nX} \text{X} \tilde{X}"),
         (r"f'(X) f(X)", r"\htmlData{v=df}{f'}(\htmlData{v=x}{X}) f(\htmlData{v=x}{X})"),
+        (r"\sum_m X_i", r"\sum_m \htmlData{v=x}{X_i}"),
+        (r"\sum_{t} \frac{\partial L}{\partial X_t}", r"\sum_{t} \htmlData{v=dx}{\frac{\partial L}{\partial X_t}}"),
         (r"e^{X_i - n} X^X", r"e^{\htmlData{v=x}{X_i} - \htmlData{v=N}{n}} \htmlData{v=x}{X^X}"),
     ],
 )
