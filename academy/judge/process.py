@@ -275,7 +275,7 @@ class Conversation:
             self._connection.send_bytes(question)
             return self._connection.recv_bytes(_LARGEST)
         except (EOFError, OSError):  # also of an answer that is no message
-            self._process.join(1)
+            self._process.join(60 if asleep.is_set() else 1)  # a busy machine takes its time to end what was killed
             code = self._process.exitcode
             if code is None:
                 raise Died(Death("error", "sent something that is no answer")) from None
