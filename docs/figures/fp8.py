@@ -76,7 +76,7 @@ def codes():
     return Picture(
         "All numbers of each format from 0 to 4. At each power of two the distance doubles. e5m2 has half as many in each "
         "interval, and reaches a hundred times further.",
-        f"{len(words)} products of {2 * len(words)} factors. " + "; ".join(words) + ".",
+        "; ".join(words) + ".",
         panels,
     )
 
@@ -207,6 +207,6 @@ def operands():
     return Picture(
         "Tokens m, inputs k, outputs n. Each matrix is in two products, and the dimension that its scales may follow in one is "
         "summed in the other.",
-        "; ".join(words) + ".",
+        f"{len(words)} products of {2 * len(words)} factors. " + "; ".join(words) + ".",
         panels,
     )
