@@ -162,7 +162,7 @@ def decay_between_transposed(g):
     return tl.where(place[None, :] >= place[:, None], tl.exp(sums), 0.0)
 
 
-# What is left of the state before the chunk at each token, [[tag: LA-G]]; of each token at the chunk's end; and of the
+# What is left of the state before the chunk at each token; of each token at the chunk's end; and of the
 # state at the chunk's end.
 @triton.jit
 def decay_from_start(g):
