@@ -198,7 +198,8 @@ def step(
     q_full, q_empty, k_full, k_empty, v_full, v_empty = bars
     acc, p, row_max, row_sum, kv = state
     BLOCK_N: gl.constexpr = k_s.type.shape[3]
-    zero = gl.zeros([p.shape[0], BLOCK_N], gl.float32, row_max.type.layout.parent)
+    s_layout: gl.constexpr = row_max.type.layout.parent
+    zero = gl.zeros([p.shape[0], BLOCK_N], gl.float32, s_layout)
     next_stage = (kv + 1) % STAGES
     stage = kv % STAGES
 
