@@ -38,7 +38,9 @@ from academy.book import layout
 PROSE_DEVICE = "nvidia-h200"
 NOT_YET = "not measured yet"
 #: Files in `experiments/`, results of scripts in `benchmarks/` that are no operation's.
-EXPERIMENTS = ("measuring", "profiling", "huggingface", "host_time", "host_time_triton_3_7_1", "capstone")
+EXPERIMENTS = (
+    "measuring", "profiling", "huggingface", "host_time", "host_time_triton_3_7_1", "capstone", "capstone_options",
+)  # fmt: skip
 #: Our own providers, the one that is meant by "ours" first.
 OURS = ("fast", "lesson")
 #: Operations per byte from which a rate is quoted in TFLOP/s.

@@ -135,7 +135,9 @@ PLAIN = Operations(
 
 # ## The model
 #
-# Two sizes. The small one is for Triton's interpreter. The large one is as large as the first GPT-2.
+# Two sizes. The small one is for Triton's interpreter. The large one is as large as the first GPT-2. A configuration
+# also makes the blocks of its model: that is how [other forms](options.py), with experts or with eight bits, exchange
+# parts of them.
 @dataclass(frozen=True)
 class Config:
     layers: int = 2
@@ -151,46 +153,68 @@ class Config:
     def vocabulary(self):
         return 256**self.token_bytes
 
+    def block(self, layer):
+        return Block(self, Attention(self), GatedUnit(self))
+
 
 SMALL = Config()
 GPT_124M = Config(layers=12, heads=12, key_heads=3, width=768, hidden=2048, context=1024, token_bytes=2)
 
 
-def weights(rows, columns, std=0.02):
-    return torch.nn.Parameter(std * torch.randn(rows, columns))
+def weights(*shape, std=0.02):
+    return torch.nn.Parameter(std * torch.randn(shape))
 
 
-# A block adds two things to the stream `x`: what attention brings from earlier tokens, and what a gated unit makes of
-# each token alone. The last thing to be added arrives separately from the stream, as `delta`, because one kernel adds
-# and normalises; and the block returns its own last one separately, too. Queries, keys and values are projections of
-# the same input, so they are one product, with the rows of all three weights.
-class Block(torch.nn.Module):
+# What adds to the stream of activations begins smaller the more layers there are, two terms each.
+def into_stream(config):
+    return 0.02 / (2 * config.layers) ** 0.5
+
+
+# Attention brings something from earlier tokens. Queries, keys and values are projections of the same input, so they
+# are one product, with the rows of all three weights.
+#
+# Heads are views: (B·T, heads·D) is (B, T, heads, D), and is seen as (B, heads, T, D). All kernels take strides. The
+# heads are split before the dimensions are swapped. Then their gradients have the layout that the product needs, and
+# joining them is one plain copy.
+class Attention(torch.nn.Module):
     def __init__(self, config):
         super().__init__()
-        c, head = config, config.width // config.heads
-        into_stream = 0.02 / (2 * c.layers) ** 0.5
         self.config = config
-        self.norms = torch.nn.ParameterList(torch.ones(c.width) for _ in range(2))
-        self.qkv = weights((c.heads + 2 * c.key_heads) * head, c.width)
-        self.out = weights(c.width, c.width, into_stream)
-        self.gate_up = weights(2 * c.hidden, c.width)
-        self.down = weights(c.width, c.hidden, into_stream)
+        self.qkv = weights((config.heads + 2 * config.key_heads) * config.width // config.heads, config.width)
+        self.out = weights(config.width, config.width, std=into_stream(config))
 
-    def forward(self, x, delta, ops, B, cos, sin, drop):
-        y, x = ops.add_norm(x, delta, self.norms[0])
-        delta = drop(ops.linear(self.attention(y, ops, B, cos, sin), self.out))
-        y, x = ops.add_norm(x, delta, self.norms[1])
-        return x, drop(ops.linear(ops.gate(ops.linear(y, self.gate_up)), self.down))
-
-    # Heads are views: (B·T, heads·D) is (B, T, heads, D), and is seen as (B, heads, T, D). All kernels take strides.
-    # The heads are split before the dimensions are swapped. Then their gradients have the layout that the product
-    # needs, and joining them is one plain copy.
-    def attention(self, y, ops, B, cos, sin):
+    def forward(self, y, ops, B, cos, sin):
         c = self.config
         heads = ops.linear(y, self.qkv).view(B, len(y) // B, -1, c.width // c.heads)
         q, k, v = (part.transpose(1, 2) for part in heads.split([c.heads, c.key_heads, c.key_heads], dim=2))
         q, k = ops.rotate(q, k, cos, sin)
-        return ops.attend(q, k, v).transpose(1, 2).reshape(len(y), c.width)
+        return ops.linear(ops.attend(q, k, v).transpose(1, 2).reshape(len(y), c.width), self.out)
+
+
+# A gated unit makes something of each token alone. Its second result is what it adds to the loss: nothing.
+class GatedUnit(torch.nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.gate_up = weights(2 * config.hidden, config.width)
+        self.down = weights(config.width, config.hidden, std=into_stream(config))
+
+    def forward(self, y, ops):
+        return ops.linear(ops.gate(ops.linear(y, self.gate_up)), self.down), ()
+
+
+# A block adds both to the stream `x`. The last thing to be added arrives separately from the stream, as `delta`,
+# because one kernel adds and normalises; and the block returns its own last one separately, too.
+class Block(torch.nn.Module):
+    def __init__(self, config, mixer, feed_forward):
+        super().__init__()
+        self.norms = torch.nn.ParameterList(torch.ones(config.width) for _ in range(2))
+        self.mixer, self.feed_forward = mixer, feed_forward
+
+    def forward(self, x, delta, ops, B, cos, sin, drop):
+        y, x = ops.add_norm(x, delta, self.norms[0])
+        y, x = ops.add_norm(x, drop(self.mixer(y, ops, B, cos, sin)), self.norms[1])
+        delta, terms = self.feed_forward(y, ops)
+        return x, drop(delta), terms
 
 
 # The embedding is also the matrix of the last product, so that the vocabulary is paid for once. Looking up its rows is
@@ -204,7 +228,7 @@ class GPT(torch.nn.Module):
         super().__init__()
         self.config, self.operations, self.dtype = config, operations, dtype
         self.embedding = weights(config.vocabulary, config.width)
-        self.blocks = torch.nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.blocks = torch.nn.ModuleList(config.block(layer) for layer in range(config.layers))
         self.norm = torch.nn.Parameter(torch.ones(config.width))
         pairs = config.width // config.heads // 2
         angles = torch.arange(config.context)[:, None] / 10000 ** (torch.arange(pairs) / pairs)
@@ -212,7 +236,12 @@ class GPT(torch.nn.Module):
         self.register_buffer("sin", angles.sin(), persistent=False)
 
     def forward(self, tokens, labels, step=0):
-        """The mean loss. tokens, labels: (B, T) int64; step: an int or a 0-d int64 tensor on their device."""
+        """The loss. tokens, labels: (B, T) int64; step: an int or a 0-d int64 tensor on their device."""
+        first, *terms = self.losses(tokens, labels, step)
+        return sum(terms, first)
+
+    def losses(self, tokens, labels, step=0):
+        """Its terms: the mean cross entropy, and what blocks add to it."""
         (B, T), ops, p = tokens.shape, self.operations, self.config.p
         places = 2 * len(self.blocks) + 1
         seeds = iter((torch.arange(places, device=tokens.device) + places * step).unbind())
@@ -222,21 +251,22 @@ class GPT(torch.nn.Module):
 
         x = self.embed(tokens.flatten()).to(self.dtype)
         delta = torch.zeros_like(x)
-        x = drop(x)
+        x, terms = drop(x), []
         for block in self.blocks:
-            x, delta = block(x, delta, ops, B, self.cos[:T], self.sin[:T], drop)
+            x, delta, more = block(x, delta, ops, B, self.cos[:T], self.sin[:T], drop)
+            terms += more
         y, _ = ops.add_norm(x, delta, self.norm)
-        return ops.loss(y, self.embedding, labels.flatten())
+        return [ops.loss(y, self.embedding, labels.flatten()), *terms]
 
     def embed(self, tokens):
         return F.embedding(tokens, self.embedding)
 
 
 # Both models start from the same weights: with different ones their losses couldn't be compared.
-def pair(config, dtype=torch.float32, seed=0, plain=PLAIN):
+def pair(config, dtype=torch.float32, seed=0, plain=PLAIN, kernels=OURS):
     """Ours and the plain model on the device, with the same weights."""
     torch.manual_seed(seed)
-    ours, theirs = GPT(config, OURS, dtype), GPT(config, plain, dtype)
+    ours, theirs = GPT(config, kernels, dtype), GPT(config, plain, dtype)
     theirs.load_state_dict(ours.state_dict())
     return ours.to(device.DEVICE), theirs.to(device.DEVICE)
 

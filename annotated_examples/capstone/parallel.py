@@ -59,6 +59,8 @@ class Options:
         """ValueError if the model can't be cut for `world` ranks."""
         if self.way not in WAYS:
             raise ValueError(f"way must be one of {', '.join(WAYS)}, got {self.way!r}")
+        if type(self.model) is not gpt.Config:  # experts' losses are no mean of those of parts of a batch
+            raise ValueError(f"model must be a gpt.Config, without options, got {type(self.model).__qualname__}")
         named = dict(sequences=self.sequences)
         if self.way == "tp":
             named = {name: getattr(self.model, name) for name in ("heads", "key_heads", "hidden")}
@@ -118,12 +120,13 @@ class CutGPT(gpt.GPT):
         head = c.width // c.heads
         mine = dict(heads=c.heads // world, key_heads=c.key_heads // world, width=c.width // world)
         for block in self.blocks:
-            block.config = dataclasses.replace(c, **mine)
+            attention, unit = block.mixer, block.feed_forward
+            attention.config = dataclasses.replace(c, **mine)
             parts = [c.heads * head, c.key_heads * head, c.key_heads * head]
-            block.qkv = parameter(rows_of(block.qkv, rank, world, parts), OUTPUTS)
-            block.out = parameter(block.out.chunk(world, 1)[rank], INPUTS)
-            block.gate_up = parameter(rows_of(block.gate_up, rank, world, [c.hidden, c.hidden]), OUTPUTS)
-            block.down = parameter(block.down.chunk(world, 1)[rank], INPUTS)
+            attention.qkv = parameter(rows_of(attention.qkv, rank, world, parts), OUTPUTS)
+            attention.out = parameter(attention.out.chunk(world, 1)[rank], INPUTS)
+            unit.gate_up = parameter(rows_of(unit.gate_up, rank, world, [c.hidden, c.hidden]), OUTPUTS)
+            unit.down = parameter(unit.down.chunk(world, 1)[rank], INPUTS)
         self.first, end = even_cuts(c.vocabulary, world)[rank : rank + 2]
         self.embedding = parameter(whole.embedding[self.first : end], OUTPUTS)
         self.embedding.whole_rows = c.vocabulary

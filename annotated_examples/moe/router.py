@@ -83,7 +83,7 @@ def load_balancing_loss_reference(logits, experts, *, score="softmax"):
         p = p / (p.sum(1, keepdim=True) + 1e-20)
     flat = experts.reshape(-1).long()
     counts = torch.bincount(flat[flat >= 0], minlength=E)
-    f = E * counts / counts.sum().clamp(min=1)
+    f = E * counts.to(p.dtype) / counts.sum().clamp(min=1)
     return (p * f).sum() / max(T, 1)
 
 

@@ -1,0 +1,178 @@
+r"""
+# The GPT with other parts: experts, and eight bits
+
+[The GPT of these kernels](gpt.py) is built as models were in 2023. Those of today exchange some of its parts. Here each
+exchange is one word of the configuration:
+
+| option | what is exchanged | with |
+|---|---|---|
+| `feed_forward="experts"` | the gated unit | [a router](../moe/router.py) and [a layer of experts](../moe/moe_mlp.py) |
+| `linear="row"`, or another recipe | the products of all layers | [those in eight bits](../fp8/linear.py) |
+
+Everything else is the same: the text, the optimizer, the number of tokens in a step. So does it still learn as well,
+and what does it cost? Each form is trained for the same steps as the first one, from the same seeds:
+
+[[training: capstone_options]]
+
+The losses are cross entropies, also where training adds other terms. `python benchmarks/capstone_options.py` measures
+all forms, `--only experts` one of them beside the plain form.
+
+**Experts.** The model has [[bench: capstone_options/experts/parameters]] million weights in place of
+[[bench: capstone_options/dense/parameters]], but a token meets only as many as before: of eight experts, each half as
+wide as the gated unit, it goes through two. A router begins as a random matrix, and sends some experts more than
+others. The first additional term of the loss works against that, and the second keeps the logits small. Each block
+hands both to the model, which adds them up. At the end of a run the first term, which is 1 where all experts get
+the same and 8 where one gets all, is [[bench: capstone_options/experts/balance]].
+
+**Eight bits.** The weights stay in float32, and so do their gradients. What is quantized are the operands of the
+products, each time anew. The router and the last product, which makes the logits, aren't: there a small error decides
+between two tokens or two experts. With experts, theirs are computed in bfloat16, too, so eight bits are left for
+attention's products. In this model they have few operations for each number that has to be quantized: weights of
+768 x 768, where the recipes were made for ten times as wide ones.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from academy import checks, script
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional as F
+
+from annotated_examples.capstone import gpt
+from annotated_examples.classics.dropout import dropout_reference
+from annotated_examples.fp8.linear import RECIPES, float8_linear, float8_linear_reference
+from annotated_examples.moe.moe_mlp import moe_mlp, moe_mlp_reference
+from annotated_examples.moe.router import (
+    load_balancing_loss,
+    load_balancing_loss_reference,
+    route,
+    route_reference,
+    router_z_loss,
+    router_z_loss_reference,
+)
+
+
+# ## Operations
+#
+# Those of the GPT, and what the options need.
+@dataclass(frozen=True)
+class Operations(gpt.Operations):
+    """`experts` is (tokens, k), the matrices of experts (E, 2N, width) and (E, width, N)."""
+
+    quantized: Callable  # (x, weight, recipe) -> x Wᵀ of operands in eight bits
+    route: Callable  # (logits, k) -> weights, experts
+    balance: Callable  # (logits, experts) -> 1 if all experts get the same, at most E
+    z: Callable  # (logits) -> mean of the squared log-sum-exp
+    experts: Callable  # (x, experts, weights, gate_up, down) -> each token's experts, weighted and added up
+
+
+OURS = Operations(
+    **vars(gpt.OURS),
+    quantized=lambda x, weight, recipe: float8_linear(x, weight.to(x.dtype), recipe=recipe),
+    route=route,
+    balance=load_balancing_loss,
+    z=router_z_loss,
+    experts=moe_mlp,
+)
+
+# The same in PyTorch. It is what ours are compared with, and was not written to be fast.
+PLAIN = Operations(
+    **vars(gpt.PLAIN),
+    quantized=lambda x, weight, recipe: float8_linear_reference(x, weight.to(x.dtype), recipe=recipe),
+    route=route_reference,
+    balance=load_balancing_loss_reference,
+    z=router_z_loss_reference,
+    experts=moe_mlp_reference,
+)
+
+
+# ## The configuration
+@dataclass(frozen=True)
+class Config(gpt.Config):
+    """A GPT's configuration and its options; ValueError for one that there isn't.
+
+    Attributes:
+        feed_forward: "dense" or "experts".
+        linear: "unquantized", or the recipe of `float8_linear`.
+        experts, top_k: how many experts there are, and through how many a token goes. Each is `hidden // top_k` wide.
+        balance, z: what the two losses of a router are multiplied with, in each layer.
+    """
+
+    feed_forward: str = "dense"
+    linear: str = "unquantized"
+    experts: int = 8
+    top_k: int = 2
+    balance: float = 0.01
+    z: float = 0.001
+
+    def __post_init__(self):
+        checks.choice("feed_forward", self.feed_forward, ("dense", "experts"))
+        checks.choice("linear", self.linear, ("unquantized", *RECIPES))
+        checks.whole_number("top_k", self.top_k, at_least=1, at_most=self.experts)
+        if self.hidden % self.top_k:
+            raise ValueError(f"hidden must be a multiple of top_k, {self.top_k}, got {self.hidden}")
+
+    def block(self, layer):
+        mixer = gpt.Attention(self)
+        return Block(self, mixer, Experts(self) if self.feed_forward == "experts" else gpt.GatedUnit(self))
+
+
+SMALL = Config()
+GPT_124M = Config(**vars(gpt.GPT_124M))
+
+
+# ## Experts in place of the gated unit
+#
+# Logits are computed in float32, from the router's float32 weights: rounded to bfloat16, they would send some tokens
+# elsewhere. That product has eight columns, and is left to PyTorch in both.
+class Experts(torch.nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        c, inner = config, config.hidden // config.top_k
+        self.config = config
+        self.router = gpt.weights(c.experts, c.width)
+        self.gate_up = gpt.weights(c.experts, 2 * inner, c.width)
+        self.down = gpt.weights(c.experts, c.width, inner, std=gpt.into_stream(c))
+
+    def forward(self, y, ops):
+        c = self.config
+        logits = F.linear(y.to(self.router.dtype), self.router)
+        weights, experts = ops.route(logits, c.top_k)
+        result = ops.experts(y, experts, weights, self.gate_up.to(y.dtype), self.down.to(y.dtype))
+        return result, (c.balance * ops.balance(logits, experts), c.z * ops.z(logits))
+
+
+# ## Eight bits in place of the products
+#
+# A block has four products, or with experts two. It passes another `linear` on to its parts.
+class Block(gpt.Block):
+    def __init__(self, config, mixer, feed_forward):
+        super().__init__(config, mixer, feed_forward)
+        self.recipe = config.linear
+
+    def forward(self, x, delta, ops, *others):
+        if self.recipe != "unquantized":
+            ops = dataclasses.replace(ops, linear=lambda x, weight: ops.quantized(x, weight, self.recipe))
+        return super().forward(x, delta, ops, *others)
+
+
+# As a script it trains a small model of one form twice, with our operations and with PyTorch's. Here both drop the same
+# elements. In eight bits the two part after some steps: where a number lies between two codes, the last bit of float32
+# decides.
+if __name__ == "__main__":
+    options = dict(feed_forward=dict(default="dense"), linear=dict(default="unquantized"))
+    asked = script.arguments(__doc__, steps=dict(type=int, default=10), **options)
+    config = dataclasses.replace(SMALL, **{name: getattr(asked, name) for name in options})
+    plain = dataclasses.replace(PLAIN, drop=lambda *x: dropout_reference(*x))
+    models = gpt.pair(config, plain=plain, kernels=OURS)
+    losses = [gpt.train(model, gpt.batches(config, 2), asked.steps) for model in models]
+    for step, (mine, theirs) in enumerate(zip(*losses)):
+        print(f"step {step:3}: ours {mine:.5f}, PyTorch {theirs:.5f}")

@@ -1,0 +1,293 @@
+"""The GPT with experts and in eight bits: against plain models, and mistakes that such a comparison wouldn't show."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from academy import accuracy, device
+from academy.judge.mutants import import_source
+from annotated_examples.capstone import gpt, options, parallel
+from tests.capstone.test_gpt import SAME_MASKS, trained
+from tests.kernels.harness import ROOT
+
+SOURCE = (ROOT / "annotated_examples/capstone/options.py").read_text("utf-8")
+#: Plain models without a rounding of their own, which can run in float64.
+EXACT = dataclasses.replace(options.PLAIN, drop=SAME_MASKS.drop, loss=SAME_MASKS.loss)
+#: What an option brings is ours, the rest PyTorch's, which is interpreted in less time.
+OPTIONS_OURS = dataclasses.replace(
+    EXACT, **{name: value for name, value in vars(options.OURS).items() if name not in vars(gpt.OURS)}
+)
+SMALL = dataclasses.replace(options.SMALL, layers=1, experts=4)
+EXPERTS = dataclasses.replace(SMALL, feed_forward="experts")
+RECIPES = ("tensor", "row", "row_gw_hp", "block")
+
+
+def mutant(old, new):
+    assert SOURCE.count(old) == 1
+    return import_source(SOURCE.replace(old, new), "mutant_of_options")
+
+
+def models(config, kernels=OPTIONS_OURS):
+    """Ours, the plain one and one in float64, with the same weights."""
+    ours, plain = gpt.pair(config, plain=EXACT, kernels=kernels)
+    exact = gpt.GPT(config, EXACT, torch.float64).to(device.DEVICE)
+    exact.load_state_dict(ours.state_dict())
+    return ours, plain, exact.double()
+
+
+def gradients(model):
+    tokens, labels = next(gpt.batches(model.config, 2))
+    model(tokens, labels, 0).backward()
+    return {name: weight.grad for name, weight in model.named_parameters()}
+
+
+# ---------------------------------------------------------------- experts
+
+
+def test_losses_and_gradients_with_experts():
+    """All operations ours, two layers, two steps, dropout on; see `test_losses_and_gradients_are_those_of_pytorch`."""
+    config = dataclasses.replace(EXPERTS, layers=2)
+    results = [trained(model, 2) for model in models(config, options.OURS)]
+    assert any(name.endswith("router") for name in results[0])
+    for name in results[0]:
+        accuracy.check(name, *(result[name] for result in results))
+
+
+def written_out(y, part, c):
+    """The layer of experts with every expert for every token, and its two losses: written apart from the others."""
+    logits = y @ part.router.T
+    p = logits.softmax(1)
+    chosen = torch.zeros_like(p).scatter(1, logits.topk(c.top_k, 1).indices, 1.0)
+    share = p * chosen / (p * chosen).sum(1, keepdim=True)
+    gate, up = torch.einsum("th,enh->ten", y, part.gate_up).chunk(2, 2)
+    each = torch.einsum("ten,ehn->teh", gate * gate.sigmoid() * up, part.down)
+    load = chosen.sum(0) / chosen.sum()
+    balance = c.experts * (load * p.mean(0)).sum()
+    return (share[:, :, None] * each).sum(1), 0.01 * balance, 0.001 * logits.logsumexp(1).square().mean()
+
+
+def check_layer_of_experts(module):
+    """Values and all gradients of the layer in float64."""
+    config = module.Config(**vars(EXPERTS))
+    torch.manual_seed(1)
+    part = module.Experts(config).double()
+    for weight in part.parameters():
+        weight.data.mul_(20.0)
+    y = torch.randn(33, config.width, dtype=torch.float64)
+    upstream = torch.randn_like(y)
+    found = []
+    for result, *terms in ((lambda r: (r[0], *r[1]))(part(y, module.PLAIN)), written_out(y, part, config)):
+        total = (result * upstream).sum() + sum(terms)
+        found.append([result, *terms, *torch.autograd.grad(total, list(part.parameters()))])
+    assert [len(each) for each in found] == [6, 6], "the result, two terms, and three gradients"
+    for mine, expected in zip(*found):
+        torch.testing.assert_close(mine, expected, rtol=1e-10, atol=1e-12)
+
+
+def check_terms_are_part_of_the_loss(module):
+    config = module.Config(**vars(EXPERTS) | dict(layers=2, p=0.0))
+    model = gpt.GPT(config, module.PLAIN).to(device.DEVICE)
+    tokens, labels = next(gpt.batches(config, 2))
+    first, *terms = model.losses(tokens, labels)
+    assert len(terms) == 2 * config.layers and all(term > 0 for term in terms)
+    torch.testing.assert_close(model(tokens, labels), first + sum(terms))
+
+
+def check_logits_of_a_router_are_float32(module):
+    seen = []
+    operations = dataclasses.replace(
+        module.PLAIN, route=lambda logits, k: seen.append(logits) or options.route_reference(logits, k)
+    )
+    part = module.Experts(module.Config(**vars(EXPERTS)))
+    y = torch.randn(9, EXPERTS.width).bfloat16()
+    part(y, operations)
+    assert torch.equal(seen[0], F.linear(y.float(), part.router))
+
+
+def check_as_many_weights_as_before_are_active(module):
+    with torch.device("meta"):
+        dense = gpt.GPT(module.GPT_124M, module.OURS)
+        config = dataclasses.replace(module.GPT_124M, feed_forward="experts")
+        experts = gpt.GPT(config, module.OURS)
+    size = lambda module: sum(weight.numel() for weight in module.parameters())  # noqa: E731
+    assert 124e6 <= size(dense) < 125e6 and 293e6 < size(experts) < 296e6
+    unit, part = dense.blocks[0].feed_forward, experts.blocks[0].feed_forward
+    assert size(unit) == config.top_k * (part.gate_up[0].numel() + part.down[0].numel())
+
+
+# ---------------------------------------------------------------- eight bits
+
+
+def recorded(module, config):
+    """(recipe, input, weight, upstream gradient) of each product in eight bits; and the model after a step."""
+    found = []
+
+    def quantized(x, weight, recipe):
+        y = module.OURS.quantized(x, weight, recipe)
+        entry = [recipe, x.detach(), weight.detach()]
+        found.append(entry)
+        y.register_hook(lambda dy: entry.append(dy.clone()))
+        return y
+
+    model = gpt.GPT(config, dataclasses.replace(OPTIONS_OURS, quantized=quantized)).to(device.DEVICE)
+    gradients(model)
+    return found, model
+
+
+def product_and_gradients(function, x, weight, dy, recipe):
+    x, weight = x.clone().requires_grad_(), weight.clone().requires_grad_()
+    y = function(x, weight, recipe)
+    return [y.detach(), *torch.autograd.grad(y, (x, weight), dy.to(y.dtype))]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_product_in_eight_bits(recipe):
+    """Each product of the model with the inputs that it has there: the result and both gradients, by the rule of every
+    kernel. And the weight's gradient is what the model has in the end."""
+    torch.manual_seed(0)
+    found, model = recorded(options, dataclasses.replace(SMALL, linear=recipe))
+    block = model.blocks[0]
+    kept = [block.mixer.qkv, block.mixer.out, block.feed_forward.gate_up, block.feed_forward.down]
+    assert len(found) == 4 and all(entry[0] == recipe for entry in found)
+    for weight, (_, x, w, dy) in zip(kept, found):
+        assert torch.equal(weight, w)
+        plain = product_and_gradients(EXACT.quantized, x, w, dy, recipe)
+        exact = product_and_gradients(EXACT.quantized, x.double(), w.double(), dy.double(), recipe)
+        mine = product_and_gradients(OPTIONS_OURS.quantized, x, w, dy, recipe)
+        for name, *values in zip(("y", "dx", "dw"), mine, plain, exact):
+            accuracy.check(name, *values)
+        assert torch.equal(mine[2], weight.grad)
+
+
+def distance(a, b):
+    return ((a.double() - b.double()).norm() / b.double().norm().clamp(min=1e-30)).item()
+
+
+def check_whole_model_in_eight_bits(module, recipe):
+    """Every parameter's gradient is that of the plain model in eight bits. Not by the rule of every kernel: where a
+    number lies between two codes, the last bit of float32 chooses one, and the results part by what a code is apart. So
+    they must be ten times closer than eight bits are to none, which another recipe, or a product without, is not."""
+    torch.manual_seed(0)
+    config = module.Config(**vars(SMALL) | dict(linear=recipe))
+    ours, plain, _ = models(config)
+    ours.operations = dataclasses.replace(OPTIONS_OURS, quantized=module.OURS.quantized)
+    unquantized = gpt.GPT(SMALL, EXACT).to(device.DEVICE)
+    unquantized.load_state_dict(plain.state_dict())
+    mine, theirs, without = (gradients(model) for model in (ours, plain, unquantized))
+    for name in theirs:
+        apart = distance(theirs[name], without[name])
+        assert apart > 1e-3 and distance(mine[name], theirs[name]) < apart / 10, name
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_whole_model_in_eight_bits(recipe):
+    check_whole_model_in_eight_bits(options, recipe)
+
+
+def check_only_attention_with_experts(module):
+    """The router's product, those of the experts and the one that makes the logits are as they were."""
+    seen = []
+    operations = dataclasses.replace(
+        module.PLAIN, quantized=lambda x, weight, recipe: seen.append(tuple(weight.shape)) or F.linear(x, weight)
+    )
+    config = module.Config(**vars(EXPERTS) | dict(linear="row"))
+    model = gpt.GPT(config, operations).to(device.DEVICE)
+    gradients(model)
+    assert seen == [(64, 32), (32, 32)]
+
+
+# ---------------------------------------------------------------- both
+
+
+FORMS = {"experts": dict(feed_forward="experts"), "tensor": dict(linear="tensor"), "block": dict(linear="block")}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_it_learns(form):
+    """A few steps from scratch: the loss falls, and as far as the plain model's."""
+    config = dataclasses.replace(SMALL, p=0.0, **FORMS[form])
+    ours, plain, _ = models(config)
+    mine, theirs = (gpt.train(model, gpt.batches(config, 2), 8, lr=1e-2) for model in (ours, plain))
+    assert mine[-1] < mine[0] - 0.5 and mine[-1] == pytest.approx(theirs[-1], abs=0.02)
+
+
+def test_without_options_it_is_the_gpt():
+    ours, plain = gpt.pair(gpt.SMALL), gpt.pair(options.SMALL, plain=options.PLAIN, kernels=options.OURS)
+    for a, b in zip(ours, plain):
+        mine, theirs = a.state_dict(), b.state_dict()
+        assert mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
+    assert all(getattr(options.OURS, name) is value for name, value in vars(gpt.OURS).items())
+    assert all(getattr(options.OURS, name) is not getattr(options.PLAIN, name) for name in vars(options.PLAIN))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(feed_forward="moe"), "feed_forward must be "),
+        (dict(linear="bf16"), "linear must be "),
+        (dict(top_k=9), "top_k must be "),
+        (dict(top_k=0), "top_k must be "),
+        (dict(top_k=3), "hidden must be a multiple of top_k, 3, got 88"),
+    ],
+)
+def test_an_option_that_there_is_not(changes, message):
+    with pytest.raises(ValueError, match=message):
+        options.Config(**changes)
+
+
+@pytest.mark.parametrize("way", parallel.WAYS)
+def test_many_cards_refuse_options(way):
+    with pytest.raises(ValueError, match="model must be a gpt.Config, without options, got Config"):
+        parallel.Options(way=way, model=EXPERTS).check(2)
+
+
+@pytest.mark.parametrize(
+    ("check", "old", "new"),
+    [
+        (check_layer_of_experts, "c.balance * ops.balance(logits, experts)", "ops.balance(logits, experts)"),
+        (check_layer_of_experts, "c.z * ops.z(logits)", "c.z * ops.z(weights)"),
+        (check_terms_are_part_of_the_loss, "(c.balance * ops.balance(logits, experts), c.z * ops.z(logits))", "()"),
+        (
+            check_logits_of_a_router_are_float32,
+            "F.linear(y.to(self.router.dtype), self.router)",
+            "F.linear(y, self.router.to(y.dtype)).float()",
+        ),
+        (check_as_many_weights_as_before_are_active, "config.hidden // config.top_k", "config.hidden"),
+        (check_only_attention_with_experts, 'if self.recipe != "unquantized":', "if False:"),
+        (
+            lambda module: check_whole_model_in_eight_bits(module, "row"),
+            "float8_linear(x, weight.to(x.dtype), recipe=recipe)",
+            'float8_linear(x, weight.to(x.dtype), recipe="block")',
+        ),
+    ],
+    ids=["balance", "z", "no terms", "router in bf16", "wide experts", "no eight bits", "another recipe"],
+)
+def test_what_would_make_the_comparison_meaningless(check, old, new):
+    check(options)
+    with pytest.raises(AssertionError):
+        check(mutant(old, new))
+
+
+# ---------------------------------------------------------------- on the card
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("form", FORMS)
+def test_bfloat16_on_the_card_and_in_a_cuda_graph(form):
+    """A recorded step learns what one that is launched does, and the loss of ten steps falls as the plain model's."""
+    from benchmarks.capstone import losses
+    from benchmarks.capstone_options import FormTraining
+
+    sizes = dict(layers=2, heads=4, key_heads=2, width=256, hidden=512, context=128, p=0.0)
+    ours = FormTraining(options.Config(**sizes, **FORMS[form]), 4)
+    plain = FormTraining(options.Config(**sizes, **FORMS[form]), 4)
+    plain.model.operations = options.PLAIN
+    ours()
+    theirs, mine, replayed = (
+        torch.tensor(losses(training, step, 10, 1))
+        for training, step in ((plain, plain), (ours, ours), (ours, ours.captured()))
+    )
+    assert torch.equal(mine, replayed), "no atomics: the same bits"
+    assert mine[-1] < mine[0] - 0.5 and (mine - theirs).abs().max() < 0.05
