@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import itertools
 import json
 import os
 import re
@@ -32,7 +31,7 @@ from academy import device  # noqa: E402
 from academy.bench import experiment  # noqa: E402
 from academy.traffic import Traffic, ring_bytes  # noqa: E402
 from annotated_examples.capstone import parallel  # noqa: E402
-from annotated_examples.capstone.gpt import GPT, GPT_124M, adamw  # noqa: E402
+from annotated_examples.capstone.gpt import GPT, GPT_124M, OURS, PLAIN, Operations, adamw  # noqa: E402
 from annotated_examples.common.symmetric import symmetric_memory  # noqa: E402
 from annotated_examples.distributed.all_gather_matmul import all_gather_matmul  # noqa: E402
 from annotated_examples.distributed.all_reduce import all_reduce  # noqa: E402
@@ -48,7 +47,7 @@ GATHERED = (4096, 4096, 4096)
 #: The large GPT, with key heads that two and four ranks can share, and without dropout.
 MODEL = dataclasses.replace(GPT_124M, heads=12, key_heads=4, p=0.0)
 #: Sequences of a card where sequences are cut, and of all cards where products are.
-SEQUENCES = 16
+SEQUENCES = 32
 SECONDS = 120
 
 
@@ -157,9 +156,10 @@ def loss(values: dict, rank: int, world: int) -> None:
             run = functools.partial(function, logits, labels)
             with Traffic() as traffic:
                 run()
-            sent = sum(ring_bytes(call.kind, call.payload, world) for call in traffic.calls)
-            values[f"loss/{vocabulary}/{name}/sent"] = (sent / 1e3, "KB")
-            values[f"loss/{vocabulary}/{name}/collectives"] = (len(traffic.calls), "")
+            if traffic.calls:  # those of `loss_parallel` run below what can be watched from Python
+                sent = sum(ring_bytes(call.kind, call.payload, world) for call in traffic.calls)
+                values[f"loss/{vocabulary}/{name}/sent"] = (sent / 1e3, "KB")
+                values[f"loss/{vocabulary}/{name}/collectives"] = (len(traffic.calls), "")
             torch.cuda.reset_peak_memory_stats()
             before = torch.cuda.memory_allocated()
             values[f"loss/{vocabulary}/{name}/time"] = (event_ms(run, repeats=10), "ms")
@@ -229,48 +229,57 @@ def gather(values: dict, rank: int, world: int) -> None:
     values["gather/ours"] = (event_ms(lambda: all_gather_matmul(x, w, memory)), "ms")
 
 
+def whole_model(operations: Operations, dtype: torch.dtype) -> GPT:
+    torch.manual_seed(0)
+    return GPT(MODEL, operations, dtype).to(device.DEVICE)
+
+
+def measure_training(values: dict, name: str, model: torch.nn.Module, options: parallel.Options, place: tuple) -> None:
+    """Time of a step on the slowest rank, tokens a second of all ranks together, and the most memory of a rank."""
+    optimizer = adamw(model, 6e-4)
+    tokens, labels = next(parallel.batches(options, *place))
+
+    def step():
+        model(tokens, labels).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    step()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    ms = event_ms(step, repeats=10)
+    values[f"{name}/step"] = (ms, "ms")
+    values[f"{name}/tokens"] = (options.sequences * MODEL.context / ms, "thousand tokens/s")
+    values[f"{name}/memory"] = (torch.cuda.max_memory_allocated() / 2**30, "GiB")
+
+
 def training(way: str) -> Callable[[dict, int, int], None]:
     def part(values: dict, rank: int, world: int) -> None:
-        options = parallel.Options(way=way, steps=3, sequences=2 * world, model=MODEL)
+        options = parallel.Options(way=way, steps=3, sequences=2 * world, learning_rate=6e-4, model=MODEL)
         options.check(world)
-
-        def model():
-            torch.manual_seed(0)
-            return GPT(MODEL, options.operations, torch.bfloat16).to(device.DEVICE)
-
-        losses, _ = parallel.trained(parallel.WAYS[way](model()), parallel.batches(options, rank, world), options)
+        cut = parallel.WAYS[way](whole_model(OURS, torch.float32))
+        losses, _ = parallel.trained(cut, parallel.batches(options, rank, world), options)
         if way != "tp":
             dist.all_reduce(losses)
             losses /= world
-        alone, _ = parallel.trained(model(), parallel.batches(options), options)
+        alone, _ = parallel.trained(whole_model(OURS, torch.float32), parallel.batches(options), options)
         values[f"{way}/difference"] = ((losses - alone).abs().max().item(), "")
         values[f"{way}/same_everywhere"] = (float(same_everywhere(losses)), "")
+        del cut
         torch.cuda.empty_cache()
-
-        sequences = SEQUENCES if way == "tp" else SEQUENCES * world
-        options = dataclasses.replace(options, sequences=sequences)
-        for name, cut in (("one", lambda model: model), (way, parallel.WAYS[way])):
-            if name == "one" and way != "ddp":
+        for kind, operations in (("", OURS), (" plain", PLAIN)):
+            if way == "ddp":  # what a card does alone: as many sequences as it has there
+                one = dataclasses.replace(options, way="tp", sequences=SEQUENCES)
+                measure_training(
+                    values, f"one/{kind[:-1]}".rstrip("/"), whole_model(operations, torch.bfloat16), one, ()
+                )
+                torch.cuda.empty_cache()
+            if way == "tp" and kind:  # cut_operations needs our loss, so there is no plain form
                 continue
-            which = dataclasses.replace(options, sequences=SEQUENCES, way="tp") if name == "one" else options
-            trained = cut(model())
-            optimizer = adamw(trained, 6e-4)
-            tokens, labels = next(itertools.islice(parallel.batches(which, rank, world), 1))
-
-            def step(trained=trained, optimizer=optimizer, tokens=tokens, labels=labels):
-                trained(tokens, labels).backward()
-                optimizer.step()
-                optimizer.zero_grad()
-
-            step()
-            torch.cuda.synchronize()
-            torch.cuda.reset_peak_memory_stats()
-            ms = event_ms(step, repeats=10)
-            count = which.sequences * MODEL.context
-            values[f"{name}/step"] = (ms, "ms")
-            values[f"{name}/tokens"] = (count / ms, "thousand tokens/s")
-            values[f"{name}/memory"] = (torch.cuda.max_memory_allocated() / 2**30, "GiB")
-            del trained, optimizer
+            whole = dataclasses.replace(options, sequences=SEQUENCES if way == "tp" else SEQUENCES * world)
+            model = parallel.WAYS[way](whole_model(operations, torch.bfloat16))
+            measure_training(values, f"{way}{kind}", model, whole, (rank, world))
+            del model
             torch.cuda.empty_cache()
 
     return part

@@ -213,9 +213,12 @@ def train_alone(options):
 #
 # `torchrun` starts the processes and tells each its rank. NCCL moves what is on cards, gloo what is on CPUs.
 def start():
-    if not device.INTERPRET:
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("gloo" if device.INTERPRET else "nccl")
+    if device.INTERPRET:
+        dist.init_process_group("gloo")
+    else:
+        mine = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(mine)
+        dist.init_process_group("nccl", device_id=mine)
 
 
 if __name__ == "__main__":

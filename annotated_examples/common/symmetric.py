@@ -24,12 +24,16 @@ from annotated_examples.common.ranks import place_in
 
 @dataclass(frozen=True)
 class Symmetric:
-    """buffers[r] and pads[r] are rank r's, as this process sees them. `programs` is how many can signal at a time."""
+    """buffers[r] and pads[r] are rank r's, as this process sees them. `programs` is how many can signal at a time.
+
+    `owner` keeps the memory alive. On cards buffers and pads are views that don't.
+    """
 
     buffers: tuple
     pads: tuple
     rank: int
     programs: int
+    owner: tuple = ()
 
     @property
     def world(self):
@@ -65,14 +69,15 @@ def symmetric_memory(numel, dtype=torch.float32, group=None, programs=None):
     sizes = ((numel, dtype), (slots(programs, world), torch.int32))
     if world == 1:
         buffer, pad = ((torch.zeros(n, dtype=kind, device=device.DEVICE),) for n, kind in sizes)
-    else:
-        make = _between_processes if device.INTERPRET else _between_cards
-        buffer, pad = (make(n, kind, group, rank, world) for n, kind in sizes)
-    return Symmetric(buffer, pad, rank, programs)
+        return Symmetric(buffer, pad, rank, programs)
+    make = _between_processes if device.INTERPRET else _between_cards
+    (buffer, *owner), (pad, *other) = (make(n, kind, group, rank, world) for n, kind in sizes)
+    return Symmetric(buffer, pad, rank, programs, (*owner, *other))
 
 
 # On cards PyTorch makes the memory, and the rendezvous exchanges the addresses. The pad has to be zero on every rank
-# before anyone signals.
+# before anyone signals. `get_buffer` gives a bare address in the shape of a tensor: once nobody holds `own` and the
+# handle any more, the memory behind it is gone.
 def _between_cards(numel, dtype, group, rank, world):
     import torch.distributed._symmetric_memory as symmetric
 
@@ -80,7 +85,7 @@ def _between_cards(numel, dtype, group, rank, world):
     handle = symmetric.rendezvous(own, torch.distributed.group.WORLD if group is None else group)
     torch.cuda.synchronize()
     torch.distributed.barrier(group)
-    return tuple(handle.get_buffer(other, (numel,), dtype) for other in range(world))
+    return tuple(handle.get_buffer(other, (numel,), dtype) for other in range(world)), own, handle
 
 
 # On a CPU it is a file in memory that all processes map. Once all have it, its name is no longer needed.
@@ -97,7 +102,7 @@ def _between_processes(numel, dtype, group, rank, world):
         os.unlink(f"{path}/memory")
         os.rmdir(path)
     parts = (whole[other * bytes_each :][: numel * dtype.itemsize].view(dtype) for other in range(world))
-    return tuple(parts)
+    return (tuple(parts),)
 
 
 # ## Ranks as a list
