@@ -270,9 +270,7 @@ def training(way: str) -> Callable[[dict, int, int], None]:
         for kind, operations in (("", OURS), (" plain", PLAIN)):
             if way == "ddp":  # what a card does alone: as many sequences as it has there
                 one = dataclasses.replace(options, way="tp", sequences=SEQUENCES)
-                measure_training(
-                    values, f"one/{kind[:-1]}".rstrip("/"), whole_model(operations, torch.bfloat16), one, ()
-                )
+                measure_training(values, f"one{kind}", whole_model(operations, torch.bfloat16), one, ())
                 torch.cuda.empty_cache()
             if way == "tp" and kind:  # cut_operations needs our loss, so there is no plain form
                 continue

@@ -1,9 +1,10 @@
 r"""
 # Launchers that `torch.compile` doesn't look into
 
-The compiler can trace the launch of a kernel, but not one whose arguments are tuples or tensor descriptors. So inside
-`torch.compile` such a launcher is a custom operator, of which the compiler knows the arguments and the shapes of the
-results. Elsewhere it is called directly.
+The compiler can trace the launch of a kernel, but not one whose arguments are tuples or tensor descriptors. And from a
+kernel's code it finds out which tensors the kernel writes: where the code has a scan, PyTorch 2.11 misses the store,
+and the result is never filled. So inside `torch.compile` such a launcher is a custom operator, of which the compiler
+knows the arguments and the shapes of the results. Elsewhere it is called directly.
 """
 
 from academy import device  # noqa: F401  before anything imports triton
@@ -19,14 +20,15 @@ def opaque(schema, empty):
 
     Args:
         schema: of the operator, such as `"(Tensor x, *, bool inverse) -> Tensor"`. A compiled call drops keyword
-            arguments that it doesn't name, which are the sizes of tiles.
+            arguments that it doesn't name, which are the sizes of tiles. `Tensor(a!) state` is written to.
         empty: takes the same arguments and returns empty tensors like the results.
     """
 
     def decorate(launch):
         named = set(re.findall(r"(\w+)(?=[,)])", schema.partition("->")[0]))
+        written = re.findall(r"Tensor\(\w!\) (\w+)", schema)
         name = f"{launch.__module__.replace('.', '_')}::{launch.__name__}"
-        operator = torch.library.custom_op(name, launch, mutates_args=(), schema=schema)
+        operator = torch.library.custom_op(name, launch, mutates_args=written, schema=schema)
         operator.register_fake(empty)
 
         @functools.wraps(launch)

@@ -308,13 +308,11 @@ def _sequences(x, cu_seqlens):
 
 def _empty_forward(x, weight, bias, initial_state, cu_seqlens, *, silu):
     batch = x.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
-    new = lambda *shape: torch.empty(shape, dtype=x.dtype, device=x.device)  # noqa: E731
-    return new(*x.shape), new(batch, x.shape[-1], weight.shape[1] - 1)
+    return x.new_empty(x.shape), x.new_empty(batch, x.shape[-1], weight.shape[1] - 1)
 
 
 def _empty_backward(dy, dfinal, x, weight, bias, initial_state, cu_seqlens, *, silu):
-    new = lambda *shape: torch.empty(shape, dtype=x.dtype, device=x.device)  # noqa: E731
-    return new(*x.shape), new(*weight.shape), new(weight.shape[0]), new(*dfinal.shape)
+    return tuple(x.new_empty(shape) for shape in (x.shape, weight.shape, weight.shape[:1], dfinal.shape))
 
 
 @opaque(
@@ -464,6 +462,20 @@ def causal_conv1d_varlen(
     return _call(x, weight, bias, initial_state, cu_seqlens, activation, return_final_state)
 
 
+@opaque(
+    "(Tensor(a!) state, Tensor x, Tensor weight, Tensor? bias, *, bool silu) -> Tensor",
+    lambda state, x, weight, bias, *, silu: x.new_empty(x.shape),
+)
+def step_forward(state, x, weight, bias, *, silu):
+    """(B, D): one token; `state` moves on by it."""
+    (D, W), y = weight.shape, x.new_empty(x.shape)
+    if y.numel() > 0:
+        step_kernel[(x.shape[0] * triton.cdiv(D, 128),)](
+            (state, *state.stride()), (x, *x.stride()), weight.contiguous(), bias, y, D, SILU=silu, W=W, BLOCK_D=128
+        )
+    return y
+
+
 def causal_conv1d_step_(state, x, weight, bias=None, *, activation=None):
     """One token of each sequence. `state` is updated in place. Forward only.
 
@@ -487,15 +499,7 @@ def causal_conv1d_step_(state, x, weight, bias=None, *, activation=None):
     if any(stride == 0 and size > 1 for stride, size in zip(state.stride(), state.shape)):
         raise ValueError("state must not be expanded, because it is written to; pass state.contiguous()")
     checks.no_gradient("causal_conv1d_step_", state=state, x=x, weight=weight, bias=bias)
-    (D, W), BLOCK_D = weight.shape, 128
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    if y.numel() > 0:
-        bias = bias if bias is None else bias.contiguous()
-        step_kernel[(x.shape[0] * triton.cdiv(D, BLOCK_D),)](
-            (state, *state.stride()), (x, *x.stride()), weight.contiguous(), bias, y, D,
-            SILU=activation is not None, W=W, BLOCK_D=BLOCK_D,
-        )  # fmt: skip
-    return y
+    return step_forward(state, x, weight, bias if bias is None else bias.contiguous(), silu=activation is not None)
 
 
 # ## A run small enough to watch

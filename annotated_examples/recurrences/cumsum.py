@@ -39,6 +39,7 @@ import torch
 import triton
 import triton.language as tl
 
+from annotated_examples.common.opaque import opaque
 from annotated_examples.common.rows import as_rows, rows_contract
 
 
@@ -106,7 +107,12 @@ def cumsum_kernel(
 # `movedim` brings the dimension to the end. `as_rows` makes it a matrix with neighbouring columns and copies if it has
 # to. The result is moved back and made contiguous.
 #
-# Divided among 128 threads, chunks of 1024 are 8 neighbouring elements for each.
+# Divided among 128 threads, chunks of 1024 are 8 neighbouring elements for each. `torch.compile` misreads kernels that
+# scan; `opaque` tells it what comes out.
+@opaque(
+    "(Tensor x, int dim, bool reverse, bool exclusive) -> Tensor",
+    lambda x, dim=-1, reverse=False, exclusive=False: torch.empty(x.shape, dtype=x.dtype, device=x.device),
+)
 def cumsum_forward(x, dim=-1, reverse=False, exclusive=False, *, BLOCK_N=1024):
     """The running sum along `dim`. BLOCK_N: elements of a chunk, a power of two."""
     checks.power_of_two(BLOCK_N=BLOCK_N)

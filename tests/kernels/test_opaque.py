@@ -7,6 +7,7 @@ from annotated_examples.classics import rope
 from annotated_examples.common import opaque
 from annotated_examples.fast import low_bit
 from annotated_examples.gemlite import gemm, gemm_splitK
+from annotated_examples.recurrences import causal_conv1d, cumsum
 from tests.kernels.harness import DEVICE, randn
 from tests.kernels.test_gemm import problem
 
@@ -27,6 +28,22 @@ def test_rope(inverse):
     torch.library.opcheck(run, (q, k, cos, sin), options, test_utils=CHECKS)
     for mine, theirs in zip(run(q, k, cos, sin, **options), rope.turn(q, k, cos, sin, **options)):
         assert torch.equal(mine, theirs) and mine.stride() == theirs.stride()
+
+
+def test_a_scan():
+    x, run = randn(3, 5, 4), operator(cumsum, "cumsum_forward")
+    torch.library.opcheck(run, (x, 1, True, False), test_utils=CHECKS)
+    assert torch.equal(run(x, 1, True, False), cumsum.cumsum(x, 1, reverse=True))
+
+
+def test_a_state_that_is_written_to():
+    state, x, weight = randn(2, 6, 3), randn(2, 6), randn(6, 4)
+    run = operator(causal_conv1d, "step_forward")
+    torch.library.opcheck(run, (state.clone(), x, weight, None), dict(silu=True), test_utils=CHECKS)
+    mine, theirs = state.clone(), state.clone()
+    y = run(mine, x, weight, None, silu=True)
+    assert torch.equal(y, causal_conv1d.causal_conv1d_step_(theirs, x, weight, activation="silu"))
+    assert torch.equal(mine, theirs) and not torch.equal(mine, state)
 
 
 @pytest.mark.parametrize(
