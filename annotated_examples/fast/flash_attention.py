@@ -38,7 +38,9 @@ large, the two halves are the fastest.
 **Where it falls behind.** cuDNN took [[bench: flash_attention/ladder/cuDNN/forward_ms]] and
 [[bench: flash_attention/ladder/cuDNN/full_forward_ms]] in that run. It gives the loads to a warp of their own and lets
 two groups of warps take turns, one at the softmax and one at the tensor cores. Triton's compiler does not do that here:
-it waits for each product of queries and keys before the softmax begins, and only the other programs fill the gap.
+it waits for each product of queries and keys before the softmax begins, and only the other programs fill the gap. So on
+a Hopper card large calls with heads of 128 numbers go to [a kernel below Triton](../gluon/flash_attention.py), which is
+ahead of cuDNN there.
 
 The backward pass has [a page of its own](flash_attention_backward.py).
 
@@ -72,7 +74,7 @@ from annotated_examples.attention.flash_attention import (
     attention, attention_varlen, flash_attention_reference, keys_seen,
 )  # fmt: skip
 from annotated_examples.common.attention import (
-    batches, contract, empty_like, head, new_rows, scale_and_cap, sequence, store_numbers, store_tile, strided,
+    OPEN, batches, contract, empty_like, head, new_rows, scale_and_cap, sequence, store_numbers, store_tile, strided,
     varlen_contract,
 )  # fmt: skip
 from annotated_examples.common.attention_tiles import (
@@ -288,11 +290,40 @@ def attention_forward(
     return o, lse
 
 
+# ## Below Triton
+#
+# On a Hopper card [the kernel that overlaps softmax and products by hand](../gluon/flash_attention.py) is faster for
+# dense heads of 128 numbers. For heads of 64 this one is. A launch of that kernel costs Python 0.18 ms, because it
+# makes its descriptors anew each time, so it has to be worth it: `2**28` scores take a card about as long.
+WORTHWHILE = 2**28
+
+
+@remembered
+def goes_below_triton(q, k, v, sinks, cu_seqlens_q, options):
+    """Whether the Gluon kernel takes this call."""
+    (B, H, T, D), S = q.shape, k.shape[2]
+    dense = sinks is None and cu_seqlens_q is None and options.softcap == 0.0 and options.left == OPEN
+    full_or_causal = options.right == OPEN or options.right == 0 and T == S
+    return (
+        dense and full_or_causal and D == 128 and B * H * T * S >= WORTHWHILE and can_describe(options, q, k, v)
+        and not device.INTERPRET and device.has("gluon", q.device.index)
+    )  # fmt: skip
+
+
+def forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options):
+    """`(o, lse)`, by the kernel that is fastest for the call."""
+    if goes_below_triton(q, k, v, sinks, cu_seqlens_q, options):
+        from annotated_examples.gluon import flash_attention as below_triton  # only a Hopper card needs it
+
+        return below_triton.attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options)
+    return attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options)
+
+
 # ## Joining autograd
 #
 # The frame is the lesson's, with these launchers. Inside `torch.compile` both are operators: the compiler can't look
 # into a launch with descriptors.
-launchers = opaque_attention(attention_forward, attention_backward)
+launchers = opaque_attention(forward, attention_backward)
 checked = remembered(contract)
 
 

@@ -272,6 +272,37 @@ def test_varlen(options, lengths, only_fast):
     judge_varlen(varlen_with_tiles(fast), *lengths, dtype=torch.float16, **options)
 
 
+def chosen(q, k=None, sinks=None, **options):
+    k = q if k is None else k
+    options = fast.contract(q, k, k, **DEFAULTS | options, sinks=sinks, return_lse=False)
+    return fast.goes_below_triton(q, k, k, sinks, None, options)
+
+
+def test_what_goes_below_triton(monkeypatch):
+    """Large dense calls with heads of 128 numbers on a Hopper card, and nothing else."""
+    q = randn(1, 1, 1, 128, dtype=torch.float16).expand(1, 1, 2**14 + 8, 128).contiguous()
+    assert not chosen(q), "there is no card here" if device.INTERPRET else "the card is no Hopper"
+    monkeypatch.setattr(device, "INTERPRET", False)
+    monkeypatch.setattr(device, "has", lambda *feature: True)
+    assert chosen(q) and chosen(q, causal=True) and chosen(q[:, :, :-1], q)
+    assert not chosen(q[:, :, :-1], q, causal=True), "the last query sees the last key"
+    assert not chosen(q[..., :64]) and not chosen(q.float()) and not chosen(q[:, :, :2000])
+    assert not chosen(q, causal=True, window=100) and not chosen(q, softcap=5.0)
+    assert not chosen(q, scale=-1.0) and not chosen(q, sinks=randn(1, dtype=torch.float16))
+    monkeypatch.setattr(device, "has", lambda *feature: False)
+    assert not chosen(q)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("options", [{}, dict(causal=True)], ids=["full", "causal"])
+def test_below_triton(options, monkeypatch):
+    """Right, with gradients, and by that kernel: the other one is gone."""
+    if not device.has("gluon"):
+        pytest.skip("needs a Hopper GPU")
+    monkeypatch.setattr(fast, "attention_forward", None)
+    judge(fast.flash_attention, dict(B=1, H=32, Hk=8, T=3000, S=3000, D=128), torch.bfloat16, **options)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("D", [64, 128])
 def test_same_bits_twice_and_in_any_order(D):
