@@ -135,7 +135,7 @@ def start_copies(memory, gathered, arrived, rows):
 #
 # All ranks must have filled their buffers before anyone copies from them, and nobody may fill them again before all
 # have copied: two meetings, here as plain barriers of the process group, since they are no part of the idea.
-def all_gather_matmul_forward(x, w, memory, group=None, *, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32):
+def all_gather_matmul_forward(x, w, memory, group=None, *, BLOCK_M=128, BLOCK_N=128, BLOCK_K=64, num_warps=8):
     """(world · rows, N) in the dtype of x: the rows of all ranks, times w."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
     (rows, K), N, world = x.shape, w.shape[1], memory.world
@@ -149,7 +149,7 @@ def all_gather_matmul_forward(x, w, memory, group=None, *, BLOCK_M=64, BLOCK_N=6
     if tiles:
         gathered_matmul_kernel[(resident(tiles),)](
             gathered, w, out, arrived, N, K, rows, *w.stride(),
-            RANK=memory.rank, WORLD=world, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K,
+            RANK=memory.rank, WORLD=world, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K, num_warps=num_warps,
         )  # fmt: skip
     finish()
     meet_all(group, world)
