@@ -69,3 +69,86 @@ def scales_of_rows(module, X, W, beta):
 @case(**COMMON, values=BLOCK)
 def scales_of_blocks(module, X, W, beta):
     return module.float8_linear(X, W, beta, recipe="block")
+
+
+# ---------------------------------------------------------------- scales of earlier steps
+
+
+def after_a_step(module, largest, device):
+    """The state of a layer that has seen one step, with these largest magnitudes."""
+    import torch
+
+    state = module.DelayedScaling.of_a_layer(4, device=device)
+    for scaling, amax in zip(state, largest):
+        scaling.scale()
+        scaling.record(torch.full((), amax, device=device))
+        scaling.step()
+    return state
+
+
+#: Less than what comes: some of each tensor saturates.
+SEEN = (1.5, 1.25, 1.0)
+
+
+def under_old_scales(X, W, G):
+    """What rounding and saturating did to each element."""
+    import torch
+
+    from annotated_examples.fp8 import quantize
+
+    found = []
+    for x, amax, dtype in zip((X, W, G), SEEN, (torch.float8_e4m3fn, torch.float8_e4m3fn, torch.float8_e5m2)):
+        scale = torch.tensor(amax) / quantize.LARGEST[dtype]
+        codes, _ = quantize.quantize_fp8_delayed_reference(x, scale, dtype=dtype)
+        x, decoded = x.double(), codes.double() * scale.double()
+        found.append(torch.where(x == 0, 0.0, decoded / torch.where(x == 0, 1.0, x) - 1))
+    a, b, c = found
+    return {"a": a, "b": b, "c": c, "d": b, "r": c, "s": a}
+
+
+@case(**COMMON | dict(pytorch=None), values=under_old_scales)
+def scales_of_an_earlier_step(module, X, W, beta):
+    return module.float8_linear_delayed(x=X, weight=W, state=after_a_step(module, SEEN, X.device), bias=beta)
+
+
+@scales_of_an_earlier_step.pytorch
+def _(module, X, W, beta):
+    return module.float8_linear_delayed_reference(X, W, after_a_step(module, SEEN, X.device), beta)
+
+
+@case(modules=MODULE, returns="FL-amax", sizes=SIZES, dtypes=("float32", "bfloat16"), forward_only=True)
+def what_a_layer_records(module, X, W, beta):
+    state = module.DelayedScaling.of_a_layer(device=X.device)
+    module.float8_linear_delayed(X.detach().requires_grad_(), W, state, beta)
+    return state[0].history[0]
+
+
+@what_a_layer_records.pytorch
+def _(X):
+    return X.float().abs().max()
+
+
+def e4m3_and_a_margin():
+    return {"L": 448.0, "mu": 1.0}
+
+
+@case(
+    modules=MODULE, returns=("FL-history", "FL-scale"), values=e4m3_and_a_margin, sizes={"M": 3, "K": 5, "T": 6},
+    dtypes=("float32",), forward_only=True,
+)  # fmt: skip
+def the_next_scale(module, X, H, mu):
+    scaling = module.DelayedScaling(len(H) + 1, int(mu), device=X.device)
+    for amax in [*H, X.abs().max()]:
+        scaling.scale()
+        scaling.record(amax)
+        largest = scaling.history.max().clone()
+        scaling.step()
+    return largest, scaling.scale()
+
+
+@the_next_scale.pytorch
+def _(X, H, L, mu):
+    import torch
+
+    largest = torch.maximum(X.abs().max(), H.max())
+    return largest, 2**mu * largest / L

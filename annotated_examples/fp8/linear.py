@@ -33,6 +33,10 @@ The other recipes have scales close by, and can afford `e4m3`, which has one mor
 powers of two, so that multiplying by them rounds nothing. The sums of Y may stay in the tensor cores; those of
 gradients are promoted, and in `"block"` all are.
 
+**A scale from earlier steps.** To quantize with one scale a tensor has to be read twice: once for its largest
+magnitude, once to round. [float8_linear_delayed](#the-scale-of-an-earlier-step) takes the scale from what the last
+steps have seen, [[tag: FL-scale]], and reads it once.
+
 **What it costs.** `6 · M · N · K` operations, at the rate of eight bits, and six quantized operands.
 Each of those is a pass over memory: two bytes read and one written, in bfloat16. For a small layer that costs more than
 the products gain.
@@ -55,11 +59,12 @@ import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.common.fp8 import format_contract, magnitude_bits, scale_of, to_fp8
+from annotated_examples.common.fp8 import LARGEST, format_contract, magnitude_bits, scale_of, to_fp8
 from annotated_examples.common.seeds import seed_contract, seed_tensor
 from annotated_examples.fp8.quantize import (
     as_matrix,
     dequantize_fp8_reference,
+    quantize_fp8_delayed_reference,
     quantize_fp8_reference,
     quantize_rows_forward,
     quantize_tensor_forward,
@@ -92,23 +97,25 @@ def scales_are_powers(recipe, power_of_two):
 # of `x` and at least in float32. Its gradients are defined as the kernels' are.
 class Reference(torch.autograd.Function):
     @staticmethod
-    def product(left, right, kinds, formats, powers):
+    def product(left, right, kinds, formats, powers, scales=(None, None)):
         precision = torch.promote_types(left.dtype, torch.float32)
         if kinds is None:
             wide = precision if precision == torch.float64 else torch.bfloat16
             return (left.bfloat16().to(wide) @ right.bfloat16().to(wide).t()).to(precision)
         coded = [
             dequantize_fp8_reference(*quantize_fp8_reference(x, kind, dtype=dtype, power_of_two=powers))
-            for x, kind, dtype in zip((left, right), kinds, formats)
+            if scale is None
+            else dequantize_fp8_reference(quantize_fp8_delayed_reference(x, scale, dtype=dtype)[0], scale)
+            for x, kind, dtype, scale in zip((left, right), kinds, formats, scales)
         ]
         return coded[0].to(precision) @ coded[1].to(precision).t()
 
     @staticmethod
-    def forward(ctx, x, weight, bias, recipe, powers):
+    def forward(ctx, x, weight, bias, recipe, powers, scales):
         ctx.save_for_backward(x, weight)
-        ctx.recipe, ctx.powers = recipe, powers
+        ctx.recipe, ctx.powers, ctx.scales = recipe, powers, scales
         e4m3 = torch.float8_e4m3fn
-        y = Reference.product(as_matrix(x), weight, RECIPES[recipe][0], (e4m3, e4m3), powers)
+        y = Reference.product(as_matrix(x), weight, RECIPES[recipe][0], (e4m3, e4m3), powers, scales[:2])
         return (y if bias is None else y + bias).to(x.dtype).view(*x.shape[:-1], len(weight))
 
     @staticmethod
@@ -118,14 +125,19 @@ class Reference(torch.autograd.Function):
         matrix, upstream = as_matrix(x), as_matrix(dy)
         formats = gradient_format(ctx.recipe), torch.float8_e4m3fn
         _, of_dx, of_dw = RECIPES[ctx.recipe]
-        dx = Reference.product(upstream, weight.t(), of_dx, formats, ctx.powers).view(x.shape)
-        dw = Reference.product(upstream.t(), matrix.t(), of_dw, formats, ctx.powers)
+        of_x, of_w, of_dy = ctx.scales
+        dx = Reference.product(upstream, weight.t(), of_dx, formats, ctx.powers, (of_dy, of_w)).view(x.shape)
+        dw = Reference.product(upstream.t(), matrix.t(), of_dw, formats, ctx.powers, (of_dy, of_x))
         db = upstream.to(torch.promote_types(dy.dtype, torch.float32)).sum(0).to(dy.dtype)
-        return dx.to(x.dtype), dw.to(weight.dtype), db if ctx.needs_input_grad[2] else None, None, None
+        return dx.to(x.dtype), dw.to(weight.dtype), db if ctx.needs_input_grad[2] else None, None, None, None
 
 
 def float8_linear_reference(x, weight, bias=None, *, recipe="tensor", power_of_two=None):
-    return Reference.apply(x, weight, bias, recipe, scales_are_powers(recipe, power_of_two))
+    return Reference.apply(x, weight, bias, recipe, scales_are_powers(recipe, power_of_two), (None,) * 3)
+
+
+def float8_linear_delayed_reference(x, weight, state, bias=None):
+    return Reference.apply(x, weight, bias, "tensor", False, tuple(s.current if s.steps else None for s in state))
 
 
 # ## One read, two sets of codes
@@ -251,9 +263,116 @@ class Float8Linear(torch.autograd.Function):
         return None if dx is None else dx.view(x.shape), dw, db, None, None, None
 
 
-# ## The public function
-def contract(x, weight, bias, recipe, power_of_two, grad_seed):
-    """Raises on bad arguments."""
+# ## The scale of an earlier step
+#
+# A tensor of one step is much like that of the step before. So its largest magnitude is recorded while it is rounded,
+# and the scale for the next step comes from the largest of the last `history` ones, [[tag: FL-scale]]. A tensor that
+# outgrows all of them *saturates*: what is too large becomes the largest code. One step later the scale fits again.
+#
+# A **margin** of 1 keeps a factor of two in reserve, at the price of one bit at the small end.
+#
+# Some details have each gone wrong somewhere:
+#
+# - Before the first step has ended nothing is known. `scale()` is `None` then, and a tensor's own magnitude is used.
+# - A step may run a layer twice: micro-batches, or activation checkpointing. `record` takes the larger one, so
+#   recording the same again changes nothing. The scale changes in `step` alone, so that a layer that is run again
+#   gets the very same codes.
+# - A layer that didn't run in a step must not forget one: `step` does nothing unless `scale` has been asked for.
+# - Nothing but zeros, infinity, NaN: there is no scale in that, so the old one is kept. (It is 1 if there is none yet.)
+#   An infinity stays in the history like any other number, and for as long.
+# - Nobody waits for the GPU: all that is remembered are tensors there, changed in place. They can be saved with the
+#   model, and with many ranks the largest of all is one `all_reduce` away.
+class DelayedScaling:
+    """What is remembered of one tensor: its largest magnitudes in the last steps, and the scale that follows from them.
+
+    Args:
+        history: how many steps, from 1 on.
+        margin: the scale is larger by this power of two: a whole number from -8 to 8.
+        dtype: of the codes, `torch.float8_e4m3fn` or `torch.float8_e5m2`.
+        device: where its tensors are.
+
+    `history` holds the magnitudes, float32, the present step first.
+
+    Raises:
+        TypeError: `history` or `margin` isn't an int. ValueError: one of them is out of range, or `dtype` is neither.
+
+    Source: NVIDIA's Transformer Engine, `DelayedScaling`.
+    """
+
+    def __init__(self, history=16, margin=0, *, dtype=torch.float8_e4m3fn, device=device.DEVICE):
+        checks.positive(history=history)
+        checks.whole_number("margin", margin, at_least=-8, at_most=8)
+        checks.choice("dtype", dtype, tuple(LARGEST))
+        self.dtype, self.steps, self.ran = dtype, 0, False
+        self.history, self.current = torch.zeros(history, device=device), torch.ones((), device=device)
+        self.divisor = torch.full((), LARGEST[dtype] / 2.0**margin, device=device)
+
+    @classmethod
+    def of_a_layer(cls, history=16, margin=0, *, device=device.DEVICE):
+        """The three of a linear layer: of `x`, of `weight` and, in e5m2, of the upstream gradient."""
+        formats = torch.float8_e4m3fn, torch.float8_e4m3fn, torch.float8_e5m2
+        return tuple(cls(history, margin, dtype=dtype, device=device) for dtype in formats)
+
+    def scale(self):
+        """The scale of this step, float32 of shape (). None in the first step, which has to take its own."""
+        self.ran = True
+        return self.current if self.steps else None
+
+    def record(self, amax):
+        """A largest magnitude of this step, float32 of shape ()."""
+        self.history[0].copy_(torch.maximum(self.history[0], amax))
+
+    def step(self):
+        """The step is over, backward pass included."""
+        if self.ran:
+            largest = self.history.max()
+            fresh = (largest / self.divisor).clamp(min=2.0**-126)
+            self.current.copy_(torch.where((largest > 0) & fresh.isfinite(), fresh, self.current))
+            self.history.copy_(self.history.roll(1))
+            self.history[0].zero_()
+            self.steps, self.ran = self.steps + 1, False
+
+
+# With one scale for all of a matrix its codes are good for both products that it is in. So they are made once, and it
+# is they that are saved: a byte for each element. With each comes the largest magnitude.
+def delayed_forward(x, weight, bias, scales):
+    """`(y, (q, scale, amax) of x, (q, scale, amax) of weight)`."""
+    e4m3 = torch.float8_e4m3fn
+    left, right = (quantize_tensor_forward(v, e4m3, False, scale=of) for v, of in zip((as_matrix(x), weight), scales))
+    y = product(left[:2], right[:2], RECIPES["tensor"][0], x.dtype, bias, use_fast_accum=True)
+    return y.view(*x.shape[:-1], len(weight)), left, right
+
+
+class Float8LinearDelayed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias, state, scales):
+        y, left, right = delayed_forward(x, weight, bias, scales)
+        for scaling, (*_, amax) in zip(state, (left, right)):
+            scaling.record(amax.view(torch.float32))
+        ctx.save_for_backward(*left[:2], *right[:2])
+        ctx.of_dy, ctx.shape, ctx.dependence = (state[2], scales[2]), x.shape, autograd.dependence(x, weight)
+        return y
+
+    @staticmethod
+    @autograd.once_differentiable
+    def backward(ctx, dy):
+        x, scale_x, weight, scale_w = ctx.saved_tensors
+        (scaling, scale), kinds, dtype = ctx.of_dy, RECIPES["tensor"][1], dy.dtype
+        upstream, needs, dx, dw = as_matrix(dy), ctx.needs_input_grad, None, None
+        if needs[0] or needs[1]:
+            q, scale, amax = quantize_tensor_forward(upstream, scaling.dtype, False, scale=scale)
+            scaling.record(amax.view(torch.float32))
+        # Transposed, so that what is summed lies along memory again: a byte of each code is read, and one written.
+        if needs[0]:
+            dx = product((q, scale), (weight.t().contiguous(), scale_w), kinds, dtype).view(ctx.shape)
+        if needs[1]:
+            dw = product((q.t().contiguous(), scale), (x.t().contiguous(), scale_x), kinds, dtype)
+        db = upstream.sum(0, dtype=torch.float32).to(dtype) if needs[2] else None
+        return dx, dw, db, None, None
+
+
+# ## The public functions
+def tensors_contract(function, x, weight, bias):
     checks.tensors(x=x, weight=weight)
     checks.optional_tensors(bias=bias)
     checks.dtypes(x=x)
@@ -263,9 +382,14 @@ def contract(x, weight, bias, recipe, power_of_two, grad_seed):
     if weight.shape[1] != x.shape[-1]:
         raise ValueError(f"weight must have as many columns as x, {x.shape[-1]}, got shape {tuple(weight.shape)}")
     checks.shape("bias", bias, weight.shape[:1], "N")
+    format_contract(torch.float8_e4m3fn, function, x.device)
+
+
+def contract(x, weight, bias, recipe, power_of_two, grad_seed):
+    """Raises on bad arguments."""
+    tensors_contract("float8_linear", x, weight, bias)
     checks.choice("recipe", recipe, tuple(RECIPES))
     checks.choice("power_of_two", power_of_two, (None, False, True))
-    format_contract(torch.float8_e4m3fn, "float8_linear", x.device)
     if grad_seed is not None:
         seed_contract(grad_seed, x.device, "grad_seed")
 
@@ -300,6 +424,39 @@ def float8_linear(x, weight, bias=None, *, recipe="tensor", power_of_two=None, g
     if not autograd.needs_frame(x, weight, bias):
         return linear_forward(as_matrix(x), weight, bias, recipe, powers).view(*x.shape[:-1], len(weight))
     return Float8Linear.apply(x, weight, bias, recipe, powers, grad_seed)
+
+
+def float8_linear_delayed(x, weight, state, bias=None):
+    """As `float8_linear` with one scale for each tensor, taken from earlier steps.
+
+    Where a gradient is recorded, `state` gets to know the largest magnitudes of `x` and `weight`, and in the backward
+    pass that of the upstream gradient. Call `step()` of all three after each step of the optimizer.
+
+    Args:
+        x, weight, bias: as for `float8_linear`.
+        state: what is remembered of `x`, `weight` and the upstream gradient, `DelayedScaling.of_a_layer()`.
+
+    Returns:
+        A new contiguous tensor of shape (..., N) with the dtype of `x`. In the first step it is that of
+        `float8_linear(x, weight, bias)`.
+
+    Raises:
+        TypeError: an argument isn't a tensor, or the dtypes differ or are not allowed; `state` isn't a tuple or list of
+            three `DelayedScaling`.
+        ValueError: shapes that don't fit, a tensor or `state` on the wrong device, `state` of other formats.
+        RuntimeError: the card is older than compute capability 8.9.
+
+    Source: NVIDIA's Transformer Engine; Micikevicius et al., "FP8 Formats for Deep Learning" (2022).
+    """
+    tensors_contract("float8_linear_delayed", x, weight, bias)
+    if not isinstance(state, tuple | list) or [*map(type, state)] != [DelayedScaling] * 3:
+        raise TypeError(f"state must be DelayedScaling.of_a_layer(), three of them, got {type(state).__name__}")
+    formats = torch.float8_e4m3fn, torch.float8_e4m3fn, torch.float8_e5m2
+    if any(of.dtype != dtype or of.history.device != x.device for of, dtype in zip(state, formats)):
+        raise ValueError("state must be in e4m3, e4m3 and e5m2, on the device of x: DelayedScaling.of_a_layer()")
+    if not autograd.needs_frame(x, weight, bias):
+        return delayed_forward(x, weight, bias, [scaling.current if scaling.steps else None for scaling in state])[0]
+    return Float8LinearDelayed.apply(x, weight, bias, state, tuple(scaling.scale() for scaling in state))
 
 
 # ## A run small enough to watch

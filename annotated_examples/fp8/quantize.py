@@ -42,6 +42,7 @@ import torch
 import triton
 import triton.language as tl
 
+from annotated_examples.common.experts import values_are_checked
 from annotated_examples.common.fp8 import LARGEST, format_contract, magnitude_bits, scale_of, to_fp8
 from annotated_examples.common.rows import LONGEST_ROW
 from annotated_examples.common.seeds import seed_contract, seed_tensor
@@ -68,7 +69,8 @@ def scale_reference(bits, dtype, power_of_two):
         exponent += (bits & 0x7FFFFF) > 0x600000
         scale = torch.ldexp(torch.ones_like(largest), exponent.clamp(min=-126))
     else:
-        scale = (largest / LARGEST[dtype]).clamp(min=2.0**-126)
+        # PyTorch turns division by a Python number into multiplication on a GPU; division by a tensor is exact.
+        scale = (largest / torch.full_like(largest, LARGEST[dtype])).clamp(min=2.0**-126)
     return torch.where(bits == 0, 1.0, torch.where(bits >= 0x7F800000, float("nan"), scale))
 
 
@@ -89,6 +91,7 @@ def quantize_fp8_reference(x, granularity="row", *, dtype=torch.float8_e4m3fn, p
 
 
 def quantize_fp8_delayed_reference(x, scale, *, dtype=torch.float8_e4m3fn):
+    scale = torch.where((scale >= 2.0**-126) & scale.isfinite(), scale, float("nan"))
     codes = (x.float() * (1 / scale)).clamp(-LARGEST[dtype], LARGEST[dtype]).to(dtype)
     bits = x.float().contiguous().view(torch.int32) & 0x7FFFFFFF
     return codes, (bits.max() if x.numel() else bits.sum().int()).view(torch.float32)
@@ -207,7 +210,8 @@ def amax_kernel(x_ptr, amax_ptr, n, BLOCK: tl.constexpr):  # (n,), one number
 # The second kernel reads the result, turns it into a scale, and rounds. The scale never travels to the CPU: Python
 # would have to wait for it. All programs compute it, and one stores it.
 #
-# With **delayed** scaling (`DELAYED`) the scale is there already, and it is the maximum that is new.
+# With **delayed** scaling (`DELAYED`) the scale is there already, and it is the maximum that is new. A scale without a
+# finite, positive reciprocal makes all codes NaN: to raise an error, Python would have to wait for the GPU.
 @triton.jit
 def quantize_tensor_kernel(
     x_ptr, q_ptr, scale_ptr, amax_ptr, seed_ptr,  # (n,), (n,), and one number each; seed_ptr may be None
@@ -217,6 +221,7 @@ def quantize_tensor_kernel(
     pid = tl.program_id(0).to(tl.int64)
     if DELAYED:
         scale = tl.load(scale_ptr)
+        scale = tl.where((scale >= 1.1754943508222875e-38) & (scale < float("inf")), scale, float("nan"))
     else:
         # The bits of 1000 are `pid=0: amax = 1148846080`.
         amax = tl.load(amax_ptr)
@@ -394,7 +399,8 @@ def quantize_fp8_delayed(x, scale, *, dtype=torch.float8_e4m3fn):
 
     Args:
         x: tensor of any shape, float32, float16 or bfloat16, any strides.
-        scale: float32, of shape (), above zero. What is larger than the largest code times `scale` saturates.
+        scale: float32, of shape (), finite and at least 2⁻¹²⁶. Another value is an error on the CPU and with
+            `ACADEMY_DEBUG=1`, else all codes are NaN. What is larger than the largest code times `scale` saturates.
         dtype: as for `quantize_fp8`.
 
     Returns:
@@ -402,8 +408,8 @@ def quantize_fp8_delayed(x, scale, *, dtype=torch.float8_e4m3fn):
 
     Raises:
         TypeError: `x` or `scale` isn't a tensor or has another dtype.
-        ValueError: `scale` has another shape, `dtype` is neither, a tensor is on the wrong device or requires a
-            gradient.
+        ValueError: `scale` has another shape or (see there) value, `dtype` is neither, a tensor is on the wrong device
+            or requires a gradient.
 
     Source: as `quantize_fp8`; delayed scaling as in NVIDIA's Transformer Engine.
     """
@@ -413,6 +419,8 @@ def quantize_fp8_delayed(x, scale, *, dtype=torch.float8_e4m3fn):
     checks.shape("scale", scale, ())
     format_contract(dtype, "quantize_fp8_delayed", x.device)
     checks.no_gradient("quantize_fp8_delayed", x=x, scale=scale)
+    if values_are_checked() and not 2.0**-126 <= float(scale) < float("inf"):
+        raise ValueError(f"scale must be finite and at least 2**-126, got {float(scale)}")
     q, _, amax = quantize_tensor_forward(x, dtype, False, scale=scale)
     return q, amax.view(torch.float32)
 

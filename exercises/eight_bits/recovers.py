@@ -15,7 +15,7 @@ answer = next(step for step in range(11, 40) if max(largest[step - back] for bac
 
 
 # %% checks
-PAGE = "kernels/fp8/quantize.md"
+PAGE = "kernels/fp8/linear.md"
 KIND = "predict a number"
 ORDER = 11
 HINTS = (

@@ -21,6 +21,7 @@ from tests.kernels.public_functions import (
     LOW_BIT,
     MATMUL,
     RMSNORM,
+    under_older_scales,
     with_a_copied_state,
 )
 
@@ -325,6 +326,10 @@ PUBLIC = [
     Public(
         "fp8.linear", "float8_linear", "fp8.linear.float8_linear_reference",
         {"x": "rows inner", "weight": "cols inner", "bias": "cols", "recipe": ("tensor", "row", "block")},
+    ),
+    Public(
+        "fp8.linear", "float8_linear_delayed", "fp8.linear.float8_linear_delayed_reference",
+        {"x": "rows inner", "weight": "cols inner", "bias": "cols"}, wrap=under_older_scales,
     ),
     Public(
         "fp8.scaled_matmul", "scaled_matmul", "fp8.scaled_matmul.scaled_matmul_reference",

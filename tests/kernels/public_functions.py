@@ -192,6 +192,22 @@ def with_a_scale() -> dict:
     return dict(x=randn(6, 300, dtype=BF16), scale=torch.full((), 0.01, device=DEVICE))
 
 
+def of_a_linear_layer() -> dict:
+    return dict(x=randn(6, 160, dtype=BF16), weight=randn(12, 160, dtype=BF16), bias=randn(12, dtype=BF16))
+
+
+def under_older_scales(linear: Callable) -> Callable:
+    """A layer that has seen one step."""
+    from annotated_examples.fp8.linear import DelayedScaling
+
+    state = DelayedScaling.of_a_layer(4)
+    for scaling in state:
+        scaling.scale()
+        scaling.record(torch.full((), 3.0, device=DEVICE))
+        scaling.step()
+    return functools.partial(linear, state=state)
+
+
 def scaled_codes(recipe: str) -> Callable[[], dict]:
     """Codes of 20 x 160 and 160 x 12, their scales, and a bias."""
     shapes = {"tensor": ((), ()), "row": ((20, 1), (1, 12)), "block": ((20, 2), (2, 1))}[recipe]
@@ -358,15 +374,8 @@ CASES = [
         case("fp8.scaled_matmul", "scaled_matmul", scaled_codes(recipe), recipe=recipe)
         for recipe in ("tensor", "row", "block")
     ],
-    *[
-        case(
-            "fp8.linear",
-            "float8_linear",
-            lambda: dict(x=randn(6, 160, dtype=BF16), weight=randn(12, 160, dtype=BF16), bias=randn(12, dtype=BF16)),
-            recipe=recipe,
-        )
-        for recipe in ("tensor", "row", "block")
-    ],
+    *[case("fp8.linear", "float8_linear", of_a_linear_layer, recipe=recipe) for recipe in ("tensor", "row", "block")],
+    case("fp8.linear", "float8_linear_delayed", of_a_linear_layer, under_older_scales),
     case("moe.router", "route", lambda: dict(logits=randn(5, 12, dtype=BF16)), weights_by_row, top_k=2),
     case("moe.router", "route", lambda: dict(logits=randn(5, 12, dtype=BF16)), weights_alone, top_k=2, score="sigmoid"),
     case("moe.router", "load_balancing_loss", lambda: dict(logits=randn(5, 12, dtype=BF16)) | routed()),

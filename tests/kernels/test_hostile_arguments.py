@@ -8,7 +8,7 @@ import torch
 
 from tests.kernels import hostile_arguments
 from tests.kernels.harness import DEVICE
-from tests.kernels.public_functions import CASES
+from tests.kernels.public_functions import CASES, under_older_scales
 
 #: One case of each function and set of tensors.
 FUNCTIONS = {(case.module, case.function, *sorted(case.inputs())): case for case in CASES}
@@ -25,6 +25,8 @@ def called(case):
     if case.function == "rope":
         angles = torch.arange(6 * 12, device=DEVICE).view(6, 12) / 10
         inputs |= dict(cos=angles.cos(), sin=angles.sin())
+    if case.function == "float8_linear_delayed":
+        inputs |= under_older_scales(function).keywords
     return function, inputs
 
 

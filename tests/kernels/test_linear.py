@@ -3,8 +3,11 @@
 The traps are those of eight-bit training: each has a test of its name or a mutant.
 """
 
+import functools
+
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from annotated_examples.fp8 import linear as lesson
 from annotated_examples.fp8 import quantize
@@ -143,7 +146,146 @@ def bias_gets_a_plain_sum(module):
     assert torch.equal(inputs["bias"].grad, torch.full((4,), 300 * 1.0625, device=DEVICE).bfloat16())
 
 
+# ---------------------------------------------------------------- scales of earlier steps
+
+
+def number(value):
+    return torch.full((), float(value), device=DEVICE)
+
+
+def after(module, *steps, history=4, margin=0, dtype=E4M3):
+    """One that has recorded these magnitudes, one a step."""
+    scaling = module.DelayedScaling(history, margin, dtype=dtype)
+    for amax in steps:
+        scaling.scale()
+        scaling.record(number(amax))
+        scaling.step()
+    return scaling
+
+
+def state_after(module, *largest):
+    return tuple(after(module, amax, dtype=dtype) for amax, dtype in zip(largest, (E4M3, E4M3, E5M2)))
+
+
+def first_step_as_without_a_state(module):
+    inputs, upstream = layer(), randn(13, 9)
+    delayed = functools.partial(module.float8_linear_delayed, state=module.DelayedScaling.of_a_layer())
+    found = harness.gradients(delayed, inputs, upstream)
+    wanted = harness.gradients(module.float8_linear, inputs, upstream)
+    assert all(torch.equal(value, wanted[name]) for name, value in found.items())
+
+
+def under_older_scales(module):
+    """Too large ones, too small ones, all of them: outputs and gradients as the formulas, in each dtype."""
+    for dtype in DTYPES:
+        for largest in ((20.0, 30.0, 40.0), (1.5, 1.0, 0.5), (300.0, 0.1, 3.0)):
+            harness.assert_right(
+                functools.partial(module.float8_linear_delayed, state=state_after(module, *largest)),
+                functools.partial(lesson.float8_linear_delayed_reference, state=state_after(lesson, *largest)),
+                {n: v.to(dtype) for n, v in dict(x=randn(2, 5, 21), weight=randn(9, 21), bias=randn(9)).items()},
+                randn(2, 5, 9, dtype=dtype),
+            )
+
+
+def an_outlier_saturates_once_and_is_forgotten(module):
+    """It becomes the largest code; then the scale fits it, for as long as it is in the history."""
+    state = state_after(module, 7.0, 1.0, 1.0)
+    weight, scales = torch.ones(1, 4, device=DEVICE), []
+    for step in range(8):
+        x = torch.tensor([[448.0 if step == 1 else 7.0, 0.0, 0.0, 0.0]], device=DEVICE)
+        y = module.float8_linear_delayed(leaf(x), weight, state)
+        assert float(y.detach()) == pytest.approx(7.0), "448 ends at the largest code, 7; later 7 is a code again"
+        y.sum().backward()
+        for scaling in state:
+            scaling.step()
+        scales.append(float(state[0].scale()) * 448)
+    assert scales == pytest.approx([7, 448, 448, 448, 448, 7, 7, 7])
+
+
+def margins(module):
+    for margin in (-1, 0, 3):
+        assert torch.equal(after(module, 5, margin=margin).scale(), number(5 * 2.0**margin) / number(448))
+    assert torch.equal(after(module, 5, dtype=E5M2).scale(), number(5) / number(57344))
+
+
+def nothing_to_learn_from_changes_nothing(module):
+    """Zeros, infinity, NaN and a scale beyond float32: the old scale stays; what is tiny has the smallest scale."""
+    for amax in (0.0, float("inf"), NAN):
+        scaling = after(module, 7, amax, history=1)
+        assert torch.equal(scaling.scale(), number(7) / number(448)) and float(after(module, amax).scale()) == 1
+        recorded = after(module, 7, amax).history
+        assert torch.equal(recorded.nan_to_num(-1), torch.tensor([0, amax, 7, 0], device=DEVICE).nan_to_num(-1))
+        assert float(after(module, 7, amax, 8).scale()) * 448 == pytest.approx(8 if amax == 0 else 7)
+    assert bool(after(module, 3e38, margin=8).scale().isfinite()) and float(after(module, 1e-45).scale()) == 2.0**-126
+
+
+def run_again_in_a_step(module):
+    """Checkpointing runs the forward pass twice: the same gradients, and nothing is recorded twice."""
+    inputs, found = layer(), []
+    for again in (False, True):
+        state = state_after(module, 1.5, 1.0, 0.5)
+        linear = functools.partial(module.float8_linear_delayed, state=state)
+        run = (lambda **given: checkpoint(linear, **given, use_reentrant=False)) if again else linear  # noqa: B023
+        gradients = harness.gradients(run, inputs, torch.ones(13, 9, device=DEVICE))
+        for scaling in state:
+            scaling.step()
+        found.append([*gradients.values(), *(of.history for of in state), *(of.scale() for of in state)])
+    assert all(torch.equal(one, other) for one, other in zip(*found))
+
+
+def micro_batches_count_together(module):
+    scaling = module.DelayedScaling(4)
+    scaling.scale()
+    for amax in (3.0, 9.0, 5.0):
+        scaling.record(number(amax))
+    scaling.step()
+    assert torch.equal(scaling.scale(), number(9) / number(448)) and scaling.history[:2].tolist() == [0, 9]
+
+
+def a_layer_that_did_not_run_forgets_nothing(module):
+    """Nor one that was only evaluated, or whose inputs are frozen: then no gradient came."""
+    scaling = after(module, 7, 5)
+    before = scaling.history.clone()
+    scaling.step()
+    assert torch.equal(scaling.history, before) and after(module).scale() is None
+    state, inputs = state_after(module, 7.0, 5.0, 3.0), layer()
+    module.float8_linear_delayed(inputs["x"], inputs["weight"], state)
+    for scaling in state:
+        scaling.step()
+        assert scaling.steps == 1 and float(scaling.history[0]) == 0
+    module.float8_linear_delayed(inputs["x"], inputs["weight"], state, leaf(inputs["bias"])).sum().backward()
+    assert [float(scaling.history[0]) > 0 for scaling in state] == [True, True, False]
+
+
+def gradients_of_what_was_multiplied(module):
+    """The codes are saved. A weight that is changed afterwards changes nothing, and x isn't kept alive."""
+    state, inputs = state_after(module, 4.0, 3.0, 2.0), {name: leaf(value) for name, value in layer().items()}
+    upstream, found = randn(13, 9), []
+    for change in (False, True):
+        y = module.float8_linear_delayed(**inputs, state=state)
+        saved = [tensor.element_size() for tensor in y.grad_fn.saved_tensors if tensor.dim()]
+        assert saved == [1, 1]
+        if change:
+            with torch.no_grad():
+                inputs["weight"].mul_(2)
+        found.append(torch.autograd.grad(y, list(inputs.values()), upstream))
+    assert all(torch.equal(one, other) for one, other in zip(*found))
+
+
+DELAYED = [
+    first_step_as_without_a_state,
+    under_older_scales,
+    an_outlier_saturates_once_and_is_forgotten,
+    margins,
+    nothing_to_learn_from_changes_nothing,
+    run_again_in_a_step,
+    micro_batches_count_together,
+    a_layer_that_did_not_run_forgets_nothing,
+    gradients_of_what_was_multiplied,
+]
+
 CHECKS = [
+    *DELAYED,
     every_recipe,
     small_rows_and_columns_survive,
     several_blocks,
@@ -181,8 +323,68 @@ MUTANTS = [
     (both_ways_as_apart, Mutant("not transposed", INDEX, "offs_m[:, None] * N + offs_n[None, :]")),
     (
         bias_gets_a_plain_sum,
-        Mutant("bias from codes", "upstream.sum(0, dtype", "upstream.to(torch.float8_e5m2).float().sum(0, dtype"),
+        Mutant(
+            "bias from codes",
+            "upstream.sum(0, dtype=torch.float32).to(dy.dtype)",
+            "upstream.to(torch.float8_e5m2).float().sum(0).to(dy.dtype)",
+        ),
     ),
+    (
+        an_outlier_saturates_once_and_is_forgotten,
+        Mutant("the last step only", "largest = self.history.max()", "largest = self.history[0]"),
+    ),
+    (
+        an_outlier_saturates_once_and_is_forgotten,
+        Mutant("without the last step", "largest = self.history.max()", "largest = self.history[1:].max()"),
+    ),
+    (
+        an_outlier_saturates_once_and_is_forgotten,
+        Mutant("never forgotten", "self.history[0].zero_()", "self.history[0] += 0"),
+    ),
+    (margins, Mutant("the margin's sign", "LARGEST[dtype] / 2.0**margin", "LARGEST[dtype] * 2.0**margin")),
+    (nothing_to_learn_from_changes_nothing, Mutant("a scale of zeros", "(largest > 0) & fresh", "fresh")),
+    (
+        nothing_to_learn_from_changes_nothing,
+        Mutant("an infinite scale", "(largest > 0) & fresh.isfinite()", "(largest > 0)"),
+    ),
+    (
+        nothing_to_learn_from_changes_nothing,
+        Mutant("a scale without a reciprocal", "divisor).clamp(min=2.0**-126)", "divisor)"),
+    ),
+    (
+        micro_batches_count_together,
+        Mutant("the last one counts", "torch.maximum(self.history[0], amax)", "amax"),
+    ),
+    (
+        run_again_in_a_step,
+        Mutant(
+            "a step for each run",
+            "self.history[0].copy_(",
+            "self.history.copy_(self.history.roll(1)); self.history[0].copy_(",
+        ),
+    ),
+    (a_layer_that_did_not_run_forgets_nothing, Mutant("a step of nothing", "if self.ran:", "if True:")),
+    (
+        a_layer_that_did_not_run_forgets_nothing,
+        Mutant(
+            "evaluation counts",
+            "[scaling.current if scaling.steps else None for scaling in state]",
+            "[scaling.scale() for scaling in state]",
+        ),
+    ),
+    (
+        under_older_scales,
+        Mutant(
+            "scales of x and weight swapped",
+            "zip((as_matrix(x), weight), scales))",
+            "zip((as_matrix(x), weight), scales[1::-1]))",
+        ),
+    ),
+    (
+        under_older_scales,
+        Mutant("a scale of its own for dY", "scaling.dtype, False, scale=scale)", "scaling.dtype, False)"),
+    ),
+    (under_older_scales, Mutant("dX under the scale of x", "contiguous(), scale_w)", "contiguous(), scale_x)")),
     (what_is_not_wanted_is_not_computed, Mutant("always both", f"{CALL}, needs=needs[:2])", f"{CALL})")),
 ]
 
@@ -249,14 +451,87 @@ def test_a_second_derivative_raises():
         dx.sum().backward()
 
 
+def test_saturated_elements_pass_their_gradient_on():
+    """Straight through: the gradient of x doesn't know what became of x."""
+    weight, upstream, found = randn(9, 21), randn(13, 9), []
+    for largest in (1e-3, 1e3):
+        x = leaf(randn(13, 21))
+        lesson.float8_linear_delayed(x, weight, state_after(lesson, largest, 3.0, 3.0)).backward(upstream)
+        found.append(x.grad)
+    assert torch.equal(*found) and bool(found[0].all())
+
+
+@pytest.mark.parametrize("shape", [(21,), (2, 3, 21), (0, 21), (4, 0)], ids=str)
+def test_shapes_under_older_scales(shape):
+    x, weight = leaf(randn(*shape)), leaf(randn(9, shape[-1]))
+    y = lesson.float8_linear_delayed(x, weight, state_after(lesson, 4.0, 3.0, 2.0))
+    assert y.shape == (*shape[:-1], 9)
+    y.sum().backward()
+    assert x.grad.shape == x.shape and weight.grad.shape == weight.shape
+
+
+def test_layouts_under_older_scales():
+    inputs, state = layer(), state_after(lesson, 4.0, 3.0, 2.0)
+    wanted = lesson.float8_linear_delayed(**inputs, state=state)
+    for layout in LAYOUTS.values():
+        found = lesson.float8_linear_delayed(**{n: layout(v) for n, v in inputs.items()}, state=state)
+        assert torch.equal(found, wanted)
+
+
+@pytest.mark.gpu
+def test_nobody_waits_for_a_scale():
+    """Training steps with scales of earlier steps: Python goes on while the GPU works."""
+    state = lesson.DelayedScaling.of_a_layer(4)
+    inputs = {name: leaf(value) for name, value in layer().items()}
+
+    def step():
+        lesson.float8_linear_delayed(**inputs, state=state).sum().backward()
+        for scaling in state:
+            scaling.step()
+
+    step(), step()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+FINE = dict(x=torch.ones(4, 8, device=DEVICE), weight=torch.ones(3, 8, device=DEVICE))
+STATE = lesson.DelayedScaling.of_a_layer()
+
+
+@pytest.mark.parametrize(
+    "error, state",
+    [(TypeError, None), (TypeError, STATE[:2]), (TypeError, (1, 2, 3)), (ValueError, STATE[::-1])],
+    ids=["none", "two", "numbers", "other formats"],
+)
+def test_bad_states(error, state):
+    with pytest.raises(error, match="^state must be "):
+        lesson.float8_linear_delayed(**FINE, state=state)
+
+
+@pytest.mark.parametrize(
+    "error, name, options",
+    [
+        (TypeError, "history", dict(history=1.5)),
+        (ValueError, "history", dict(history=0)),
+        (TypeError, "margin", dict(margin=0.5)),
+        (ValueError, "margin", dict(margin=9)),
+        (ValueError, "dtype", dict(dtype=torch.float16)),
+    ],
+)
+def test_bad_arguments_of_a_state(error, name, options):
+    with pytest.raises(error, match=f"^{name} "):
+        lesson.DelayedScaling(**options)
+
+
 def test_an_infinity_or_nan_stays_in_its_group():
     inputs = layer()
     inputs["x"][3, 5] = NAN
     wrong = lesson.float8_linear(**inputs, recipe="row").isnan()
     assert bool(wrong[3].all()) and int(wrong.sum()) == 9
-
-
-FINE = dict(x=torch.ones(4, 8, device=DEVICE), weight=torch.ones(3, 8, device=DEVICE))
 
 
 @pytest.mark.parametrize(

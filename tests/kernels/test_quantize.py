@@ -9,6 +9,7 @@ import math
 import pytest
 import torch
 
+from academy import device
 from academy.judge.fences import Fences
 from annotated_examples.classics import dropout
 from annotated_examples.common import fp8
@@ -234,6 +235,20 @@ def delayed_saturates(module):
     assert float(module.quantize_fp8_delayed(x, scale)[0].float().max()) == 448.0
 
 
+def a_scale_that_is_none(module):
+    """Zero, negative, infinite, NaN, or too small for a finite reciprocal: NaN, if nobody has looked at the value."""
+    x = randn(3, 5)
+    for scale in (0.0, -1.0, -0.0, INF, -INF, NAN, 1e-45, 2.0**-127, 2.0**-126 - 2.0**-149):
+        scale = torch.tensor(scale, device=DEVICE)
+        for dtype in FORMATS:
+            q, _, amax = module.quantize_tensor_forward(x, dtype, False, scale=scale, BLOCK=8, num_programs=1)
+            assert bool(q.isnan().all()) and torch.equal(amax.view(torch.float32), x.abs().max()), (scale, dtype)
+            assert same_codes(q, lesson.quantize_fp8_delayed_reference(x, scale, dtype=dtype)[0])
+    for scale in (2.0**-126, 3e38):
+        q, _ = module.quantize_fp8_delayed(torch.zeros(3, device=DEVICE), torch.tensor(scale, device=DEVICE))
+        assert not q.float().any()
+
+
 def inputs_unchanged(module):
     x, scale = randn(9, 19), torch.ones((), device=DEVICE)
     with harness.unchanged(x=x, scale=scale):
@@ -259,6 +274,7 @@ CHECKS = [
     stochastic_on_average,
     random_bits_belong_to_elements,
     delayed_saturates,
+    a_scale_that_is_none,
     inputs_unchanged,
 ]
 
@@ -323,6 +339,16 @@ MUTANTS = [
         ),
     ),
     (delayed_saturates, Mutant("a scale of its own", "scale = tl.load(scale_ptr)", "scale = tl.load(scale_ptr) * 0.5")),
+    (a_scale_that_is_none, Mutant("a negative scale", "scale >= 1.1754943508222875e-38", "scale == scale")),
+    (a_scale_that_is_none, Mutant("an infinite scale", 'scale < float("inf")', "scale == scale")),
+    (
+        a_scale_that_is_none,
+        Mutant("a subnormal scale", "(scale >= 1.1754943508222875e-38)", "(scale > 0)"),
+    ),
+    (
+        a_scale_that_is_none,
+        Mutant("the smallest scale refused", "(scale >= 1.1754943508222875e-38)", "(scale > 1.1754943508222875e-38)"),
+    ),
     (
         scales_of_blocks_decoded,
         Mutant(
@@ -498,6 +524,20 @@ def test_bad_arguments_of_dequantize(error, name, change):
 def test_bad_scale_of_an_earlier_step(scale):
     with pytest.raises((TypeError, ValueError), match="^scale "):
         lesson.quantize_fp8_delayed(FINE["x"], scale.to(DEVICE) if torch.is_tensor(scale) else scale)
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="on a GPU values aren't looked at: a_scale_that_is_none")
+@pytest.mark.parametrize("scale", [0.0, -1.0, INF, NAN, 1e-45])
+def test_a_scale_of_another_value_is_named(scale):
+    with pytest.raises(ValueError, match=r"^scale must be finite and at least 2\*\*-126, got "):
+        lesson.quantize_fp8_delayed(FINE["x"], torch.tensor(scale, device=DEVICE))
+
+
+@pytest.mark.gpu
+def test_a_scale_is_named_on_request(monkeypatch):
+    monkeypatch.setenv("ACADEMY_DEBUG", "1")
+    with pytest.raises(ValueError, match="^scale must be finite"):
+        lesson.quantize_fp8_delayed(FINE["x"], torch.zeros((), device=DEVICE))
 
 
 def test_gradients_are_refused():
