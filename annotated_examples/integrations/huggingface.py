@@ -1,16 +1,17 @@
 r"""
 # Our kernels in a Hugging Face model
 
-`patch(model)` takes a model built by `transformers` and replaces its norms, rotary embeddings, gated units, attention
-and training loss with the kernels of this repository. It changes only that model, never the library: other models in
-the same process stay as they are, and `unpatch(model)` undoes every change.
+`patch(model)` takes a model built by `transformers` and replaces its norms, rotary embeddings, gated units, experts,
+attention and training loss with the kernels of this repository. It changes only that model, never the library: other
+models in the same process stay as they are, and `unpatch(model)` undoes every change.
 
 | what | replaced by | in |
 |---|---|---|
-| RMSNorm, with Gemma's offset | `fast/rmsnorm` | Llama, Mistral, Qwen, Gemma |
+| RMSNorm, with Gemma's offset | `fast/rmsnorm` | all but GPT-2 |
 | LayerNorm | `fast/layernorm` | GPT-2 |
-| rotary embedding | `classics/rope` | Llama, Mistral, Qwen, Gemma |
-| gate and up projections of the MLP | `classics/swiglu`, `classics/geglu` | all but GPT-2 |
+| rotary embedding | `classics/rope` | all but GPT-2 |
+| gate and up projections of the MLP | `classics/swiglu`, `classics/geglu` | all but GPT-2 and Mixtral |
+| router and experts | `moe/router`, `moe/moe_mlp` | Mixtral, Qwen3-MoE |
 | attention without a mask of its own | `fast/flash_attention` | all |
 | last projection and loss, in training | `fast/linear_cross_entropy` | all |
 
@@ -18,7 +19,7 @@ The whole model is inspected before anything is changed. So a model of an unknow
 was.
 """
 
-from academy import checks  # noqa: F401  before anything imports triton
+from academy import checks  # before anything imports triton
 
 import functools
 import importlib
@@ -38,14 +39,17 @@ from annotated_examples.fast.flash_attention import flash_attention
 from annotated_examples.fast.layernorm import apply_layernorm
 from annotated_examples.fast.linear_cross_entropy import linear_cross_entropy_lean
 from annotated_examples.fast.rmsnorm import rmsnorm
+from annotated_examples.moe.moe_mlp import moe_mlp
+from annotated_examples.moe.router import route
 
 # The parts that can be replaced. By default all of them are.
-PARTS = ("norm", "rope", "mlp", "attention", "loss")
+PARTS = ("norm", "rope", "mlp", "experts", "attention", "loss")
 
 # `config.model_type` -> how the names of the family's classes begin. Gemma stores the weight of its norms minus 1.
 FAMILIES = {
     "llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3",
     "gemma": "Gemma", "gemma2": "Gemma2", "gemma3_text": "Gemma3", "gpt2": "GPT2",
+    "mixtral": "Mixtral", "qwen3_moe": "Qwen3Moe",
 }  # fmt: skip
 GATED_UNITS = {
     "silu": swiglu,
@@ -76,14 +80,14 @@ class Patch:
 # ## Patching
 #
 # A plan is a list of (object, attribute, new value). It is complete before its first entry is carried out.
-def patch(model, *, norm=True, rope=True, mlp=True, attention=True, loss=True):
+def patch(model, *, norm=True, rope=True, mlp=True, experts=True, attention=True, loss=True):
     """Let `model` compute with our kernels, in place.
 
     Args:
-        model: a causal language model of `transformers` (5.x): Llama, Mistral, Qwen2, Qwen3, Gemma, Gemma2, Gemma3
-            (text) or GPT-2, on one device, in float32, float16 or bfloat16.
-        norm, rope, mlp, attention, loss: what to replace. Without `loss`, training computes the logits as usual; with
-            it the output of a training step has `logits=None`.
+        model: a causal language model of `transformers` (5.x): Llama, Mistral, Mixtral, Qwen2, Qwen3, Qwen3-MoE,
+            Gemma, Gemma2, Gemma3 (text) or GPT-2, on one device, in float32, float16 or bfloat16.
+        norm, rope, mlp, experts, attention, loss: what to replace. Without `loss`, training computes the logits as
+            usual; with it the output of a training step has `logits=None`.
 
     Returns:
         A `Patch`, which can be used as a context manager: `with patch(model): …` unpatches at the end.
@@ -92,7 +96,7 @@ def patch(model, *, norm=True, rope=True, mlp=True, attention=True, loss=True):
         TypeError: `model` isn't a `PreTrainedModel`, or a choice isn't a bool.
         ValueError: the model is already patched, or of an unknown kind. In either case nothing is changed.
     """
-    wanted = dict(norm=norm, rope=rope, mlp=mlp, attention=attention, loss=loss)
+    wanted = dict(norm=norm, rope=rope, mlp=mlp, experts=experts, attention=attention, loss=loss)
     for name, value in wanted.items():
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be a bool, got {type(value).__name__}")
@@ -163,6 +167,10 @@ def _plan(model, wanted, result):
                 yield module, "forward", _norm(module, 1.0 if prefix.startswith("Gemma") else 0.0)
         elif name == f"{prefix}MLP":
             yield from _mlp(module, name, wanted, result)
+        elif name == f"{prefix}TopKRouter":
+            yield from _router(module, name, wanted, result)
+        elif name == f"{prefix}Experts":
+            yield from _experts(module, name, wanted, result)
         elif name == f"{prefix}Attention":
             yield from _rotary(module, name, wanted, result)
             yield from _attention(module, name, wanted, result)
@@ -194,6 +202,49 @@ def _mlp(module, name, wanted, result):
     reason = reason if hasattr(module, "gate_proj") else "it has no gate"
     if _chosen("mlp", name, wanted, result, reason):
         yield module, "forward", lambda x: module.down_proj(unit(module.gate_proj(x), module.up_proj(x)))
+
+
+# ## Experts
+#
+# The router's logits stay a product of PyTorch: a model may be asked for them. Selecting and weighting are one kernel.
+# The weights stay in float32, where Qwen3-MoE rounds them to the model's dtype.
+def _router(module, name, wanted, result):
+    renormalize = getattr(module, "norm_topk_prob", True)
+
+    def forward(hidden_states):
+        logits = torch.nn.functional.linear(hidden_states.reshape(-1, module.hidden_dim), module.weight)
+        weights, experts = route(logits, module.top_k, renormalize=renormalize)
+        return logits, weights, experts.long()
+
+    if _chosen("experts", name, wanted, result):
+        yield module, "forward", forward
+
+
+# The matrices of all experts are two parameters, and lie as our layer wants them.
+def _experts(module, name, wanted, result):
+    activation = module.config.hidden_act
+    matrices = module.gate_up_proj, module.down_proj
+    reason = None
+    if activation != "silu":
+        reason = f"activation {activation!r}"
+    elif module.has_bias or module.is_transposed or not (module.has_gate and module.is_concatenated):
+        reason = "its matrices have another layout"
+    elif any(type(matrix.data) is not torch.Tensor or matrix.dtype not in checks.FLOATS for matrix in matrices):
+        reason = "quantized or sharded weights"
+    if _chosen("experts", name, wanted, result, reason):
+        yield module, "forward", functools.partial(experts_forward, module)
+
+
+def experts_forward(module, hidden_states, top_k_index, top_k_weights):
+    """Stands in for `forward` of a layer of experts; in autocast it computes in that dtype, as PyTorch's layer does."""
+    kind, dtype = hidden_states.device.type, module.down_proj.dtype
+    if torch.is_autocast_enabled(kind):
+        dtype = torch.get_autocast_dtype(kind)
+    result = moe_mlp(
+        hidden_states.to(dtype), top_k_index, top_k_weights.float(), module.gate_up_proj.to(dtype),
+        module.down_proj.to(dtype),
+    )  # fmt: skip
+    return result.to(hidden_states.dtype)
 
 
 # ## Rotary embedding
@@ -336,7 +387,7 @@ def forward_with_loss(self, input_ids=None, *args, labels=None, **kwargs):
     original = type(self).forward
     if labels is None or not self.training or args:
         return original(self, input_ids, *args, labels=labels, **kwargs)
-    from transformers.modeling_outputs import CausalLMOutputWithPast
+    from transformers.modeling_outputs import CausalLMOutputWithPast, MoeCausalLMOutputWithPast
 
     ignore_index = kwargs.pop("ignore_index", -100)
     shifted, n_items = kwargs.pop("shift_labels", None), kwargs.pop("num_items_in_batch", None)
@@ -350,8 +401,16 @@ def forward_with_loss(self, input_ids=None, *args, labels=None, **kwargs):
         hidden, head.weight, shifted.to(hidden.device), head.bias, n_items=n_items, ignore_index=ignore_index,
         logit_softcapping=getattr(self.config, "final_logit_softcapping", None) or 0.0,
     )  # fmt: skip
-    output = CausalLMOutputWithPast(
-        loss=loss, logits=None, past_key_values=outputs.past_key_values, hidden_states=outputs.hidden_states,
+    kept = dict(
+        logits=None, past_key_values=outputs.past_key_values, hidden_states=outputs.hidden_states,
         attentions=outputs.attentions,
     )  # fmt: skip
+    routed = getattr(outputs, "router_logits", None)
+    if routed is None:
+        output = CausalLMOutputWithPast(loss=loss, **kept)
+    else:  # the model's own loss of its routers, which counts the slots of all layers together
+        balance = importlib.import_module(type(self).__module__).load_balancing_loss_func
+        aux_loss = balance(routed, self.num_experts, self.num_experts_per_tok, kwargs.get("attention_mask"))
+        loss = loss + self.router_aux_loss_coef * aux_loss.to(loss.device)
+        output = MoeCausalLMOutputWithPast(loss=loss, aux_loss=aux_loss, router_logits=routed, **kept)
     return output.to_tuple() if as_tuple else output

@@ -30,6 +30,13 @@ MODELS = {
     "gemma": ("GemmaConfig", SMALL | dict(head_dim=8), "sdpa"),
     "gemma2": ("Gemma2Config", GEMMA | dict(final_logit_softcapping=3.0), "eager"),
     "gemma3": ("Gemma3TextConfig", GEMMA, "sdpa"),
+    "mixtral": ("MixtralConfig", SMALL | dict(num_local_experts=4, num_experts_per_tok=2, sliding_window=None), "sdpa"),
+    "qwen3_moe": (
+        "Qwen3MoeConfig",
+        SMALL | dict(head_dim=8, num_experts=5, num_experts_per_tok=3, moe_intermediate_size=20, norm_topk_prob=False,
+                     mlp_only_layers=[1]),
+        "sdpa",
+    ),
     "gpt2": (
         "GPT2Config",
         dict(n_embd=32, n_head=4, n_layer=LAYERS, vocab_size=61, n_positions=64, resid_pdrop=0.0, embd_pdrop=0.0,
@@ -37,8 +44,9 @@ MODELS = {
         "sdpa",
     ),
 }  # fmt: skip
+WITH_EXPERTS = ("mixtral", "qwen3_moe")
 #: The others take half a minute more, and differ in little: they run at night.
-EVERY_TIME = ("llama", "gemma2", "gpt2")
+EVERY_TIME = ("llama", "gemma2", "mixtral", "gpt2")
 each_model = pytest.mark.parametrize(
     "name", [name if name in EVERY_TIME else pytest.param(name, marks=pytest.mark.nightly) for name in MODELS]
 )
@@ -73,6 +81,13 @@ def step(model, ids, **inputs):
     return dict(logits=logits, loss=loss.detach().reshape(1)) | gradients
 
 
+def in_float64(model):
+    exact = copy.deepcopy(model).double()
+    if hasattr(exact.config, "num_experts_per_tok"):  # PyTorch has no grouped product in float64
+        exact.set_experts_implementation("eager")
+    return exact
+
+
 def whole_error(results, exact):
     """Relative error of all gradients together, where the luck of a single parameter evens out."""
     names = list(results)[2:]
@@ -87,7 +102,7 @@ def bits(model):
 def calls(monkeypatch):
     """How often each of our functions ran."""
     count = {}
-    for name in ("rmsnorm", "apply_layernorm", "rope", "flash_attention", "linear_cross_entropy"):
+    for name in ("rmsnorm", "apply_layernorm", "rope", "route", "moe_mlp", "flash_attention", "linear_cross_entropy"):
         original = getattr(huggingface, name)
 
         def counted(*args, original=original, name=name, **kwargs):
@@ -102,7 +117,7 @@ def calls(monkeypatch):
 def test_results_and_gradients(name, calls):
     """Against float64, no worse than twice the model itself; and every part really ran."""
     model, ids = build(name), tokens()
-    exact, before = step(copy.deepcopy(model).double(), ids), step(model, ids)
+    exact, before = step(in_float64(model), ids), step(model, ids)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # nothing falls back
         with huggingface.patch(model):
@@ -111,6 +126,7 @@ def test_results_and_gradients(name, calls):
         accuracy.check(what, value, before[what], exact[what], depth=LAYERS)
     assert whole_error(patched, exact) <= 1.5 * whole_error(before, exact)
     wanted = {"rmsnorm", "rope"} if name != "gpt2" else {"apply_layernorm"}
+    wanted |= {"route", "moe_mlp"} if name in WITH_EXPERTS else set()
     assert set(calls) == wanted | {"flash_attention", "linear_cross_entropy"}
     assert calls["flash_attention"] == 4 and calls["linear_cross_entropy"] == 1
 
@@ -126,10 +142,10 @@ def test_unpatched_to_the_bit(name):
     assert all(torch.equal(a, b) for a, b in zip(before.values(), step(model, ids).values()))
 
 
-@pytest.mark.parametrize("name", ["llama", pytest.param("gemma3", marks=pytest.mark.nightly), "gpt2"])
+@pytest.mark.parametrize("name", ["llama", "mixtral", pytest.param("gemma3", marks=pytest.mark.nightly), "gpt2"])
 def test_bf16(name):
     model, ids = build(name, torch.bfloat16), tokens()
-    exact, before = step(copy.deepcopy(model).double(), ids), step(model, ids)
+    exact, before = step(in_float64(model), ids), step(model, ids)
     with huggingface.patch(model):
         patched = step(model, ids)
     assert patched["logits"].dtype == torch.bfloat16
@@ -143,7 +159,7 @@ def test_padding_falls_back_and_says_so(name):
     model, ids = build(name), tokens()
     mask = torch.ones_like(ids)
     mask[1, :4] = 0
-    exact, before = step(copy.deepcopy(model).double(), ids, attention_mask=mask), step(model, ids, attention_mask=mask)
+    exact, before = step(in_float64(model), ids, attention_mask=mask), step(model, ids, attention_mask=mask)
     with huggingface.patch(model):
         with pytest.warns(UserWarning, match="falls back: a mask, of padding or of the user"):
             patched = step(model, ids, attention_mask=mask)
@@ -175,14 +191,16 @@ def test_another_model_is_not_touched(calls):
 
 @pytest.mark.parametrize("part", huggingface.PARTS)
 def test_one_part_alone(part, calls):
-    model = build("llama")
+    model = build("mixtral" if part == "experts" else "llama")
     with huggingface.patch(model, **{name: name == part for name in huggingface.PARTS}):
         text = huggingface.report(model)
         output = model.train()(tokens(), labels=tokens())
     ours = dict(norm="rmsnorm", rope="rope", attention="flash_attention", loss="linear_cross_entropy")
-    assert set(calls) == ({ours[part]} if part in ours else set())
+    both = {"route", "moe_mlp"} if part == "experts" else set()
+    assert set(calls) == ({ours[part]} if part in ours else both)
     assert (output.logits is None) == (part == "loss")
-    assert text.count("replaced: ") == 1 and f"replaced: {part}: " in text and "(not chosen)" in text
+    assert text.count("replaced: ") == (len(both) or 1)
+    assert f"replaced: {part}: " in text and "(not chosen)" in text
 
 
 def test_report():
@@ -198,8 +216,59 @@ def test_report():
     ]
 
 
-def test_gradient_checkpointing():
-    model, ids = build("llama"), tokens()
+@pytest.mark.parametrize("norm_topk_prob", [True, False])
+def test_qwen_may_renormalize(norm_topk_prob):
+    """Whether the selected scores are divided by their sum is the model's choice."""
+    model, ids = build("qwen3_moe", norm_topk_prob=norm_topk_prob).eval(), tokens()
+    expected = model(ids).logits
+    with huggingface.patch(model, **dict.fromkeys(huggingface.PARTS, False) | dict(experts=True)):
+        torch.testing.assert_close(model(ids).logits, expected, rtol=1e-4, atol=1e-5)
+        assert huggingface.report(model).splitlines()[1:3] == [
+            "  replaced: experts: Qwen3MoeExperts x1",
+            "  replaced: experts: Qwen3MoeTopKRouter x1",
+        ]
+
+
+@pytest.mark.parametrize("name", WITH_EXPERTS)
+def test_the_routers_loss_is_added(name):
+    """`output_router_logits`: the model's loss, its additional one and the logits of all routers; and gradients."""
+    model, ids = build(name, output_router_logits=True, router_aux_loss_coef=0.5).train(), tokens()
+    mask = torch.ones_like(ids)
+    results = []
+    for patched in (False, True):
+        if patched:
+            huggingface.patch(model)
+        model.zero_grad()
+        output = model(ids, labels=ids, attention_mask=mask)
+        output.loss.backward()
+        gates = [weight.grad.clone() for key, weight in model.named_parameters() if key.endswith("mlp.gate.weight")]
+        results.append([output.loss, output.aux_loss, *output.router_logits, *gates])
+    assert len(results[0]) == len(results[1]) == (4 if name == "qwen3_moe" else 6)
+    assert output.logits is None and output.aux_loss > 0.5
+    for mine, theirs in zip(*results):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_experts_that_are_left():
+    """Another activation, and weights that are no plain floats: the layer stays, the rest is replaced."""
+    ids = tokens()
+    other = build("mixtral", hidden_act="gelu").eval()
+    expected = other(ids).logits
+    with huggingface.patch(other):
+        assert "left: experts: MixtralExperts (activation 'gelu') x2" in huggingface.report(other)
+        assert "replaced: experts: MixtralTopKRouter x2" in huggingface.report(other)
+        torch.testing.assert_close(other(ids).logits, expected, rtol=1e-4, atol=1e-5)
+    quantized = build("mixtral")
+    for module in quantized.modules():
+        if type(module).__name__ == "MixtralExperts":
+            module.down_proj = torch.nn.Parameter(module.down_proj.data.to(torch.int8), requires_grad=False)
+    with huggingface.patch(quantized):
+        assert "left: experts: MixtralExperts (quantized or sharded weights) x2" in huggingface.report(quantized)
+
+
+@pytest.mark.parametrize("name", ["llama", "mixtral"])
+def test_gradient_checkpointing(name):
+    model, ids = build(name), tokens()
     with huggingface.patch(model):
         expected = step(model, ids)
         model.gradient_checkpointing_enable()
@@ -207,9 +276,10 @@ def test_gradient_checkpointing():
     assert all(torch.equal(a, b) for a, b in zip(expected.values(), again.values()))
 
 
-def test_autocast():
-    model, ids = build("llama"), tokens()
-    exact = step(copy.deepcopy(model).double(), ids)
+@pytest.mark.parametrize("name", ["llama", "mixtral"])
+def test_autocast(name):
+    model, ids = build(name), tokens()
+    exact = step(in_float64(model), ids)
 
     def cast():
         with torch.autocast(DEVICE.type, torch.bfloat16):
@@ -240,8 +310,9 @@ def test_loss_options():
 
 
 @pytest.mark.gpu
-def test_compile():
-    model, ids = build("llama", torch.bfloat16, head_dim=64), tokens()
+@pytest.mark.parametrize("name", ["llama", "mixtral"])
+def test_compile(name):
+    model, ids = build(name, torch.bfloat16, head_dim=64), tokens()
     with huggingface.patch(model):
         expected = step(model, ids)
         actual = step(torch.compile(model, fullgraph=True), ids)
