@@ -58,6 +58,12 @@ _LISTED = {
             "weight_gradient: return sum(x * y for x, y in zip(u, a)) @33: u, a -> a, u",
         ]
     },
+    "experts/full_experts": {
+        "a masked slot is behind all others, and counts for none of them": [
+            "keep_kernel: every = tl.load(experts_ptr + others, mask=others < n, other=-1) @61: -1 -> None",
+            'keep_kernel: every = tl.load(experts_ptr + others, mask=others < n, other=-1) @61: -1 -> float("nan")',
+        ],
+    },
     "experts/stable_rank": {
         "a masked slot is behind all others, and counts for none of them": [
             "ranks_kernel: expert = tl.load(experts_ptr + slot, mask=mask, other=EXPERTS) @54: EXPERTS -> None",
