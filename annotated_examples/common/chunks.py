@@ -6,9 +6,8 @@ is compared, as in attention; from chunk to chunk only a state is handed on. Her
 sequence a chunk belongs to, tiles of a strided tensor, and how much of one token is left at another.
 """
 
-from academy import checks, device
+from academy import checks
 
-import os
 from typing import NamedTuple
 
 import torch
@@ -16,6 +15,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import LARGEST_HEAD, head, same_device, sequence, strided
+from annotated_examples.common.sequences import looks_at_values, sequences_contract
 
 
 # ## Tiles
@@ -123,11 +123,11 @@ def new_like(x, cu_seqlens, dtype=None):
 
 # ## How much is left
 #
-# A gate, at most 0, is the logarithm of a decay. From token j to token i the gates after j, up to that of i, add up,
-# and the exponential of the sum is what is left. The textbook takes a difference of two sums from the chunk's start,
-# [[tag: LA-L]]. That loses digits where both are large, gives ∞ − ∞ for a gate of −∞, and in the upper triangle it
-# overflows. Here only the gates *between* the two are added: nothing is subtracted, a sum is never above 0, and a gate
-# of −∞ leaves exactly nothing of what came before it.
+# A gate, at most 0, is the logarithm of a decay. The textbook adds gates up from the chunk's start and takes a
+# difference of two sums, [[tag: LA-L]]. That loses digits where both are large, gives ∞ − ∞ for a gate of −∞, and in
+# the upper triangle it overflows. Here the decays *between* the two tokens are multiplied. A product is never above 1,
+# and a gate of −∞ leaves exactly nothing of what came before it. The rounding error of a sum of −26 would be an error
+# of a millionth in its exponential; each factor of the product has a twentieth of that.
 #
 # A lane past the end has a gate of 0, and so has a call without gates.
 @triton.jit
@@ -144,13 +144,13 @@ def load_gates(
     return g
 
 
-# A row for each reading token i, a column for each token j that it reads. `tl.cumsum` adds up along an axis and keeps
-# all sums on the way.
+# A row for each reading token i, a column for each token j that it reads. `tl.cumprod` multiplies along an axis and
+# keeps all products on the way.
 @triton.jit
 def decay_between(g):
     place = tl.arange(0, g.shape[0])
-    sums = tl.cumsum(tl.where(place[:, None] > place[None, :], g[:, None], 0.0), axis=0)
-    return tl.where(place[:, None] >= place[None, :], tl.exp(sums), 0.0)
+    left = tl.cumprod(tl.where(place[:, None] > place[None, :], tl.exp(g)[:, None], 1.0), axis=0)
+    return tl.where(place[:, None] >= place[None, :], left, 0.0)
 
 
 # The same with rows and columns exchanged. Computing it anew is safer than transposing a tile that was computed: some
@@ -158,26 +158,31 @@ def decay_between(g):
 @triton.jit
 def decay_between_transposed(g):
     place = tl.arange(0, g.shape[0])
-    sums = tl.cumsum(tl.where(place[None, :] > place[:, None], g[None, :], 0.0), axis=1)
-    return tl.where(place[None, :] >= place[:, None], tl.exp(sums), 0.0)
+    left = tl.cumprod(tl.where(place[None, :] > place[:, None], tl.exp(g)[None, :], 1.0), axis=1)
+    return tl.where(place[None, :] >= place[:, None], left, 0.0)
+
+
+@triton.jit
+def multiply(x, y):
+    return x * y
 
 
 # What is left of the state before the chunk at each token; of each token at the chunk's end; and of the
 # state at the chunk's end.
 @triton.jit
 def decay_from_start(g):
-    return tl.exp(tl.cumsum(g, axis=0))
+    return tl.cumprod(tl.exp(g), axis=0)
 
 
 @triton.jit
 def decay_to_end(g):
     place = tl.arange(0, g.shape[0])
-    return tl.exp(tl.sum(tl.where(place[None, :] > place[:, None], g[None, :], 0.0), axis=1))
+    return tl.reduce(tl.where(place[None, :] > place[:, None], tl.exp(g)[None, :], 1.0), 1, multiply)
 
 
 @triton.jit
 def decay_of_all(g):
-    return tl.exp(tl.sum(g, axis=0))
+    return tl.reduce(tl.exp(g), 0, multiply)
 
 
 # ## Products with a state
@@ -249,7 +254,7 @@ def contract(q, k, v, g, scale, initial_state, return_final_state, cu_seqlens=No
     if scale is not None:
         checks.number("scale", scale)
     checks.choice("return_final_state", return_final_state, (True, False))
-    batch = q.shape[0] if not packed else offsets_contract(q, cu_seqlens)
+    batch = q.shape[0] if not packed else sequences_contract(q.shape[0], cu_seqlens)
     if initial_state is not None:
         checks.dtypes((torch.float32,), initial_state=initial_state)
         expected = (batch, v.shape[-2], q.shape[-1], v.shape[-1])
@@ -260,26 +265,4 @@ def contract(q, k, v, g, scale, initial_state, return_final_state, cu_seqlens=No
         for name, x in [("g", g)] * (g is not None):
             if bool((x > 0).any()):
                 raise ValueError(f"{name} must be at most 0, the logarithm of a decay, got {x.max().item():.4g}")
-        if packed:
-            check_offsets(cu_seqlens, q.shape[0])
     return q.shape[-1] ** -0.5 if scale is None else float(scale)
-
-
-def looks_at_values():
-    return (device.INTERPRET or os.environ.get("ACADEMY_DEBUG") == "1") and not torch.compiler.is_compiling()
-
-
-def offsets_contract(q, cu_seqlens):
-    """How many sequences there are."""
-    checks.tensors(cu_seqlens=cu_seqlens)
-    checks.dtypes((torch.int32,), cu_seqlens=cu_seqlens)
-    checks.dimensions("cu_seqlens", cu_seqlens, 1, "where each sequence begins, and where the last ends")
-    if cu_seqlens.numel() == 0:
-        raise ValueError("cu_seqlens must have at least one element, got none")
-    return cu_seqlens.numel() - 1
-
-
-def check_offsets(cu_seqlens, total):
-    offsets = cu_seqlens.tolist()
-    if offsets[0] != 0 or offsets[-1] > total or any(end < start for start, end in zip(offsets, offsets[1:])):
-        raise ValueError(f"cu_seqlens must rise from 0 to at most the number of rows, {total}, got {offsets}")

@@ -241,9 +241,10 @@ def gradients_kernel(
             dk_state += state_product(v, tl.trans(dstate), INPUT_PRECISION)
             through += tl.sum(state * dstate, axis=1)
             # **dV = Pᵀ dO**, and through the state after the chunk, [[tag: LA-dv]]
-            dv = state_product(k, dstate, INPUT_PRECISION) * kept[:, None]
-            dv = multiply_add(p.to(do.dtype), do, dv, INPUT_PRECISION)
-            store_block(head(dv_tensor, b, h, start), dv, offs_t, length, offs_e, E)
+            if dv_tensor[0] is not None:
+                dv = state_product(k, dstate, INPUT_PRECISION) * kept[:, None]
+                dv = multiply_add(p.to(do.dtype), do, dv, INPUT_PRECISION)
+                store_block(head(dv_tensor, b, h, start), dv, offs_t, length, offs_e, E)
         # **dQ**, [[tag: LA-dq]], and **dK**, [[tag: LA-dk]]
         dq_state *= (decay_from_start(g) * scale)[:, None]
         dk_state *= kept[:, None]

@@ -55,3 +55,36 @@ def pairs():
         f"token is worth {last[0]:.2f} at itself, {last[CHUNK]:.2f} at token {CHUNK} and {last[-1]:.2f} at the last.",
         [grid, walk],
     )  # fmt: skip
+
+
+@picture
+def corrections():
+    """What the kernel solves for eight tokens, of which the second and the fifth, and the first and the seventh, share a
+    key."""
+    import torch
+
+    from annotated_examples.recurrences import gated_delta_rule as lesson
+
+    keys = [0, 1, 2, 3, 1, 4, 0, 5]
+    k = torch.eye(8)[keys][None, None]
+    v, beta = torch.arange(1.0, 9.0)[None, None, :, None], torch.ones(1, 1, 8)
+    launch = lesson.sizes(k, v, 8, 16)
+    inverse = torch.empty(1, 1, 8, 8)
+    u, _, _ = lesson.differences(k, v, None, beta, None, None, lesson.cut(k, None, 8), launch, inverse)
+    panel = Panel(34 + 27 * 8 + 30, "the inverse: which token corrects which")
+    solved = inverse[0, 0]
+    panel.cells(
+        60, 34, 8, 8, (27, 27),
+        lambda r, c: "off" if c > r else "b" if r == c else "a" if solved[r, c] else "",
+        lambda r, c: f"{solved[r, c]:g}" if solved[r, c] else "",
+    )  # fmt: skip
+    for row, key in enumerate(keys):
+        panel.text(52, 34 + 27 * row + 18, f"key {key}", "small", "end")
+        panel.text(290, 34 + 27 * row + 18, f"u = {u[0, 0, row, 0]:g}", "small")
+    pairs = ", ".join(f"token {r} takes back what token {c} wrote" for r in range(8) for c in range(r) if solved[r, c])
+    return Picture(
+        "Eight tokens with the values 1 to 8. Where a key comes again, only the difference to what it holds is written.",
+        f"An 8 by 8 triangle with ones on its diagonal. Besides, {pairs}. The differences are "
+        + ", ".join(f"{value:g}" for value in u[0, 0, :, 0].tolist()) + ".",
+        [panel],
+    )  # fmt: skip

@@ -7,6 +7,7 @@ import torch
 
 from academy.formulas import Page, PageError
 from academy.formulas.comparing.equations import check
+from academy.formulas.meaning import names
 from academy.formulas.meaning.formula import Formula
 from academy.formulas.mutation.engine import Equations
 
@@ -81,6 +82,41 @@ def test_autograd_goes_through_it():
     # lines of a claim, each for some elements, are put together like those of a definition
     for tag, gradient in zip(("H-a", "H-x"), of_loop):
         torch.testing.assert_close(Formula(Page("page.md", PAGE), tag)(**given), gradient)
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ([[-1, 0]], 5),  # h_{t,k} of h_{t-1,k}
+        ([[1, 0], [2, 0]], 5),
+        ([[-1, 0], [-1, None]], 5),  # S_{t,a} of S_{t-1,a} and of a sum over all S_{t-1,c}
+        ([[None, 0]], 5),  # U_{t,k} of a sum over U_{s,k}
+        ([[-1, 0], [0, -1]], 15),  # along both axes in turn
+        ([[-1, 0], [1, 0]], 5),
+        ([[-1, -1]], 3),
+        ([[None, None]], 15),
+        ([[0, 0]], 1),
+    ],
+)
+def test_as_many_rounds_as_a_chain_can_have_links(steps, expected):
+    assert names.rounds([5, 3], steps) == expected
+
+
+def test_a_sum_over_another_axis_costs_no_more_rounds(monkeypatch):
+    """Every element of a matrix is made of a whole column of the matrix before: still a round for each matrix."""
+    formula = (
+        r"\begin{aligned} Z_{1,t,k} &:= x_{tk} \\ "
+        r"Z_{v,t,k} &:= Z_{v-1,t,k} + b_v \sum_s A_{ts} Z_{v-1,s,k} \end{aligned} \tag{Z}"
+    )
+    counted, rounds = [], names.rounds
+    monkeypatch.setattr(names, "rounds", lambda *arguments: counted.append(rounds(*arguments)) or counted[-1])
+    A, b, x = torch.randn(4, 4, **DOUBLE), torch.randn(4, **DOUBLE), torch.randn(4, 3, **DOUBLE)
+    states = [x]
+    for factor in b[1:]:
+        states.append(states[-1] + factor * A @ states[-1])
+    given = dict(a=torch.zeros(4, 3), x=x, A=A, y=torch.zeros(4), b=b)
+    torch.testing.assert_close(Formula(page(formula), "Z")(**given), torch.stack(states))
+    assert counted == [4]
 
 
 def test_a_batch_of_recurrences():

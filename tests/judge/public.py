@@ -121,6 +121,16 @@ def gated_sequences(tokens: int, width: int) -> dict[str, torch.Tensor]:
     return {name: x[0] for name, x in gated_tokens(1, tokens, width).items()} | dict(cu_seqlens=ends)
 
 
+def short_keys(batch: int, tokens: int, width: int) -> dict[str, torch.Tensor]:
+    made = gated_tokens(batch, tokens, width)
+    return made | dict(k=made["k"] * 2 / width**0.5, beta=torch.rand(batch, tokens, 2))
+
+
+def short_keys_of_sequences(tokens: int, width: int) -> dict[str, torch.Tensor]:
+    made = {name: x[0] for name, x in short_keys(1, tokens, width).items()}
+    return made | dict(cu_seqlens=gated_sequences(tokens, width)["cu_seqlens"])
+
+
 def with_the_state(function: Callable) -> Callable:
     return functools.partial(function, return_final_state=True)
 
@@ -314,6 +324,15 @@ PUBLIC = [
     Public(
         "recurrences.linear_attention", "linear_attention_varlen", references.linear_attention_of_sequences,
         gated_sequences, WIDTH, wrap=with_the_state, without=("non-finite", "magnitudes"),
+    ),
+    Public(
+        "recurrences.gated_delta_rule", "gated_delta_rule",
+        "recurrences.gated_delta_rule.gated_delta_rule_reference", short_keys, WIDTH, wrap=with_the_state,
+        without=("non-finite", "magnitudes"),
+    ),
+    Public(
+        "recurrences.gated_delta_rule", "gated_delta_rule_varlen", references.delta_rule_of_sequences,
+        short_keys_of_sequences, WIDTH, wrap=with_the_state, without=("non-finite", "magnitudes"),
     ),
     Public(
         "fp8.quantize", "quantize_fp8", "fp8.quantize.quantize_fp8_reference",

@@ -23,6 +23,18 @@ def tensors(B=1, T=40, Hk=1, H=2, D=5, E=6, *, dtype=torch.float32, decay=1.0, l
     )
 
 
+def with_beta(inputs: dict, most: float = 1.0) -> dict:
+    """For the delta rule: keys of length 1, and `beta` from 0 to `most`."""
+    k = inputs["k"]
+    inputs["k"].copy_(F.normalize(k.float(), dim=-1))
+    beta = torch.rand(inputs["v"].shape[:-1], device=k.device) * most
+    return (
+        {n: x for n, x in inputs.items() if n != "cu_seqlens"}
+        | dict(beta=beta)
+        | {n: x for n, x in inputs.items() if n == "cu_seqlens"}
+    )
+
+
 def upstreams(inputs, layout: Callable = lambda values: values) -> dict:
     """Gradients of the output and of the final state."""
     v, state = inputs["v"], inputs["initial_state"]

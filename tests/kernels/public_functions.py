@@ -132,6 +132,16 @@ def packed_tokens() -> dict:
     return tokens | dict(cu_seqlens=ends, initial_state=randn(2, 2, 64, 64))
 
 
+def short_keys() -> dict:
+    tokens = gated_tokens()
+    keys = torch.nn.functional.normalize(tokens["k"].float(), dim=-1).to(BF16)
+    return tokens | dict(k=keys, beta=torch.rand(1, 40, 2, device=DEVICE))
+
+
+def packed_short_keys() -> dict:
+    return packed_tokens() | {name: x[0] for name, x in short_keys().items()}
+
+
 def first(function: Callable) -> Callable:
     """Of several results the first."""
     return lambda **arguments: function(**arguments)[0]
@@ -361,6 +371,8 @@ CASES = [
         "recurrences.linear_attention", "linear_attention", with_a_state, scale=0.5, return_final_state=True, wrap=first
     ),
     case("recurrences.linear_attention", "linear_attention_varlen", packed_tokens),
+    case("recurrences.gated_delta_rule", "gated_delta_rule", short_keys),
+    case("recurrences.gated_delta_rule", "gated_delta_rule_varlen", packed_short_keys),
     case("gemlite.gemm", "gemm", lambda: quantized(24), W_nbits=4, group_size=128),
     case("gemlite.gemm_splitK", "gemm_splitK", lambda: quantized(4), W_nbits=4, group_size=128),
     *both(*LOW_BIT, "low_bit_matmul", lambda: quantized(1), W_nbits=4, group_size=128),

@@ -41,6 +41,21 @@ def linear_attention_by_steps(q, k, v, g=None, *, scale=None, initial_state=None
     return (o, S) if return_final_state else o
 
 
+def delta_rule_by_steps(q, k, v, g, beta, *, scale=None, initial_state=None, return_final_state=False):
+    """One token after the other: the difference between the value and what its key reads is written."""
+    (B, T, Hk, D), (H, E) = q.shape, v.shape[2:]
+    wide = torch.promote_types(q.dtype, torch.float32)
+    q, k = (x.to(wide).repeat_interleave(H // Hk, dim=2) for x in (q, k))
+    S, outs = q.new_zeros(B, H, D, E) if initial_state is None else initial_state.to(wide), []
+    for t in range(T):
+        S = S if g is None else S * g[:, t].to(wide).exp()[..., None, None]
+        u = beta[:, t].to(wide)[..., None] * (v[:, t] - (k[:, t, :, :, None] * S).sum(-2))
+        S = S + k[:, t, :, :, None] * u[:, :, None]
+        outs.append((q[:, t, :, :, None] * S).sum(-2) * (D**-0.5 if scale is None else scale))
+    o = torch.stack(outs, 1).to(v.dtype) if T else torch.zeros_like(v)
+    return (o, S) if return_final_state else o
+
+
 def sequences_of(reference: Callable) -> Callable:
     """A packed recurrence from one of a batch: one sequence after the other. Rows of no sequence are 0."""
 
@@ -65,6 +80,11 @@ def sequences_of(reference: Callable) -> Callable:
 def linear_attention_of_sequences(*tensors, **inputs):
     lesson = importlib.import_module("annotated_examples.recurrences.linear_attention")
     return sequences_of(lesson.linear_attention_reference)(*tensors, **inputs)
+
+
+def delta_rule_of_sequences(*tensors, **inputs):
+    lesson = importlib.import_module("annotated_examples.recurrences.gated_delta_rule")
+    return sequences_of(lesson.gated_delta_rule_reference)(*tensors, **inputs)
 
 
 # ---- references that leave out what has no weight, where PyTorch's products compute 0 · NaN
@@ -154,6 +174,8 @@ _SPARSE = {
     "flash_attention_varlen": sequences_of_seen_keys,
     "linear_attention": linear_attention_by_steps,
     "linear_attention_varlen": sequences_of(linear_attention_by_steps),
+    "gated_delta_rule": delta_rule_by_steps,
+    "gated_delta_rule_varlen": sequences_of(delta_rule_by_steps),
     "cross_entropy_loss": loss_of_counted_rows,
     "cross_entropy_loss_": loss_of_counted_rows,
     "linear_cross_entropy": linear_loss_of_counted_rows,
@@ -169,6 +191,7 @@ _OTHER = {
     "flash_attention_varlen": attention_of_sequences,
     "linear_attention_varlen": linear_attention_of_sequences,
     "causal_conv1d_step_": filter_of_one_token,
+    "gated_delta_rule_varlen": delta_rule_of_sequences,
     "cross_entropy_loss_": ("classics.cross_entropy", "cross_entropy_loss_reference"),
     "linear_cross_entropy_lean": ("classics.linear_cross_entropy", "linear_cross_entropy_reference"),
     "vocab_parallel_linear_cross_entropy": ("classics.linear_cross_entropy", "linear_cross_entropy_reference"),

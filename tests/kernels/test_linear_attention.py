@@ -42,14 +42,15 @@ MUTANTS = [
     Mutant("second derivative loses its term", "    @autograd.once_differentiable\n", ""),
 ]  # fmt: skip
 
-#: A decay from the sums G of the gates since the chunk's start.
-SUMS = "sums = tl.cumsum(tl.where(place[:, None] > place[None, :], g[:, None], 0.0), axis=0)\n"
+#: A decay from the products of what each gate leaves.
+PRODUCTS = "    left = tl.cumprod(tl.where(place[:, None] > place[None, :], tl.exp(g)[:, None], 1.0), axis=0)\n"
+MASKED = "    return tl.where(place[:, None] >= place[None, :], left, 0.0)"
 OF_SHARED = [
-    Mutant("trap 2: a difference of sums", SUMS, "G = tl.cumsum(g, axis=0)\n    sums = G[:, None] - G[None, :]\n"),
-    Mutant("trap 4: two factors", SUMS + "    return tl.where(place[:, None] >= place[None, :], tl.exp(sums), 0.0)", "G = tl.cumsum(g, axis=0)\n    return tl.where(place[:, None] >= place[None, :], tl.exp(G)[:, None] * tl.exp(-G)[None, :], 0.0)"),
-    Mutant("trap 1: mask by multiplication", "    return tl.where(place[:, None] >= place[None, :], tl.exp(sums), 0.0)", "    sums = sums - tl.cumsum(tl.where(place[:, None] < place[None, :], g[None, :], 0.0), axis=1)\n    return (place[:, None] >= place[None, :]).to(tl.float32) * tl.exp(sums)"),
-    Mutant("trap 9: the last lane's own gate", "place[None, :] > place[:, None], g[None, :], 0.0), axis=1))", "place[None, :] >= place[:, None], g[None, :], 0.0), axis=1))"),
-    Mutant("a token's own gate is left out", "tl.exp(tl.cumsum(g, axis=0))", "tl.exp(tl.cumsum(g, axis=0) - g)"),
+    Mutant("trap 2: a difference of sums", PRODUCTS, "    G = tl.cumsum(g, axis=0)\n    left = tl.exp(G[:, None] - G[None, :])\n"),
+    Mutant("trap 4: two factors", PRODUCTS, "    G = tl.cumsum(g, axis=0)\n    left = tl.exp(G)[:, None] * tl.exp(-G)[None, :]\n"),
+    Mutant("trap 1: mask by multiplication", PRODUCTS + MASKED, "    sums = tl.cumsum(tl.where(place[:, None] > place[None, :], g[:, None], 0.0), axis=0)\n    sums = sums - tl.cumsum(tl.where(place[:, None] < place[None, :], g[None, :], 0.0), axis=1)\n    return (place[:, None] >= place[None, :]).to(tl.float32) * tl.exp(sums)"),
+    Mutant("trap 9: the last lane's own gate", "place[None, :] > place[:, None], tl.exp(g)[None, :], 1.0), 1, multiply)", "place[None, :] >= place[:, None], tl.exp(g)[None, :], 1.0), 1, multiply)"),
+    Mutant("a token's own gate is left out", "tl.cumprod(tl.exp(g), axis=0)", "tl.cumprod(tl.exp(g), axis=0) / tl.exp(g)"),
     Mutant("gates past the end aren't masked", "mask=offs_t < length, other=0.0", "mask=offs_t < length + 1, other=0.0"),
     Mutant("trap 5: a gate gets its own token's share", ", place[:, None] < place[None, :]\n", ", place[:, None] <= place[None, :]\n"),
     Mutant("gates after the reading token", "from_t, before = place[:, None] >= place[None, :]", "from_t, before = place[:, None] > place[None, :]"),

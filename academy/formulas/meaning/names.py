@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
 from academy.formulas.meaning import positions
 from academy.formulas.meaning.environment import Environment, evaluate, every_position, everywhere
 from academy.formulas.meaning.values import DTYPE, number, together, wrong
-from academy.formulas.reading.tree import Equation, Node, free_indices, mentioned, nodes, pieces
+from academy.formulas.reading.tree import Equation, Node, free_indices, mentioned, nodes, pieces, whole_number
 
 
 def symbol(key: str, env: Environment, node: Node) -> torch.Tensor:
@@ -45,7 +46,7 @@ def iterated(key: str, env: Environment, start: float = 0.0) -> torch.Tensor:
     places = zip(*(_places(pieces(line), env) for line in lines))
     shape = [max(int(where.max()) for where in axis) + 1 for axis in places]
     value = torch.full(shape, start, dtype=DTYPE)
-    for _ in range(math.prod(size for size, moves in zip(shape, _moving(key, lines)) if moves)):
+    for _ in range(rounds(shape, list(_steps(key, lines, env)))):
         # What else the lines mention was defined before this name and can't depend on it: the memo stays.
         value = close(lines, env.child(memo=env.memo, values={**env.values, key: value}))
     return value
@@ -56,18 +57,44 @@ def settles(key: str, env: Environment) -> bool:
     return torch.equal(symbol(key, env, env.defined[key][0].sides[0]), iterated(key, env, start=1.7))
 
 
-def _moving(key: str, lines: list[Equation]) -> list[bool]:
-    """For each axis: whether an element is made of elements at other places of this axis."""
-    moves = [False] * len(pieces(lines[0]))
+def rounds(shape: list[int], steps: list[list[int | None]]) -> int:
+    """How many links a chain of elements can have, given where the steps from one to the next lead.
+
+    Where all steps lead the same way along an axis, a chain has as many links as the axis has places. Otherwise it can
+    have one for each element along all axes that a step leads along.
+    """
+    one_way = []
+    for axis, size in enumerate(shape):
+        shifts = [step[axis] for step in steps]
+        known = [shift for shift in shifts if shift is not None]
+        if known and len(known) == len(shifts) and (min(known) > 0 or max(known) < 0):
+            one_way.append(size)
+    if one_way:
+        return min(one_way)
+    return math.prod(size for axis, size in enumerate(shape) if any(step[axis] != 0 for step in steps))
+
+
+def _steps(key: str, lines: list[Equation], env: Environment) -> Iterator[list[int | None]]:
+    """For each mention of the name in its own definition: how far it leads along each axis, None if that varies."""
     for line in lines:
-        inner = [node.args[0] for node in nodes(line.sides[0]) if node.op == "idx"]
+        left, inner = pieces(line), [node.args[0] for node in nodes(line.sides[0]) if node.op == "idx"]
         for node in nodes(line.sides[0]):
             if node.op == "idx" and node.args[0].op == "sym" and node.args[0].args[0] == key:
-                same = [repr(a) == repr(b) for a, b in zip(node.args[1], pieces(line))]
-                moves = [moved or not stays for moved, stays in zip(moves, same)]
+                yield [_shift(at, start, env) for start, at in zip(left, node.args[1])]
             elif node.op == "sym" and node.args[0] == key and not any(node is part for part in inner):
-                return [True] * len(moves)  # the whole of it is used
-    return moves
+                yield [None] * len(left)  # the whole of it is used
+
+
+def _shift(at: Node, start: Node, env: Environment) -> int | None:
+    """`at` - `start`, two subscripts, if it is the same number for all values of their indices."""
+    number, factors = 0, Counter[str]()
+    for sign, index in ((1, at), (-1, start)):
+        for factor, part in index.args if index.op == "affine" else [(1, index)]:
+            if part.op in ("intlit", "dim"):
+                number += sign * factor * whole_number(part, env.dims)
+            else:
+                factors[repr(part)] += sign * factor
+    return None if any(factors.values()) else number
 
 
 def _formals(lines: list[Equation]) -> tuple[str, ...]:

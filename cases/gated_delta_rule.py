@@ -1,0 +1,134 @@
+"""What calls of the gated delta rule's kernels are compared with the formulas of backprop_math/gated_delta_rule.md."""
+
+from academy.formulas.cases import case
+
+MODULES = ("recurrences.gated_delta_rule",)
+
+
+def tame(Q, K, V, g, beta, Sigma):
+    """Short keys, gates that leave something, and numbers of a few units."""
+    import torch
+
+    return {
+        "Q": torch.sin(Q),
+        "K": torch.sin(K) / max(K.shape[-1], 1) ** 0.5,
+        "V": torch.sin(V),
+        "Sigma": torch.sin(Sigma),
+        "g": -torch.sin(g).abs() / 4,
+        "beta": torch.sin(beta).abs(),
+        "s": 0.7,
+    }
+
+
+def one_head(*tensors):
+    """(tokens, width) and (tokens,) as (1, tokens, 1, width) and (1, tokens, 1)."""
+    return [x[None, :, None] for x in tensors]
+
+
+@case(
+    modules=MODULES,
+    returns=("GD-O", "GD-next"),
+    gradients={"Q": "GD-dq", "K": "GD-dk", "V": "GD-dv", "g": "GD-dg", "beta": "GD-dbeta", "Sigma": "GD-dS"},
+    values=tame,
+    sizes={"m": 35, "d": 3, "n": 4},
+)
+def gated_delta_rule(module, Q, K, V, g, beta, Sigma, s):
+    q, k, v, gates, betas = one_head(Q, K, V, g.float(), beta)
+    state = Sigma.float()[None, None]
+    o, final = module.gated_delta_rule(q, k, v, gates, betas, scale=s, initial_state=state, return_final_state=True)
+    return o[0, :, 0], final[0, 0]
+
+
+@case(modules=MODULES, returns="GD-chunk", values=tame, sizes={"m": 7, "d": 3, "n": 4}, forward_only=True)
+def one_sequence_of_several(module, Q, K, V, g, beta, Sigma, s, m):
+    """Between two others, which have a token each."""
+    import torch
+
+    others = lambda x: torch.cat([x[:1], x, x[:1]])[:, None]  # noqa: E731
+    ends = torch.tensor([0, 1, 1 + m, 2 + m], dtype=torch.int32, device=Q.device)
+    state = Sigma.float().expand(3, 1, -1, -1)
+    q, k, v, gates, betas = (others(x) for x in (Q, K, V, g.float(), beta))
+    o, _ = module.gated_delta_rule_varlen(
+        q, k, v, gates, betas, ends, scale=s, initial_state=state, return_final_state=True
+    )
+    return o[1 : 1 + m, 0]
+
+
+@one_sequence_of_several.pytorch
+def _(module, Q, K, V, g, beta, Sigma, s):
+    q, k, v, gates, betas = one_head(Q, K, V, g, beta)
+    reference = module.gated_delta_rule_reference
+    return reference(q, k, v, gates, betas, scale=s, initial_state=Sigma[None, None])[0, :, 0]
+
+
+# ---------------------------------------------------------------- what is never returned
+@case(modules=MODULES, returns="GD-S", values=tame, sizes={"m": 7, "d": 3, "n": 4}, forward_only=True)
+def states(module, Q, K, V, g, beta, Sigma, d):
+    """Queries that are the columns of an identity read one row of the state each."""
+    import torch
+
+    m = len(K)
+    q = torch.eye(d, dtype=K.dtype, device=K.device)[:, None, None].expand(d, m, 1, d)
+    k, v, gates, betas = (x.expand(d, *x.shape[1:]) for x in one_head(K, V, g.float(), beta))
+    state = Sigma.float().expand(d, 1, -1, -1)
+    o = module.gated_delta_rule(q, k, v, gates, betas, scale=1.0, initial_state=state)[:, :, 0]
+    return torch.cat([Sigma[None], o.transpose(0, 1)])
+
+
+def launched(module, K, V, g, beta, Sigma):
+    """What each chunk's system is solved for: `(u, inverse)`, in tiles of 16 tokens."""
+    k, v, gates, betas = (x.transpose(1, 2) for x in one_head(K, V, g.float(), beta))
+    launch, chunks = module.sizes(k, v, 16, 16), module.cut(k, None, 16)
+    inverse = K.new_empty(chunks.count, 1, 16, 16)
+    state = Sigma.float()[None, None].contiguous()
+    u, _, _ = module.differences(k, v, gates, betas, state, None, chunks, launch, inverse)
+    return u[0, 0], inverse[0, 0, : len(K), : len(K)]
+
+
+@case(
+    modules=MODULES,
+    returns=("GD-U", "GD-T"),
+    values=tame,
+    sizes={"m": 7, "d": 3, "n": 4},
+    dtypes=("float32",),
+    forward_only=True,
+)
+def system(module, K, V, g, beta, Sigma):
+    return launched(module, K, V, g, beta, Sigma)
+
+
+@system.pytorch
+def _(module, K, V, g, beta, Sigma):
+    inverse = in_pytorch(K, g, beta)
+    return inverse @ (beta[:, None] * (V - g.cumsum(0).exp()[:, None] * (K @ Sigma))), inverse
+
+
+@case(
+    modules=MODULES,
+    returns="GD-W",
+    values=tame,
+    sizes={"m": 7, "d": 3, "n": 4},
+    dtypes=("float32",),
+    forward_only=True,
+)
+def part_of_the_state(module, K, g, beta, d):
+    """With values of 0 and the identity for a state, the differences are -W."""
+    import torch
+
+    identity = torch.eye(d, device=K.device)
+    return -launched(module, K, torch.zeros_like(K), g, beta, identity)[0]
+
+
+@part_of_the_state.pytorch
+def _(module, K, g, beta, d):
+    return in_pytorch(K, g, beta) @ ((beta * g.cumsum(0).exp())[:, None] * K)
+
+
+def in_pytorch(K, g, beta):
+    """The inverse of the chunk's system."""
+    import torch
+
+    G, ones = g.cumsum(0), torch.eye(len(K), dtype=K.dtype, device=K.device)
+    decay = (G[:, None] - G).masked_fill(torch.ones_like(ones).triu(1) > 0, -torch.inf).exp()
+    A = ((K @ K.mT) * decay * beta[:, None]).tril(-1)
+    return torch.linalg.solve_triangular(A, ones, upper=False, unitriangular=True)

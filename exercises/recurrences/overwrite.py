@@ -1,0 +1,69 @@
+"""# Write the difference
+
+A state is a list of rows, one for each number of a key. What it reads at a key `k` is the sum of its rows, each times
+its number of `k`. Write `overwrite(state, k, v, beta)`: the state after the delta rule has written a share `beta` of
+the difference between `v` and what it read. `state` is a list of lists of floats, and so is what is returned; `k` and
+`v` are lists.
+"""
+
+
+# %% solution
+def overwrite(state, k, v, beta):
+    # <<<
+    read = [sum(k[a] * state[a][b] for a in range(len(k))) for b in range(len(v))]
+    u = [beta * (v[b] - read[b]) for b in range(len(v))]
+    return [[state[a][b] + k[a] * u[b] for b in range(len(v))] for a in range(len(k))]
+    # >>>
+
+
+# %% checks
+PAGE = "kernels/recurrences/gated_delta_rule.md"
+KIND = "fill in"
+ORDER = 1
+HINTS = (
+    "Read first: one number for each column.",
+    "The difference, times `beta`, is added to every row, times that row's number of the key.",
+)
+WHY = """With `beta = 1` and a key of length 1 the state reads `v` afterwards, whatever it held there before. A longer
+key would overshoot."""
+
+
+def check(t):
+    def want(state, k, v, beta):
+        read = [sum(k[a] * state[a][b] for a in range(len(k))) for b in range(len(v))]
+        return [[state[a][b] + k[a] * beta * (v[b] - read[b]) for b in range(len(v))] for a in range(len(k))]
+
+    def number():
+        return round(t.random.uniform(-3, 3), 2)
+
+    cases = [
+        ([[0.0, 0.0], [0.0, 0.0]], [1.0, 0.0], [3.0, 4.0], 1.0),
+        ([[1.0, 2.0], [5.0, 6.0]], [1.0, 0.0], [3.0, 4.0], 1.0),
+    ]
+    for _ in range(3):
+        state = [[number(), number(), number()], [number(), number(), number()]]
+        cases.append((state, [number(), number()], [number(), number(), number()], 0.5))
+    for state, k, v, beta in cases:
+        t.value("overwrite", (state, k, v, beta), want(state, k, v, beta))
+
+
+WRONG = (
+    ("overwrite([[0.0, 0.0], [0.0, 0.0]], [1.0, 0.0], [3.0, 4.0], 1.0) is None",),
+    ("overwrite([[1.0, 2.0], [5.0, 6.0]], [1.0, 0.0], [3.0, 4.0], 1.0) is", "beta * (v[b] - read[b])", "beta * v[b]"),
+    ("is", "k[a] * u[b]", "u[b]"),
+    ("is", "beta * (v[b] - read[b])", "v[b] - beta * read[b]"),
+)
+RIGHT = (
+    (
+        "out = [list(row) for row in state]\n"
+        "for b in range(len(v)):\n"
+        "    u = beta * (v[b] - sum(k[a] * state[a][b] for a in range(len(k))))\n"
+        "    for a in range(len(k)):\n"
+        "        out[a][b] += k[a] * u\n"
+        "return out",
+    ),
+    (
+        "read = [sum(x * row[b] for x, row in zip(k, state)) for b in range(len(v))]\n"
+        "return [[old + x * beta * (new - r) for old, new, r in zip(row, v, read)] for x, row in zip(k, state)]",
+    ),
+)

@@ -1,0 +1,298 @@
+"""gated_delta_rule and gated_delta_rule_varlen: values, states, all gradients, similar keys, borders, mutants.
+
+"Trap 3" and the like number the mistakes that others have made in such kernels.
+"""
+
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
+import functools
+import inspect
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from academy import accuracy, device
+from academy.judge.fences import far_apart
+from annotated_examples.recurrences import gated_delta_rule as module
+from tests.kernels import chunk_cases, harness
+from tests.kernels.chunk_cases import packed, results, upstreams, with_beta
+from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
+from tests.kernels.references import delta_rule_by_steps, sequences_of
+
+MUTANTS = [
+    Mutant("trap 1: the strict triangle is left out", "a = tl.where(place[:, None] > place[None, :], overlap, 0.0)", "a = overlap"),
+    Mutant("trap 2: an inverse by squaring", "        taken = tl.sum(weights[:, None] * inverse, axis=0)\n        inverse -= tl.where(place[:, None] == row, taken[None, :], 0.0)\n", "        taken = weights\n    inverse -= a\n    for _ in tl.static_range(5):\n        a = tl.dot(a, a, input_precision=\"ieee\")\n        inverse += tl.dot(inverse, a, input_precision=\"ieee\")\n"),
+    Mutant("trap 3: the inverse in half precision", "store_block(head(inverse_tensor, c, h, 0), inverse,", "inverse = inverse.to(tl.bfloat16).to(tl.float32)\n    store_block(head(inverse_tensor, c, h, 0), inverse,"),
+    Mutant("trap 3: fp32 products in tf32", "input_precision=INPUT_PRECISION)", 'input_precision="tf32")', count=6, gpu=True),
+    Mutant("trap 6: beta divided out", "dbeta += tl.sum(da * overlap, axis=1)", "dbeta += tl.sum(da * overlap * beta[:, None], axis=1) / beta"),
+    Mutant("trap 7: the inverse isn't transposed", "tl.dot(tl.trans(inverse.to(do.dtype)), du.to(do.dtype)", "tl.dot(inverse.to(do.dtype), du.to(do.dtype)"),
+    Mutant("trap 7: the diagonal of dA is kept", "da = tl.where(earlier, -da, 0.0)", "da = tl.where(place[:, None] >= place[None, :], -da, 0.0)"),
+    Mutant("trap 8: a key's column is left out", "        dk = multiply_add(da_transposed.to(k.dtype), k, dk, INPUT_PRECISION)\n", ""),
+    Mutant("trap 8: a key's row is left out", "        dk = multiply_add((da * beta[:, None]).to(k.dtype), k, dk, INPUT_PRECISION)\n", ""),
+    Mutant("what was asked of the state is left out of dk", "        dk -= dk_state * (beta * left)[:, None]\n", ""),
+    Mutant("trap 9: the state's gradient lacks what was asked", "        dstate = multiply_add(tl.trans(k), asked, dstate, INPUT_PRECISION)\n", ""),
+    Mutant("trap 10: no decay in what is asked", "scaled = (k * (beta * decay_from_start(g))[:, None])", "scaled = (k * beta[:, None])"),
+    Mutant("trap 10: asked before the decay, backward", "p = state_product(k, state, INPUT_PRECISION) * left[:, None]", "p = state_product(k, state, INPUT_PRECISION)"),
+    Mutant("trap 15: keys of another head", "h // group", "0", count=4),
+    Mutant("trap 15: not summed over the group", "tl.range(hk * group, hk * group + group)", "tl.range(hk * group, hk * group + 1)"),
+    Mutant("gates get no part of the system", "-beta * answer", "0.0 * answer"),
+    Mutant("beta isn't in dv", "dr * beta[:, None], offs_t", "dr, offs_t"),
+    Mutant("second derivative loses its term", "    @autograd.once_differentiable\n", ""),
+]  # fmt: skip
+
+right = functools.partial(chunk_cases.assert_right, module.gated_delta_rule, module.gated_delta_rule_reference)
+reference_varlen = sequences_of(module.gated_delta_rule_reference)
+
+
+def tensors(most=1.0, **shape):
+    return with_beta(chunk_cases.tensors(**shape), most)
+
+
+def check(module):
+    """Everything a mutant has to get past."""
+    right = functools.partial(chunk_cases.assert_right, module.gated_delta_rule, module.gated_delta_rule_reference)
+    inputs = tensors(T=40, Hk=2, H=4, E=40, layout=harness.nan_fenced)
+    inputs["beta"][0, 3] = 0.0
+    right(inputs, upstreams(inputs, harness.strided), scale=0.7)
+    similar_keys(module, torch.float32)
+    strong_decay(module)
+    harness.assert_gradient_penalty_raises(
+        module.gated_delta_rule, {n: x for n, x in tensors(T=3).items() if n != "initial_state"}
+    )
+
+
+def close_to_steps(module, inputs, ups, most=2e-6):
+    """The results, compared with the recurrence in float64, where PyTorch's parallel form is no measure."""
+    mine = results(module.gated_delta_rule, inputs, ups)
+    exact = results(delta_rule_by_steps, chunk_cases.in_float64(inputs), ups)
+    for name, value in mine.items():
+        representable = exact[name].float().double()  # what is left may be too little for float32
+        assert accuracy.errors(value, representable).rms < most, name
+    return mine
+
+
+def strong_decay(module):
+    """Trap 3 of linear attention, and trap 10: the gate comes before the question."""
+    inputs = tensors(T=35, H=1)
+    inputs["g"].fill_(-10.0)
+    close_to_steps(module, inputs, upstreams(inputs) | dict(state=None), 1e-6)
+
+
+def similar_keys(module, dtype):
+    """Trap 2: keys with a cosine of about a half, all of each difference written, and little decay."""
+    inputs = tensors(T=64, D=32, E=16, H=1, dtype=dtype)
+    direction = F.normalize(randn(32), dim=0)
+    inputs["k"].copy_(F.normalize(inputs["k"].float() + direction, dim=-1))
+    inputs["beta"].fill_(1.0)
+    inputs["g"] *= 0.01
+    chunk_cases.assert_right(module.gated_delta_rule, module.gated_delta_rule_reference, inputs, upstreams(inputs))
+
+
+def test_check_passes():
+    check(module)
+
+
+test_mutant_is_caught = harness.mutant_test(module, MUTANTS, check)
+
+
+@pytest.mark.parametrize("g", [True, False], ids=["gates", "no gates"])
+def test_reference_is_the_recurrence(g):
+    inputs = chunk_cases.in_float64(tensors(B=2, T=20, Hk=2, H=4))
+    inputs["g"] = inputs["g"] if g else None
+    o, state = module.gated_delta_rule_reference(**inputs, return_final_state=True)
+    expected, expected_state = delta_rule_by_steps(**inputs, return_final_state=True)
+    torch.testing.assert_close(o, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(state, expected_state, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_layouts(layout):
+    inputs = tensors(T=37, layout=layout)
+    right(inputs, upstreams(inputs, layout))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+def test_dtypes(dtype):
+    inputs = tensors(T=37, D=20, E=24, dtype=dtype)
+    right(inputs, upstreams(inputs))
+
+
+@pytest.mark.parametrize(("D", "E"), [(33, 20), (100, 130)])
+def test_widths(D, E):
+    """Trap 16."""
+    inputs = tensors(T=40, D=D, E=E, dtype=torch.bfloat16)
+    right(inputs, upstreams(inputs))
+
+
+@pytest.mark.parametrize("T", [1, 31, 32, 33, 70])
+def test_lengths_around_a_chunk(T):
+    inputs = tensors(T=T)
+    right(inputs, upstreams(inputs), truth=delta_rule_by_steps)
+
+
+def test_similar_keys_in_bfloat16():
+    """Trap 2 and trap 3."""
+    similar_keys(module, torch.bfloat16)
+
+
+def test_strong_gates_in_an_incomplete_chunk():
+    """Trap 1."""
+    inputs = tensors(T=32 + 17, H=1)
+    inputs["g"].fill_(-20.0)
+    close_to_steps(module, inputs, upstreams(inputs))
+
+
+def test_a_reset():
+    inputs = tensors(T=40)
+    inputs["g"][0, 20, 0] = -math.inf
+    assert (close_to_steps(module, inputs, upstreams(inputs))["dg"][0, 20, 0] == 0).all()
+
+
+def test_no_gates_are_gates_of_zero():
+    """Trap 4: the same bits."""
+    inputs = tensors(T=40) | dict(g=torch.zeros(1, 40, 2, device=DEVICE))
+    ups = upstreams(inputs)
+    mine = results(module.gated_delta_rule, inputs, ups)
+    without = results(module.gated_delta_rule, inputs | dict(g=None), ups)
+    assert all(torch.equal(mine[name], value) for name, value in without.items())
+
+
+def test_a_value_is_overwritten():
+    """Trap 5: with β = 1 and no decay a key answers with what was written last; with β = 0 nothing is written."""
+    k = torch.eye(3, device=DEVICE)[[0, 1, 0, 2, 1]][None, :, None]
+    v, ones = randn(1, 5, 1, 4), torch.ones(1, 5, 1, device=DEVICE)
+    _, state = module.gated_delta_rule(k, k, v, None, ones, scale=1.0, return_final_state=True)
+    torch.testing.assert_close(state[0, 0], v[0, [2, 4, 3], 0], rtol=1e-6, atol=1e-6)
+    _, state = module.gated_delta_rule(k, k, v, None, 0 * ones, scale=1.0, return_final_state=True)
+    assert (state == 0).all()
+
+
+@pytest.mark.parametrize("most", [0.0, 2.0], ids=str)
+def test_beta_of_zero_and_up_to_two(most):
+    """Traps 5 and 6."""
+    inputs = tensors(most, T=40)
+    mine = right(inputs, upstreams(inputs))
+    assert mine["dbeta"].abs().sum() > 0
+
+
+@pytest.mark.parametrize("missing", ["o", "state"])
+def test_loss_of_one_result(missing):
+    inputs = tensors(T=40)
+    right(inputs, upstreams(inputs) | {missing: None})
+
+
+def test_the_same_bits_twice():
+    inputs = tensors(T=70)
+    ups = upstreams(inputs)
+    first, second = (results(module.gated_delta_rule, inputs, ups) for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_in_pieces():
+    inputs = tensors(T=70)
+    state, outs = inputs.pop("initial_state"), []
+    whole, final = module.gated_delta_rule(**inputs, initial_state=state, return_final_state=True)
+    for start, end in ((0, 33), (33, 34), (34, 70)):
+        piece = {n: x[:, start:end] for n, x in inputs.items()}
+        o, state = module.gated_delta_rule(**piece, initial_state=state, return_final_state=True)
+        outs.append(o)
+    assert accuracy.errors(torch.cat(outs, 1), whole.double()).rms < 4 * torch.finfo(torch.float32).eps
+    assert accuracy.errors(state, final.double()).rms < 4 * torch.finfo(torch.float32).eps
+
+
+@pytest.mark.parametrize("shape", [dict(T=0), dict(B=0), dict(H=0)], ids=str)
+def test_empty(shape):
+    inputs = tensors(**shape)
+    leaves = {n: harness.leaf(x) for n, x in inputs.items()}
+    o, state = module.gated_delta_rule(**leaves, return_final_state=True)
+    (o.sum() + state.sum()).backward()
+    assert o.shape == inputs["v"].shape and all(x.grad.shape == x.shape for x in leaves.values())
+
+
+@pytest.mark.parametrize("lengths", [[5, 0, 33, 1], [0, 0], []], ids=str)
+def test_varlen(lengths):
+    """Rows behind the last sequence are 0."""
+    inputs = with_beta(packed(lengths, 4, harness.nan_fenced, Hk=2, H=4))
+    ups = upstreams(inputs)
+    mine = results(module.gated_delta_rule_varlen, inputs, ups)
+    if lengths:
+        chunk_cases.assert_right(module.gated_delta_rule_varlen, reference_varlen, inputs, ups)
+    for name in ("o", "dq", "dk", "dv", "dg", "dbeta"):
+        assert (mine[name][sum(lengths) :] == 0).all(), name
+
+
+def test_a_sequence_of_nan_beside_others():
+    inputs = with_beta(packed([20, 20, 20], behind=3))
+    for name in "qkv":
+        inputs[name][20:40], inputs[name][60:] = math.nan, math.nan
+    mine = results(module.gated_delta_rule_varlen, inputs, upstreams(inputs))
+    for name in ("o", "dq", "dk", "dv"):
+        bad = mine[name].isnan().flatten(1).all(1)
+        assert torch.equal(bad.nonzero().flatten(), torch.arange(20, 40, device=DEVICE)), name
+        assert mine[name][~bad].isfinite().all(), name
+
+
+def test_every_grid_has_one_axis(monkeypatch):
+    """H7."""
+    grids = []
+
+    class Kernel:
+        def __getitem__(self, grid):
+            return lambda *arguments, **constants: grids.append(grid)
+
+    for name in [name for name in vars(module) if name.endswith("_kernel")]:
+        monkeypatch.setattr(module, name, Kernel())
+    q, v = (torch.empty(70_000, H, 1, 16, device=DEVICE) for H in (2, 4))
+    beta = torch.empty(70_000, 4, 1, device=DEVICE)
+    module.gated_delta_rule_forward(q, q, v, None, beta, None, None, scale=1.0)
+    module.gated_delta_rule_backward(v, None, q, q, v, None, beta, None, None, scale=1.0)
+    assert grids == [(280_000,)] * 6 + [(140_000,)] * 2
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="on a card the memory isn't there")
+def test_offsets_beyond_32_bits():
+    """H8: token 2 begins 2³¹ elements behind token 0."""
+    inputs = {n: x.half() if n in "qkv" else x for n, x in tensors(T=3).items()}
+    ups = upstreams(inputs)
+    expected = results(module.gated_delta_rule, inputs, ups)
+    far = {n: far_apart(inputs[n][0])[None] for n in "qkv"}
+    for name, value in results(module.gated_delta_rule, inputs | far, ups).items():
+        assert torch.equal(value, expected[name]), name
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize(("D", "E"), [(16, 16), (32, 32), (64, 64), (128, 128), (100, 33), (192, 256)])
+def test_lengths_of_a_real_call(D, E, dtype):
+    """H1 to H4, H6: where compilers are known to go wrong."""
+    inputs = tensors(B=2, T=500, Hk=2, H=4, D=D, E=E, dtype=dtype, decay=0.1)
+    right(inputs, upstreams(inputs))
+
+
+@pytest.mark.parametrize(
+    "changes, error, message",
+    [
+        (dict(beta=None), TypeError, "beta must be a torch.Tensor, got NoneType"),
+        (dict(beta=torch.ones(1, 3, 1)), ValueError, "beta must have shape (1, 3, 2)"),
+        (dict(beta=torch.ones(1, 3, 2).half()), TypeError, "beta must be one of float32, float32, got float16"),
+        (dict(k=torch.ones(1, 3, 1, 9)), ValueError, "k must have the shape of q, (1, 3, 1, 8), got (1, 3, 1, 9)"),
+        (dict(initial_state=torch.zeros(1, 2, 9, 8)), ValueError, "initial_state must have shape (1, 2, 8, 9)"),
+    ],
+    ids=lambda value: None if isinstance(value, type) else str(value)[:40] if isinstance(value, str) else "",
+)  # fmt: skip
+def test_errors(changes, error, message):
+    made = dict(q=(1, 3, 1, 8), k=(1, 3, 1, 8), v=(1, 3, 2, 9), beta=(1, 3, 2))
+    arguments = {name: torch.ones(shape) for name, shape in made.items()} | dict(g=None) | changes
+    arguments = {n: x.to(DEVICE) if isinstance(x, torch.Tensor) else x for n, x in arguments.items()}
+    with pytest.raises(error) as raised:
+        module.gated_delta_rule(**arguments)
+    assert message in str(raised.value)
+
+
+def test_signatures_are_alike():
+    one, other = (
+        list(inspect.signature(f).parameters) for f in (module.gated_delta_rule, module.gated_delta_rule_varlen)
+    )
+    assert [name for name in other if name != "cu_seqlens"] == one
