@@ -167,13 +167,14 @@ def multiply(x, y):
     return x * y
 
 
-# What is left of the state before the chunk at each token; of each token at the chunk's end; and of the
-# state at the chunk's end.
+# What is left of the state before the chunk at each of its tokens.
 @triton.jit
 def decay_from_start(g):
     return tl.cumprod(tl.exp(g), axis=0)
 
 
+# What is left of each token at the chunk's end, and of the state before the chunk. `tl.reduce` makes one number of a row
+# with a function of two numbers.
 @triton.jit
 def decay_to_end(g):
     place = tl.arange(0, g.shape[0])

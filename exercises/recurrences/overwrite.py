@@ -48,8 +48,8 @@ def check(t):
 
 
 WRONG = (
-    ("overwrite([[0.0, 0.0], [0.0, 0.0]], [1.0, 0.0], [3.0, 4.0], 1.0) is None",),
-    ("overwrite([[1.0, 2.0], [5.0, 6.0]], [1.0, 0.0], [3.0, 4.0], 1.0) is", "beta * (v[b] - read[b])", "beta * v[b]"),
+    ("overwrite([[0, 0], [0, 0]], [1, 0], [3, 4], 1) is None",),
+    ("overwrite([[1, 2], [5, 6]], [1, 0], [3, 4], 1) is", "beta * (v[b] - read[b])", "beta * v[b]"),
     ("is", "k[a] * u[b]", "u[b]"),
     ("is", "beta * (v[b] - read[b])", "v[b] - beta * read[b]"),
 )

@@ -9,6 +9,9 @@ _BIT = "a wait looks at the lowest bit of the phase alone"
 _SIZES = "other sizes, and more room behind, show the same mistakes"
 
 _LISTED = {
+    "recurrences/substitution": {
+        "the matrix is square": ["inverse: n = a.shape[0] @12: 0 -> 1"],
+    },
     "recurrences/two_factors": {
         "a sum from the first token never has what lies behind the last": [
             "decay_kernel: g = tl.load(g_ptr + i, mask=i < T, other=0.0) @41: 0.0 -> None",
