@@ -173,8 +173,8 @@ def decay_from_start(g):
     return tl.cumprod(tl.exp(g), axis=0)
 
 
-# What is left of each token at the chunk's end, and of the state before the chunk. `tl.reduce` makes one number of a row
-# with a function of two numbers.
+# What is left of each token at the chunk's end, and of the state before the chunk. `tl.reduce` makes one number of a
+# row with a function of two numbers.
 @triton.jit
 def decay_to_end(g):
     place = tl.arange(0, g.shape[0])
