@@ -3,6 +3,7 @@
 from academy.formulas.cases import case
 
 MODULES = ("recurrences.gated_delta_rule",)
+STEP = "recurrences.gated_delta_rule_step"
 
 
 def tame(Q, K, V, g, beta, Sigma):
@@ -73,6 +74,25 @@ def states(module, Q, K, V, g, beta, Sigma, d):
     state = Sigma.float().expand(d, 1, -1, -1)
     o = module.gated_delta_rule(q, k, v, gates, betas, scale=1.0, initial_state=state)[:, :, 0]
     return torch.cat([Sigma[None], o.transpose(0, 1)])
+
+
+@case(modules=STEP, returns=("GD-O", "GD-S"), values=tame, sizes={"m": 1, "d": 3, "n": 4}, forward_only=True)
+def one_token(module, Q, K, V, g, beta, Sigma, s):
+    import torch
+
+    state = Sigma.float()[None, None].clone()
+    q, k, v = (x[:, None] for x in (Q, K, V))
+    o = module.gated_delta_rule_step_(state, q, k, v, g.float()[:, None], beta[:, None], scale=s)
+    return o[:, 0], torch.cat([Sigma.float()[None], state[0]])
+
+
+@one_token.pytorch
+def _(Q, K, V, g, beta, Sigma, s):
+    import torch
+
+    S = Sigma * g.exp()
+    S = S + K[0, :, None] * (beta * (V - K @ S))
+    return s * Q @ S, torch.stack([Sigma, S])
 
 
 def launched(module, K, V, g, beta, Sigma):

@@ -88,3 +88,37 @@ def corrections():
         + ", ".join(f"{value:g}" for value in u[0, 0, :, 0].tolist()) + ".",
         [panel],
     )  # fmt: skip
+
+
+@picture
+def lengths():
+    """What a key reads after the same value was written again and again, for keys of different lengths."""
+    import torch
+
+    from annotated_examples.recurrences.gated_delta_rule import gated_delta_rule
+
+    writes, sizes = 6, (0.6, 1.0, 1.5)
+    read = {}
+    for size in sizes:
+        k = torch.full((1, writes, 1, 1), size)
+        ones = torch.ones(1, writes, 1)
+        o = gated_delta_rule(k, k, torch.ones(1, writes, 1, 1), None, ones, scale=1.0)
+        read[size] = o[0, :, 0, 0].tolist()
+    panels = []
+    for size in sizes:
+        panel = Panel(150, f"a key of length {size:g}")
+        for n, value in enumerate(read[size]):
+            high = min(abs(value), 3.0) * 24
+            panel.box(
+                24 + 54 * n, 80 - high if value > 0 else 80, 34, max(high, 1), "a" if abs(value - 1) < 0.01 else "b"
+            )
+            panel.text(41 + 54 * n, 140 if value < 0 else 96, f"{value:.3g}", "tiny", "middle")
+        panel.arrow(12, 56, 348, 56)
+        panels.append(panel)
+    told = "; ".join(f"length {size:g}: {', '.join(f'{value:.3g}' for value in read[size])}" for size in sizes)
+    return Picture(
+        f"The value 1 is written {writes} times to the same key, with all of the difference each time. Bars: what the key reads "
+        "after each write. The line is 1. Bars end where the panel does.",
+        f"What a key reads after each of {writes} writes of the value 1. {told}.",
+        panels,
+    )  # fmt: skip

@@ -131,6 +131,11 @@ def short_keys_of_sequences(tokens: int, width: int) -> dict[str, torch.Tensor]:
     return made | dict(cu_seqlens=gated_sequences(tokens, width)["cu_seqlens"])
 
 
+def one_short_key(batch: int, width: int) -> dict[str, torch.Tensor]:
+    made = {name: x[:, 0] for name, x in short_keys(batch, 1, width).items()}
+    return dict(state=torch.randn(batch, 2, width, made["v"].shape[-1])) | made
+
+
 def with_the_state(function: Callable) -> Callable:
     return functools.partial(function, return_final_state=True)
 
@@ -333,6 +338,14 @@ PUBLIC = [
     Public(
         "recurrences.gated_delta_rule", "gated_delta_rule_varlen", references.delta_rule_of_sequences,
         short_keys_of_sequences, WIDTH, wrap=with_the_state, without=("non-finite", "magnitudes"),
+    ),
+    Public(
+        "recurrences.gated_delta_rule_step", "gated_delta_rule_step_", references.delta_rule_step, one_short_key,
+        WIDTH, wrap=with_a_copied_state, without=("non-finite", "magnitudes"),
+    ),
+    Public(
+        "recurrences.l2_normalize", "l2_normalize", "recurrences.l2_normalize.l2_normalize_reference",
+        {"x": "rows cols"},
     ),
     Public(
         "fp8.quantize", "quantize_fp8", "fp8.quantize.quantize_fp8_reference",

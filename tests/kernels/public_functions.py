@@ -142,6 +142,11 @@ def packed_short_keys() -> dict:
     return packed_tokens() | {name: x[0] for name, x in short_keys().items()}
 
 
+def one_short_key() -> dict:
+    tokens = {name: x[:, 0] for name, x in short_keys().items()}
+    return dict(state=randn(1, 2, tokens["q"].shape[-1], tokens["v"].shape[-1])) | tokens
+
+
 def first(function: Callable) -> Callable:
     """Of several results the first."""
     return lambda **arguments: function(**arguments)[0]
@@ -373,6 +378,8 @@ CASES = [
     case("recurrences.linear_attention", "linear_attention_varlen", packed_tokens),
     case("recurrences.gated_delta_rule", "gated_delta_rule", short_keys),
     case("recurrences.gated_delta_rule", "gated_delta_rule_varlen", packed_short_keys),
+    case("recurrences.gated_delta_rule_step", "gated_delta_rule_step_", one_short_key, with_a_copied_state),
+    case("recurrences.l2_normalize", "l2_normalize", lambda: dict(x=randn(6, 100, dtype=BF16))),
     case("gemlite.gemm", "gemm", lambda: quantized(24), W_nbits=4, group_size=128),
     case("gemlite.gemm_splitK", "gemm_splitK", lambda: quantized(4), W_nbits=4, group_size=128),
     *both(*LOW_BIT, "low_bit_matmul", lambda: quantized(1), W_nbits=4, group_size=128),
@@ -401,6 +408,7 @@ FORWARD_ONLY |= {
     "distributed.all_reduce",
     "distributed.all_gather_matmul",
     "recurrences.causal_conv1d.causal_conv1d_step_",
+    "recurrences.gated_delta_rule_step",
 }
 FORWARD_ONLY |= {"fp8.quantize", "fp8.scaled_matmul", "gemlite.gemm", "gemlite.gemm_splitK", "fast.low_bit"}
 #: They run before a model is compiled, or show what another function does.

@@ -142,6 +142,11 @@ def filter_of_one_token(state, x, weight, bias=None, **options):
     return filtered(x[:, None], weight, bias, initial_state=state, **options)[:, 0]
 
 
+def delta_rule_step(*tensors, **options):
+    lesson = importlib.import_module("annotated_examples.recurrences.gated_delta_rule_step")
+    return lesson.gated_delta_rule_step_reference(*tensors, **options)
+
+
 def sequences_of_seen_keys(*tensors, **options):
     return attention_of_sequences(*tensors, whole=attention_of_seen_keys, **options)
 
@@ -191,6 +196,7 @@ _OTHER = {
     "flash_attention_varlen": attention_of_sequences,
     "linear_attention_varlen": linear_attention_of_sequences,
     "causal_conv1d_step_": filter_of_one_token,
+    "gated_delta_rule_step_": delta_rule_step,
     "gated_delta_rule_varlen": delta_rule_of_sequences,
     "cross_entropy_loss_": ("classics.cross_entropy", "cross_entropy_loss_reference"),
     "linear_cross_entropy_lean": ("classics.linear_cross_entropy", "linear_cross_entropy_reference"),

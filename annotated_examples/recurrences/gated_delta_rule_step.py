@@ -1,0 +1,189 @@
+r"""
+# One token of the gated delta rule
+
+Text is generated one token at a time. Attention has to go through all earlier keys then, [a cache that
+grows](../attention/decode.py). A layer with a delta rule has its state and nothing else. A token reads the state once
+and writes it once:
+
+[[eq: GD-S]]
+
+[[eq: GD-O]]
+
+**What it costs.** A state of 128 by 128 numbers in float32 is 64 KB for each head. It is read and written, and each of
+its numbers takes part in seven operations: memory sets the limit, and everything else is small beside it. That doesn't
+depend on how long the text is. With 128 keys a head of a cache in bfloat16 is as large as the state.
+
+**Contract.** `state` is (B, H, D, E), float32, any strides, and is updated in place; `q` and `k` are (B, Hk, D), `v` is
+(B, H, E), in float32, float16 or bfloat16. A server keeps the states of many requests in one tensor: `slots` says which
+of them belongs to which row. States that no row names are never touched, and may be NaN. All arithmetic is float32.
+Forward only.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from academy import checks, device, script
+
+import torch
+import triton
+import triton.language as tl
+
+from annotated_examples.common.attention import head
+from annotated_examples.common.chunks import contract, load_block, load_gates, looks_at_values, store_block, tensor
+
+
+# ## Reference
+#
+# The two formulas. A slot of −1 stands for no request: its row is 0.
+def gated_delta_rule_step_reference(state, q, k, v, g, beta, *, scale=None, slots=None):
+    group, scale = v.shape[1] // q.shape[1], q.shape[-1] ** -0.5 if scale is None else scale
+    wide = torch.promote_types(q.dtype, torch.float32)
+    q, k = (x.to(wide).repeat_interleave(group, dim=1) for x in (q, k))
+    slots = torch.arange(len(q), device=q.device) if slots is None else slots.long()
+    o, used = torch.zeros_like(v), slots >= 0
+    S = state[slots[used]].to(wide)
+    S = S if g is None else S * g[used].to(wide).exp()[..., None, None]
+    u = beta[used].to(wide)[..., None] * (v[used] - (k[used][..., None] * S).sum(-2))
+    S = S + k[used][..., None] * u[..., None, :]
+    o[used] = (scale * (q[used][..., None] * S).sum(-2)).to(v.dtype)
+    state[slots[used]] = S.to(state.dtype)
+    return o
+
+
+# ## The kernel
+#
+# A program has one head of one row, and `BLOCK_E` columns of its state. What the state reads at the key is a sum over
+# rows, so columns never meet, and the state stays in registers from the load to the store. There is no product of tiles
+# for a tensor core here: a single key is a matrix of one row.
+#
+# Nothing is rounded on the way. A reading of a rounded state would be compared with an exact value, and the difference,
+# which is what gets written, would be that rounding.
+@triton.jit
+def step_kernel(
+    q_tensor, k_tensor, v_tensor, g_tensor, beta_tensor,  # (pointer, strides) as of one token: (B, heads, 1, width)
+    state_tensor, o_tensor, slots_ptr,  # (slots, H, D, E), updated; like v; (B,), or None
+    slots, H, group, scale, widths, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    D, E = widths
+    tiles = tl.cdiv(E, BLOCK_E)
+    b, h, tile = tl.program_id(0) // tiles // H, tl.program_id(0) // tiles % H, tl.program_id(0) % tiles
+    token, offs_d, offs_e = tl.arange(0, 1), tl.arange(0, BLOCK_D), tile * BLOCK_E + tl.arange(0, BLOCK_E)
+    slot = b
+    if slots_ptr is not None:
+        slot = tl.load(slots_ptr + b)
+    # A row without a state: 0 columns of it are loaded and stored. In the example `pid=1: slot = -1`.
+    used = (slot >= 0) & (slot < slots)
+    matrix = head(state_tensor, tl.where(used, slot, 0), h, 0)
+    state = load_block(matrix, offs_d, tl.where(used, D, 0), offs_e, E)
+    # The vectors are tiles of one row.
+    k = load_block(head(k_tensor, b, h // group, 0), token, 1, offs_d, D).to(tl.float32)
+    q = load_block(head(q_tensor, b, h // group, 0), token, 1, offs_d, D).to(tl.float32)
+    v = load_block(head(v_tensor, b, h, 0), token, 1, offs_e, E).to(tl.float32)
+    # First the state fades, then it is asked, then the difference is written: [[tag: GD-S]]. In the example the state
+    # answers `pid=0: answer = [1, 2]`, and half of the difference to the value, `pid=0: u = [[2, 1]]`, is written.
+    state *= tl.sum(tl.exp(load_gates(g_tensor, b, h, 0, token, 1)), axis=0)
+    answer = tl.sum(tl.trans(k) * state, axis=0)
+    u = load_gates(beta_tensor, b, h, 0, token, 1)[:, None] * (v - answer[None, :])
+    state += tl.trans(k) * u
+    # [[tag: GD-O]]: the query reads the new state, before it is stored.
+    o = scale * tl.sum(tl.trans(q) * state, axis=0)
+    o = tl.where(used, o, 0.0)
+    store_block(head(o_tensor, b, h, 0), o[None, :], token, 1, offs_e, E)
+    store_block(matrix, state, offs_d, tl.where(used, D, 0), offs_e, E)
+
+
+# ## The launcher
+#
+# Tiles are narrow, so that a few heads make enough programs.
+def gated_delta_rule_step_launch(state, q, k, v, g, beta, slots, scale, *, BLOCK_E=32):
+    """`o`; all tensors have the heads before a single token, as (B, heads, 1, width)."""
+    checks.power_of_two(BLOCK_E=BLOCK_E)
+    (B, Hk, _, D), (H, E), o = q.shape, (v.shape[1], v.shape[3]), torch.empty_like(v)
+    BLOCK_D, BLOCK_E = triton.next_power_of_2(D), min(BLOCK_E, triton.next_power_of_2(E))
+    if o.numel():
+        step_kernel[(B * H * triton.cdiv(E, BLOCK_E),)](
+            *(tensor(x) for x in (q, k, v, g, beta, state, o)), None if slots is None else slots.contiguous(),
+            state.shape[0], H, H // Hk, scale, (D, E), BLOCK_D=BLOCK_D, BLOCK_E=BLOCK_E,
+        )  # fmt: skip
+    return o
+
+
+# ## Arguments
+#
+# A token is a sequence of length 1, so the checks of the whole sequence serve here, too.
+def state_contract(state, q, v, slots):
+    checks.tensors(state=state)
+    checks.optional_tensors(slots=slots)
+    checks.dtypes((torch.float32,), state=state)
+    rows = q.shape[0] if slots is None or state.dim() == 0 else state.shape[0]
+    checks.shape("state", state, (rows, v.shape[1], q.shape[2], v.shape[2]), "slots, heads of v, D of q, D of v")
+    if any(stride == 0 and size > 1 for stride, size in zip(state.stride(), state.shape)):
+        raise ValueError("state must not be expanded, because it is written to; pass state.contiguous()")
+    if slots is None:
+        return
+    checks.dtypes((torch.int32,), slots=slots)
+    checks.shape("slots", slots, q.shape[:1], "one for each row of q")
+    if looks_at_values():
+        named = [slot for slot in slots.tolist() if slot != -1]
+        if any(not 0 <= slot < rows for slot in named) or len(set(named)) < len(named):
+            raise ValueError(f"slots must be different numbers from 0 to {rows - 1}, or -1, got {slots.tolist()}")
+
+
+def gated_delta_rule_step_(state, q, k, v, g, beta, *, scale=None, slots=None):
+    r"""One token of `gated_delta_rule` for each row. `state` is updated in place. Forward only.
+
+    Args:
+        state: (B, H, D, E), float32, any strides; with `slots` (number of slots, H, D, E).
+        q, k: (B, Hk, D), float32, float16 or bfloat16, any strides, D at most 256. Keys should have length 1 at most.
+        v: (B, H, E), dtype of `q`, any strides, E at most 256; H is a multiple of Hk.
+        g: (B, H), float32 or the dtype of `q`, the logarithm of the decay, 0 or negative; None: no decay.
+        beta: (B, H), float32 or the dtype of `q`: how much of the difference is written.
+        scale: of the query, default $1/\sqrt{D}$.
+        slots: (B,) int32: which state belongs to each row, no state twice; −1: none. Checked on the CPU and with
+            `ACADEMY_DEBUG=1`; elsewhere a number that is no slot is taken for −1. None: row b has state b.
+
+    Returns:
+        o, (B, H, E) in the dtype of `q`; 0 in rows without a state.
+
+    Raises:
+        TypeError, ValueError: an argument has a wrong type, dtype, shape or device, is out of range, or requires a
+            gradient.
+
+    Source: Yang et al., "Gated Delta Networks" (arXiv 2412.06464).
+    """
+    checks.tensors(q=q, k=k, v=v, beta=beta)
+    checks.optional_tensors(g=g)
+    for name, x in dict(q=q, k=k, v=v).items():
+        checks.dimensions(name, x, 3, "B, heads, width")
+    for name, x in dict(g=g, beta=beta).items():
+        if x is not None:
+            checks.dimensions(name, x, 2, "B, heads of v")
+    checks.no_gradient("gated_delta_rule_step_", state=state, q=q, k=k, v=v, g=g, beta=beta)
+    q, k, v, g, beta = (None if x is None else x.unsqueeze(1) for x in (q, k, v, g, beta))
+    scale = contract(q, k, v, g, scale, None, False, beta=beta)
+    state_contract(state, q[:, 0], v[:, 0], slots)
+    q, k, v, g, beta = (None if x is None else x.transpose(1, 2) for x in (q, k, v, g, beta))
+    return gated_delta_rule_step_launch(state, q, k, v, g, beta, slots, scale)[:, :, 0]
+
+
+# ## A run small enough to watch
+#
+# Two rows, of which the second has no state.
+def EXAMPLE():
+    state = torch.tensor([[1.0, 2], [3, 4]], device=device.DEVICE)[None, None]
+    k = torch.tensor([[1.0, 0], [0, 1]], device=device.DEVICE)[:, None]
+    q, v = k.flip(0), torch.tensor([[5.0, 4], [7, 8]], device=device.DEVICE)[:, None]
+    beta, slots = torch.full((2, 1), 0.5, device=device.DEVICE), torch.tensor([0, -1], device=device.DEVICE)
+    gated_delta_rule_step_(state, q, k, v, None, beta, scale=1.0, slots=slots.to(torch.int32))
+
+
+if __name__ == "__main__":
+
+    def on_a_copy(function):  # the state is updated in place
+        return lambda state, **tensors: function(state.clone(), **tensors)
+
+    shapes = dict(state=(3, 4, 24, 40), q=(3, 2, 24), k=(3, 2, 24), v=(3, 4, 40), g=None, beta=(3, 4))
+    script.main(on_a_copy(gated_delta_rule_step_), on_a_copy(gated_delta_rule_step_reference), shapes)

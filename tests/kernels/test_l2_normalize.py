@@ -1,0 +1,140 @@
+"""recurrences/l2_normalize: values, the gradient, where eps stands, widths, layouts, errors, mutants."""
+
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from academy import accuracy
+from annotated_examples.recurrences import l2_normalize as module
+from tests.kernels import harness
+from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
+
+MUTANTS = [
+    Mutant("eps on the mean", "tl.sum(acc, axis=1) + eps", "tl.sum(acc, axis=1) + eps * N"),
+    Mutant("eps outside of the root", "tl.sqrt(tl.sum(acc, axis=1) + eps)", "(tl.sqrt(tl.sum(acc, axis=1)) + eps)"),
+    Mutant("the root is missing", "1.0 / tl.sqrt(tl.sum(acc, axis=1) + eps)", "1.0 / (tl.sum(acc, axis=1) + eps)"),
+    Mutant("squares in the dtype of x", "acc += x * x", "acc += (x * x).to(x_ptr.dtype.element_ty)"),
+    Mutant("only the last chunk counts", "acc += x * x", "acc = x * x"),
+    Mutant("the part along the row is kept", "dy - x * inv_norm * along", "dy"),
+    Mutant("a row that isn't normalised is taken away", "dy - x * inv_norm * along", "dy - x * along"),
+    Mutant("rounding left in rows of one number", "if N == 1:", "if N == 0:"),
+    Mutant("stride of the upstream gradient ignored", "* stride_dym", "* N", count=2),
+    Mutant("stride of x ignored", "* stride_xm", "* N", count=4),
+    Mutant("second derivative loses its term", "    @autograd.once_differentiable\n", ""),
+]  # fmt: skip
+
+
+def assert_right(module, x, upstream, **options):
+    harness.assert_right(module.l2_normalize, module.l2_normalize_reference, dict(x=x), upstream, **options)
+
+
+def small_tiles(module):
+    x, dy = harness.nan_fenced(randn(5, 10)), harness.strided(randn(5, 10))
+    with harness.unchanged(x=x, dy=dy), harness.fenced_allocations():
+        y, inv_norm = module.l2_normalize_forward(x, BLOCK_M=2, BLOCK_N=4)
+        dx = module.l2_normalize_backward(dy, x, inv_norm, BLOCK_M=2, BLOCK_N=4)
+    own = harness.gradients(module.l2_normalize_reference, dict(x=x), dy)
+    exact = harness.gradients(module.l2_normalize_reference, dict(x=x.double()), dy.double())
+    for name, value in dict(out=y, dx=dx).items():
+        accuracy.check(name, value, own[name], exact[name])
+
+
+def check(module):
+    """Everything a mutant has to get past."""
+    small_tiles(module)
+    assert_right(module, randn(7, 6, scale=1e-3), randn(7, 6))
+    assert_right(module, randn(6, 1), randn(6, 1))
+    rounded_once(module)
+    harness.assert_gradient_penalty_raises(module.l2_normalize, dict(x=randn(3, 4)))
+
+
+def rounded_once(module):
+    """bfloat16 hides a lot below its 8 bits. Nearly every result must be the bfloat16 number nearest to the right one."""
+    x = randn(16, 128, dtype=torch.bfloat16)
+    exact = module.l2_normalize_reference(x.double()).bfloat16()
+    assert (module.l2_normalize(x) == exact).float().mean() > 0.99
+
+
+def test_check_passes():
+    check(module)
+
+
+test_mutant_is_caught = harness.mutant_test(module, MUTANTS, check)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_layouts(layout):
+    assert_right(module, layout(randn(6, 24)), layout(randn(6, 24)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("shape", [(3, 5, 64), (2, 100), (2, 1500), (4,), (5, 1)], ids=str)
+def test_shapes(shape, dtype):
+    assert_right(module, randn(*shape, dtype=dtype), randn(*shape, dtype=dtype))
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0), (2, 0, 5)], ids=str)
+def test_empty(shape):
+    x = harness.leaf(randn(*shape))
+    y = module.l2_normalize(x)
+    y.sum().backward()
+    assert y.shape == x.shape == x.grad.shape
+
+
+def test_heads_before_tokens():
+    x, dy = randn(2, 3, 5, 8).transpose(1, 2), randn(2, 3, 5, 8).transpose(1, 2)
+    assert_right(module, x, dy)
+
+
+def test_where_eps_stands():
+    """Under the root and on the sum: neither as `F.normalize`, which divides by the larger of two, nor as RMSNorm."""
+    x = torch.full((1, 128), 1e-4, device=DEVICE)
+    mine, expected = module.l2_normalize(x)[0, 0].item(), 1e-4 / math.sqrt(128e-8 + 1e-6)
+    assert abs(mine - expected) < 1e-6
+    assert abs(F.normalize(x, eps=1e-6)[0, 0].item() - expected) > 0.02
+    assert abs((F.rms_norm(x, (128,), eps=1e-6) / 128**0.5)[0, 0].item() - expected) > 0.02
+
+
+def test_a_row_of_zeros_stays_zero():
+    x = harness.leaf(torch.zeros(2, 8))
+    y = module.l2_normalize(x)
+    y.sum().backward()
+    assert (y == 0).all()
+    torch.testing.assert_close(x.grad, torch.full_like(x, 1e3), rtol=1e-6, atol=0)
+
+
+def test_large_numbers_of_float16():
+    """60000² is beyond float16; the sum is float32."""
+    x = torch.full((1, 4), 60000.0, dtype=torch.float16, device=DEVICE)
+    assert (module.l2_normalize(x) == 0.5).all()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf], ids=str)
+def test_what_is_not_finite_stays_in_its_row(value):
+    x = randn(3, 8)
+    x[1, 2] = value
+    y = module.l2_normalize(x)
+    assert y[1, 2].isnan() and y[[0, 2]].isfinite().all()
+    assert y[1].isnan().all() if math.isnan(value) else (y[1, 3:] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("x", "eps", "error", "message"),
+    [
+        (None, 1e-6, TypeError, "x must be a torch.Tensor, got NoneType"),
+        (torch.ones(3, dtype=torch.float64), 1e-6, TypeError, "x must be one of float32, float16, bfloat16, got float64"),
+        (torch.tensor(1.0), 1e-6, ValueError, "x must have"),
+        (torch.ones(3), -1.0, ValueError, "eps must be at least 0, got -1.0"),
+        (torch.ones(3), "1", TypeError, "eps must be a number, got str"),
+        (torch.ones(3), math.inf, ValueError, "eps must be finite, got inf"),
+    ],
+    ids=["None", "float64", "no rows", "negative eps", "text", "infinite eps"],
+)  # fmt: skip
+def test_errors(x, eps, error, message):
+    with pytest.raises(error) as raised:
+        module.l2_normalize(x.to(DEVICE) if isinstance(x, torch.Tensor) else x, eps)
+    assert message in str(raised.value)
