@@ -76,7 +76,14 @@ def states(module, Q, K, V, g, beta, Sigma, d):
     return torch.cat([Sigma[None], o.transpose(0, 1)])
 
 
-@case(modules=STEP, returns=("GD-O", "GD-S"), values=tame, sizes={"m": 1, "d": 3, "n": 4}, forward_only=True)
+@case(
+    modules=STEP,
+    returns=("GD-O", "GD-S"),
+    values=tame,
+    sizes={"m": 1, "d": 3, "n": 4},
+    dtypes=("float32",),
+    forward_only=True,
+)
 def one_token(module, Q, K, V, g, beta, Sigma, s):
     import torch
 

@@ -30,7 +30,7 @@ def one_number(module, X, varepsilon):
     return module.l2_normalize(X, varepsilon)
 
 
-@case(modules=LESSON, returns="L2-norm", forward_only=True)
+@case(modules=LESSON, returns="L2-norm", dtypes=("float32",), forward_only=True)
 def saved_for_backward(module, X, varepsilon):
     return module.l2_normalize_forward(X, varepsilon)[1]
 

@@ -55,6 +55,8 @@ def gated_delta_rule_step_reference(state, q, k, v, g, beta, *, scale=None, slot
 
 # ## The kernel
 #
+# [[figure: chunks/one_token]]
+#
 # A program has one head of one row, and `BLOCK_E` columns of its state. What the state reads at the key is a sum over
 # rows, so columns never meet, and the state stays in registers from the load to the store. There is no product of tiles
 # for a tensor core here: a single key is a matrix of one row.

@@ -64,7 +64,7 @@ def l2_normalize_forward_kernel(
         mask = mask_m[:, None] & (offs_n < N)[None, :]
         x = tl.load(x_ptr + offs_m[:, None] * stride_xm + offs_n[None, :], mask=mask, other=0.0).to(tl.float32)
         acc += x * x
-    # [[tag: L2-norm]]: the example's first row is (3, 0, 4), of length 5, `pid=0: inv_norm = [0.2, 1]`.
+    # [[tag: L2-norm]]: the example's first row is (3, 0, 4), of length 5, `pid=0: inv_norm = [0.2000, 0.5000]`.
     inv_norm = 1.0 / tl.sqrt(tl.sum(acc, axis=1) + eps)
     tl.store(inv_norm_ptr + offs_m, inv_norm, mask=mask_m)
     for start in tl.range(0, N, BLOCK_N):
@@ -186,7 +186,7 @@ def l2_normalize(x, eps=1e-6):
 #
 # Three rows of 3 numbers, two at a time, in chunks of 2 columns.
 def EXAMPLE():
-    x = torch.tensor([[3.0, 0, 4], [0, 1, 0], [2, 3, 6]], device=device.DEVICE)
+    x = torch.tensor([[3.0, 0, 4], [0, 2, 0], [2, 3, 6]], device=device.DEVICE)
     size = dict(BLOCK_M=2, BLOCK_N=2)
     _, inv_norm = l2_normalize_forward(x, **size)
     l2_normalize_backward(x.flip(1), x, inv_norm, **size)

@@ -91,6 +91,48 @@ def corrections():
 
 
 @picture
+def one_token():
+    """A state of 2 by 2 before and after a token whose difference is written by half, from the kernel."""
+    import torch
+
+    from annotated_examples.recurrences.gated_delta_rule_step import gated_delta_rule_step_
+
+    before, k, v, share = torch.tensor([[1.0, 2], [3, 4]]), torch.tensor([1.0, 0]), torch.tensor([5.0, 4]), 0.5
+    state, at = before[None, None].clone(), lambda x: x[None, None]
+    gated_delta_rule_step_(state, at(k), at(k), at(v), None, torch.full((1, 1), share), scale=1.0)
+    answer, after = k @ before, state[0, 0]
+    written = share * (v - answer)
+    panel = Panel(250, "a state is asked, then corrected")
+
+    def row(x, y, name, values, kind):
+        panel.text(x, y - 6, name, "small")
+        panel.cells(x, y, 1, 2, (36, 30), lambda r, c: kind, lambda r, c: f"{values[c]:g}")
+
+    def matrix(x, y, name, values):
+        panel.text(x, y - 6, name, "small")
+        rows = [place for place in range(2) if k[place]]
+        panel.cells(x, y, 2, 2, (36, 30), lambda r, c: "a" if r in rows else "", lambda r, c: f"{values[r][c]:g}")
+
+    matrix(12, 52, "state before", before.tolist())
+    row(140, 52, "its answer", answer.tolist(), "a")
+    row(254, 52, "the value", v.tolist(), "b")
+    panel.arrow(88, 67, 134, 67)
+    row(200, 134, f"{share:g} × (value − answer)", written.tolist(), "b")
+    panel.arrow(180, 86, 222, 112)
+    panel.arrow(292, 86, 252, 112)
+    matrix(12, 178, "state after", after.tolist())
+    panel.arrow(194, 158, 92, 190)
+    told = lambda values: "(" + ", ".join(f"{value:g}" for value in values) + ")"  # noqa: E731
+    return Picture(
+        f"The key is {told(k.tolist())}, so it reads the first row and writes to the first row.",
+        f"A state with the rows {told(before[0].tolist())} and {told(before[1].tolist())}. The key {told(k.tolist())} reads "
+        f"{told(answer.tolist())}. The value is {told(v.tolist())}; {share:g} of the difference, {told(written.tolist())}, is added. "
+        f"The state then has the rows {told(after[0].tolist())} and {told(after[1].tolist())}.",
+        [panel],
+    )  # fmt: skip
+
+
+@picture
 def lengths():
     """What a key reads after the same value was written again and again, for keys of different lengths."""
     import torch
