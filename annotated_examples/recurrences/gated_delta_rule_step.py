@@ -117,8 +117,6 @@ def gated_delta_rule_step_launch(state, q, k, v, g, beta, slots, scale, *, BLOCK
 #
 # A token is a sequence of length 1, so the checks of the whole sequence serve here, too.
 def state_contract(state, q, v, slots):
-    checks.tensors(state=state)
-    checks.optional_tensors(slots=slots)
     checks.dtypes((torch.float32,), state=state)
     rows = q.shape[0] if slots is None or state.dim() == 0 else state.shape[0]
     checks.shape("state", state, (rows, v.shape[1], q.shape[2], v.shape[2]), "slots, heads of v, D of q, D of v")
@@ -156,8 +154,8 @@ def gated_delta_rule_step_(state, q, k, v, g, beta, *, scale=None, slots=None):
 
     Source: Yang et al., "Gated Delta Networks" (arXiv 2412.06464).
     """
-    checks.tensors(q=q, k=k, v=v, beta=beta)
-    checks.optional_tensors(g=g)
+    checks.tensors(state=state, q=q, k=k, v=v, beta=beta)
+    checks.optional_tensors(g=g, slots=slots)
     for name, x in dict(q=q, k=k, v=v).items():
         checks.dimensions(name, x, 3, "B, heads, width")
     for name, x in dict(g=g, beta=beta).items():
@@ -184,8 +182,11 @@ def EXAMPLE():
 
 if __name__ == "__main__":
 
-    def on_a_copy(function):  # the state is updated in place
-        return lambda state, **tensors: function(state.clone(), **tensors)
+    def on_a_copy(function):  # the state is updated in place, and is float32 whatever the others are
+        wide = lambda state: state.to(torch.promote_types(state.dtype, torch.float32), copy=True)  # noqa: E731
+        return lambda state, **tensors: function(wide(state), **tensors)
 
     shapes = dict(state=(3, 4, 24, 40), q=(3, 2, 24), k=(3, 2, 24), v=(3, 4, 40), g=None, beta=(3, 4))
-    script.main(on_a_copy(gated_delta_rule_step_), on_a_copy(gated_delta_rule_step_reference), shapes)
+    script.main(
+        on_a_copy(gated_delta_rule_step_), on_a_copy(gated_delta_rule_step_reference), shapes, differentiable=False
+    )
