@@ -33,7 +33,7 @@ def assert_right(module, x, upstream, **options):
 
 
 def small_tiles(module):
-    x, dy = harness.nan_fenced(randn(5, 10)), harness.strided(randn(5, 10))
+    x, dy = randn(5, 12)[:, :10], randn(5, 13)[:, :10]  # slices of wider rows are read in place
     with harness.unchanged(x=x, dy=dy), harness.fenced_allocations():
         y, inv_norm = module.l2_normalize_forward(x, BLOCK_M=2, BLOCK_N=4)
         dx = module.l2_normalize_backward(dy, x, inv_norm, BLOCK_M=2, BLOCK_N=4)
@@ -47,9 +47,17 @@ def check(module):
     """Everything a mutant has to get past."""
     small_tiles(module)
     assert_right(module, randn(7, 6, scale=1e-3), randn(7, 6))
-    assert_right(module, randn(6, 1), randn(6, 1))
+    one_number(module)
     rounded_once(module)
     harness.assert_gradient_penalty_raises(module.l2_normalize, dict(x=randn(3, 4)))
+
+
+def one_number(module):
+    """The difference is taken by a formula: all digits are right, where PyTorch has hardly any."""
+    x, dy = randn(6, 1), randn(6, 1)
+    mine = harness.gradients(module.l2_normalize, dict(x=x), dy)["dx"]
+    exact = harness.gradients(module.l2_normalize_reference, dict(x=x.double()), dy.double())["dx"]
+    assert accuracy.errors(mine, exact).rms < 4 * torch.finfo(torch.float32).eps
 
 
 def rounded_once(module):
