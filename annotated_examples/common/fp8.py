@@ -68,8 +68,8 @@ def scale_of(bits, E4M3: tl.constexpr, POWER_OF_TWO: tl.constexpr):
 # a carry is the step up.
 #
 # Below the smallest normal number steps no longer shrink. There the number is counted in steps, the fraction decides,
-# and `tl.floor` rounds down. A code that is exact has nothing to cut off and stays. What ends beyond the largest code
-# saturates later.
+# and `tl.floor` rounds down. Steps are powers of two, so multiplying by their reciprocals is exact, and `/` need not be.
+# A code that is exact has nothing to cut off and stays. What ends beyond the largest code saturates later.
 #
 # `tl.philox` makes four random words from a seed and a counter of four words. The counter is the element's index, so
 # neither block size nor layout changes the result. Three of the words aren't used. NaN stays NaN.
@@ -83,8 +83,8 @@ def stochastic(v, seed, index, E4M3: tl.constexpr):
     random = (word >> (32 - CUT)).to(tl.int32)
     bits = magnitude_bits(v)
     normal = ((bits + random) >> CUT << CUT).to(tl.float32, bitcast=True)
-    count = tl.floor(bits.to(tl.float32, bitcast=True) * STEPS + random.to(tl.float32) / (1 << CUT))
-    magnitude = tl.where(bits < ((121 if E4M3 else 113) << 23), count / STEPS, normal)
+    count = tl.floor(bits.to(tl.float32, bitcast=True) * STEPS + random.to(tl.float32) * (1.0 / (1 << CUT)))
+    magnitude = tl.where(bits < ((121 if E4M3 else 113) << 23), count * (1.0 / STEPS), normal)
     sign = v.to(tl.int32, bitcast=True) & -0x80000000
     return tl.where(v != v, v, (magnitude.to(tl.int32, bitcast=True) | sign).to(tl.float32, bitcast=True))
 

@@ -53,7 +53,9 @@ GRANULARITIES = ("tensor", "row", "1x128", "128x128")
 # ## Reference
 #
 # In PyTorch, with the same decisions on the same bits. Any tensor is a matrix: its last dimension, and all others
-# together. It is cut into tiles of `height` by `width`, the last ones filled up with zeros.
+# together. It is cut into tiles of `height` by `width`, the last ones filled up with zeros. The divisor is a tensor: on
+# a GPU PyTorch multiplies by the reciprocal of a Python number instead, which rounds twice. A power is taken in float64,
+# where no device is off by as much as float32 can show.
 def as_matrix(x):
     return x if x.dim() == 2 else x.reshape(x.shape[:-1].numel(), x.shape[-1] if x.dim() else 1)
 
@@ -67,7 +69,7 @@ def scale_reference(bits, dtype, power_of_two):
     if power_of_two:
         exponent = (bits >> 23) - 127 - (8 if dtype == torch.float8_e4m3fn else 15)
         exponent += (bits & 0x7FFFFF) > 0x600000
-        scale = torch.ldexp(torch.ones_like(largest), exponent.clamp(min=-126))
+        scale = torch.exp2(exponent.clamp(min=-126).double()).float()
     else:
         # PyTorch turns division by a Python number into multiplication on a GPU; division by a tensor is exact.
         scale = (largest / torch.full_like(largest, LARGEST[dtype])).clamp(min=2.0**-126)
@@ -352,7 +354,7 @@ def contract(x, granularity, dtype, power_of_two, seed):
     checks.choice("granularity", granularity, GRANULARITIES)
     if granularity != "tensor":
         checks.dimensions("x", x, range(1, 65) if granularity == "row" else 2, f"granularity={granularity!r}")
-    if x.dim() and x.shape[-1] >= LONGEST_ROW:
+    if granularity != "tensor" and x.shape[-1] >= LONGEST_ROW:
         raise ValueError(f"x must have rows of fewer than {LONGEST_ROW} elements, got shape {tuple(x.shape)}")
     format_contract(dtype, "quantize_fp8", x.device)
     checks.choice("power_of_two", power_of_two, (False, True))

@@ -187,9 +187,9 @@ def exact_sr(v, seed, dtype):
 
 def stochastic_by_the_word(module):
     """Each element by the Philox word of its index, in normal and subnormal range and beyond the largest code."""
-    x = torch.cat([randn(3, 21), randn(3, 21) * 0.01, torch.full((1, 21), 0.004), torch.full((1, 21), -449.0)])
+    rows = [torch.full((1, 21), value, device=DEVICE) for value in (0.004, -449.0)]
+    x = torch.cat([randn(3, 21), randn(3, 21) * 0.01, *rows])
     x[:, 0] = 448.0
-    x = x.to(DEVICE)
     for dtype in FORMATS:
         scale = torch.full((8, 1), lesson.LARGEST[E4M3] / lesson.LARGEST[dtype])
         scale[-1] *= 449 / 448
@@ -477,7 +477,8 @@ def test_more_than_2_to_31_elements():
     x = torch.ones(2**31 + 2**12, dtype=torch.bfloat16, device=DEVICE)
     x[-1] = 3.0
     q, scale = lesson.quantize_fp8(x, "tensor")
-    assert float(q[-1].float()) == 448.0 and float(q[0].float()) == 144.0 and float(scale) == 3 / 448
+    wanted = torch.tensor(3.0, dtype=torch.float64) / 448  # rounded to float32 once, as the scale is
+    assert float(q[-1].float()) == 448.0 and float(q[0].float()) == 144.0 and float(scale) == float(wanted.float())
 
 
 FINE = dict(x=torch.ones(4, 4, device=DEVICE))

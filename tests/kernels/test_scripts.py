@@ -86,12 +86,12 @@ def test_a_process_of_its_own_in_another_folder(name, tmp_path):
     assert "none wrong" in done.stdout
 
 
-#: Numbers of eight bits have no arithmetic of their own.
+#: Numbers of eight bits have no arithmetic of their own. `tl.where` makes a tensor of a constant, which has no dtype.
 OFF_BY_ONE = """
 
 @triton.jit
 def off_by_one(value):
-    value = tl.to_tensor(value)
+    value = tl.where(True, value, value)
     return 1 + (value.to(tl.float32) if value.dtype.is_fp8() else value)
 
 """
