@@ -68,7 +68,7 @@ def scale_of(bits, E4M3: tl.constexpr, POWER_OF_TWO: tl.constexpr):
 # a carry is the step up.
 #
 # Below the smallest normal number steps no longer shrink. There the number is counted in steps, the fraction decides,
-# and `tl.floor` rounds down. Steps are powers of two, so multiplying by their reciprocals is exact, and `/` need not be.
+# and `tl.floor` rounds down. Steps are powers of two: multiplying by their reciprocals is exact, and `/` need not be.
 # A code that is exact has nothing to cut off and stays. What ends beyond the largest code saturates later.
 #
 # `tl.philox` makes four random words from a seed and a counter of four words. The counter is the element's index, so
