@@ -42,7 +42,12 @@ def errors(actual: torch.Tensor, reference: torch.Tensor, where: torch.Tensor | 
 
 
 def problem(
-    actual: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tensor, factor: int = 2, depth: int = 1
+    actual: torch.Tensor,
+    pytorch: torch.Tensor,
+    reference: torch.Tensor,
+    factor: int = 2,
+    depth: int = 1,
+    eps: float = 0.0,
 ) -> str | None:
     """What is wrong with `actual`, in a sentence, or None.
 
@@ -53,6 +58,8 @@ def problem(
         factor: how many times PyTorch's error is allowed; 3 for attention with soft-capped scores.
         depth: how many layers of a model the result has come through. Their rounding errors are independent, so the
             floors grow with its square root.
+        eps: relative precision of the sums, where the hardware's is coarser than that of the dtype: 2⁻¹³ for products
+            of eight-bit floats on Hopper, whose accumulator keeps 14 bits.
     """
     times = {2: "twice", 3: "three times"}[factor]
     if actual.shape != reference.shape:
@@ -75,7 +82,7 @@ def problem(
             f"{len(wrong)} of {actual.numel()} elements are finite, infinite or NaN where PyTorch's are not; first: "
             f"element {first}: {ours:.4g} instead of {theirs:.4g}"
         )
-    eps = torch.finfo(actual.dtype).eps * depth**0.5
+    eps = max(eps, torch.finfo(actual.dtype).eps) * depth**0.5
     ours, theirs = errors(actual, reference, finite), errors(pytorch, reference, finite)
     if ours.rms > max(factor * theirs.rms, RMS_FLOOR * eps):
         return f"RMS error {ours.rms:.3g} is more than {times} PyTorch's {theirs.rms:.3g} (floor {RMS_FLOOR * eps:.3g})"
@@ -93,11 +100,11 @@ def _kinds(values: torch.Tensor) -> torch.Tensor:
 
 
 def check(
-    name: str, actual: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tensor, factor: int = 2, depth: int = 1
+    name: str, actual: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tensor, factor: int = 2, **options
 ) -> None:
-    """Raise `AssertionError` naming `name` when `problem` finds one."""
+    """Raise `AssertionError` naming `name` when `problem` finds one. options: its `depth` and `eps`."""
     __tracebackhide__ = True  # pytest shows the line that calls this
-    message = problem(actual, pytorch, reference, factor, depth)
+    message = problem(actual, pytorch, reference, factor, **options)
     if message:
         raise AssertionError(f"{name}: {message}")
 
@@ -109,7 +116,13 @@ class Report:
     rows: list[tuple[str, str, str, Errors, Errors, str | None]] = field(default_factory=list)
 
     def compare(
-        self, what: str, case: str, actual: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tensor
+        self,
+        what: str,
+        case: str,
+        actual: torch.Tensor,
+        pytorch: torch.Tensor,
+        reference: torch.Tensor,
+        eps: float = 0.0,
     ) -> None:
         """Add a row: `what` (output or gradient), `case` (shape and options), judged by the rule above."""
         finite = pytorch.isfinite()
@@ -120,7 +133,7 @@ class Report:
                 str(actual.dtype).removeprefix("torch."),
                 errors(actual, reference, finite),
                 errors(pytorch, reference, finite),
-                problem(actual, pytorch, reference),
+                problem(actual, pytorch, reference, eps=eps),
             )
         )
 

@@ -25,6 +25,7 @@ def main(
     pytorch: Callable | None = None,
     dtypes: tuple[torch.dtype, ...] = checks.FLOATS,
     differentiable: bool = True,
+    eps: float = 0.0,
 ) -> None:
     """Compare a public function and its gradients with float64 in a few cases, print the table, and exit.
 
@@ -37,6 +38,7 @@ def main(
             `reference`).
         dtypes: of the random tensors; each case is run in each of them.
         differentiable: whether the gradients of the random tensors are compared as well.
+        eps: of the sums, where the hardware's precision is coarser than the dtype's.
 
     Exit status: 0 if all results are right, 1 if not, 2 for a wrong command line.
     """
@@ -47,7 +49,7 @@ def main(
     report = accuracy.Report()
     for case in cases:
         for dtype in dtypes:
-            _compare(report, case, dtype, (function, pytorch or reference, reference), differentiable)
+            _compare(report, case, dtype, (function, pytorch or reference, reference), differentiable, eps)
     status = report.print()
     if not device.INTERPRET:
         from academy.bench import command
@@ -56,7 +58,9 @@ def main(
     sys.exit(status)
 
 
-def _compare(report, case: dict, dtype: torch.dtype, functions: tuple[Callable, ...], differentiable: bool) -> None:
+def _compare(
+    report, case: dict, dtype: torch.dtype, functions: tuple[Callable, ...], differentiable: bool, eps: float
+) -> None:
     """One case in one dtype: every returned tensor, and the gradient of every random input."""
     drawn = {name: torch.randn(shape) for name, shape in case.items() if isinstance(shape, tuple)}
     inputs = {name: values.to(device.DEVICE, dtype) for name, values in drawn.items()}
@@ -74,7 +78,7 @@ def _compare(report, case: dict, dtype: torch.dtype, functions: tuple[Callable, 
         results.append(values)
     for name in results[0]:
         ours, theirs, exact = (values[name] for values in results)
-        report.compare(str(name), _described(case), ours, theirs.to(ours.dtype), exact)
+        report.compare(str(name), _described(case), ours, theirs.to(ours.dtype), exact, eps)
 
 
 def _described(case: dict) -> str:

@@ -168,6 +168,7 @@ def _(X):
 
 PRODUCT = "fp8.scaled_matmul"
 FEW = {"M": 5, "N": 9, "G": 3, "n": 8}
+TILED = {"M": 5, "N": 5, "G": 2, "n": 64}
 
 
 def representable(M, G, n, N):
@@ -229,12 +230,12 @@ def _(module, a, b, s, t, beta):
     return decoded(module, a, b, s[:, None], t[None], beta, "row")
 
 
-@case(modules=PRODUCT, returns="SM-row", values=representable, sizes=FEW, dtypes=("float32",), forward_only=True)
+@case(modules=PRODUCT, returns="SM-row", values=representable, sizes=TILED, dtypes=("float32",), forward_only=True)
 def rows_in_small_tiles(module, a, b, s, t, beta):
     import torch
 
     left, right = codes(a, b)
-    tiles = dict(BLOCK_M=4, BLOCK_N=4, BLOCK_K=8, GROUP_M=2)
+    tiles = dict(BLOCK_M=4, BLOCK_N=4, BLOCK_K=32, GROUP_M=2)
     return module.scaled_matmul_forward(left, right, s[:, None], t[None], beta, torch.float32, **tiles)
 
 
@@ -257,15 +258,15 @@ def _(module, a, b, U, V, beta):
     return decoded(module, a, b, U, V, beta, "block")
 
 
-@case(modules=PRODUCT, returns="SM-block", values=representable, sizes=FEW, dtypes=("float32",), forward_only=True)
+@case(modules=PRODUCT, returns="SM-block", values=representable, sizes=TILED, dtypes=("float32",), forward_only=True)
 def blocks_in_small_tiles(module, a, b, U, V, beta):
     import torch
 
     left, right = codes(a, b)
-    tiles = dict(BLOCK_M=4, BLOCK_N=4, BLOCK_K=4, GROUP=8, GROUP_M=2)
+    tiles = dict(BLOCK_M=4, BLOCK_N=4, BLOCK_K=32, GROUP=64, GROUP_M=2)
     return module.block_scaled_matmul_forward(left, right, U, V, beta, torch.float32, **tiles)
 
 
 @blocks_in_small_tiles.pytorch
 def _(module, a, b, U, V, beta):
-    return decoded(module, a, b, U, V, beta, "block", GROUP=8)
+    return decoded(module, a, b, U, V, beta, "block", GROUP=64)

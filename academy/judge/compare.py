@@ -43,10 +43,13 @@ def unchanged(**tensors: torch.Tensor) -> Iterator[None]:
         assert bool(elements.same(value.detach(), before[name]).all()), f"{name} was written to"
 
 
-def assert_right(function: Callable, reference: Callable, inputs: dict[str, torch.Tensor], upstream=None) -> None:
+def assert_right(
+    function: Callable, reference: Callable, inputs: dict[str, torch.Tensor], upstream=None, eps: float = 0.0
+) -> None:
     """Output and all gradients of `function` obey the 2x rule against `reference`, which is plain PyTorch.
 
     `reference` is run twice: in the inputs' dtype (PyTorch's own error) and in float64. Inputs must stay unchanged.
+    eps: of the sums, as for `accuracy.problem`.
     """
     __tracebackhide__ = True
     doubles = {n: v.double() if v.is_floating_point() else v for n, v in inputs.items()}
@@ -56,7 +59,7 @@ def assert_right(function: Callable, reference: Callable, inputs: dict[str, torc
     pytorch = gradients(reference, inputs, upstream)
     exact = gradients(reference, doubles, None if upstream is None else upstream.double())
     for name, value in actual.items():
-        accuracy.check(name, value, pytorch[name], exact[name])
+        accuracy.check(name, value, pytorch[name], exact[name], eps=eps)
 
 
 def assert_bitwise_repeatable(function: Callable, inputs: dict[str, torch.Tensor], upstream: torch.Tensor) -> None:

@@ -29,6 +29,13 @@ def format_contract(dtype, function, on):
         device.require("fp8", function, on.index)
 
 
+# How exact is a sum of products of codes, relative to itself? As float32 is, but on Hopper: the accumulator there keeps
+# 14 bits, one of them in front of the point, and cuts off the rest. More can't be expected of a result.
+def eps_of_sums():
+    hopper = not device.INTERPRET and torch.cuda.is_available() and torch.cuda.get_device_capability()[0] == 9
+    return 2.0**-13 if hopper else torch.finfo(torch.float32).eps
+
+
 # A magnitude as an integer. `tl.max(tl.abs(x))` would do for ordinary numbers, but a floating-point maximum drops a
 # NaN, and then a group with a NaN in it gets a scale as if nothing had happened.
 @triton.jit

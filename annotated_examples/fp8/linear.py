@@ -59,18 +59,21 @@ import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.common.fp8 import LARGEST, format_contract, magnitude_bits, scale_of, to_fp8
+from annotated_examples.common.fp8 import LARGEST, eps_of_sums, format_contract, magnitude_bits, scale_of, to_fp8
 from annotated_examples.common.seeds import seed_contract, seed_tensor
 from annotated_examples.fp8.quantize import (
     as_matrix,
-    dequantize_fp8_reference,
     quantize_fp8_delayed_reference,
     quantize_fp8_reference,
     quantize_rows_forward,
     quantize_tensor_forward,
     quantize_tiles_forward,
 )
-from annotated_examples.fp8.scaled_matmul import block_scaled_matmul_forward, scaled_matmul_forward
+from annotated_examples.fp8.scaled_matmul import (
+    block_scaled_matmul_forward,
+    scaled_matmul_forward,
+    scaled_matmul_reference,
+)
 
 # The granularity of both operands of Y, of dX, and of dW. Each operand is a matrix whose rows the product keeps and
 # whose columns it sums: where it is used transposed, it is quantized transposed.
@@ -93,29 +96,34 @@ def scales_are_powers(recipe, power_of_two):
 
 # ## Reference
 #
-# The same composition from the reference of [quantize](quantize.py) and products of decoded matrices, in the precision
-# of `x` and at least in float32. Its gradients are defined as the kernels' are.
+# The same composition from the references of [quantize](quantize.py) and [scaled_matmul](scaled_matmul.py), in the
+# precision of `x` and at least in float32. Its gradients are defined as the kernels' are.
 class Reference(torch.autograd.Function):
     @staticmethod
-    def product(left, right, kinds, formats, powers, scales=(None, None)):
+    def product(left, right, kinds, formats, powers, scales=(None, None), use_fast_accum=False):
         precision = torch.promote_types(left.dtype, torch.float32)
         if kinds is None:
             wide = precision if precision == torch.float64 else torch.bfloat16
             return (left.bfloat16().to(wide) @ right.bfloat16().to(wide).t()).to(precision)
-        coded = [
-            dequantize_fp8_reference(*quantize_fp8_reference(x, kind, dtype=dtype, power_of_two=powers))
+        (a, scale_a), (b, scale_b) = (
+            quantize_fp8_reference(x, kind, dtype=dtype, power_of_two=powers)
             if scale is None
-            else dequantize_fp8_reference(quantize_fp8_delayed_reference(x, scale, dtype=dtype)[0], scale)
+            else (quantize_fp8_delayed_reference(x, scale, dtype=dtype)[0], scale)
             for x, kind, dtype, scale in zip((left, right), kinds, formats, scales)
-        ]
-        return coded[0].to(precision) @ coded[1].to(precision).t()
+        )
+        if kinds == ("row", "tensor"):
+            scale_b = scale_b.expand(len(b), 1)
+        options = dict(out_dtype=precision, precision=precision, use_fast_accum=use_fast_accum)
+        recipe = "block" if kinds[0] == "1x128" else kinds[0]
+        return scaled_matmul_reference(a, b.t(), scale_a, scale_b.t(), recipe=recipe, **options)
 
     @staticmethod
     def forward(ctx, x, weight, bias, recipe, powers, scales):
         ctx.save_for_backward(x, weight)
         ctx.recipe, ctx.powers, ctx.scales = recipe, powers, scales
         e4m3 = torch.float8_e4m3fn
-        y = Reference.product(as_matrix(x), weight, RECIPES[recipe][0], (e4m3, e4m3), powers, scales[:2])
+        kinds, fast = RECIPES[recipe][0], recipe != "block"
+        y = Reference.product(as_matrix(x), weight, kinds, (e4m3, e4m3), powers, scales[:2], fast)
         return (y if bias is None else y + bias).to(x.dtype).view(*x.shape[:-1], len(weight))
 
     @staticmethod
@@ -148,11 +156,11 @@ def float8_linear_delayed_reference(x, weight, state, bias=None):
 # In the recorded run dY is 6 x 7, in squares of 4. Its first row begins with 0, 1, 2 and 3.
 @triton.jit
 def quantize_both_ways_kernel(
-    x_tensor, q_ptr, scale_ptr, qt_ptr, scale_t_ptr, seed_ptr, M, N,  # x_tensor: (pointer, two strides)
-    POWER_OF_TWO: tl.constexpr, GROUP: tl.constexpr,
+    x_ptr, q_ptr, qt_ptr,  # (M, N); (M, N) and (N, M), contiguous
+    scale_ptr, scale_t_ptr, seed_ptr,  # (tiles along N, M) and (tiles along M, N), contiguous; one number, or None
+    M, N, stride_m, stride_n, POWER_OF_TWO: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
     E4M3: tl.constexpr = q_ptr.dtype.element_ty == tl.float8e4nv
-    x_ptr, stride_m, stride_n = x_tensor
     tile_m = tl.program_id(0) // tl.cdiv(N, GROUP)
     tile_n = tl.program_id(0) % tl.cdiv(N, GROUP)
     offs_m = tile_m.to(tl.int64) * GROUP + tl.arange(0, GROUP)
@@ -191,7 +199,7 @@ def quantize_both_ways(x, dtype, power_of_two, seed=None, *, GROUP=128):
     if x.numel() > 0:
         seed = None if seed is None else seed_tensor(seed, on)
         quantize_both_ways_kernel[(blocks_m * blocks_n,)](
-            (x, *x.stride()), q, scale, qt, scale_t, seed, M, N, POWER_OF_TWO=power_of_two, GROUP=GROUP, num_warps=8
+            x, q, qt, scale, scale_t, seed, M, N, *x.stride(), POWER_OF_TWO=power_of_two, GROUP=GROUP, num_warps=8
         )
     return (q, scale.t()), (qt, scale_t.t())
 
@@ -467,4 +475,4 @@ def EXAMPLE():
 
 if __name__ == "__main__":
     cases = [dict(x=(130, 200), weight=(24, 200), bias=(24,), recipe=recipe) for recipe in reversed(RECIPES)]
-    script.main(float8_linear, float8_linear_reference, *cases)
+    script.main(float8_linear, float8_linear_reference, *cases, eps=eps_of_sums())

@@ -48,7 +48,8 @@ import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.common.fp8 import LARGEST, format_contract
+from annotated_examples.common.fp8 import LARGEST, eps_of_sums, format_contract
+from annotated_examples.common.opaque import opaque
 from annotated_examples.common.tile_order import grouped_order
 
 RECIPES = ("tensor", "row", "block")
@@ -57,8 +58,23 @@ RECIPES = ("tensor", "row", "block")
 # ## Reference
 #
 # In PyTorch, formula by formula: the codes of each part of K are multiplied, then scaled. In float64, the default,
-# the sums are exact enough to be the truth. What a careful implementation gets in float32 is the same with
-# `precision=torch.float32`.
+# the sums are exact enough to be the truth. With `precision=torch.float32` it is what PyTorch gets. On a GPU that is
+# its own product of codes, on the same tensor cores as ours. It takes multiples of 16 only, and zeros add nothing. Two
+# matrices of e5m2 it doesn't take.
+def product_of_codes(a, b, precision, use_fast_accum):
+    (M, K), N = a.shape, b.shape[1]
+    both_e5m2 = a.dtype == b.dtype == torch.float8_e5m2
+    if precision == torch.float64 or not a.is_cuda or both_e5m2 or 0 in (M, K, N):
+        return a.to(precision) @ b.to(precision)
+    left, right = (
+        torch.nn.functional.pad(x.contiguous().view(torch.uint8), (0, -K % 16, 0, -len(x) % 16)).view(x.dtype)
+        for x in (a, b.t())
+    )
+    one = torch.ones((), device=a.device)
+    options = dict(out_dtype=torch.float32, use_fast_accum=use_fast_accum)
+    return torch._scaled_mm(left, right.t(), one, one, **options)[:M, :N]
+
+
 def scaled_matmul_reference(
     a, b, scale_a, scale_b, *, recipe="row", bias=None, out_dtype=torch.bfloat16, use_fast_accum=False,
     precision=torch.float64, GROUP=128,
@@ -70,7 +86,7 @@ def scaled_matmul_reference(
     c = torch.zeros((M, N), dtype=precision, device=a.device)
     step = GROUP if recipe == "block" else max(K, 1)
     for part, k in enumerate(range(0, K, step)):
-        product = a[:, k : k + step].to(precision) @ b[k : k + step].to(precision)
+        product = product_of_codes(a[:, k : k + step], b[k : k + step], precision, use_fast_accum)
         blocks = (scale_a[:, part, None], scale_b[part]) if recipe == "block" else (scale_a, scale_b)
         c += product * (blocks[0] * blocks[1])
     return (c if bias is None else c + bias.to(precision)).to(out_dtype)
@@ -93,8 +109,8 @@ def load_codes(tensor, offs_r, offs_c, rows, columns):
 # The loop is that of [matmul_blocked](../tutorials/matmul_blocked.py); the order of tiles that of
 # [matmul_grouped](../tutorials/matmul_grouped.py).
 #
-# In the recorded run `a` is 6 x 24 and `b` is 24 x 10, in tiles of 4 x 8, with 8 of K at a time: two rows and two
-# columns of tiles. (On a GPU `tl.dot` needs at least 32 along K for codes. The interpreter takes any tile.)
+# In the recorded run `a` is 6 x 96 and `b` is 96 x 10, in tiles of 4 x 8, with 32 of K at a time: two rows and two
+# columns of tiles. An instruction multiplies 32 codes along K, so no tile has fewer.
 @triton.jit
 def scaled_matmul_kernel(
     a_tensor, b_tensor,  # (pointer, two strides) of (M, K) and (K, N)
@@ -117,9 +133,9 @@ def scaled_matmul_kernel(
         b = load_codes(b_tensor, offs_k, offs_n, K, N)
         acc = tl.dot(a, b, acc, max_num_imprecise_acc=IMPRECISE)
 
-    # [[tag: SM-row]]: the codes of the first row and column sum up to `pid=0, k=2: acc[0][0] = 12`. Their scales are
-    # `pid=0: scale_a[0] = 0.5` and `pid=0: scale_b[0] = 0.25`, which makes `pid=0: c[0][0] = 1.5`. The bias is added in
-    # float32, so that only the store rounds. A stride of zero makes one scale do for all rows, [[tag: SM-tensor]].
+    # [[tag: SM-row]]: the codes of the first row and column sum up to `pid=0, k=2: acc[0][0] = 7`. Their scales are
+    # `pid=0: scale_a[0] = 0.5` and `pid=0: scale_b[0] = 0.25`, which makes `pid=0: c[0][0] = 0.875`. The bias is added
+    # in float32, so that only the store rounds. A stride of zero makes one scale do for all rows, [[tag: SM-tensor]].
     scale_a = tl.load(scale_a_ptr + offs_m * stride_scale_a, mask=m_mask, other=0.0)
     scale_b = tl.load(scale_b_ptr + offs_n * stride_scale_b, mask=n_mask, other=0.0)
     c = acc * (scale_a[:, None] * scale_b[None, :])
@@ -159,8 +175,8 @@ def block_scaled_matmul_kernel(
         scale_b = tl.load(scale_b_ptr + group * stride_bk + offs_n // GROUP_N * stride_bn, mask=n_mask, other=0.0)
         # [[tag: SM-block]]. The product of the tile starts from zero each time, so the accumulator of a tensor core
         # adds up `BLOCK_K` products and no more. This *is* promotion, with a factor. In the second group the codes sum
-        # up to `pid=0, k=1: product[0][0] = 1`. The scale of `a` is 0.5 there and that of `b` 1, so the total goes from
-        # `pid=0, k=0: acc[0][0] = 9` to `pid=0, k=1: acc[0][0] = 9.5`.
+        # up to `pid=0, k=1: product[0][0] = 3`. The scale of `a` is 0.5 there and that of `b` 1, so the total goes from
+        # `pid=0, k=0: acc[0][0] = -1` to `pid=0, k=1: acc[0][0] = 0.5`.
         product = tl.dot(a, b)
         acc += product * (scale_a[:, None] * scale_b[None, :])
     if bias_ptr is not None:
@@ -169,17 +185,30 @@ def block_scaled_matmul_kernel(
 
 
 # ## Launchers
-#
+def tile_contract(BLOCK_K, **sizes):
+    """Raises on tiles that can't be compiled."""
+    checks.power_of_two(BLOCK_K=BLOCK_K, **sizes)
+    if BLOCK_K < 32:
+        raise ValueError(f"BLOCK_K must be at least 32, what an instruction takes of codes, got {BLOCK_K}")
+
+
+def empty_product(a, b, scale_a, scale_b, bias, out_dtype, use_fast_accum=False):
+    return torch.empty((a.shape[0], b.shape[1]), dtype=out_dtype, device=a.device)
+
+
+OPERANDS = "Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, Tensor? bias, ScalarType out_dtype"
+
+
 # A tile of 128 x 128 sums takes 64 registers of each thread of 8 warps, and its promoted copy as many again. Along K a
 # tile reaches 128 bytes, a cache line, and after each such step the sum is promoted.
+@opaque(f"({OPERANDS}, bool use_fast_accum) -> Tensor", empty_product)
 def scaled_matmul_forward(
     a, b, scale_a, scale_b, bias, out_dtype, use_fast_accum=False,
     *, BLOCK_M=128, BLOCK_N=128, BLOCK_K=128, GROUP_M=8, num_warps=8,
 ):  # fmt: skip
     """The product for the recipes "tensor" and "row": scales of shape (), or (M, 1) and (1, N)."""
-    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
-    (M, K), N = a.shape, b.shape[1]
-    c = torch.empty((M, N), dtype=out_dtype, device=a.device)
+    tile_contract(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
+    (M, K), N, c = a.shape, b.shape[1], empty_product(a, b, scale_a, scale_b, bias, out_dtype)
     if c.numel():
         strides = (scale_a.stride(0), scale_b.stride(1)) if scale_a.dim() else (0, 0)
         bias = None if bias is None else bias.contiguous()
@@ -193,16 +222,16 @@ def scaled_matmul_forward(
 
 # A group is a whole number of tiles along K. Has `b` a scale for each column, or one for 128 of them? Its shape says.
 # With a single column it is the same.
+@opaque(f"({OPERANDS}) -> Tensor", empty_product)
 def block_scaled_matmul_forward(
     a, b, scale_a, scale_b, bias, out_dtype,
     *, BLOCK_M=128, BLOCK_N=128, BLOCK_K=128, GROUP=128, GROUP_M=8, num_warps=8,
 ):  # fmt: skip
     """The product for the recipe "block": scales of shape (M, ⌈K/GROUP⌉), and (⌈K/GROUP⌉, ⌈N/GROUP⌉ or N)."""
-    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K, GROUP=GROUP)
+    tile_contract(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K, GROUP=GROUP)
     if GROUP % BLOCK_K:
         raise ValueError(f"BLOCK_K must divide GROUP = {GROUP}, got {BLOCK_K}")
-    (M, K), N = a.shape, b.shape[1]
-    c = torch.empty((M, N), dtype=out_dtype, device=a.device)
+    (M, K), N, c = a.shape, b.shape[1], empty_product(a, b, scale_a, scale_b, bias, out_dtype)
     if c.numel():
         bias = None if bias is None else bias.contiguous()
         group_n = 1 if scale_b.shape[1] == N else GROUP
@@ -285,15 +314,15 @@ def scaled_matmul(
 
 # ## A run small enough to watch
 #
-# Whole numbers, so that every sum can be checked by hand. First with groups of 8 along K and along N, then with a scale
-# for each row and column and a bias.
+# Whole numbers, so that every sum can be checked by hand. First with groups of 32 along K, then with a scale for each
+# row and column and a bias.
 def EXAMPLE():
-    a = ((torch.arange(6 * 24, device=device.DEVICE) % 5 - 1).view(6, 24).float()).to(torch.float8_e4m3fn)
-    b = ((torch.arange(24 * 10, device=device.DEVICE) % 7 - 3).view(24, 10).float()).to(torch.float8_e4m3fn)
-    tiles = dict(BLOCK_M=4, BLOCK_N=8, BLOCK_K=8, GROUP_M=2)
+    a = ((torch.arange(6 * 96, device=device.DEVICE) % 5 - 1).view(6, 96).float()).to(torch.float8_e4m3fn)
+    b = ((torch.arange(96 * 10, device=device.DEVICE) % 7 - 3).view(96, 10).float()).to(torch.float8_e4m3fn)
+    tiles = dict(BLOCK_M=4, BLOCK_N=8, BLOCK_K=32, GROUP_M=2)
     scale_a = torch.tensor([1, 0.5, 10], device=device.DEVICE).expand(6, 3)
-    scale_b = torch.tensor([[1, 2], [1, 2], [0.25, 0.5]], device=device.DEVICE)
-    block_scaled_matmul_forward(a, b, scale_a, scale_b, None, torch.float32, GROUP=8, **tiles)
+    scale_b = torch.tensor([[1], [1], [0.25]], device=device.DEVICE)
+    block_scaled_matmul_forward(a, b, scale_a, scale_b, None, torch.float32, GROUP=32, **tiles)
     rows = torch.tensor([[0.5], [1], [2], [4], [8], [16]], device=device.DEVICE)
     columns = torch.full((1, 10), 0.25, device=device.DEVICE)
     bias = torch.ones(10, device=device.DEVICE)
@@ -316,4 +345,5 @@ if __name__ == "__main__":
         dict(zip(("a", "b", "scale_a", "scale_b"), (a, b, *(torch.rand(s).to(device.DEVICE) + 0.5 for s in shapes))))
         | dict(recipe=recipe, out_dtype=torch.float32) for recipe, shapes in scales.items()
     ]  # fmt: skip
-    script.main(scaled_matmul, exactly, *cases, pytorch=in_float32, dtypes=(torch.float32,), differentiable=False)
+    options = dict(pytorch=in_float32, dtypes=(torch.float32,), differentiable=False, eps=eps_of_sums())
+    script.main(scaled_matmul, exactly, *cases, **options)

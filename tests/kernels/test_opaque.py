@@ -6,6 +6,7 @@ import torch
 from annotated_examples.classics import rope
 from annotated_examples.common import opaque
 from annotated_examples.fast import low_bit
+from annotated_examples.fp8 import scaled_matmul
 from annotated_examples.gemlite import gemm, gemm_splitK
 from annotated_examples.recurrences import causal_conv1d, cumsum
 from tests.kernels.harness import DEVICE, randn
@@ -66,6 +67,18 @@ def test_products(module, name, options, zeros_are):
     torch.library.opcheck(run, arguments, options, test_utils=CHECKS)
     expected = getattr(module, name)(a, words, scales, zeros if zeros_are == "a tensor" else number, **options)
     torch.testing.assert_close(run(*arguments, **options), expected, rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("recipe", scaled_matmul.RECIPES)
+def test_products_of_codes(recipe):
+    shapes = {"tensor": ((), ()), "row": ((5, 1), (1, 9)), "block": ((5, 2), (2, 1))}[recipe]
+    a, b = (randn(*shape).to(torch.float8_e4m3fn) for shape in ((5, 200), (9, 200)))
+    scales = (torch.rand(shape, device=DEVICE) + 0.5 for shape in shapes)
+    arguments = (a, b.t(), *scales, randn(9), torch.float16) + (() if recipe == "block" else (True,))
+    name = "block_scaled_matmul_forward" if recipe == "block" else "scaled_matmul_forward"
+    run = operator(scaled_matmul, name)
+    torch.library.opcheck(run, arguments, test_utils="test_faketensor")  # the other check adds inputs, and codes it can't
+    assert torch.equal(run(*arguments), getattr(scaled_matmul, name)(*arguments))
 
 
 def test_a_compiled_call_goes_through_the_operator(monkeypatch):

@@ -2,6 +2,10 @@
 
 The traps are those of Triton kernels that multiply scaled codes: each has a test of its name or a mutant. Results are
 float32 wherever sums are judged: in bfloat16 the rounding of the result would hide what happens to the sum.
+
+On a card sums are judged by PyTorch's own product of codes there, `torch._scaled_mm`: on Hopper the accumulator of both
+keeps 14 bits, so their errors are a thousand times those of float32. Where PyTorch's happens to be exact, the floor is
+4 units in the last of these bits, as it is 4 units of the dtype elsewhere.
 """
 
 import functools
@@ -10,15 +14,16 @@ import re
 import pytest
 import torch
 
-from academy import accuracy, device
+from academy import accuracy
 from academy.judge.fences import Fences, far_apart
+from annotated_examples.common.fp8 import eps_of_sums
 from annotated_examples.fp8 import scaled_matmul as lesson
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
 
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 NAN = float("nan")
-TILES = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, GROUP_M=2)
+TILES = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=32, GROUP_M=2)
 
 
 def as_codes(*shape, dtype=E4M3):
@@ -36,24 +41,27 @@ def scales(recipe, M, K, N, GROUP=128, columns=False):
 def launched(module, a, b, scale_a, scale_b, recipe, bias=None, out_dtype=torch.float32, GROUP=128, **tiles):
     """The launchers with tiles of the test's size."""
     if recipe == "block":
-        return module.block_scaled_matmul_forward(
-            a, b, scale_a, scale_b, bias, out_dtype, GROUP=GROUP, **TILES | dict(BLOCK_K=min(GROUP, 16)) | tiles
-        )
+        return module.block_scaled_matmul_forward(a, b, scale_a, scale_b, bias, out_dtype, GROUP=GROUP, **TILES | tiles)
     return module.scaled_matmul_forward(a, b, scale_a, scale_b, bias, out_dtype, **TILES | tiles)
 
 
-def assert_near(out, a, b, scale_a, scale_b, recipe, bias=None, GROUP=128):
-    """Twice the error of a product of the decoded matrices, both against float64."""
+def assert_near(out, a, b, scale_a, scale_b, recipe, bias=None, GROUP=128, use_fast_accum=False):
+    """Twice the error of PyTorch's product of the same codes, both against float64."""
+    if a.dtype == b.dtype == E5M2:  # PyTorch has no product of these, but of the same numbers in the other format
+        same = b.float().to(E4M3)
+        assert torch.equal(same.float(), b.float())
+        b = same
     wanted = functools.partial(
-        lesson.scaled_matmul_reference, a, b, scale_a, scale_b, recipe=recipe, bias=bias, GROUP=GROUP
-    )
+        lesson.scaled_matmul_reference, a, b, scale_a, scale_b, recipe=recipe, bias=bias, GROUP=GROUP,
+        use_fast_accum=use_fast_accum,
+    )  # fmt: skip
     exact = wanted(out_dtype=torch.float64)
     theirs = wanted(out_dtype=torch.float32, precision=torch.float32).to(out.dtype)
-    accuracy.check(f"{recipe} {tuple(a.shape)} {tuple(b.shape)}", out, theirs, exact)
+    accuracy.check(f"{recipe} {tuple(a.shape)} {tuple(b.shape)}", out, theirs, exact, eps=eps_of_sums())
 
 
 def assert_right(module, M, K, N, recipe, formats=(E4M3, E4M3), bias=None, columns=False, GROUP=128, **tiles):
-    a, b = as_codes(M, K, dtype=formats[0]), as_codes(N, K, dtype=formats[1]).t()
+    a, b = as_codes(M, K, dtype=formats[0]), as_codes(N, K).float().to(formats[1]).t()
     scale_a, scale_b = scales(recipe, M, K, N, GROUP, columns)
     out = launched(module, a, b, scale_a, scale_b, recipe, bias, GROUP=GROUP, **tiles)
     assert_near(out, a, b, scale_a, scale_b, recipe, bias, GROUP)
@@ -155,8 +163,8 @@ def rounded_once(module):
 
 
 def extreme_scales(module):
-    """Rows of 1e±30 times columns of 1e∓30: neither overflow nor underflow on the way."""
-    a, b = as_codes(4, 40), as_codes(40, 4)
+    """Rows of 1e±30 times columns of 1e∓30: neither overflow nor underflow on the way. Whole numbers: exact sums."""
+    a, b = (as_codes(*shape).float().clamp(-16, 16).round().to(E4M3) for shape in ((4, 40), (40, 4)))
     large = torch.tensor([1e30, 1e-30, 1.0, 1e4], device=DEVICE)
     out = launched(module, a, b, large[:, None], 1 / large[None], "row")
     wanted = lesson.scaled_matmul_reference(a, b, large[:, None], 1 / large[None], out_dtype=torch.float32)
@@ -240,7 +248,12 @@ test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
 
 
 def positive_sums(module):
-    """A long sum of positive products: what is cut off is always cut off in the same direction."""
+    """A long sum of positive products: what is cut off is always cut off in the same direction.
+
+    A step of 128 takes four instructions, each of which may cut off a unit in the last of 14 bits: 4 · 2⁻¹³ = 5e-4.
+    PyTorch's product without fast accumulation has the same error. Promoted, a longer sum is off by no more. What isn't
+    promoted is off by 1e-1 at K = 8192.
+    """
     for K in (128, 8192):
         a, b = as_codes(256, K).float().abs().to(E4M3), as_codes(256, K).float().abs().to(E4M3).t()
         for recipe in lesson.RECIPES:
@@ -249,7 +262,10 @@ def positive_sums(module):
             out = module.scaled_matmul(a, b, scale_a, scale_b, **arguments).double()
             exact = lesson.scaled_matmul_reference(a, b, scale_a, scale_b, recipe=recipe, out_dtype=torch.float64)
             error = float((out - exact).norm() / exact.norm())
-            assert error < 2e-3, f"{recipe}, K = {K}: {error:.1e}"
+            options = arguments | dict(use_fast_accum=False, precision=torch.float32)
+            theirs = lesson.scaled_matmul_reference(a, b, scale_a, scale_b, **options).double()
+            allowed = max(2 * float((theirs - exact).norm() / exact.norm()), eps_of_sums())
+            assert error <= allowed < 2e-3, f"{recipe}, K = {K}: {error:.1e}, and {allowed:.1e} is allowed"
 
 
 @pytest.mark.gpu
@@ -305,16 +321,13 @@ def test_sizes(M, K, N):
                 assert_near(out, a, b, scale_a, scale_b, recipe, bias)
 
 
-def test_fast_accumulation_is_the_same_in_the_interpreter():
+def test_fast_accumulation():
+    """As good as PyTorch's. In the interpreter it is the same as the other, and exact."""
     a, b = as_codes(9, 200), as_codes(200, 11)
     for recipe in ("tensor", "row"):
         scale_a, scale_b = scales(recipe, 9, 200, 11)
         out = lesson.scaled_matmul(a, b, scale_a, scale_b, recipe=recipe, out_dtype=torch.float32, use_fast_accum=True)
-        if not device.INTERPRET:
-            exact = lesson.scaled_matmul_reference(a, b, scale_a, scale_b, recipe=recipe, out_dtype=torch.float64)
-            assert float((out - exact).norm() / exact.norm()) < 1e-2
-        else:
-            assert_near(out, a, b, scale_a, scale_b, recipe)
+        assert_near(out, a, b, scale_a, scale_b, recipe, use_fast_accum=True)
 
 
 FINE = dict(a=as_codes(4, 200), b=as_codes(200, 6), scale_a=torch.ones(4, 1), scale_b=torch.ones(1, 6))
@@ -358,5 +371,8 @@ def test_bad_arguments(error, name, change):
 def test_a_message_says_what_came_and_what_is_allowed():
     with pytest.raises(ValueError, match=re.escape("must have shape (2, 1) or (2, 6) (recipe='block'), got (1, 2)")):
         lesson.scaled_matmul(**FINE | BLOCKS | dict(scale_b=torch.ones(1, 2, device=DEVICE)))
+    for recipe in ("row", "block"):
+        with pytest.raises(ValueError, match="BLOCK_K must be at least 32, what an instruction takes of codes, got 16"):
+            launched(lesson, FINE["a"], FINE["b"], BLOCKS["scale_a"], BLOCKS["scale_b"], recipe, BLOCK_K=16)
     with pytest.raises(ValueError, match="BLOCK_K must divide GROUP = 128, got 256"):
         launched(lesson, FINE["a"], FINE["b"], BLOCKS["scale_a"], BLOCKS["scale_b"], "block", BLOCK_K=256)
