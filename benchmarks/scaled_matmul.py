@@ -64,9 +64,7 @@ VARIANTS = {
 # The example's `scale_a` is one row of three scales, shown for all rows.
 EXAMPLES = {
     "fp8.scaled_matmul": {
-        "forward": dict(
-            bytes_read=6 * 24 + 24 * 10 + 4 * (3 + 3 * 2), bytes_written=6 * 10 * 4, operations=2 * 6 * 10 * 24
-        )
+        "forward": dict(bytes_read=6 * 96 + 96 * 10 + 4 * (3 + 3), bytes_written=6 * 10 * 4, operations=2 * 6 * 10 * 96)
     }
 }
 BENCH = dict(

@@ -53,9 +53,8 @@ GRANULARITIES = ("tensor", "row", "1x128", "128x128")
 # ## Reference
 #
 # In PyTorch, with the same decisions on the same bits. Any tensor is a matrix: its last dimension, and all others
-# together. It is cut into tiles of `height` by `width`, the last ones filled up with zeros. The divisor is a tensor: on
-# a GPU PyTorch multiplies by the reciprocal of a Python number instead, which rounds twice. A power is taken in
-# float64, where no device is off by as much as float32 can show.
+# together. It is cut into tiles of `height` by `width`, the last ones filled up with zeros. A power is taken
+# in float64, where no device is off by as much as float32 can show.
 def as_matrix(x):
     return x if x.dim() == 2 else x.reshape(x.shape[:-1].numel(), x.shape[-1] if x.dim() else 1)
 

@@ -180,6 +180,7 @@ def under_older_scales(module):
                 functools.partial(lesson.float8_linear_delayed_reference, state=state_after(lesson, *largest)),
                 {n: v.to(dtype) for n, v in dict(x=randn(2, 5, 21), weight=randn(9, 21), bias=randn(9)).items()},
                 randn(2, 5, 9, dtype=dtype),
+                eps=eps_of_sums(),
             )
 
 

@@ -77,7 +77,7 @@ def test_products_of_codes(recipe):
     arguments = (a, b.t(), *scales, randn(9), torch.float16) + (() if recipe == "block" else (True,))
     name = "block_scaled_matmul_forward" if recipe == "block" else "scaled_matmul_forward"
     run = operator(scaled_matmul, name)
-    torch.library.opcheck(run, arguments, test_utils="test_faketensor")  # the other check adds inputs, and codes it can't
+    torch.library.opcheck(run, arguments, test_utils="test_faketensor")  # the other one adds, which codes can't
     assert torch.equal(run(*arguments), getattr(scaled_matmul, name)(*arguments))
 
 
