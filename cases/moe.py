@@ -228,9 +228,9 @@ def _(module, X, W, B, E):
 @case(returns="GM-C", gradients={"X": "GM-da", "W": "GM-db"}, upstream=of_product, **grouped())
 def grouped_rows_in_small_tiles(module, X, W, B, V, E):
     at = offsets(X, E)
-    C = module.grouped_rows_forward(X, W, at, B, BLOCK_M=4, BLOCK_N=4, BLOCK_K=4)
-    dX = module.grouped_rows_forward(V, W.transpose(1, 2), at, BLOCK_M=4, BLOCK_N=4, BLOCK_K=4)
-    dW = module.grouped_sums_forward(X.t(), V, at, BLOCK_M=4, BLOCK_N=4, BLOCK_R=4)
+    C = module.grouped_rows_forward(X, W, at, B, BLOCK_M=4, BLOCK_N=4, BLOCK_K=16)
+    dX = module.grouped_rows_forward(V, W.transpose(1, 2), at, BLOCK_M=4, BLOCK_N=4, BLOCK_K=16)
+    dW = module.grouped_sums_forward(X.t(), V, at, BLOCK_M=4, BLOCK_N=4, BLOCK_R=16)
     return C, {"X": dX, "W": dW}
 
 

@@ -46,9 +46,9 @@ def in_small_tiles(module, X, w, A, B, D, nabla_O, T, K, E, N):
     import torch
 
     experts, gate_up = experts_of(T, K, E).to(X.device), torch.cat([A, B], 1)
-    plan, tiles = module.sorted_by_expert(experts, E), dict(BLOCK_M=4, BLOCK_N=4, BLOCK_K=4)
-    out, h = module.mlp_forward(X, w, gate_up, D, plan, **tiles)
-    dX, dw, dgate_up, dD = module.mlp_backward(nabla_O, X, w, gate_up, D, h, plan, **tiles)
+    plan, tiles = module.sorted_by_expert(experts, E), dict(BLOCK_M=4, BLOCK_N=4, BLOCK_K=16)
+    out, h = module.mlp_forward(X, w, gate_up, D, *plan, **tiles)
+    dX, dw, dgate_up, dD = module.mlp_backward(nabla_O, X, w, gate_up, D, h, *plan, **tiles)
     return out, {"X": dX, "w": dw, "A": dgate_up[:, :N], "B": dgate_up[:, N:], "D": dD}
 
 
@@ -62,7 +62,7 @@ def gates(module, X, w, A, B, D, T, K, E, N):
 
     experts = experts_of(T, K, E).to(X.device)
     plan = module.sorted_by_expert(experts, E)
-    h = module.mlp_forward(X, w, torch.cat([A, B], 1), D, plan)[1]
+    h = module.mlp_forward(X, w, torch.cat([A, B], 1), D, *plan)[1]
     return torch.where(experts[:, :, None] < 0, 0.0, h[plan.position.long()][:, :, :N]).to(h.dtype)
 
 

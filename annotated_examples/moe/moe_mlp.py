@@ -47,7 +47,10 @@ from annotated_examples.common.experts import (
     sorted_by_expert,
     tile_of_expert,
 )
+from annotated_examples.common.opaque import opaque
 from annotated_examples.common.products import input_precision, multiply_add, tile_of_product
+
+PLAN = "Tensor offsets, Tensor order, Tensor position"  # in the schema of an operator
 
 
 # ## Reference
@@ -266,9 +269,17 @@ def collect(y, weights, plan, BLOCK_H=1024):
     return out
 
 
-def mlp_forward(x, weights, gate_up, down, plan, *, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32):
+# The two launchers of the layer take strides as tuples, which `torch.compile` can't follow into a kernel. So inside it
+# they are [operators of their own](../common/opaque.py). Operators take tensors, hence a plan's three by themselves.
+def empty_forward(x, weights, gate_up, down, offsets, order, position):
+    return torch.empty_like(x, memory_format=torch.contiguous_format), x.new_empty(len(order), gate_up.shape[1])
+
+
+@opaque(f"(Tensor x, Tensor weights, Tensor gate_up, Tensor down, {PLAN}) -> (Tensor, Tensor)", empty_forward)
+def mlp_forward(x, weights, gate_up, down, *plan, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32):
     """`(out, h)`: the result, and the rows before the activation, (T · k, 2N)."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
+    plan = Plan(*plan)
     R, (E, H, N) = len(plan.order), down.shape
     h = torch.empty((R, 2 * N), dtype=x.dtype, device=x.device)
     a = torch.empty((R, N), dtype=x.dtype, device=x.device)
@@ -282,9 +293,22 @@ def mlp_forward(x, weights, gate_up, down, plan, *, BLOCK_M=64, BLOCK_N=64, BLOC
     return collect(y, weights, plan), h
 
 
-# `needs` says which gradients are wanted: of `x`, the weights, `gate_up`, `down`.
-def mlp_backward(dout, x, weights, gate_up, down, h, plan, needs=(True,) * 4, *, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32):
+# `needs` says which gradients are wanted: of `x`, the weights, `gate_up`, `down`. Those come as a list.
+def empty_backward(dout, x, weights, gate_up, down, h, *plan, needs):
+    wanted = [value for value, need in zip((x, weights, gate_up, down), needs) if need]
+    return [torch.empty_like(value, memory_format=torch.contiguous_format) for value in wanted]
+
+
+@opaque(
+    f"(Tensor dout, Tensor x, Tensor weights, Tensor gate_up, Tensor down, Tensor h, {PLAN}, *, bool[] needs) -> "
+    "Tensor[]",
+    empty_backward,
+)
+def mlp_backward(
+    dout, x, weights, gate_up, down, h, *plan, needs=(True,) * 4, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32
+):  # fmt: skip
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
+    plan = Plan(*plan)
     R, T, (E, H, N), k = len(plan.order), len(x), down.shape, plan.position.shape[1]
     tiles = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
     dh, wa = torch.empty_like(h), torch.empty((R, N), dtype=h.dtype, device=h.device)
@@ -294,17 +318,17 @@ def mlp_backward(dout, x, weights, gate_up, down, h, plan, needs=(True,) * 4, *,
             dout, down, plan.order, plan.offsets, weights, h, dh, wa, partial, T, R, H, N, E,
             (*dout.stride(), *down.stride(), *weights.stride()), TOP_K=k, INPUT_PRECISION=input_precision(), **tiles,
         )  # fmt: skip
-    dx = dweights = dgate_up = ddown = None
+    gradients = []
     if needs[0]:
-        dx = collect(rows_product(dh, gate_up, plan, **tiles), None, plan)
+        gradients.append(collect(rows_product(dh, gate_up, plan, **tiles), None, plan))
     if needs[1]:
         dw = partial.sum(0)[plan.position.long()]
-        dweights = torch.where(plan.position < plan.offsets[-1], dw, 0.0).to(weights.dtype)
+        gradients.append(torch.where(plan.position < plan.offsets[-1], dw, 0.0).to(weights.dtype))
     if needs[2]:
-        dgate_up = matrices(dh, x, plan, k, False, E, BLOCK_M, BLOCK_N, BLOCK_K)
+        gradients.append(matrices(dh, x, plan, k, False, E, BLOCK_M, BLOCK_N, BLOCK_K))
     if needs[3]:
-        ddown = matrices(dout, wa, plan, k, True, E, BLOCK_M, BLOCK_N, BLOCK_K)
-    return dx, dweights, dgate_up, ddown
+        gradients.append(matrices(dout, wa, plan, k, True, E, BLOCK_M, BLOCK_N, BLOCK_K))
+    return gradients
 
 
 def matrices(left, right, plan, k, gather_left, E, BLOCK_M, BLOCK_N, BLOCK_R):
@@ -323,16 +347,16 @@ def matrices(left, right, plan, k, gather_left, E, BLOCK_M, BLOCK_N, BLOCK_R):
 class MoEMLP(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weights, gate_up, down, *plan):
-        out, h = mlp_forward(x, weights, gate_up, down, Plan(*plan))
+        out, h = mlp_forward(x, weights, gate_up, down, *plan)
         ctx.save_for_backward(x, weights, gate_up, down, h, *plan)
         return out
 
     @staticmethod
     @autograd.once_differentiable
     def backward(ctx, dout):
-        x, weights, gate_up, down, h, *plan = ctx.saved_tensors
-        gradients = mlp_backward(dout, x, weights, gate_up, down, h, Plan(*plan), ctx.needs_input_grad[:4])
-        return *gradients, None, None, None
+        needs = list(ctx.needs_input_grad[:4])
+        gradients = iter(mlp_backward(dout, *ctx.saved_tensors, needs=needs))
+        return *(next(gradients) if need else None for need in needs), None, None, None
 
 
 # ## The public function
@@ -385,7 +409,7 @@ def moe_mlp(x, experts, weights, gate_up, down, *, plan=None):
     contract(x, experts, weights, gate_up, down, plan)
     plan = plan or sorted_by_expert(experts, len(down))
     if not autograd.needs_frame(x, weights, gate_up, down):
-        return mlp_forward(x, weights, gate_up, down, plan)[0]
+        return mlp_forward(x, weights, gate_up, down, *plan)[0]
     return MoEMLP.apply(x, weights, gate_up, down, *plan)
 
 
@@ -399,8 +423,8 @@ def EXAMPLE():
     plan = Plan(whole([4, 4, 10]), whole([0, 3, 4, 9, 1, 2, 5, 6, 7, 8]), whole(position))
     x, weights, gate_up, down = numbers(5, 4), numbers(5, 2), numbers(3, 6, 4), numbers(3, 4, 3)
     tiles = dict(BLOCK_M=4, BLOCK_N=4, BLOCK_K=4)
-    out, h = mlp_forward(x, weights, gate_up, down, plan, **tiles)
-    mlp_backward(torch.ones_like(out), x, weights, gate_up, down, h, plan, **tiles)
+    out, h = mlp_forward(x, weights, gate_up, down, *plan, **tiles)
+    mlp_backward(torch.ones_like(out), x, weights, gate_up, down, h, *plan, **tiles)
 
 
 if __name__ == "__main__":

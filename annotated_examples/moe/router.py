@@ -25,9 +25,9 @@ is 8 MB, two microseconds of an H200's memory. So launches decide: here it is on
 
 **Contract.** Logits are float32, float16 or bfloat16, any strides; all arithmetic is float32, and so are the weights.
 (A router that computes in bfloat16 sends some tokens to other experts.) Of equal scores the expert with the smaller
-number comes first, zeros of either sign are equal, and NaN counts as larger than anything: the order of a stable
-`torch.sort`. A row with NaN still gets `k` different experts, and NaN in its weights; other rows don't notice. Experts
-are int32, best first. Nothing waits for the GPU: how many rows an expert has, Python never learns.
+number comes first, zeros of either sign are equal, and NaN of either sign counts as larger than anything. A row with
+NaN still gets `k` different experts, and NaN in its weights; other rows don't notice. Experts are int32, best first.
+Nothing waits for the GPU: how many rows an expert has, Python never learns.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -50,7 +50,8 @@ LOWEST = tl.constexpr(-(2**63))
 
 # ## Reference
 #
-# `torch.topk` promises nothing about the order of equal numbers. A stable sort does.
+# `torch.topk` promises nothing about the order of equal numbers. A stable sort does. NaN it takes for the largest
+# number, but on a GPU only if its sign bit is 0. So every NaN gets that one.
 def probabilities_reference(logits, score):
     z = logits.double() if logits.dtype == torch.float64 else logits.float()
     return z, torch.softmax(z, 1) if score == "softmax" else torch.sigmoid(z)
@@ -59,6 +60,7 @@ def probabilities_reference(logits, score):
 def route_reference(logits, top_k, *, score="softmax", renormalize=True, bias=None, scale=1.0):
     z, p = probabilities_reference(logits, score)
     choice = z if bias is None else p + bias
+    choice = torch.where(choice.isnan(), torch.nan, choice)
     experts = torch.sort(choice, dim=1, descending=True, stable=True).indices[:, :top_k]
     weights = p.gather(1, experts)
     if renormalize and score == "softmax":
@@ -120,15 +122,20 @@ def softmax_rows(z):
 # A program takes some tokens, with the scores of all experts. In the example there are 7 tokens and 6 experts, two for
 # each token, and a program has four tokens.
 @triton.jit
+def my_logits(T, E, BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr):
+    token = tl.program_id(0).to(tl.int64) * BLOCK_T + tl.arange(0, BLOCK_T)
+    e = tl.arange(0, BLOCK_E)
+    return token, e, (token < T)[:, None] & (e < E)[None, :]
+
+
+@triton.jit
 def route_forward_kernel(
     logits_ptr, bias_ptr, weights_ptr, experts_ptr,  # (T, E); (E,), or None; (T, k) in float32; (T, k) in int32
     T, E, stride_t, stride_e, scale, SIGMOID: tl.constexpr, RENORMALIZE: tl.constexpr, TOP_K: tl.constexpr,
     BLOCK_K: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     # Six experts in a block of eight lanes. The last two have no logit: minus infinity has the probability 0.
-    token = tl.program_id(0).to(tl.int64) * BLOCK_T + tl.arange(0, BLOCK_T)
-    e = tl.arange(0, BLOCK_E)
-    mask = (token < T)[:, None] & (e < E)[None, :]
+    token, e, mask = my_logits(T, E, BLOCK_T, BLOCK_E)
     logits_ptrs = logits_ptr + token[:, None] * stride_t + e[None, :].to(tl.int64) * stride_e
     z = tl.load(logits_ptrs, mask=mask, other=float("-inf")).to(tl.float32)
 
@@ -189,9 +196,7 @@ def route_backward_kernel(
     T, E, stride_dt, stride_dk, stride_t, stride_e, scale, SIGMOID: tl.constexpr, RENORMALIZE: tl.constexpr,
     TOP_K: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    token = tl.program_id(0).to(tl.int64) * BLOCK_T + tl.arange(0, BLOCK_T)
-    e = tl.arange(0, BLOCK_E)
-    mask = (token < T)[:, None] & (e < E)[None, :]
+    token, e, mask = my_logits(T, E, BLOCK_T, BLOCK_E)
     logits_ptrs = logits_ptr + token[:, None] * stride_t + e[None, :].to(tl.int64) * stride_e
     z = tl.load(logits_ptrs, mask=mask, other=float("-inf")).to(tl.float32)
 
@@ -230,14 +235,15 @@ def route_backward_kernel(
 # the logits of experts that have more than others. The second loss is the square of the log-sum-exp.
 #
 # Each program adds up its tokens and stores one number. With `counts_ptr` it is the first loss, without the second.
+#
+# `loss_terms` gets `token` and `e` from the kernels. If it returned them, `torch.compile` would fail: it follows the
+# address of each store back, and takes all arguments of a function on the way for written to. The logits are among
+# them, and require a gradient, so nothing may be written into them.
 @triton.jit
 def loss_terms(
     logits_ptr, counts_ptr,  # (T, E); (E,), or None
-    T, E, stride_t, stride_e, SIGMOID, BLOCK_T, BLOCK_E,
+    token, e, mask, E, stride_t, stride_e, SIGMOID,
 ):  # fmt: skip
-    token = tl.program_id(0).to(tl.int64) * BLOCK_T + tl.arange(0, BLOCK_T)
-    e = tl.arange(0, BLOCK_E)
-    mask = (token < T)[:, None] & (e < E)[None, :]
     logits_ptrs = logits_ptr + token[:, None] * stride_t + e[None, :].to(tl.int64) * stride_e
     z = tl.load(logits_ptrs, mask=mask, other=float("-inf")).to(tl.float32)
     if counts_ptr is None:
@@ -262,7 +268,7 @@ def loss_terms(
             p = softmax_rows(z)
             value = tl.sum(p * f, 1)
             slope = p * (f - value[:, None])
-    return token, e, mask, value, slope
+    return value, slope
 
 
 @triton.jit
@@ -270,7 +276,8 @@ def loss_forward_kernel(
     logits_ptr, counts_ptr, partial_ptr,  # (T, E); (E,), or None; one number for each program
     T, E, stride_t, stride_e, SIGMOID: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    token, _, _, value, _ = loss_terms(logits_ptr, counts_ptr, T, E, stride_t, stride_e, SIGMOID, BLOCK_T, BLOCK_E)
+    token, e, mask = my_logits(T, E, BLOCK_T, BLOCK_E)
+    value, _ = loss_terms(logits_ptr, counts_ptr, token, e, mask, E, stride_t, stride_e, SIGMOID)
     tl.store(partial_ptr + tl.program_id(0), tl.sum(tl.where(token < T, value, 0.0), 0))
 
 
@@ -279,7 +286,8 @@ def loss_backward_kernel(
     dloss_ptr, logits_ptr, counts_ptr, dlogits_ptr,  # one number; (T, E); (E,), or None; (T, E), contiguous
     T, E, stride_t, stride_e, SIGMOID: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    token, e, mask, _, slope = loss_terms(logits_ptr, counts_ptr, T, E, stride_t, stride_e, SIGMOID, BLOCK_T, BLOCK_E)
+    token, e, mask = my_logits(T, E, BLOCK_T, BLOCK_E)
+    _, slope = loss_terms(logits_ptr, counts_ptr, token, e, mask, E, stride_t, stride_e, SIGMOID)
     dz = tl.load(dloss_ptr) / T * slope
     tl.store(dlogits_ptr + token[:, None] * E + e[None, :], dz, mask=mask)
 

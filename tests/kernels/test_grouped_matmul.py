@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from academy import accuracy
-from academy.device import INTERPRET
 from annotated_examples.common import experts as common
 from annotated_examples.moe import grouped_matmul as lesson
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
 
 NAN = float("nan")
-SMALL = dict(BLOCK_M=4, BLOCK_N=4, BLOCK_K=4)
-SMALL_SUMS = dict(BLOCK_M=4, BLOCK_N=4, BLOCK_R=4)
+#: A GPU sums over blocks of at least 16.
+SMALL = dict(BLOCK_M=4, BLOCK_N=4, BLOCK_K=16)
+SMALL_SUMS = dict(BLOCK_M=4, BLOCK_N=4, BLOCK_R=16)
 #: Counts of rows: an expert without any, one with all, the first and the last empty, and what fills no tile.
 COUNTS = [(5, 0, 12, 1), (0, 0, 18, 0), (0, 17, 1, 0), (1, 15, 2, 0), (0, 0, 0, 0)]
 
@@ -58,7 +58,7 @@ def counts_of_any_kind(module):
     """In tiles of 4 x 4, so that experts begin and end in the middle of tiles; the last offset may be the last row."""
     for number, counts in enumerate(COUNTS):
         offsets, behind = ends(counts), (0, 3)[number % 2]
-        rows, sums = rows_of(counts, behind), sums_of(counts, behind)
+        rows, sums = rows_of(counts, behind, K=20), sums_of(counts, behind)
         wanted = lesson.grouped_matmul_reference(**rows | {"offsets": offsets})
         with harness.fenced_allocations():
             c = module.grouped_rows_forward(rows["a"], rows["b"], offsets, rows["bias"], **SMALL)
@@ -114,14 +114,14 @@ def experts_do_not_touch(module):
 
 
 def stores_end_with_the_expert(module):
-    """The first two programs alone: expert 0 has rows 0 to 4, and nothing behind them is written. (In a whole launch of
-    the interpreter the next programs write there later, and hide it.)"""
+    """The first program alone: expert 0 has rows 0 to 4, and of the three more in its tile none is written. (In a whole
+    launch the next program writes there later, and hides it.)"""
     a, b, offsets, c = randn(10, 3), randn(2, 3, 4), ends((5, 5)), torch.full((10, 4), NAN, device=DEVICE)
-    module.grouped_rows_kernel[(2, 1)](
+    module.grouped_rows_kernel[(1, 1)](
         a, b, None, c, offsets, 10, 3, 4, 2, *a.stride(), *b.stride(), 0, 0,
-        INPUT_PRECISION="ieee", BLOCK_M=4 if INTERPRET else 16, BLOCK_N=16, BLOCK_K=16,
+        INPUT_PRECISION="ieee", BLOCK_M=8, BLOCK_N=16, BLOCK_K=16,
     )  # fmt: skip
-    assert bool(c[:5].isfinite().all()) and bool(c[10 if not INTERPRET else 5 :].isnan().all())
+    assert bool(c[:5].isfinite().all()) and bool(c[5:].isnan().all())
 
 
 def layouts(module):
@@ -139,6 +139,18 @@ def layouts(module):
         torch.testing.assert_close(value, exact[name], rtol=1e-5, atol=1e-5)
 
 
+def most_a_tensor_core_drops(partial):
+    """Of a float32 sum of products of 16-bit numbers whose sums so far are `partial`, (…, K) in float64.
+
+    A tensor core adds 8 products or more at a time to the sum so far, and cuts off what lies below a sum's 24 bits,
+    where other arithmetic rounds to the nearest. All these errors point towards zero, so they add up: after 3000 terms
+    an H100 was off by 3.7e-6 of the result. Each step counts here as one unit of the last bit. (Fasi et al., "Numerical
+    behavior of NVIDIA tensor cores", 2021.)
+    """
+    steps = partial.abs().unfold(-1, 8, 8).amax(-1)
+    return 2.0**-23 * steps.sum(-1)
+
+
 def long_sums_in_float32(module):
     """Thousands of terms: neither in 16 bits, nor in a single chain."""
     counts = (3000, 1)
@@ -146,8 +158,10 @@ def long_sums_in_float32(module):
         assert_right(module, sums_of(counts, M=2, N=3, dtype=dtype), ends(counts))
     inputs = sums_of(counts, M=2, N=3, dtype=torch.bfloat16)
     c = module.grouped_matmul(**inputs, offsets=ends(counts), out_dtype=torch.float32)
-    exact = lesson.grouped_matmul_reference(**{n: v.double() for n, v in inputs.items()}, offsets=ends(counts))
-    accuracy.check("float32", c, exact.float(), exact)
+    a, b = (value.double() for value in inputs.values())
+    partial = (a[:, None, :3000] * b.t()[None, :, :3000]).cumsum(2)
+    assert bool(((c[0] - partial[:, :, -1]).abs() <= most_a_tensor_core_drops(partial)).all())
+    accuracy.check("the sum of a single term", c[1], (a[:, 3000:] @ b[3000:]).float(), a[:, 3000:] @ b[3000:])
 
 
 def dtypes_of_results(module):
@@ -294,6 +308,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("error, name, change", BAD)
-def test_bad_arguments(error, name, change):
+def test_bad_arguments(error, name, change, monkeypatch):
+    monkeypatch.setenv("ACADEMY_DEBUG", "1")  # on a GPU values are looked at on request
     with pytest.raises(error, match=rf"^{name}\b"):
         lesson.grouped_matmul(**FINE | change)

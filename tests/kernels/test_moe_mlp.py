@@ -14,7 +14,8 @@ from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
 
 NAN = float("nan")
-SMALL = dict(BLOCK_M=4, BLOCK_N=4, BLOCK_K=4)
+#: A GPU sums over blocks of at least 16.
+SMALL = dict(BLOCK_M=4, BLOCK_N=4, BLOCK_K=16)
 NAMES = ("x", "weights", "gate_up", "down")
 
 
@@ -65,12 +66,14 @@ def experts_of_any_kind(module):
 
 
 def small_tiles(module):
-    """Several tiles in every direction, experts that begin in the middle of one."""
-    inputs, experts = layer(), chosen()
-    plan, upstream = module.sorted_by_expert(experts, 4), randn(11, 9)
+    """Several tiles in every direction, experts that begin in the middle of one, and one that has more than 16 rows."""
+    inputs, experts = layer(H=19, N=17), chosen()
+    experts[:, 0] = torch.tensor([0, 2, 3, 2, 2, 2, 2, 2, 2, 2, 2], device=DEVICE)
+    experts[3:, 1] = 2
+    plan, upstream = module.sorted_by_expert(experts, 4), randn(11, 19)
     with harness.unchanged(**inputs), harness.fenced_allocations():
-        out, h = module.mlp_forward(*(inputs[n] for n in NAMES), plan, **SMALL)
-        found = module.mlp_backward(upstream, *(inputs[n] for n in NAMES), h, plan, **SMALL)
+        out, h = module.mlp_forward(*(inputs[n] for n in NAMES), *plan, **SMALL)
+        found = module.mlp_backward(upstream, *(inputs[n] for n in NAMES), h, *plan, **SMALL)
     wanted = harness.gradients(on(experts, lesson.moe_mlp_reference), inputs, upstream)
     for name, value in zip(("out", *(f"d{n}" for n in NAMES)), (out, *found)):
         torch.testing.assert_close(value, wanted[name], rtol=1e-4, atol=1e-5, msg=lambda m, name=name: f"{name}: {m}")
@@ -243,6 +246,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("error, name, change", BAD)
-def test_bad_arguments(error, name, change):
+def test_bad_arguments(error, name, change, monkeypatch):
+    monkeypatch.setenv("ACADEMY_DEBUG", "1")  # on a GPU values are looked at on request
     with pytest.raises(error, match=rf"^{name}\b"):
         lesson.moe_mlp(**FINE | change)

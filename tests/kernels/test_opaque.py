@@ -8,6 +8,7 @@ from annotated_examples.common import opaque
 from annotated_examples.fast import low_bit
 from annotated_examples.fp8 import scaled_matmul
 from annotated_examples.gemlite import gemm, gemm_splitK
+from annotated_examples.moe import moe_mlp
 from annotated_examples.recurrences import causal_conv1d, cumsum
 from tests.kernels.harness import DEVICE, randn
 from tests.kernels.test_gemm import problem
@@ -79,6 +80,20 @@ def test_products_of_codes(recipe):
     run = operator(scaled_matmul, name)
     torch.library.opcheck(run, arguments, test_utils="test_faketensor")  # the other one adds, which codes can't
     assert torch.equal(run(*arguments), getattr(scaled_matmul, name)(*arguments))
+
+
+@pytest.mark.parametrize("needs", [[True] * 4, [False, True, False, True], [False] * 4])
+def test_experts(needs):
+    x, weights, gate_up, down = randn(5, 6), randn(5, 2), randn(3, 8, 6), randn(3, 6, 4)
+    plan = moe_mlp.sorted_by_expert(torch.tensor([[0, 2], [2, -1], [0, 2], [2, 2], [0, 0]], device=DEVICE), 3)
+    run = operator(moe_mlp, "mlp_forward")
+    torch.library.opcheck(run, (x, weights, gate_up, down, *plan), test_utils=CHECKS)
+    out, h = run(x, weights, gate_up, down, *plan)
+    assert torch.equal(out, moe_mlp.mlp_forward(x, weights, gate_up, down, *plan)[0])
+    run, saved = operator(moe_mlp, "mlp_backward"), (randn(5, 6), x, weights, gate_up, down, h, *plan)
+    torch.library.opcheck(run, saved, dict(needs=needs), test_utils=CHECKS)
+    wanted = [value for value, need in zip(moe_mlp.mlp_backward(*saved), needs) if need]
+    assert [torch.equal(*pair) for pair in zip(run(*saved, needs=needs), wanted, strict=True)] == [True] * sum(needs)
 
 
 def test_a_compiled_call_goes_through_the_operator(monkeypatch):
