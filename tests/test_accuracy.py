@@ -38,6 +38,13 @@ def test_floor_allows_ordinary_rounding():
     assert accuracy.problem(torch.full((10,), 1 + 5 * EPS), torch.ones(10), reference) is not None
 
 
+def test_sums_of_fewer_bits_have_a_higher_floor():
+    ones, reference = torch.ones(10), torch.ones(10).double()
+    for units, fine in ((3, True), (5, False)):
+        message = accuracy.problem(torch.full((10,), 1 + units * 2.0**-13), ones, reference, eps=2.0**-13)
+        assert (message is None) == fine
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_must_sit_where_pytorchs_does(value):
     finite, special = torch.ones(4), torch.ones(4)
