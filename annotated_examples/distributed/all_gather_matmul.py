@@ -15,7 +15,12 @@ worth looking at is the order of its tiles, and that line.
 
 **What it costs.** The product's operations, and the bytes of a gather, `(R - 1) / R` of $X$. If they overlap
 completely, the longer of the two is all that shows. The copies must take no multiprocessors away, or the product slows
-down by what they take: cards have copy engines for that. (Not measured between cards: we had none to measure on.)
+down by what they take: cards have copy engines for that.
+
+**Measured between two H100**, with 4096 rows a rank, K and N of 4096, in bfloat16: the gather alone takes
+[[bench: many_cards/gather/gather]], cuBLAS's product alone [[bench: many_cards/gather/cublas]], one after the other
+[[bench: many_cards/gather/apart]]. This function takes [[bench: many_cards/gather/ours]]. What it hides is less than
+what its plain product is slower than cuBLAS's, and it meets the other ranks through the host.
 
 **Contract.** `x` (rows, K) of this rank, float32, float16 or bfloat16, the same shape on every rank; `w` (K, N), this
 rank's own, of the same dtype, any strides. Sums are float32, products of float32 exact. Forward only.
