@@ -293,8 +293,8 @@ def attention_forward(
 # ## Below Triton
 #
 # On a Hopper card [the kernel that overlaps softmax and products by hand](../gluon/flash_attention.py) is faster for
-# dense heads of 128 numbers. For heads of 64 this one is. A launch of that kernel costs Python 0.18 ms, because it
-# makes its descriptors anew each time, so it has to be worth it: `2**28` scores take a card about as long.
+# dense heads of 128 numbers. For heads of 64 this one is. A launch of that kernel costs Python more, because it makes
+# its descriptors anew each time, so it has to be worth it: `2**28` scores take a card about as long.
 WORTHWHILE = 2**28
 
 
