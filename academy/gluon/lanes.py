@@ -17,7 +17,7 @@ UNITS = ("copy unit", "tensor cores")
 #: What stands for what in `text`.
 _MARKS = {"waits": ".", "expect": "e", "arrive": "a", "fence": "f", "init": "i", "read": "r", "write": "w"}
 LEGEND = (
-    "= under way   - on its way out   . waits   r reads   w writes   i initialises"
+    "= under way   - on its way out   . waits, or isn't its turn   r reads   w writes   i initialises"
     "   a arrives   e expects bytes   f fence"
 )
 _KEPT = ("line", "buffer", "barrier", "phase", "of", "memory", "awaits")
@@ -138,7 +138,7 @@ def fault(error: GluonError, drawn: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def text(drawn: dict[str, Any], width: int = 110) -> str:
-    """The lanes in characters, in as many rows as are needed; see `LEGEND`."""
+    """The lanes in characters, in as many rows as are needed, see `LEGEND`; and when each phase was complete."""
     names = max((len(lane) for lane in drawn["lanes"]), default=0)
     rows = {lane: [" "] * drawn["steps"] for lane in drawn["lanes"]}
     for span in drawn["spans"]:
@@ -151,4 +151,9 @@ def text(drawn: dict[str, Any], width: int = 110) -> str:
     out = [f"{LEGEND}   ({ABOUT})"]
     for first in range(0, drawn["steps"], columns):
         out += [""] + [f"{lane:<{names}}  {''.join(rows[lane][first : first + columns])}".rstrip() for lane in rows]
+    completed: dict[str, list[str]] = {}
+    for phase in drawn["phases"]:
+        completed.setdefault(phase["barrier"], []).append(f"phase {phase['phase']} at step {phase['step']}")
+    if completed:
+        out += ["", "complete:", *(f"  {barrier}: {', '.join(each)}" for barrier, each in completed.items())]
     return "\n".join(out)

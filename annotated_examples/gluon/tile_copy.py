@@ -20,8 +20,8 @@ takes [[bench: tile_copy/16384x8192/forward/ms]], PyTorch's plain kernel
 **Try it without a GPU.** Run this file anywhere: without a Hopper GPU the kernels run in a simulator (`academy.gluon`).
 It knows what orders two accesses of shared memory. Delete a wait, and it names the two lines that race, even if the
 result happened to be right. *Watch* draws what overlapped: who works when, the phases of each barrier, the use of each
-buffer. `academy simulate --lanes` does so for a file of your own, in a terminal. On another GPU than Hopper the
-functions refuse to start.
+buffer. `academy simulate --lanes` draws the lanes of a file of your own in a terminal, and says when each phase was
+complete; `--json` writes what each step waited for. On another GPU than Hopper the functions refuse to start.
 
 **Contract.** `x`: (M, N), float32, float16 or bfloat16, any strides, may be empty. Rows that don't begin at multiples
 of 16 bytes are copied first. The result has the dtype of `x`; the product is computed in float32. No input is written
@@ -99,8 +99,8 @@ def copy_lanes_kernel(
 #
 # But how does anyone know that the tile has arrived? `mbarrier` counts arrivals, in shared memory. It works in
 # *phases*, numbered from 0. A phase is complete when two things have happened: as many arrivals as `init` said, and all
-# the bytes that were announced. Then the next phase begins. `wait(bar, p)` returns once a phase of parity `p` is
-# complete. Only the parity, because that is all the hardware keeps.
+# the bytes that were announced. Then the next phase begins. `wait(bar, p)` returns once the phase of parity `p` is
+# complete: the one that runs now, or the one just before it. Only the parity, because that is all the hardware keeps.
 @gluon.jit
 def copy_tile_kernel(x_desc, y_desc, scale, WARPS: gl.constexpr):  # of (M, N)
     layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [WARPS, 1], [1, 0])
@@ -149,6 +149,11 @@ def copy_tile_kernel(x_desc, y_desc, scale, WARPS: gl.constexpr):  # of (M, N)
 # | buffer, of 3 | 0 | 1 | 2 | 0 | 1 | 2 | 0 |
 # | phase | 0 | 0 | 0 | 1 | 1 | 1 | 2 |
 # | parity | 0 | 0 | 0 | 1 | 1 | 1 | 0 |
+#
+# A buffer must be empty before it is filled again. Here no barrier says so, because the same threads read a tile and ask
+# for the next: the order of the program is enough. It has a price. The next load waits for everything that stands
+# before it, also for the store of this tile to be issued. Where one group of warps fetches and another computes, as in
+# [the product](matmul.py), a second barrier for each buffer says *empty*.
 #
 # The kernel is *persistent*: there are as many programs as multiprocessors, and each takes every `num_programs`-th
 # tile. Only so does a program have a next tile to ask for.

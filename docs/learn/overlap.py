@@ -68,8 +68,10 @@ print(
 #
 # - `mbarrier.expect(bar, bytes)` is an arrival that announces bytes. The copy unit brings them.
 # - `mbarrier.arrive(bar)` is an arrival without any.
-# - `mbarrier.wait(bar, p)` waits until a phase of **parity** `p` is complete: 0 for an even one, 1 for an odd one. The
-#   hardware keeps one bit, so this is all that a barrier can tell you.
+# - `mbarrier.wait(bar, p)` waits until the phase of **parity** `p` is complete: 0 for an even one, 1 for an odd one. It
+#   can only mean the phase that runs now or the one just before it, because the hardware keeps a single bit. If `p` is the
+#   parity of the one before, the wait returns at once. A new barrier runs phase 0, and counts as if a phase of parity 1 had
+#   just been completed.
 #
 # ## One tile of a product
 #
@@ -386,4 +388,5 @@ notebook.speed("gluon_matmul")
 # [[exercises]]
 #
 # Next come [the formula of the copy](../derivations/tile_copy.md) and [its lesson](../kernels/gluon/tile_copy.md): layouts,
-# the same barriers in a kernel for any matrix, and its recorded run.
+# the first ring once more, in a kernel for any matrix, and its recorded run. Partitions come back in
+# [the product](../kernels/gluon/matmul.md).
