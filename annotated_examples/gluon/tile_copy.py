@@ -150,8 +150,8 @@ def copy_tile_kernel(x_desc, y_desc, scale, WARPS: gl.constexpr):  # of (M, N)
 # | phase | 0 | 0 | 0 | 1 | 1 | 1 | 2 |
 # | parity | 0 | 0 | 0 | 1 | 1 | 1 | 0 |
 #
-# A buffer must be empty before it is filled again. Here no barrier says so: the same threads read a tile and ask for the
-# next, so the order of the program is enough. It has a price. The next load waits for everything that stands before it,
+# A buffer must be empty before it is filled again. Here no barrier says so. The same threads read a tile and ask for
+# the next, so the order of the program is enough. It has a price. The next load waits for all that stands before it,
 # also for the store of this tile to be issued. Where one group of warps fetches and another computes, as in [the
 # product](matmul.py), a second barrier for each buffer says *empty*.
 #
