@@ -34,6 +34,8 @@ from tests.kernels.references import references
 IN_PARTS = {"fast.low_bit", "recurrences.linear_recurrence"}
 #: A scale that is no positive number is refused on the CPU.
 REFUSED = {("quantize_fp8_delayed", "scale")}
+#: Chunks of tokens: the logarithm of a decay is at most 0, which is checked on the CPU.
+GATED = {f"{name}{packed}" for name in ("linear_attention", "gated_delta_rule") for packed in ("", "_varlen")}
 #: Programs that add to the same element, on a card in any order: the last bit varies from call to call.
 ATOMICS = {"gemlite.gemm_splitK"}
 
@@ -86,6 +88,8 @@ def problems(case, seed, places, dtype=None, few=None):
         {} if upstream is None else {non_finite.UPSTREAM: upstream}
     )
     tried = list(non_finite.trials(spoilt, seed, places))
+    if case.function in GATED:
+        tried = [trial for trial in tried if (trial.name, trial.value) != ("g", "+inf")]
     if few:
         tried = tried[seed % (len(tried) // few) :: len(tried) // few][:few]
     return non_finite.walk(
