@@ -20,13 +20,14 @@ def opaque(schema, empty):
 
     Args:
         schema: of the operator, such as `"(Tensor x, *, bool inverse) -> Tensor"`. A compiled call drops keyword
-            arguments that it doesn't name, which are the sizes of tiles. `Tensor(a!) state` is written to.
+            arguments that it doesn't name, which are the sizes of tiles. `Tensor(a!) state` is written to, and so are
+            all of `Tensor(a!)[] pads`.
         empty: takes the same arguments and returns empty tensors like the results.
     """
 
     def decorate(launch):
         named = set(re.findall(r"(\w+)(?=[,)])", schema.partition("->")[0]))
-        written = re.findall(r"Tensor\(\w!\) (\w+)", schema)
+        written = re.findall(r"Tensor\(\w!\)(?:\[\])? (\w+)", schema)
         name = f"{launch.__module__.replace('.', '_')}::{launch.__name__}"
         operator = torch.library.custom_op(name, launch, mutates_args=written, schema=schema)
         operator.register_fake(empty)

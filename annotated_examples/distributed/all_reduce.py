@@ -41,6 +41,7 @@ import torch
 import triton
 import triton.language as tl
 
+from annotated_examples.common.opaque import opaque
 from annotated_examples.common.symmetric import Symmetric, symmetric_list, symmetric_memory
 
 
@@ -121,17 +122,29 @@ def one_shot_all_reduce_kernel(
 
 
 # ## The launcher
-def all_reduce_forward(x, memory, *, BLOCK=1024):
-    """The sum over the ranks in a new tensor of the shape of x."""
+#
+# `torch.compile` can't look into a launch whose arguments are tuples; `opaque` tells it what comes out, and what is
+# written on the way.
+@opaque(
+    "(Tensor x, Tensor(a!)[] buffers, Tensor(b!)[] pads, int rank, int programs) -> Tensor",
+    lambda x, *rest: torch.empty_like(x),
+)
+def launch(x, buffers, pads, rank, programs, *, BLOCK=1024):
+    """The sum over the ranks of a vector, by at most so many programs."""
     checks.power_of_two(BLOCK=BLOCK)
-    flat = x.reshape(-1).contiguous()
-    out = torch.empty_like(flat)
-    programs = min(memory.programs, triton.cdiv(len(flat), BLOCK))
+    out, programs = torch.empty_like(x), min(programs, triton.cdiv(len(x), BLOCK))
     if programs:
         one_shot_all_reduce_kernel[(programs,)](
-            flat, out, memory.buffers, memory.pads, len(flat), RANK=memory.rank, WORLD=memory.world, BLOCK=BLOCK
+            x, out, tuple(buffers), tuple(pads), len(x), RANK=rank, WORLD=len(buffers), BLOCK=BLOCK
         )
-    return out.view(x.shape)
+    return out
+
+
+def all_reduce_forward(x, memory, *, BLOCK=1024):
+    """The sum over the ranks in a new tensor of the shape of x."""
+    flat = x.reshape(-1).contiguous()
+    buffers, pads = list(memory.buffers), list(memory.pads)
+    return launch(flat, buffers, pads, memory.rank, memory.programs, BLOCK=BLOCK).view(x.shape)
 
 
 # ## Arguments

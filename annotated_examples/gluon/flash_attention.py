@@ -35,7 +35,9 @@ step half as long again.
 [[bench: gluon_flash_attention:full/4x16x16x4096x128/forward/Triton.ms]]. Beside the best peer, cuDNN, this is
 [[bench: gluon_flash_attention:causal/4x16x16x4096x128/forward/speedup]] and
 [[bench: gluon_flash_attention:full/4x16x16x4096x128/forward/speedup]]. So the fast version hands large calls of this
-kind over to this kernel. Heads of 64 numbers have as many exponentials and half the products, and there this schedule
+kind over to this kernel.
+
+**Where it falls behind.** Heads of 64 numbers have as many exponentials and half the products, and there this schedule
 loses: causal, it is [[bench: gluon_flash_attention:causal/4x32x32x4096x64/forward/speedup]] of the best peer. Those
 stay in Triton.
 

@@ -19,6 +19,13 @@ a sum over its rows, [[tag: GM-db]].
 read, so with few rows an expert memory is the limit. And each expert ends in the middle of a tile: half a tile is
 wasted on average, `E · BLOCK_M / 2` rows of products.
 
+**Where it falls behind.** On an H100, 49152 rows of 64 experts, 2048 x 1408, take
+[[bench: grouped_matmul/49152x64x2048x1408/forward/ms]], and `torch._grouped_mm` is ahead:
+[[bench: grouped_matmul/49152x64x2048x1408/forward/speedup]]. With 3072 rows memory sets the pace, and it is
+[[bench: grouped_matmul/3072x64x2048x1408/forward/speedup]]. A tile of 64 x 64 asks for its factors twice as often as
+one of 128 x 128, and threads compute an address for each element. [The fast product](../fast/matmul.py) shows what is
+missing: larger tiles, fetched by the copy unit, in an order that finds them in L2.
+
 **Contract.** `a` is (R, K) and `b` (E, K, N), for a result of (R, N); or `a` is (M, R) and `b` (R, N), for one of
 (E, M, N). Both have one dtype, float32, float16 or bfloat16, and any strides. Sums are formed in float32 and rounded
 once, in a fixed order: the same call gives the same bits. `offsets` says where each expert's rows end, and stays on the

@@ -20,6 +20,12 @@ and the activation in its epilogue. The last step isn't a scatter: every token *
 have to be read. Kept for the backward pass are `x`, the rows `h` before the activation, and the plan. The rows `y`
 behind the second product are not needed: see below.
 
+On an H100, 8192 tokens with 6 of 64 experts, 2048 x 1408, take
+[[bench: moe_mlp/8192x6x64x2048x1408/forward/ms]] forward and [[bench: moe_mlp/8192x6x64x2048x1408/backward/ms]]
+backward. A loop over the experts in PyTorch takes [[bench: moe_mlp/8192x6x64x2048x1408/forward/eager.ms]] and
+[[bench: moe_mlp/8192x6x64x2048x1408/backward/eager.ms]]: each of its products is small, and it waits for the GPU 64
+times to learn how small. Against the limit this is slow, for the reasons that the grouped product names.
+
 **Contract.** `x` is (T, H) in float32, float16 or bfloat16, as are the matrices, with any strides. `h`, the activated
 rows and `y` are stored in that dtype, as PyTorch would; sums are float32. Router's weights stay as they are, and enter
 behind the second product. An expert of −1 is a dropped slot: it adds nothing, and its weight gets the gradient 0. There

@@ -33,6 +33,7 @@ import triton.language as tl
 
 from annotated_examples.common.attention import head
 from annotated_examples.common.chunks import contract, load_block, load_gates, looks_at_values, store_block, tensor
+from annotated_examples.common.opaque import opaque
 
 
 # ## Reference
@@ -99,7 +100,12 @@ def step_kernel(
 
 # ## The launcher
 #
-# Tiles are narrow, so that a few heads make enough programs.
+# Tiles are narrow, so that a few heads make enough programs. `opaque`, because `torch.compile` can't look into a launch
+# whose arguments are tuples; it has to know that the state is written to.
+@opaque(
+    "(Tensor(a!) state, Tensor q, Tensor k, Tensor v, Tensor? g, Tensor beta, Tensor? slots, float scale) -> Tensor",
+    lambda state, q, k, v, *rest: torch.empty_like(v),
+)
 def gated_delta_rule_step_launch(state, q, k, v, g, beta, slots, scale, *, BLOCK_E=32):
     """`o`; all tensors have the heads before a single token, as (B, heads, 1, width)."""
     checks.power_of_two(BLOCK_E=BLOCK_E)

@@ -103,7 +103,9 @@ def test_a_state_of_any_strides():
     state = inputs["state"].transpose(2, 3).contiguous().transpose(2, 3)
     expected = results(module.gated_delta_rule_step_, inputs)
     o = module.gated_delta_rule_step_(state, **{name: x for name, x in inputs.items() if name != "state"})
-    assert torch.equal(o, expected["o"]) and torch.equal(state, expected["state"])
+    # On a card a column lies in other threads if its rows are neighbours, and sums come in another order.
+    torch.testing.assert_close(o, expected["o"])
+    torch.testing.assert_close(state, expected["state"])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=harness.dtype_name)
@@ -181,7 +183,8 @@ def test_the_grid_has_one_axis(monkeypatch):
     ],
     ids=range(13),
 )  # fmt: skip
-def test_errors(changes, error, message):
+def test_errors(changes, error, message, monkeypatch):
+    monkeypatch.setenv("ACADEMY_DEBUG", "1")  # on a GPU values are looked at on request
     shapes = dict(state=(2, 2, 8, 9), q=(2, 1, 8), k=(2, 1, 8), v=(2, 2, 9), beta=(2, 2))
     arguments = {name: torch.ones(shape) for name, shape in shapes.items()} | dict(g=None) | changes
     arguments = {n: x.to(DEVICE) if isinstance(x, torch.Tensor) else x for n, x in arguments.items()}

@@ -108,7 +108,7 @@ def test_where_eps_stands():
 
 
 def test_a_row_of_zeros_stays_zero():
-    x = harness.leaf(torch.zeros(2, 8))
+    x = harness.leaf(torch.zeros(2, 8, device=DEVICE))
     y = module.l2_normalize(x)
     y.sum().backward()
     assert (y == 0).all()

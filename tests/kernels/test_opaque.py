@@ -5,11 +5,13 @@ import torch
 
 from annotated_examples.classics import rope
 from annotated_examples.common import opaque
+from annotated_examples.common.symmetric import symmetric_memory
+from annotated_examples.distributed import all_reduce
 from annotated_examples.fast import low_bit
 from annotated_examples.fp8 import scaled_matmul
 from annotated_examples.gemlite import gemm, gemm_splitK
 from annotated_examples.moe import moe_mlp
-from annotated_examples.recurrences import causal_conv1d, cumsum
+from annotated_examples.recurrences import causal_conv1d, cumsum, gated_delta_rule_step
 from tests.kernels.harness import DEVICE, randn
 from tests.kernels.test_gemm import problem
 
@@ -46,6 +48,23 @@ def test_a_state_that_is_written_to():
     y = run(mine, x, weight, None, silu=True)
     assert torch.equal(y, causal_conv1d.causal_conv1d_step_(theirs, x, weight, activation="silu"))
     assert torch.equal(mine, theirs) and not torch.equal(mine, state)
+
+
+def test_a_step_of_the_delta_rule():
+    state, q, k, v = randn(2, 4, 6, 5), randn(2, 2, 1, 6), randn(2, 2, 1, 6), randn(2, 4, 1, 5)
+    others = q, k, v, -torch.rand(2, 4, 1, device=DEVICE), torch.rand(2, 4, 1, device=DEVICE), None, 0.5
+    run = operator(gated_delta_rule_step, "gated_delta_rule_step_launch")
+    torch.library.opcheck(run, (state.clone(), *others), test_utils=CHECKS)
+    mine, theirs = state.clone(), state.clone()
+    assert torch.equal(run(mine, *others), gated_delta_rule_step.gated_delta_rule_step_launch(theirs, *others))
+    assert torch.equal(mine, theirs) and not torch.equal(mine, state)
+
+
+def test_memory_that_ranks_share():
+    x, memory = randn(300), symmetric_memory(300)
+    arguments = x, list(memory.buffers), list(memory.pads), 0, memory.programs
+    torch.library.opcheck(operator(all_reduce, "launch"), arguments, test_utils=CHECKS)
+    assert torch.equal(operator(all_reduce, "launch")(*arguments), x)
 
 
 @pytest.mark.parametrize(
