@@ -31,6 +31,7 @@ CHAPTERS = [
     "reductions",
     "random_numbers",
     "attention",
+    "without_a_cache",
     "overlap",
     "from_profile",
     "your_own_kernel",
@@ -154,6 +155,12 @@ EXPECTED = {
         "buffers = 4: 6 steps take 18 units of time, the tensor cores work for 12 of them",
         "MissingFence\nmissing fence on c_s: TMA store at line",
     ],
+    "without_a_cache": [
+        "131072 tokens: cache of a head   65536 KiB, a matrix 64 KiB",
+        "numbers kept: 256, for any length; a cache of 48 tokens has 1536",
+        "added:    [2.0, 7.0, 6.0]",
+        "replaced: [2.0, 7.0, 4.0]",
+    ],
     "attention": ["scores held at once: 40000", "scores held at once: 6400", "scores held at once: 512", "8192 MiB"],
 }
 
@@ -274,6 +281,28 @@ def test_committed_results_are_drawn():
     shown = notebook.speed("vector_add")
     assert "<svg" in shown._repr_html_() and "<table" in shown._repr_html_() and "H200" in repr(shown)
     assert "var(--bench-0, #" in shown._repr_html_(), "colours for a notebook outside the site"
+
+
+def test_a_state_forgets_what_softmax_attention_finds():
+    """The chapter says that with as many pairs as rows the error is as large as the value."""
+    torch.manual_seed(1)
+    measure = run("without_a_cache")[0]["asked_for_the_first"]
+    errors = {pairs: torch.tensor([measure(pairs) for _ in range(20)]).mean(0).tolist() for pairs in (1, 64, 512)}
+    assert errors[1][0] < 1e-9 and 0.8 < errors[64][0] < 1.2 and errors[512][0] > 2
+    assert all(softmax < 0.05 for _, softmax in errors.values())
+
+
+@pytest.mark.parametrize(("C", "steps"), [(1, 32), (8, 4), (32, 1)])
+def test_the_chapter_counts_chunks_and_multiplications(C, steps):
+    counted = run("without_a_cache")[0]["counted"]
+    pairs = sum(i // C == j // C for i in range(32) for j in range(i + 1))
+    assert counted(32, 16, C) == (2 * 16 * pairs + 2 * 16 * 16 * 32, steps)
+
+
+def test_every_form_of_the_sum_agrees():
+    names, printed = run("without_a_cache")
+    differences = [float(found) for found in re.findall(r"largest difference:? (\S+)$", printed, re.M)]
+    assert len(differences) == 7 and max(differences) < 1e-5
 
 
 @pytest.mark.parametrize(
