@@ -146,21 +146,21 @@ def lengths():
         ones = torch.ones(1, writes, 1)
         o = gated_delta_rule(k, k, torch.ones(1, writes, 1, 1), None, ones, scale=1.0)
         read[size] = o[0, :, 0, 0].tolist()
-    panels = []
+    panels, axis, unit = [], 96, 16
+    said = lambda value: f"{value:.3g}".replace("-", "−")  # noqa: E731
     for size in sizes:
-        panel = Panel(150, f"a key of length {size:g}")
+        panel = Panel(154, f"a key of length {size:g}")
         for n, value in enumerate(read[size]):
-            high = min(abs(value), 3.0) * 24
-            panel.box(
-                24 + 54 * n, 80 - high if value > 0 else 80, 34, max(high, 1), "a" if abs(value - 1) < 0.01 else "b"
-            )
-            panel.text(41 + 54 * n, 140 if value < 0 else 96, f"{value:.3g}", "tiny", "middle")
-        panel.arrow(12, 56, 348, 56)
+            high = max(min(abs(value), 3.0) * unit, 1)
+            kind = "a" if abs(value - 1) < 0.01 else "b"
+            panel.box(24 + 54 * n, axis - high if value > 0 else axis, 34, high, kind)
+            panel.text(41 + 54 * n, axis + 14 if value > 0 else axis - 6, said(value), "tiny", "middle")
+        panel.line([(12, axis - unit), (348, axis - unit)])
         panels.append(panel)
-    told = "; ".join(f"length {size:g}: {', '.join(f'{value:.3g}' for value in read[size])}" for size in sizes)
+    told = "; ".join(f"length {size:g}: {', '.join(map(said, read[size]))}" for size in sizes)
     return Picture(
         f"The value 1 is written {writes} times to the same key, with all of the difference each time. Bars: what the key reads "
-        "after each write. The line is 1. Bars end where the panel does.",
+        "after each write. The line is 1, and bars end at 3.",
         f"What a key reads after each of {writes} writes of the value 1. {told}.",
         panels,
     )  # fmt: skip

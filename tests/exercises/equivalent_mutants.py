@@ -9,6 +9,12 @@ _BIT = "a wait looks at the lowest bit of the phase alone"
 _SIZES = "other sizes, and more room behind, show the same mistakes"
 
 _LISTED = {
+    "recurrences/squares": {
+        _ORDER: [
+            "inverse: inverse_kernel[(1,)](a, out, n, BLOCK=max(16, triton.next_power_of_2(n))) @42: "
+            "16, triton.next_power_of_2(n) -> triton.next_power_of_2(n), 16"
+        ],
+    },
     "recurrences/substitution": {
         "the matrix is square": ["inverse: n = a.shape[0] @12: 0 -> 1"],
     },
