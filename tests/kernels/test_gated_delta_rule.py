@@ -144,10 +144,41 @@ def test_strong_gates_in_an_incomplete_chunk():
     close_to_steps(module, inputs, upstreams(inputs))
 
 
-def test_a_reset():
+@pytest.mark.parametrize("at", [0, 20, 31, 32, 39])
+def test_a_reset(at):
+    """At a chunk's first token, inside of it, at its last one. Nothing passes a gate of −∞."""
     inputs = tensors(T=40)
-    inputs["g"][0, 20, 0] = -math.inf
-    assert (close_to_steps(module, inputs, upstreams(inputs))["dg"][0, 20, 0] == 0).all()
+    inputs["g"][0, at, 0] = -math.inf
+    assert (close_to_steps(module, inputs, upstreams(inputs))["dg"][0, at, 0] == 0).all()
+
+
+def test_the_first_gate_has_nothing_to_fade():
+    """Without an initial state its gradient is 0, exactly."""
+    inputs = tensors(B=2, T=40)
+    inputs["initial_state"].zero_()
+    assert (results(module.gated_delta_rule, inputs, upstreams(inputs))["dg"][:, 0] == 0).all()
+
+
+@pytest.mark.parametrize("scale", [1, -0.3, 0], ids=str)
+def test_scale(scale):
+    """The scale once, forward and backward; H5: the int 1 is not compiled into the kernel."""
+    inputs = tensors(T=20)
+    right(inputs, upstreams(inputs), scale=scale)
+
+
+@pytest.mark.parametrize("BLOCK_T", [16, 64])
+def test_other_chunks(BLOCK_T):
+    """The size of a chunk changes nothing but rounding."""
+    inputs = {n: x.transpose(1, 2) if n != "initial_state" else x for n, x in tensors(T=70).items()}
+    ups = upstreams(inputs)
+    given = [inputs[n] for n in ("q", "k", "v", "g", "beta", "initial_state")]
+    forward = [module.gated_delta_rule_forward(*given, None, scale=0.5, BLOCK_T=size) for size in (None, BLOCK_T)]
+    backward = [
+        module.gated_delta_rule_backward(ups["o"], ups["state"], *given, None, scale=0.5, BLOCK_T=size)
+        for size in (None, BLOCK_T)
+    ]
+    for mine, usual in zip((*forward[1], *backward[1]), (*forward[0], *backward[0])):
+        assert accuracy.errors(mine, usual.double()).rms < 2e-6
 
 
 def test_no_gates_are_gates_of_zero():
@@ -260,6 +291,30 @@ def test_offsets_beyond_32_bits():
     far = {n: far_apart(inputs[n][0])[None] for n in "qkv"}
     for name, value in results(module.gated_delta_rule, inputs | far, ups).items():
         assert torch.equal(value, expected[name]), name
+
+
+@pytest.mark.gpu
+def test_more_than_2_to_the_31_elements():
+    """H8: more elements than 32 bits count, in v and in the states, of which the last rows are compared."""
+    T = 2**18 + 64
+    q, k = (torch.randn(1, T, 1, 64, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
+    k = F.normalize(k.float(), dim=-1).bfloat16()
+    v = torch.randn(1, T, 64, 130, device=DEVICE, dtype=torch.bfloat16)
+    g, beta = torch.full((1, T, 64), -1.0, device=DEVICE), torch.rand(1, T, 64, device=DEVICE)
+    assert v.numel() > 2**31
+    o = module.gated_delta_rule(q, k, v, g, beta)
+    alone = module.gated_delta_rule(*(x[:, -512:] for x in (q, k, v, g, beta)))
+    torch.testing.assert_close(o[:, -128:], alone[:, -128:], rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.gpu
+def test_70_000_sequences_of_one_token():
+    """H7: of one token the whole difference is its value."""
+    q, k, v = (torch.randn(70_000, 1, 2, 16, device=DEVICE, dtype=torch.bfloat16) for _ in range(3))
+    beta = torch.rand(70_000, 1, 2, device=DEVICE)
+    o = module.gated_delta_rule(q, k, v, None, beta, scale=1.0)
+    exact = (q.double() * k.double()).sum(-1, keepdim=True) * beta.double()[..., None] * v.double()
+    torch.testing.assert_close(o.double(), exact, rtol=2e-2, atol=5e-2)
 
 
 @pytest.mark.gpu
