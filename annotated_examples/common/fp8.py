@@ -81,9 +81,9 @@ def scale_of(bits, E4M3: tl.constexpr, POWER_OF_TWO: tl.constexpr):
 # `tl.philox` makes four random words from a seed and a counter of four words. The counter is the element's index, so
 # neither block size nor layout changes the result. Three of the words aren't used. NaN stays NaN.
 @triton.jit
-def stochastic(v, seed, index, E4M3: tl.constexpr):
-    CUT: tl.constexpr = 20 if E4M3 else 21  # bits of a float32 mantissa that the format lacks
-    STEPS: tl.constexpr = 512.0 if E4M3 else 65536.0  # in one, below the smallest normal number
+def stochastic(v, seed, index, MANTISSA: tl.constexpr, LOWEST: tl.constexpr):
+    CUT: tl.constexpr = 23 - MANTISSA  # bits of a float32 mantissa that the format lacks
+    STEPS: tl.constexpr = 2.0 ** (MANTISSA - LOWEST)  # in one, below the smallest normal number, 2 ** LOWEST
     low, high = index.to(tl.uint32), (index >> 32).to(tl.uint32)
     none = tl.zeros_like(low)
     word, _, _, _ = tl.philox(seed, low, high, none, none)
@@ -91,7 +91,7 @@ def stochastic(v, seed, index, E4M3: tl.constexpr):
     bits = magnitude_bits(v)
     normal = ((bits + random) >> CUT << CUT).to(tl.float32, bitcast=True)
     count = tl.floor(bits.to(tl.float32, bitcast=True) * STEPS + random.to(tl.float32) * (1.0 / (1 << CUT)))
-    magnitude = tl.where(bits < ((121 if E4M3 else 113) << 23), count * (1.0 / STEPS), normal)
+    magnitude = tl.where(bits < ((127 + LOWEST) << 23), count * (1.0 / STEPS), normal)
     sign = v.to(tl.int32, bitcast=True) & -0x80000000
     return tl.where(v != v, v, (magnitude.to(tl.int32, bitcast=True) | sign).to(tl.float32, bitcast=True))
 
@@ -103,5 +103,8 @@ def stochastic(v, seed, index, E4M3: tl.constexpr):
 @triton.jit
 def to_fp8(v, seed_ptr, index, FP8: tl.constexpr):  # seed: one number, or None
     if seed_ptr is not None:
-        v = stochastic(v, tl.load(seed_ptr), index, FP8 == tl.float8e4nv)
+        if FP8 == tl.float8e4nv:
+            v = stochastic(v, tl.load(seed_ptr), index, 3, -6)
+        else:
+            v = stochastic(v, tl.load(seed_ptr), index, 2, -14)
     return v.to(FP8)

@@ -89,6 +89,11 @@ _LISTED = {
             "tl.float32 -> tl.float16"
         ],
     },
+    "four_bits/two_of_a_byte": {
+        "float16 holds twelve halves exactly": [
+            "weights_kernel: number = halves.to(tl.float32) / 2 @19: tl.float32 -> tl.float16",
+        ]
+    },
     "eight_bits/scales_past_the_end": {
         _NAN: [
             "row_scales_kernel: x = tl.load(x_ptrs, mask=(offs_m < M)[:, None] & (offs_n < N)[None, :], other=0.0) "

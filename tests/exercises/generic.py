@@ -42,7 +42,8 @@ EXEMPT: dict[tuple[str, str], str] = {
         own_operation/soft_sign own_operation/two_inputs own_operation/kept
         operations/zero_stride_upstream operations/overwritten_upstream operations/swiglu_bytes attention/grouped_heads
         low_bit/unpack low_bit/signed low_bit/group_of fast/persistent fast/words_once model/momentum_step
-        eight_bits/rounded_logarithm distributed/sum_of_ranks recurrences/segmented recurrences/join_two
+        eight_bits/rounded_logarithm four_bits/two_of_a_byte distributed/sum_of_ranks recurrences/segmented
+        recurrences/join_two
         recurrences/two_factors""".split()
     },
     **{
@@ -81,6 +82,15 @@ EXEMPT: dict[tuple[str, str], str] = {
     ("rounded loads", "experts/stable_rank"): "16 bits hold these small whole numbers exactly",
     ("load without other", "recurrences/normalised"): _WHOLE,
     ("no mask", "recurrences/normalised"): _WHOLE,
+    **{
+        (way, f"four_bits/{name}"): _WHOLE
+        for way in ("load without other", "no mask")
+        for name in ("exponent_of_a_group", "which_neighbours")
+    },
+    **{
+        ("rounded loads", f"four_bits/{name}"): "16 bits hold these small whole numbers exactly"
+        for name in ("two_of_a_byte", "which_neighbours")
+    },
     ("no mask", "rows/wrapped_offset"): "a program stores one number",
     ("no mask", "matmul/last_group"): "where every tile is visited once, no lane is masked off",
     ("made on the host", "operations/column_sums_of_squares"): "PyTorch may add up the partial sums, which are checked",

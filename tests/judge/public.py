@@ -21,6 +21,7 @@ from tests.kernels.public_functions import (
     LOW_BIT,
     MATMUL,
     RMSNORM,
+    numbers_of_codes,
     under_older_scales,
     with_a_copied_state,
 )
@@ -153,6 +154,13 @@ def packed(rows: int, columns: int) -> dict[str, Any]:
 
     words, scales, zeros = gemm.quantize(torch.randn(128, columns).half(), 4, 64)
     return dict(a=torch.randn(rows, 128), words=words, scales=scales, zeros=zeros)
+
+
+def microscaled(rows: int, columns: int) -> dict[str, Any]:
+    from annotated_examples.mx.microscaling import FP4, quantize_mx_reference
+
+    q, scale = quantize_mx_reference(torch.randn(24, columns), FP4)
+    return dict(a=torch.randn(rows, columns), b=q.view(torch.uint8), scale_b=scale.view(torch.uint8))
 
 
 def decoded(quantize: Callable) -> Callable:
@@ -358,6 +366,18 @@ PUBLIC = [
     Public(
         "fp8.linear", "float8_linear", "fp8.linear.float8_linear_reference",
         {"x": "rows inner", "weight": "cols inner", "bias": "cols", "recipe": ("tensor", "row", "block")},
+    ),
+    Public(
+        "mx.microscaling", "quantize_mx", "mx.microscaling.quantize_mx_reference",
+        {"x": "rows cols", "scaling": ("rceil", "floor", "even")}, {"cols": (32, 96)}, wrap=numbers_of_codes,
+    ),
+    Public(
+        "mx.microscaling", "quantize_nvfp4", "mx.microscaling.quantize_nvfp4_reference", {"x": "rows cols"},
+        {"cols": (32, 96)}, wrap=numbers_of_codes,
+    ),
+    Public(
+        "mx.mx_matmul", "mx_matmul", "mx.mx_matmul.mx_matmul_reference", microscaled, {"columns": (32, 96)},
+        lambda product: functools.partial(product, format="e2m1"), HALVES,
     ),
     Public(
         "fp8.linear", "float8_linear_delayed", "fp8.linear.float8_linear_delayed_reference",

@@ -223,6 +223,28 @@ def under_older_scales(linear: Callable) -> Callable:
     return functools.partial(linear, state=state)
 
 
+def numbers_of_codes(quantize: Callable) -> Callable:
+    """The numbers that codes of a microscaling format stand for, under the scales that were found."""
+
+    def call(x, *arguments, **options):
+        from annotated_examples.mx import microscaling
+
+        found = quantize(x, *arguments, **options)
+        decode = microscaling.dequantize_mx_reference if len(found) == 2 else microscaling.dequantize_nvfp4_reference
+        return decode(*found, torch.float32)
+
+    return call
+
+
+def microscaled_weights() -> dict:
+    """Codes and scales of 12 x 160 weights, in bytes."""
+    from annotated_examples.mx.microscaling import FP4, quantize_mx_reference
+
+    q, scale = quantize_mx_reference(randn(12, 160), FP4)
+    codes = dict(b=q.view(torch.uint8), scale_b=scale.view(torch.uint8))
+    return dict(a=randn(20, 160, dtype=BF16)) | codes | dict(bias=randn(12, dtype=BF16))
+
+
 def scaled_codes(recipe: str) -> Callable[[], dict]:
     """Codes of 20 x 160 and 160 x 12, their scales, and a bias."""
     shapes = {"tensor": ((), ()), "row": ((20, 1), (1, 12)), "block": ((20, 2), (2, 1))}[recipe]
@@ -395,6 +417,18 @@ CASES = [
     ],
     *[case("fp8.linear", "float8_linear", of_a_linear_layer, recipe=recipe) for recipe in ("tensor", "row", "block")],
     case("fp8.linear", "float8_linear_delayed", of_a_linear_layer, under_older_scales),
+    *[
+        case(
+            "mx.microscaling",
+            "quantize_mx",
+            lambda: dict(x=randn(6, 320, dtype=BF16)),
+            numbers_of_codes,
+            elem_dtype=elem_dtype,
+        )
+        for elem_dtype in (torch.float8_e4m3fn, torch.float8_e5m2, torch.float4_e2m1fn_x2)
+    ],
+    case("mx.microscaling", "quantize_nvfp4", lambda: dict(x=randn(6, 320, dtype=BF16)), numbers_of_codes),
+    case("mx.mx_matmul", "mx_matmul", microscaled_weights, format="e2m1"),
     case("moe.router", "route", lambda: dict(logits=randn(5, 12, dtype=BF16)), weights_by_row, top_k=2),
     case("moe.router", "route", lambda: dict(logits=randn(5, 12, dtype=BF16)), weights_alone, top_k=2, score="sigmoid"),
     case("moe.router", "load_balancing_loss", lambda: dict(logits=randn(5, 12, dtype=BF16)) | routed()),
@@ -410,10 +444,12 @@ FORWARD_ONLY |= {
     "recurrences.causal_conv1d.causal_conv1d_step_",
     "recurrences.gated_delta_rule_step",
 }
+FORWARD_ONLY |= {"mx.microscaling", "mx.mx_matmul"}
 FORWARD_ONLY |= {"fp8.quantize", "fp8.scaled_matmul", "gemlite.gemm", "gemlite.gemm_splitK", "fast.low_bit"}
 #: They run before a model is compiled, or show what another function does.
 HELPERS = {"classics.dropout.dropout_mask", "gemlite.gemm.pack", "gemlite.gemm.unpack", "gemlite.gemm.quantize"}
 #: Called by other cases.
+HELPERS |= {"mx.microscaling.dequantize_mx", "mx.microscaling.dequantize_nvfp4"}
 HELPERS |= {"fp8.quantize.dequantize_fp8", "moe.router.sort_by_expert"}
 
 #: In the simulator they take a second a call, and 16-bit products only: what walks these names them.

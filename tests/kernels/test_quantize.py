@@ -409,7 +409,7 @@ HELPERS = [
     ),
     (not_a_number_stays_in_its_group, Mutant("infinity in the scale", "bits >= 0x7F800000", "bits > 0x7F800000")),
     (stochastic_by_the_word, Mutant("random bits too many", "word >> (32 - CUT)", "word >> (31 - CUT)")),
-    (stochastic_by_the_word, Mutant("subnormal like normal", "(121 if E4M3 else 113) << 23", "1 << 23")),
+    (stochastic_by_the_word, Mutant("subnormal like normal", "(127 + LOWEST) << 23", "1 << 23")),
     (
         stochastic_by_the_word,
         Mutant("the upper half of the seed lost", "tl.philox(seed, low", "tl.philox(seed & 0xFFFFFFFF, low"),

@@ -17,6 +17,8 @@ class dtype:
 float64, float32, float16 = dtype("float64", "f8", True), dtype("float32", "f4", True), dtype("float16", "f2", True)
 bfloat16 = dtype("bfloat16", "u2", True)
 float8_e4m3fn, float8_e5m2 = dtype("float8_e4m3fn", "u1", True), dtype("float8_e5m2", "u1", True)
+# Bytes with a name: nothing is computed in them, in PyTorch either.
+float8_e8m0fnu, float4_e2m1fn_x2 = dtype("float8_e8m0fnu", "u1", True), dtype("float4_e2m1fn_x2", "u1", True)
 int64, int32, int16, int8 = (dtype(name, name) for name in ("int64", "int32", "int16", "int8"))
 uint8, uint16, uint32, uint64 = (dtype(name, name) for name in ("uint8", "uint16", "uint32", "uint64"))
 boolean = dtype("bool", "?")

@@ -1,0 +1,61 @@
+"""What is measured of the product with microscaled weights, and against whom."""
+
+import torch
+
+from benchmarks._products import AXES  # noqa: F401  academy reads it
+
+LESSON = "mx.mx_matmul"
+FAST = None
+FUNCTION = "mx_matmul"
+
+
+# Weights of four bits are read, and a byte for 32 of them.
+def cost(shape, dtype):
+    M, N, K = shape
+    read = M * K * dtype.itemsize + N * K // 2 + N * K // 32
+    return {"forward": dict(bytes_read=read, bytes_written=M * N * dtype.itemsize, operations=2 * M * N * K)}
+
+
+def inputs(shape, dtype, device):
+    from annotated_examples.mx.microscaling import FP4, quantize_mx
+
+    M, N, K = shape
+    b, scale_b = quantize_mx(torch.randn(N, K, dtype=dtype, device=device), FP4)
+    return dict(a=torch.randn(M, K, dtype=dtype, device=device), b=b, scale_b=scale_b)
+
+
+def reference(a, b, scale_b):
+    from annotated_examples.mx.mx_matmul import mx_matmul_reference
+
+    return mx_matmul_reference(a.double(), b, scale_b)
+
+
+def decode_and_multiply(a, b, scale_b):
+    from annotated_examples.mx.mx_matmul import mx_matmul_reference
+
+    return mx_matmul_reference(a, b, scale_b)
+
+
+# Weights of sixteen bits, decoded beforehand.
+def cublas(inputs):
+    from annotated_examples.mx.microscaling import dequantize_mx
+
+    weight = dequantize_mx(inputs["b"], inputs["scale_b"], inputs["a"].dtype).t()
+    return lambda a, b, scale_b: a @ weight
+
+
+# 4 x 64 numbers of 16 bits, 6 x 64 weights of four bits and their scales; the result is float32.
+EXAMPLES = {
+    "mx.mx_matmul": {
+        "forward": dict(bytes_read=4 * 64 * 2 + 6 * 64 // 2 + 6 * 64 // 32, bytes_written=4 * 6 * 4, operations=0)
+    }
+}
+BENCH = dict(
+    shapes=[(1, 8192, 8192), (16, 8192, 8192), (64, 8192, 8192), (16, 5760, 2880), (4096, 8192, 8192)],
+    dtypes=[torch.bfloat16],
+    inputs=inputs,
+    eager=decode_and_multiply,
+    eager_name="decoded each time",
+    reference=reference,
+    peers={"cuBLAS, sixteen bits": cublas},
+)

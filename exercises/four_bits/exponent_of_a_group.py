@@ -1,0 +1,80 @@
+"""# The exponent of a group
+
+`exponents(x)` gives each row of 32 the smallest power of two under which nothing in it passes 6, as a byte: 127 more
+than the exponent. It takes a logarithm, which next to a power of two is rounded to a whole number. Then the byte is one
+too small or too large. In the bits of a float32 the exponent stands as it is: find the byte without a logarithm. The
+largest number is 1.5 times 4.
+"""
+
+# %% solution
+from academy import device
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def exponents_kernel(x_ptr, byte_ptr):
+    row = tl.program_id(0)
+    x = tl.load(x_ptr + row * 32 + tl.arange(0, 32))
+    # <<<
+    bits = tl.max(x.to(tl.int32, bitcast=True) & 0x7FFFFFFF, axis=0)
+    byte = (bits >> 23) - 2 + ((bits & 0x7FFFFF) > 0x400000).to(tl.int32)
+    # ===
+    # largest = tl.max(tl.abs(x), axis=0)
+    # logarithm = tl.log2(largest / 6)
+    # byte = (127 + tl.ceil(logarithm)).to(tl.int32)
+    # >>>
+    tl.store(byte_ptr + row, byte.to(tl.uint8))
+
+
+def exponents(x):
+    byte = torch.empty(len(x), dtype=torch.uint8, device=x.device)
+    exponents_kernel[(len(x),)](x, byte)
+    return byte
+
+
+# %% checks
+PAGE = "kernels/mx/microscaling.md"
+KIND = "find the bug"
+ORDER = 4
+HINTS = (
+    "`x.to(tl.int32, bitcast=True)` are the bits. Bit 23 begins the exponent, 127 larger; below it is the mantissa.",
+    "Four has the exponent 2. One more is needed if the mantissa of the largest is beyond 1.5, which is `0x400000`.",
+)
+WHY = """The exponent field is already 127 larger, as the byte is. Comparing two mantissas says whether to round up.
+There is no logarithm, no division, and no rounding: the byte is right for every number."""
+
+
+def check(t):
+    def want(x):
+        mantissa, exponent = torch.frexp(x.double().abs().amax(1))
+        return (127 + exponent - 1 - 2 + (2 * mantissa > 1.5)).to(torch.uint8)
+
+    def rows(*largest):
+        x = t.positive(len(largest), 32).contiguous() * 0
+        x[:, 7] = torch.tensor(largest, device=device.DEVICE)
+        return x
+
+    t.compare("4 rows", "exponents", want, t.values(4, 32).contiguous(), exact=True)
+    many = t.values(t.random.randint(5, 9), 32, scale=1e-6).contiguous()
+    t.compare("small numbers", "exponents", want, many, exact=True)
+    t.compare("6, and one bit more", "exponents", want, rows(6.0, 6.0 + 2.0**-21, -6.0 - 2.0**-21), exact=True)
+    t.compare("1.5 times 1024", "exponents", want, rows(1536.0, 1536.0 + 2.0**-13, 1536.0 - 2.0**-13), exact=True)
+    t.compare(
+        "near 2 to the 100", "exponents", want, rows(1.5 * 2.0**100, 2.0**100, 1.5 * 2.0**100 + 2.0**77), exact=True
+    )
+
+
+WRONG = (
+    ("1.5 times 1024: out[",),
+    ("one bit more: out[", "> 0x400000", ">= 0x400000"),
+    ("4 rows: out[", "0x400000", "0x600000"),
+    ("small numbers: out[", "& 0x7FFFFFFF", "& -1"),
+    ("4 rows: out[", "(bits >> 23) - 2 +", "(bits >> 23) +"),
+)
+RIGHT = (
+    ("((bits & 0x7FFFFF) > 0x400000).to(tl.int32)", "tl.where((bits & 0x7FFFFF) > 0x400000, 1, 0)"),
+    ("(bits >> 23) - 2 + ((bits & 0x7FFFFF) > 0x400000).to(tl.int32)", "((bits + 0x3FFFFF) >> 23) - 2"),
+)

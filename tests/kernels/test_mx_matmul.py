@@ -1,0 +1,219 @@
+"""mx/mx_matmul: weights of four and eight bits against float64; bytes at their ends, tails, errors, mutants.
+
+The traps are those of kernels that decode microscaled weights: each has a test of its name or a mutant.
+
+1. Bytes 0, 254 and 255 of an exponent, in the product as in `dequantize_mx`; `tl.dot_scaled` has byte 0 as zero.
+2. K of a single group; K and N that end before a tile; scales that are read behind the end, where a byte is 255.
+3. Which half of a byte comes first, shifts of eight bits, negative zero.
+4. Scales along the wrong dimension, a stride that is ignored, a scale for each step of the loop.
+"""
+
+import pytest
+import torch
+
+from academy import accuracy
+from academy.judge.fences import Fences
+from annotated_examples.mx import mx_matmul as lesson
+from annotated_examples.mx.microscaling import E8M0, FP4, dequantize_mx_reference, quantize_mx_reference
+from tests.kernels import harness
+from tests.kernels.harness import DEVICE, LAYOUTS, Mutant, randn
+
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+BF16, FP16 = torch.bfloat16, torch.float16
+SMALL = dict(BLOCK_M=4, BLOCK_N=4, BLOCK_K=64, GROUP_M=2)
+
+
+def weights(N, K, dtype=FP4):
+    """Rows and groups of very different sizes: a scale of another row or group is off by much."""
+    sizes = 3.0 ** (torch.arange(N, device=DEVICE) % 7)[:, None] * 2.0 ** (torch.arange(K, device=DEVICE) // 32 % 5)
+    return quantize_mx_reference(randn(N, K) * sizes, dtype)
+
+
+def of_bytes(tensor):
+    return tensor.view(torch.uint8) if tensor.dtype in (FP4, E8M0) else tensor
+
+
+def launched(module, a, q, scale, bias=None, out_dtype=torch.float32, **tiles):
+    return module.mx_matmul_forward(a, of_bytes(q), of_bytes(scale), bias, out_dtype, **SMALL | tiles)
+
+
+def assert_right(module, a, q, scale, bias=None, **tiles):
+    """Not more than twice the error of PyTorch's product of decoded weights."""
+    wide = None if bias is None else bias.double()
+    exact = lesson.mx_matmul_reference(a.double(), q, scale, bias=wide)
+    theirs = lesson.mx_matmul_reference(a, q, scale, bias=bias)
+    message = accuracy.problem(launched(module, a, q, scale, bias, a.dtype, **tiles), theirs, exact)
+    assert message is None, message
+
+
+# ---------------------------------------------------------------- checks, which mutants have to fail
+
+
+def every_format(module):
+    for dtype in (FP4, E4M3, E5M2):
+        for precision in (BF16, FP16):
+            q, scale = weights(10, 96, dtype)
+            assert_right(module, randn(6, 96, dtype=precision), q, scale, randn(10, dtype=precision))
+
+
+def whole_numbers(module):
+    """Codes are whole numbers and halves, so with small ones nothing is rounded: the same as in float64."""
+    a = torch.randint(-3, 4, (7, 160), device=DEVICE).to(BF16)
+    q, scale = weights(9, 160)
+    for tiles in ({}, dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=32), dict(BLOCK_K=128)):
+        exact = a.double() @ dequantize_mx_reference(q, scale, torch.float32).double().t()
+        assert torch.equal(launched(module, a, q, scale, **tiles).double(), exact), tiles
+    bias = torch.arange(9.0, device=DEVICE)
+    assert torch.equal(launched(module, a, q, scale, bias).double(), exact + bias)
+
+
+def bytes_at_their_ends(module):
+    """Byte 0 is 2 to the -127, 254 the opposite, 255 makes its column NaN, and no other."""
+    a = torch.eye(32, dtype=BF16, device=DEVICE)
+    codes = torch.arange(256, dtype=torch.uint8, device=DEVICE).view(16, 16)
+    scale = torch.tensor([0, 1, 2, 126, 127, 128, 253, 254], dtype=torch.uint8, device=DEVICE).repeat(2)[:, None]
+    found = launched(module, a, codes, scale).t()
+    wanted = dequantize_mx_reference(codes, scale, torch.float32).to(BF16).float()
+    clean = wanted.isfinite().all(1)
+    assert torch.equal(found[clean], wanted[clean]) and bool(found[0].any()) and int((~clean).sum()) >= 2
+    assert bool((found[~clean].isfinite() == False).any(1).all())  # noqa: E712
+    scale[3] = 255
+    found = launched(module, randn(5, 32, dtype=BF16), codes, scale.clamp(max=200).where(scale < 255, scale))
+    assert bool(found[:, 3].isnan().all()) and int(found.isnan().sum()) == 5
+
+
+def nothing_behind_the_end(module):
+    """K of one group, or of three in tiles of two; rows that end early; 255 and NaN wherever nothing should be read."""
+    for M, N, K in ((5, 6, 32), (9, 10, 96), (1, 1, 160)):
+        a, (q, scale) = randn(M, K, dtype=BF16), weights(N, K)
+        codes = torch.full((N + 2, K // 2 + 32), 0x77, dtype=torch.uint8, device=DEVICE)
+        around = torch.full((N + 2, K // 32 + 4), 255, dtype=torch.uint8, device=DEVICE)
+        codes[1:-1, : K // 2], around[1:-1, : K // 32] = of_bytes(q), of_bytes(scale)
+        with Fences() as fences:
+            found = launched(module, harness.nan_fenced(a), codes[1:-1, : K // 2], around[1:-1, : K // 32])
+        assert not fences.broken() and torch.equal(found, launched(lesson, a, q, scale))
+        assert bool(found.isfinite().all())
+
+
+def layouts(module):
+    a, (q, scale) = randn(9, 64, dtype=BF16), weights(10, 64)
+    wanted = launched(lesson, a, q, scale)
+    for layout in LAYOUTS.values():
+        assert torch.equal(launched(module, layout(a), q, scale), wanted)
+    for one, other in (
+        (of_bytes(q).t().contiguous().t(), of_bytes(scale).t().contiguous().t()),
+        (harness.strided(of_bytes(q)), harness.strided(of_bytes(scale))),
+    ):
+        assert torch.equal(launched(module, a, one, other), wanted)
+
+
+def a_nan_stays_in_its_row(module):
+    a, (q, scale) = randn(9, 64, dtype=BF16), weights(10, 64)
+    a[4, 7] = float("nan")
+    found = launched(module, a, q, scale)
+    assert bool(found[4].isnan().all()) and int(found.isnan().sum()) == 10
+
+
+CHECKS = [every_format, whole_numbers, bytes_at_their_ends, nothing_behind_the_end, layouts, a_nan_stays_in_its_row]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_check(check):
+    check(lesson)
+
+
+BYTES = "offs_q[None, :] * stride_bk"
+OF_SCALES = "mask=n_mask & (offs_g < K // 32)[None, :], other=0)"
+MUTANTS = [
+    (whole_numbers, Mutant("the first groups' scales", "offs_g = start // 32 +", "offs_g = 0 * start +")),
+    (whole_numbers, Mutant("a scale for each step", "offs_g = start // 32 +", "offs_g = start // BLOCK_K +")),
+    (whole_numbers, Mutant("codes of a tile of bytes", "offs_q = start // PACKED +", "offs_q = start +")),
+    (whole_numbers, Mutant("one scale of a tile", "* scale[:, :, None]", "* tl.max(scale, 1)[:, None, None]")),
+    (
+        whole_numbers,
+        Mutant("no scale", "numbers, (BLOCK_N, GROUPS, 32)) * scale[:, :, None]", "numbers, (BLOCK_N, GROUPS, 32))"),
+    ),
+    (whole_numbers, Mutant("the bias of every column", "bias_ptr + offs_n", "bias_ptr + offs_n * 0")),
+    (nothing_behind_the_end, Mutant("scales behind the end", OF_SCALES, "mask=n_mask, other=0)")),
+    (nothing_behind_the_end, Mutant("rows of a behind the end", "mask=m_mask & (offs_k < K)[None, :]", "mask=m_mask")),
+    (nothing_behind_the_end, Mutant("columns of the tile", "mask=m_mask & (offs_n < N)[None, :])", "mask=m_mask)")),
+    (layouts, Mutant("stride of a code", BYTES, "offs_q[None, :]")),
+    (layouts, Mutant("stride of a scale", "offs_g[None, :] * stride_sk", "offs_g[None, :]")),
+    (layouts, Mutant("stride of a", "offs_k[None, :] * stride_ak", "offs_k[None, :]")),
+]
+test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
+
+
+# ---------------------------------------------------------------- dtypes, shapes, errors
+
+
+@pytest.mark.parametrize("out_dtype", [None, *harness.DTYPES], ids=str)
+def test_every_way_to_say_it(out_dtype):
+    """PyTorch's dtypes or bytes and a name: the same product."""
+    a = randn(5, 64, dtype=BF16)
+    for name, dtype in lesson.FORMATS.items():
+        q, scale = weights(6, 64, dtype)
+        found = lesson.mx_matmul(a, q, scale, out_dtype=out_dtype)
+        again = lesson.mx_matmul(a, q.view(torch.uint8), scale.view(torch.uint8), out_dtype=out_dtype, format=name)
+        assert torch.equal(found, again) and found.dtype == (out_dtype or BF16)
+        wanted = lesson.mx_matmul_reference(a.double(), q, scale).to(found.dtype)
+        torch.testing.assert_close(found, wanted, rtol=1e-2, atol=1e-2 * float(wanted.float().abs().max()))
+
+
+@pytest.mark.parametrize("M, N, K", [(0, 5, 64), (5, 0, 64), (5, 6, 0), (1, 1, 32), (70, 5, 64)])
+def test_shapes(M, N, K):
+    a, (q, scale) = randn(M, K, dtype=BF16), weights(N, K)
+    bias = randn(N, dtype=BF16)
+    found = lesson.mx_matmul(a, q, scale, bias=bias)
+    assert found.shape == (M, N)
+    if M and N and not K:
+        assert torch.equal(found, bias.expand(M, N))
+
+
+def test_the_same_bits_twice():
+    a, (q, scale) = randn(33, 256, dtype=BF16), weights(70, 256)
+    assert torch.equal(lesson.mx_matmul(a, q, scale), lesson.mx_matmul(a, q, scale))
+
+
+def test_weights_beyond_float16():
+    """They are infinite, as in PyTorch's product of decoded weights; in bfloat16 they aren't."""
+    q = torch.full((4, 16), 0x22, dtype=torch.uint8, device=DEVICE)  # ones
+    scale = torch.full((4, 1), 127 + 20, dtype=torch.uint8, device=DEVICE)
+    ones = torch.ones(2, 32, device=DEVICE)
+    assert bool(lesson.mx_matmul(ones.to(FP16), q, scale, format="e2m1").isinf().all())
+    assert bool((lesson.mx_matmul(ones.to(BF16), q, scale, format="e2m1") == 32 * 2.0**20).all())
+
+
+FINE = dict(
+    a=torch.ones(3, 64, dtype=BF16, device=DEVICE), b=torch.zeros(5, 32, dtype=torch.uint8, device=DEVICE),
+    scale_b=torch.zeros(5, 2, dtype=torch.uint8, device=DEVICE), format="e2m1",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "error, name, change",
+    [
+        (TypeError, "a", dict(a=[1.0])),
+        (TypeError, "a", dict(a=torch.ones(3, 64, device=DEVICE))),
+        (ValueError, "a", dict(a=torch.ones(64, dtype=BF16, device=DEVICE))),
+        (ValueError, "a", dict(a=torch.ones(3, 32, dtype=BF16, device=DEVICE))),
+        (TypeError, "b", dict(b=torch.zeros(5, 32, device=DEVICE))),
+        (ValueError, "b", dict(b=torch.zeros(5, dtype=torch.uint8, device=DEVICE))),
+        (ValueError, "format", dict(format=None)),
+        (ValueError, "format", dict(format="e3m2")),
+        (ValueError, "format", dict(b=torch.zeros(5, 64, device=DEVICE).to(E5M2))),
+        (TypeError, "scale_b", dict(scale_b=torch.zeros(5, 2, device=DEVICE))),
+        (ValueError, "scale_b", dict(scale_b=torch.zeros(2, 5, dtype=torch.uint8, device=DEVICE))),
+        (ValueError, "bias", dict(bias=torch.zeros(4, dtype=BF16, device=DEVICE))),
+        (TypeError, "bias", dict(bias=torch.zeros(5, dtype=FP16, device=DEVICE))),
+        (ValueError, "out_dtype", dict(out_dtype=torch.float64)),
+    ],
+)
+def test_bad_arguments(error, name, change):
+    with pytest.raises(error, match=rf"^{name} "):
+        lesson.mx_matmul(**FINE | change)
+
+
+def test_gradients_are_refused():
+    with pytest.raises(ValueError, match="^a requires a gradient"):
+        lesson.mx_matmul(**FINE | dict(a=harness.leaf(FINE["a"])))
