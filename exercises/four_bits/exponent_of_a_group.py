@@ -7,6 +7,8 @@ largest number is 1.5 times 4.
 """
 
 # %% solution
+import math
+
 from academy import device
 
 import torch
@@ -48,9 +50,13 @@ There is no logarithm, no division, and no rounding: the byte is right for every
 
 
 def check(t):
+    def byte(largest):
+        mantissa, exponent = math.frexp(largest)
+        return 127 + exponent - 1 - 2 + (2 * mantissa > 1.5)
+
     def want(x):
-        mantissa, exponent = torch.frexp(x.double().abs().amax(1))
-        return (127 + exponent - 1 - 2 + (2 * mantissa > 1.5)).to(torch.uint8)
+        found = [byte(largest) for largest in x.abs().amax(1).tolist()]
+        return torch.tensor(found, dtype=torch.uint8).to(x.device)
 
     def rows(*largest):
         x = t.positive(len(largest), 32).contiguous() * 0
