@@ -1,7 +1,7 @@
 """The forms of the capstone's model, beside the first one: what they learn, how fast, and in how much memory.
 
 `python benchmarks/capstone_options.py` trains the model of 124 M parameters on this machine's GPU with our kernels: as
-it is, with experts, and with its products in eight bits. It writes
+it is, with experts, with its products in eight bits, and with a state in place of attention. It writes
 `benchmarks/results/<device>/experiments/capstone_options.json`. With `--only` a part of it is measured, the form to
 compare with in any case, and the rest of the file stays.
 """
@@ -35,6 +35,7 @@ FORMS: dict[str, dict] = {
     "tensor": dict(linear="tensor"),
     "row": dict(linear="row"),
     "block": dict(linear="block"),
+    "hybrid": dict(mixer="hybrid"),
 }
 
 

@@ -1,5 +1,5 @@
 r"""
-# The GPT with other parts: experts, and eight bits
+# The GPT with other parts: experts, eight bits, a state
 
 [The GPT of these kernels](gpt.py) is built as models were in 2023. Those of today exchange some of its parts. Here each
 exchange is one word of the configuration:
@@ -8,6 +8,7 @@ exchange is one word of the configuration:
 |---|---|---|
 | `feed_forward="experts"` | the gated unit | [a router](../moe/router.py) and [a layer of experts](../moe/moe_mlp.py) |
 | `linear="row"`, or another recipe | the products of all layers | [those in eight bits](../fp8/linear.py) |
+| `mixer="hybrid"` | attention, in three layers of four | [the gated delta rule](../recurrences/gated_delta_rule.py) |
 
 Everything else is the same: the text, the optimizer, the number of tokens in a step. So does it still learn as well,
 and what does it cost? Each form is trained for the same steps as the first one, from the same seeds:
@@ -29,6 +30,11 @@ products, each time anew. The router and the last product, which makes the logit
 between two tokens or two experts. With experts, theirs are computed in bfloat16, too, so eight bits are left for
 attention's products. In this model they have few operations for each number that has to be quantized: weights of
 768 x 768, where the recipes were made for ten times as wide ones.
+
+**A state.** Attention keeps every key and value that it has seen. A recurrent layer has one matrix for each head, which
+doesn't grow, so a long text costs as much for each token as a short one. What such a matrix can't do is look up one
+token among thousands, and that is what every fourth layer is for. At 1024 tokens there is little to be gained in time;
+what the page shows is whether it learns as well.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -40,6 +46,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 from academy import checks, script
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -48,6 +55,7 @@ from torch.nn import functional as F
 
 from annotated_examples.capstone import gpt
 from annotated_examples.classics.dropout import dropout_reference
+from annotated_examples.classics.swiglu import swiglu, swiglu_reference
 from annotated_examples.fp8.linear import RECIPES, float8_linear, float8_linear_reference
 from annotated_examples.moe.moe_mlp import moe_mlp, moe_mlp_reference
 from annotated_examples.moe.router import (
@@ -58,6 +66,9 @@ from annotated_examples.moe.router import (
     router_z_loss,
     router_z_loss_reference,
 )
+from annotated_examples.recurrences.causal_conv1d import causal_conv1d, causal_conv1d_reference
+from annotated_examples.recurrences.gated_delta_rule import gated_delta_rule, gated_delta_rule_reference
+from annotated_examples.recurrences.l2_normalize import l2_normalize, l2_normalize_reference
 
 
 # ## Operations
@@ -65,13 +76,18 @@ from annotated_examples.moe.router import (
 # Those of the GPT, and what the options need.
 @dataclass(frozen=True)
 class Operations(gpt.Operations):
-    """`experts` is (tokens, k), the matrices of experts (E, 2N, width) and (E, width, N)."""
+    """`experts` is (tokens, k), the matrices of experts (E, 2N, width) and (E, width, N). For a state, `q` and `k` are
+    (B, T, Hk, D), `v` (B, T, H, D), `g` and `beta` (B, T, H)."""
 
     quantized: Callable  # (x, weight, recipe) -> x Wᵀ of operands in eight bits
     route: Callable  # (logits, k) -> weights, experts
     balance: Callable  # (logits, experts) -> 1 if all experts get the same, at most E
     z: Callable  # (logits) -> mean of the squared log-sum-exp
     experts: Callable  # (x, experts, weights, gate_up, down) -> each token's experts, weighted and added up
+    convolve: Callable  # (x, filters) -> silu of a causal convolution of each channel
+    unit: Callable  # (x) -> x / its length
+    recur: Callable  # (q, k, v, g, beta) -> what a state that decays and corrects itself gives for each token
+    gate_by: Callable  # (gate, x) -> silu(gate) · x
 
 
 OURS = Operations(
@@ -81,6 +97,10 @@ OURS = Operations(
     balance=load_balancing_loss,
     z=router_z_loss,
     experts=moe_mlp,
+    convolve=lambda x, filters: causal_conv1d(x, filters.to(x.dtype), activation="silu"),
+    unit=l2_normalize,
+    recur=gated_delta_rule,
+    gate_by=swiglu,
 )
 
 # The same in PyTorch. It is what ours are compared with, and was not written to be fast.
@@ -91,6 +111,10 @@ PLAIN = Operations(
     balance=load_balancing_loss_reference,
     z=router_z_loss_reference,
     experts=moe_mlp_reference,
+    convolve=lambda x, filters: causal_conv1d_reference(x, filters.to(x.dtype), activation="silu"),
+    unit=l2_normalize_reference,
+    recur=gated_delta_rule_reference,
+    gate_by=swiglu_reference,
 )
 
 
@@ -102,12 +126,14 @@ class Config(gpt.Config):
     Attributes:
         feed_forward: "dense" or "experts".
         linear: "unquantized", or the recipe of `float8_linear`.
+        mixer: "attention", or "hybrid": a state in three layers of four.
         experts, top_k: how many experts there are, and through how many a token goes. Each is `hidden // top_k` wide.
         balance, z: what the two losses of a router are multiplied with, in each layer.
     """
 
     feed_forward: str = "dense"
     linear: str = "unquantized"
+    mixer: str = "attention"
     experts: int = 8
     top_k: int = 2
     balance: float = 0.01
@@ -116,12 +142,13 @@ class Config(gpt.Config):
     def __post_init__(self):
         checks.choice("feed_forward", self.feed_forward, ("dense", "experts"))
         checks.choice("linear", self.linear, ("unquantized", *RECIPES))
+        checks.choice("mixer", self.mixer, ("attention", "hybrid"))
         checks.whole_number("top_k", self.top_k, at_least=1, at_most=self.experts)
         if self.hidden % self.top_k:
             raise ValueError(f"hidden must be a multiple of top_k, {self.top_k}, got {self.hidden}")
 
     def block(self, layer):
-        mixer = gpt.Attention(self)
+        mixer = Recurrence(self) if self.mixer == "hybrid" and layer % 4 != 3 else gpt.Attention(self)
         return Block(self, mixer, Experts(self) if self.feed_forward == "experts" else gpt.GatedUnit(self))
 
 
@@ -150,6 +177,41 @@ class Experts(torch.nn.Module):
         return result, (c.balance * ops.balance(logits, experts), c.z * ops.z(logits))
 
 
+# ## A state in place of attention
+#
+# The layer of Qwen3-Next. One product makes queries, keys and values, a gate for the result, and two numbers for each
+# head. A short convolution lets queries, keys and values of neighbours mix, since the state alone knows no positions.
+# Keys have length 1, without which the delta rule grows. Then `beta` says how much of a token is written, and `g`, the
+# logarithm of a decay, how much of the state remains. Both are few numbers, and computed in float32. There are as many
+# values as the model is wide, and fewer keys, as in attention.
+class Recurrence(torch.nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        c, self.head = config, config.width // config.heads
+        self.config, keys = c, c.key_heads * self.head
+        self.parts = [2 * keys + c.width, c.width, c.heads, c.heads]
+        self.project = gpt.weights(sum(self.parts), c.width)
+        self.filters = gpt.weights(self.parts[0], 4, std=0.3)
+        # A head forgets at its own rate: `rate · step` between 1 in a thousand tokens and 1 in one.
+        step = torch.exp(torch.empty(c.heads).uniform_(math.log(0.001), math.log(0.1)))
+        self.log_rate = torch.nn.Parameter(torch.empty(c.heads).uniform_(1, 16).log())
+        self.step = torch.nn.Parameter(step.expm1().log())  # the inverse of softplus
+        self.norm = torch.nn.Parameter(torch.ones(self.head))
+        self.out = gpt.weights(c.width, c.width, std=gpt.into_stream(c))
+
+    def forward(self, y, ops, B, cos, sin):
+        c = self.config
+        mixed, gate, b, a = ops.linear(y, self.project).split(self.parts, dim=1)
+        mixed = ops.convolve(mixed.view(B, len(y) // B, -1), self.filters)
+        heads = mixed.unflatten(2, (-1, self.head))
+        q, k, v = heads.split([c.key_heads, c.key_heads, c.heads], dim=2)
+        b, a = (x.to(self.step.dtype).view(B, -1, c.heads) for x in (b, a))
+        g = -self.log_rate.exp() * F.softplus(a + self.step)
+        o = ops.recur(ops.unit(q), ops.unit(k), v, g, b.sigmoid())
+        o = ops.norm(o.reshape(-1, self.head), self.norm).view(len(y), c.width)
+        return ops.linear(ops.gate_by(gate, o), self.out)
+
+
 # ## Eight bits in place of the products
 #
 # A block has four products, or with experts two. It passes another `linear` on to its parts.
@@ -168,7 +230,7 @@ class Block(gpt.Block):
 # elements. In eight bits the two part after some steps: where a number lies between two codes, the last bit of float32
 # decides.
 if __name__ == "__main__":
-    options = dict(feed_forward=dict(default="dense"), linear=dict(default="unquantized"))
+    options = {name: dict(default=getattr(SMALL, name)) for name in ("feed_forward", "linear", "mixer")}
     asked = script.arguments(__doc__, steps=dict(type=int, default=10), **options)
     config = dataclasses.replace(SMALL, **{name: getattr(asked, name) for name in options})
     plain = dataclasses.replace(PLAIN, drop=lambda *x: dropout_reference(*x))

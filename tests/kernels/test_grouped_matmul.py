@@ -240,6 +240,15 @@ test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
 test_mutant_of_helpers_is_caught = harness.mutant_test(common, HELPERS, within=lesson)
 
 
+#: Programs walk over the experts before theirs, which takes the interpreter minutes.
+@pytest.mark.parametrize("E", [pytest.param(96, marks=pytest.mark.nightly), pytest.param(256, marks=pytest.mark.gpu)])
+def test_as_many_experts_as_models_have(E):
+    """Few of them with rows, the last one among these."""
+    counts = (*(e % 4 * (e % 9 == 5) for e in range(E - 1)), 2)
+    assert_right(lesson, rows_of(counts, 1, K=3, N=5), ends(counts))
+    assert_right(lesson, sums_of(counts, 1, M=3, N=5), ends(counts))
+
+
 @pytest.mark.parametrize("times", [3, pytest.param(100, marks=pytest.mark.gpu)])
 def test_the_same_bits_every_time(times):
     offsets, inputs = ends((40, 0, 25)), rows_of((40, 0, 25), 5, K=20, N=19, dtype=torch.bfloat16)

@@ -158,6 +158,16 @@ PAIRS += [
 test_mutant_is_caught = harness.mutant_test(lesson, PAIRS)
 
 
+#: Programs walk over the experts before theirs, which takes the interpreter minutes.
+MANY = [pytest.param(6, 96, marks=pytest.mark.nightly), pytest.param(8, 256, marks=pytest.mark.gpu)]
+
+
+@pytest.mark.parametrize("k, E", MANY)
+def test_as_many_experts_as_models_have(k, E):
+    """Most of them without a row."""
+    assert_right(lesson, layer(7, k, E, H=3, N=2), chosen(7, k, E))
+
+
 def test_a_router_in_front():
     """From the router's matrix to the result: its gradient is that of a dense model in float64."""
     experts_count, k = 4, 2
