@@ -31,7 +31,7 @@ def first_sentence(text: str) -> str:
     for paragraph in re.split(r"\n\s*\n", text):
         paragraph = " ".join(paragraph.split())
         if paragraph and paragraph[0] not in "#$|!<[":
-            return re.sub(r"[:.]$", "", re.split(r"(?<=[.!?])\s", paragraph)[0]) + "."
+            return re.sub(r"(?<![?!])$", ".", re.sub(r"[:,.]+$", "", re.split(r"(?<=[.!?])\s", paragraph)[0]))
     return ""
 
 

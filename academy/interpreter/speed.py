@@ -7,6 +7,7 @@ import functools
 import inspect
 
 import triton.language as tl
+from triton.language import semantic
 from triton.runtime import interpreter
 
 
@@ -71,7 +72,9 @@ def quicken() -> None:
     builder = interpreter.interpreter_builder
     builder.options = dataclasses.replace(builder.options, sanitize_overflow=builder.options.debug)
     interpreter.FunctionRewriter._get_jit_fn_file_line = _file_line
+    interpreter._patch_attr = _patch_attr
     _keep_types()
+    _pass_equal_types()
 
 
 def _file_line(rewriter) -> tuple[str, int]:
@@ -100,7 +103,7 @@ def _keep_types() -> None:
         key = element_ty.name, *[size.value if isinstance(size, tl.constexpr) else size for size in sizes]
         if key not in known:
             original_block(self, element_ty, shape)
-            known[key] = {**vars(self), "_shape_and_numel": []}
+            known[key] = {**vars(self), "_shape_and_numel": [], "_alike": {}}
         vars(self).update(known[key])
 
     @functools.wraps(original_tensor)
@@ -114,5 +117,58 @@ def _keep_types() -> None:
         self.handle, self.type, self.dtype = handle, type, type.scalar
         self.shape, self.numel = kept
 
+    original_like = tl.block_type.with_element_ty
+
+    @functools.wraps(original_like)
+    def with_element_ty(self, scalar_ty):
+        alike = vars(self).get("_alike")
+        if alike is None or type(scalar_ty) is not tl.dtype:
+            return original_like(self, scalar_ty)
+        if scalar_ty.name not in alike:
+            alike[scalar_ty.name] = original_like(self, scalar_ty)
+        return alike[scalar_ty.name]
+
+    tl.block_type.with_element_ty = with_element_ty
     tl.block_type.__init__ = block_type
     tl.tensor.__init__ = tensor
+
+
+def _patch_attr(obj, name, member, builder, scope) -> None:
+    """A function of `triton.language`, called without its outer layer, which only asks for `_semantic`."""
+    of_builtins = tl.core.builtin(lambda: None).__code__
+    inner = member.__wrapped__ if getattr(member, "__code__", None) is of_builtins else member
+
+    def new_member(*args, **kwargs):
+        kwargs["_semantic"] = interpreter.interpreter_semantic
+        return inner(*args, **kwargs)
+
+    scope.set_attr(obj, name, new_member)
+
+
+#: Types that an operation between two equal ones keeps, division aside.
+_CLOSED = frozenset(["int32", "int64", "fp16", "bf16", "fp32", "fp64"])
+
+
+def _pass_equal_types() -> None:
+    """Operands of one type and one shape need neither promotion nor broadcasting, and most operations have such."""
+    owner = semantic.TritonSemantic
+    original = owner.binary_op_type_checking_impl
+
+    @functools.wraps(original)
+    def check(self, lhs, rhs, allow_lhs_ptr=False, allow_rhs_ptr=False, arithmetic_check=True, div_or_mod=False):
+        # `_keep_types` has one object for each shape.
+        if type(lhs) is type(rhs) is tl.tensor and lhs.shape is rhs.shape and not div_or_mod:
+            kept = lhs.dtype is rhs.dtype and lhs.dtype.name in _CLOSED
+            if kept or (allow_lhs_ptr and lhs.dtype.is_ptr() and rhs.dtype.name in ("int32", "int64")):
+                return lhs, rhs
+        return original(self, lhs, rhs, allow_lhs_ptr, allow_rhs_ptr, arithmetic_check, div_or_mod)
+
+    owner.binary_op_type_checking_impl = check
+    original_broadcast = owner.broadcast_impl_value
+
+    @functools.wraps(original_broadcast)
+    def broadcast(self, lhs, rhs):
+        same = type(lhs) is type(rhs) is tl.tensor and lhs.shape is rhs.shape
+        return (lhs, rhs) if same else original_broadcast(self, lhs, rhs)
+
+    owner.broadcast_impl_value = broadcast

@@ -195,7 +195,7 @@ def _experiment(root: Path, guide: str, name: str) -> str | None:
     value = content["values"].get(name)
     if value is None:
         return None
-    return NOT_YET if value["value"] is None else f"{value['value']:.3g} {value['unit']}"
+    return NOT_YET if value["value"] is None else f"{value['value']:.3g} {value['unit']}".rstrip()
 
 
 @dataclass(frozen=True)

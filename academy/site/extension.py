@@ -98,6 +98,9 @@ class DeadLinks(TreeStep):
 AFTER_CONTENTS = (Contents, exercise_pages.ExerciseLinks, PageFacts, Mentions, DeadLinks)
 
 
+NOTHING = ["", "Nothing here yet.", ""]
+
+
 class Lines(Preprocessor):
     """Directives on lines of their own: a method for each name of `academy.book.directives.LINES`. Also what is said of
     the text as it is written."""
@@ -190,24 +193,35 @@ class Lines(Preprocessor):
     # Lists that are made from the files
 
     def kernels(self, _: str) -> list[str]:
-        return self.overview(self.index.by_group())
+        """Cards by group, each with the first picture of its page."""
+        out: list[str] = []
+        for name, pages in self.index.by_group().items():
+            out += ["", f"## {name}", "", '<div class="k-cards" markdown="1">', ""]
+            for page in pages:
+                key = pictures.first(read(self.conversion.root / page.source))[0]
+                drawn = self.md.htmlStash.store(pictures.thumbnail(self.conversion.root, key)) if key else ""
+                out += [
+                    f"- [{page.title}]({page.href}){{ .k-entry }}",
+                    "",
+                    f"    {drawn}",
+                    "",
+                    f"    {page.description}",
+                    "",
+                ]
+            out += ["</div>", ""]
+        return out or NOTHING
 
     def derivations(self, _: str) -> list[str]:
-        return self.overview({"": self.index.shown("derivation")})
-
-    def overview(self, groups: dict[str, list[Page]]) -> list[str]:
         out: list[str] = []
-        for name, pages in groups.items():
-            out += ["", f"## {name}", ""] if name else []
-            for page in pages:
-                about = f"{page.description} {self.lacking(page)}".rstrip()
-                out += ["", f"[{page.title}]({page.href}){{ .k-entry }}", f": {about}", ""]
-        return out or ["", "Nothing here yet.", ""]
+        for page in self.index.shown("derivation"):
+            about = f"{page.description} {self.lacking(page)}".rstrip()
+            out += ["", f"[{page.title}]({page.href}){{ .k-entry }}", f": {about}", ""]
+        return out or NOTHING
 
     def lacking(self, page: Page) -> str:
-        """What the list says of a derivation with which no kernel is compared."""
+        """What the list says of one with which no kernel is compared."""
         cases = self.index.root / operations.CASES / Path(page.source).with_suffix(".py").name
-        return "" if page.kind != "derivation" or cases.is_file() else "No kernel yet: only the formulas are checked."
+        return "" if cases.is_file() else "No kernel yet: only the formulas are checked."
 
     def reference(self, _: str) -> list[str]:
         """The public functions of all kernels that have a page, by group, for mkdocstrings."""

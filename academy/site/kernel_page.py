@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from xml.etree.ElementTree import Element, SubElement
 
+from markdown.util import HTML_PLACEHOLDER_RE
 from markupsafe import Markup
 
 from academy.book.directives import pattern
 from academy.book.splitter import Module, Row, Text
-from academy.site import playground_page, project_parts
+from academy.site import pictures, playground_page, project_parts
 from academy.site.conversion import Conversion, element
 from academy.site.helpers import Helper, first_uses
 from academy.site.highlighting import highlighted
@@ -37,6 +38,10 @@ CARD = """<aside class="k-card" aria-label="About this file"><dl>
 {tests}<dt>Run it</dt><dd><code>.venv/bin/python {path}</code></dd>
 <dt>Download</dt><dd>A copy of the file runs where this package is installed: it imports <code>academy</code>.</dd>
 </dl></aside>"""
+#: Beside the introduction: the picture of a note further down. One of the introduction itself moves there, if it has at
+#: most `PANELS` panels.
+PICTURE = """<a class="k-picture" href="#L{line}" data-search-exclude="">{drawn}<span>{said}</span></a>"""
+PANELS = 2
 TESTS = '<dt>Tests</dt><dd><a href="{blob}"><code>{path}</code></a></dd>'
 HELPER = """<details class="k-helper" data-search-exclude=""><summary><code>{name}</code> from {file}</summary>
 <pre><span class="k-pre"><code /></span></pre>
@@ -101,8 +106,9 @@ class KernelPage:
 
     def __init__(self, conversion: Conversion, module: Module):
         self.module, self.blob, self.store = module, conversion.blob, conversion.md.htmlStash.store
+        self.raw = conversion.md.htmlStash.rawHtmlBlocks
         self.helpers, self.index = first_uses(module.text, conversion.root), conversion.index
-        self.code = highlighted(module.text)
+        self.code, self.root = highlighted(module.text), conversion.root
 
     def assemble(self, root: Element) -> None:
         """Turn the flat elements between markers into the page."""
@@ -111,11 +117,13 @@ class KernelPage:
         top = Element("div", {"class": "k-top"})
         intro = SubElement(top, "div", {"class": "k-intro"})
         _anchors(intro, module.intro.numbers)
-        intro.extend(groups[0])
+        side = SubElement(top, "div", {"class": "k-side"})
+        side.extend(self.beside(groups[0]))
+        intro.extend(each for each in groups[0] if each not in list(side))
         operations = self.index.operations_of(module.path)
         paths = dict.fromkeys(each.tests for each in operations if each.tests)
         tests = Markup().join(Markup(TESTS).format(blob=self.blob(path), path=path) for path in paths)
-        top.append(element(CARD, path=module.path, blob=self.blob(module.path), tests=tests))
+        side.append(element(CARD, path=module.path, blob=self.blob(module.path), tests=tests))
         bar = element(BAR, path=module.path, where=project_parts.no_run() or module.path)
         file = Element("div", {"class": "k-file", "data-path": module.path})
         if panel := project_parts.recorded_run(module.path)[0]:
@@ -127,6 +135,26 @@ class KernelPage:
         for child in list(root):
             root.remove(child)
         root.extend([*before, bar, top, file, *after])
+
+    def beside(self, intro: list[Element]) -> list[Element]:
+        """What stands in the right half, beside the introduction: the page's first picture."""
+        key, line = pictures.first(self.module.text)
+        drawn = pictures.found(self.root, key) if key else None
+        if not drawn:
+            return []
+        if line in self.module.intro.numbers:
+            fits = not drawn["moves"] and len(drawn["panels"]) <= PANELS
+            return [each for each in intro if fits and self.stashed(each).startswith("<figure")][:1]
+        said = re.split(r"(?<=[.!?])\s", drawn["caption"])[0]
+        picture = Markup(PICTURE).format(line=line, drawn=pictures.thumbnail(self.root, key), said=said)
+        made = Element("div", {"class": "k-seen"})
+        made.text = self.store(picture)
+        return [made]
+
+    def stashed(self, child: Element) -> str:
+        """The finished HTML that a paragraph stands for; "" for one of text."""
+        found = HTML_PLACEHOLDER_RE.fullmatch((child.text or "").strip())
+        return str(self.raw[int(found[1])]) if found else ""
 
     def row(self, row: Row, note: list[Element], part: str) -> Element:
         kind = " k-wide" if row.wide else "" if note else " k-bare"

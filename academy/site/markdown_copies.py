@@ -20,7 +20,7 @@ from academy.site.search_text import lighter
 
 #: What is there to be clicked, or repeats what other pages say.
 LEFT_OUT = "headerlink k-bar k-contents v-legend tabbed-labels page-facts op-links eq-foot terms v-bar".split()
-LEFT_OUT += ["p-live-now", "p-strips", "p-actions", "p-outcome"]
+LEFT_OUT += ["thumb", "k-picture", "p-live-now", "p-strips", "p-actions", "p-outcome"]
 #: Folded parts that a reader is asked not to look at yet, hints and solutions: they stay folded.
 ANSWERS = {"tip", "success", "example"}
 
@@ -83,7 +83,7 @@ def converted(html: str) -> str:
     for tabs in named["tabbed-set"]:
         for label, block in zip(tabs.select("label"), tabs.select(".tabbed-block")):
             block.insert(0, _made(page, "p", "strong", label.get_text()))
-    for picture in named["drawn"]:
+    for picture in (each for each in named["drawn"] if each.name == "figure"):
         panels = picture.select_one(".panels")
         words = [panels["aria-label"]] if panels else []
         caption = picture.figcaption.get_text() if picture.figcaption else ""

@@ -77,7 +77,7 @@ class PageFacts(TreeStep):
                 tabs.append(link(paths[0], label))
             else:
                 named = (link(path, index.pages[path].name.removesuffix(": benchmark")) for path in paths)
-                words = label if label.endswith("s") else f"{label}s"
+                words = label if label in ("Fast", "Exercises") else f"{label}s"
                 tabs.append(Markup(MENU).format(words=words, inside=Markup().join(named)))
         if page.kind == "kernel":
             tabs.append(Markup('<a class="op-all" href="/kernels/index.md">All kernels</a>'))

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from academy import cache
 from academy.book import imports, layout, syntax
-from academy.book.directives import pattern
+from academy.book.directives import on_line, pattern
 from academy.book.texts import read
 
 FOLDER = "docs/figures"
@@ -37,6 +37,13 @@ BUTTONS = (("start", "To the start", "|◀"), ("back", "Step back", "◀"), ("pl
 
 class NoPicture(ValueError):
     """The key names no picture."""
+
+
+def first(text: str) -> tuple[str, int]:
+    """The key of a kernel file's first picture and its line; "" and 0 if it shows none."""
+    directives = ((on_line(line.strip().removeprefix("# ")), number) for number, line in enumerate(text.split("\n"), 1))
+    shown = ((each.argument, number) for each, number in directives if each and each.name == "figure")
+    return next(shown, ("", 0))
 
 
 def found(root: Path, key: str) -> dict | None:
@@ -111,6 +118,13 @@ def html(root: Path, key: str) -> str:
         drawn["state"],
         caption,
     )
+
+
+def thumbnail(root: Path, key: str) -> Markup:
+    """Its first panel, for the eye alone: the words stand where the picture does."""
+    drawn = found(root, key)
+    panel = Markup(drawn["panels"][0]) if drawn else ""
+    return Markup('<span class="drawn thumb" aria-hidden="true">{}</span>').format(panel)
 
 
 def _control(control: dict) -> Markup:

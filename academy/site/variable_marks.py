@@ -29,7 +29,7 @@ class VariableMarks(TreeStep):
                     part.set("data-v", id)
             elif part.get("class") == "k-c":
                 self.code(part.text or "", variables.ids)
-        card = root.find("./div[@class='k-top']/aside/dl")
+        card = root.find("./div[@class='k-top']//aside/dl")
         if card is not None:
             SubElement(card, "dt").text = "Symbols"
             self.legend(SubElement(card, "dd"), variables)

@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 
@@ -26,6 +27,8 @@ KIND = "recording"
 #: What records: with all that it imports, and all that the kernel files import, it decides what a recording says.
 _RECORDER = "academy.traces.worker"
 _SECONDS = 600
+#: Starting a process takes as long as recording a few files.
+FILES_A_PROCESS, MOST_PROCESSES = 8, 8
 _read: dict[Path, tuple[tuple, dict]] = {}
 
 
@@ -41,22 +44,33 @@ def has_example(path: Path) -> bool:
 
 
 def load(paths: Iterable[Path], again: bool = False) -> dict[Path, Recording]:
-    """The recording of each file: the kept one, unless `again`, else made now, those of all files in one process.
+    """The recording of each file: the kept one, unless `again`, else made now, those of many files in a few processes.
 
     A file that the process dies on (a kernel can crash it) has a recording that says so, and which is not kept.
     """
     keys = {path.resolve(): _key(path.resolve()) for path in map(Path, paths)}
     found = {path: None if again else _kept(path, key) for path, key in keys.items()}
-    while missing := [path for path, data in found.items() if data is None]:
-        made, reason = _record(missing)
-        for path, data in zip(missing, made):
-            cache.put(KIND, keys[path], data)
-            found[path] = data
-            _read.pop(path, None)
-        if len(made) < len(missing):
-            crashed = missing[len(made)]
-            found[crashed] = failed(shorten(crashed), reason)
+    missing = [path for path, data in found.items() if data is None]
+    shares = min(os.cpu_count() or 1, MOST_PROCESSES, -(-len(missing) // FILES_A_PROCESS))
+    with ThreadPoolExecutor(max(shares, 1)) as pool:
+        for made, reasons in pool.map(_all_recorded, [missing[share::shares] for share in range(shares)]):
+            for path, data in made.items():
+                cache.put(KIND, keys[path], data)
+                _read.pop(path, None)
+            found |= made | {path: failed(shorten(path), reason) for path, reason in reasons.items()}
     return {path: _moved(data) for path, data in found.items() if data is not None}
+
+
+def _all_recorded(paths: list[Path]) -> tuple[dict[Path, dict], dict[Path, str]]:
+    """What was recorded of each file, and why not of the others. When a process dies, another takes the next files."""
+    made: dict[Path, dict] = {}
+    reasons: dict[Path, str] = {}
+    while left := [path for path in paths if path not in made and path not in reasons]:
+        data, reason = _record(left)
+        made |= dict(zip(left, data))
+        if len(data) < len(left):
+            reasons[left[len(data)]] = reason
+    return made, reasons
 
 
 def is_kept(path: Path) -> bool:

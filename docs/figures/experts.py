@@ -45,8 +45,8 @@ def sorted_rows():
     empty = [str(expert) for expert in range(len(offsets)) if expert not in flat]
     words = ", ".join(f"token {t} has experts {a} and {b}" for t, (a, b) in enumerate(experts.tolist()))
     return Picture(
-        "Left the expert of each slot, two slots a token. Right the slots in the order of their experts: `order` names the slot "
-        "of each row, `position` the row of each slot. Rows of one expert keep their order.",
+        "Left the expert of each slot, two slots a token. Right the slots in the order of their experts: the array order names the slot "
+        "of each row, position the row of each slot. Rows of one expert keep their order.",
         f"{words}. Sorted by expert the slots are {', '.join(map(str, order))}; the rows of the experts end at "
         f"{', '.join(map(str, offsets))}, and expert {' and '.join(empty)} has none.",
         [panel],

@@ -154,11 +154,23 @@ def _axe() -> str:
 class _Pages(http.server.SimpleHTTPRequestHandler):
     """As GitHub Pages does it: text is sent compressed, a missing page gets 404.html, the site stands under a path."""
 
+    #: Seconds before each answer, and bytes a second for all answers together: a slow network's.
+    latency, rate = 0.0, 0.0
     TEXT = (".html", ".css", ".js", ".json", ".svg", ".xml", ".txt", ".md", ".py", ".ipynb")
     under = "/"
+    turn = threading.Lock()
 
     def log_message(self, *_):
         pass
+
+    def copyfile(self, source, outputfile):
+        if not self.rate:
+            return super().copyfile(source, outputfile)
+        time.sleep(self.latency)
+        while part := source.read(8192):
+            with self.turn:  # one connection after the other has the line for as long as its bytes take
+                time.sleep(len(part) / self.rate)
+            outputfile.write(part)
 
     def translate_path(self, path: str) -> str:
         return super().translate_path("/" + path.removeprefix(self.under))
@@ -189,9 +201,11 @@ def _compressed(path: Path, _time: int) -> bytes:
 
 
 @contextlib.contextmanager
-def served(folder: Path, under: str = "/") -> Iterator[str]:
-    """Serve a folder on this machine while the block runs; the value is its address. `under`: the path it stands at."""
-    handler = functools.partial(type("_Pages", (_Pages,), {"under": under}), directory=str(folder))
+def served(folder: Path, under: str = "/", latency: float = 0.0, rate: float = 0.0) -> Iterator[str]:
+    """Serve a folder on this machine while the block runs; the value is its address. `under`: the path it stands at.
+    `latency` and `rate`: those of a slow network, in seconds and bytes a second."""
+    told = {"under": under, "latency": latency, "rate": rate}
+    handler = functools.partial(type("_Pages", (_Pages,), told), directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}{under}"

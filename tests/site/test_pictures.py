@@ -16,6 +16,7 @@ import pytest
 from academy.book import layout
 from academy.book.directives import on_line, without_fences
 from academy.site import pictures
+from academy.site.library import Library
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES = ROOT / "docs/figures"
@@ -68,6 +69,21 @@ def test_the_built_pages_show_them(site):
         assert html.count('<figure class="drawn') == len(shown), page
 
 
+def test_kernels_begin_with_their_picture_and_their_list_shows_it(site):
+    kernels = Library.read(ROOT).shown("kernel")
+    shown = {page.uri: pictures.first((ROOT / page.source).read_text("utf-8"))[0] for page in kernels}
+    for uri in (uri for uri, key in shown.items() if key):
+        html = (site / uri.removesuffix(".md") / "index.html").read_text("utf-8")
+        top = html.partition('class="k-top"')[2].partition('class="k-file"')[0]
+        assert top.count("<svg") >= 1 and "k-card" in top, uri
+        assert 'class="k-picture" href="#L0"' not in top
+    listed = (site / "kernels/index.html").read_text("utf-8")
+    assert listed.count('class="drawn thumb"') == sum(map(bool, shown.values())) > 30
+    assert listed.count('class="k-entry"') == len(shown)
+    copy = (site / "kernels/index.md").read_text("utf-8")
+    assert "Picture, on the page" not in copy and copy.count("](tutorials/softmax/index.md)") >= 1
+
+
 def test_every_picture_is_shown_somewhere():
     kernels = "".join(path.read_text("utf-8") for path in (ROOT / "annotated_examples").rglob("*.py"))
     shown = {key for listed in pages().values() for key in listed}
@@ -79,6 +95,7 @@ def test_every_picture_is_shown_somewhere():
 def test_a_picture_has_words_for_those_who_do_not_see_it(key):
     drawn = pictures.found(ROOT, key)
     assert len(drawn["alt"]) > 40 and drawn["alt"].endswith(".") and drawn["caption"].endswith(".")
+    assert "`" not in drawn["alt"] + drawn["caption"], "neither of them is Markdown"
     assert key.startswith("work/") or re.search(r"\d", drawn["alt"]), "the numbers are what a picture is for"
     for panel in drawn["panels"]:
         svg = ElementTree.fromstring(panel)

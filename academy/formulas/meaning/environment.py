@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
 
 from academy.formulas.reading.page import Step
-from academy.formulas.reading.tree import Equation, Loss, Node, Range, free_indices
+from academy.formulas.reading.tree import Equation, Loss, Node, Range, free_indices, mentioned
 
 
 @dataclass
@@ -18,6 +19,7 @@ class Environment:
     integers: key -> (0-based position as an int64 tensor, dimension). generic: key -> function of one tensor.
     origin: number of an axis' first element. defined: key -> the lines that define it.
     positions: index name -> its value, counted from `origin`, where this is evaluated. bound: indices of sums.
+    memo: values of what is defined, and whole derivatives, found so far; none of them depends on `positions`.
     """
 
     dims: dict[str, int]
@@ -30,18 +32,48 @@ class Environment:
     defined: dict[str, list[Equation]] = field(default_factory=dict)
     positions: dict[str, torch.Tensor] = field(default_factory=dict)
     bound: frozenset[str] = frozenset()
-    memo: dict[str, torch.Tensor] = field(default_factory=dict)
+    memo: dict[Any, torch.Tensor] = field(default_factory=dict)
 
     def child(self, **changes) -> Environment:
-        return replace(self, **{"memo": {}, **changes})
+        # `dataclasses.replace` takes ten times as long, and this is needed for every element of a sum.
+        made = object.__new__(Environment)
+        made.__dict__.update(self.__dict__, memo={})
+        made.__dict__.update(changes)
+        return made
+
+    def varied(self, values: dict[str, torch.Tensor]) -> Environment:
+        """The same with other values of some names; what has nothing to do with them stays known."""
+        stays = {
+            key: value
+            for key, value in self.memo.items()
+            if isinstance(key, str) and self.reached(key).isdisjoint(values)
+        }
+        return self.child(values={**self.values, **values}, memo=stays)
+
+    def reached(self, key: str) -> frozenset[str]:
+        """The names that the value of a defined name is made of, itself included."""
+        found, coming = set[str](), [key]
+        while coming:
+            if (name := coming.pop()) not in found:
+                found.add(name)
+                coming += _mentioned_by(self.defined.get(name, []))
+                if self.loss and name == self.loss.key:
+                    coming += [part for pair in self.loss.terms for part in pair]
+        return frozenset(found)
 
     def enter(self, step: Step) -> None:
         """A definition begins, or what is defined is forgotten."""
         if step.kind == "forget":
             self.defined = {key: lines for key, lines in self.defined.items() if key not in step.keys}
+            self.memo.clear()
         elif step.kind == "define" and not step.continues:
+            if step.keys[0] in self.defined or step.keys[0] in self.values:  # else nothing known is made of it
+                self.memo.clear()
             self.defined = {**self.defined, step.keys[0]: step.lines}
-        self.memo.clear()
+
+
+def _mentioned_by(lines: list[Equation]) -> list[str]:
+    return [name for line in lines for name in mentioned([line.sides, line.condition])]
 
 
 def evaluate(node: Node, env: Environment) -> torch.Tensor:
@@ -67,10 +99,16 @@ def everywhere(
         return rule(node, env)
 
     def at(position: torch.Tensor) -> torch.Tensor:
-        return everywhere(node, replace(env, positions={**env.positions, names[0]: position}), names[1:], rule)
+        here = env.child(memo=env.memo, positions={**env.positions, names[0]: position})
+        return everywhere(node, here, names[1:], rule)
 
     return torch.func.vmap(at)(every_position(names[0], env))
 
 
 def every_position(name: str, env: Environment) -> torch.Tensor:
-    return torch.arange(env.ranges[name].first, env.ranges[name].last + 1)
+    return _counted(env.ranges[name].first, env.ranges[name].last)
+
+
+@cache
+def _counted(first: int, last: int) -> torch.Tensor:
+    return torch.arange(first, last + 1)

@@ -46,9 +46,12 @@ def iterated(key: str, env: Environment, start: float = 0.0) -> torch.Tensor:
     places = zip(*(_places(pieces(line), env) for line in lines))
     shape = [max(int(where.max()) for where in axis) + 1 for axis in places]
     value = torch.full(shape, start, dtype=DTYPE)
+    # What else the lines mention was defined before this name and can't depend on it, so the memo stays. (A derivative
+    # can depend on it.)
+    derived = any(node.op == "deriv" for node in nodes([line.sides for line in lines]))
     for _ in range(rounds(shape, list(_steps(key, lines, env)))):
-        # What else the lines mention was defined before this name and can't depend on it: the memo stays.
-        value = close(lines, env.child(memo=env.memo, values={**env.values, key: value}))
+        memo = {} if derived else env.memo
+        value = close(lines, env.child(memo=memo, values={**env.values, key: value}))
     return value
 
 

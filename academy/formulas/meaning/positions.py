@@ -129,7 +129,7 @@ def scatter(parts: list[tuple[list[torch.Tensor], torch.Tensor]], env: Environme
 
 def _spread(tensor: torch.Tensor, axis: int, at: torch.Tensor, size: int) -> torch.Tensor:
     """Put slice k of `axis` at `at[k]` of a longer axis full of zeros."""
-    if len(at) == size and bool((at == torch.arange(size)).all()):
+    if len(at) == size and at.tolist() == [*range(size)]:
         return tensor
     shape = (*tensor.shape[:axis], size, *tensor.shape[axis + 1 :])
     return torch.zeros(shape, dtype=tensor.dtype).index_add(axis, at, tensor)

@@ -10,7 +10,7 @@ import torch
 from academy.formulas.meaning import names, positions
 from academy.formulas.meaning.environment import Environment, evaluate
 from academy.formulas.meaning.values import DTYPE, multiply, number, stacked, together, wrong
-from academy.formulas.reading.tree import Node
+from academy.formulas.reading.tree import Node, free_indices
 
 _FUNCTIONS = {name: getattr(torch, name) for name in "log exp tanh sinh cosh sin cos erf sigmoid".split()}
 _REDUCE = {"sum": torch.sum, "prod": torch.prod, "max": torch.amax, "min": torch.amin}
@@ -112,12 +112,18 @@ def _derivative(node: Node, env: Environment) -> torch.Tensor:
     if key in held:
         wrong("differentiating by a variable that is held fixed", node)
     point = names.symbol(key, env, name)
-    fixed = {other: names.symbol(other, env, node) for other in held}
+    whole = not free_indices(operand)
+    known = (repr(operand), key, held)
+    if not (whole and known in env.memo):
+        fixed = {other: names.symbol(other, env, node) for other in held}
 
-    def at(x: torch.Tensor) -> torch.Tensor:
-        return evaluate(operand, env.child(values={**env.values, **fixed, key: x}))
+        def at(x: torch.Tensor) -> torch.Tensor:
+            return evaluate(operand, env.varied({**fixed, key: x}))
 
-    jacobian = torch.func.jacrev(at)(point)
+        jacobian = torch.func.jacrev(at)(point)
+        if whole:
+            env.memo[known] = jacobian
+    jacobian = env.memo[known] if whole else jacobian
     rank = jacobian.dim() - point.dim()
     if variable.op == "idx":
         return positions.take_all(jacobian, variable.args[1], rank, node, env)

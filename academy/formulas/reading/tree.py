@@ -102,6 +102,15 @@ def mentioned(node: Any) -> set[str]:
 
 def free_indices(node: Any) -> dict[str, int]:
     """name -> offset of the first occurrence, in order, of indices that no sum, max … of the tree binds."""
+    if isinstance(node, Node):  # which is asked again for each evaluation, and never changed
+        kept = node.__dict__.get("_free")
+        if kept is None:
+            kept = node.__dict__["_free"] = _free_indices(node)
+        return kept
+    return _free_indices(node)
+
+
+def _free_indices(node: Any) -> dict[str, int]:
     found: dict[str, int] = {}
 
     def look(node: Any, bound: frozenset[str]) -> None:

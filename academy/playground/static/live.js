@@ -1,9 +1,9 @@
 // A kernel that plays its recorded run as soon as the page is there, on the memory that it reads and writes, with one line that
-// can be changed and run. Nothing of Python is loaded before Run. The page's part is made by `academy.site.playground_page.live`.
+// can be changed and run. Python is loaded when something is typed there, or at Run. The page's part is made by `academy.site.playground_page.live`.
 // What it is doing stands in data-state: "playing" after the recording has come, then what the outcome says ("loading",
 // "running", "passed", "differs", "error").
 import { fileLines, relined, SAID, tell } from "./outcome.js"
-import { ask } from "./runtime.js"
+import { ask, prepare } from "./runtime.js"
 
 const { make, recorded, Run } = academyViewer
 const { number } = academyViewer.text
@@ -150,7 +150,10 @@ export async function live(root) {
       begin()
     }
   })
-  field.addEventListener("input", () => typed())
+  field.addEventListener("input", () => {
+    typed()
+    prepare()
+  })
   field.addEventListener("keydown", event => { if (event.key === "Enter") go() })
   await begin()
   busy(false)

@@ -37,6 +37,13 @@ async function made() {
 //: Seconds after which a question is taken for one that has no end.
 const PATIENCE = 120
 
+// Load Python while the reader still types; whoever saves data waits for Run. If it can't be loaded, `ask` says so.
+export function prepare() {
+  if (navigator.connection?.saveData) return
+  ready ??= start()
+  ready.catch(() => {})
+}
+
 // The answer of academy.playground.run.answer. `tell` hears how far loading is. Rejects if Python could not be loaded.
 // foreign: the text is somebody else's. What it leaves behind in Python is thrown away with the worker.
 export async function ask(question, tell, foreign = false) {
