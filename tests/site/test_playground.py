@@ -4,7 +4,6 @@ Starting Python takes seconds, so what can be tested natively is in tests/playgr
 """
 
 import json
-import time
 
 import pytest
 
@@ -296,23 +295,6 @@ def test_every_page_with_an_editor_opens_it(browser, address, site):
             click(browser, "edit")
             browser.wait(f"document.querySelector('{EDITOR} .cm-content')", 30)
             assert browser.run(f"document.querySelector('{EDITOR}').academyText") == starter.read_text(), name
-
-
-@pytest.mark.site_check
-def test_the_home_page_runs_a_kernel_with_one_click(address):
-    own = Browser()
-    try:
-        own.open(address)
-        assert not [url for url in own.requests if "codemirror" in url or "runtime" in url]
-        start = time.monotonic()
-        assert ended(own) == "passed", outcome(own)
-        assert own.wait(f"document.querySelectorAll('{EDITOR} .t-programs button').length") == 3
-        assert "@triton.jit" in own.run(f"document.querySelector('{EDITOR} .cm-activeLine').textContent")
-        own.wait(f"document.querySelector('{EDITOR} .k-code code.cut-right') !== null")
-        assert time.monotonic() - start < PATIENCE and own.violations() == []
-        assert all(url.startswith((address, "data:", "blob:", "about:")) for url in own.requests) and not own.errors
-    finally:
-        own.close()
 
 
 @pytest.mark.parametrize("width", [1440, 390])

@@ -24,6 +24,9 @@ KINDS = {
     "derivation": "derivations/layernorm/",
     "notebook": "learn/softmax/",
     "benchmark": "benchmarks/layernorm/",
+    "explorable": "guides/measuring/",
+    "exercise": "exercises/first_kernel/reverse/",
+    "list of kernels": "kernels/",
 }
 FAST = {"mobile": 95, "desktop": 99}
 #: What else runs on the machine makes a page slower, never faster: the best of this many runs counts.
