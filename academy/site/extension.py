@@ -196,7 +196,7 @@ class Lines(Preprocessor):
         """Cards by group, each with the first picture of its page."""
         out: list[str] = []
         for name, pages in self.index.by_group().items():
-            out += ["", f"## {name}", "", '<div class="k-cards" markdown="1">', ""]
+            out += ["", f"## {name}", ""]
             for page in pages:
                 key = pictures.first(read(self.conversion.root / page.source))[0]
                 drawn = self.md.htmlStash.store(pictures.thumbnail(self.conversion.root, key)) if key else ""
@@ -208,7 +208,6 @@ class Lines(Preprocessor):
                     f"    {page.description}",
                     "",
                 ]
-            out += ["</div>", ""]
         return out or NOTHING
 
     def derivations(self, _: str) -> list[str]:
