@@ -74,6 +74,13 @@ def run(
     return found
 
 
+def called(comparison: Comparison, module: ModuleType, hostile: Inputs) -> None:
+    """The call of a case, compared with nothing: for who only asks which kernels it launches."""
+    made = _Run(comparison, module, hostile, {}, walls=False)
+    made.case = cases.load(comparison.path)[comparison.case]
+    made.ours(made.draw())
+
+
 class _Run:
     def __init__(self, comparison: Comparison, module: ModuleType, hostile: Inputs, memo: dict, walls: bool):
         self.comparison, self.module, self.hostile, self.memo = comparison, module, hostile, memo
