@@ -102,6 +102,40 @@ def _(Q, K, V, g, beta, Sigma, s):
     return s * Q @ S, torch.stack([Sigma, S])
 
 
+@case(
+    modules=STEP,
+    returns="GD-O",
+    values=tame,
+    sizes={"m": 1, "d": 3, "n": 4},
+    dtypes=("float32",),
+    forward_only=True,
+)
+def one_state_of_several(module, Q, K, V, g, beta, Sigma, s):
+    """The second of two heads of the last of four rows. Two rows have no state, and the states beside the three that
+    there are must stay as they are: what is changed there is added to the result."""
+    import torch
+
+    kept = torch.stack([torch.stack([Sigma + 7 + 2 * place, Sigma + 8 + 2 * place]) for place in range(5)]).float()
+    kept[1, 1] = Sigma
+    states = kept.clone()
+    slots = torch.tensor([1, -1, 3, 0], dtype=torch.int32, device=Q.device)
+
+    def rows(x):
+        """(B, heads, 1, …) of other numbers, but for the last row's second head."""
+        return torch.stack([torch.stack([x / (row + 2), x / (5 - row) if row < 3 else x]) for row in range(4)])
+
+    tensors = (rows(x) for x in (Q, K, V, g.float(), beta))
+    o = module.gated_delta_rule_step_launch(states[1:4], *tensors, slots, s, BLOCK_E=2)
+    strange = o[1:3].abs().sum() + (states - kept)[[0, 3, 4]].abs().sum()
+    return o[3, 1] + strange
+
+
+@one_state_of_several.pytorch
+def _(Q, K, V, g, beta, Sigma, s):
+    S = Sigma * g.exp()
+    return s * Q @ (S + K[0, :, None] * (beta * (V - K @ S)))
+
+
 def launched(module, K, V, g, beta, Sigma):
     """What each chunk's system is solved for: `(u, inverse)`, in tiles of 16 tokens."""
     k, v, gates, betas = (x.transpose(1, 2) for x in one_head(K, V, g.float(), beta))

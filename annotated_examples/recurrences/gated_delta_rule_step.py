@@ -77,17 +77,17 @@ def step_kernel(
     slot = b
     if slots_ptr is not None:
         slot = tl.load(slots_ptr + b)
-    # A row without a state: 0 columns of it are loaded and stored. In the example `pid=1: slot = -1`.
+    # A row without a state: 0 rows of it are loaded and stored. In the example `pid=1: slot = -1`.
     used = (slot >= 0) & (slot < slots)
-    matrix = head(state_tensor, tl.where(used, slot, 0), h, 0)
-    state = load_block(matrix, offs_d, tl.where(used, D, 0), offs_e, E)
+    matrix, rows = head(state_tensor, slot, h, 0), tl.where(used, D, 0)
+    state = load_block(matrix, offs_d, rows, offs_e, E)
     # The vectors are tiles of one row.
     k = load_block(head(k_tensor, b, h // group, 0), token, 1, offs_d, D).to(tl.float32)
     q = load_block(head(q_tensor, b, h // group, 0), token, 1, offs_d, D).to(tl.float32)
     v = load_block(head(v_tensor, b, h, 0), token, 1, offs_e, E).to(tl.float32)
     # First the state fades, then it is asked, then the difference is written: [[tag: GD-S]]. In the example the state
     # answers `pid=0: answer = [1, 2]`, and half of the difference to the value, `pid=0: u = [[2, 1]]`, is written.
-    state *= tl.sum(tl.exp(load_gates(g_tensor, b, h, 0, token, 1)), axis=0)
+    state *= tl.exp(load_gates(g_tensor, b, h, 0, token, 1))[:, None]
     answer = tl.sum(tl.trans(k) * state, axis=0)
     u = load_gates(beta_tensor, b, h, 0, token, 1)[:, None] * (v - answer[None, :])
     state += tl.trans(k) * u
@@ -95,7 +95,7 @@ def step_kernel(
     o = scale * tl.sum(tl.trans(q) * state, axis=0)
     o = tl.where(used, o, 0.0)
     store_block(head(o_tensor, b, h, 0), o[None, :], token, 1, offs_e, E)
-    store_block(matrix, state, offs_d, tl.where(used, D, 0), offs_e, E)
+    store_block(matrix, state, offs_d, rows, offs_e, E)
 
 
 # ## The launcher

@@ -18,12 +18,12 @@ from tests.kernels import chunk_cases, harness
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
 
 MUTANTS = [
-    Mutant("trap 10: asked before it fades", "answer = tl.sum(tl.trans(k) * state, axis=0)", "answer = tl.sum(tl.trans(k) * state, axis=0) / tl.sum(tl.exp(load_gates(g_tensor, b, h, 0, token, 1)), axis=0)"),
+    Mutant("trap 10: asked before it fades", "answer = tl.sum(tl.trans(k) * state, axis=0)", "answer = tl.sum(tl.trans(k) * state / tl.exp(load_gates(g_tensor, b, h, 0, token, 1))[:, None], axis=0)"),
     Mutant("trap 11: asked of a rounded state", "answer = tl.sum(tl.trans(k) * state, axis=0)", "answer = tl.sum(tl.trans(k) * state.to(tl.bfloat16).to(tl.float32), axis=0)"),
     Mutant("trap 11: read from a rounded state", "scale * tl.sum(tl.trans(q) * state, axis=0)", "scale * tl.sum(tl.trans(q) * state.to(tl.bfloat16).to(tl.float32), axis=0)"),
     Mutant("trap 11: a rounded state is kept", "    store_block(matrix, state,", "    state = state.to(tl.bfloat16).to(tl.float32)\n    store_block(matrix, state,"),
     Mutant("trap 13: the row's own state", "        slot = tl.load(slots_ptr + b)\n", "        slot = b\n"),
-    Mutant("trap 13: a row without a slot writes", "store_block(matrix, state, offs_d, tl.where(used, D, 0), offs_e, E)", "store_block(matrix, state, offs_d, D, offs_e, E)"),
+    Mutant("trap 13: a row without a slot writes", "store_block(matrix, state, offs_d, rows, offs_e, E)", "store_block(head(state_tensor, tl.where(used, slot, 0), h, 0), state, offs_d, D, offs_e, E)"),
     Mutant("trap 13: a row without a slot is read", "o = tl.where(used, o, 0.0)", "o = o + 0.0"),
     Mutant("trap 15: keys of another head", "k_tensor, b, h // group", "k_tensor, b, 0"),
     Mutant("trap 15: queries of another head", "q_tensor, b, h // group", "q_tensor, b, 0"),
