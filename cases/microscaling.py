@@ -168,9 +168,12 @@ def representable(M, N, G, n):
     """b: codes of four bits; P: powers of two."""
     import torch
 
-    codes = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])[torch.randint(0, 8, (N, G, n))]
-    codes *= 1 - 2 * torch.randint(0, 2, codes.shape)
-    return {"b": codes.double(), "P": 2.0 ** torch.randint(-4, 4, (N, G)).double()}
+    same = torch.Generator().manual_seed(
+        M + N + G + n
+    )  # at each call: what is remembered of one is compared with others
+    codes = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])[torch.randint(0, 8, (N, G, n), generator=same)]
+    codes *= 1 - 2 * torch.randint(0, 2, codes.shape, generator=same)
+    return {"b": codes.double(), "P": 2.0 ** torch.randint(-4, 4, (N, G), generator=same).double()}
 
 
 def coded(b, P):
