@@ -1,6 +1,22 @@
 """moe/grouped_matmul: both kinds of products and their gradients, for any counts; what is in rows of nobody, errors, mutants.
 
-The traps are those of grouped products in use: each has a check of its name or a mutant.
+The traps of grouped products in use, and the check or mutant ("…") that holds each:
+
+1. Rows or matrices that nobody writes: `rows_of_nobody`, "rows of nobody not written", "empty experts not written".
+2. Every expert empty, no row at all, one expert with all rows: `counts_of_any_kind`.
+3. NaN in rows behind the last offset: `rows_of_nobody`, "rows of nobody multiplied", "bias for rows of nobody".
+4. The last tile of an expert stores into the next one's rows: `stores_end_with_the_expert`, "stored to the last row".
+5. It sums over them, and 0 · NaN is NaN: `experts_do_not_touch`, "sum to the last row".
+6. Counts of 1, 15, 17 and 129 rows: `groups_around_a_tile`.
+7. Columns behind N are stored into the next row: `layouts` and `both_kinds`, in memory that is fenced.
+8. An expert's number times a stride in 32 bits: `test_more_than_2_to_31_elements`, on a card.
+9. The layout is guessed from the shape where K = N: `layouts`, with matrices that aren't symmetric.
+10. Sums in the dtype of the result, or in any order: `dtypes_of_results`, `long_sums_in_float32`,
+    `test_the_same_bits_every_time`.
+11. Offsets off by one, or that make no sense: "offsets where experts begin", "past the last row",
+    `offsets_that_make_no_sense`.
+12. Too few programs for ragged counts: "too few programs".
+13. A configuration of an autotuned kernel that is wrong: nothing is autotuned here.
 """
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)

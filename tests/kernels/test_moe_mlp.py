@@ -1,6 +1,23 @@
 """moe/moe_mlp: values and every gradient, for any experts, dropped slots among them; hostile rows, errors, mutants.
 
-The traps are those of such layers in use: each has a check of its name or a mutant.
+The traps of such layers in use, and the check or mutant ("…") that holds each:
+
+1. The gradient of the weights in 16 bits, or added up by atomics: `weights_in_float32`, `test_the_same_bits_every_time`.
+2. Rows are combined in any order: every token collects its own, "without the last slot"; the same bits every time.
+3. Dropped slots: 0 · NaN, or slot 0 is written: `dropped_slots`, "dropped rows read", "weights of dropped slots".
+4. NaN in rows and matrices of others: `rows_of_others`.
+5. All gradients land in one row, hidden because another gradient is right: each is compared by itself, `assert_right`.
+6. A tolerance above every value: the 2x rule, with results of about 1, `layer`.
+7. Gate and up exchanged: "gate and up exchanged", "up is the gate again", "offset of the half".
+8. The activation's derivative: "derivative of the activation".
+9. A router's weight twice, or missing: "weight twice in the gate", "weight missing in the matrix", "weight not applied".
+10. A buffer of the forward pass is written backward: `test_a_second_backward_pass_and_frozen_parameters`.
+11. A router in front: `test_a_router_in_front`, against a dense model in float64; experts not chosen get exactly 0.
+12. Frozen inputs and matrices: `test_a_second_backward_pass_and_frozen_parameters`.
+13. T = 1, k = 1, E = 1, all rows to one expert, numbers that fill no tile: `experts_of_any_kind`, `small_tiles`.
+14. Strides of 0 and upstream gradients of any layout: `layouts`.
+15. More than 2³¹ elements: offsets are 64 bits; the grouped product's test on a card has that many.
+16. Sums over the slots that are rounded on the way: `every_dtype`, one rounding at the end.
 """
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)

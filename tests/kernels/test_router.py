@@ -1,6 +1,25 @@
 """moe/router: experts and rows exactly, weights, gradients and losses by the 2x rule; hostile rows, errors, mutants.
 
-The traps are those of routers in use: each has a check of its name or a mutant.
+The traps of routers in use, and the check or mutant ("…") that holds each:
+
+1. NaN in a row gives an expert twice, or one that isn't there: `not_a_number_in_a_row`, "NaN by its bits".
+2. Ties, signed zeros, infinities, one expert, all of them, numbers that are no power of two: `ties`, `sizes`.
+3. Logits that are no tie until the softmax underflows: `no_tie_by_underflow`, "probabilities compared".
+4. The bias gets into the weights: `bias_selects_only`, "bias in the weights".
+5. All sigmoids underflow, and 0 is divided by 0: `sigmoids_that_are_all_zero`, backward, too.
+6. The renormalisation isn't differentiated: `every_way`, two mutants.
+7. Logits that weren't selected have a gradient, or none, by the formula: `unselected_logits`, two mutants.
+8. The choice is made in bfloat16: `choice_in_float32`, "choice in bfloat16".
+9. Shares that sum to k instead of 1: `balanced_is_one`, "not divided by all slots".
+10. A softmax of a softmax: `losses`, "softmax twice".
+11. Dropped slots and padding count: `dropped_slots_count_nowhere`, "tokens behind the last one".
+12. A gradient through the counts: `losses`; counts are integers, and `both_losses` compares with autograd.
+13. A sort that isn't stable: `sorts`, "unstable".
+14. Order and position exchanged: `sorts`, "order and position exchanged".
+15. Expert or row in 16 bits: `more_than_sixteen_bits`, "rows of 16 bits".
+16. A number that is no expert is counted somewhere: `numbers_that_are_no_experts`, `nothing_behind_the_end`.
+17. Zeroing and adding in one launch: no kernel here does; `test_every_place_is_written_once`, and on a card
+    `test_the_same_bits_every_time` with 100 runs.
 """
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
