@@ -2,7 +2,10 @@
 
 import math
 
-from draw import Control, Panel, Picture, picture
+from academy.results import figures
+
+import card
+from draw import Axes, Control, Panel, Picture, picture
 from moving import moving
 
 #: A row of logits, its label, and the four ranks that it is cut over.
@@ -150,6 +153,31 @@ def layer():
 
 
 @picture
+def measured():
+    """The one-shot sum and NCCL's between two cards, out of benchmarks/many_cards.py's results."""
+    found = figures.first(card.ROOT, "experiments/many_cards")
+    values = found["values"]
+    sizes = sorted(int(key.split("/")[1]) for key in values if key.endswith("/nccl"))
+    panel = Panel(310, f"A sum over {found['world']} cards, µs")
+    axes = Axes(panel, (44, 42, 300, 206), (4, 64, 1024, 65536), (5, 10, 100, 500), ("KB", ""), (True, True))
+    told = []
+    for who, kind, words in (("ours", "b", "one-shot, this site's"), ("nccl", "a", "NCCL")):
+        points = [(kb, values[f"all_reduce/{kb}/{who}"]["value"]) for kb in sizes]
+        panel.line([axes(*point) for point in points], f"curve {kind}")
+        for point in points:
+            panel.dot(*axes(*point), kind, 3)
+        told.append(f"{words}: " + ", ".join(f"{kb} KB {time:.3g} µs" for kb, time in points))
+    panel.text(axes(5, 1)[0], axes(4, 15.5)[1], "one-shot, this site's", "small")
+    panel.text(axes(5, 1)[0], axes(4, 6.4)[1], "NCCL", "small")
+    return Picture(
+        f"Measured between {found['world']} {found['device'].split()[1]}, each as a CUDA graph of 20 calls. Below 1 MB the time is "
+        "that of the signals, above 4 MB that of the bytes.",
+        "Two lines over the size of a tensor, both axes logarithmic. " + "; ".join(told) + ".",
+        [panel],
+    )
+
+
+@picture
 def algorithms():
     facts = {"latency": 1.0, "bandwidth": 300e3}  # microseconds, bytes a microsecond: those of the guide's snippet
     return moving(
@@ -157,7 +185,7 @@ def algorithms():
         "When is it better to send more, in fewer steps?",
         "Make the tensor small, then large; then add ranks.",
         "Time runs to the right; red is the latency of a step, the rest its bytes. A calculation, with a latency of 1 µs and "
-        "300 GB/s in one direction; nothing here was measured.",
+        "300 GB/s in one direction.",
         (
             Control("size", "tensor", 256, stops=(1, 16, 64, 256, 1024, 4096, 65536)),
             Control("ranks", "ranks", 8, stops=(2, 4, 8, 16, 64)),
