@@ -95,7 +95,7 @@ def test_one_line_is_changed_and_run_and_kept(page, address):
 
 def test_home_says_for_whom_and_how_long(site):
     home = text(site, "")
-    assert "You need Python and a little PyTorch" in home
+    assert "You should know Python and a little PyTorch" in home
     assert home.count('<li><strong><a href="learn/#') + home.count('<li>\n<p><strong><a href="learn/#') == 3, (
         "the tracks"
     )
