@@ -50,7 +50,7 @@ def landing():
     for name, largest in (("e4m3, e5m2", 1.75), ("e2m1", 1.5)):
         panel = Panel(214, f"{name}: largest code {largest} times a power of two")
         at = lambda m: 40 + 290 * (m - 1)  # noqa: E731
-        height = lambda value: 176 - 104 * value  # noqa: E731
+        height = lambda value: 180 - 96 * value  # noqa: E731
         panel.line([(40, height(0)), (330, height(0))])
         panel.line([(40, height(1)), (330, height(1))], "dashed")
         panel.text(36, height(1) + 4, "1", "small", "end")
@@ -168,7 +168,8 @@ def survivors():
         panel.text(at(power) + 7, 168, f"2^{power}", "small", "middle")
     panel.text(52, 188, "times smaller; amber becomes zero", "small")
     return Picture(
-        "A group has one scale, set by its largest element. How much smaller may another be before nothing is left of it?",
+        "A group has one scale, set by its largest element. If another is smaller by too many powers of two, nothing "
+        "is left of it.",
         "An element survives beside one that is larger by a power of two: " + ", ".join(words) + ".",
         [panel],
     )
