@@ -83,4 +83,9 @@ document.addEventListener("DOMContentLoaded", () => {
     else document.documentElement.dataset.measured = "" // for tests
   }
   idle(measure)
+  // Text that gets its font late may be wider than it was, in a box that stays as wide: nothing else tells.
+  document.fonts?.addEventListener("loadingdone", () => {
+    boxes.push(...document.querySelectorAll(Object.keys(SCROLLING).join()))
+    idle(measure)
+  })
 })
