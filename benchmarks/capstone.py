@@ -8,7 +8,6 @@ model to ours as `ladder/capstone.json`. With `--only` a part of it is measured,
 from __future__ import annotations
 
 import dataclasses
-import json
 import statistics
 import sys
 import time
@@ -274,10 +273,7 @@ def main() -> int:
         print("this needs a CUDA device", file=sys.stderr)
         return 2
     begin, only = time.monotonic(), arguments.only or [*CONTESTANTS, "profile", "ladder"]
-    path = experiment.written("capstone", arguments.results)
-    content = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    for part in ("values", "failed", "losses", "kernels"):
-        content.setdefault(part, {})
+    content = experiment.kept("capstone", arguments.results, "values", "failed", "losses", "kernels")
     content["batch"] = B
     for name in [name for name in CONTESTANTS if name in only]:
         torch.cuda.empty_cache()
@@ -300,7 +296,7 @@ def main() -> int:
         about = experiment.about()
         about |= about.pop("versions")
         rungs = about | dict(operation="capstone", shape=[B, GPT_124M.context], dtype="bfloat16", rungs=ladder())
-        store.write(path.parents[1] / "ladder" / "capstone.json", rungs)
+        store.write(experiment.written("capstone", arguments.results).parents[1] / "ladder" / "capstone.json", rungs)
     print(f"{time.monotonic() - begin:.0f} s in all")
     return 1 if content["failed"] else 0
 

@@ -9,7 +9,6 @@ compare with in any case, and the rest of the file stays.
 from __future__ import annotations
 
 import dataclasses
-import json
 import statistics
 import sys
 import time
@@ -87,10 +86,7 @@ def main() -> int:
         print("this needs a CUDA device", file=sys.stderr)
         return 2
     begin, only = time.monotonic(), {BASE, *(arguments.only or FORMS)}
-    path = experiment.written("capstone_options", arguments.results)
-    content = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    for part in ("values", "failed", "losses"):
-        content.setdefault(part, {})
+    content = experiment.kept("capstone_options", arguments.results, "values", "failed", "losses")
     content["batch"] = B
     for name in [name for name in FORMS if name in only]:
         torch.cuda.empty_cache()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import json
 import os
 import re
 import signal
@@ -27,7 +26,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
-from academy import device  # noqa: E402
+from academy import accuracy, device  # noqa: E402
 from academy.bench import experiment  # noqa: E402
 from academy.traffic import Traffic, ring_bytes  # noqa: E402
 from annotated_examples.capstone import parallel  # noqa: E402
@@ -98,10 +97,6 @@ def same_everywhere(*tensors: torch.Tensor) -> bool:
     return True
 
 
-def rms(error: torch.Tensor, exact: torch.Tensor) -> float:
-    return (error.double().square().mean() / exact.square().mean()).sqrt().item()
-
-
 # ---------------------------------------------------------------- the parts
 
 
@@ -138,7 +133,7 @@ def loss(values: dict, rank: int, world: int) -> None:
             found, gradient = function(part.clone().requires_grad_(), labels[:CHECKED])
             values[f"loss/{vocabulary}/{name}/error"] = (abs(found.item() - exact.item()) / exact.item(), "")
             values[f"loss/{vocabulary}/{name}/gradient_error"] = (
-                rms(gradient - exact_gradient[:, mine], exact_gradient[:, mine]), "",
+                accuracy.errors(gradient, exact_gradient[:, mine]).rms, "",
             )  # fmt: skip
         del exact_logits, exact, exact_gradient, whole, part
         torch.cuda.empty_cache()
@@ -214,8 +209,8 @@ def gather(values: dict, rank: int, world: int) -> None:
     dist.all_gather_into_tensor(whole, x)
     first = all_gather_matmul(x, w, memory)
     exact = whole[:: rows // 64].double() @ w.double()
-    values["gather/error"] = (rms(first[:: rows // 64].double() - exact, exact), "")
-    values["gather/torch_error"] = (rms((whole @ w)[:: rows // 64].double() - exact, exact), "")
+    values["gather/error"] = (accuracy.errors(first[:: rows // 64], exact).rms, "")
+    values["gather/torch_error"] = (accuracy.errors((whole @ w)[:: rows // 64], exact).rms, "")
     different = sum(not torch.equal(all_gather_matmul(x, w, memory), first) for _ in range(RUNS))
     values["gather/different_runs"] = (different, "")
 
@@ -313,8 +308,7 @@ def run_part(name: str, results: Path) -> None:
     with group() as (rank, world):
         PARTS[name](values, rank, world)
         if rank == 0:
-            path = experiment.written("many_cards", results)
-            content = json.loads(path.read_text("utf-8")) if path.is_file() else {"values": {}, "failed": {}}
+            content = experiment.kept("many_cards", results, "values", "failed")
             content["failed"].pop(name, None)
             content |= dict(world=world, links=links(), nccl=".".join(map(str, torch.cuda.nccl.version())))
             content["values"] |= experiment.rounded({"world": (world, "")} | values, 4)
@@ -352,8 +346,7 @@ def main() -> int:
             failed[name] = said
             print(f"{name} failed: {said}", flush=True)
     if failed:
-        path = experiment.written("many_cards", arguments.results)
-        content = json.loads(path.read_text("utf-8")) if path.is_file() else {"values": {}, "failed": {}}
+        content = experiment.kept("many_cards", arguments.results, "values", "failed")
         experiment.write_experiment("many_cards", arguments.results, content | {"failed": content["failed"] | failed})
     return int(bool(failed))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib.metadata
+import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -49,6 +50,13 @@ def rounded(values: dict[str, tuple[float | None, str]], digits: int = 3) -> dic
 def written(name: str, results: Path) -> Path:
     """The file of an experiment on this machine's GPU."""
     return results / store.slug(torch.cuda.get_device_name()) / "experiments" / f"{name}.json"
+
+
+def kept(name: str, results: Path, *parts: str) -> dict:
+    """What an earlier run wrote of an experiment on this machine's GPU; `parts` that aren't there are empty."""
+    path = written(name, results)
+    content = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    return {part: {} for part in parts} | content
 
 
 def about(*packages: str) -> dict:

@@ -32,8 +32,9 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import head
-from annotated_examples.common.chunks import contract, load_block, load_gates, looks_at_values, store_block, tensor
+from annotated_examples.common.chunks import contract, load_block, load_gates, store_block, tensor
 from annotated_examples.common.opaque import opaque
+from annotated_examples.common.sequences import looks_at_values
 
 
 # ## Reference

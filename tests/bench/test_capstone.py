@@ -9,6 +9,7 @@ pytest.importorskip("matplotlib", reason="curves are drawn where matplotlib is i
 import torch
 
 from academy import device
+from academy.bench import experiment
 from academy.judge.mutants import import_source
 from academy.results import figures, store, training
 from annotated_examples.capstone.gpt import OURS, PLAIN, SMALL
@@ -125,3 +126,11 @@ def test_curves_and_a_table(tmp_path):
 def test_without_a_card_it_says_so(capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["capstone.py"])
     assert capstone.main() == 2 and "needs a CUDA device" in capsys.readouterr().err
+
+
+def test_what_an_earlier_run_wrote_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA Fake 1")
+    assert experiment.kept("fake", tmp_path, "values", "failed") == {"values": {}, "failed": {}}
+    experiment.write_experiment("fake", tmp_path, {"values": {"a": 1}, "links": "NV18"})
+    found = experiment.kept("fake", tmp_path, "values", "failed")
+    assert (found["values"], found["failed"], found["links"]) == ({"a": 1}, {}, "NV18")

@@ -62,8 +62,9 @@ document.addEventListener("DOMContentLoaded", () => {
   fewerLandmarks()
   const sizes = new ResizeObserver(entries => reachable(entries.map(entry => entry.target)))
   const known = new WeakSet()
+  const scrolling = () => [...document.querySelectorAll(Object.keys(SCROLLING).join())]
   const newBoxes = () => {
-    const boxes = [...document.querySelectorAll(Object.keys(SCROLLING).join())].filter(box => !known.has(box))
+    const boxes = scrolling().filter(box => !known.has(box))
     for (const box of boxes) {
       known.add(box)
       sizes.observe(box)
@@ -85,7 +86,7 @@ document.addEventListener("DOMContentLoaded", () => {
   idle(measure)
   // Text that gets its font late may be wider than it was, in a box that stays as wide: nothing else tells.
   document.fonts?.addEventListener("loadingdone", () => {
-    boxes.push(...document.querySelectorAll(Object.keys(SCROLLING).join()))
+    boxes.push(...scrolling())
     idle(measure)
   })
 })
