@@ -76,10 +76,11 @@ def pack_reference(codes):
 
 
 def fp4_reference(q):
-    """The numbers that packed codes stand for."""
+    """The numbers that packed codes stand for: a sign, two bits of exponent, one of mantissa."""
     codes = torch.stack([q.int() & 15, q.int() >> 4], -1).flatten(-2)
-    table = torch.tensor([*E2M1, *(-value for value in E2M1)], device=q.device)
-    return table[codes.long()]
+    exponent, mantissa = codes >> 1 & 3, codes & 1
+    size = torch.where(exponent == 0, 2 * mantissa, 2 + mantissa << exponent) / 4
+    return torch.where(codes < 8, size, -size)
 
 
 def exponent_reference(largest, dtype, scaling):
