@@ -294,11 +294,13 @@ def loss_backward_kernel(
 
 # ## Launchers
 #
-# A program holds a matrix of tokens by experts in registers: fewer tokens the more experts there are.
-def tile(E, BLOCK_T):
+# A program holds a matrix of tokens by experts in registers: fewer tokens the more experts there are. `route` backward
+# waits for one load after the other, `k` of them, with next to nothing to compute. So it takes small programs: while
+# some wait, others work.
+def tile(E, BLOCK_T, numbers=2048):
     checks.power_of_two(BLOCK_T=BLOCK_T)
     BLOCK_E = triton.next_power_of_2(E)
-    return dict(BLOCK_T=BLOCK_T or max(1, 2048 // BLOCK_E), BLOCK_E=BLOCK_E)
+    return dict(BLOCK_T=BLOCK_T or max(1, numbers // BLOCK_E), BLOCK_E=BLOCK_E)
 
 
 def route_forward(logits, top_k, score, renormalize, bias, scale, *, BLOCK_T=None):
@@ -317,7 +319,7 @@ def route_forward(logits, top_k, score, renormalize, bias, scale, *, BLOCK_T=Non
 
 def route_backward(dweights, logits, experts, score, renormalize, scale, *, BLOCK_T=None):
     T, E = logits.shape
-    sizes = tile(E, BLOCK_T)
+    sizes = tile(E, BLOCK_T, numbers=512)
     dlogits = torch.empty((T, E), dtype=logits.dtype, device=logits.device)
     if T:
         route_backward_kernel[(triton.cdiv(T, sizes["BLOCK_T"]),)](
