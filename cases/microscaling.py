@@ -168,9 +168,7 @@ def representable(M, N, G, n):
     """b: codes of four bits; P: powers of two."""
     import torch
 
-    same = torch.Generator().manual_seed(
-        M + N + G + n
-    )  # at each call: what is remembered of one is compared with others
+    same = torch.Generator().manual_seed(M + N + G + n)  # at each call: what is remembered of one is compared
     codes = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])[torch.randint(0, 8, (N, G, n), generator=same)]
     codes *= 1 - 2 * torch.randint(0, 2, codes.shape, generator=same)
     return {"b": codes.double(), "P": 2.0 ** torch.randint(-4, 4, (N, G), generator=same).double()}
@@ -201,15 +199,16 @@ def _(module, a, b, P, beta):
     return module.mx_matmul_reference(whole(a).flatten(1), q, scale, bias=beta)
 
 
+# Three rows and three columns of tiles, in groups of two rows; codes that aren't side by side in memory.
 @case(
-    modules=PRODUCT, returns="MX-product", values=representable, sizes=FEW, dtypes=("float16", "bfloat16"),
+    modules=PRODUCT, returns="MX-product", values=representable, sizes=FEW | {"M": 10}, dtypes=("float16", "bfloat16"),
     forward_only=True,
 )  # fmt: skip
 def weights_in_small_tiles(module, a, b, P, beta):
     import torch
 
     q, scale = coded(b, P)
-    bytes_of_b, bytes_of_scale = q.view(torch.uint8), scale.view(torch.uint8)
+    bytes_of_b, bytes_of_scale = q.view(torch.uint8).t().contiguous().t(), scale.view(torch.uint8)
     tiles = dict(BLOCK_M=4, BLOCK_N=4, BLOCK_K=32, GROUP_M=2)
     return module.mx_matmul_forward(whole(a).flatten(1), bytes_of_b, bytes_of_scale, beta, a.dtype, **tiles)
 

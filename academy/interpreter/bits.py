@@ -90,10 +90,14 @@ def decode(data: np.ndarray, dtype: tl.dtype) -> np.ndarray:
 
 
 def undefined_lanes(shape: tuple[int, ...], dtype: tl.dtype) -> np.ndarray:
-    """An interpreter payload of a value that a GPU leaves undefined: NaN, or for integers 0xA5 in every byte."""
+    """An interpreter payload of a value that a GPU leaves undefined: NaN, or for integers 0xA5 in every byte.
+
+    An integer of a single byte is 0xFF: as the exponent of a microscaled block that is NaN, too.
+    """
     np_dtype = interpreter._get_np_dtype(dtype)
     if dtype.is_floating():
         return np.full(shape, NAN_BITS.get(dtype.name, np.nan), dtype=np_dtype)
     if np_dtype == np.bool_:
         return np.zeros(shape, dtype=bool)
-    return np.full(shape, np.frombuffer(b"\xa5" * np_dtype.itemsize, dtype=np_dtype)[0])
+    filler = b"\xff" if np_dtype.itemsize == 1 else b"\xa5" * np_dtype.itemsize
+    return np.full(shape, np.frombuffer(filler, dtype=np_dtype)[0])
