@@ -39,8 +39,8 @@ large, the two halves are the fastest.
 [[bench: flash_attention/ladder/cuDNN/full_forward_ms]] in that run. It gives the loads to a warp of their own and lets
 two groups of warps take turns, one at the softmax and one at the tensor cores. Triton's compiler does not do that here:
 it waits for each product of queries and keys before the softmax begins, and only the other programs fill the gap. So on
-a Hopper card large calls with heads of 128 numbers go to [a kernel below Triton](../gluon/flash_attention.py). With 4096
-tokens and a causal mask it is level with cuDNN, and in longer calls and without a mask it is ahead.
+a Hopper card large calls with heads of 128 numbers go to [a kernel below Triton](../gluon/flash_attention.py). At 4096
+tokens and with a causal mask it is level with cuDNN, and in longer calls and without a mask it is ahead.
 
 The backward pass has [a page of its own](flash_attention_backward.py).
 
