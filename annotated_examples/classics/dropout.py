@@ -33,27 +33,12 @@ import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.common.seeds import seed_contract, seed_tensor
+from annotated_examples.common.seeds import LOW, random_words_reference, seed_contract, seed_tensor
 
 
 # ## Reference
 #
-# The same in PyTorch. `index` and `seed` are int64. A product of two 32-bit numbers fills all 64 bits, and may come out
-# negative: masked with `LOW`, its upper half is right all the same.
-LOW = 2**32 - 1
-
-
-def random_words_reference(seed, index):
-    """The four 32-bit words that the counters `index` get, as int64 in [0, 2³²)."""
-    c0, c1, c2, c3 = index & LOW, index >> 32, torch.zeros_like(index), torch.zeros_like(index)
-    key_low, key_high = seed & LOW, seed >> 32
-    for _ in range(10):
-        first, second = c0 * 0xD2511F53, c2 * 0xCD9E8D57
-        c0, c1, c2, c3 = second >> 32 & LOW ^ c1 ^ key_low, second & LOW, first >> 32 & LOW ^ c3 ^ key_high, first & LOW
-        key_low, key_high = key_low + 0x9E3779B9 & LOW, key_high + 0xBB67AE85 & LOW
-    return torch.stack([c0, c1, c2, c3], -1)
-
-
+# The same in PyTorch, with random words as signed numbers.
 def dropout_mask_reference(shape, p, seed, device=None):
     n = torch.Size(shape).numel()
     words = random_words_reference(torch.as_tensor(seed, device=device), torch.arange(-(-n // 4), device=device))

@@ -2,7 +2,7 @@ r"""
 # Seeds
 
 A seed of random numbers is an int, or a number on the GPU that nobody waits for. These functions check it, and turn
-both into the same thing.
+both into the same thing. And the random words that a kernel makes of it, in PyTorch.
 """
 
 from academy import checks, device  # noqa: F401  before anything imports triton
@@ -27,3 +27,22 @@ def seed_contract(seed, on, name="seed"):
 # An int becomes a tensor, so that a kernel has one way for both; that starts a tiny kernel, and nobody waits.
 def seed_tensor(seed, on):
     return seed if isinstance(seed, torch.Tensor) else torch.full((), seed, dtype=torch.int64, device=on)
+
+
+# ## The random words, in PyTorch
+#
+# Philox with ten rounds, as [dropout](../classics/dropout.py) explains it. `index` and `seed` are int64. A product of
+# two 32-bit numbers fills all 64 bits, and may come out negative: masked with `LOW`, its upper half is right all the
+# same.
+LOW = 2**32 - 1
+
+
+def random_words_reference(seed, index):
+    """The four 32-bit words that the counters `index` get, as int64 in [0, 2³²)."""
+    c0, c1, c2, c3 = index & LOW, index >> 32, torch.zeros_like(index), torch.zeros_like(index)
+    key_low, key_high = seed & LOW, seed >> 32
+    for _ in range(10):
+        first, second = c0 * 0xD2511F53, c2 * 0xCD9E8D57
+        c0, c1, c2, c3 = second >> 32 & LOW ^ c1 ^ key_low, second & LOW, first >> 32 & LOW ^ c3 ^ key_high, first & LOW
+        key_low, key_high = key_low + 0x9E3779B9 & LOW, key_high + 0xBB67AE85 & LOW
+    return torch.stack([c0, c1, c2, c3], -1)

@@ -9,6 +9,16 @@ _BIT = "a wait looks at the lowest bit of the phase alone"
 _SIZES = "other sizes, and more room behind, show the same mistakes"
 
 _LISTED = {
+    "choosing/tie_at_k": {
+        "a comparison with NaN is false: what is masked comes before nothing": [
+            'kept_kernel: x = tl.load(x_ptr + i, mask=i < n, other=-float("inf")) @41: -float("inf") -> float("nan")'
+        ],
+    },
+    "choosing/first_to_arrive": {
+        "a masked lane's time is NaN, which a minimum drops": [
+            'draw_kernel: v = tl.load(v_ptr + token, mask=mask, other=0.5) @44: 0.5 -> float("nan")'
+        ],
+    },
     "recurrences/squares": {
         _ORDER: [
             "inverse: inverse_kernel[(1,)](a, out, n, BLOCK=max(16, triton.next_power_of_2(n))) @42: "

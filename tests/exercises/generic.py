@@ -44,7 +44,7 @@ EXEMPT: dict[tuple[str, str], str] = {
         low_bit/unpack low_bit/signed low_bit/group_of fast/persistent fast/words_once model/momentum_step
         eight_bits/rounded_logarithm four_bits/two_of_a_byte distributed/sum_of_ranks recurrences/segmented
         recurrences/join_two
-        recurrences/two_factors""".split()
+        recurrences/two_factors choosing/order_of_bits choosing/infinite_noise""".split()
     },
     **{
         ("load without other", name): _NO_LOAD

@@ -405,6 +405,14 @@ PUBLIC = [
         "moe.router", "load_balancing_loss", "moe.router.load_balancing_loss_reference",
         {"logits": "tokens classes", "experts": "tokens 2: int32 below classes", "score": ("softmax", "sigmoid")},
     ),
+    Public(
+        "choosing.sample", "filter_logits", "choosing.sample.filter_logits_reference",
+        {"logits": "rows classes", "top_k": (None, 3), "top_p": (None, 0.83)},
+    ),
+    Public(
+        "choosing.sample", "sample", "choosing.sample.sample_reference",
+        {"logits": "rows classes", "seed": 7, "temperature": (0.7, 0.0), "top_k": (None, 3), "top_p": (None, 0.83)},
+    ),
     *[
         Public(
             module, name, "gemlite.gemm.gemm_reference", packed, {"columns": (32, 96)}, four_bits, HALVES,

@@ -436,6 +436,9 @@ CASES = [
     case("moe.grouped_matmul", "grouped_matmul", columns_of_experts),
     case("moe.moe_mlp", "moe_mlp", tokens_of_experts),
     case("moe.router", "router_z_loss", lambda: dict(logits=randn(5, 12, dtype=BF16))),
+    case("choosing.sample", "filter_logits", lambda: dict(logits=randn(5, 300, dtype=BF16)), top_k=20),
+    case("choosing.sample", "filter_logits", lambda: dict(logits=randn(5, 300, dtype=BF16)), top_k=200, top_p=0.9),
+    case("choosing.sample", "sample", lambda: dict(logits=randn(5, 300, dtype=BF16)), seed=7, top_k=20, top_p=0.9),
 ]
 FORWARD_ONLY = {"tutorials.matmul_blocked", "attention.decode", "fast.decode"}
 FORWARD_ONLY |= {
@@ -444,7 +447,7 @@ FORWARD_ONLY |= {
     "recurrences.causal_conv1d.causal_conv1d_step_",
     "recurrences.gated_delta_rule_step",
 }
-FORWARD_ONLY |= {"mx.microscaling", "mx.mx_matmul"}
+FORWARD_ONLY |= {"mx.microscaling", "mx.mx_matmul", "choosing.sample"}
 FORWARD_ONLY |= {"fp8.quantize", "fp8.scaled_matmul", "gemlite.gemm", "gemlite.gemm_splitK", "fast.low_bit"}
 #: They run before a model is compiled, or show what another function does.
 HELPERS = {"classics.dropout.dropout_mask", "gemlite.gemm.pack", "gemlite.gemm.unpack", "gemlite.gemm.quantize"}

@@ -1,0 +1,485 @@
+r"""
+# Choosing a token: the k largest without sorting, and a draw without adding up
+
+A language model ends with a **logit** for each of `V` tokens, a hundred thousand or more. The next token is drawn with
+the probabilities [[tag: SA-q]]. Usually the unlikely tokens are left out first: **top-k** keeps the `k` largest logits,
+[[tag: SA-k]], and **top-p** the shortest list of largest ones whose probabilities add up to `p`, [[tag: SA-p]].
+
+PyTorch's way is to sort each row, take running sums of the sorted probabilities, mask, and draw. But nobody asked for
+the order of a hundred thousand tokens. What is asked for is one number, the **threshold**: what lies above it is kept.
+
+[[figure: choosing/rounds]]
+
+The bits of a float can be made a whole number with the same order. Then the threshold is found digit by digit, the
+leading one first: how many logits are at least *this* large? No element moves, and the threshold is exact.
+
+The draw needs no running sum either. Each token gets a random number of its own, and the largest of
+
+[[eq: SA-s]]
+
+wins. That happens with just the right probabilities; [the derivation](../../backprop_math/sample.md) shows why.
+
+**What it costs.** A row is read from memory once, 4 bytes a logit, and a token is written. Then it is read from the L2
+cache: 16 times for top-k, once for each digit, 17 times for top-p, and once for the draw. Each time a logit is compared
+with four candidates, about a dozen instructions. One program has a row, so a few long rows leave most of the card idle.
+
+**Contract.** Logits are float32, float16 or bfloat16, rows of up to 2¹⁸ along the last dimension, any strides; all
+arithmetic is float32. A larger logit comes first, of equal ones that with the lower index, and zeros of either sign are
+equal: so the set that is kept has exactly one right answer. (Where a sum of probabilities comes as close to `p` as
+$10^{-6}$, it may count as either side.) Top-k comes first, then the temperature, then `p` of what is left. A logit of ∞
+takes all of the probability. A row with NaN becomes NaN and draws the token −1, and so does a row of −∞; other rows
+don't notice. A draw depends on the seed, the number and the width of the row, and on nothing else: tiles and runs make
+no difference. Forward only.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from academy import checks, device, script
+
+import torch
+import triton
+import triton.language as tl
+
+from annotated_examples.common.experts import values_are_checked
+from annotated_examples.common.opaque import opaque
+from annotated_examples.common.rows import as_rows
+from annotated_examples.common.seeds import random_words_reference, seed_contract, seed_tensor
+
+WIDEST_ROW = 2**18
+LARGEST_BELOW_ONE = tl.constexpr(1 - 2.0**-24)
+
+
+# ## Reference
+#
+# In PyTorch, with a sort, always in float64. A stable sort leaves equal logits in the order of their indices.
+def kept_reference(logits, top_k=None, top_p=None, temperature=1.0):
+    """True where a logit is kept, and the logits less the largest, divided by the temperature."""
+    z, V = logits.double(), logits.shape[-1]
+    largest = z.amax(-1, keepdim=True) if V else z
+    shifted = torch.where(z == largest, 0.0, z - largest) / temperature
+    order = torch.sort(z, dim=-1, descending=True, stable=True).indices
+    kept = torch.ones_like(z, dtype=torch.bool)
+    if top_k is not None:
+        most = top_k.unsqueeze(-1) if isinstance(top_k, torch.Tensor) else top_k
+        kept = torch.arange(V, device=z.device).expand(z.shape) < most
+    if top_p is not None and top_p < 1:
+        weight = torch.where(kept, shifted.gather(-1, order).exp(), 0.0)
+        kept = kept & (weight.cumsum(-1) - weight < top_p * weight.sum(-1, keepdim=True))
+    return torch.zeros_like(kept).scatter(-1, order, kept), shifted
+
+
+def filter_logits_reference(logits, *, top_k=None, top_p=None):
+    kept, _ = kept_reference(logits, top_k, top_p)
+    kept = torch.where(kept, logits, -torch.inf)
+    return torch.where(logits.isnan().any(-1, keepdim=True), torch.nan, kept)
+
+
+# The reciprocal of the race is computed from the random words as the kernel does it, but in float64.
+def gumbel_reference(shape, seed, device=None):
+    V = shape[-1]
+    rows, words = torch.Size(shape[:-1]).numel(), -(-V // 4)
+    counters = torch.arange(rows * words, device=device)
+    word = random_words_reference(torch.as_tensor(seed, device=device), counters).view(rows, -1)[:, :V]
+    v = ((word.double() + 0.5) / 2**32).clamp(max=1 - 2.0**-24)
+    return -torch.log(-torch.log1p(-v)).view(shape)
+
+
+def sample_reference(logits, seed, *, temperature=1.0, top_k=None, top_p=None):
+    if temperature == 0:
+        temperature, top_k = 1.0, 1
+    kept, shifted = kept_reference(logits, top_k, top_p, temperature)
+    score = torch.where(kept, shifted + gumbel_reference(logits.shape, seed, logits.device), -torch.inf)
+    lost = logits.isnan().any(-1) | (logits == -torch.inf).all(-1)
+    if logits.shape[-1] == 0:
+        return torch.full(logits.shape[:-1], -1, device=logits.device)
+    return torch.where(lost, -1, score.argmax(-1))
+
+
+# ## Whole numbers with the order of floats
+#
+# A float32 is a sign, an exponent and a mantissa, in this order. So of two positive floats the larger one has the
+# larger bits, read as a whole number. For negative ones it is the other way round, and they have a 1 in front. Two
+# changes make one order of all:
+#
+# - the bits of a negative float are inverted: that turns the order around, and the 1 in front becomes a 0;
+# - the sign bit of the others is set, which puts them above.
+#
+# A negative zero is made an ordinary one first. Minus infinity becomes `0x007FFFFF`, and no logit has the key 0: that
+# is for lanes behind the end of the row.
+#
+# [[figure: choosing/keys]]
+@triton.jit
+def key_of(x):
+    bits = tl.where(x == 0.0, 0.0, x).to(tl.int32, bitcast=True)
+    return tl.where(bits < 0, ~bits, bits ^ -0x80000000).to(tl.uint32, bitcast=True)
+
+
+# The way back tells which logit a threshold is.
+@triton.jit
+def logit_of(key):
+    bits = key.to(tl.int32, bitcast=True)
+    return tl.where(bits < 0, bits ^ -0x80000000, ~bits).to(tl.float32, bitcast=True)
+
+
+# A chunk of the row. A NaN counts as minus infinity here: rows that have one are dealt with at the end.
+@triton.jit
+def load_chunk(
+    row_ptr,  # (V,)
+    start, V, BLOCK_V: tl.constexpr,
+):  # fmt: skip
+    offs_v = start + tl.arange(0, BLOCK_V)
+    x = tl.load(row_ptr + offs_v, mask=offs_v < V, other=float("-inf")).to(tl.float32)
+    x = tl.where(x == x, x, float("-inf"))
+    return offs_v, x, tl.where(offs_v < V, key_of(x), 0)
+
+
+# A logit less the row's largest, over the temperature. Infinity less infinity would be NaN.
+@triton.jit
+def shifted(x, row_max, temperature):
+    return tl.where(x == row_max, 0.0, x - row_max) / temperature
+
+
+# ## The search
+#
+# Let each logit have a weight: 1 to count, or its $e^z$ for probabilities. Wanted is the largest key `c` for which the
+# logits with keys of at least `c` weigh `target` or more. The weight falls as `c` grows, so `c` is found as in a
+# guessing game, `BITS` bits a round: all values of the next digit are tried at once. The digit is the number of those
+# that still reach the target, less one.
+#
+# Sums of floats are rounded. But rounding is monotone, and every candidate is summed in the same order: more logits
+# never weigh less. So the largest candidate that reaches the target is well defined, on every run the same.
+#
+# Top-p searches among those that top-k has kept: above the first threshold, and some of those at it. What lies below
+# doesn't matter, since candidates up to the first threshold, `above`, count as reached whatever they weigh.
+@triton.jit
+def search(
+    row_ptr,  # (V,)
+    V, target, above, row_max, temperature, PROBABLE: tl.constexpr, BITS: tl.constexpr, BLOCK_V: tl.constexpr,
+):  # fmt: skip
+    # Keys have 32 bits. In the example it is 4 a round, so a key has eight digits. All logits kept are between 1 and
+    # 2, and the search for the two largest begins with `filter_kernel, pid=0, done=0: digit = 11`, or 0xB.
+    threshold = tl.cast(0, tl.uint32)
+    beyond = 0.0
+    for done in range(0, 32, BITS):
+        shift = 32 - BITS - done
+        candidates = threshold + (tl.arange(0, 1 << BITS).to(tl.uint32) << shift)
+
+        # Each lane adds up its own share for each candidate. The lanes are added once, at the end of the row.
+        weights = tl.zeros((1 << BITS, BLOCK_V), tl.float32)
+        for start in range(0, V, BLOCK_V):
+            _, x, key = load_chunk(row_ptr, start, V, BLOCK_V)
+            weight = tl.full((BLOCK_V,), 1.0, tl.float32)
+            if PROBABLE:
+                weight = tl.exp(shifted(x, row_max, temperature))
+            weights += tl.where(key[None, :] >= candidates[:, None], weight[None, :], 0.0)
+        weight = tl.sum(weights, axis=1)
+
+        # The candidate 0 is always among those that reach the target, so the digit isn't negative. Those that don't
+        # are all larger than the threshold; the heaviest of them, in the end, is what lies **beyond** it.
+        reached = (weight >= target) | (candidates <= above)
+        beyond = tl.maximum(beyond, tl.max(tl.where(reached, 0.0, weight), axis=0))
+        digit = tl.sum(reached.to(tl.int32), axis=0) - 1
+        threshold += digit.to(tl.uint32) << shift
+    return threshold, beyond
+
+
+# ## What is kept
+#
+# The result is three numbers: the threshold, how many of the logits *at* the threshold are kept, and the row's largest
+# logit. And whether there is a NaN.
+@triton.jit
+def kept_set(
+    row_ptr, k_ptr,  # (V,); this row's k, or None
+    V, p, temperature, TOP_P: tl.constexpr, BITS: tl.constexpr, BLOCK_V: tl.constexpr,
+):  # fmt: skip
+    # First the largest logit, lane by lane. A comparison with NaN is false, so NaN is looked for separately.
+    largest = tl.full((BLOCK_V,), float("-inf"), tl.float32)
+    nan = tl.zeros((BLOCK_V,), tl.int32)
+    for start in range(0, V, BLOCK_V):
+        offs_v = start + tl.arange(0, BLOCK_V)
+        x = tl.load(row_ptr + offs_v, mask=offs_v < V, other=float("-inf")).to(tl.float32)
+        largest = tl.where(x > largest, x, largest)
+        nan = tl.where(x != x, 1, nan)
+    row_max = tl.max(largest, axis=0)
+
+    # Without top-k, everything above the key 0 is kept.
+    threshold, left = tl.cast(0, tl.uint32), 0
+    if k_ptr is not None:
+        # [[tag: SA-tie]]: `beyond` logits are larger than the threshold, and the rest of the `k` places go to the
+        # first of those that equal it. Two logits of the example are 1.5, and with the 2 beyond there is
+        # room for one: `filter_kernel, pid=0: left = 1`.
+        k = tl.minimum(tl.maximum(tl.load(k_ptr), 1), V)
+        threshold, beyond = search(row_ptr, V, k.to(tl.float32), threshold, row_max, temperature, False, BITS, BLOCK_V)
+        left = k - beyond.to(tl.int32)
+    if TOP_P:
+        # The weight of everything that is left: above the threshold, and `left` times that at the threshold.
+        above = threshold
+        weights = tl.zeros((BLOCK_V,), tl.float32)
+        for start in range(0, V, BLOCK_V):
+            _, x, key = load_chunk(row_ptr, start, V, BLOCK_V)
+            weights += tl.where(key > above, tl.exp(shifted(x, row_max, temperature)), 0.0)
+        tied = left * tl.exp(shifted(logit_of(above), row_max, temperature))
+        target = p * (tl.sum(weights, axis=0) + tl.where(left > 0, tied, 0.0))
+
+        # [[tag: SA-p]]. Equal logits have equal weights: a division tells how many of them are needed.
+        threshold, beyond = search(row_ptr, V, target, above, row_max, temperature, True, BITS, BLOCK_V)
+        each = tl.exp(shifted(logit_of(threshold), row_max, temperature))
+        needed = tl.maximum(tl.ceil((target - beyond) / each).to(tl.int32), 1)
+        left = tl.where(threshold > above, needed, tl.minimum(needed, left))
+    return threshold, left, row_max, tl.max(nan, axis=0) > 0
+
+
+# Above the threshold everything is kept. Of those at it, the first `left`: a running sum of ones counts them, and
+# `seen` those in the chunks before.
+@triton.jit
+def kept_of_chunk(key, threshold, left, seen):
+    tie = (key == threshold).to(tl.int32)
+    rank = seen + tl.cumsum(tie, axis=0)
+    return (key > threshold) | ((tie == 1) & (rank <= left)), seen + tl.sum(tie, axis=0)
+
+
+# ## Filtering
+#
+# One program has one row. In the example it has six logits, −1, 1.5, 2, 1.5, 0 and 1, in chunks of four.
+@triton.jit
+def filter_kernel(
+    x_ptr, y_ptr, k_ptr,  # (M, V); (M, V), contiguous; (M,), or None
+    V, p, stride_xm, stride_k, TOP_P: tl.constexpr, BITS: tl.constexpr, BLOCK_V: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * stride_xm
+    if k_ptr is not None:
+        k_ptr += row * stride_k
+    threshold, left, _, nan = kept_set(x_ptr, k_ptr, V, tl.cast(p, tl.float32), 1.0, TOP_P, BITS, BLOCK_V)
+
+    # The first 1.5 is kept, the second isn't: `launch=0, pid=0, start=0: y = [-inf, 1.5, 2, -inf]`.
+    seen = 0
+    for start in range(0, V, BLOCK_V):
+        offs_v, x, key = load_chunk(x_ptr, start, V, BLOCK_V)
+        keep, seen = kept_of_chunk(key, threshold, left, seen)
+        y = tl.where(keep, x, float("-inf"))
+        tl.store(y_ptr + row * V + offs_v, tl.where(nan, float("nan"), y), mask=offs_v < V)
+
+
+# ## The draw
+#
+# The textbook's way is to add up probabilities until a random number is passed. That is a running sum over the row, and
+# a search in it. Here each token runs a **race** instead: its time is exponentially distributed, the likelier the
+# token the shorter, and the first one wins. On a logarithmic scale the race is a sum: the logit, and a noise that is
+# named after Gumbel, [[tag: SA-s]]. There is no sum over the row, only a maximum, and it doesn't matter in what order
+# the tokens are looked at.
+#
+# The random words are those of [dropout](../classics/dropout.py): counter `c` gives the words of four neighbours, and
+# `tl.join` puts them in order. Each row begins with a counter of its own.
+@triton.jit
+def noise_of_chunk(seed, row, start, V, BLOCK_V: tl.constexpr):
+    counter = row * tl.cdiv(V, 4) + start // 4 + tl.arange(0, BLOCK_V // 4)
+    low, high = counter.to(tl.uint32), (counter >> 32).to(tl.uint32)
+    none = tl.zeros_like(low)
+    w0, w1, w2, w3 = tl.philox(seed, low, high, none, none)
+    return noise_of(tl.reshape(tl.join(tl.join(w0, w2), tl.join(w1, w3)), (BLOCK_V,)))
+
+
+# A word becomes a number between 0 and 1, and that a time, [[tag: SA-E]]. What wins are short times, $-\log(1 - v)$ for
+# a small $v$. Floats are dense near 0 and far apart near 1, so $1 - v$ would round most of the small ones to a few
+# numbers: many tokens would have the same time, and of those the first would always win. The quotient corrects that.
+# `w` is what became of $1 - v$, and the logarithm of `w` over its distance from 1 hardly changes nearby. With the half
+# that is added `v` is never 0, and it must not become 1 either: such a time is infinite.
+@triton.jit
+def noise_of(word):
+    v = tl.minimum((word.to(tl.float32) + 0.5) * 2.0**-32, LARGEST_BELOW_ONE)
+    w = 1.0 - v
+    time = tl.where(w == 1.0, v, -tl.log(w) * v / (1.0 - w))
+    return -tl.log(time)
+
+
+@triton.jit
+def sample_kernel(
+    x_ptr, token_ptr, k_ptr, seed_ptr,  # (M, V); (M,) in int64; (M,), or None; one number
+    V, p, temperature, stride_xm, stride_k, TOP_P: tl.constexpr, BITS: tl.constexpr, BLOCK_V: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    seed = tl.load(seed_ptr)
+    x_ptr += row * stride_xm
+    if k_ptr is not None:
+        k_ptr += row * stride_k
+    temperature = tl.cast(temperature, tl.float32)
+    threshold, left, row_max, nan = kept_set(x_ptr, k_ptr, V, tl.cast(p, tl.float32), temperature, TOP_P, BITS, BLOCK_V)
+
+    # The best of the chunk, and the first lane that has it. A later chunk must be better, not just as good.
+    seen, best, token = 0, float("-inf"), -1
+    for start in range(0, V, BLOCK_V):
+        offs_v, x, key = load_chunk(x_ptr, start, V, BLOCK_V)
+        keep, seen = kept_of_chunk(key, threshold, left, seen)
+        score = shifted(x, row_max, temperature) + noise_of_chunk(seed, row, start, V, BLOCK_V)
+        score = tl.where(keep, score, float("-inf"))
+        here = tl.max(score, axis=0)
+        first = tl.min(tl.where(score == here, offs_v, V), axis=0)
+        token = tl.where(here > best, first, token)
+        best = tl.maximum(best, here)
+
+    # All logits minus infinity, or one of them NaN: there is no token to draw.
+    token = tl.where(nan | (row_max == float("-inf")), -1, token)
+    tl.store(token_ptr + row, token)
+
+
+# ## Launchers
+#
+# A `k` for all rows is a tensor with a stride of zero, so that the kernel has one way for both. Four candidates a round
+# are what a lane can add up in registers. `torch.compile` misreads kernels that scan; `opaque` tells it what comes out.
+def places(top_k, rows):
+    """The `k` of each row as a tensor, and its stride."""
+    if top_k is None:
+        return None, 0
+    if isinstance(top_k, torch.Tensor):
+        top_k = top_k.reshape(-1)
+        return top_k, top_k.stride(0)
+    return torch.full((1,), top_k, dtype=torch.int32, device=rows.device), 0
+
+
+def tile(V, BLOCK_V, BITS):
+    checks.power_of_two(BLOCK_V=BLOCK_V, BITS=BITS)
+    BLOCK_V = BLOCK_V or min(max(triton.next_power_of_2(V), 16), 4096)
+    return dict(BITS=BITS, BLOCK_V=BLOCK_V, num_warps=max(1, min(BLOCK_V // 256, 16)))
+
+
+@opaque(
+    "(Tensor logits, Tensor? places, int stride_k, float? top_p) -> Tensor",
+    lambda logits, places, stride_k, top_p: torch.empty(logits.shape, dtype=logits.dtype, device=logits.device),
+)
+def filter_forward(logits, places, stride_k, top_p, *, BLOCK_V=None, BITS=2):
+    """`logits` with −∞ outside of the set. BITS: of a key that are found in a round, a power of two up to 8."""
+    y = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
+    if y.numel() > 0:
+        rows = as_rows(logits)
+        (M, V), TOP_P = rows.shape, top_p is not None
+        filter_kernel[(M,)](
+            rows, y, places, V, top_p or 1.0, rows.stride(0), stride_k, TOP_P=TOP_P, **tile(V, BLOCK_V, BITS)
+        )
+    return y
+
+
+@opaque(
+    "(Tensor logits, Tensor seed, float temperature, Tensor? places, int stride_k, float? top_p) -> Tensor",
+    lambda logits, *rest: torch.empty(logits.shape[:-1], dtype=torch.int64, device=logits.device),
+)
+def sample_forward(logits, seed, temperature, places, stride_k, top_p, *, BLOCK_V=None, BITS=2):
+    """A token for each row."""
+    token = torch.empty(logits.shape[:-1], dtype=torch.int64, device=logits.device)
+    if logits.numel() == 0:
+        return token.fill_(-1)
+    rows = as_rows(logits)
+    (M, V), TOP_P = rows.shape, top_p is not None
+    sample_kernel[(M,)](
+        rows, token, places, seed, V, top_p or 1.0, temperature, rows.stride(0), stride_k,
+        TOP_P=TOP_P, **tile(V, BLOCK_V, BITS),
+    )  # fmt: skip
+    return token
+
+
+# ## The public functions
+#
+# A `top_p` of 1 keeps everything. It isn't left to the sum: in float32 that may reach its end before the last tiny
+# summand.
+def contract(logits, top_k, top_p):
+    """Raises on bad arguments."""
+    checks.tensors(logits=logits)
+    checks.dtypes(logits=logits)
+    checks.dimensions("logits", logits, range(1, 65), "rows lie along the last")
+    if logits.shape[-1] > WIDEST_ROW:
+        raise ValueError(f"logits must have rows of at most {WIDEST_ROW} elements, got shape {tuple(logits.shape)}")
+    if isinstance(top_k, torch.Tensor):
+        checks.tensors(top_k=top_k)
+        checks.dtypes((torch.int32, torch.int64), top_k=top_k)
+        checks.shape("top_k", top_k, tuple(logits.shape[:-1]), "one for each row of logits")
+        if values_are_checked() and (top_k < 1).any():
+            raise ValueError(f"top_k must be at least 1, got {int(top_k.min())}")
+    elif top_k is not None:
+        checks.whole_number("top_k", top_k, at_least=1)
+    if top_p is not None:
+        checks.number("top_p", top_p, above=0)
+        if top_p > 1:
+            raise ValueError(f"top_p must be at most 1, got {top_p}")
+
+
+def of_all_rows(logits, top_k, top_p):
+    """`top_k` and `top_p` as the launchers take them."""
+    top_k = min(top_k, WIDEST_ROW) if isinstance(top_k, int) else top_k
+    return *places(top_k, logits), None if top_p is None or top_p == 1 else float(top_p)
+
+
+def filter_logits(logits, *, top_k=None, top_p=None):
+    """The logits of the most likely tokens, −∞ for all others. Forward only.
+
+    Args:
+        logits: tensor of shape (..., V), V up to 2¹⁸, float32, float16 or bfloat16, any strides.
+        top_k: how many are kept, at least 1: an int, or an int32 or int64 tensor of shape (...), one for each row. A
+            number below 1 in a tensor is an error on the CPU and with `ACADEMY_DEBUG=1`, else taken for 1. More than V
+            keep all.
+        top_p: the probability that those kept have together, above 0 and up to 1, of what `top_k` leaves.
+
+    Returns:
+        A new contiguous tensor of the shape and dtype of `logits`. Rows with NaN are NaN.
+
+    Raises:
+        TypeError: `logits` isn't a tensor; `logits`, `top_k` or `top_p` has a wrong type.
+        ValueError: a shape, a number or a device is wrong, or `logits` requires a gradient.
+
+    Source: top-p is Holtzman et al., "The Curious Case of Neural Text Degeneration" (ICLR 2020).
+    """
+    contract(logits, top_k, top_p)
+    checks.no_gradient("filter_logits", logits=logits)
+    return filter_forward(logits, *of_all_rows(logits, top_k, top_p))
+
+
+def sample(logits, seed, *, temperature=1.0, top_k=None, top_p=None):
+    """A token for each row of logits, drawn with the softmax of what top-k and top-p leave. Forward only.
+
+    Args:
+        logits: as for `filter_logits`.
+        seed: an int from 0 to 2⁶³ − 1, or a 0-d int64 tensor on the device of `logits`, which nobody waits for. The
+            same seed draws the same tokens, so each step needs a seed of its own.
+        temperature: what logits are divided by, at least 0. 0 takes the largest logit.
+        top_k, top_p: as for `filter_logits`; the probabilities are those at the temperature.
+
+    Returns:
+        int64 of shape (...): indices of tokens. −1 for a row with NaN, of −∞ alone, or without elements.
+
+    Raises:
+        TypeError, ValueError: as `filter_logits`, for `seed` and `temperature`, too.
+
+    Source: Gumbel's noise for draws: Maddison et al., "A* Sampling" (NeurIPS 2014).
+    """
+    contract(logits, top_k, top_p)
+    seed_contract(seed, logits.device)
+    checks.number("temperature", temperature, at_least=0)
+    checks.no_gradient("sample", logits=logits)
+    if temperature == 0:
+        temperature, top_k, top_p = 1.0, 1, None
+    options = of_all_rows(logits, top_k, top_p)
+    return sample_forward(logits, seed_tensor(seed, logits.device), float(temperature), *options)
+
+
+# ## A run small enough to watch
+#
+# Six logits in chunks of four, and keys of eight digits: a draw from the three largest, the two largest, and the
+# likeliest of all with a probability of 0.6 together.
+def EXAMPLE():
+    logits = torch.tensor([[-1, 1.5, 2, 1.5, 0, 1]], device=device.DEVICE)
+    seed = torch.tensor(7, device=device.DEVICE)
+    sample_forward(logits, seed, 1.0, *of_all_rows(logits, 3, None), BLOCK_V=4, BITS=4)
+    filter_forward(logits, *of_all_rows(logits, 2, None), BLOCK_V=4, BITS=4)
+    filter_forward(logits, *of_all_rows(logits, None, 0.6), BLOCK_V=4, BITS=4)
+
+
+if __name__ == "__main__":
+    cases = (
+        dict(logits=(3, 1000), top_k=50),
+        dict(logits=(2, 5000), top_p=0.9),
+        dict(logits=(2, 3, 500), top_k=40, top_p=0.8),
+    )
+    script.main(filter_logits, filter_logits_reference, *cases, differentiable=False)

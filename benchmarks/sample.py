@@ -1,0 +1,91 @@
+"""What is measured of drawing a token, and against whom."""
+
+import torch
+
+LESSON = "choosing.sample"
+FAST = None
+FUNCTION = "sample"
+AXES = ("rows", "tokens")
+TOP_K, TOP_P, TEMPERATURE, SEED = 50, 0.9, 0.8, 7
+
+
+# Memory sees a row once, a seed, a `k`, and a token of 8 bytes; what is read again comes from the L2 cache. A round of
+# the search tries four thresholds, a comparison and a sum each, and one that weighs takes an exponential; 16 rounds
+# find a key. The draw makes a random word, about 15 operations, and two logarithms.
+def cost(shape, dtype, top_k=TOP_K, top_p=TOP_P, bits=2):
+    rows, tokens = shape
+    rounds, asked = 32 // bits, 2 * (1 << bits)
+    searches = (rounds * asked if top_k else 0) + (rounds * (asked + 4) if top_p else 0)
+    return {
+        "forward": dict(
+            bytes_read=rows * tokens * dtype.itemsize + 8 + (4 if top_k else 0),
+            bytes_written=8 * rows,
+            operations=(searches + 30) * rows * tokens,
+        )
+    }
+
+
+def inputs(shape, dtype, device):
+    return dict(logits=torch.randn(shape, dtype=dtype, device=device) * 3)
+
+
+def options(k=TOP_K, p=TOP_P):
+    return dict(temperature=TEMPERATURE, top_k=k, top_p=p)
+
+
+# PyTorch draws other tokens, so its ways are only timed: what ours are compared with is the lesson's reference.
+def sorted_and_summed(logits, k=TOP_K, p=TOP_P):
+    """A sort of the row, running sums, a mask, and a draw."""
+    values, order = torch.sort(logits.float() / TEMPERATURE, dim=-1, descending=True)
+    probability = torch.softmax(values[:, :k] if k else values, -1)
+    if p is not None:
+        probability = probability * (probability.cumsum(-1) - probability < p)
+    return order.gather(-1, torch.multinomial(probability, 1))[:, 0]
+
+
+def largest_first(logits, k=TOP_K, p=TOP_P):
+    """`torch.topk`, which leaves a short row to sum and draw from."""
+    values, order = torch.topk(logits.float() / TEMPERATURE, k)
+    probability = torch.softmax(values, -1)
+    probability = probability * (probability.cumsum(-1) - probability < p)
+    return order.gather(-1, torch.multinomial(probability, 1))[:, 0]
+
+
+def called(k, p):
+    return lambda sample: lambda logits: sample(logits, SEED, **options(k, p))
+
+
+def reference(k, p):
+    def of(logits):
+        from annotated_examples.choosing.sample import sample_reference
+
+        return sample_reference(logits, SEED, **options(k, p))
+
+    return of
+
+
+def variant(k, p, eager):
+    from functools import partial
+
+    return dict(
+        cost=partial(cost, top_k=k, top_p=p),
+        call=called(k, p),
+        eager=partial(eager, k=k, p=p),
+        reference=reference(k, p),
+    )
+
+
+VARIANTS = {
+    "top-p alone": variant(None, TOP_P, sorted_and_summed),
+    "everything": variant(None, None, sorted_and_summed),
+}
+EXAMPLES = {"choosing.sample": cost((1, 6), torch.float32, 3, None, 4)}
+BENCH = dict(
+    shapes=[(64, 151936), (1, 151936), (512, 32000)],
+    dtypes=[torch.float32],
+    inputs=inputs,
+    call=called(TOP_K, TOP_P),
+    eager=largest_first,
+    reference=reference(TOP_K, TOP_P),
+    variants=VARIANTS,
+)

@@ -1,0 +1,503 @@
+"""choosing/sample: sets exactly, draws token by token and on average, rows that break samplers, errors, mutants.
+
+The traps of samplers in use, and the check or mutant ("…") that holds each:
+
+1. More than k are kept where logits tie: `ties`, "ties kept beyond k", "ties counted anew in each chunk".
+2. The row's stride is taken for its width: `layouts`, "rows side by side".
+3. NaN in a row reads outside, or is lost and another number doubled: `not_a_number`, "NaN drawn from".
+4. A row of −∞ alone: `nothing_to_draw`, "a row of minus infinity drawn from".
+5. p = 1 drops what the float32 sum doesn't reach: `all_of_it`, "p of one left to the sum".
+6. A threshold that is estimated keeps everything of a peaked row: ours is exact; `peaked`.
+7. Lanes behind the end are counted: `sizes`, where no width is a power of two; "lanes behind the end count".
+8. A random number of 0 or 1: `ends_of_the_random_numbers`, "a random number of 1", "a random number of 0".
+9. The temperature in bfloat16: `temperatures`, "divided in half precision".
+10. Rounded random numbers make many tokens equal, and the first wins: `noise_is_exact`, "rounded near 1".
+"""
+
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
+import functools
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from annotated_examples.choosing import sample as lesson
+from annotated_examples.common.seeds import random_words_reference
+from tests.kernels import harness
+from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
+
+INF, NAN = float("inf"), float("nan")
+SEED = 2**41 + 12345
+WAYS = [(5, None), (None, 0.7), (9, 0.6), (1, None), (None, 1e-30), (None, None)]
+
+
+def make(rows, dtype=torch.float32):
+    return torch.tensor(rows, dtype=dtype, device=DEVICE)
+
+
+def filtered(module, logits, top_k, top_p, **tiles):
+    if not tiles:
+        return module.filter_logits(logits, top_k=top_k, top_p=top_p)
+    return module.filter_forward(logits, *module.of_all_rows(logits, top_k, top_p), **tiles)
+
+
+def same(one, other):
+    return one.dtype == other.dtype and torch.equal(one.nan_to_num(7.0, 1e9, -1e9), other.nan_to_num(7.0, 1e9, -1e9))
+
+
+def assert_kept(module, logits, top_k=None, top_p=None, **tiles):
+    """The very same logits are kept. The test's own sums keep away from p, where either answer is right."""
+    wanted = lesson.filter_logits_reference(logits, top_k=top_k, top_p=top_p)
+    if top_p not in (None, 1):
+        kept, shifted = lesson.kept_reference(logits, top_k)
+        weights = torch.where(kept, shifted.exp(), 0.0).sort(-1, descending=True).values
+        sums = weights.cumsum(-1) / weights.sum(-1, keepdim=True)
+        assert (sums - top_p).abs().min() > 1e-6 or top_p < 1e-6
+    with harness.unchanged(logits=logits), harness.fenced_allocations():
+        found = filtered(module, logits, top_k, top_p, **tiles)
+    assert same(found, wanted), (top_k, top_p, found, wanted)
+    return found.isfinite().sum(-1)
+
+
+def scores_of(logits, temperature, top_k, top_p):
+    """What the reference takes the largest of."""
+    kept, shifted = lesson.kept_reference(logits, top_k, top_p, temperature)
+    return torch.where(kept, shifted + lesson.gumbel_reference(logits.shape, SEED, logits.device), -INF)
+
+
+def assert_drawn(module, logits, temperature=1.0, top_k=None, top_p=None):
+    """Token by token as the reference draws with the same random numbers; no row is a close race."""
+    best = scores_of(logits, temperature or 1.0, top_k, top_p).topk(min(2, logits.shape[-1])).values
+    close = best[..., 0] - best[..., -1] < 1e-4
+    assert temperature == 0 or not (close & (best[..., 0] != best[..., -1])).any()
+    options = dict(temperature=temperature, top_k=top_k, top_p=top_p)
+    with harness.unchanged(logits=logits), harness.fenced_allocations():
+        tokens = module.sample(logits, SEED, **options)
+    assert tokens.dtype == torch.int64 and torch.equal(tokens, lesson.sample_reference(logits, SEED, **options))
+    return tokens
+
+
+# ---------------------------------------------------------------- checks, which mutants have to fail
+
+
+def every_way(module):
+    logits = harness.nan_fenced(randn(4, 53, scale=3.0))
+    for top_k, top_p in WAYS:
+        assert_kept(module, logits, top_k, top_p)
+        assert_drawn(module, logits, 1.0, top_k, top_p)
+    for tiles in (dict(BLOCK_V=32, BITS=1), dict(BLOCK_V=16, BITS=4), dict(BLOCK_V=64, BITS=8)):
+        assert_kept(module, logits, 9, 0.6, **tiles)
+    assert_kept(module, -1000 - logits.abs(), 20, 0.5)  # no lane behind the end may be the largest
+
+
+def ties(module):
+    """Trap 1: exactly k are kept, the first of those that equal each other; zeros of either sign do."""
+    rows = [[2, 1, 2, 2, 1, 0, 2, 2, 1, 2], [0.0, -0.0, 0.0, -0.0, -1, 0.0, -0.0, -2, 0.0, -0.0], [3] * 10]
+    logits = make([*rows, [-1, -2, -2, -1, -2, -3, -2, -2, -1, -2]])
+    for BLOCK_V in (4, 16):
+        for top_k in (1, 2, 5, 6, 9, 10, 11):
+            kept = assert_kept(module, logits, top_k, BLOCK_V=BLOCK_V, BITS=4)
+            assert kept.tolist() == [min(top_k, 10)] * 4
+        for top_p in (0.05, 0.32, 0.71, 0.97):
+            for top_k in (None, 3, 7):
+                assert_kept(module, logits, top_k, top_p, BLOCK_V=BLOCK_V, BITS=8)
+    assert module.sample(logits, 1, temperature=0).tolist() == [0, 0, 0, 0]
+    almost = make([[0.0] + [-0.01 * (row + 1)] * 15 for row in range(32)])  # p of what rounding may take for all of it
+    assert bool((filtered(module, almost, 12, 1 - 2.0**-24, BITS=8).isfinite().sum(-1) <= 12).all())
+
+
+def sizes(module):
+    """Trap 7: one token, two, and numbers that are no multiple of anything; k beyond the row."""
+    for V in (1, 2, 3, 15, 17, 33, 100):
+        logits = randn(2, V, scale=2.0) - 5.0
+        for top_k in (1, V, V + 1, 2**40):
+            assert_kept(module, logits, top_k)
+        assert_kept(module, logits, None, 0.55)
+        assert_kept(module, logits, V + 1, 0.55)
+        assert_drawn(module, logits)
+    logits = randn(1, 5000, scale=4.0)
+    assert_kept(module, logits, 77, 0.9)
+    assert_drawn(module, logits, 1.3, 4999, 0.99)
+
+
+def layouts(module):
+    """Trap 2."""
+    for layout in LAYOUTS.values():
+        logits = layout(randn(4, 21))
+        assert_kept(module, logits, 4, 0.6)
+        assert_drawn(module, logits, 0.7, 9)
+    wide = randn(2, 3, 40)[..., :21]
+    assert_kept(module, wide, 4)
+    assert assert_drawn(module, wide).shape == (2, 3)
+    assert_kept(module, harness.expanded(3, 21), 4)
+
+
+def own_k_for_each_row(module):
+    logits = randn(5, 23)
+    for numbers in (torch.tensor([1, 2, 30, 7, 23]), torch.tensor([[3, 0], [1, 0], [9, 0], [40, 0], [2, 0]])[:, 0]):
+        for dtype in (torch.int32, torch.int64):
+            numbers = numbers.to(DEVICE, dtype)
+            assert assert_kept(module, logits, numbers).tolist() == numbers.clamp(max=23).tolist()
+            assert_drawn(module, logits, 1.0, numbers, 0.8)
+    assert_kept(module, randn(2, 2, 9), make([[1, 2], [3, 4]], torch.int32))
+
+
+def not_a_number(module):
+    """Trap 3: the row with NaN gives no token, and other rows don't notice."""
+    for bad in (NAN, -NAN):
+        for place, ways in ((0, WAYS[:2]), (13, WAYS[2:4]), (36, WAYS[4:])):
+            logits = randn(3, 37)
+            logits[1, place] = bad
+            for top_k, top_p in ways:
+                with harness.fenced_allocations():
+                    y = filtered(module, logits, top_k, top_p, BLOCK_V=16, BITS=4)
+                assert same(y, lesson.filter_logits_reference(logits, top_k=top_k, top_p=top_p))
+                assert bool(y[1].isnan().all()) and not y[[0, 2]].isnan().any()
+            tokens = assert_drawn(module, logits, 0.5, 3)
+            assert tokens[1] == -1 and bool((tokens[[0, 2]] >= 0).all())
+
+
+def nothing_to_draw(module):
+    """Trap 4, and infinities among numbers: ∞ takes everything, −∞ nothing."""
+    rows = [[-INF] * 6, [-INF, -INF, 2, -INF, -INF, -INF], [1, INF, 2, 3, INF, -INF], [5, 4, -INF, -INF, 3, -INF]]
+    rows += [[-INF] * 5 + [-3e38], [3e38, -3e38, 3.4e38, 0, 1, 2]]
+    logits = make(rows)
+    for top_k, top_p in [*WAYS, (4, None), (4, 0.9)]:
+        assert_kept(module, logits, top_k, top_p)
+        tokens = assert_drawn(module, logits, 1.0, top_k, top_p)
+        assert tokens[0] == -1 and tokens[1] == 2 and tokens[4] == 5
+        assert tokens[2] in (1, 4) and bool((tokens[1:] >= 0).all())
+    assert module.sample(logits, SEED, temperature=0).tolist() == [-1, 2, 1, 0, 5, 2]
+    many = torch.tensor([[1.0, INF, 2.0, INF]], device=DEVICE).expand(200, 4)
+    assert module.sample(many, SEED).unique().tolist() == [1, 3]
+
+
+def all_of_it(module):
+    """Trap 5: with p = 1 everything is kept, however little it adds; with the smallest p one token is."""
+    logits = torch.linspace(0, -200, 77, device=DEVICE)[None]
+    for one in (1, 1.0):
+        assert assert_kept(module, logits, None, one).tolist() == [77]
+        assert assert_kept(module, logits, 60, one).tolist() == [60]
+    assert assert_kept(module, logits, None, torch.finfo(torch.float32).tiny).tolist() == [1]
+
+
+def peaked(module):
+    """Trap 6: one logit far above all others is all that p needs."""
+    logits = randn(3, 300)
+    logits[:, 123] = 60.0
+    assert assert_kept(module, logits, None, 0.999).tolist() == [1, 1, 1]
+    assert assert_drawn(module, logits).tolist() == [123, 123, 123]
+
+
+def temperatures(module):
+    """Trap 9: in float32 whatever the dtype of the logits; 0 is the largest logit. Top-k doesn't depend on it."""
+    for dtype in DTYPES:
+        logits = randn(3, 41, dtype=dtype, scale=3.0)
+        for temperature in (0.0, 1e-30, 0.7, 3e38) if dtype == torch.float32 else (0.7, 30):
+            assert_drawn(module, logits, temperature, 30, 0.85)
+        assert torch.equal(module.sample(logits, 3, temperature=0), logits.argmax(-1))
+    pair = make([[0.0, -1.003]]).expand(24, 2)  # the first one alone has 0.80735; with -1 beside it, 0.80668
+    assert assert_drawn(module, pair, 0.7, None, 0.807).unique().tolist() == [0]
+    near = make([[1.0, 1.0 + 2.0**-20, 1.0 - 2.0**-20] * 11])
+    assert_drawn(module, near.expand(8, 33), 2.0**-21)
+    assert assert_drawn(module, near.expand(8, 33), 1e-4, 2).unique().tolist() == [1, 4]
+
+
+@triton.jit
+def noise_kernel(word_ptr, out_ptr, n, NOISE: tl.constexpr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    noise = NOISE(tl.load(word_ptr + offs, mask=offs < n, other=0).to(tl.uint32))
+    tl.store(out_ptr + offs, noise, mask=offs < n)
+
+
+def noise(module, words):
+    words = torch.as_tensor(words, device=DEVICE)
+    out = torch.empty(len(words), device=DEVICE)
+    noise_kernel[(1,)](words, out, len(words), NOISE=module.noise_of, BLOCK=triton.next_power_of_2(len(words)))
+    return out
+
+
+def ends_of_the_random_numbers(module):
+    """Trap 8."""
+    found = noise(module, [0, 1, 2**31, 2**32 - 2, 2**32 - 1])
+    assert bool(found.isfinite().all()) and bool((found.diff() <= 0).all())
+    assert abs(found[0] - 22.87) < 0.01 and abs(found[-1] + 2.81) < 0.01
+
+
+def noise_is_exact(module):
+    """Trap 10: to a few roundings, and no two of the random numbers that win in a long row are equal."""
+    random = random_words_reference(torch.tensor(3), torch.arange(128)).flatten()
+    for words in (random, torch.arange(1, 513), torch.arange(0, 512) * 2**14, 2**32 - 1 - torch.arange(0, 512) * 2**9):
+        v = ((words.double() + 0.5) / 2**32).clamp(max=1 - 2.0**-24)
+        exact = -torch.log(-torch.log1p(-v))
+        found = noise(module, words).cpu()
+        # near v = 1, of long times that never win, v itself is rounded
+        assert bool(((found - exact).abs() < 4e-6 + 2.0**-24 / (1 - v)).all())
+    assert len(noise(module, torch.arange(0, 512) * 64).unique()) == 512
+
+
+def draws_depend_on_nothing_else(module):
+    """Neither on tiles, dtype, layout nor the rows beside; on all 63 bits of the seed; and on the row's number."""
+    logits = randn(3, 301).bfloat16().float()
+    wanted = module.sample(logits, SEED)
+    for BLOCK_V in (4, 16, 128, 512):
+        options = module.of_all_rows(logits, None, None)
+        seed = torch.tensor(SEED, device=DEVICE)
+        assert torch.equal(module.sample_forward(logits, seed, 1.0, *options, BLOCK_V=BLOCK_V), wanted)
+    assert torch.equal(module.sample(logits.bfloat16(), SEED), wanted)
+    assert torch.equal(module.sample(logits[:2], SEED), wanted[:2])
+    assert torch.equal(module.sample(logits, torch.tensor(SEED, device=DEVICE)), wanted)
+    even = torch.zeros(8, 1001, device=DEVICE)
+    drawn = [module.sample(even, 2**bit).tolist() for bit in range(0, 63, 6)]
+    assert len(set(map(tuple, drawn))) == len(drawn) and all(len(set(tokens)) > 5 for tokens in drawn)
+    assert torch.equal(module.sample(even, SEED), lesson.sample_reference(even, SEED))
+
+
+def chi_square(drawn, probability):
+    """How far the counts are from what was to be expected, in standard deviations of the sum of squares."""
+    wanted = probability * len(drawn)
+    counts = torch.bincount(drawn.cpu(), minlength=len(wanted)).double()
+    allowed = wanted > 0
+    assert not counts[~allowed].any()
+    total, free = ((counts - wanted)[allowed].square() / wanted[allowed]).sum(), int(allowed.sum()) - 1
+    return float((total - free) / (2 * free) ** 0.5)
+
+
+def on_average(module):
+    """The shares of the tokens drawn are their probabilities, at a temperature, with what isn't kept left out."""
+    logits = make([[0.0, 2.0, 1.0, -1.0, 2.0, 0.5, -3.0, 1.5]])
+    for rows, temperature, top_k, top_p in ((400, 1.0, None, None), (100, 1.7, 5, None)):
+        rows = rows if DEVICE.type == "cpu" else 2**16
+        drawn = module.sample(logits.expand(rows, 8), 5, temperature=temperature, top_k=top_k, top_p=top_p)
+        kept, shifted = lesson.kept_reference(logits, top_k, top_p, temperature)
+        probability = torch.softmax(torch.where(kept, shifted, -INF), -1)[0].cpu()
+        assert chi_square(drawn, probability) < 5
+
+
+def inputs_unchanged(module):
+    logits, places = randn(4, 16), torch.full((4,), 3, device=DEVICE)
+    with harness.unchanged(logits=logits, places=places):
+        module.filter_logits(logits, top_k=places, top_p=0.5)
+        module.sample(logits, 1, top_k=places, top_p=0.5)
+
+
+CHECKS = [
+    every_way,
+    ties,
+    sizes,
+    layouts,
+    own_k_for_each_row,
+    not_a_number,
+    nothing_to_draw,
+    all_of_it,
+    peaked,
+    temperatures,
+    ends_of_the_random_numbers,
+    noise_is_exact,
+    draws_depend_on_nothing_else,
+    on_average,
+    inputs_unchanged,
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_check(check):
+    torch.manual_seed(0)
+    check(lesson)
+
+
+# ---------------------------------------------------------------- mutants, each with the check that must notice it
+
+MUTANTS = [
+    (ties, Mutant("trap 1: ties kept beyond k", "((tie == 1) & (rank <= left))", "(tie == 1)")),
+    (ties, Mutant("trap 1: ties counted anew in each chunk", "rank = seen + tl.cumsum", "rank = tl.cumsum")),
+    (ties, Mutant("the last of those that tie", "tl.cumsum(tie, axis=0)", "tl.cumsum(tie, axis=0, reverse=True)")),
+    (ties, Mutant("zeros with a sign", "tl.where(x == 0.0, 0.0, x).to(tl.int32", "x.to(tl.int32")),
+    (layouts, Mutant("trap 2: rows side by side", "x_ptr += row * stride_xm", "x_ptr += row * V", count=2)),
+    (not_a_number, Mutant("trap 3: NaN drawn from", "tl.max(nan, axis=0) > 0", "tl.max(nan, axis=0) > 1")),
+    (nothing_to_draw, Mutant("trap 4: a row of minus infinity drawn from", 'nan | (row_max == float("-inf"))', "nan")),
+    (all_of_it, Mutant("trap 5: p of one left to the sum", "None if top_p is None or top_p == 1 else float(top_p)", "None if top_p is None else float(top_p)")),
+    (every_way, Mutant("trap 7: lanes behind the end count", 'offs_v < V, other=float("-inf")).to(tl.float32)\n        largest', "offs_v < V, other=0.0).to(tl.float32)\n        largest")),
+    (ends_of_the_random_numbers, Mutant("trap 8: a random number of 1", "tl.minimum((word.to(tl.float32) + 0.5) * 2.0**-32, LARGEST_BELOW_ONE)", "(word.to(tl.float32) + 0.5) * 2.0**-32")),
+    (ends_of_the_random_numbers, Mutant("trap 8: a random number of 0", "word.to(tl.float32) + 0.5", "word.to(tl.float32)")),
+    (temperatures, Mutant("trap 9: divided in half precision", "tl.where(x == row_max, 0.0, x - row_max) / temperature", "tl.where(x == row_max, 0.0, x - row_max).to(tl.bfloat16).to(tl.float32) / temperature")),
+    (noise_is_exact, Mutant("trap 10: rounded near 1", "tl.where(w == 1.0, v, -tl.log(w) * v / (1.0 - w))", "-tl.log(tl.minimum(w, LARGEST_BELOW_ONE))")),
+    (every_way, Mutant("negative logits the other way round", "tl.where(bits < 0, ~bits, bits ^", "tl.where(bits < 0, bits, bits ^")),
+    (every_way, Mutant("signed keys", "key_of(x), 0)", "key_of(x) ^ 0x80000000, 0)")),
+    (every_way, Mutant("one digit too many", "tl.sum(reached.to(tl.int32), axis=0) - 1", "tl.sum(reached.to(tl.int32), axis=0)")),
+    (ties, Mutant("what is beyond, of the last round", "beyond = tl.maximum(beyond, tl.max(", "beyond = tl.maximum(0.0, tl.max(")),
+    (ties, Mutant("p of what top-k drops, too", "above = threshold", "above = threshold * 0")),
+    (every_way, Mutant("p of one instead of the whole", "target = p * (", "target = p + 0.0 * (")),
+    (ties, Mutant("needed ones rounded down", "tl.ceil((target", "tl.floor((target")),
+    (ties, Mutant("those at the threshold weigh nothing", "tl.where(left > 0, tied, 0.0)", "0.0 * tied")),
+    (nothing_to_draw, Mutant("infinity less infinity", "tl.where(x == row_max, 0.0, x - row_max)", "(x - row_max)")),
+    (own_k_for_each_row, Mutant("the first row's k", "k_ptr += row * stride_k", "k_ptr += 0 * stride_k", count=2)),
+    (sizes, Mutant("more than there are", "tl.minimum(tl.maximum(tl.load(k_ptr), 1), V)", "tl.maximum(tl.load(k_ptr), 1)")),
+    (draws_depend_on_nothing_else, Mutant("every row draws the same", "row * tl.cdiv(V, 4)", "0 * row")),
+    (draws_depend_on_nothing_else, Mutant("every chunk draws the same", "start // 4", "0 * start")),
+    (draws_depend_on_nothing_else, Mutant("words in another order", "tl.join(w0, w2)", "tl.join(w2, w0)")),
+    (draws_depend_on_nothing_else, Mutant("counters meet", "tl.cdiv(V, 4)", "(V // 4)")),
+    (temperatures, Mutant("draws at a temperature of 0", "temperature, top_k, top_p = 1.0, 1, None", "temperature = 1.0")),
+    (sizes, Mutant("the last chunk wins", "token = tl.where(here > best", "token = tl.where(here > float(\"-inf\")")),
+    (every_way, Mutant("what isn't kept is drawn", 'score = tl.where(keep, score, float("-inf"))', "score = score + 0.0")),
+]  # fmt: skip
+
+
+test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
+
+
+# ---------------------------------------------------------------- values and shapes
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("shape", [(1,), (9,), (3, 1), (2, 1000), (2, 3, 129)], ids=str)
+def test_shapes(shape, dtype):
+    logits = randn(*shape, dtype=dtype, scale=3.0)
+    assert filtered(lesson, logits, 5, None).shape == shape
+    assert_kept(lesson, logits, 5)
+    assert_kept(lesson, logits, None, 0.723)
+    assert assert_drawn(lesson, logits, 0.9, 7).shape == shape[:-1]
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0, 5), (3, 0), (0,)], ids=str)
+def test_empty(shape):
+    logits = randn(*shape)
+    assert lesson.filter_logits(logits, top_k=2, top_p=0.5).shape == shape
+    tokens = lesson.sample(logits, 1, top_k=2, top_p=0.5)
+    assert tokens.shape == shape[:-1] and bool((tokens == -1).all())
+
+
+def test_a_vocabulary_of_150000():
+    torch.manual_seed(0)
+    logits = randn(1, 151_936, dtype=torch.bfloat16, scale=4.0)
+    assert_kept(lesson, logits, 50)
+    assert_kept(lesson, logits, None, 0.9)
+
+
+def test_logits_that_differ_in_the_last_bit():
+    """All floats in a row, and all exponents: the order of the keys is theirs."""
+    bits = torch.arange(0x3F800000, 0x3F800000 + 50, dtype=torch.int32)
+    neighbours = torch.cat([bits.view(torch.float32), -bits.view(torch.float32)]).flip(0)
+    powers = torch.cat([2.0 ** torch.arange(-149.0, 128), -(2.0 ** torch.arange(-149.0, 128)), torch.zeros(1)])
+    for row in (neighbours, powers):
+        row = row[torch.randperm(len(row))].to(DEVICE)
+        for top_k in (1, 2, 17, len(row) // 2, len(row) // 2 + 1, len(row) - 1):
+            assert_kept(lesson, row, top_k)
+
+
+def test_the_reference_against_pytorch():
+    """Where nothing ties, `torch.topk` and a sort with running sums keep the same."""
+    torch.manual_seed(0)
+    logits = randn(5, 100)
+    kept = lesson.filter_logits_reference(logits, top_k=7).isfinite()
+    assert torch.equal(kept, torch.zeros_like(kept).scatter(1, logits.topk(7).indices, True))
+    values, order = torch.softmax(logits.double(), 1).sort(1, descending=True)
+    wanted = torch.zeros_like(kept).scatter(1, order, values.cumsum(1) - values < 0.8)
+    assert torch.equal(lesson.filter_logits_reference(logits, top_p=0.8).isfinite(), wanted)
+
+
+def test_65536_draws():
+    """Of the reference, which the kernel equals token by token: 64 tokens, likely ones and unlikely ones."""
+    logits = torch.linspace(3, -4, 64)[None]
+    drawn = lesson.sample_reference(logits.expand(2**16, 64), 11)
+    assert chi_square(drawn, torch.softmax(logits[0].double(), 0)) < 5
+
+
+def test_long_rows_are_drawn_evenly():
+    """With 2¹⁸ equal logits: rounded random numbers would tie, and the lower half would win more often."""
+    noise = lesson.gumbel_reference((16, 2**18), 3).float()
+    best = noise.topk(2).values
+    assert bool((best[:, 0] > best[:, 1]).all())
+
+
+def test_the_same_bits_twice():
+    logits = randn(6, 400)
+    for function in (
+        functools.partial(lesson.filter_logits, top_k=20, top_p=0.7),
+        functools.partial(lesson.sample, seed=3),
+    ):
+        assert torch.equal(function(logits), function(logits))
+
+
+@pytest.mark.gpu
+def test_the_same_bits_every_time():
+    logits = randn(64, 151_936, scale=3.0)
+    wanted = lesson.filter_logits(logits, top_p=0.9), lesson.sample(logits, 3, top_k=1000, top_p=0.9)
+    for _ in range(50):
+        assert torch.equal(lesson.filter_logits(logits, top_p=0.9), wanted[0])
+        assert torch.equal(lesson.sample(logits, 3, top_k=1000, top_p=0.9), wanted[1])
+    assert torch.equal(wanted[1], lesson.sample_reference(logits, 3, top_k=1000, top_p=0.9))
+
+
+@pytest.mark.gpu
+def test_more_than_2_to_31_elements():
+    rows = 2**31 // 2**18 + 2
+    logits = torch.zeros(rows, 2**18, dtype=torch.bfloat16, device=DEVICE)
+    logits[-1, -3] = 50.0
+    assert lesson.sample(logits, 3)[-1] == 2**18 - 3
+    assert lesson.filter_logits(logits, top_k=1)[-1].isfinite().nonzero().tolist() == [[2**18 - 3]]
+
+
+# ---------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("error", "name", "change"),
+    [
+        (TypeError, "logits", dict(logits=[1.0])),
+        (TypeError, "logits", dict(logits=torch.ones(2, 3, dtype=torch.int32, device=DEVICE))),
+        (TypeError, "logits", dict(logits=torch.ones(2, 3, dtype=torch.float64, device=DEVICE))),
+        (ValueError, "logits", dict(logits=torch.ones((), device=DEVICE))),
+        (ValueError, "logits", dict(logits=torch.ones(1, device=DEVICE).expand(2, 2**18 + 1))),
+        (ValueError, "logits", dict(logits=torch.ones(2, 3, device=DEVICE, requires_grad=True))),
+        (ValueError, "top_k", dict(top_k=0)),
+        (ValueError, "top_k", dict(top_k=-1)),
+        (TypeError, "top_k", dict(top_k=2.0)),
+        (TypeError, "top_k", dict(top_k=True)),
+        (TypeError, "top_k", dict(top_k=torch.ones(2, device=DEVICE))),
+        (ValueError, "top_k", dict(top_k=torch.ones(3, dtype=torch.int32, device=DEVICE))),
+        (ValueError, "top_p", dict(top_p=0)),
+        (ValueError, "top_p", dict(top_p=1.0001)),
+        (ValueError, "top_p", dict(top_p=NAN)),
+        (ValueError, "top_p", dict(top_p=1e-300)),
+        (TypeError, "top_p", dict(top_p="most")),
+    ],
+)
+def test_bad_arguments(error, name, change):
+    arguments = dict(logits=torch.ones(2, 3, device=DEVICE)) | change
+    with pytest.raises(error, match=rf"^{name} "):
+        lesson.filter_logits(**arguments)
+    with pytest.raises(error, match=rf"^{name} "):
+        lesson.sample(**arguments, seed=1)
+
+
+@pytest.mark.skipif(DEVICE.type != "cpu", reason="looking at values means waiting for the GPU")
+def test_a_k_of_none():
+    with pytest.raises(ValueError, match="^top_k must be at least 1, got 0"):
+        lesson.filter_logits(randn(2, 3), top_k=torch.tensor([2, 0]))
+
+
+@pytest.mark.parametrize(
+    ("error", "name", "change"),
+    [
+        (TypeError, "seed", dict(seed=1.0)),
+        (ValueError, "seed", dict(seed=-1)),
+        (ValueError, "seed", dict(seed=torch.tensor([1]))),
+        (ValueError, "temperature", dict(temperature=-0.1)),
+        (ValueError, "temperature", dict(temperature=INF)),
+        (ValueError, "temperature", dict(temperature=1e-40)),
+        (TypeError, "temperature", dict(temperature=None)),
+    ],
+)
+def test_bad_draws(error, name, change):
+    with pytest.raises(error, match=rf"^{name} "):
+        lesson.sample(**(dict(logits=torch.ones(2, 3, device=DEVICE), seed=1) | change))
+
+
+def test_bad_tiles():
+    logits = randn(2, 9)
+    for tiles, name in ((dict(BLOCK_V=24), "BLOCK_V"), (dict(BITS=3), "BITS")):
+        with pytest.raises(ValueError, match=name):
+            filtered(lesson, logits, 2, None, **tiles)
