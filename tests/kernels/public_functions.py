@@ -257,6 +257,11 @@ def scaled_codes(recipe: str) -> Callable[[], dict]:
     return inputs
 
 
+def numbers_of_tokens(sample: Callable) -> Callable:
+    """The tokens that are drawn, as floats."""
+    return lambda logits, **options: sample(logits, **options).float()
+
+
 def weights_alone(route: Callable) -> Callable:
     """A router's weights, without its experts."""
     return lambda logits, **options: route(logits, **options)[0]
@@ -438,7 +443,15 @@ CASES = [
     case("moe.router", "router_z_loss", lambda: dict(logits=randn(5, 12, dtype=BF16))),
     case("choosing.sample", "filter_logits", lambda: dict(logits=randn(5, 300, dtype=BF16)), top_k=20),
     case("choosing.sample", "filter_logits", lambda: dict(logits=randn(5, 300, dtype=BF16)), top_k=200, top_p=0.9),
-    case("choosing.sample", "sample", lambda: dict(logits=randn(5, 300, dtype=BF16)), seed=7, top_k=20, top_p=0.9),
+    case(
+        "choosing.sample",
+        "sample",
+        lambda: dict(logits=randn(5, 300, dtype=BF16)),
+        numbers_of_tokens,
+        seed=7,
+        top_k=20,
+        top_p=0.9,
+    ),
 ]
 FORWARD_ONLY = {"tutorials.matmul_blocked", "attention.decode", "fast.decode"}
 FORWARD_ONLY |= {
