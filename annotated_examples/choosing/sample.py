@@ -160,8 +160,8 @@ def search(
     row_ptr,  # (V,)
     V, target, above, row_max, temperature, PROBABLE: tl.constexpr, BITS: tl.constexpr, BLOCK_V: tl.constexpr,
 ):  # fmt: skip
-    # Keys have 32 bits. In the example it is 4 a round, so a key has eight digits. The key of 1.5 is `BFC00000`, and the
-    # search for the two largest begins with the digit 11, which is B.
+    # Keys have 32 bits. In the example it is 4 a round, so a key has eight digits. The key of 1.5 is `BFC00000`, and
+    # the search for the two largest begins with the digit 11, which is B.
     threshold = tl.cast(0, tl.uint32)
     beyond = 0.0
     for done in range(0, 32, BITS):

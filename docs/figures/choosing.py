@@ -66,7 +66,7 @@ def rounds():
     panel.line([(left + size * k, top - 4), (left + size * k, top + 16 * len(shown))], "strong")
     panel.text(left, top + 16 * len(shown) + 18, f"kept: {k} logits, down to {logits[k - 1]:g}", "small")
     words = [
-        f"after round {number + 1} {sum(key >= high for key in keys)} are above, {sum(low <= key < high for key in keys)} in question"
+        f"after round {number + 1}, {sum(key >= high for key in keys)} are above and {sum(low <= key < high for key in keys)} in question"
         for number, (low, high) in enumerate(shown[: first + 1])
     ]
     return Picture(
