@@ -29,7 +29,7 @@ test: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS)
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal
 
 # While you work on one operation: its style, types, equations, kernels and tests.
 FILES_OF_OP = $(wildcard annotated_examples/*/$(OP).py backprop_math/$(OP).md)

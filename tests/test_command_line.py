@@ -1,5 +1,6 @@
 """What every subcommand does when it is stopped, when nobody reads on, and with files that it can't take."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -34,6 +35,9 @@ def mutate(_):
     judge = types.SimpleNamespace(together=1, verdict=never_ends)
     return list(engine.verdicts(judge, [1, 2]))
 
+if sys.argv[3] == "in a fork":
+    signals = iter([int(sys.argv[4])])
+    os.register_at_fork(after_in_parent=lambda: [os.kill(os.getpid(), number) for number in signals])
 sys.modules["work"] = types.SimpleNamespace(main=vars()[sys.argv[1]])
 cli._PASSED_ON["work"] = "work"
 sys.exit(cli.main(["work"]))
@@ -55,7 +59,7 @@ def test_stopping_a_command_stops_its_processes(work, name, tmp_path):
     reading, writing = os.pipe()
     script = tmp_path / "work.py"
     script.write_text(WORK)
-    command = [sys.executable, str(script), work, str(writing)]
+    command = [sys.executable, str(script), work, str(writing), "when both work", name]
     options = {"pass_fds": [writing], "start_new_session": True, "stderr": subprocess.PIPE, "text": True}
     running = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, **options)
     os.close(writing)
@@ -80,6 +84,23 @@ def test_stopping_a_command_stops_its_processes(work, name, tmp_path):
                 os.kill(each, signal.SIGKILL)
     assert running.returncode == 128 + signal.Signals[name]
     assert errors == ("\nacademy work: stopped\n" if name == "SIGINT" else "")
+
+
+@pytest.mark.parametrize("work", ["check", "mutate"])
+def test_a_signal_in_the_middle_of_a_fork_is_not_lost(work, tmp_path):
+    """What a handler raises there, Python drops: the command went on for ever."""
+    reading, writing = os.pipe()
+    (tmp_path / "work.py").write_text(WORK)
+    command = [sys.executable, str(tmp_path / "work.py"), work, str(writing), "in a fork", str(int(signal.SIGINT))]
+    options = {"pass_fds": [writing], "start_new_session": True, "stderr": subprocess.PIPE, "text": True}
+    running = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, **options)
+    try:
+        errors = running.communicate(timeout=60)[1]
+    finally:
+        os.close(reading), os.close(writing)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+    assert running.returncode == 130 and errors == "\nacademy work: stopped\n"
 
 
 def test_nobody_reads_on():

@@ -1,6 +1,7 @@
 """Which part of academy may import which: no circles, no kernel by name, nothing below the site leans on the site."""
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ MODULES = {
 LAZY = "# lazy:"
 
 
-def imports(name: str, path: Path, everywhere: bool = True) -> set[str]:
+@functools.cache
+def imports(name: str, path: Path, everywhere: bool = True) -> frozenset[str]:
     """Modules of academy (and kernels) that a module imports, at its top and inside of functions."""
     text = path.read_text("utf-8")
     lines, found = text.split("\n"), set()
@@ -30,7 +32,7 @@ def imports(name: str, path: Path, everywhere: bool = True) -> set[str]:
             source = ".".join([*base, *([node.module] if node.module else [])])
             names = {f"{source}.{alias.name}" for alias in node.names}
             found |= {each if each in MODULES else source for each in names}
-    return found - {name}
+    return frozenset(found - {name})
 
 
 GRAPH = {name: imports(name, path, everywhere=False) & set(MODULES) for name, path in MODULES.items()}

@@ -73,8 +73,8 @@ def quicken() -> None:
     builder.options = dataclasses.replace(builder.options, sanitize_overflow=builder.options.debug)
     interpreter.FunctionRewriter._get_jit_fn_file_line = _file_line
     interpreter._patch_attr = _patch_attr
-    _keep_types()
-    _pass_equal_types()
+    _pass_equal_types(_keep_types())
+    _compare_quickly()
 
 
 def _file_line(rewriter) -> tuple[str, int]:
@@ -84,11 +84,12 @@ def _file_line(rewriter) -> tuple[str, int]:
     return rewriter.fn.__code__.co_filename, first + begin
 
 
-def _keep_types() -> None:
+def _keep_types() -> list:
     """Build the type of a block, and the shape of a tensor, once for each dtype and shape: a third of the time went
     there.
 
-    Every operation makes both anew, out of `constexpr` objects and checks. They are never changed afterwards.
+    Every operation makes both anew, out of `constexpr` objects and checks. They are never changed afterwards. Returns
+    the shape and size that all numbers share, once there is a number.
     """
     original_block, original_tensor = tl.block_type.__init__, tl.tensor.__init__
     known: dict[tuple, dict] = {}
@@ -131,6 +132,7 @@ def _keep_types() -> None:
     tl.block_type.with_element_ty = with_element_ty
     tl.block_type.__init__ = block_type
     tl.tensor.__init__ = tensor
+    return of_numbers
 
 
 def _patch_attr(obj, name, member, builder, scope) -> None:
@@ -149,8 +151,9 @@ def _patch_attr(obj, name, member, builder, scope) -> None:
 _CLOSED = frozenset(["int32", "int64", "fp16", "bf16", "fp32", "fp64"])
 
 
-def _pass_equal_types() -> None:
-    """Operands of one type and one shape need neither promotion nor broadcasting, and most operations have such."""
+def _pass_equal_types(of_numbers: list) -> None:
+    """Operands of one type and one shape need neither promotion nor broadcasting, and most operations have such. Of the
+    others most are a block and a number."""
     owner = semantic.TritonSemantic
     original = owner.binary_op_type_checking_impl
 
@@ -168,7 +171,49 @@ def _pass_equal_types() -> None:
 
     @functools.wraps(original_broadcast)
     def broadcast(self, lhs, rhs):
-        same = type(lhs) is type(rhs) is tl.tensor and lhs.shape is rhs.shape
-        return (lhs, rhs) if same else original_broadcast(self, lhs, rhs)
+        if type(lhs) is type(rhs) is tl.tensor and self is interpreter.interpreter_semantic:
+            if lhs.shape is rhs.shape:
+                return lhs, rhs
+            if of_numbers and rhs.shape is of_numbers[0] and lhs.type.is_block():
+                return lhs, splat(self, rhs, lhs.type)
+            if of_numbers and lhs.shape is of_numbers[0] and rhs.type.is_block():
+                return splat(self, lhs, rhs.type), rhs
+        return original_broadcast(self, lhs, rhs)
+
+    def splat(self, number, like):
+        """Of the type, the interpreter's builder looks at nothing but the shape."""
+        type_of = like.with_element_ty(number.dtype)
+        return self.tensor(self.builder.create_splat(type_of, number.handle), type_of)
 
     owner.broadcast_impl_value = broadcast
+    original_cast = owner.cast
+
+    @functools.wraps(original_cast)
+    def cast(self, input, dst_ty, *args, **kwargs):
+        same = type(input) is tl.tensor and input.dtype is dst_ty
+        return input if same else original_cast(self, input, dst_ty, *args, **kwargs)
+
+    owner.cast = cast
+
+
+def _compare_quickly() -> None:
+    """A dtype equals itself, and a number or a tensor has no `constexpr` inside: both are asked a million times in a
+    minute, with the same answer."""
+    for kind in (tl.dtype, tl.pointer_type):
+        kind.__eq__ = _or_the_same(kind.__eq__)
+    original = tl.core._unwrap_if_constexpr
+    plain = frozenset([int, float, bool, str, type(None), tl.dtype, tl.tensor])
+
+    @functools.wraps(original)
+    def unwrap(o):
+        return o if type(o) in plain else original(o)
+
+    tl.core._unwrap_if_constexpr = unwrap
+
+
+def _or_the_same(original):
+    @functools.wraps(original)
+    def equal(self, other) -> bool:
+        return self is other or original(self, other)
+
+    return equal

@@ -68,11 +68,27 @@ def in_parallel(function: Callable, jobs: list, done: Callable[[], object] = lam
             done()
         return results
     torch.set_num_threads(1)
-    with context().Pool(workers, initializer=leave_signals) as pool:
+    with contextlib.ExitStack() as ends:
+        with undisturbed():
+            pool = ends.enter_context(context().Pool(workers, initializer=leave_signals))
         for result in pool.imap(function, jobs, chunksize=1):
             results.append(result)
             done()
     return results
+
+
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """While a process is started, Ctrl-C and SIGTERM wait. Around a fork Python calls functions whose exceptions it
+    drops, and with them the `KeyboardInterrupt` of somebody who wants to stop it all."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def leave_signals() -> None:
@@ -80,6 +96,7 @@ def leave_signals() -> None:
     once, whatever it was forked with."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
 
 
 # ---------------------------------------------------------------- work that may die
@@ -119,8 +136,9 @@ def stream(work: Callable, jobs: list, limits: Limits | None = None, here: bool 
     try:
         while jobs or running:
             while jobs and len(running) < WORKERS:
-                started = _Running(work, jobs.pop(0), limits)
-                running[started.receiver] = started
+                with undisturbed():
+                    started = _Running(work, jobs.pop(0), limits)
+                    running[started.receiver] = started
             ready = wait(list(running), timeout=1.0)
             for receiver in ready:
                 one = running[receiver]
@@ -255,7 +273,8 @@ class Conversation:
         self._folder = _scratch()
         arguments = (theirs, work, job, limits, self._folder.name)
         self._process = methods.Process(target=_answering, args=arguments, daemon=True)
-        self._process.start()
+        with undisturbed():
+            self._process.start()
         theirs.close()
 
     def ask(self, question: bytes) -> bytes:

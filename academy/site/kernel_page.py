@@ -163,7 +163,10 @@ class KernelPage:
         kind += " k-jit" if part == "kernel" else ""
         drawn = 24 * str(row.note).count("[[figure:")
         lines = len(row.code) - 2 * len(_bare_arguments(row.code, self.module)) // 3  # which flow, some on a line
-        style = f"--k-note:{len(str(row.note)) / 58 + 1 + drawn:.0f};--k-lines:{0 if part in FOLDED else lines}"
+        helpers = [helper for line in row.code for helper in self.helpers.get(line, ())]
+        bars = len(helpers) + (part in FOLDED and bool(row.code))  # of folded code, each as tall as two lines
+        lines = 2 * bars + (0 if part in FOLDED else lines)
+        style = f"--k-note:{len(str(row.note)) / 58 + 1 + drawn:.0f};--k-lines:{lines}"
         made = Element("div", {"class": "k-row" + kind, "style": style} | ({"id": row.name} if row.name else {}))
         left = SubElement(made, "div", {"class": "k-note"})
         _anchors(left, row.note.numbers)
@@ -171,7 +174,7 @@ class KernelPage:
         _mark_claims(left, row)
         if row.code:
             block = self.block(row.code, FOLDED.get(part, ""))
-            block.extend([self.folded(helper) for line in row.code for helper in self.helpers.get(line, ())])
+            block.extend(map(self.folded, helpers))
             made.append(block)
         return made
 

@@ -1,7 +1,7 @@
 """Run by test_every_kernel.py, in a process of its own: compile what every public function launches, for one card.
 
 Prints in JSON what came of each kind of launch. Arguments: the card's architecture, and "all" for every configuration
-of autotuned kernels and more dtypes and sizes.
+of autotuned kernels and more dtypes and sizes, or what the names of the functions begin with that are looked at alone.
 """
 
 import json
@@ -36,12 +36,13 @@ def run(case: Case, dtype: torch.dtype | None) -> None:
 
 def main() -> None:
     on, every = card(int(sys.argv[1])), "all" in sys.argv
+    chosen = tuple(word for word in sys.argv[2:] if word != "all")
     catcher = catching.Catcher(on, all_configs=every, once=not every, detail=False)
     failed, refused = [], []
     zeros = mock.patch.multiple(torch, empty=torch.zeros, empty_like=torch.zeros_like)  # some are indices of PyTorch's
     with catcher.catching(), warnings.catch_warnings(), zeros:
         warnings.simplefilter("ignore")
-        for case in CASES:
+        for case in (case for case in CASES if str(case).startswith(chosen or "")):
             for dtype in (None, torch.float16, torch.float32) if every else (None,):
                 torch.manual_seed(0)
                 try:

@@ -1,5 +1,6 @@
 """Every derivation holds, and every kernel computes what its derivation prints."""
 
+import contextlib
 import functools
 from inspect import isfunction
 
@@ -40,10 +41,36 @@ def test_every_public_function_is_compared_with_a_derivation(path):
     assert not coverage.uncovered_module(PROJECT, path, CASES)
 
 
+#: What the comparisons of this process have launched, by name: nothing is run again to ask only that.
+LAUNCHED: dict[str, set[str]] = {}
+
+
+@contextlib.contextmanager
+def launches(module):
+    """The names of the kernels that are launched while the block runs, of the kinds that a module has."""
+    names: set[str] = set()
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in set(map(type, jitted(module))):
+
+            def run(kernel, *args, original=kind.run, **kwargs):
+                names.add(kernel.fn.__name__)
+                return original(kernel, *args, **kwargs)
+
+            patch.setattr(kind, "run", run)
+        yield names
+
+
+def jitted(module):
+    return [value for value in vars(module).values() if isfunction(getattr(value, "fn", None))]
+
+
 @pytest.mark.parametrize("comparison", CASES, ids=str)
 def test_kernel_computes_the_printed_formula(comparison):
-    misses = kernels.run(comparison, PROJECT.module(comparison.module), memo=MEMO)
+    module = PROJECT.module(comparison.module)
+    with launches(module) as names:
+        misses = kernels.run(comparison, module, memo=MEMO)
     assert not misses, "\n".join(map(str, misses))
+    LAUNCHED[str(comparison)] = names
 
 
 @functools.cache
@@ -62,25 +89,19 @@ COMPARED = [path for path in PROJECT.kernels() if layout.group(PROJECT.root, pat
 
 
 @pytest.mark.parametrize("path", COMPARED, ids=PROJECT.module_name)
-def test_every_kernel_is_launched_by_a_comparison(path, monkeypatch):
+def test_every_kernel_is_launched_by_a_comparison(path):
     """Compiled too, where other shapes and devices choose other kernels than in the interpreter."""
     module = PROJECT.module(PROJECT.module_name(path))
-    jitted = [value for value in vars(module).values() if isfunction(getattr(value, "fn", None))]
-    own = {function.fn.__name__ for function in jitted if function.fn.__module__ == module.__name__}
+    own = {function.fn.__name__ for function in jitted(module) if function.fn.__module__ == module.__name__}
     exempt = {entry["kernel"] for entry in engine.entries(PROJECT, "exempt", PROJECT.shown(path))}
     missing = {name for name in own if name.endswith("_kernel")} - exempt
-    launched = set()
-    for kind in set(map(type, jitted)):
-
-        def run(kernel, *args, original=kind.run, **kwargs):
-            launched.add(kernel.fn.__name__)
-            return original(kernel, *args, **kwargs)
-
-        monkeypatch.setattr(kind, "run", run)
     using = [comparison for comparison in CASES if missing and comparison.module in users(path)]
+    launched = {name for comparison in using for name in LAUNCHED.get(str(comparison), ())}
     for inputs in kernels.HOSTILE:  # the first ones of each case launch nearly everything
         for comparison in using:
-            if missing - launched and inputs.dtype in comparison.dtypes:
-                kernels.called(comparison, PROJECT.module(comparison.module), inputs)
+            if missing - launched and inputs.dtype in comparison.dtypes and str(comparison) not in LAUNCHED:
+                with launches(PROJECT.module(comparison.module)) as names:
+                    kernels.called(comparison, PROJECT.module(comparison.module), inputs)
+                launched |= names
     names = ", ".join(sorted(missing - launched))
     assert not names, f"{PROJECT.shown(path)}: no case of cases launches {names}"

@@ -453,7 +453,13 @@ def test_nothing_else_grows_with_the_length(module):
 # ---------------------------------------------------------------- varlen
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+@pytest.mark.parametrize(
+    "options",  # in `make test` one of each kind of mask; `test_options` has all of them, for sequences of one length
+    [
+        pytest.param(OPTIONS[n], id=n, marks=[] if n in ("full", "window", "all") else [pytest.mark.nightly])
+        for n in OPTIONS
+    ],
+)
 def test_varlen(module, options):
     judge_varlen(varlen_with_tiles(module), [17, 0, 1, 20, 3], [5, 4, 0, 40, 3], H=4, Hk=2, **options)
 

@@ -77,7 +77,9 @@ def test_the_repository_is_found_by_the_script_itself(path):
     assert path.read_text("utf-8").count(PATH_SET_UP.format(depth=depth)) == 1
 
 
-@pytest.mark.parametrize("name", ["tutorials/vector_add.py", "fast/softmax.py"])
+@pytest.mark.parametrize(
+    "name", ["tutorials/vector_add.py", pytest.param("fast/softmax.py", marks=pytest.mark.nightly)]
+)
 def test_a_process_of_its_own_in_another_folder(name, tmp_path):
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "TRITON_INTERPRET")}
     command = [sys.executable, str(ROOT / "annotated_examples" / name)]

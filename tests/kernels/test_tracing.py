@@ -33,7 +33,7 @@ def test_lessons_at_any_size(name):
         assert set(outcomes) == {"traced"}
 
 
-@pytest.mark.parametrize("name", ["fast.softmax", "fast.layernorm"])
+@pytest.mark.parametrize("name", ["fast.softmax", pytest.param("fast.layernorm", marks=pytest.mark.nightly)])
 def test_rows_and_columns_that_change(name):
     (outcomes,) = traced(name, ("both", True, None))
     assert set(outcomes) == {"traced"}

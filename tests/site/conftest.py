@@ -1,9 +1,14 @@
-"""The site is built once for all tests of this folder, as a reader builds it: strictly, in a process of its own."""
+"""The site is built once for all tests of this folder, as a reader builds it: strictly, in a process of its own.
 
+The build takes minutes, so it begins when the tests have been collected, beside the tests of other folders.
+"""
+
+import contextlib
 import fcntl
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,13 +21,38 @@ os.environ["SITE_URL"] = "https://example.org/triton-academy/"
 os.environ["REPO_URL"] = "https://github.com/example/triton-academy"
 
 
+_building: list[subprocess.Popen] = []
+
+
+def pytest_collection_finish(session):
+    wanted = any("site" in getattr(item, "fixturenames", ()) for item in session.items)
+    if wanted and not session.config.option.collectonly:
+        threading.Thread(target=_begin, args=(session.config._tmp_path_factory,), daemon=True).start()
+
+
+def pytest_sessionfinish():
+    for process in _building:
+        if process.poll() is None:
+            process.terminate()
+
+
+def _begin(factory) -> None:
+    with contextlib.suppress(AssertionError):  # of which the fixture speaks
+        built(factory)
+
+
 @pytest.fixture(scope="session")
 def site(tmp_path_factory) -> Path:
-    """The folder of the built site. The first worker that needs it builds it for all.
+    """The folder of the built site.
 
     Chapters are executed where EXECUTE_NOTEBOOKS says so (`make site-check`): tests/learn runs their code in any case.
     """
-    shared = tmp_path_factory.getbasetemp()
+    return built(tmp_path_factory)
+
+
+def built(factory) -> Path:
+    """The first worker that comes builds it for all, the others wait."""
+    shared = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
     folder, done = shared / "built-site", shared / "built-site.done"
@@ -31,8 +61,12 @@ def site(tmp_path_factory) -> Path:
         if not done.exists():
             command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
             environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-            result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-            assert result.returncode == 0, result.stderr
+            building = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+            _building.append(building)
+            errors = building.communicate()[1]
+            assert building.returncode == 0, errors
             done.touch()
     return folder
 

@@ -11,27 +11,30 @@ KERNEL = "kernels/classics/layernorm/"
 PHONE = {"width": 390, "height": 844}
 
 
+#: What is far from the window is not laid out and has a guessed height, so that it seems to lie over what follows. A
+#: reader who comes there finds it laid out, and so does axe.
+LAID_OUT = """document.head.append(Object.assign(document.createElement("style"),
+    { textContent: "* { content-visibility: visible !important }" }))"""
+
+
 def violations(browser) -> list[str]:
     """What axe finds, when the page's script has found all boxes that scroll."""
     browser.wait("document.documentElement.dataset.measured !== undefined")
+    browser.run(LAID_OUT)
+    browser.run("new Promise(done => setTimeout(done, 100))")  # boxes that scroll only now get their place
     return browser.violations()
 
 
 @pytest.mark.parametrize(
     "page, window",
     [
-        ("", {}),
         ("", {**PHONE, "dark": True}),
         ("kernels/tutorials/vector_add/", {}),
-        ("kernels/tutorials/vector_add/", {**PHONE, "dark": True}),
         ("derivations/softmax/", {"dark": True}),
         ("learn/first_kernel/", PHONE),
-        ("benchmarks/", {"dark": True}),
         ("benchmarks/layernorm/", PHONE),
-        ("compatibility/", PHONE),
-        ("guides/glossary/", {}),
-        ("reference/academy/", PHONE),
         ("exercises/first_kernel/reverse/", {}),
+        pytest.param("differences-from-pytorch/", {}, id="a formula as the head of a column"),
     ],
 )
 def test_axe_finds_nothing(browser, address, page, window):

@@ -40,6 +40,10 @@ def test_a_kernel_plays_above_the_fold(page, address, width, height):
     assert shown < 5000, "one second on a machine that does nothing else"
     for part in ("h1", ".lead", f"{LIVE} .p-strips", f"{LIVE} [data-action=run]", f"{LIVE} .p-change"):
         assert 0 < bottom(page, part) <= height, (part, bottom(page, part))
+
+
+def test_it_plays_to_the_end_and_pauses(page, address):
+    opened(page, address, width=390, height=844)
     page.wait(f"({OUT})[4] === '44' && {NOW}.startsWith('Program 2 of 3')", 20)
     assert page.run(f"document.querySelector('{LIVE} .p-now .p-v')?.textContent ?? 'a step without a name'")
     page.run(f"document.querySelector('{LIVE} [data-action=play]').click()")

@@ -84,6 +84,7 @@ def test_the_worker_has_given_up_what_leads_outside(page, address):
     assert found == {"left": [], "tried": ["EvalError", "EvalError"]}
 
 
+@pytest.mark.nightly
 def test_a_kept_file_that_was_changed_is_not_run(page, address):
     page.open("about:blank")
     page.open(address + PAGE)

@@ -52,7 +52,7 @@ def place(page, selector):
     return page.run(f"({box}.top + {box}.bottom) / 2 / innerHeight")
 
 
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("width", [1440, pytest.param(390, marks=pytest.mark.nightly)])
 def test_run_leads_the_reader(browser, address, width):
     page = opened(browser, address)
     browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])

@@ -1,5 +1,6 @@
 """What a page costs a reader: everything that its first load fetches, compressed as a host sends it."""
 
+import functools
 import gzip
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
@@ -14,6 +15,7 @@ LIMIT = 260
 COMPRESSED = {".woff2", ".png", ".jpg", ".webp", ".gz"}
 
 
+@functools.cache  # pages share most of their files
 def weight(site: Path, url: str) -> int:
     path = site / unquote(urlsplit(url).path).lstrip("/")
     path = path / "index.html" if path.is_dir() else path

@@ -347,7 +347,7 @@ def test_lanes_in_another_order_by_keyboard_and_by_line(ring):
     )
 
 
-@pytest.mark.parametrize("width, dark", [(1440, False), (390, True)])
+@pytest.mark.parametrize("width, dark", [pytest.param(1440, False, marks=pytest.mark.nightly), (390, True)])
 def test_lanes_are_accessible(browser, pages, width, dark):
     open_page(browser, pages(RING), width=width, height=900, dark=dark)
     browser.wait("document.querySelector('.t-l-tracks') !== null")

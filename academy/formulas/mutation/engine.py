@@ -210,7 +210,8 @@ def judges(project: Project, only: str | None = None) -> list[Judge]:
     comparisons = [comparison for found in verify.declared(project, pages)[0].values() for comparison in found]
     found: list[Judge] = [Equations(page.path, page.text) for page in pages if only != "kernels"]
     for path in project.kernels() if only != "equations" else ():
-        here = [comparison for comparison in comparisons if comparison.module == project.module_name(path)]
+        name = project.module_name(path)
+        here = [comparison for comparison in comparisons if comparison.module == name]
         found += [kernel_judge(project, path, here)] if here else []
     return found
 
