@@ -198,7 +198,8 @@ def own_kernels(name):
 
 @pytest.mark.skipif(not compiler.available(), reason="needs Triton's compiler")
 def test_own_kernels_compile_for_an_h100(tmp_path):
-    assert_compiled([own_kernels(name) for name in LADDERS], tmp_path)
+    """Of one ladder; at night all rungs of all of them, the next test."""
+    assert_compiled([own_kernels(LADDERS[0])], tmp_path)
 
 
 @pytest.mark.nightly
