@@ -1,9 +1,10 @@
-"""What is measured of grouped products, and against whom. All experts have the same number of rows."""
+"""What is measured of grouped products, and against whom. All experts have the same number of rows; in the variant
+`skewed` the first has the most, and the n-th one n-th of that."""
 
 import torch
 
 LESSON = "moe.grouped_matmul"
-FAST = None
+FAST = "fast.grouped_matmul"
 FUNCTION = "grouped_matmul"
 AXES = ("rows", "experts", "K", "N")
 
@@ -31,6 +32,12 @@ def inputs(shape, dtype, device):
     )
 
 
+def skewed(shape, dtype, device):
+    rows, experts, *_ = shape
+    shares = (1 / torch.arange(1, experts + 1, device=device, dtype=torch.float64)).cumsum(0)
+    return inputs(shape, dtype, device) | dict(offsets=(shares / shares[-1] * rows).round().int())
+
+
 # PyTorch has no grouped product in float64, against which a script compares: there a loop takes its place.
 def eager(a, b, offsets):
     if a.dtype == torch.float64:
@@ -41,7 +48,10 @@ def eager(a, b, offsets):
 
 
 # Three of four experts have rows, and the last row is nobody's.
-EXAMPLES = {"moe.grouped_matmul": {"forward": cost((12, 4, 6, 7), torch.float32, used=3, owned=11)["forward"]}}
+EXAMPLES = {
+    "moe.grouped_matmul": {"forward": cost((12, 4, 6, 7), torch.float32, used=3, owned=11)["forward"]},
+    "fast.grouped_matmul": {"forward": cost((24, 3, 16, 24), torch.float16, used=2, owned=22)["forward"]},
+}
 BENCH = dict(
     shapes=[(49152, 64, 2048, 1408), (3072, 64, 2048, 1408), (65536, 256, 2048, 768), (65536, 128, 2048, 768)],
     dtypes=[torch.bfloat16],
@@ -52,4 +62,8 @@ BENCH = dict(
     passes=["forward", "backward"],
     differentiable=["a", "b"],
     host_shape=(64, 4, 64, 64),
+    variants={
+        "": {},
+        "skewed": dict(inputs=skewed, shapes=[(49152, 64, 2048, 1408), (3072, 64, 2048, 1408)]),
+    },
 )

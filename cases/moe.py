@@ -167,7 +167,7 @@ small_logits_of_few_tokens.pytorch(small_logits.said["pytorch"])
 
 # ---------------------------------------------------------------- rows grouped by expert
 
-GROUPED = "moe.grouped_matmul"
+GROUPED = ("moe.grouped_matmul", "fast.grouped_matmul")
 #: Of all rows: one expert without any, and the rest belong to nobody.
 SHARES = (0.3, 0.0, 0.45, 0.1, 0.05)
 
@@ -200,8 +200,8 @@ def offsets(X, E):
     return torch.tensor(ends(X.shape[0], E), dtype=torch.int32, device=X.device)
 
 
-def grouped(**sizes):
-    return dict(modules=GROUPED, values=of_rows, sizes={"R": 23, "E": 5, "K": 10, "N": 7} | sizes, dtypes=ALL)
+def grouped(modules=GROUPED, **sizes):
+    return dict(modules=modules, values=of_rows, sizes={"R": 23, "E": 5, "K": 10, "N": 7} | sizes, dtypes=ALL)
 
 
 def of_product(V):
@@ -225,7 +225,7 @@ def _(module, X, W, B, E):
     return module.grouped_matmul_reference(X, W, offsets(X, E), bias=B)
 
 
-@case(returns="GM-C", gradients={"X": "GM-da", "W": "GM-db"}, upstream=of_product, **grouped())
+@case(returns="GM-C", gradients={"X": "GM-da", "W": "GM-db"}, upstream=of_product, **grouped(GROUPED[0]))
 def grouped_rows_in_small_tiles(module, X, W, B, V, E):
     at = offsets(X, E)
     C = module.grouped_rows_forward(X, W, at, B, BLOCK_M=4, BLOCK_N=4, BLOCK_K=16)
@@ -235,6 +235,30 @@ def grouped_rows_in_small_tiles(module, X, W, B, V, E):
 
 
 grouped_rows_in_small_tiles.pytorch(grouped_rows.said["pytorch"])
+
+
+IN_TILES = grouped(GROUPED[1], R=43, K=24, N=40) | {"dtypes": ("float16",)}
+
+
+@case(returns="GM-C", gradients={"X": "GM-da", "W": "GM-db"}, upstream=of_product, **IN_TILES)
+def grouped_rows_by_descriptors(module, X, W, B, V, E):
+    at, tiles = offsets(X, E), dict(BLOCK_M=16, BLOCK_N=16, NUM_PROGRAMS=2)
+    C = module.grouped_rows_forward(X, W, at, B, BLOCK_K=16, **tiles)
+    dX = module.grouped_rows_forward(V, W.transpose(1, 2), at, BLOCK_K=16, **tiles)
+    dW = module.grouped_sums_forward(X.t(), V, at, BLOCK_R=16, **tiles)
+    return C, {"X": dX, "W": dW}
+
+
+@case(returns="GM-C", gradients={"X": "GM-da"}, upstream=of_product, **IN_TILES)
+def grouped_rows_in_turned_tiles(module, X, W, B, V, E):
+    at, tiles = offsets(X, E), dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, NUM_PROGRAMS=2, TURNED=True)
+    C = module.grouped_rows_forward(X, W, at, B, **tiles)
+    dX = module.grouped_rows_forward(V, W.transpose(1, 2), at, **tiles)
+    return C, {"X": dX}
+
+
+grouped_rows_by_descriptors.pytorch(grouped_rows.said["pytorch"])
+grouped_rows_in_turned_tiles.pytorch(grouped_rows.said["pytorch"])
 
 
 @case(returns="GM-D", gradients={"P": "GM-D-P", "Y": "GM-D-Y"}, upstream=of_sums, **grouped())

@@ -19,12 +19,13 @@ a sum over its rows, [[tag: GM-db]].
 read, so with few rows an expert memory is the limit. And each expert ends in the middle of a tile: half a tile is
 wasted on average, `E · BLOCK_M / 2` rows of products.
 
-**Where it falls behind.** On an H100, 49152 rows of 64 experts, 2048 x 1408, take
-[[bench: grouped_matmul/49152x64x2048x1408/forward/ms]], and `torch._grouped_mm` is ahead:
-[[bench: grouped_matmul/49152x64x2048x1408/forward/speedup]]. With 3072 rows memory sets the pace, and it is
-[[bench: grouped_matmul/3072x64x2048x1408/forward/speedup]]. A tile of 64 x 64 asks for its factors twice as often as
-one of 128 x 128, and threads compute an address for each element. [The fast product](../fast/matmul.py) shows what is
-missing: larger tiles, fetched by the copy unit, in an order that finds them in L2.
+**Where it falls behind.** 49152 rows of 64 experts, 2048 x 1408, take
+[[bench: grouped_matmul/49152x64x2048x1408/forward/lesson.ms]], and `torch._grouped_mm` takes
+[[bench: grouped_matmul/49152x64x2048x1408/forward/grouped_mm.ms]]. With 3072 rows memory sets the pace:
+[[bench: grouped_matmul/3072x64x2048x1408/forward/lesson.ms]] against
+[[bench: grouped_matmul/3072x64x2048x1408/forward/grouped_mm.ms]]. A tile of 64 x 64 asks for its factors twice as often
+as one of 128 x 128, and threads compute an address for each element. [The fast version](../fast/grouped_matmul.py) has
+larger tiles, fetched by the copy unit, which stops where an expert ends.
 
 **Contract.** `a` is (R, K) and `b` (E, K, N), for a result of (R, N); or `a` is (M, R) and `b` (R, N), for one of
 (E, M, N). Both have one dtype, float32, float16 or bfloat16, and any strides. Sums are formed in float32 and rounded
@@ -176,30 +177,31 @@ def grouped_sums_forward(a, b, offsets, out_dtype=None, *, BLOCK_M=64, BLOCK_N=6
 # matrix of one row of ones, times the upstream gradient.
 #
 # The upstream gradient has the dtype of the result. Where that differs from the factors', it is rounded to theirs.
+#
+# `rows` and `sums` are the two launchers: [the fast version](../fast/grouped_matmul.py) brings its own.
 class GroupedMatmul(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, a, b, offsets, bias, out_dtype):
+    def forward(ctx, a, b, offsets, bias, out_dtype, rows, sums):
         ctx.save_for_backward(a, b, offsets, bias)
-        if b.dim() == 3:
-            return grouped_rows_forward(a, b, offsets, bias, out_dtype)
-        return grouped_sums_forward(a, b, offsets, out_dtype)
+        ctx.launchers = rows, sums
+        return rows(a, b, offsets, bias, out_dtype) if b.dim() == 3 else sums(a, b, offsets, out_dtype)
 
     @staticmethod
     @autograd.once_differentiable
     def backward(ctx, dc):
-        a, b, offsets, bias = ctx.saved_tensors
-        of_a, of_b, _, of_bias, _ = ctx.needs_input_grad
+        (a, b, offsets, bias), (rows, sums) = ctx.saved_tensors, ctx.launchers
+        of_a, of_b, _, of_bias, *_ = ctx.needs_input_grad
         dc, da, db, dbias = dc.to(a.dtype), None, None, None
         if b.dim() == 3:
-            da = grouped_rows_forward(dc, b.transpose(1, 2), offsets) if of_a else None
-            db = grouped_sums_forward(a.t(), dc, offsets) if of_b else None
+            da = rows(dc, b.transpose(1, 2), offsets) if of_a else None
+            db = sums(a.t(), dc, offsets) if of_b else None
             if of_bias:
                 ones = torch.ones((), dtype=dc.dtype, device=dc.device).expand(1, len(dc))
-                dbias = grouped_sums_forward(ones, dc, offsets, bias.dtype)[:, 0]
+                dbias = sums(ones, dc, offsets, bias.dtype)[:, 0]
         else:
-            da = grouped_rows_forward(b, dc.transpose(1, 2), offsets).t() if of_a else None
-            db = grouped_rows_forward(a.t(), dc, offsets) if of_b else None
-        return da, db, None, dbias, None
+            da = rows(b, dc.transpose(1, 2), offsets).t() if of_a else None
+            db = rows(a.t(), dc, offsets) if of_b else None
+        return da, db, None, dbias, None, None, None
 
 
 # ## The public function
@@ -246,7 +248,7 @@ def grouped_matmul(a, b, offsets, *, bias=None, out_dtype=None):
     """
     contract(a, b, offsets, bias, out_dtype)
     if autograd.needs_frame(a, b, bias):
-        return GroupedMatmul.apply(a, b, offsets, bias, out_dtype)
+        return GroupedMatmul.apply(a, b, offsets, bias, out_dtype, grouped_rows_forward, grouped_sums_forward)
     if b.dim() == 3:
         return grouped_rows_forward(a, b, offsets, bias, out_dtype)
     return grouped_sums_forward(a, b, offsets, out_dtype)

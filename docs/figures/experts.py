@@ -82,6 +82,32 @@ def ragged_tiles():
 
 
 @picture
+def turned_tiles():
+    """What tiles of 256 columns, and of 128, make of a matrix whose columns are no multiple of 256."""
+    columns, rows = 1408, 768
+    panels, words = [], []
+    for width, height, name in ((256, 128, "tiles of 128 x 256"), (128, 256, "tiles of 256 x 128, turned")):
+        across, down = -(-columns // width), rows // height
+        wide, high = 330 * width / (6 * 256), 150 * height / rows
+        panel = Panel(200, f"{name}: {across * down} of them")
+        for row in range(down):
+            for column in range(across):
+                used = min(width, columns - column * width) / width
+                panel.box(column * wide, 28 + row * high, wide * used - 2, high - 2, "a")
+                if used < 1:
+                    panel.box(column * wide + wide * used, 28 + row * high, wide * (1 - used) - 2, high - 2, "off")
+        wasted = 100 * (across * width - columns) / (across * width)
+        panel.text(0, 195, f"{columns} columns in {across} tiles: {wasted:.0f} % of the sums are for nothing", "small")
+        words.append(f"{name}: {across} columns of tiles, {down} rows of tiles, {wasted:.0f} % wasted")
+        panels.append(panel)
+    return Picture(
+        f"{rows} rows of one expert, {columns} columns. Both kinds of tiles have {128 * 256} sums, and take as long.",
+        "; ".join(words) + ".",
+        panels,
+    )
+
+
+@picture
 def layer():
     """What each step of the layer reads and writes, forward and backward, for one size."""
     tokens, k, width, inner, size = 8192, 6, 2048, 1408, 2

@@ -16,6 +16,7 @@ from tests.kernels import references
 from tests.kernels.public_functions import (
     ATTENTION,
     CROSS_ENTROPY,
+    GROUPED,
     LAYERNORM,
     LINEAR_CROSS_ENTROPY,
     LOW_BIT,
@@ -392,10 +393,13 @@ PUBLIC = [
         {"logits": "tokens classes", "score": ("softmax", "sigmoid"), "renormalize": (True, False)},
         wrap=lambda route: lambda logits, **options: route(logits, 1, **options)[0],
     ),
-    Public(
-        "moe.grouped_matmul", "grouped_matmul", "moe.grouped_matmul.grouped_matmul_reference", rows_of_experts,
-        {"width": (16, 40)}, without=("non-finite",),  # PyTorch's sum over rows multiplies zeros with them
-    ),
+    *[
+        Public(
+            module, "grouped_matmul", "moe.grouped_matmul.grouped_matmul_reference", rows_of_experts,
+            {"width": (16, 40)}, without=("non-finite",),  # PyTorch's sum over rows multiplies zeros with them
+        )
+        for module in GROUPED
+    ],
     Public(
         "moe.moe_mlp", "moe_mlp", "moe.moe_mlp.moe_mlp_reference", tokens_of_experts, {"width": (16, 40)},
         without=("non-finite",),  # PyTorch multiplies the zeros of dropped slots

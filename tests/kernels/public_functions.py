@@ -328,6 +328,7 @@ CROSS_ENTROPY = ("classics.cross_entropy", "fast.cross_entropy")
 MATMUL = ("tutorials.matmul_autotuned", "fast.matmul")
 LINEAR_CROSS_ENTROPY = ("classics.linear_cross_entropy", "fast.linear_cross_entropy")
 LOW_BIT = ("gemlite.gemm_splitK", "fast.low_bit")
+GROUPED = ("moe.grouped_matmul", "fast.grouped_matmul")
 
 CASES = [
     case("tutorials.vector_add", "vector_add", lambda: dict(x=randn(1000, dtype=BF16), y=randn(1000, dtype=BF16))),
@@ -437,8 +438,8 @@ CASES = [
     case("moe.router", "route", lambda: dict(logits=randn(5, 12, dtype=BF16)), weights_by_row, top_k=2),
     case("moe.router", "route", lambda: dict(logits=randn(5, 12, dtype=BF16)), weights_alone, top_k=2, score="sigmoid"),
     case("moe.router", "load_balancing_loss", lambda: dict(logits=randn(5, 12, dtype=BF16)) | routed()),
-    case("moe.grouped_matmul", "grouped_matmul", rows_of_experts),
-    case("moe.grouped_matmul", "grouped_matmul", columns_of_experts),
+    *both(*GROUPED, "grouped_matmul", rows_of_experts),
+    *both(*GROUPED, "grouped_matmul", columns_of_experts),
     case("moe.moe_mlp", "moe_mlp", tokens_of_experts),
     case("moe.router", "router_z_loss", lambda: dict(logits=randn(5, 12, dtype=BF16))),
     case("choosing.sample", "filter_logits", lambda: dict(logits=randn(5, 300, dtype=BF16)), top_k=20),

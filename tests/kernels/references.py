@@ -240,6 +240,7 @@ _LESSONS = {
     "linear_cross_entropy": "classics.linear_cross_entropy",
     "flash_attention": "attention.flash_attention",
     "decode": "attention.decode",
+    "grouped_matmul": "moe.grouped_matmul",
 }
 
 

@@ -242,8 +242,8 @@ MUTANTS = [
     (counts_of_any_kind, Mutant("sum from the first row", "a_ptr + start * stride_ar, b_ptr + start * stride_br", "a_ptr, b_ptr")),
     (layouts, Mutant("stride of the bias", "*((0, 0) if bias is None else bias.stride()),", "*((0, 0) if bias is None else (N, 1)),")),
     (layouts, Mutant("offsets as they lie", "b, bias, c, offsets.contiguous()", "b, bias, c, offsets")),
-    (dtypes_of_results, Mutant("gradient of the bias in another dtype", "grouped_sums_forward(ones, dc, offsets, bias.dtype)", "grouped_sums_forward(ones, dc, offsets)")),
-    (both_kinds, Mutant("gradient without transposing", "grouped_rows_forward(b, dc.transpose(1, 2), offsets).t()", "grouped_rows_forward(b, dc.transpose(1, 2), offsets).flip(0).t()")),
+    (dtypes_of_results, Mutant("gradient of the bias in another dtype", "sums(ones, dc, offsets, bias.dtype)", "sums(ones, dc, offsets)")),
+    (both_kinds, Mutant("gradient without transposing", "rows(b, dc.transpose(1, 2), offsets).t()", "rows(b, dc.transpose(1, 2), offsets).flip(0).t()")),
 ]  # fmt: skip
 HELPERS = [
     (counts_of_any_kind, Mutant("offsets where experts begin", "tl.load(offsets_ptr + expert, mask=expert < E, other=R)", "tl.load(offsets_ptr + expert - 1, mask=(expert > 0) & (expert < E), other=0)")),

@@ -102,7 +102,7 @@ def off_by_one(value):
 def with_stores_broken(source):
     """The same module with one added to every value that a kernel stores or adds (a sign could cancel another)."""
     lines = source.splitlines(keepends=True)
-    stores = re.compile(r"tl\.(store|atomic_add)|\w*desc\.store|store_(tile|block|numbers)")
+    stores = re.compile(r"tl\.(store|atomic_add)|\w*desc\.store|store_(tile|block|numbers|rows|matrix_in_halves)")
     calls = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Call)]
     calls = [call for call in calls if stores.fullmatch(ast.unparse(call.func))]
     values = sorted((call.args[1] for call in calls), key=lambda v: (v.lineno, v.col_offset), reverse=True)
