@@ -46,6 +46,5 @@ def check() -> None:
             "academy.interpreter: triton was imported without TRITON_INTERPRET=1; set it before the import"
         )
     require("academy.interpreter", [(interpreter, name) for name in _MODULE_NAMES])
-    require("academy.interpreter", [(tl.core, "_unwrap_if_constexpr")])
     require("academy.interpreter", [(interpreter.InterpreterBuilder, name) for name in _BUILDER_METHODS])
     require("academy.interpreter", [(getattr(interpreter, owner), name) for owner, name in _OPERATIONS])

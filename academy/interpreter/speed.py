@@ -201,7 +201,9 @@ def _compare_quickly() -> None:
     minute, with the same answer."""
     for kind in (tl.dtype, tl.pointer_type):
         kind.__eq__ = _or_the_same(kind.__eq__)
-    original = tl.core._unwrap_if_constexpr
+    original = getattr(tl.core, "_unwrap_if_constexpr", None)
+    if original is None:  # of a version that nobody has seen: it takes its time
+        return
     plain = frozenset([int, float, bool, str, type(None), tl.dtype, tl.tensor])
 
     @functools.wraps(original)
