@@ -32,7 +32,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import head
-from annotated_examples.common.chunks import contract, load_block, load_gates, store_block, tensor
+from annotated_examples.common.chunks import contract, decay_of, load_block, load_gates, store_block, tensor
 from annotated_examples.common.opaque import opaque
 from annotated_examples.common.sequences import looks_at_values
 
@@ -88,7 +88,7 @@ def step_kernel(
     v = load_block(head(v_tensor, b, h, 0), token, 1, offs_e, E).to(tl.float32)
     # First the state fades, then it is asked, then the difference is written: [[tag: GD-S]]. In the example the state
     # answers `pid=0: answer = [1, 2]`, and half of the difference to the value, `pid=0: u = [[2, 1]]`, is written.
-    state *= tl.exp(load_gates(g_tensor, b, h, 0, token, 1))[:, None]
+    state *= decay_of(load_gates(g_tensor, b, h, 0, token, 1))[:, None]
     answer = tl.sum(tl.trans(k) * state, axis=0)
     u = load_gates(beta_tensor, b, h, 0, token, 1)[:, None] * (v - answer[None, :])
     state += tl.trans(k) * u

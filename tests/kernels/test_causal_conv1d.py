@@ -1,4 +1,21 @@
-"""recurrences/causal_conv1d: values, gradients, states, packed sequences, one token, traps, errors, mutants."""
+"""recurrences/causal_conv1d: values, gradients, states, packed sequences, one token, traps, errors, mutants.
+
+The traps of such convolutions in use, and the check or mutant ("…") that holds each:
+
+1. Fewer tokens than the state is long: final state and gradients. `test_values_and_gradients` with 1 and W - 1 tokens,
+    "final state of short sequences".
+2. A product is rounded before it is added: `taps_that_cancel`, "product rounded before the sum".
+3. x or its upstream gradient isn't contiguous: `test_any_strides`.
+4. The state's gradient is missed at a chunk's border: `test_packed_sequences`, "gradient of the state from the state alone".
+5. Taps reach into another sequence: `test_packed_sequences`, "taps cross into the sequence before". Offsets and a batch
+    at once, which have spoilt the filter's gradient, can't be passed here: packed tokens have no batch.
+6. The filter's gradient by atomics, with other bits each time: `test_the_second_call_gives_the_same_bits`.
+7. The slope of the SiLU from its result: `test_large_sums`, "slope from the result".
+8. Taps in the other order: `test_values_and_gradients`, "taps in the wrong order".
+9. Steps after a prefill differ from the long call: `one_token_after_another`, `test_steps_after_a_prompt_of_any_length`.
+10. What an earlier request left in memory is seen: `test_without_a_state_zeros_are_seen`.
+11. Offsets of 32 bits: on a card `test_offsets_past_32_bits`.
+"""
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
 
@@ -108,6 +125,20 @@ def test_values_and_gradients(W, dtype):
         assert_right(
             lesson.causal_conv1d, lesson.causal_conv1d_reference, everything(2, T, 3, W, dtype), activation="silu"
         )
+
+
+@pytest.mark.parametrize("tokens", [0, 1, 2, 3, 5])
+def test_steps_after_a_prompt_of_any_length(tokens):
+    """Trap 9: a prompt shorter than the state, then token by token."""
+    inputs = everything(2, 8, 3)
+    y, final = lesson.causal_conv1d_reference(**inputs, activation="silu", return_final_state=True)
+    x, state = inputs.pop("x"), inputs.pop("initial_state")
+    start, state = lesson.causal_conv1d(
+        x[:, :tokens], **inputs, initial_state=state, activation="silu", return_final_state=True
+    )
+    outs = [lesson.causal_conv1d_step_(state, x[:, t], **inputs, activation="silu") for t in range(tokens, 8)]
+    torch.testing.assert_close(torch.cat([start, torch.stack(outs, 1)], 1), y, rtol=1e-5, atol=1e-5)
+    assert torch.equal(state, final)
 
 
 def test_is_pytorchs_convolution():

@@ -1,4 +1,20 @@
-"""recurrences/cumsum: values, gradients, the traps of running sums, hostile inputs, errors, mutants."""
+"""recurrences/cumsum: values, gradients, the traps of running sums, hostile inputs, errors, mutants.
+
+The traps of running sums in use, and the check or mutant ("…") that holds each:
+
+1. From the end as the total less what comes before: `large_first`, "reverse as total minus prefix"; infinities, too.
+2. Summed in float16: `sixteen_bits_are_too_few`, "summed in the dtype of x".
+3. The carry is the last lane of a chunk that isn't full, or lanes past the end aren't 0:
+    `test_around_the_end_of_a_chunk`, "masked lanes count".
+4. The carry is kept in the dtype of x: `sixteen_bits_are_too_few`, "carry in the dtype of x".
+5. Exclusive as the sum less the element: `large_first`, "exclusive by subtraction".
+6. A sum and the flag that it is there in two stores, which others see in any order: no program here waits for another;
+    a row has one. `test_the_second_call_gives_the_same_bits`.
+7. Flags of the first call are still set in the second: there are none. The same test.
+8. Strides of 0, a first dimension of a transposed view, no rows, one element:
+    `test_an_upstream_gradient_of_stride_zero`, `test_any_dimension`, `test_empty`, `test_values_and_gradients`.
+9. A scan and a sum in one kernel were compiled wrongly once: on a card `test_both_directions_compile_right`.
+"""
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
 

@@ -1,20 +1,56 @@
 """linear_attention and linear_attention_varlen: values, states, all gradients, strong decay, borders, mutants.
 
-"Trap 3" and the like number the mistakes that others have made in such kernels.
+The traps of such kernels in use, and the check or mutant ("…") that holds each:
+
+1. A mask after the exponential: ∞ · 0. `enormous_gates` in a chunk that isn't full, "trap 1: mask by multiplication".
+2. A difference of sums is positive, or no gate isn't a gate of 0: `enormous_gates`, `test_a_gate_of_zero_is_no_gate`.
+3. The gates' gradient by a difference: `strong_decay`, compared with the loop.
+4. Factors of both signs of G: `enormous_gates`, "trap 4: two factors".
+5. What passes from state to state is left out of dg, or dg is summed over heads: `test_loss_of_one_result`, mutants.
+6. States in float16: `large_states_in_float16`.
+7. Sums of gates over the whole sequence: `test_small_gates_over_a_long_sequence`.
+8. The scale twice, or not in every gradient: `test_scale`, four mutants.
+9. What is left at the end, from a lane past it: `test_lengths_around_a_chunk`, "trap 9: the last lane's own gate".
+10. Gradients of grouped heads aren't summed, or rounded first: three mutants; a program has all heads of a group, and
+    sums in float32.
+11. A gate of −∞: `reset`, at a chunk's first token, in its middle, at its last.
+12. The first gate's gradient without an initial state isn't exactly 0: `no_gradient_without_effect`.
+13. Rows behind the last sequence, and nothing but empty sequences: `sequences`, `test_varlen_of_nothing`.
+14. The wrong end of a sequence in a mask: `test_varlen`.
+15. Tokens of two sequences meet: `test_a_sequence_of_nan_beside_others`.
+16. Products of float32 in TF32: "fp32 products in tf32", on a card.
+17. Chunks of other sizes disagree: `test_chunks_of_all_sizes_agree`, `test_lengths_around_a_chunk`.
+18. Errors of the exponential add up in a product of forty: `exponentials`, "the hardware's exponential".
+
+What compilers got wrong on Hopper (H1 to H9), and what holds each here and in the delta rule:
+
+- H1, a product of a transposed tile that was just computed: `test_only_loaded_tiles_are_transposed`.
+- H2, tiles 32 wide on four warps; H3, the delta rule's last kernel on four warps: `test_warps_that_compile_right`.
+- H4, an odd width of 16-bit numbers: `test_widths`. H5, a scale of the int 1: `test_scale`.
+- H6, running sums after products: on a card `test_lengths_of_a_real_call`, which tries H1 to H4 as well.
+- H7, more than 65,535 programs along an axis: `test_every_grid_has_one_axis`, on a card 70,000 sequences of one token.
+- H8, offsets of 32 bits: `test_offsets_beyond_32_bits`, on a card `test_more_than_2_to_the_31_elements`.
+- H9, scans from the end: on a card `test_both_directions_compile_right` of cumsum, and
+    `test_scans_of_both_directions_compile_right` of linear_recurrence.
 """
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
 
+import ast
 import functools
 import inspect
 import math
+import re
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 from academy import accuracy, device
 from academy.judge.fences import far_apart
 from annotated_examples.common import chunks as common
+from annotated_examples.recurrences import gated_delta_rule as delta_rule
 from annotated_examples.recurrences import linear_attention as module
 from tests.kernels import chunk_cases, harness
 from tests.kernels.chunk_cases import packed, results, tensors, upstreams
@@ -43,14 +79,18 @@ MUTANTS = [
 ]  # fmt: skip
 
 #: A decay from the products of what each gate leaves.
-PRODUCTS = "    left = tl.cumprod(tl.where(place[:, None] > place[None, :], tl.exp(g)[:, None], 1.0), axis=0)\n"
+PRODUCTS = "    left = tl.cumprod(tl.where(place[:, None] > place[None, :], decay_of(g)[:, None], 1.0), axis=0)\n"
 MASKED = "    return tl.where(place[:, None] >= place[None, :], left, 0.0)"
 OF_SHARED = [
     Mutant("trap 2: a difference of sums", PRODUCTS, "    G = tl.cumsum(g, axis=0)\n    left = tl.exp(G[:, None] - G[None, :])\n"),
     Mutant("trap 4: two factors", PRODUCTS, "    G = tl.cumsum(g, axis=0)\n    left = tl.exp(G)[:, None] * tl.exp(-G)[None, :]\n"),
     Mutant("trap 1: mask by multiplication", PRODUCTS + MASKED, "    sums = tl.cumsum(tl.where(place[:, None] > place[None, :], g[:, None], 0.0), axis=0)\n    sums = sums - tl.cumsum(tl.where(place[:, None] < place[None, :], g[None, :], 0.0), axis=1)\n    return (place[:, None] >= place[None, :]).to(tl.float32) * tl.exp(sums)"),
-    Mutant("trap 9: the last lane's own gate", "place[None, :] > place[:, None], tl.exp(g)[None, :], 1.0), 1, multiply)", "place[None, :] >= place[:, None], tl.exp(g)[None, :], 1.0), 1, multiply)"),
-    Mutant("a token's own gate is left out", "tl.cumprod(tl.exp(g), axis=0)", "tl.cumprod(tl.exp(g), axis=0) / tl.exp(g)"),
+    Mutant("trap 9: the last lane's own gate", "place[None, :] > place[:, None], decay_of(g)[None, :], 1.0), 1, multiply)", "place[None, :] >= place[:, None], decay_of(g)[None, :], 1.0), 1, multiply)"),
+    Mutant("a token's own gate is left out", "tl.cumprod(decay_of(g), axis=0)", "tl.cumprod(decay_of(g), axis=0) / decay_of(g)"),
+    Mutant("the hardware's exponential", "(1.0 + r * (1.0 + r * (0.5 + r * tail))) * tl.exp2(power)", "tl.exp(g)", gpu=True),
+    Mutant("a gate of minus infinity is NaN", "g = tl.where(g < -120.0, -120.0, g)", "g = g + 0.0"),
+    Mutant("too short a polynomial", "r * (1 / 720 + r * (1 / 5040))", "r / 720"),
+    Mutant("ln 2 in one part", "(g - power * LN2_HIGH) - power * LN2_LOW", "g - power * (LN2_HIGH + LN2_LOW)"),
     Mutant("gates past the end aren't masked", "mask=offs_t < length, other=0.0", "mask=offs_t < length + 1, other=0.0"),
     Mutant("trap 5: a gate gets its own token's share", ", place[:, None] < place[None, :]\n", ", place[:, None] <= place[None, :]\n"),
     Mutant("gates after the reading token", "from_t, before = place[:, None] >= place[None, :]", "from_t, before = place[:, None] > place[None, :]"),
@@ -76,6 +116,7 @@ def check(module):
     large_states_in_float16(module)
     sequences(module, [3, 0, 40, 5, 1], behind=4)
     no_gradient_without_effect(module)
+    exponentials(module.decay_of_all.fn.__globals__["decay_of"])
     harness.assert_gradient_penalty_raises(
         module.linear_attention, {n: x for n, x in tensors(T=3).items() if n != "initial_state"}
     )
@@ -131,6 +172,31 @@ def large_states_in_float16(module):
         o = module.linear_attention(**inputs, scale=1.0)
         exact = results(linear_attention_by_steps, chunk_cases.in_float64(inputs), ups, scale=1.0)["o"]
         assert accuracy.errors(o, exact).rms < 4 * torch.finfo(torch.float16).eps
+
+
+@triton.jit
+def decay_kernel(g_ptr, out_ptr, n, DECAY: tl.constexpr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    g = tl.load(g_ptr + offs, mask=offs < n, other=0.0)
+    tl.store(out_ptr + offs, DECAY(g), mask=offs < n)
+
+
+def what_a_gate_leaves(g, decay):
+    out = torch.empty_like(g)
+    decay_kernel[(1,)](g, out, len(g), DECAY=decay, BLOCK=triton.next_power_of_2(len(g)))
+    return out
+
+
+def exponentials(decay):
+    """A unit in the last place at most, and as often too large as too small: dozens of them are multiplied."""
+    for least in (-0.3, -2.0, -20.0, -87.0):
+        g = torch.linspace(least, 0, 4097, device=DEVICE)[:-1]
+        off = what_a_gate_leaves(g, decay).double() / g.double().exp() - 1
+        assert off.abs().max() < 1.5e-7 and off.mean().abs() < 5e-9, (least, off.abs().max(), off.mean())
+    edges = torch.tensor([0.0, -0.0, -math.inf, math.nan, -1e30, -121.0, -95.0, -1e-20], device=DEVICE)
+    found = what_a_gate_leaves(edges, decay).tolist()
+    assert found[:3] == [1.0, 1.0, 0.0] and math.isnan(found[3]) and found[4:6] == [0.0, 0.0] and found[7] == 1.0
+    assert found[6] in (0.0, pytest.approx(math.exp(-95), rel=1e-3))  # below 2⁻¹²⁶, which a card may take for 0
 
 
 def sequences(module, lengths, behind=0, **shape):
@@ -402,6 +468,56 @@ def test_every_grid_has_one_axis(monkeypatch):
     module.linear_attention_forward(q, q, v, None, state, None, scale=1.0)
     module.linear_attention_backward(v, None, q, q, v, None, state, None, scale=1.0)
     assert grids == [(280_000,), (280_000,), (280_000,), (280_000,), (140_000,)]
+
+
+@pytest.mark.parametrize("lesson", [module, delta_rule], ids=["linear attention", "delta rule"])
+def test_only_loaded_tiles_are_transposed(lesson):
+    """H1: on Hopper Triton 3.4 to 3.7.0 multiplies wrongly where a tile that came out of a product is transposed."""
+    for function in ast.parse(inspect.getsource(lesson)).body:
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        loaded = {a.arg for a in function.args.args}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith(("load_", "tl.load")):
+                loaded.add(ast.unparse(node.targets[0]))
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
+                pairs = zip(ast.walk(node.targets[0]), [node.targets[0], *node.value.elts])
+                loaded |= {ast.unparse(n) for n, value in pairs if ast.unparse(value).startswith("load_")}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.trans":
+                name = re.match(r"\w+", ast.unparse(node.args[0])).group()
+                assert name in loaded, f"{function.name} transposes {name}, which it has not loaded"
+
+
+def warps_of(lesson, monkeypatch, D, dtype):
+    """The number of warps of each kernel, forward and backward."""
+    found = {}
+
+    def kernel(name):
+        class Kernel:
+            def __getitem__(self, grid):
+                return lambda *arguments, num_warps, **constants: found.setdefault(name, num_warps)
+
+        return Kernel()
+
+    for name in [name for name in vars(lesson) if name.endswith("_kernel")]:
+        monkeypatch.setattr(lesson, name, kernel(name))
+    q = torch.empty(1, 1, 70, D, device=DEVICE, dtype=dtype)
+    more = [torch.empty(1, 1, 70, device=DEVICE)] * (lesson is delta_rule)
+    which = "gated_delta_rule" if lesson is delta_rule else "linear_attention"
+    getattr(lesson, f"{which}_forward")(q, q, q, None, *more, None, None, scale=1.0)
+    getattr(lesson, f"{which}_backward")(q, None, q, q, q, None, *more, None, None, scale=1.0)
+    return found
+
+
+@pytest.mark.parametrize("lesson", [module, delta_rule], ids=["linear attention", "delta rule"])
+def test_warps_that_compile_right(lesson, monkeypatch):
+    """H2: never four for tiles 32 wide. H3: two for the kernel that takes a chunk's system apart."""
+    narrow = warps_of(lesson, monkeypatch, 32, torch.bfloat16)
+    assert len(narrow) > 3 and set(narrow.values()) == {2}
+    for D in (16, 64, 128, 256):
+        for dtype in (torch.bfloat16, torch.float32):
+            assert warps_of(lesson, monkeypatch, D, dtype).get("wy_backward_kernel", 2) == 2
 
 
 @pytest.mark.skipif(not device.INTERPRET, reason="on a card the next test takes the memory")

@@ -1,4 +1,21 @@
-"""recurrences/linear_recurrence: values, gradients, states, packed sequences, the traps of recurrences, errors, mutants."""
+"""recurrences/linear_recurrence: values, gradients, states, packed sequences, traps, errors, mutants.
+
+The traps of recurrences in use, and the check or mutant ("…") that holds each:
+
+1. Backward takes a gate of the same token, at the border of a tile or a sequence, too: `test_gates_around_the_end_of_a_tile`,
+    `test_packed_sequences`, "gates not moved on in backward", "gate of the next sequence".
+2. Padding with gates of 0 empties the final state: "padding gate of 0".
+3. Dividing by the product of the gates overflows: `test_small_gates_over_many_tokens`.
+4. The carry is read back from the rounded result: `the_state_is_float32`, "carry read back from the rounded result".
+5. The operator has its arguments, or its results, the wrong way round: two mutants of `join`.
+6. Gates of 0 and negative ones: `test_a_reset_forgets`, `test_small_gates_over_many_tokens`.
+7. A row in pieces differs from the whole: `test_a_sequence_in_pieces`.
+8. The first gate's gradient needs the initial state: `test_without_an_initial_state`, "initial state missing in da".
+9. The gradients of the final and the initial state are dropped: `test_only_the_final_state_in_the_loss`, two mutants.
+10. Packed: empty sequences, one token, a state for each sequence: `test_packed_sequences`, "sequences' states mixed up".
+11. A scan in place: `test_inputs_stay_as_they_are`.
+12. No token, one channel, gates of stride 0: `test_empty`, `test_values_and_gradients`, `test_gates_of_stride_zero`.
+"""
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
 
