@@ -3,6 +3,7 @@
 Here a page of each kind; `make site-check` takes all of them, in both themes and at both widths.
 """
 
+import re
 from urllib.parse import urljoin
 
 import pytest
@@ -40,6 +41,14 @@ def violations(browser) -> list[str]:
 def test_axe_finds_nothing(browser, address, page, window):
     browser.open(urljoin(address, page), **window)
     assert violations(browser) == []
+
+
+def test_what_is_folded_counts_in_the_guessed_height_of_a_row(site):
+    """Else the places to press of two such rows out of sight lie over each other."""
+    rows = re.split(r'(?=<div class="k-row)', (site / "kernels/moe/router/index.html").read_text("utf-8"))[1:]
+    bars = [len(re.findall(r'class="(?:k-code highlight k-fold|k-helper)"', row)) for row in rows]
+    lines = [int(re.search(r"--k-lines:(\d+)", row)[1]) for row in rows]
+    assert sum(bars) > 5 and all(count >= 2 * each for count, each in zip(lines, bars))
 
 
 @pytest.mark.parametrize(

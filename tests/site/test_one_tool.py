@@ -64,7 +64,9 @@ def test_the_modes_stand_under_the_title_and_back_leads_to_reading(page, address
         assert page.run("document.querySelector('.k-top').checkVisibility()")
 
 
-@pytest.mark.parametrize("width, height, dark", [(390, 844, False), (844, 390, True)])
+@pytest.mark.parametrize(
+    "width, height, dark", [(390, 844, False), pytest.param(844, 390, True, marks=pytest.mark.nightly)]
+)
 def test_watch_on_a_phone(page, address, width, height, dark):
     """Memory is in sight, large values too; a finger hits each control; the slider takes the width there is."""
     fresh(page, address + LARGE, width=width, height=height, dark=dark)
