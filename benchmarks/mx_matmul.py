@@ -5,7 +5,7 @@ import torch
 from benchmarks._products import AXES  # noqa: F401  academy reads it
 
 LESSON = "mx.mx_matmul"
-FAST = None
+FAST = "fast.mx_matmul"
 FUNCTION = "mx_matmul"
 
 
@@ -48,14 +48,26 @@ def cublas(inputs):
 EXAMPLES = {
     "mx.mx_matmul": {
         "forward": dict(bytes_read=4 * 64 * 2 + 6 * 64 // 2 + 6 * 64 // 32, bytes_written=4 * 6 * 4, operations=0)
-    }
+    },
+    "fast.mx_matmul": {
+        "forward": dict(bytes_read=3 * 320 * 2 + 20 * 320 // 2 + 20 * 320 // 32, bytes_written=3 * 20 * 4, operations=0)
+    },
 }
 BENCH = dict(
-    shapes=[(1, 8192, 8192), (16, 8192, 8192), (64, 8192, 8192), (16, 5760, 2880), (4096, 8192, 8192)],
+    shapes=[
+        (1, 8192, 8192),
+        (16, 8192, 8192),
+        (64, 8192, 8192),
+        (256, 8192, 8192),
+        (16, 5760, 2880),
+        (4096, 8192, 8192),
+    ],
     dtypes=[torch.bfloat16],
     inputs=inputs,
     eager=decode_and_multiply,
     eager_name="decoded each time",
     reference=reference,
     peers={"cuBLAS, sixteen bits": cublas},
+    compile=False,
+    timing="graph",
 )

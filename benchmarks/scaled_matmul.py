@@ -7,7 +7,8 @@ import torch
 from benchmarks._products import AXES  # noqa: F401  academy reads it
 
 LESSON = "fp8.scaled_matmul"
-FAST = None
+FAST = "fast.scaled_matmul"
+PARTS = ["gluon.scaled_matmul"]
 FUNCTION = "scaled_matmul"
 
 
@@ -45,6 +46,15 @@ def cublas(use_fast_accum=False):
     )
 
 
+# PyTorch wants a block's scales of `b` as its transpose has them.
+def cublas_blocks(a, b, scale_a, scale_b):
+    from torch.nn.functional import ScalingType, scaled_mm
+
+    by_row, by_block = ScalingType.BlockWise1x128, ScalingType.BlockWise128x128
+    turned = scale_b.t().contiguous().t()
+    return scaled_mm(a, b, scale_a, by_row, turned, by_block, output_dtype=torch.bfloat16)
+
+
 def reference(recipe):
     def of(**tensors):
         from annotated_examples.fp8.scaled_matmul import scaled_matmul_reference
@@ -58,14 +68,21 @@ VARIANTS = {
     "tensor": dict(cost=partial(cost, recipe="tensor"), inputs=partial(inputs, recipe="tensor"), call=called("tensor"),
                    reference=reference("tensor")),
     "block": dict(cost=partial(cost, recipe="block"), inputs=partial(inputs, recipe="block"), call=called("block"),
-                  reference=reference("block")),
+                  reference=reference("block"), eager=cublas_blocks, compile=False),
+    "row": {},
     "row, fast sums": dict(call=called("row", use_fast_accum=True), eager=cublas(use_fast_accum=True)),
 }  # fmt: skip
 # The example's `scale_a` is one row of three scales, shown for all rows.
 EXAMPLES = {
     "fp8.scaled_matmul": {
         "forward": dict(bytes_read=6 * 96 + 96 * 10 + 4 * (3 + 3), bytes_written=6 * 10 * 4, operations=2 * 6 * 10 * 96)
-    }
+    },
+    "fast.scaled_matmul": {
+        "forward": dict(bytes_read=70 * 96 + 96 * 24 + 4 * (70 + 24), bytes_written=70 * 24 * 4, operations=0)
+    },
+    "gluon.scaled_matmul": {
+        "forward": dict(bytes_read=70 * 96 + 96 * 24 + 4 * (3 + 6), bytes_written=70 * 24 * 4, operations=0)
+    },
 }
 BENCH = dict(
     shapes=[(8192, 8192, 8192), (4096, 4096, 4096), (16, 8192, 8192), (1000, 3000, 5008)],

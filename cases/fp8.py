@@ -166,7 +166,7 @@ def _(X):
 
 # ---------------------------------------------------------------- products of codes
 
-PRODUCT = "fp8.scaled_matmul"
+PRODUCT = ("fp8.scaled_matmul", "fast.scaled_matmul")
 FEW = {"M": 5, "N": 9, "G": 3, "n": 8}
 TILED = {"M": 5, "N": 5, "G": 2, "n": 64}
 
@@ -188,10 +188,12 @@ def codes(a, b):
     return a.flatten(1).to(torch.float8_e4m3fn), b.flatten(0, 1).to(torch.float8_e5m2)
 
 
-def decoded(module, a, b, scale_a, scale_b, bias, recipe, GROUP=128):
+def decoded(a, b, scale_a, scale_b, bias, recipe, GROUP=128):
     import torch
 
-    return module.scaled_matmul_reference(
+    from annotated_examples.fp8 import scaled_matmul
+
+    return scaled_matmul.scaled_matmul_reference(
         *codes(a, b), scale_a, scale_b, recipe=recipe, bias=bias, out_dtype=torch.float32, precision=torch.float32,
         GROUP=GROUP,
     )  # fmt: skip
@@ -213,7 +215,7 @@ def _(module, a, b, sigma, tau, beta):
     import torch
 
     scales = torch.tensor(sigma, device=a.device), torch.tensor(tau, device=a.device)
-    return decoded(module, a, b, *scales, beta, "tensor")
+    return decoded(a, b, *scales, beta, "tensor")
 
 
 @case(modules=PRODUCT, returns="SM-row", values=representable, sizes=FEW, dtypes=("float32",), forward_only=True)
@@ -228,7 +230,7 @@ def a_scale_for_each_row(module, a, b, s, t, beta):
 
 @a_scale_for_each_row.pytorch
 def _(module, a, b, s, t, beta):
-    return decoded(module, a, b, s[:, None], t[None], beta, "row")
+    return decoded(a, b, s[:, None], t[None], beta, "row")
 
 
 @case(modules=PRODUCT, returns="SM-row", values=representable, sizes=TILED, dtypes=("float32",), forward_only=True)
@@ -256,7 +258,7 @@ def a_scale_for_each_block(module, a, b, U, V, beta):
 
 @a_scale_for_each_block.pytorch
 def _(module, a, b, U, V, beta):
-    return decoded(module, a, b, U, V, beta, "block")
+    return decoded(a, b, U, V, beta, "block")
 
 
 @case(modules=PRODUCT, returns="SM-block", values=representable, sizes=TILED, dtypes=("float32",), forward_only=True)
@@ -270,4 +272,75 @@ def blocks_in_small_tiles(module, a, b, U, V, beta):
 
 @blocks_in_small_tiles.pytorch
 def _(module, a, b, U, V, beta):
-    return decoded(module, a, b, U, V, beta, "block", GROUP=64)
+    return decoded(a, b, U, V, beta, "block", GROUP=64)
+
+
+# More rows than the kernel for a few of them takes: the one for fast sums, with tails in all directions.
+@case(
+    modules="fast.scaled_matmul", returns="SM-row", values=representable, sizes={"M": 70, "N": 12, "G": 3, "n": 40},
+    dtypes=("float32",), forward_only=True,
+)  # fmt: skip
+def fast_sums(module, a, b, s, t, beta):
+    import torch
+
+    left, right = codes(a, b)
+    tiles = dict(BLOCK_M=32, BLOCK_N=8, BLOCK_K=64, GROUP_M=2)
+    return module.scaled_matmul_forward(left, right, s[:, None], t[None], beta, torch.float32, **tiles)
+
+
+fast_sums.pytorch(a_scale_for_each_row.said["pytorch"])
+
+
+@case(
+    modules="fast.scaled_matmul", returns="SM-tensor", values=representable, sizes={"M": 70, "N": 12, "G": 3, "n": 40},
+    dtypes=("float32",), forward_only=True,
+)  # fmt: skip
+def fast_sums_with_one_scale(module, a, b, sigma, tau, beta):
+    import torch
+
+    scales = torch.tensor(sigma, device=a.device), torch.tensor(tau, device=a.device)
+    return module.scaled_matmul(*codes(a, b), *scales, recipe="tensor", bias=beta, out_dtype=torch.float32)
+
+
+fast_sums_with_one_scale.pytorch(one_scale_each.said["pytorch"])
+
+
+# Below Triton: tiles of 128 x 16.
+@case(
+    modules="gluon.scaled_matmul", returns="SM-row", values=representable, sizes={"M": 70, "N": 12, "G": 3, "n": 40},
+    dtypes=("float32",), forward_only=True,
+)  # fmt: skip
+def promoted_rows(module, a, b, s, t, beta):
+    import torch
+
+    left, right = codes(a, b)
+    tiles = dict(BLOCK_N=16, BLOCK_K=32, GROUPS=2, STAGES=2, GROUP_M=2)
+    return module.promoted_forward(left, right, s[:, None], t[None], beta, torch.float32, False, **tiles)
+
+
+promoted_rows.pytorch(a_scale_for_each_row.said["pytorch"])
+
+
+def one_block_wide(M, G, n, N):
+    """V: one scale for all columns."""
+    import torch
+
+    scales = torch.rand(G, 1, generator=torch.Generator().manual_seed(G)) + 0.5
+    return representable(M, G, n, N) | {"V": scales.double().expand(G, N)}
+
+
+@case(
+    modules="gluon.scaled_matmul", returns="SM-block", values=one_block_wide, sizes={"M": 70, "N": 9, "G": 3, "n": 32},
+    dtypes=("float32",), forward_only=True,
+)  # fmt: skip
+def promoted_blocks(module, a, b, U, V, beta):
+    import torch
+
+    left, right = codes(a, b)
+    tiles = dict(BLOCK_N=16, BLOCK_K=32, GROUPS=3, STAGES=2, GROUP_M=2)
+    return module.promoted_forward(left, right, U, V[:, :1], beta, torch.float32, True, **tiles)
+
+
+@promoted_blocks.pytorch
+def _(a, b, U, V, beta):
+    return decoded(a, b, U, V, beta, "block", GROUP=32)

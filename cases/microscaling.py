@@ -161,7 +161,7 @@ def _(module, X):
 
 # ---------------------------------------------------------------- a product with such weights
 
-PRODUCT = "mx.mx_matmul"
+PRODUCT = ("mx.mx_matmul", "fast.mx_matmul")
 
 
 def representable(M, N, G, n):
@@ -201,8 +201,8 @@ def _(module, a, b, P, beta):
 
 # Three rows and three columns of tiles, in groups of two rows; codes that aren't side by side in memory.
 @case(
-    modules=PRODUCT, returns="MX-product", values=representable, sizes=FEW | {"M": 10}, dtypes=("float16", "bfloat16"),
-    forward_only=True,
+    modules="mx.mx_matmul", returns="MX-product", values=representable, sizes=FEW | {"M": 10},
+    dtypes=("float16", "bfloat16"), forward_only=True,
 )  # fmt: skip
 def weights_in_small_tiles(module, a, b, P, beta):
     import torch
@@ -229,3 +229,42 @@ def eight_bit_weights(module, a, b, P, beta):
 
 
 eight_bit_weights.pytorch(four_bit_weights.said["pytorch"])
+
+
+# Two parts of three steps, with tails in all directions; columns of `a` put in order in each program, or beforehand.
+@case(
+    modules="fast.mx_matmul", returns="MX-product", values=representable, sizes={"M": 5, "N": 19, "G": 9, "n": 32},
+    dtypes=("float16", "bfloat16"), forward_only=True,
+)  # fmt: skip
+def in_parts(module, a, b, P, beta):
+    import torch
+
+    q, scale = (x.view(torch.uint8) for x in coded(b, P))
+    tiles = dict(split_k=2, BLOCK_M=4, BLOCK_N=16)
+    return module.parts_forward(whole(a).flatten(1), q, scale, beta, a.dtype, **tiles)
+
+
+@case(
+    modules="fast.mx_matmul", returns="MX-product", values=representable, sizes={"M": 18, "N": 19, "G": 8, "n": 32},
+    dtypes=("float16", "bfloat16"), forward_only=True,
+)  # fmt: skip
+def in_order_beforehand(module, a, b, P, beta):
+    import torch
+
+    q, scale = (x.view(torch.uint8) for x in coded(b, P))
+    wide = torch.stack([whole(a).flatten(1)] * 2, -1)[..., 0]  # columns that aren't side by side
+    return module.parts_forward(wide, q, scale, beta, a.dtype, split_k=3, ordered=True, BLOCK_M=4, BLOCK_N=16)
+
+
+@case(
+    modules="fast.mx_matmul", returns="MX-product", values=representable, sizes={"M": 66, "N": 9, "G": 2, "n": 32},
+    dtypes=("float16", "bfloat16"), forward_only=True,
+)  # fmt: skip
+def decoded_once(module, a, b, P, beta):
+    q, scale = coded(b, P)
+    return module.mx_matmul(whole(a).flatten(1), q, scale, bias=beta)
+
+
+in_parts.pytorch(four_bit_weights.said["pytorch"])
+in_order_beforehand.pytorch(four_bit_weights.said["pytorch"])
+decoded_once.pytorch(four_bit_weights.said["pytorch"])

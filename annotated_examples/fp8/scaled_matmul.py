@@ -29,13 +29,14 @@ accumulator does:
 
 [[figure: fp8/promotion]]
 
-**Where it falls behind.** On an H100, 8192 in each direction, one scale a row, with fast sums:
-[[bench: scaled_matmul:row, fast sums/8192x8192x8192/forward/ms]], or
-[[bench: scaled_matmul:row, fast sums/8192x8192x8192/forward/rate]], which is
-[[bench: scaled_matmul:row, fast sums/8192x8192x8192/forward/speedup]] of `torch._scaled_mm`. With promotion and one
-scale a tensor it is [[bench: scaled_matmul:tensor/8192x8192x8192/forward/speedup]]: while the ordinary cores add, the
-tensor cores wait. With 16 rows, [[bench: scaled_matmul:tensor/16x8192x8192/forward/speedup]]: 128 tiles of columns
-can't keep the memory busy, and nothing here divides K among programs.
+**Where it falls behind.** At 8192 in each direction, one scale a row, with fast sums it takes
+[[bench: scaled_matmul:row, fast sums/8192x8192x8192/forward/lesson.ms]], and `torch._scaled_mm`
+[[bench: scaled_matmul:row, fast sums/8192x8192x8192/forward/eager.ms]]. With promotion and one scale a tensor it is
+[[bench: scaled_matmul:tensor/8192x8192x8192/forward/lesson.ms]] against
+[[bench: scaled_matmul:tensor/8192x8192x8192/forward/eager.ms]]: while the ordinary cores add, the tensor cores wait.
+With 16 rows, [[bench: scaled_matmul:tensor/16x8192x8192/forward/lesson.ms]] against
+[[bench: scaled_matmul:tensor/16x8192x8192/forward/eager.ms]]: 128 tiles of columns can't keep the memory busy.
+[The fast version](../fast/scaled_matmul.py) has a kernel for each of these.
 
 **Contract.** `a` (M, K) and `b` (K, N) are e4m3 or e5m2, in any combination, with any strides. Hopper multiplies codes
 only if both operands lie along K in memory, so `b` should be the `.t()` of a contiguous (N, K). Others are rearranged

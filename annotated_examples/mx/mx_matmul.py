@@ -17,7 +17,7 @@ is no zero point, scales are powers of two, and the codes are denser near zero, 
 A byte holds two weights, and each is used in `2 · M` operations. An H200 does about 200 operations in the time in which
 it reads a byte, so up to about fifty rows memory is the limit. Decoding takes some ten integer operations for each
 weight and tile of rows. Those don't count against the tensor cores, but somebody has to do them: with few rows they are
-what a fast version would have to shorten.
+what [the fast version](../fast/mx_matmul.py) shortens.
 
 **Contract.** `a` is (M, K), float16 or bfloat16, any strides. `b` are codes, a row for each output: (N, K) of eight
 bits or (N, K/2) of four, any strides, and `scale_b` is (N, K/32). K is a multiple of 32. A decoded weight is rounded to

@@ -21,7 +21,9 @@ from tests.kernels.public_functions import (
     LINEAR_CROSS_ENTROPY,
     LOW_BIT,
     MATMUL,
+    MX_MATMUL,
     RMSNORM,
+    SCALED_MATMUL,
     numbers_of_codes,
     under_older_scales,
     with_a_copied_state,
@@ -376,16 +378,16 @@ PUBLIC = [
         "mx.microscaling", "quantize_nvfp4", "mx.microscaling.quantize_nvfp4_reference", {"x": "rows cols"},
         {"cols": (32, 96)}, wrap=numbers_of_codes,
     ),
-    Public(
-        "mx.mx_matmul", "mx_matmul", "mx.mx_matmul.mx_matmul_reference", microscaled, {"columns": (32, 96)},
+    *both(
+        MX_MATMUL, "mx_matmul", "mx.mx_matmul.mx_matmul_reference", microscaled, {"columns": (32, 96)},
         lambda product: functools.partial(product, format="e2m1"), HALVES,
     ),
     Public(
         "fp8.linear", "float8_linear_delayed", "fp8.linear.float8_linear_delayed_reference",
         {"x": "rows inner", "weight": "cols inner", "bias": "cols"}, wrap=under_older_scales,
     ),
-    Public(
-        "fp8.scaled_matmul", "scaled_matmul", "fp8.scaled_matmul.scaled_matmul_reference",
+    *both(
+        SCALED_MATMUL, "scaled_matmul", "fp8.scaled_matmul.scaled_matmul_reference",
         {"x": "rows inner", "y": "inner cols", "recipe": ("tensor", "row", "block")}, wrap=of_numbers,
     ),
     Public(

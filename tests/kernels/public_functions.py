@@ -329,6 +329,8 @@ MATMUL = ("tutorials.matmul_autotuned", "fast.matmul")
 LINEAR_CROSS_ENTROPY = ("classics.linear_cross_entropy", "fast.linear_cross_entropy")
 LOW_BIT = ("gemlite.gemm_splitK", "fast.low_bit")
 GROUPED = ("moe.grouped_matmul", "fast.grouped_matmul")
+SCALED_MATMUL = ("fp8.scaled_matmul", "fast.scaled_matmul")
+MX_MATMUL = ("mx.mx_matmul", "fast.mx_matmul")
 
 CASES = [
     case("tutorials.vector_add", "vector_add", lambda: dict(x=randn(1000, dtype=BF16), y=randn(1000, dtype=BF16))),
@@ -418,7 +420,8 @@ CASES = [
     ],
     case("fp8.quantize", "quantize_fp8_delayed", with_a_scale, codes),
     *[
-        case("fp8.scaled_matmul", "scaled_matmul", scaled_codes(recipe), recipe=recipe)
+        case(module, "scaled_matmul", scaled_codes(recipe), recipe=recipe)
+        for module in SCALED_MATMUL
         for recipe in ("tensor", "row", "block")
     ],
     *[case("fp8.linear", "float8_linear", of_a_linear_layer, recipe=recipe) for recipe in ("tensor", "row", "block")],
@@ -434,7 +437,7 @@ CASES = [
         for elem_dtype in (torch.float8_e4m3fn, torch.float8_e5m2, torch.float4_e2m1fn_x2)
     ],
     case("mx.microscaling", "quantize_nvfp4", lambda: dict(x=randn(6, 320, dtype=BF16)), numbers_of_codes),
-    case("mx.mx_matmul", "mx_matmul", microscaled_weights, format="e2m1"),
+    *both(*MX_MATMUL, "mx_matmul", microscaled_weights, format="e2m1"),
     case("moe.router", "route", lambda: dict(logits=randn(5, 12, dtype=BF16)), weights_by_row, top_k=2),
     case("moe.router", "route", lambda: dict(logits=randn(5, 12, dtype=BF16)), weights_alone, top_k=2, score="sigmoid"),
     case("moe.router", "load_balancing_loss", lambda: dict(logits=randn(5, 12, dtype=BF16)) | routed()),
@@ -461,8 +464,8 @@ FORWARD_ONLY |= {
     "recurrences.causal_conv1d.causal_conv1d_step_",
     "recurrences.gated_delta_rule_step",
 }
-FORWARD_ONLY |= {"mx.microscaling", "mx.mx_matmul", "choosing.sample"}
-FORWARD_ONLY |= {"fp8.quantize", "fp8.scaled_matmul", "gemlite.gemm", "gemlite.gemm_splitK", "fast.low_bit"}
+FORWARD_ONLY |= {"mx.microscaling", "choosing.sample", *MX_MATMUL, *SCALED_MATMUL}
+FORWARD_ONLY |= {"fp8.quantize", "gemlite.gemm", "gemlite.gemm_splitK", "fast.low_bit"}
 #: They run before a model is compiled, or show what another function does.
 HELPERS = {"classics.dropout.dropout_mask", "gemlite.gemm.pack", "gemlite.gemm.unpack", "gemlite.gemm.quantize"}
 #: Called by other cases.

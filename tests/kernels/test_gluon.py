@@ -12,7 +12,12 @@ import torch
 from academy import accuracy, compiler, device
 from academy.gluon import layouts, schedule
 from academy.judge import mutants, waits
-from annotated_examples.gluon import flash_attention, matmul, tile_copy  # first: academy.device comes before triton
+from annotated_examples.gluon import (
+    flash_attention,
+    matmul,
+    scaled_matmul,
+    tile_copy,
+)  # first: academy.device comes before triton
 from tests.kernels import harness
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,7 +69,31 @@ def check_attention(module, seeds=(0, 1), BLOCK_N=32):
                 accuracy.check("lse", lse, theirs[1], exact[1])
 
 
+def check_codes(module, seeds=(0, 1)):
+    """More tiles than programs, three groups and two, K that ends within a step; small whole numbers, so exact sums."""
+    for seed in seeds:
+        with schedule(seed):
+            for groups, M in (2, 290), (3, 200):
+                a, b = (torch.randint(-2, 3, size).float() for size in ((M, 100), (40, 100)))
+                s_a, s_b = 2.0 ** torch.randint(-2, 3, (M, 4)), 2.0 ** torch.randint(-2, 3, (4, 3))
+                codes = [x.to(harness.DEVICE, torch.float8_e4m3fn) for x in (a, b)]
+                tiles = dict(BLOCK_N=16, BLOCK_K=32, STAGES=2, GROUP_M=2, GROUPS=groups)
+                given = (
+                    codes[0],
+                    codes[1].t(),
+                    s_a.to(harness.DEVICE),
+                    s_b.to(harness.DEVICE),
+                    None,
+                    torch.float32,
+                    True,
+                )
+                columns = s_b.repeat_interleave(16, 1)[:, :40].repeat_interleave(32, 0)[:100]
+                wanted = (a * s_a.repeat_interleave(32, 1)[:, :100]) @ (b.t() * columns)
+                assert torch.equal(module.promoted_forward(*given, **tiles).cpu(), wanted), (groups, seed)
+
+
 def test_copies_products_and_attention_are_right_in_two_schedules():
+    check_codes(scaled_matmul)
     check_copies(tile_copy)
     check_products(matmul)
     check_attention(flash_attention)
@@ -78,11 +107,12 @@ def test_no_false_alarm_in_fifty_schedules(part):
     check_copies(tile_copy, seeds)
     check_products(matmul, seeds)
     check_attention(flash_attention, seeds)
+    check_codes(scaled_matmul, seeds)
 
 
 #: What only costs time if it is wrong would stand here, with the reason.
 ONLY_SPEED: dict[str, str] = {}
-CHECKS = {tile_copy: check_copies, matmul: check_products, flash_attention: check_attention}
+CHECKS = {tile_copy: check_copies, matmul: check_products, flash_attention: check_attention, scaled_matmul: check_codes}
 MUTANTS = [(module, mutant) for module in CHECKS for mutant in waits.mutants(Path(module.__file__).read_text("utf-8"))]
 FEW = {mutant.name for module in CHECKS for mutant in mutants.sample([m for o, m in MUTANTS if o is module], 4)}
 

@@ -1,4 +1,5 @@
-"""mx/mx_matmul: weights of four and eight bits against float64; bytes at their ends, tails, errors, mutants.
+"""mx/mx_matmul and its fast version: weights of four and eight bits against float64; bytes at their ends, tails,
+errors, mutants.
 
 The traps are those of kernels that decode microscaled weights: each has a test of its name or a mutant.
 
@@ -13,6 +14,7 @@ import torch
 
 from academy import accuracy
 from academy.judge.fences import Fences
+from annotated_examples.fast import mx_matmul as fast
 from annotated_examples.mx import mx_matmul as lesson
 from annotated_examples.mx.microscaling import E8M0, FP4, dequantize_mx_reference, quantize_mx_reference
 from tests.kernels import harness
@@ -34,6 +36,8 @@ def of_bytes(tensor):
 
 
 def launched(module, a, q, scale, bias=None, out_dtype=torch.float32, **tiles):
+    if hasattr(module, "parts_forward"):  # the fast version: tiles of its own
+        return module.mx_matmul_forward(a, of_bytes(q), of_bytes(scale), bias, out_dtype)
     return module.mx_matmul_forward(a, of_bytes(q), of_bytes(scale), bias, out_dtype, **SMALL | tiles)
 
 
@@ -114,12 +118,42 @@ def a_nan_stays_in_its_row(module):
     assert bool(found[4].isnan().all()) and int(found.isnan().sum()) == 10
 
 
+def in_parts(module):
+    """The fast version's tiles: several in each direction, parts of different length, both ways to order columns."""
+    for M, N, K in ((7, 40, 416), (20, 33, 384)):
+        a = torch.randint(-3, 4, (M, K), device=DEVICE).to(BF16)
+        q, scale = weights(N, K)
+        bias = torch.arange(float(N), device=DEVICE)
+        exact = a.double() @ dequantize_mx_reference(q, scale, torch.float32).double().t() + bias
+        for precision in (BF16, FP16):
+            for ordered in (False, True):
+                tiles = dict(split_k=3, ordered=ordered, BLOCK_M=8, BLOCK_N=16)
+                arguments = a.to(precision), of_bytes(q), of_bytes(scale), bias, torch.float32
+                assert torch.equal(module.parts_forward(*arguments, **tiles).double(), exact), (M, precision, ordered)
+
+
+def every_kernel(module):
+    """Few rows, rows in order beforehand, and more than are worth decoding for each tile."""
+    for M in (1, 17, 64, 65, 130):
+        a, (q, scale) = randn(M, 160, dtype=BF16), weights(24, 160)
+        assert_right(module, a, q, scale, randn(24, dtype=BF16))
+        wide = launched(module, a, q, scale, randn(24), torch.float32)
+        assert wide.dtype == torch.float32 and bool(wide.isfinite().all())
+
+
 CHECKS = [every_format, whole_numbers, bytes_at_their_ends, nothing_behind_the_end, layouts, a_nan_stays_in_its_row]
+BOTH = pytest.mark.parametrize("module", (lesson, fast), ids=("lesson", "fast"))
 
 
+@BOTH
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_check(check):
-    check(lesson)
+def test_check(check, module):
+    check(module)
+
+
+@pytest.mark.parametrize("check", (in_parts, every_kernel), ids=lambda check: check.__name__)
+def test_fast_check(check):
+    check(fast)
 
 
 BYTES = "offs_q[None, :] * stride_bk"
@@ -142,46 +176,86 @@ MUTANTS = [
     (layouts, Mutant("stride of a", "offs_k[None, :] * stride_ak", "offs_k[None, :]")),
 ]
 test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
+OF_FAST = [
+    (in_parts, Mutant("planes of another order", "(0, 1, 4, 2, 3)", "(0, 1, 4, 3, 2)")),
+    (in_parts, Mutant("halves exchanged", "tl.join(low, high)", "tl.join(high, low)")),
+    (in_parts, Mutant("the sign of another code", "((codes << 12) & -0x7FFF8000)", "((codes << 11) & -0x7FFF8000)")),
+    (in_parts, Mutant("a scale for eight words", "tl.arange(0, WORDS) // 4 * 8", "tl.arange(0, WORDS) // 8 * 8")),
+    (in_parts, Mutant("parts that overlap", "(pid_k + 1) * steps // split_k", "((pid_k + 1) * steps + 1) // split_k")),
+    (in_parts, Mutant("a part is missing", "(parts < PARTS)[:, None]", "(parts < PARTS - 1)[:, None]")),
+    (in_parts, Mutant("bias of the first columns", "bias_ptr + offsets % N", "bias_ptr + offsets % 8")),
+    (in_parts, Mutant("words of the first step", "[start_n, step * 16]", "[start_n, step * 0]")),
+    (bytes_at_their_ends, Mutant("byte 0 is zero", "tl.maximum(byte << 7, 0x40)", "(byte << 7)")),
+    (
+        bytes_at_their_ends,
+        Mutant("byte 255 is infinite", "tl.where(byte == 255, 0x7FC0,", "tl.where(byte == 256, 0x7FC0,"),
+    ),
+    (nothing_behind_the_end, Mutant("scales behind the end", "n_mask & (4 * step + g < groups)", "n_mask")),
+    (
+        nothing_behind_the_end,
+        Mutant("columns of the tile", "(offs_m < M)[:, None] & n_mask[None, :])", "(offs_m < M)[:, None])"),
+    ),
+    (layouts, Mutant("stride of a scale", "(4 * step + g) * stride_sk", "(4 * step + g)")),
+    (
+        every_kernel,
+        Mutant("a step of the order", "(offs_k < K)[None, :], other=0.0)", "(offs_k < K - 32)[None, :], other=0.0)"),
+    ),
+]
+test_fast_mutant_is_caught = harness.mutant_test(fast, OF_FAST)
 
 
 # ---------------------------------------------------------------- dtypes, shapes, errors
 
 
+@BOTH
 @pytest.mark.parametrize("out_dtype", [None, *harness.DTYPES], ids=str)
-def test_every_way_to_say_it(out_dtype):
+def test_every_way_to_say_it(out_dtype, module):
     """PyTorch's dtypes or bytes and a name: the same product."""
     a = randn(5, 64, dtype=BF16)
     for name, dtype in lesson.FORMATS.items():
         q, scale = weights(6, 64, dtype)
-        found = lesson.mx_matmul(a, q, scale, out_dtype=out_dtype)
-        again = lesson.mx_matmul(a, q.view(torch.uint8), scale.view(torch.uint8), out_dtype=out_dtype, format=name)
+        found = module.mx_matmul(a, q, scale, out_dtype=out_dtype)
+        again = module.mx_matmul(a, q.view(torch.uint8), scale.view(torch.uint8), out_dtype=out_dtype, format=name)
         assert torch.equal(found, again) and found.dtype == (out_dtype or BF16)
         wanted = lesson.mx_matmul_reference(a.double(), q, scale).to(found.dtype)
         torch.testing.assert_close(found, wanted, rtol=1e-2, atol=1e-2 * float(wanted.float().abs().max()))
 
 
+@BOTH
 @pytest.mark.parametrize("M, N, K", [(0, 5, 64), (5, 0, 64), (5, 6, 0), (1, 1, 32), (70, 5, 64)])
-def test_shapes(M, N, K):
+def test_shapes(M, N, K, module):
     a, (q, scale) = randn(M, K, dtype=BF16), weights(N, K)
     bias = randn(N, dtype=BF16)
-    found = lesson.mx_matmul(a, q, scale, bias=bias)
+    found = module.mx_matmul(a, q, scale, bias=bias)
     assert found.shape == (M, N)
     if M and N and not K:
         assert torch.equal(found, bias.expand(M, N))
 
 
-def test_the_same_bits_twice():
+@BOTH
+def test_the_same_bits_twice(module):
     a, (q, scale) = randn(33, 256, dtype=BF16), weights(70, 256)
-    assert torch.equal(lesson.mx_matmul(a, q, scale), lesson.mx_matmul(a, q, scale))
+    assert torch.equal(module.mx_matmul(a, q, scale), module.mx_matmul(a, q, scale))
 
 
-def test_weights_beyond_float16():
+@pytest.mark.gpu
+def test_every_size_of_the_fast_version():
+    """With the tiles that calls get, at sizes around the borders between kernels; K of a multiple of 32 only, too."""
+    for M in (1, 8, 9, 16, 17, 33, 64, 65, 256):
+        for N, K in ((200, 2880), (1000, 8192)):
+            for precision in (BF16, FP16):
+                a, (q, scale) = randn(M, K, dtype=precision), quantize_mx_reference(randn(N, K), FP4)
+                assert_right(fast, a, q, scale, randn(N, dtype=precision))
+
+
+@BOTH
+def test_weights_beyond_float16(module):
     """They are infinite, as in PyTorch's product of decoded weights; in bfloat16 they aren't."""
     q = torch.full((4, 16), 0x22, dtype=torch.uint8, device=DEVICE)  # ones
     scale = torch.full((4, 1), 127 + 20, dtype=torch.uint8, device=DEVICE)
     ones = torch.ones(2, 32, device=DEVICE)
-    assert bool(lesson.mx_matmul(ones.to(FP16), q, scale, format="e2m1").isinf().all())
-    assert bool((lesson.mx_matmul(ones.to(BF16), q, scale, format="e2m1") == 32 * 2.0**20).all())
+    assert bool(module.mx_matmul(ones.to(FP16), q, scale, format="e2m1").isinf().all())
+    assert bool((module.mx_matmul(ones.to(BF16), q, scale, format="e2m1") == 32 * 2.0**20).all())
 
 
 FINE = dict(
@@ -190,6 +264,7 @@ FINE = dict(
 )  # fmt: skip
 
 
+@BOTH
 @pytest.mark.parametrize(
     "error, name, change",
     [
@@ -209,11 +284,12 @@ FINE = dict(
         (ValueError, "out_dtype", dict(out_dtype=torch.float64)),
     ],
 )
-def test_bad_arguments(error, name, change):
+def test_bad_arguments(error, name, change, module):
     with pytest.raises(error, match=rf"^{name} "):
-        lesson.mx_matmul(**FINE | change)
+        module.mx_matmul(**FINE | change)
 
 
-def test_gradients_are_refused():
+@BOTH
+def test_gradients_are_refused(module):
     with pytest.raises(ValueError, match="^a requires a gradient"):
-        lesson.mx_matmul(**FINE | dict(a=harness.leaf(FINE["a"])))
+        module.mx_matmul(**FINE | dict(a=harness.leaf(FINE["a"])))

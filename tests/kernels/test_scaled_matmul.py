@@ -1,4 +1,5 @@
-"""fp8/scaled_matmul: sums of codes against float64; scales where they belong, layouts, tails, NaN, errors, mutants.
+"""fp8/scaled_matmul and its fast version: sums of codes against float64; scales where they belong, layouts, tails, NaN,
+errors, mutants.
 
 The traps are those of Triton kernels that multiply scaled codes: each has a test of its name or a mutant. Results are
 float32 wherever sums are judged: in bfloat16 the rounding of the result would hide what happens to the sum.
@@ -17,7 +18,9 @@ import torch
 from academy import accuracy
 from academy.judge.fences import Fences, far_apart
 from annotated_examples.common.fp8 import eps_of_sums
+from annotated_examples.fast import scaled_matmul as fast
 from annotated_examples.fp8 import scaled_matmul as lesson
+from annotated_examples.gluon import scaled_matmul as below
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
 
@@ -171,6 +174,14 @@ def extreme_scales(module):
     torch.testing.assert_close(out, wanted, rtol=1e-5, atol=0)
 
 
+def more_rows_than_a_few(module):
+    """Several tiles in each direction for each of the fast version's programs, and a width that no descriptor takes."""
+    for N in (72, 41):
+        for recipe in lesson.RECIPES:
+            assert_right(module, 100, 200, N, recipe, GROUP=64)
+            assert_right(module, 100, 200, N, recipe, bias=randn(N))
+
+
 def inputs_unchanged(module):
     a, b = as_codes(9, 20), as_codes(20, 11)
     for recipe in lesson.RECIPES:
@@ -193,13 +204,48 @@ CHECKS = [
     bias_after_the_scales,
     rounded_once,
     extreme_scales,
+    more_rows_than_a_few,
     inputs_unchanged,
 ]
+BOTH = pytest.mark.parametrize("module", (lesson, fast), ids=("lesson", "fast"))
 
 
+@BOTH
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_check(check):
-    check(lesson)
+def test_check(check, module):
+    check(module)
+
+
+def promoted(module):
+    """Below Triton: more tiles than programs, both numbers of groups, tails, and NaN behind every end."""
+    tiles = dict(BLOCK_N=16, BLOCK_K=32, STAGES=2, GROUP_M=2)
+    for groups, M in ((2, 270), (3, 200)):
+        for recipe in lesson.RECIPES:
+            for out_dtype in (torch.float32, torch.bfloat16):
+                K, N = 72, 41
+                a, b = as_codes(M, K), as_codes(N, K).t()
+                scale_a, scale_b = scales(recipe, M, K, N, 32)
+                if recipe == "block":  # for each tile's columns
+                    scale_b = scales("row", M, K, 9)[1].reshape(3, 3)
+                bias = randn(N)
+                a, b, scale_a, scale_b = (harness.nan_fenced(x) if x.dim() else x for x in (a, b, scale_a, scale_b))
+                arguments = a, b, scale_a, scale_b, bias, out_dtype, recipe == "block"
+                out = module.promoted_forward(*arguments, GROUPS=groups, **tiles)
+                assert out.dtype == out_dtype and out.is_contiguous()
+                if recipe == "block":
+                    scale_b = scale_b.repeat_interleave(16, 1)[:, :N]
+                if out_dtype == torch.float32:
+                    assert_near(out, a, b, scale_a, scale_b, recipe, bias, GROUP=32)
+                else:
+                    wanted = lesson.scaled_matmul_reference(
+                        a, b, scale_a, scale_b, recipe=recipe, bias=bias, GROUP=32, out_dtype=torch.float64
+                    )
+                    largest = float(wanted.abs().max())
+                    torch.testing.assert_close(out.double(), wanted, rtol=1e-2, atol=1e-3 * largest)
+
+
+def test_promoted():
+    promoted(below)
 
 
 # ---------------------------------------------------------------- mutants, each with the check that must notice it
@@ -239,6 +285,73 @@ MUTANTS = [
         Mutant("rounded before the bias", BIAS, BIAS.replace("c +=", "c = c.to(tl.float16).to(tl.float32) +")),
     ),
 ]
+OF_FAST = [
+    (
+        more_rows_than_a_few,
+        Mutant("a step that isn't there", "b_desc.load([start_n, k * BLOCK_K]).T", "b_desc.load([start_n, 0 * k]).T"),
+    ),
+    (
+        more_rows_than_a_few,
+        Mutant(
+            "both halves alike",
+            "c_desc.store([start_m, start_n + half], right)",
+            "c_desc.store([start_m, start_n + half], left)",
+        ),
+    ),
+    (
+        more_rows_than_a_few,
+        Mutant(
+            "scale of another row",
+            "scale_a_ptr + offs_m * stride_am, mask=offs_m < M",
+            "scale_a_ptr + offs_m % BLOCK_M * stride_am, mask=offs_m < M",
+        ),
+    ),
+    (
+        more_rows_than_a_few,
+        Mutant(
+            "bias of the first tile", "c += tl.load(bias_ptr + offs_n,", "c += tl.load(bias_ptr + offs_n % BLOCK_N,"
+        ),
+    ),
+    (strides_count, Mutant("rows that overlap a copy", "row % 16 == 0 and row >= x.shape[1] and", "row >= 0 and")),
+    (odd_sizes, Mutant("scales exchanged", "acc *= s_b[:, None] * s_a[None, :]", "acc *= s_b[:, None] * tl.max(s_a)")),
+    (
+        scales_belong_to_parts_of_k,
+        Mutant("scales of a step", "k * BLOCK_K // GROUP, tl.int64", "k + 0 * GROUP, tl.int64"),
+    ),
+    (
+        tiles_wider_than_a_block,
+        Mutant("one scale for a tile's columns", "offs_n // GROUP_N * stride_bn", "offs_n // BLOCK_N * stride_bn"),
+    ),
+    (
+        not_a_number_stays_in_its_row,
+        Mutant("scales behind the end", "group * stride_ak, mask=m_mask", "group * stride_ak, mask=m_mask | True"),
+    ),
+    (odd_sizes, Mutant("only the last step", "tl.dot(weights, a, acc, max", "tl.dot(weights, a, acc * 0.0, max")),
+    (
+        bias_after_the_scales,
+        Mutant(
+            "bias of the first columns", "acc += tl.load(bias_ptr + offs_n,", "acc += tl.load(bias_ptr + offs_n % 4,"
+        ),
+    ),
+]
+test_fast_mutant_is_caught = harness.mutant_test(fast, OF_FAST)
+OF_BELOW = [
+    (promoted, Mutant("scales of the first step", "b_at += stride_bk", "b_at += 0")),
+    (
+        promoted,
+        Mutant(
+            "scale of the first tile", "b_at = b_ptr + n.to(gl.int64) * stride_bn", "b_at = b_ptr + n.to(gl.int64) * 0"
+        ),
+    ),
+    (promoted, Mutant("the last product twice", "acc += product * factor", "acc = product * factor")),
+    (promoted, Mutant("rows of the first group", "a_s.index(stage * GROUPS + W)", "a_s.index(stage * GROUPS)")),
+    (promoted, Mutant("bias of the first tile", "bias_ptr + offs_n,", "bias_ptr + offs_n % BLOCK_N,")),
+    (
+        promoted,
+        Mutant("no scale of a column", "gl.expand_dims(s_a, 1) * gl.expand_dims(s_b, 0)", "gl.expand_dims(s_a, 1)"),
+    ),
+]
+test_mutant_below_triton_is_caught = harness.mutant_test(below, OF_BELOW)
 ON_A_CARD = Mutant("never promoted", "IMPRECISE=None if use_fast_accum else BLOCK_K", "IMPRECISE=None", gpu=True)
 
 test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
@@ -269,8 +382,42 @@ def positive_sums(module):
 
 
 @pytest.mark.gpu
-def test_sums_are_promoted():
-    positive_sums(lesson)
+@BOTH
+def test_sums_are_promoted(module):
+    positive_sums(module)
+
+
+@pytest.mark.gpu
+def test_few_rows_are_promoted():
+    """The same with sixteen rows, where the fast version has another kernel."""
+    K = 8192
+    a, b = as_codes(16, K).float().abs().to(E4M3), as_codes(256, K).float().abs().to(E4M3).t()
+    for recipe in lesson.RECIPES:
+        given = scales(recipe, 16, K, 256)
+        out = fast.scaled_matmul(a, b, *given, recipe=recipe, out_dtype=torch.float32).double()
+        exact = lesson.scaled_matmul_reference(a, b, *given, recipe=recipe, out_dtype=torch.float64)
+        assert float((out - exact).norm() / exact.norm()) < 1e-3, recipe
+
+
+@pytest.mark.gpu
+def test_every_size_of_the_fast_version():
+    """With the tiles that calls get: each kernel that may be chosen, at sizes around its borders."""
+    for M, K, N in (
+        (1, 128, 64),
+        (16, 8192, 200),
+        (33, 1000, 130),
+        (64, 512, 1024),
+        (65, 256, 128),
+        (300, 1000, 200),
+        (1000, 3000, 5008),
+    ):
+        for recipe in lesson.RECIPES:
+            for use_fast_accum in (False, True)[: 1 if recipe == "block" else 2]:
+                a, b, bias = as_codes(M, K), as_codes(N, K).t(), randn(N)
+                given = scales(recipe, M, K, N)
+                options = dict(recipe=recipe, bias=bias, out_dtype=torch.float32, use_fast_accum=use_fast_accum)
+                out = fast.scaled_matmul(a, b, *given, **options)
+                assert_near(out, a, b, *given, recipe, bias, use_fast_accum=use_fast_accum)
 
 
 test_mutant_of_a_card_is_caught = harness.mutant_test(lesson, [(positive_sums, ON_A_CARD)])
@@ -287,10 +434,12 @@ def test_promotion_is_compiled():
 
 
 @pytest.mark.gpu
-def test_nobody_waits():
-    a, b = as_codes(64, 256), as_codes(48, 256).t()
+@pytest.mark.parametrize("M", (64, 256))
+@BOTH
+def test_nobody_waits(module, M):
+    a, b = as_codes(M, 256), as_codes(48, 256).t()
     calls = [
-        functools.partial(lesson.scaled_matmul, a, b, *scales(recipe, 64, 256, 48), recipe=recipe)
+        functools.partial(module.scaled_matmul, a, b, *scales(recipe, M, 256, 48), recipe=recipe)
         for recipe in lesson.RECIPES
     ]
     for call in calls:
@@ -307,13 +456,14 @@ def test_nobody_waits():
 # ---------------------------------------------------------------- shapes and errors
 
 
+@BOTH
 @pytest.mark.parametrize("M, K, N", [(0, 4, 5), (4, 0, 5), (4, 5, 0), (1, 1, 1), (1, 200, 1), (129, 16, 129)])
-def test_sizes(M, K, N):
+def test_sizes(M, K, N, module):
     a, b, bias = as_codes(M, K), as_codes(K, N), randn(N)
     for recipe in lesson.RECIPES:
         scale_a, scale_b = scales(recipe, M, K, N)
         for out_dtype in DTYPES:
-            out = lesson.scaled_matmul(a, b, scale_a, scale_b, recipe=recipe, bias=bias, out_dtype=out_dtype)
+            out = module.scaled_matmul(a, b, scale_a, scale_b, recipe=recipe, bias=bias, out_dtype=out_dtype)
             assert out.shape == (M, N) and out.dtype == out_dtype and out.is_contiguous()
             if M * N * K == 0:
                 assert torch.equal(out, bias.to(out_dtype).expand(M, N))
@@ -321,12 +471,13 @@ def test_sizes(M, K, N):
                 assert_near(out, a, b, scale_a, scale_b, recipe, bias)
 
 
-def test_fast_accumulation():
+@BOTH
+def test_fast_accumulation(module):
     """As good as PyTorch's. In the interpreter it is the same as the other, and exact."""
     a, b = as_codes(9, 200), as_codes(200, 11)
     for recipe in ("tensor", "row"):
         scale_a, scale_b = scales(recipe, 9, 200, 11)
-        out = lesson.scaled_matmul(a, b, scale_a, scale_b, recipe=recipe, out_dtype=torch.float32, use_fast_accum=True)
+        out = module.scaled_matmul(a, b, scale_a, scale_b, recipe=recipe, out_dtype=torch.float32, use_fast_accum=True)
         assert_near(out, a, b, scale_a, scale_b, recipe, use_fast_accum=True)
 
 
@@ -362,17 +513,19 @@ BAD = [
 ]
 
 
+@BOTH
 @pytest.mark.parametrize("error, name, change", BAD)
-def test_bad_arguments(error, name, change):
+def test_bad_arguments(error, name, change, module):
     with pytest.raises(error, match=rf"^{name} "):
-        lesson.scaled_matmul(**FINE | change)
+        module.scaled_matmul(**FINE | change)
 
 
-def test_a_message_says_what_came_and_what_is_allowed():
+@BOTH
+def test_a_message_says_what_came_and_what_is_allowed(module):
     with pytest.raises(ValueError, match=re.escape("must have shape (2, 1) or (2, 6) (recipe='block'), got (1, 2)")):
-        lesson.scaled_matmul(**FINE | BLOCKS | dict(scale_b=torch.ones(1, 2, device=DEVICE)))
+        module.scaled_matmul(**FINE | BLOCKS | dict(scale_b=torch.ones(1, 2, device=DEVICE)))
     for recipe in ("row", "block"):
         with pytest.raises(ValueError, match="BLOCK_K must be at least 32, what an instruction takes of codes, got 16"):
-            launched(lesson, FINE["a"], FINE["b"], BLOCKS["scale_a"], BLOCKS["scale_b"], recipe, BLOCK_K=16)
+            launched(module, FINE["a"], FINE["b"], BLOCKS["scale_a"], BLOCKS["scale_b"], recipe, BLOCK_K=16)
     with pytest.raises(ValueError, match="BLOCK_K must divide GROUP = 128, got 256"):
-        launched(lesson, FINE["a"], FINE["b"], BLOCKS["scale_a"], BLOCKS["scale_b"], "block", BLOCK_K=256)
+        launched(module, FINE["a"], FINE["b"], BLOCKS["scale_a"], BLOCKS["scale_b"], "block", BLOCK_K=256)

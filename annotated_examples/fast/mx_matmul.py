@@ -1,0 +1,347 @@
+r"""
+# A product with microscaled weights, fast
+
+Up to about fifty rows, the time should go into reading the weights: 36 MB of four bits instead of 134 MB of sixteen.
+In [the lesson](../mx/mx_matmul.py) it goes into decoding them. Each weight takes a dozen instructions, decoded numbers
+move from thread to thread on their way to the tensor cores, and with few tiles most of the card is idle. Here a weight
+takes four and a half instructions and stays in the thread that decoded it.
+
+[[eq: MX-product]]
+
+With one row of 8192, and as many columns, that takes [[bench: mx_matmul/ladder/in order in each program/1_row_ms]], and
+cuBLAS, with the same weights in sixteen bits, [[bench: mx_matmul/ladder/cuBLAS/1_row_ms]]. With sixteen rows it is
+[[bench: mx_matmul/ladder/in order in each program/16_rows_ms]] against [[bench: mx_matmul/ladder/cuBLAS/16_rows_ms]].
+All are times of a CUDA graph.
+
+[[figure: mx/product]]
+
+**What it costs.** Codes and scales are read once. Each part of the sum, `4 * M * N` bytes, is written and read once.
+
+**Contract.** As the lesson's. The parts are added in a fixed order, so the same call gives the same bits. Codes of
+eight bits, and codes whose rows don't begin at multiples of 16 bytes, are left to the lesson's kernel.
+
+**Where it falls behind.** With 64 rows it takes [[bench: mx_matmul/ladder/in order beforehand/64_rows_ms]], and cuBLAS
+[[bench: mx_matmul/ladder/cuBLAS/64_rows_ms]]. And even with one row it is far from the limit of the memory, 36 MB in
+less than half of that time. What limits it is the work of decoding: of the 582 instructions for 128 weights in each
+thread, 128 multiply by scales, and some 300 are shifts and masks, which an SM does at half the rate of other
+arithmetic. [Packed integers](low_bit/__init__.py) have it easier: their scale stands in front of a sum of 128 products,
+not of 32, and their zero point makes a code a number without any multiplication.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from academy import checks, device, script
+from academy.launch import Tiles, cdiv, launch
+
+import functools
+
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from annotated_examples.common.opaque import opaque
+from annotated_examples.mx import mx_matmul as lesson
+from annotated_examples.mx.microscaling import as_bytes, dequantize_mx, pack_reference
+from annotated_examples.mx.mx_matmul import HALVES, contract, mx_matmul_reference, of_numbers
+
+
+# ## 1. Two weights in each instruction
+#
+# **What was slow?** The lesson computes a code's exponent and mantissa as whole numbers, converts these, and
+# multiplies.
+#
+# But the bits of a code *are* those of a float, in another place. A bfloat16 has its sign in bit 15, and the lowest
+# bits of its exponent and the first of its mantissa in bits 8, 7 and 6. Put the three lower bits of a code there, and
+# the number is the code's, times 2⁻¹²⁶: also for 0 and 0.5, since below its smallest normal number a bfloat16 counts in
+# equal steps, as `e2m1` does. One multiplication by 2¹²⁶ is all that is missing. (In float16 they are bits 11, 10 and
+# 9, and 2¹⁴.)
+#
+# And a register has 32 bits, room for two. A word holds eight codes. A shift and a mask take two of them at once, one
+# from each half of the word, and the multiplications are done in pairs as well. Four such pairs are **planes**, as
+# [with packed integers](low_bit/descriptors.py): plane `j` has code `j` of each half-word.
+@triton.jit
+def two_codes(words, FLOAT16: tl.constexpr):
+    # The example's first word holds codes 1 to 8. The first plane is 1 and 5, or 0.5 and 3: their bits side by side are
+    # `pid=0: both[0, 0, 0] = 20971584`, which is 5 · 2²² + 1 · 2⁶.
+    shifts = tl.arange(0, 4) * 4
+    codes = words[:, None, :] >> shifts[None, :, None]
+    if FLOAT16:
+        both = ((codes << 9) & 0x0E000E00) | ((codes << 12) & -0x7FFF8000)
+    else:
+        both = ((codes << 6) & 0x01C001C0) | ((codes << 12) & -0x7FFF8000)
+    return both
+
+
+# ## 2. Scales, a word of four
+#
+# A step of 128 along K has four groups, and their four bytes lie side by side in memory: one load of 32 bits for each
+# row, if K is a multiple of 128. A byte is moved to where a bfloat16 has its exponent. Byte 0 is below the smallest
+# normal number there, and 255 is NaN, as in [the lesson's](../common/mx.py) `power_of_byte`.
+#
+# Why two multiplications, and not one by the product of scale and 2¹²⁶? That would be infinite for scales beyond 2.
+@triton.jit
+def load_four_scales(scale_ptrs, step, groups, n_mask, stride_sk, ALIGNED: tl.constexpr):
+    if ALIGNED:
+        word = tl.load(scale_ptrs.to(tl.pointer_type(tl.int32)) + step, mask=n_mask, other=0)
+    else:
+        word = tl.zeros(scale_ptrs.shape, tl.int32)
+        for g in tl.static_range(4):
+            inside = n_mask & (4 * step + g < groups)
+            byte = tl.load(scale_ptrs + (4 * step + g) * stride_sk, mask=inside, other=0)
+            word |= byte.to(tl.int32) << (8 * g)
+    return word
+
+
+# What is multiplied pairwise has to be multiplied *before* `tl.join` puts the pairs together. Joined first, the
+# compiler changed the layout between the two and sent each decoded number through shared memory.
+@triton.jit
+def decode(words, scale_words, dtype: tl.constexpr):
+    WORDS: tl.constexpr = words.shape[1]
+    both = two_codes(words, dtype == tl.float16)
+    low = both.to(tl.int16).to(dtype, bitcast=True)
+    high = (both >> 16).to(tl.int16).to(dtype, bitcast=True)
+    # A group of 32 weights is four words. The example's first scale is 4: `pid=0: byte[0, 0] = 129`.
+    byte = (scale_words[:, None] >> (tl.arange(0, WORDS) // 4 * 8)[None, :]) & 255
+    if dtype == tl.float16:
+        # The range of float16 is too small for scales, so this is done in float32, and rounded.
+        bits = tl.where(byte == 255, 0x7FC00000, tl.maximum(byte << 23, 0x400000))
+        scale = bits.to(tl.float32, bitcast=True)[:, None, :]
+        low = (low.to(tl.float32) * 16384.0 * scale).to(dtype)
+        high = (high.to(tl.float32) * 16384.0 * scale).to(dtype)
+    else:
+        bits = tl.where(byte == 255, 0x7FC0, tl.maximum(byte << 7, 0x40))
+        scale = bits.to(tl.int16).to(tl.bfloat16, bitcast=True)[:, None, :]
+        low = low * 8.507059173023462e37 * scale
+        high = high * 8.507059173023462e37 * scale
+    # The first weight is 0.5 · 4: `pid=0: low[0, 0, 0] = 2`.
+    return tl.reshape(tl.join(low, high), (words.shape[0], 8 * WORDS))
+
+
+# ## 3. Activations in the same order
+#
+# A sum may be added up in any order, so the weights stay in that of their planes, and the columns of `a` follow: those
+# of each 128, first columns 0, 4, 8, …, then 1, 5, 9, … Up to sixteen rows each program does that with its tile. With
+# more, a kernel of its own does it once, and [ends while the next one begins](low_bit/many_rows.py).
+@triton.jit
+def in_order_of_planes(a):
+    ROWS: tl.constexpr = a.shape[0]
+    STEPS: tl.constexpr = a.shape[1] // 128
+    planes = tl.permute(tl.reshape(a, (ROWS, STEPS, 16, 2, 4)), (0, 1, 4, 2, 3))
+    return tl.reshape(planes, (ROWS, STEPS * 128))
+
+
+@triton.jit
+def plane_order_kernel(
+    a_ptr, ordered_ptr,  # (M, K); (M, K rounded up to whole steps), contiguous
+    M, K, WIDTH, stride_am, stride_ak, PDL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    if PDL:
+        gdc_launch_dependents()
+    offs_k = tl.program_id(0).to(tl.int64) * BLOCK_K + tl.arange(0, BLOCK_K)
+    offs_m = tl.program_id(1).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    m_mask = (offs_m < M)[:, None]
+    a_ptrs = a_ptr + offs_m[:, None] * stride_am + offs_k[None, :] * stride_ak
+    a = tl.load(a_ptrs, mask=m_mask & (offs_k < K)[None, :], other=0.0)
+    ordered_ptrs = ordered_ptr + offs_m[:, None] * WIDTH + offs_k[None, :]
+    tl.store(ordered_ptrs, in_order_of_planes(a), mask=m_mask & (offs_k < WIDTH)[None, :])
+
+
+# ## The kernel
+#
+# The product is transposed: the tensor cores take their left factor from registers, and there the decoded weights are.
+# The copy unit fetches words and activations. The sum is cut along K into parts, since a tile of 128 weights for each
+# program would leave half of the card idle.
+@triton.jit
+def mx_parts_kernel(
+    a_desc, words_desc,  # of (M, K); of (N, K // 8), words of eight codes
+    scale_ptr, parts_ptr,  # (N, K // 32), bytes; (SPLIT_K, M, N), contiguous
+    M, N, K, stride_sn, stride_sk, split_k,
+    ORDERED: tl.constexpr, ALIGNED: tl.constexpr, PDL: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, NUM_STAGES: tl.constexpr,
+):  # fmt: skip
+    start_n, start_m = tl.program_id(0) * BLOCK_N, tl.program_id(2) * BLOCK_M
+    offs_n = start_n.to(tl.int64) + tl.arange(0, BLOCK_N)
+    offs_m = start_m.to(tl.int64) + tl.arange(0, BLOCK_M)
+    n_mask = offs_n < N
+    # `pid=0: steps = 3` steps in two parts: the second part has those from `pid=(0, 1): first = 1` to `last = 3`.
+    pid_k = tl.program_id(1)
+    steps = tl.cdiv(K, 128)
+    first, last = pid_k * steps // split_k, (pid_k + 1) * steps // split_k
+    scale_ptrs = scale_ptr + offs_n * stride_sn
+    acc = tl.zeros((BLOCK_N, BLOCK_M), tl.float32)
+    if PDL and ORDERED:
+        gdc_wait()
+    for step in tl.range(first, last, num_stages=NUM_STAGES):
+        words = words_desc.load([start_n, step * 16])
+        a = a_desc.load([start_m, step * 128])
+        if not ORDERED:
+            a = in_order_of_planes(a)
+        scale_words = load_four_scales(scale_ptrs, step, K // 32, n_mask, stride_sk, ALIGNED)
+        # [[tag: MX-product]]
+        acc = tl.dot(decode(words, scale_words, a_desc.dtype), tl.trans(a), acc)
+    if PDL:
+        gdc_launch_dependents()
+    offsets = pid_k.to(tl.int64) * M * N + offs_m[:, None] * N + offs_n[None, :]
+    tl.store(parts_ptr + offsets, tl.trans(acc), mask=(offs_m < M)[:, None] & n_mask[None, :])
+
+
+# The parts are added in order, then the bias, and the sum is rounded once.
+@triton.jit
+def add_parts_kernel(
+    parts_ptr, bias_ptr, c_ptr,  # (PARTS, M, N); (N,) or None; (M, N); contiguous
+    N, elements,  # of C, M · N
+    PDL: tl.constexpr, PARTS: tl.constexpr, BLOCK_PARTS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    parts = tl.arange(0, BLOCK_PARTS).to(tl.int64)
+    mask = offsets < elements
+    if PDL:
+        gdc_wait()
+    parts_ptrs = parts_ptr + parts[:, None] * elements + offsets[None, :]
+    c = tl.sum(tl.load(parts_ptrs, mask=(parts < PARTS)[:, None] & mask[None, :], other=0.0), axis=0)
+    if bias_ptr is not None:
+        c += tl.load(bias_ptr + offsets % N, mask=mask, other=0.0).to(tl.float32)
+    # The first element of the example's result is `pid=0: c[0] = -25`.
+    tl.store(c_ptr + offsets, c.to(c_ptr.dtype.element_ty), mask=mask)
+
+
+# ## Launchers
+#
+# For each tile's rows, how many programs a multiprocessor holds: there should be one part for each of them.
+RESIDENT = {8: 4, 16: 4, 32: 3, 64: 3}
+
+
+@functools.cache
+def multiprocessors(device_index):
+    return 2 if device.INTERPRET else torch.cuda.get_device_properties(device_index).multi_processor_count
+
+
+def launched_early(pdl):
+    return dict(launch_pdl=True) if pdl else {}
+
+
+def in_planes(a, pdl):
+    """A copy of `a` in the order of planes."""
+    (M, K), ROWS, BLOCK_K = a.shape, 16, 512
+    ordered = torch.empty(M, cdiv(K, 128) * 128, dtype=a.dtype, device=a.device)
+    launch(
+        plane_order_kernel, (cdiv(K, BLOCK_K), cdiv(M, ROWS)), (a, ordered), (M, K, ordered.shape[1], *a.stride()),
+        PDL=pdl, BLOCK_M=ROWS, BLOCK_K=BLOCK_K,
+    )  # fmt: skip
+    return ordered
+
+
+def parts_forward(
+    a, codes, scale, bias, out_dtype, *, split_k=None, ordered=None, BLOCK_M=None, BLOCK_N=128, NUM_STAGES=3
+):
+    """The product with codes of four bits whose rows a descriptor can describe; best up to 64 rows."""
+    (M, K), N, pdl = a.shape, len(codes), not device.INTERPRET
+    BLOCK_M = BLOCK_M or min(64, max(8, triton.next_power_of_2(M)))
+    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N)
+    programs = RESIDENT.get(BLOCK_M, 3) * multiprocessors(a.device.index)
+    split_k = split_k or max(1, min(programs // (cdiv(N, BLOCK_N) * cdiv(M, BLOCK_M)), cdiv(K, 128) // 2))
+    ordered = BLOCK_M > 16 if ordered is None else ordered
+    a = in_planes(a, pdl) if ordered else a if describable(a) else a.contiguous()
+    words = codes.view(torch.int32)
+    parts = torch.empty(split_k, M, N, dtype=torch.float32, device=a.device)
+    launch(
+        mx_parts_kernel, (cdiv(N, BLOCK_N), split_k, cdiv(M, BLOCK_M)),
+        (
+            Tiles(a, a.shape, a.stride(), (BLOCK_M, 128)), Tiles(words, words.shape, words.stride(), (BLOCK_N, 16)),
+            scale, parts,
+        ),
+        (M, N, K, *scale.stride(), split_k), ORDERED=ordered,
+        ALIGNED=K % 128 == 0 and scale.stride(1) == 1 and scale.stride(0) % 4 == 0 and scale.data_ptr() % 4 == 0,
+        PDL=pdl, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=NUM_STAGES, **launched_early(pdl and ordered),
+    )  # fmt: skip
+    c = torch.empty(M, N, dtype=out_dtype, device=a.device)
+    BLOCK, num_warps = (128, 1) if M * N <= 1 << 17 else (512, 4)
+    launch(
+        add_parts_kernel, (cdiv(M * N, BLOCK),), (parts, None if bias is None else bias.contiguous(), c), (N, M * N),
+        PDL=pdl, PARTS=split_k, BLOCK_PARTS=triton.next_power_of_2(split_k), BLOCK=BLOCK, num_warps=num_warps,
+        **launched_early(pdl),
+    )  # fmt: skip
+    return c
+
+
+# ## Which kernel?
+#
+# From 65 rows on, reading the weights is no longer what counts, and decoding them for each tile of rows is extra work:
+# 256 rows took [[bench: mx_matmul/ladder/in order beforehand/256_rows_ms]] in parts, and cuBLAS takes
+# [[bench: mx_matmul/ladder/cuBLAS/256_rows_ms]]. So they are decoded once, to memory, and the library multiplies. It
+# rounds to the dtype of `a`. So for another result, or a bias in float32, it is the lesson's kernel.
+def describable(x):
+    row = x.stride(0) * x.element_size()
+    return x.stride(1) == 1 and row % 16 == 0 and x.stride(0) >= x.shape[1] and x.data_ptr() % 16 == 0
+
+
+def by_library(a, codes, scale, bias):
+    weight = dequantize_mx(codes.view(lesson.FP4), scale.view(lesson.E8M0), a.dtype).t()
+    return a @ weight if bias is None else torch.addmm(bias, a, weight)
+
+
+def empty_product(a, codes, scale, bias, out_dtype):
+    return torch.empty(len(a), len(codes), dtype=out_dtype, device=a.device)
+
+
+@opaque("(Tensor a, Tensor codes, Tensor scale, Tensor? bias, ScalarType out_dtype) -> Tensor", empty_product)
+def mx_matmul_forward(a, codes, scale, bias, out_dtype, **tiles):
+    """`codes` and `scale` as kernels see them: four bits and exponents in bytes."""
+    four_bits = codes.dtype == torch.uint8 and 0 not in (*a.shape, len(codes))
+    if four_bits and len(a) <= 64 and describable(codes) and device.has("descriptors", a.device.index):
+        return parts_forward(a, codes, scale, bias, out_dtype, **tiles)
+    if four_bits and len(a) > 64 and out_dtype == a.dtype and (bias is None or bias.dtype == a.dtype):
+        return by_library(a, codes, scale, bias)
+    return lesson.mx_matmul_forward(a, codes, scale, bias, out_dtype)
+
+
+def mx_matmul(a, b, scale_b, *, bias=None, out_dtype=None, format=None):
+    """`a @ decode(b).T + bias`, where `b` has codes of four or eight bits and a power of two for every 32.
+
+    With more than 64 rows the weights are decoded first: a matrix of N x K in the dtype of `a` exists during the call.
+
+    Args:
+        a: tensor of shape (M, K), float16 or bfloat16, any strides; K a multiple of 32.
+        b: codes as `quantize_mx` returns them: float4_e2m1fn_x2 of shape (N, K/2), or float8_e4m3fn or float8_e5m2 of
+            shape (N, K), or the same memory as uint8; any strides.
+        scale_b: float8_e8m0fnu, or the same memory as uint8, of shape (N, K/32), any strides.
+        bias: None, or a tensor of shape (N,), float32 or the dtype of `a`, any strides.
+        out_dtype: of the result, float32, float16 or bfloat16; None: that of `a`.
+        format: what uint8 stands for in `b`: "e2m1", "e4m3" or "e5m2". None for other dtypes.
+
+    Returns:
+        A new contiguous tensor of shape (M, N). Forward only.
+
+    Raises:
+        TypeError: an argument isn't a tensor or has another dtype.
+        ValueError: shapes that don't fit, another `format` or `out_dtype`, a tensor on the wrong device or one that
+            requires a gradient.
+        RuntimeError: `b` is e4m3, and the card is older than compute capability 8.9.
+
+    Source: as the lesson.
+    """
+    codes = contract(a, b, scale_b, bias, out_dtype, format)
+    return mx_matmul_forward(a, codes, as_bytes(scale_b), bias, out_dtype or a.dtype)
+
+
+# ## A run small enough to watch
+#
+# Codes 1, 2, …, 15, 0, again and again, and scales of 4 and 1/2. Three steps in two parts; the last one is half full.
+def EXAMPLE():
+    a = (torch.arange(3 * 320, device=device.DEVICE) * 5 % 7 - 3).view(3, 320).to(torch.bfloat16)
+    codes = (torch.arange(20 * 320, device=device.DEVICE) + 1).view(20, 320) % 16
+    scale = torch.tensor([[129, 126] * 5] * 20, dtype=torch.uint8, device=device.DEVICE)
+    parts_forward(a, pack_reference(codes.int()), scale, None, torch.float32, split_k=2, BLOCK_M=4, BLOCK_N=16)
+    parts_forward(
+        a, pack_reference(codes.int()), scale, None, torch.float32, split_k=1, ordered=True, BLOCK_M=4, BLOCK_N=16
+    )
+
+
+if __name__ == "__main__":
+    cases = [dict(a=(M, 192), weight=(70, 192)) for M in (1, 33, 70)]
+    script.main(of_numbers(mx_matmul), of_numbers(mx_matmul_reference), *cases, dtypes=HALVES, differentiable=False)
