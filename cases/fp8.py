@@ -238,6 +238,7 @@ def rows_in_small_tiles(module, a, b, s, t, beta):
     import torch
 
     left, right = codes(a, b)
+    left = left.t().contiguous().t()  # codes that aren't side by side
     tiles = dict(BLOCK_M=4, BLOCK_N=4, BLOCK_K=32, GROUP_M=2)
     return module.scaled_matmul_forward(left, right, s[:, None], t[None], beta, torch.float32, **tiles)
 
@@ -261,7 +262,11 @@ def _(module, a, b, U, V, beta):
     return decoded(a, b, U, V, beta, "block")
 
 
-@case(modules=PRODUCT, returns="SM-block", values=representable, sizes=TILED, dtypes=("float32",), forward_only=True)
+# Three columns of tiles, the last of them with two columns.
+@case(
+    modules=PRODUCT, returns="SM-block", values=representable, sizes=TILED | {"N": 10}, dtypes=("float32",),
+    forward_only=True,
+)  # fmt: skip
 def blocks_in_small_tiles(module, a, b, U, V, beta):
     import torch
 

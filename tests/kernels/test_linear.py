@@ -1,6 +1,24 @@
 """fp8/linear: all gradients of all recipes against float64, exact ones, what is quantized how, errors, mutants.
 
-The traps are those of eight-bit training: each has a test of its name or a mutant.
+The traps of eight-bit training, and the check or mutant ("…") that holds each:
+
+1. Codes transposed although their scale runs along the sum: `small_rows_and_columns_survive`, "scales of rows for
+   columns", "not transposed".
+2. Quantized twice: `both_ways_as_apart`, "codes quantized again", "x rounded twice".
+3. One dtype for all: `every_recipe`, "gradients in e4m3". Two matrices of e5m2 are never multiplied.
+4. Fast accumulation in the backward pass: only the forward product asks for it, and `every_recipe` judges gradients by
+   PyTorch's products without it, on a card as well.
+5. The bias' gradient from codes: `bias_gets_a_plain_sum`.
+6. Gradients of zeros, or of one number with strides of zero: `gradients_of_zero_and_of_one`.
+7. One row, 130 rows, 24 columns, three dimensions: `several_blocks`, `test_shapes`.
+8. A frozen input or weight is computed all the same: `what_is_not_wanted_is_not_computed`, "always both".
+9. A weight that changes between the passes: `test_a_weight_that_was_changed_is_noticed`,
+   `gradients_of_what_was_multiplied`.
+10. Scales of earlier steps: history of a layer that didn't run, `a_layer_that_did_not_run_forgets_nothing`; an infinite
+    scale, `nothing_to_learn_from_changes_nothing`, "an infinite scale"; no saturation at the first step,
+    `first_step_as_without_a_state`; counted twice under checkpointing, `run_again_in_a_step`; an outlier that is never
+    forgotten, `an_outlier_saturates_once_and_is_forgotten`, "never forgotten".
+11. The largest magnitude over rows of padding that hold garbage: others' code only. Here a tensor is a tensor.
 """
 
 import functools

@@ -1,14 +1,23 @@
 """mx/microscaling: codes and scales bit for bit, on every edge; two in a byte, NaN, zeros, layouts, errors, mutants.
 
-The traps are those of kernels for MXFP8, MXFP4 and NVFP4: each has a test of its name or a mutant.
+The traps of kernels for MXFP8, MXFP4 and NVFP4, and the check or mutant ("…") that holds each:
 
-1. Bytes 0, 254 and 255 of an exponent, and scales that overflow into the byte of NaN (zero blocks of NVFP4).
-2. PyTorch's cast to `float8_e8m0fnu` rounds to nearest: no scale is made by it.
-3. The largest magnitude in bfloat16, or as a maximum of floats, which drops a NaN.
-4. Which of two codes is in the low half; shifts of eight bits; negative zero; every tie of four bits.
-5. Scales that are read where none is, and where a byte of 255 may lie.
-6. Groups along the wrong dimension, and strides that are ignored.
-7. Scales of NVFP4 that clip, underflow or are subnormal; a tensor of zeros.
+1. Bytes 0, 254 and 255 of an exponent: `zeros_and_extremes`, `each_code_under_each_scale`, "byte 0 is zero",
+   "byte 255 is infinite".
+2. Scales that overflow into the byte of NaN (zero blocks of NVFP4): `two_scales_at_their_ends`, "infinity is 448".
+3. PyTorch's cast to `float8_e8m0fnu` rounds to nearest, so no scale is made by it:
+   `test_pytorchs_cast_to_an_exponent_rounds_to_nearest`.
+4. The largest magnitude in bfloat16: `in_float32`.
+5. As a maximum of floats, which drops a NaN: `not_a_number_stays_in_its_group`, "infinity in the scale".
+6. Which of two codes is in the low half: `every_way`, "halves swapped", "halves stored the other way".
+7. Shifts of eight bits: "shifted in eight bits". Negative zero: `zeros_and_extremes`, "negative zero".
+8. Every tie of four bits: `all_numbers_near_codes`, and a mutant for each border.
+9. Scales that are read where none is, and where a byte of 255 may lie: `nothing_behind_the_end`.
+10. Groups along the wrong dimension, and strides that are ignored: `layouts`, "stride of a scale",
+    "stride of a column".
+11. Scales of NVFP4 that clip, underflow or are subnormal; a tensor of zeros: `two_scales_at_their_ends`,
+    "a tensor of zeros", "the smallest tensor scale".
+12. Multiplying by a reciprocal or dividing, which changes ties: `ties_under_two_scales`.
 """
 
 import functools

@@ -1,12 +1,17 @@
 """mx/mx_matmul and its fast version: weights of four and eight bits against float64; bytes at their ends, tails,
 errors, mutants.
 
-The traps are those of kernels that decode microscaled weights: each has a test of its name or a mutant.
+The traps of kernels that decode microscaled weights, and the check or mutant ("…") that holds each:
 
-1. Bytes 0, 254 and 255 of an exponent, in the product as in `dequantize_mx`; `tl.dot_scaled` has byte 0 as zero.
-2. K of a single group; K and N that end before a tile; scales that are read behind the end, where a byte is 255.
-3. Which half of a byte comes first, shifts of eight bits, negative zero.
-4. Scales along the wrong dimension, a stride that is ignored, a scale for each step of the loop.
+1. Bytes 0, 254 and 255 of an exponent, in the product as alone: `bytes_at_their_ends`, "byte 0 is zero",
+   "byte 255 is infinite". (`tl.dot_scaled`, which has byte 0 as zero up to Triton 3.7, isn't used.)
+2. K of a single group: `nothing_behind_the_end`, `test_shapes`.
+3. K and N that end before a tile: `nothing_behind_the_end`, "columns of the tile", "rows of a behind the end".
+4. Scales that are read behind the end, where a byte is 255: "scales behind the end".
+5. Which half of a byte comes first: `whole_numbers`, "halves exchanged". Shifts of eight bits: `every_format`.
+6. Negative zero, and the sign of each code: `whole_numbers`, "the sign of another code".
+7. Scales along the wrong dimension: `whole_numbers`, with weights that aren't symmetric. A stride that is ignored:
+   `layouts`, "stride of a scale". A scale for each step of the loop: "a scale for each step".
 """
 
 import pytest
@@ -84,6 +89,8 @@ def bytes_at_their_ends(module):
     scale[3] = 255
     found = launched(module, randn(5, 32, dtype=BF16), codes, scale.clamp(max=200).where(scale < 255, scale))
     assert bool(found[:, 3].isnan().all()) and int(found.isnan().sum()) == 5
+    ones, alike = torch.ones(2, 32, dtype=BF16, device=DEVICE), torch.full_like(codes, 0x22)
+    assert bool(launched(module, ones, alike, torch.full_like(scale, 255)).isnan().all()), "infinity isn't NaN"
 
 
 def nothing_behind_the_end(module):
@@ -130,6 +137,8 @@ def in_parts(module):
                 tiles = dict(split_k=3, ordered=ordered, BLOCK_M=8, BLOCK_N=16)
                 arguments = a.to(precision), of_bytes(q), of_bytes(scale), bias, torch.float32
                 assert torch.equal(module.parts_forward(*arguments, **tiles).double(), exact), (M, precision, ordered)
+        spread = of_bytes(scale).t().contiguous().t()
+        assert torch.equal(module.parts_forward(a, of_bytes(q), spread, bias, torch.float32, split_k=2).double(), exact)
 
 
 def every_kernel(module):
@@ -179,7 +188,10 @@ test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
 OF_FAST = [
     (in_parts, Mutant("planes of another order", "(0, 1, 4, 2, 3)", "(0, 1, 4, 3, 2)")),
     (in_parts, Mutant("halves exchanged", "tl.join(low, high)", "tl.join(high, low)")),
-    (in_parts, Mutant("the sign of another code", "((codes << 12) & -0x7FFF8000)", "((codes << 11) & -0x7FFF8000)")),
+    (
+        in_parts,
+        Mutant("the sign of another code", "(codes << 12) & -0x7FFF8000", "(codes << 11) & -0x7FFF8000", count=2),
+    ),
     (in_parts, Mutant("a scale for eight words", "tl.arange(0, WORDS) // 4 * 8", "tl.arange(0, WORDS) // 8 * 8")),
     (in_parts, Mutant("parts that overlap", "(pid_k + 1) * steps // split_k", "((pid_k + 1) * steps + 1) // split_k")),
     (in_parts, Mutant("a part is missing", "(parts < PARTS)[:, None]", "(parts < PARTS - 1)[:, None]")),
@@ -195,7 +207,7 @@ OF_FAST = [
         nothing_behind_the_end,
         Mutant("columns of the tile", "(offs_m < M)[:, None] & n_mask[None, :])", "(offs_m < M)[:, None])"),
     ),
-    (layouts, Mutant("stride of a scale", "(4 * step + g) * stride_sk", "(4 * step + g)")),
+    (in_parts, Mutant("stride of a scale", "(4 * step + g) * stride_sk", "(4 * step + g)")),
     (
         every_kernel,
         Mutant("a step of the order", "(offs_k < K)[None, :], other=0.0)", "(offs_k < K - 32)[None, :], other=0.0)"),

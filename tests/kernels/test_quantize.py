@@ -1,6 +1,32 @@
 """fp8/quantize: codes and scales bit for bit, on every edge; layouts, groups that end early, NaN, errors, mutants.
 
-The traps are those of Triton kernels that quantize: each has a test of its name or a mutant.
+The traps of kernels that quantize, and the check or mutant ("…") that holds each. First those of all arithmetic with
+codes:
+
+1. Reciprocals and products in another order, or `x / y` that isn't IEEE's on a card: codes are compared bit for bit,
+   `all_numbers_near_codes`, on a card as well.
+2. A logarithm or `exp2` next to a power of two: `edges_of_powers_of_two`.
+3. The largest magnitude as a maximum of floats, which drops a NaN: `not_a_number_stays_in_its_group`,
+   "maximum of floats".
+4. A conversion that overflows to NaN where another saturates (PyTorch's own, eager and compiled): the references clamp,
+   `all_numbers_near_codes`.
+5. Offsets in 32 bits: `test_more_than_2_to_31_elements`, on a card.
+6. A scale that travels over the CPU: `test_nobody_waits`, on a card.
+7. AMD's formats taken for these: `test_bad_arguments`.
+
+Then those of quantizing:
+
+8. A row, a block, a tensor of zeros, 0 / 0: `zeros_and_small_numbers`, "zero divided by zero".
+9. An epsilon that flattens small numbers: `smaller_by_two_to_the_sixty`, "epsilon".
+10. 448 divided by a tiny magnitude is infinite: `zeros_and_small_numbers`, "subnormal scale".
+11. Infinity and NaN, and the groups beside theirs: `not_a_number_stays_in_its_group`, "infinity in the scale".
+12. The largest magnitude or the scale in bfloat16: `scale_in_float32`.
+13. Rounding twice, by way of float16: `all_numbers_near_codes`, one bit beside each border.
+14. Scales stored under the mask of a tile's own rows: `scales_end_with_the_rows`, "mask of the tile's own rows".
+15. Strides of scales: `scales_of_blocks_decoded`, `test_strides_of_scales`; of the input: `strides_count`.
+16. Subnormal codes decoded as normal ones: `each_code_decoded`.
+17. The same random bits at each launch, or misaligned below the smallest normal number: `stochastic_by_the_word`,
+    `stochastic_on_average`, `random_bits_belong_to_elements`, "subnormal like normal".
 """
 
 import functools

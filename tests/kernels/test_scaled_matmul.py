@@ -1,12 +1,31 @@
 """fp8/scaled_matmul and its fast version: sums of codes against float64; scales where they belong, layouts, tails, NaN,
 errors, mutants.
 
-The traps are those of Triton kernels that multiply scaled codes: each has a test of its name or a mutant. Results are
-float32 wherever sums are judged: in bfloat16 the rounding of the result would hide what happens to the sum.
-
+Results are float32 wherever sums are judged: in bfloat16 the rounding of the result would hide what happens to the sum.
 On a card sums are judged by PyTorch's own product of codes there, `torch._scaled_mm`: on Hopper the accumulator of both
 keeps 14 bits, so their errors are a thousand times those of float32. Where PyTorch's happens to be exact, the floor is
 4 units in the last of these bits, as it is 4 units of the dtype elsewhere.
+
+The traps of kernels that multiply scaled codes, and the check or mutant ("…") that holds each:
+
+1. Sums that are never promoted: `positive_sums`, "never promoted", on a card; `test_promotion_is_compiled` without one.
+2. `max_num_imprecise_acc` that is larger than a step: the launchers pass no more, and `scales_belong_to_parts_of_k`
+   has steps of 32, 64 and 128.
+3. A mask that is computed before the loop over K: "mask of the first step", with a K that ends within a step.
+4. Scales that are read where none is: `not_a_number_stays_in_its_row`, with NaN before and behind.
+5. Scales of the step of a loop, not of the part of K: `scales_belong_to_parts_of_k`, "scales of a step".
+6. A tile over two columns of blocks: `tiles_wider_than_a_block`, "one scale for a tile's columns".
+7. Scales of rows and columns exchanged: `odd_sizes`, "scales exchanged". Encoded for decoded: "encoded instead of
+   decoded".
+8. Vectors for rows and for columns, both at once: every check of the recipe "row".
+9. A tile's last columns stored into the next row: "columns stored past the end", in memory that is fenced.
+10. `b` row by row, `a` transposed, any strides: `strides_count`, "stride of a column".
+11. Scales of shape () or (1, 1): `test_bad_arguments`.
+12. A NaN in a code or in a scale that leaves its row: `not_a_number_stays_in_its_row`.
+13. Layouts that libraries demand, and silently copy or refuse: any are taken, and the page says what is copied.
+14. A bias that is scaled, or added after rounding: `bias_after_the_scales`, `rounded_once`, "bias scaled",
+    "rounded before the bias".
+15. Offsets in 32 bits: `rows_far_apart`, "offsets of 32 bits".
 """
 
 import functools
@@ -309,10 +328,13 @@ OF_FAST = [
     (
         more_rows_than_a_few,
         Mutant(
-            "bias of the first tile", "c += tl.load(bias_ptr + offs_n,", "c += tl.load(bias_ptr + offs_n % BLOCK_N,"
+            "bias of the first tile", " c += tl.load(bias_ptr + offs_n,", " c += tl.load(bias_ptr + offs_n % BLOCK_N,"
         ),
     ),
-    (strides_count, Mutant("rows that overlap a copy", "row % 16 == 0 and row >= x.shape[1] and", "row >= 0 and")),
+    (
+        strides_count,
+        Mutant("no descriptor", "row % 16 == 0 and row >=", "row >=", error="AssertionError: strides must be 16-byte"),
+    ),
     (odd_sizes, Mutant("scales exchanged", "acc *= s_b[:, None] * s_a[None, :]", "acc *= s_b[:, None] * tl.max(s_a)")),
     (
         scales_belong_to_parts_of_k,
@@ -323,8 +345,8 @@ OF_FAST = [
         Mutant("one scale for a tile's columns", "offs_n // GROUP_N * stride_bn", "offs_n // BLOCK_N * stride_bn"),
     ),
     (
-        not_a_number_stays_in_its_row,
-        Mutant("scales behind the end", "group * stride_ak, mask=m_mask", "group * stride_ak, mask=m_mask | True"),
+        odd_sizes,
+        Mutant("columns past the end", "m_mask[:, None] & n_mask[None, :])", "m_mask[:, None])"),
     ),
     (odd_sizes, Mutant("only the last step", "tl.dot(weights, a, acc, max", "tl.dot(weights, a, acc * 0.0, max")),
     (
