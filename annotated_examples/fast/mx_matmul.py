@@ -79,15 +79,16 @@ def two_codes(words, FLOAT16: tl.constexpr):
 
 # ## 2. Scales, a word of four
 #
-# A step of 128 along K has four groups, and their four bytes lie side by side in memory: one load of 32 bits for each
-# row, if K is a multiple of 128. A byte is moved to where a bfloat16 has its exponent. Byte 0 is below the smallest
-# normal number there, and 255 is NaN, as in [the lesson's](../common/mx.py) `power_of_byte`.
+# A step of 128 along K has four groups, and their four bytes lie side by side in memory. If K is a multiple of 128, the
+# launcher passes them as words, and there is one load for each row. A byte is moved to where a bfloat16 has its
+# exponent. Byte 0 is below the smallest normal number there, and 255 is NaN, as in [the lesson's](../common/mx.py)
+# `power_of_byte`.
 #
 # Why two multiplications, and not one by the product of scale and 2¹²⁶? That would be infinite for scales beyond 2.
 @triton.jit
 def load_four_scales(scale_ptrs, step, groups, n_mask, stride_sk, ALIGNED: tl.constexpr):
     if ALIGNED:
-        word = tl.load(scale_ptrs.to(tl.pointer_type(tl.int32)) + step, mask=n_mask, other=0)
+        word = tl.load(scale_ptrs + step * stride_sk, mask=n_mask, other=0)
     else:
         word = tl.zeros(scale_ptrs.shape, tl.int32)
         for g in tl.static_range(4):
@@ -159,7 +160,7 @@ def plane_order_kernel(
 @triton.jit
 def mx_parts_kernel(
     a_desc, words_desc,  # of (M, K); of (N, K // 8), words of eight codes
-    scale_ptr, parts_ptr,  # (N, K // 32), bytes; (SPLIT_K, M, N), contiguous
+    scale_ptr, parts_ptr,  # (N, K // 32), bytes, or (N, K // 128), words; (SPLIT_K, M, N), contiguous
     M, N, K, stride_sn, stride_sk, split_k,
     ORDERED: tl.constexpr, ALIGNED: tl.constexpr, PDL: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, NUM_STAGES: tl.constexpr,
@@ -248,6 +249,8 @@ def parts_forward(
     ordered = BLOCK_M > 16 if ordered is None else ordered
     a = in_planes(a, pdl) if ordered else a if describable(a) else a.contiguous()
     words = codes.view(torch.int32)
+    aligned = K % 128 == 0 and scale.stride(1) == 1 and scale.stride(0) % 4 == 0 and scale.data_ptr() % 4 == 0
+    scale = scale.view(torch.int32) if aligned else scale
     parts = torch.empty(split_k, M, N, dtype=torch.float32, device=a.device)
     launch(
         mx_parts_kernel, (cdiv(N, BLOCK_N), split_k, cdiv(M, BLOCK_M)),
@@ -255,9 +258,8 @@ def parts_forward(
             Tiles(a, a.shape, a.stride(), (BLOCK_M, 128)), Tiles(words, words.shape, words.stride(), (BLOCK_N, 16)),
             scale, parts,
         ),
-        (M, N, K, *scale.stride(), split_k), ORDERED=ordered,
-        ALIGNED=K % 128 == 0 and scale.stride(1) == 1 and scale.stride(0) % 4 == 0 and scale.data_ptr() % 4 == 0,
-        PDL=pdl, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=NUM_STAGES, **launched_early(pdl and ordered),
+        (M, N, K, *scale.stride(), split_k), ORDERED=ordered, ALIGNED=aligned, PDL=pdl,
+        BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=NUM_STAGES, **launched_early(pdl and ordered),
     )  # fmt: skip
     c = torch.empty(M, N, dtype=out_dtype, device=a.device)
     BLOCK, num_warps = (128, 1) if M * N <= 1 << 17 else (512, 4)

@@ -241,6 +241,8 @@ _LESSONS = {
     "flash_attention": "attention.flash_attention",
     "decode": "attention.decode",
     "grouped_matmul": "moe.grouped_matmul",
+    "scaled_matmul": "fp8.scaled_matmul",
+    "mx_matmul": "mx.mx_matmul",
 }
 
 

@@ -30,6 +30,6 @@ def test_checks_and_mutants_of_traps_exist(path):
     assert numbers == list(range(1, len(numbers) + 1))
     for name in re.findall(r"`([a-z]\w+)`", text):
         if "_" in name and not name.startswith(("float", "max_num")):
-            assert re.search(rf"\b{name}\b", source), f"{path.name}: nothing is called {name}"
+            assert re.search(rf"\b(test_)?{name}\b", source), f"{path.name}: nothing is called {name}"
     for name in re.findall(r'"([a-z0-9][^"`]+)"', " ".join(text.split())):
         assert f'{name}"' in source, f"{path.name}: no mutant is called {name}"
