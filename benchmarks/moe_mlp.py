@@ -3,7 +3,7 @@
 import torch
 
 LESSON = "moe.moe_mlp"
-FAST = None
+FAST = "fast.moe_mlp"
 FUNCTION = "moe_mlp"
 AXES = ("tokens", "slots", "experts", "width", "inner width")
 
@@ -45,12 +45,35 @@ def eager(x, experts, weights, gate_up, down):
     return moe_mlp_reference(x, experts, weights, gate_up, down)
 
 
-EXAMPLES = {"moe.moe_mlp": cost((5, 2, 3, 4, 3), torch.float32, used=2)}
+# How transformers computes its layers of experts: gather, `torch.nn.functional.grouped_mm`, and a kernel for each step
+# in between.
+def transformers():
+    from types import SimpleNamespace
+
+    from transformers.integrations.moe import grouped_mm_experts_forward
+
+    def activation(h):
+        gate, up = h.chunk(2, -1)
+        return torch.nn.functional.silu(gate) * up
+
+    def layer(x, experts, weights, gate_up, down):
+        options = dict(num_experts=len(down), has_gate=True, has_bias=False, is_transposed=False)
+        module = SimpleNamespace(gate_up_proj=gate_up, down_proj=down, _apply_gate=activation, **options)
+        return grouped_mm_experts_forward(module, x, experts.long(), weights)
+
+    return layer
+
+
+# The fast version's next kernel reads h again, so a recording takes it for scratch: what is left is the result.
+FAST_EXAMPLE = cost((5, 2, 3, 8, 8), torch.float16, used=2)
+FAST_EXAMPLE["forward"]["bytes_written"] = 5 * 8 * 2
+EXAMPLES = {"moe.moe_mlp": cost((5, 2, 3, 4, 3), torch.float32, used=2), "fast.moe_mlp": FAST_EXAMPLE}
 BENCH = dict(
     shapes=[(8192, 6, 64, 2048, 1408), (8192, 8, 128, 2048, 768), (8192, 4, 32, 2880, 2880), (512, 6, 64, 2048, 1408)],
     dtypes=[torch.bfloat16],
     inputs=inputs,
     eager=eager,
+    peers={"transformers": transformers},
     compile=False,
     passes=["forward", "backward"],
     differentiable=["x", "weights", "gate_up", "down"],

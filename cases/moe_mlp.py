@@ -3,6 +3,7 @@
 from academy.formulas.cases import case
 
 MODULE = "moe.moe_mlp"
+BOTH = (MODULE, "fast.moe_mlp")
 SIZES = {"T": 7, "K": 2, "E": 4, "H": 9, "N": 5}
 GRADIENTS = {"X": "ME-dx", "w": "ME-dw", "A": "ME-W1-gate", "B": "ME-W1-up", "D": "ME-W2"}
 
@@ -23,10 +24,10 @@ def chosen(T, K, E):
     return {"c": (experts[:, :, None] == torch.arange(E)).double()}
 
 
-COMMON = dict(modules=MODULE, returns="ME-o", gradients=GRADIENTS, values=chosen, sizes=SIZES)
+COMMON = dict(returns="ME-o", gradients=GRADIENTS, values=chosen, sizes=SIZES)
 
 
-@case(**COMMON)
+@case(modules=BOTH, **COMMON)
 def layer(module, X, w, A, B, D, T, K, E):
     import torch
 
@@ -41,7 +42,7 @@ def _(module, X, w, A, B, D, T, K, E):
     return module.moe_mlp_reference(X, experts_of(T, K, E).to(X.device), w, torch.cat([A, B], 1), D)
 
 
-@case(**COMMON)
+@case(modules=MODULE, **COMMON)
 def in_small_tiles(module, X, w, A, B, D, nabla_O, T, K, E, N):
     import torch
 
@@ -55,7 +56,21 @@ def in_small_tiles(module, X, w, A, B, D, nabla_O, T, K, E, N):
 in_small_tiles.pytorch(layer.said["pytorch"])
 
 
-@case(modules=MODULE, returns="ME-h", values=chosen, sizes=SIZES, forward_only=True)
+@case(modules="fast.moe_mlp", **COMMON | {"sizes": SIZES | {"H": 24, "N": 16}, "dtypes": ("float16",)})
+def in_short_blocks(module, X, w, A, B, D, nabla_O, T, K, E, N):
+    import torch
+
+    experts, gate_up = experts_of(T, K, E).to(X.device), torch.cat([A, B], 1)
+    plan = module.sorted_by_expert(experts, E)
+    out, h = module.mlp_forward(X, w, gate_up, D, *plan, BLOCK=8)
+    dX, dw, dgate_up, dD = module.mlp_backward(nabla_O, X, w, gate_up, D, h, *plan, BLOCK=8)
+    return out, {"X": dX, "w": dw, "A": dgate_up[:, :N], "B": dgate_up[:, N:], "D": dD}
+
+
+in_short_blocks.pytorch(layer.said["pytorch"])
+
+
+@case(modules=BOTH, returns="ME-h", values=chosen, sizes=SIZES, forward_only=True)
 def gates(module, X, w, A, B, D, T, K, E, N):
     """What is kept for the backward pass, in the order of the slots."""
     import torch

@@ -21,10 +21,12 @@ have to be read. Kept for the backward pass are `x`, the rows `h` before the act
 behind the second product are not needed: see below.
 
 On an H100, 8192 tokens with 6 of 64 experts, 2048 x 1408, take
-[[bench: moe_mlp/8192x6x64x2048x1408/forward/ms]] forward and [[bench: moe_mlp/8192x6x64x2048x1408/backward/ms]]
-backward. A loop over the experts in PyTorch takes [[bench: moe_mlp/8192x6x64x2048x1408/forward/eager.ms]] and
+[[bench: moe_mlp/8192x6x64x2048x1408/forward/lesson.ms]] forward and
+[[bench: moe_mlp/8192x6x64x2048x1408/backward/lesson.ms]] backward. A loop over the experts in PyTorch takes
+[[bench: moe_mlp/8192x6x64x2048x1408/forward/eager.ms]] and
 [[bench: moe_mlp/8192x6x64x2048x1408/backward/eager.ms]]: each of its products is small, and it waits for the GPU 64
-times to learn how small. Against the limit this is slow, for the reasons that the grouped product names.
+times to learn how small. Against the limit this is slow, for the reasons that the grouped product names. [The fast
+version](../fast/moe_mlp.py) is built on the fast product.
 
 **Contract.** `x` is (T, H) in float32, float16 or bfloat16, as are the matrices, with any strides. `h`, the activated
 rows and `y` are stored in that dtype, as PyTorch would; sums are float32. Router's weights stay as they are, and enter
@@ -56,7 +58,11 @@ from annotated_examples.common.experts import (
 from annotated_examples.common.opaque import opaque
 from annotated_examples.common.products import input_precision, multiply_add, tile_of_product
 
-PLAN = "Tensor offsets, Tensor order, Tensor position"  # in the schema of an operator
+# The schemas of the two launchers, which inside `torch.compile` are operators.
+PLAN = "Tensor offsets, Tensor order, Tensor position"
+FORWARD = f"(Tensor x, Tensor weights, Tensor gate_up, Tensor down, {PLAN}) -> (Tensor, Tensor)"
+SAVED = f"Tensor x, Tensor weights, Tensor gate_up, Tensor down, Tensor h, {PLAN}"
+BACKWARD = f"(Tensor dout, {SAVED}, *, bool[] needs) -> Tensor[]"
 
 
 # ## Reference
@@ -281,7 +287,7 @@ def empty_forward(x, weights, gate_up, down, offsets, order, position):
     return torch.empty_like(x, memory_format=torch.contiguous_format), x.new_empty(len(order), gate_up.shape[1])
 
 
-@opaque(f"(Tensor x, Tensor weights, Tensor gate_up, Tensor down, {PLAN}) -> (Tensor, Tensor)", empty_forward)
+@opaque(FORWARD, empty_forward)
 def mlp_forward(x, weights, gate_up, down, *plan, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32):
     """`(out, h)`: the result, and the rows before the activation, (T · k, 2N)."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
@@ -305,11 +311,7 @@ def empty_backward(dout, x, weights, gate_up, down, h, *plan, needs):
     return [torch.empty_like(value, memory_format=torch.contiguous_format) for value in wanted]
 
 
-@opaque(
-    f"(Tensor dout, Tensor x, Tensor weights, Tensor gate_up, Tensor down, Tensor h, {PLAN}, *, bool[] needs) -> "
-    "Tensor[]",
-    empty_backward,
-)
+@opaque(BACKWARD, empty_backward)
 def mlp_backward(
     dout, x, weights, gate_up, down, h, *plan, needs=(True,) * 4, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32
 ):  # fmt: skip
@@ -350,19 +352,22 @@ def matrices(left, right, plan, k, gather_left, E, BLOCK_M, BLOCK_N, BLOCK_R):
 
 
 # ## Joining autograd
+#
+# With these launchers, or with those of [the fast version](../fast/moe_mlp.py).
 class MoEMLP(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weights, gate_up, down, *plan):
-        out, h = mlp_forward(x, weights, gate_up, down, *plan)
+    def forward(ctx, forward, backward, x, weights, gate_up, down, *plan):
+        out, h = forward(x, weights, gate_up, down, *plan)
         ctx.save_for_backward(x, weights, gate_up, down, h, *plan)
+        ctx.launch_backward = backward
         return out
 
     @staticmethod
     @autograd.once_differentiable
     def backward(ctx, dout):
-        needs = list(ctx.needs_input_grad[:4])
-        gradients = iter(mlp_backward(dout, *ctx.saved_tensors, needs=needs))
-        return *(next(gradients) if need else None for need in needs), None, None, None
+        needs = list(ctx.needs_input_grad[2:6])
+        gradients = iter(ctx.launch_backward(dout, *ctx.saved_tensors, needs=needs))
+        return None, None, *(next(gradients) if need else None for need in needs), None, None, None
 
 
 # ## The public function
@@ -416,7 +421,7 @@ def moe_mlp(x, experts, weights, gate_up, down, *, plan=None):
     plan = plan or sorted_by_expert(experts, len(down))
     if not autograd.needs_frame(x, weights, gate_up, down):
         return mlp_forward(x, weights, gate_up, down, *plan)[0]
-    return MoEMLP.apply(x, weights, gate_up, down, *plan)
+    return MoEMLP.apply(mlp_forward, mlp_backward, x, weights, gate_up, down, *plan)
 
 
 # ## A run small enough to watch

@@ -16,6 +16,7 @@ from tests.kernels import references
 from tests.kernels.public_functions import (
     ATTENTION,
     CROSS_ENTROPY,
+    EXPERTS,
     GROUPED,
     LAYERNORM,
     LINEAR_CROSS_ENTROPY,
@@ -402,10 +403,13 @@ PUBLIC = [
         )
         for module in GROUPED
     ],
-    Public(
-        "moe.moe_mlp", "moe_mlp", "moe.moe_mlp.moe_mlp_reference", tokens_of_experts, {"width": (16, 40)},
-        without=("non-finite",),  # PyTorch multiplies the zeros of dropped slots
-    ),
+    *[
+        Public(
+            module, "moe_mlp", "moe.moe_mlp.moe_mlp_reference", tokens_of_experts, {"width": (16, 40)},
+            without=("non-finite",),  # PyTorch multiplies the zeros of dropped slots
+        )
+        for module in EXPERTS
+    ],
     Public("moe.router", "router_z_loss", "moe.router.router_z_loss_reference", {"logits": "tokens classes"}),
     Public(
         "moe.router", "load_balancing_loss", "moe.router.load_balancing_loss_reference",

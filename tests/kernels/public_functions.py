@@ -328,6 +328,7 @@ CROSS_ENTROPY = ("classics.cross_entropy", "fast.cross_entropy")
 MATMUL = ("tutorials.matmul_autotuned", "fast.matmul")
 LINEAR_CROSS_ENTROPY = ("classics.linear_cross_entropy", "fast.linear_cross_entropy")
 LOW_BIT = ("gemlite.gemm_splitK", "fast.low_bit")
+EXPERTS = ("moe.moe_mlp", "fast.moe_mlp")
 GROUPED = ("moe.grouped_matmul", "fast.grouped_matmul")
 SCALED_MATMUL = ("fp8.scaled_matmul", "fast.scaled_matmul")
 MX_MATMUL = ("mx.mx_matmul", "fast.mx_matmul")
@@ -443,7 +444,7 @@ CASES = [
     case("moe.router", "load_balancing_loss", lambda: dict(logits=randn(5, 12, dtype=BF16)) | routed()),
     *both(*GROUPED, "grouped_matmul", rows_of_experts),
     *both(*GROUPED, "grouped_matmul", columns_of_experts),
-    case("moe.moe_mlp", "moe_mlp", tokens_of_experts),
+    *both(*EXPERTS, "moe_mlp", tokens_of_experts),
     case("moe.router", "router_z_loss", lambda: dict(logits=randn(5, 12, dtype=BF16))),
     case("choosing.sample", "filter_logits", lambda: dict(logits=randn(5, 300, dtype=BF16)), top_k=20),
     case("choosing.sample", "filter_logits", lambda: dict(logits=randn(5, 300, dtype=BF16)), top_k=200, top_p=0.9),

@@ -243,6 +243,7 @@ _LESSONS = {
     "grouped_matmul": "moe.grouped_matmul",
     "scaled_matmul": "fp8.scaled_matmul",
     "mx_matmul": "mx.mx_matmul",
+    "moe_mlp": "moe.moe_mlp",
 }
 
 
