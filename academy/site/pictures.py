@@ -32,6 +32,8 @@ SLIDER = '<input type="range" name="{name}" min="{low:g}" max="{high:g}" step="{
 TYPED = '<input type="number" name="{name}" min="{low:g}" max="{high:g}" step="any" value="{value:g}" required>'
 #: A range of more values than these is typed, not dragged.
 DRAGGED = 1024
+#: A slider with named stops lists them all below it, if they aren't more than these.
+LISTED = 8
 BUTTONS = (("start", "To the start", "|◀"), ("back", "Step back", "◀"), ("play", "", "Play"), ("next", "Step", "▶"))
 
 
@@ -149,7 +151,9 @@ def _control(control: dict) -> Markup:
     if control["plays"]:
         more += Markup(' data-plays="{}"').format(control["plays"])
     field = Markup(SLIDER).format(**control | places, more=more)
-    made = Markup("<label>{} {}<output>{}</output></label>").format(label, field, control["value"])
+    made = Markup("<label{}>{} {}<output>{}</output>{}</label>").format(
+        Markup(' class="listed"') if stops else "", label, field, control["value"], _ends(stops)
+    )
     if not control["plays"]:
         return made
     buttons = Markup("").join(
@@ -159,6 +163,15 @@ def _control(control: dict) -> Markup:
         for what, name, sign in BUTTONS
     )
     return Markup('<div class="time">{}{}</div>').format(buttons, made)
+
+
+def _ends(stops: list) -> Markup:
+    """What a slider offers, below it: each of its stops in its place, or of many the two ends."""
+    if not stops:
+        return Markup("")
+    shown = stops if len(stops) <= LISTED else [stops[0], "…", stops[-1]]
+    each = Markup("").join(Markup("<span>{}</span>").format(stop) for stop in shown)
+    return Markup('<small class="stops" aria-hidden="true">{}</small>').format(each)
 
 
 def alternative(root: Path, key: str) -> str:

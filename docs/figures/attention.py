@@ -114,12 +114,14 @@ def walk():
         "walk",
         "Which tile decides how many bytes attention moves, that of the queries or that of the keys?",
         "Play the walk. Then change one tile at a time, and watch the lower blue bar.",
-        "One head, 64 tokens of 16 numbers in float32. Each program owns a row of tiles and walks along the keys; on a GPU the "
-        "programs run side by side. Bars below the grid are the scores of the last query of the row, the red line their "
-        "maximum so far. Counted is what programs load and store: each reads its queries once and the keys and values of every "
-        "tile that it visits. With the matrix in memory, Q, K and V are read and O is written once, and the matrix is "
-        "written and read twice, as scores and as weights. Keys and values that one program has loaded, the next ones find in L2; a "
-        "matrix of 4096 tokens and 16 heads doesn't fit there.",
+        "One head, 64 tokens of 16 numbers in float32. Each program owns a row of tiles and walks along the keys; on a "
+        "GPU the programs run side by side. Bars below the grid are the scores of the last query of the row, the red "
+        "line their maximum so far. Counted is what programs load and store: each reads its queries once and the keys "
+        "and values of every tile that it visits, whole. With the causal mask a tile on the diagonal holds keys that "
+        "come after all of its queries, red in the grid, as soon as BLOCK_N is larger than BLOCK_M: the wider the tile, "
+        "the more of them are read for nothing. With the matrix in memory, Q, K and V are read and O is written once, "
+        "and the matrix is written and read twice, as scores and as weights. Keys and values that one program has "
+        "loaded, the next ones find in L2; a matrix of 4096 tokens and 16 heads doesn't fit there.",
         (
             Control("block_m", "BLOCK_M: queries in a tile", 16, stops=sizes),
             Control("block_n", "BLOCK_N: keys in a tile", 16, stops=sizes),

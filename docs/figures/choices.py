@@ -65,14 +65,15 @@ def pipeline():
     return moving(
         "pipeline",
         "How many stages does a loop need until nobody waits, and what stops you from taking more?",
-        "Add stages until the red is gone. Then take another tile, or a longer latency.",
+        "Add stages until the red is gone: the wait for the first load, amber, always stays. Then take another tile, or a longer "
+        "latency.",
         "Each step of the loop needs its tiles of both inputs, BLOCK_K = 64, in bfloat16. A model: a load takes the same time "
-        f"however many are under way, and the tensor cores do {OPERATIONS:,} operations in a cycle. So nobody waits when "
-        "(stages − 1) x the cycles of a step reach the latency. Each stage is a buffer.",
+        f"however many are under way, and the tensor cores do {OPERATIONS:,} operations in a cycle. So nobody waits behind the "
+        "first tile when (stages − 1) × the cycles of a step reach the latency. No stage hides the first load. Each stage is a buffer.",
         (
             Control("stages", "num_stages", 2, 1, 6),
             Control("latency", "Latency of a load", 900, stops=tuple(range(200, 1601, 100))),
-            Control("tile", "Tile", "128 x 128", stops=("64 x 64", "128 x 64", "128 x 128", "128 x 256", "256 x 256")),
+            Control("tile", "Tile", "128 × 128", stops=("64 × 64", "128 × 64", "128 × 128", "128 × 256", "256 × 256")),
         ),
         {"operations": OPERATIONS, "shared": SHARED, "block_k": 64},
     )

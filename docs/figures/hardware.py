@@ -122,17 +122,17 @@ def waves():
     return moving(
         "waves",
         "Why can one program more cost as much as 132, and what helps?",
-        "Go from 132 programs to 133. Then try uneven programs, smaller pieces, and a persistent kernel.",
+        f"Go from {card.SMS} programs to {card.SMS + 1}. Then try uneven programs, smaller pieces, and a persistent kernel.",
         "Each column is a multiprocessor, time runs downwards. A model: a program takes 1, more or less by the jitter, and its start, in red, comes "
         "on top. The next program goes to the first place that is free. The places that the last wave leaves empty are called the "
         f"tail. A persistent kernel launches {card.SMS} programs, which start once; each takes every {card.SMS}nd tile, even where another is free sooner.",
         (
-            Control("programs", "Programs", 133, 1, 528),
+            Control("programs", "Programs", card.SMS, 1, 4 * card.SMS),
             Control("jitter", "Programs differ by", 0, 0, 60, 5),
             Control("start", "Start, in parts of the work", 0, 0, 40, 5),
             Control("split", "Each cut into pieces", 1, stops=(1, 2, 4)),
             Control("persistent", "persistent", 0, ticks=True),
-            Control("time", "Time", 200, 0, 200, 5, plays=60),
+            Control("time", "Time", 100, 0, 200, 5, plays=60),
         ),
         {"sms": card.SMS},
     )
@@ -149,8 +149,10 @@ def latency():
         "Raise the warps until memory never pauses. Then get there with eight warps.",
         f"A model of one multiprocessor: its share of {card.BANDWIDTH_TB_S} TB/s is {rate:.1f} bytes in a nanosecond. A warp asks for its loads at once, "
         "waits until all have come, works, and begins again. With W warps, L loads of b bytes a thread and s = 32 b / "
-        f"{rate:.1f} ns for each, memory is busy for W L s of (latency + (L - 1) s + work) ns. In flight must be bandwidth "
-        f"times latency: {wanted / 1024:.1f} KiB for half a microsecond.",
+        f"{rate:.1f} ns for each, memory is busy for W L s of (latency + (L − 1) s + work) ns: a warp's round. Little's law, "
+        f"bandwidth × latency, {wanted / 1024:.1f} KiB for half a microsecond, is the least that has to be asked for. It is enough only if every "
+        "byte that comes is asked for anew at once. Here a warp waits for its last load and works first, so it takes bandwidth × "
+        "round. Shares are rounded down: memory that pauses at all is never at 100%.",
         (
             Control("warps", "Warps on the multiprocessor", 12, 1, 64),
             Control("loads", "Independent loads of a thread", 1, stops=(1, 2, 4, 8)),

@@ -159,6 +159,16 @@ FORMATS = {
 }
 
 
+#: What else is to be said of numbers beyond the largest; the GPU's own conversion is the instruction that Triton compiles to.
+BEYOND = {
+    "bfloat16": "PyTorch's conversion and the GPU's own do the same.",
+    "float16": "PyTorch's conversion and the GPU's own do the same.",
+    "fp8 e5m2": "That is PyTorch's choice: the GPU's own conversion, which Triton uses, saturates at 57344.",
+    "fp8 e4m3": "To saturate is a choice: the GPU's own conversion does, PyTorch's does or gives NaN, by version and device.",
+    "fp4 e2m1": "Nor has it a NaN, so everything beyond saturates.",
+}
+
+
 def _format(exponent: int, fraction: int, infinities: bool, nan: bool) -> dict:
     """What floats.js knows of a format. With infinities the whole last exponent stands for no number, else one pattern."""
     taken = 2**fraction if infinities else int(nan)
@@ -169,7 +179,7 @@ def _format(exponent: int, fraction: int, infinities: bool, nan: bool) -> dict:
 
 @picture
 def formats():
-    made = {name: _format(*bits) for name, bits in FORMATS.items()}
+    made = {name: _format(*bits) | {"beyond": BEYOND.get(name, "")} for name, bits in FORMATS.items()}
     return moving(
         "floats",
         "Which numbers can 4, 8, 16 or 32 bits be, and what happens to those in between?",

@@ -73,7 +73,7 @@ def l2_order():
         "l2_order",
         "Nine programs run at a time. In which order do they share the most tiles?",
         "Drag GROUP_M from 1 to 9, and find the smallest sum.",
-        "The result, lower right, has 9 x 9 tiles. Numbers are program ids; green ones run at the same time. A tile needs all "
+        "The result, lower right, has 9 × 9 tiles. Numbers are program ids; green ones run at the same time. A tile needs all "
         "of its row of x (amber) and of its column of y (blue).",
         (Control("group", "GROUP_M: rows in a group", 3, 1, 9),),
         {"blocks": 9},
@@ -87,13 +87,15 @@ def l2():
     return moving(
         "l2",
         "When does the order of programs decide how much comes from memory?",
-        "Compare GROUP_M = 1 and 4 with a small L2. Then let L2 grow, or programs lag behind each other.",
-        f"A model: {places} programs run at a time. In each step every one loads its next tile of x and of y. L2 keeps as many tiles as "
+        "Find the GROUP_M with which the whole product finds most in this small L2. Then let L2 grow, or programs lag behind "
+        "each other.",
+        f"A model: {places} programs run at a time. In each step every one loads its next tile of x and of y. "
+        "What several load in the same step comes from memory once, and the others find it: half red, half green. L2 keeps as many tiles as "
         "the slider says and drops the one that was used longest ago. Real cards are bigger and less orderly, but shares "
-        f"carry over: the {card.L2_MB} MB of an H200 hold {held[8192] / (2 * tiles**2):.0%} of two bfloat16 matrices of 8192 x 8192, which is "
-        f"{held[8192]:.0f} tiles here, and {held[4096] / (2 * tiles**2):.0%} of two of 4096 x 4096, {held[4096]:.0f} tiles.",
+        f"carry over: the {card.L2_MB} MB of an H200 hold {held[8192] / (2 * tiles**2):.0%} of two bfloat16 matrices of 8192 × 8192, which is "
+        f"{held[8192]:.0f} tiles here, and {held[4096] / (2 * tiles**2):.0%} of two of 4096 × 4096, {held[4096]:.0f} tiles.",
         (
-            Control("group", "GROUP_M: rows in a group", 4, 1, tiles),
+            Control("group", "GROUP_M: rows in a group", 2, 1, tiles),
             Control("capacity", "L2: tiles that it holds", 120, 8, 512, 4),
             Control("lag", "Lag behind the neighbour", 0, stops=(0, 1, 2, 4)),
             Control("step", "Steps done", 40, 0, 256, plays=120),

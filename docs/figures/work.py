@@ -75,7 +75,7 @@ def fusion():
     return moving(
         "fusion",
         "What does it save to put operations into one kernel, and where does it stop saving?",
-        "Press an operation to join it to the one before, or drag it over the others. Then take longer rows, or fewer warps.",
+        "Press an operation to join it to the one before, or drag it over the others. Then take longer rows, or fewer warps, until registers spill.",
         "Softmax of rows in bfloat16. An arrow to the left of a kernel (green) is a read of the whole matrix, one to its right a "
         "write. A model: a kernel that goes on behind a reduction holds its row in registers as float32; what doesn't fit beside "
         "32 others is written out and read again, 8 bytes a value, and all bytes move at copy speed.",

@@ -5,6 +5,7 @@ The modules run in QuickJS, as they do for the stills; one browser test works th
 
 import ast
 import functools
+import itertools
 import json
 import re
 import sys
@@ -80,6 +81,25 @@ def states(drawn: dict, run):
     for control in drawn["controls"]:
         for value in values_of(control):
             yield (control["name"], value), run(drawn["moves"], drawn["facts"], **start | {control["name"]: value})
+
+
+PARTS = {"model", "draw", "words", "highest", "names", "touch"}
+
+
+def test_a_module_has_the_parts_that_are_asked_for_and_no_others(scripts):
+    for path in (ROOT / pictures.MODULES).glob("*.js"):
+        if path.stem not in ("drawing", "explore"):
+            parts = scripts("moving")._engine(path.stem).eval(f"Object.keys(explorables.modules.{path.stem}).join()")
+            assert set(parts.split(",")) <= PARTS, f"{path.name}: nobody asks for the others"
+
+
+def test_a_product_is_written_with_its_sign(run):
+    """x is a matrix or a score here."""
+    for key in keys():
+        drawn = pictures.found(ROOT, key)
+        shown = [drawn["caption"], drawn["hint"], drawn["question"]]
+        shown += [text for _, found in states(drawn, run) for text in [*found["panels"], found["words"]]]
+        assert not [found for text in shown for found in re.findall(r".{9}[\d)] x [\d(e].{9}", text)], key
 
 
 def test_their_texts_can_be_read_at_the_ends_too(browser, address, run):
@@ -160,6 +180,10 @@ def recorded(module, call):
     return moved, values
 
 
+def window_of(window) -> int:
+    return 64 if window == "all" else window
+
+
 @pytest.mark.parametrize(
     "block_m, block_n, causal, window",
     [(16, 16, 1, "all"), (32, 8, 0, "all"), (16, 32, 1, 16), (32, 16, 0, 8)],
@@ -182,6 +206,15 @@ def test_the_walk_is_the_recorded_run_of_flash_attention(run, block_m, block_n, 
     moved, values = recorded(lesson, lambda: lesson.attention_forward(q, k, v, None, None, None, options, **tiles))
     found = run("walk", block_m=block_m, block_n=block_n, causal=causal, window=window, step=0)["model"]
     assert found["bytes"] == moved["load"] + moved["store"]
+    # Keys that a program loads, in tiles that lie over their end, and that none of its queries sees.
+    seen = [[key for key in range(64) if q - window_of(window) < key <= (q if causal else 63)] for q in range(64)]
+    if not causal and window != "all":
+        seen = [[key for key in range(64) if abs(q - key) < window] for q in range(64)]
+    unseen = 0
+    for tile in found["tiles"]:
+        rows = {key for q in range(tile["row"], tile["row"] + block_m) for key in seen[q]}
+        unseen += len(set(range(tile["start"], tile["start"] + block_n)) - rows)
+    assert (found["unseen"], found["idle"]) == (unseen, unseen * 2 * 16 * 4)
     for program in range(64 // block_m):
         tiles = [tile for tile in found["tiles"] if tile["row"] == program * block_m]
         here = functools.partial(values, (program, 0, 0))
@@ -195,6 +228,15 @@ def test_the_walk_is_the_recorded_run_of_flash_attention(run, block_m, block_n, 
             assert after[-len(expected) :] == pytest.approx(expected, abs=2e-5), (program, name)
         alpha = [float(each[-1]) for each in here("alpha")]
         assert alpha[1:] == pytest.approx([tile["alpha"] for tile in tiles][1:], abs=1e-5)
+
+
+def test_a_wider_tile_of_keys_reads_keys_that_no_query_sees(run):
+    start = dict(causal=1, window="all", step=0)
+    square = run("walk", block_m=16, block_n=16, **start)
+    wide = run("walk", block_m=16, block_n=32, **start)
+    assert square["model"]["idle"] == 0 and "diagonal" not in square["words"]
+    assert wide["model"]["bytes"] - square["model"]["bytes"] == wide["model"]["idle"] == 4096
+    assert "Tiles on the diagonal are read whole: 4 KiB of that are 32 keys" in wide["words"]
 
 
 @pytest.mark.parametrize("block_m, block_n, block_k", [(16, 16, 16), (8, 32, 16), (32, 8, 32)])
@@ -239,12 +281,31 @@ def test_l2_keeps_and_drops_what_a_cache_keeps_and_drops(run, group, capacity, l
                 cache[tile] = cache.pop(tile, None)
                 if len(cache) > capacity:
                     cache.popitem(last=False)
-    found = run("l2", facts, group=group, capacity=capacity, lag=lag, step=10**6)["model"]
+    shown = run("l2", facts, group=group, capacity=capacity, lag=lag, step=10**6)
+    found = shown["model"]
     assert (found["whole"], found["all"]) == (hits, count) == (found["hit"], found["loads"])
     assert len(found["cached"]) == len(cache)
+    assert f"the whole product finds {100 * hits / count:.0f}% of its loads" in shown["words"]
     if not lag:
         wave = run("l2", facts, group=group, capacity=512, lag=0, step=tiles)["model"]
         assert len(wave["cached"]) == len(first) == l2_picture.count(order, 16, 16).total
+
+
+def test_l2_shows_who_brings_a_tile_and_who_finds_it(run):
+    """Loads of a step, first from memory and then found by others of the same step, are neither red nor green alone."""
+    drawn = pictures.found(ROOT, "products/l2")
+    start = {control["name"]: control["value"] for control in drawn["controls"]}
+    best = max(range(1, 17), key=lambda group: run("l2", drawn["facts"], **start | {"group": group})["model"]["whole"])
+    assert start["group"] != best, "the start isn't the answer"
+    for group, lag, step in ((2, 0, 40), (1, 0, 40), (4, 1, 90), (3, 2, 200)):
+        values = start | {"group": group, "lag": lag, "step": step}
+        found, before = (run("l2", drawn["facts"], **values | {"step": s})["model"] for s in (step, step - 1))
+        assert found["here"] == found["loads"] - before["loads"]
+        assert found["here"] - found["fresh"] == found["hit"] - before["hit"]
+        kinds = [kind for _, kind in found["now"]]
+        assert kinds.count("brought") + kinds.count("shared") == found["fresh"], "each tile comes from memory once"
+        shown = run("l2", drawn["facts"], **values)["panels"][0]
+        assert shown.count('class="g bare"') == kinds.count("shared") + 1, "and one in the legend"
 
 
 def test_waves_are_the_guides_where_programs_are_even(run, scripts):
@@ -256,6 +317,14 @@ def test_waves_are_the_guides_where_programs_are_even(run, scripts):
         assert found["end"] == pytest.approx(found["rounds"])
         kept = run("waves", {"sms": guide.SMS}, programs=programs, **even | {"persistent": 1, "start": 20})["model"]
         assert kept["end"] == pytest.approx(found["rounds"] + 0.2), "it starts once"
+
+
+def test_waves_start_where_the_question_can_be_played(run):
+    drawn = pictures.found(ROOT, "hardware/waves")
+    start = {control["name"]: control["value"] for control in drawn["controls"]}
+    assert start["programs"] == 132 and "Go from 132 programs to 133." in drawn["hint"]
+    found = run("waves", drawn["facts"], **start | {"programs": 133})
+    assert "The first multiprocessor to run out of work does so after 1.00." in found["words"]
 
 
 def test_uneven_programs_go_where_a_place_is_free(run):
@@ -286,11 +355,39 @@ def test_latency_is_hidden_as_the_formula_says(run, scripts):
         service = 32 * values["size"] / rate
         round_ns = values["latency"] + (values["loads"] - 1) * service + values["work"]
         assert found["share"] == pytest.approx(min(1, values["warps"] * values["loads"] * service / round_ns))
+        assert found["least"] == pytest.approx(guide.in_flight(4.8e12, values["latency"] * 1e-9)[1])
+        assert found["asked"] == values["warps"] * values["loads"] * 32 * values["size"]
         # The simulation agrees with it, once the first round is over.
         ends = sorted(end for each in found["rounds"] for end in each["sent"])
         rounds = [end for end in ends if end > 1000 and end <= 1000 + round_ns]
         assert len(rounds) * service / round_ns == pytest.approx(found["share"], abs=1.01 * service / round_ns)
         assert all(b - a > service - 1e-6 for a, b in zip(ends, ends[1:])), "memory sends one after the other"
+
+
+def test_little_s_bar_is_green_only_where_memory_never_pauses(run, scripts):
+    facts = scripts("hardware").latency().facts
+    kinds = set()
+    for warps, loads, size, latency, work in itertools.product(
+        (1, 3, 5, 6, 8, 12, 40, 64), (1, 2, 8), (4, 16), (300, 500, 900), (0, 50, 400)
+    ):
+        values = dict(warps=warps, loads=loads, size=size, latency=latency, work=work, time=2000)
+        shown = run("latency", facts, **values)
+        found, service = shown["model"], 32 * size / facts["rate"]
+        ends = sorted(end for each in found["rounds"] for end in each["sent"])
+        late = [end for end in ends if 1000 < end <= 1000 + 2 * found["ns"] and end < 1990]
+        pauses = any(b - a > service + 1e-6 for a, b in zip(late, late[1:])) or not late
+        (kind,) = re.findall(r'class="(\w+)" data-part="asked"', shown["panels"][1])
+        kinds.add(kind)
+        assert (kind == "g") == (found["share"] == 1) == ("Memory never pauses" in shown["words"]), values
+        assert kind != "g" or not pauses, values
+        assert (kind == "r") == (found["asked"] < found["least"])
+        assert "sends 100%" not in shown["words"], "rounded down"
+    assert kinds == {"r", "a", "g"}
+    trial = run("latency", facts, warps=5, loads=8, size=16, latency=500, work=50, time=2000)
+    assert (
+        trial["words"].startswith("Memory sends 86% of what it could.")
+        and 'class="a" data-part="asked"' in trial["panels"][1]
+    )
 
 
 def test_splits_of_k_add_up(run, scripts):
@@ -348,7 +445,7 @@ class Worked:
         self.browser, self.figure = browser, f"document.querySelector('figure[data-moves={name}]')"
         browser.errors.clear()
         browser.requests.clear()
-        browser.open(url, width=width)
+        browser.open(url, width=width, height=844 if width < 600 else 1000)
         browser.run(f"{self.figure}.scrollIntoView()")
         browser.wait(f"{self.figure}.explorable")
 
@@ -416,3 +513,68 @@ def test_an_explorable_plays_on_a_phone_and_can_be_touched(browser, address, run
     play = f"getComputedStyle({worked.figure}.querySelector('[data-do=play]')).display"
     assert browser.run(play) == "none"
     browser.call("Emulation.setEmulatedMedia", features=[])
+
+
+def test_time_ends_where_the_chunks_do(browser, address):
+    for page in ("learn/softmax/", "guides/numerics/"):
+        worked = Worked(browser, urljoin(address, page), "online")
+        slider = f"{worked.figure}.querySelector('[name=step]')"
+        told = f"[{slider}.value, {slider}.max, {slider}.parentElement.querySelector('output').textContent]"
+        assert browser.run(told) == ["2", "2", "2 of 2"]
+        before = worked.state()
+        browser.run(f"{worked.figure}.querySelector('[data-do=next]').click()")
+        assert worked.state() == before and "That was the last one." in before
+        worked.press("second", "ArrowLeft")
+        assert browser.run(told) == ["3", "3", "3 of 3"], "who saw the end still does"
+
+
+def test_a_slider_says_what_it_offers(browser, address):
+    worked = Worked(browser, urljoin(address, "learn/from_profile/"), "fusion", width=390)
+    listed = f"[...{worked.figure}.querySelector('[name=width]').parentElement.querySelectorAll('.stops span')]"
+    assert browser.run(f"{listed}.map(e => e.textContent)") == ["1024", "4096", "16384", "32000", "65536", "128256"]
+    edges = browser.run(f"{listed}.map(e => [e.getBoundingClientRect().left, e.getBoundingClientRect().right])")
+    assert all(right < left for (_, right), (left, _) in zip(edges, edges[1:])), "none lies on another"
+    name = f"{worked.figure}.querySelector('[name=width]').labels[0].querySelector('.stops').ariaHidden"
+    assert browser.run(name) == "true", "a slider's name isn't all of its values"
+
+
+def test_on_a_phone_the_sentence_stays_while_the_sliders_are_worked(browser, address):
+    worked = Worked(browser, urljoin(address, "guides/keep-the-card-busy/"), "latency", width=390)
+    top = "document.querySelector('.md-header').getBoundingClientRect().bottom"
+    box = "(({{top, bottom}}) => [top, bottom])({}.getBoundingClientRect())"
+    for field in ("warps", "loads", "size", "latency", "work"):
+        slider = f"{worked.figure}.querySelector('[name={field}]')"
+        for block in ("center", "end"):
+            browser.run(f"{slider}.parentElement.scrollIntoView({{block: '{block}'}})")
+            browser.run("new Promise(requestAnimationFrame)")
+            begin, end = browser.run(box.format(f"{worked.figure}.querySelector('.state')"))
+            assert begin >= browser.run(top) - 1 and end < 844, (field, block)
+            low, high = browser.run(box.format(f"{slider}.parentElement"))
+            above, below = browser.run(box.format(f"{worked.figure}.querySelector('.time')"))
+            assert high <= above + 1 or low >= below - 1, f"the time lies on {field}"
+            assert low >= end - 1, f"the sentence lies on {field}"
+    # And while the picture is in view its time is, too.
+    browser.run(f"{worked.figure}.querySelector('.panels').scrollIntoView()")
+    browser.run("new Promise(requestAnimationFrame)")
+    assert browser.run(box.format(f"{worked.figure}.querySelector('.time')"))[1] == pytest.approx(844, abs=1)
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_back_to_top_covers_no_title(browser, address, width):
+    browser.open(urljoin(address, "guides/keep-the-card-busy/"), width=width, height=844)
+    button = "document.querySelector('.md-top')"
+    headings = "[...document.querySelectorAll('article :is(h1, h2, h3)')]"
+    for place in range(1, browser.run(f"{headings}.length")):
+        top = f"{headings}[{place}].getBoundingClientRect().top"
+        browser.run(f"scrollBy(0, {top} + 200)")
+        browser.wait(f"(scrollBy(0, 8), {button}.hidden)")
+        browser.wait(f"(scrollBy(0, -8), !{button}.hidden)")
+        browser.run(f"scrollBy(0, {top} - 70)")  # below the bar, where a reader who scrolls up looks
+        covered = browser.run(f"""(() => {{
+          const a = {button}.getBoundingClientRect(), range = document.createRange()
+          range.selectNodeContents({headings}[{place}])
+          return [...range.getClientRects()].some(b =>
+            a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom) }})()""")
+        assert not covered, place
+    size = browser.run(f"(({{width, height}}) => [width, height])({button}.getBoundingClientRect())")
+    assert min(size) >= 24 and max(size) < 60, "small, and large enough for a finger"

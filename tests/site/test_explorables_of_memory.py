@@ -40,16 +40,39 @@ def simulated(stages: int, latency: float, compute: float, steps: int) -> float:
 
 def test_a_pipeline_waits_as_its_events_say(run):  # noqa: F811
     given = facts("choices/pipeline")
-    tiles = ("64 x 64", "128 x 256", "256 x 256")
+    tiles = ("64 × 64", "128 × 256", "256 × 256")
     for stages, latency, tile in itertools.product(range(1, 7), (200, 900, 1600), tiles):
         found = run("pipeline", given, stages=stages, latency=latency, tile=tile)["model"]
-        m, n = map(int, tile.split(" x "))
+        m, n = map(int, tile.split(" × "))
         compute = 2 * m * n * 64 / 4096
         assert found["compute"] == compute and found["total"] == simulated(stages, latency, compute, 8)
         assert found["waits"] == found["total"] - 8 * compute
         assert found["bytes"] == stages * (m + n) * 64 * 2 and found["fits"] == (found["bytes"] <= 227 * 1024)
         # The caption's formula: nobody waits behind the first tile if (stages - 1) steps cover the latency.
+        assert found["waits"] >= latency, "no stage hides the first load"
         assert (found["waits"] == latency) == ((stages - 1) * compute >= latency) == (stages >= found["needed"])
+
+
+def test_the_red_of_a_pipeline_can_be_gone(run):  # noqa: F811
+    """As the hint says: with enough stages only the wait for the first load is left, and that is amber."""
+    drawn = pictures.found(ROOT, "choices/pipeline")
+    start = {control["name"]: control["value"] for control in drawn["controls"]}
+    assert drawn["hint"].startswith("Add stages until the red is gone")
+
+    def idle(**values):
+        found = run("pipeline", drawn["facts"], **start | values)
+        bar = found["panels"][0].partition(">cores<")[2].partition(">loading<")[0]
+        return bar.count('class="r"'), bar.count('class="a"'), found
+
+    few, first, _ = idle()
+    assert few and first == 1
+    enough, first, found = idle(stages=found_stages(run, drawn, start))
+    assert (enough, first) == (0, 1) and "for the first load, and for no later one." in found["words"]
+    assert "limit: 227 KB" in found["panels"][0]
+
+
+def found_stages(run, drawn, start) -> int:  # noqa: F811
+    return run("pipeline", drawn["facts"], **start)["model"]["needed"]
 
 
 def test_the_pipelines_card_and_memory_are_the_guides(run, scripts):  # noqa: F811
@@ -61,7 +84,7 @@ def test_the_pipelines_card_and_memory_are_the_guides(run, scripts):  # noqa: F8
     for config in CONFIGURATIONS:
         tiles = config.kwargs
         given = facts("choices/pipeline") | {"block_k": tiles["BLOCK_K"]}
-        tile = f"{tiles['BLOCK_M']} x {tiles['BLOCK_N']}"
+        tile = f"{tiles['BLOCK_M']} × {tiles['BLOCK_N']}"
         found = run("pipeline", given, stages=config.num_stages, latency=900, tile=tile)["model"]
         one = (tiles["BLOCK_M"] + tiles["BLOCK_N"]) * tiles["BLOCK_K"] * 2  # as the chapter's `shared_memory` has it
         assert found["bytes"] == config.num_stages * one and found["fits"]
@@ -103,6 +126,14 @@ def test_online_softmax_ends_right_for_any_scores_and_chunks(run):  # noqa: F811
         ]
 
 
+def test_the_old_sum_stands_in_its_line(run):  # noqa: F811
+    found = run("online", {}, **row((1, 3, 2, 0, 4, 8), first=4, second=6, step=2))
+    old = 1 + math.exp(-1) + math.exp(-2) + math.exp(-3)
+    assert f"old sum: {old:.3f} × e^(3 − 8) = {old:.3f} × 0.00674 = 0.0105" in found["panels"][1]
+    negative = run("online", {}, **row((-4, -4, -4, -4, -4, -2.5), first=4, second=6, step=2))
+    assert "e^(−4 − (−2.5))" in negative["panels"][1]
+
+
 def counted_trips(kernels: list[list[int]]) -> int:
     """Matrices that softmax's steps read and write in these kernels, from torch's own calls: tensors as large as x."""
     names = ["max", "difference", "exp", "sum", "quotient"]
@@ -138,6 +169,8 @@ def test_fusion_spills_where_registers_end(run):  # noqa: F811
     for warps, registers in ((2, 255), (8, 255), (16, 128), (32, 64)):
         for width in (1024, 16384, 65536, 128256):
             found = run("fusion", given, **together, width=width, warps=warps)["model"]
+            shown = run("fusion", given, **together, width=width, warps=warps)["panels"][1]
+            assert ("and spilled registers" in shown) == (found["spills"] > 0), "the headline says it"
             held = math.ceil(width / (32 * warps))
             lost = max(0, held + 32 - registers) * 32 * warps
             assert (found["wanted"], found["allowed"]) == (held + 32, registers)
@@ -178,6 +211,52 @@ def test_a_format_rounds_as_torch_does(name, run):  # noqa: F811
             assert found["bits"] == [int(bit) for bit in f"{bits:0{info.bits}b}"], x
         assert number(found["decoded"]) == expected, x
     assert run("floats", given, format=name, kind="not a number", x=1)["model"]["decoded"] == "NaN"
+
+
+def test_what_is_beyond_the_largest_is_said_to_be_a_choice_where_it_is_one(run):  # noqa: F811
+    given = facts("layout/formats")
+    for name, end in (("float16", 65504), ("bfloat16", None), ("fp8 e5m2", 57344), ("fp8 e4m3", 448)):
+        x = 70000.0 if end else 3.4e38
+        found = run("floats", given, format=name, kind="a number", x=x)
+        cast = float(torch.tensor([x]).to(getattr(torch, DTYPES[name])))
+        if name == "fp8 e4m3":
+            assert cast == 448 or math.isnan(cast), "by version and device"
+            assert "PyTorch's does or gives NaN" in found["words"]
+        else:
+            assert cast == math.inf and "becomes infinity" in found["words"]
+    said = run("floats", given, format="fp8 e5m2", kind="a number", x=70000)["words"]
+    assert "That is PyTorch's choice" in said and f"saturates at {torch.finfo(torch.float8_e5m2).max:.0f}" in said
+
+
+@pytest.mark.nightly
+def test_the_cards_own_conversion_saturates_at_eight_bits_only(tmp_path):
+    (tmp_path / "cast.py").write_text(CAST, "utf-8")
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, str(tmp_path / "cast.py")]
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split("\n")
+    for line, saturates in zip(told, (True, True, False, False)):
+        assert ".f32" in line and ("satfinite" in line) == saturates, line
+
+
+CAST = """
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+
+@triton.jit
+def cast(x_ptr, y_ptr, TO: tl.constexpr):
+    i = tl.arange(0, 1024)
+    tl.store(y_ptr + i, tl.load(x_ptr + i).to(TO))
+
+
+for name, dtype in (("fp8e5", tl.float8e5), ("fp8e4nv", tl.float8e4nv), ("fp16", tl.float16), ("bf16", tl.bfloat16)):
+    signature = {"x_ptr": "*fp32", "y_ptr": f"*{name}", "TO": "constexpr"}
+    source = ASTSource(fn=cast, signature=signature, constexprs={"TO": dtype})
+    ptx = triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"].split()
+    print(*sorted({word for word in ptx if word.startswith("cvt.rn")}))
+"""
 
 
 def test_fp4_has_its_fifteen_numbers(run):  # noqa: F811

@@ -1,5 +1,6 @@
 // Floating-point formats: sign, exponent, fraction. `facts.formats`: name -> {exponent, fraction, infinities, nan, largest}.
-// What lies beyond the largest number becomes infinity, or that number where there is no infinity. `nan`: is there one?
+// What lies beyond the largest number becomes infinity, or that number where there is no infinity; `beyond` says who decides
+// otherwise. `nan`: is there one?
 explorables.define("floats", ({ Panel, clamp, range }) => {
   const special = { infinity: Infinity, "not a number": NaN }
   /** A number that may be none, in words. */
@@ -110,11 +111,11 @@ explorables.define("floats", ({ Panel, clamp, range }) => {
       const what = `${Number.isFinite(x) ? x : told(x)} in ${values.format}`
       if (!has) return `${what}: there is no pattern for it. All ${2 ** (1 + format.exponent + format.fraction)} stand for numbers.`
       if (typeof number === "string") {
-        if (Number.isFinite(x)) return `${what} becomes ${shown}: the largest number is ${Number(format.largest.toPrecision(6))}.`
+        if (Number.isFinite(x)) return `${what} becomes ${shown}: the largest number is ${Number(format.largest.toPrecision(6))}. ${format.beyond}`.trimEnd()
         const fraction = format.infinities ? Number.isNaN(x) ? "a fraction that isn't 0" : "a fraction of 0" : "a fraction of ones"
         return `${what} has a pattern: an exponent of ones, ${format.exponent} of them, and ${fraction}.`
       }
-      if (Math.abs(x) > format.largest) return `${what} is ${shown}, the largest number: this format has no infinity.`
+      if (Math.abs(x) > format.largest) return `${what} is ${shown}, the largest number: this format has no infinity. ${format.beyond}`
       if (number === 0) return `${what} is 0: the smallest number above 0 is ${Number((2 ** (1 - bias(format) - format.fraction)).toPrecision(3))}.`
       const off = error ? `, off by ${Number((100 * error).toPrecision(2))}%` : " exactly"
       return `${what} is ${shown}${off}. Around it the numbers are ${Number(step.toPrecision(6))} apart; ` +

@@ -63,7 +63,9 @@ explorables.define("fusion", ({ Panel, bytes, percent, plural, range, short, cla
   }
 
   function cost({ trips, moved, spills, wanted, allowed, holding, ms, least }, { width }) {
-    const panel = new Panel(306, `${plural(trips, "trip")} over memory, ${short(ms)} ms`)
+    const panel = new Panel(306, spills
+      ? `${plural(trips, "trip")} over memory, and spilled registers: ${short(ms)} ms`
+      : `${plural(trips, "trip")} over memory: ${short(ms)} ms`)
     const most = 4 * least, wide = amount => Math.min(360, 360 * amount / most)
     panel.text(0, 44, "Bytes moved", "small")
     panel.box(0, 52, 360, 26, "off bare")

@@ -25,7 +25,7 @@ explorables.define("integers", ({ Panel, clamp, range, short }) => {
 
   function levels({ w, scale, zero, back }, { bits }) {
     const panel = new Panel(250, `${2 ** bits} integers for eight weights`)
-    panel.text(0, 40, "the integers' places: (q − zero) x scale", "small dim")
+    panel.text(0, 40, "the integers' places: (q − zero) × scale", "small dim")
     for (const level of range(0, 2 ** bits, bits > 4 ? 2 ** (bits - 4) : 1)) {
       const x = at((level - zero) * scale)
       panel.line([[x, 48], [x, 196]], "rule")
@@ -59,7 +59,7 @@ explorables.define("integers", ({ Panel, clamp, range, short }) => {
     })
     const last = Math.min(shown.length, 8) - 1
     panel.text(0, 204, `q[${last}] = word >> ${bits * last} & ${2 ** bits - 1} = ${q[last]}`, "mono small")
-    panel.text(0, 234, `w[${last}] ≈ (${q[last]} − ${zero}) x ${short(scale)} = ${short((q[last] - zero) * scale)}`, "mono small")
+    panel.text(0, 234, `w[${last}] ≈ (${q[last]} − ${zero}) × ${short(scale)} = ${short((q[last] - zero) * scale)}`, "mono small")
     return panel
   }
 

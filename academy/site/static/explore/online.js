@@ -19,12 +19,13 @@ explorables.define("online", ({ Panel, clamp, plural, range, short }) => {
       max = Math.max(max, ...x.slice(begin, end))
       const factor = Math.exp(before - max)  // 0 at first: nothing was summed
       sum = held * factor + x.slice(begin, end).reduce((total, each) => total + Math.exp(each - max), 0)
-      return { max, sum, factor, scaled: held * factor }
+      return { max, sum, factor, held, scaled: held * factor }
     })
     const largest = Math.max(...x)
     return { chunks: found, steps, largest, exact: x.reduce((total, each) => total + Math.exp(each - largest), 0) }
   }
 
+  const signed = m => String(m).replace("-", "−"), inside = m => m < 0 ? `(${signed(m)})` : m
   const seen_of = (values, found) => Math.min(values.step, found.length)
 
   function scores({ chunks: found }, values) {
@@ -57,9 +58,9 @@ explorables.define("online", ({ Panel, clamp, plural, range, short }) => {
       panel.box(place * CELL + 8, 132 - (isSeen ? high : 8), 44, isSeen ? high : 8, isNew ? "a" : isSeen ? "b" : "off dashed")
       if (isSeen) panel.text(place * CELL + 30, 127 - high, short(Math.exp(x - now.max)), "small", "middle")
     })
-    panel.text(0, 158, now ? `m = ${now.max}` : "m = −∞", "bold")
+    panel.text(0, 158, now ? `m = ${signed(now.max)}` : "m = −∞", "bold")
     panel.text(0, 180, seen > 1
-      ? `old sum x e^(${steps[seen - 2].max} − ${now.max}) = x ${short(now.factor)} = ${now.scaled.toFixed(3)}`
+      ? `old sum: ${now.held.toFixed(3)} × e^(${signed(steps[seen - 2].max)} − ${inside(now.max)}) = ${now.held.toFixed(3)} × ${short(now.factor)} = ${short(now.scaled)}`
       : seen ? "nothing was summed before" : "nothing summed", "small")
     panel.text(0, 204, `l = ${now ? now.sum.toFixed(3) : 0}`, "bold")
     return panel
@@ -68,14 +69,15 @@ explorables.define("online", ({ Panel, clamp, plural, range, short }) => {
   return {
     model,
     draw: (found, values) => [scores(found, values), sums(found, values)],
-    last: values => chunks(values).length,
+    highest: values => ({ step: chunks(values).length }),
+    names: { step: (step, values) => `${step} of ${chunks(values).length}` },
     words({ chunks: found, steps, largest, exact }, values) {
       const seen = seen_of(values, found), now = steps[seen - 1]
       const cut = `${plural(found.length, "chunk")}.`
       if (!seen) return `The row comes in ${cut} Nothing is summed yet: m is minus infinity, l is 0.`
       const scaled = seen === 1 ? "" : now.factor === 1
         ? " It brought no larger score, so the old sum stays as it is."
-        : ` It brought a larger score, so the old sum was multiplied by ${short(now.factor)}.`
+        : ` It brought a larger score, so the old sum, ${now.held.toFixed(3)}, was multiplied by ${short(now.factor)}.`
       const end = seen === found.length
         ? ` That was the last one. Two trips, maximum first, give the same: ${largest} and ${exact.toFixed(3)}.` : ""
       return `After chunk ${seen} of ${found.length} the maximum m is ${now.max} and the sum l ${now.sum.toFixed(3)}.${scaled}${end}`

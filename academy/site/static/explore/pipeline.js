@@ -3,7 +3,7 @@
 // `facts`: operations of an SM in a cycle, bytes of shared memory that a program may have, BLOCK_K.
 explorables.define("pipeline", ({ Panel, plural, percent, range }) => {
   const STEPS = 8, MOST = 6
-  const sizes = tile => tile.split(" x ").map(Number)
+  const sizes = tile => tile.split(" × ").map(Number)
 
   function model({ stages, latency, tile }, { operations, shared, block_k }) {
     const [m, n] = sizes(tile)
@@ -27,7 +27,7 @@ explorables.define("pipeline", ({ Panel, plural, percent, range }) => {
 
   function draw({ compute, buffer, bytes, fits, steps, total }, { stages, latency }, { shared }) {
     const LEFT = 62, WIDE = 298, ROW = 24
-    const panel = new Panel(338, `${STEPS} steps: ${plural(total, "cycle")}`)
+    const panel = new Panel(372, `${STEPS} steps: ${plural(total, "cycle")}`)
     const at = cycles => LEFT + cycles * WIDE / (STEPS * (compute + latency))
     for (const buffer of range(0, MOST)) {
       const y = 28 + buffer * ROW
@@ -44,27 +44,27 @@ explorables.define("pipeline", ({ Panel, plural, percent, range }) => {
     panel.text(0, y + 17, "cores", "bold small")
     let last = 0
     for (const { start, end } of steps) {
-      panel.box(at(last), y, at(start) - at(last), 26, "r")
+      if (start > last) panel.box(at(last), y, at(start) - at(last), 26, last ? "r" : "a")
       panel.box(at(start), y, at(end) - at(start), 26, "g")
       last = end
     }
-    const keys = [["b", "loading", 0], ["off", "waits for its turn", 78], ["g", "computing", 214]]
-    for (const [kind, words, x] of keys) {
-      panel.box(x, y + 38, 12, 12, kind)
-      panel.text(x + 17, y + 49, words, "small")
+    const keys = [["b", "loading", 0, 0], ["off", "waits for its turn", 90, 0], ["g", "computing", 224, 0],
+      ["a", "idle: the first load", 0, 1], ["r", "idle: a later one", 150, 1]]
+    for (const [kind, words, x, row] of keys) {
+      panel.box(x, y + 36 + 20 * row, 12, 12, kind)
+      panel.text(x + 17, y + 47 + 20 * row, words, "small")
     }
-    panel.box(298, y + 38, 12, 12, "r")
-    panel.text(315, y + 49, "idle", "small")
 
-    const top = y + 66, most = 320 * 1024, wide = share => 360 * share / most
+    const top = y + 84, most = 320 * 1024, wide = share => 360 * share / most
     panel.text(0, top + 14, `Shared memory: ${Math.round(bytes / 1024)} KB of ${Math.round(shared / 1024)} KB`, "bold")
     panel.box(0, top + 24, 360, 24, "off bare")
     for (const stage of range(0, stages)) {
       const from = Math.min(360, wide(stage * buffer)), to = Math.min(360, wide((stage + 1) * buffer))
       panel.box(from, top + 24, to - from, 24, (stage + 1) * buffer > shared ? "r" : "p")
     }
-    panel.line([[wide(shared), top + 20], [wide(shared), top + 52]], "strong")
-    panel.text(0, top + 68, fits ? "It fits." : "It doesn't fit: this kernel is refused before it runs.", "small")
+    panel.line([[wide(shared), top + 20], [wide(shared), top + 56]], "strong")
+    panel.text(wide(shared) + 4, top + 64, `limit: ${Math.round(shared / 1024)} KB`, "small")
+    panel.text(0, top + 84, fits ? "It fits." : "It doesn't fit: this kernel is refused before it runs.", "small")
     return [panel]
   }
 
@@ -73,13 +73,15 @@ explorables.define("pipeline", ({ Panel, plural, percent, range }) => {
     draw,
     words({ compute, bytes, fits, waits, needed, share }, { stages, tile, latency }, { shared }) {
       const busy = share >= 1 ? "always have a tile to work on" : `compute ${percent(share)} of the time`
+      const later = waits - latency
+      const idle = `In these ${STEPS} steps they wait ${plural(latency, "cycle")} for the first load` +
+        (later ? ` and ${plural(later, "cycle")} for later ones.` : ", and for no later one.")
       const enough = `A step computes for ${plural(compute, "cycle")}, a load takes ${latency}, so ` +
         `${plural(needed, "stage")} ${stages < needed ? "would hide" : needed === 1 ? "hides" : "hide"} the wait.`
       const memory = fits
         ? `${Math.round(bytes / 1024)} KB of shared memory fit.`
         : `But ${Math.round(bytes / 1024)} KB of shared memory are more than the ${Math.round(shared / 1024)} KB of a program.`
-      return `${plural(stages, "stage")}, tiles of ${tile}: after the first tiles the tensor cores ${busy}; ` +
-        `in these ${STEPS} steps they wait ${plural(waits, "cycle")}. ${enough} ${memory}`
+      return `${plural(stages, "stage")}, tiles of ${tile}: after the first tiles the tensor cores ${busy}. ${idle} ${enough} ${memory}`
     },
     names: { latency: value => `${value} cycles` },
   }

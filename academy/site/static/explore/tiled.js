@@ -15,7 +15,7 @@ explorables.define("tiled", ({ Panel, axes, bytes, clamp, grouped, percent, rang
   }
 
   function matrices({ row, column, step, rounds, programs, pid, loaded }, { block_m: M, block_n: N, block_k: K }, { side, size }) {
-    const panel = new Panel(392, `x · y, all ${side} x ${side}, tiles of ${M} x ${N}`)
+    const panel = new Panel(392, `x · y, all ${side} × ${side}, tiles of ${M} × ${N}`)
     const wide = WIDE, unit = WIDE / side, left = LEFT, top = TOP, above = 36
     const framed = (x, y) => panel.box(x, y, wide, wide, "off")
     framed(left, above)
@@ -56,11 +56,12 @@ explorables.define("tiled", ({ Panel, axes, bytes, clamp, grouped, percent, rang
     }
     panel.dot(...at(perByte, limit(perByte)), fits ? "a" : "r", 7, "dot")
     panel.text(0, 292, `${short(perByte)} operations per byte: ${short(limit(perByte))} TFLOP/s`, "small")
-    panel.text(0, 324, `Sums: ${grouped(M * N)} of ${grouped(registers)} registers`, "small bold")
+    panel.text(0, 324, `Sums: ${grouped(M * N)} of ${grouped(registers)} registers: ${fits ? "they fit" : "too many"}`, "small bold")
     panel.box(0, 332, 300, 18, "off")
     panel.box(0, 332, 300 * Math.min(1, sums / 4 / registers), 18, fits ? "g" : "r")
+    panel.line([[300 * SPLIT, 328], [300 * SPLIT, 354]], "strong")
     panel.text(308, 346, percent(sums / 4 / registers), "small")
-    panel.text(0, 372, fits ? "They fit, with addresses and operands." : "They don't fit: addresses and operands need room, too.", "small")
+    panel.text(0, 372, `Up to the line, ${percent(SPLIT)}: addresses and operands need the rest.`, "small")
     return panel
   }
 
@@ -75,9 +76,9 @@ explorables.define("tiled", ({ Panel, axes, bytes, clamp, grouped, percent, rang
     },
     words({ perByte, programs, rounds, loaded, each, fits }, { block_m: M, block_n: N }, { bandwidth, operations }) {
       const speed = Math.min(perByte * bandwidth, operations)
-      return `Tiles of ${M} x ${N}: ${programs} programs of ${rounds} steps load ${bytes(each)} each, ${bytes(loaded)} in all. ` +
+      return `Tiles of ${M} × ${N}: ${programs} programs of ${rounds} steps load ${bytes(each)} each, ${bytes(loaded)} in all. ` +
         `That is ${short(perByte)} operations for each byte. If every byte came from memory, it would be ${short(speed)} TFLOP/s, ` +
-        `${percent(speed / operations)} of what the tensor cores do.${fits ? "" : " And the sums of such a tile don't fit into the registers."}`
+        `${percent(speed / operations)} of what the tensor cores do.${fits ? "" : " But the sums of such a tile don't fit into the registers."}`
     },
   }
 })

@@ -33,7 +33,7 @@ explorables.define("walk", ({ Panel, bytes, clamp, percent, range, short }) => {
           l: before.l * alpha + weights.reduce((sum, weight) => sum + weight, 0),
           acc: before.acc * alpha + weights.reduce((sum, weight, i) => sum + weight * value(keys[i]), 0),
         }
-        tiles.push({ row, start, query, kind: isFull ? "full" : "masked", sees: keys.length, before, alpha, after: carried })
+        tiles.push({ row, start, query, kind: isFull ? "full" : "masked", used: [Math.max(start, first), Math.min(start + N, last)], sees: keys.length, before, alpha, after: carried })
       }
     }
     return tiles
@@ -46,8 +46,9 @@ explorables.define("walk", ({ Panel, bytes, clamp, percent, range, short }) => {
     const begun = new Set(done.map(tile => tile.row)).size
     const count = { full: 0, masked: 0 }
     tiles.forEach(tile => count[tile.kind]++)
+    const unseen = tiles.reduce((sum, { used: [from, until] }) => sum + N - (until - from), 0)
     return {
-      tiles, step, count, skipped: programs * T / N - tiles.length, now: done.at(-1) ?? null,
+      unseen, idle: unseen * 2 * D * SIZE, tiles, step, count, skipped: programs * T / N - tiles.length, now: done.at(-1) ?? null,
       bytes: fixed + tiles.length * round, naive: NAIVE,
       moved: begun * fixed / programs + done.length * round,
     }
@@ -56,14 +57,21 @@ explorables.define("walk", ({ Panel, bytes, clamp, percent, range, short }) => {
   const FILL = { full: "g", masked: "a" }
   const LEFT = 46, SIDE = 4.8, TOP = 44, BOTTOM = TOP + T * SIDE
 
-  function grid({ tiles, step, count, skipped, now }, { block_m: M, block_n: N, causal, window }) {
-    const panel = new Panel(BOTTOM + 148, `${T} queries, ${T} keys, tiles of ${M} x ${N}`)
+  function grid({ tiles, step, count, skipped, now, unseen }, { block_m: M, block_n: N, causal, window }) {
+    const panel = new Panel(BOTTOM + 148, `${T} queries, ${T} keys, tiles of ${M} × ${N}`)
     panel.text(LEFT, 36, "keys, from 0 to 63", "small")
     panel.box(LEFT, TOP, T * SIDE, T * SIDE, "off")
     for (let at = N; at < T; at += N) panel.line([[LEFT + at * SIDE, TOP], [LEFT + at * SIDE, BOTTOM]], "rule")
     for (let at = M; at < T; at += M) panel.line([[LEFT, TOP + at * SIDE], [LEFT + T * SIDE, TOP + at * SIDE]], "rule")
-    tiles.forEach((tile, place) => panel.box(LEFT + tile.start * SIDE, TOP + tile.row * SIDE, N * SIDE, M * SIDE, FILL[tile.kind], "", "",
-      { "fill-opacity": place < step ? 1 : 0.3 }))
+    tiles.forEach((tile, place) => {
+      const pale = { "fill-opacity": place < step ? 1 : 0.3 }
+      const part = (from, until, kind) => panel.box(LEFT + from * SIDE, TOP + tile.row * SIDE, (until - from) * SIDE, M * SIDE, kind, "", "", pale)
+      part(tile.start, tile.start + N, FILL[tile.kind])
+      // A tile is loaded whole: what lies beside the keys that its queries see, too.
+      const [from, until] = tile.used
+      if (tile.start < from) part(tile.start, from, "r bare")
+      if (until < tile.start + N) part(until, tile.start + N, "r bare")
+    })
     if (now) {
       panel.box(LEFT + now.start * SIDE, TOP + now.row * SIDE, N * SIDE, M * SIDE, "strong")
       panel.text(LEFT - 6, TOP + (now.row + 1) * SIDE + 6, `${now.row}`, "tiny", "end")
@@ -82,13 +90,13 @@ explorables.define("walk", ({ Panel, bytes, clamp, percent, range, short }) => {
     if (line.length) panel.line(line, "curve r")
     panel.text(0, zero - 26, "scores", "small")
     panel.text(0, zero - 10, `of ${query}`, "small")
-    Object.entries({ ...count, skipped }).forEach(([kind, number], place) => {
-      panel.box(LEFT + place * 106, BOTTOM + 126, 14, 14, FILL[kind] ?? "off")
-      panel.text(LEFT + 20 + place * 106, BOTTOM + 138, `${number} ${kind}`, "small")
+    const legend = [["g", `${count.full} full`, 0], ["a", `${count.masked} masked`, 74], ["off", `${skipped} skipped`, 168], ["r", `${unseen} unseen`, 268]]
+    legend.forEach(([kind, words, x]) => {
+      panel.box(x, BOTTOM + 126, 14, 14, kind)
+      panel.text(x + 20, BOTTOM + 138, words, "small")
     })
     return panel
   }
-
 
   const number = x => x === -Infinity ? "−∞" : Math.abs(x) < 0.005 ? "0" : x.toFixed(2).replace("-", "−")
 
@@ -100,11 +108,11 @@ explorables.define("walk", ({ Panel, bytes, clamp, percent, range, short }) => {
     return [sums, alpha === 1 ? "No larger score: l and acc keep their size." : `A larger score: l and acc shrink to ${percent(alpha)}, then grow.`]
   }
 
-  function bars({ now, bytes: whole, moved, naive }, { block_m: M, block_n: N }) {
+  function bars({ now, bytes: whole, idle, unseen, moved, naive }, { block_m: M, block_n: N }) {
     const panel = new Panel(BOTTOM + 148, now ? `What query ${now.query} carries` : "What a query carries")
     const before = now?.before ?? { m: -Infinity, l: 0, acc: 0 }, after = now?.after ?? before
     const rows = [
-      ["m", "largest score so far", 150, 33], ["l", "sum of exp(score − m)", 60, 18], ["acc", "the same sum, of weighted values", 150, 18],
+      ["m", "largest score so far", 150, 30], ["l", "sum of exp(score − m)", 60, 18], ["acc", "the same sum, of weighted values", 150, 18],
     ]
     rows.forEach(([name, what, zero, unit], row) => {
       const y = 34 + row * 62, bar = x => x === -Infinity ? [zero, 0] : [zero + Math.min(x * unit, 0), Math.abs(x * unit)]
@@ -127,11 +135,12 @@ explorables.define("walk", ({ Panel, bytes, clamp, percent, range, short }) => {
     panel.text(0, 316, "with the matrix of scores in memory", "small")
     panel.box(0, 322, scale(naive), 18, "r")
     panel.text(scale(naive) + 8, 336, bytes(naive), "small")
-    panel.text(0, 366, "in one trip: so far, and in all", "small")
+    panel.text(0, 366, `in one trip: ${bytes(whole)} in all, ${bytes(moved)} so far`, "small")
     panel.box(0, 372, scale(whole), 18, "off")
     panel.box(0, 372, scale(moved), 18, "b")
-    panel.text(scale(whole) + 8, 386, bytes(whole), "small")
-    panel.text(0, 414, `so far ${bytes(moved)}`, "small")
+    panel.box(scale(whole - idle), 372, scale(idle), 18, "r")
+    panel.text(scale(whole) + 8, 386, `${bytes(whole)} in all`, "small")
+    panel.text(0, 414, unseen ? `${bytes(idle)} of it for keys that no query sees` : "nothing for keys that no query sees", "small")
     panel.text(0, 434, `scores held at once: ${bytes(SIZE * M * N)} instead of ${bytes(SIZE * T * T)}`, "small")
     return panel
   }
@@ -141,15 +150,18 @@ explorables.define("walk", ({ Panel, bytes, clamp, percent, range, short }) => {
     draw: (found, values) => [grid(found, values), bars(found, values)],
     highest: values => ({ step: walk(values).length }),
     names: { step: (step, values) => `${step} of ${walk(values).length}` },
-    words({ tiles, step, now, bytes: whole, naive, count, skipped }, { block_m: M, block_n: N }) {
+    words({ tiles, step, now, bytes: whole, naive, count, skipped, unseen, idle }, { block_m: M, block_n: N, window }) {
       const which = now && `Program ${now.row / M} has just seen keys ${now.start} to ${now.start + N - 1}. Query ${now.query} `
       const what = now && (!now.sees ? "sees none of them."
         : !now.before.l ? `starts with m = ${number(now.after.m)}.`
         : now.alpha === 1 ? "met no larger score, so nothing is rescaled."
         : `met a larger score: m rises from ${number(now.before.m)} to ${number(now.after.m)}, and l and acc are multiplied by ${short(now.alpha)}.`)
       const where = now ? `${which}${what} ` : ""
-      return `${where}${step} of ${tiles.length} tiles are done (${count.full} full, ${count.masked} masked, ${skipped} skipped). ` +
-        `The whole walk moves ${bytes(whole)}, the matrix of scores would take ${bytes(naive)}.`
+      const whole_tiles = unseen
+        ? ` Tiles ${window === "all" ? "on the diagonal" : "at the edges of what is seen"} are read whole: ${bytes(idle)} of that are ${unseen} keys, and their values, that no query of their program sees.`
+        : ""
+      return `The whole walk moves ${bytes(whole)}; with the matrix of scores in memory it would be ${bytes(naive)}.${whole_tiles} ` +
+        `${where}${step} of ${tiles.length} tiles are done (${count.full} full, ${count.masked} masked, ${skipped} skipped).`
     },
   }
 })

@@ -57,7 +57,7 @@ explorables.define("waves", ({ Panel, percent, plural, range }) => {
     words({ end, work, busy, rounds, count, first }, { persistent }, { sms }) {
       return `${plural(count, "piece")} of work on ${sms} multiprocessors${persistent ? ", persistent" : ""}: ${plural(rounds, "wave")}, done after ${end.toFixed(2)}. ` +
         `Shared evenly, the work would take ${(work / sms).toFixed(2)}. ${percent(busy)} of the places are busy` +
-        (first < end - 1e-9 ? `; the first is empty from ${first.toFixed(2)} on.` : ".")
+        (first < end - 1e-9 ? `. The first multiprocessor to run out of work does so after ${first.toFixed(2)}.` : ".")
     },
   }
 })
