@@ -93,6 +93,20 @@ def test_a_module_has_the_parts_that_are_asked_for_and_no_others(scripts):
             assert set(parts.split(",")) <= PARTS, f"{path.name}: nobody asks for the others"
 
 
+def test_time_ends_when_all_is_done(run, scripts):
+    def highest(name, values, facts):
+        told = f"JSON.stringify(explorables.modules.{name}.highest({json.dumps(values)}, {json.dumps(facts)}))"
+        return json.loads(scripts("moving")._engine(name).eval(told))
+
+    for buffers in (1, 2, 5):
+        values = dict(buffers=buffers, copy=2, latency=4, compute=2, time=0)
+        found = run("overlap", {"steps": 6}, **values)["model"]
+        assert highest("overlap", values, {"steps": 6}) == {"time": found["end"]}
+    row = {f"x{place}": 0 for place in range(6)}
+    for second, chunks in ((6, 2), (5, 3), (4, 2)):
+        assert highest("online", row | dict(first=4, second=second, step=0), {}) == {"step": chunks}
+
+
 def test_a_product_is_written_with_its_sign(run):
     """x is a matrix or a score here."""
     for key in keys():

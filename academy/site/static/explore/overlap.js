@@ -70,7 +70,7 @@ explorables.define("overlap", ({ Panel, clamp, plural, range, short }) => {
 
   return {
     model, draw, words,
-    last: (values, { steps }) => schedule(values.buffers, values, steps)[steps - 1].done,
+    highest: (values, { steps }) => ({ time: schedule(values.buffers, values, steps)[steps - 1].done }),
     touch: (part, { x }, values, facts, found) =>
       part === "track" ? { time: clamp(Math.round((x - LEFT) / unit(found)), 0, found.end) } : undefined,
   }
