@@ -64,7 +64,7 @@ def mark(
         path = Path(folder).resolve() / f"{exercise.path.stem}_{next(_numbers)}.py"
         path.write_text(source, "utf-8")
         state, message, line, case = _outcome(exercise, path, source, seed, start, compiled)
-    if state == "failed" and exercise_files.TO_DO in source and source.strip() == exercise.starter.strip():
+    if state != "passed" and exercise_files.TO_DO in source and source.strip() == exercise.starter.strip():
         message = f"This is still the starter: put your code where `{exercise_files.TO_DO}` stands. {message}"
     return Outcome(state, " ".join(message.split()), line, case, round(time.perf_counter() - begun, 3), seed)
 
@@ -84,7 +84,7 @@ def _outcome(
         for problem in refused.problems(source):
             raise Failed(problem.message, line=problem.line)
         answer = start(path)
-        checks = Questions(answer, source, seed)
+        checks = Questions(answer, source, seed, small_dots="tl.dot(" in exercise.solution)
         _checks_of(exercise.path, exercise.path.stat().st_mtime_ns).check(checks)
         where = simulated if checks.simulated else where
         if compiled and device.INTERPRET and _compile(source, path, checks):
@@ -99,7 +99,7 @@ def _outcome(
         if answer is not None:
             answer.close()
     cases = "1 check" if checks.cases == 1 else f"{checks.cases} checks"
-    return "passed", f"Right: {cases} passed, {where}.", None, None
+    return "passed", f"Right: {cases} passed{f', {where}' if checks.kernels else ''}.", None, None
 
 
 def _compile(source: str, path: Path, checks: Questions) -> bool:

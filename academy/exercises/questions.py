@@ -52,15 +52,18 @@ class Asked(Protocol):
 
 class Questions:
     """`answer`: the reader's text. `source`: its words, for a message that fits what is written there; never to decide
-    what is right. `seed`: of all that is drawn. Every method that compares raises `Failed`."""
+    what is right. `seed`: of all that is drawn. `small_dots`: whether kernels may multiply blocks that
+    the compiler refuses, as where tiles are small in order to be shown. Every method that compares raises `Failed`."""
 
-    def __init__(self, answer: Asked, source: str = "", seed: int = 0):
-        self.answer, self.source = answer, source
+    def __init__(self, answer: Asked, source: str = "", seed: int = 0, small_dots: bool = True):
+        self.answer, self.source, self.small_dots = answer, source, small_dots
         self.cases = 0
         #: All launches, as `academy.compiler.launches` describes them.
         self.launched: list[dict] = []
         #: Whether a kernel was one of Gluon's, and has run in the simulator.
         self.simulated = False
+        #: Whether a kernel had to run.
+        self.kernels = False
         #: Draws options and sizes: `t.random.randint(2, 9)`.
         self.random = random.Random(seed)
 
@@ -95,6 +98,11 @@ class Questions:
         """A transposed matrix: its rows are the columns of what lies in memory."""
         return self.values(columns, rows, **options).T
 
+    @staticmethod
+    def counted(count: int, what: str) -> str:
+        """`1 token`, `3 tokens`: for the name of a case."""
+        return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
     # ---- comparisons
 
     def compare(
@@ -121,6 +129,7 @@ class Questions:
         run = self._run(case, function, arguments, None)
         self.launched += run.noted
         self.simulated |= run.simulated
+        self.kernels |= kernel
         for number, (value, old) in enumerate(zip(run.after, before), 1):
             if (place := elements.first(~elements.same(value, old))) is not None:
                 raise Failed(f"{function} changes its argument {number}: {elements.at('it', place, value, old)}", case)
@@ -128,7 +137,7 @@ class Questions:
             raise Failed(f"{function} launches no kernel", case)
         if run.launches and run.stores_nothing:
             raise Failed(f"{run.launches[-1].kernel} stores nothing yet", case)
-        for message, line in run.findings:
+        for message, line in [*([] if self.small_dots else run.small_dots), *run.findings]:
             raise Failed(message, case, line)
         double = [value.double() if _is_floating(value) else value for value in arguments]
         wanted = list(zip(name.split(", "), _tuple(want(*arguments)), _tuple(want(*double))))
@@ -177,6 +186,9 @@ class Questions:
             if not isinstance(value, torch.Tensor):
                 raise Failed(f"{function} returns {elements.shown(value)}, not a tensor", case)
             if problem := elements.difference(name, value, pytorch, reference, exact):
+                if problem.startswith(f"{name}: "):  # no single element is to blame
+                    said = f"each number of {name} is close, but all together are further off than rounding explains"
+                    problem = f"{said}: {problem}"
                 problem += self._with(function, arguments, problem, value)
                 raise Failed(f"{problem}. {note}" if note else problem, case)
 
@@ -188,9 +200,10 @@ class Questions:
             return f", for {function}({', '.join(f'{name}={_numbers(value)}' for name, value in named)})"
         found = re.match(r"\w+\[([\d, ]+)\]", problem)
         here = []
-        if found and all(value.shape == result.shape for value in tensors):
+        if found:
             index = tuple(map(int, found[1].split(", ")))
-            named_tensors = [(name, value) for name, value in named if isinstance(value, torch.Tensor)]
+            alike = [(name, value) for name, value in named if isinstance(value, torch.Tensor)]
+            named_tensors = [(name, value) for name, value in alike if value.shape == result.shape]
             here = [f"{name}[{found[1]}] is {elements.shown(value[index].item())}" for name, value in named_tensors]
         here += [f"{name} is {elements.shown(value)}" for name, value in named if isinstance(value, (int, float))]
         return f", where {' and '.join(here)}" if here else ""

@@ -1,4 +1,5 @@
-"""Import a reader's text so that its loops end: every round of a loop and every item of a comprehension is counted.
+"""Import a reader's text so that its loops end: every round of a loop and every item of a comprehension is counted. A
+power that would be too long a number isn't computed.
 
 Counting lines with `sys.settrace` takes as long as the rest of a check, since Python then reports every call, those of
 the interpreter too. Kernels are left alone: Triton reads their text from the file, and `watch.Watcher` ends them.
@@ -16,7 +17,9 @@ from typing import Any
 
 #: Rounds of all loops together after which one of them counts as endless.
 LIMIT = 10_000
-_COUNT, _EACH = "__academy_round__", "__academy_each__"
+_COUNT, _EACH, _POWER = "__academy_round__", "__academy_each__", "__academy_power__"
+#: Bits of the largest whole number that a power may give: computing a longer one never ends, and nothing can stop it.
+MOST_BITS = 100_000
 
 
 class Endless(Exception):
@@ -38,7 +41,7 @@ class Rounds:
         assert spec, f"{path} can't be imported"
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
-        vars(module).update({_COUNT: self._round, _EACH: self._each})
+        vars(module).update({_COUNT: self._round, _EACH: self._each, _POWER: _power})
         tree = ast.parse(path.read_text("utf-8"), str(path))
         code = compile(ast.fix_missing_locations(_Counting().visit(tree)), str(path), "exec")
         self.counted(lambda: exec(code, vars(module)))
@@ -66,6 +69,14 @@ class Rounds:
             yield item
 
 
+def _power(base: Any, exponent: Any) -> Any:
+    """base ** exponent. Raises OverflowError where that is a whole number of more than `MOST_BITS` bits."""
+    if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > MOST_BITS:
+        digits = f"{exponent * base.bit_length() * 3 // 10:.0e}" if exponent < 1e300 else "countless"
+        raise OverflowError(f"this power has about {digits} digits: no answer is such a number")
+    return base**exponent
+
+
 class _Counting(ast.NodeTransformer):
     function = "the file"
 
@@ -86,6 +97,12 @@ class _Counting(ast.NodeTransformer):
         self.generic_visit(node)
         node.iter = ast.copy_location(self._call(_EACH, node.iter.lineno, node.iter), node.iter)
         return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.Pow):
+            return node
+        return ast.copy_location(ast.Call(ast.Name(_POWER, ast.Load()), [node.left, node.right], []), node)
 
     def _call(self, name: str, line: int, *arguments: ast.expr) -> ast.Call:
         return ast.Call(ast.Name(name, ast.Load()), [*arguments, ast.Constant(self.function), ast.Constant(line)], [])

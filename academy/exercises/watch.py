@@ -59,6 +59,29 @@ class Watcher(Observer):
     def __init__(self, file: str, backend: Backend, rewritten: dict, lanes: float | None = None):
         super().__init__([file], backend)
         self.rewritten, self.lanes = rewritten, lanes
+        self.small_dots: list[tuple[str, int | None]] = []
+
+    @contextlib.contextmanager
+    def running(self):
+        """As the observer's, and products of blocks are seen."""
+        functions = interpreter.interpreter_builder.codegen_fns
+        with super().running():
+            before, functions["min_dot_size"] = functions["min_dot_size"], self._least_of_a_dot
+            try:
+                yield self
+            finally:
+                functions["min_dot_size"] = before
+
+    def _least_of_a_dot(self, left, right) -> tuple[int, int, int]:
+        """Of M, N and K: any, as the interpreter has it, but what an NVIDIA GPU refuses is noted."""
+        least = 32 if left.scalar.primitive_bitwidth == 8 else 16
+        if left.shape[-1] < least:
+            message = (
+                f"the compiler refuses this tl.dot: it sums over {left.shape[-1]} numbers, and tensor cores take at "
+                f"least {least}. Small blocks are multiplied by tl.sum(a[:, :, None] * b[None, :, :], axis=1)"
+            )
+            self.small_dots.append((message, self._frames[-1].line if self._frames else None))
+        return 1, 1, 1
 
     def _around_create_masked_load(self, original, builder, pointers, mask, other, *args, **kwargs):
         if other is None and self.lanes is not None:
@@ -172,6 +195,7 @@ class Run:
     nobody wrote, elements of outputs that nobody writes. host: what PyTorch did in a kernel's place. undefined:
     whether a load left lanes undefined. stored: what each tensor that a kernel wrote holds at the end, by its name.
     noted: the launches, as `academy.compiler.launches` describes them. simulated: whether there were Gluon kernels.
+    small_dots: as findings, of products that only the interpreter computes.
     """
 
     result: Any
@@ -183,6 +207,7 @@ class Run:
     stored: dict[str, torch.Tensor] = field(default_factory=dict)
     noted: list[dict] = field(default_factory=list)
     simulated: bool = False
+    small_dots: list[tuple[str, int | None]] = field(default_factory=list)
 
     @property
     def accesses(self) -> list[Access]:
@@ -263,6 +288,7 @@ def _described(
         origin.stored,
         noted,
         bool(watcher.generators),
+        watcher.small_dots[:1],
     )
 
 
@@ -299,7 +325,18 @@ def cause_of(error: BaseException, file: str) -> tuple[BaseException, int | None
         error = error.__cause__
 
 
+_DOT = ": tl.dot multiplies a block of shape (M, K) by one of (K, N)"
+#: A piece of an error's text -> what it means.
+_ADVICE = {
+    "must have equal ranks": _DOT,
+    "must have equal reduction dimensions": _DOT,
+    "Cannot make_shape_compatible": ". From the last axis on, two blocks must have the same size, or one of them 1: "
+    "x[:, None] and x[None, :] add an axis of size 1",
+}
+
+
 def in_words(error: BaseException) -> str:
     """`NameError: name 'mas' is not defined. Did you mean: 'mask'?`"""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"{text}{misspelt.suggestion(error)}"
+    advice = next((said for piece, said in _ADVICE.items() if piece in text), "")
+    return f"{text}{misspelt.suggestion(error)}{advice}"

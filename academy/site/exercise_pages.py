@@ -9,6 +9,7 @@ from xml.etree.ElementTree import Element
 from markupsafe import Markup
 
 from academy.book import exercise_files
+from academy.book.learning_path import HOME
 from academy.site.conversion import TreeStep, element
 from academy.site.library import Library, Page
 from academy.site.page_facts import title
@@ -42,10 +43,14 @@ def _of_stage(library: Library, stage: str) -> list[Page]:
 
 
 def _next(library: Library, exercise: exercise_files.Exercise) -> str:
-    """A link to the next exercise of the stage."""
-    stage = _of_stage(library, exercise.stage)
-    after = stage[[page.uri for page in stage].index(exercise.uri) + 1 :]
-    return f"Next: [{after[0].title}](/{after[0].uri}){{ .exercise-next }}. " if after else ""
+    """A link to the next exercise of the stage; after its last, to the first page of the next stage, or to the path."""
+    stage, stages = _of_stage(library, exercise.stage), library.path.stages
+    after = [(page.title, page.uri) for page in stage[[page.uri for page in stage].index(exercise.uri) + 1 :]]
+    if not after and stages:
+        own = next((number for number, each in enumerate(stages) if each.exercises == exercise.stage), len(stages))
+        later = stages[own + 1 :]
+        after = [(each.title, each.pages[0]) for each in later] or [("the learning path", HOME)]
+    return f"Next: [{after[0][0]}](/{after[0][1]}){{ .exercise-next }}. " if after else ""
 
 
 def _folded(kind: str, summary: str, text: str) -> list[str]:

@@ -18,7 +18,17 @@ def _scores(decay: float) -> list[list[float]]:
 
 @picture
 def pairs():
-    left = _scores(-0.25)
+    return _pairs(-0.25, "each gate −0.25", "Each state is the one before it, faded,")
+
+
+@picture
+def plain_pairs():
+    """The same for linear attention without gates."""
+    return _pairs(0.0, "without gates", "Each state is the one before it,")
+
+
+def _pairs(decay: float, gates: str, states: str) -> Picture:
+    left = _scores(decay)
     last = [row[0] for row in left]
     grid = Panel(34 + SIDE * TOKENS + 34, "what is left of token j (column) at token i (row)")
     same = lambda r, c: r // CHUNK == c // CHUNK  # noqa: E731
@@ -44,11 +54,11 @@ def pairs():
         if n + 1 < chunks:
             walk.arrow(x + 66, 131, x + 128, 131)
             walk.arrow(x + 70, 80, x + 134, 114)
-    walk.text(12, 172, "S0 is given or 0. Each state is the one before it, faded,", "small")
+    walk.text(12, 172, f"S0 is given or 0. {states}", "small")
     walk.text(12, 190, "and what the tokens of the chunk have added.", "small")
     computed = TOKENS * (CHUNK + 1) // 2
     return Picture(
-        f"{TOKENS} tokens in chunks of {CHUNK}, each gate −0.25. Blue pairs are computed, as in attention. Each amber block is "
+        f"{TOKENS} tokens in chunks of {CHUNK}, {gates}. Blue pairs are computed, as in attention. Each amber block is "
         "one product of the chunk's queries with a state.",
         f"A triangle of {TOKENS} by {TOKENS} numbers, cut into chunks of {CHUNK}. The {computed} pairs inside of a chunk are "
         f"computed; the {TOKENS * (TOKENS + 1) // 2 - computed} pairs across chunks are read from {chunks - 1} states. The first "

@@ -68,14 +68,15 @@ def ragged_tiles():
                 panel.box(0, 30 + 22 * row, 76, 20, KINDS[expert], name)
             panel.box(96, top, 60, 22 * used - 2, KINDS[expert], f"{program}")
             wasted = f", {tile - used} of {tile} rows wasted" if used < tile else ""
-            panel.text(166, top + 11 * used + 3, f"rows {first} to {first + used - 1}{wasted}", "small")
-            words.append(f"program {program} has rows {first} to {first + used - 1} of {name}{wasted}")
+            which = f"rows {first} to {first + used - 1}" if used > 1 else f"row {first}"
+            panel.text(166, top + 11 * used + 3, f"{which}{wasted}", "small")
+            words.append(f"program {program} has {which} of {name}{wasted}")
             program += 1
         start = end
     launched = -(-rows // tile) + len(ends)
     return Picture(
         f"Each expert's rows are cut into tiles of their own; expert 1 has none. {launched} programs are launched along this axis, "
-        f"and {launched - program} find nothing to do. The row behind the last expert's is filled with zeros.",
+        f"and {launched - program} {'finds' if launched - program == 1 else 'find'} nothing to do. The row behind the last expert's is filled with zeros.",
         "; ".join(words) + f". {launched} programs are launched.",
         [panel],
     )

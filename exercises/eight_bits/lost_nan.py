@@ -62,8 +62,10 @@ def check(t):
     for sign in (1, -1):
         x = t.values(3, 6)
         x[1, t.random.randint(0, 5)] = sign * float("nan")
-        x[2, 3] = sign * float("inf")
         t.compare("3 x 6, a NaN in row 1", "scales", want, x, note="What does `tl.max` do with it?")
+        x = t.values(3, 6)
+        x[2, 3] = sign * float("inf")
+        t.compare("3 x 6, an infinity in row 2", "scales", want, x, note="It is the largest, and no NaN.")
 
 
 WRONG = (

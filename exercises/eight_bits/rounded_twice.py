@@ -42,7 +42,8 @@ HINTS = (
     "Everything up to the store can stay in float32.",
 )
 WHY = """The sum is 2049, which float16 rounds to 2048, and 2048 + 1 is rounded to 2048 again. In float32 it is 2050,
-which float16 has. A store rounds by itself, so nothing before it needs to."""
+which float16 has. A bias that is rounded first can tip a sum just as well: 1024 + 0.50024 is nearer to 1025, and
+1024 + 0.5 becomes 1024. A store rounds by itself, so nothing before it needs to."""
 
 
 def check(t):
@@ -56,6 +57,8 @@ def check(t):
 
     t.compare("small numbers", "scaled_sums", want, *of((3.0, 4.0, 0.5, 1.0)), exact=True)
     t.compare("a sum of 2049", "scaled_sums", want, *of((1024.0, 1024.0, 1.0, 1.0)), exact=True)
+    between = 0.5 + 2.0**-12  # a float32, halfway between two numbers of float16
+    t.compare("a bias of 0.50024", "scaled_sums", want, *of((511.0, 512.0, 1.0, between)), exact=True)
     rows = [(float(t.random.randint(500, 900)), 2.0 * t.random.randint(600, 800), 1.0, 1.0) for _ in range(6)]
     t.compare("six rows", "scaled_sums", want, *of((1026.0, 1024.0, 2.0, -1.0), *rows), exact=True)
 
@@ -63,6 +66,7 @@ def check(t):
 WRONG = (
     ("a sum of 2049: out[0] is 2048, should be 2050",),
     ("a sum of 2049: out[0] is", "scaled + tl.load(bias_ptr + row)", "scaled.to(tl.float16) + tl.load(bias_ptr + row)"),
+    ("a bias of 0.50024: out[0] is 1024, should be 1025", "bias_ptr + row))", "bias_ptr + row).to(tl.float16))"),
     ("small numbers: out[0] is", "scaled + tl.load(bias_ptr + row)", "scaled"),
 )
 RIGHT = (

@@ -63,13 +63,13 @@ def check(t):
         )
 
     # Far apart, so that no rounding decides; every expert is chosen by some bias.
-    note = "The weight is the sigmoid alone."
+    note = "The weight is the sigmoid alone, of the expert that was chosen."
     for tokens, E in ((3, 4), (2, t.random.randint(5, 9)), (1, 1)):
         order = list(range(E))
         t.random.shuffle(order)
         for size in (4.0, -4.0, 1000000.0):
             bias = t.surrounded(torch.tensor([size * (place + 1) for place in order], dtype=torch.float32))
-            case = f"{tokens} tokens, {E} experts, a bias up to {size * E:g}"
+            case = f"{t.counted(tokens, 'token')}, {t.counted(E, 'expert')}, a bias up to {size * E:g}"
             t.compare(case, "best", want, t.cut(tokens, E), bias, name="experts, weights", note=note)
 
 

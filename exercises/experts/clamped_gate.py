@@ -6,7 +6,7 @@ above and up on both sides:
 `y = (u + 1) · g · σ(1.702 · g)` with `g = min(gate, limit)` and `u = min(max(up, −limit), limit)`
 
 Forward is done, and in the gradient's kernel `g`, `u` and the sigmoid `s` are at hand. Write `dgate` and `dup`. What
-was limited has no gradient.
+was limited has no gradient. A number that equals its limit was not limited.
 """
 
 # %% solution
@@ -74,8 +74,9 @@ def check(t):
         x = t.cut(rows, 2 * N, scale=scale)
         if limit < 10:  # what is just at its limit is not limited yet
             x[0, 0], x[0, 2], x[0, 3], x[0, 5] = limit, 0.5, limit, -limit
-        t.compare(f"limit {limit:g}, {rows} x {N}", "gradient", want, t.values(rows, N), x, limit)
+        t.compare(f"limit {limit:g}, {rows} x {N}", "gradient", want, t.values(rows, N), x, limit, note=note)
 
+    note = "Even columns of x are gates, odd ones up, and only what lies beyond a limit has no gradient."
     case(2, 3, 1e6, 1.0)
     case(3, 8, 1.0, 2.0)
     case(t.random.randint(2, 4), t.random.randint(5, 7), 1.5, 3.0)

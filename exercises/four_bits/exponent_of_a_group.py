@@ -66,8 +66,22 @@ def check(t):
     t.compare("4 rows", "exponents", want, t.values(4, 32).contiguous(), exact=True)
     many = t.values(t.random.randint(5, 9), 32, scale=1e-6).contiguous()
     t.compare("small numbers", "exponents", want, many, exact=True)
-    t.compare("6, and one bit more", "exponents", want, rows(6.0, 6.0 + 2.0**-21, -6.0 - 2.0**-21), exact=True)
-    t.compare("1.5 times 1024", "exponents", want, rows(1536.0, 1536.0 + 2.0**-13, 1536.0 - 2.0**-13), exact=True)
+    t.compare(
+        "6, and one bit more",
+        "exponents",
+        want,
+        rows(6.0, 6.0 + 2.0**-21, -6.0 - 2.0**-21),
+        exact=True,
+        note="The largest of the rows are 6, 6 and one bit more, and the same, negative.",
+    )
+    t.compare(
+        "1.5 times 1024",
+        "exponents",
+        want,
+        rows(1536.0, 1536.0 + 2.0**-13, 1536.0 - 2.0**-13),
+        exact=True,
+        note="The largest of the rows are 1536, one bit more, and one bit less.",
+    )
     t.compare(
         "near 2 to the 100", "exponents", want, rows(1.5 * 2.0**100, 2.0**100, 1.5 * 2.0**100 + 2.0**77), exact=True
     )

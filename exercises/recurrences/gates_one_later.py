@@ -3,8 +3,6 @@
 `gradient_of_x(a, dh)` gets the gates of `h[t] = a[t] * h[t - 1] + x[t]` and the upstream gradient of `h`, for up to 64
 tokens. It computes the gradient of `x`, from the last token to the first. With gates that are all alike it is right.
 Find the bug.
-
-[[figure: recurrences/impulse]]
 """
 
 # %% solution

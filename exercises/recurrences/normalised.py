@@ -63,13 +63,13 @@ def check(t):
 
     for T, D in ((1, 2), (3, 2), (t.random.randint(4, 7), 4)):
         q, k, v = t.values(T, D).abs() + 0.25, t.values(T, D).abs() + 0.25, t.values(T, D)
-        t.compare(f"{T} tokens, D = {D}", "mean", want, q, k, v, name="o")
+        t.compare(f"{t.counted(T, 'token')}, D = {D}", "mean", want, q, k, v, name="o")
 
 
 WRONG = (
-    ("1 tokens, D = 2: o[0, 0] is",),
+    ("1 token, D = 2: o[0, 0] is",),
     ("3 tokens, D = 2: o[1, 0] is", "keys += k\n", "keys = k\n"),
-    ("1 tokens, D = 2: o[0, 0] is", "o = o / tl.sum(q * keys, axis=0)", "o = o / tl.sum(keys, axis=0)"),
+    ("1 token, D = 2: o[0, 0] is", "o = o / tl.sum(q * keys, axis=0)", "o = o / tl.sum(keys, axis=0)"),
     ("3 tokens, D = 2: o[1, 0] is", "o = o / tl.sum(q * keys, axis=0)", "o = o / (tl.sum(q * keys, axis=0) * (t + 1))"),
 )
 RIGHT = (

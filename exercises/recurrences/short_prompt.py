@@ -23,10 +23,11 @@ KIND = "find the bug"
 ORDER = 9
 HINTS = (
     "After a single new input, what should the other W - 2 numbers of the state be?",
-    "Put the old state in front of the inputs, and take the last `len(state)` of all of them.",
+    "Put the old state in front of the inputs, and take the last `len(state)` of all of them: from which index on?",
 )
 WHY = """If fewer than `W - 1` inputs are new, some of the old ones are still seen. With a prompt of one or two tokens
-this was a bug in more than one library, and its gradient another."""
+this was a bug in more than one library, and its gradient another. A filter of one tap needs no state, and there
+`seen[-len(state):]`, which is `seen[-0:]`, would be all of the list."""
 
 
 def check(t):
@@ -37,11 +38,13 @@ def check(t):
         state, x = numbers(taps - 1), numbers(new)
         note = "The old state's last numbers are still among the last inputs." if new < taps - 1 else ""
         t.value("next_state", (state, x), [*state, *x][new:], note=note)
+    t.value("next_state", ([], numbers(2)), [], note="With W = 1 there is no state, before or after.")
 
 
 WRONG = (
     ("The old state's last numbers are still among the last inputs",),
     ("next_state(", "return (state + x)[-3:]"),
+    ("With W = 1 there is no state", "return (state + x)[-len(state) :]"),
     ("next_state(", "return x[-len(state) :]"),
     ("next_state(", "return (x + state)[: len(state)]"),
 )

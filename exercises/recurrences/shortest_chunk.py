@@ -5,7 +5,7 @@ value and `E` of an output for each token. Besides, a state of `D` by `E` number
 once for each chunk. Write `shortest_chunk(D, E)`: the smallest power of two `C` at which the states are no more bytes
 than q, k, v and o.
 
-[[figure: chunks/pairs]]
+[[figure: chunks/plain_pairs]]
 """
 
 

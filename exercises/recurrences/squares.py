@@ -3,8 +3,7 @@
 `inverse(a)` returns the inverse of `I + A`, for a matrix `A` with zeros on and above its diagonal. It multiplies
 `I - A` by `I + A²`, by `I + A⁴` and so on, which is right on paper: the squares end at 0. With random small numbers it
 is right here as well. With keys that are alike it returns garbage, though every number of the inverse lies between −1
-and 1. Find out which numbers get too large on the way, and compute the inverse row by row instead: row `r` is that of
-the identity, less `A[r, j]` times row `j` of the inverse, for every `j < r`.
+and 1. Find out which numbers get too large on the way, and find the inverse without them.
 """
 
 # %% solution

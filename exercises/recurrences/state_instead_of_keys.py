@@ -3,8 +3,6 @@
 Causal attention without a softmax is `torch.tril(q @ k.T) @ v`: every query looks at all keys up to its own. Compute
 the same in one walk over the `T` tokens, which keeps nothing of earlier tokens but a matrix of `D` by `D` numbers. `q`,
 `k` and `v` are (T, D) and contiguous.
-
-[[figure: chunks/pairs]]
 """
 
 # %% solution
@@ -60,17 +58,18 @@ def check(t):
 
     for T, D in ((1, 3), (3, 2), (t.random.randint(4, 7), t.random.randint(3, 7))):
         q, k, v = t.values(T, D), t.values(T, D), t.values(T, D)
-        t.compare(f"{T} tokens, D = {D}", "walk", want, q, k, v, name="o")
+        note = "Row i of the state belongs to number i of the key, and a token reads after it has written."
+        t.compare(f"{t.counted(T, 'token')}, D = {D}", "walk", want, q, k, v, name="o", note=note)
 
 
 WRONG = (
-    ("1 tokens, D = 3: o[0, 0] is",),
+    ("1 token, D = 3: o[0, 0] is",),
     (
-        "1 tokens, D = 3: o[0, 0] is",
+        "1 token, D = 3: o[0, 0] is",
         "o = tl.sum(q[:, None] * state, axis=0)\nstate += k[:, None] * v[None, :]",
     ),
     (
-        "1 tokens, D = 3: o[0, 0] is",
+        "1 token, D = 3: o[0, 0] is",
         "state += k[:, None] * v[None, :]\no = tl.sum(q[:, None] * state, axis=1)",
     ),
     (

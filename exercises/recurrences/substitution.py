@@ -89,6 +89,10 @@ WRONG = (
         "taken = tl.sum(weights[:, None] * inverse, axis=0)\n"
         "inverse -= tl.where(rows == r, taken[None, :], 0.0)",
     ),
+    (
+        "the compiler refuses this tl.dot: it sums over 4 numbers",
+        "inverse -= tl.where(rows == r, tl.dot(a, inverse, input_precision='ieee'), 0.0)",
+    ),
 )
 RIGHT = (
     (

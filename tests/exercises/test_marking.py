@@ -1,5 +1,6 @@
 """The checker and the format: cutting the starter, naming what is wrong, and its line."""
 
+import re
 import textwrap
 
 import pytest
@@ -81,6 +82,8 @@ def test_what_is_missing_is_named(tmp_path, part, name):
         ("def reverse(x):\n    while True:\n        pass\n", "failed", "reverse has gone round 10000 times", 2),
         ("import itertools\n\ndef reverse(x):\n    [i for i in itertools.count()]\n", "failed", "reverse has gone", 4),
         ("for i in iter(int, 1):\n    pass\n", "failed", "the file has gone round 10000 times", 1),
+        ("x = 9**9**9\n", "error", "OverflowError: this power has about 5e+08 digits", 1),
+        ("def reverse(x):\n    n = 9\n    return n ** n ** n ** n\n", "error", "OverflowError: this power has", 3),
     ],
 )
 def test_a_text_that_does_not_run_is_told_where(source, state, message, line):
@@ -109,6 +112,11 @@ def test_a_text_that_does_not_run_is_told_where(source, state, message, line):
             "acc = tl.zeros((4,), dtype=torch.int64)",
             "torch.int64 works on the host only: a kernel uses triton.language",
         ),
+        (
+            "tl.store(out_ptr + offsets, x + tl.arange(0, 2 * BLOCK), mask=mask)",
+            "From the last axis on, two blocks must have the same size, or one of them 1: x[:, None]",
+        ),
+        ("tl.dot(x[:, None], x)", "equal ranks >= 2: tl.dot multiplies a block of shape (M, K) by one of (K, N)"),
         ("while n > 0:\n        n += 1", "has run 1000 statements: does a loop never end?"),
     ],
 )
@@ -160,6 +168,12 @@ def test_rounding_is_no_mistake_and_a_hundred_times_as_much_is_one(checks):
         checks.compare("too far", "same", lambda x: x * (1 + 1e-5), x, kernel=False)
 
 
+def test_an_error_of_all_elements_together_is_said_in_words(checks):
+    x = torch.linspace(1, 2, 1000)
+    with pytest.raises(Failed, match="each number of y is close, but all together are further off"):
+        checks.compare("case", "same", lambda x: (x.double() - 1e-6).to(x.dtype), x, name="y", kernel=False)
+
+
 def test_inputs_have_no_pattern_and_nan_around_them(checks):
     x, y = checks.values(3, 7), checks.values(3, 7)
     assert not torch.equal(x, y) and len(x.unique()) == 21 and not torch.equal(x, x.flip(1))
@@ -174,7 +188,44 @@ def test_an_outcome_is_plain_data():
     assert data["state"] == "passed" and set(data) == {"state", "message", "line", "case", "seconds", "seed"}
 
 
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        (
+            "eight_bits/rounded_twice",
+            "bias_ptr + row))",
+            "bias_ptr + row).to(tl.float16))",
+            "a bias of 0.50024: out[0]",
+        ),
+        ("recurrences/short_prompt", "seen[len(seen) - len(state) :]", "seen[-len(state) :]", "With W = 1 there is no"),
+        ("recurrences/substitution", "taken[None, :]", "tl.dot(a, inverse)", "it sums over 4 numbers"),
+    ],
+)
+@pytest.mark.skipif(not device.INTERPRET, reason="compiled, Triton itself refuses the small product")
+def test_what_is_right_but_for_one_case_is_refused(name, old, new, message):
+    text = exercise_files.named(name).solution
+    assert text.count(old) == 1
+    outcome = marking.mark(name, text.replace(old, new), 1)
+    assert outcome.state == "failed" and message in outcome.message, outcome.message
+
+
+def test_a_number_needs_no_interpreter_and_a_kernel_does():
+    assert marking.mark("recurrences/rounds_of_a_scan", "answer = 19\n").message == "Right: 1 check passed."
+    said = marking.mark("scale_and_add", exercise_files.named("scale_and_add").solution).message
+    assert re.match(r"Right: \d checks passed, (in Triton's interpreter|compiled, on the GPU)", said)
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="compiled, results alone are compared")
+def test_what_an_argument_holds_beside_the_wrong_element_is_told():
+    """Of the arguments that have the result's shape: `dy` has another one."""
+    text = exercise_files.named("experts/clamped_gate").solution.replace("tl.abs(up) <= limit", "tl.abs(up) < limit")
+    said = marking.mark("experts/clamped_gate", text, 1).message
+    assert "dx[0, 3]" not in said and "where x[0, 3] is 1 and limit is 1. Even columns of x are gates" in said, said
+
+
 def test_the_starter_is_told_from_a_mistake():
+    starter = exercise_files.named("experts/clamped_gate").starter  # it stops at a name that is still missing
+    assert marking.mark("experts/clamped_gate", starter).message.startswith("This is still the starter")
     exercise = exercise_files.named("first_kernel/reverse")
     said = "This is still the starter"
     assert marking.mark(exercise.name, exercise.starter).message.startswith(said)

@@ -56,6 +56,10 @@ def test_a_solved_exercise_has_its_tick_and_its_answer(site, browser, address):
     assert browser.run(text) == answer
     ticks = "document.querySelectorAll('{} .exercise-done').length"
     assert [browser.run(ticks.format(place)) for place in ("h1", ".md-path")] == [1, 0]
+    said = "document.querySelector('[data-exercise]').innerText.includes('this is your answer')"
+    browser.wait(f"document.querySelector('[data-exercise] .cm-content') && {said}", 30)
+    browser.run("document.querySelector('[data-action=reset]').click()")
+    assert not browser.run(said) and browser.run(text) != answer
     browser.run("localStorage.clear()")
 
 
@@ -68,5 +72,10 @@ def test_an_exercise_leads_to_the_next_of_its_stage(site):
     every = exercise_files.every()
     for one, other in zip(every, every[1:]):
         page = page_of(site, one.uri)
-        following = re.search(r'Next: <a class="exercise-next" href="[./]*/([\w/]+)/">', page)
-        assert (following and following[1]) == (other.path.stem if one.stage == other.stage else None), one.name
+        following = re.search(r'Next: <a class="exercise-next" href="([./\w]+)/">', page)
+        leads = urljoin(f"/{one.uri.removesuffix('.md')}/", following[1]).strip("/")
+        if one.stage == other.stage:
+            assert leads == other.uri.removesuffix(".md")
+        else:  # the last of its stage: to where the next stage begins
+            stage = next(stage for stage in PATH.stages if stage.exercises == other.stage)
+            assert leads == re.sub(r"\.(md|py)$", "", stage.pages[0]), one.name

@@ -193,6 +193,9 @@ def test_a_prediction_is_a_field_for_a_number(page, address):
     page.run(typed.format("4,000"))
     fresh(page, place, width=390, height=844)
     assert page.wait("document.querySelector('.p-number')?.value") == "4000", "kept at every key"
+    for sign, python in (("−20.625", "-20.625"), ("2⁻³ · 10¹²", "2**-3 * 10**12"), ("2^30 ÷ 4", "2**30 / 4")):
+        page.run(typed.format(sign))
+        assert page.run(TEXT).strip() == f"answer = {python}", sign
     click(page, "[data-action=check]")
     assert ended(page) == "failed"
     page.run(typed.format("2 * 4000"))

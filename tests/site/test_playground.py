@@ -301,16 +301,40 @@ def test_every_page_with_an_editor_opens_it(browser, address, site):
 def test_a_click_into_the_code_opens_the_editor(browser, address, width):
     """Also where the code is too wide for the page, so that it can be scrolled and takes the focus itself."""
     browser.open(address + "exercises/first_kernel/unwritten_output/", width=width)
+    clicked = "import to"
     x, y = browser.run(f"""(() => {{
-        const pre = document.querySelector("{EDITOR} pre")
+        const pre = document.querySelector("{EDITOR} pre"), range = document.createRange()
         pre.scrollIntoView({{ block: "center", behavior: "instant" }})
-        const {{ left, top }} = pre.getBoundingClientRect()
-        return [left + 60, top + 40]
+        const texts = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT)
+        let left = pre.textContent.indexOf("{clicked}") + {len(clicked)}
+        while (texts.nextNode() && left > texts.currentNode.length) left -= texts.currentNode.length
+        range.setStart(texts.currentNode, left)
+        const at = range.getBoundingClientRect()
+        return [at.left, at.top + at.height / 2]
     }})()""")
     for type_ in ("mousePressed", "mouseReleased"):
         browser.call("Input.dispatchMouseEvent", type=type_, x=x, y=y, button="left", clickCount=1)
     browser.wait(f"document.querySelector('{EDITOR} .cm-content')", 30)
     assert "Ctrl+Enter checks" in browser.run(f"document.querySelector('{EDITOR}').innerText")
+    place, before = browser.run("location.href"), browser.run(f"document.querySelector('{EDITOR}').academyText")
+    assert browser.run("document.activeElement.matches('.cm-content')"), "what is typed now belongs to the text"
+    browser.press("n")  # the theme's key for the next page
+    text = browser.run(f"document.querySelector('{EDITOR}').academyText")
+    at = before.index(clicked) + len(clicked)
+    assert text == before[:at] + "n" + before[at:] and browser.run("location.href") == place
+    browser.run("localStorage.clear()")
+
+
+def test_the_keyboard_comes_into_the_code_and_a_letter_leads_nowhere(browser, address):
+    browser.open(address + "exercises/first_kernel/unwritten_output/")
+    place = browser.run("location.href")
+    browser.run(f"document.querySelector('{EDITOR} pre').focus()")
+    browser.press("n")
+    browser.wait("document.activeElement.matches('.cm-content')", 30)
+    browser.press("n")
+    assert browser.run("location.href") == place
+    assert browser.run(f"document.querySelector('{EDITOR}').academyText").startswith("n")
+    browser.run("localStorage.clear()")
 
 
 def test_an_exercise_is_checked(page, address, site):
@@ -323,6 +347,12 @@ def test_an_exercise_is_checked(page, address, site):
     element = f"document.querySelector('{EDITOR}')"
     assert page.run(f"{element}.academyText").strip() == exercise.starter.strip()
     assert ended(page, "check") in ("failed", "error")
+    said = []
+    for wrong in ("alpha * x - y", "alpha * x - 1 * y"):  # two tries: with the same numbers
+        page.run(f"{element}.academyText = {json.dumps(exercise.solution.replace('alpha * x + y', wrong))}")
+        assert ended(page, "check") == "failed"
+        said.append(outcome(page))
+    assert said[0] == said[1]
     page.run(f"{element}.academyText = {json.dumps(exercise.solution)}")
     page.wait(f"{element}.academyText === {json.dumps(exercise.solution)}")
     assert ended(page, "check") == "passed", outcome(page)

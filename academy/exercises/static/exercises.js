@@ -51,7 +51,8 @@ document.addEventListener("DOMContentLoaded", () => {
     if (answer) {
       // Opens the editor, whose Reset goes back to the starter. What was typed since has been opened already.
       if (window.academyDrafts?.get(editor.dataset.exercise) == null) editor.academyText = answer
-      editor.querySelector(".p-actions")?.insertAdjacentHTML("afterend", '<p class="p-about">You solved this, and this is your answer. Reset shows the starter.</p>')
+      editor.querySelector(".p-actions")?.insertAdjacentHTML("afterend", '<p class="p-about exercise-answer">You solved this, and this is your answer. Reset shows the starter.</p>')
+      editor.addEventListener("click", ({ target }) => { if (target.closest("[data-action=reset]")) editor.querySelector(".exercise-answer")?.remove() })
     }
     watch(editor)
   }

@@ -6,7 +6,7 @@ import {
 } from "./codemirror.js"
 import { Beside } from "./beside.js"
 import { packed } from "./link.js"
-import { fileLines, relined, SAID, tell } from "./outcome.js"
+import { fileLines, onward, relined, SAID, tell } from "./outcome.js"
 import { ask, stop } from "./runtime.js"
 
 const { make, mount, recorded } = academyViewer // its scripts are on every page that has an editor
@@ -115,7 +115,7 @@ export class Editor {
     this.show("loading", "Loading Python and Triton…")
     const { name, path } = this, seed = this.seed ?? undefined
     const original = "sliders" in this.root.dataset ? null : this.original // there a change is asked for
-    const question = action === "check" ? { action, name, source } : action === "watch" ? { action, name, source, seed } : { action, path, source, original }
+    const question = action === "check" ? { action, name, source, seed: this.failed } : action === "watch" ? { action, name, source, seed } : { action, path, source, original }
     let answer
     try {
       const begun = performance.now()
@@ -138,13 +138,13 @@ export class Editor {
     this.show(answer.state, passed ? answer.message : "", problems)
     this.mark(problems)
     this.seed = answer.seed // the values that this check has drawn
+    this.failed = passed ? undefined : answer.seed // the next try is asked for the same ones, so that the two can be compared
     this.goOn(passed)
   }
 
   goOn(passed, watched = false) {
-    const next = document.querySelector("a.exercise-next")
     const show = this.buttons.watch && !watched ? make("button", { type: "button", class: "p-button", "data-next": "watch", onclick: () => this.act("watch") }, "Show the run") : null
-    const on = passed && next ? make("a", { class: "p-button", "data-next": "exercise", href: next.href }, `Next exercise: ${next.textContent}`) : null
+    const on = passed ? onward() : null
     if (show || on) this.outcome.append(make("p", { class: "p-next" }, ...[show, on].filter(Boolean)))
   }
 
@@ -176,7 +176,7 @@ export class Editor {
     if (!data?.launches.length) return this.run.replaceChildren()
     this.listing.ran()
     const view = make("div", { class: "t-view" })
-    this.run.replaceChildren(make("p", { class: "p-old" }, "The run before your change. Press Run again."), make("div", { class: "p-panel" }, view))
+    this.run.replaceChildren(make("p", { class: "p-old" }, `The run before your change. Press ${this.buttons.run ? "Run" : "Watch"} again.`), make("div", { class: "p-panel" }, view))
     this.viewer = mount(view, data, { listing: this.listing })
     if (lead) this.viewer.toTop()
     return this.viewer
@@ -251,6 +251,12 @@ export class Editor {
     const data = relined(await recorded(name), new Map(fileLines(lines).map((line, i) => [line, i + 1]).filter(([line]) => line)))
     this.first = data
     if (this.text === this.original && !this.viewer && !this.busy) this.record(data, false)
+  }
+
+  // What was the page's code a moment ago has the focus: the editor takes it, at the same character.
+  enter(from) {
+    this.view.dispatch({ selection: { anchor: Math.min(from, this.view.state.doc.length) } })
+    this.view.focus()
   }
 
   // Past the imports, to the first kernel's decorators.

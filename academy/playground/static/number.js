@@ -1,8 +1,17 @@
 // An exercise that asks for a number: a field in the place of `answer = None`. What is checked is the same text.
-import { rich, tell } from "./outcome.js"
+import { onward, tell } from "./outcome.js"
 import { ask, stop } from "./runtime.js"
 
 const { make } = academyViewer
+const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹", SIGNS = { "−": "-", "–": "-", "×": "*", "·": "*", "÷": "/", "^": "**" }
+
+// What was typed, as Python writes it: a task's own signs and powers, `−3 · 10⁻²`, and digits in groups, `16,777,216`.
+export function written(typed) {
+  return typed.trim()
+    .replace(/([⁻⁺]?)([⁰¹²³⁴⁵⁶⁷⁸⁹]+)/g, (_, sign, digits) => `**${sign === "⁻" ? "-" : ""}${[...digits].map(digit => RAISED.indexOf(digit)).join("")}`)
+    .replace(/[−–×·÷^]/g, sign => SIGNS[sign])
+    .replace(/(?<=\d)[,\s](?=\d{3}\b)/g, "")
+}
 
 export function field(root) {
   const { exercise: name } = root.dataset, pre = root.querySelector("pre")
@@ -11,10 +20,10 @@ export function field(root) {
   const base = new URL("../../", import.meta.url).href
   const outcome = make("div", { class: "p-outcome", role: "status", "data-academy": "outcome", "data-state": "idle" })
   const input = make("input", { type: "text", inputmode: "decimal", class: "p-number", autocomplete: "off", spellcheck: "false", "aria-describedby": "p-number-about" })
-  const label = make("label", {}, "Your answer ", input)
-  const about = make("p", { class: "p-about", id: "p-number-about" }, "A number, such as 8000 or 8e3, or an expression, such as 2 * 3 * 4000. Enter checks it. " +
+  const label = make("label", {}, "Your ", make("code", {}, "answer"), " ", input)
+  const about = make("p", { class: "p-about", id: "p-number-about" }, "A number, such as 8000 or 8e3, or an expression, such as 2 * 3 * 4000 or 2**10. Enter checks it. " +
     "The first check loads Python and Triton into this page, once.")
-  const text = () => `answer = ${input.value.trim().replaceAll("×", "*").replace(/(?<=\d)[, ](?=\d{3}\b)/g, "") || "None"}\n`
+  const text = () => `answer = ${written(input.value) || "None"}\n`
   const put = given => { const known = value(given); input.value = known === "None" ? "" : known }
   put(given)
   Object.defineProperty(root, "academyText", { configurable: true, get: text, set: given => { put(given); kept() } })
@@ -37,8 +46,8 @@ export function field(root) {
     enable(false)
     if (answer.state === "stopped") return
     tell(outcome, { state: answer.state, said: answer.message, base })
-    const next = document.querySelector("a.exercise-next")
-    if (answer.state === "passed" && next) outcome.append(make("p", { class: "p-next" }, make("a", { class: "p-button", "data-next": "exercise", href: next.href }, ...rich(`Next exercise: ${next.textContent}`))))
+    const next = answer.state === "passed" && onward()
+    if (next) outcome.append(make("p", { class: "p-next" }, next))
   }
 
   input.addEventListener("input", () => { kept(); if (outcome.dataset.state !== "idle") tell(outcome, { state: "idle" }) })

@@ -44,6 +44,13 @@ export function tell(outcome, { state, said = "", problems = [], printed = "", p
   outcome.replaceChildren(...parts)
 }
 
+// A button to what comes after a solved exercise: the next one, or after a stage's last what the page names. null: nothing.
+export function onward() {
+  const next = document.querySelector("a.exercise-next")
+  const said = next && (next.pathname.includes("/exercises/") ? "Next exercise: " : "Go on: ")
+  return next && make("a", { class: "p-button", "data-next": "exercise", href: next.href }, ...rich(said + next.textContent))
+}
+
 //: `3-5 0 9` of `data-lines`: for each line of the editor's text, from 1 on, the line of the file.
 export function fileLines(text) {
   return text.split(" ").flatMap(range => {

@@ -46,6 +46,16 @@
     shared()
   }
 
+  // How many characters of the code stand before the place of a click.
+  function placeIn(pre, { clientX, clientY }) {
+    const at = document.caretPositionFromPoint?.(clientX, clientY), older = at ? null : document.caretRangeFromPoint?.(clientX, clientY)
+    const node = at?.offsetNode ?? older?.startContainer, before = document.createRange()
+    if (!node || !pre.contains(node)) return 0
+    before.selectNodeContents(pre.querySelector("code") ?? pre)
+    before.setEnd(node, at?.offset ?? older.startOffset)
+    return before.toString().length
+  }
+
   // An element that is an editor from the start: its text is in a <pre>, and can be read and set before CodeMirror is here.
   // With `data-exercise` it is checked (`data-watch`: and watched; `data-number`: it asks for a number), with `data-example` or `data-path` it can be run and watched.
   function placed(element) {
@@ -71,12 +81,22 @@
     pre.setAttribute("aria-label", "Code")
     const original = (pre.querySelector("code") ?? pre).textContent
     let text = original, opened = null, ready = false
-    const open = () => opened ??= editor().then(module => module.placed(element, original, () => text)).then(made => { hint.remove(); ready = true; return made })
+    // Who has clicked into the code, or come to it with the keyboard, goes on in the editor: at the same place of the text.
+    let from = 0
+    const open = () => opened ??= editor().then(module => {
+      const inside = pre.contains(document.activeElement), made = module.placed(element, original, () => text)
+      hint.remove()
+      ready = true
+      if (inside) made.enter(from)
+      return made
+    })
     Object.defineProperty(element, "academyText", { configurable: true, get: () => text, set: value => { text = value; open() } })
     element.addEventListener("click", event => {
       const action = event.target.closest("[data-action]")?.dataset.action
       if (!ready && action) open().then(made => made.act(action))
     })
+    pre.addEventListener("pointerdown", event => { from = placeIn(pre, event) })
+    pre.addEventListener("keydown", event => { if (event.key.length === 1) event.stopPropagation() }) // a letter is none of the page's shortcuts
     pre.addEventListener("focusin", open, { once: true }) // a <code> that can be scrolled takes the focus itself
     if ("sliders" in element.dataset) import(new URL("sliders.js", here).href).then(module => module.sliders(element, () => open().then(made => made.act("run"))))
     const draft = academyDrafts.get(exercise ?? path ?? example)
