@@ -72,7 +72,7 @@ def test_an_exercise_leads_to_the_next_of_its_stage(site):
     every = exercise_files.every()
     for one, other in zip(every, every[1:]):
         page = page_of(site, one.uri)
-        following = re.search(r'Next: <a class="exercise-next" href="([./\w]+)/">', page)
+        following = re.search(r'Next: <a class="exercise-next" href="([./\w-]+)/">', page)
         leads = urljoin(f"/{one.uri.removesuffix('.md')}/", following[1]).strip("/")
         if one.stage == other.stage:
             assert leads == other.uri.removesuffix(".md")
