@@ -3,7 +3,7 @@
 import torch
 
 LESSON = "recurrences.cumsum"
-FAST = None
+FAST = "fast.cumsum"
 FUNCTION = "cumsum"
 AXES = ("rows", "columns")
 
@@ -23,7 +23,7 @@ def eager(x):
     return torch.cumsum(x, -1)
 
 
-EXAMPLES = {"recurrences.cumsum": cost((2, 6), torch.float32)}
+EXAMPLES = {"recurrences.cumsum": cost((2, 6), torch.float32), "fast.cumsum": cost((1, 11), torch.float32)}
 BENCH = dict(
     shapes=[(4096, 16384), (65536, 128), (8192, 32000), (1, 1 << 26)],
     dtypes=[torch.bfloat16],

@@ -5,7 +5,7 @@ The page has one channel. Here each row is a channel of one sequence.
 
 from academy.formulas.cases import case
 
-LESSON = "recurrences.causal_conv1d"
+LESSON, FAST = "recurrences.causal_conv1d", "fast.causal_conv1d"
 ROWS = ("x", "w", "b", "s", "g", "varphi")
 RESULTS = ("CC-silu", "CC-final")
 GRADIENTS = {"x": "CC-dx", "w": "CC-dw", "b": "CC-db", "s": "CC-ds"}
@@ -15,7 +15,7 @@ def both(g, varphi):
     return g, varphi
 
 
-@case(modules=LESSON, returns=RESULTS, gradients=GRADIENTS, rows=ROWS, upstream=both)
+@case(modules=(LESSON, FAST), returns=RESULTS, gradients=GRADIENTS, rows=ROWS, upstream=both)
 def causal_conv1d(module, x, w, b, s):
     y, final = module.causal_conv1d(
         x.t()[None], w, b, activation="silu", initial_state=s[None], return_final_state=True
@@ -23,7 +23,7 @@ def causal_conv1d(module, x, w, b, s):
     return y[0].t(), final[0]
 
 
-@case(modules=LESSON, returns=RESULTS, gradients=GRADIENTS, rows=ROWS, upstream=both)
+@case(modules=(LESSON, FAST), returns=RESULTS, gradients=GRADIENTS, rows=ROWS, upstream=both)
 def one_packed_sequence(module, x, w, b, s, m):
     import torch
 
@@ -34,7 +34,7 @@ def one_packed_sequence(module, x, w, b, s, m):
     return y.t(), final[0]
 
 
-@case(modules=LESSON, returns="CC", rows=ROWS, forward_only=True)
+@case(modules=(LESSON, FAST), returns="CC", rows=ROWS, forward_only=True)
 def without_activation(module, x, w, b, s):
     return module.causal_conv1d(x.t()[None], w, b, initial_state=s[None])[0].t()
 
@@ -51,9 +51,10 @@ def _(x, w, b, s):
     return causal_conv1d_reference(x.t()[None], w, b, activation="silu", initial_state=s[None])[0].t()
 
 
-@case(modules=LESSON, returns=RESULTS, gradients=GRADIENTS, rows=ROWS, upstream=both)
+@case(modules=(LESSON, FAST), returns=RESULTS, gradients=GRADIENTS, rows=ROWS, upstream=both)
 def in_tiles(module, x, w, b, s, g, varphi):
-    given, size = (x.t()[None], w, b, s[None], None), dict(silu=True, BLOCK_T=16, BLOCK_D=4)
+    tile = dict(LENGTH=16, ROWS=2) if module.__name__.endswith(FAST) else dict(BLOCK_T=16)
+    given, size = (x.t()[None], w, b, s[None], None), dict(silu=True, BLOCK_D=4, **tile)
     y, final = module.causal_conv1d_forward(*given, **size)
     upstream = g.t()[None].to(x.dtype), varphi[None].to(x.dtype)
     dx, dw, db, ds = module.causal_conv1d_backward(*upstream, *given, **size)

@@ -306,28 +306,27 @@ def _sequences(x, cu_seqlens):
     return (owners(cu_seqlens, total), cu_seqlens, total, total), cu_seqlens.numel() - 1
 
 
-def _empty_forward(x, weight, bias, initial_state, cu_seqlens, *, silu):
+def empty_forward(x, weight, bias, initial_state, cu_seqlens, *, silu):
     batch = x.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
     return x.new_empty(x.shape), x.new_empty(batch, x.shape[-1], weight.shape[1] - 1)
 
 
-def _empty_backward(dy, dfinal, x, weight, bias, initial_state, cu_seqlens, *, silu):
+def empty_backward(dy, dfinal, x, weight, bias, initial_state, cu_seqlens, *, silu):
     return tuple(x.new_empty(shape) for shape in (x.shape, weight.shape, weight.shape[:1], dfinal.shape))
 
 
 @opaque(
     "(Tensor x, Tensor weight, Tensor? bias, Tensor? initial_state, Tensor? cu_seqlens, *, bool silu) "
     "-> (Tensor, Tensor)",
-    _empty_forward,
+    empty_forward,
 )
 def causal_conv1d_forward(x, weight, bias, initial_state, cu_seqlens, *, silu, BLOCK_T=64, BLOCK_D=32):
     """`(y, final)`. BLOCK_T, BLOCK_D: tokens and channels of a tile."""
     checks.power_of_two(BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D)
     sequences, batch = _sequences(x, cu_seqlens)
-    y, final = new_rows(x, cu_seqlens), _empty_forward(x, weight, bias, initial_state, cu_seqlens, silu=silu)[1]
-    (D, W), tensor = weight.shape, strided_rows(x, cu_seqlens)
+    (D, W), y, tensor = weight.shape, new_rows(x, cu_seqlens), strided_rows(x, cu_seqlens)
+    final, blocks = x.new_empty(batch, D, W - 1), triton.cdiv(D, BLOCK_D)
     state, weight, bias = (each if each is None else each.contiguous() for each in (initial_state, weight, bias))
-    blocks = triton.cdiv(D, BLOCK_D)
     if y.numel() > 0:
         causal_conv1d_forward_kernel[(triton.cdiv(sequences[3], BLOCK_T) * blocks,)](
             tensor, state, weight, bias, y, sequences, D, SILU=silu, W=W, BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D
@@ -340,7 +339,7 @@ def causal_conv1d_forward(x, weight, bias, initial_state, cu_seqlens, *, silu, B
 @opaque(
     "(Tensor dy, Tensor dfinal, Tensor x, Tensor weight, Tensor? bias, Tensor? initial_state, Tensor? cu_seqlens, *, "
     "bool silu) -> (Tensor, Tensor, Tensor, Tensor)",
-    _empty_backward,
+    empty_backward,
 )
 def causal_conv1d_backward(
     dy, dfinal, x, weight, bias, initial_state, cu_seqlens, *, silu, BLOCK_T=64, BLOCK_D=32
@@ -393,25 +392,26 @@ def contract(x, weight, bias, activation, initial_state, return_final_state, cu_
 # ## Joining autograd
 class CausalConv1d(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight, bias, initial_state, cu_seqlens, silu):
+    def forward(ctx, x, weight, bias, initial_state, cu_seqlens, silu, launch_forward, launch_backward):
         ctx.save_for_backward(x, weight, bias, initial_state, cu_seqlens)
-        ctx.silu = silu
-        return causal_conv1d_forward(x, weight, bias, initial_state, cu_seqlens, silu=silu)
+        ctx.silu, ctx.launch_backward = silu, launch_backward
+        return launch_forward(x, weight, bias, initial_state, cu_seqlens, silu=silu)
 
     @staticmethod
     @autograd.once_differentiable
     def backward(ctx, dy, dfinal):
-        dx, dweight, dbias, dstate = causal_conv1d_backward(dy, dfinal, *ctx.saved_tensors, silu=ctx.silu)
-        needed = ctx.needs_input_grad
-        return dx, dweight, dbias if needed[2] else None, dstate if needed[3] else None, None, None
+        _, _, bias, state, *_ = ctx.needs_input_grad
+        dx, dweight, dbias, dstate = ctx.launch_backward(dy, dfinal, *ctx.saved_tensors, silu=ctx.silu)
+        return dx, dweight, dbias if bias else None, dstate if state else None, *[None] * 4
 
 
-def _call(x, weight, bias, initial_state, cu_seqlens, activation, return_final_state):
+def call(x, weight, bias, initial_state, cu_seqlens, activation, return_final_state, launchers=None):
+    launchers = launchers or (causal_conv1d_forward, causal_conv1d_backward)
     given, silu = (x, weight, bias, initial_state, cu_seqlens), activation is not None
     if autograd.needs_frame(x, weight, bias, initial_state):
-        y, final = CausalConv1d.apply(*given, silu)
+        y, final = CausalConv1d.apply(*given, silu, *launchers)
     else:
-        y, final = causal_conv1d_forward(*given, silu=silu)
+        y, final = launchers[0](*given, silu=silu)
     return (y, final) if return_final_state else y
 
 
@@ -435,7 +435,7 @@ def causal_conv1d(x, weight, bias=None, *, activation=None, initial_state=None, 
     Source: the layout of states is that of Dao-AILab's causal-conv1d.
     """
     contract(x, weight, bias, activation, initial_state, return_final_state)
-    return _call(x, weight, bias, initial_state, None, activation, return_final_state)
+    return call(x, weight, bias, initial_state, None, activation, return_final_state)
 
 
 def causal_conv1d_varlen(
@@ -459,7 +459,7 @@ def causal_conv1d_varlen(
     Source: as `causal_conv1d`.
     """
     contract(x, weight, bias, activation, initial_state, return_final_state, cu_seqlens, packed=True)
-    return _call(x, weight, bias, initial_state, cu_seqlens, activation, return_final_state)
+    return call(x, weight, bias, initial_state, cu_seqlens, activation, return_final_state)
 
 
 @opaque(

@@ -151,17 +151,18 @@ def contract(x, dim, reverse, exclusive):
 
 # ## Joining autograd
 #
-# Nothing of `x` is needed for the gradient, so nothing is saved.
+# Nothing of `x` is needed for the gradient, so nothing is saved. The two launchers are arguments: the fast version uses
+# the same `Function` with launchers of its own.
 class Cumsum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, dim, reverse, exclusive):
-        ctx.options = dim, reverse, exclusive
-        return cumsum_forward(x, dim, reverse, exclusive)
+    def forward(ctx, x, dim, reverse, exclusive, launch_forward, launch_backward):
+        ctx.options, ctx.launch_backward = (dim, reverse, exclusive), launch_backward
+        return launch_forward(x, dim, reverse, exclusive)
 
     @staticmethod
     @autograd.once_differentiable
     def backward(ctx, dy):
-        return cumsum_backward(dy, *ctx.options), None, None, None
+        return ctx.launch_backward(dy, *ctx.options), None, None, None, None, None
 
 
 def cumsum(x, dim=-1, *, reverse=False, exclusive=False):
@@ -186,7 +187,7 @@ def cumsum(x, dim=-1, *, reverse=False, exclusive=False):
     contract(x, dim, reverse, exclusive)
     if not autograd.needs_frame(x):
         return cumsum_forward(x, dim, reverse, exclusive)
-    return Cumsum.apply(x, dim, reverse, exclusive)
+    return Cumsum.apply(x, dim, reverse, exclusive, cumsum_forward, cumsum_backward)
 
 
 # ## A run small enough to watch

@@ -65,6 +65,16 @@ def gated_delta_rule_step_reference(state, q, k, v, g, beta, *, scale=None, slot
 #
 # Nothing is rounded on the way. A reading of a rounded state would be compared with an exact value, and the difference,
 # which is what gets written, would be that rounding.
+#
+# First a vector: `head` gives a matrix of one row, of which only the distance from column to column matters. Query and
+# key are loaded as vectors, and `[:, None]` makes columns of them. If they were loaded as rows and transposed, each of
+# them would pass through shared memory, and all threads would wait for it.
+@triton.jit
+def load_vector(row, offs, length):
+    ptr, _, stride = row
+    return tl.load(ptr + offs.to(tl.int64) * stride, mask=offs < length, other=0.0).to(tl.float32)
+
+
 @triton.jit
 def step_kernel(
     q_tensor, k_tensor, v_tensor, g_tensor, beta_tensor,  # (pointer, strides) as of one token: (B, heads, 1, width)
@@ -82,18 +92,17 @@ def step_kernel(
     used = (slot >= 0) & (slot < slots)
     matrix, rows = head(state_tensor, slot, h, 0), tl.where(used, D, 0)
     state = load_block(matrix, offs_d, rows, offs_e, E)
-    # The vectors are tiles of one row.
-    k = load_block(head(k_tensor, b, h // group, 0), token, 1, offs_d, D).to(tl.float32)
-    q = load_block(head(q_tensor, b, h // group, 0), token, 1, offs_d, D).to(tl.float32)
-    v = load_block(head(v_tensor, b, h, 0), token, 1, offs_e, E).to(tl.float32)
+    k = load_vector(head(k_tensor, b, h // group, 0), offs_d, D)[:, None]
+    q = load_vector(head(q_tensor, b, h // group, 0), offs_d, D)[:, None]
+    v = load_vector(head(v_tensor, b, h, 0), offs_e, E)
     # First the state fades, then it is asked, then the difference is written: [[tag: GD-S]]. In the example the state
-    # answers `pid=0: answer = [1, 2]`, and half of the difference to the value, `pid=0: u = [[2, 1]]`, is written.
+    # answers `pid=0: answer = [1, 2]`, and half of the difference to the value, `pid=0: u = [2, 1]`, is written.
     state *= decay_of(load_gates(g_tensor, b, h, 0, token, 1))[:, None]
-    answer = tl.sum(tl.trans(k) * state, axis=0)
-    u = load_gates(beta_tensor, b, h, 0, token, 1)[:, None] * (v - answer[None, :])
-    state += tl.trans(k) * u
+    answer = tl.sum(k * state, axis=0)
+    u = load_gates(beta_tensor, b, h, 0, token, 1) * (v - answer)
+    state += k * u[None, :]
     # [[tag: GD-O]]: the query reads the new state, before it is stored.
-    o = scale * tl.sum(tl.trans(q) * state, axis=0)
+    o = scale * tl.sum(q * state, axis=0)
     o = tl.where(used, o, 0.0)
     store_block(head(o_tensor, b, h, 0), o[None, :], token, 1, offs_e, E)
     store_block(matrix, state, offs_d, rows, offs_e, E)
@@ -101,21 +110,23 @@ def step_kernel(
 
 # ## The launcher
 #
-# Tiles are narrow, so that a few heads make enough programs. `opaque`, because `torch.compile` can't look into a launch
+# Tiles are narrow, so that a few heads make enough programs. Two warps have a tile of 32 columns: the fewer there are,
+# the less is exchanged for a sum down the rows, and with 64 numbers each, all threads have many loads in flight.
+# `opaque`, because `torch.compile` can't look into a launch
 # whose arguments are tuples; it has to know that the state is written to.
 @opaque(
     "(Tensor(a!) state, Tensor q, Tensor k, Tensor v, Tensor? g, Tensor beta, Tensor? slots, float scale) -> Tensor",
     lambda state, q, k, v, *rest: torch.empty_like(v),
 )
-def gated_delta_rule_step_launch(state, q, k, v, g, beta, slots, scale, *, BLOCK_E=32):
+def gated_delta_rule_step_launch(state, q, k, v, g, beta, slots, scale, *, BLOCK_E=32, num_warps=2):
     """`o`; all tensors have the heads before a single token, as (B, heads, 1, width)."""
-    checks.power_of_two(BLOCK_E=BLOCK_E)
+    checks.power_of_two(BLOCK_E=BLOCK_E, num_warps=num_warps)
     (B, Hk, _, D), (H, E), o = q.shape, (v.shape[1], v.shape[3]), torch.empty_like(v)
     BLOCK_D, BLOCK_E = triton.next_power_of_2(D), min(BLOCK_E, triton.next_power_of_2(E))
     if o.numel():
         step_kernel[(B * H * triton.cdiv(E, BLOCK_E),)](
             *(tensor(x) for x in (q, k, v, g, beta, state, o)), None if slots is None else slots.contiguous(),
-            state.shape[0], H, H // Hk, scale, (D, E), BLOCK_D=BLOCK_D, BLOCK_E=BLOCK_E,
+            state.shape[0], H, H // Hk, scale, (D, E), BLOCK_D=BLOCK_D, BLOCK_E=BLOCK_E, num_warps=num_warps,
         )  # fmt: skip
     return o
 

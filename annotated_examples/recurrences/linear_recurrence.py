@@ -126,7 +126,8 @@ def linear_recurrence_forward_kernel(
     if initial_ptr is not None:
         h = tl.load(initial_ptr + b * D + offs_d, mask=mask_d, other=0.0)
 
-    for done in range(0, length, BLOCK_T):
+    # `num_stages` has the next tiles on their way while this one is scanned.
+    for done in tl.range(0, length, BLOCK_T, num_stages=4):
         offs_t = done + lanes
         mask = (offs_t < length)[:, None] & mask_d[None, :]
         # Lanes past the end get the gate 1 and add 0, so they hand the state on as it is. With gates of 0 the final
@@ -156,6 +157,10 @@ def linear_recurrence_forward_kernel(
 # $\lambda$. It begins with the gradient of the final state. Behind the last token there is no gate: its place is taken
 # by a 1, which hands that gradient on.
 #
+# `tl.associative_scan` can run from the end, too. But then every number changes places with another thread's before
+# the scan and once more after it. Here the rows are loaded in the order in which they are needed, the last one first,
+# and the scan is the one from above.
+#
 # In the example the upstream gradient is 1 at the last token of the first channel and at the third of the second. That
 # of the final states is 0 and 2.
 @triton.jit
@@ -176,18 +181,19 @@ def linear_recurrence_backward_kernel(
     if initial_ptr is not None:
         first = tl.load(initial_ptr + b * D + offs_d, mask=mask_d, other=0.0)
 
-    for done in range(0, length, BLOCK_T):
-        # The last tile comes first: `pid=0, done=0: offs_t = [4, 5, 6, 7]`.
-        offs_t = (length - 1) // BLOCK_T * BLOCK_T - done + lanes
-        mask = (offs_t < length)[:, None] & mask_d[None, :]
-        # The gates of the rows below, `pid=0, done=0: a = [[0.5, 1], [1, 1], [1, 1], [1, 1]]`.
-        below = (offs_t + 1 < length)[:, None] & mask_d[None, :]
+    for done in tl.range(0, length, BLOCK_T, num_stages=4):
+        # The last token comes first, `pid=0, done=0: offs_t = [5, 4, 3, 2]`. Before the first one lanes are masked off,
+        # `pid=0, done=4: offs_t = [1, 0, -1, -2]`.
+        offs_t = length - 1 - done - lanes
+        mask = (offs_t >= 0)[:, None] & mask_d[None, :]
+        # The gates of the rows below, `pid=0, done=0: a = [[1, 1], [0.5, 1], [0.5, 1], [0.5, 1]]`.
+        below = mask & (offs_t + 1 < length)[:, None]
         a = tl.load(tile(a_tensor, b, start + offs_t + 1, offs_d), mask=below, other=1.0).to(tl.float32)
         dh = tl.load(tile(dh_tensor, b, start + offs_t, offs_d), mask=mask, other=0.0).to(tl.float32)
-        # The same scan from the other end. In the second channel the gradient of the final state passes the tokens
-        # unchanged, `pid=0, done=0: lam[:2, 1] = [2, 2]`. Then 1 is added, and the reset lets nothing pass:
-        # `pid=0, done=4: lam[:, 1] = [0, 0, 3, 2]`.
-        decay, local = tl.associative_scan((a, dh), 0, join, reverse=True)
+        # The same scan. In the second channel the gradient of the final state passes the tokens unchanged, and at the
+        # third 1 is added, `pid=0, done=0: lam[:, 1] = [2, 2, 2, 3]`. The reset lets nothing pass:
+        # `pid=0, done=4: lam[:2, 1] = [0, 0]`.
+        decay, local = tl.associative_scan((a, dh), 0, join)
         lam = local + decay * carry[None, :]
         tl.store(tile(dx_tensor, b, start + offs_t, offs_d), lam, mask=mask)
         # A gate multiplied the state **before** its token, [[tag: LR-da]]. The first token's was the initial state.
@@ -195,7 +201,7 @@ def linear_recurrence_backward_kernel(
         before = tl.load(tile(h_tensor, b, start + offs_t - 1, offs_d), mask=above, other=0.0).to(tl.float32)
         before = tl.where(offs_t[:, None] == 0, first[None, :], before)
         tl.store(tile(da_tensor, b, start + offs_t, offs_d), lam * before, mask=mask)
-        carry = tl.sum(tl.where(lanes[:, None] == 0, lam, 0.0), axis=0)
+        carry = tl.sum(tl.where(lanes[:, None] == BLOCK_T - 1, lam, 0.0), axis=0)
     # [[tag: LR-dh0]]. An empty sequence has no gate, and its final state is the initial one.
     gate = tl.load(tile(a_tensor, b, start + tl.arange(0, 1), offs_d), mask=mask_d[None, :] & (length > 0), other=1.0)
     dinitial = carry * tl.sum(gate.to(tl.float32), axis=0)
@@ -219,20 +225,20 @@ def _empty_backward(dh, dfinal, a, h, initial_state, cu_seqlens):
 
 
 @opaque("(Tensor a, Tensor x, Tensor? initial_state, Tensor? cu_seqlens) -> (Tensor, Tensor)", _empty_forward)
-def linear_recurrence_forward(a, x, initial_state=None, cu_seqlens=None, *, BLOCK_T=64, BLOCK_D=32):
+def linear_recurrence_forward(a, x, initial_state=None, cu_seqlens=None, *, BLOCK_T=64, BLOCK_D=32, num_warps=2):
     """`(h, final)`: all states in the dtype of x, and the last of each sequence in float32.
 
     a, x: (B, T, D), or packed (total, D) with `cu_seqlens`. initial_state: (sequences, D) or None.
     BLOCK_T, BLOCK_D: tokens and channels of a tile.
     """
-    checks.power_of_two(BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D)
+    checks.power_of_two(BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D, num_warps=num_warps)
     T, D = x.shape[-2:]
     h, final = new_rows(x, cu_seqlens), _empty_forward(a, x, initial_state, cu_seqlens)[1]
     initial = None if initial_state is None else initial_state.contiguous()
     if final.numel() > 0:
         linear_recurrence_forward_kernel[(final.shape[0] * triton.cdiv(D, BLOCK_D),)](
             *(strided_rows(each, cu_seqlens) for each in (a, x, h)), initial, final, cu_seqlens, T, D,
-            BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D,
+            BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D, num_warps=num_warps,
         )  # fmt: skip
     return h, final
 
@@ -242,9 +248,11 @@ def linear_recurrence_forward(a, x, initial_state=None, cu_seqlens=None, *, BLOC
     "-> (Tensor, Tensor, Tensor)",
     _empty_backward,
 )
-def linear_recurrence_backward(dh, dfinal, a, h, initial_state=None, cu_seqlens=None, *, BLOCK_T=64, BLOCK_D=32):
+def linear_recurrence_backward(
+    dh, dfinal, a, h, initial_state=None, cu_seqlens=None, *, BLOCK_T=64, BLOCK_D=32, num_warps=2
+):
     """`(dx, da, dinitial)`. dh, dfinal: upstream gradients. h: what forward returned. The others: as there."""
-    checks.power_of_two(BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D)
+    checks.power_of_two(BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D, num_warps=num_warps)
     T, D = h.shape[-2:]
     dx, da = new_rows(h, cu_seqlens), new_rows(a, cu_seqlens)
     dinitial = torch.empty(dfinal.shape, dtype=torch.float32, device=h.device)
@@ -252,7 +260,7 @@ def linear_recurrence_backward(dh, dfinal, a, h, initial_state=None, cu_seqlens=
     if dinitial.numel() > 0:
         linear_recurrence_backward_kernel[(dinitial.shape[0] * triton.cdiv(D, BLOCK_D),)](
             *(strided_rows(each, cu_seqlens) for each in (dh, a, h, dx, da)), dfinal.contiguous(), initial, dinitial,
-            cu_seqlens, T, D, BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D,
+            cu_seqlens, T, D, BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D, num_warps=num_warps,
         )  # fmt: skip
     return dx, da, dinitial
 

@@ -431,6 +431,18 @@ PUBLIC = [
         for module, name in (("gemlite.gemm", "gemm"), ("gemlite.gemm_splitK", "gemm_splitK"),
                              *((module, "low_bit_matmul") for module in LOW_BIT))
     ],
+    Public(
+        "fast.cumsum", "cumsum", "recurrences.cumsum.cumsum_reference",
+        {"x": "rows cols", "dim": (-1, 0), "reverse": (False, True), "exclusive": (False, True)},
+    ),
+    Public(
+        "fast.causal_conv1d", "causal_conv1d", "recurrences.causal_conv1d.causal_conv1d_reference",
+        {"x": "batch tokens width", "weight": "width 4", "bias": "width", "activation": (None, "silu")},
+    ),
+    Public(
+        "fast.causal_conv1d", "causal_conv1d_varlen",
+        "recurrences.causal_conv1d.causal_conv1d_varlen_reference", packed_filter,
+    ),
 ]  # fmt: skip
 
 

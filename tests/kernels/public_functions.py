@@ -189,6 +189,12 @@ def packed_filtered() -> dict:
     return given | dict(x=given["x"][0], cu_seqlens=ends)
 
 
+def packed_and_long() -> dict:
+    """Sequences of 16 tokens and more, as the fast version wants them."""
+    ends = torch.tensor([0, 24, 40], dtype=torch.int32, device=DEVICE)
+    return filtered() | dict(x=randn(40, 40, dtype=BF16), cu_seqlens=ends)
+
+
 def one_token() -> dict:
     given = filtered()
     return dict(state=given.pop("initial_state")) | given | dict(x=given["x"][:, 0])
@@ -457,6 +463,11 @@ CASES = [
         top_k=20,
         top_p=0.9,
     ),
+    case("fast.cumsum", "cumsum", lambda: dict(x=randn(6, 1000, dtype=BF16))),
+    case("fast.cumsum", "cumsum", lambda: dict(x=randn(2, 9000, 2, dtype=BF16)), dim=1, reverse=True, exclusive=True),
+    case("fast.causal_conv1d", "causal_conv1d", filtered, activation="silu"),
+    case("fast.causal_conv1d", "causal_conv1d", filtered, in_one, return_final_state=True),
+    case("fast.causal_conv1d", "causal_conv1d_varlen", packed_and_long, activation="silu"),
 ]
 FORWARD_ONLY = {"tutorials.matmul_blocked", "attention.decode", "fast.decode"}
 FORWARD_ONLY |= {

@@ -1,4 +1,4 @@
-"""recurrences/causal_conv1d: values, gradients, states, packed sequences, one token, traps, errors, mutants.
+"""recurrences/causal_conv1d and fast/causal_conv1d: values, gradients, states, packed sequences, one token, traps, errors, mutants.
 
 The traps of such convolutions in use, and the check or mutant ("…") that holds each:
 
@@ -19,17 +19,22 @@ The traps of such convolutions in use, and the check or mutant ("…") that hold
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
 
+import functools
+
 import pytest
 import torch
 
 from academy import accuracy
+from annotated_examples.fast import causal_conv1d as fast
 from annotated_examples.recurrences import causal_conv1d as lesson
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
 
+module = harness.modules(lesson, fast)
+
 NAN = float("nan")
 
-MUTANTS = [
+LESSON_MUTANTS = [
     Mutant("taps in the wrong order", "w = tl.load(weight_ptr + offs_d * W + j, mask=mask_d, other=0.0)", "w = tl.load(weight_ptr + offs_d * W + (W - 1 - j), mask=mask_d, other=0.0)"),
     Mutant("looks one token ahead", "t - (W - 1 - j), row - (W - 1 - j), length, offs_d, D, W)\n        z", "t - (W - 2 - j), row - (W - 2 - j), length, offs_d, D, W)\n        z"),
     Mutant("taps cross into the sequence before", "(t >= 0) & (t < length))[:, None] & mask_d, other=0.0).to(tl.float32)\n    if", "(row >= 0) & (t < length))[:, None] & mask_d, other=0.0).to(tl.float32)\n    if"),
@@ -44,6 +49,45 @@ MUTANTS = [
     Mutant("step writes the new input nowhere", "tl.store(columns + (W - 2) * stride_sw, new, mask=mask)", ""),
     Mutant("step doesn't move the columns", "(j - 1) * stride_sw, old", "j * stride_sw, old"),
 ]  # fmt: skip
+
+FAST_MUTANTS = [
+    Mutant("taps in the wrong order", "z += weights[j] * window[u + j]", "z += weights[W - 1 - j] * window[u + j]"),
+    Mutant("looks at the wrong rows", "t = begin - (W - 1) + j", "t = begin - W + j"),
+    Mutant("taps cross into the sequence before", "mask=mask_d & (t >= 0) & (t < length), other=0.0)", "mask=mask_d & (start + t >= 0) & (t < length), other=0.0)"),
+    Mutant("state ignored", "x = tl.where(t < 0, tl.load(column", "x = tl.where(t < -W, tl.load(column"),
+    Mutant("state of the first sequence", "column = state_ptr + (b * D + offs_d)", "column = state_ptr + offs_d"),
+    Mutant("product rounded before the sum", "z += weights[j] * window[u + j].to(tl.float32)", "z += (weights[j] * window[u + j].to(tl.float32)).to(window[0].dtype).to(tl.float32)"),
+    Mutant("bias ignored", "bias = tl.load(bias_ptr + offs_d, mask=offs_d < D, other=0.0).to(tl.float32)", "bias = bias"),
+    Mutant("the same rows again", "coming = load_rows(x_ptrs, step_x, end - t - ROWS, mask_d, ROWS)", "coming = window[W - 1 :]"),
+    Mutant("a group forgets what was seen", "        seen = window[ROWS:]\n\n", "        seen = window[: W - 1]\n\n"),
+    Mutant("past the end of the chunk", "tl.store(y_ptrs + u * step_y, y, mask=mask_d & (t + u < end))", "tl.store(y_ptrs + u * step_y, y, mask=mask_d)"),
+    Mutant("slope from the result", "sigmoid = tl.sigmoid(z)", "z = z * tl.sigmoid(z)\n        sigmoid = tl.sigmoid(z)"),
+    Mutant("gradient with the filter not turned round", "dx += weights[W - 1 - k] * dzs[k]", "dx += weights[k] * dzs[k]"),
+    Mutant("walk ends with the chunk", "range(whole, end + W - 1)", "range(whole, end)"),
+    Mutant("gradients one row late", "(t + u - begin >= W - 1)", "(t + u - begin >= W)"),
+    Mutant("the next chunk's outputs counted twice", "tl.where(t < end, dz * window[j].to(tl.float32), 0.0)", "tl.where(t < length, dz * window[j].to(tl.float32), 0.0)"),
+    Mutant("the next chunk's outputs in the bias", "dbias += tl.where(t < end, dz, 0.0)", "dbias += tl.where(t < length, dz, 0.0)"),
+    Mutant("an infinity times 0", "tl.where(t < end, dz * window[j].to(tl.float32), 0.0)", "tl.where(t < end, dz, 0.0) * window[j].to(tl.float32)"),
+    Mutant("gradient of the final state dropped", "mask=mask_d & (t >= length), other=0.0)", "mask=mask_d & (t < 0), other=0.0)"),
+    Mutant("part of another chunk", "part = (chunk.to(tl.int64) * D + offs_d) * W", "part = offs_d * W"),
+    Mutant("last chunk's filter gradient lost", "dweight.sum(0)", "dweight[:-1].sum(0)"),
+    Mutant("final state left out", "launch(final_state_kernel, grid,", "final.zero_()\n        False and launch(final_state_kernel, grid,"),
+    Mutant("gradient of the state left out", "if state is not None:", "dstate.zero_()\n        if False:"),
+]  # fmt: skip
+
+
+def walked(module, packed=False):
+    """The public function with the kernels that walk, in small chunks."""
+    size = dict(LENGTH=4, ROWS=2, BLOCK_D=4)
+    launchers = [functools.partial(f, **size) for f in (module.causal_conv1d_forward, module.causal_conv1d_backward)]
+
+    def function(
+        x, weight, bias=None, cu_seqlens=None, *, initial_state=None, activation=None, return_final_state=False
+    ):
+        given = x, weight, bias, initial_state, cu_seqlens, activation, return_final_state
+        return module.call(*given, launchers)
+
+    return function
 
 
 def everything(B, T, D, W=4, dtype=torch.float32):
@@ -77,8 +121,38 @@ def assert_right(function, reference, inputs, upstream=None, **options):
         accuracy.check(name, value, theirs[name], exact[name])
 
 
+def check_fast(module):
+    """Everything a mutant of the fast version has to get past."""
+    walk = walked(module)
+    for T, W in ((1, 4), (5, 4), (8, 4), (11, 4), (7, 2), (9, 7)):
+        for activation in (None, "silu"):
+            assert_right(walk, lesson.causal_conv1d_reference, everything(2, T, 5, W), activation=activation)
+    assert_right(walk, lesson.causal_conv1d_reference, everything(1, 9, 3, dtype=torch.bfloat16), activation="silu")
+    for lengths in ((5, 0, 1, 9), (4, 8, 3), (0, 0)):
+        assert_right(walk, lesson.causal_conv1d_varlen_reference, packed(*lengths, behind=2), activation="silu")
+    assert_right(module.causal_conv1d, lesson.causal_conv1d_reference, everything(2, 70, 3), activation="silu")
+    taps_that_cancel(walk)
+    infinities(walk)
+    without_a_state(walk)
+
+
+def without_a_state(function):
+    inputs = packed(5, 3, 9)
+    del inputs["initial_state"]
+    theirs = lesson.causal_conv1d_varlen_reference(**inputs, activation="silu")
+    torch.testing.assert_close(function(**inputs, activation="silu"), theirs, rtol=1e-5, atol=1e-5)
+
+
+def infinities(function):
+    """At the borders of chunks and at the end, where rows are looked at that count for nothing."""
+    for place in range(10):
+        inputs = everything(1, 10, 2)
+        inputs["x"][0, place, 0] = float("inf")
+        assert_right(function, lesson.causal_conv1d_reference, inputs, activation=None)
+
+
 def check(module):
-    """Everything a mutant has to get past."""
+    """Everything a mutant of the lesson has to get past."""
     for T in (1, 2, 7):
         for activation in (None, "silu"):
             assert_right(
@@ -87,15 +161,15 @@ def check(module):
     assert_right(module.causal_conv1d, lesson.causal_conv1d_reference, everything(1, 70, 3), activation="silu")
     inputs = packed(5, 0, 1, 8, behind=2)
     assert_right(module.causal_conv1d_varlen, lesson.causal_conv1d_varlen_reference, inputs, activation="silu")
-    taps_that_cancel(module)
+    taps_that_cancel(module.causal_conv1d)
     one_token_after_another(module)
 
 
-def taps_that_cancel(module):
+def taps_that_cancel(causal_conv1d):
     """Trap 2: (1 + 2^-7)^2 - (1 + 2^-6) is 2^-14, and 0 if the product is rounded to bfloat16."""
     x = torch.tensor([1 + 2.0**-6, 1 + 2.0**-7], device=DEVICE).bfloat16().view(1, 2, 1)
     weight = torch.tensor([[-1.0, 1 + 2.0**-7]], device=DEVICE).bfloat16()
-    assert module.causal_conv1d(x, weight)[0, 1, 0] == 2.0**-14
+    assert causal_conv1d(x, weight)[0, 1, 0] == 2.0**-14
 
 
 def one_token_after_another(module):
@@ -114,7 +188,35 @@ def test_check_passes():
     check(lesson)
 
 
-test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS, check)
+def test_check_of_the_fast_version_passes():
+    check_fast(fast)
+
+
+test_mutant_of_the_lesson_is_caught = harness.mutant_test(lesson, LESSON_MUTANTS, check)
+test_mutant_of_the_fast_version_is_caught = harness.mutant_test(fast, FAST_MUTANTS, check_fast)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+def test_fast_as_a_user_calls_it(dtype):
+    """With the chunks that a user gets, several of them, and just as many tokens as the lesson is left with."""
+    for B, T, D in ((2, 15, 3), (2, 16, 3), (1, 300, 70)):
+        inputs = everything(B, T, D, dtype=dtype)
+        upstream = randn(B, T, D, dtype=dtype), randn(B, D, 3, dtype=dtype)
+        assert_right(fast.causal_conv1d, lesson.causal_conv1d_reference, inputs, upstream, activation="silu")
+
+
+def test_fast_many_packed_sequences():
+    inputs = packed(40, 16, 0, 70, 1, behind=3)
+    assert_right(fast.causal_conv1d_varlen, lesson.causal_conv1d_varlen_reference, inputs, activation="silu")
+    assert not fast.few_tokens(inputs["x"], inputs["cu_seqlens"])
+    assert fast.few_tokens(inputs["x"][:70], inputs["cu_seqlens"]) and fast.few_tokens(randn(0, 40, 3), None)
+
+
+def test_bad_sizes_of_the_fast_version():
+    x, weight = randn(2, 20, 3), randn(3, 4)
+    for size in (dict(LENGTH=5), dict(ROWS=3), dict(BLOCK_D=6), dict(num_warps=3)):
+        with pytest.raises(ValueError, match=f"{next(iter(size))} must be a power of two"):
+            fast.causal_conv1d_forward(x, weight, None, None, None, silu=True, **size)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
@@ -148,60 +250,60 @@ def test_is_pytorchs_convolution():
     torch.testing.assert_close(lesson.causal_conv1d_reference(**inputs), z.transpose(1, 2))
 
 
-def test_any_strides():
+def test_any_strides(module):
     """Trap 3: neither the input nor the upstream gradient has to be contiguous."""
     inputs = everything(2, 20, 5) | dict(x=randn(5, 20, 2).permute(2, 1, 0), weight=randn(4, 5).t())
     inputs["initial_state"] = randn(2, 3, 5).transpose(1, 2)
     upstream = randn(2, 5, 20).transpose(1, 2), torch.ones((), device=DEVICE).expand(2, 5, 3)
-    assert_right(lesson.causal_conv1d, lesson.causal_conv1d_reference, inputs, upstream, activation="silu")
+    assert_right(module.causal_conv1d, lesson.causal_conv1d_reference, inputs, upstream, activation="silu")
 
 
 @pytest.mark.parametrize("lengths", [(5, 0, 1, 80), (0, 0), (1,) * 9], ids=str)
-def test_packed_sequences(lengths):
+def test_packed_sequences(module, lengths):
     """Trap 5: no tap crosses a border. Trap 4: the state's gradient belongs to the first tokens of each."""
     for behind in (0, 3):
         inputs = packed(*lengths, behind=behind)
-        assert_right(lesson.causal_conv1d_varlen, lesson.causal_conv1d_varlen_reference, inputs, activation="silu")
+        assert_right(module.causal_conv1d_varlen, lesson.causal_conv1d_varlen_reference, inputs, activation="silu")
     inputs["x"][sum(lengths) :] = NAN
-    y, final = lesson.causal_conv1d_varlen(**inputs, return_final_state=True)
+    y, final = module.causal_conv1d_varlen(**inputs, return_final_state=True)
     assert y[sum(lengths) :].eq(0).all() and y.isfinite().all() and final.isfinite().all()
 
 
-def test_without_a_state_zeros_are_seen():
+def test_without_a_state_zeros_are_seen(module):
     """Trap 10: and whatever was in memory before isn't."""
     inputs = everything(2, 6, 3)
     state = inputs.pop("initial_state")
     assert torch.equal(
-        lesson.causal_conv1d(**inputs), lesson.causal_conv1d(**inputs, initial_state=torch.zeros_like(state))
+        module.causal_conv1d(**inputs), module.causal_conv1d(**inputs, initial_state=torch.zeros_like(state))
     )
 
 
-def test_the_second_call_gives_the_same_bits():
+def test_the_second_call_gives_the_same_bits(module):
     """Trap 6: the filter's gradient isn't added up by atomics."""
-    call = lambda **inputs: lesson.causal_conv1d(**inputs, activation="swish")  # noqa: E731
+    call = lambda **inputs: module.causal_conv1d(**inputs, activation="swish")  # noqa: E731
     harness.assert_bitwise_repeatable(call, everything(2, 150, 3), randn(2, 150, 3))
 
 
-def test_large_sums():
+def test_large_sums(module):
     """Trap 7: the slope of the SiLU at sums around 10^4, and where it is largest."""
     for scale in (1e4, 1.0):
         inputs = everything(1, 30, 3)
         inputs["x"] = inputs["x"] * scale
-        assert_right(lesson.causal_conv1d, lesson.causal_conv1d_reference, inputs, activation="silu")
+        assert_right(module.causal_conv1d, lesson.causal_conv1d_reference, inputs, activation="silu")
 
 
 @pytest.mark.parametrize("shape", [(2, 0, 3), (0, 5, 3), (2, 5, 0)], ids=str)
-def test_empty(shape):
+def test_empty(module, shape):
     inputs = {n: harness.leaf(v) for n, v in everything(*shape).items()}
-    y, final = lesson.causal_conv1d(**inputs, activation="silu", return_final_state=True)
+    y, final = module.causal_conv1d(**inputs, activation="silu", return_final_state=True)
     (y.sum() + final.sum()).backward()
     assert y.shape == shape and all(v.grad.shape == v.shape for v in inputs.values())
     if shape[1] == 0:
         assert torch.equal(final, inputs["initial_state"]) and (inputs["initial_state"].grad == 1).all()
 
 
-def test_second_derivative_raises():
-    call = lambda **inputs: lesson.causal_conv1d(**inputs, activation="silu")  # noqa: E731
+def test_second_derivative_raises(module):
+    call = lambda **inputs: module.causal_conv1d(**inputs, activation="silu")  # noqa: E731
     harness.assert_gradient_penalty_raises(call, everything(1, 5, 2))
 
 
@@ -218,10 +320,10 @@ def test_second_derivative_raises():
     ],
     ids=str,
 )
-def test_bad_arguments(changed, error, words):
+def test_bad_arguments(module, changed, error, words):
     given = dict(x=randn(2, 5, 3), weight=randn(3, 4)) | changed
     with pytest.raises(error, match=words):
-        lesson.causal_conv1d(**{n: v.to(DEVICE) if torch.is_tensor(v) else v for n, v in given.items()})
+        module.causal_conv1d(**{n: v.to(DEVICE) if torch.is_tensor(v) else v for n, v in given.items()})
 
 
 def test_bad_arguments_of_a_step():
@@ -235,9 +337,9 @@ def test_bad_arguments_of_a_step():
 
 
 @pytest.mark.gpu
-def test_offsets_past_32_bits():
+def test_offsets_past_32_bits(module):
     """Trap 11."""
     x = torch.empty(1, 2**16 + 8, 2**15, device=DEVICE, dtype=torch.bfloat16).normal_()
     weight = randn(2**15, 4, dtype=torch.bfloat16)
     part = lesson.causal_conv1d_reference(x[:, -20:, -8:], weight[-8:])
-    torch.testing.assert_close(lesson.causal_conv1d(x, weight)[:, -17:, -8:], part[:, 3:], rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(module.causal_conv1d(x, weight)[:, -17:, -8:], part[:, 3:], rtol=2e-2, atol=2e-2)

@@ -1,4 +1,4 @@
-"""recurrences/cumsum: values, gradients, the traps of running sums, hostile inputs, errors, mutants.
+"""recurrences/cumsum and fast/cumsum: values, gradients, the traps of running sums, hostile inputs, errors, mutants.
 
 The traps of running sums in use, and the check or mutant ("…") that holds each:
 
@@ -9,7 +9,7 @@ The traps of running sums in use, and the check or mutant ("…") that holds eac
 4. The carry is kept in the dtype of x: `sixteen_bits_are_too_few`, "carry in the dtype of x".
 5. Exclusive as the sum less the element: `large_first`, "exclusive by subtraction".
 6. A sum and the flag that it is there in two stores, which others see in any order: no program here waits for another;
-    a row has one. `test_the_second_call_gives_the_same_bits`.
+    a row has one, or parts whose sums an earlier launch has made. `test_the_second_call_gives_the_same_bits`.
 7. Flags of the first call are still set in the second: there are none. The same test.
 8. Strides of 0, a first dimension of a transposed view, no rows, one element:
     `test_an_upstream_gradient_of_stride_zero`, `test_any_dimension`, `test_empty`, `test_values_and_gradients`.
@@ -22,14 +22,17 @@ import pytest
 import torch
 
 from academy import accuracy
+from annotated_examples.fast import cumsum as fast
 from annotated_examples.recurrences import cumsum as lesson
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
 
+module = harness.modules(lesson, fast)
+
 INF = float("inf")
 OPTIONS = [dict(reverse=r, exclusive=e) for r in (False, True) for e in (False, True)]
 
-MUTANTS = [
+LESSON_MUTANTS = [
     Mutant("no carry", "y = carry + tl.cumsum", "y = tl.cumsum"),
     Mutant("carry of the last chunk only", "carry += tl.sum(x, axis=0)", "carry = tl.sum(x, axis=0) + 0.0 * carry"),
     Mutant("carry in the dtype of x", "carry += tl.sum(x, axis=0)", "carry = (carry + tl.sum(x, axis=0)).to(x_ptr.dtype.element_ty).to(tl.float32)"),
@@ -52,12 +55,51 @@ MUTANTS = [
     Mutant("always along the last dimension", "moved = x.movedim(dim, -1)", "dim, moved = -1, x"),
 ]  # fmt: skip
 
+FAST_MUTANTS = [
+    Mutant("vectors from the start", "vectors = N - VECTOR - vectors", "vectors = vectors + 0"),
+    Mutant("first vector from the end one column late", "vectors = N - VECTOR - vectors", "vectors = N - VECTOR - 1 - vectors"),
+    Mutant("summed in the dtype of x", "other=0.0).to(tl.float32)", "other=0.0)"),
+    Mutant("masked lanes count", "(taken < N), other=0.0)", "(taken < N), other=1.0)"),
+    Mutant("in front of the row", "(taken >= 0) & (taken < N)", "(taken < N)"),
+    Mutant("exclusive moved the wrong way", "columns + 1 if REVERSE else columns - 1", "columns - 1 if REVERSE else columns + 1"),
+    Mutant("the wrong piece gives", "1 if REVERSE else 0", "0"),
+    Mutant("the piece that gives gets it, too", "tl.where(first[:, :, :, None], 0.0, given[:, :, None, None])", "given[:, :, None, None]"),
+    Mutant("given by multiplying with 0", "tl.sum(tl.where(first, pieces, 0.0), axis=2)", "tl.sum(pieces * first.to(tl.float32), axis=2)"),
+    Mutant("vectors' sums by a difference", "_, before = tl.associative_scan((vectors, tl.zeros_like(vectors)), 1, join)", "before = tl.cumsum(vectors, axis=1) - vectors"),
+    Mutant("vectors include themselves", "_, before = tl.associative_scan", "before, _ = tl.associative_scan"),
+    Mutant("join drops the first stretch", "total + other_before", "other_before"),
+    Mutant("no carry", "(before + carry[:, None])", "before"),
+    Mutant("carry of the last chunk only", "carry += tl.sum(vectors, axis=1)", "carry = tl.sum(vectors, axis=1) + 0.0 * carry"),
+    Mutant("carry in the dtype of x", "carry += tl.sum(vectors, axis=1)", "carry = (carry + tl.sum(vectors, axis=1)).to(x_ptr.dtype.element_ty).to(tl.float32)"),
+    Mutant("a part starts from its own sum, too", "mask=earlier < part", "mask=earlier < part + 1"),
+    Mutant("parts of the first row", "sums_ptr + rows[:, None] * parts + earlier", "sums_ptr + rows[:, None] * 0 + earlier"),
+    Mutant("last part's end ignored", "for done in tl.range(0, tl.minimum(LENGTH, N - begin), BLOCK_N, num_stages=1", "for done in tl.range(0, LENGTH - BLOCK_N, BLOCK_N, num_stages=1"),
+    Mutant("strides ignored", "(rows * stride_xm)", "(rows * N)"),
+    Mutant("strides ignored by the parts", "x_ptr + row * stride_xm", "x_ptr + row * N"),
+    Mutant("columns read as neighbours", "rows = as_rows(moved)", "rows = moved.reshape(-1, moved.shape[-1])"),
+    Mutant("behind the end of the row", "mask=mask_m & (columns >= 0) & (columns < N))", "mask=mask_m & (columns >= 0))"),
+    Mutant("in front of the row's start", "mask=mask_m & (columns >= 0) & (columns < N))", "mask=mask_m & (columns < N))"),
+    Mutant("rows that aren't there", "mask_m = (rows < M)[:, None, None]", "mask_m = (rows < M + BLOCK_M)[:, None, None]"),
+    Mutant("gradient runs the same way", "dy, dim, not reverse, exclusive", "dy, dim, reverse, exclusive"),
+    Mutant("always along the last dimension", "moved = x.movedim(dim, -1)", "dim, moved = -1, x"),
+]  # fmt: skip
 
-def in_chunks(module, x, dy, BLOCK_N=16, **options):
-    """The launcher with small chunks, forward and back."""
+
+def is_fast(module):
+    """Whether this is the fast file, or a mutant of it."""
+    return hasattr(module, "tiles")
+
+
+def in_chunks(module, x, dy, BLOCK_N=16, sizes=None, **options):
+    """The launcher with small chunks, forward and back. sizes: of the fast version; None: one row, then two parts."""
+    if sizes is None and is_fast(module):
+        for sizes in (dict(BLOCK_M=1, parts=1), dict(BLOCK_M=2, parts=1), dict(BLOCK_M=1, parts=2)):
+            in_chunks(module, x, dy, BLOCK_N, sizes, **options)
+        return
+    sizes = dict(BLOCK_N=BLOCK_N, **(sizes or {}))
     with harness.unchanged(x=x, dy=dy), harness.fenced_allocations():
-        y = module.cumsum_forward(x, BLOCK_N=BLOCK_N, **options)
-        dx = module.cumsum_backward(dy, BLOCK_N=BLOCK_N, **options)
+        y = module.cumsum_forward(x, **sizes, **options)
+        dx = module.cumsum_backward(dy, **sizes, **options)
     reference = lambda x: lesson.cumsum_reference(x, **options)  # noqa: E731
     theirs = harness.gradients(reference, dict(x=x), dy)
     exact = harness.gradients(reference, dict(x=x.double()), dy.double())
@@ -77,6 +119,7 @@ def check(module):
         in_chunks(module, harness.sliced(randn(3, 37)), harness.sliced(randn(3, 37)), **options)
         assert_right(module, randn(2, 5, 3), randn(2, 5, 3), dim=1, **options)
         large_first(module, **options)
+        infinities_and_nan(module, **options)
     in_chunks(module, harness.transposed(randn(5, 33)), randn(5, 33))
     sixteen_bits_are_too_few(module)
 
@@ -91,6 +134,18 @@ def large_first(module, **options):
     assert (y - exact)[small].abs().max() < 1e-5
 
 
+def infinities_and_nan(module, **options):
+    """Trap 1 again: by a difference, an infinity would make everything NaN."""
+    x = randn(4, 40)
+    x[0, 20], x[1, 3], x[2, 39], x[3, 17], x[3, 30] = INF, float("nan"), -INF, INF, -INF
+    in_chunks(module, x, randn(4, 40), **options)
+    sums = module.cumsum_forward(x, BLOCK_N=16, **options)[0]
+    without = {(False, False): 20, (False, True): 21, (True, False): 19, (True, True): 20}[
+        bool(options.get("reverse")), bool(options.get("exclusive"))
+    ]
+    assert sums.isfinite().sum() == without and not sums.isnan().any()
+
+
 def sixteen_bits_are_too_few(module):
     """Traps 2 and 4: neither sums nor the carry may be kept in 16 bits. 2049 has too many digits for them, and the 1
     is all that is left once 2048 is subtracted in the next chunk."""
@@ -101,81 +156,77 @@ def sixteen_bits_are_too_few(module):
         assert (module.cumsum_forward(x.flip(1), reverse=True, BLOCK_N=16)[0, :32] == 1).all()
 
 
-def test_check_passes():
-    check(lesson)
+def test_check_passes(module):
+    check(module)
 
 
-test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS, check)
+test_mutant_of_the_lesson_is_caught = harness.mutant_test(lesson, LESSON_MUTANTS, check)
+test_mutant_of_the_fast_version_is_caught = harness.mutant_test(fast, FAST_MUTANTS, check)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_values_and_gradients(options, dtype):
+def test_values_and_gradients(module, options, dtype):
     for shape in ((1, 1), (3, 1), (2, 3, 65), (2, 1025), (1, 4097)):
-        assert_right(lesson, randn(*shape, dtype=dtype), randn(*shape, dtype=dtype), **options)
+        assert_right(module, randn(*shape, dtype=dtype), randn(*shape, dtype=dtype), **options)
 
 
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 32, 33])
-def test_around_the_end_of_a_chunk(length):
+def test_around_the_end_of_a_chunk(module, length):
     """Trap 3: the carry is the chunk's sum, not its last lane, and lanes past the end add nothing."""
     for options in OPTIONS:
-        in_chunks(lesson, harness.nan_fenced(randn(3, length)), randn(3, length), **options)
+        in_chunks(module, harness.nan_fenced(randn(3, length)), randn(3, length), **options)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_infinities_and_nan_reach_the_sums_they_are_part_of(options):
-    """Trap 1 again: by a difference, an infinity would make everything NaN."""
-    x = randn(4, 40)
-    x[0, 20], x[1, 3], x[2, 39], x[3, 17], x[3, 30] = INF, float("nan"), -INF, INF, -INF
-    in_chunks(lesson, x, randn(4, 40), **options)
-    sums = lesson.cumsum_forward(x, BLOCK_N=16, **options)[0]
-    without = {(False, False): 20, (False, True): 21, (True, False): 19, (True, True): 20}[tuple(options.values())]
-    assert sums.isfinite().sum() == without and not sums.isnan().any()
+def test_infinities_and_nan_reach_the_sums_they_are_part_of(module, options):
+    infinities_and_nan(module, **options)
 
 
 @pytest.mark.parametrize("dim", [0, 1, 2, -1, -2, -3])
-def test_any_dimension(dim):
+def test_any_dimension(module, dim):
     """Trap 8: also of tensors that are transposed."""
     for x in (randn(3, 4, 5), randn(5, 4, 3).transpose(0, 2), randn(4, 3, 5).transpose(0, 1)):
-        assert_right(lesson, x, randn(3, 4, 5), dim=dim)
-        assert lesson.cumsum(x, dim).is_contiguous()
+        assert_right(module, x, randn(3, 4, 5), dim=dim)
+        assert module.cumsum(x, dim).is_contiguous()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-def test_layouts(layout):
+def test_layouts(module, layout):
     for dim in (0, 1):
-        assert_right(lesson, layout(randn(6, 10)), layout(randn(6, 10)), dim=dim)
+        assert_right(module, layout(randn(6, 10)), layout(randn(6, 10)), dim=dim)
 
 
-def test_an_upstream_gradient_of_stride_zero():
+def test_an_upstream_gradient_of_stride_zero(module):
     """Trap 8: `y.sum().backward()`."""
     for options in OPTIONS:
-        assert_right(lesson, harness.expanded(4, 33), None, **options)
+        assert_right(module, harness.expanded(4, 33), None, **options)
 
 
 @pytest.mark.parametrize("shape", [(0, 8), (4, 0), (2, 0, 8)], ids=str)
-def test_empty(shape):
+def test_empty(module, shape):
     for dim in range(len(shape)):
         x = torch.empty(shape, device=DEVICE, requires_grad=True)
-        y = lesson.cumsum(x, dim, exclusive=True)
+        y = module.cumsum(x, dim, exclusive=True)
         y.sum().backward()
         assert y.shape == shape and x.grad.shape == shape
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1e4])
-def test_large_and_small_values(scale):
-    assert_right(lesson, randn(3, 1500, scale=scale), randn(3, 1500))
+def test_large_and_small_values(module, scale):
+    assert_right(module, randn(3, 1500, scale=scale), randn(3, 1500))
 
 
 @pytest.mark.parametrize("sizes", [(1, 100_000), (9, 7)], ids=str)
-def test_the_second_call_gives_the_same_bits(sizes):
-    """Traps 6 and 7 are those of programs that hand each other sums: here a row has one program."""
-    call = lambda x: lesson.cumsum(x)  # noqa: E731
+def test_the_second_call_gives_the_same_bits(module, sizes):
+    """Traps 6 and 7 are those of programs that hand each other sums: here a row has one program, or one launch makes
+    the sums of all parts for the next."""
+    call = lambda x: module.cumsum(x)  # noqa: E731
     harness.assert_bitwise_repeatable(call, dict(x=randn(*sizes)), randn(*sizes))
 
 
-def test_second_derivative_raises():
-    harness.assert_gradient_penalty_raises(lesson.cumsum, dict(x=randn(3, 9)), constant=False)
+def test_second_derivative_raises(module):
+    harness.assert_gradient_penalty_raises(module.cumsum, dict(x=randn(3, 9)), constant=False)
 
 
 def test_reference_gradcheck():
@@ -204,28 +255,55 @@ def test_reference_is_pytorchs_operation():
     ],
     ids=str,
 )
-def test_bad_arguments(arguments, error, words):
+def test_bad_arguments(module, arguments, error, words):
     given = dict(x=torch.ones(2, 3)) | arguments
     given["x"] = given["x"].to(DEVICE) if isinstance(given["x"], torch.Tensor) else given["x"]
     with pytest.raises(error, match=words):
-        lesson.cumsum(**given)
+        module.cumsum(**given)
 
 
-def test_bad_tile_size():
+def test_bad_tile_size(module):
     with pytest.raises(ValueError, match="BLOCK_N must be a power of two"):
-        lesson.cumsum_forward(randn(2, 3), BLOCK_N=100)
+        module.cumsum_forward(randn(2, 3), BLOCK_N=100)
+
+
+@pytest.mark.parametrize("N", [1, 2, 3, 5, 31, 33, 8191, 8192, 8193, 16384])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=harness.dtype_name)
+def test_tuned_tile_sizes(N, dtype):
+    """Rows shorter than a vector; several rows in a block; the first lengths that are cut into parts."""
+    for options in (dict(), dict(reverse=True)):
+        assert_right(fast, harness.nan_fenced(randn(3, N, dtype=dtype)), randn(3, N, dtype=dtype), **options)
+
+
+def test_parts():
+    """A row has at most 1024 parts in all, none of them is empty, and together they are the row."""
+    for M, N in ((1, 2**26), (1, 2**31 - 2**14 - 1), (3, 100_000), (600, 100_000), (2, 8192), (2, 8191), (5, 3)):
+        BLOCK_M, BLOCK_N, parts, length, _ = fast.tiles(M, N, None, None, None)
+        assert parts == 1 or M * parts <= 1024
+        assert (parts - 1) * length < N <= parts * length and length % BLOCK_N == 0 and (BLOCK_M == 1 or parts == 1)
+    assert fast.tiles(1, 2**26, None, None, None)[2] == 1024
+    assert fast.tiles(2, 8191, None, None, None)[2] == 1 and fast.tiles(2, 16384, None, None, None)[2] == 2
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("BLOCK_N", [16, 128, 1024, 4096])
-def test_both_directions_compile_right(options, BLOCK_N):
+def test_both_directions_compile_right(module, options, BLOCK_N):
     """H9 and trap 9: a scan and a sum in one kernel, either way, in blocks of several sizes."""
-    in_chunks(lesson, randn(64, 5000), randn(64, 5000), BLOCK_N=BLOCK_N, **options)
+    in_chunks(module, randn(64, 5000), randn(64, 5000), BLOCK_N=BLOCK_N, **options)
 
 
 @pytest.mark.gpu
-def test_row_offsets_past_32_bits():
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("shape", [(65536, 128), (4096, 16384), (1, 1 << 24), (70_000, 3), (3, 1_000_003)], ids=str)
+def test_large_shapes(options, shape):
+    x, dy = randn(*shape, dtype=torch.bfloat16), randn(*shape, dtype=torch.bfloat16)
+    assert_right(fast, x, dy, **options)
+    harness.assert_bitwise_repeatable(lambda x: fast.cumsum(x, **options), dict(x=x), dy)
+
+
+@pytest.mark.gpu
+def test_row_offsets_past_32_bits(module):
     x = torch.empty(2**19 + 8, 4096, device=DEVICE, dtype=torch.bfloat16).normal_()
-    y = lesson.cumsum(x)
+    y = module.cumsum(x)
     accuracy.check("out", y[-3:], lesson.cumsum_reference(x[-3:]), lesson.cumsum_reference(x[-3:].double()))

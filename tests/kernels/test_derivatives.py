@@ -105,7 +105,14 @@ def penalty_gradients(function, inputs, loss):
 
 
 #: Linear functions: the gradient is a constant, so a penalty on it has no gradient that could be lost.
-LINEAR = {"tutorials.vector_add", "classics.rope", "classics.dropout", "gluon.tile_copy", "recurrences.cumsum"}
+LINEAR = {
+    "tutorials.vector_add",
+    "classics.rope",
+    "classics.dropout",
+    "gluon.tile_copy",
+    "recurrences.cumsum",
+    "fast.cumsum",
+}
 
 
 @pytest.mark.parametrize("case", SEVERAL, ids=str)

@@ -18,9 +18,9 @@ from tests.kernels import chunk_cases, harness
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
 
 MUTANTS = [
-    Mutant("trap 10: asked before it fades", "answer = tl.sum(tl.trans(k) * state, axis=0)", "answer = tl.sum(tl.trans(k) * state / tl.exp(load_gates(g_tensor, b, h, 0, token, 1))[:, None], axis=0)"),
-    Mutant("trap 11: asked of a rounded state", "answer = tl.sum(tl.trans(k) * state, axis=0)", "answer = tl.sum(tl.trans(k) * state.to(tl.bfloat16).to(tl.float32), axis=0)"),
-    Mutant("trap 11: read from a rounded state", "scale * tl.sum(tl.trans(q) * state, axis=0)", "scale * tl.sum(tl.trans(q) * state.to(tl.bfloat16).to(tl.float32), axis=0)"),
+    Mutant("trap 10: asked before it fades", "answer = tl.sum(k * state, axis=0)", "answer = tl.sum(k * state / tl.exp(load_gates(g_tensor, b, h, 0, token, 1))[:, None], axis=0)"),
+    Mutant("trap 11: asked of a rounded state", "answer = tl.sum(k * state, axis=0)", "answer = tl.sum(k * state.to(tl.bfloat16).to(tl.float32), axis=0)"),
+    Mutant("trap 11: read from a rounded state", "scale * tl.sum(q * state, axis=0)", "scale * tl.sum(q * state.to(tl.bfloat16).to(tl.float32), axis=0)"),
     Mutant("trap 11: a rounded state is kept", "    store_block(matrix, state,", "    state = state.to(tl.bfloat16).to(tl.float32)\n    store_block(matrix, state,"),
     Mutant("trap 13: the row's own state", "        slot = tl.load(slots_ptr + b)\n", "        slot = b\n"),
     Mutant("trap 13: a row without a slot writes", "store_block(matrix, state, offs_d, rows, offs_e, E)", "store_block(head(state_tensor, tl.where(used, slot, 0), h, 0), state, offs_d, D, offs_e, E)"),
@@ -28,7 +28,7 @@ MUTANTS = [
     Mutant("trap 15: keys of another head", "k_tensor, b, h // group", "k_tensor, b, 0"),
     Mutant("trap 15: queries of another head", "q_tensor, b, h // group", "q_tensor, b, 0"),
     Mutant("no scale", "o = scale * tl.sum", "o = tl.sum"),
-    Mutant("the old state is read", "    state += tl.trans(k) * u\n", "    q, state = q + 0.0 * k, state + 0.0 * tl.trans(k) * u\n"),
+    Mutant("the old state is read", "    state += k * u[None, :]\n", "    state += 0.0 * k * u[None, :]\n"),
     Mutant("columns of the first tile", "tile * BLOCK_E + tl.arange(0, BLOCK_E)", "tl.arange(0, BLOCK_E)"),
 ]  # fmt: skip
 

@@ -42,6 +42,7 @@ MUTANTS = [
     Mutant("gates not moved on in backward", "start + offs_t + 1, offs_d), mask=below", "start + offs_t, offs_d), mask=below"),
     Mutant("gate of the next sequence", "(offs_t + 1 < length)[:, None]", "(offs_t + 1 < length + 1)[:, None]"),
     Mutant("gradient of the final state dropped", "carry = tl.load(dfinal_ptr + b * D + offs_d, mask=mask_d, other=0.0)", "carry = tl.zeros((BLOCK_D,), tl.float32)"),
+    Mutant("first lane carried in backward", "lanes[:, None] == BLOCK_T - 1, lam", "lanes[:, None] == 0, lam"),
     Mutant("gradient not carried", "lam = local + decay * carry[None, :]", "lam = local"),
     Mutant("state of the same token", "start + offs_t - 1, offs_d), mask=above", "start + offs_t, offs_d), mask=above"),
     Mutant("initial state missing in da", "before = tl.where(offs_t[:, None] == 0, first[None, :], before)", ""),
