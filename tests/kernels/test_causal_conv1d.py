@@ -59,7 +59,7 @@ FAST_MUTANTS = [
     Mutant("product rounded before the sum", "z += weights[j] * window[u + j].to(tl.float32)", "z += (weights[j] * window[u + j].to(tl.float32)).to(window[0].dtype).to(tl.float32)"),
     Mutant("bias ignored", "bias = tl.load(bias_ptr + offs_d, mask=offs_d < D, other=0.0).to(tl.float32)", "bias = bias"),
     Mutant("the same rows again", "coming = load_rows(x_ptrs, step_x, end - t - ROWS, mask_d, ROWS)", "coming = window[W - 1 :]"),
-    Mutant("a group forgets what was seen", "        seen = window[ROWS:]\n\n", "        seen = window[: W - 1]\n\n"),
+    Mutant("a group forgets what was seen", "y_ptrs += ROWS * step_y\n        seen = window[ROWS:]", "y_ptrs += ROWS * step_y\n        seen = window[: W - 1]"),
     Mutant("past the end of the chunk", "tl.store(y_ptrs + u * step_y, y, mask=mask_d & (t + u < end))", "tl.store(y_ptrs + u * step_y, y, mask=mask_d)"),
     Mutant("slope from the result", "sigmoid = tl.sigmoid(z)", "z = z * tl.sigmoid(z)\n        sigmoid = tl.sigmoid(z)"),
     Mutant("gradient with the filter not turned round", "dx += weights[W - 1 - k] * dzs[k]", "dx += weights[k] * dzs[k]"),
