@@ -244,6 +244,8 @@ _LESSONS = {
     "scaled_matmul": "fp8.scaled_matmul",
     "mx_matmul": "mx.mx_matmul",
     "moe_mlp": "moe.moe_mlp",
+    "cumsum": "recurrences.cumsum",
+    "causal_conv1d": "recurrences.causal_conv1d",
 }
 
 
