@@ -151,13 +151,14 @@ def load_gates(
 # product of forty ordinary gates by 4 · 10⁻⁷, before the error of the power itself, which is up to two units in the
 # last place.
 #
-# This one is right to a unit in the last place, and as often too large as too small. The nearest power of two is taken
-# out, with ln 2 in two parts: the first has so few digits that its product is exact. What is left is at most 0.35, and
-# a polynomial does. A gate of 0 leaves exactly 1, one of −∞ exactly 0, and NaN stays NaN.
+# This one is right to a unit in the last place, and as often too large as too small.
 LN2_HIGH = tl.constexpr(0.693359375)
 LN2_LOW = tl.constexpr(-2.12194440e-4)
 
 
+# The nearest power of two is taken out, with ln 2 in two parts: the first has so few digits that its product is exact.
+# (`tl.floor` rounds down to a whole number.) What is left is at most 0.35, and a polynomial does. A gate of 0 leaves
+# exactly 1, one of −∞ exactly 0, and NaN stays NaN.
 @triton.jit
 def decay_of(g):
     g = tl.where(g < -120.0, -120.0, g)
