@@ -8,7 +8,7 @@ exchange is one word of the configuration:
 |---|---|---|
 | `feed_forward="experts"` | the gated unit | [a router](../moe/router.py) and [a layer of experts](../moe/moe_mlp.py) |
 | `linear="row"`, or another recipe | the products of all layers | [those in eight bits](../fp8/linear.py) |
-| `mixer="hybrid"` | attention, in three layers of four | [the gated delta rule](../recurrences/gated_delta_rule.py) |
+| `mixer="hybrid"` | attention, in three layers of four | [the gated delta rule](../fast/gated_delta_rule.py) |
 
 Everything else is the same: the text, the optimizer, the number of tokens in a step. So does it still learn as well,
 and what does it cost? Each form is trained for the same steps as the first one, from the same seeds:
@@ -56,6 +56,7 @@ from torch.nn import functional as F
 from annotated_examples.capstone import gpt
 from annotated_examples.classics.dropout import dropout_reference
 from annotated_examples.classics.swiglu import swiglu, swiglu_reference
+from annotated_examples.fast.gated_delta_rule import gated_delta_rule
 from annotated_examples.fp8.linear import RECIPES, float8_linear, float8_linear_reference
 from annotated_examples.moe.moe_mlp import moe_mlp, moe_mlp_reference
 from annotated_examples.moe.router import (
@@ -67,7 +68,7 @@ from annotated_examples.moe.router import (
     router_z_loss_reference,
 )
 from annotated_examples.recurrences.causal_conv1d import causal_conv1d, causal_conv1d_reference
-from annotated_examples.recurrences.gated_delta_rule import gated_delta_rule, gated_delta_rule_reference
+from annotated_examples.recurrences.gated_delta_rule import gated_delta_rule_reference
 from annotated_examples.recurrences.l2_normalize import l2_normalize, l2_normalize_reference
 
 

@@ -24,8 +24,8 @@ from annotated_examples.common.attention import OPEN
 # sequence begins there. Its rows may hold anything, NaN too, and 0 · NaN is NaN. So a tile that crosses the end of its
 # sequence has them replaced by zeros.
 @triton.jit
-def load_rows(desc, b, h, start, row, length, CLEAR: tl.constexpr, ROWS: tl.constexpr, BLOCK_D: tl.constexpr):
-    tile = tl.reshape(desc.load([b, h, start + row, 0]), (ROWS, BLOCK_D))
+def load_rows(desc, b, h, start, row, length, CLEAR: tl.constexpr, ROWS: tl.constexpr, BLOCK_D: tl.constexpr, column=0):
+    tile = tl.reshape(desc.load([b, h, start + row, column]), (ROWS, BLOCK_D))
     if CLEAR:
         tile = tl.where((row + tl.arange(0, ROWS) < length)[:, None], tile, 0.0)
     return tile

@@ -17,9 +17,10 @@ here. But each difference depends on all earlier ones. Inside of a chunk that is
 
 and its inverse $(I + A)^{-1}$ depends on keys, gates and $\beta$ alone. So all chunks can be prepared at once.
 
-**What it costs.** Per chunk of $C$ tokens and head, forward: $C^3$ multiplications for the inverse, row by row, and
-$C^2 (3 D + 2 E) + 3 C D E$ in products. $W$ and $U$ are written and read, beside the states. Backward computes all of
-that again instead of keeping it.
+**What it costs.** Per chunk of $C$ tokens and head, forward: $2 C^3$ multiplications for each doubling on the way to
+the inverse, and $C^2 (3 D + 2 E) + 3 C D E$ in products. $W$ and $U$ are written and read, beside the states. Backward
+computes all of that again instead of keeping it. [The fast version](../fast/gated_delta_rule.py) stores neither $W$
+nor, forward, the states.
 
 **Contract.** As linear attention, and `beta` is (B, T, H), in float32 or the dtype of `q`, usually between 0 and 1, at
 most 2. Keys should have length 1 at most: where $|1 - \beta \|k\|^2| > 1$ the state grows without bound.
@@ -43,12 +44,14 @@ import triton.language as tl
 from annotated_examples.common.attention import head, store_numbers
 from annotated_examples.common.chunks import (
     chunk_at, chunks_of, contract, cut, decay_between, decay_between_transposed, decay_from_start, decay_of_all,
-    decay_to_end, gate_gradient, load_block, load_gates, load_state, new_like, new_state, state_product, store_block,
-    tensor,
+    decay_to_end, gate_gradient, load_block, load_gates, load_state, new_like, new_state, state_product, states_between,
+    store_block, sums_from, tensor,
 )  # fmt: skip
 from annotated_examples.common.opaque import opaque
 from annotated_examples.common.products import multiply_add
-from annotated_examples.recurrences.linear_attention import gradients_kernel, outputs_kernel, sizes
+from annotated_examples.recurrences.linear_attention import (
+    key_gradients_kernel, outputs_kernel, query_gradients_kernel, sizes,
+)  # fmt: skip
 
 
 # ## Reference
@@ -75,6 +78,33 @@ def gated_delta_rule_reference(q, k, v, g, beta, *, scale=None, initial_state=No
     return (o.transpose(1, 2), S) if return_final_state else o.transpose(1, 2)
 
 
+# ## The inverse of a triangle
+#
+# (I + A) is a triangle with ones on its diagonal, and so is its inverse, [[tag: GD-T]]. Of two halves with the inverses
+# T₁ and T₂ and the block B below the diagonal between them, the whole has the inverse
+#
+# | | |
+# |---|---|
+# | T₁ | 0 |
+# | -T₂ B T₁ | T₂ |
+#
+# So it grows from blocks of two tokens to blocks of four, eight, and so on, all blocks at once: `cross` is what of A
+# lies between the halves of each pair. Squaring A again and again would be shorter. But with similar keys its powers
+# grow to 10⁹ while the inverse stays below 1, and no digit is right. Here nothing is larger than the inverse and A.
+@triton.jit
+def inverse_of_system(a, BLOCK_T: tl.constexpr, PRECISION: tl.constexpr):
+    place = tl.arange(0, BLOCK_T)
+    rows, columns = place[:, None], place[None, :]
+    inverse = tl.where(rows == columns, 1.0, 0.0) - tl.where(rows // 2 == columns // 2, a, 0.0)
+    for level in tl.static_range(1, 7):
+        if 2**level < BLOCK_T:
+            half, pair = 2**level, 2 ** (level + 1)
+            cross = tl.where((rows // pair == columns // pair) & (rows // half != columns // half), a, 0.0)
+            taken = tl.dot(inverse, cross, input_precision=PRECISION)
+            inverse -= tl.dot(taken, inverse, input_precision=PRECISION)
+    return inverse
+
+
 # ## What a chunk needs to know before the state is known
 #
 # [[figure: chunks/corrections]]
@@ -90,10 +120,9 @@ def wy_kernel(
     k_tensor, v_tensor,  # (pointer, four strides) of (B, Hk, T, D) and (B, H, T, E)
     g_tensor, beta_tensor,  # the same, with (B, H, T); the first may be None
     inverse_tensor, w_tensor, u_tensor,  # (chunks, H, BLOCK_T, BLOCK_T) or None, (B, H, T, D) and (B, H, T, E)
-    sequences, H, group, widths, INPUT_PRECISION: tl.constexpr,
+    sequences, H, group, D: tl.constexpr, E: tl.constexpr, INPUT_PRECISION: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    D, E = widths
     c, h = tl.program_id(0) // H, tl.program_id(0) % H
     b, start, length, start_t = chunk_at(sequences, c, BLOCK_T)
     if start_t >= length:
@@ -104,15 +133,7 @@ def wy_kernel(
     g, beta = load_gates(g_tensor, b, h, start, offs_t, length), load_gates(beta_tensor, b, h, start, offs_t, length)
     overlap = tl.dot(k, tl.trans(k), input_precision=INPUT_PRECISION) * decay_between(g) * beta[:, None]
     a = tl.where(place[:, None] > place[None, :], overlap, 0.0)
-    # **Forward substitution**, [[tag: GD-T]], in full float32. The inverse begins as the identity. Row by row,
-    # multiples of the rows above are taken away. Squaring A again and again would be shorter. But with similar keys its
-    # powers grow to 10⁹ while the inverse stays below 1, and no digit is right. In the example the last two tokens have
-    # the keys of the first two: `pid=0: a = [[0, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0], [0, 0.5, 0, 0]]`.
-    inverse = tl.where(place[:, None] == place[None, :], 1.0, 0.0)
-    for row in tl.range(1, BLOCK_T):
-        weights = tl.sum(tl.where(place[:, None] == row, a, 0.0), axis=0)
-        taken = tl.sum(weights[:, None] * inverse, axis=0)
-        inverse -= tl.where(place[:, None] == row, taken[None, :], 0.0)
+    inverse = inverse_of_system(a, BLOCK_T, "ieee" if k.dtype == tl.float32 else "tf32")
     if inverse_tensor[0] is not None:  # backward wants it
         store_block(head(inverse_tensor, c, h, 0), inverse, place, BLOCK_T, place, BLOCK_T)
     # [[tag: GD-W]]
@@ -133,10 +154,9 @@ def wy_kernel(
 def delta_states_kernel(
     k_tensor, g_tensor, w_tensor, u_tensor,  # as above
     initial_tensor, states_tensor, final_tensor,  # (sequences or chunks, H, D, E); the first may be None
-    sequences, H, group, widths, INPUT_PRECISION: tl.constexpr,
+    sequences, H, group, D: tl.constexpr, E: tl.constexpr, INPUT_PRECISION: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    D, E = widths
     tiles = tl.cdiv(E, BLOCK_E)
     b, h, tile = tl.program_id(0) // tiles // H, tl.program_id(0) // tiles % H, tl.program_id(0) % tiles
     start, length, first = chunks_of(sequences, b, BLOCK_T)
@@ -171,10 +191,9 @@ def delta_states_kernel(
 def delta_state_gradients_kernel(
     do_tensor, q_tensor, k_tensor, g_tensor, beta_tensor, inverse_tensor,  # as above
     dr_tensor, dfinal_tensor, dstates_tensor, dinitial_tensor,  # dr like v
-    sequences, H, group, scale, widths, INPUT_PRECISION: tl.constexpr,
+    sequences, H, group, scale, D: tl.constexpr, E: tl.constexpr, INPUT_PRECISION: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    D, E = widths
     tiles = tl.cdiv(E, BLOCK_E)
     b, h, tile = tl.program_id(0) // tiles // H, tl.program_id(0) // tiles % H, tl.program_id(0) % tiles
     start, length, first = chunks_of(sequences, b, BLOCK_T)
@@ -197,7 +216,7 @@ def delta_state_gradients_kernel(
         p = tl.dot(k, tl.trans(q), input_precision=INPUT_PRECISION) * scale * decay_between_transposed(g)
         du = state_product(k, dstate, INPUT_PRECISION) * decay_to_end(g)[:, None]
         du = multiply_add(p.to(do.dtype), do, du, INPUT_PRECISION)
-        dr = tl.dot(tl.trans(inverse.to(do.dtype)), du.to(do.dtype), input_precision=INPUT_PRECISION)
+        dr = tl.dot(tl.trans(inverse), du.to(do.dtype), input_precision=INPUT_PRECISION)
         store_block(dr_head, dr, offs_t, length, offs_e, E)
         # [[tag: GD-dS]]
         asked = (dr * -(beta * left)[:, None]).to(k.dtype)
@@ -216,11 +235,12 @@ def delta_state_gradients_kernel(
 def wy_backward_kernel(
     k_tensor, v_tensor, g_tensor, beta_tensor, u_tensor, dr_tensor, states_tensor,  # as above
     dk_part_tensor, dk_tensor, dv_tensor, dg_tensor, dbeta_tensor,  # like k, v, g and beta; part and dg in float32
-    sequences, heads, group, widths, INPUT_PRECISION: tl.constexpr,
+    sequences, heads,  # the last: (heads of k, heads of v for each of them)
+    D: tl.constexpr, E: tl.constexpr, INPUT_PRECISION: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    D, E = widths
-    c, hk = tl.program_id(0) // heads, tl.program_id(0) % heads
+    Hk, group = heads
+    c, hk = tl.program_id(0) // Hk, tl.program_id(0) % Hk
     b, start, length, start_t = chunk_at(sequences, c, BLOCK_T)
     if start_t >= length:
         return
@@ -230,13 +250,14 @@ def wy_backward_kernel(
     k = load_block(head(k_tensor, b, hk, start), offs_t, length, offs_d, D)
     overlap = tl.dot(k, tl.trans(k), input_precision=INPUT_PRECISION)
     dk = tl.zeros((BLOCK_T, BLOCK_D), tl.float32)
-    for h in tl.range(hk * group, hk * group + group):
+    for member in tl.range(0, group):
+        h = hk * group + member
         g = load_gates(g_tensor, b, h, start, offs_t, length)
         beta = load_gates(beta_tensor, b, h, start, offs_t, length)
         decay, decay_transposed, left = decay_between(g), decay_between_transposed(g), decay_from_start(g)
         da, da_transposed = tl.zeros((BLOCK_T, BLOCK_T), tl.float32), tl.zeros((BLOCK_T, BLOCK_T), tl.float32)
         dk_state = tl.zeros((BLOCK_T, BLOCK_D), tl.float32)
-        dbeta, answer = tl.zeros((BLOCK_T,), tl.float32), tl.zeros((BLOCK_T,), tl.float32)
+        dbeta = tl.zeros((BLOCK_T,), tl.float32)
         for start_e in tl.range(0, E, BLOCK_E):
             offs_e = start_e + tl.arange(0, BLOCK_E)
             v = load_block(head(v_tensor, b, h, start), offs_t, length, offs_e, E)
@@ -246,25 +267,25 @@ def wy_backward_kernel(
             da = multiply_add(dr, tl.trans(u), da, INPUT_PRECISION)
             da_transposed = multiply_add(u, tl.trans(dr), da_transposed, INPUT_PRECISION)
             dk_state += state_product(dr, tl.trans(state), INPUT_PRECISION)
-            # What the state before the chunk answers to the keys.
-            p = state_product(k, state, INPUT_PRECISION) * left[:, None]
-            dbeta += tl.sum(dr * (v - p), axis=1)
-            answer += tl.sum(dr * p, axis=1)
+            dbeta += tl.sum(dr.to(tl.float32) * v, axis=1)
             # **dV**, [[tag: GD-dv]]
             store_block(head(dv_tensor, b, h, start), dr * beta[:, None], offs_t, length, offs_e, E)
         # [[tag: GD-dA]], once with a row for each asking token and once with a row for each token that had written.
         da = tl.where(earlier, -da, 0.0) * decay
         da_transposed = tl.where(later, -da_transposed, 0.0) * decay_transposed * beta[None, :]
+        # What each key asked of earlier keys, and of the state before the chunk. A key's product with the second is how
+        # much the state's answer counts: the answer itself isn't needed.
+        asked = tl.dot(da.to(k.dtype), k, input_precision=INPUT_PRECISION)
+        dk_state *= left[:, None]
+        answer = tl.sum(k * dk_state, axis=1)
         # [[tag: GD-dbeta]]; nothing is divided by β, which may be 0.
-        dbeta += tl.sum(da * overlap, axis=1)
+        dbeta += tl.sum(k * asked, axis=1) - answer
         # [[tag: GD-dk]]
-        dk = multiply_add((da * beta[:, None]).to(k.dtype), k, dk, INPUT_PRECISION)
-        dk = multiply_add(da_transposed.to(k.dtype), k, dk, INPUT_PRECISION)
-        dk -= dk_state * (beta * left)[:, None]
+        dk += multiply_add(da_transposed.to(k.dtype), k, (asked - dk_state) * beta[:, None], INPUT_PRECISION)
         # [[tag: GD-dg]], beside linear attention's part
         if dg_tensor[0] is not None:
-            dg = gate_gradient(da_transposed * overlap, -beta * answer, tl.zeros((BLOCK_T,), tl.float32), 0.0)
-            dg += load_gates(dg_tensor, b, h, start, offs_t, length)
+            dg = gate_gradient(da_transposed * overlap, tl.zeros((BLOCK_T,), tl.float32), k.dtype)
+            dg += sums_from(-beta * answer) + load_gates(dg_tensor, b, h, start, offs_t, length)
             store_numbers(head(dg_tensor, b, h, start), dg, offs_t, length)
         store_numbers(head(dbeta_tensor, b, h, start), dbeta, offs_t, length)
     dk += load_block(head(dk_part_tensor, b, hk, start), offs_t, length, offs_d, D)
@@ -276,7 +297,7 @@ def differences(k, v, g, beta, initial_state, cu_seqlens, chunks, launch, invers
     """`(u, states, final_state)`: u like v, and the state before each chunk. The inverses are written to `inverse`."""
     packed, (Hk, H) = partial(tensor, cu_seqlens=cu_seqlens), (k.shape[1], v.shape[1])
     final, u = new_state(k, v, cu_seqlens), new_like(v, cu_seqlens)
-    states = final.new_empty(chunks.count, *final.shape[1:])
+    states = states_between(k, final, chunks)
     w = k.new_empty(k.shape[0], H, *k.shape[2:])
     if chunks.batch * H:
         if chunks.count:
@@ -324,7 +345,7 @@ def gated_delta_rule_backward(
     launch, (Hk, H) = sizes(q, v, BLOCK_T, BLOCK_E), (q.shape[1], v.shape[1])
     chunks, packed = cut(q, cu_seqlens, launch["BLOCK_T"]), partial(tensor, cu_seqlens=cu_seqlens)
     do = v.new_zeros(()).expand(v.shape) if do is None else do
-    inverse = v.new_empty(chunks.count, H, launch["BLOCK_T"], launch["BLOCK_T"], dtype=torch.float32)
+    inverse = v.new_empty(chunks.count, H, launch["BLOCK_T"], launch["BLOCK_T"])
     u, states, dinitial = differences(k, v, g, beta, initial_state, cu_seqlens, chunks, launch, inverse)
     dstates, dr = torch.empty_like(states), torch.empty_like(u)
     dq, dk, dv, dbeta = (new_like(x, cu_seqlens) for x in (q, k, v, beta))
@@ -335,15 +356,18 @@ def gated_delta_rule_backward(
             tensor(dfinal), tensor(dstates), tensor(dinitial), chunks.sequences, H, H // Hk, scale, **launch,
         )  # fmt: skip
     if chunks.batch * chunks.count:
-        gradients_kernel[(chunks.count * Hk,)](
-            packed(do), packed(q), packed(k), packed(u), packed(g), tensor(states), tensor(dstates),
-            packed(dq), packed(dk_part), tensor(None), packed(dg), chunks.sequences, Hk, H // Hk, scale, **launch,
-        )  # fmt: skip
-        # On Hopper kernels like this one were compiled wrongly with four warps: flash-linear-attention, issue 984.
+        inputs = [packed(x) for x in (do, q, k, u, g)]
+        more = launch | dict(sequences=chunks.sequences, heads=Hk, group=H // Hk, scale=scale)
+        query_gradients_kernel[(chunks.count * Hk,)](
+            *inputs, tensor(states), tensor(dstates), packed(dq), packed(dg), **more
+        )
+        key_gradients_kernel[(chunks.count * Hk,)](
+            *inputs, tensor(dstates), packed(dk_part), tensor(None), packed(dg), **more
+        )
         wy_backward_kernel[(chunks.count * Hk,)](
             packed(k), packed(v), packed(g), packed(beta), packed(u), packed(dr), tensor(states),
             packed(dk_part), packed(dk), packed(dv), packed(dg), packed(dbeta),
-            chunks.sequences, Hk, H // Hk, **launch | dict(num_warps=2),
+            chunks.sequences, (Hk, H // Hk), **launch,
         )  # fmt: skip
     return dq, dk, dv, v.new_empty(0) if g is None else dg.to(g.dtype), dbeta, dinitial
 
@@ -351,26 +375,29 @@ def gated_delta_rule_backward(
 # ## Joining autograd
 class GatedDeltaRule(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, g, beta, initial_state, cu_seqlens, scale):
+    def forward(ctx, q, k, v, g, beta, initial_state, cu_seqlens, scale, launch_forward, launch_backward):
         ctx.save_for_backward(q, k, v, g, beta, initial_state, cu_seqlens)
-        ctx.scale = scale
+        ctx.scale, ctx.launch_backward = scale, launch_backward
         if not torch.compiler.is_compiling():  # Dynamo can't do this; it makes zeros for unused results
             ctx.set_materialize_grads(False)
-        return gated_delta_rule_forward(q, k, v, g, beta, initial_state, cu_seqlens, scale=scale)
+        return launch_forward(q, k, v, g, beta, initial_state, cu_seqlens, scale=scale)
 
     @staticmethod
     @autograd.once_differentiable
     def backward(ctx, do, dfinal):
-        *gradients, dg, dbeta, dinitial = gated_delta_rule_backward(do, dfinal, *ctx.saved_tensors, scale=ctx.scale)
+        *gradients, dg, dbeta, dinitial = ctx.launch_backward(do, dfinal, *ctx.saved_tensors, scale=ctx.scale)
         wanted = ctx.needs_input_grad
-        return *gradients, dg if wanted[3] else None, dbeta, dinitial if wanted[5] else None, None, None
+        return *gradients, dg if wanted[3] else None, dbeta, dinitial if wanted[5] else None, None, None, None, None
 
 
-def attend(q, k, v, g, beta, initial_state, cu_seqlens, scale):
+def attend(
+    q, k, v, g, beta, initial_state, cu_seqlens, scale,
+    launch_forward=gated_delta_rule_forward, launch_backward=gated_delta_rule_backward,
+):  # fmt: skip
     """`(o, final_state)` of (B, H, T, …), through the autograd `Function` if something needs a gradient."""
     if not autograd.needs_frame(q, k, v, g, beta, initial_state):
-        return gated_delta_rule_forward(q, k, v, g, beta, initial_state, cu_seqlens, scale=scale)
-    return GatedDeltaRule.apply(q, k, v, g, beta, initial_state, cu_seqlens, scale)
+        return launch_forward(q, k, v, g, beta, initial_state, cu_seqlens, scale=scale)
+    return GatedDeltaRule.apply(q, k, v, g, beta, initial_state, cu_seqlens, scale, launch_forward, launch_backward)
 
 
 def gated_delta_rule(q, k, v, g, beta, *, scale=None, initial_state=None, return_final_state=False):

@@ -24,8 +24,8 @@ from a state.
 
 **What it costs.** Forward takes about $2 C D E + C^2 (D + E)$ multiplications for a chunk of $C$ tokens, and writes and
 reads a state of $D E$ numbers. Short chunks mean many states, long ones many pairs of tokens. At C = 64 and D = E = 128
-the states alone take as many bytes as q, k, v and o together in bfloat16. Backward computes the states again instead of
-keeping them.
+the states alone, written and read, take as many bytes as q, k, v and o together. Backward computes the states again
+instead of keeping them. [The fast version](../fast/linear_attention.py) stores none.
 
 **Contract.** `q` and `k` are (B, T, Hk, D), `v` is (B, T, H, E), with any strides, in float32, float16 or bfloat16; H
 is a multiple of Hk, D and E are at most 256. `g` is (B, T, H), in float32 or their dtype. States are float32, going in
@@ -51,8 +51,8 @@ import triton.language as tl
 from annotated_examples.common.attention import head, store_numbers
 from annotated_examples.common.chunks import (
     chunk_at, chunks_of, contract, cut, decay_between, decay_between_transposed, decay_from_start, decay_of_all,
-    decay_to_end, gate_gradient, load_block, load_gates, load_state, new_like, new_state, state_product, store_block,
-    tensor,
+    decay_to_end, gate_gradient, load_block, load_gates, load_state, new_like, new_state, state_product, states_between,
+    store_block, sums_from, tensor,
 )  # fmt: skip
 from annotated_examples.common.opaque import opaque
 from annotated_examples.common.products import input_precision, multiply_add
@@ -86,7 +86,7 @@ def linear_attention_reference(q, k, v, g=None, *, scale=None, initial_state=Non
 # A program has one head of one sequence and `BLOCK_E` columns of its state. It goes from chunk to chunk. Columns of a
 # state never meet, so several programs can share a head.
 #
-# `sequences` says where the sequences and their chunks lie, and `chunks_of` looks it up; `widths` is (D, E). The grid
+# `sequences` says where the sequences and their chunks lie, and `chunks_of` looks it up. The grid
 # has a single axis, which may have two billion programs. The other two end at 65,535, and many short sequences of many
 # heads are more than that.
 @triton.jit
@@ -94,10 +94,9 @@ def states_kernel(
     k_tensor, v_tensor,  # (pointer, four strides) of (B, Hk, T, D) and (B, H, T, E)
     g_tensor,  # the same, with (B, H, T), or None
     initial_tensor, states_tensor, final_tensor,  # the same: (sequences or chunks, H, D, E); the first may be None
-    sequences, H, group, widths, INPUT_PRECISION: tl.constexpr,
+    sequences, H, group, D: tl.constexpr, E: tl.constexpr, INPUT_PRECISION: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    D, E = widths
     tiles = tl.cdiv(E, BLOCK_E)
     b, h, tile = tl.program_id(0) // tiles // H, tl.program_id(0) // tiles % H, tl.program_id(0) % tiles
     start, length, first = chunks_of(sequences, b, BLOCK_T)
@@ -124,10 +123,9 @@ def states_kernel(
 @triton.jit
 def outputs_kernel(
     q_tensor, k_tensor, v_tensor, g_tensor, states_tensor, o_tensor,  # as above
-    sequences, H, group, scale, widths, INPUT_PRECISION: tl.constexpr,
+    sequences, H, group, scale, D: tl.constexpr, E: tl.constexpr, INPUT_PRECISION: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    D, E = widths
     tiles = tl.cdiv(E, BLOCK_E)
     c, h, tile = tl.program_id(0) // tiles // H, tl.program_id(0) // tiles % H, tl.program_id(0) % tiles
     b, start, length, start_t = chunk_at(sequences, c, BLOCK_T)
@@ -172,10 +170,9 @@ def outputs_kernel(
 @triton.jit
 def state_gradients_kernel(
     do_tensor, q_tensor, g_tensor, dfinal_tensor, dstates_tensor, dinitial_tensor,  # as above
-    sequences, H, group, scale, widths, INPUT_PRECISION: tl.constexpr,
+    sequences, H, group, scale, D: tl.constexpr, E: tl.constexpr, INPUT_PRECISION: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    D, E = widths
     tiles = tl.cdiv(E, BLOCK_E)
     b, h, tile = tl.program_id(0) // tiles // H, tl.program_id(0) // tiles % H, tl.program_id(0) % tiles
     start, length, first = chunks_of(sequences, b, BLOCK_T)
@@ -202,16 +199,59 @@ def state_gradients_kernel(
 # k are summed in one place, in float32. Columns of v come `BLOCK_E` at a time: dP, and what goes through a state, are
 # sums over them.
 #
-# dQ needs a row for each token that reads, dK and dV need one for each token that is read. Each of the two kinds of
-# tiles is a product of *loaded* tiles: a tile that was just computed is never transposed.
+# dQ needs a row for each token that reads, dK and dV need one for each token that is read. So there are two kernels,
+# and in both all products are of *loaded* tiles: a tile that was just computed is never transposed. One kernel for both
+# would load q, k, v and dO once, but all its sums don't fit in the registers, and then it is much slower.
 @triton.jit
-def gradients_kernel(
+def query_gradients_kernel(
     do_tensor, q_tensor, k_tensor, v_tensor, g_tensor, states_tensor, dstates_tensor,  # as above
-    dq_tensor, dk_tensor, dv_tensor, dg_tensor,  # like q, k, v and g; the last may be None
-    sequences, heads, group, scale, widths, INPUT_PRECISION: tl.constexpr,
+    dq_tensor, dg_tensor,  # like q and g; dg in float32, or None
+    sequences, heads, group, scale, D: tl.constexpr, E: tl.constexpr, INPUT_PRECISION: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    D, E = widths
+    c, hk = tl.program_id(0) // heads, tl.program_id(0) % heads
+    b, start, length, start_t = chunk_at(sequences, c, BLOCK_T)
+    if start_t >= length:
+        return
+    offs_t, offs_d = start_t + tl.arange(0, BLOCK_T), tl.arange(0, BLOCK_D)
+    q = load_block(head(q_tensor, b, hk, start), offs_t, length, offs_d, D)
+    k = load_block(head(k_tensor, b, hk, start), offs_t, length, offs_d, D)
+    dq = tl.zeros((BLOCK_T, BLOCK_D), tl.float32)
+    for member in tl.range(0, group):
+        h = hk * group + member
+        g = load_gates(g_tensor, b, h, start, offs_t, length)
+        dp, dq_state = tl.zeros((BLOCK_T, BLOCK_T), tl.float32), tl.zeros((BLOCK_T, BLOCK_D), tl.float32)
+        through = tl.zeros((BLOCK_D,), tl.float32)
+        for start_e in tl.range(0, E, BLOCK_E):
+            offs_e = start_e + tl.arange(0, BLOCK_E)
+            v = load_block(head(v_tensor, b, h, start), offs_t, length, offs_e, E)
+            do = load_block(head(do_tensor, b, h, start), offs_t, length, offs_e, E)
+            state = load_block(head(states_tensor, c, h, 0), offs_d, D, offs_e, E)
+            dp = multiply_add(do, tl.trans(v), dp, INPUT_PRECISION)
+            dq_state += state_product(do, tl.trans(state), INPUT_PRECISION)
+            if dg_tensor[0] is not None:
+                dstate = load_block(head(dstates_tensor, c, h, 0), offs_d, D, offs_e, E)
+                through += tl.sum(state.to(tl.float32) * dstate, axis=1)
+        # **dQ**, [[tag: LA-dq]]
+        dq_state *= (decay_from_start(g) * scale)[:, None]
+        dq += multiply_add((dp * decay_between(g) * scale).to(k.dtype), k, dq_state, INPUT_PRECISION)
+        # Two of the four sums for the gates, [[tag: LA-dg]]: what each token reads from the state before the chunk, and
+        # what goes from there through the chunk.
+        if dg_tensor[0] is not None:
+            dg = sums_from(tl.sum(q * dq_state, axis=1)) + tl.sum(through, axis=0) * decay_of_all(g)
+            store_numbers(head(dg_tensor, b, h, start), dg, offs_t, length)
+    store_block(head(dq_tensor, b, hk, start), dq, offs_t, length, offs_d, D)
+
+
+# The other side, and the other two sums for the gates: what each token leaves in the state after the chunk, and what
+# goes from token to token.
+@triton.jit
+def key_gradients_kernel(
+    do_tensor, q_tensor, k_tensor, v_tensor, g_tensor, dstates_tensor,  # as above
+    dk_tensor, dv_tensor, dg_tensor,  # like k, v and g; the last two may be None
+    sequences, heads, group, scale, D: tl.constexpr, E: tl.constexpr, INPUT_PRECISION: tl.constexpr,
+    BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
     c, hk = tl.program_id(0) // heads, tl.program_id(0) % heads
     b, start, length, start_t = chunk_at(sequences, c, BLOCK_T)
     if start_t >= length:
@@ -221,43 +261,33 @@ def gradients_kernel(
     k = load_block(head(k_tensor, b, hk, start), offs_t, length, offs_d, D)
     # **Pᵀ** without its decay, the same for all heads of the group.
     scores = tl.dot(k, tl.trans(q), input_precision=INPUT_PRECISION) * scale
-    dq, dk = tl.zeros((BLOCK_T, BLOCK_D), tl.float32), tl.zeros((BLOCK_T, BLOCK_D), tl.float32)
-    for h in tl.range(hk * group, hk * group + group):
+    dk = tl.zeros((BLOCK_T, BLOCK_D), tl.float32)
+    for member in tl.range(0, group):
+        h = hk * group + member
         g = load_gates(g_tensor, b, h, start, offs_t, length)
-        decay, decay_transposed, kept = decay_between(g), decay_between_transposed(g), decay_to_end(g)
-        p = scores * decay_transposed
-        dp, dp_transposed = tl.zeros((BLOCK_T, BLOCK_T), tl.float32), tl.zeros((BLOCK_T, BLOCK_T), tl.float32)
-        dq_state, dk_state = tl.zeros((BLOCK_T, BLOCK_D), tl.float32), tl.zeros((BLOCK_T, BLOCK_D), tl.float32)
-        through = tl.zeros((BLOCK_D,), tl.float32)
+        decay, kept = decay_between_transposed(g), decay_to_end(g)
+        p = scores * decay
+        dp, dk_state = tl.zeros((BLOCK_T, BLOCK_T), tl.float32), tl.zeros((BLOCK_T, BLOCK_D), tl.float32)
         for start_e in tl.range(0, E, BLOCK_E):
             offs_e = start_e + tl.arange(0, BLOCK_E)
             v = load_block(head(v_tensor, b, h, start), offs_t, length, offs_e, E)
             do = load_block(head(do_tensor, b, h, start), offs_t, length, offs_e, E)
-            state = load_block(head(states_tensor, c, h, 0), offs_d, D, offs_e, E)
             dstate = load_block(head(dstates_tensor, c, h, 0), offs_d, D, offs_e, E)
-            dp = multiply_add(do, tl.trans(v), dp, INPUT_PRECISION)
-            dp_transposed = multiply_add(v, tl.trans(do), dp_transposed, INPUT_PRECISION)
-            dq_state += state_product(do, tl.trans(state), INPUT_PRECISION)
+            dp = multiply_add(v, tl.trans(do), dp, INPUT_PRECISION)
             dk_state += state_product(v, tl.trans(dstate), INPUT_PRECISION)
-            through += tl.sum(state * dstate, axis=1)
             # **dV = Pᵀ dO**, and through the state after the chunk, [[tag: LA-dv]]
             if dv_tensor[0] is not None:
                 dv = state_product(k, dstate, INPUT_PRECISION) * kept[:, None]
                 dv = multiply_add(p.to(do.dtype), do, dv, INPUT_PRECISION)
                 store_block(head(dv_tensor, b, h, start), dv, offs_t, length, offs_e, E)
-        # **dQ**, [[tag: LA-dq]], and **dK**, [[tag: LA-dk]]
-        dq_state *= (decay_from_start(g) * scale)[:, None]
+        # **dK**, [[tag: LA-dk]]
         dk_state *= kept[:, None]
-        dq += multiply_add((dp * decay * scale).to(k.dtype), k, dq_state, INPUT_PRECISION)
-        dk += multiply_add((dp_transposed * decay_transposed * scale).to(q.dtype), q, dk_state, INPUT_PRECISION)
-        # Four sums for the gates, [[tag: LA-dg]] `pid=1, h=0: dg[1] = 0.08983`.
-        dg = gate_gradient(
-            p * dp_transposed, tl.sum(q * dq_state, axis=1), tl.sum(k * dk_state, axis=1),
-            tl.sum(through, axis=0) * decay_of_all(g),
-        )  # fmt: skip
+        dk += multiply_add((dp * decay * scale).to(q.dtype), q, dk_state, INPUT_PRECISION)
+        # All four sums: `pid=1, h=0: dg[1] = 0.08983`.
         if dg_tensor[0] is not None:
+            others = load_gates(dg_tensor, b, h, start, offs_t, length)
+            dg = others + gate_gradient(p * dp, tl.sum(k * dk_state, axis=1), k.dtype)
             store_numbers(head(dg_tensor, b, h, start), dg, offs_t, length)
-    store_block(head(dq_tensor, b, hk, start), dq, offs_t, length, offs_d, D)
     store_block(head(dk_tensor, b, hk, start), dk, offs_t, length, offs_d, D)
 
 
@@ -275,16 +305,16 @@ def sizes(q, v, BLOCK_T, BLOCK_E):
         T, most = (64, 64) if narrow else (32, 32)
     # Several products of tiles 32 wide on four warps read past the end of shared memory in Triton 3.7.1.
     return dict(
-        widths=(D, E), INPUT_PRECISION=input_precision(), BLOCK_T=BLOCK_T or T, BLOCK_D=BLOCK_D,
+        D=D, E=E, INPUT_PRECISION=input_precision(), BLOCK_T=BLOCK_T or T, BLOCK_D=BLOCK_D,
         BLOCK_E=BLOCK_E or min(most, max(16, triton.next_power_of_2(E))),
-        num_warps=2 if BLOCK_D <= 32 and q.dtype != torch.float32 else 4 if narrow else 8,
+        num_warps=2 if BLOCK_D <= 32 and q.dtype != torch.float32 else 4 if narrow else 8, num_stages=2,
     )  # fmt: skip
 
 
 def chunk_states(k, v, g, initial_state, cu_seqlens, chunks, launch):
     """`(states, final_state)`: the state before each chunk, (chunks, H, D, E), and that after each sequence."""
     (Hk, H), E, final = (k.shape[1], v.shape[1]), v.shape[3], new_state(k, v, cu_seqlens)
-    states = final.new_empty(chunks.count, *final.shape[1:])
+    states = states_between(k, final, chunks)
     packed = partial(tensor, cu_seqlens=cu_seqlens)
     programs = chunks.batch * H * triton.cdiv(E, launch["BLOCK_E"])
     if programs:
@@ -336,7 +366,7 @@ def linear_attention_backward(do, dfinal, q, k, v, g, initial_state, cu_seqlens,
     states, dinitial = chunk_states(k, v, g, initial_state, cu_seqlens, chunks, launch)
     dstates = torch.empty_like(states)
     dq, dk, dv = (new_like(x, cu_seqlens) for x in (q, k, v))
-    dg = None if g is None else new_like(g, cu_seqlens)
+    dg = None if g is None else new_like(g, cu_seqlens, torch.float32)
     tiles = triton.cdiv(v.shape[3], launch["BLOCK_E"])
     if chunks.batch * H:
         state_gradients_kernel[(chunks.batch * H * tiles,)](
@@ -344,37 +374,43 @@ def linear_attention_backward(do, dfinal, q, k, v, g, initial_state, cu_seqlens,
             chunks.sequences, H, H // Hk, scale, **launch,
         )  # fmt: skip
     if chunks.batch * chunks.count:
-        gradients_kernel[(chunks.count * Hk,)](
-            packed(do), packed(q), packed(k), packed(v), packed(g), tensor(states), tensor(dstates),
-            packed(dq), packed(dk), packed(dv), packed(dg), chunks.sequences, Hk, H // Hk, scale,
-            **launch, num_stages=1,
-        )  # fmt: skip
-    return dq, dk, dv, v.new_empty(0) if dg is None else dg, dinitial
+        inputs = [packed(x) for x in (do, q, k, v, g)]
+        launch |= dict(sequences=chunks.sequences, heads=Hk, group=H // Hk, scale=scale)
+        query_gradients_kernel[(chunks.count * Hk,)](
+            *inputs, tensor(states), tensor(dstates), packed(dq), packed(dg), **launch
+        )
+        key_gradients_kernel[(chunks.count * Hk,)](
+            *inputs, tensor(dstates), packed(dk), packed(dv), packed(dg), **launch
+        )
+    return dq, dk, dv, v.new_empty(0) if g is None else dg.to(g.dtype), dinitial
 
 
 # ## Joining autograd
 class LinearAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, g, initial_state, cu_seqlens, scale):
+    def forward(ctx, q, k, v, g, initial_state, cu_seqlens, scale, launch_forward, launch_backward):
         ctx.save_for_backward(q, k, v, g, initial_state, cu_seqlens)
-        ctx.scale = scale
+        ctx.scale, ctx.launch_backward = scale, launch_backward
         if not torch.compiler.is_compiling():  # Dynamo can't do this; it makes zeros for unused results
             ctx.set_materialize_grads(False)
-        return linear_attention_forward(q, k, v, g, initial_state, cu_seqlens, scale=scale)
+        return launch_forward(q, k, v, g, initial_state, cu_seqlens, scale=scale)
 
     @staticmethod
     @autograd.once_differentiable
     def backward(ctx, do, dfinal):
-        *gradients, dg, dinitial = linear_attention_backward(do, dfinal, *ctx.saved_tensors, scale=ctx.scale)
+        *gradients, dg, dinitial = ctx.launch_backward(do, dfinal, *ctx.saved_tensors, scale=ctx.scale)
         wanted = ctx.needs_input_grad
-        return *gradients, dg if wanted[3] else None, dinitial if wanted[4] else None, None, None
+        return *gradients, dg if wanted[3] else None, dinitial if wanted[4] else None, None, None, None, None
 
 
-def attend(q, k, v, g, initial_state, cu_seqlens, scale):
+def attend(
+    q, k, v, g, initial_state, cu_seqlens, scale,
+    launch_forward=linear_attention_forward, launch_backward=linear_attention_backward,
+):  # fmt: skip
     """`(o, final_state)` of (B, H, T, …), through the autograd `Function` if something needs a gradient."""
     if not autograd.needs_frame(q, k, v, g, initial_state):
-        return linear_attention_forward(q, k, v, g, initial_state, cu_seqlens, scale=scale)
-    return LinearAttention.apply(q, k, v, g, initial_state, cu_seqlens, scale)
+        return launch_forward(q, k, v, g, initial_state, cu_seqlens, scale=scale)
+    return LinearAttention.apply(q, k, v, g, initial_state, cu_seqlens, scale, launch_forward, launch_backward)
 
 
 def linear_attention(q, k, v, g=None, *, scale=None, initial_state=None, return_final_state=False):

@@ -16,9 +16,11 @@ from tests.kernels import references
 from tests.kernels.public_functions import (
     ATTENTION,
     CROSS_ENTROPY,
+    DELTA_RULE,
     EXPERTS,
     GROUPED,
     LAYERNORM,
+    LINEAR_ATTENTION,
     LINEAR_CROSS_ENTROPY,
     LOW_BIT,
     MATMUL,
@@ -334,21 +336,21 @@ PUBLIC = [
         ("attention.decode", "fast.decode"), "decode_attention", "attention.decode.decode_attention_reference", cache,
         WIDTH,
     ),
-    Public(
-        "recurrences.linear_attention", "linear_attention", "recurrences.linear_attention.linear_attention_reference",
+    *both(
+        LINEAR_ATTENTION, "linear_attention", "recurrences.linear_attention.linear_attention_reference",
         gated_tokens, WIDTH, wrap=with_the_state, without=("non-finite", "magnitudes"),
     ),
-    Public(
-        "recurrences.linear_attention", "linear_attention_varlen", references.linear_attention_of_sequences,
+    *both(
+        LINEAR_ATTENTION, "linear_attention_varlen", references.linear_attention_of_sequences,
         gated_sequences, WIDTH, wrap=with_the_state, without=("non-finite", "magnitudes"),
     ),
-    Public(
-        "recurrences.gated_delta_rule", "gated_delta_rule",
+    *both(
+        DELTA_RULE, "gated_delta_rule",
         "recurrences.gated_delta_rule.gated_delta_rule_reference", short_keys, WIDTH, wrap=with_the_state,
         without=("non-finite", "magnitudes"),
     ),
-    Public(
-        "recurrences.gated_delta_rule", "gated_delta_rule_varlen", references.delta_rule_of_sequences,
+    *both(
+        DELTA_RULE, "gated_delta_rule_varlen", references.delta_rule_of_sequences,
         short_keys_of_sequences, WIDTH, wrap=with_the_state, without=("non-finite", "magnitudes"),
     ),
     Public(

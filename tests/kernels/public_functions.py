@@ -333,6 +333,8 @@ ATTENTION = ("attention.flash_attention", "fast.flash_attention")
 CROSS_ENTROPY = ("classics.cross_entropy", "fast.cross_entropy")
 MATMUL = ("tutorials.matmul_autotuned", "fast.matmul")
 LINEAR_CROSS_ENTROPY = ("classics.linear_cross_entropy", "fast.linear_cross_entropy")
+LINEAR_ATTENTION = ("recurrences.linear_attention", "fast.linear_attention")
+DELTA_RULE = ("recurrences.gated_delta_rule", "fast.gated_delta_rule")
 LOW_BIT = ("gemlite.gemm_splitK", "fast.low_bit")
 EXPERTS = ("moe.moe_mlp", "fast.moe_mlp")
 GROUPED = ("moe.grouped_matmul", "fast.grouped_matmul")
@@ -468,6 +470,10 @@ CASES = [
     case("fast.causal_conv1d", "causal_conv1d", filtered, activation="silu"),
     case("fast.causal_conv1d", "causal_conv1d", filtered, in_one, return_final_state=True),
     case("fast.causal_conv1d", "causal_conv1d_varlen", packed_and_long, activation="silu"),
+    case("fast.linear_attention", "linear_attention", gated_tokens),
+    case("fast.linear_attention", "linear_attention_varlen", packed_tokens),
+    case("fast.gated_delta_rule", "gated_delta_rule", short_keys),
+    case("fast.gated_delta_rule", "gated_delta_rule_varlen", packed_short_keys),
 ]
 FORWARD_ONLY = {"tutorials.matmul_blocked", "attention.decode", "fast.decode"}
 FORWARD_ONLY |= {

@@ -23,20 +23,23 @@ from tests.kernels.references import delta_rule_by_steps, sequences_of
 
 MUTANTS = [
     Mutant("trap 1: the strict triangle is left out", "a = tl.where(place[:, None] > place[None, :], overlap, 0.0)", "a = overlap"),
-    Mutant("trap 2: an inverse by squaring", "        taken = tl.sum(weights[:, None] * inverse, axis=0)\n        inverse -= tl.where(place[:, None] == row, taken[None, :], 0.0)\n", "        taken = weights\n    inverse -= a\n    for _ in tl.static_range(5):\n        a = tl.dot(a, a, input_precision=\"ieee\")\n        inverse += tl.dot(inverse, a, input_precision=\"ieee\")\n"),
+    Mutant("trap 2: an inverse by squaring", "            inverse -= tl.dot(taken, inverse, input_precision=PRECISION)\n", "            inverse = taken\n    inverse = tl.where(rows == columns, 1.0, -a)\n    for _ in tl.static_range(5):\n        a = tl.dot(a, a, input_precision=PRECISION)\n        inverse += tl.dot(inverse, a, input_precision=PRECISION)\n"),
+    Mutant("halves of the inverse in the wrong order", "taken = tl.dot(inverse, cross, input_precision=PRECISION)\n            inverse -= tl.dot(taken, inverse, input", "taken = tl.dot(cross, inverse, input_precision=PRECISION)\n            inverse -= tl.dot(taken, inverse, input"),
+    Mutant("the last two halves are left apart", "if 2**level < BLOCK_T:", "if 2**level < BLOCK_T // 2:"),
+    Mutant("trap 3: the inverse in tf32", 'BLOCK_T, "ieee" if k.dtype == tl.float32 else "tf32")', 'BLOCK_T, "tf32")', gpu=True),
     Mutant("trap 3: the inverse in half precision", "    if inverse_tensor[0] is not None:", "    inverse = inverse.to(tl.bfloat16).to(tl.float32)\n    if inverse_tensor[0] is not None:"),
-    Mutant("trap 3: fp32 products in tf32", "input_precision=INPUT_PRECISION)", 'input_precision="tf32")', count=6, gpu=True),
-    Mutant("trap 6: beta divided out", "dbeta += tl.sum(da * overlap, axis=1)", "dbeta += tl.sum(da * overlap * beta[:, None], axis=1) / beta"),
-    Mutant("trap 7: the inverse isn't transposed", "tl.dot(tl.trans(inverse.to(do.dtype)), du.to(do.dtype)", "tl.dot(inverse.to(do.dtype), du.to(do.dtype)"),
+    Mutant("trap 3: fp32 products in tf32", "input_precision=INPUT_PRECISION)", 'input_precision="tf32")', count=7, gpu=True),
+    Mutant("trap 6: beta divided out", "dbeta += tl.sum(k * asked, axis=1) - answer", "dbeta += tl.sum(k * asked, axis=1) * beta / beta - answer"),
+    Mutant("trap 7: the inverse isn't transposed", "tl.dot(tl.trans(inverse), du.to(do.dtype)", "tl.dot(inverse, du.to(do.dtype)"),
     Mutant("trap 7: the diagonal of dA is kept", "da = tl.where(earlier, -da, 0.0)", "da = tl.where(place[:, None] >= place[None, :], -da, 0.0)"),
-    Mutant("trap 8: a key's column is left out", "        dk = multiply_add(da_transposed.to(k.dtype), k, dk, INPUT_PRECISION)\n", ""),
-    Mutant("trap 8: a key's row is left out", "        dk = multiply_add((da * beta[:, None]).to(k.dtype), k, dk, INPUT_PRECISION)\n", ""),
-    Mutant("what was asked of the state is left out of dk", "        dk -= dk_state * (beta * left)[:, None]\n", ""),
+    Mutant("trap 8: a key's column is left out", "multiply_add(da_transposed.to(k.dtype), k, (asked - dk_state) * beta[:, None], INPUT_PRECISION)", "(asked - dk_state) * beta[:, None]"),
+    Mutant("trap 8: a key's row is left out", "(asked - dk_state) * beta", "(0.0 - dk_state) * beta"),
+    Mutant("what was asked of the state is left out of dk", "(asked - dk_state) * beta", "asked * beta"),
     Mutant("trap 9: the state's gradient lacks what was asked", "        dstate = multiply_add(tl.trans(k), asked, dstate, INPUT_PRECISION)\n", ""),
     Mutant("trap 10: no decay in what is asked", "scaled = (k * (beta * decay_from_start(g))[:, None])", "scaled = (k * beta[:, None])"),
-    Mutant("trap 10: asked before the decay, backward", "p = state_product(k, state, INPUT_PRECISION) * left[:, None]", "p = state_product(k, state, INPUT_PRECISION)"),
+    Mutant("trap 10: asked before the decay, backward", "        dk_state *= left[:, None]\n", ""),
     Mutant("trap 15: keys of another head", "h // group", "0", count=4),
-    Mutant("trap 15: not summed over the group", "tl.range(hk * group, hk * group + group)", "tl.range(hk * group, hk * group + 1)"),
+    Mutant("trap 15: not summed over the group", "tl.range(0, group)", "tl.range(0, 1)"),
     Mutant("gates get no part of the system", "-beta * answer", "0.0 * answer"),
     Mutant("beta isn't in dv", "dr * beta[:, None], offs_t", "dr, offs_t"),
     Mutant("second derivative loses its term", "    @autograd.once_differentiable\n", ""),
@@ -279,7 +282,7 @@ def test_every_grid_has_one_axis(monkeypatch):
     beta = torch.empty(70_000, 4, 1, device=DEVICE)
     module.gated_delta_rule_forward(q, q, v, None, beta, None, None, scale=1.0)
     module.gated_delta_rule_backward(v, None, q, q, v, None, beta, None, None, scale=1.0)
-    assert grids == [(280_000,)] * 6 + [(140_000,)] * 2
+    assert grids == [(280_000,)] * 6 + [(140_000,)] * 3
 
 
 @pytest.mark.skipif(not device.INTERPRET, reason="on a card the memory isn't there")

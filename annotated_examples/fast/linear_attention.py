@@ -1,0 +1,185 @@
+r"""
+# Linear attention, fast
+
+The same function as in the [lesson](../recurrences/linear_attention.py), with the same reference, arguments and
+gradients. Forward is one kernel instead of two.
+
+[[eq: LA-chunk]]
+
+[[eq: LA-next]]
+
+What is slow about the lesson? It writes a state for every chunk and reads it again, so that the outputs of all chunks
+can be computed at the same time. With heads of 128 numbers the states are twice as many bytes as q, k, v and o
+together in float32, and as many in bfloat16. Where there are enough heads, nobody has to wait for those: there is work
+for all multiprocessors even if each head is walked from end to end.
+
+1. *Outputs on the way.* The walk has the state before each chunk at hand. So it computes the chunk's outputs from it,
+   and no state is stored. Of q, k, v and o each element moves once.
+2. *The copy unit.* Tiles come by descriptor, those of the next chunk while this one is computed. Then no thread
+   computes an address, and no register holds what is on its way.
+3. *Sums of gates.* The lesson multiplies decays, which keeps all digits of float32. For 16-bit numbers a difference of
+   two sums is exact enough, and a power of two is one instruction.
+
+[[figure: chunks/pairs]]
+
+**What it costs.** One walk takes about $2 C D E + C^2 (D + E)$ multiplications a chunk of $C$ tokens, as the lesson;
+the product of queries and keys is made once for every `BLOCK_E` columns of the state.
+
+**Where it falls behind.** A program walks over a whole sequence. With few heads and a long text most multiprocessors
+have nothing to do. The backward pass is the lesson's.
+
+**Contract.** As the lesson's. float32, heads wider than 128, and strides that no descriptor fits (a last stride other
+than 1, others that are no multiple of 16 bytes) are left to the lesson's kernels.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from academy import checks, device, script
+from academy.launch import launch
+
+import torch
+import triton
+import triton.language as tl
+
+from annotated_examples.common.attention import head, sequence
+from annotated_examples.common.attention_tiles import describe, fits, load_rows
+from annotated_examples.common.chunks import (
+    between_sums, contract, decays_of_sums, load_gates, load_state, new_like, new_state, state_product, store_block,
+    tensor,
+)  # fmt: skip
+from annotated_examples.common.opaque import opaque
+from annotated_examples.recurrences import linear_attention as lesson
+from annotated_examples.recurrences.linear_attention import attend, linear_attention_reference
+
+
+# ## The walk
+#
+# A program has one head of one sequence, and `BLOCK_E` columns of its state and of v. The state stays in registers.
+#
+# Packed sequences form one batch entry. There a tile that crosses the end of its sequence is cleaned, because 0 · NaN
+# would be NaN. Elsewhere the descriptor delivers zeros behind the last token.
+@triton.jit
+def walk_kernel(
+    q_desc, k_desc, v_desc,  # descriptors of (B, Hk, T, D) and (B, H, T, E)
+    g_tensor, initial_tensor,  # (pointer, four strides) of (B, H, T) and (sequences, H, D, E), or None
+    o_tensor, final_tensor,  # the same, of (B, H, T, E) and (sequences, H, D, E)
+    sequences, widths, H, group, scale,  # the first two: (where sequences begin, or None; T) and (D, E)
+    BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    D, E = widths
+    tiles = tl.cdiv(E, BLOCK_E)
+    b, h, tile = tl.program_id(0) // tiles // H, tl.program_id(0) // tiles % H, tl.program_id(0) % tiles
+    start, length = sequence(sequences[0], b, sequences[1])
+    PACKED: tl.constexpr = sequences[0] is not None
+    entry = 0 if PACKED else b
+    o_head = head(o_tensor, b, h, start)
+    offs_d, offs_e = tl.arange(0, BLOCK_D), tile * BLOCK_E + tl.arange(0, BLOCK_E)
+    state = load_state(initial_tensor, b, h, offs_d, D, offs_e, E)
+    for start_t in tl.range(0, length, BLOCK_T, num_stages=STAGES):
+        offs_t = start_t + tl.arange(0, BLOCK_T)
+        q = load_rows(q_desc, entry, h // group, start, start_t, length, PACKED, BLOCK_T, BLOCK_D)
+        k = load_rows(k_desc, entry, h // group, start, start_t, length, PACKED, BLOCK_T, BLOCK_D)
+        v = load_rows(v_desc, entry, h, start, start_t, length, PACKED, BLOCK_T, BLOCK_E, tile * BLOCK_E)
+        sums, left, kept, whole = decays_of_sums(load_gates(g_tensor, b, h, start, offs_t, length))
+        # [[tag: LA-chunk]]: the scores inside of the chunk, what came before it, and both together.
+        p = tl.dot(q, tl.trans(k), input_precision="ieee") * scale * between_sums(sums)
+        o = state_product(q, state, "ieee") * (left * scale)[:, None]
+        o = tl.dot(p.to(v.dtype), v, o, input_precision="ieee")
+        store_block(o_head, o, offs_t, length, offs_e, E)
+        # [[tag: LA-next]]: of the example's first token `pid=0, start_t=0: kept[0] = 0.6065` is left at its chunk's
+        # end, and of the state before that chunk `pid=0, start_t=0: whole = 0.2231`.
+        state = tl.dot(tl.trans(k), (v * kept[:, None]).to(v.dtype), state * whole, input_precision="ieee")
+    store_block(head(final_tensor, b, h, 0), state, offs_d, D, offs_e, E)
+
+
+# ## The launcher
+#
+# With 64 columns a state takes 64 registers of each of 128 threads, and two programs fit on a multiprocessor: while one
+# waits for a product, the tensor cores work for the other. With all 128 columns and eight warps only one program would
+# fit.
+@opaque(
+    "(Tensor q, Tensor k, Tensor v, Tensor? g, Tensor? initial_state, Tensor? cu_seqlens, *, float scale) "
+    "-> (Tensor, Tensor)",
+    lambda q, k, v, g, initial, cu_seqlens, **scale: (torch.empty_like(v), new_state(q, v, cu_seqlens)),
+)
+def linear_attention_forward(q, k, v, g, initial_state, cu_seqlens, *, scale, BLOCK_T=None, BLOCK_E=None):
+    """`(o, final_state)`, as the lesson's."""
+    if not all(x.numel() and x.shape[3] <= 128 and fits(x) for x in (q, k, v)):
+        tiles = dict(BLOCK_T=BLOCK_T, BLOCK_E=BLOCK_E)
+        return lesson.linear_attention_forward(q, k, v, g, initial_state, cu_seqlens, scale=scale, **tiles)
+    checks.power_of_two(BLOCK_T=BLOCK_T, BLOCK_E=BLOCK_E)
+    (D, E), H = (q.shape[3], v.shape[3]), v.shape[1]
+    BLOCK_D, BLOCK_T = max(16, triton.next_power_of_2(D)), BLOCK_T or 64
+    BLOCK_E = BLOCK_E or min(64, max(16, triton.next_power_of_2(E)))
+    o, final = new_like(v, cu_seqlens), new_state(q, v, cu_seqlens)
+    if final.numel():
+        launch(
+            walk_kernel, (final.shape[0] * H * triton.cdiv(E, BLOCK_E),),
+            (
+                describe(q, BLOCK_T, BLOCK_D), describe(k, BLOCK_T, BLOCK_D), describe(v, BLOCK_T, BLOCK_E),
+                tensor(g, cu_seqlens), tensor(initial_state), tensor(o, cu_seqlens), tensor(final),
+                (cu_seqlens, q.shape[2]), (D, E),
+            ),
+            (H, H // q.shape[1], scale),
+            BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D, BLOCK_E=BLOCK_E, STAGES=2, num_warps=2 if BLOCK_D <= 32 else 4,
+        )  # fmt: skip
+    return o, final
+
+
+# ## Public functions
+def linear_attention(q, k, v, g=None, *, scale=None, initial_state=None, return_final_state=False):
+    """The same as `annotated_examples.recurrences.linear_attention.linear_attention`, but faster.
+
+    Args: as `annotated_examples.recurrences.linear_attention.linear_attention`.
+
+    Returns:
+        o, or (o, state), as the lesson's.
+
+    Raises:
+        TypeError, ValueError: as the lesson's.
+
+    Source: Dao and Gu, "Transformers are SSMs" (arXiv 2405.21060); Sun et al., "Retentive Network" (arXiv 2307.08621).
+    """
+    scale = contract(q, k, v, g, scale, initial_state, return_final_state)
+    q, k, v, g = (None if x is None else x.transpose(1, 2) for x in (q, k, v, g))
+    o, final = attend(q, k, v, g, initial_state, None, scale, linear_attention_forward)
+    return (o.transpose(1, 2), final) if return_final_state else o.transpose(1, 2)
+
+
+def linear_attention_varlen(q, k, v, cu_seqlens, g=None, *, scale=None, initial_state=None, return_final_state=False):
+    """The same as `annotated_examples.recurrences.linear_attention.linear_attention_varlen`, but faster.
+
+    Args: as `annotated_examples.recurrences.linear_attention.linear_attention_varlen`.
+
+    Returns:
+        o, or (o, state), as the lesson's.
+
+    Raises:
+        TypeError, ValueError: as the lesson's.
+
+    Source: as `linear_attention`.
+    """
+    scale = contract(q, k, v, g, scale, initial_state, return_final_state, cu_seqlens, packed=True)
+    q, k, v, g = (None if x is None else x.transpose(0, 1).unsqueeze(0) for x in (q, k, v, g))
+    o, final = attend(q, k, v, g, initial_state, cu_seqlens, scale, linear_attention_forward)
+    o = o.squeeze(0).transpose(0, 1)
+    return (o, final) if return_final_state else o
+
+
+# ## A run small enough to watch
+#
+# Four tokens in chunks of two, one head of 8 numbers: a descriptor's rows have at least 16 bytes.
+def EXAMPLE():
+    at = torch.arange(32, device=device.DEVICE)
+    q, k, v = ((at * step % 5 - 2).half().view(1, 1, 4, 8) for step in (1, 3, 7))
+    g = torch.tensor([[[-1.0, -0.5, -0.25, -2.0]]], device=device.DEVICE)
+    linear_attention_forward(q, k, v, g, None, None, scale=1.0, BLOCK_T=2, BLOCK_E=8)
+
+
+if __name__ == "__main__":
+    shapes = dict(q=(2, 70, 1, 24), k=(2, 70, 1, 24), v=(2, 70, 2, 40))
+    script.main(linear_attention, linear_attention_reference, shapes, shapes | dict(return_final_state=True))

@@ -1,0 +1,206 @@
+"""The kernels of fast.linear_attention and fast.gated_delta_rule, which 16-bit tensors that a descriptor fits are for:
+values, all gradients, packed sequences, resets, what is left to the lessons, mutants."""
+
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from academy import accuracy
+from annotated_examples.common import chunks as common
+from annotated_examples.fast import gated_delta_rule as delta
+from annotated_examples.fast import linear_attention as linear
+from annotated_examples.recurrences import gated_delta_rule as delta_lesson
+from annotated_examples.recurrences import linear_attention as linear_lesson
+from tests.kernels import chunk_cases, harness
+from tests.kernels.chunk_cases import results, upstreams, with_beta
+from tests.kernels.harness import DEVICE, Mutant, randn
+from tests.kernels.references import delta_rule_by_steps, linear_attention_by_steps, sequences_of
+
+BF16 = torch.bfloat16
+LINEAR_MUTANTS = [
+    Mutant("state doesn't decay", "state * whole, input", "state, input"),
+    Mutant("no scale on the scores", "* scale * between_sums(sums)", "* between_sums(sums)"),
+    Mutant("scale twice", "(left * scale)[:, None]", "(left * scale * scale)[:, None]"),
+    Mutant("tokens don't fade in the state", "(v * kept[:, None])", "(v * 1.0)"),
+    Mutant("the next sequence's rows aren't cleared", "length, PACKED, BLOCK_T, BLOCK_D)", "length, False, BLOCK_T, BLOCK_D)", count=2),
+    Mutant("the first columns in every tile", "PACKED, BLOCK_T, BLOCK_E, tile * BLOCK_E)", "PACKED, BLOCK_T, BLOCK_E, 0)"),
+    Mutant("keys of another head", "h // group", "0", count=2),
+    Mutant("keys of another sequence", "entry = 0 if PACKED else b", "entry = 0"),
+]  # fmt: skip
+DELTA_MUTANTS = [
+    Mutant("the strict triangle is left out", "a = tl.where(place[:, None] > place[None, :], overlap, 0.0)", "a = overlap"),
+    Mutant("asked before the decay", 'state_product(k, state, "ieee") * left[:, None]) * beta', 'state_product(k, state, "ieee")) * beta'),
+    Mutant("the whole difference is written", ") * beta[:, None]\n        u =", ")\n        u ="),
+    Mutant("the diagonal counts twice", ' - tl.where(place[:, None] == place[None, :], 1.0, 0.0)', ""),
+    Mutant("outputs from the state after the chunk", "* (left * scale)[:, None]\n            o =", "* (kept * scale)[:, None]\n            o ="),
+    Mutant("the inverse isn't transposed", "tl.dot(tl.trans(inverse), du", "tl.dot(inverse, du"),
+    Mutant("the state's gradient lacks what was asked", '        dstate = tl.dot(tl.trans(k), asked, dstate, input_precision="ieee")\n', ""),
+    Mutant("walk back begins at the first chunk", "n = chunks - 1 - passed", "n = passed"),
+    Mutant("what was asked of the state is left out of dk", "dk += (asked - dk_state) * beta", "dk += asked * beta"),
+    Mutant("beta gets nothing of the state's answer", "tl.sum(k * asked, axis=1) - answer", "tl.sum(k * asked, axis=1)"),
+    Mutant("gates get nothing of the state's answer", "sums_from(-beta * answer)", "sums_from(-beta * answer) * 0.0"),
+    Mutant("gates get nothing of the system", "scores * dp + da * overlap", "scores * dp"),
+    Mutant("a key's column is left out", 'dk += tl.dot(da.to(k.dtype), k, dk_state, input_precision="ieee")', "dk += dk_state"),
+    Mutant("a key's row is overwritten", "    dk += load_block(head(dk_tensor, b, hk, start), offs_t, length, offs_d, D)\n", ""),
+    Mutant("not summed over the group", "tl.range(0, group)", "tl.range(0, 1)", count=2),
+    Mutant("the next sequence's rows aren't cleared", "length, PACKED, BLOCK_T, BLOCK_D)", "length, False, BLOCK_T, BLOCK_D)", count=5),
+]  # fmt: skip
+OF_SHARED = [
+    Mutant("a reset is a difference of infinities", "tl.where(g < -100.0, -100.0, g) * LOG2E", "g * LOG2E"),
+    Mutant("powers of 2 of natural logarithms", "tl.where(g < -100.0, -100.0, g) * LOG2E", "tl.where(g < -100.0, -100.0, g)"),
+    Mutant("later tokens are seen", "decay = tl.where(place[:, None] >= place[None, :], tl.exp2(sums", "decay = tl.where(place[:, None] >= 0 * place[None, :], tl.exp2(sums"),
+    Mutant("the transposed decay isn't", "decay = tl.where(place[:, None] <= place[None, :], tl.exp2(sums", "decay = tl.where(place[:, None] >= place[None, :], tl.exp2(sums"),
+]  # fmt: skip
+
+
+class Operation:
+    """One of the two, of a file that may be a mutant."""
+
+    def __init__(self, module):
+        self.delta = hasattr(module, "gated_delta_rule")
+        name, lesson = ("gated_delta_rule", delta_lesson) if self.delta else ("linear_attention", linear_lesson)
+        self.function, self.varlen = getattr(module, name), getattr(module, f"{name}_varlen")
+        self.reference, self.lesson = getattr(lesson, f"{name}_reference"), getattr(lesson, name)
+        self.steps = delta_rule_by_steps if self.delta else linear_attention_by_steps
+
+    def tensors(self, dtype=BF16, **shape):
+        made = chunk_cases.tensors(**{"dtype": dtype, "D": 8, "E": 8} | shape)
+        return with_beta(made) if self.delta else made
+
+    def packed(self, lengths, behind=0, **shape):
+        made = chunk_cases.packed(lengths, behind, **{"dtype": BF16, "D": 8, "E": 8} | shape)
+        return with_beta(made) if self.delta else made
+
+    def right(self, inputs, **options):
+        return chunk_cases.assert_right(self.function, self.reference, inputs, upstreams(inputs), **options)
+
+
+def check(module):
+    """Everything a mutant has to get past."""
+    operation = Operation(module)
+    operation.right(operation.tensors(B=2, T=70, Hk=2, H=4, E=72), scale=0.7)
+    beside_nan(operation)
+    reset(operation, 33)
+
+
+def beside_nan(operation):
+    """A sequence of NaN between two others, which cross into it with their last tiles. Rows of no sequence are 0."""
+    inputs = operation.packed([5, 3, 66], behind=4, Hk=1, H=2)
+    for name in ("q", "k", "v"):
+        inputs[name][5:8] = math.nan
+    ups = upstreams(inputs)
+    mine = results(operation.varlen, inputs, ups)
+    clean = {n: torch.where(x.isnan(), 0, x) if x.is_floating_point() else x for n, x in inputs.items()}
+    exact = results(sequences_of(operation.steps), chunk_cases.in_float64(clean), ups)
+    for name in ("o", "dq", "dk", "dv", "dg"):
+        for rows in (slice(0, 5), slice(8, None)):
+            assert accuracy.errors(mine[name][rows], exact[name][rows]).rms < 4 * torch.finfo(BF16).eps, name
+        assert (mine[name][74:] == 0).all(), name
+
+
+def reset(operation, at):
+    """A gate of −∞ forgets what came before, and nothing is NaN."""
+    inputs = operation.tensors(T=70)
+    inputs["g"][0, at, 0] = -math.inf
+    close_to_steps(operation, inputs)
+
+
+def close_to_steps(operation, inputs):
+    """Compared with the recurrence, where PyTorch's parallel form is no measure."""
+    ups = upstreams(inputs)
+    mine = results(operation.function, inputs, ups)
+    exact = results(operation.steps, chunk_cases.in_float64(inputs), ups)
+    for name, value in mine.items():
+        assert accuracy.errors(value, exact[name]).rms < 4 * torch.finfo(BF16).eps, name
+
+
+@pytest.fixture(params=[linear, delta], ids=["linear attention", "delta rule"])
+def operation(request):
+    return Operation(request.param)
+
+
+@pytest.mark.parametrize("module", [linear, delta], ids=["linear attention", "delta rule"])
+def test_check_passes(module):
+    check(module)
+
+
+test_linear_mutant_is_caught = harness.mutant_test(linear, LINEAR_MUTANTS, check)
+test_delta_mutant_is_caught = harness.mutant_test(delta, DELTA_MUTANTS, check)
+test_shared_mutant_is_caught = harness.mutant_test(common, OF_SHARED, check, within=delta)
+
+
+@pytest.mark.parametrize(("D", "E"), [(8, 8), (40, 72), (128, 16)])
+@pytest.mark.parametrize("dtype", [torch.float16, BF16], ids=harness.dtype_name)
+def test_widths(operation, dtype, D, E):
+    operation.right(operation.tensors(dtype, T=66, D=D, E=E))
+
+
+@pytest.mark.parametrize("T", [1, 63, 64, 65])
+def test_lengths_around_a_chunk(operation, T):
+    """One token's gates have so few gradients that twice PyTorch's error is a matter of luck."""
+    close_to_steps(operation, operation.tensors(T=T))
+
+
+@pytest.mark.parametrize("at", [0, 63, 64])
+def test_a_reset(operation, at):
+    reset(operation, at)
+
+
+@pytest.mark.parametrize("given", [("o",), ("state",)], ids=str)
+def test_one_upstream_gradient(operation, given):
+    """The other result has none."""
+    inputs = operation.tensors(T=66)
+    ups = {name: x if name in given else None for name, x in upstreams(inputs).items()}
+    chunk_cases.assert_right(operation.function, operation.reference, inputs, ups)
+
+
+def test_no_gates(operation):
+    """As gates of zero, the same bits."""
+    inputs = operation.tensors(T=70) | dict(g=torch.zeros(1, 70, 2, device=DEVICE))
+    ups = upstreams(inputs)
+    mine = results(operation.function, inputs, ups)
+    without = results(operation.function, inputs | dict(g=None), ups)
+    assert all(torch.equal(mine[name], value) for name, value in without.items())
+
+
+def test_gates_of_bfloat16(operation):
+    inputs = operation.tensors(T=40)
+    operation.right(inputs | dict(g=inputs["g"].to(BF16)))
+
+
+def test_sequences_of_many_lengths(operation):
+    inputs = operation.packed([3, 0, 70, 64, 1], behind=4, E=72, Hk=1, H=2)
+    chunk_cases.assert_right(operation.varlen, sequences_of(operation.reference), inputs, upstreams(inputs))
+
+
+def test_similar_keys():
+    """Trap 2 of the delta rule: an inverse whose powers are large."""
+    operation = Operation(delta)
+    inputs = operation.tensors(T=64, D=32, E=16, H=1)
+    direction = F.normalize(randn(32), dim=0)
+    inputs["k"].copy_(F.normalize(inputs["k"].float() + direction, dim=-1))
+    inputs["beta"].fill_(1.0)
+    inputs["g"] *= 0.01
+    operation.right(inputs)
+
+
+@pytest.mark.parametrize("kind", ["float32", "wide", "sliced"])
+def test_what_is_left_to_the_lesson(operation, kind):
+    """The same bits as the lesson's."""
+    shape = dict(T=20, D=136) if kind == "wide" else dict(T=20)
+    layout = harness.strided if kind == "sliced" else lambda values: values
+    inputs = operation.tensors(torch.float32 if kind == "float32" else BF16, layout=layout, **shape)
+    ups = upstreams(inputs)
+    mine, lesson = results(operation.function, inputs, ups), results(operation.lesson, inputs, ups)
+    assert all(torch.equal(mine[name], value) for name, value in lesson.items())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float16, BF16], ids=harness.dtype_name)
+def test_a_usual_size(operation, dtype):
+    """Heads of 128 numbers, on four warps."""
+    operation.right(operation.tensors(dtype, B=2, T=300, Hk=2, H=4, D=128, E=128))
