@@ -364,10 +364,11 @@ def gated_delta_rule_backward(
         key_gradients_kernel[(chunks.count * Hk,)](
             *inputs, tensor(dstates), packed(dk_part), tensor(None), packed(dg), **more
         )
+        # On Hopper kernels like this one were compiled wrongly with four warps: flash-linear-attention, issue 984.
         wy_backward_kernel[(chunks.count * Hk,)](
             packed(k), packed(v), packed(g), packed(beta), packed(u), packed(dr), tensor(states),
             packed(dk_part), packed(dk), packed(dv), packed(dg), packed(dbeta),
-            chunks.sequences, (Hk, H // Hk), **launch,
+            chunks.sequences, (Hk, H // Hk), **launch | dict(num_warps=2),
         )  # fmt: skip
     return dq, dk, dv, v.new_empty(0) if g is None else dg.to(g.dtype), dbeta, dinitial
 

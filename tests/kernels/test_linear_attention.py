@@ -95,7 +95,6 @@ OF_SHARED = [
     Mutant("trap 5: a gate gets its own token's share", ", place[:, None] < place[None, :]\n", ", place[:, None] <= place[None, :]\n"),
     Mutant("gates after the reading token", "from_t, before = place[:, None] >= place[None, :]", "from_t, before = place[:, None] > place[None, :]"),
     Mutant("trap 6: states in float16", "    if rows.dtype == tl.float16:\n        product = tl.dot(rows.to(tl.float32), state, input_precision=\"tf32\")\n    else:\n", "    if True:\n"),
-    Mutant("trap 6: states between chunks in float16", "torch.bfloat16 if q.dtype == torch.bfloat16 else torch.float32", "q.dtype"),
     Mutant("a gate gets no share of its own token", "tl.where(place[:, None] >= place[None, :], out[:, None], 0.0)", "tl.where(place[:, None] > place[None, :], out[:, None], 0.0)"),
     Mutant("chunks are counted from the batch's start", "n = c - tl.load(first_ptr + b)", "n = c"),
     Mutant("trap 13: rows of no sequence", "torch.empty_like if cu_seqlens is None else torch.zeros_like", "torch.empty_like"),
