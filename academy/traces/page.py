@@ -137,9 +137,11 @@ def viewer_data(path: Path, recording: Recording) -> dict:
 
 
 def _main(path: Path, recording: Recording) -> int:
-    """The launch that a reader sees first: of the kernel that is named after the file, else the first one."""
-    kernels = [launch["kernel"] for launch in recording.launches]
-    return next((i for i, name in enumerate(kernels) if name.startswith(path.stem)), 0)
+    """The launch that a reader sees first: of the kernel named after the file, else of one that stands in it."""
+    kernels, text = [launch["kernel"] for launch in recording.launches], path.read_text()
+    named = [i for i, name in enumerate(kernels) if name.startswith(path.stem)]
+    here = [i for i, name in enumerate(kernels) if f"def {name}(" in text]
+    return next(iter(named + here), 0)
 
 
 def _short(entry: dict) -> dict:

@@ -61,7 +61,11 @@ from annotated_examples.moe.moe_mlp import (
 
 # ## Rows in the order of their experts
 #
-# A program copies one row. Dropped slots lie behind the last expert's rows: nothing is copied for them, and the product
+# A line of this picture, from a slot to its row, is one program:
+#
+# [[figure: experts/sorted_rows]]
+#
+# It copies that row. Dropped slots lie behind the last expert's rows: nothing is copied for them, and the product
 # doesn't read what is there.
 @triton.jit
 def gather_kernel(

@@ -85,9 +85,9 @@ def test_kernels_begin_with_their_picture_and_their_list_shows_it(site):
 
 
 def test_every_picture_is_shown_somewhere():
-    kernels = "".join(path.read_text("utf-8") for path in (ROOT / "annotated_examples").rglob("*.py"))
+    files = [path for folder in ("annotated_examples", "exercises") for path in (ROOT / folder).rglob("*.py")]
     shown = {key for listed in pages().values() for key in listed}
-    shown |= {found["argument"] for found in pictures.FIGURE.finditer(kernels)}
+    shown |= {found["argument"] for path in files for found in pictures.FIGURE.finditer(path.read_text("utf-8"))}
     assert shown == set(keys())
 
 
