@@ -314,13 +314,6 @@ def geglu_packed(x, approximate="none"):
     return gated.PackedGatedUnit.apply(x, geglu_forward, geglu_packed_backward, approximate)
 
 
-# ## Where it falls behind
-#
-# In one of the twenty cases, and only slightly: the tanh form's backward pass over 16384 rows of 1000 takes
-# [[bench: geglu:tanh/16384x1000/backward/ms]], PyTorch's compiler
-# [[bench: geglu:tanh/16384x1000/backward/torch.compile.ms]]. Two runs of the same kernel differ by as much.
-
-
 # ## A run small enough to watch
 #
 # Packed, so that the row stride shows, and exact. The recorder runs this in Triton's interpreter; the numbers quoted

@@ -20,6 +20,10 @@ and can be as fast as a copy: with 8 sequences of 4096 tokens, 32 query heads an
 H200 in bfloat16, it reaches [[bench: rope/8x32x8x4096x128/forward/share]] of the speed of a copy, and backward
 [[bench: rope/8x32x8x4096x128/backward/share]]. So there is no faster version of this file.
 
+**Where it falls behind.** Wide heads and few keys: 2 sequences of 8192 tokens, 16 query heads and 2 key heads of 256
+features take [[bench: rope/2x16x2x8192x256/forward/ms]], and Liger's kernel, which writes over its inputs, takes
+[[bench: rope/2x16x2x8192x256/forward/liger-kernel.ms]].
+
 **Contract.** `q` has shape (B, H, T, D) and `k` (B, Hk, T, D), each in float32, float16 or bfloat16. `cos` and `sin`,
 in any of these dtypes, have shape (T, R/2) if all sequences have the same positions, else (B, T, R/2). The caller
 slices them from longer tables: a position offset means taking other rows. The products are float32, so a float32 table

@@ -17,6 +17,9 @@ data can reach it. At 8192 x 14336, on an H200, this one runs at [[bench: swiglu
 of a copy forward and [[bench: swiglu/8192x14336/backward/share]] backward: it reads more than it writes, and a copy
 doesn't. So there is no fast version of this file.
 
+**Where it falls behind.** By a percent or two, where there is little to do: 16384 x 1000 forward takes
+[[bench: swiglu/16384x1000/forward/ms]], and [[bench: swiglu/16384x1000/forward/torch.compile.ms]] with `torch.compile`.
+
 **Contract.** `gate` and `up` have the same shape, with any number of dimensions, and the same dtype: float32, float16
 or bfloat16. `swiglu_packed` takes both as the halves of one tensor, which is what a fused projection produces. Any
 strides are allowed: rows any distance apart are read in place, so `chunk` and slices cost no copy; what isn't

@@ -19,7 +19,7 @@ a sum over its rows, [[tag: GM-db]].
 read, so with few rows an expert memory is the limit. And each expert ends in the middle of a tile: half a tile is
 wasted on average, `E · BLOCK_M / 2` rows of products.
 
-**Where it falls behind.** On an H100, 49152 rows of 64 experts, 2048 x 1408, take
+**Where it falls behind.** On an H200, 49152 rows of 64 experts, 2048 x 1408, take
 [[bench: grouped_matmul/49152x64x2048x1408/forward/lesson.ms]], and `torch._grouped_mm` takes
 [[bench: grouped_matmul/49152x64x2048x1408/forward/grouped_mm.ms]]. With 3072 rows memory sets the pace:
 [[bench: grouped_matmul/3072x64x2048x1408/forward/lesson.ms]] against

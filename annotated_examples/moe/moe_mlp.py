@@ -20,7 +20,7 @@ and the activation in its epilogue. The last step isn't a scatter: every token *
 have to be read. Kept for the backward pass are `x`, the rows `h` before the activation, and the plan. The rows `y`
 behind the second product are not needed: see below.
 
-On an H100, 8192 tokens with 6 of 64 experts, 2048 x 1408, take
+On an H200, 8192 tokens with 6 of 64 experts, 2048 x 1408, take
 [[bench: moe_mlp/8192x6x64x2048x1408/forward/lesson.ms]] forward and
 [[bench: moe_mlp/8192x6x64x2048x1408/backward/lesson.ms]] backward. A loop over the experts in PyTorch takes
 [[bench: moe_mlp/8192x6x64x2048x1408/forward/eager.ms]] and

@@ -12,8 +12,7 @@ Here $m$ is 1 for the selected experts and 0 for the others. Some models use sig
 [[tag: RO-sigma]], leave the weights as they are, or add a bias that counts for the selection only.
 
 Left alone, a router learns to send everything to a few experts: those get better, and so they get more. Two terms of
-the loss keep it in order. One falls when load is balanced, [[tag: RO-aux]], the other keeps logits small,
-[[tag: RO-z]].
+the loss keep order: one falls when load is balanced, [[tag: RO-aux]], one keeps logits small, [[tag: RO-z]].
 
 Afterwards the slots of all tokens are **sorted by expert**, so that [one product](grouped_matmul.py) can take
 the rows of each expert together.
@@ -22,6 +21,8 @@ the rows of each expert together.
 
 **What it costs.** The logits are read once, 4 bytes each, and little is written. For 8192 tokens and 256 experts that
 is 8 MB, two microseconds of an H200's memory. So launches decide: here it is one for the route and three for the sort.
+This is also where it falls behind: backward it takes [[bench: router/8192x256/backward/ms]], and `torch.compile`
+[[bench: router/8192x256/backward/torch.compile.ms]].
 
 **Contract.** Logits are float32, float16 or bfloat16, any strides; all arithmetic is float32, and so are the weights.
 (A router that computes in bfloat16 sends some tokens to other experts.) Of equal scores the expert with the smaller
@@ -329,8 +330,7 @@ def route_backward(dweights, logits, experts, score, renormalize, scale, *, BLOC
     return dlogits
 
 
-# The mean over tokens comes last, of sums in float32: PyTorch adds up the programs' numbers in a fixed order. Without a
-# token the loss is 0.
+# The mean over tokens comes last: PyTorch adds the programs' float32 sums in a fixed order. Without a token it is 0.
 def loss_forward(logits, counts, score, *, BLOCK_T=None):
     T, E = logits.shape
     sizes = tile(E, BLOCK_T)
