@@ -32,6 +32,18 @@ The climb, causal, with batch 4, 16 heads and 4096 tokens. cuDNN took
    the last bits differ from call to call. And they are slow: 32 KB for each tile of 64 queries and 128 keys. It takes
    [[bench: flash_attention/ladder/one pass/backward_ms]]. So two kernels are the default for two reasons: the same call
    gives the same bits, and they are faster. `attention_backward(…, deterministic=False)` is there to be tried.
+4. cuDNN stays ahead. Without a mask it computes at
+   [[bench: flash_attention:full/4x16x16x4096x128/backward/cuDNN (SDPA).rate]]. Seven products in its time would take
+   1.4 times that rate, and cuBLAS, with two large matrices, reaches [[bench: device/matrix]]. So only five products can
+   catch up. We tried them [below Triton](../gluon/flash_attention.py), in an order that is fixed: the copy unit adds
+   each part of dQ in memory, and a counter says whose turn it is. The bits are the same on every call. The sketch takes
+   [[bench: flash_attention/ladder/below Triton, one pass/backward_ms]] causal and
+   [[bench: flash_attention/ladder/below Triton, one pass/full_backward_ms]] unmasked. In the same run the two kernels
+   take [[bench: flash_attention/ladder/below Triton, two kernels/backward_ms]] and
+   [[bench: flash_attention/ladder/below Triton, two kernels/full_backward_ms]], and cuDNN
+   [[bench: flash_attention/ladder/below Triton, cuDNN/backward_ms]] and
+   [[bench: flash_attention/ladder/below Triton, cuDNN/full_backward_ms]]. Unmasked the sketch is faster, for one more
+   tensor of float32. Under a causal mask, the common case, it gains nothing. So the two kernels stay.
 
 **What it costs.** As the lesson.
 
